@@ -1,0 +1,59 @@
+"""Exceptions, one for each kind of user mistake or fault. Every message says what was expected, what was given, where, and the fix."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class MindingError(Exception):
+    """Base of every error raised on purpose by minding."""
+
+
+class ConfigError(MindingError, ValueError):
+    """A configuration key is unknown, of the wrong type, or out of range."""
+
+
+class ChainError(MindingError):
+    """The middleware chain does not fit together, or `task` is used out of order."""
+
+
+class MiddlewareError(MindingError):
+    """A middleware broke the protocol (a second `yield`, not callable)."""
+
+
+class ShapeError(MindingError, ValueError):
+    """An array has the wrong shape or dtype."""
+
+
+class EnvError(MindingError):
+    """An environment raised, hung, or returned NaN or a wrong shape; names environment, step and value."""
+
+
+class SpaceError(MindingError, ValueError):
+    """An observation or action space that the algorithm or the encoder cannot handle."""
+
+
+class CheckpointError(MindingError):
+    """A checkpoint is damaged or belongs to another schema, algorithm, network or environment."""
+
+
+class SetupError(MindingError):
+    """The process cannot run MindSpore; the message says the fix."""
+
+
+class NonFiniteError(MindingError, ArithmeticError):
+    """NaN or infinity where a number is needed (loss, reward, observation, priority)."""
+
+
+class MissingExtraError(MindingError, ImportError):
+    """An optional dependency is not installed; names the extra that brings it."""
+
+    def __init__(self, package: str, extra: str, purpose: str) -> None:
+        super().__init__(f"{purpose} needs the package {package!r}: pip install 'minding[{extra}]'")
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """Returns ``"; did you mean 'x'?"`` for the closest known name, or an empty string."""
+    match = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
+    return f"; did you mean {match[0]!r}?" if match else ""

@@ -1,0 +1,156 @@
+"""The protocols through which middleware, policies, environments and buffers see each other.
+
+Axes: N environments, T time, B batch, K gradient steps of one learn call. Everything is batch-first. An observation
+(`Obs`) is one array ``(N, ...)`` or, for Dict and Tuple spaces, a `treevalue.FastTreeValue` of such arrays.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+Obs = Any
+"""``(N, ...)`` array or a FastTreeValue of them."""
+StateDict = dict[str, Any]
+"""Nested dicts with string keys whose leaves are arrays or JSON values (numbers, strings, bools, None, lists of them)."""
+
+
+@runtime_checkable
+class Stateful(Protocol):
+    """Anything that takes part in a checkpoint."""
+
+    def state_dict(self) -> StateDict: ...
+
+    def load_state_dict(self, state: StateDict) -> None: ...
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class EpisodeEnd:
+    """One finished episode. `episode_return` is the sum of the environment's own rewards (before normalisation)."""
+
+    env_id: int
+    episode_return: float
+    episode_length: int
+
+
+@dataclasses.dataclass(slots=True)
+class EnvStep:
+    """What N environments answered to one batch of actions, in one form whatever the source's autoreset mode.
+
+    Attributes:
+      obs: observation to act on next, ``(N, ...)``; after an end it is the first one of the new episode.
+      next_obs: true successor of the observation acted on, ``(N, ...)``; the final observation where an episode
+        ended. The same object as `obs` when no episode ended in this step.
+      reward: float32 ``(N,)``, after reward normalisation if that is on.
+      terminated: bool ``(N,)``, a true end (no bootstrap).
+      truncated: bool ``(N,)``, cut by a time limit (bootstrap from `next_obs`); never true together with `terminated`.
+      valid: bool ``(N,)``, False where the source used this step to reset (the row is no transition); None when all
+        rows are valid.
+      episodes: the episodes that ended in this step.
+    """
+
+    obs: Obs
+    next_obs: Obs
+    reward: Array
+    terminated: Array
+    truncated: Array
+    valid: Array | None
+    episodes: Sequence[EpisodeEnd]
+
+
+class EnvManager(Protocol):
+    """N environments that step together. Actions are those of the policy: Box actions in [-1, 1] when rescaled."""
+
+    num_envs: int
+
+    def reset(self, seed: int | None = None) -> Obs:
+        """Starts a new episode in every environment; with `seed`, from that seed's stream again."""
+        ...
+
+    @property
+    def obs(self) -> Obs:
+        """The observation to act on now, ``(N, ...)``; resets on first use."""
+        ...
+
+    def step(self, action: Array) -> EnvStep: ...
+
+    def close(self) -> None: ...
+
+    def state_dict(self) -> StateDict: ...
+
+    def load_state_dict(self, state: StateDict) -> None: ...
+
+
+class CollectMode(Protocol):
+    """Acts with exploration and records what the algorithm needs later."""
+
+    record_fields: Sequence[str]
+    """Names of the arrays that `forward` returns besides 'action' (such as log_prob, value)."""
+
+    def forward(self, obs: Obs, **collect_kwargs: Any) -> dict[str, Array]:
+        """Returns ``{'action': (N, ...), ...record}``."""
+        ...
+
+    def value(self, obs: Obs) -> Array:
+        """State value float32 ``(B,)`` of a batch of any size (actor-critic policies only)."""
+        ...
+
+    def reset(self, env_ids: Sequence[int] | None = None) -> None: ...
+
+
+class LearnMode(Protocol):
+    """Performs all gradient steps of one iteration in one compiled call."""
+
+    def forward(self, batch: Any) -> dict[str, float]:
+        """Returns the mean of each metric; 'grad_steps' says how many updates were made."""
+        ...
+
+
+class EvalMode(Protocol):
+    """Acts without exploration."""
+
+    def forward(self, obs: Obs) -> Array: ...
+
+    def reset(self, env_ids: Sequence[int] | None = None) -> None: ...
+
+
+class Policy(Protocol):
+    """One root cell with three views. Only the modes that were asked for exist."""
+
+    @property
+    def collect_mode(self) -> CollectMode: ...
+
+    @property
+    def learn_mode(self) -> LearnMode: ...
+
+    @property
+    def eval_mode(self) -> EvalMode: ...
+
+    def state_dict(self) -> StateDict: ...
+
+    def load_state_dict(self, state: StateDict) -> None: ...
+
+
+class Buffer(Protocol):
+    """A store of transitions on the device, sampled by index."""
+
+    capacity: int
+
+    def __len__(self) -> int: ...
+
+    def push(self, transitions: Mapping[str, Array]) -> None:
+        """Appends a batch of rows, oldest overwritten first."""
+        ...
+
+    def sample(self, updates: int, batch_size: int) -> Any:
+        """Draws `updates` batches; returns what `LearnMode.forward` takes."""
+        ...
+
+    def state_dict(self) -> StateDict: ...
+
+    def load_state_dict(self, state: StateDict) -> None: ...
