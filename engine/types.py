@@ -106,8 +106,16 @@ class CollectMode(Protocol):
 class LearnMode(Protocol):
     """Performs all gradient steps of one iteration in one compiled call."""
 
-    def forward(self, batch: Any) -> dict[str, float]:
-        """Returns the mean of each metric; 'grad_steps' says how many updates were made."""
+    fields: Mapping[str, Any]
+    """The rows that `forward` reads: name -> `engine.batch.Field`."""
+
+    def forward(self, batch: Any, progress: float = 0.0) -> dict[str, float]:
+        """Returns the mean of each metric; 'grad_steps' says how many updates were made.
+
+        Args:
+          batch: an `engine.batch.IndexedBatch`.
+          progress: share of the run that is over, in [0, 1]; drives schedules.
+        """
         ...
 
 
@@ -140,6 +148,11 @@ class Buffer(Protocol):
     """A store of transitions on the device, sampled by index."""
 
     capacity: int
+
+    @property
+    def fields(self) -> Mapping[str, Any]:
+        """The rows it holds: name -> `engine.batch.Field`."""
+        ...
 
     def __len__(self) -> int: ...
 

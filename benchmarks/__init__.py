@@ -1,0 +1,1 @@
+"""Speed and footprint of minding, measured against peers in one run (`python -m benchmarks.run`)."""

@@ -1,0 +1,159 @@
+"""The work to be timed, written down once for both sides.
+
+Only the standard library is imported here: the peers read this module in their own virtual environment.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+from collections.abc import Mapping
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Case:
+    """One algorithm on one environment.
+
+    Attributes:
+      name: what `--only` and the scripts call it.
+      env_id: Gymnasium id.
+      num_envs: environments that step together.
+      hidden: width of each hidden layer of every network.
+      batch_size: rows of one gradient step.
+      learning_rate: Adam's step size at the start.
+      gamma: discount.
+      iteration_steps: env steps between two calls of the learner; runs last a multiple of it.
+      warmup_steps: env steps before the clock starts, past compilation and `learning_starts`.
+      window_steps: env steps on the clock, some seconds for the slower side.
+      targets: peer -> the least our speed has to be, in units of the peer's.
+    """
+
+    name: str
+    env_id: str
+    num_envs: int
+    hidden: tuple[int, ...]
+    batch_size: int
+    learning_rate: float
+    gamma: float = 0.99
+    iteration_steps: int
+    warmup_steps: int
+    window_steps: int
+    targets: Mapping[str, float]
+
+    def window(self, scale: float) -> int:
+        """Env steps on the clock, `window_steps` times `scale`, rounded up to whole iterations."""
+        iterations = -(-round(self.window_steps * scale) // self.iteration_steps)
+        return max(1, iterations) * self.iteration_steps
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PPOCase(Case):
+    """PPO with separate tanh networks for policy and value.
+
+    Attributes:
+      rollout_length: steps of each environment between two updates.
+      epochs: passes over a rollout.
+      minibatches: gradient steps of one epoch; `batch_size` rows each.
+      gae_lambda: decay of generalized advantage estimation.
+      clip_ratio: range of the policy ratio, and of the value change.
+      entropy_weight: weight of the entropy bonus.
+      value_weight: weight of the value loss.
+      grad_norm: the global gradient norm is clipped to it.
+    """
+
+    rollout_length: int
+    epochs: int = 4
+    minibatches: int = 4
+    gae_lambda: float = 0.95
+    clip_ratio: float = 0.2
+    entropy_weight: float = 0.01
+    value_weight: float = 0.5
+    grad_norm: float = 0.5
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ReplayCase(Case):
+    """An off-policy algorithm: one gradient step every `iteration_steps` env steps, relu networks.
+
+    Attributes:
+      buffer_size: capacity of the replay buffer in transitions.
+      learning_starts: env steps before the first gradient step.
+    """
+
+    buffer_size: int
+    learning_starts: int
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class DQNCase(ReplayCase):
+    """DQN with a target network that is copied now and then.
+
+    Attributes:
+      target_update_freq: env steps between two copies.
+      eps: chance of a random action, constant so that both sides run the network equally often.
+      grad_norm: the global gradient norm is clipped to it.
+    """
+
+    target_update_freq: int = 1000
+    eps: float = 0.05
+    grad_norm: float = 10.0
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SACCase(ReplayCase):
+    """SAC with twin critics and a learned temperature.
+
+    Attributes:
+      tau: share of the critics that moves into their targets at every gradient step.
+    """
+
+    tau: float = 0.005
+
+
+def _ppo_cartpole(num_envs: int, warmup: int, window: int, targets: Mapping[str, float]) -> PPOCase:
+    """CartPole with `num_envs` environments; `warmup` and `window` count iterations."""
+    iteration = num_envs * 128
+    return PPOCase(
+        name=f"ppo_cartpole_{num_envs}", env_id="CartPole-v1", num_envs=num_envs, hidden=(64, 64),
+        batch_size=iteration // 4, learning_rate=2.5e-4, iteration_steps=iteration, rollout_length=128,
+        warmup_steps=warmup * iteration, window_steps=window * iteration, targets=targets,
+    )  # fmt: skip
+
+
+def _sac(name: str, env_id: str) -> SACCase:
+    return SACCase(
+        name=name, env_id=env_id, num_envs=1, hidden=(256, 256), batch_size=256, learning_rate=3e-4,
+        iteration_steps=1, warmup_steps=500, window_steps=400, buffer_size=100_000, learning_starts=300,
+        targets={"sb3": 1.8},
+    )  # fmt: skip
+
+
+_DQN = DQNCase(
+    name="dqn_cartpole", env_id="CartPole-v1", num_envs=1, hidden=(128, 128), batch_size=128,
+    learning_rate=1e-3, iteration_steps=4, warmup_steps=2000, window_steps=6000, buffer_size=50_000,
+    learning_starts=1000, targets={"sb3": 2.0},
+)  # fmt: skip
+
+CASES: dict[str, Case] = {
+    case.name: case
+    for case in (
+        _ppo_cartpole(8, warmup=8, window=32, targets={"sb3": 2.5, "cleanrl_style": 2.5}),
+        _ppo_cartpole(64, warmup=4, window=12, targets={"sb3": 2.5, "cleanrl_style": 2.5}),
+        _DQN,
+        _sac("sac_pendulum", "Pendulum-v1"),
+        _sac("sac_halfcheetah", "HalfCheetah-v5"),
+    )
+}
+
+
+def find_case(name: str) -> Case:
+    """Returns the case of that name.
+
+    Raises:
+      KeyError: no case has this name; the message lists them.
+    """
+    if name in CASES:
+        return CASES[name]
+    close = difflib.get_close_matches(name, CASES, n=1)
+    hint = f"; did you mean {close[0]!r}?" if close else ""
+    raise KeyError(f"unknown case {name!r}{hint} Known: {', '.join(CASES)}")

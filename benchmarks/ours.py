@@ -1,0 +1,95 @@
+"""minding on a case: ``python -m benchmarks.ours CASE``; prints one line of JSON."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from benchmarks.cases import Case, DQNCase, PPOCase, ReplayCase, SACCase
+from benchmarks.window import Measurement, RunOptions, parse_options
+
+PRESETS = {
+    "ppo_cartpole_8": "cartpole_ppo",
+    "ppo_cartpole_64": "cartpole_ppo",
+    "dqn_cartpole": "cartpole_dqn",
+    "sac_pendulum": "pendulum_sac",
+    "sac_halfcheetah": "halfcheetah_sac",
+}
+
+
+def overrides(case: Case) -> list[str]:
+    """The command-line overrides that make the preset of a case do the case's work.
+
+    Raises:
+      TypeError: the case is of no known kind.
+    """
+    keys: dict[str, Any] = {
+        "env.env_id": case.env_id,
+        "env.collector_env_num": case.num_envs,
+        "policy.model.hidden": list(case.hidden),
+        "policy.learn.learning_rate": case.learning_rate,
+        "policy.learn.gamma": case.gamma,
+        "policy.collect.n_sample": case.iteration_steps,
+    }
+    match case:
+        case PPOCase():
+            keys |= _ppo_keys(case)
+        case DQNCase():
+            # Our target counts gradient steps, the case counts env steps.
+            keys |= _replay_keys(case) | {
+                "policy.learn.target.kind": "periodic",
+                "policy.learn.target.freq": case.target_update_freq // case.iteration_steps,
+                "policy.learn.grad_norm": case.grad_norm,
+                "policy.other.eps.start": case.eps,
+                "policy.other.eps.end": case.eps,
+            }
+        case SACCase():
+            keys |= _replay_keys(case) | {
+                "policy.learn.target.kind": "soft",
+                "policy.learn.target.tau": case.tau,
+            }
+        case _:
+            raise TypeError(
+                f"expected a PPOCase, DQNCase or SACCase, got {type(case).__name__} ({case.name})"
+            )
+    return [f"{key}={value}" for key, value in keys.items()]
+
+
+def _ppo_keys(case: PPOCase) -> dict[str, Any]:
+    return {
+        "policy.model.activation": "tanh",
+        "policy.learn.n_epoch": case.epochs,
+        "policy.learn.n_minibatch": case.minibatches,
+        "policy.learn.gae_lambda": case.gae_lambda,
+        "policy.learn.clip_ratio": case.clip_ratio,
+        "policy.learn.value_clip": case.clip_ratio,
+        "policy.learn.entropy_weight": case.entropy_weight,
+        "policy.learn.value_weight": case.value_weight,
+        "policy.learn.grad_norm": case.grad_norm,
+    }
+
+
+def _replay_keys(case: ReplayCase) -> dict[str, Any]:
+    return {
+        "policy.model.activation": "relu",
+        "policy.learn.batch_size": case.batch_size,
+        "policy.learn.update_per_collect": 1,
+        "policy.learn.warmup": case.learning_starts,
+        "policy.other.buffer_size": case.buffer_size,
+    }
+
+
+def run_case(options: RunOptions) -> Measurement:
+    """Builds the preset with `overrides` and times it with `benchmarks.window.measure`.
+
+    `train_for(n)` runs the chain (evaluation and checkpoints left out) until n more env steps are made, and
+    returns the growth of `ctx.env_step`, which leaves out the rows in which an environment only resets.
+    """
+    raise SystemExit("not wired yet")
+
+
+def main() -> None:
+    print(run_case(parse_options()).to_json())
+
+
+if __name__ == "__main__":
+    main()

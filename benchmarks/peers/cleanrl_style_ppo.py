@@ -1,0 +1,198 @@
+"""PPO in one PyTorch file, in the manner of CleanRL's `ppo.py`.
+
+``python -m benchmarks.peers.cleanrl_style_ppo CASE`` prints one line of JSON. Same structure and
+hyper-parameters as that script: synchronous vector environment that resets in the step of an end,
+preallocated rollout tensors, GAE by a backward loop, shuffled minibatches, clipped policy and value losses,
+gradient norm clipping, Adam with eps 1e-5, learning rate annealed to zero. No logging.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+
+import gymnasium as gym
+import numpy as np
+import torch
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
+from gymnasium.wrappers import RecordEpisodeStatistics
+from torch import Tensor, nn
+from torch.distributions import Categorical
+
+from benchmarks.cases import PPOCase
+from benchmarks.window import RunOptions, measure, parse_options
+
+
+def orthogonal(layer: nn.Linear, gain: float) -> nn.Linear:
+    nn.init.orthogonal_(layer.weight, gain)
+    nn.init.zeros_(layer.bias)
+    return layer
+
+
+def mlp(sizes: list[int], head_gain: float) -> nn.Sequential:
+    """Tanh network; `sizes` runs from the input to the output width."""
+    layers: list[nn.Module] = []
+    for width_in, width_out in itertools.pairwise(sizes[:-1]):
+        layers += [orthogonal(nn.Linear(width_in, width_out), math.sqrt(2)), nn.Tanh()]
+    return nn.Sequential(*layers, orthogonal(nn.Linear(sizes[-2], sizes[-1]), head_gain))
+
+
+class Agent(nn.Module):
+    """Separate networks for policy and value."""
+
+    def __init__(self, observation_size: int, actions: int, hidden: tuple[int, ...]) -> None:
+        super().__init__()
+        self.actor = mlp([observation_size, *hidden, actions], head_gain=0.01)
+        self.critic = mlp([observation_size, *hidden, 1], head_gain=1.0)
+
+    def act(self, obs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Returns a sampled action ``(N,)``, its log probability ``(N,)`` and the value ``(N,)``."""
+        distribution = Categorical(logits=self.actor(obs))
+        action = distribution.sample()
+        return action, distribution.log_prob(action), self.value(obs)
+
+    def evaluate(self, obs: Tensor, action: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Returns log probability, entropy and value, each ``(B,)``, of actions that were taken."""
+        distribution = Categorical(logits=self.actor(obs))
+        return distribution.log_prob(action), distribution.entropy(), self.value(obs)
+
+    def value(self, obs: Tensor) -> Tensor:
+        return self.critic(obs).squeeze(-1)
+
+
+@dataclasses.dataclass
+class Rollout:
+    """T steps of N environments; `done` tells whether the observation is the first of an episode."""
+
+    obs: Tensor
+    action: Tensor
+    log_prob: Tensor
+    reward: Tensor
+    done: Tensor
+    value: Tensor
+
+    @classmethod
+    def empty(cls, steps: int, num_envs: int, obs_shape: tuple[int, ...]) -> Rollout:
+        rows = (steps, num_envs)
+        action = torch.zeros(rows, dtype=torch.int64)
+        floats = [torch.zeros(rows) for _ in range(4)]
+        return cls(torch.zeros(rows + obs_shape), action, *floats)
+
+
+class Trainer:
+    """Holds what lives on from one iteration to the next.
+
+    Args:
+      case: sizes and hyper-parameters.
+      seed: seed of the networks and environments.
+      total_steps: env steps until the learning rate reaches zero.
+    """
+
+    def __init__(self, case: PPOCase, seed: int, total_steps: int) -> None:
+        self.case = case
+        torch.manual_seed(seed)
+        self.rng = np.random.default_rng(seed)
+        self.envs = SyncVectorEnv(
+            [lambda: RecordEpisodeStatistics(gym.make(case.env_id))] * case.num_envs,
+            autoreset_mode=AutoresetMode.SAME_STEP,
+        )
+        obs_shape = self.envs.single_observation_space.shape
+        self.agent = Agent(math.prod(obs_shape), int(self.envs.single_action_space.n), case.hidden)
+        self.optimizer = torch.optim.Adam(self.agent.parameters(), lr=case.learning_rate, eps=1e-5)
+        self.rollout = Rollout.empty(case.rollout_length, case.num_envs, obs_shape)
+        self.next_obs = torch.as_tensor(self.envs.reset(seed=seed)[0])
+        self.next_done = torch.zeros(case.num_envs)
+        self.env_steps, self.total_steps = 0, total_steps
+
+    def train_for(self, env_steps: int) -> int:
+        start = self.env_steps
+        while self.env_steps - start < env_steps:
+            remaining = 1.0 - self.env_steps / self.total_steps
+            self.optimizer.param_groups[0]["lr"] = remaining * self.case.learning_rate
+            self.collect()
+            advantage = self.advantages()
+            self.learn(advantage, advantage + self.rollout.value)
+        return self.env_steps - start
+
+    @torch.no_grad()
+    def collect(self) -> None:
+        """Fills the rollout."""
+        rollout = self.rollout
+        for t in range(self.case.rollout_length):
+            rollout.obs[t], rollout.done[t] = self.next_obs, self.next_done
+            rollout.action[t], rollout.log_prob[t], rollout.value[t] = self.agent.act(self.next_obs)
+            obs, reward, terminated, truncated, _ = self.envs.step(rollout.action[t].numpy())
+            rollout.reward[t] = torch.as_tensor(reward)
+            self.next_obs = torch.as_tensor(obs)
+            self.next_done = torch.as_tensor(np.logical_or(terminated, truncated), dtype=torch.float32)
+            self.env_steps += self.case.num_envs
+
+    @torch.no_grad()
+    def advantages(self) -> Tensor:
+        """Generalized advantage estimation, float32 ``(T, N)``."""
+        rollout, gamma = self.rollout, self.case.gamma
+        advantage = torch.zeros_like(rollout.reward)
+        following, last = self.agent.value(self.next_obs), torch.zeros(self.case.num_envs)
+        alive = 1.0 - self.next_done
+        for t in reversed(range(self.case.rollout_length)):
+            delta = rollout.reward[t] + gamma * following * alive - rollout.value[t]
+            advantage[t] = last = delta + gamma * self.case.gae_lambda * alive * last
+            following, alive = rollout.value[t], 1.0 - rollout.done[t]
+        return advantage
+
+    def learn(self, advantage: Tensor, returns: Tensor) -> None:
+        """Makes epochs x minibatches gradient steps; both arguments are ``(T, N)``."""
+        case, rollout = self.case, self.rollout
+        obs = rollout.obs.flatten(0, 1)
+        flat = [x.flatten() for x in (rollout.action, rollout.log_prob, rollout.value, advantage, returns)]
+        rows = np.arange(len(obs))
+        for _ in range(case.epochs):
+            self.rng.shuffle(rows)
+            for start in range(0, len(rows), case.batch_size):
+                picked = rows[start : start + case.batch_size]
+                loss = self.loss(obs[picked], *(x[picked] for x in flat))
+                self.optimizer.zero_grad()
+                loss.backward()
+                nn.utils.clip_grad_norm_(self.agent.parameters(), case.grad_norm)
+                self.optimizer.step()
+
+    def loss(self, obs: Tensor, *columns: Tensor) -> Tensor:
+        """Clipped policy loss - entropy bonus + clipped value loss of one minibatch.
+
+        Args:
+          obs: float32 ``(B, D)``.
+          columns: action, old log probability, old value, advantage and return, each ``(B,)``.
+        """
+        case = self.case
+        action, old_log_prob, old_value, advantage, returns = columns
+        log_prob, entropy, value = self.agent.evaluate(obs, action)
+        advantage = (advantage - advantage.mean()) / (advantage.std() + 1e-8)
+        ratio = (log_prob - old_log_prob).exp()
+        clipped_ratio = ratio.clamp(1 - case.clip_ratio, 1 + case.clip_ratio)
+        policy_loss = -torch.min(advantage * ratio, advantage * clipped_ratio).mean()
+        clipped_value = old_value + (value - old_value).clamp(-case.clip_ratio, case.clip_ratio)
+        value_loss = 0.5 * torch.max((value - returns) ** 2, (clipped_value - returns) ** 2).mean()
+        return policy_loss - case.entropy_weight * entropy.mean() + case.value_weight * value_loss
+
+
+def build(options: RunOptions) -> Trainer:
+    """Returns a trainer for the case.
+
+    Raises:
+      SystemExit: the case is not PPO.
+    """
+    case = options.case
+    if not isinstance(case, PPOCase):
+        raise SystemExit(f"cleanrl_style_ppo runs PPO cases only, got {case.name}; use benchmarks.peers.sb3")
+    return Trainer(case, options.seed, case.warmup_steps + case.window(options.scale))
+
+
+def main() -> None:
+    options = parse_options()
+    torch.set_num_threads(options.threads)
+    print(measure(options, "cleanrl_style", build(options).train_for).to_json())
+
+
+if __name__ == "__main__":
+    main()

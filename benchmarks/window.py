@@ -1,0 +1,113 @@
+"""The clock that both sides share, and the line in which a run reports what it measured.
+
+Only the standard library is imported here: the peers read this module in their own virtual environment.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import time
+from collections.abc import Callable, Sequence
+
+from benchmarks.cases import Case, find_case
+
+TrainFor = Callable[[int], int]
+"""Trains for at least that many more env steps and returns how many it made."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Measurement:
+    """Steady-state training speed of one process.
+
+    Attributes:
+      case: name of the case.
+      peer: who ran it, `minding` or a peer.
+      env_steps: env steps made on the clock; steps that only reset an environment do not count.
+      seconds: wall time of these steps.
+      cpu_seconds: processor time of all threads meanwhile.
+    """
+
+    case: str
+    peer: str
+    env_steps: int
+    seconds: float
+    cpu_seconds: float
+
+    @property
+    def steps_per_second(self) -> float:
+        return self.env_steps / self.seconds
+
+    @property
+    def cores(self) -> float:
+        """Processor cores kept busy, on average."""
+        return self.cpu_seconds / self.seconds
+
+    def to_json(self) -> str:
+        """One line of JSON, the last one a run prints."""
+        return json.dumps({**dataclasses.asdict(self), "steps_per_second": self.steps_per_second})
+
+    @classmethod
+    def from_json(cls, line: str) -> Measurement:
+        """Reads a line of `to_json`.
+
+        Raises:
+          ValueError: the line is no such record.
+        """
+        record = json.loads(line)
+        try:
+            return cls(**{field.name: record[field.name] for field in dataclasses.fields(cls)})
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"expected a measurement as one line of JSON, got {line!r}") from error
+
+
+@dataclasses.dataclass(frozen=True)
+class RunOptions:
+    """What the harness asks of one run.
+
+    Attributes:
+      case: the work.
+      seed: seed of the environments and networks; both sides of a pair get the same.
+      scale: length of the timed window, in units of `case.window_steps`.
+      threads: torch threads of a peer.
+    """
+
+    case: Case
+    seed: int
+    scale: float
+    threads: int
+
+
+def parse_options(argv: Sequence[str] | None = None) -> RunOptions:
+    """Reads the command line that every side takes: ``CASE [--seed S] [--scale F] [--threads T]``."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("case")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument(
+        "--scale", type=float, default=1.0, help="length of the timed window (1 is a few seconds)"
+    )
+    parser.add_argument(
+        "--threads", type=int, default=1, help="torch threads; two are slower on small networks"
+    )
+    args = parser.parse_args(argv)
+    try:
+        case = find_case(args.case)
+    except KeyError as error:
+        parser.error(error.args[0])
+    return RunOptions(case, args.seed, args.scale, args.threads)
+
+
+def measure(options: RunOptions, peer: str, train_for: TrainFor) -> Measurement:
+    """Warms up off the clock, then times one window of training.
+
+    Args:
+      options: the case and the length of its window.
+      peer: name under which the result is reported.
+      train_for: continues the training; acting, environment, storing and learning all happen inside.
+    """
+    train_for(options.case.warmup_steps)
+    cpu_start, start = time.process_time(), time.perf_counter()
+    env_steps = train_for(options.case.window(options.scale))
+    seconds, cpu_seconds = time.perf_counter() - start, time.process_time() - cpu_start
+    return Measurement(options.case.name, peer, env_steps, seconds, cpu_seconds)

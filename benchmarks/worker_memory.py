@@ -1,0 +1,38 @@
+"""Resident memory of environment workers: ``python -m benchmarks.worker_memory``; prints one line of JSON."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+from pathlib import Path
+
+import numpy as np
+
+from minding.envs import make_env_manager
+
+NUM_ENVS = 4
+STEPS = 100
+
+
+def resident_mb(pid: int) -> float:
+    """Resident memory of a process in MB of 2**20 bytes."""
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1]) / 1024
+    raise RuntimeError(f"expected a VmRSS line in the status of process {pid}, found none; has it ended?")
+
+
+def main() -> None:
+    envs = make_env_manager({"env_id": "CartPole-v1", "backend": "subprocess", "workers": 2}, NUM_ENVS, 0)
+    try:
+        envs.reset()
+        for _ in range(STEPS):
+            envs.step(np.zeros(NUM_ENVS, np.int64))
+        workers = [process.pid for process in multiprocessing.active_children() if process.pid]
+        print(json.dumps([{"pid": pid, "resident_mb": resident_mb(pid)} for pid in workers]))
+    finally:
+        envs.close()
+
+
+if __name__ == "__main__":
+    main()

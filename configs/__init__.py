@@ -1,0 +1,106 @@
+"""Presets, one a file: a module named ``<environment>_<algorithm>`` that holds a `main_config`.
+
+A preset says what differs from the defaults of its algorithm and environment. Its docstring says what it is,
+and after "Expected:" what it reaches; ``minding list presets`` shows both.
+"""
+
+from __future__ import annotations
+
+import copy
+import importlib
+import os
+import pkgutil
+import runpy
+from collections.abc import Iterable
+from pathlib import Path
+
+from easydict import EasyDict
+
+from minding.engine.config import compile_config, load_config
+from minding.engine.errors import ConfigError, SpaceError, nearest
+from minding.engine.options import plain
+
+PRESETS: tuple[str, ...] = tuple(
+    sorted(module.name for module in pkgutil.iter_modules(__path__) if "_" in module.name.strip("_"))
+)
+"""Names of all presets, from the files of this folder; none is imported."""
+
+
+def load_preset(name: str) -> EasyDict:
+    """A fresh copy of a preset's `main_config`.
+
+    Raises:
+      ConfigError: if there is no such preset; names the nearest.
+    """
+    if name not in PRESETS:
+        raise ConfigError(f"unknown preset {name!r}{nearest(name, PRESETS)} `minding list presets` shows all")
+    return copy.deepcopy(importlib.import_module(f"minding.configs.{name}").main_config)
+
+
+def load_user_config(source: str | os.PathLike[str]) -> EasyDict:
+    """The settings named on the command line.
+
+    Args:
+      source: a preset's name, a ``.yaml`` file, a run folder, or a ``.py`` file that defines `main_config`.
+    Raises:
+      ConfigError: if there is no such preset or file, or it holds no settings.
+    """
+    path = Path(source)
+    if path.is_dir():
+        path = path / "config.yaml"
+    if path.suffix in (".yaml", ".yml"):
+        return load_config(path)
+    if path.suffix == ".py":
+        return _run_config_file(path)
+    return load_preset(str(source))
+
+
+def _run_config_file(path: Path) -> EasyDict:
+    if not path.is_file():
+        raise ConfigError(f"cannot read the configuration {str(path)!r}: no such file")
+    try:
+        settings = runpy.run_path(str(path)).get("main_config")
+    except Exception as error:  # The file is the user's program: whatever it raises is a mistake in it.
+        raise ConfigError(f"{str(path)!r} raised {type(error).__name__}: {error}") from error
+    if not isinstance(settings, dict):
+        raise ConfigError(f"{str(path)!r} defines no main_config; expected main_config = EasyDict(...)")
+    return EasyDict(plain(settings))
+
+
+def compile_run(user: EasyDict, overrides: Iterable[str] = ()) -> EasyDict:
+    """Compiles settings with the algorithm that they name and the environment's description.
+
+    Raises:
+      ConfigError: as `compile_config`, and for an unknown algorithm or a rollout that does not divide.
+      SpaceError: if the algorithm cannot act in the environment's action space.
+      EnvError: if the environment cannot be made.
+    """
+    from minding.envs import config_schema, describe_env
+    from minding.policies import get_algorithm
+
+    section = user.get("policy")
+    algorithm = get_algorithm(str(section.get("type")) if isinstance(section, dict) else "")
+    cfg = compile_config(user, algorithm, describe_env, config_schema(), overrides)
+    action = cfg.env.spec.action["kind"]
+    if action not in algorithm.actions:
+        raise SpaceError(
+            f"policy.type={algorithm.name!r} acts in {' or '.join(algorithm.actions)} action spaces, "
+            f"env.env_id={cfg.env.env_id!r} has a {action} one: choose another algorithm"
+        )
+    _check_rollout(cfg)
+    return cfg
+
+
+def _check_rollout(cfg: EasyDict) -> None:
+    """A rollout is a whole number of steps in every environment and splits into equal minibatches."""
+    n_sample = cfg.policy.collect.n_sample
+    parts = {"env.collector_env_num": cfg.env.collector_env_num}
+    if "n_minibatch" in cfg.policy.learn:
+        parts["policy.learn.n_minibatch"] = cfg.policy.learn.n_minibatch
+    for name, count in parts.items():
+        if n_sample % count:
+            fitting = -(-n_sample // count) * count
+            raise ConfigError(
+                f"policy.collect.n_sample={n_sample} does not divide by {name}={count}: "
+                f"use policy.collect.n_sample={fitting}"
+            )

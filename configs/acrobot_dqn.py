@@ -1,0 +1,19 @@
+"""Double DQN on Acrobot-v1: swing a two-link arm up.
+
+Expected: an evaluation mean of at least -100 within 100k environment steps.
+"""
+
+from easydict import EasyDict
+
+main_config = EasyDict(
+    exp_name="acrobot_dqn",
+    run=dict(max_env_step=100_000),
+    env=dict(env_id="Acrobot-v1"),
+    policy=dict(
+        type="dqn",
+        learn=dict(update_per_collect=2),
+        collect=dict(n_sample=8),
+        eval=dict(n_episode=20),
+        other=dict(eps=dict(decay=20_000)),
+    ),
+)

@@ -1,0 +1,22 @@
+"""PPO on Acrobot-v1: swing a two-link arm up.
+
+Expected: an evaluation mean of at least -100 within 300k environment steps.
+"""
+
+from easydict import EasyDict
+
+main_config = EasyDict(
+    exp_name="acrobot_ppo",
+    run=dict(max_env_step=300_000),
+    env=dict(env_id="Acrobot-v1", collector_env_num=16),
+    policy=dict(
+        type="ppo",
+        model=dict(normalize_obs=True),
+        learn=dict(
+            learning_rate=1e-3,
+            n_minibatch=8,
+        ),
+        collect=dict(n_sample=2048),
+        eval=dict(freq=20_000, n_episode=20),
+    ),
+)

@@ -1,0 +1,23 @@
+"""PPO on HalfCheetah-v5: run, six continuous torques (extra mujoco).
+
+Expected: an evaluation mean of at least 3000 within 3M environment steps.
+"""
+
+from easydict import EasyDict
+
+main_config = EasyDict(
+    exp_name="halfcheetah_ppo",
+    run=dict(max_env_step=3_000_000),
+    env=dict(env_id="HalfCheetah-v5", collector_env_num=1, normalize_reward=True, reward_clip=10.0),
+    policy=dict(
+        type="ppo",
+        model=dict(normalize_obs=True),
+        learn=dict(
+            n_epoch=10,
+            n_minibatch=32,
+            entropy_weight=0.0,
+        ),
+        collect=dict(n_sample=2048),
+        eval=dict(freq=100_000),
+    ),
+)

@@ -1,0 +1,18 @@
+"""SAC on HalfCheetah-v5: run, six continuous torques (extra mujoco).
+
+Expected: an evaluation mean of at least 9000 within 1M environment steps.
+"""
+
+from easydict import EasyDict
+
+main_config = EasyDict(
+    exp_name="halfcheetah_sac",
+    run=dict(max_env_step=1_000_000, metrics_freq=5_000),
+    env=dict(env_id="HalfCheetah-v5", collector_env_num=1),
+    policy=dict(
+        type="sac",
+        learn=dict(warmup=10_000),
+        collect=dict(random_steps=10_000),
+        eval=dict(freq=20_000),
+    ),
+)

@@ -1,0 +1,25 @@
+"""PPO on LunarLander-v3: land between the flags (extra box2d).
+
+Expected: an evaluation mean of at least 200 within 500k environment steps.
+"""
+
+from easydict import EasyDict
+
+main_config = EasyDict(
+    exp_name="lunarlander_ppo",
+    run=dict(max_env_step=500_000),
+    env=dict(env_id="LunarLander-v3", collector_env_num=16),
+    policy=dict(
+        type="ppo",
+        model=dict(normalize_obs=True),
+        learn=dict(
+            learning_rate=1e-3,
+            n_minibatch=16,
+            # Landing takes hundreds of steps: a longer horizon than usual.
+            gamma=0.999,
+            gae_lambda=0.98,
+        ),
+        collect=dict(n_sample=4096),
+        eval=dict(freq=50_000, n_episode=20),
+    ),
+)

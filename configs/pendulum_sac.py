@@ -1,0 +1,19 @@
+"""SAC on Pendulum-v1: swing a pendulum up and hold it, one continuous torque.
+
+Expected: an evaluation mean of at least -200 within 15k environment steps.
+"""
+
+from easydict import EasyDict
+
+main_config = EasyDict(
+    exp_name="pendulum_sac",
+    run=dict(max_env_step=15_000),
+    env=dict(env_id="Pendulum-v1", collector_env_num=1),
+    policy=dict(
+        type="sac",
+        learn=dict(learning_rate=1e-3),
+        collect=dict(random_steps=1_000),
+        eval=dict(freq=2_500, n_episode=20),
+        other=dict(buffer_size=50_000),
+    ),
+)

@@ -1,0 +1,27 @@
+"""PPO on Atari Pong from pixels (extra atari).
+
+Expected: an evaluation mean of at least 18 of 21 within 10M environment steps.
+"""
+
+from easydict import EasyDict
+
+main_config = EasyDict(
+    exp_name="pong_ppo",
+    run=dict(max_env_step=10_000_000, metrics_freq=10_000),
+    env=dict(
+        env_id="ALE/Pong-v5",
+        # The atari wrapper skips frames and stacks them; the environment itself must then skip none.
+        env_kwargs=dict(frameskip=1, repeat_action_probability=0.0),
+        wrappers=["atari"],
+        evaluator_env_num=2,
+    ),
+    policy=dict(
+        type="ppo",
+        model=dict(hidden=[512], activation="relu"),
+        learn=dict(
+            learning_rate=2.5e-4,
+            clip_ratio=0.1,
+        ),
+        eval=dict(freq=500_000),
+    ),
+)

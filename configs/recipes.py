@@ -1,0 +1,203 @@
+"""Chain recipes: from a compiled configuration to a run. Presets name one by `recipe`."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from easydict import EasyDict
+
+from minding.engine import runtime
+from minding.engine.buffers import UniformBuffer
+from minding.engine.checkpoint import load_checkpoint
+from minding.engine.context import OnlineRLContext
+from minding.engine.errors import ConfigError, nearest
+from minding.engine.run_dir import RunDir
+from minding.engine.seeding import SeedStreams
+from minding.engine.task import Task
+from minding.engine.types import EpisodeEnd, Policy
+from minding.envs import make_env_manager
+from minding.middleware import (
+    CkptSaver,
+    OffPolicyLearner,
+    StepCollector,
+    data_pusher,
+    eps_greedy_handler,
+    gae_estimator,
+    interaction_evaluator,
+    multistep_trainer,
+    nstep_reward_enhancer,
+    online_logger,
+    termination_checker,
+)
+from minding.middleware.ckpt_saver import newest_checkpoint
+from minding.middleware.evaluator import play_episodes
+from minding.policies import get_policy_class
+
+
+@dataclasses.dataclass(frozen=True)
+class Summary:
+    """What a run came to.
+
+    Attributes:
+      env_step, train_iter: environment and gradient steps.
+      eval_return, eval_std, n_eval_episodes: returns of the final policy in fresh evaluation episodes.
+      wall_time: seconds of training, without the final evaluation.
+      steps_per_second: environment steps a second of training.
+      stop_reason: 'max_step', 'finish', 'SIGINT', 'SIGTERM'.
+      run_dir, ckpt: where things are.
+      profile: time table of the middleware; empty unless asked for.
+    """
+
+    env_step: int
+    train_iter: int
+    eval_return: float
+    eval_std: float
+    n_eval_episodes: int
+    wall_time: float
+    steps_per_second: float
+    stop_reason: str
+    run_dir: str
+    ckpt: str
+    profile: str = ""
+
+
+def off_policy(task: Task, cfg: EasyDict, policy: Policy) -> None:
+    """evaluate, explore, collect, store, learn from replay."""
+    seeds = SeedStreams(cfg.seed)
+    collector_env = make_env_manager(cfg.env, cfg.env.collector_env_num, seeds.integers("env.collect", 1)[0])
+    buffer = UniformBuffer(cfg.policy.other.buffer_size, policy.learn_mode.fields, seed=cfg.seed)
+    task.use(interaction_evaluator(cfg, policy.eval_mode, evaluator_env(cfg)))
+    if "eps" in cfg.policy.other:
+        task.use(eps_greedy_handler(cfg))
+    task.use(StepCollector(cfg, policy.collect_mode, collector_env))
+    if cfg.policy.learn.nstep > 1:
+        task.use(nstep_reward_enhancer(cfg))
+    task.use(data_pusher(cfg, buffer))
+    task.use(OffPolicyLearner(cfg, policy.learn_mode, buffer))
+
+
+def on_policy(task: Task, cfg: EasyDict, policy: Policy) -> None:
+    """evaluate, collect, estimate advantages, learn from this rollout."""
+    seeds = SeedStreams(cfg.seed)
+    collector_env = make_env_manager(cfg.env, cfg.env.collector_env_num, seeds.integers("env.collect", 1)[0])
+    task.use(interaction_evaluator(cfg, policy.eval_mode, evaluator_env(cfg)))
+    task.use(StepCollector(cfg, policy.collect_mode, collector_env))
+    task.use(gae_estimator(cfg, policy.collect_mode))
+    task.use(multistep_trainer(cfg, policy.learn_mode))
+
+
+RECIPES: dict[str, Callable[[Task, EasyDict, Policy], None]] = {"off_policy": off_policy, "on_policy": on_policy}
+
+
+def evaluator_env(cfg: EasyDict, stream: str = "env.evaluate") -> Any:
+    """Environments for evaluation: a seed stream of their own, rewards as the environment gives them."""
+    seed = SeedStreams(cfg.seed).integers(stream, 1)[0]
+    return make_env_manager(cfg.env, cfg.env.evaluator_env_num, seed, training=False)
+
+
+def build(task: Task, cfg: EasyDict) -> Policy:
+    """Builds the policy and fills the started `task` with the chain of the configured recipe.
+
+    Raises:
+      ConfigError: for an unknown recipe; names the nearest.
+    """
+    if cfg.recipe not in RECIPES:
+        raise ConfigError(f"recipe={cfg.recipe!r} is unknown{nearest(str(cfg.recipe), RECIPES)} known: {', '.join(RECIPES)}")
+    runtime.configure(cfg.device, cfg.run.jit_threads or None)
+    policy: Policy = get_policy_class(cfg.policy.type)(cfg)
+    RECIPES[cfg.recipe](task, cfg, policy)
+    return policy
+
+
+def train(cfg: EasyDict, run_dir: RunDir, *, progress: bool = True) -> Summary:
+    """Runs the configured chain to its end and evaluates the final policy.
+
+    Args:
+      cfg: compiled configuration.
+      run_dir: a fresh run folder.
+      progress: show a progress bar.
+
+    Returns:
+      The run's figures.
+    """
+    task = Task()
+    start = time.perf_counter()
+    with task.start(ctx=OnlineRLContext(), profile=cfg.run.profile):
+        policy = build(task, cfg)
+        saver = CkptSaver(
+            policy, run_dir.path.name, cfg.run.ckpt_freq, out_dir=run_dir.path.parent, task=task
+        )
+        task.use(termination_checker(max_env_step=cfg.run.max_env_step, stop_value=cfg.run.stop_value, task=task))
+        task.use(saver)
+        task.use(online_logger(cfg, run_dir, progress=progress))
+        start = time.perf_counter()
+        task.run(max_step=cfg.run.max_step or 10**12)
+        wall_time = time.perf_counter() - start
+        ctx, stop_reason = task.ctx, str(task.stop_reason)
+        profile = task.profile() if cfg.run.profile else ""
+    interrupted = stop_reason in ("SIGINT", "SIGTERM")
+    episodes = [] if interrupted else final_evaluation(cfg, policy)
+    returns = np.array([end.episode_return for end in episodes])
+    return Summary(
+        env_step=ctx.env_step,
+        train_iter=ctx.train_iter,
+        eval_return=float(returns.mean()) if episodes else float("nan"),
+        eval_std=float(returns.std()) if episodes else float("nan"),
+        n_eval_episodes=len(episodes),
+        wall_time=wall_time,
+        steps_per_second=ctx.env_step / max(wall_time, 1e-9),
+        stop_reason=stop_reason,
+        run_dir=str(run_dir.path),
+        ckpt=str(saver.folder),
+        profile=profile,
+    )
+
+
+def final_evaluation(cfg: EasyDict, policy: Policy, n_episode: int | None = None, seed: int | None = None) -> list[EpisodeEnd]:
+    """Episodes of the policy in environments that neither training nor its evaluations have seen."""
+    cfg = EasyDict({**cfg, "seed": cfg.seed if seed is None else seed})
+    env = evaluator_env(cfg, "env.final")
+    try:
+        return play_episodes(policy.eval_mode, env, n_episode or cfg.run.final_episodes)
+    finally:
+        env.close()
+
+
+def load_policy(run: RunDir, ckpt: Path | None = None) -> tuple[EasyDict, Policy]:
+    """The configuration and the trained policy of a run, for acting only.
+
+    Args:
+      run: an earlier run.
+      ckpt: a checkpoint folder; the newest by default.
+
+    Raises:
+      CheckpointError: if there is no whole checkpoint, or it is of another network.
+    """
+    cfg = run.load_config()
+    runtime.configure(cfg.device, cfg.run.jit_threads or None)
+    policy: Policy = get_policy_class(cfg.policy.type)(cfg, modes=("eval",))
+    state, _ = load_checkpoint(ckpt or newest_checkpoint(run.checkpoints))
+    policy.load_state_dict(state["policy"])
+    return cfg, policy
+
+
+def evaluate(run_path: str | Path, n_episode: int = 100, seed: int | None = None, video: Path | None = None) -> list[float]:
+    """Returns of a saved run's newest policy.
+
+    Args:
+      run_path: the run folder.
+      n_episode: episodes to play.
+      seed: of the environments; the run's own by default.
+      video: file for a video of the first episode (extra `video`).
+    """
+    cfg, policy = load_policy(RunDir.open(run_path))
+    if video is not None:
+        from minding.envs.video import record_episode
+
+        record_episode(cfg.env, policy.eval_mode, video, seed=cfg.seed if seed is None else seed)
+    return [end.episode_return for end in final_evaluation(cfg, policy, n_episode, seed)]

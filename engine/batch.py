@@ -1,0 +1,141 @@
+"""Rows and batches: how named per-step arrays travel as few tables.
+
+A compiled call costs time for every argument, so all numbers of one transition share one float32 row; only images keep
+a table of their own. The same form serves rollouts (on-policy) and replay buffers (off-policy): tables plus an index
+of rows for each gradient step, gathered inside the compiled update.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from minding.engine.errors import NonFiniteError, ShapeError
+from minding.engine.types import Array
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Field:
+    """One named array of a row.
+
+    Attributes:
+      shape: shape of one row's value, without the batch axis.
+      dtype: 'float32', 'int32', 'bool' or 'uint8'. Integers share the float32 table and must stay below 2**24.
+      default: value where a producer does not supply the field; None makes it required.
+    """
+
+    shape: tuple[int, ...] = ()
+    dtype: str = "float32"
+    default: float | None = None
+
+    @property
+    def size(self) -> int:
+        return math.prod(self.shape)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Column:
+    """Where a field lives: table number, first and last column (exclusive), shape and dtype of a row's value."""
+
+    name: str
+    table: int
+    start: int
+    stop: int
+    shape: tuple[int, ...]
+    dtype: str
+
+
+class RowLayout:
+    """Assigns named fields to tables: table 0 is float32 ``(rows, width)``; every uint8 field has its own table.
+
+    Args:
+      fields: name -> Field, in the order in which columns are laid out.
+    """
+
+    def __init__(self, fields: Mapping[str, Field]) -> None:
+        self.fields = dict(fields)
+        self.columns: dict[str, Column] = {}
+        width, images = 0, 0
+        for name, field in self.fields.items():
+            if field.dtype == "uint8":
+                images += 1
+                self.columns[name] = Column(name, images, 0, field.size, field.shape, field.dtype)
+            else:
+                self.columns[name] = Column(name, 0, width, width + field.size, field.shape, field.dtype)
+                width += field.size
+        self.width = width
+        self.num_tables = 1 + images
+
+    def empty(self, rows: int) -> tuple[Array, ...]:
+        """Zeroed tables for `rows` rows."""
+        tables: list[Array] = [np.zeros((rows, self.width), np.float32)]
+        for column in self.columns.values():
+            if column.table:
+                tables.append(np.zeros((rows, column.stop), np.uint8))
+        return tuple(tables)
+
+    def write(self, tables: Sequence[Array], rows: slice, values: Mapping[str, Array]) -> None:
+        """Writes one array a field, each ``(n, *shape)``, into `rows` of the tables.
+
+        Raises:
+          ShapeError: if a required field is missing, or an array does not have the field's shape.
+        """
+        count = rows.stop - rows.start
+        for name, column in self.columns.items():
+            value = values.get(name)
+            target = tables[column.table][rows, column.start : column.stop]
+            if value is None:
+                default = self.fields[name].default
+                if default is None:
+                    raise ShapeError(f"transition field {name!r} is missing; got {sorted(values)}")
+                target[:] = default
+                continue
+            if value.shape != (count, *column.shape):
+                raise ShapeError(
+                    f"transition field {name!r}: expected shape {(count, *column.shape)}, got {value.shape}"
+                )
+            target[:] = value.reshape(count, -1)
+
+    def pack(self, values: Mapping[str, Array]) -> tuple[Array, ...]:
+        """Tables that hold the given arrays, each ``(n, *shape)``."""
+        count = len(next(iter(values.values())))
+        tables = self.empty(count)
+        self.write(tables, slice(0, count), values)
+        return tables
+
+    def read(self, tables: Sequence[Array], name: str, index: Array | slice | None = None) -> Array:
+        """A field of the given rows (all by default), in its own dtype: ``(n, *shape)``."""
+        column = self.columns[name]
+        rows = tables[column.table][slice(None) if index is None else index]
+        values = rows[..., column.start : column.stop].reshape(*rows.shape[:-1], *column.shape)
+        return values if column.dtype in ("float32", "uint8") else values.astype(column.dtype)
+
+    def check_finite(self, tables: Sequence[Array], where: str) -> None:
+        """Raises NonFiniteError that names field and row if table 0 holds NaN or infinity."""
+        # The sum is finite unless an element is not (or the sum overflows, which the second look clears up).
+        if np.isfinite(tables[0].sum()):
+            return
+        rows, cols = np.nonzero(~np.isfinite(tables[0]))
+        if not len(rows):
+            return
+        names = [c.name for c in self.columns.values() if c.table == 0 and c.start <= cols[0] < c.stop]
+        raise NonFiniteError(f"{where}: field {names[0]!r} of row {rows[0]} is {tables[0][rows[0], cols[0]]}")
+
+
+@dataclasses.dataclass(slots=True)
+class IndexedBatch:
+    """What a learner takes: tables of rows and, for each of K gradient steps, the rows of its minibatch.
+
+    Attributes:
+      layout: where each field lives.
+      tables: arrays or Tensors, see `RowLayout`.
+      index: int32 ``(K, B)``.
+    """
+
+    layout: RowLayout
+    tables: Sequence[Any]
+    index: Array

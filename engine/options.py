@@ -1,0 +1,184 @@
+"""Options: the leaves of a configuration schema, each with its default, its type and what is allowed."""
+
+from __future__ import annotations
+
+import builtins
+import dataclasses
+import math
+import numbers
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from easydict import EasyDict
+
+from minding.engine.errors import ConfigError, nearest
+
+_TYPE_NAMES: dict[type, str] = {
+    bool: "true or false",
+    int: "an integer",
+    float: "a number",
+    str: "a text",
+    list: "a list",
+    dict: "a section",
+}
+_NUMBER = r"[-+]?(?:inf|\d+(?:\.\d*)?(?:[eE][-+]?\d+)?)"
+_INTERVAL = re.compile(rf"([\[(])\s*({_NUMBER})\s*,\s*({_NUMBER})\s*([\])])(\s+or\s+None)?")
+
+
+@dataclasses.dataclass(frozen=True)
+class Interval:
+    """Numbers between two bounds; `text` is how it was written, such as ``(0, 1]``."""
+
+    low: float
+    high: float
+    low_open: bool
+    high_open: bool
+    text: str
+
+    def __contains__(self, value: float) -> bool:
+        above = value > self.low if self.low_open else value >= self.low
+        below = value < self.high if self.high_open else value <= self.high
+        return above and below
+
+
+@dataclasses.dataclass(frozen=True)
+class Option:
+    """One setting: its default, its type, what is allowed, and what it means. Made by `opt`.
+
+    Attributes:
+      default: value when the user gives none.
+      kind: one of bool, int, float, str, list, dict (a dict option takes any keys).
+      allowed: an `Interval`, a tuple of choices, or None for every value; holds for each element of a list.
+      doc: one line, with the unit.
+      element: type of a list's elements, None when they are not checked.
+      nullable: whether None is a value.
+    """
+
+    default: Any
+    kind: type
+    allowed: Interval | tuple[Any, ...] | None
+    doc: str
+    element: type | None
+    nullable: bool
+
+    @property
+    def expected(self) -> str:
+        """What a value must be, in words, for error messages."""
+        text = _TYPE_NAMES[self.kind]
+        if self.element is not None:
+            text += f", each element {_TYPE_NAMES[self.element]}"
+        if isinstance(self.allowed, Interval):
+            text += f" in {self.allowed.text}"
+        elif self.allowed is not None:
+            text = "one of " + ", ".join(repr(choice) for choice in self.allowed)
+        return text + (" or None" if self.nullable else "")
+
+    def check(self, value: Any, path: str) -> Any:
+        """Returns a fresh plain copy of `value` in the option's type.
+
+        An int is taken for a float, and a whole float such as 1e6 for an int; a bool is never a number.
+
+        Raises:
+          ConfigError: for a wrong type or a value out of range; with `path`, value and what is allowed.
+        """
+        if value is None and self.nullable:
+            return None
+        try:
+            checked = _coerce(plain(value), self.kind)
+            if self.kind is list:
+                element = self.element
+                checked = [_coerce(item, element) if element else item for item in checked]
+        except TypeError as error:
+            raise ConfigError(f"{path}={value!r}: expected {self.expected}; {error}") from None
+        for item in checked if self.kind is list else [checked]:
+            if self.allowed is not None and item not in self.allowed:
+                hint = _nearest_choice(item, self.allowed)
+                raise ConfigError(f"{path}={value!r}: expected {self.expected}{hint}")
+        return checked
+
+
+def _nearest_choice(item: Any, allowed: Interval | tuple[Any, ...]) -> str:
+    if isinstance(allowed, Interval) or not isinstance(item, str):
+        return ""
+    by_case = {str(choice).lower(): str(choice) for choice in allowed}
+    return nearest(by_case.get(item.lower(), item), map(str, allowed))
+
+
+def opt(
+    default: Any,
+    allowed: str | tuple[Any, ...] | None = None,
+    doc: str = "",
+    *,
+    type: builtins.type | None = None,
+) -> Option:
+    """Declares one setting of a schema.
+
+    Args:
+      default: the default value; its type is the option's type.
+      allowed: an interval such as ``'(0, 1]'`` or ``'[1, inf) or None'``, a tuple of choices, ``'open'`` for
+        a dict that takes any keys, or None for every value of the type.
+      doc: one line with the unit.
+      type: the type, needed where the default is None (None is then a value too).
+    Raises:
+      ConfigError: for a declaration with no type, an unreadable interval, a default out of range.
+    """
+    kind = type or builtins.type(default)
+    kind = {tuple: list, EasyDict: dict}.get(kind, kind)
+    if kind not in _TYPE_NAMES:
+        raise ConfigError(f"opt({default!r}): say the type, as in opt(None, type=float)")
+    interval, or_none = _parse_allowed(allowed)
+    nullable = default is None or or_none or (isinstance(interval, tuple) and None in interval)
+    element = builtins.type(default[0]) if kind is list and default else None
+    option = Option(None, kind, interval, doc, element, nullable)
+    return dataclasses.replace(option, default=option.check(default, "default"))
+
+
+def _parse_allowed(allowed: str | tuple[Any, ...] | None) -> tuple[Interval | tuple[Any, ...] | None, bool]:
+    """Returns what is allowed and whether ``or None`` was written after it."""
+    if allowed is None or allowed == "open" or isinstance(allowed, tuple):
+        return (None if isinstance(allowed, str) else allowed), False
+    match = _INTERVAL.fullmatch(allowed.strip())
+    if match is None:
+        raise ConfigError(f"opt(allowed={allowed!r}): expected an interval like '(0, 1]', choices, or 'open'")
+    left, low, high, right, or_none = match.groups()
+    text = allowed.strip().removesuffix(or_none or "")
+    return Interval(float(low), float(high), left == "(", right == ")", text), or_none is not None
+
+
+def plain(value: Any) -> Any:
+    """Deep copy in the types that a YAML file holds: dict, list, str, bool, int, float, None.
+
+    NumPy scalars become numbers, tuples become lists.
+
+    Raises:
+      TypeError: for anything else, which no file could hold.
+    """
+    if value is None or isinstance(value, (bool, str)):
+        return value
+    if isinstance(value, numbers.Integral):
+        return int(value)
+    if isinstance(value, numbers.Real):
+        return float(value)
+    if isinstance(value, Mapping):
+        odd = [key for key in value if not isinstance(key, str)]
+        if odd:
+            raise TypeError(f"the key {odd[0]!r} is not a text")
+        return {key: plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    raise TypeError(f"a {type(value).__name__} cannot stand in a configuration")
+
+
+def _coerce(value: Any, kind: type) -> Any:
+    """Returns `value` as `kind`, or raises TypeError with what it is instead."""
+    given = type(value)
+    if kind is float and given is int:
+        return float(value)
+    if kind is int and given is float and value.is_integer():
+        return int(value)
+    if given is not kind:
+        raise TypeError("None is not allowed here" if value is None else f"{value!r} is {_TYPE_NAMES[given]}")
+    if kind is float and math.isnan(value):
+        raise TypeError("NaN is not a number")
+    return value

@@ -1,0 +1,167 @@
+"""The progress of a run in the terminal: a bar, or plain lines where the output is no terminal."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import math
+import sys
+import time
+from collections.abc import Callable
+from typing import IO
+
+_PLAIN_LINE_SECONDS = 5.0
+_SPEED_WINDOW = 20
+_TITLE_WIDTH = 100
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Status:
+    """What the display shows.
+
+    Attributes:
+      env_step: environment steps so far.
+      train_iter: gradient steps so far.
+      collect_return: mean return of recent training episodes, None before the first.
+      eval_return: mean return of the last evaluation, None before the first.
+      not_finite: metrics that are NaN or infinite.
+    """
+
+    env_step: int
+    train_iter: int
+    collect_return: float | None = None
+    eval_return: float | None = None
+    not_finite: tuple[str, ...] = ()
+
+
+class Progress:
+    """Shows returns, environment steps/s, gradient steps/s, time elapsed and left.
+
+    It draws in the calling thread only, when `update` is called and a refresh is due: on a terminal a bar,
+    elsewhere at most one line every 5 s.
+
+    Args:
+      total: environment steps of the whole run.
+      title: name of the run.
+      refresh: seconds between two refreshes of the bar.
+      file: where to draw; standard output by default.
+      clock: gives the time in seconds.
+    """
+
+    def __init__(
+        self,
+        total: int,
+        title: str = "",
+        *,
+        refresh: float = 0.5,
+        file: IO[str] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.total = total
+        self.title = title
+        self._file = sys.stdout if file is None else file
+        self._clock = clock
+        self._bar = _Bar(total, title, self._file) if self._file.isatty() else None
+        self._refresh = refresh if self._bar else max(refresh, _PLAIN_LINE_SECONDS)
+        self._next = -math.inf
+        self._start = clock()
+        self._window: collections.deque[tuple[float, int, int]] = collections.deque(maxlen=_SPEED_WINDOW)
+        self._status: Status | None = None
+
+    def due(self) -> bool:
+        """Whether the next `update` will draw; lets the caller skip the work of a status."""
+        return self._clock() >= self._next
+
+    def update(self, status: Status) -> None:
+        """Takes the newest status and draws it if a refresh is due."""
+        self._status = status
+        if self.due():
+            self._draw(status)
+
+    def flush(self) -> None:
+        """Passes on what the output still buffers."""
+        self._file.flush()
+
+    def close(self) -> None:
+        """Draws the last status onto the bar and leaves it there."""
+        if self._bar is not None:
+            if self._status is not None:
+                self._draw(self._status)
+            self._bar.stop()
+            self._bar = None
+        self.flush()
+
+    def _draw(self, status: Status) -> None:
+        now = self._clock()
+        self._next = now + self._refresh
+        self._window.append((now, status.env_step, status.train_iter))
+        text = self._text(status, now)
+        if self._bar is not None:
+            self._bar.draw(status.env_step, text)
+        else:
+            share = 100 * status.env_step / self.total
+            print(
+                f"{self.title} {status.env_step:,}/{self.total:,} ({share:.0f}%)  {text}",
+                file=self._file,
+                flush=True,
+            )
+
+    def _text(self, status: Status, now: float) -> str:
+        then, env_step, train_iter = self._window[0]
+        seconds = now - then
+        speed = (status.env_step - env_step) / seconds if seconds > 0 else 0.0
+        train_speed = (status.train_iter - train_iter) / seconds if seconds > 0 else 0.0
+        left = max(self.total - status.env_step, 0) / speed if speed > 0 else None
+        returns = [
+            f"{name} {value:.1f}"
+            for name, value in (("return", status.collect_return), ("eval", status.eval_return))
+            if value is not None
+        ]
+        speeds = [f"{_short(speed)} steps/s", f"{_short(train_speed)} updates/s"]
+        alarm = [f"NaN or infinite: {', '.join(status.not_finite)}"] if status.not_finite else []
+        return "  ".join([*returns, *alarm, *speeds, f"{_minutes(now - self._start)} < {_minutes(left)}"])
+
+
+class _Bar:
+    """A rich progress bar without a thread of its own."""
+
+    def __init__(self, total: int, title: str, file: IO[str]) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, ProgressColumn, TaskProgressColumn, TextColumn
+        from rich.progress import Progress as RichProgress
+
+        console = Console(file=file)
+        columns: list[ProgressColumn] = [
+            BarColumn(None),
+            TaskProgressColumn(),
+            TextColumn("{task.fields[text]}", markup=False),
+        ]
+        # On a narrow terminal the figures matter more than the name.
+        if console.width >= _TITLE_WIDTH:
+            columns.insert(0, TextColumn("{task.description}", markup=False))
+        self._rich = RichProgress(*columns, console=console, auto_refresh=False, expand=True)
+        self._task = self._rich.add_task(title, total=total, text="")
+        self._rich.start()
+
+    def draw(self, completed: int, text: str) -> None:
+        self._rich.update(self._task, completed=completed, text=text, refresh=True)
+
+    def stop(self) -> None:
+        self._rich.stop()
+
+
+def _short(value: float) -> str:
+    """``21345 -> '21.3k'``."""
+    for unit in ("", "k", "M"):
+        if value < 1000 or unit == "M":
+            return f"{value:.0f}{unit}" if not unit or value >= 100 else f"{value:.1f}{unit}"
+        value /= 1000
+    raise AssertionError("the last unit takes every value")
+
+
+def _minutes(seconds: float | None) -> str:
+    if seconds is None:
+        return "?"
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"

@@ -1,0 +1,87 @@
+"""Advantages and returns over rollouts (NumPy, float64 inside), with true ends, time limits and reset rows kept apart."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from minding.engine.errors import ShapeError
+from minding.engine.types import Array
+
+
+def reverse_scan(delta: Array, decay: Array) -> Array:
+    """Solves y_t = delta_t + decay_t * y_{t+1} with y_T = 0 by doubling shifts, in O(log T) array operations.
+
+    Args:
+      delta, decay: float (T, N).
+
+    Returns:
+      y, float64 (T, N).
+    """
+    y, c = delta.astype(np.float64), decay.astype(np.float64)
+    shift = 1
+    while shift < len(y):
+        y[:-shift] += c[:-shift] * y[shift:]
+        c[:-shift] = c[:-shift] * c[shift:]
+        shift *= 2
+    return y
+
+
+def gae(
+    reward: Array, value: Array, next_value: Array, terminated: Array, cut: Array, *, gamma: float, gae_lambda: float
+) -> Array:
+    """Generalized advantage estimation (Schulman et al., 2016, eq. 16; https://arxiv.org/abs/1506.02438).
+
+        delta_t = r_t + gamma * (1 - terminated_t) * V(s'_t) - V(s_t)
+        A_t = delta_t + gamma * lambda * (1 - cut_t) * A_{t+1}
+
+    Args:
+      reward: float32 (T, N), reward of the step taken at t.
+      value: float32 (T, N), V(s_t).
+      next_value: float32 (T, N), value of the true successor: of the final observation where an episode ended.
+      terminated: bool (T, N), true only at a true end (no bootstrap); a time limit sets `cut`, not this.
+      cut: bool (T, N), true where the next row does not continue this trajectory.
+      gamma: discount, in [0, 1].
+      gae_lambda: in [0, 1].
+
+    Returns:
+      Advantages, float32 (T, N).
+
+    Raises:
+      ShapeError: if the shapes differ.
+    """
+    for name, array in (("value", value), ("next_value", next_value), ("terminated", terminated), ("cut", cut)):
+        if array.shape != reward.shape:
+            raise ShapeError(f"gae: {name} has shape {array.shape}, reward has {reward.shape}; expected (T, N) for all")
+    delta = reward + gamma * np.where(terminated, 0.0, next_value.astype(np.float64)) - value
+    return reverse_scan(delta, np.where(cut, 0.0, gamma * gae_lambda)).astype(np.float32)
+
+
+def nstep(reward: Array, cut: Array, *, n: int, gamma: float) -> tuple[Array, Array, Array]:
+    """n-step returns within each trajectory (Sutton, 1988; Hessel et al., 2018, https://arxiv.org/abs/1710.02298).
+
+        R_t = sum_{i<k} gamma^i r_{t+i},   k = min(n, steps left in the trajectory and in the rollout)
+
+    The target is ``R_t + gamma^k * V(s_{t+k})``, so successor, `terminated` and discount are those of step t + k - 1.
+
+    Args:
+      reward: float32 (T, N).
+      cut: bool (T, N), true where the next row does not continue this trajectory.
+      n: horizon, at least 1.
+      gamma: discount.
+
+    Returns:
+      (return float32 (T, N), row of the last step summed int64 (T, N), discount gamma^k float32 (T, N)).
+    """
+    steps = len(reward)
+    total = np.zeros(reward.shape, np.float64)
+    last = np.broadcast_to(np.arange(steps)[:, None], reward.shape).copy()
+    discount = np.ones(reward.shape, np.float64)
+    going = np.ones(reward.shape, bool)
+    for i in range(min(n, steps)):
+        inside = going[: steps - i]
+        total[: steps - i] += np.where(inside, gamma**i * reward[i:], 0.0)
+        discount[: steps - i] = np.where(inside, gamma ** (i + 1), discount[: steps - i])
+        last[: steps - i] += np.where(inside, min(i, 1), 0)
+        going[: steps - i] &= ~cut[i:]
+        going[steps - i - 1 :] = False
+    return total.astype(np.float32), last, discount.astype(np.float32)

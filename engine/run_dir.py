@@ -1,0 +1,99 @@
+"""The run folder: where a run keeps its configuration, metrics, checkpoints and summary."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from easydict import EasyDict
+
+from minding.engine.config import load_config, save_config
+from minding.engine.errors import ConfigError, nearest
+
+
+@dataclasses.dataclass(frozen=True)
+class RunDir:
+    """Names of the files in one run folder; `create` makes that of a new run, `open` finds an earlier one."""
+
+    path: Path
+
+    @classmethod
+    def create(cls, cfg: EasyDict) -> RunDir:
+        """Makes ``<run.out_dir>/<exp_name>``, or the first free of ``-1, -2, ...``, and saves `cfg` in it.
+
+        Raises:
+          ConfigError: if the folder cannot be written.
+        """
+        out_dir = Path(cfg.run.out_dir)
+        for suffix in itertools.chain([""], (f"-{number}" for number in itertools.count(1))):
+            run_dir = cls(out_dir / f"{cfg.exp_name}{suffix}")
+            try:
+                run_dir.path.mkdir(parents=True)
+                save_config(cfg, run_dir.config)
+            except FileExistsError:
+                if out_dir.is_dir():
+                    continue
+                raise ConfigError(f"run.out_dir={cfg.run.out_dir!r} is not a folder") from None
+            except OSError as error:
+                raise ConfigError(
+                    f"run.out_dir={cfg.run.out_dir!r}: cannot write: {error.strerror}"
+                ) from None
+            return run_dir
+        raise AssertionError("the suffixes never end")
+
+    @classmethod
+    def open(cls, path: str | Path) -> RunDir:
+        """The folder of an earlier run.
+
+        Raises:
+          ConfigError: if there is no such folder or it holds no run; names the nearest run beside it.
+        """
+        path = Path(path)
+        if (path / "config.yaml").is_file():
+            return cls(path)
+        if path.is_dir():
+            raise ConfigError(f"{str(path)!r} is no run folder: it holds no config.yaml")
+        beside = sorted(path.parent.iterdir()) if path.parent.is_dir() else []
+        raise ConfigError(f"no run folder {str(path)!r}{nearest(path.name, [each.name for each in beside])}")
+
+    @property
+    def config(self) -> Path:
+        """The compiled configuration, runnable again."""
+        return self.path / "config.yaml"
+
+    @property
+    def metrics(self) -> Path:
+        """One row a log event, one column a metric."""
+        return self.path / "metrics.csv"
+
+    @property
+    def tensorboard(self) -> Path:
+        """Folder of TensorBoard event files."""
+        return self.path / "tb"
+
+    @property
+    def checkpoints(self) -> Path:
+        """Folder of checkpoints."""
+        return self.path / "ckpt"
+
+    @property
+    def curve(self) -> Path:
+        """Picture of the learning curve."""
+        return self.path / "curve.png"
+
+    @property
+    def summary(self) -> Path:
+        """Figures of the finished run."""
+        return self.path / "summary.json"
+
+    def load_config(self) -> EasyDict:
+        """The configuration that the run was started with."""
+        return load_config(self.config)
+
+    def write_summary(self, figures: Mapping[str, Any]) -> None:
+        """Writes `figures` (plain numbers and texts) to `summary`."""
+        self.summary.write_text(json.dumps(dict(figures), indent=2, default=str) + "\n", encoding="utf-8")

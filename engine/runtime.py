@@ -1,0 +1,263 @@
+"""The one place that prepares the process and imports MindSpore.
+
+Everything else writes ``from minding.engine.runtime import ms, nn, ops``: the first such import applies the settings
+below and loads MindSpore once. Call `configure` before it to choose a device. What the user set in the environment is
+respected. The reasons behind each setting were measured with MindSpore 2.10 on CPU:
+
+- ``MS_DEV_HOST_BLOCKING_RUN=1``: otherwise helper threads spin and small graphs run many times slower.
+- ``ONEDNN_MAX_CPU_ISA=AVX2``: on AVX-512 processors oneDNN picks a reference kernel for convolutions (40 times slower).
+- the compiler cache stays off: it matches graphs by order, and silently returns the result of another function.
+- compiler dumps go to a cache folder, not into the user's current folder.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import importlib.util
+import os
+import sys
+import time
+import types
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from minding.engine.errors import SetupError
+from minding.engine.types import Array
+
+DEVICES = ("auto", "CPU", "Ascend", "GPU")
+_PYTHON_RANGE = ((3, 10), (3, 12))
+
+
+class RecompileWarning(UserWarning):
+    """A compiled function is compiled again because the shapes or dtypes of its inputs changed."""
+
+
+@dataclasses.dataclass
+class _State:
+    device: str = "auto"
+    threads: int | None = None
+    module: types.ModuleType | None = None
+    resolved: str = ""
+
+
+_state = _State()
+
+
+def cache_dir() -> Path:
+    """Folder for compiler dumps: ``$XDG_CACHE_HOME/minding`` or ``~/.cache/minding``."""
+    return Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "minding"
+
+
+def configure(device: str = "auto", threads: int | None = None) -> None:
+    """Chooses device and kernel threads; call it before MindSpore is loaded.
+
+    Args:
+      device: one of `DEVICES`; ``auto`` takes an Ascend processor if one is there, else the CPU.
+      threads: kernel threads on CPU; None leaves MindSpore's default.
+
+    Raises:
+      SetupError: if the device is unknown, or another one is already in use in this process.
+    """
+    if device not in DEVICES:
+        raise SetupError(f"device must be one of {', '.join(DEVICES)}; got {device!r}")
+    if _state.module is not None:
+        if device not in ("auto", _state.resolved):
+            raise SetupError(
+                f"MindSpore already runs on {_state.resolved} in this process and cannot move to {device}: "
+                "set `device` before the first policy is built, or start a new process"
+            )
+        return
+    _state.device, _state.threads = device, threads
+
+
+def environment() -> dict[str, str]:
+    """The environment variables that `load` sets where the user did not, with their values."""
+    return {
+        "MS_DEV_HOST_BLOCKING_RUN": "1",
+        "ONEDNN_MAX_CPU_ISA": "AVX2",
+        "GLOG_v": "3",
+        "MS_OM_PATH": str(cache_dir()),
+    }
+
+
+def check_versions() -> None:
+    """Raises SetupError, with the one-line fix, if Python, NumPy or the MindSpore wheel do not fit."""
+    if not _PYTHON_RANGE[0] <= sys.version_info[:2] <= _PYTHON_RANGE[1]:
+        raise SetupError(
+            f"MindSpore 2.10 has wheels for Python 3.10 to 3.12; this is {sys.version_info[0]}.{sys.version_info[1]}: "
+            "make a virtual environment with one of them"
+        )
+    if int(np.__version__.split(".")[0]) >= 2:
+        raise SetupError(
+            f"MindSpore 2.10 fails at the first operator with NumPy {np.__version__}: pip install 'numpy>=1.26,<2'"
+        )
+    if importlib.util.find_spec("mindspore") is None:
+        raise SetupError("MindSpore is not installed: pip install 'mindspore==2.10.0'")
+    if os.environ.get("MS_COMPILER_CACHE_ENABLE") == "1":
+        raise SetupError(
+            "MS_COMPILER_CACHE_ENABLE=1 makes MindSpore return results of other functions silently: "
+            "unset MS_COMPILER_CACHE_ENABLE"
+        )
+
+
+def load() -> types.ModuleType:
+    """Prepares the process on the first call and returns the `mindspore` module.
+
+    Raises:
+      SetupError: if versions do not fit or the device is not available; the message says the fix.
+    """
+    if _state.module is not None:
+        return _state.module
+    check_versions()
+    for name, value in environment().items():
+        os.environ.setdefault(name, value)
+    Path(os.environ["MS_OM_PATH"]).mkdir(parents=True, exist_ok=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            module = importlib.import_module("mindspore")
+        except ImportError as error:
+            raise SetupError(f"MindSpore cannot be imported ({error}): pip install 'mindspore==2.10.0'") from error
+        _state.resolved = _resolve_device(module)
+        module.set_device(_state.resolved)
+        if _state.threads and _state.resolved == "CPU":
+            module.device_context.cpu.op_tuning.threads_num(_state.threads)
+    _state.module = module
+    return module
+
+
+def _resolve_device(module: types.ModuleType) -> str:
+    if _state.device == "CPU":
+        return "CPU"
+    wanted = "Ascend" if _state.device == "auto" else _state.device
+    if _device_present(module, wanted):
+        return wanted
+    if _state.device == "auto":
+        return "CPU"
+    raise SetupError(
+        f"device {wanted} was asked for, but MindSpore finds none here: install its driver, or set device: auto"
+    )
+
+
+def _device_present(module: types.ModuleType, name: str) -> bool:
+    # Asking MindSpore for an absent Ascend prints a loader message from C++: look for the driver's device first.
+    if name == "Ascend" and not any(Path("/dev").glob("davinci*")):
+        return False
+    return bool(module.hal.is_available(name))
+
+
+def device() -> str:
+    """The device in use: 'CPU', 'Ascend' or 'GPU'. Loads MindSpore if needed."""
+    load()
+    return _state.resolved
+
+
+def is_loaded() -> bool:
+    """Whether MindSpore was loaded in this process."""
+    return _state.module is not None
+
+
+def to_device(array: Array) -> Any:
+    """A Tensor of `array`. On CPU it shares memory with it, so in-place writes to `array` reach compiled graphs."""
+    module = load()
+    if _state.resolved == "CPU":
+        return module.from_numpy(np.ascontiguousarray(array))
+    return module.Tensor(array)
+
+
+def scalar(value: float) -> Any:
+    """A 0-d float32 Tensor; a Python number would be compiled in as a constant."""
+    return to_device(np.asarray(value, np.float32))
+
+
+class Compiled:
+    """A compiled cell with a guard against recompilation.
+
+    The first `expected` input signatures compile silently; any further one is reported with a RecompileWarning.
+    NumPy arrays and Python numbers would be compiled in as constants and are refused.
+
+    Args:
+      cell: an `nn.Cell` whose `construct` is decorated with `ms.jit`, or a jit function.
+      name: used in messages.
+      expected: number of distinct input signatures that are part of normal work.
+    """
+
+    def __init__(self, cell: Any, name: str, expected: int = 1) -> None:
+        self._cell = cell
+        self._name = name
+        self._expected = expected
+        self._tensor = load().Tensor
+        self._seen: set[tuple[Any, ...]] = set()
+        self._last: tuple[Any, ...] | None = None
+
+    @property
+    def signatures(self) -> int:
+        """Number of distinct input signatures compiled so far."""
+        return len(self._seen)
+
+    def __call__(self, *inputs: Any) -> Any:
+        signature = tuple([self._describe(position, x) for position, x in enumerate(inputs)])
+        if signature != self._last:
+            self._note(signature)
+        return self._cell(*inputs)
+
+    def _describe(self, position: int, x: Any) -> tuple[Any, ...]:
+        if not isinstance(x, self._tensor):
+            raise TypeError(
+                f"compiled function {self._name!r}, input {position}: expected a Tensor, got {type(x).__name__}, which "
+                "would be compiled in as a constant; pass it through minding.engine.runtime.to_device"
+            )
+        return x.shape, x.dtype
+
+    def _note(self, signature: tuple[Any, ...]) -> None:
+        if signature not in self._seen:
+            self._seen.add(signature)
+            if len(self._seen) > self._expected:
+                warnings.warn(
+                    f"compiled function {self._name!r} is compiled again (time {len(self._seen)}): inputs were "
+                    f"{self._last}, now {signature}; keep batch sizes constant",
+                    RecompileWarning,
+                    stacklevel=3,
+                )
+        self._last = signature
+
+
+def self_test() -> dict[str, str]:
+    """Imports MindSpore, runs one compiled gradient step and checks it by hand. Used by `minding doctor`.
+
+    Returns:
+      What was found, as text by name.
+
+    Raises:
+      SetupError: with the fix, if a step fails.
+    """
+    start = time.perf_counter()
+    module = load()
+    loaded = time.perf_counter()
+    x = to_device(np.array([1.0, 2.0, 3.0], np.float32))
+    gradient = module.jit(module.grad(_sum_of_squares))(x).asnumpy()
+    if not np.allclose(gradient, [2.0, 4.0, 6.0]):
+        raise SetupError(f"the gradient of sum(x^2) at [1, 2, 3] is {gradient.tolist()}, expected [2, 4, 6]: reinstall MindSpore")
+    done = time.perf_counter()
+    return {
+        "mindspore": str(module.__version__),
+        "device": _state.resolved,
+        "import": f"{loaded - start:.1f} s",
+        "compiled gradient": f"ok in {done - loaded:.1f} s",
+    }
+
+
+def _sum_of_squares(x: Any) -> Any:
+    return (x * x).sum()
+
+
+def __getattr__(name: str) -> Any:
+    if name == "ms":
+        return load()
+    if name in ("nn", "ops"):
+        return importlib.import_module(f"{load().__name__}.{name}")
+    raise AttributeError(f"module 'minding.engine.runtime' has no attribute {name!r}")

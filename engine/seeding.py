@@ -1,0 +1,80 @@
+"""One seed for a run, and independent random streams drawn from it by name."""
+
+from __future__ import annotations
+
+import hashlib
+import operator
+from typing import Any
+
+import numpy as np
+
+from minding.engine.errors import CheckpointError, ConfigError
+from minding.engine.types import StateDict
+
+
+class SeedStreams:
+    """Independent NumPy generators, each for a name.
+
+    The same seed and name give the same stream in every process and on every machine; adding a stream changes
+    none of the others.
+
+    Args:
+      seed: integer, 0 or more.
+    Raises:
+      ConfigError: the seed is no such integer.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self.seed = _check_seed(seed)
+
+    def generator(self, name: str) -> np.random.Generator:
+        """Returns the stream `name`, from its beginning."""
+        # Python's own hash differs between processes.
+        words = np.frombuffer(hashlib.sha256(name.encode()).digest()[:16], dtype="<u4")
+        sequence = np.random.SeedSequence(entropy=self.seed, spawn_key=tuple(int(word) for word in words))
+        return np.random.Generator(np.random.PCG64(sequence))
+
+    def integers(self, name: str, n: int) -> list[int]:
+        """Returns `n` seeds in ``[0, 2**31)`` for things that take an integer, such as environments.
+
+        The first ones stay the same when `n` grows.
+        """
+        return [int(seed) for seed in self.generator(name).integers(0, 2**31, size=n)]
+
+
+def generator_state(generator: np.random.Generator) -> StateDict:
+    """Returns where a generator stands, as JSON values."""
+    state: StateDict = _plain(generator.bit_generator.state)
+    return state
+
+
+def restore_generator(generator: np.random.Generator, state: StateDict) -> None:
+    """Puts a generator, in place, where `generator_state` found it.
+
+    Raises:
+      CheckpointError: the state is damaged or that of another kind of generator.
+    """
+    expected = type(generator.bit_generator).__name__
+    found = state.get("bit_generator")
+    if found != expected:
+        raise CheckpointError(f"the saved generator state is of kind {found!r}; this run uses {expected}")
+    try:
+        generator.bit_generator.state = state
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
+        raise CheckpointError(f"the saved state of a {expected} generator is damaged: {error!r}") from error
+
+
+def _check_seed(seed: object) -> int:
+    try:
+        value = -1 if isinstance(seed, bool) else operator.index(seed)  # type: ignore[arg-type]
+    except TypeError:
+        value = -1
+    if value < 0:
+        raise ConfigError(f"seed must be an integer of 0 or more, got {seed!r}")
+    return value
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _plain(entry) for key, entry in value.items()}
+    return value.tolist() if isinstance(value, np.ndarray | np.generic) else value

@@ -1,0 +1,43 @@
+"""Running mean and variance."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from minding.engine.types import Array, StateDict
+
+
+class RunningMoments:
+    """Mean and variance of a stream of batches, merged in float64 (Chan et al., 1979, parallel variance).
+
+    Args:
+      shape: shape of one sample.
+    """
+
+    def __init__(self, shape: tuple[int, ...] = ()) -> None:
+        self.mean = np.zeros(shape, np.float64)
+        self.var = np.ones(shape, np.float64)
+        self.count = 0
+
+    def update(self, batch: Array) -> None:
+        """Takes in a batch ``(B, *shape)``; B may be 0."""
+        n = len(batch)
+        if n == 0:
+            return
+        mean, var = batch.mean(axis=0, dtype=np.float64), batch.var(axis=0, dtype=np.float64)
+        if self.count == 0:
+            self.mean, self.var, self.count = mean, var, n
+            return
+        total = self.count + n
+        delta = mean - self.mean
+        self.mean = self.mean + delta * (n / total)
+        self.var = (self.var * self.count + var * n + delta**2 * (self.count * n / total)) / total
+        self.count = total
+
+    def state_dict(self) -> StateDict:
+        return {"mean": np.array(self.mean), "var": np.array(self.var), "count": self.count}
+
+    def load_state_dict(self, state: StateDict) -> None:
+        self.mean = np.array(state["mean"], np.float64)
+        self.var = np.array(state["var"], np.float64)
+        self.count = int(state["count"])

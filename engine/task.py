@@ -1,0 +1,399 @@
+"""The task: runs a chain of middleware over and over, and ends in order however the run ends."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any
+
+from minding.engine.chain import Node, chain_nodes, check_chain, pipeline_view
+from minding.engine.context import Context, OnlineRLContext
+from minding.engine.errors import ChainError, CheckpointError, ConfigError, MiddlewareError
+from minding.engine.events import EventBus, Handler
+from minding.engine.lifecycle import call_finish_hooks, load_middleware_state, middleware_state
+from minding.engine.middleware import Middleware, Role, check_callable, name_of
+from minding.engine.notes import add_note
+from minding.engine.pipeline import (
+    Composite,
+    Half,
+    Parallel,
+    Serial,
+    Step,
+    Wrapped,
+    open_half,
+    run_first_halves,
+    run_second_halves,
+)
+from minding.engine.profiling import ProfileTable, format_profile
+from minding.engine.signals import SignalGuard
+from minding.engine.types import StateDict
+
+Wrapper = Callable[[Middleware], Middleware]
+
+
+class Task:
+    """A chain of middleware, the context they share, and the loop around them.
+
+    ::
+
+        with task.start(ctx=OnlineRLContext()):
+            task.use(StepCollector(...)).use(OffPolicyLearner(...))
+            task.run(max_step=1000)
+
+    Tasks share nothing with each other; a middleware may run a task of its own. The global `task` is one of
+    them. Nothing here is safe to call from other threads, except the events and `stop`.
+    """
+
+    def __init__(self) -> None:
+        self._started = False
+        self._running = False
+        # Never replaced: second halves made by `wrap` hold on to it.
+        self._stack: list[Half] = []
+        self._reset(OnlineRLContext(), profile=False)
+
+    def _reset(self, ctx: Context, profile: bool) -> None:
+        self._ctx = ctx
+        self._chain: list[Middleware] = []
+        self._given_roles: list[Role | None] = []
+        self._wrappers: list[Wrapper] = []
+        self._roles: set[Role] = set()
+        self._events = EventBus()
+        self._profiled = profile
+        self._profile = ProfileTable([])
+        self._finish = False
+        self._signal: str | None = None
+        self._stop_reason: str | None = None
+        self._stack.clear()
+
+    # Start and end
+
+    def start(self, async_mode: bool = False, ctx: Context | None = None, *, profile: bool = False) -> Task:
+        """Makes the task ready for a new chain, with nothing left of the last one; for use with ``with``.
+
+        Args:
+          async_mode: not available in this version.
+          ctx: context of the first iteration; ``OnlineRLContext()`` if None.
+          profile: measure the time of each middleware for `profile`.
+        Raises:
+          ChainError: a run is on, or `ctx` is no context.
+        """
+        if self._running:
+            raise ChainError("start: this task is running; use another Task() inside a middleware")
+        if async_mode:
+            raise ChainError("async_mode=True: asynchronous lanes are not available in this version")
+        if ctx is not None and not isinstance(ctx, Context):
+            raise ChainError(f"start: ctx must be a Context object such as OnlineRLContext(), got {ctx!r}")
+        self._reset(OnlineRLContext() if ctx is None else ctx, profile)
+        self._started = True
+        return self
+
+    def __enter__(self) -> Task:
+        self._require_started("with task")
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """Ends a run after the current iteration; without a run, ends what `start` began.
+
+        Context, chain and time table can be looked at until the next `start`.
+        """
+        if self._running:
+            self._finish = True
+        else:
+            self._started = False
+
+    @property
+    def ctx(self) -> Context:
+        """The context of the current iteration; after a run, that of the iteration that would come next."""
+        return self._ctx
+
+    @property
+    def running(self) -> bool:
+        """Whether `run` is on."""
+        return self._running
+
+    @property
+    def finish(self) -> bool:
+        """Whether the run ends after this iteration; middleware set it to True, `run` begins with False."""
+        return self._finish or self._signal is not None
+
+    @finish.setter
+    def finish(self, value: bool) -> None:
+        self._finish = bool(value)
+
+    @property
+    def stop_reason(self) -> str | None:
+        """Why the last run ended: ``max_step, finish, SIGINT, SIGTERM, exception``; None before that."""
+        return self._stop_reason
+
+    # The chain
+
+    def use(self, fn: Middleware, *, role: Role | str | None = None) -> Task:
+        """Adds a middleware to the end of the chain; returns the task.
+
+        Args:
+          role: role of a user function that declares none, or in place of the declared one.
+        Raises:
+          ChainError: before `start` or during a run.
+          MiddlewareError: `fn` is not callable, or `role` is given to a composite (its members have roles).
+        """
+        self._require_started("use")
+        self._require_idle("use")
+        check_callable(fn, f"task.use (position {len(self._chain)}) got")
+        if role is not None and isinstance(fn, Composite):
+            raise MiddlewareError(f"use: {fn.kind} has no role of its own; declare the roles of its members")
+        self._chain.append(fn)
+        self._given_roles.append(None if role is None else Role.of(role))
+        return self
+
+    def use_wrapper(self, wrapper: Wrapper) -> Task:
+        """Puts ``wrapper(fn) -> fn`` around every middleware, used before or after; the first innermost.
+
+        What it makes must return what the middleware returned: a generator that is dropped never runs. Names,
+        roles and declarations stay those of the middleware. Members of composites are not wrapped on their
+        own.
+
+        Raises:
+          ChainError: before `start` or during a run.
+          MiddlewareError: `wrapper` is not callable.
+        """
+        self._require_started("use_wrapper")
+        self._require_idle("use_wrapper")
+        check_callable(wrapper, "task.use_wrapper got")
+        self._wrappers.append(wrapper)
+        return self
+
+    def serial(self, *fns: Middleware) -> Middleware:
+        """Returns one middleware that runs these in order, their second halves in reverse."""
+        return Serial(fns)
+
+    def parallel(self, *fns: Middleware) -> Middleware:
+        """Returns one middleware that runs the first halves of these in threads and waits for all.
+
+        Only for middleware that wait for something; see `minding.engine.pipeline.Parallel`.
+        """
+        return Parallel(fns)
+
+    def wrap(self, fn: Middleware) -> Callable[[Any], Half]:
+        """Makes a middleware callable from within another one: ``back = wrapped(ctx)``, and later ``back()``.
+
+        `back` runs the second half, also if there is none. Never called, it runs with the second halves of
+        the chain.
+        """
+        return Wrapped(fn, self._open)
+
+    def forward(self, fn: Middleware, ctx: Context | None = None) -> Half | None:
+        """Runs the first half of `fn` on `ctx` (the task's own if None).
+
+        Returns:
+          Its second half, to be called or left to `backward`; None if there is none.
+        """
+        step = Step(fn, name_of(fn), "called by task.forward")
+        return open_half(fn(self._ctx if ctx is None else ctx), step, self._stack)
+
+    def backward(self, *halves: Half) -> None:
+        """Runs second halves, the last one first: those given, or all that wait."""
+        if not halves:
+            run_second_halves(self._stack)
+        for half in reversed(halves):
+            half()
+
+    def _open(self, step: Step, ctx: Any) -> Half:
+        return open_half(step.call(ctx), step, self._stack) or Half(None, step, self._stack)
+
+    # The run
+
+    def run(self, max_step: int | None = None) -> None:
+        """Checks the chain and runs iterations until `max_step`, `finish` or a signal.
+
+        During an iteration the middleware see the number of finished ones as ``ctx.total_step``. However the
+        run ends, ``finish(ctx)`` of each middleware that has it is called once, in the order of the chain,
+        and then the event ``finish`` is emitted once. A second run goes on from the current context; after
+        SIGINT or SIGTERM it ends at once, until the next `start`. A second signal breaks off the iteration
+        (the hooks are still called) or the hook that is running.
+
+        Args:
+          max_step: the run ends when ``ctx.total_step`` is this, so that a run resumed at 400 makes 600 more
+            for 1000; None for no end.
+        Raises:
+          ChainError: before `start`, during a run, without middleware, or the chain does not fit together.
+          ConfigError: `max_step` is no integer of 0 or more.
+          Exception: what a middleware, handler or hook raised, with a note that says where.
+        """
+        limit = _check_max_step(max_step)
+        steps, nodes = self._prepare()
+        self._running = True
+        self._finish = False
+        self._events.own(True)
+        try:
+            with SignalGuard(self._on_signal):
+                self._run_and_end(steps, nodes, limit)
+        finally:
+            self._events.own(False)
+            self._running = False
+
+    def _prepare(self) -> tuple[list[Step], list[Node]]:
+        self._require_started("run")
+        self._require_idle("run")
+        if not self._chain:
+            raise ChainError("run: the chain is empty; add middleware with task.use(...) before")
+        check_chain(self._chain, type(self._ctx), self._given_roles)
+        nodes = self._nodes()
+        if self._profiled and len(self._profile.rows) != len(nodes):
+            self._profile = ProfileTable([node.name for node in nodes])
+        return [self._step(index, node) for index, node in enumerate(nodes)], nodes
+
+    def _step(self, index: int, node: Node) -> Step:
+        call = node.middleware
+        for wrapper in self._wrappers:
+            call = wrapper(call)
+            check_callable(call, f"the wrapper {name_of(wrapper)} made of {node.name}")
+        if self._profiled:
+            call = self._profile.timed(index, call)
+        return Step(call, node.name, f"position {index}")
+
+    def _run_and_end(self, steps: list[Step], nodes: list[Node], limit: int | None) -> None:
+        try:
+            self._stop_reason = self._iterate(steps, limit)
+        except BaseException as error:
+            interrupted = self._signal is not None and not isinstance(error, Exception)
+            self._stop_reason = self._signal if interrupted else "exception"
+            for other in self._end(nodes):
+                add_note(error, f"the end of the run failed too: {other!r}")
+            raise
+        errors = self._end(nodes)
+        if errors:
+            for other in errors[1:]:
+                add_note(errors[0], f"another finish hook failed too: {other!r}")
+            raise errors[0]
+
+    def _iterate(self, steps: list[Step], limit: int | None) -> str:
+        """Runs iterations; returns why it stopped."""
+        stack = self._stack
+        while True:
+            self._events.raise_pending()
+            if self._signal is not None:
+                return self._signal
+            if self._finish:
+                return "finish"
+            total_step = self._ctx.total_step
+            if limit is not None and total_step >= limit:
+                return "max_step"
+            run_first_halves(steps, self._ctx, stack, total_step)
+            if stack:
+                run_second_halves(stack, total_step)
+            self.renew()
+
+    def renew(self) -> None:
+        """Puts the context of the next iteration in place; `run` does it after each one."""
+        self._ctx = self._ctx.renew()
+
+    def _end(self, nodes: list[Node]) -> list[Exception]:
+        """Calls the hooks and emits ``finish``; returns what went wrong."""
+        errors = call_finish_hooks(nodes, self._ctx)
+        try:
+            self._events.emit("finish")
+            self._events.raise_pending()
+        except Exception as error:
+            errors.append(error)
+        return errors
+
+    def _on_signal(self, name: str) -> None:
+        self._signal = name
+
+    # Events
+
+    def on(self, event: str, handler: Handler) -> None:
+        """Calls `handler(*args, **kwargs)` at each `emit` of `event`, until `off` or the next `start`."""
+        self._require_started("on")
+        self._events.on(event, handler)
+
+    def once(self, event: str, handler: Handler) -> None:
+        """Calls `handler` at the next `emit` of `event` only."""
+        self._require_started("once")
+        self._events.once(event, handler)
+
+    def off(self, event: str, handler: Handler) -> None:
+        """Removes one registration of `handler`; ChainError if there is none."""
+        self._events.off(event, handler)
+
+    def emit(self, event: str, /, *args: Any, **kwargs: Any) -> None:
+        """Calls the handlers of `event` now, in order; in other threads their errors wait for the run."""
+        self._events.emit(event, *args, **kwargs)
+
+    def wait_for(self, event: str, timeout: float | None = None) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Blocks until another thread emits `event`, returns its arguments; TimeoutError if it does not."""
+        return self._events.wait_for(event, timeout)
+
+    # Roles
+
+    def add_role(self, role: Role | str) -> None:
+        """Says that this process plays `role`, for those who ask `has_role`; the chain is not changed."""
+        self._roles.add(Role.of(role))
+
+    def has_role(self, role: Role | str) -> bool:
+        """Whether this process plays `role`; a task without roles plays all."""
+        return not self._roles or Role.of(role) in self._roles
+
+    # State and views
+
+    def state_dict(self) -> StateDict:
+        """Returns the kept context fields, and the state of each middleware by position and name."""
+        return {"ctx": self._ctx.state_dict(), "middleware": middleware_state(self._nodes())}
+
+    def load_state_dict(self, state: StateDict) -> None:
+        """Puts context and middleware where `state_dict` found them; call it after `use` and before `run`.
+
+        Raises:
+          CheckpointError: chain or context are not those that were saved.
+        """
+        if state.keys() != {"ctx", "middleware"}:
+            raise CheckpointError(f"a task's state has the keys ctx and middleware, got {sorted(state)}")
+        load_middleware_state(self._nodes(), state["middleware"])
+        self._ctx.load_state_dict(state["ctx"])
+
+    def _nodes(self) -> list[Node]:
+        return chain_nodes(self._chain, self._given_roles)
+
+    def profile(self) -> str:
+        """Returns the time of each middleware as a table.
+
+        Raises:
+          ChainError: the task was not started with ``profile=True``.
+        """
+        if not self._profiled:
+            raise ChainError("profile: nothing was measured; start with task.start(..., profile=True)")
+        return format_profile(self._profile)
+
+    def __repr__(self) -> str:
+        state = "running" if self._running else "started" if self._started else "not started"
+        head = f"Task ({state}, {len(self._chain)} middleware, total_step {self._ctx.total_step})"
+        return f"{head}\n{pipeline_view(self._chain, self._given_roles)}" if self._chain else head
+
+    def _require_started(self, what: str) -> None:
+        if not self._started:
+            raise ChainError(f"{what}: the task has not been started; put it inside `with task.start():`")
+
+    def _require_idle(self, what: str) -> None:
+        if self._running:
+            raise ChainError(f"{what}: this task is running; do it before, or use another Task() inside")
+
+
+def _check_max_step(max_step: int | None) -> int | None:
+    if max_step is None:
+        return None
+    try:
+        limit = -1 if isinstance(max_step, bool) else operator.index(max_step)
+    except TypeError:
+        limit = -1
+    if limit < 0:
+        raise ConfigError(f"run: max_step must be an integer of 0 or more (1000, not 1e3), got {max_step!r}")
+    return limit
+
+
+task = Task()

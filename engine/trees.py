@@ -1,0 +1,143 @@
+"""Helpers over observations: one array, or a `treevalue.FastTreeValue` of arrays.
+
+A plain array is the common case and the hot loop, so it is always tested first. `treevalue` is imported only
+where a tree is built: it pulls in torch when that is installed, which an environment worker must not pay for.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from minding.engine.errors import MissingExtraError, ShapeError
+from minding.engine.types import Array
+
+Tree = Any
+"""An array or a FastTreeValue of arrays."""
+
+
+def is_tree(value: Any) -> bool:
+    """Whether `value` is a tree of several leaves (not a plain array)."""
+    # Nobody can hold a TreeValue before the module was imported.
+    treevalue = sys.modules.get("treevalue")
+    return treevalue is not None and isinstance(value, treevalue.TreeValue)
+
+
+def tree_map(fn: Callable[..., Any], tree: Tree, *rest: Tree) -> Tree:
+    """Applies `fn` to the leaves of trees of one structure.
+
+    Args:
+      fn: takes one leaf of each tree; its result is the leaf of the new tree.
+      tree: gives the structure.
+      rest: trees with the same keys.
+    Raises:
+      ShapeError: if the keys differ.
+    """
+    if isinstance(tree, np.ndarray) or not is_tree(tree):
+        return fn(tree, *rest)
+    keys = set(tree.keys())
+    for other in rest:
+        if not is_tree(other) or set(other.keys()) != keys:
+            given = sorted(other.keys()) if is_tree(other) else type(other).__name__
+            raise ShapeError(f"trees differ: expected the keys {sorted(keys)}, got {given}")
+    return _fast_tree({key: tree_map(fn, tree[key], *(other[key] for other in rest)) for key in sorted(keys)})
+
+
+def leaves(tree: Tree) -> tuple[tuple[str, Any], ...]:
+    """The leaves as (path, array) in key order; paths look like ``'joint.position'``, ``''`` for an array."""
+    if isinstance(tree, np.ndarray) or not is_tree(tree):
+        return (("", tree),)
+    found: list[tuple[str, Any]] = []
+    for key in sorted(tree.keys()):
+        found.extend((f"{key}.{path}" if path else key, leaf) for path, leaf in leaves(tree[key]))
+    return tuple(found)
+
+
+def unflatten(items: Mapping[str, Any] | Iterable[tuple[str, Any]]) -> Tree:
+    """Inverse of `leaves`: the path ``''`` alone gives the plain leaf, dotted paths give nested trees."""
+    pairs = dict(items)
+    if set(pairs) == {""}:
+        return pairs[""]
+    nested: dict[str, Any] = {}
+    for path, leaf in pairs.items():
+        *parents, last = path.split(".")
+        node = nested
+        for name in parents:
+            node = node.setdefault(name, {})
+        node[last] = leaf
+    return _fast_tree(nested)
+
+
+def stack(trees: Sequence[Tree], axis: int = 0) -> Tree:
+    """Stacks trees of one structure along a new axis."""
+    if isinstance(trees[0], np.ndarray):
+        return np.stack(trees, axis)
+    return tree_map(lambda *arrays: np.stack(arrays, axis), *trees)
+
+
+def index(tree: Tree, rows: Any) -> Tree:
+    """``array[rows]`` of every leaf; `rows` is an int, a slice, an index array or a bool mask."""
+    if isinstance(tree, np.ndarray):
+        return tree[rows]
+    return tree_map(lambda array: array[rows], tree)
+
+
+def copy(tree: Tree) -> Tree:
+    """Copies every leaf."""
+    if isinstance(tree, np.ndarray):
+        return tree.copy()
+    return tree_map(np.copy, tree)
+
+
+def assign_rows(dst: Tree, rows: Any, src: Tree) -> None:
+    """Writes ``dst[rows] = src`` in place in every leaf."""
+    if isinstance(dst, np.ndarray):
+        dst[rows] = src
+        return
+
+    def write(target: Array, source: Array) -> None:
+        target[rows] = source
+
+    tree_map(write, dst, src)
+
+
+def to_treetensor(tree: Tree, backend: str = "numpy") -> Any:
+    """Converts to DI-treetensor; leaves share memory with `tree`.
+
+    Args:
+      tree: array or FastTreeValue of arrays.
+      backend: ``'numpy'`` for `treetensor.numpy.ndarray`, ``'torch'`` for `treetensor.torch.Tensor`.
+    Returns:
+      A treetensor object; a plain array stays an array (or becomes a plain torch tensor).
+    Raises:
+      MissingExtraError: if DI-treetensor is not installed.
+    """
+    if backend not in ("numpy", "torch"):
+        raise ValueError(f"to_treetensor(backend={backend!r}): expected 'numpy' or 'torch'")
+    try:
+        treetensor = importlib.import_module(f"treetensor.{backend}")
+    except ImportError:
+        raise MissingExtraError("DI-treetensor", "treetensor", "conversion to treetensor") from None
+    if backend == "torch":
+        tree = tree_map(importlib.import_module("torch").from_numpy, tree)
+        return treetensor.Tensor(tree) if is_tree(tree) else tree
+    return treetensor.ndarray(tree) if is_tree(tree) else tree
+
+
+def from_treetensor(value: Any) -> Tree:
+    """Inverse of `to_treetensor`; also takes a plain torch tensor."""
+
+    def to_array(leaf: Any) -> Array:
+        return leaf.detach().cpu().numpy() if hasattr(leaf, "detach") else np.asarray(leaf)
+
+    return tree_map(to_array, value)
+
+
+def _fast_tree(nested: dict[str, Any]) -> Tree:
+    from treevalue import FastTreeValue
+
+    return FastTreeValue(nested)

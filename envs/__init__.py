@@ -1,0 +1,24 @@
+"""Environments: vectorised Gymnasium in one form, whatever steps and resets them."""
+
+import gymnasium
+
+from minding.envs.check import Finding, check_env
+from minding.envs.config import config_schema, default_config
+from minding.envs.factory import register_env
+from minding.envs.manager import VectorEnvManager, make_env_manager
+from minding.envs.spec import describe_env, describe_space
+
+__all__ = [
+    "Finding",
+    "VectorEnvManager",
+    "check_env",
+    "config_schema",
+    "default_config",
+    "describe_env",
+    "describe_space",
+    "make_env_manager",
+    "register_env",
+]
+
+if "minding/PixelCatch-v0" not in gymnasium.registry:
+    gymnasium.register("minding/PixelCatch-v0", "minding.envs.pixel:PixelCatch")

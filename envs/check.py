@@ -1,0 +1,297 @@
+"""Is an environment fit for training? Spaces, signatures, dtypes, seeds, ends, rewards, resume, speed."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import gymnasium
+import numpy as np
+
+from minding.engine import trees
+from minding.engine.errors import EnvError, MindingError
+from minding.engine.types import Array
+from minding.envs.config import env_settings
+from minding.envs.factory import env_factory
+from minding.envs.layout import ObsLayout
+from minding.envs.manager import BatchedEnvManager, make_env_manager
+from minding.envs.spec import describe_env, episode_limit
+from minding.envs.wrappers import AnyEnv
+
+_SEED = 12345
+_LARGE_REWARD = 100.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Finding:
+    """One result of a check: `level` is ok, warn or error; `fix` is empty where nothing is wrong."""
+
+    level: str
+    text: str
+    fix: str = ""
+
+
+@dataclasses.dataclass
+class _Rollout:
+    """What a random policy met in one environment."""
+
+    rewards: list[float] = dataclasses.field(default_factory=list)
+    lengths: list[int] = dataclasses.field(default_factory=list)
+    terminated: int = 0
+    truncated: int = 0
+    outside: int = 0
+    aliased: bool = False
+    other_dtypes: set[str] = dataclasses.field(default_factory=set)
+
+
+def check_env(
+    env_cfg: Mapping[str, Any], steps: int = 1000, env_fn: Callable[..., AnyEnv] | None = None
+) -> list[Finding]:
+    """Runs an environment with random actions and reports what training would stumble over.
+
+    Args:
+      env_cfg: the `env` section of a configuration; missing keys take their defaults.
+      steps: steps of the single environment; the speed of eight is measured over as many.
+      env_fn: makes the environment, in place of `env_cfg.env_id`.
+    Returns:
+      Findings in the order of the checks; after an error the checks that depend on it are left out.
+    Raises:
+      ConfigError: if there is no such environment.
+    """
+    settings = env_settings(env_cfg)
+    factory = env_factory(settings, env_fn)
+    try:
+        env = factory()
+        description = describe_env(settings, env_fn)
+    except MindingError as error:
+        return [Finding("error", str(error), "use spaces that have an array form, or wrap the environment")]
+    findings = [
+        Finding(
+            "ok", f"observation {_brief(description['observation'])}, action {_brief(description['action'])}"
+        )
+    ]
+    findings += _check_bounds(env)
+    try:
+        rollout = _roll_out(env, steps)
+    except Exception as error:
+        fix = "reset(*, seed=None, options=None) returns (obs, info); step(action) returns five values"
+        return [*findings, Finding("error", f"{type(error).__name__}: {error}", fix)]
+    finally:
+        env.close()
+    findings += _judge_arrays(rollout) + _judge_ends(rollout, episode_limit(env)) + _judge_rewards(rollout)
+    try:
+        findings += _check_seeds(settings, env_fn) + _check_resume(settings, env_fn)
+        findings += _measure_speed(settings, steps, env_fn)
+    except MindingError as error:
+        findings.append(
+            Finding("error", str(error), "make the environment return finite values that fit its spaces")
+        )
+    return findings
+
+
+def _brief(space: Mapping[str, Any]) -> str:
+    """A short name of a described space."""
+    if space["kind"] == "box":
+        return f"Box {tuple(space['shape'])} {space['dtype']}"
+    detail = space.get("n", space.get("nvec", space.get("shape")))
+    return f"{space['kind']} {len(space['spaces']) if detail is None else detail}"
+
+
+def _check_bounds(env: AnyEnv) -> list[Finding]:
+    space = env.action_space
+    if isinstance(space, gymnasium.spaces.Box) and not (
+        np.isfinite(space.low).all() and np.isfinite(space.high).all()
+    ):
+        text = f"the action space {space} has infinite bounds, so actions are not rescaled"
+        return [Finding("warn", text, "give the Box the limits of the actuators")]
+    return []
+
+
+def _roll_out(env: AnyEnv, steps: int) -> _Rollout:
+    found = _Rollout()
+    layout = ObsLayout(env.observation_space)
+    row = layout.allocate(1)
+    env.action_space.seed(_SEED)
+
+    def look(obs: Any) -> None:
+        layout.write(row, 0, obs)
+        if bad := layout.bad_rows(row, np.zeros(1)):
+            raise EnvError(bad[0][1])
+        found.outside += not env.observation_space.contains(obs)
+        found.other_dtypes |= _other_dtypes(layout, obs)
+
+    obs, _ = env.reset(seed=_SEED)
+    look(obs)
+    length = 0
+    for _ in range(steps):
+        before = _snapshot(obs)
+        next_obs, reward, terminated, truncated, _ = env.step(env.action_space.sample())
+        look(next_obs)
+        if not np.isfinite(reward):
+            raise EnvError(f"reward is {reward}")
+        found.aliased |= not _equal(before, _snapshot(obs))
+        found.rewards.append(float(reward))
+        length += 1
+        obs = next_obs
+        if terminated or truncated:
+            found.terminated += bool(terminated)
+            found.truncated += bool(truncated)
+            found.lengths.append(length)
+            length = 0
+            obs, _ = env.reset()
+            look(obs)
+    return found
+
+
+def _other_dtypes(layout: ObsLayout, obs: Any) -> set[str]:
+    """Dtypes that differ from the declared ones, in words."""
+    found = set()
+    for leaf in layout.leaves:
+        value = obs
+        for key in leaf.keys:
+            value = value[key]
+        given = np.asarray(value).dtype
+        if leaf.shape and given != leaf.source_dtype:
+            found.add(f"{leaf.label} is {given}, its space says {leaf.source_dtype}")
+    return found
+
+
+def _snapshot(obs: Any) -> Any:
+    if isinstance(obs, Mapping):
+        return {key: _snapshot(value) for key, value in obs.items()}
+    if isinstance(obs, tuple):
+        return [_snapshot(value) for value in obs]
+    return np.array(obs)
+
+
+def _equal(left: Any, right: Any) -> bool:
+    if isinstance(left, dict):
+        return all(_equal(left[key], right[key]) for key in left)
+    if isinstance(left, list):
+        return all(_equal(a, b) for a, b in zip(left, right))
+    return np.array_equal(left, right)
+
+
+def _judge_arrays(rollout: _Rollout) -> list[Finding]:
+    findings = [
+        Finding("warn", text, "return the declared dtype; it is converted at every step until then")
+        for text in sorted(rollout.other_dtypes)
+    ]
+    if rollout.outside:
+        text = f"{rollout.outside} observations were outside the observation space"
+        findings.append(Finding("warn", text, "widen the bounds of the space, or clip the observation"))
+    if rollout.aliased:
+        text = "step overwrites the observation it returned before"
+        findings.append(Finding("warn", text, "return a copy; minding copies, other tools may not"))
+    return findings or [Finding("ok", "observations fit the space, and each is an array of its own")]
+
+
+def _judge_ends(rollout: _Rollout, limit: int | None) -> list[Finding]:
+    steps = len(rollout.rewards)
+    if not rollout.lengths:
+        fix = "set env.max_episode_steps" if limit is None else f"check more steps than the limit of {limit}"
+        return [Finding("warn", f"no episode ended in {steps} steps", fix)]
+    text = (
+        f"{len(rollout.lengths)} episodes of {np.mean(rollout.lengths):.0f} steps on average: "
+        f"{rollout.terminated} terminated, {rollout.truncated} truncated; time limit {limit or 'none'}"
+    )
+    return [Finding("ok", text)]
+
+
+def _judge_rewards(rollout: _Rollout) -> list[Finding]:
+    rewards = np.array(rollout.rewards)
+    largest = float(np.abs(rewards).max())
+    text = f"rewards lie in [{rewards.min():.3g}, {rewards.max():.3g}], mean {rewards.mean():.3g}"
+    if largest == 0:
+        return [
+            Finding(
+                "warn", "a random policy met no reward but 0", "a sparse task: expect to need exploration"
+            )
+        ]
+    if largest > _LARGE_REWARD:
+        return [Finding("warn", text, "set env.normalize_reward=true, or scale the reward")]
+    return [Finding("ok", text)]
+
+
+def _random_actions(manager: BatchedEnvManager, description: Mapping[str, Any], count: int) -> list[Array]:
+    rng = np.random.default_rng(_SEED)
+    action = description["action"]
+    shape = (count, manager.num_envs)
+    if action["kind"] == "box":
+        return list(rng.uniform(-1, 1, (*shape, *action["shape"])).astype(np.float32))
+    if action["kind"] == "discrete":
+        return list(rng.integers(action["n"], size=shape))
+    return list(rng.integers(action["nvec"], size=(*shape, len(action["nvec"]))))
+
+
+def _check_seeds(settings: Mapping[str, Any], env_fn: Callable[..., AnyEnv] | None) -> list[Finding]:
+    description = describe_env(settings, env_fn)
+    settings = dict(settings, backend="sync", on_error="raise")
+    streams, firsts = [], []
+    for _ in range(2):
+        manager = make_env_manager(settings, 2, _SEED, env_fn=env_fn)
+        firsts.append(manager.obs)
+        stream = []
+        for action in _random_actions(manager, description, 50):
+            step = manager.step(action)
+            stream += [leaf for _, leaf in trees.leaves(step.next_obs)] + [step.reward]
+        streams.append(stream)
+        manager.close()
+    if not all(np.array_equal(a, b) for a, b in zip(*streams)):
+        fix = "draw all randomness from self.np_random, and begin reset with super().reset(seed=seed)"
+        return [Finding("warn", "two runs with one seed differ", fix)]
+    findings = [Finding("ok", "the same seed gives the same run")]
+    if all(np.array_equal(leaf[0], leaf[1]) for _, leaf in trees.leaves(firsts[0])):
+        text = "two environments with different seeds begin alike"
+        findings.append(
+            Finding("warn", text, "harmless if the task has one start; else use self.np_random in reset")
+        )
+    return findings
+
+
+def _check_resume(settings: Mapping[str, Any], env_fn: Callable[..., AnyEnv] | None) -> list[Finding]:
+    description = describe_env(settings, env_fn)
+    settings = dict(settings, backend="sync", on_error="raise")
+    manager = make_env_manager(settings, 1, _SEED, env_fn=env_fn)
+    copy = make_env_manager(settings, 1, _SEED + 1, env_fn=env_fn)
+    try:
+        manager.reset()
+        for action in _random_actions(manager, description, 20):
+            manager.step(action)
+        copy.load_state_dict(manager.state_dict())
+        if copy.resume_guarantee == "exact":
+            return [Finding("ok", "a running episode can be resumed exactly, from its seed and actions")]
+    finally:
+        manager.close()
+        copy.close()
+    fix = "make reset(seed=seed) and the actions determine the episode"
+    return [
+        Finding("warn", "a resumed run begins new episodes, because replay does not repeat this one", fix)
+    ]
+
+
+def _measure_speed(
+    settings: Mapping[str, Any], steps: int, env_fn: Callable[..., AnyEnv] | None
+) -> list[Finding]:
+    description = describe_env(settings, env_fn)
+    speeds = []
+    for num_envs in (1, 8):
+        manager = make_env_manager(settings, num_envs, _SEED, env_fn=env_fn)
+        try:
+            manager.reset()
+            actions = _random_actions(manager, description, max(steps // num_envs, 1))
+            start = time.perf_counter()
+            for action in actions:
+                manager.step(action)
+            speeds.append(len(actions) * num_envs / (time.perf_counter() - start))
+        finally:
+            manager.close()
+    text = (
+        f"{speeds[0]:,.0f} steps/s with 1 environment, {speeds[1]:,.0f} steps/s with 8 "
+        f"(env.backend={settings['backend']})"
+    )
+    if speeds[1] < 2000 and settings["backend"] != "subprocess":
+        return [Finding("warn", text, "try env.backend=subprocess")]
+    return [Finding("ok", text)]

@@ -1,0 +1,61 @@
+"""The `env` section of the configuration: one option a key, and its defaults."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from minding.engine.errors import ConfigError, nearest
+from minding.engine.options import Option, opt
+
+BACKENDS = ("auto", "native", "sync", "subprocess", "envpool")
+# Filled in by the config compiler from `describe_env`; not a setting.
+_DERIVED = ("spec",)
+
+
+def config_schema() -> dict[str, Option]:
+    """The options of `cfg.env`."""
+    return {
+        "env_id": opt("", None, "Gymnasium id, or 'module:ClassOrFunction' of your own; required"),
+        "env_kwargs": opt({}, "open", "keyword arguments of the environment"),
+        "collector_env_num": opt(8, "[1, inf)", "environments that collect training data"),
+        "evaluator_env_num": opt(5, "[1, inf)", "environments that evaluate"),
+        "backend": opt("auto", BACKENDS, "who steps the environments; subprocess pays for slow ones only"),
+        "wrappers": opt(
+            [], None, "names, or {name: kwargs}, from the table in envs/wrappers.py, innermost first"
+        ),
+        "max_episode_steps": opt(
+            None, "[1, inf)", "time limit that replaces the environment's own, steps", type=int
+        ),
+        "rescale_action": opt(True, None, "policies act in [-1, 1], mapped to the bounds of a finite Box"),
+        "normalize_reward": opt(False, None, "divide rewards by the deviation of the discounted return"),
+        "reward_gamma": opt(0.99, "[0, 1]", "discount of that return; use the policy's gamma"),
+        "reward_clip": opt(
+            None, "(0, inf)", "training rewards are clipped to plus or minus this", type=float
+        ),
+        "on_error": opt(
+            "raise", ("raise", "restart"), "after a fault: end the run, or restart that environment"
+        ),
+        "step_timeout": opt(60.0, "(0, inf)", "seconds until a step counts as hung (subprocess only)"),
+        "workers": opt(0, "[0, inf)", "worker processes (subprocess only); 0 means one a core"),
+    }
+
+
+def default_config() -> dict[str, Any]:
+    """A fresh plain dict of the defaults of `cfg.env`."""
+    return {key: option.check(option.default, f"env.{key}") for key, option in config_schema().items()}
+
+
+def env_settings(env_cfg: Mapping[str, Any]) -> dict[str, Any]:
+    """Lays `env_cfg` over the defaults and checks every value.
+
+    Raises:
+      ConfigError: for an unknown key, a wrong type or a value out of range; names ``env.<key>``.
+    """
+    schema = config_schema()
+    for key in env_cfg:
+        if key not in schema and key not in _DERIVED:
+            raise ConfigError(f"env.{key}: unknown key{nearest(key, schema)}")
+    return {
+        key: option.check(env_cfg.get(key, option.default), f"env.{key}") for key, option in schema.items()
+    }

@@ -1,0 +1,74 @@
+"""EnvPool's C++ environments as a Gymnasium vector environment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from gymnasium.vector import AutoresetMode, VectorEnv
+
+from minding.engine.errors import ConfigError, MissingExtraError, nearest
+from minding.envs.group import episode_seed
+
+
+class EnvPoolVectorEnv(VectorEnv[Any, Any, Any]):  # type: ignore[misc]
+    """EnvPool takes its seed when it is made, and resets ended environments in their next step.
+
+    Args:
+      make: returns a new pool for a seed.
+      seed: of the first pool.
+    """
+
+    metadata = {"autoreset_mode": AutoresetMode.NEXT_STEP}  # noqa: RUF012
+
+    def __init__(self, make: Any, num_envs: int, seed: int) -> None:
+        self._make = make
+        self._seed = seed
+        self._pool = make(seed=seed)
+        self.num_envs = num_envs
+        self.single_observation_space = self._pool.observation_space
+        self.single_action_space = self._pool.action_space
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
+        if seed is not None and seed != self._seed:
+            self._seed = seed
+            self._pool.close()
+            self._pool = self._make(seed=seed)
+        return self._pool.reset()  # type: ignore[no-any-return]
+
+    def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+        return self._pool.step(actions)  # type: ignore[no-any-return]
+
+    def close_extras(self, **kwargs: Any) -> None:
+        self._pool.close()
+
+
+def envpool_vector_env(settings: Mapping[str, Any], num_envs: int, seed: int) -> EnvPoolVectorEnv:
+    """Makes the pool of ``env.env_id``.
+
+    Raises:
+      MissingExtraError: if envpool is not installed.
+      ConfigError: if EnvPool has no such environment, or wrappers are configured (it has its own options).
+    """
+    try:
+        import envpool
+    except ImportError:
+        raise MissingExtraError("envpool", "envpool", "env.backend='envpool'") from None
+    env_id = settings["env_id"]
+    if settings["wrappers"]:
+        raise ConfigError(
+            "env.wrappers: EnvPool's environments take no wrappers; use its own options in env.env_kwargs"
+        )
+    known = envpool.list_all_envs()
+    if env_id not in known:
+        raise ConfigError(f"env.env_id={env_id!r}: EnvPool has no such environment{nearest(env_id, known)}")
+    options = dict(settings["env_kwargs"], num_envs=num_envs)
+    if settings["max_episode_steps"] is not None:
+        options["max_episode_steps"] = settings["max_episode_steps"]
+
+    def make(seed: int) -> Any:
+        return envpool.make_gymnasium(env_id, seed=seed, **options)
+
+    return EnvPoolVectorEnv(make, num_envs, episode_seed(seed, 0, 0))

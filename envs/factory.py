@@ -1,0 +1,157 @@
+"""From settings to single environments: look-up of ids and import paths, keyword arguments, wrappers."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import importlib
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import gymnasium
+from gymnasium.envs.registration import EnvSpec
+from gymnasium.wrappers import TimeLimit
+
+from minding.engine.errors import ConfigError, MissingExtraError, nearest
+from minding.envs.wrappers import AnyEnv, wrap
+
+# Namespaces that another package registers, as (module, distribution, extra).
+_PROVIDERS = {
+    "ALE": ("ale_py", "ale-py", "atari"),
+    "dm_control": ("shimmy", "shimmy", "dmc"),
+}
+_EXTRA_OF_MODULE = {"box2d": "box2d", "mujoco": "mujoco", "ale_py": "atari", "dm_control": "dmc"}
+
+
+@dataclasses.dataclass(frozen=True)
+class EnvFactory:
+    """Makes one environment a call.
+
+    Holds the resolved source, so that a worker process needs no registration.
+
+    Attributes:
+      name: how messages call the environment.
+      source: a Gymnasium spec, or a callable that returns an environment.
+      kwargs: keyword arguments of the environment.
+      wrappers: names or {name: kwargs} of envs/wrappers.py, innermost first.
+      max_episode_steps: time limit that replaces the environment's own, None to keep that.
+    """
+
+    name: str
+    source: EnvSpec | Callable[..., AnyEnv]
+    kwargs: Mapping[str, Any]
+    wrappers: Sequence[str | Mapping[str, Any]]
+    max_episode_steps: int | None
+
+    def __call__(self) -> AnyEnv:
+        try:
+            env = self._make()
+            return wrap(env, self.wrappers)
+        except gymnasium.error.DependencyNotInstalled as error:
+            raise self._missing(str(error)) from error
+
+    @property
+    def native_spec(self) -> EnvSpec | None:
+        """The spec, if the environment comes with a vector version and no wrappers forbid its use."""
+        spec = self.source
+        if not isinstance(spec, EnvSpec) or spec.vector_entry_point is None:
+            return None
+        return None if self.wrappers or spec.additional_wrappers else spec
+
+    def _make(self) -> AnyEnv:
+        if isinstance(self.source, EnvSpec):
+            return gymnasium.make(self.source, max_episode_steps=self.max_episode_steps, **self.kwargs)
+        env = self.source(**self.kwargs)
+        return TimeLimit(env, self.max_episode_steps) if self.max_episode_steps else env
+
+    def _missing(self, reason: str) -> Exception:
+        where = f"{getattr(self.source, 'entry_point', '')} {reason}".lower()
+        if "cv2" in where or "opencv" in where:
+            return MissingExtraError("opencv-python-headless", "atari", f"image preprocessing of {self.name}")
+        for word, extra in _EXTRA_OF_MODULE.items():
+            if word in where:
+                return MissingExtraError(word, extra, f"env.env_id={self.name!r}")
+        return ConfigError(f"env.env_id={self.name!r}: {reason}")
+
+
+def env_factory(settings: Mapping[str, Any], env_fn: Callable[..., AnyEnv] | None = None) -> EnvFactory:
+    """Resolves checked settings (see `env_settings`) to a factory.
+
+    Raises:
+      ConfigError: if the id is missing or unknown, or the import path leads nowhere.
+      MissingExtraError: if the package that brings the environment is not installed.
+    """
+    env_id = settings["env_id"]
+    if env_fn is None and not env_id:
+        raise ConfigError("env.env_id='': expected a Gymnasium id or 'module:ClassOrFunction'")
+    source = env_fn if env_fn is not None else _find_source(env_id)
+    return EnvFactory(
+        name=env_id or getattr(env_fn, "__name__", type(env_fn).__name__),
+        source=source,
+        kwargs=dict(settings["env_kwargs"]),
+        wrappers=tuple(settings["wrappers"]),
+        max_episode_steps=settings["max_episode_steps"],
+    )
+
+
+def register_env(env_id: str, entry_point: str | Callable[..., AnyEnv], **spec: Any) -> None:
+    """Registers an environment under an id, as `gymnasium.register` does.
+
+    Args:
+      env_id: such as ``'my/Maze-v0'``.
+      entry_point: class or function, or its ``'module:name'``.
+      **spec: further fields, such as ``max_episode_steps=200``.
+    """
+    gymnasium.register(env_id, entry_point, **spec)
+
+
+def _find_source(env_id: str) -> EnvSpec | Callable[..., AnyEnv]:
+    if ":" in env_id:
+        module_name, _, name = env_id.partition(":")
+        module = _import(module_name, env_id)
+        attribute = getattr(module, name, None)
+        if callable(attribute):
+            return attribute
+        # Gymnasium's own 'module:Id-v0': importing the module registers the id.
+        if name not in gymnasium.registry:
+            raise ConfigError(
+                f"env.env_id={env_id!r}: {module_name} has no {name!r}{nearest(name, vars(module))}"
+            )
+        env_id = name
+    return _fast_spec(_registered(env_id))
+
+
+def _registered(env_id: str) -> EnvSpec:
+    provider = _PROVIDERS.get(env_id.partition("/")[0])
+    if provider and env_id not in gymnasium.registry:
+        module, package, extra = provider
+        try:
+            importlib.import_module(module)
+        except ImportError:
+            raise MissingExtraError(package, extra, f"env.env_id={env_id!r}") from None
+    if env_id not in gymnasium.registry:
+        hint = nearest(env_id, gymnasium.registry)
+        raise ConfigError(f"env.env_id={env_id!r}: unknown environment{hint}")
+    return gymnasium.spec(env_id)
+
+
+def _fast_spec(spec: EnvSpec) -> EnvSpec:
+    """The spec without Gymnasium's per-step checks: `minding check-env` and the managers make their own."""
+    spec = copy.deepcopy(spec)
+    spec.disable_env_checker = True
+    spec.order_enforce = False
+    return spec
+
+
+def _import(name: str, env_id: str) -> Any:
+    # A console script has no working folder on its path; `python script.py` has.
+    if os.getcwd() not in sys.path and "" not in sys.path:
+        sys.path.append(os.getcwd())
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not name.startswith(error.name):
+            raise
+        raise ConfigError(f"env.env_id={env_id!r}: there is no module {name!r} on the Python path") from None

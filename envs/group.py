@@ -1,0 +1,227 @@
+"""A group of single environments that step one after the other, in this process or in a worker."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from minding.engine.errors import EnvError
+from minding.engine.types import Array
+from minding.envs.layout import ObsLayout
+from minding.envs.wrappers import AnyEnv
+
+# An environment that fails this often in a row while it is restarted is broken for good.
+_MAX_ATTEMPTS = 3
+
+
+@dataclasses.dataclass
+class StepArrays:
+    """Where a group writes, one row an environment.
+
+    Attributes:
+      next_obs: true successors, one array a leaf.
+      first_obs: first observations of episodes that began in this step; other rows are stale.
+      reward: float64 ``(N,)``.
+      terminated: bool ``(N,)``.
+      truncated: bool ``(N,)``, never true together with `terminated`.
+      valid: bool ``(N,)``, False where a fault restarted the environment.
+      episode: int64 ``(N,)``, number of the running episode; -1 before the first.
+      running: int64 ``(1,)``, row whose environment is at work, to name it when it hangs.
+    """
+
+    next_obs: list[Array]
+    first_obs: list[Array]
+    reward: Array
+    terminated: Array
+    truncated: Array
+    valid: Array
+    episode: Array
+    running: Array
+
+    @classmethod
+    def allocate(cls, layout: ObsLayout, num_envs: int) -> StepArrays:
+        return cls(
+            next_obs=layout.allocate(num_envs),
+            first_obs=layout.allocate(num_envs),
+            reward=np.zeros(num_envs),
+            terminated=np.zeros(num_envs, bool),
+            truncated=np.zeros(num_envs, bool),
+            valid=np.ones(num_envs, bool),
+            episode=np.full(num_envs, -1, np.int64),
+            running=np.zeros(1, np.int64),
+        )
+
+    def rows(self, part: slice, running: Array) -> StepArrays:
+        """Views of the rows in `part`, with a `running` of their own."""
+        return StepArrays(
+            next_obs=[array[part] for array in self.next_obs],
+            first_obs=[array[part] for array in self.first_obs],
+            reward=self.reward[part],
+            terminated=self.terminated[part],
+            truncated=self.truncated[part],
+            valid=self.valid[part],
+            episode=self.episode[part],
+            running=running,
+        )
+
+
+def episode_seed(seed: int, env_id: int, episode: int) -> int:
+    """Reset seed of one episode: a pure function of run seed, environment and episode number.
+
+    Being stateless, it survives restarts of environments and worker processes, and needs no generator in a
+    checkpoint.
+    """
+    return int(np.random.SeedSequence((seed, env_id, episode)).generate_state(1)[0] >> 1)
+
+
+class EnvGroup:
+    """Steps environments one by one into `StepArrays`, resets those that ended, and deals with their faults.
+
+    Args:
+      make_env: makes one environment.
+      name: how messages call the environments.
+      env_ids: index of each environment within the manager.
+      layout: of the observations.
+      arrays: where to write; `arrays.episode` says where each environment's count of episodes stands.
+      restart: after a fault begin a new episode in a new environment (else raise EnvError).
+    """
+
+    def __init__(
+        self,
+        make_env: Callable[[], AnyEnv],
+        name: str,
+        env_ids: Sequence[int],
+        layout: ObsLayout,
+        arrays: StepArrays,
+        restart: bool,
+    ) -> None:
+        self.arrays = arrays
+        self.seed = 0
+        self.faults: list[str] = []
+        self._make_env = make_env
+        self._name = name
+        self._env_ids = env_ids
+        self._layout = layout
+        self._restart = restart
+        self._elapsed = np.zeros(len(env_ids), np.int64)
+        self._envs = [make_env() for _ in env_ids]
+
+    def reset(self) -> None:
+        """Begins a new episode in every environment; first observations go to `arrays.first_obs`."""
+        for row in range(len(self._envs)):
+            self.begin(row)
+
+    def step(self, actions: Array) -> None:
+        """Steps every environment with its row of `actions` and begins new episodes where one ended."""
+        arrays = self.arrays
+        next_obs, write = arrays.next_obs, self._layout.write
+        arrays.valid.fill(True)
+        over: list[int] = []
+        for row, env in enumerate(self._envs):
+            arrays.running[0] = row
+            try:
+                obs, reward, terminated, truncated, _ = env.step(actions[row])
+                write(next_obs, row, obs)
+                arrays.reward[row] = reward
+                arrays.terminated[row] = terminated
+                arrays.truncated[row] = truncated and not terminated
+            except Exception as error:
+                self._fault(row, f"raised {_describe(error)}", error)
+                continue
+            if terminated or truncated:
+                over.append(row)
+        if not self._layout.all_finite(next_obs, arrays.reward):
+            for row, what in self._layout.bad_rows(next_obs, arrays.reward):
+                self._fault(row, what)
+        self._elapsed += 1
+        for row in over:
+            if arrays.valid[row]:
+                self.begin(row)
+
+    def replay(self, row: int, actions: Array) -> None:
+        """Brings an environment to where its episode `arrays.episode[row]` stood after `actions`.
+
+        The observation reached goes to `arrays.first_obs`.
+
+        Raises:
+          EnvError: if the episode ends or fails on the way.
+        """
+        first_obs = self.arrays.first_obs
+        try:
+            self._reset(row)
+            for action in actions:
+                obs, _, terminated, truncated, _ = self._envs[row].step(action)
+                if terminated or truncated:
+                    raise EnvError(
+                        f"environment {self._env_ids[row]}: its episode ended while it was replayed"
+                    )
+                self._layout.write(first_obs, row, obs)
+        except Exception as error:
+            raise EnvError(f"environment {self._env_ids[row]}: replay failed: {_describe(error)}") from error
+        self._elapsed[row] = len(actions)
+
+    def close(self) -> None:
+        """Closes every environment."""
+        for env in self._envs:
+            env.close()
+
+    def begin(self, row: int) -> None:
+        """Begins the next episode; with `restart`, in a new environment if the old one cannot."""
+        self.arrays.running[0] = row
+        for attempt in range(1, _MAX_ATTEMPTS + 1):
+            self.arrays.episode[row] += 1
+            try:
+                self._reset(row)
+                return
+            except Exception as error:
+                self._elapsed[row] = 0
+                message = self._message(row, f"failed in reset: {_describe(error)}")
+                if not self._restart or attempt == _MAX_ATTEMPTS:
+                    raise EnvError(message) from error
+                self.faults.append(message)
+                self._replace(row)
+
+    def _reset(self, row: int) -> None:
+        env_id, episode = self._env_ids[row], int(self.arrays.episode[row])
+        result = self._envs[row].reset(seed=episode_seed(self.seed, env_id, episode))
+        if not isinstance(result, tuple) or len(result) != 2:
+            raise TypeError(f"expected (observation, info), got {type(result).__name__}")
+        first_obs = self.arrays.first_obs
+        self._layout.write(first_obs, row, result[0])
+        written = [leaf[row : row + 1] for leaf in first_obs]
+        if bad := self._layout.bad_rows(written, np.zeros(1)):
+            raise ValueError(bad[0][1])
+        self._elapsed[row] = 0
+
+    def _fault(self, row: int, what: str, cause: Exception | None = None) -> None:
+        """Reports a fault in a step; with `restart`, turns the row into the begin of a new episode."""
+        message = self._message(row, what)
+        if not self._restart:
+            raise EnvError(message) from cause
+        self.faults.append(message)
+        self._replace(row)
+        self.begin(row)
+        arrays = self.arrays
+        arrays.valid[row] = arrays.terminated[row] = arrays.truncated[row] = False
+        arrays.reward[row] = 0.0
+        for successor, first in zip(arrays.next_obs, arrays.first_obs):
+            successor[row] = first[row]
+        # The caller counts this step for all rows.
+        self._elapsed[row] = -1
+
+    def _replace(self, row: int) -> None:
+        try:
+            self._envs[row].close()
+        except Exception as error:  # a broken environment may not even close
+            self.faults.append(self._message(row, f"failed in close: {_describe(error)}"))
+        self._envs[row] = self._make_env()
+
+    def _message(self, row: int, what: str) -> str:
+        step = int(self._elapsed[row]) + 1
+        return f"environment {self._env_ids[row]} ({self._name}), step {step} of its episode: {what}"
+
+
+def _describe(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"

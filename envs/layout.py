@@ -1,0 +1,156 @@
+"""How observations lie in memory: the one place that checks and copies what an environment returns."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+
+from minding.engine import trees
+from minding.engine.errors import ShapeError, SpaceError
+from minding.engine.types import Array, Obs
+
+
+@dataclasses.dataclass(frozen=True)
+class Leaf:
+    """One array of an observation.
+
+    Attributes:
+      path: where the leaf sits in the tree, such as ``'joint.position'``; empty for a plain array.
+      keys: the way to it in what the environment returns (dict keys and tuple indices).
+      shape: shape of one observation, without the environment axis.
+      dtype: dtype that is handed out (floats are float32).
+      source_dtype: dtype that the space declares.
+      start: subtracted from Discrete and MultiDiscrete values, or None: policies count from 0.
+    """
+
+    path: str
+    keys: tuple[str | int, ...]
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    source_dtype: np.dtype[Any]
+    start: Any = None
+
+    def coerce(self, obs: Any, lead: tuple[int, ...] = ()) -> Array:
+        """Takes this leaf out of `obs` and checks it.
+
+        Args:
+          obs: what the environment returned, one observation or (with `lead`) a batch.
+          lead: leading axes, ``(N,)`` for a batch.
+        Raises:
+          ShapeError: for a missing entry, a wrong shape, or a dtype of another kind.
+        """
+        value = obs
+        for key in self.keys:
+            try:
+                value = value[key]
+            except (KeyError, IndexError, TypeError):
+                raise ShapeError(f"observation has no entry {key!r} (space: {self.label})") from None
+        array = np.asarray(value)
+        if array.shape != lead + self.shape:
+            raise ShapeError(f"{self.label}: expected shape {lead + self.shape}, got {array.shape}")
+        if array.dtype != self.dtype and not np.can_cast(array.dtype, self.dtype, "same_kind"):
+            raise ShapeError(f"{self.label}: expected dtype {self.source_dtype}, got {array.dtype}")
+        return array if self.start is None else array - self.start
+
+    @property
+    def label(self) -> str:
+        return f"observation {self.path!r}" if self.path else "observation"
+
+
+class ObsLayout:
+    """The leaves of an observation space, in the sorted key order of `trees.leaves`."""
+
+    def __init__(self, space: spaces.Space[Any]) -> None:
+        """Raises SpaceError for a space that has no array form."""
+        self.leaves: tuple[Leaf, ...] = tuple(_find_leaves(space, "", ()))
+        self.plain = len(self.leaves) == 1 and not self.leaves[0].keys
+        first = self.leaves[0]
+        self._fast_shape = first.shape if self.plain and first.start is None else None
+        self._fast_dtypes = (first.dtype, first.source_dtype)
+        self._float_leaves = [i for i, leaf in enumerate(self.leaves) if leaf.dtype.kind == "f"]
+
+    def allocate(self, num_envs: int) -> list[Array]:
+        """Uninitialised arrays ``(num_envs, *shape)``, one a leaf."""
+        return [np.empty((num_envs, *leaf.shape), leaf.dtype) for leaf in self.leaves]
+
+    def write(self, arrays: Sequence[Array], row: int, obs: Any) -> None:
+        """Copies one observation into row `row` of `arrays`; ShapeError if it does not fit the space."""
+        if type(obs) is np.ndarray and obs.shape == self._fast_shape and obs.dtype in self._fast_dtypes:
+            arrays[0][row] = obs
+            return
+        for leaf, array in zip(self.leaves, arrays):
+            array[row] = leaf.coerce(obs)
+
+    def split(self, obs: Any, num_envs: int) -> list[Array]:
+        """Fresh C-ordered arrays, one a leaf, of the batched observation of a vector environment."""
+        lead = (num_envs,)
+        return [np.array(leaf.coerce(obs, lead), leaf.dtype, order="C") for leaf in self.leaves]
+
+    def pack(self, arrays: Sequence[Array]) -> Obs:
+        """The observation as policies see it: an array, or a FastTreeValue of the leaves."""
+        if self.plain:
+            return arrays[0]
+        return trees.unflatten((leaf.path, array) for leaf, array in zip(self.leaves, arrays))
+
+    def all_finite(self, arrays: Sequence[Array], reward: Array) -> bool:
+        """Whether no NaN or infinity is among the float leaves and rewards.
+
+        The sum of squares is several times cheaper than `isfinite` on small arrays. It can overflow on large
+        finite values, so only a non-finite sum is looked at closely.
+        """
+        total = float(reward.dot(reward))
+        for i in self._float_leaves:
+            flat = arrays[i].ravel("K")
+            total += float(flat.dot(flat))
+        return math.isfinite(total) or not self.bad_rows(arrays, reward)
+
+    def bad_rows(self, arrays: Sequence[Array], reward: Array) -> list[tuple[int, str]]:
+        """Rows with NaN or infinity, each with what was found in it."""
+        found: dict[int, str] = {
+            int(row): f"reward is {reward[row]}" for row in np.flatnonzero(~np.isfinite(reward))
+        }
+        for i in self._float_leaves:
+            finite = np.isfinite(arrays[i]).reshape(len(arrays[i]), -1).all(1)
+            for row in np.flatnonzero(~finite):
+                value = np.array2string(arrays[i][row], threshold=8, precision=4)
+                found.setdefault(int(row), f"{self.leaves[i].label} is {value}")
+        return sorted(found.items())
+
+
+def _find_leaves(space: Any, path: str, keys: tuple[str | int, ...]) -> list[Leaf]:
+    children: Mapping[Any, Any]
+    if isinstance(space, spaces.Dict):
+        children = space.spaces
+    elif isinstance(space, spaces.Tuple):
+        children = dict(enumerate(space.spaces))
+    else:
+        return [_array_leaf(space, path, keys)]
+    found: list[Leaf] = []
+    # Sorted as text, as in `trees.leaves`: with eleven items '10' comes before '2'.
+    for key in sorted(children, key=str):
+        if not isinstance(key, (str, int)) or "." in str(key):
+            raise SpaceError(f"observation key {key!r}: expected a text without dots")
+        found += _find_leaves(children[key], f"{path}.{key}" if path else str(key), (*keys, key))
+    if not found:
+        raise SpaceError(f"observation space {space} has no entries")
+    return found
+
+
+def _array_leaf(space: Any, path: str, keys: tuple[str | int, ...]) -> Leaf:
+    if isinstance(space, spaces.Discrete):
+        return Leaf(path, keys, (), np.dtype(np.int64), np.dtype(np.int64), int(space.start) or None)
+    if isinstance(space, spaces.MultiDiscrete):
+        start = np.asarray(space.start)
+        return Leaf(path, keys, space.shape, np.dtype(np.int64), space.dtype, start if start.any() else None)
+    if isinstance(space, (spaces.Box, spaces.MultiBinary)):
+        floating = space.dtype.kind == "f"
+        return Leaf(path, keys, space.shape, np.dtype(np.float32) if floating else space.dtype, space.dtype)
+    raise SpaceError(
+        f"observation space {space} is not supported; expected Box, Discrete, MultiDiscrete, MultiBinary, Dict "
+        "or Tuple (gymnasium.wrappers.FlattenObservation or TransformObservation may help)"
+    )

@@ -1,0 +1,58 @@
+"""Environments stepped one after the other in this process."""
+
+from __future__ import annotations
+
+from minding.engine.types import Array
+from minding.envs.actions import ActionAdapter
+from minding.envs.factory import EnvFactory
+from minding.envs.group import EnvGroup, StepArrays
+from minding.envs.layout import ObsLayout
+from minding.envs.source import EpisodeSource
+
+
+class LocalSource(EpisodeSource):
+    """The sync backend: any Gymnasium environments, in a loop.
+
+    Args:
+      factory: makes one environment.
+      layout: of the observations.
+      adapter: of the actions, for all N environments.
+      seed: of the episodes' seeds.
+      restart: whether a fault restarts the environment (else EnvError).
+    """
+
+    def __init__(
+        self, factory: EnvFactory, layout: ObsLayout, adapter: ActionAdapter, seed: int, restart: bool
+    ) -> None:
+        arrays = StepArrays.allocate(layout, adapter.shape[0])
+        super().__init__(factory.name, layout, arrays, adapter, seed)
+        self._group = EnvGroup(factory, factory.name, range(self.num_envs), layout, arrays, restart)
+        self._closed = False
+
+    def close(self) -> None:
+        if not self._closed:
+            self._closed = True
+            self._group.close()
+
+    def _reset_envs(self) -> list[str]:
+        self._group.seed = self.seed
+        self._group.reset()
+        return self._faults()
+
+    def _step_envs(self, actions: Array) -> tuple[list[Array], list[str]]:
+        # Fresh memory each step: what was handed out is never written again, without a copy.
+        self.arrays.next_obs = self.layout.allocate(self.num_envs)
+        self._group.step(actions)
+        return self.arrays.next_obs, self._faults() if self._group.faults else []
+
+    def _replay_env(self, row: int, actions: Array) -> None:
+        self._group.seed = self.seed
+        self._group.replay(row, actions)
+
+    def _begin_env(self, row: int) -> None:
+        self._group.seed = self.seed
+        self._group.begin(row)
+
+    def _faults(self) -> list[str]:
+        faults, self._group.faults = self._group.faults, []
+        return faults

@@ -1,0 +1,307 @@
+"""`make_env_manager`: N environments behind the one form of `EnvStep`, whatever steps them."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+from gymnasium.vector import VectorEnv
+
+from minding.engine.errors import ConfigError, EnvError, NonFiniteError
+from minding.engine.types import Array, EnvStep, EpisodeEnd, Obs, StateDict
+from minding.envs.actions import ActionAdapter
+from minding.envs.config import env_settings
+from minding.envs.factory import EnvFactory, env_factory
+from minding.envs.layout import ObsLayout
+from minding.envs.normalize import RewardScaler
+from minding.envs.source import Source
+from minding.envs.vector import VectorSource
+from minding.envs.wrappers import AnyEnv
+
+_log = logging.getLogger("minding.envs")
+
+# A vector step of CartPole costs what so many single steps cost; below that the loop is faster.
+_NATIVE_FROM = 12
+
+
+class BatchedEnvManager:
+    """An `EnvManager` over any source: maps actions, counts episodes, scales rewards.
+
+    Rows that are not valid (see `EnvStep`) cut the trajectory of their environment: the next row of that
+    environment belongs to a new episode.
+
+    Args:
+      source: steps the environments.
+      adapter: of the actions.
+      settings: checked settings, see `env_settings`.
+      training: apply reward normalisation and clipping if the settings ask for them.
+    """
+
+    def __init__(
+        self, source: Source, adapter: ActionAdapter, settings: Mapping[str, Any], training: bool = True
+    ) -> None:
+        self.num_envs = source.num_envs
+        self._source = source
+        self._adapter = adapter
+        self._scaler = None
+        if training and settings["normalize_reward"]:
+            self._scaler = RewardScaler(self.num_envs, settings["reward_gamma"])
+        self._reward_clip = settings["reward_clip"] if training else None
+        self._obs: Obs = None
+        self._returns = np.zeros(self.num_envs)
+        self._lengths = source.lengths = np.zeros(self.num_envs, np.int64)
+        self._closed = False
+
+    @property
+    def obs(self) -> Obs:
+        """The observation to act on now, ``(N, ...)``; resets on first use."""
+        return self.reset() if self._obs is None else self._obs
+
+    @property
+    def fault_count(self) -> int:
+        """Faults so far that were survived by a restart."""
+        return self._source.fault_count
+
+    @property
+    def resume_guarantee(self) -> str:
+        """``'exact'`` or ``'episode-boundary'``: what `load_state_dict` promises, or what it last kept."""
+        return self._source.resume_guarantee
+
+    @property
+    def worker_pids(self) -> tuple[int, ...]:
+        """Process ids of the workers (subprocess backend only)."""
+        return self._source.worker_pids
+
+    def reset(self, seed: int | None = None) -> Obs:
+        """Begins a new episode in every environment; with `seed`, from that seed's stream again."""
+        self._check_open()
+        self._obs = self._source.reset(seed)
+        self._forget(slice(None))
+        return self._obs
+
+    def step(self, action: Array) -> EnvStep:
+        """Steps every environment.
+
+        Args:
+          action: of the policy, ``(N, ...)``: integers that count from 0, or floats in [-1, 1] for a rescaled
+            Box.
+        Raises:
+          ShapeError: if the action does not fit the space.
+          NonFiniteError: if an action is NaN or infinite; names environment and step.
+          EnvError: if an environment raises, hangs or returns garbage and `on_error` is ``'raise'``.
+        """
+        if self._obs is None or self._closed:
+            self._check_ready()
+        env_action = self._adapter(action)
+        if self._adapter.continuous:
+            self._check_finite(env_action, action)
+        obs, next_obs, reward, terminated, truncated, valid = self._source.step(env_action)
+        self._obs = obs
+        self._returns += reward
+        self._lengths += 1
+        if self._scaler is not None:
+            # Also begins new returns where a row is not valid.
+            reward = self._scaler(reward, valid)
+        if self._reward_clip is not None:
+            reward = np.clip(reward, -self._reward_clip, self._reward_clip)
+        episodes: list[EpisodeEnd] = []
+        if np.count_nonzero(terminated) or np.count_nonzero(truncated):
+            episodes = self._end_episodes((terminated | truncated).nonzero()[0])
+        if valid is not None:
+            self._returns *= valid
+            self._lengths *= valid
+        return EnvStep(obs, next_obs, reward, terminated, truncated, valid, episodes)
+
+    def close(self) -> None:
+        """Closes environments and workers; a second call does nothing."""
+        self._closed = True
+        self._source.close()
+
+    def state_dict(self) -> StateDict:
+        """Everything that the next steps depend on; see `resume_guarantee`."""
+        state: StateDict = {
+            "source": self._source.state_dict(),
+            "returns": self._returns.copy(),
+            "lengths": self._lengths.copy(),
+        }
+        if self._scaler is not None:
+            state["reward_scaler"] = self._scaler.state_dict()
+        return state
+
+    def load_state_dict(self, state: StateDict) -> None:
+        """Restores. Environments that cannot be brought back begin a new episode, see `resume_guarantee`.
+
+        Raises:
+          CheckpointError: if the state belongs to another number of environments.
+        """
+        self._check_open()
+        self._obs, restarted = self._source.load_state_dict(state["source"])
+        self._returns[:] = state["returns"]
+        self._lengths[:] = state["lengths"]
+        if self._scaler is not None and "reward_scaler" in state:
+            self._scaler.load_state_dict(state["reward_scaler"])
+        self._forget(restarted)
+
+    def _end_episodes(self, rows: Array) -> list[EpisodeEnd]:
+        returns, lengths = self._returns[rows].tolist(), self._lengths[rows].tolist()
+        self._forget(rows)
+        return [EpisodeEnd(*end) for end in zip(rows.tolist(), returns, lengths)]
+
+    def _forget(self, rows: Any) -> None:
+        """New episodes begin in `rows`."""
+        self._returns[rows] = 0.0
+        self._lengths[rows] = 0
+        if self._scaler is not None:
+            self._scaler.forget(rows)
+
+    def _check_finite(self, env_action: Array, action: Array) -> None:
+        flat = env_action.ravel()
+        # A sum of squares costs a third of `isfinite`; clipping has hidden infinities, which is harmless.
+        if math.isfinite(flat.dot(flat)):
+            return
+        finite = np.isfinite(action).reshape(self.num_envs, -1).all(1)
+        if not finite.all():
+            row = int(np.flatnonzero(~finite)[0])
+            raise NonFiniteError(
+                f"action for environment {row} ({self._source.name}), step {self._lengths[row] + 1} of its "
+                f"episode, is {action[row]}; the policy's network or its input is not finite"
+            )
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise EnvError(f"the environments of {self._source.name} are closed; make a new manager")
+
+    def _check_ready(self) -> None:
+        self._check_open()
+        if self._obs is None:
+            self.reset()
+
+
+class VectorEnvManager(BatchedEnvManager):
+    """A manager over a Gymnasium vector environment of your own, in any autoreset mode.
+
+    Args:
+      vector_env: its metadata must tell the autoreset mode.
+      env_cfg: the `env` section; only what concerns actions, rewards and faults is used.
+      seed: of the first reset.
+      training: apply reward normalisation and clipping if the settings ask for them.
+    """
+
+    def __init__(
+        self,
+        vector_env: VectorEnv[Any, Any, Any],
+        env_cfg: Mapping[str, Any] | None = None,
+        seed: int = 0,
+        training: bool = True,
+    ) -> None:
+        settings = env_settings(env_cfg or {})
+        name = settings["env_id"] or type(vector_env.unwrapped).__name__
+        adapter = _adapter(vector_env.single_action_space, vector_env.num_envs, settings, name)
+        source = VectorSource(vector_env, name, seed, settings["on_error"] == "restart")
+        super().__init__(source, adapter, settings, training)
+
+
+def make_env_manager(
+    env_cfg: Mapping[str, Any],
+    num_envs: int,
+    seed: int,
+    *,
+    training: bool = True,
+    env_fn: Callable[..., AnyEnv] | None = None,
+) -> BatchedEnvManager:
+    """Makes `num_envs` environments that step together.
+
+    Backends (``env_cfg.backend``):
+
+    - ``native``: the environment's own vector version, all environments in one NumPy step. They
+      share one random generator, seeded from `seed`.
+    - ``sync``: single environments in a loop in this process. Every episode has a seed of its own, so that an
+      environment's episodes do not depend on how long those of others are.
+    - ``subprocess``: the same in worker processes. A step costs some 50 us of messages: worth it for
+      environments slower than that, never for classic control.
+    - ``envpool``: the C++ environments of the `envpool` extra.
+    - ``auto``: native for many environments of a kind that has it, else sync.
+
+    Args:
+      env_cfg: the `env` section of a configuration; missing keys take their defaults.
+      num_envs: N.
+      seed: of all episodes.
+      training: False for evaluation: rewards are then neither normalised nor clipped.
+      env_fn: makes one environment, in place of ``env_cfg.env_id``; takes ``env_kwargs``.
+    Raises:
+      ConfigError: if the section or the environment is wrong; names the key.
+      SpaceError: for spaces that have no array form.
+      MissingExtraError: if a package that brings the environment is not installed.
+    """
+    if num_envs < 1 or seed < 0:
+        raise ConfigError(f"make_env_manager(num_envs={num_envs}, seed={seed}): expected at least 1 and 0")
+    settings = env_settings(env_cfg)
+    if settings["backend"] == "envpool":
+        from minding.envs.envpool import envpool_vector_env
+
+        return VectorEnvManager(envpool_vector_env(settings, num_envs, seed), settings, seed, training)
+    factory = env_factory(settings, env_fn)
+    backend = _choose_backend(settings["backend"], factory, num_envs)
+    if backend == "native":
+        return VectorEnvManager(_native_env(factory, num_envs), settings, seed, training)
+    observation_space, action_space = _spaces(factory)
+    layout = ObsLayout(observation_space)
+    adapter = _adapter(action_space, num_envs, settings, factory.name)
+    restart = settings["on_error"] == "restart"
+    source: Source
+    if backend == "sync":
+        from minding.envs.local import LocalSource
+
+        source = LocalSource(factory, layout, adapter, seed, restart)
+    else:
+        from minding.envs.processes import ProcessSource, WorkerOptions
+
+        options = WorkerOptions(settings["workers"], settings["step_timeout"], restart)
+        source = ProcessSource(factory, layout, adapter, seed, options)
+    return BatchedEnvManager(source, adapter, settings, training)
+
+
+def _choose_backend(backend: str, factory: EnvFactory, num_envs: int) -> str:
+    native = factory.native_spec is not None
+    if backend == "native" and not native:
+        raise ConfigError(
+            f"env.backend='native': {factory.name} has no vector version of its own, or wrappers are "
+            "configured; use 'sync' or 'auto'"
+        )
+    if backend == "auto":
+        return "native" if native and num_envs >= _NATIVE_FROM else "sync"
+    return backend
+
+
+def _native_env(factory: EnvFactory, num_envs: int) -> VectorEnv[Any, Any, Any]:
+    kwargs = dict(factory.kwargs)
+    if factory.max_episode_steps is not None:
+        kwargs["max_episode_steps"] = factory.max_episode_steps
+    assert factory.native_spec is not None
+    return gymnasium.make_vec(
+        factory.native_spec, num_envs, vectorization_mode="vector_entry_point", **kwargs
+    )
+
+
+def _spaces(factory: EnvFactory) -> tuple[spaces.Space[Any], spaces.Space[Any]]:
+    env = factory()
+    try:
+        return env.observation_space, env.action_space
+    finally:
+        env.close()
+
+
+def _adapter(
+    space: spaces.Space[Any], num_envs: int, settings: Mapping[str, Any], name: str
+) -> ActionAdapter:
+    adapter = ActionAdapter(space, num_envs, rescale=settings["rescale_action"])
+    if settings["rescale_action"] and adapter.continuous and adapter.policy_space is space:
+        _log.warning(
+            "%s: actions are not rescaled, because the action space has infinite bounds: %s", name, space
+        )
+    return adapter

@@ -1,0 +1,82 @@
+"""Running scale of rewards."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from minding.engine.types import Array, StateDict
+
+_EPSILON = 1e-8
+
+
+class RewardScaler:
+    """Divides rewards by the standard deviation of the discounted return (no mean is subtracted).
+
+        G_t = gamma * G_{t-1} + r_t        (0 where an episode begins)
+        r'_t = r_t / sqrt(var(G) + 1e-8)
+
+    The variance runs over all environments and steps so far (Welford's update by batches). Rewards pass
+    unchanged until the first two returns are known.
+
+    Args:
+      num_envs: N.
+      gamma: discount of the return, in [0, 1].
+    """
+
+    def __init__(self, num_envs: int, gamma: float) -> None:
+        self._gamma = gamma
+        self._returns = np.zeros(num_envs)
+        self._count = 0
+        self._mean = 0.0
+        self._squares = 0.0
+
+    @property
+    def scale(self) -> float:
+        """What rewards are divided by now."""
+        if self._count < 2:
+            return 1.0
+        return float(np.sqrt(self._squares / self._count + _EPSILON))
+
+    def __call__(self, reward: Array, valid: Array | None) -> Array:
+        """Takes the rewards of one step into the statistics and scales them.
+
+        Args:
+          reward: float32 ``(N,)``.
+          valid: bool ``(N,)`` or None; other rows are left out of the statistics and begin a new return.
+        Returns:
+          float32 ``(N,)``.
+        """
+        self._returns *= self._gamma
+        self._returns += reward
+        if valid is not None:
+            self._returns *= valid
+        self._update(self._returns if valid is None else self._returns[valid])
+        return (reward / self.scale).astype(np.float32)
+
+    def forget(self, envs: Array) -> None:
+        """A new episode begins in the environments of the mask or index array `envs`."""
+        self._returns[envs] = 0.0
+
+    def state_dict(self) -> StateDict:
+        return {
+            "returns": self._returns.copy(),
+            "count": self._count,
+            "mean": self._mean,
+            "squares": self._squares,
+        }
+
+    def load_state_dict(self, state: StateDict) -> None:
+        self._returns[:] = state["returns"]
+        self._count = int(state["count"])
+        self._mean = float(state["mean"])
+        self._squares = float(state["squares"])
+
+    def _update(self, returns: Array) -> None:
+        if not len(returns):
+            return
+        total = self._count + len(returns)
+        mean = float(returns.mean())
+        delta = mean - self._mean
+        self._squares += float(((returns - mean) ** 2).sum()) + delta**2 * self._count * len(returns) / total
+        self._mean += delta * len(returns) / total
+        self._count = total

@@ -1,0 +1,311 @@
+"""Environments in worker processes: spawned, arrays in shared memory, commands by pipe."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import dataclasses
+import multiprocessing
+import os
+import select
+import sys
+import time
+import types
+import weakref
+from collections.abc import Iterator, Sequence
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
+from typing import Any
+
+import cloudpickle
+
+from minding.engine.errors import EnvError
+from minding.engine.types import Array
+from minding.envs.actions import ActionAdapter
+from minding.envs.factory import EnvFactory
+from minding.envs.layout import ObsLayout
+from minding.envs.source import EpisodeSource
+from minding.envs.worker import SharedLayout, WorkerPlan, main
+
+_context = multiprocessing.get_context("spawn")
+# A worker imports NumPy, Gymnasium and the environment before its first answer.
+_START_TIMEOUT = 120.0  # s
+_CLOSE_TIMEOUT = 2.0  # s
+_THREAD_LIMITS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+
+
+@dataclasses.dataclass(frozen=True)
+class WorkerOptions:
+    """Number of workers (0: one a core), seconds until a step counts as hung, whether a fault restarts."""
+
+    workers: int
+    step_timeout: float
+    restart: bool
+
+
+class ProcessSource(EpisodeSource):
+    """The subprocess backend.
+
+    A worker that dies or hangs is found out at once or after `step_timeout`; with `restart` a new one takes
+    its place and its environments begin new episodes. Shared memory is anonymous, so nothing is left behind
+    however the processes end, and workers end with their parent.
+
+    Args:
+      factory: makes one environment; goes to the workers by cloudpickle.
+      layout: of the observations.
+      adapter: of the actions, for all N environments.
+      seed: of the episodes' seeds.
+      options: of the workers.
+    """
+
+    def __init__(
+        self,
+        factory: EnvFactory,
+        layout: ObsLayout,
+        adapter: ActionAdapter,
+        seed: int,
+        options: WorkerOptions,
+    ) -> None:
+        num_envs = adapter.shape[0]
+        count = min(options.workers or os.cpu_count() or 1, num_envs)
+        shared = SharedLayout(layout, adapter.shape, adapter.dtype.str, count)
+        block = _context.RawArray(ctypes.c_byte, shared.size)
+        arrays, self._shared_actions = shared.views(block)
+        arrays.episode.fill(-1)
+        super().__init__(factory.name, layout, arrays, adapter, seed)
+        self._options = options
+        pickled = cloudpickle.dumps(factory)
+        bounds = [num_envs * k // count for k in range(count + 1)]
+        self._workers = [
+            _WorkerHandle(
+                block,
+                WorkerPlan(k, range(bounds[k], bounds[k + 1]), self.name, pickled, shared, options.restart),
+            )
+            for k in range(count)
+        ]
+        self._poll = select.poll()
+        # Runs at interpreter exit too, before multiprocessing's own clean-up.
+        self._finalizer = weakref.finalize(self, _stop_all, self._workers)
+        for worker in self._workers:
+            self._launch(worker)
+
+    @property
+    def worker_pids(self) -> tuple[int, ...]:  # type: ignore[override]
+        return tuple(worker.pid for worker in self._workers if worker.running)
+
+    def close(self) -> None:
+        self._finalizer()
+
+    def _reset_envs(self) -> list[str]:
+        return self._command("reset", self.seed, _START_TIMEOUT)
+
+    def _step_envs(self, actions: Array) -> tuple[list[Array], list[str]]:
+        self._shared_actions[...] = actions
+        faults = self._command("step", None, self._options.step_timeout)
+        return [leaf.copy() for leaf in self.arrays.next_obs], faults
+
+    def _replay_env(self, row: int, actions: Array) -> None:
+        worker = self._worker_of(row)
+        argument = (self.seed, row - worker.plan.rows.start, actions)
+        worker.send("replay", argument)
+        error, _ = self._receive(worker)
+        if error is not None:
+            raise EnvError(error)
+
+    def _begin_env(self, row: int) -> None:
+        worker = self._worker_of(row)
+        worker.send("begin", (self.seed, row - worker.plan.rows.start))
+        error, faults = self._receive(worker)
+        self.report(faults)
+        if error is not None:
+            raise EnvError(error)
+
+    def _receive(self, worker: _WorkerHandle) -> tuple[str | None, list[str]]:
+        """One reply outside a step; replays may take long, so the start-up limit holds."""
+        try:
+            if worker.connection.poll(_START_TIMEOUT):
+                return worker.receive()
+            reason = f"did not answer within {_START_TIMEOUT:g} s"
+        except (EOFError, OSError):
+            reason = "died"
+        raise EnvError(self._lost_message(worker, reason))
+
+    def _command(self, command: str, argument: Any, timeout: float) -> list[str]:
+        """Has all workers obey, repairs the lost ones, and returns the faults survived."""
+        if not self._finalizer.alive:
+            raise EnvError(f"the environments of {self.name} are closed; make a new manager")
+        lost: dict[_WorkerHandle, str] = {}
+        pending = {}
+        for worker in self._workers:
+            try:
+                worker.send(command, argument)
+                pending[worker.fileno] = worker
+            except OSError:
+                lost[worker] = "died"
+        faults, errors = self._gather(pending, time.monotonic() + timeout, lost)
+        lost.update((worker, f"did not answer within {timeout:g} s") for worker in pending.values())
+        messages = [self._lost_message(worker, reason) for worker, reason in lost.items()]
+        if errors or (messages and not self._options.restart):
+            for worker in lost:
+                worker.kill()  # rather than wait for a hung one to close
+            self.close()
+            raise EnvError((errors + messages)[0])
+        for worker in lost:
+            self._revive(worker)
+        return faults + messages
+
+    def _gather(
+        self, pending: dict[int, _WorkerHandle], deadline: float, lost: dict[_WorkerHandle, str]
+    ) -> tuple[list[str], list[str]]:
+        """Takes replies out of `pending` until none is missing or time is up; returns faults and errors."""
+        faults: list[str] = []
+        errors: list[str] = []
+        while pending:
+            remaining = deadline - time.monotonic()
+            ready = self._poll.poll(max(remaining, 0.0) * 1000.0) if remaining > 0 else []
+            if not ready:
+                break
+            for fileno, _ in ready:
+                worker = pending.pop(fileno, None)
+                if worker is None:  # died before this command, and is among the lost already
+                    self._poll.unregister(fileno)
+                    continue
+                try:
+                    error, survived = worker.receive()
+                except (EOFError, OSError):
+                    lost[worker] = "died"
+                    continue
+                faults += survived
+                if error is not None:
+                    errors.append(error)
+        return faults, errors
+
+    def _revive(self, worker: _WorkerHandle) -> None:
+        """Puts a new process in the place of a lost one; its environments begin new episodes."""
+        with contextlib.suppress(KeyError):
+            self._poll.unregister(worker.fileno)
+        worker.kill()
+        self._launch(worker)
+        worker.send("reset", self.seed)
+        error, faults = self._receive(worker)
+        if error is not None:
+            self.close()
+            raise EnvError(error)
+        self.report(faults)
+        part = slice(worker.plan.rows.start, worker.plan.rows.stop)
+        arrays = self.arrays
+        arrays.reward[part] = 0.0
+        arrays.valid[part] = arrays.terminated[part] = arrays.truncated[part] = False
+        for successor, first in zip(arrays.next_obs, arrays.first_obs):
+            successor[part] = first[part]
+
+    def _launch(self, worker: _WorkerHandle) -> None:
+        worker.start()
+        self._poll.register(worker.fileno, select.POLLIN)
+
+    def _worker_of(self, row: int) -> _WorkerHandle:
+        return next(worker for worker in self._workers if row in worker.plan.rows)
+
+    def _lost_message(self, worker: _WorkerHandle, reason: str) -> str:
+        rows = worker.plan.rows
+        env_id = rows.start + int(self.arrays.running[worker.plan.index])
+        actions = self._actions.actions(env_id)
+        step = "unknown" if actions is None else len(actions)
+        return (
+            f"worker process {worker.plan.index} (pid {worker.pid}, environments {rows.start} to "
+            f"{rows.stop - 1} of {self.name}) {reason}{worker.exit_note()}; "
+            f"it was at environment {env_id}, step {step} of its episode"
+        )
+
+
+class _WorkerHandle:
+    """This end of one worker process."""
+
+    def __init__(self, block: Any, plan: WorkerPlan) -> None:
+        self.plan = plan
+        self._block = block
+        self.connection: Connection
+        self._process: BaseProcess | None = None
+        self.fileno = -1
+        self.pid = -1
+
+    @property
+    def running(self) -> bool:
+        """Whether there is a process: started, and not ended by `kill`."""
+        return self._process is not None
+
+    def start(self) -> None:
+        self.connection, remote = _context.Pipe()
+        self._process = _context.Process(
+            target=main,
+            args=(remote, self._block, self.plan),
+            daemon=True,
+            name=f"minding-env-{self.plan.index}",
+        )
+        with _lean_start():
+            self._process.start()
+        # Only the worker holds the other end now, so that its death closes the pipe.
+        remote.close()
+        self.fileno = self.connection.fileno()
+        self.pid = self._process.pid or -1
+
+    def send(self, command: str, argument: Any) -> None:
+        self.connection.send((command, argument))
+
+    def receive(self) -> tuple[str | None, list[str]]:
+        error, faults = self.connection.recv()
+        return error, faults
+
+    def exit_note(self) -> str:
+        """Exit code of a dead process, for messages."""
+        if self._process is None:
+            return ""
+        self._process.join(0.1)
+        code = self._process.exitcode
+        return "" if code is None else f" with exit code {code}"
+
+    def ask_to_close(self) -> None:
+        if self._process is not None:
+            with contextlib.suppress(OSError):
+                self.send("close", None)
+
+    def kill(self, patience: float = 0.0) -> None:
+        """Ends the process, by force if it does not end itself within `patience` seconds."""
+        if self._process is None:
+            return
+        if patience > 0:
+            self._process.join(patience)
+        if self._process.is_alive():
+            self._process.kill()
+        self._process.join()
+        self._process.close()
+        self._process = None
+        self.connection.close()
+
+
+def _stop_all(workers: Sequence[_WorkerHandle]) -> None:
+    for worker in workers:
+        worker.ask_to_close()
+    deadline = time.monotonic() + _CLOSE_TIMEOUT
+    for worker in workers:
+        worker.kill(patience=max(deadline - time.monotonic(), 0.01))
+
+
+@contextlib.contextmanager
+def _lean_start() -> Iterator[None]:
+    """While a process is spawned: hides the main script, and gives NumPy one thread.
+
+    Spawn would run the user's script again in the child, with all of its imports, MindSpore among them.
+    Environments defined in the script still arrive, because cloudpickle sends the code of `__main__` by
+    value.
+    """
+    script = sys.modules["__main__"]
+    unset = [name for name in _THREAD_LIMITS if name not in os.environ]
+    sys.modules["__main__"] = types.ModuleType("__main__")
+    os.environ.update(dict.fromkeys(unset, "1"))
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = script
+        for name in unset:
+            del os.environ[name]

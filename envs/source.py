@@ -1,0 +1,200 @@
+"""What steps the environments: the interface of a backend, and what loop and worker backends share."""
+
+from __future__ import annotations
+
+import abc
+import logging
+import time
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from minding.engine.errors import CheckpointError, EnvError
+from minding.engine.types import Array, Obs, StateDict
+from minding.envs.actions import ActionAdapter
+from minding.envs.group import StepArrays
+from minding.envs.layout import ObsLayout
+from minding.envs.replay import ActionLog
+
+_log = logging.getLogger("minding.envs")
+_WARNING_INTERVAL = 30.0  # s
+
+
+class SourceStep(NamedTuple):
+    """The answer of a source, in the form of `EnvStep` before rewards are scaled and episodes counted."""
+
+    obs: Obs
+    next_obs: Obs
+    reward: Array
+    terminated: Array
+    truncated: Array
+    valid: Array | None
+
+
+class Source(abc.ABC):
+    """N environments that step together.
+
+    Attributes:
+      num_envs: N.
+      name: how messages call the environments.
+      fault_count: faults since the start that led to a restart.
+      resume_guarantee: ``'exact'`` if `load_state_dict` brings back the running episodes, else
+        ``'episode-boundary'``.
+      worker_pids: ids of the worker processes.
+      lengths: int64 ``(N,)``, steps of the running episodes so far; kept by the manager, here for messages.
+    """
+
+    num_envs: int
+    lengths: Array
+    name: str
+    fault_count: int = 0
+    resume_guarantee: str = "exact"
+    worker_pids: tuple[int, ...] = ()
+    _last_warning = -_WARNING_INTERVAL
+
+    @abc.abstractmethod
+    def reset(self, seed: int | None) -> Obs:
+        """Begins a new episode everywhere; with `seed`, from the begin of that seed's stream."""
+
+    @abc.abstractmethod
+    def step(self, actions: Array) -> SourceStep:
+        """Steps with environment actions (see `ActionAdapter`)."""
+
+    @abc.abstractmethod
+    def close(self) -> None:
+        """Frees everything; a second call does nothing."""
+
+    @abc.abstractmethod
+    def state_dict(self) -> StateDict:
+        """What `load_state_dict` needs."""
+
+    @abc.abstractmethod
+    def load_state_dict(self, state: StateDict) -> tuple[Obs, list[int]]:
+        """Restores; returns the observation to act on, and the environments that had to begin anew."""
+
+    def report(self, faults: Sequence[str]) -> None:
+        """Counts faults that were survived, and warns about the last one at most every 30 s."""
+        self.fault_count += len(faults)
+        if faults and time.monotonic() - self._last_warning >= _WARNING_INTERVAL:
+            self._last_warning = time.monotonic()
+            _log.warning("restarted after a fault (%d so far): %s", self.fault_count, faults[-1])
+
+
+class EpisodeSource(Source):
+    """A source of single environments: an episode is known by its seed, and replayed from it and its actions.
+
+    Subclasses move the data between `arrays` and the environments.
+    """
+
+    def __init__(
+        self, name: str, layout: ObsLayout, arrays: StepArrays, adapter: ActionAdapter, seed: int
+    ) -> None:
+        self.name = name
+        self.num_envs = adapter.shape[0]
+        self.seed = seed
+        self.layout = layout
+        self.arrays = arrays
+        self._actions = ActionLog(adapter.shape, adapter.dtype)
+        self._obs_leaves: list[Array] = []
+
+    @abc.abstractmethod
+    def _reset_envs(self) -> list[str]:
+        """Begins a new episode everywhere, seeded from `self.seed`; returns the faults survived."""
+
+    @abc.abstractmethod
+    def _step_envs(self, actions: Array) -> tuple[list[Array], list[str]]:
+        """Steps all; returns `next_obs` leaves that nothing will overwrite, and the faults survived."""
+
+    @abc.abstractmethod
+    def _replay_env(self, row: int, actions: Array) -> None:
+        """Replays episode ``arrays.episode[row]`` into ``arrays.first_obs[row]``; EnvError if that fails."""
+
+    @abc.abstractmethod
+    def _begin_env(self, row: int) -> None:
+        """Begins the next episode of one environment."""
+
+    def reset(self, seed: int | None) -> Obs:
+        if seed is not None:
+            self.seed = seed
+            self.arrays.episode.fill(-1)
+        self.report(self._reset_envs())
+        self._actions.begin(slice(None))
+        return self._act_on([leaf.copy() for leaf in self.arrays.first_obs])
+
+    def step(self, actions: Array) -> SourceStep:
+        self._actions.append(actions)
+        next_leaves, faults = self._step_envs(actions)
+        if faults:
+            self.report(faults)
+        arrays = self.arrays
+        terminated, truncated = arrays.terminated.copy(), arrays.truncated.copy()
+        reward = arrays.reward.astype(np.float32)
+        begun = terminated | truncated | ~arrays.valid
+        if not np.count_nonzero(begun):
+            obs = self._act_on(next_leaves)
+            return SourceStep(obs, obs, reward, terminated, truncated, None)
+        self._actions.begin(begun)
+        leaves = [leaf.copy() for leaf in next_leaves]
+        for leaf, first in zip(leaves, arrays.first_obs):
+            leaf[begun] = first[begun]
+        valid = None if arrays.valid.all() else arrays.valid.copy()
+        next_obs = self.layout.pack(next_leaves)
+        return SourceStep(self._act_on(leaves), next_obs, reward, terminated, truncated, valid)
+
+    def state_dict(self) -> StateDict:
+        actions = {str(env): self._actions.actions(env) for env in range(self.num_envs)}
+        return {
+            "seed": self.seed,
+            "episode": self.arrays.episode.copy(),
+            "actions": {env: row for env, row in actions.items() if row is not None},
+            "obs": {str(i): leaf.copy() for i, leaf in enumerate(self._obs_leaves)},
+        }
+
+    def load_state_dict(self, state: StateDict) -> tuple[Obs, list[int]]:
+        if len(state["episode"]) != self.num_envs:
+            raise CheckpointError(
+                f"environment state: expected {self.num_envs} environments, got {len(state['episode'])}; "
+                "resume with the number of environments of the checkpoint"
+            )
+        self.seed = int(state["seed"])
+        self.arrays.episode[:] = state["episode"]
+        saved = [np.asarray(state["obs"][str(i)]) for i in range(len(state["obs"]))]
+        if not saved:  # saved before the first reset
+            return self.reset(None), []
+        restarted: list[int] = []
+        replayed: list[Sequence[Any]] = []
+        for env in range(self.num_envs):
+            actions = state["actions"].get(str(env))
+            if actions is not None and self._replays(env, np.asarray(actions), saved):
+                replayed.append(actions)
+                continue
+            self._begin_env(env)
+            restarted.append(env)
+            replayed.append([])
+        self._actions.restore(replayed)
+        self._note_guarantee(restarted)
+        return self._act_on([leaf.copy() for leaf in self.arrays.first_obs]), restarted
+
+    def _replays(self, env: int, actions: Array, saved: Sequence[Array]) -> bool:
+        """Whether replaying leads to the saved observation, bit by bit."""
+        try:
+            self._replay_env(env, actions)
+        except EnvError as error:
+            _log.warning("%s", error)
+            return False
+        return all(np.array_equal(leaf[env], old[env]) for leaf, old in zip(self.arrays.first_obs, saved))
+
+    def _note_guarantee(self, restarted: Sequence[int]) -> None:
+        self.resume_guarantee = "episode-boundary" if restarted else "exact"
+        if restarted:
+            _log.warning(
+                "%s: %d of %d environments cannot be replayed exactly from seed and actions; they begin anew",
+                self.name,
+                len(restarted),
+                self.num_envs,
+            )
+
+    def _act_on(self, leaves: list[Array]) -> Obs:
+        self._obs_leaves = leaves
+        return self.layout.pack(leaves)

@@ -1,0 +1,109 @@
+"""Plain descriptions of what a policy sees of an environment: spaces, time limit, number of agents."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+
+from minding.engine.errors import SpaceError
+from minding.envs.actions import policy_action_space
+from minding.envs.config import env_settings
+from minding.envs.factory import env_factory
+from minding.envs.wrappers import AnyEnv
+
+# Bounds of larger boxes (images) are given as one pair of numbers.
+_MAX_LISTED_BOUNDS = 64
+
+
+def describe_env(env_cfg: Mapping[str, Any], env_fn: Callable[..., AnyEnv] | None = None) -> dict[str, Any]:
+    """Describes what a policy sees of an environment, in values that JSON and YAML can hold.
+
+    That is after wrappers and action rescaling.
+
+    Args:
+      env_cfg: the `env` section of a configuration; missing keys take their defaults.
+      env_fn: makes the environment, in place of `env_cfg.env_id`.
+    Returns:
+      ``{'observation': space, 'action': space, 'max_episode_steps': int | None, 'num_agents': 1}`` with
+      spaces as in `describe_space`.
+    Raises:
+      ConfigError: if the environment is unknown or the section is wrong.
+      SpaceError: for spaces that have no array form.
+    """
+    settings = env_settings(env_cfg)
+    env = env_factory(settings, env_fn)()
+    try:
+        action_space = policy_action_space(env.action_space, rescale=settings["rescale_action"])
+        return {
+            "observation": describe_observation(env.observation_space),
+            "action": describe_space(action_space),
+            "max_episode_steps": episode_limit(env),
+            "num_agents": 1,
+        }
+    finally:
+        env.close()
+
+
+def describe_space(space: spaces.Space[Any]) -> dict[str, Any]:
+    """Describes a space in plain values, such as ``{'kind': 'discrete', 'n': 2, 'start': 0}``.
+
+    Raises:
+      SpaceError: for a kind other than Box, Discrete, MultiDiscrete, MultiBinary, Dict and Tuple.
+    """
+    if isinstance(space, spaces.Box):
+        listed = int(np.prod(space.shape)) <= _MAX_LISTED_BOUNDS
+        return {
+            "kind": "box",
+            "shape": list(space.shape),
+            "dtype": str(space.dtype),
+            "low": space.low.tolist() if listed else space.low.min().item(),
+            "high": space.high.tolist() if listed else space.high.max().item(),
+        }
+    if isinstance(space, spaces.Discrete):
+        return {"kind": "discrete", "n": int(space.n), "start": int(space.start)}
+    if isinstance(space, spaces.MultiDiscrete):
+        return {"kind": "multi_discrete", "nvec": space.nvec.tolist()}
+    if isinstance(space, spaces.MultiBinary):
+        return {"kind": "multi_binary", "shape": list(space.shape)}
+    if isinstance(space, spaces.Dict):
+        return {"kind": "dict", "spaces": {key: describe_space(space[key]) for key in sorted(space.spaces)}}
+    if isinstance(space, spaces.Tuple):
+        return {"kind": "tuple", "spaces": [describe_space(item) for item in space.spaces]}
+    raise SpaceError(
+        f"space {space} is not supported; expected Box, Discrete, MultiDiscrete, MultiBinary, Dict or Tuple"
+    )
+
+
+def describe_observation(space: spaces.Space[Any]) -> dict[str, Any]:
+    """Like `describe_space`, as handed out: floats are float32 and discrete values count from 0."""
+    description = describe_space(space)
+    _as_handed_out(description)
+    return description
+
+
+def episode_limit(env: AnyEnv) -> int | None:
+    """Steps after which episodes are truncated, None without a limit."""
+    limits = []
+    layer: Any = env
+    while layer is not None:
+        limits.append(vars(layer).get("_max_episode_steps"))
+        layer = getattr(layer, "env", None) if layer is not env.unwrapped else None
+    known = [int(limit) for limit in limits if isinstance(limit, (int, np.integer)) and limit > 0]
+    return min(known) if known else None
+
+
+def _as_handed_out(description: dict[str, Any]) -> None:
+    kind = description["kind"]
+    if kind == "box" and description["dtype"].startswith("float"):
+        description["dtype"] = "float32"
+    elif kind == "discrete":
+        description["start"] = 0
+    elif kind == "dict":
+        for item in description["spaces"].values():
+            _as_handed_out(item)
+    elif kind == "tuple":
+        for item in description["spaces"]:
+            _as_handed_out(item)

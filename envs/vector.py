@@ -1,0 +1,177 @@
+"""Gymnasium vector environments in the one form, whichever way they reset themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from gymnasium.vector import AutoresetMode, VectorEnv
+
+from minding.engine.errors import CheckpointError, ConfigError, EnvError
+from minding.engine.types import Array, Obs, StateDict
+from minding.envs.group import episode_seed
+from minding.envs.layout import ObsLayout
+from minding.envs.source import Source, SourceStep
+
+# Attributes that, with the random generator, are the whole state of a native vector environment.
+_NATIVE_STATE = {"CartPoleVectorEnv": ("state", "steps", "prev_done")}
+
+
+class VectorSource(Source):
+    """Adapts a Gymnasium vector environment.
+
+    - NEXT_STEP: the step after an end only resets; its row is marked invalid.
+    - SAME_STEP: the final observation is taken from ``info['final_obs']``.
+    - DISABLED: ended environments are reset here, with a ``reset_mask``.
+
+    A vector environment has seeds of its own making: one seed a reset goes in, drawn from the run's. After a
+    fault, `restart` resets all of its environments, because they cannot be reset one by one.
+
+    Args:
+      env: any `gymnasium.vector.VectorEnv` whose metadata tell the autoreset mode.
+      name: how messages call the environments.
+      seed: of the run.
+      restart: whether a fault resets the environments (else EnvError).
+    """
+
+    def __init__(self, env: VectorEnv[Any, Any, Any], name: str, seed: int, restart: bool = False) -> None:
+        self.name = name
+        self.num_envs = int(env.num_envs)
+        self.layout = ObsLayout(env.single_observation_space)
+        self._env = env
+        self._seed = seed
+        self._resets = 0
+        self._restart = restart
+        self._finish = self._finisher(env.metadata.get("autoreset_mode"))
+        self._done = np.zeros(self.num_envs, bool)
+        self._any_done = False
+        self._obs_leaves: list[Array] = []
+        self._native = _NATIVE_STATE.get(type(env.unwrapped).__name__, ())
+        self._closed = False
+        if not self._native:
+            self.resume_guarantee = "episode-boundary"
+
+    def reset(self, seed: int | None) -> Obs:
+        if seed is not None:
+            self._seed, self._resets = seed, 0
+        obs, _ = self._env.reset(seed=episode_seed(self._seed, 0, self._resets))
+        self._resets += 1
+        self._done.fill(False)
+        self._any_done = False
+        return self._act_on(self.layout.split(obs, self.num_envs))
+
+    def step(self, actions: Array) -> SourceStep:
+        try:
+            obs, reward, terminated, truncated, info = self._env.step(actions)
+            leaves = self.layout.split(obs, self.num_envs)
+            reward = np.array(reward, np.float32)
+        except Exception as error:
+            return self._fault(f"raised {type(error).__name__}: {error}", error)
+        if not self.layout.all_finite(leaves, reward):
+            row, what = self.layout.bad_rows(leaves, reward)[0]
+            return self._fault(f"environment {row}, step {self.lengths[row] + 1} of its episode: {what}")
+        terminated, truncated = np.array(terminated, bool), np.array(truncated, bool)
+        return self._finish(leaves, reward, terminated, truncated, info)
+
+    def close(self) -> None:
+        if not self._closed:
+            self._closed = True
+            self._env.close()
+
+    def state_dict(self) -> StateDict:
+        state: StateDict = {"seed": self._seed, "resets": self._resets, "num_envs": self.num_envs}
+        if self._native and self._obs_leaves:
+            raw = self._env.unwrapped
+            state["native"] = {name: np.copy(getattr(raw, name)) for name in self._native}
+            state["generator"] = raw.np_random.bit_generator.state
+            state["done"] = self._done.copy()
+            state["obs"] = {str(i): leaf.copy() for i, leaf in enumerate(self._obs_leaves)}
+        return state
+
+    def load_state_dict(self, state: StateDict) -> tuple[Obs, list[int]]:
+        if state["num_envs"] != self.num_envs:
+            raise CheckpointError(
+                f"environment state: expected {self.num_envs} environments, got {state['num_envs']}; "
+                "resume with the number of environments of the checkpoint"
+            )
+        self._seed, self._resets = int(state["seed"]), int(state["resets"])
+        # Also brings a fresh environment into a state whose attributes can be replaced.
+        obs = self.reset(None)
+        if "native" not in state:
+            return obs, list(range(self.num_envs))
+        self._resets = int(state["resets"])
+        raw = self._env.unwrapped
+        for name in self._native:
+            setattr(raw, name, np.array(state["native"][name]))
+        raw.np_random.bit_generator.state = state["generator"]
+        self._done = np.array(state["done"])
+        self._any_done = bool(self._done.any())
+        return self._act_on([np.array(state["obs"][str(i)]) for i in range(len(self.layout.leaves))]), []
+
+    def _finisher(self, mode: Any) -> Callable[..., SourceStep]:
+        finishers = {
+            AutoresetMode.NEXT_STEP: self._finish_next_step,
+            AutoresetMode.SAME_STEP: self._finish_same_step,
+            AutoresetMode.DISABLED: self._finish_disabled,
+        }
+        if mode not in finishers:
+            raise ConfigError(
+                f"{self.name}: metadata['autoreset_mode'] is {mode!r}; expected a member of "
+                "gymnasium.vector.AutoresetMode, without which ends and resets cannot be told apart"
+            )
+        return finishers[mode]
+
+    def _finish_next_step(
+        self, leaves: list[Array], reward: Array, terminated: Array, truncated: Array, info: Any
+    ) -> SourceStep:
+        valid = None
+        if self._any_done:
+            valid = ~self._done
+            reward *= valid
+            terminated &= valid
+            truncated &= valid
+        self._done = terminated | truncated
+        self._any_done = np.count_nonzero(self._done) > 0
+        if self._any_done:
+            truncated &= ~terminated
+        obs = self._act_on(leaves)
+        return SourceStep(obs, obs, reward, terminated, truncated, valid)
+
+    def _finish_same_step(
+        self, leaves: list[Array], reward: Array, terminated: Array, truncated: Array, info: Any
+    ) -> SourceStep:
+        done = terminated | truncated
+        truncated &= ~terminated
+        obs = self._act_on(leaves)
+        if not np.count_nonzero(done):
+            return SourceStep(obs, obs, reward, terminated, truncated, None)
+        next_leaves = [leaf.copy() for leaf in leaves]
+        for row in np.flatnonzero(done):
+            self.layout.write(next_leaves, int(row), info["final_obs"][row])
+        return SourceStep(obs, self.layout.pack(next_leaves), reward, terminated, truncated, None)
+
+    def _finish_disabled(
+        self, leaves: list[Array], reward: Array, terminated: Array, truncated: Array, info: Any
+    ) -> SourceStep:
+        done = terminated | truncated
+        truncated &= ~terminated
+        next_obs = self._act_on(leaves)
+        if not np.count_nonzero(done):
+            return SourceStep(next_obs, next_obs, reward, terminated, truncated, None)
+        first, _ = self._env.reset(options={"reset_mask": done})
+        obs = self._act_on(self.layout.split(first, self.num_envs))
+        return SourceStep(obs, next_obs, reward, terminated, truncated, None)
+
+    def _fault(self, what: str, cause: Exception | None = None) -> SourceStep:
+        message = f"{self.name} ({self.num_envs} environments): {what}"
+        if not self._restart:
+            raise EnvError(message) from cause
+        self.report([message])
+        obs = self.reset(None)
+        none = np.zeros(self.num_envs, bool)
+        return SourceStep(obs, obs, np.zeros(self.num_envs, np.float32), none, none.copy(), none.copy())
+
+    def _act_on(self, leaves: list[Array]) -> Obs:
+        self._obs_leaves = leaves
+        return self.layout.pack(leaves)

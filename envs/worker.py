@@ -1,0 +1,168 @@
+"""The process at the other end of `ProcessSource`. It imports NumPy and Gymnasium, and never MindSpore."""
+
+from __future__ import annotations
+
+import dataclasses
+import multiprocessing
+import os
+import signal
+import threading
+from collections.abc import Callable
+from multiprocessing.connection import Connection, wait
+from typing import Any
+
+import cloudpickle
+import numpy as np
+
+from minding.engine.errors import EnvError
+from minding.engine.types import Array
+from minding.envs.group import EnvGroup, StepArrays
+from minding.envs.layout import ObsLayout
+
+_ALIGNMENT = 64  # bytes, one cache line
+
+
+@dataclasses.dataclass(frozen=True)
+class SharedLayout:
+    """How the arrays of N environments and K workers lie in one block of shared memory."""
+
+    obs: ObsLayout
+    action_shape: tuple[int, ...]
+    action_dtype: str
+    num_workers: int
+
+    def views(self, block: Any) -> tuple[StepArrays, Array]:
+        """Maps `block`, of the buffer protocol, to the step arrays and the actions ``(N, ...)``."""
+        offset = 0
+
+        def take(shape: tuple[int, ...], dtype: Any) -> Array:
+            nonlocal offset
+            array = np.frombuffer(block, dtype, int(np.prod(shape)), offset).reshape(shape)
+            offset += -(-array.nbytes // _ALIGNMENT) * _ALIGNMENT
+            return array
+
+        return self._arrays(take)
+
+    @property
+    def size(self) -> int:
+        """Bytes of the block."""
+        total = 0
+
+        def count(shape: tuple[int, ...], dtype: Any) -> Array:
+            nonlocal total
+            total += -(-int(np.prod(shape)) * np.dtype(dtype).itemsize // _ALIGNMENT) * _ALIGNMENT
+            return np.empty(0)
+
+        self._arrays(count)
+        return total
+
+    def _arrays(self, take: Callable[[tuple[int, ...], Any], Array]) -> tuple[StepArrays, Array]:
+        rows = self.action_shape[:1]
+        steps = StepArrays(
+            next_obs=[take(rows + leaf.shape, leaf.dtype) for leaf in self.obs.leaves],
+            first_obs=[take(rows + leaf.shape, leaf.dtype) for leaf in self.obs.leaves],
+            reward=take(rows, np.float64),
+            terminated=take(rows, bool),
+            truncated=take(rows, bool),
+            valid=take(rows, bool),
+            episode=take(rows, np.int64),
+            running=take((self.num_workers,), np.int64),
+        )
+        return steps, take(self.action_shape, self.action_dtype)
+
+
+@dataclasses.dataclass(frozen=True)
+class WorkerPlan:
+    """What one worker needs to know.
+
+    Attributes:
+      index: number of the worker.
+      rows: its environments.
+      name: how messages call them.
+      factory: cloudpickled callable that makes one.
+      layout: of the shared block.
+      restart: whether a fault restarts an environment.
+    """
+
+    index: int
+    rows: range
+    name: str
+    factory: bytes
+    layout: SharedLayout
+    restart: bool
+
+
+def main(connection: Connection, block: Any, plan: WorkerPlan) -> None:
+    """Serves commands ``(name, argument)`` until the pipe closes; replies ``(error or None, faults)``."""
+    # Ctrl-C reaches the whole process group; the parent alone decides what it means.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _die_with_parent()
+    worker: _Worker | None = None
+    try:
+        while True:
+            command, argument = connection.recv()
+            if command == "close":
+                return
+            reply: tuple[str | None, list[str]]
+            try:
+                worker = worker or _Worker(block, plan)
+                getattr(worker, command)(argument)
+                reply = None, worker.take_faults()
+            except EnvError as error:
+                reply = str(error), []
+            except Exception as error:  # while an environment is made: any error, told with its type
+                reply = f"{plan.name} cannot be made in a worker: {type(error).__name__}: {error}", []
+            connection.send(reply)
+    except (EOFError, BrokenPipeError, ConnectionResetError):
+        return
+    finally:
+        if worker is not None:
+            worker.close()
+
+
+class _Worker:
+    """The commands."""
+
+    def __init__(self, block: Any, plan: WorkerPlan) -> None:
+        arrays, actions = plan.layout.views(block)
+        part = slice(plan.rows.start, plan.rows.stop)
+        self._actions = actions[part]
+        own = arrays.rows(part, arrays.running[plan.index : plan.index + 1])
+        factory = cloudpickle.loads(plan.factory)
+        self._group = EnvGroup(factory, plan.name, plan.rows, plan.layout.obs, own, plan.restart)
+
+    def reset(self, seed: int) -> None:
+        self._group.seed = seed
+        self._group.reset()
+
+    def step(self, _: None) -> None:
+        # A copy: an environment may keep its action, and the block is written again.
+        self._group.step(self._actions.copy())
+
+    def begin(self, argument: tuple[int, int]) -> None:
+        self._group.seed, row = argument
+        self._group.begin(row)
+
+    def replay(self, argument: tuple[int, int, Array]) -> None:
+        self._group.seed, row, actions = argument
+        self._group.replay(row, actions)
+
+    def take_faults(self) -> list[str]:
+        faults, self._group.faults = self._group.faults, []
+        return faults
+
+    def close(self) -> None:
+        self._group.close()
+
+
+def _die_with_parent() -> None:
+    """Ends this process when its parent does, even if an environment hangs."""
+    parent = multiprocessing.parent_process()
+    if parent is None:
+        return
+
+    def watch() -> None:
+        wait([parent.sentinel])
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True, name="parent-watch").start()

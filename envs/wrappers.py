@@ -1,0 +1,138 @@
+"""Wrappers that a configuration can name: ``[grayscale, {resize: {shape: [84, 84]}}, channel_first]``.
+
+Images leave the table channel-first, ``(C, H, W)``, which is what the convolutional encoder takes.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+from gymnasium.wrappers import (
+    AtariPreprocessing,
+    FlattenObservation,
+    GrayscaleObservation,
+    ResizeObservation,
+    TimeLimit,
+    TransformObservation,
+)
+
+from minding.engine.errors import ConfigError, SpaceError, nearest
+from minding.engine.types import Array
+
+AnyEnv: TypeAlias = "gymnasium.Env[Any, Any]"
+
+
+class FrameStack(gymnasium.Wrapper[Any, Any, Any, Any]):  # type: ignore[misc]
+    """The last `size` observations, oldest first, joined along the first axis.
+
+    A vector ``(D,)`` becomes ``(size * D,)``, a grey image ``(H, W)`` becomes ``(size, H, W)``, a
+    channel-first image ``(C, H, W)`` becomes ``(size * C, H, W)``. After a reset the first observation fills
+    the stack.
+
+    Raises:
+      SpaceError: if the observation is not a Box.
+    """
+
+    def __init__(self, env: AnyEnv, size: int = 4) -> None:
+        super().__init__(env)
+        space = env.observation_space
+        if not isinstance(space, spaces.Box):
+            raise SpaceError(f"frame_stack needs a Box observation, got {space}")
+        # A grey image has no channel axis yet: give it one to stack along.
+        self._lift = len(space.shape) in (0, 2)
+        self._frames: deque[Array] = deque(maxlen=size)
+        low, high = (np.concatenate([self._frame(bound)] * size) for bound in (space.low, space.high))
+        self.observation_space = spaces.Box(low, high, dtype=space.dtype.type)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Array, Any]:
+        obs, info = self.env.reset(seed=seed, options=options)
+        self._frames.extend([self._frame(obs)] * (self._frames.maxlen or 1))
+        return np.concatenate(self._frames), info
+
+    def step(self, action: Any) -> tuple[Array, Any, bool, bool, dict[str, Any]]:
+        obs, reward, terminated, truncated, info = self.env.step(action)
+        self._frames.append(self._frame(obs))
+        return np.concatenate(self._frames), reward, terminated, truncated, info
+
+    def _frame(self, obs: Any) -> Array:
+        # A copy: an environment may write the next image into the same array.
+        frame = np.array(obs)
+        return frame[None] if self._lift else frame
+
+
+def channel_first(env: AnyEnv) -> AnyEnv:
+    """Turns images ``(H, W, C)`` into ``(C, H, W)`` and grey ones ``(H, W)`` into ``(1, H, W)``."""
+    space = env.observation_space
+    if not isinstance(space, spaces.Box) or len(space.shape) not in (2, 3):
+        raise SpaceError(f"channel_first needs an image (H, W, C) or (H, W), got {space}")
+
+    def turn(image: Array) -> Array:
+        return np.moveaxis(image, -1, 0).copy() if image.ndim == 3 else image[None]
+
+    turned = spaces.Box(turn(space.low), turn(space.high), dtype=space.dtype.type)
+    return TransformObservation(env, turn, turned)
+
+
+def atari(env: AnyEnv, stack: int = 4, **options: Any) -> AnyEnv:
+    """Grey 84x84 frames, frame skip 4, up to 30 no-ops at reset, `stack` frames: uint8 ``(stack, 84, 84)``.
+
+    The environment itself must not skip frames: ``env_kwargs: {frameskip: 1}``. `options` go to Gymnasium's
+    AtariPreprocessing.
+    """
+    return FrameStack(AtariPreprocessing(env, **options), stack)
+
+
+def resize(env: AnyEnv, shape: Sequence[int] = (84, 84)) -> AnyEnv:
+    """Resizes images to ``shape`` = (height, width); needs OpenCV."""
+    height, width = shape
+    return ResizeObservation(env, (height, width))
+
+
+def time_limit(env: AnyEnv, steps: int) -> AnyEnv:
+    """Truncates episodes after `steps` steps of the environment below this wrapper."""
+    return TimeLimit(env, steps)
+
+
+WRAPPERS: dict[str, Callable[..., AnyEnv]] = {
+    "atari": atari,
+    "channel_first": channel_first,
+    "flatten": FlattenObservation,
+    "frame_stack": FrameStack,
+    "grayscale": GrayscaleObservation,
+    "resize": resize,
+    "time_limit": time_limit,
+}
+
+
+def wrap(env: AnyEnv, wrappers: Sequence[str | Mapping[str, Any]]) -> AnyEnv:
+    """Puts the named wrappers around `env`, the first one innermost.
+
+    Raises:
+      ConfigError: for an unknown name, an entry that is neither name nor {name: kwargs}, or wrong arguments.
+    """
+    for position, entry in enumerate(wrappers):
+        name, kwargs = _parse(entry, f"env.wrappers[{position}]")
+        try:
+            env = WRAPPERS[name](env, **kwargs)
+        except TypeError as error:
+            raise ConfigError(f"env.wrappers[{position}]={entry!r}: {error}") from error
+    return env
+
+
+def _parse(entry: str | Mapping[str, Any], where: str) -> tuple[str, Mapping[str, Any]]:
+    name: Any = entry
+    kwargs: Any = {}
+    if isinstance(entry, Mapping) and len(entry) == 1:
+        name, kwargs = next(iter(entry.items()))
+    if not isinstance(name, str) or not isinstance(kwargs or {}, Mapping):
+        raise ConfigError(f"{where}={entry!r}: expected a name or {{name: {{argument: value}}}}")
+    if name not in WRAPPERS:
+        raise ConfigError(
+            f"{where}={name!r}: unknown wrapper{nearest(name, WRAPPERS)}; known: {', '.join(WRAPPERS)}"
+        )
+    return name, kwargs or {}

@@ -1,0 +1,32 @@
+"""Middleware: one concept a file, each a callable on the context."""
+
+from minding.middleware.ckpt_saver import CkptSaver
+from minding.middleware.collector import EpisodeCollector, StepCollector
+from minding.middleware.data_pusher import data_pusher
+from minding.middleware.eps_greedy_handler import eps_greedy_handler
+from minding.middleware.evaluator import interaction_evaluator
+from minding.middleware.gae_estimator import gae_estimator
+from minding.middleware.learner import OffPolicyLearner
+from minding.middleware.nstep_reward_enhancer import nstep_reward_enhancer
+from minding.middleware.online_logger import online_logger
+from minding.middleware.termination_checker import termination_checker
+from minding.middleware.timers import epoch_timer, reward_timer
+from minding.middleware.trainer import multistep_trainer, trainer
+
+__all__ = [
+    "CkptSaver",
+    "EpisodeCollector",
+    "OffPolicyLearner",
+    "StepCollector",
+    "data_pusher",
+    "epoch_timer",
+    "eps_greedy_handler",
+    "gae_estimator",
+    "interaction_evaluator",
+    "multistep_trainer",
+    "nstep_reward_enhancer",
+    "online_logger",
+    "reward_timer",
+    "termination_checker",
+    "trainer",
+]

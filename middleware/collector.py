@@ -1,0 +1,220 @@
+"""Collectors: let the policy act in the environments and hand on what happened."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from minding.engine import trees
+from minding.engine.context import OnlineRLContext
+from minding.engine.middleware import declare
+from minding.engine.rollout import Rollout
+from minding.engine.types import Array, CollectMode, EnvManager, EnvStep, EpisodeEnd, StateDict
+
+
+@declare(
+    role="collect",
+    reads=("env_step", "env_episode"),
+    optional=("collect_kwargs",),
+    writes=("trajectories", "trajectory_end_idx", "episode_stats", "env_step", "env_episode"),
+)
+class StepCollector:
+    """Takes a fixed number of steps in every environment; episodes go on over iterations.
+
+    Reads: env_step, env_episode; collect_kwargs if present (passed to the policy).
+    Writes: trajectories (a `Rollout` of T steps of N environments), trajectory_end_idx, episode_stats, env_step,
+      env_episode.
+    Config: policy.collect.n_sample (environment steps an iteration, T * N), policy.collect.random_steps.
+
+    Args:
+      cfg: the compiled configuration.
+      policy: ``policy.collect_mode``.
+      env: the environments to collect in; nobody else may step them.
+    """
+
+    def __init__(self, cfg: Any, policy: CollectMode, env: EnvManager) -> None:
+        collect = cfg.policy.collect
+        self._policy = policy
+        self._env = env
+        self._steps = max(1, collect.n_sample // env.num_envs)
+        self._random_steps = collect.random_steps
+        self._n_sample = collect.n_sample
+
+    def requirements(self) -> Sequence[str]:
+        """What does not fit, as sentences for the chain check."""
+        if self._steps * self._env.num_envs != self._n_sample:
+            return [
+                f"policy.collect.n_sample={self._n_sample} is not a multiple of the {self._env.num_envs} environments: "
+                f"use {self._steps * self._env.num_envs}"
+            ]
+        return []
+
+    def __call__(self, ctx: OnlineRLContext) -> None:
+        """Collects one rollout."""
+        random = ctx.env_step < self._random_steps
+        record = _Recorder(self._steps, self._env.num_envs)
+        obs = self._env.obs
+        for t in range(self._steps):
+            output = self._policy.forward(obs, random=random, **ctx.collect_kwargs)
+            step = self._env.step(output["action"])
+            record.add(t, obs, output, step)
+            obs = step.obs
+        ctx.trajectories = rollout = record.rollout(obs)
+        ctx.trajectory_end_idx = rollout.end_idx()
+        ctx.episode_stats = record.episodes
+        ctx.env_step += record.valid_steps
+        ctx.env_episode += len(record.episodes)
+
+    def state_dict(self) -> StateDict:
+        return {"env": self._env.state_dict()}
+
+    def load_state_dict(self, state: StateDict) -> None:
+        self._env.load_state_dict(state["env"])
+
+    def finish(self, ctx: OnlineRLContext) -> None:
+        """Closes the environments."""
+        self._env.close()
+
+
+class _Recorder:
+    """Writes steps into preallocated ``(T, N)`` arrays."""
+
+    def __init__(self, steps: int, envs: int) -> None:
+        self._shape = (steps, envs)
+        self._reward = np.zeros(self._shape, np.float32)
+        self._terminated = np.zeros(self._shape, np.bool_)
+        self._truncated = np.zeros(self._shape, np.bool_)
+        self._valid: Array | None = None
+        self._obs: list[Any] = []
+        self._outputs: dict[str, Array] = {}
+        self._ends: list[Array] = []
+        self._finals: list[Any] = []
+        self.episodes: list[EpisodeEnd] = []
+
+    def add(self, t: int, obs: Any, output: dict[str, Array], step: EnvStep) -> None:
+        self._obs.append(obs)
+        if not self._outputs:
+            self._outputs = {k: np.empty((self._shape[0], *v.shape), v.dtype) for k, v in output.items()}
+        for name, value in output.items():
+            self._outputs[name][t] = value
+        self._reward[t] = step.reward
+        if step.valid is not None:
+            if self._valid is None:
+                self._valid = np.ones(self._shape, np.bool_)
+            self._valid[t] = step.valid
+        if step.next_obs is not step.obs:
+            self._terminated[t], self._truncated[t] = step.terminated, step.truncated
+            ended = np.flatnonzero(step.terminated | step.truncated)
+            if len(ended):
+                self._ends.append(np.stack([np.full(len(ended), t), ended], axis=1))
+                self._finals.append(trees.tree_map(lambda x: x[ended], step.next_obs))
+        self.episodes.extend(step.episodes)
+
+    @property
+    def valid_steps(self) -> int:
+        return int(self._valid.sum()) if self._valid is not None else self._shape[0] * self._shape[1]
+
+    def rollout(self, last_obs: Any) -> Rollout:
+        action = self._outputs.pop("action")
+        return Rollout(
+            obs=trees.tree_map(lambda *xs: np.stack(xs), *self._obs),
+            last_obs=last_obs,
+            final_obs=trees.tree_map(lambda *xs: np.concatenate(xs), *self._finals) if self._finals else None,
+            ends=np.concatenate(self._ends) if self._ends else np.zeros((0, 2), np.int64),
+            action=action,
+            reward=self._reward,
+            terminated=self._terminated,
+            truncated=self._truncated,
+            valid=self._valid,
+            record=self._outputs,
+        )
+
+
+@declare(
+    role="collect",
+    reads=("env_step", "env_episode"),
+    optional=("collect_kwargs",),
+    writes=("episodes", "episode_stats", "env_step", "env_episode"),
+)
+class EpisodeCollector:
+    """Plays whole episodes: each environment plays its share from a fresh reset to a true end or time limit.
+
+    A fixed share for each environment keeps the sample honest: taking the first episodes to finish would prefer
+    short ones.
+
+    Reads: env_step, env_episode; collect_kwargs if present (passed to the policy).
+    Writes: episodes (a list of dicts of arrays ``(L, ...)``: obs, action, reward, terminated, truncated, the policy's
+      record, and `final_obs` ``(...)``), episode_stats, env_step, env_episode.
+
+    Args:
+      cfg: the compiled configuration.
+      policy: ``policy.collect_mode``.
+      env: the environments to collect in.
+      n_episode: episodes an iteration, a multiple of the number of environments.
+    """
+
+    def __init__(self, cfg: Any, policy: CollectMode, env: EnvManager, *, n_episode: int) -> None:
+        self._policy = policy
+        self._env = env
+        self._n_episode = n_episode
+        self._random_steps = cfg.policy.collect.random_steps
+
+    def requirements(self) -> Sequence[str]:
+        """What does not fit, as sentences for the chain check."""
+        if self._n_episode % self._env.num_envs:
+            return [f"n_episode={self._n_episode} is not a multiple of the {self._env.num_envs} environments"]
+        return []
+
+    def __call__(self, ctx: OnlineRLContext) -> None:
+        """Collects the episodes of one iteration."""
+        envs, share = self._env.num_envs, self._n_episode // self._env.num_envs
+        left = np.full(envs, share)
+        rows: list[list[dict[str, Any]]] = [[] for _ in range(envs)]
+        ctx.episodes, ctx.episode_stats = [], []
+        random = ctx.env_step < self._random_steps
+        obs = self._env.reset()
+        self._policy.reset()
+        while left.any():
+            output = self._policy.forward(obs, random=random, **ctx.collect_kwargs)
+            step = self._env.step(output["action"])
+            for n in np.flatnonzero(left if step.valid is None else left * step.valid):
+                rows[n].append(_row(n, obs, output, step))
+                ctx.env_step += 1
+            for end in step.episodes:
+                if left[end.env_id]:
+                    left[end.env_id] -= 1
+                    final = trees.tree_map(lambda x, n=end.env_id: x[n], step.next_obs)
+                    ctx.episodes.append(_episode(rows[end.env_id], final))
+                    ctx.episode_stats.append(end)
+                    rows[end.env_id] = []
+            obs = step.obs
+        ctx.env_episode += len(ctx.episodes)
+
+    def state_dict(self) -> StateDict:
+        return {"env": self._env.state_dict()}
+
+    def load_state_dict(self, state: StateDict) -> None:
+        self._env.load_state_dict(state["env"])
+
+    def finish(self, ctx: OnlineRLContext) -> None:
+        """Closes the environments."""
+        self._env.close()
+
+
+def _row(n: int, obs: Any, output: dict[str, Array], step: EnvStep) -> dict[str, Any]:
+    return {
+        "obs": trees.tree_map(lambda x: x[n], obs),
+        **{name: value[n] for name, value in output.items()},
+        "reward": step.reward[n],
+        "terminated": step.terminated[n],
+        "truncated": step.truncated[n],
+    }
+
+
+def _episode(rows: list[dict[str, Any]], final_obs: Any) -> dict[str, Any]:
+    episode = {name: np.stack([row[name] for row in rows]) for name in rows[0] if name != "obs"}
+    episode["obs"] = trees.tree_map(lambda *xs: np.stack(xs), *[row["obs"] for row in rows])
+    episode["final_obs"] = final_obs
+    return episode

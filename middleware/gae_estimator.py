@@ -1,0 +1,76 @@
+"""Advantages for on-policy learning."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from minding.engine import trees
+from minding.engine.context import OnlineRLContext
+from minding.engine.middleware import declare
+from minding.engine.returns import gae
+from minding.engine.rollout import Rollout, named_leaves
+from minding.engine.types import Array, CollectMode
+
+
+@declare(role="collect", reads=("trajectories",), writes=("train_data",))
+def gae_estimator(cfg: Any, policy: CollectMode) -> Callable[[OnlineRLContext], None]:
+    """Computes advantages and returns of the rollout (Schulman et al., 2016, https://arxiv.org/abs/1506.02438).
+
+    A time limit bootstraps from the value of the true final observation; a true end does not bootstrap.
+
+    Reads: trajectories (with `value` in its record).
+    Writes: train_data, flat arrays of T * N rows: the rollout's own, `advantage`, `return`, and `valid` (bool), false
+      for rows in which an environment was reset.
+    Config: policy.learn.gamma, policy.learn.gae_lambda.
+
+    Args:
+      cfg: the compiled configuration.
+      policy: ``policy.collect_mode`` of an actor-critic policy.
+    """
+    gamma, gae_lambda = cfg.policy.learn.gamma, cfg.policy.learn.gae_lambda
+
+    def estimate(ctx: OnlineRLContext) -> None:
+        rollout = ctx.trajectories
+        assert rollout is not None
+        value = rollout.record["value"]
+        cut = rollout.terminated | rollout.truncated
+        if rollout.valid is not None:
+            cut = cut | ~rollout.valid
+        advantage = gae(
+            rollout.reward, value, next_values(rollout, policy), rollout.terminated, cut, gamma=gamma, gae_lambda=gae_lambda
+        )
+        columns: dict[str, Array] = {
+            **dict(named_leaves("obs", rollout.obs)),
+            "action": rollout.action,
+            **rollout.record,
+            "advantage": advantage,
+            "return": advantage + value,
+            "valid": np.ones(rollout.shape, np.bool_) if rollout.valid is None else rollout.valid,
+        }
+        rows = rollout.shape[0] * rollout.shape[1]
+        ctx.train_data = {name: array.reshape(rows, *array.shape[2:]) for name, array in columns.items()}
+
+    return estimate
+
+
+def next_values(rollout: Rollout, policy: CollectMode) -> Array:
+    """Value of each row's true successor, float32 (T, N).
+
+    Inside the rollout that is the next row's recorded value, so that the policy is asked once, for the final
+    observations of ended episodes and for the last observations.
+    """
+    value = rollout.record["value"]
+    following = np.empty_like(value)
+    following[:-1] = value[1:]
+    if rollout.final_obs is None:
+        following[-1] = policy.value(rollout.last_obs)
+        return following
+    asked = trees.tree_map(lambda a, b: np.concatenate([a, b]), rollout.last_obs, rollout.final_obs)
+    answers = policy.value(asked)
+    envs = rollout.shape[1]
+    following[-1] = answers[:envs]
+    following[rollout.ends[:, 0], rollout.ends[:, 1]] = answers[envs:]
+    return following

@@ -1,0 +1,64 @@
+"""Learning from replay."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+from minding.engine.context import OnlineRLContext
+from minding.engine.middleware import declare
+from minding.engine.types import Buffer, LearnMode
+
+_log = logging.getLogger("minding.learner")
+
+
+@declare(role="learn", reads=("env_step", "train_iter"), writes=("train_output", "train_iter"))
+class OffPolicyLearner:
+    """Draws minibatches from the buffer and makes all gradient steps of the iteration in one compiled call.
+
+    While the buffer holds fewer than `warmup` transitions it does nothing, and says so once.
+
+    Reads: env_step, train_iter.
+    Writes: train_output (mean of each metric over the gradient steps), train_iter.
+    Config: policy.learn.{batch_size, update_per_collect, warmup}, run.max_env_step (schedules).
+
+    Args:
+      cfg: the compiled configuration.
+      policy: ``policy.learn_mode``.
+      buffer: filled by a `data_pusher` upstream.
+    """
+
+    def __init__(self, cfg: Any, policy: LearnMode, buffer: Buffer) -> None:
+        learn = cfg.policy.learn
+        self._policy = policy
+        self._buffer = buffer
+        self._updates, self._batch_size, self._warmup = learn.update_per_collect, learn.batch_size, learn.warmup
+        self._max_env_step = cfg.run.max_env_step
+        self._said = False
+
+    def requirements(self) -> Sequence[str]:
+        """What does not fit, as sentences for the chain check."""
+        problems = []
+        if self._warmup > self._buffer.capacity:
+            problems.append(
+                f"policy.learn.warmup={self._warmup} exceeds the buffer's capacity {self._buffer.capacity}: it would never "
+                "learn; raise policy.other.buffer_size"
+            )
+        if dict(self._buffer.fields) != dict(self._policy.fields):
+            problems.append(
+                f"the buffer holds the fields {sorted(self._buffer.fields)}, the policy learns from "
+                f"{sorted(self._policy.fields)}: make the buffer with fields=policy.learn_mode.fields"
+            )
+        return problems
+
+    def __call__(self, ctx: OnlineRLContext) -> None:
+        """Makes the iteration's gradient steps."""
+        if len(self._buffer) < self._warmup:
+            if not self._said:
+                _log.info("learning starts when the buffer holds %d transitions", self._warmup)
+                self._said = True
+            return
+        batch = self._buffer.sample(self._updates, self._batch_size)
+        ctx.train_output = self._policy.forward(batch, progress=ctx.env_step / self._max_env_step)
+        ctx.train_iter += int(ctx.train_output["grad_steps"])

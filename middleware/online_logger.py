@@ -1,0 +1,234 @@
+"""Writes the metrics of a run to its folder and shows its progress."""
+
+from __future__ import annotations
+
+import collections
+import math
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+from easydict import EasyDict
+
+from minding.engine.context import OnlineRLContext
+from minding.engine.loggers import CsvWriter, TensorBoardWriter
+from minding.engine.middleware import declare
+from minding.engine.progress import Progress, Status
+from minding.engine.run_dir import RunDir
+from minding.engine.types import StateDict
+
+_EPISODES = 100
+
+
+@declare(
+    reads=("env_step", "env_episode", "train_iter", "last_eval_iter", "last_eval_value"),
+    optional=("train_output", "episode_stats", "eval_value", "policy_lag"),
+)
+def online_logger(
+    cfg: EasyDict,
+    run_dir: RunDir | str | Path | None = None,
+    *,
+    total_env_step: int | None = None,
+    progress: bool = True,
+) -> OnlineLogger:
+    """Logs metrics to CSV and TensorBoard and shows progress; put it last in the chain.
+
+    A row is written each ``run.metrics_freq`` environment steps with the means since the row before, so that
+    two runs of one seed write the same rows (but for the ``time/`` columns). Each evaluation has its own row.
+
+    Reads: env_step, env_episode, train_iter, last_eval_iter, last_eval_value; and where present train_output,
+      episode_stats, eval_value, policy_lag.
+    Writes: nothing.
+    Config: run.metrics_freq, run.log_freq, run.tensorboard, run.max_env_step, exp_name.
+
+    Args:
+      cfg: the compiled configuration.
+      run_dir: where the files go; None writes none.
+      total_env_step: end of the progress bar; ``run.max_env_step`` by default.
+      progress: whether to show progress in the terminal.
+    """
+    total = cfg.run.max_env_step if total_env_step is None else total_env_step
+    bar = Progress(total, cfg.exp_name, refresh=cfg.run.log_freq) if progress else None
+    if run_dir is None:
+        return OnlineLogger(cfg.run.metrics_freq, None, None, bar)
+    run_dir = run_dir if isinstance(run_dir, RunDir) else RunDir(Path(run_dir))
+    board = TensorBoardWriter(run_dir.tensorboard) if cfg.run.tensorboard else None
+    return OnlineLogger(cfg.run.metrics_freq, CsvWriter(run_dir.metrics), board, bar)
+
+
+class OnlineLogger:
+    """The middleware that `online_logger` makes: it owns the writers and the running statistics.
+
+    Args:
+      metrics_freq: environment steps between two rows.
+      table: writer of metrics.csv, or None.
+      board: writer of TensorBoard files, or None.
+      progress: display in the terminal, or None.
+    """
+
+    def __init__(
+        self,
+        metrics_freq: int,
+        table: CsvWriter | None,
+        board: TensorBoardWriter | None,
+        progress: Progress | None,
+    ) -> None:
+        self._metrics_freq = metrics_freq
+        self._table = table
+        self._board = board
+        self._progress = progress
+        self._episodes: collections.deque[tuple[float, int]] = collections.deque(maxlen=_EPISODES)
+        self._train = _Means("train/")
+        self._lag = _Means("policy_lag/")
+        # Environment steps at the last iteration's end and at the last row; seconds of earlier processes.
+        self._env_step = 0
+        self._row_env_step = 0
+        self._row_seconds = 0.0
+        self._earlier_seconds = 0.0
+        self._start: float | None = None
+
+    def __call__(self, ctx: OnlineRLContext) -> None:
+        """Takes one iteration's metrics."""
+        if self._start is None:
+            self._start = time.monotonic()
+        if ctx.train_output:
+            self._train.add(ctx.train_output)
+        if ctx.policy_lag is not None:
+            lag = ctx.policy_lag
+            self._lag.add(lag if isinstance(lag, Mapping) else {"mean": lag})
+        if ctx.episode_stats:
+            self._episodes.extend((end.episode_return, end.episode_length) for end in ctx.episode_stats)
+        if ctx.eval_value is not None:
+            self._write_evaluation(ctx, float(ctx.eval_value))
+        if ctx.env_step // self._metrics_freq > self._row_env_step // self._metrics_freq:
+            self._write_means(ctx)
+        self._env_step = ctx.env_step
+        if self._progress is not None and self._progress.due():
+            self._progress.update(self._status(ctx))
+
+    def finish(self, ctx: OnlineRLContext) -> None:
+        """Writes the last, shorter window and closes the writers."""
+        if self._train or ctx.env_step > self._row_env_step:
+            self._write_means(ctx)
+        if self._progress is not None:
+            self._progress.update(self._status(ctx))
+        for writer in (self._table, self._board, self._progress):
+            if writer is not None:
+                writer.close()
+
+    def state_dict(self) -> StateDict:
+        """Positions and running statistics."""
+        return {
+            "env_step": self._env_step,
+            "row_env_step": self._row_env_step,
+            "seconds": self._seconds(),
+            "row_seconds": self._row_seconds,
+            "episodes": [list(episode) for episode in self._episodes],
+            "train": self._train.state_dict(),
+            "policy_lag": self._lag.state_dict(),
+            "rows": self._table.rows if self._table is not None else 0,
+        }
+
+    def load_state_dict(self, state: StateDict) -> None:
+        """Goes on where the state was taken: rows that were written after it are dropped."""
+        self._env_step = state["env_step"]
+        self._row_env_step = state["row_env_step"]
+        self._earlier_seconds = state["seconds"]
+        self._row_seconds = state["row_seconds"]
+        self._start = None
+        self._episodes.clear()
+        self._episodes.extend((value, length) for value, length in state["episodes"])
+        self._train.load_state_dict(state["train"])
+        self._lag.load_state_dict(state["policy_lag"])
+        if self._table is not None:
+            self._table.load_state_dict({"rows": state["rows"]})
+        if self._board is not None:
+            self._board.purge_after(self._env_step + 1)
+
+    def _write_evaluation(self, ctx: OnlineRLContext, value: float) -> None:
+        # An evaluation at the head of the chain measured the policy as the iteration before left it.
+        env_step = self._env_step if ctx.last_eval_iter < ctx.train_iter else ctx.env_step
+        self._write({"env_step": env_step, "train_iter": ctx.last_eval_iter, "eval/return_mean": value})
+
+    def _write_means(self, ctx: OnlineRLContext) -> None:
+        seconds = self._seconds()
+        elapsed = seconds - self._row_seconds
+        speed = (ctx.env_step - self._row_env_step) / elapsed if elapsed > 0 else None
+        means = {
+            "env_episode": ctx.env_episode,
+            "collect/return_mean": _mean(value for value, _ in self._episodes),
+            "collect/length_mean": _mean(length for _, length in self._episodes),
+            "time/steps_per_second": speed,
+            **self._train.pop(),
+            **self._lag.pop(),
+        }
+        self._write(
+            {"env_step": ctx.env_step, "train_iter": ctx.train_iter, "eval/return_mean": None, **means}
+        )
+        self._row_env_step = ctx.env_step
+        self._row_seconds = seconds
+
+    def _write(self, row: dict[str, float | None]) -> None:
+        row["time/seconds"] = self._seconds()
+        if self._table is not None:
+            self._table.write(row)
+        if self._board is not None:
+            values = {name: value for name, value in row.items() if value is not None and "/" in name}
+            self._board.write(values, step=int(row["env_step"] or 0))
+
+    def _seconds(self) -> float:
+        running = 0.0 if self._start is None else time.monotonic() - self._start
+        return round(self._earlier_seconds + running, 3)
+
+    def _status(self, ctx: OnlineRLContext) -> Status:
+        return Status(
+            env_step=ctx.env_step,
+            train_iter=ctx.train_iter,
+            collect_return=_mean(value for value, _ in self._episodes),
+            eval_return=None if ctx.last_eval_value == -math.inf else ctx.last_eval_value,
+            not_finite=tuple(self._train.not_finite()),
+        )
+
+
+def _mean(values: Iterable[float]) -> float | None:
+    items = list(values)
+    return math.fsum(items) / len(items) if items else None
+
+
+class _Means:
+    """Means of named metrics over the iterations since the last `pop`; a NaN makes its mean NaN.
+
+    Args:
+      prefix: goes before each name where the means come out.
+    """
+
+    def __init__(self, prefix: str) -> None:
+        self._prefix = prefix
+        # Name to [sum, count]: one look-up a metric, because `add` runs every iteration.
+        self._sums: dict[str, list[float]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._sums)
+
+    def add(self, metrics: Mapping[str, float]) -> None:
+        for name, value in metrics.items():
+            entry = self._sums.get(name)
+            if entry is None:
+                self._sums[name] = [float(value), 1]
+            else:
+                entry[0] += float(value)
+                entry[1] += 1
+
+    def not_finite(self) -> Iterator[str]:
+        return (self._prefix + name for name, (total, _) in self._sums.items() if not math.isfinite(total))
+
+    def pop(self) -> dict[str, float]:
+        means = {self._prefix + name: total / count for name, (total, count) in self._sums.items()}
+        self._sums.clear()
+        return means
+
+    def state_dict(self) -> StateDict:
+        return {name: list(entry) for name, entry in self._sums.items()}
+
+    def load_state_dict(self, state: StateDict) -> None:
+        self._sums = {name: list(entry) for name, entry in state.items()}

@@ -1,0 +1,142 @@
+"""Timers: how long an iteration takes, and how long it takes to reach a return."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import statistics
+import time
+from collections.abc import Callable
+
+from minding.engine.context import OnlineRLContext
+from minding.engine.errors import ConfigError
+from minding.engine.loggers import console_logger
+from minding.engine.middleware import SecondHalf, declare
+from minding.engine.types import StateDict
+
+Clock = Callable[[], float]
+
+
+@declare(reads=("total_step",))
+def epoch_timer(print_freq: int = 100, *, clock: Clock = time.perf_counter) -> EpochTimer:
+    """Measures the wall time of whole iterations; put it first in the chain.
+
+    Reads: total_step.
+    Writes: nothing.
+
+    Args:
+      print_freq: iterations between two messages, and the number of iterations they are about.
+      clock: gives the time in seconds.
+    Raises:
+      ConfigError: if `print_freq` is not positive.
+    """
+    if print_freq < 1:
+        raise ConfigError(f"epoch_timer(print_freq={print_freq}): expected at least 1 iteration")
+    return EpochTimer(print_freq, clock)
+
+
+class EpochTimer:
+    """The middleware that `epoch_timer` makes; `median` and `mean` can be read at any time."""
+
+    def __init__(self, print_freq: int, clock: Clock) -> None:
+        self._print_freq = print_freq
+        self._clock = clock
+        self._seconds: collections.deque[float] = collections.deque(maxlen=print_freq)
+
+    def __call__(self, ctx: OnlineRLContext) -> SecondHalf:
+        """Starts the watch; the second half, which runs after all that follow, stops it."""
+        start = self._clock()
+        yield
+        self._seconds.append(self._clock() - start)
+        if (ctx.total_step + 1) % self._print_freq == 0:
+            console_logger().info(
+                "iteration %d: median %.2f ms, mean %.2f ms over the last %d",
+                ctx.total_step + 1,
+                1e3 * self.median,
+                1e3 * self.mean,
+                len(self._seconds),
+            )
+
+    @property
+    def median(self) -> float:
+        """Median time of the last `print_freq` iterations in seconds; NaN before the first."""
+        return statistics.median(self._seconds) if self._seconds else float("nan")
+
+    @property
+    def mean(self) -> float:
+        """Mean time of the last `print_freq` iterations in seconds; NaN before the first."""
+        return statistics.fmean(self._seconds) if self._seconds else float("nan")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class EvalTime:
+    """When an evaluation came: seconds since the run's start, environment steps, mean return."""
+
+    seconds: float
+    env_step: int
+    value: float
+
+
+@declare(reads=("env_step",), optional=("eval_value",))
+def reward_timer(target: float | None = None, *, clock: Clock = time.perf_counter) -> RewardTimer:
+    """Measures wall time and environment steps until each evaluation, and until one first reaches `target`.
+
+    Reads: env_step; eval_value where an evaluation was made.
+    Writes: nothing.
+
+    Args:
+      target: mean return to reach; None times the evaluations only.
+      clock: gives the time in seconds.
+    """
+    return RewardTimer(target, clock)
+
+
+class RewardTimer:
+    """The middleware that `reward_timer` makes.
+
+    Attributes:
+      evaluations: all so far, in order.
+      reached: the first one at or above the target, None before.
+    """
+
+    def __init__(self, target: float | None, clock: Clock) -> None:
+        self.evaluations: list[EvalTime] = []
+        self.reached: EvalTime | None = None
+        self._target = target
+        self._clock = clock
+        self._earlier = 0.0
+        self._start: float | None = None
+
+    def __call__(self, ctx: OnlineRLContext) -> None:
+        """Notes an evaluation if this iteration made one."""
+        if self._start is None:
+            self._start = self._clock()
+        if ctx.eval_value is None:
+            return
+        evaluation = EvalTime(self._seconds(), ctx.env_step, float(ctx.eval_value))
+        self.evaluations.append(evaluation)
+        message = "return %.2f after %.1f s and %d environment steps"
+        numbers = (evaluation.value, evaluation.seconds, evaluation.env_step)
+        console_logger().info(message, *numbers)
+        if self._target is not None and self.reached is None and evaluation.value >= self._target:
+            self.reached = evaluation
+            console_logger().info("target %g reached: " + message, self._target, *numbers)
+
+    def state_dict(self) -> StateDict:
+        """Evaluations so far and the seconds that have passed."""
+        return {
+            "seconds": self._seconds(),
+            "evaluations": [list(dataclasses.astuple(each)) for each in self.evaluations],
+            "reached": None if self.reached is None else self.evaluations.index(self.reached),
+        }
+
+    def load_state_dict(self, state: StateDict) -> None:
+        """Goes on counting from the saved time."""
+        self.evaluations = [EvalTime(*each) for each in state["evaluations"]]
+        self.reached = None if state["reached"] is None else self.evaluations[state["reached"]]
+        self._earlier = state["seconds"]
+        self._start = None
+
+    def _seconds(self) -> float:
+        running = 0.0 if self._start is None else self._clock() - self._start
+        return self._earlier + running

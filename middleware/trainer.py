@@ -1,0 +1,103 @@
+"""On-policy learning from the data of this iteration."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from minding.engine.batch import IndexedBatch, RowLayout
+from minding.engine.context import OnlineRLContext
+from minding.engine.middleware import declare
+from minding.engine.seeding import SeedStreams, generator_state, restore_generator
+from minding.engine.types import Array, LearnMode, StateDict
+
+
+@declare(role="learn", reads=("train_data", "env_step", "train_iter"), writes=("train_output", "train_iter"))
+def trainer(cfg: Any, policy: LearnMode) -> Callable[[OnlineRLContext], None]:
+    """Makes one gradient step on all rows of train_data.
+
+    Reads: train_data (flat arrays), env_step, train_iter.
+    Writes: train_output, train_iter.
+    Config: run.max_env_step (schedules).
+
+    Args:
+      cfg: the compiled configuration.
+      policy: ``policy.learn_mode``.
+    """
+    layout, max_env_step = RowLayout(policy.fields), cfg.run.max_env_step
+
+    def train(ctx: OnlineRLContext) -> None:
+        data = ctx.train_data
+        assert data is not None
+        index = _fill(_valid_rows(data), len(data["valid"]))[None, :].astype(np.int32)
+        _learn(ctx, policy, IndexedBatch(layout, layout.pack(data), index), max_env_step)
+
+    return train
+
+
+@declare(role="learn", reads=("train_data", "env_step", "train_iter"), writes=("train_output", "train_iter"))
+class multistep_trainer:  # noqa: N801 (a chain reads it as a factory)
+    """Makes several passes over train_data in shuffled minibatches, all in one compiled call.
+
+    Every pass is shuffled anew. Reset rows are never learned from; their places in the last minibatch are filled with
+    other rows of the same pass, so that all minibatches have one size.
+
+    Reads: train_data (flat arrays), env_step, train_iter.
+    Writes: train_output (mean of each metric over the gradient steps), train_iter.
+    Config: policy.learn.n_epoch, policy.learn.n_minibatch, run.max_env_step (schedules), seed.
+
+    Args:
+      cfg: the compiled configuration.
+      policy: ``policy.learn_mode``.
+    """
+
+    def __init__(self, cfg: Any, policy: LearnMode) -> None:
+        learn = cfg.policy.learn
+        self._policy = policy
+        self._layout = RowLayout(policy.fields)
+        self._passes, self._minibatches = learn.n_epoch, learn.n_minibatch
+        self._n_sample = cfg.policy.collect.n_sample
+        self._max_env_step = cfg.run.max_env_step
+        self._rng = SeedStreams(cfg.seed).generator("multistep_trainer")
+
+    def requirements(self) -> Sequence[str]:
+        """What does not fit, as sentences for the chain check."""
+        if self._n_sample % self._minibatches:
+            return [
+                f"policy.collect.n_sample={self._n_sample} does not divide into "
+                f"policy.learn.n_minibatch={self._minibatches} minibatches"
+            ]
+        return []
+
+    def __call__(self, ctx: OnlineRLContext) -> None:
+        """Makes the iteration's gradient steps."""
+        data = ctx.train_data
+        assert data is not None
+        tables = self._layout.pack(data)
+        self._layout.check_finite(tables, "multistep_trainer, train_data")
+        valid, rows = _valid_rows(data), len(data["valid"])
+        passes = [_fill(self._rng.permutation(valid), rows) for _ in range(self._passes)]
+        index = np.concatenate(passes).reshape(self._passes * self._minibatches, -1).astype(np.int32)
+        _learn(ctx, self._policy, IndexedBatch(self._layout, tables, index), self._max_env_step)
+
+    def state_dict(self) -> StateDict:
+        return {"rng": generator_state(self._rng)}
+
+    def load_state_dict(self, state: StateDict) -> None:
+        restore_generator(self._rng, state["rng"])
+
+
+def _valid_rows(data: dict[str, Array]) -> Array:
+    return np.flatnonzero(data["valid"])
+
+
+def _fill(rows: Array, count: int) -> Array:
+    """`rows` repeated from the start until there are `count`."""
+    return rows if len(rows) == count else np.resize(rows, count)
+
+
+def _learn(ctx: OnlineRLContext, policy: LearnMode, batch: IndexedBatch, max_env_step: int) -> None:
+    ctx.train_output = policy.forward(batch, progress=ctx.env_step / max_env_step)
+    ctx.train_iter += int(ctx.train_output["grad_steps"])

@@ -1,0 +1,61 @@
+"""Algorithms. Adding one: a file here, its keys in `schemas.py`, and a line in the table below."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+from collections.abc import Callable
+from typing import Any
+
+from minding.engine.errors import ConfigError, nearest
+from minding.policies import schemas
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Algorithm:
+    """What is known of an algorithm without loading MindSpore."""
+
+    name: str
+    class_name: str
+    schema: Callable[[], dict[str, Any]]
+    actions: tuple[str, ...]
+    """Kinds of action space it can act in."""
+    recipe: str
+    """Chain it runs in: 'on_policy' or 'off_policy'."""
+
+    def config_schema(self) -> dict[str, Any]:
+        return self.schema()
+
+
+ALGORITHMS = {
+    a.name: a
+    for a in (
+        Algorithm("dqn", "DQN", schemas.dqn, ("discrete",), "off_policy"),
+        Algorithm("ppo", "PPO", schemas.ppo, ("discrete", "multi_discrete", "box"), "on_policy"),
+        Algorithm("sac", "SAC", schemas.sac, ("box",), "off_policy"),
+    )
+}
+
+
+def get_algorithm(name: str) -> Algorithm:
+    """The table's entry.
+
+    Raises:
+      ConfigError: if there is none; names the nearest.
+    """
+    if name not in ALGORITHMS:
+        raise ConfigError(f"policy.type: unknown algorithm {name!r}{nearest(name, ALGORITHMS)} known: {', '.join(ALGORITHMS)}")
+    return ALGORITHMS[name]
+
+
+def get_policy_class(name: str) -> Any:
+    """The policy class of an algorithm; loads MindSpore."""
+    algorithm = get_algorithm(name)
+    return getattr(importlib.import_module(f"minding.policies.{name}"), algorithm.class_name)
+
+
+def __getattr__(name: str) -> Any:
+    for algorithm in ALGORITHMS.values():
+        if algorithm.class_name == name:
+            return get_policy_class(algorithm.name)
+    raise AttributeError(f"module 'minding.policies' has no attribute {name!r}")

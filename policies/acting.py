@@ -1,0 +1,72 @@
+"""Who computes a policy's outputs while acting: a compiled graph, or NumPy on views of the live parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from minding.engine import runtime
+from minding.engine.errors import ConfigError
+from minding.engine.runtime import ms, nn
+from minding.engine.types import Array
+
+Outputs = tuple[Array, ...]
+
+_HOST_LIMIT = 1_000_000
+"""Weights up to which NumPy beats the dispatch of a compiled graph on CPU."""
+
+
+class _Graph(nn.Cell):
+    def __init__(self, net: nn.Cell) -> None:
+        super().__init__()
+        self.net = net
+
+    @ms.jit
+    def construct(self, *obs):
+        return self.net(*obs)
+
+
+def make_actor(net: Any, backend: str, name: str) -> Callable[[Sequence[Array]], Outputs]:
+    """A function from observation leaves, each ``(B, ...)``, to the network's outputs as NumPy arrays.
+
+    Args:
+      net: a cell of `networks` that returns a tuple of arrays.
+      backend: 'graph', 'host', or 'auto': 'host' for small networks without convolutions on CPU, else 'graph'.
+      name: used in messages.
+
+    Raises:
+      ConfigError: if 'host' is asked for and the network has no NumPy form, or the device is not the CPU.
+    """
+    small = sum(p.size for p in net.get_parameters()) <= _HOST_LIMIT
+    possible = runtime.device() == "CPU" and not net.encoder.has_convolutions
+    if backend == "host" and not possible:
+        raise ConfigError(
+            "policy.collect.backend: 'host' needs the CPU and a network without convolutions; use 'auto' or 'graph'"
+        )
+    if backend == "host" or (backend == "auto" and possible and small):
+        forward = net.host()
+        return lambda leaves: forward(*leaves)
+    return _GraphActor(net, name)
+
+
+class _GraphActor:
+    """Pads batches to the next power of two, so that a handful of compilations serve any batch size."""
+
+    def __init__(self, net: nn.Cell, name: str) -> None:
+        self._compiled = runtime.Compiled(_Graph(net), name, expected=8)
+
+    def __call__(self, leaves: Sequence[Array]) -> Outputs:
+        count = len(leaves[0])
+        size = 1 << (count - 1).bit_length()
+        if size != count:
+            leaves = [np.concatenate([x, np.zeros((size - count, *x.shape[1:]), x.dtype)]) for x in leaves]
+        outputs = self._compiled(*[runtime.to_device(_narrow(x)) for x in leaves])
+        arrays = [o.asnumpy() for o in outputs]
+        # Outputs without a batch axis (a state-independent deviation) are not padded.
+        return tuple(a[:count].copy() if a.ndim and len(a) == size and size != count else a.copy() for a in arrays)
+
+
+def _narrow(x: Array) -> Array:
+    return x.astype(np.int32) if x.dtype == np.int64 else x

@@ -1,0 +1,156 @@
+"""DQN: Q-learning with a replay buffer and a target network; double and dueling as switches.
+
+Mnih et al., 2015, https://doi.org/10.1038/nature14236; double: van Hasselt et al., 2016,
+https://arxiv.org/abs/1509.06461, eq. 4; dueling: Wang et al., 2016, https://arxiv.org/abs/1511.06581, eq. 9.
+
+    y = R + gamma^k (1 - terminated) Q_target(s', argmax_a Q(s', a))      (double; else argmax of Q_target)
+    L = mean[ huber(Q(s, a) - y) ]
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from minding.engine import runtime
+from minding.engine.batch import Field, IndexedBatch
+from minding.engine.runtime import ms, nn, ops
+from minding.engine.types import Array, StateDict
+from minding.policies.acting import Outputs
+from minding.policies.base import BasePolicy
+from minding.policies.networks.actor_critic import QNetwork
+from minding.policies.networks.optim import Adam
+from minding.policies.networks.rows import Rows
+from minding.policies.networks.target import TargetUpdate
+from minding.policies.ops.values import chosen_value, huber
+
+METRICS = ("loss", "q_value", "grad_norm")
+
+
+def dqn_loss(q, action, target):
+    """Huber loss between chosen values and targets.
+
+    Args:
+      q: float32 (B, A); action: int32 (B,); target: float32 (B,), no gradient flows into it.
+
+    Returns:
+      (loss, mean chosen value), scalars.
+    """
+    chosen = chosen_value(q, action)
+    return huber(chosen - ops.stop_gradient(target)).mean(), chosen.mean()
+
+
+class DQNCell(nn.Cell):
+    """Root cell: online and target network, optimizer; `construct` performs all gradient steps of an iteration."""
+
+    def __init__(self, net: QNetwork, target: QNetwork, policy: DQN) -> None:
+        super().__init__()
+        learn = policy.cfg.learn
+        self.net = net
+        self.target = target
+        self.optim = Adam(net.trainable_params(), max_grad_norm=learn.grad_norm)
+        self.sync = TargetUpdate(net, target)
+        names = [*policy.obs_fields("obs"), *policy.obs_fields("next_obs"), "action", "reward", "terminated", "discount"]
+        self.rows = Rows(policy.layout, names)
+        self.num_leaves = len(policy.leaves)
+        self.double = bool(learn.double)
+        self.gradient = ms.value_and_grad(self.loss, None, self.optim.params, has_aux=True)
+
+    def loss(self, obs, action, target):
+        return dqn_loss(self.net(*obs)[0], action, target)
+
+    @ms.jit
+    def construct(self, index, tau, learning_rate, *tables):
+        """Args: index int32 (K, B); tau float32 (K,), share of the online weights that moves into the target after
+        each step; learning_rate scalar; tables of rows. Returns the sums of `METRICS`."""
+        n = self.num_leaves
+        i = ops.zeros((), ms.int32)
+        total = ops.zeros((len(METRICS),), ms.float32)
+        while i < index.shape[0]:
+            # Forward
+            fields = self.rows(index[i], tables)
+            next_obs = fields[n : 2 * n]
+            action, reward, terminated, discount = fields[2 * n :]
+            # Target
+            next_q = self.target(*next_obs)[0]
+            if self.double:
+                next_value = chosen_value(next_q, ops.argmax(self.net(*next_obs)[0], -1))
+            else:
+                next_value = next_q.max(axis=-1)
+            target = reward + discount * (1.0 - terminated) * next_value
+            # Loss
+            (loss, q), grads = self.gradient(fields[:n], action, target)
+            # Update
+            norm = self.optim(grads, learning_rate)
+            share = tau[i]
+            if share > 0.0:
+                self.sync(share)
+            total = total + ops.stack((loss, q, norm))
+            i = i + 1
+        return total
+
+
+class DQN(BasePolicy):
+    """Deep Q-network for Discrete actions."""
+
+    name = "dqn"
+
+    def _build(self, rng: np.random.Generator) -> tuple[Any, Any]:
+        self._learn_steps = 0
+        net = QNetwork(self.spec, self.cfg.model, rng)
+        if "learn" not in self.modes:
+            root = nn.Cell()
+            root.net = net
+            return root, net
+        root = DQNCell(net, QNetwork(self.spec, self.cfg.model, rng), self)
+        root.sync.copy()
+        self._update = runtime.Compiled(root, "dqn.learn")
+        return root, net
+
+    @property
+    def row_fields(self) -> dict[str, Field]:
+        return {
+            **self.obs_fields("obs"),
+            **self.obs_fields("next_obs"),
+            "action": self.action_field,
+            "reward": Field(),
+            "terminated": Field(),
+            "discount": Field(default=self.cfg.learn.gamma),
+        }
+
+    def _act(self, outputs: Outputs, *, eps: float = 0.0, **collect_kwargs: Any) -> dict[str, Array]:
+        action = outputs[0].argmax(axis=-1)
+        if eps > 0.0:
+            explore = self.act_rng.random(len(action)) < eps
+            action = np.where(explore, self._random_action(len(action)), action)
+        return {"action": action}
+
+    def _mode(self, outputs: Outputs) -> Array:
+        return outputs[0].argmax(axis=-1)
+
+    def _tau(self, steps: int) -> Array:
+        """Share of the online weights that moves into the target after each of the next `steps` gradient steps."""
+        target = self.cfg.learn.target
+        if target.kind == "soft":
+            return np.full(steps, target.tau, np.float32)
+        number = self._learn_steps + 1 + np.arange(steps)
+        return (number % target.freq == 0).astype(np.float32)
+
+    def _learn(self, batch: IndexedBatch, progress: float) -> dict[str, float]:
+        steps = len(batch.index)
+        tau = self._tau(steps)
+        rate = self.cfg.learn.learning_rate
+        total = self._update(
+            runtime.to_device(batch.index), runtime.to_device(tau), runtime.scalar(rate), *self.tensors(batch)
+        ).asnumpy()
+        self._learn_steps += steps
+        self.update_normalizers(batch)
+        return {**{name: float(v) / steps for name, v in zip(METRICS, total)}, "grad_steps": steps}
+
+    def state_dict(self) -> StateDict:
+        return {**super().state_dict(), "learn_steps": self._learn_steps}
+
+    def load_state_dict(self, state: StateDict) -> None:
+        super().load_state_dict(state)
+        self._learn_steps = int(state["learn_steps"])

@@ -1,0 +1,1 @@
+"""Parts of networks (`nn.Cell`), each with a compiled form and, where it acts, a NumPy form."""

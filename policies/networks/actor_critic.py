@@ -1,0 +1,107 @@
+"""Networks of the archetypes: actor with a state value, action values, actor and twin critics."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from minding.engine.runtime import nn, ops
+from minding.engine.types import Array
+from minding.policies.networks.encoder import ObsEncoder
+from minding.policies.networks.heads import SquashedGaussianHead, make_action_head
+from minding.policies.networks.layers import MLP, Linear
+
+
+class ActorCritic(nn.Cell):
+    """Shared encoder, then an actor and a critic of their own; returns (value (B,), distribution parameters...)."""
+
+    def __init__(self, spec: Mapping[str, Any], model: Any, rng: np.random.Generator) -> None:
+        super().__init__()
+        gain = math.sqrt(2)
+        self.encoder = ObsEncoder(spec["observation"], model, rng)
+        self.actor = MLP(self.encoder.out_features, model.hidden, model.activation, gain, rng)
+        self.critic = MLP(self.encoder.out_features, model.hidden, model.activation, gain, rng)
+        self.head = make_action_head(spec["action"], self.actor.out_features, rng, log_std=model.log_std)
+        self.value = Linear(self.critic.out_features, 1, 1.0, rng)
+
+    def construct(self, *obs):
+        features = self.encoder(*obs)
+        return (self.value(self.critic(features)).reshape((-1,)), *self.head(self.actor(features)))
+
+    def host(self) -> Callable[..., tuple[Array, ...]]:
+        encoder, actor, critic = self.encoder.host(), self.actor.host(), self.critic.host()
+        head, value = self.head.host(), self.value.host()
+
+        def forward(*obs: Array) -> tuple[Array, ...]:
+            features = encoder(*obs)
+            return value(critic(features))[:, 0], *head(actor(features))
+
+        return forward
+
+
+class QNetwork(nn.Cell):
+    """Action values (B, n); with `dueling` as V + A - mean A (Wang et al., 2016, eq. 9;
+    https://arxiv.org/abs/1511.06581)."""
+
+    def __init__(self, spec: Mapping[str, Any], model: Any, rng: np.random.Generator) -> None:
+        super().__init__()
+        self.encoder = ObsEncoder(spec["observation"], model, rng)
+        self.torso = MLP(self.encoder.out_features, model.hidden, model.activation, None, rng)
+        self.advantage = Linear(self.torso.out_features, spec["action"]["n"], None, rng)
+        self.dueling = bool(model.dueling)
+        self.value = Linear(self.torso.out_features, 1, None, rng) if self.dueling else None
+
+    def construct(self, *obs):
+        features = self.torso(self.encoder(*obs))
+        q = self.advantage(features)
+        if self.dueling:
+            q = self.value(features) + q - q.mean(axis=-1, keep_dims=True)
+        return (q,)
+
+    def host(self) -> Callable[..., tuple[Array, ...]]:
+        encoder, torso, advantage = self.encoder.host(), self.torso.host(), self.advantage.host()
+        value = self.value.host() if self.dueling else None
+
+        def forward(*obs: Array) -> tuple[Array, ...]:
+            features = torso(encoder(*obs))
+            q = advantage(features)
+            if value is not None:
+                q = value(features) + q - q.mean(axis=-1, keepdims=True)
+            return (q,)
+
+        return forward
+
+
+class SquashedActor(nn.Cell):
+    """Encoder, torso and tanh-normal head; returns (mean, log deviation), each (B, A)."""
+
+    def __init__(self, spec: Mapping[str, Any], model: Any, rng: np.random.Generator) -> None:
+        super().__init__()
+        self.encoder = ObsEncoder(spec["observation"], model, rng)
+        self.torso = MLP(self.encoder.out_features, model.hidden, model.activation, None, rng)
+        self.head = SquashedGaussianHead(self.torso.out_features, math.prod(spec["action"]["shape"]), rng)
+
+    def construct(self, *obs):
+        return self.head(self.torso(self.encoder(*obs)))
+
+    def host(self) -> Callable[..., tuple[Array, ...]]:
+        encoder, torso, head = self.encoder.host(), self.torso.host(), self.head.host()
+        return lambda *obs: head(torso(encoder(*obs)))
+
+
+class ActionValue(nn.Cell):
+    """Q(s, a) for continuous actions: float32 (B,) from action (B, A) and observation leaves."""
+
+    def __init__(self, spec: Mapping[str, Any], model: Any, rng: np.random.Generator) -> None:
+        super().__init__()
+        self.encoder = ObsEncoder(spec["observation"], model, rng)
+        size = self.encoder.out_features + math.prod(spec["action"]["shape"])
+        self.torso = MLP(size, model.hidden, model.activation, None, rng)
+        self.value = Linear(self.torso.out_features, 1, None, rng)
+
+    def construct(self, action, *obs):
+        features = ops.concat((self.encoder(*obs), action), -1)
+        return self.value(self.torso(features)).reshape((-1,))

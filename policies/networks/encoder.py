@@ -1,0 +1,245 @@
+"""Observation encoders: one for each key of the observation, joined into one feature vector."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from minding.engine.batch import Field
+from minding.engine.errors import SpaceError
+from minding.engine.runtime import ms, nn, ops
+from minding.engine.statistics import RunningMoments
+from minding.engine.types import Array
+from minding.policies.networks.init import fan_in_uniform
+from minding.policies.networks.layers import ACTIVATIONS, Linear
+
+NATURE_CNN = ((32, 8, 4), (64, 4, 2), (64, 3, 1))
+"""Channels, kernel, stride (Mnih et al., 2015, https://doi.org/10.1038/nature14236), for images from 36 pixels."""
+SMALL_CNN = ((16, 3, 2), (32, 3, 2))
+"""For images under 36 pixels."""
+_LARGE_IMAGE = 36
+
+
+@dataclasses.dataclass(frozen=True)
+class Leaf:
+    """One array of the observation: its path in the tree ('' for a plain array) and its space description."""
+
+    path: str
+    space: Mapping[str, Any]
+
+    @property
+    def is_image(self) -> bool:
+        return self.space["kind"] == "box" and self.space["dtype"] == "uint8" and len(self.space["shape"]) == 3
+
+    @property
+    def field(self) -> Field:
+        """How this leaf is stored in a row."""
+        kind = self.space["kind"]
+        if kind == "discrete":
+            return Field((), "int32")
+        if kind == "multi_discrete":
+            return Field((len(self.space["nvec"]),), "int32")
+        dtype = "uint8" if self.is_image else "float32"
+        return Field(tuple(self.space["shape"]), dtype)
+
+
+def observation_leaves(space: Mapping[str, Any], path: str = "") -> list[Leaf]:
+    """The leaves of a space description, in the order of `trees.leaves`."""
+    if space["kind"] in ("dict", "tuple"):
+        spaces = space["spaces"]
+        items = spaces.items() if space["kind"] == "dict" else ((str(i), s) for i, s in enumerate(spaces))
+        return [
+            leaf
+            for key, child in sorted(items)
+            for leaf in observation_leaves(child, f"{path}.{key}" if path else str(key))
+        ]
+    if space["kind"] not in ("box", "discrete", "multi_discrete", "multi_binary"):
+        raise SpaceError(f"observation {path or '(root)'}: no encoder for a space of kind {space['kind']!r}")
+    return [Leaf(path, space)]
+
+
+class Normalizer(nn.Cell):
+    """Scales each number to zero mean and unit variance of what was seen in training, clipped to +-10.
+
+    The moments are kept in float64 by `RunningMoments`; the float32 parameters are what acting and learning see. They
+    change only in `update`, after a learning step, so that acting and learning of one iteration use the same ones.
+    """
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.moments = RunningMoments((size,))
+        self.mean = ms.Parameter(ms.Tensor(np.zeros(size, np.float32)), name="mean", requires_grad=False)
+        self.scale = ms.Parameter(ms.Tensor(np.ones(size, np.float32)), name="scale", requires_grad=False)
+
+    def construct(self, x):
+        return ops.clamp((x - self.mean) * self.scale, -10.0, 10.0)
+
+    def host(self) -> Callable[[Array], Array]:
+        mean, scale = self.mean.asnumpy(), self.scale.asnumpy()
+
+        def forward(x: Array) -> Array:
+            y: Array = (x - mean) * scale
+            return np.clip(y, -10.0, 10.0, out=y)
+
+        return forward
+
+    def update(self, x: Array) -> None:
+        """Takes in observations ``(B, size)``."""
+        self.moments.update(x)
+        self.mean.asnumpy()[:] = self.moments.mean
+        self.scale.asnumpy()[:] = 1.0 / np.sqrt(self.moments.var + 1e-8)
+
+
+class Vector(nn.Cell):
+    """Numbers, flattened to ``(B, D)``; normalised if asked for."""
+
+    def __init__(self, space: Mapping[str, Any], normalize: bool) -> None:
+        super().__init__()
+        self.out_features = math.prod(space["shape"])
+        self.normalizer = Normalizer(self.out_features) if normalize else None
+
+    def construct(self, x):
+        x = x.reshape((-1, self.out_features))
+        if self.normalizer is not None:
+            x = self.normalizer(x)
+        return x
+
+    def host(self) -> Callable[[Array], Array]:
+        size = self.out_features
+        normalize = self.normalizer.host() if self.normalizer is not None else None
+
+        def forward(x: Array) -> Array:
+            flat = x.reshape(-1, size)
+            return flat if normalize is None else normalize(flat)
+
+        return forward
+
+
+class OneHot(nn.Cell):
+    """Integers ``(B,)`` or ``(B, K)`` as joined one-hot vectors ``(B, sum n)``."""
+
+    def __init__(self, space: Mapping[str, Any]) -> None:
+        super().__init__()
+        self.sizes = [space["n"]] if space["kind"] == "discrete" else list(space["nvec"])
+        self.out_features = sum(self.sizes)
+        self.tables = [ms.Tensor(np.eye(n, dtype=np.float32)) for n in self.sizes]
+
+    def construct(self, x):
+        x = x.reshape((-1, len(self.sizes)))
+        parts = []
+        for k in range(len(self.sizes)):
+            parts.append(ops.gather(self.tables[k], x[:, k], 0))
+        return parts[0] if len(parts) == 1 else ops.concat(parts, -1)
+
+    def host(self) -> Callable[[Array], Array]:
+        tables = [np.eye(n, dtype=np.float32) for n in self.sizes]
+
+        def forward(x: Array) -> Array:
+            columns = x.reshape(-1, len(tables))
+            return np.concatenate([table[columns[:, k]] for k, table in enumerate(tables)], axis=-1)
+
+        return forward
+
+
+class ConvNet(nn.Cell):
+    """Convolutions with ReLU over uint8 images ``(B, C, H, W)``, then one linear layer to `out_features`."""
+
+    def __init__(
+        self, shape: Sequence[int], layers: Sequence[Sequence[int]], out_features: int, rng: np.random.Generator
+    ) -> None:
+        super().__init__()
+        self.shape = tuple(shape)
+        self.out_features = out_features
+        channels, height, width = shape
+        convolutions = []
+        for filters, kernel, stride in layers:
+            weight = fan_in_uniform((filters, channels, kernel, kernel), channels * kernel * kernel, rng)
+            convolutions.append(
+                nn.Conv2d(
+                    channels, filters, kernel, stride, pad_mode="valid", has_bias=True,
+                    weight_init=ms.Tensor(weight), bias_init="zeros",
+                )
+            )  # fmt: skip
+            channels, height, width = filters, (height - kernel) // stride + 1, (width - kernel) // stride + 1
+            if height < 1 or width < 1:
+                raise SpaceError(f"image {self.shape}: too small for the convolutions {list(layers)}; set model.cnn")
+        self.convolutions = nn.CellList(convolutions)
+        self.relu = ops.ReLU()
+        self.flat = channels * height * width
+        self.linear = Linear(self.flat, out_features, math.sqrt(2), rng)
+
+    def construct(self, x):
+        x = ops.cast(x.reshape((-1, *self.shape)), ms.float32) * (1.0 / 255.0)
+        for convolution in self.convolutions:
+            x = self.relu(convolution(x))
+        return self.relu(self.linear(x.reshape((-1, self.flat))))
+
+
+class ObsEncoder(nn.Cell):
+    """One encoder for each leaf of the observation; features ``(B, out_features)``.
+
+    A single vector or integer leaf passes as it is. With several leaves each vector gets a linear layer of its own.
+
+    Args:
+      space: description of the observation space (see `envs.describe_env`).
+      model: the `model` part of the policy's configuration.
+      rng: draws the weights.
+    """
+
+    def __init__(self, space: Mapping[str, Any], model: Any, rng: np.random.Generator) -> None:
+        super().__init__()
+        self.leaves = observation_leaves(space)
+        self.encoders = nn.CellList([self._leaf(leaf, model, rng) for leaf in self.leaves])
+        self.joined = len(self.leaves) > 1
+        self.projections = nn.CellList(
+            [Linear(e.out_features, model.encoder_dim, math.sqrt(2), rng) for e in self.encoders] if self.joined else []
+        )
+        self.out_features = model.encoder_dim * len(self.leaves) if self.joined else self.encoders[0].out_features
+        graph, self._host_activation = ACTIVATIONS[model.activation]
+        self.activation = graph()
+
+    @staticmethod
+    def _leaf(leaf: Leaf, model: Any, rng: np.random.Generator) -> nn.Cell:
+        if leaf.is_image:
+            shape = leaf.space["shape"]
+            layers = model.cnn or (NATURE_CNN if min(shape[1:]) >= _LARGE_IMAGE else SMALL_CNN)
+            return ConvNet(shape, layers, model.cnn_dim, rng)
+        if leaf.space["kind"] in ("discrete", "multi_discrete"):
+            return OneHot(leaf.space)
+        return Vector(leaf.space, model.normalize_obs)
+
+    @property
+    def has_convolutions(self) -> bool:
+        return any(isinstance(e, ConvNet) for e in self.encoders)
+
+    def construct(self, *leaves):
+        if not self.joined:
+            return self.encoders[0](leaves[0])
+        parts = []
+        for k in range(len(self.encoders)):
+            parts.append(self.activation(self.projections[k](self.encoders[k](leaves[k]))))
+        return ops.concat(parts, -1)
+
+    def host(self) -> Callable[..., Array]:
+        encoders = [e.host() for e in self.encoders]
+        if not self.joined:
+            return encoders[0]
+        projections, activation = [p.host() for p in self.projections], self._host_activation
+
+        def forward(*leaves: Array) -> Array:
+            parts = [activation(p(e(x))) for p, e, x in zip(projections, encoders, leaves)]
+            return np.concatenate(parts, axis=-1)
+
+        return forward
+
+    def normalizers(self) -> list[tuple[int, Normalizer]]:
+        """(leaf number, its normalizer) for every normalised leaf."""
+        return [
+            (k, e.normalizer)
+            for k, e in enumerate(self.encoders)
+            if isinstance(e, Vector) and e.normalizer is not None
+        ]

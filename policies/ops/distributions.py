@@ -1,0 +1,90 @@
+"""Log-probabilities and entropies (compiled), and drawing from the same distributions (NumPy)."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from minding.engine.runtime import ops
+from minding.engine.types import Array
+
+_LOG_2PI = math.log(2.0 * math.pi)
+
+
+def categorical_log_prob_entropy(logits, action):
+    """Log-probability and entropy of a categorical distribution.
+
+        log p_a = l_a - log sum_b exp(l_b),   H = -sum_b p_b log p_b
+
+    Args:
+      logits: float32 (B, A).
+      action: int32 (B,).
+
+    Returns:
+      (log-probability, entropy), each float32 (B,).
+    """
+    shifted = logits - ops.stop_gradient(logits.max(axis=-1, keepdims=True))
+    exp = ops.exp(shifted)
+    total = exp.sum(axis=-1)
+    log_total = ops.log(total)
+    chosen = ops.gather_elements(shifted, 1, action.reshape((-1, 1))).reshape((-1,))
+    entropy = log_total - (exp * shifted).sum(axis=-1) / total
+    return chosen - log_total, entropy
+
+
+def gaussian_log_prob_entropy(mean, log_std, action):
+    """Log-probability and entropy of a diagonal normal distribution.
+
+    Args:
+      mean: float32 (B, A).
+      log_std: float32 (A,).
+      action: float32 (B, A).
+
+    Returns:
+      (log-probability float32 (B,), entropy float32 scalar).
+    """
+    z = (action - mean) * ops.exp(-log_std)
+    log_prob = -0.5 * ops.square(z).sum(axis=-1) - log_std.sum() - 0.5 * _LOG_2PI * log_std.shape[0]
+    return log_prob, log_std.sum() + 0.5 * (1.0 + _LOG_2PI) * log_std.shape[0]
+
+
+def squashed_gaussian(mean, log_std, noise):
+    """Reparametrised tanh-normal action and its log-probability (Haarnoja et al., 2018,
+    https://arxiv.org/abs/1812.05905, eq. 26), in the form that does not overflow:
+
+        a = tanh(u), u = mean + std * noise,   log p(a) = log N(u) - sum 2 (log 2 - u - softplus(-2u))
+
+    Args:
+      mean, log_std, noise: float32 (B, A); noise is standard normal.
+
+    Returns:
+      (action in (-1, 1), float32 (B, A); log-probability, float32 (B,)).
+    """
+    u = mean + ops.exp(log_std) * noise
+    # softplus(-2u) = relu(-2u) + log(1 + exp(-|2u|)): finite for any u.
+    softplus = ops.relu(-2.0 * u) + ops.log(1.0 + ops.exp(-2.0 * ops.abs(u)))
+    log_density = -0.5 * ops.square(noise) - log_std - 0.5 * _LOG_2PI
+    log_prob = (log_density - 2.0 * (math.log(2.0) - u - softplus)).sum(axis=-1)
+    return ops.tanh(u), log_prob
+
+
+def sample_categorical(logits: Array, rng: np.random.Generator) -> tuple[Array, Array]:
+    """Draws by inverting the cumulative distribution; logits (B, A) -> (int64 (B,), log-probability float32 (B,))."""
+    exp = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    cumulative = exp.cumsum(axis=-1)
+    total = cumulative[:, -1]
+    threshold = rng.random(len(logits), dtype=np.float32) * total
+    action = (cumulative <= threshold[:, None]).sum(axis=-1)
+    # The uniform draw is below 1, but its product with the total may round up to the total.
+    np.minimum(action, logits.shape[-1] - 1, out=action)
+    return action, np.log(exp[np.arange(len(logits)), action] / total)
+
+
+def sample_gaussian(mean: Array, log_std: Array, rng: np.random.Generator) -> tuple[Array, Array]:
+    """Draws from a diagonal normal; mean (B, A), log_std (A,) -> (float32 (B, A), log-probability float32 (B,))."""
+    noise = rng.standard_normal(mean.shape, dtype=np.float32)
+    log_prob = -0.5 * np.square(noise).sum(axis=-1) - log_std.sum() - np.float32(0.5 * _LOG_2PI * log_std.size)
+    return mean + np.exp(log_std) * noise, log_prob
+
+

@@ -1,0 +1,157 @@
+"""PPO: clipped policy gradients over several passes of the same rollout.
+
+Schulman et al., 2017, https://arxiv.org/abs/1707.06347, eq. 7 and 9; the value clip, the orthogonal start and the
+advantage normalisation follow Huang et al., 2022, https://iclr-blog-track.github.io/2022/03/25/ppo-implementation-details/.
+
+    r_t = pi(a_t|s_t) / pi_old(a_t|s_t)
+    L = mean[ max(-A r, -A clip(r, 1-e, 1+e)) ] + c_v L_value - c_e H
+    L_value = 1/2 mean[ max((V - R)^2, (V_old + clip(V - V_old, -e, e) - R)^2) ]
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from minding.engine import runtime
+from minding.engine.batch import Field, IndexedBatch
+from minding.engine.runtime import ms, nn, ops
+from minding.engine.types import Array, Obs
+from minding.policies.acting import Outputs
+from minding.policies.base import BasePolicy
+from minding.policies.networks.actor_critic import ActorCritic
+from minding.policies.networks.optim import Adam
+from minding.policies.networks.rows import Rows
+
+METRICS = ("loss", "policy_loss", "value_loss", "entropy", "approx_kl", "clip_fraction", "grad_norm")
+
+
+def ppo_loss(log_prob, entropy, value, batch, cfg):
+    """The loss of one minibatch.
+
+    Args:
+      log_prob, value: float32 (B,), of the current network; entropy: float32 (B,) or scalar.
+      batch: (old log-probability, advantage, return, old value), each float32 (B,).
+      cfg: the `learn` part of the configuration.
+
+    Returns:
+      (loss, policy loss, value loss, entropy, KL estimate, clipped share), scalars. The KL estimate is
+      ``mean[(r - 1) - log r]`` (http://joschu.net/blog/kl-approx.html).
+    """
+    old_log_prob, advantage, target, old_value = batch
+    clip = cfg["clip_ratio"]
+    # Ratio and surrogate
+    log_ratio = log_prob - old_log_prob
+    ratio = ops.exp(log_ratio)
+    surrogate = ops.maximum(-advantage * ratio, -advantage * ops.clamp(ratio, 1.0 - clip, 1.0 + clip))
+    policy_loss = surrogate.mean()
+    # Value
+    error = ops.square(value - target)
+    if cfg["value_clip"]:
+        clipped = old_value + ops.clamp(value - old_value, -clip, clip)
+        error = ops.maximum(error, ops.square(clipped - target))
+    value_loss = 0.5 * error.mean()
+    # Total
+    entropy = entropy.mean()
+    loss = policy_loss + cfg["value_weight"] * value_loss - cfg["entropy_weight"] * entropy
+    kl = (ratio - 1.0 - log_ratio).mean()
+    clip_fraction = ops.cast(ops.abs(ratio - 1.0) > clip, ms.float32).mean()
+    return loss, policy_loss, value_loss, entropy, kl, clip_fraction
+
+
+class PPOCell(nn.Cell):
+    """Root cell: network and optimizer; `construct` performs all gradient steps of an iteration."""
+
+    def __init__(self, net: ActorCritic, policy: PPO) -> None:
+        super().__init__()
+        learn = policy.cfg.learn
+        self.net = net
+        self.optim = Adam(net.trainable_params(), eps=1e-5, max_grad_norm=learn.grad_norm)
+        names = [*policy.obs_fields("obs"), "action", "log_prob", "return", "value"]
+        self.rows = Rows(policy.layout, names)
+        self.num_leaves = len(policy.leaves)
+        # A plain dict of numbers: they are compiled in as constants.
+        self.cfg = {k: learn[k] for k in ("clip_ratio", "value_clip", "value_weight", "entropy_weight")}
+        self.kl_limit = 1.5 * learn.target_kl if learn.target_kl else float("inf")
+        self.gradient = ms.value_and_grad(self.loss, None, self.optim.params, has_aux=True)
+
+    def loss(self, fields, advantage):
+        outputs = self.net(*fields[: self.num_leaves])
+        action, old_log_prob, target, old_value = fields[self.num_leaves :]
+        log_prob, entropy = self.net.head.log_prob_entropy(outputs[1:], action)
+        return ppo_loss(log_prob, entropy, outputs[0], (old_log_prob, advantage, target, old_value), self.cfg)
+
+    @ms.jit
+    def construct(self, index, advantage, learning_rate, *tables):
+        """Args: index int32 (K, B), advantage float32 (K, B), learning_rate scalar, tables of rows.
+
+        Returns the sums of `METRICS` over the steps made, then the number of steps.
+        """
+        steps = index.shape[0]
+        i = ops.zeros((), ms.int32)
+        kl = ops.zeros((), ms.float32)
+        total = ops.zeros((len(METRICS),), ms.float32)
+        while i < steps and kl <= self.kl_limit:
+            (loss, policy_loss, value_loss, entropy, kl, clipped), grads = self.gradient(
+                self.rows(index[i], tables), advantage[i]
+            )
+            norm = self.optim(grads, learning_rate)
+            total = total + ops.stack((loss, policy_loss, value_loss, entropy, kl, clipped, norm))
+            i = i + 1
+        return ops.concat((total, ops.cast(i, ms.float32).reshape((1,))))
+
+
+class PPO(BasePolicy):
+    """Proximal policy optimisation for Discrete, MultiDiscrete and Box actions."""
+
+    name = "ppo"
+    record_fields = ("log_prob", "value")
+
+    def _build(self, rng: np.random.Generator) -> tuple[Any, Any]:
+        net = ActorCritic(self.spec, self.cfg.model, rng)
+        if "learn" not in self.modes:
+            root = nn.Cell()
+            root.net = net
+            return root, net
+        root = PPOCell(net, self)
+        self._update = runtime.Compiled(root, "ppo.learn")
+        return root, net
+
+    @property
+    def row_fields(self) -> dict[str, Field]:
+        number = Field()
+        return {
+            **self.obs_fields("obs"),
+            "action": self.action_field,
+            **dict.fromkeys(("log_prob", "value", "advantage", "return"), number),
+        }
+
+    def _act(self, outputs: Outputs, **collect_kwargs: Any) -> dict[str, Array]:
+        value, *params = outputs
+        action, log_prob = self.actor.head.sample(tuple(params), self.act_rng)
+        return {"action": self._from_head(action), "log_prob": log_prob, "value": value}
+
+    def _mode(self, outputs: Outputs) -> Array:
+        return self._from_head(self.actor.head.mode(tuple(outputs[1:])))
+
+    def _from_head(self, action: Array) -> Array:
+        return self._shaped(action) if self.spec["action"]["kind"] == "box" else action
+
+    def _value(self, obs: Obs) -> Array:
+        return self.outputs(obs)[0]
+
+    def _learn(self, batch: IndexedBatch, progress: float) -> dict[str, float]:
+        cfg = self.cfg.learn
+        advantage = batch.layout.read(batch.tables, "advantage")[batch.index]
+        if cfg.normalize_advantage:
+            mean, std = advantage.mean(axis=1, keepdims=True), advantage.std(axis=1, keepdims=True)
+            advantage = (advantage - mean) / (std + 1e-8)
+        rate = cfg.learning_rate * (1.0 - progress if cfg.anneal_lr else 1.0)
+        result = self._update(
+            runtime.to_device(batch.index), runtime.to_device(advantage), runtime.scalar(rate), *self.tensors(batch)
+        ).asnumpy()
+        steps = int(result[-1])
+        self.update_normalizers(batch)
+        metrics = {name: float(value) / steps for name, value in zip(METRICS, result)}
+        return {**metrics, "learning_rate": rate, "grad_steps": steps}

@@ -1,0 +1,174 @@
+"""SAC: maximum-entropy actor-critic with twin critics and a learned temperature.
+
+Haarnoja et al., 2018, https://arxiv.org/abs/1812.05905, algorithm 1 and eq. 5, 7, 18.
+
+    y = R + gamma^k (1 - terminated) [ min_i Q_target_i(s', a') - alpha log pi(a'|s') ],   a' ~ pi(s')
+    L_Q = mean[ 1/2 (Q_1 - y)^2 + 1/2 (Q_2 - y)^2 ]
+    L_pi = mean[ alpha log pi(a|s) - min_i Q_i(s, a) ],   a ~ pi(s) reparametrised
+    L_alpha = -log(alpha) (log pi(a|s) + H_target)
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from minding.engine import runtime
+from minding.engine.batch import Field, IndexedBatch
+from minding.engine.runtime import ms, nn, ops
+from minding.engine.types import Array
+from minding.policies.acting import Outputs
+from minding.policies.base import BasePolicy
+from minding.policies.networks.actor_critic import ActionValue, SquashedActor
+from minding.policies.networks.optim import Adam
+from minding.policies.networks.rows import Rows
+from minding.policies.networks.target import TargetUpdate
+from minding.policies.ops.distributions import squashed_gaussian
+
+METRICS = ("critic_loss", "actor_loss", "alpha_loss", "alpha", "q_value", "entropy")
+
+
+def critic_loss(q1, q2, target):
+    """Squared errors of both critics; q1, q2, target float32 (B,). Returns (loss, mean Q), scalars."""
+    target = ops.stop_gradient(target)
+    return 0.5 * (ops.square(q1 - target) + ops.square(q2 - target)).mean(), q1.mean()
+
+
+class Critics(nn.Cell):
+    """Two independent critics."""
+
+    def __init__(self, policy: SAC, rng: np.random.Generator) -> None:
+        super().__init__()
+        self.q1 = ActionValue(policy.spec, policy.cfg.model, rng)
+        self.q2 = ActionValue(policy.spec, policy.cfg.model, rng)
+
+    def construct(self, action, obs):
+        return self.q1(action, *obs), self.q2(action, *obs)
+
+
+class SACCell(nn.Cell):
+    """Root cell: actor, twin critics and their targets, temperature, three optimizers, one compiled update."""
+
+    def __init__(self, actor: SquashedActor, policy: SAC, rng: np.random.Generator) -> None:
+        super().__init__()
+        learn = policy.cfg.learn
+        self.net = actor
+        self.critics = Critics(policy, rng)
+        self.targets = Critics(policy, rng)
+        self.log_alpha = ms.Parameter(ms.Tensor(np.float32(math.log(learn.alpha))), name="log_alpha")
+        self.optim_actor = Adam(actor.trainable_params())
+        self.optim_critics = Adam(self.critics.trainable_params())
+        self.optim_alpha = Adam([self.log_alpha])
+        self.sync = TargetUpdate(self.critics, self.targets)
+        names = [*policy.obs_fields("obs"), *policy.obs_fields("next_obs"), "action", "reward", "terminated", "discount"]
+        self.rows = Rows(policy.layout, names)
+        self.num_leaves = len(policy.leaves)
+        self.auto_alpha = bool(learn.auto_alpha)
+        self.target_entropy = policy.target_entropy
+        self.critic_gradient = ms.value_and_grad(self.loss_of_critics, None, self.optim_critics.params, has_aux=True)
+        self.actor_gradient = ms.value_and_grad(self.loss_of_actor, None, self.optim_actor.params, has_aux=True)
+
+    def loss_of_critics(self, obs, action, target):
+        q1, q2 = self.critics(action, obs)
+        return critic_loss(q1, q2, target)
+
+    def loss_of_actor(self, obs, noise, alpha):
+        mean, log_std = self.net(*obs)
+        action, log_prob = squashed_gaussian(mean, log_std, noise)
+        q1, q2 = self.critics(action, obs)
+        return (alpha * log_prob - ops.minimum(q1, q2)).mean(), log_prob.mean()
+
+    @ms.jit
+    def construct(self, index, noise, rates, *tables):
+        """Args: index int32 (K, B); noise standard normal float32 (K, 2, B, A); rates float32 (2,): learning rate and
+        target share; tables of rows. Returns the sums of `METRICS`."""
+        n = self.num_leaves
+        rate, tau = rates[0], rates[1]
+        i = ops.zeros((), ms.int32)
+        total = ops.zeros((len(METRICS),), ms.float32)
+        while i < index.shape[0]:
+            # Forward
+            fields = self.rows(index[i], tables)
+            obs, next_obs = fields[:n], fields[n : 2 * n]
+            action, reward, terminated, discount = fields[2 * n :]
+            draws = noise[i]
+            alpha = ops.exp(self.log_alpha)
+            # Target
+            mean, log_std = self.net(*next_obs)
+            next_action, next_log_prob = squashed_gaussian(mean, log_std, draws[0])
+            next_q1, next_q2 = self.targets(next_action, next_obs)
+            next_value = ops.minimum(next_q1, next_q2) - alpha * next_log_prob
+            target = reward + discount * (1.0 - terminated) * next_value
+            # Loss and update: critics, then actor, then temperature
+            (q_loss, q), critic_grads = self.critic_gradient(obs, action, target)
+            self.optim_critics(critic_grads, rate)
+            (pi_loss, log_prob), actor_grads = self.actor_gradient(obs, draws[1], alpha)
+            self.optim_actor(actor_grads, rate)
+            gap = log_prob + self.target_entropy
+            alpha_loss = -self.log_alpha * gap
+            if self.auto_alpha:
+                # d(-log_alpha * gap) / d log_alpha = -gap
+                self.optim_alpha((-gap,), rate)
+            self.sync(tau)
+            total = total + ops.stack((q_loss, pi_loss, alpha_loss, alpha, q, -log_prob))
+            i = i + 1
+        return total
+
+
+class SAC(BasePolicy):
+    """Soft actor-critic for Box actions in [-1, 1]."""
+
+    name = "sac"
+
+    @property
+    def action_size(self) -> int:
+        return math.prod(self.spec["action"]["shape"])
+
+    @property
+    def target_entropy(self) -> float:
+        """The configured value, or -(action size)."""
+        given = self.cfg.learn.target_entropy
+        return float(-self.action_size if given is None else given)
+
+    def _build(self, rng: np.random.Generator) -> tuple[Any, Any]:
+        net = SquashedActor(self.spec, self.cfg.model, rng)
+        if "learn" not in self.modes:
+            root = nn.Cell()
+            root.net = net
+            return root, net
+        root = SACCell(net, self, rng)
+        root.sync.copy()
+        self._update = runtime.Compiled(root, "sac.learn")
+        return root, net
+
+    @property
+    def row_fields(self) -> dict[str, Field]:
+        return {
+            **self.obs_fields("obs"),
+            **self.obs_fields("next_obs"),
+            "action": Field((self.action_size,)),
+            "reward": Field(),
+            "terminated": Field(),
+            "discount": Field(default=self.cfg.learn.gamma),
+        }
+
+    def _act(self, outputs: Outputs, **collect_kwargs: Any) -> dict[str, Array]:
+        return {"action": self._shaped(self.actor.head.sample(outputs, self.act_rng))}
+
+    def _mode(self, outputs: Outputs) -> Array:
+        return self._shaped(self.actor.head.mode(outputs))
+
+    def _learn(self, batch: IndexedBatch, progress: float) -> dict[str, float]:
+        cfg = self.cfg.learn
+        steps, size = batch.index.shape
+        noise = self.learn_rng.standard_normal((steps, 2, size, self.action_size), dtype=np.float32)
+        total = self._update(
+            runtime.to_device(batch.index),
+            runtime.to_device(noise),
+            runtime.to_device(np.array([cfg.learning_rate, cfg.tau], np.float32)),
+            *self.tensors(batch),
+        ).asnumpy()
+        self.update_normalizers(batch)
+        return {**{name: float(v) / steps for name, v in zip(METRICS, total)}, "grad_steps": steps}

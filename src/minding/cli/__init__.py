@@ -1,0 +1,71 @@
+"""The `minding` command. One file a command; nothing heavier than click is imported before a command runs.
+
+Exit codes: 0 done, 1 a fault while running, 2 bad input, 130 ended by SIGINT, 143 ended by SIGTERM.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+import click
+
+from minding import __version__
+from minding.cli.check_env import check_env
+from minding.cli.doctor import doctor
+from minding.cli.evaluate import evaluate
+from minding.cli.listing import list_known
+from minding.cli.plot import plot
+from minding.cli.train import train
+
+
+@click.group(invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="minding")
+@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
+@click.pass_context
+def cli(ctx: click.Context, debug: bool) -> None:
+    """Train and inspect reinforcement-learning agents on MindSpore.
+
+    First steps: `minding train cartpole_ppo`, `minding list`, `minding doctor`.
+    """
+    ctx.obj = debug
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())
+
+
+for command in (train, evaluate, list_known, plot, check_env, doctor):
+    cli.add_command(command)
+
+
+def run(args: Sequence[str] | None = None) -> int:
+    """Runs the command line and returns the exit code; errors become one line on stderr."""
+    debug = "--debug" in (sys.argv[1:] if args is None else args)
+    try:
+        code = cli.main(args=args, prog_name="minding", standalone_mode=False)
+    except click.ClickException as error:
+        return _fail(error.format_message(), error.exit_code)
+    except (click.Abort, KeyboardInterrupt):
+        return _fail("interrupted", 130)
+    except BrokenPipeError:
+        # The reader of a pipe, such as `head`, has seen enough.
+        sys.stderr.close()
+        return 0
+    except Exception as error:
+        from minding.engine.errors import MindingError
+
+        if debug or not isinstance(error, MindingError):
+            raise
+        notes = [f"\n  {note}" for note in getattr(error, "__notes__", ())]
+        return _fail(" ".join(str(error).split()) + "".join(notes), 1)
+    return code if isinstance(code, int) else 0
+
+
+def main() -> NoReturn:
+    """Entry point of the `minding` script."""
+    sys.exit(run())
+
+
+def _fail(message: str, code: int) -> int:
+    click.echo(f"minding: {message}", err=True)
+    return code

@@ -1,0 +1,34 @@
+"""`minding check-env`."""
+
+from __future__ import annotations
+
+import click
+
+from minding.cli.common import bad_input
+
+
+@click.command("check-env")
+@click.argument("env_id")
+@click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...")
+@click.option("--steps", type=click.IntRange(min=1), default=1000, show_default=True, help="Steps to try.")
+def check_env(env_id: str, overrides: tuple[str, ...], steps: int) -> int:
+    """Check whether an environment is fit for training: spaces, dtypes, aliasing, ends, speed.
+
+    ENV_ID is a Gymnasium id or module:Class. KEY=VALUE are settings of the env section, such as
+    env_kwargs.size=5.
+    """
+    with bad_input():
+        from minding.engine.config import fill_schema
+        from minding.envs import config_schema, describe_env
+        from minding.envs.check import check_env as findings_of
+
+        env_cfg = fill_schema(config_schema(), {"env_id": env_id}, overrides)
+        describe_env(env_cfg)
+    findings = findings_of(env_cfg, steps=steps)
+    for finding in findings:
+        click.echo(
+            f"{finding.level:<6}{finding.text}" + (f"\n      fix: {finding.fix}" if finding.fix else "")
+        )
+    errors = sum(finding.level == "error" for finding in findings)
+    click.echo(f"{env_id}: " + (f"{errors} errors" if errors else "fit for training"))
+    return 1 if errors else 0

@@ -1,0 +1,38 @@
+"""What several commands share."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator, Sequence
+
+import click
+
+
+class BadInput(click.ClickException):
+    """What the user gave cannot be used: exit code 2."""
+
+    exit_code = 2
+
+
+@contextlib.contextmanager
+def bad_input() -> Iterator[None]:
+    """Turns an error of minding into one line and exit code 2; put what only looks at the input inside."""
+    from minding.engine.errors import MindingError
+
+    try:
+        yield
+    except MindingError as error:
+        raise BadInput(" ".join(str(error).split())) from error
+
+
+def print_table(title: str, header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Prints a table as wide as the terminal allows; long cells are wrapped."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(*header, title=title, title_justify="left", box=box.SIMPLE_HEAD, show_header=bool(header))
+    for row in rows:
+        table.add_row(*map(Text, row))
+    Console().print(table)

@@ -1,0 +1,72 @@
+"""`minding doctor`."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+from collections.abc import Iterator
+
+import click
+
+from minding.cli.common import print_table
+
+Row = tuple[str, str, str]
+"""What was looked at, what was found, and 'ok' or the fix."""
+
+
+@click.command()
+def doctor() -> int:
+    """Check the installation: versions, device, set-up, a short self-test, with the fix for each fault."""
+    rows = [*_packages(), *_settings(), *_self_test()]
+    print_table(
+        f"Python {platform.python_version()} on {platform.platform()}", ("what", "found", "fix"), rows
+    )
+    faults = sum(fix not in ("ok", "") for _, _, fix in rows)
+    click.echo(f"{faults} faults: see the column fix" if faults else "all is well")
+    return 1 if faults else 0
+
+
+def _packages() -> Iterator[Row]:
+    """The hard dependencies against the ranges in the package's own metadata."""
+    from packaging.requirements import Requirement
+
+    try:
+        wanted = importlib.metadata.requires("minding") or []
+    except importlib.metadata.PackageNotFoundError:
+        yield "minding", "runs from its source tree", ""
+        wanted = ["mindspore==2.10.0", "numpy>=1.26,<2", "gymnasium>=1.1,<2"]
+    for requirement in map(Requirement, wanted):
+        if requirement.marker is not None:
+            continue
+        fix = f"pip install '{requirement.name}{requirement.specifier}'"
+        try:
+            found = importlib.metadata.version(requirement.name)
+        except importlib.metadata.PackageNotFoundError:
+            yield requirement.name, "not installed", fix
+            continue
+        yield requirement.name, found, "ok" if requirement.specifier.contains(found) else fix
+
+
+def _settings() -> Iterator[Row]:
+    """Environment variables of the set-up, before MindSpore is loaded."""
+    from minding.engine import runtime
+
+    for name, value in runtime.environment().items():
+        given = os.environ.get(name)
+        yield name, f"{value} (set at start)" if given is None else f"{given} (yours)", ""
+    cache = os.environ.get("MS_COMPILER_CACHE_ENABLE", "0")
+    yield "MS_COMPILER_CACHE_ENABLE", cache, "ok" if cache == "0" else "unset MS_COMPILER_CACHE_ENABLE"
+
+
+def _self_test() -> Iterator[Row]:
+    from minding.engine import runtime
+    from minding.engine.errors import SetupError
+
+    try:
+        for name, found in runtime.self_test().items():
+            yield f"self-test: {name}", found, "ok"
+    except SetupError as error:
+        # The fix stands after the last colon of a SetupError.
+        text, _, fix = " ".join(str(error).split()).rpartition(": ")
+        yield "self-test", text, fix or "see the message"

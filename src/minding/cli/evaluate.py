@@ -1,0 +1,38 @@
+"""`minding eval`."""
+
+from __future__ import annotations
+
+import statistics
+
+import click
+
+from minding.cli.common import bad_input
+
+
+@click.command("eval")
+@click.argument("run", type=click.Path())
+@click.option(
+    "--episodes", type=click.IntRange(min=1), default=100, show_default=True, help="Episodes to play."
+)
+@click.option(
+    "--seed", type=click.IntRange(min=0), help="Seed of the environments; the run's own by default."
+)
+@click.option("--video", type=click.Path(), metavar="FILE.mp4", help="Film the first episode (extra video).")
+def evaluate(run: str, episodes: int, seed: int | None, video: str | None) -> None:
+    """Play episodes with the agent of the run folder RUN, without exploration, and print their returns."""
+    with bad_input():
+        from minding.engine.run_dir import RunDir
+
+        run_dir = RunDir.open(run)
+        cfg = run_dir.load_config()
+
+    from minding.configs import recipes
+
+    returns = recipes.evaluate(run_dir.path, episodes, cfg.seed if seed is None else seed, video=video)
+    spread = statistics.pstdev(returns)
+    click.echo(
+        f"{cfg.policy.type} on {cfg.env.env_id}: return {statistics.fmean(returns):.1f} ± {spread:.1f} "
+        f"over {len(returns)} episodes, from {min(returns):.1f} to {max(returns):.1f}"
+    )
+    if video:
+        click.echo(f"video: {video}")

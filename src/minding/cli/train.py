@@ -1,0 +1,88 @@
+"""`minding train`."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from minding.cli.common import bad_input, print_table
+
+if TYPE_CHECKING:
+    from easydict import EasyDict
+
+    from minding.engine.run_dir import RunDir
+
+_SIGNAL_EXIT_CODES = {"SIGINT": 130, "SIGTERM": 143}
+
+
+@click.command()
+@click.argument("config")
+@click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...")
+@click.option("--seed", type=int, help="Seed of the run; the same as seed=N.")
+@click.option(
+    "--out", metavar="FOLDER", help="Folder that holds the run folders; the same as run.out_dir=FOLDER."
+)
+@click.option("--profile", is_flag=True, help="Print the time of each middleware at the end.")
+@click.option("--no-progress", is_flag=True, help="Show no progress.")
+def train(
+    config: str,
+    overrides: tuple[str, ...],
+    seed: int | None,
+    out: str | None,
+    profile: bool,
+    no_progress: bool,
+) -> int:
+    """Train an agent.
+
+    CONFIG is a preset (see `minding list presets`), a saved .yaml configuration or run folder, or a .py file
+    that defines main_config. KEY=VALUE changes a setting, such as policy.learn.learning_rate=3e-4.
+    """
+    options = {"seed": seed, "run.out_dir": out, "run.profile": "true" if profile else None}
+    extra = [f"{key}={value}" for key, value in options.items() if value is not None]
+    with bad_input():
+        from minding.configs import compile_run, load_user_config
+        from minding.engine.run_dir import RunDir
+
+        cfg = compile_run(load_user_config(config), [*overrides, *extra])
+        run_dir = RunDir.create(cfg)
+    click.echo(f"{cfg.policy.type} on {cfg.env.env_id}, seed {cfg.seed}, in {run_dir.path}")
+
+    from minding.configs import recipes
+
+    summary = recipes.train(cfg, run_dir, progress=not no_progress)
+    run_dir.write_summary(dataclasses.asdict(summary))
+    _report(cfg, run_dir, summary)
+    return _SIGNAL_EXIT_CODES.get(summary.stop_reason, 0)
+
+
+def _report(cfg: EasyDict, run_dir: RunDir, summary: Any) -> None:
+    """Prints the summary of a finished run and draws its curve."""
+    from minding.engine.errors import MissingExtraError
+    from minding.engine.plotting import plot_run, read_metrics, return_series, terminal_curve
+
+    curve = str(run_dir.curve)
+    if run_dir.metrics.is_file():
+        metrics = read_metrics(run_dir.metrics)
+        click.echo("\n" + terminal_curve(*return_series(metrics)))
+        try:
+            plot_run(metrics, f"{cfg.policy.type} on {cfg.env.env_id}, seed {cfg.seed}", run_dir.curve)
+        except MissingExtraError as error:
+            curve = f"not drawn: {error}"
+    print_table(
+        "", ("", ""), [*_figures(summary), ("curve", curve), ("again", f"minding train {run_dir.config}")]
+    )
+
+
+def _figures(summary: Any) -> list[tuple[str, str]]:
+    evaluation = f"{summary.eval_return:.1f} ± {summary.eval_std:.1f} over {summary.n_eval_episodes} episodes"
+    return [
+        ("evaluation return", evaluation if summary.n_eval_episodes else "none"),
+        ("environment steps", f"{summary.env_step:,}"),
+        ("gradient steps", f"{summary.train_iter:,}"),
+        ("time", f"{summary.wall_time:.1f} s, {summary.steps_per_second:,.0f} environment steps/s"),
+        ("ended by", str(summary.stop_reason)),
+        ("run folder", str(summary.run_dir)),
+        ("checkpoint", str(summary.ckpt)),
+    ]

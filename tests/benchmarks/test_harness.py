@@ -1,0 +1,376 @@
+"""The benchmark harness, with scripts that print fixed numbers in the place of both sides."""
+
+from __future__ import annotations
+
+import io
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+# At the end: the root's `engine` and the like must never shadow another package.
+sys.path.append(str(Path(__file__).resolve().parents[2]))
+
+from benchmarks import ours, pairs, probes, report, run, window
+from benchmarks.cases import CASES, PPOCase, find_case
+from benchmarks.pairs import Comparison, Plan, RunFailed, Side
+from benchmarks.window import Measurement
+
+ROOT = Path(__file__).resolve().parents[2]
+PLAN = Plan(pairs=3, scale=1.0, peers_python=sys.executable, peer_threads=1, timeout=30)
+
+
+def speed(steps_per_second: float, peer: str = "sb3", case: str = "dqn_cartpole") -> Measurement:
+    """A measurement of 2 s on the clock and 3 s of processor time."""
+    return Measurement(case, peer, round(2 * steps_per_second), 2.0, 3.0)
+
+
+def script_side(name: str, script: str) -> Side:
+    return Side(name, (sys.executable, "-c", script))
+
+
+def fixed_speeds(name: str, rates: list[int]) -> Side:
+    """A side whose run with seed s reports the s-th of `rates`."""
+    script = (
+        "import json, sys\n"
+        f"rate = {rates}[int(sys.argv[3]) - 1]\n"
+        f"print('a remark\\n' + json.dumps(dict(case=sys.argv[1], peer={name!r}, env_steps=rate, "
+        "seconds=1.0, cpu_seconds=1.0, steps_per_second=rate)))"
+    )
+    return script_side(name, script)
+
+
+@pytest.fixture
+def two_sides(monkeypatch):
+    def install(ours_rates: list[int], peer_rates: list[int]) -> None:
+        monkeypatch.setattr(Side, "ours", staticmethod(lambda: fixed_speeds("minding", ours_rates)))
+        monkeypatch.setattr(Side, "peer", staticmethod(lambda name, *_: fixed_speeds(name, peer_rates)))
+
+    return install
+
+
+class TestCases:
+    def test_ppo_minibatches_times_batch_size_is_the_rollout(self):
+        for case in CASES.values():
+            if isinstance(case, PPOCase):
+                assert case.minibatches * case.batch_size == case.num_envs * case.rollout_length
+
+    def test_batch_is_256_with_8_environments_and_2048_with_64(self):
+        assert CASES["ppo_cartpole_8"].batch_size == 256
+        assert CASES["ppo_cartpole_64"].batch_size == 2048
+
+    @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+    def test_warmup_passes_learning_starts_and_ends_with_an_iteration(self, case):
+        assert case.warmup_steps > getattr(case, "learning_starts", 0)
+        assert case.warmup_steps % case.iteration_steps == 0
+
+    def test_window_is_rounded_up_to_whole_iterations(self):
+        case = CASES["ppo_cartpole_8"]
+        assert case.window_steps == 32_768
+        assert case.window(0.1) == 4096
+        assert case.window(0.00001) == 1024
+
+    def test_an_unknown_case_names_the_nearest(self):
+        with pytest.raises(KeyError, match="did you mean 'sac_pendulum'"):
+            find_case("sac_pendulm")
+
+
+class TestMeasurement:
+    def test_line_of_json_has_the_rate_and_reads_back(self):
+        measured = Measurement("dqn_cartpole", "sb3", 3000, 1.5, 1.2)
+        assert json.loads(measured.to_json())["steps_per_second"] == 2000.0
+        assert Measurement.from_json(measured.to_json()) == measured
+        assert measured.cores == pytest.approx(0.8)
+
+    @pytest.mark.parametrize("line", ["", "not json", '{"case": "dqn_cartpole"}', "[1, 2]"])
+    def test_another_line_is_an_error(self, line):
+        with pytest.raises(ValueError):
+            Measurement.from_json(line)
+
+    def test_only_the_window_is_on_the_clock(self, monkeypatch):
+        wall, cpu, asked = iter([10.0, 14.0]), iter([1.0, 7.0]), []
+        monkeypatch.setattr(window.time, "perf_counter", lambda: next(wall))
+        monkeypatch.setattr(window.time, "process_time", lambda: next(cpu))
+
+        def train_for(env_steps: int) -> int:
+            asked.append(env_steps)
+            return env_steps + 8
+
+        options = window.parse_options(["dqn_cartpole", "--scale", "0.5"])
+        measured = window.measure(options, "sb3", train_for)
+        assert asked == [2000, 3000]
+        assert measured == Measurement("dqn_cartpole", "sb3", 3008, 4.0, 6.0)
+
+    def test_an_unknown_case_on_the_command_line_ends_with_code_2(self, capsys):
+        with pytest.raises(SystemExit) as stop:
+            window.parse_options(["ppo_cartpol_8"])
+        assert stop.value.code == 2
+        assert "did you mean 'ppo_cartpole_8'" in capsys.readouterr().err
+
+
+class TestPairs:
+    def test_pairs_alternate_and_give_the_median_of_the_pairwise_ratios(self, two_sides):
+        two_sides([100, 300, 400], [50, 100, 400])
+        told: list[str] = []
+        result = pairs.compare(CASES["dqn_cartpole"], "sb3", PLAN, told.append)
+        assert result.ratios == [2.0, 3.0, 1.0]
+        assert result.met is True
+        assert told[1] == "dqn_cartpole against sb3, pair 2: 300/s against 100/s, 3.00x"
+
+    def test_the_target_is_compared_with_the_median_ratio_not_with_the_ratio_of_medians(self):
+        # Medians are 400 and 100 (4x), the pairwise ratios 1.6, 8 and 1.
+        rates = ([160, 800, 400], [100, 100, 400])
+        ours_side, peer_side = ([speed(rate) for rate in side] for side in rates)
+        assert Comparison("dqn_cartpole", "sb3", 2.0, ours_side, peer_side).met is False
+
+    def test_a_failing_run_ends_the_comparison_and_says_why(self, two_sides):
+        two_sides([100], [50])
+        told: list[str] = []
+        result = pairs.compare(CASES["dqn_cartpole"], "sb3", PLAN, told.append)
+        assert result.ratios == [2.0]
+        assert result.met is None
+        assert "IndexError" in str(result.error)
+        assert len(told) == 2
+
+    def test_every_case_meets_each_of_its_peers(self):
+        assert [(case.name, peer) for case, peer in pairs.comparisons(list(CASES.values()))] == [
+            ("ppo_cartpole_8", "sb3"),
+            ("ppo_cartpole_8", "cleanrl_style"),
+            ("ppo_cartpole_64", "sb3"),
+            ("ppo_cartpole_64", "cleanrl_style"),
+            ("dqn_cartpole", "sb3"),
+            ("sac_pendulum", "sb3"),
+            ("sac_halfcheetah", "sb3"),
+        ]
+
+    def test_peers_get_one_thread_everywhere(self):
+        side = Side.peer("sb3", "/usr/bin/python3", 1)
+        assert side.command[-2:] == ("--threads", "1")
+        assert {side.environment[k] for k in ("OMP_NUM_THREADS", "MKL_NUM_THREADS")} == {"1"}
+
+    @pytest.mark.parametrize(
+        ("script", "message"),
+        [
+            ("raise SystemExit('no such wheel')", "returned 1: no such wheel"),
+            ("print('hello')", "expected|Expecting"),
+            ("pass", "Expecting"),
+            ("import threading; threading.Event().wait()", "took longer than 1 s; raise --timeout"),
+        ],
+    )
+    def test_a_run_without_a_measurement_is_an_error(self, script, message):
+        with pytest.raises(RunFailed, match=message):
+            pairs.run_side(script_side("sb3", script), CASES["dqn_cartpole"], 1, 1.0, timeout=1)
+
+    def test_a_failure_says_its_last_line_without_the_folder_of_the_repository(self):
+        script = f"import sys; sys.exit('Traceback\\n{ROOT}/benchmarks/ours.py: broken')"
+        with pytest.raises(RunFailed) as failure:
+            pairs.call([sys.executable, "-c", script], {}, timeout=30)
+        assert str(failure.value) == "python returned 1: benchmarks/ours.py: broken"
+
+    def test_an_interpreter_that_cannot_start_is_an_error(self, tmp_path):
+        with pytest.raises(RunFailed, match=r"benchmarks\.peers\.sb3 cannot be started by .*No such file"):
+            pairs.call([str(tmp_path / "python"), "-m", "benchmarks.peers.sb3"], {}, timeout=30)
+
+    def test_a_measurement_of_something_else_is_an_error(self):
+        side = script_side("sb3", f"print({speed(10, peer='other').to_json()!r})")
+        with pytest.raises(RunFailed, match="asked sb3 for dqn_cartpole, got other on dqn_cartpole"):
+            pairs.run_side(side, CASES["dqn_cartpole"], 1, 1.0, timeout=30)
+
+
+class TestPeersPython:
+    def test_the_variable_wins(self, monkeypatch):
+        monkeypatch.setenv("MINDING_PEERS_PYTHON", sys.executable)
+        assert pairs.find_peers_python(pytest.fail) == sys.executable
+
+    def test_a_variable_that_points_nowhere_is_an_error(self, monkeypatch, tmp_path):
+        monkeypatch.setenv("MINDING_PEERS_PYTHON", str(tmp_path / "python"))
+        with pytest.raises(RunFailed, match="must be a Python interpreter, no such file"):
+            pairs.find_peers_python(pytest.fail)
+
+    def test_the_environment_is_made_once_and_again_after_an_interruption(self, monkeypatch, tmp_path):
+        monkeypatch.delenv("MINDING_PEERS_PYTHON", raising=False)
+        monkeypatch.setattr(pairs, "ROOT", tmp_path)
+        commands: list[str] = []
+        broken = [True]
+
+        def call(command: list[str], environment: dict[str, str], timeout: float) -> str:
+            commands.append(command[2])
+            (tmp_path / ".venv-peers").mkdir(exist_ok=True)
+            if command[2] == "pip" and broken:
+                broken.pop()
+                raise RunFailed("connection lost")
+            return ""
+
+        monkeypatch.setattr(pairs, "call", call)
+        with pytest.raises(RunFailed, match="connection lost"):
+            pairs.find_peers_python(lambda line: None)
+        first = pairs.find_peers_python(lambda line: None)
+        assert first == str(tmp_path / ".venv-peers" / "bin" / "python")
+        assert pairs.find_peers_python(pytest.fail) == first
+        assert commands == ["venv", "pip", "venv", "pip"]
+
+
+class TestOurs:
+    def test_overrides_carry_the_work_of_the_case(self):
+        found = ours.overrides(CASES["dqn_cartpole"])
+        assert "policy.collect.n_sample=4" in found
+        assert "policy.learn.batch_size=128" in found
+        assert "policy.learn.target.freq=250" in found
+        assert "env.collector_env_num=64" in ours.overrides(CASES["ppo_cartpole_64"])
+        assert "policy.model.hidden=[256, 256]" in ours.overrides(CASES["sac_pendulum"])
+
+    def test_every_case_has_a_preset(self):
+        assert set(ours.PRESETS) == set(CASES)
+
+
+def probe_answer(monkeypatch, *answers: object) -> None:
+    """Lets the measuring scripts print these values as JSON, one after the other."""
+    lines = iter([json.dumps(answer) for answer in answers])
+    monkeypatch.setattr(probes, "call", lambda *_: next(lines))
+
+
+class TestProbes:
+    def test_a_value_above_its_limit_misses_it(self):
+        assert probes.Reading("middleware call", 2.0, "us", 2.1).met is False
+        assert probes.Reading("middleware call", 2.0, "us", 2.0).met is True
+
+    def test_import_of_a_heavy_package_fails_the_reading(self, monkeypatch):
+        probe_answer(monkeypatch, *[{"seconds": 0.1, "heavy": ["mindspore"]}] * 5)
+        reading = probes.read("import_time", timeout=30)
+        assert (reading.met, reading.error) == (None, "imports mindspore, which must load later")
+
+    def test_import_time_is_the_median(self, monkeypatch):
+        probe_answer(monkeypatch, *[{"seconds": s, "heavy": []} for s in (0.5, 0.1, 0.2, 0.3, 0.1)])
+        assert probes.read("import_time", timeout=30).value == 0.2
+
+    def test_the_largest_worker_counts(self, monkeypatch):
+        probe_answer(monkeypatch, [{"pid": 7, "resident_mb": 34.5}, {"pid": 8, "resident_mb": 61.0}])
+        reading = probes.read("worker_memory", timeout=30)
+        assert (reading.value, reading.met) == (61.0, False)
+
+    def test_the_slowest_number_is_found_at_any_depth(self):
+        record = {"plain": [{"n": 1, "us_per_call": 0.4}], "generator": {"us_per_call": 1.1}}
+        assert probes.largest_number(record, "us_per_call") == 1.1
+        with pytest.raises(RunFailed, match="expected numbers under 'us'"):
+            probes.largest_number(record, "us")
+
+    def test_a_script_that_prints_no_json_becomes_a_reading_with_the_reason(self, monkeypatch):
+        monkeypatch.setattr(probes, "call", lambda *_: "Segmentation fault")
+        reading = probes.read("worker_memory", timeout=30)
+        assert (reading.met, reading.limit) == (None, 60.0)
+        assert reading.error == "expected JSON from the measurement, got 'Segmentation fault'"
+
+
+@pytest.fixture
+def finished() -> report.Report:
+    machine = {"cpu": "A processor", "cores": 2, "system": "Linux x86_64", "load": 0.5}
+    machine |= {"minding": {"python": "3.11.7"}, "peers": {"torch": "2.13.0"}}
+    good = Comparison("dqn_cartpole", "sb3", 2.0, [speed(3000), speed(2400)], [speed(1000), speed(1000)])
+    slow = Comparison("sac_pendulum", "sb3", 1.8, [speed(150)], [speed(100)])
+    broken = Comparison("ppo_cartpole_8", "sb3", 2.5, error="not wired yet")
+    return report.Report(
+        machine, PLAN, [good, slow, broken], [probes.Reading("import", 0.3, "s", 0.2)], "2030-01-01"
+    )
+
+
+class TestReport:
+    def test_markdown_has_medians_ratio_spread_target_and_verdict(self, finished):
+        page = finished.to_markdown()
+        assert (
+            "| dqn_cartpole | sb3 | 2 | 2,700 | 1,000 | 2.70x | 2.40 - 3.00 | 1.5 / 1.5 | >= 2x | yes |"
+            in page
+        )
+        assert (
+            "| sac_pendulum | sb3 | 1 | 150 | 100 | 1.50x | 1.50 - 1.50 | 1.5 / 1.5 | >= 1.8x | NO |" in page
+        )
+        assert "| import | 0.2 s | <= 0.3 s | yes |" in page
+        assert "A processor, 2 cores, Linux x86_64, load 0.5 at the start." in page
+        assert "torch 2.13.0" in page
+        assert "Peers run with one torch thread." in page
+
+    def test_a_case_that_did_not_run_is_listed_with_its_reason(self, finished):
+        assert "| ppo_cartpole_8 | sb3 | 0 | - | - | - | - | - | >= 2.5x | failed |" in finished.to_markdown()
+        assert finished.failures == ["ppo_cartpole_8 against sb3: not wired yet"]
+        assert finished.unmet == ["sac_pendulum against sb3"]
+
+    def test_json_keeps_every_measurement_and_no_path(self, finished, tmp_path):
+        finished.write(tmp_path)
+        record = json.loads((tmp_path / "latest.json").read_text())
+        assert record["results"][0]["ratios"] == [3.0, 2.4]
+        assert record["results"][0]["median_ratio"] == 2.7
+        assert record["results"][0]["ours"][1]["env_steps"] == 4800
+        assert record["readings"][0]["met"] is True
+        assert "peers_python" not in record["plan"]
+        assert (tmp_path / "latest.md").read_text() == finished.to_markdown()
+
+    def test_the_terminal_shows_the_tables_and_the_missed_targets(self, finished):
+        console = Console(width=200, record=True, file=io.StringIO())
+        finished.show(console)
+        text = console.export_text()
+        assert "2.70x" in text
+        assert "target missed: sac_pendulum against sb3" in text
+        assert "did not run: ppo_cartpole_8 against sb3: not wired yet" in text
+
+
+class TestRun:
+    def test_quick_is_one_short_pair(self):
+        args = run.parse_arguments(["--quick", "--pairs", "9"])
+        assert (args.pairs, args.scale) == (1, 0.1)
+
+    @pytest.mark.parametrize("argv", [["--pairs", "0"], ["--scale", "0"], ["--only", "ppo_cartpole_9"]])
+    def test_bad_input_ends_with_code_2(self, argv, capsys):
+        with pytest.raises(SystemExit) as stop:
+            run.parse_arguments(argv)
+        assert stop.value.code == 2
+
+    def test_a_partial_run_never_replaces_the_published_table(self):
+        def folder(*argv: str) -> Path:
+            return run.output_folder(run.parse_arguments(argv))
+
+        assert folder() == ROOT / "benchmarks" / "results"
+        local = ROOT / "benchmarks" / "results" / "local"
+        assert [folder("--quick"), folder("--only", "dqn_cartpole"), folder("--peer-threads", "2")] == [
+            local
+        ] * 3
+        assert folder("--quick", "--output", "here") == Path("here")
+
+    def test_one_case_from_the_command_line_to_the_files(self, two_sides, monkeypatch, tmp_path, capsys):
+        two_sides([500, 600], [200, 200])
+        monkeypatch.setenv("MINDING_PEERS_PYTHON", sys.executable)
+        code = run.main(["--only", "dqn_cartpole", "--pairs", "2", "--output", str(tmp_path)])
+        assert code == 0
+        assert "pair 2: 600/s against 200/s, 3.00x" in capsys.readouterr().out
+        record = json.loads((tmp_path / "latest.json").read_text())
+        assert [r["case"] for r in record["results"]] == ["dqn_cartpole"]
+        assert record["results"][0]["median_ratio"] == 2.75
+        assert record["readings"] == []
+
+    def test_a_failed_side_gives_code_1_and_still_writes(self, two_sides, monkeypatch, tmp_path):
+        two_sides([], [200])
+        monkeypatch.setenv("MINDING_PEERS_PYTHON", sys.executable)
+        assert run.main(["--only", "dqn_cartpole", "--output", str(tmp_path)]) == 1
+        assert "Did not run:" in (tmp_path / "latest.md").read_text()
+
+    def test_a_probe_alone_needs_no_peers(self, monkeypatch, tmp_path):
+        monkeypatch.setenv("MINDING_PEERS_PYTHON", str(tmp_path / "missing"))
+        probe_answer(monkeypatch, *[{"seconds": 0.1, "heavy": []}] * 5)
+        assert run.main(["--only", "import_time", "--output", str(tmp_path)]) == 0
+
+    def test_missing_peers_are_one_line_and_code_1(self, monkeypatch, tmp_path, capsys):
+        monkeypatch.setenv("MINDING_PEERS_PYTHON", str(tmp_path / "missing"))
+        assert run.main(["--only", "dqn_cartpole", "--output", str(tmp_path)]) == 1
+        assert "must be a Python interpreter" in capsys.readouterr().out.replace("\n", " ")
+
+
+def test_cases_and_clock_need_the_standard_library_only():
+    script = (
+        "import sys, benchmarks.window, benchmarks.cases\n"
+        "print(sorted({'numpy', 'rich', 'minding', 'mindspore', 'torch'} & set(sys.modules)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "[]\n"

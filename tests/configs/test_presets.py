@@ -1,0 +1,156 @@
+"""Presets and the ways to name a configuration."""
+
+import importlib
+import subprocess
+import sys
+
+import pytest
+from easydict import EasyDict
+
+from minding.configs import PRESETS, compile_run, load_preset, load_user_config
+from minding.engine.config import save_config, schema_defaults
+from minding.engine.errors import ConfigError, MissingExtraError, SpaceError
+from minding.envs import config_schema
+from minding.policies import get_algorithm
+
+
+def test_every_promised_preset_is_there():
+    assert PRESETS == (
+        "acrobot_dqn",
+        "acrobot_ppo",
+        "cartpole_dqn",
+        "cartpole_ppo",
+        "halfcheetah_ppo",
+        "halfcheetah_sac",
+        "lunarlander_dqn",
+        "lunarlander_ppo",
+        "pendulum_ppo",
+        "pendulum_sac",
+        "pixelcatch_ppo",
+        "pong_ppo",
+    )
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_preset_is_named_for_its_environment_and_algorithm_and_says_what_to_expect(name):
+    cfg = load_preset(name)
+    environment, algorithm = name.rsplit("_", 1)
+    assert cfg.exp_name == name
+    assert cfg.policy.type == algorithm
+    assert environment in cfg.env.env_id.lower().replace("-", "")
+    assert "Expected: " in importlib.import_module(f"minding.configs.{name}").__doc__
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_preset_compiles(name, monkeypatch, tmp_path):
+    # MuJoCo writes a log into the current folder.
+    monkeypatch.chdir(tmp_path)
+    try:
+        cfg = compile_run(load_preset(name))
+    except MissingExtraError as error:
+        pytest.skip(str(error))
+    assert cfg.env.spec.observation
+    assert cfg.recipe == {"ppo": "on_policy", "dqn": "off_policy", "sac": "off_policy"}[cfg.policy.type]
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_preset_says_only_what_differs_from_the_defaults(name):
+    user = load_preset(name)
+    schema = get_algorithm(user.policy.pop("type")).config_schema()
+    assert repeated(user.policy, schema_defaults(schema)) == []
+    assert repeated(user.env, schema_defaults(config_schema())) == []
+
+
+def repeated(user, defaults, prefix=""):
+    """Paths at which a preset says the default again."""
+    paths = []
+    for key, value in user.items():
+        if isinstance(value, dict) and key != "env_kwargs":
+            paths += repeated(value, defaults[key], f"{prefix}{key}.")
+        elif value == defaults[key]:
+            paths.append(prefix + key)
+    return paths
+
+
+def compile_cartpole(*overrides, algorithm="ppo"):
+    return compile_run(EasyDict(env={"env_id": "CartPole-v1"}, policy={"type": algorithm}), overrides)
+
+
+def test_the_environment_fills_in_shapes():
+    spec = compile_cartpole().env.spec
+    assert (spec.observation.shape, spec.action.n, spec.max_episode_steps) == ([4], 2, 500)
+
+
+@pytest.mark.parametrize(
+    ("name", "count", "fitting"), [("env.collector_env_num", 7, 1029), ("policy.learn.n_minibatch", 10, 1030)]
+)
+def test_a_rollout_that_does_not_divide_is_refused_with_one_that_does(name, count, fitting):
+    with pytest.raises(ConfigError, match=f"does not divide by {name}={count}: use .*n_sample={fitting}"):
+        compile_cartpole(f"{name}={count}")
+
+
+def test_an_action_space_that_the_algorithm_cannot_act_in_is_refused():
+    with pytest.raises(SpaceError, match=r"'sac' acts in box action spaces, .* has a discrete one"):
+        compile_cartpole("env.collector_env_num=1", algorithm="sac")
+
+
+def test_an_unknown_algorithm_names_the_nearest():
+    with pytest.raises(ConfigError, match="'ppoo'; did you mean 'ppo'"):
+        compile_cartpole(algorithm="ppoo")
+
+
+def test_an_unknown_environment_names_the_nearest():
+    with pytest.raises(ConfigError, match=r"env\.env_id.*CartPole-v1"):
+        compile_cartpole("env.env_id=CartPol-v1")
+
+
+def test_two_loads_of_a_preset_share_nothing():
+    load_preset("pong_ppo").policy.model.hidden.append(1)
+    assert load_preset("pong_ppo").policy.model.hidden == [512]
+
+
+def test_an_unknown_preset_names_the_nearest():
+    with pytest.raises(ConfigError, match="unknown preset 'cartpole_pppo'; did you mean 'cartpole_ppo'"):
+        load_preset("cartpole_pppo")
+
+
+def test_a_saved_configuration_is_found_by_file_and_by_run_folder(tmp_path):
+    save_config({"seed": 7}, tmp_path / "config.yaml")
+    assert load_user_config(tmp_path / "config.yaml") == {"seed": 7}
+    assert load_user_config(tmp_path) == {"seed": 7}
+
+
+def test_a_python_file_gives_its_main_config(tmp_path):
+    path = tmp_path / "mine.py"
+    path.write_text(
+        "from easydict import EasyDict\nmain_config = EasyDict(seed=7, policy=dict(type='ppo'))\n"
+    )
+    assert load_user_config(path).policy.type == "ppo"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (None, "no such file"),
+        ("main_config = 1 / 0", "raised ZeroDivisionError"),
+        ("x = 1", "no main_config"),
+    ],
+)
+def test_a_python_file_without_a_configuration_is_a_clear_error(tmp_path, text, message):
+    path = tmp_path / "mine.py"
+    if text is not None:
+        path.write_text(text)
+    with pytest.raises(ConfigError, match=message):
+        load_user_config(path)
+
+
+def test_listing_presets_imports_none_of_them():
+    code = "import sys, minding.configs; print([name for name in sys.modules if name.endswith('_ppo')])"
+    out = subprocess.run(
+        [sys.executable, "-c", code],
+        env={"PYTHONPATH": ":".join(sys.path)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (out.stdout.strip(), out.stderr) == ("[]", "")

@@ -1,0 +1,173 @@
+"""Context: fields, kept fields, renewal, errors."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import pickle
+from typing import Dict, List, Union  # noqa: UP035 (a user's context as in the documentation)
+
+import numpy as np
+import pytest
+
+from minding.engine import CheckpointError, Context, OfflineRLContext, OnlineRLContext
+
+
+@dataclasses.dataclass
+class MyContext(Context):
+    # common
+    total_step: int = 0
+    var1: int = 0
+    var2: int = 0
+    var3: Union[Dict, List] = None  # noqa: UP006, UP007
+    var4: List = None  # noqa: UP006
+
+    def __post_init__(self):
+        self.keep("var1", "var2")
+
+
+def test_a_users_context_keeps_its_fields_over_any_number_of_renewals():
+    ctx = MyContext()
+    ctx.var1, ctx.var2, ctx.var3 = 3, 5, [1]
+    for _ in range(4):
+        ctx = ctx.renew()
+    assert (ctx.total_step, ctx.var1, ctx.var2, ctx.var3) == (4, 3, 5, None)
+
+
+def test_renew_makes_a_fresh_instance_with_fresh_fields():
+    ctx = OnlineRLContext()
+    ctx.env_step, ctx.collect_kwargs["eps"], ctx.obs = 7, 0.1, np.zeros(2)
+    fresh = ctx.renew()
+    assert type(fresh) is OnlineRLContext
+    assert (fresh.env_step, fresh.collect_kwargs, fresh.obs) == (7, {}, None)
+    assert ctx.collect_kwargs == {"eps": 0.1}
+
+
+def test_keep_in_the_middle_of_a_run_holds_from_then_on():
+    ctx = MyContext()
+    ctx.keep("var4")
+    ctx.var4 = 9
+    assert ctx.renew().renew().var4 == 9
+
+
+def test_a_subclass_that_does_not_call_super_still_keeps_the_fields_of_its_base():
+    @dataclasses.dataclass
+    class Mine(OnlineRLContext):
+        seen: int = 0
+
+        def __post_init__(self):
+            self.keep("seen")
+
+    ctx = Mine(env_step=4, seen=2).renew()
+    assert (ctx.env_step, ctx.seen) == (4, 2)
+
+
+def test_a_subclass_may_call_super_post_init():
+    @dataclasses.dataclass
+    class Mine(OnlineRLContext):
+        seen: int = 0
+
+        def __post_init__(self):
+            super().__post_init__()
+            self.keep("seen")
+
+    assert Mine().kept[-1] == "seen"
+
+
+def test_kept_fields_are_those_of_the_documentation():
+    assert OnlineRLContext().kept == (
+        "total_step",
+        "env_step",
+        "env_episode",
+        "train_iter",
+        "last_eval_iter",
+        "last_eval_value",
+    )
+    assert OfflineRLContext().kept == (
+        "total_step",
+        "train_epoch",
+        "train_iter",
+        "last_eval_iter",
+        "last_eval_value",
+    )
+    assert (OnlineRLContext().last_eval_iter, OnlineRLContext().last_eval_value) == (-1, -math.inf)
+
+
+def test_an_undeclared_attribute_is_an_error_with_the_nearest_name():
+    ctx = OnlineRLContext()
+    with pytest.raises(AttributeError, match="no field 'env_stp'; did you mean 'env_step'"):
+        ctx.env_stp = 1
+    with pytest.raises(AttributeError, match="no field 'trajectory'; did you mean 'trajectories'"):
+        _ = ctx.trajectory
+    assert not hasattr(ctx, "trajectory")
+
+
+def test_a_property_of_a_subclass_can_be_set():
+    @dataclasses.dataclass
+    class Mine(Context):
+        half: int = 0
+
+        @property
+        def whole(self):
+            return 2 * self.half
+
+        @whole.setter
+        def whole(self, value):
+            self.half = value // 2
+
+    ctx = Mine()
+    ctx.whole = 10
+    assert ctx.half == 5
+
+
+def test_item_access_is_a_type_error_that_names_the_attribute():
+    ctx = OnlineRLContext()
+    with pytest.raises(TypeError, match=r"write ctx\.env_step"):
+        ctx["env_step"]
+    with pytest.raises(TypeError, match="is a dataclass and not a dict"):
+        ctx["env_step"] = 1
+
+
+def test_keep_of_an_unknown_field_is_an_error():
+    with pytest.raises(AttributeError, match=r"keep\('var5'\).*did you mean 'var"):
+        MyContext().keep("var5")
+
+
+@pytest.mark.parametrize("value", [np.zeros(3), np.array(1.0), [1], {"a": 1}, (1,), 1j])
+def test_a_kept_field_that_holds_a_collection_is_an_error_that_names_it(value):
+    ctx = MyContext(var1=value)
+    with pytest.raises(TypeError, match=rf"ctx\.var1 is kept and holds a {type(value).__name__}"):
+        ctx.renew()
+
+
+def test_numpy_scalars_in_kept_fields_become_python_numbers():
+    ctx = OnlineRLContext(env_step=np.int64(3), last_eval_value=np.float32(0.5)).renew()
+    assert type(ctx.env_step) is int
+    assert ctx.last_eval_value == 0.5
+    assert type(ctx.last_eval_value) is float
+
+
+def test_contexts_pickle():
+    ctx = MyContext(var1=1, var3={"a": np.arange(3)})
+    ctx.keep("var4")
+    copy = pickle.loads(pickle.dumps(ctx))  # noqa: S301
+    assert (copy.var1, copy.var3["a"].tolist()) == (1, [0, 1, 2])
+    assert copy.kept == ("total_step", "var1", "var2", "var4")
+    with pytest.raises(AttributeError):
+        copy.var9 = 1
+
+
+def test_state_dict_holds_the_kept_fields_and_loads_into_another_context():
+    state = MyContext(total_step=4, var1=np.int32(2), var3=[1]).state_dict()
+    assert state == {"total_step": 4, "var1": 2, "var2": 0}
+    ctx = MyContext()
+    ctx.load_state_dict(state)
+    assert (ctx.total_step, ctx.var1) == (4, 2)
+
+
+@pytest.mark.parametrize("state", [{"total_step": 1}, {"total_step": 1, "var1": 1, "var2": 1, "other": 1}])
+def test_the_state_of_another_context_is_refused_and_nothing_is_set(state):
+    ctx = MyContext()
+    with pytest.raises(CheckpointError, match="does not fit MyContext"):
+        ctx.load_state_dict(state)
+    assert ctx.total_step == 0

@@ -1,0 +1,323 @@
+"""Running middleware: order, second halves, composites, errors."""
+
+from __future__ import annotations
+
+import functools
+import threading
+
+import pytest
+
+from minding.engine import MiddlewareError, OnlineRLContext, Task, declare
+
+
+def marker(log, number):
+    """A generator middleware that logs `number`, then `-number`."""
+
+    def mark(ctx):
+        log.append(number)
+        yield
+        log.append(-number)
+
+    return mark
+
+
+class Marker:
+    """The same as an object, which has no ``__name__``; logs a closing too."""
+
+    def __init__(self, log, number):
+        self.log, self.number = log, number
+
+    def __call__(self, ctx):
+        self.log.append(self.number)
+        try:
+            yield
+        except GeneratorExit:
+            self.log.append(f"closed {self.number}")
+            raise
+        self.log.append(-self.number)
+
+
+def fail(ctx):
+    raise ValueError("broken")
+
+
+@pytest.fixture
+def started():
+    with Task().start(ctx=OnlineRLContext()) as fresh:
+        yield fresh
+
+
+def test_middleware_run_in_order_step_after_step(started):
+    log = []
+    started.use(lambda ctx: log.append(0)).use(lambda ctx: log.append(1))
+    started.run(max_step=2)
+    assert log == [0, 1, 0, 1]
+
+
+def test_second_halves_run_in_reverse_order_of_the_chain(started):
+    log = []
+    for number in (1, 2, 3):
+        started.use(marker(log, number))
+    started.run(max_step=1)
+    assert log == [1, 2, 3, -3, -2, -1]
+
+
+def test_both_halves_see_the_context_of_their_iteration(started):
+    seen = []
+
+    def look(ctx):
+        seen.append(started.ctx is ctx)
+        yield
+        seen.append(started.ctx is ctx)
+
+    started.use(look).run(max_step=2)
+    assert seen == [True] * 4
+
+
+def test_a_wrapped_middleware_runs_where_it_is_called(started):
+    log = []
+    child = started.wrap(marker(log, 2))
+
+    def mother(ctx):
+        log.append(1)
+        back = child(ctx)
+        log.append(3)
+        yield
+        log.append(-3)
+        back()
+        log.append(-1)
+
+    started.use(mother).run(max_step=2)
+    assert log == [1, 2, 3, -3, -2, -1] * 2
+
+
+def test_a_wrapped_middleware_whose_second_half_is_not_called_runs_it_with_the_chain(started):
+    log = []
+    child = started.wrap(marker(log, 2))
+
+    def mother(ctx):
+        child(ctx)
+
+    started.use(marker(log, 1)).use(mother).use(marker(log, 3)).run(max_step=1)
+    assert log == [1, 2, 3, -3, -2, -1]
+
+
+def test_a_wrapped_plain_function_has_an_empty_second_half_that_can_be_called_twice(started):
+    log = []
+    back = started.wrap(lambda ctx: log.append(1))(started.ctx)
+    back()
+    back()
+    assert log == [1]
+
+
+def test_forward_and_backward_run_the_halves_by_hand(started):
+    log = []
+    first = started.forward(marker(log, 1))
+    started.forward(marker(log, 2), OnlineRLContext())
+    third = started.forward(marker(log, 3))
+    assert started.forward(lambda ctx: log.append(4)) is None
+    started.backward(first, third)
+    assert log == [1, 2, 3, 4, -3, -1]
+    started.backward()
+    started.backward()
+    assert log == [1, 2, 3, 4, -3, -1, -2]
+
+
+@pytest.mark.parametrize("kind", ["serial", "parallel"])
+def test_composites_run_second_halves_in_reverse_order(started, kind):
+    log = []
+    compose = getattr(started, kind)
+    middle = compose(Marker(log, 2), compose(), compose(marker(log, 3)))
+    started.use(marker(log, 1)).use(middle).use(marker(log, 4)).run(max_step=1)
+    assert log[0] == 1
+    assert sorted(log[1:3]) == [2, 3]
+    assert log[3:] == [4, -4, -3, -2, -1]
+
+
+def test_serial_wrap_and_parallel_nest(started):
+    log = []
+    innermost = started.parallel(marker(log, 3))
+    started.use(started.serial(marker(log, 1), started.wrap(marker(log, 2)), innermost))
+    started.use(started.wrap(marker(log, 4))).use(started.serial()).use(started.parallel())
+    started.run(max_step=2)
+    assert log == [1, 2, 3, 4, -4, -3, -2, -1] * 2
+
+
+def test_parallel_members_run_at_the_same_time(started):
+    meeting = threading.Barrier(3, timeout=30)
+    started.use(started.parallel(*[lambda ctx: meeting.wait() and None for _ in range(3)])).run(max_step=2)
+    assert started.ctx.total_step == 2
+
+
+def test_the_member_with_a_role_runs_in_the_calling_thread(started):
+    threads = {}
+
+    @declare(role="learn")
+    def learner():
+        def learn(ctx):
+            threads["learn"] = threading.current_thread()
+            yield
+            threads["second half"] = threading.current_thread()
+
+        return learn
+
+    def wait(ctx):
+        threads["wait"] = threading.current_thread()
+
+    started.use(started.parallel(wait, started.serial(learner()))).run(max_step=1)
+    assert threads["learn"] is threads["second half"] is threading.main_thread()
+    assert threads["wait"] is not threading.main_thread()
+
+
+def test_the_first_error_of_parallel_surfaces_when_all_members_have_ended(started):
+    log, failed = [], threading.Event()
+
+    def fail_and_tell(ctx):
+        failed.set()
+        raise ValueError("broken")
+
+    def wait(ctx):
+        failed.wait(30)
+        log.append("waited")
+
+    started.use(Marker(log, 1)).use(started.parallel(Marker(log, 2), fail_and_tell, wait, fail))
+    with pytest.raises(ValueError, match="broken") as caught:
+        started.run(max_step=1)
+    assert log[0] == 1
+    assert sorted(log[1:3], key=str) == [2, "waited"]
+    assert log[3:] == ["closed 2", "closed 1"]
+    assert caught.value.__notes__ == [
+        "in middleware 'fail_and_tell' (member 1 of parallel)",
+        "another member of parallel failed too: ValueError('broken')",
+        "in middleware 'parallel' (position 1, step 0)",
+    ]
+
+
+def test_callables_without_a_name_are_middleware(started):
+    log = []
+
+    def put(number, ctx):
+        log.append(number)
+
+    started.use(functools.partial(put, 1)).use(Marker(log, 2)).use(started.serial(functools.partial(put, 3)))
+    started.run(max_step=1)
+    assert log == [1, 2, 3, -2]
+    assert [line.split()[1] for line in repr(started).splitlines()[2:]] == ["put", "Marker", "serial", "put"]
+
+
+def test_wrappers_go_around_every_middleware_used_before_or_after(started):
+    log = []
+
+    def traced(label):
+        def wrapper(fn):
+            def call(ctx):
+                log.append(label)
+                return fn(ctx)
+
+            return call
+
+        return wrapper
+
+    started.use(marker(log, 1)).use_wrapper(traced("inner")).use_wrapper(traced("outer")).use(marker(log, 2))
+    started.run(max_step=1)
+    assert log == ["outer", "inner", 1, "outer", "inner", 2, -2, -1]
+    assert "mark" in repr(started)
+
+
+def test_a_second_yield_is_an_error_that_names_the_middleware(started):
+    def twice(ctx):
+        yield
+        yield
+
+    log = []
+    started.use(Marker(log, 1)).use(twice)
+    with pytest.raises(MiddlewareError, match=r"'twice' \(position 1\) yields twice"):
+        started.run(max_step=1)
+    assert log == [1, "closed 1"]
+
+
+def test_a_generator_that_never_yields_is_fine(started):
+    log = []
+
+    def maybe(ctx):
+        log.append(1)
+        if log == [0]:
+            yield
+
+    started.use(maybe).run(max_step=2)
+    assert log == [1, 1]
+
+
+def test_a_factory_used_in_place_of_what_it_returns_is_an_error(started):
+    def my_handler(cfg):
+        def handle(ctx): ...
+
+        return handle
+
+    with pytest.raises(MiddlewareError, match=r"'my_handler' .* returned a function.*my_handler\(\.\.\.\)"):
+        started.use(my_handler).run(max_step=1)
+
+
+def test_an_async_function_is_an_error(started):
+    async def handle(ctx): ...
+
+    with pytest.raises(MiddlewareError, match=r"'handle' .* is async; use a plain function"):
+        started.use(handle).run(max_step=1)
+
+
+def test_an_exception_closes_open_generators_in_reverse_and_says_where(started):
+    log = []
+    started.use(Marker(log, 1)).use(started.serial(Marker(log, 2), started.wrap(Marker(log, 3))))
+    started.use(lambda ctx: fail(ctx) if ctx.total_step == 1 else None)
+    with pytest.raises(ValueError, match="broken") as caught:
+        started.run(max_step=5)
+    assert log == [1, 2, 3, -3, -2, -1, 1, 2, 3, "closed 3", "closed 2", "closed 1"]
+    assert caught.value.__notes__ == ["in middleware '<lambda>' (position 2, step 1)"]
+    assert (started.stop_reason, started.running, started.ctx.total_step) == ("exception", False, 1)
+
+
+def test_an_exception_in_a_second_half_closes_the_others(started):
+    log = []
+
+    def fail_late(ctx):
+        yield
+        fail(ctx)
+
+    started.use(Marker(log, 1)).use(started.serial(Marker(log, 2), fail_late))
+    with pytest.raises(ValueError) as caught:
+        started.run(max_step=1)
+    assert log == [1, 2, "closed 2", "closed 1"]
+    assert caught.value.__notes__ == [
+        "in the second half of middleware 'fail_late' (member 1 of serial)",
+        "in the second half of middleware 'serial' (position 1, step 0)",
+    ]
+
+
+def test_an_error_while_closing_does_not_hide_the_first_one(started):
+    log = []
+
+    def fail_at_close(ctx):
+        try:
+            yield
+        finally:
+            raise RuntimeError("cannot close")
+
+    started.use(Marker(log, 1)).use(started.serial(Marker(log, 2), fail_at_close)).use(fail)
+    with pytest.raises(ValueError, match="broken") as caught:
+        started.run(max_step=1)
+    assert log == [1, 2, "closed 2", "closed 1"]
+    assert "closing the chain failed too: RuntimeError('cannot close')" in caught.value.__notes__[1]
+
+
+def test_a_profiled_middleware_keeps_its_errors_and_closings():
+    log = []
+
+    def twice(ctx):
+        yield
+        yield
+
+    with Task().start(profile=True) as measured:
+        measured.use(Marker(log, 1)).use(twice)
+        with pytest.raises(MiddlewareError, match=r"'twice' .* yields twice"):
+            measured.run(max_step=1)
+    assert log == [1, "closed 1"]

@@ -1,0 +1,130 @@
+"""Learning curves from metrics.csv."""
+
+import sys
+
+import numpy as np
+import pytest
+from easydict import EasyDict
+
+from minding.engine.errors import ConfigError, MissingExtraError
+from minding.engine.plotting import (
+    group_runs,
+    learning_curves,
+    mean_curve,
+    plot_curves,
+    plot_run,
+    read_metrics,
+    return_series,
+    terminal_curve,
+)
+from minding.engine.run_dir import RunDir
+
+METRICS = "env_step,eval/return_mean,collect/return_mean\n0,10.0,\n100,,20.0\n200,30.0,25.0\n300,nan,\n"
+
+
+def make_run(tmp_path, exp_name="cartpole", algorithm="ppo", metrics=METRICS):
+    settings = {
+        "run": {"out_dir": str(tmp_path)},
+        "env": {"env_id": "CartPole-v1"},
+        "policy": {"type": algorithm},
+    }
+    run_dir = RunDir.create(EasyDict(exp_name=exp_name, **settings))
+    run_dir.metrics.write_text(metrics)
+    return run_dir.path
+
+
+def test_empty_cells_are_nan_and_left_out_of_a_series(tmp_path):
+    metrics = read_metrics(make_run(tmp_path) / "metrics.csv")
+    assert metrics["env_step"].tolist() == [0.0, 100.0, 200.0, 300.0]
+    steps, values = return_series(metrics)
+    assert (steps.tolist(), values.tolist()) == ([0.0, 200.0], [10.0, 30.0])
+
+
+def test_without_evaluations_the_training_returns_are_the_curve(tmp_path):
+    path = make_run(tmp_path, metrics="env_step,collect/return_mean\n100,20.0\n200,25.0\n")
+    steps, values = return_series(read_metrics(path / "metrics.csv"))
+    assert (steps.tolist(), values.tolist()) == ([100.0, 200.0], [20.0, 25.0])
+
+
+@pytest.mark.parametrize("text", [None, "env_step,x\n1,high\n", "env_step,x\n1\n2,3\n"])
+def test_a_file_that_is_no_table_of_metrics_is_a_clear_error(tmp_path, text):
+    path = tmp_path / "metrics.csv"
+    if text is not None:
+        path.write_text(text)
+    with pytest.raises(ConfigError, match=r"metrics\.csv"):
+        read_metrics(path)
+
+
+def test_the_mean_is_taken_over_the_steps_that_all_seeds_have():
+    short = (np.array([0.0, 100.0]), np.array([0.0, 10.0]))
+    long = (np.array([50.0, 250.0]), np.array([25.0, 125.0]))
+    curve = mean_curve("ppo", [short, long])
+    assert (curve.env_step[0], curve.env_step[-1]) == (50.0, 100.0)
+    assert (curve.mean[0], curve.mean[-1]) == (15.0, 30.0)
+    assert (curve.low[-1], curve.high[-1]) == (10.0, 50.0)
+
+
+def test_the_interval_of_many_seeds_is_that_of_their_mean():
+    runs = [(np.array([0.0, 1.0]), np.array([float(k), float(k)])) for k in (1, 2, 3, 4, 5)]
+    curve = mean_curve("ppo", runs)
+    assert curve.mean[0] == 3.0
+    assert (curve.low[0], curve.high[0]) == (1.8, 4.2)
+
+
+def test_one_run_is_its_own_curve():
+    curve = mean_curve("ppo", [(np.array([0.0, 7.0]), np.array([1.0, 2.0]))])
+    assert curve.env_step.tolist() == [0.0, 7.0]
+    assert curve.low.tolist() == curve.mean.tolist() == curve.high.tolist() == [1.0, 2.0]
+
+
+def test_runs_that_differ_in_the_seed_are_one_group(tmp_path):
+    paths = [make_run(tmp_path), make_run(tmp_path), make_run(tmp_path, algorithm="dqn")]
+    groups = group_runs(paths)
+    assert {label: len(runs) for label, runs in groups.items()} == {
+        "CartPole-v1 ppo": 2,
+        "CartPole-v1 dqn": 1,
+    }
+
+
+def test_two_experiments_on_one_environment_are_told_apart_by_name(tmp_path):
+    groups = group_runs([make_run(tmp_path), make_run(tmp_path, exp_name="wide")])
+    assert list(groups) == ["CartPole-v1 ppo (cartpole)", "CartPole-v1 ppo (wide)"]
+
+
+def test_a_run_without_returns_is_a_clear_error(tmp_path):
+    with pytest.raises(ConfigError, match="holds no returns yet"):
+        learning_curves([make_run(tmp_path, metrics="env_step\n0\n")])
+
+
+def test_pictures_are_written(tmp_path):
+    pytest.importorskip("matplotlib")
+    paths = [make_run(tmp_path), make_run(tmp_path)]
+    plot_curves(learning_curves(paths), tmp_path / "curves.png")
+    plot_run(read_metrics(paths[0] / "metrics.csv"), "cartpole", tmp_path / "curve.png")
+    for name in ("curves.png", "curve.png"):
+        assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")
+
+
+def test_without_matplotlib_the_error_names_the_extra(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    with pytest.raises(MissingExtraError, match=r"minding\[plot\]"):
+        plot_curves([], tmp_path / "curves.png")
+
+
+def test_a_terminal_curve_rises_from_corner_to_corner():
+    assert terminal_curve([0, 50, 100], [0.0, 250.0, 500.0], width=20, height=3).splitlines() == [
+        "500 ┤                   •",
+        "    ┤          •",
+        "  0 ┤•",
+        "    └────────────────────",
+        "     0      100 env steps",
+    ]
+
+
+@pytest.mark.parametrize("ys", [[], [float("nan")]])
+def test_a_terminal_curve_without_points_says_so(ys):
+    assert terminal_curve(range(len(ys)), ys) == "(no returns yet)"
+
+
+def test_a_terminal_curve_of_one_point_is_drawn():
+    assert terminal_curve([5], [1.0], width=10, height=2).count("•") == 1

@@ -1,0 +1,46 @@
+"""The run folder."""
+
+import json
+
+import pytest
+from easydict import EasyDict
+
+from minding.engine.errors import ConfigError
+from minding.engine.run_dir import RunDir
+
+
+def config(out_dir):
+    return EasyDict(exp_name="cartpole", run={"out_dir": str(out_dir)}, seed=3)
+
+
+def test_a_new_run_never_takes_the_folder_of_an_earlier_one(tmp_path):
+    names = [RunDir.create(config(tmp_path / "runs")).path.name for _ in range(3)]
+    assert names == ["cartpole", "cartpole-1", "cartpole-2"]
+
+
+def test_the_configuration_is_saved_with_the_run(tmp_path):
+    run_dir = RunDir.create(config(tmp_path))
+    assert RunDir.open(run_dir.path).load_config() == config(tmp_path)
+
+
+def test_the_summary_is_json(tmp_path):
+    run_dir = RunDir.create(config(tmp_path))
+    run_dir.write_summary({"eval_return": 487.5, "run_dir": run_dir.path})
+    assert json.loads(run_dir.summary.read_text()) == {"eval_return": 487.5, "run_dir": str(run_dir.path)}
+
+
+def test_a_folder_that_cannot_be_written_is_a_clear_error(tmp_path):
+    (tmp_path / "runs").write_text("a file")
+    with pytest.raises(ConfigError, match=r"run\.out_dir"):
+        RunDir.create(config(tmp_path / "runs"))
+
+
+def test_a_missing_run_names_the_nearest_one(tmp_path):
+    RunDir.create(config(tmp_path))
+    with pytest.raises(ConfigError, match="did you mean 'cartpole'"):
+        RunDir.open(tmp_path / "cartpol")
+
+
+def test_a_folder_without_a_configuration_is_no_run(tmp_path):
+    with pytest.raises(ConfigError, match="is no run folder"):
+        RunDir.open(tmp_path)

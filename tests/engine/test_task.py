@@ -1,0 +1,390 @@
+"""Task: start and end of runs, misuse, events, state, views."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from minding.engine import (
+    ChainError,
+    CheckpointError,
+    ConfigError,
+    MiddlewareError,
+    OnlineRLContext,
+    Role,
+    Task,
+    declare,
+    task,
+)
+
+
+def marker(log, number):
+    """A generator middleware that logs `number`, then `-number`."""
+
+    def mark(ctx):
+        log.append(number)
+        yield
+        log.append(-number)
+
+    return mark
+
+
+def fail(ctx):
+    raise ValueError("broken")
+
+
+@pytest.fixture
+def started():
+    with Task().start(ctx=OnlineRLContext()) as fresh:
+        yield fresh
+
+
+# Misuse
+
+
+@pytest.mark.parametrize("call", [lambda t: t.use(fail), lambda t: t.run(), lambda t: t.on("a", fail)])
+def test_a_task_that_was_not_started_says_so(call):
+    with pytest.raises(ChainError, match=r"has not been started; put it inside `with task\.start\(\):`"):
+        call(Task())
+
+
+def test_after_the_with_block_the_task_is_not_started_but_can_be_looked_at():
+    with Task().start() as ended:
+        ended.use(lambda ctx: None).run(max_step=3)
+    assert ended.ctx.total_step == 3
+    with pytest.raises(ChainError, match="has not been started"):
+        ended.use(fail)
+
+
+@pytest.mark.parametrize("compose", [Task.use, Task.serial, Task.parallel, Task.wrap, Task.use_wrapper])
+def test_what_cannot_be_called_is_no_middleware(started, compose):
+    with pytest.raises(MiddlewareError, match="got 'collector' of type str; a middleware is a callable"):
+        compose(started, "collector")
+
+
+def test_run_without_middleware_is_an_error(started):
+    with pytest.raises(ChainError, match="the chain is empty"):
+        started.run(max_step=1)
+
+
+@pytest.mark.parametrize("max_step", [-1, 1.5, "10", True])
+def test_max_step_must_be_an_integer(started, max_step):
+    with pytest.raises(ConfigError, match="max_step must be an integer of 0 or more"):
+        started.use(fail).run(max_step=max_step)
+
+
+def test_start_with_a_class_in_place_of_a_context_is_an_error():
+    with pytest.raises(ChainError, match=r"must be a Context object such as OnlineRLContext\(\)"):
+        Task().start(ctx=OnlineRLContext)
+
+
+def test_async_mode_is_refused():
+    with pytest.raises(ChainError, match="asynchronous lanes are not available"):
+        Task().start(async_mode=True)
+
+
+@pytest.mark.parametrize(
+    "call", [Task.start, lambda t: t.run(max_step=1), lambda t: t.use(fail), lambda t: t.use_wrapper(fail)]
+)
+def test_a_running_task_is_not_changed_started_or_run_again(started, call):
+    with pytest.raises(ChainError, match="this task is running"):
+        started.use(lambda ctx: call(started)).run(max_step=1)
+
+
+def test_a_composite_takes_no_role(started):
+    with pytest.raises(MiddlewareError, match="serial has no role of its own"):
+        started.use(started.serial(fail), role="learn")
+
+
+# Steps and ends
+
+
+def test_max_step_bounds_the_total_step_of_the_task(started):
+    seen = []
+    started.use(lambda ctx: seen.append(ctx.total_step))
+    started.run(max_step=2)
+    assert (seen, started.ctx.total_step, started.stop_reason) == ([0, 1], 2, "max_step")
+    started.run(max_step=5)
+    started.run(max_step=5)
+    assert (seen, started.ctx.total_step) == ([0, 1, 2, 3, 4], 5)
+
+
+def test_a_run_begins_at_the_total_step_of_its_context():
+    seen = []
+    with Task().start(ctx=OnlineRLContext(total_step=400)) as resumed:
+        resumed.use(lambda ctx: seen.append(ctx.total_step)).run(max_step=403)
+    assert seen == [400, 401, 402]
+
+
+def test_finish_lets_the_rest_of_the_iteration_run_once(started):
+    log = []
+
+    def finish(ctx):
+        if ctx.total_step == 1:
+            started.finish = True
+
+    started.use(marker(log, 1)).use(finish).use(marker(log, 2))
+    started.run(max_step=10)
+    assert log == [1, 2, -2, -1] * 2
+    assert (started.ctx.total_step, started.stop_reason, started.finish) == (2, "finish", True)
+
+
+def test_finish_can_be_taken_back_within_the_iteration_and_does_not_bind_the_next_run(started):
+    def finish_and_regret(ctx):
+        started.finish = True
+        started.finish = ctx.total_step == 3
+
+    started.use(finish_and_regret).run(max_step=10)
+    assert started.ctx.total_step == 4
+    started.run(max_step=6)
+    assert (started.ctx.total_step, started.stop_reason) == (6, "max_step")
+
+
+def test_stop_within_a_run_ends_it_after_the_iteration(started):
+    started.use(lambda ctx: started.stop()).run()
+    assert (started.ctx.total_step, started.stop_reason) == (1, "finish")
+
+
+def test_running_is_true_during_a_run_only(started):
+    seen = []
+    started.use(lambda ctx: seen.append(started.running)).run(max_step=1)
+    assert (seen, started.running) == ([True], False)
+
+
+class Hook:
+    """Logs its `finish`, and fails in it if told so."""
+
+    def __init__(self, log, name, error=None):
+        self.log, self.name, self.error = log, name, error
+
+    def __call__(self, ctx): ...
+
+    def finish(self, ctx):
+        self.log.append((self.name, ctx.total_step))
+        if self.error:
+            raise self.error
+
+
+@pytest.mark.parametrize(
+    ("end", "reason", "step"),
+    [
+        (lambda ctx: None, "max_step", 2),
+        (lambda ctx: task.stop(), "finish", 1),
+        (fail, "exception", 0),
+    ],
+)
+def test_hooks_and_the_finish_event_run_once_however_the_run_ends(end, reason, step):
+    log = []
+    with task.start():
+        task.on("finish", lambda: log.append("event"))
+        task.use(Hook(log, "a")).use(task.serial(Hook(log, "b"), task.parallel(Hook(log, "c"))))
+        task.use(end).use(Hook(log, "d"))
+        try:
+            task.run(max_step=2)
+        except ValueError:
+            log.append("raised")
+    raised = ["raised"] if end is fail else []
+    assert log == [("a", step), ("b", step), ("c", step), ("d", step), "event", *raised]
+    assert task.stop_reason == reason
+
+
+def test_an_error_in_a_hook_stops_no_other_hook_and_is_raised(started):
+    log = []
+    started.on("finish", lambda: log.append("event"))
+    started.use(Hook(log, "a", OSError("disk full"))).use(Hook(log, "b", OSError("second")))
+    with pytest.raises(OSError, match="disk full") as caught:
+        started.run(max_step=1)
+    assert log == [("a", 1), ("b", 1), "event"]
+    assert caught.value.__notes__ == [
+        "in finish() of middleware 'Hook' (position 0)",
+        "another finish hook failed too: OSError('second')",
+    ]
+
+
+def test_an_error_in_a_hook_does_not_hide_the_error_that_ended_the_run(started):
+    log = []
+    started.use(Hook(log, "a", OSError("disk full"))).use(fail)
+    with pytest.raises(ValueError, match="broken") as caught:
+        started.run(max_step=1)
+    assert caught.value.__notes__[-1] == "the end of the run failed too: OSError('disk full')"
+
+
+# Events, tasks, roles
+
+
+def test_an_error_in_a_handler_surfaces_in_run(started):
+    started.on("saved", lambda path: 1 / 0)
+    started.use(lambda ctx: started.emit("saved", path="x"))
+    with pytest.raises(ZeroDivisionError) as caught:
+        started.run(max_step=1)
+    assert caught.value.__notes__[1] == "in middleware '<lambda>' (position 0, step 0)"
+
+
+def test_an_error_in_a_handler_in_another_thread_ends_the_run_at_the_next_step(started):
+    seen = []
+    started.on("tick", lambda: 1 / 0)
+
+    def emit_in_thread(ctx):
+        seen.append(ctx.total_step)
+        thread = threading.Thread(target=started.emit, args=("tick",))
+        thread.start()
+        thread.join()
+
+    started.use(emit_in_thread)
+    with pytest.raises(ZeroDivisionError):
+        started.run(max_step=5)
+    assert seen == [0]
+
+
+def test_once_off_and_wait_for_work_on_the_task(started):
+    seen = []
+    started.once("tick", seen.append)
+    started.on("tick", seen.append)
+    started.emit("tick", 1)
+    started.off("tick", seen.append)
+    started.emit("tick", 2)
+    assert seen == [1, 1]
+    with pytest.raises(TimeoutError):
+        started.wait_for("tick", timeout=0.01)
+
+
+def test_two_tasks_share_nothing():
+    log = []
+    with Task().start() as one, Task().start() as two:
+        one.on("tick", log.append)
+        one.add_role("learn")
+        one.use(lambda ctx: log.append("one")).run(max_step=1)
+        two.emit("tick", 1)
+        two.use(lambda ctx: log.append("two")).run(max_step=2)
+        assert (one.ctx.total_step, two.ctx.total_step, two.has_role("collect")) == (1, 2, True)
+    assert log == ["one", "two", "two"]
+
+
+def test_a_middleware_may_run_a_task_of_its_own(started):
+    log = []
+
+    def run_inner(ctx):
+        with Task().start() as inner:
+            inner.use(lambda ctx: log.append(("inner", ctx.total_step)))
+            inner.use(marker(log, 5)).run(max_step=2)
+
+    started.use(marker(log, 1)).use(run_inner).run(max_step=1)
+    assert log == [1, ("inner", 0), 5, -5, ("inner", 1), 5, -5, -1]
+
+
+def test_start_after_a_run_begins_anew():
+    log = []
+    for _ in range(2):
+        with task.start(ctx=OnlineRLContext()):
+            task.on("finish", lambda: log.append("event"))
+            task.use(lambda ctx: log.append(ctx.total_step)).run(max_step=2)
+    assert log == [0, 1, "event"] * 2
+
+
+def test_a_failed_run_leaves_a_task_that_can_be_started_again():
+    with pytest.raises(ValueError), task.start():
+        task.use(fail).run(max_step=1)
+    with task.start():
+        task.use(lambda ctx: None).run(max_step=1)
+    assert task.stop_reason == "max_step"
+
+
+def test_a_task_without_roles_has_all_and_with_roles_those(started):
+    assert started.has_role(Role.LEARN)
+    started.add_role("collect")
+    assert (started.has_role(Role.COLLECT), started.has_role("learn")) == (True, False)
+    with pytest.raises(MiddlewareError, match=r"role 'colect' is none of collect.*; did you mean 'collect'"):
+        started.add_role("colect")
+
+
+# State, views, time
+
+
+class Counter:
+    """A user's own stateful middleware."""
+
+    def __init__(self):
+        self.count = 0
+
+    def __call__(self, ctx):
+        self.count += 1
+
+    def state_dict(self):
+        return {"count": self.count}
+
+    def load_state_dict(self, state):
+        self.count = state["count"]
+
+
+@pytest.fixture
+def build():
+    """Builds a chain with two counters, one of them nested; returns the task and the counters."""
+
+    def build_task():
+        counters = [Counter(), Counter()]
+        built = Task().start(ctx=OnlineRLContext())
+        built.use(lambda ctx: None).use(counters[0]).use(built.serial(lambda ctx: None, counters[1]))
+        return built, counters
+
+    return build_task
+
+
+def test_the_state_of_a_chain_goes_into_another_task(build):
+    first, _ = build()
+    first.run(max_step=3)
+    state = first.state_dict()
+    assert state["ctx"]["total_step"] == 3
+    assert state["middleware"] == {"1:Counter": {"count": 3}, "2.1:Counter": {"count": 3}}
+    second, counters = build()
+    second.load_state_dict(state)
+    second.run(max_step=5)
+    assert [counter.count for counter in counters] == [5, 5]
+
+
+def test_the_state_of_another_chain_is_refused_and_nothing_is_loaded(build):
+    first, _ = build()
+    first.run(max_step=3)
+    with Task().start() as other:
+        counter = Counter()
+        other.use(counter)
+        with pytest.raises(
+            CheckpointError, match=r"no state for \['0:Counter'\], and state for \['1:Counter'"
+        ):
+            other.load_state_dict(first.state_dict())
+        assert (counter.count, other.ctx.total_step) == (0, 0)
+
+
+def test_what_is_no_state_of_a_task_is_refused(started):
+    with pytest.raises(CheckpointError, match=r"has the keys ctx and middleware, got \['params'\]"):
+        started.load_state_dict({"params": 1})
+
+
+def test_the_profile_counts_calls_and_time_of_both_halves():
+    clock = []
+    with Task().start(profile=True) as measured:
+        measured.use(marker(clock, 1)).use(lambda ctx: None)
+        measured.run(max_step=2)
+        measured.run(max_step=5)
+        lines = measured.profile().splitlines()
+    assert clock == [1, -1] * 5
+    assert lines[0].split() == ["middleware", "calls", "total", "s", "mean", "us", "share", "%"]
+    assert [line.split()[:2] for line in lines[1:3]] == [["mark", "5"], ["<lambda>", "5"]]
+    assert abs(sum(float(line.split()[-1]) for line in lines[1:3]) - 100) < 0.2
+
+
+def test_the_profile_of_a_task_that_did_not_measure_is_an_error(started):
+    with pytest.raises(ChainError, match=r"start with task\.start\(\.\.\., profile=True\)"):
+        started.profile()
+
+
+def test_the_chain_is_checked_before_the_first_step(started):
+    seen = []
+
+    @declare(reads=("trajectories",))
+    def gae_estimator():
+        return lambda ctx: seen.append(1)
+
+    with pytest.raises(ChainError, match=r"gae_estimator at position 0 reads ctx\.trajectories"):
+        started.use(gae_estimator()).run(max_step=1)
+    assert seen == []

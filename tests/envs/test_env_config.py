@@ -1,0 +1,40 @@
+"""The `env` section of a configuration."""
+
+import pytest
+
+from minding.engine.errors import ConfigError, MissingExtraError
+from minding.envs import config_schema, default_config, make_env_manager
+from minding.envs.config import env_settings
+
+
+def test_defaults_are_fresh_plain_values_with_a_line_of_documentation_each():
+    defaults = default_config()
+    assert defaults["collector_env_num"] == 8
+    defaults["env_kwargs"]["x"] = 1
+    assert default_config()["env_kwargs"] == {}
+    assert all(option.doc for option in config_schema().values())
+
+
+def test_unknown_keys_wrong_types_and_ranges_name_the_key():
+    with pytest.raises(ConfigError, match="env.backnd: unknown key; did you mean 'backend'"):
+        env_settings({"backnd": "sync"})
+    with pytest.raises(ConfigError, match="env.collector_env_num=0"):
+        env_settings({"collector_env_num": 0})
+    with pytest.raises(ConfigError, match="env.backend='synk'.*did you mean 'sync'"):
+        env_settings({"backend": "synk"})
+
+
+def test_the_description_that_the_compiler_adds_is_no_unknown_key():
+    assert env_settings({"spec": {"num_agents": 1}})["backend"] == "auto"
+
+
+def test_an_environment_of_a_missing_package_names_the_extra(monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "ale_py", None)
+    with pytest.raises(MissingExtraError, match=r"minding\[atari\]"):
+        make_env_manager({"env_id": "ALE/Missing-v5"}, 1, 0)
+    monkeypatch.setitem(__import__("sys").modules, "Box2D", None)
+    monkeypatch.delitem(__import__("sys").modules, "gymnasium.envs.box2d", raising=False)
+    monkeypatch.delitem(__import__("sys").modules, "gymnasium.envs.box2d.lunar_lander", raising=False)
+    monkeypatch.delitem(__import__("sys").modules, "gymnasium.envs.box2d.bipedal_walker", raising=False)
+    with pytest.raises(MissingExtraError, match=r"minding\[box2d\]"):
+        make_env_manager({"env_id": "LunarLander-v3"}, 1, 0)

@@ -1,0 +1,296 @@
+"""The manager over all backends: accounting, seeds, actions, aliasing, resume."""
+
+import json
+
+import gymnasium
+import numpy as np
+import pytest
+
+from minding.engine import trees
+from minding.engine.errors import CheckpointError, ConfigError, EnvError, NonFiniteError, ShapeError
+from minding.engine.types import EpisodeEnd
+from minding.envs import make_env_manager
+
+BACKENDS = ["sync", "subprocess"]
+ZEROS = np.zeros(2, np.int64)
+
+
+def play(manager, steps, action=None):
+    """Steps with one action; returns copies of (obs, next_obs, reward, valid) at each step."""
+    action = np.zeros(manager.num_envs, np.int64) if action is None else action
+    rows = []
+    for _ in range(steps):
+        step = manager.step(action)
+        valid = np.ones(manager.num_envs, bool) if step.valid is None else step.valid
+        rows.append((step.obs.copy(), step.next_obs.copy(), step.reward.copy(), valid.copy()))
+    return rows
+
+
+def equal_streams(left, right):
+    return all(
+        np.array_equal(a, b) for one, other in zip(left, right, strict=True) for a, b in zip(one, other)
+    )
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_final_observations_are_true_successors_and_episodes_are_counted(make, backend):
+    manager = make("Counter", 3, backend=backend, workers=2)
+    obs = manager.obs
+    running = np.zeros(3)
+    for _ in range(60):
+        step = manager.step(np.zeros(3, np.int64))
+        running += 1
+        assert np.array_equal(step.next_obs[:, 1], running)
+        assert np.array_equal(step.next_obs[:, 0], obs[:, 0])
+        over = step.terminated | step.truncated
+        assert [end.env_id for end in step.episodes] == np.flatnonzero(over).tolist()
+        for end in step.episodes:
+            length = int(running[end.env_id])
+            assert end == EpisodeEnd(end.env_id, length * (length + 1) / 2, length)
+            assert step.terminated[end.env_id] == (length % 2 == 0)
+        assert (step.obs is step.next_obs) == (not over.any())
+        running[over] = 0
+        assert np.array_equal(step.obs[:, 1], running)
+        assert step.valid is None
+        obs = step.obs
+    assert obs is manager.obs
+
+
+def test_termination_wins_over_truncation_in_the_same_step(make):
+    class Both(gymnasium.Env):
+        observation_space = gymnasium.spaces.Discrete(2)
+        action_space = gymnasium.spaces.Discrete(2)
+
+        def reset(self, *, seed=None, options=None):
+            return 0, {}
+
+        def step(self, action):
+            return 1, 1.0, True, True, {}
+
+    manager = make_env_manager({}, 1, 0, env_fn=Both)
+    manager.reset()
+    step = manager.step(np.zeros(1, np.int64))
+    assert step.terminated.tolist() == [True]
+    assert step.truncated.tolist() == [False]
+    manager.close()
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_the_same_seed_gives_the_same_stream_and_another_seed_another(make, backend):
+    streams = [play(make("Counter", seed=seed, backend=backend), 30) for seed in (7, 7, 8)]
+    assert equal_streams(streams[0], streams[1])
+    assert not equal_streams(streams[0], streams[2])
+
+
+def test_environments_of_one_manager_have_different_seeds(make):
+    assert len(set(make("Counter", 8).reset()[:, 0].tolist())) == 8
+
+
+def test_sync_and_subprocess_give_the_same_stream(make):
+    streams = []
+    for backend in BACKENDS:
+        manager = make("Counter", 3, seed=3, backend=backend)
+        streams.append([manager.reset().copy()] + [row[0] for row in play(manager, 40)])
+    assert all(np.array_equal(a, b) for a, b in zip(*streams))
+
+
+def test_reset_with_a_seed_begins_that_stream_again_and_without_one_goes_on(make):
+    manager = make("Counter", seed=5)
+    first = manager.reset().copy()
+    play(manager, 20)
+    assert not np.array_equal(manager.reset(), first)
+    assert np.array_equal(manager.reset(5), first)
+
+
+def test_observations_never_alias_memory_that_later_steps_write(make):
+    manager = make("Recycler", 2)
+    held = [(manager.obs, manager.obs.copy())]
+    for _ in range(30):
+        step = manager.step(ZEROS)
+        held += [
+            (step.obs, step.obs.copy()),
+            (step.next_obs, step.next_obs.copy()),
+            (step.reward, step.reward.copy()),
+        ]
+        held += [(step.terminated, step.terminated.copy()), (step.truncated, step.truncated.copy())]
+    assert all(np.array_equal(kept, copy) for kept, copy in held)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_nested_observations_become_trees_of_stacked_arrays(make, backend):
+    manager = make("Nested", 2, backend=backend)
+    assert [path for path, _ in trees.leaves(manager.obs)] == ["camera", "joint.position", "pair.0", "pair.1"]
+    step = manager.step(np.array([[2, 1], [0, 1]]))
+    assert step.obs.camera.shape == (2, 1, 2, 2)
+    assert step.obs.camera.dtype == np.uint8
+    assert step.obs.joint.position.dtype == np.float32
+    assert step.obs.joint.position.tolist() == [[0.25] * 3] * 2
+    assert step.obs.pair["0"].tolist() == [1, 1]
+    assert step.obs.pair["1"].tolist() == [[1, 0], [1, 0]]
+    assert step.reward.tolist() == [21.0, 1.0]
+    play_on = [manager.step(np.zeros((2, 2), np.int64)) for _ in range(2)]
+    assert play_on[-1].next_obs.joint.position.tolist() == [[0.75] * 3] * 2
+    assert play_on[-1].obs.joint.position.tolist() == [[0.0] * 3] * 2
+
+
+def test_box_actions_are_mapped_from_unit_range_to_the_bounds_and_clipped(make):
+    manager = make("Torque", 3)
+    manager.reset()
+    step = manager.step(np.array([[-1.0, 0.0], [0.5, 1.0], [9.0, -9.0]]))
+    assert step.obs.tolist() == [[-2.0, 0.5], [4.0, 1.0], [6.0, 0.0]]
+
+
+def test_without_rescaling_box_actions_are_only_clipped(make):
+    manager = make("Torque", 1, rescale_action=False)
+    manager.reset()
+    assert manager.step(np.array([[4.5, 7.0]])).obs.tolist() == [[4.5, 1.0]]
+
+
+def test_a_box_with_an_infinite_bound_is_not_rescaled_and_says_so(make, caplog):
+    manager = make("Torque", 1, env_kwargs={"high": np.inf})
+    assert "infinite bounds" in caplog.text
+    manager.reset()
+    assert manager.step(np.array([[900.0, 0.25]])).obs.tolist() == [[900.0, 0.25]]
+
+
+def test_a_nan_action_names_environment_and_step(make):
+    manager = make("Torque", 2)
+    manager.reset()
+    manager.step(np.zeros((2, 2)))
+    with pytest.raises(NonFiniteError, match=r"environment 1 \(worlds:Torque\), step 2 .* \[ 0\. nan\]"):
+        manager.step(np.array([[0.0, 0.0], [0.0, np.nan]]))
+
+
+def test_actions_of_a_wrong_shape_or_dtype_are_refused(make):
+    manager = make("Counter", 2)
+    manager.reset()
+    with pytest.raises(ShapeError, match=r"integer \(2,\).*got int64 \(3,\)"):
+        manager.step(np.zeros(3, np.int64))
+    with pytest.raises(ShapeError, match="got float64"):
+        manager.step(np.zeros(2))
+
+
+def test_discrete_actions_and_observations_count_from_zero_on_the_policy_side():
+    class Offset(gymnasium.Env):
+        observation_space = gymnasium.spaces.Discrete(20, start=5)
+        action_space = gymnasium.spaces.Discrete(3, start=7)
+
+        def reset(self, *, seed=None, options=None):
+            return 5, {}
+
+        def step(self, action):
+            return action, 0.0, False, False, {}
+
+    manager = make_env_manager({}, 2, 0, env_fn=Offset)
+    assert manager.obs.tolist() == [0, 0]
+    assert manager.step(np.array([0, 2])).obs.tolist() == [2, 4]
+    manager.close()
+
+
+def test_stepping_before_reset_resets_and_stepping_after_close_is_an_error(make):
+    manager = make("Counter")
+    assert manager.step(ZEROS).next_obs[:, 1].tolist() == [1.0, 1.0]
+    manager.close()
+    manager.close()
+    with pytest.raises(EnvError, match="closed"):
+        manager.step(ZEROS)
+
+
+def test_time_limits_can_be_replaced(make):
+    manager = make("Torque", 1, max_episode_steps=4)
+    manager.reset()
+    truncated = [manager.step(np.zeros((1, 2))).truncated[0] for _ in range(4)]
+    assert truncated == [False, False, False, True]
+
+
+def test_bad_requests_are_config_errors():
+    with pytest.raises(ConfigError, match="did you mean 'CartPole-v1'"):
+        make_env_manager({"env_id": "CartPol-v1"}, 1, 0)
+    with pytest.raises(ConfigError, match="no module 'nowhere'"):
+        make_env_manager({"env_id": "nowhere:Env"}, 1, 0)
+    with pytest.raises(ConfigError, match="did you mean 'Counter'"):
+        make_env_manager({"env_id": "worlds:Countr"}, 1, 0)
+    with pytest.raises(ConfigError, match="env.env_id=''"):
+        make_env_manager({}, 1, 0)
+    with pytest.raises(ConfigError, match="num_envs=0"):
+        make_env_manager({"env_id": "CartPole-v1"}, 0, 0)
+    with pytest.raises(ConfigError, match="no vector version"):
+        make_env_manager({"env_id": "worlds:Counter", "backend": "native"}, 1, 0)
+
+
+def test_normalised_rewards_leave_episode_returns_as_they_are_and_spare_evaluation(make):
+    manager = make("Counter", 2, normalize_reward=True, reward_clip=0.5)
+    manager.reset()
+    ends, largest = [], 0.0
+    for _ in range(40):
+        step = manager.step(ZEROS)
+        ends += step.episodes
+        largest = max(largest, float(step.reward.max()))
+    assert largest == 0.5
+    assert all(end.episode_return == end.episode_length * (end.episode_length + 1) / 2 for end in ends)
+    evaluation = make("Counter", 1, normalize_reward=True, reward_clip=0.5, training=False)
+    evaluation.reset()
+    assert [evaluation.step(np.zeros(1, np.int64)).reward.item() for _ in range(2)] == [1.0, 2.0]
+
+
+@pytest.mark.parametrize(
+    ("world", "env"),
+    [
+        ("Counter", {"backend": "sync"}),
+        ("Counter", {"backend": "subprocess", "workers": 2}),
+        ("CartPole-v1", {"backend": "native"}),
+        ("CartPole-v1", {"backend": "sync"}),
+    ],
+)
+def test_a_restored_manager_goes_on_as_if_nothing_had_happened(make, world, env):
+    original = make(world, 4, seed=1, normalize_reward=True, **env)
+    original.reset()
+    play(original, 33)
+    state = original.state_dict()
+    restored = make(world, 4, seed=99, normalize_reward=True, **env)
+    restored.load_state_dict(state)
+    assert restored.resume_guarantee == "exact"
+    assert np.array_equal(restored.obs, original.obs)
+    assert equal_streams(play(original, 50), play(restored, 50))
+    assert [original.step(np.ones(4, np.int64)).episodes for _ in range(20)] == [
+        restored.step(np.ones(4, np.int64)).episodes for _ in range(20)
+    ]
+
+
+def test_state_holds_only_arrays_and_json_values(make):
+    for world, backend in (("Counter", "sync"), ("CartPole-v1", "native")):
+        manager = make(world, 2, backend=backend)
+        manager.reset()
+        play(manager, 3)
+        json.dumps(manager.state_dict(), default=lambda leaf: leaf.tolist())
+
+
+def test_an_environment_that_ignores_its_seed_resumes_at_an_episode_boundary(make, caplog):
+    original = make("Unseeded", 2, seed=1)
+    original.reset()
+    play(original, 1)
+    restored = make("Unseeded", 2, seed=1)
+    restored.load_state_dict(original.state_dict())
+    assert restored.resume_guarantee == "episode-boundary"
+    assert "begin anew" in caplog.text
+    assert restored.obs[:, 1].tolist() == [0.0, 0.0]
+    ends = [end for _ in range(12) for end in restored.step(ZEROS).episodes]
+    assert all(end.episode_return == end.episode_length * (end.episode_length + 1) / 2 for end in ends)
+
+
+def test_a_state_of_another_number_of_environments_is_refused(make):
+    for world, backend in (("Counter", "sync"), ("CartPole-v1", "native")):
+        with pytest.raises(CheckpointError, match="expected 3 environments, got 2"):
+            make(world, 3, backend=backend).load_state_dict(make(world, 2, backend=backend).state_dict())
+
+
+@pytest.mark.parametrize("steps", [20_000, pytest.param(200_000, marks=pytest.mark.slow)])
+def test_no_transition_crosses_an_episode(make, steps):
+    manager = make("Counter", 5)
+    obs = manager.reset()
+    for _ in range(steps):
+        step = manager.step(np.zeros(5, np.int64))
+        delta = step.next_obs - obs
+        assert not delta[:, 0].any()
+        assert (delta[:, 1] == 1).all()
+        obs = step.obs

@@ -1,0 +1,122 @@
+"""Worker processes: routing, memory, imports, and nothing left behind."""
+
+import os
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from minding.envs import make_env_manager
+
+
+def alive(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def wait_for_end(pids, seconds=5.0):
+    deadline = time.monotonic() + seconds
+    while any(map(alive, pids)) and time.monotonic() < deadline:
+        os.sched_yield()
+    return not any(map(alive, pids))
+
+
+def start_script(body):
+    """Runs `body` as the main script of a fresh interpreter with this one's path."""
+    code = f"import sys; sys.path[:] = {sys.path!r}\n" + textwrap.dedent(body)
+    return subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+
+
+def test_actions_reach_their_own_environment_and_observations_their_own_row_under_random_delays(make):
+    manager = make(
+        "Echo", 7, backend="subprocess", workers=3, rescale_action=False, env_kwargs={"delay": 0.003}
+    )
+    rng = np.random.default_rng(0)
+    obs = manager.reset()
+    for _ in range(60):
+        action = rng.integers(-500, 500, (7, 1)).astype(np.float32)
+        step = manager.step(action)
+        assert np.array_equal(step.next_obs[:, 2], action[:, 0])
+        assert np.array_equal(step.next_obs[:, 0], obs[:, 0])
+        assert np.array_equal(step.next_obs[:, 1], obs[:, 1] + 1)
+        obs = step.obs
+
+
+def test_workers_never_import_mindspore_and_stay_small(make):
+    manager = make("Modules", 4, backend="subprocess", workers=2)
+    assert manager.obs.tolist() == [[0.0, 0.0]] * 4
+    for pid in manager.worker_pids:
+        rss = next(line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if "VmRSS" in line)
+        assert int(rss.split()[1]) <= 60 * 1024
+
+
+def test_the_users_script_is_not_run_again_in_the_workers(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(
+        textwrap.dedent("""
+        import os
+        print("script runs", flush=True)
+        import gymnasium, numpy as np
+        from minding.envs import make_env_manager
+
+        class Mine(gymnasium.Env):
+            observation_space = gymnasium.spaces.Discrete(3)
+            action_space = gymnasium.spaces.Discrete(2)
+            def reset(self, *, seed=None, options=None):
+                return 1, {}
+            def step(self, action):
+                return 2, 1.0, False, False, {}
+
+        manager = make_env_manager({"backend": "subprocess", "workers": 2}, 2, 0, env_fn=Mine)
+        print(manager.step(np.zeros(2, int)).obs.tolist())
+        """)
+    )
+    env = dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path))
+    done = subprocess.run([sys.executable, script], env=env, capture_output=True, text=True, timeout=60)
+    assert (done.stdout, done.stderr) == ("script runs\n[2, 2]\n", "")
+
+
+def test_close_ends_the_workers_and_leaves_no_shared_memory(make):
+    before = set(os.listdir("/dev/shm"))
+    manager = make("Counter", 2, backend="subprocess", workers=2)
+    manager.reset()
+    pids = manager.worker_pids
+    assert set(os.listdir("/dev/shm")) == before
+    manager.close()
+    assert wait_for_end(pids)
+
+
+def test_forgetting_to_close_leaves_no_process_behind():
+    manager = make_env_manager({"env_id": "worlds:Counter", "backend": "subprocess", "workers": 1}, 1, 0)
+    pids = manager.worker_pids
+    del manager
+    assert wait_for_end(pids)
+
+
+@pytest.mark.parametrize("kind", ["hang", "none"])
+def test_workers_end_when_the_parent_is_killed_even_if_an_environment_hangs(kind):
+    parent = start_script(f"""
+        import numpy as np
+        from minding.envs import make_env_manager
+        cfg = dict(env_id="worlds:Faulty", backend="subprocess", workers=2, env_kwargs=dict(kind="{kind}", at=1))
+        manager = make_env_manager(cfg, 2, 0)
+        manager.reset()
+        print(*manager.worker_pids, flush=True)
+        while True:
+            manager.step(np.zeros(2, int))
+        """)
+    pids = [int(pid) for pid in parent.stdout.readline().split()]
+    assert len(pids) == 2
+    parent.kill()
+    parent.wait()
+    assert wait_for_end(pids)
+    parent.stdout.close()
+    parent.stderr.close()

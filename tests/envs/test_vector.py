@@ -1,0 +1,139 @@
+"""Vector environments of every autoreset mode in one form."""
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
+from worlds import Counter, Faulty, Nested
+
+from minding.engine import trees
+from minding.engine.errors import ConfigError, EnvError
+from minding.envs import VectorEnvManager, make_env_manager
+
+MODES = list(AutoresetMode)
+
+
+def vector_env(world, mode, num_envs=3, **kwargs):
+    return SyncVectorEnv([lambda: world(**kwargs)] * num_envs, autoreset_mode=mode)
+
+
+def transitions(manager, steps, action):
+    """Valid transitions of each environment as plain tuples, and its episodes."""
+    streams = [[] for _ in range(manager.num_envs)]
+    ends = [[] for _ in range(manager.num_envs)]
+    obs = manager.obs
+    for _ in range(steps):
+        step = manager.step(action)
+        for env in range(manager.num_envs):
+            if step.valid is None or step.valid[env]:
+                before, after = (
+                    [leaf.tolist() for _, leaf in trees.leaves(trees.index(tree, env))]
+                    for tree in (obs, step.next_obs)
+                )
+                flags = (float(step.reward[env]), bool(step.terminated[env]), bool(step.truncated[env]))
+                streams[env].append((before, after, *flags))
+        for end in step.episodes:
+            ends[end.env_id].append((end.episode_return, end.episode_length))
+        obs = step.obs
+    return streams, ends
+
+
+@pytest.mark.parametrize("world", [Counter, Nested])
+def test_all_autoreset_modes_give_the_same_transitions_and_episodes(world):
+    action = np.zeros(3, np.int64) if world is Counter else np.ones((3, 2), np.int64)
+    results = [transitions(VectorEnvManager(vector_env(world, mode), seed=4), 60, action) for mode in MODES]
+    for env in range(3):
+        streams = [streams[env] for streams, _ in results]
+        shortest = min(map(len, streams))
+        assert shortest > 40
+        assert streams[0][:shortest] == streams[1][:shortest] == streams[2][:shortest]
+        ends = [ends[env] for _, ends in results]
+        shortest = min(map(len, ends))
+        assert shortest >= 8
+        assert ends[0][:shortest] == ends[1][:shortest] == ends[2][:shortest]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_no_transition_crosses_an_episode_and_reset_rows_are_not_counted(mode):
+    manager = VectorEnvManager(vector_env(Counter, mode), seed=0)
+    streams, ends = transitions(manager, 300, np.zeros(3, np.int64))
+    for env in range(3):
+        assert all(after == [start, steps + 1] for [[start, steps]], [after], *_ in streams[env])
+        assert all(total == length * (length + 1) / 2 for total, length in ends[env])
+
+
+def test_the_row_after_an_end_is_invalid_in_next_step_mode():
+    manager = VectorEnvManager(vector_env(Nested, AutoresetMode.NEXT_STEP, 1))
+    manager.reset()
+    action = np.zeros((1, 2), np.int64)
+    steps = [manager.step(action) for _ in range(5)]
+    assert [step.valid is None or step.valid[0] for step in steps] == [True, True, True, False, True]
+    assert [step.terminated[0] for step in steps] == [False, False, True, False, False]
+    assert [int(step.obs.camera.max()) for step in steps] == [1, 2, 3, 0, 1]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_faults_of_a_vector_environment_name_it_or_reset_all_of_it(mode):
+    for kind, message in (
+        ("nan", "environment 0, step 3 of its episode: observation is"),
+        ("raise", "motor stalled"),
+    ):
+        manager = VectorEnvManager(vector_env(Faulty, mode, kind=kind, at=3))
+        manager.reset()
+        with pytest.raises(EnvError, match=message):
+            for _ in range(3):
+                manager.step(np.zeros(3, np.int64))
+    manager = VectorEnvManager(vector_env(Faulty, mode, kind="nan", at=3), {"on_error": "restart"})
+    manager.reset()
+    steps = [manager.step(np.zeros(3, np.int64)) for _ in range(5)]
+    assert [step.valid is None for step in steps] == [True, True, False, True, True]
+    assert not steps[2].valid.any()
+    assert steps[4].obs[:, 1].tolist() == [2.0, 2.0, 2.0]
+    assert manager.fault_count == 1
+
+
+def test_a_vector_environment_that_hides_its_autoreset_mode_is_refused():
+    env = vector_env(Counter, AutoresetMode.NEXT_STEP)
+    env.metadata = {}
+    with pytest.raises(ConfigError, match="autoreset_mode'\\] is None"):
+        VectorEnvManager(env)
+
+
+def test_a_vector_environment_without_state_resumes_at_an_episode_boundary():
+    manager = VectorEnvManager(vector_env(Counter, AutoresetMode.SAME_STEP))
+    manager.reset()
+    manager.step(np.zeros(3, np.int64))
+    assert manager.resume_guarantee == "episode-boundary"
+    manager.load_state_dict(manager.state_dict())
+    assert manager.obs[:, 1].tolist() == [0.0, 0.0, 0.0]
+
+
+def test_native_cartpole_agrees_with_single_environments_on_every_transition():
+    manager = make_env_manager({"env_id": "CartPole-v1", "backend": "native"}, 4, 0)
+    single = gymnasium.make("CartPole-v1").unwrapped
+    single.reset(seed=0)
+    obs = manager.reset()
+    assert obs.flags["C_CONTIGUOUS"]
+    rng = np.random.default_rng(0)
+    checked = 0
+    for _ in range(100):
+        action = rng.integers(2, size=4)
+        step = manager.step(action)
+        for env in np.flatnonzero(step.valid if step.valid is not None else np.ones(4, bool)):
+            single.state, single.steps_beyond_terminated = obs[env].astype(np.float64), None
+            expected, _, terminated, *_ = single.step(int(action[env]))
+            np.testing.assert_allclose(step.next_obs[env], expected, rtol=1e-5, atol=1e-6)
+            assert terminated == step.terminated[env]
+            checked += 1
+        obs = step.obs
+    assert checked > 370
+    manager.close()
+
+
+def test_the_time_limit_of_a_native_environment_can_be_replaced():
+    cfg = {"env_id": "CartPole-v1", "backend": "native", "max_episode_steps": 3}
+    manager = make_env_manager(cfg, 12, 0)
+    manager.reset()
+    steps = [manager.step(np.arange(12) % 2) for _ in range(3)]
+    assert [bool(step.truncated.all()) for step in steps] == [False, False, True]
+    manager.close()

@@ -1,0 +1,92 @@
+"""Wrappers by name."""
+
+import sys
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium import spaces
+from worlds import Recycler
+
+from minding.engine.errors import ConfigError, MissingExtraError, SpaceError
+from minding.envs import describe_env, make_env_manager
+from minding.envs.wrappers import wrap
+
+
+class Image(gymnasium.Env):
+    """Colour images (4, 6, 3) whose value is the step."""
+
+    observation_space = spaces.Box(0, 255, (4, 6, 3), np.uint8)
+    action_space = spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        self.steps = 0
+        return np.zeros((4, 6, 3), np.uint8), {}
+
+    def step(self, action):
+        self.steps += 1
+        return np.full((4, 6, 3), self.steps, np.uint8), 0.0, False, False, {}
+
+
+def test_frame_stack_joins_vectors_oldest_first():
+    env = wrap(Recycler(), [{"frame_stack": {"size": 3}}])
+    obs, _ = env.reset(seed=0)
+    start = obs[0]
+    assert obs.tolist() == [start, 0] * 3
+    env.step(0)
+    assert env.step(0)[0].tolist() == [start, 0, start, 1, start, 2]
+    assert env.observation_space.shape == (6,)
+
+
+@pytest.mark.parametrize(
+    ("wrappers", "shape"),
+    [
+        ([], (4, 6, 3)),
+        (["channel_first"], (3, 4, 6)),
+        (["channel_first", {"frame_stack": {"size": 2}}], (6, 4, 6)),
+        (["grayscale"], (4, 6)),
+        (["grayscale", {"frame_stack": {"size": 4}}], (4, 4, 6)),
+        (["grayscale", "channel_first"], (1, 4, 6)),
+        (["flatten"], (72,)),
+    ],
+)
+def test_shapes_of_image_wrappers(wrappers, shape):
+    env = wrap(Image(), wrappers)
+    obs, _ = env.reset(seed=0)
+    assert obs.shape == env.observation_space.shape == shape
+    assert obs.dtype == np.uint8
+    assert env.step(0)[0].max() == 1
+
+
+def test_wrappers_apply_to_managers_and_descriptions():
+    cfg = {"wrappers": ["channel_first", {"time_limit": {"steps": 2}}]}
+    assert describe_env(cfg, env_fn=Image)["max_episode_steps"] == 2
+    manager = make_env_manager(cfg, 2, 0, env_fn=Image)
+    assert manager.reset().shape == (2, 3, 4, 6)
+    assert [manager.step(np.zeros(2, int)).truncated.tolist() for _ in range(2)] == [[False] * 2, [True] * 2]
+    manager.close()
+
+
+def test_resize_makes_small_images():
+    pytest.importorskip("cv2")
+    env = wrap(Image(), [{"resize": {"shape": [2, 3]}}])
+    assert env.reset()[0].shape == (2, 3, 3)
+
+
+def test_resize_without_opencv_names_the_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "cv2", None)
+    with pytest.raises(MissingExtraError, match=r"minding\[atari\]"):
+        describe_env({"wrappers": ["resize"]}, env_fn=Image)
+
+
+def test_mistakes_are_named():
+    with pytest.raises(
+        ConfigError, match=r"env.wrappers\[1\]='framestack': unknown wrapper; did you mean 'frame_stack'"
+    ):
+        wrap(Image(), ["grayscale", "framestack"])
+    with pytest.raises(ConfigError, match="expected a name or {name:"):
+        wrap(Image(), [3])
+    with pytest.raises(ConfigError, match="frame_stack.*unexpected keyword argument 'depth'"):
+        wrap(Image(), [{"frame_stack": {"depth": 2}}])
+    with pytest.raises(SpaceError, match="needs an image"):
+        wrap(Recycler(), ["channel_first"])

@@ -1,0 +1,161 @@
+"""Small environments with known answers, for the tests of managers; importable as ``worlds:Counter``."""
+
+import os
+import sys
+import time
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+
+
+class Counter(gymnasium.Env):
+    """Observation (start, steps so far); an episode has 2 to 6 steps, and its length comes from the seed.
+
+    The reward of step k is k. Episodes of even length terminate, those of odd length are truncated.
+    """
+
+    def __init__(self):
+        self.observation_space = spaces.Box(-np.inf, np.inf, (2,), np.float32)
+        self.action_space = spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.length = int(self.np_random.integers(2, 7))
+        self.start = float(self.np_random.integers(1_000_000))
+        self.steps = 0
+        return self.observe(), {}
+
+    def step(self, action):
+        self.steps += 1
+        over = self.steps == self.length
+        return (
+            self.observe(),
+            float(self.steps),
+            over and self.length % 2 == 0,
+            over and self.length % 2 == 1,
+            {},
+        )
+
+    def observe(self):
+        return np.array([self.start, self.steps], np.float32)
+
+
+class Echo(gymnasium.Env):
+    """Observation (own tag, steps, last action); steps and resets take a random time. Episodes of 7 steps."""
+
+    def __init__(self, delay=0.0):
+        self.observation_space = spaces.Box(-np.inf, np.inf, (3,), np.float32)
+        self.action_space = spaces.Box(-1000.0, 1000.0, (1,), np.float32)
+        self.delay = delay
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.tag, self.steps = float(self.np_random.integers(1 << 20)), 0
+        self.wait()
+        return np.array([self.tag, 0, 0], np.float32), {}
+
+    def step(self, action):
+        self.steps += 1
+        self.wait()
+        return np.array([self.tag, self.steps, action[0]], np.float32), 1.0, self.steps == 7, False, {}
+
+    def wait(self):
+        time.sleep(float(self.np_random.uniform(0, self.delay)))
+
+
+class Recycler(Counter):
+    """Writes every observation into the same array."""
+
+    def __init__(self):
+        super().__init__()
+        self.array = np.zeros(2, np.float32)
+
+    def observe(self):
+        self.array[:] = self.start, self.steps
+        return self.array
+
+
+class Nested(gymnasium.Env):
+    """Dict of an image, a tuple and a dict; every leaf tells the step."""
+
+    def __init__(self):
+        self.observation_space = spaces.Dict(
+            camera=spaces.Box(0, 255, (1, 2, 2), np.uint8),
+            joint=spaces.Dict(position=spaces.Box(-1e3, 1e3, (3,), np.float64)),
+            pair=spaces.Tuple((spaces.Discrete(100, start=10), spaces.MultiBinary(2))),
+        )
+        self.action_space = spaces.MultiDiscrete([3, 2])
+        self.steps = 0
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.steps = 0
+        return self.observe(), {}
+
+    def step(self, action):
+        self.steps += 1
+        return self.observe(), float(action[0] * 10 + action[1]), self.steps == 3, False, {}
+
+    def observe(self):
+        return {
+            "camera": np.full((1, 2, 2), self.steps, np.uint8),
+            "joint": {"position": np.full(3, self.steps / 4)},
+            "pair": (10 + self.steps, np.array([1, 0], np.int8)),
+        }
+
+
+class Faulty(Counter):
+    """Goes wrong at step `at` of every episode whose start is below `share` of a million; episodes of 6 steps."""
+
+    def __init__(self, kind="raise", at=3, share=1.0):
+        super().__init__()
+        self.kind, self.at, self.share = kind, at, share
+
+    def reset(self, *, seed=None, options=None):
+        obs, info = super().reset(seed=seed)
+        self.length = 6
+        return obs, info
+
+    def step(self, action):
+        obs, reward, terminated, truncated, info = super().step(action)
+        if self.steps == self.at and self.start < self.share * 1_000_000:
+            if self.kind == "raise":
+                raise RuntimeError("motor stalled")
+            if self.kind == "hang":
+                time.sleep(60)
+            if self.kind == "die":
+                os._exit(3)
+            obs = {"nan": obs * np.nan, "shape": obs[:1], "dtype": obs.astype(complex)}.get(self.kind, obs)
+            reward = np.inf if self.kind == "reward" else reward
+        return obs, reward, terminated, truncated, info
+
+
+class Modules(Counter):
+    """Observation: (1 if MindSpore is imported in this process, 1 if treevalue is)."""
+
+    def observe(self):
+        return np.array([name in sys.modules for name in ("mindspore", "treevalue")], np.float32)
+
+
+class Unseeded(Counter):
+    """Ignores its seed."""
+
+    def reset(self, *, seed=None, options=None):
+        return super().reset(seed=None if hasattr(self, "start") else int.from_bytes(os.urandom(4), "little"))
+
+
+class Torque(gymnasium.Env):
+    """Action in [-2, 6] x [0, 1]; the observation is the action it got."""
+
+    def __init__(self, high=6.0):
+        self.observation_space = spaces.Box(-np.inf, np.inf, (2,), np.float32)
+        self.action_space = spaces.Box(np.array([-2.0, 0.0]), np.array([high, 1.0]), dtype=np.float64)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return np.zeros(2, np.float32), {}
+
+    def step(self, action):
+        assert self.action_space.contains(action)
+        return action.astype(np.float32), 0.0, False, False, {}

@@ -1,0 +1,138 @@
+"""The logger of online chains."""
+
+import copy
+import csv
+import math
+
+from easydict import EasyDict
+
+from minding.engine.context import OnlineRLContext
+from minding.engine.middleware import declaration_of
+from minding.engine.run_dir import RunDir
+from minding.engine.types import EpisodeEnd
+from minding.middleware.online_logger import online_logger
+
+
+def config(tmp_path, **run):
+    settings = {"max_env_step": 1000, "log_freq": 0.5, "metrics_freq": 10, "tensorboard": False, **run}
+    return EasyDict(exp_name="test", run={"out_dir": str(tmp_path), **settings})
+
+
+def logger_in(tmp_path, **run):
+    return online_logger(config(tmp_path, **run), tmp_path, progress=False)
+
+
+def rows(tmp_path):
+    with open(RunDir(tmp_path).metrics, newline="") as file:
+        return [
+            {name: cell for name, cell in row.items() if not name.startswith("time/")}
+            for row in csv.DictReader(file)
+        ]
+
+
+def iteration(number, **fields):
+    """The context at the end of iteration `number` (from 1), each of 4 environment and 2 gradient steps."""
+    metrics = {"loss": float(number)}
+    return OnlineRLContext(
+        total_step=number, env_step=4 * number, train_iter=2 * number, train_output=metrics, **fields
+    )
+
+
+def test_a_row_holds_the_means_since_the_row_before(tmp_path):
+    logger = logger_in(tmp_path)
+    for number in range(1, 6):
+        logger(iteration(number))
+    assert [(row["env_step"], row["train_iter"], row["train/loss"]) for row in rows(tmp_path)] == [
+        ("12", "6", "2.0"),
+        ("20", "10", "4.5"),
+    ]
+
+
+def test_the_rest_is_written_when_the_run_ends(tmp_path):
+    logger = logger_in(tmp_path)
+    logger(iteration(1))
+    logger.finish(iteration(1))
+    assert [row["env_step"] for row in rows(tmp_path)] == ["4"]
+
+
+def test_returns_are_means_over_the_last_hundred_episodes(tmp_path):
+    logger = logger_in(tmp_path)
+    logger(iteration(1, episode_stats=[EpisodeEnd(0, 1000.0, 9)]))
+    logger(iteration(2, episode_stats=[EpisodeEnd(0, float(k), 10) for k in range(100)]))
+    logger(iteration(3))
+    (row,) = rows(tmp_path)
+    assert (row["collect/return_mean"], row["collect/length_mean"]) == ("49.5", "10.0")
+
+
+def test_an_evaluation_has_its_own_row_at_the_step_that_it_measured(tmp_path):
+    logger = logger_in(tmp_path)
+    logger(iteration(1))
+    logger(iteration(2, eval_value=480.0, last_eval_iter=2))
+    (row,) = rows(tmp_path)
+    assert (row["env_step"], row["train_iter"], row["eval/return_mean"]) == ("4", "2", "480.0")
+
+
+def test_nan_is_written_as_nan(tmp_path):
+    logger = logger_in(tmp_path)
+    logger(OnlineRLContext(env_step=12, train_output={"loss": math.nan}))
+    assert rows(tmp_path)[0]["train/loss"] == "nan"
+
+
+def test_policy_lag_is_written_for_each_number_of_it(tmp_path):
+    logger = logger_in(tmp_path)
+    logger(OnlineRLContext(env_step=12, policy_lag={"min": 0, "mean": 0.5, "max": 1}))
+    assert rows(tmp_path)[0]["policy_lag/mean"] == "0.5"
+
+
+def test_the_context_is_only_read(tmp_path):
+    ctx = iteration(3, episode_stats=[EpisodeEnd(0, 1.0, 9)], eval_value=1.0, last_eval_iter=4)
+    before = copy.deepcopy(ctx)
+    logger = logger_in(tmp_path)
+    logger(ctx)
+    logger.finish(ctx)
+    assert ctx == before
+
+
+def test_a_resumed_logger_writes_the_rows_of_the_run_that_was_not_killed(tmp_path):
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    straight = logger_in(whole)
+    for number in range(1, 9):
+        straight(iteration(number, episode_stats=[EpisodeEnd(0, float(number), 3)]))
+    first = logger_in(killed)
+    for number in range(1, 8):
+        if number == 5:
+            state = first.state_dict()
+        first(iteration(number, episode_stats=[EpisodeEnd(0, float(number), 3)]))
+    resumed = logger_in(killed)
+    resumed.load_state_dict(state)
+    for number in range(5, 9):
+        resumed(iteration(number, episode_stats=[EpisodeEnd(0, float(number), 3)]))
+    assert rows(killed) == rows(whole)
+    assert len(rows(whole)) == 3
+
+
+def test_without_a_folder_nothing_is_written(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    logger = online_logger(config(tmp_path), progress=False)
+    logger(iteration(9))
+    logger.finish(iteration(9))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_progress_is_shown_with_returns(tmp_path, capsys):
+    logger = online_logger(config(tmp_path))
+    logger(iteration(1, episode_stats=[EpisodeEnd(0, 21.0, 21)], last_eval_value=9.0))
+    logger.finish(iteration(1))
+    assert "test 4/1,000 (0%)  return 21.0  eval 9.0" in capsys.readouterr().out
+
+
+def test_tensorboard_files_are_written_unless_turned_off(tmp_path):
+    logger = logger_in(tmp_path, tensorboard=True)
+    logger(iteration(3))
+    logger.finish(iteration(3))
+    assert len(list(RunDir(tmp_path).tensorboard.iterdir())) == 1
+
+
+def test_it_declares_that_it_writes_nothing(tmp_path):
+    declaration = declaration_of(logger_in(tmp_path))
+    assert (declaration.name, declaration.writes) == ("online_logger", ())

@@ -1,0 +1,55 @@
+"""The end of a run by goal or budget."""
+
+import math
+import types
+
+import pytest
+
+from minding.engine.context import OnlineRLContext
+from minding.engine.errors import ConfigError
+from minding.middleware.termination_checker import termination_checker
+
+
+@pytest.fixture
+def task():
+    return types.SimpleNamespace(finish=False)
+
+
+@pytest.mark.parametrize(
+    ("limits", "below", "at", "reason"),
+    [
+        ({"max_env_step": 100}, {"env_step": 99}, {"env_step": 100}, "max_env_step"),
+        ({"max_train_iter": 10}, {"train_iter": 9}, {"train_iter": 10}, "max_train_iter"),
+        ({"stop_value": 475.0}, {"eval_value": 474.9}, {"eval_value": 475.0}, "stop_value"),
+        ({"stop_value": -200.0, "max_env_step": 100}, {"env_step": 99}, {"env_step": 100}, "max_env_step"),
+    ],
+)
+def test_the_run_ends_when_a_limit_is_reached(task, limits, below, at, reason):
+    checker = termination_checker(**limits, task=task)
+    checker(OnlineRLContext(**below))
+    assert (task.finish, checker.reason) == (False, None)
+    checker(OnlineRLContext(**at))
+    assert (task.finish, checker.reason) == (True, reason)
+
+
+@pytest.mark.parametrize("value", [None, math.nan])
+def test_no_evaluation_and_a_nan_never_reach_the_stop_value(task, value):
+    termination_checker(stop_value=-math.inf, task=task)(OnlineRLContext(eval_value=value))
+    assert not task.finish
+
+
+def test_without_a_limit_it_is_an_error(task):
+    with pytest.raises(ConfigError, match="all are None"):
+        termination_checker(task=task)
+
+
+def test_it_ends_the_global_task_by_default():
+    from minding.engine import task
+
+    ran = []
+    with task.start(ctx=OnlineRLContext()):
+        task.use(lambda ctx: setattr(ctx, "env_step", ctx.env_step + 5))
+        task.use(termination_checker(max_env_step=15))
+        task.use(lambda ctx: ran.append(ctx.env_step))
+        task.run(max_step=100)
+    assert ran == [5, 10, 15]

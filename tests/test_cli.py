@@ -1,0 +1,285 @@
+"""The `minding` command: what it prints, where, and its exit codes."""
+
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+import time
+import types
+
+import pytest
+from easydict import EasyDict
+
+import minding.configs
+from minding.cli import run
+from minding.engine.errors import EnvError
+from minding.engine.run_dir import RunDir
+
+ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+
+
+def minding_process(*args, **kwargs):
+    command = [sys.executable, "-m", "minding", *args]
+    return subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, timeout=120, **kwargs)
+
+
+@dataclasses.dataclass
+class Summary:
+    run_dir: str
+    env_step: int = 2048
+    train_iter: int = 32
+    eval_return: float = 487.5
+    eval_std: float = 12.25
+    n_eval_episodes: int = 100
+    wall_time: float = 2.0
+    steps_per_second: float = 1024.0
+    stop_reason: str = "max_env_step"
+    ckpt: str = "ckpt/final"
+
+
+@pytest.fixture
+def recipes(monkeypatch):
+    """A chain recipe that trains nothing: it writes two rows of metrics and says that it ended."""
+    module = types.ModuleType("minding.configs.recipes")
+    module.calls = []
+    module.stop_reason = "max_env_step"
+
+    def train(cfg, run_dir, *, progress):
+        module.calls.append((cfg, progress))
+        run_dir.metrics.write_text("env_step,eval/return_mean\n0,20.0\n2048,487.5\n")
+        return Summary(str(run_dir.path), stop_reason=module.stop_reason)
+
+    def evaluate(run_path, n_episode, seed, video=None):
+        module.calls.append((n_episode, seed, video))
+        return [480.0, 500.0]
+
+    module.train, module.evaluate = train, evaluate
+    monkeypatch.setitem(sys.modules, "minding.configs.recipes", module)
+    monkeypatch.setattr(minding.configs, "recipes", module, raising=False)
+    return module
+
+
+@pytest.fixture
+def compiled(monkeypatch, tmp_path):
+    """Stands in for the compiler of whole runs: keeps the overrides, changes the folder."""
+
+    def compile_run(user, overrides=()):
+        cfg = EasyDict(user, seed=3, run={"out_dir": str(tmp_path / "runs")})
+        cfg.overrides = list(overrides)
+        return cfg
+
+    monkeypatch.setattr(minding.configs, "compile_run", compile_run)
+
+
+def test_help_is_there_within_half_a_second():
+    times = []
+    for _ in range(3):
+        start = time.perf_counter()
+        out = minding_process("--help")
+        times.append(time.perf_counter() - start)
+    assert out.returncode == 0
+    assert "train" in out.stdout
+    assert min(times) < 0.5
+
+
+def test_without_a_command_the_help_is_shown(capsys):
+    assert run([]) == 0
+    assert "Usage: minding" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["trian"], "No such command 'trian'"),
+        (["train"], "Missing argument 'CONFIG'"),
+        (["train", "cartpole_pp"], "unknown preset 'cartpole_pp'; did you mean 'cartpole_ppo'?"),
+        (["train", "absent.yaml"], "cannot read the configuration 'absent.yaml'"),
+        (["train", "absent.py"], "no such file"),
+        (["train", "cartpole_ppo", "--sede", "1"], "No such option"),
+        (["eval", "absent"], "no run folder 'absent'"),
+        (["eval", "absent", "--episodes", "0"], "0 is not in the range"),
+        (["plot", "absent"], "no run folder 'absent'"),
+        (["list", "preset"], "'preset' is not one of"),
+    ],
+)
+def test_bad_input_is_one_line_on_stderr_and_exit_code_2(args, message, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert run(args) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert message in captured.err
+    assert captured.err.startswith("minding: ")
+    assert captured.err.count("\n") == 1
+
+
+def test_bad_input_is_found_before_mindspore_loads():
+    code = (
+        "import sys; from minding.cli import run; print(run(['train', 'cartpole_pp'])); "
+        "print('mindspore' in sys.modules)"
+    )
+    out = subprocess.run(
+        [sys.executable, "-c", code], env=ENVIRONMENT, capture_output=True, text=True, timeout=120
+    )
+    assert out.stdout.split() == ["2", "False"]
+
+
+def test_train_ends_with_a_summary_the_folder_and_the_curve(recipes, compiled, capsys, tmp_path):
+    assert run(["train", "cartpole_ppo", "policy.learn.gamma=0.9", "--seed", "7", "--no-progress"]) == 0
+    (call,) = recipes.calls
+    assert call[0].overrides == ["policy.learn.gamma=0.9", "seed=7"]
+    assert call[1] is False
+    out = capsys.readouterr().out
+    folder = tmp_path / "runs" / "cartpole_ppo"
+    assert "487.5 ± 12.2 over 100 episodes" in out
+    assert "2,048" in out
+    assert "•" in out
+    assert json.loads((folder / "summary.json").read_text())["eval_return"] == 487.5
+    assert (folder / "curve.png").is_file()
+
+
+def test_options_are_settings(recipes, compiled):
+    run(["train", "cartpole_ppo", "--out", "elsewhere", "--profile"])
+    cfg, progress = recipes.calls[0]
+    assert (cfg.overrides, progress) == (["run.out_dir=elsewhere", "run.profile=true"], True)
+
+
+@pytest.mark.parametrize(("reason", "code"), [("SIGINT", 130), ("SIGTERM", 143), ("stop_value", 0)])
+def test_the_exit_code_says_how_the_run_ended(recipes, compiled, reason, code):
+    recipes.stop_reason = reason
+    assert run(["train", "cartpole_ppo"]) == code
+
+
+def test_a_fault_while_training_is_one_message_and_exit_code_1(recipes, compiled, capsys):
+    def train(cfg, run_dir, *, progress):
+        error = EnvError("environment 3, step 12: reward is nan")
+        error.__notes__ = ["in StepCollector"]
+        raise error
+
+    recipes.train = train
+    assert run(["train", "cartpole_ppo"]) == 1
+    assert capsys.readouterr().err == "minding: environment 3, step 12: reward is nan\n  in StepCollector\n"
+
+
+def test_debug_shows_the_traceback(recipes, compiled):
+    def train(cfg, run_dir, *, progress):
+        raise EnvError("reward is nan")
+
+    recipes.train = train
+    with pytest.raises(EnvError):
+        run(["--debug", "train", "cartpole_ppo"])
+
+
+def test_eval_plays_with_the_seed_of_the_run(recipes, compiled, capsys, tmp_path):
+    run(["train", "cartpole_ppo"])
+    recipes.calls.clear()
+    assert run(["eval", str(tmp_path / "runs" / "cartpole_ppo"), "--episodes", "2"]) == 0
+    assert recipes.calls == [(2, 3, None)]
+    assert "return 490.0 ± 10.0 over 2 episodes, from 480.0 to 500.0" in capsys.readouterr().out
+
+
+def test_plot_draws_the_runs_it_is_given(recipes, compiled, capsys, tmp_path):
+    pytest.importorskip("matplotlib")
+    for _ in range(2):
+        run(["train", "cartpole_ppo"])
+    folders = [str(tmp_path / "runs" / name) for name in ("cartpole_ppo", "cartpole_ppo-1")]
+    capsys.readouterr()
+    assert run(["plot", *folders, "-o", str(tmp_path / "curves.png")]) == 0
+    assert "487.5 [487.5, 487.5]" in capsys.readouterr().out
+    assert (tmp_path / "curves.png").is_file()
+
+
+def test_list_presets_says_what_to_expect(capsys):
+    assert run(["list", "presets"]) == 0
+    out = capsys.readouterr().out
+    assert "cartpole_ppo" in out
+    assert "within 15k" in out
+
+
+def test_list_middleware_shows_what_each_reads_and_writes(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    assert run(["list", "middleware"]) == 0
+    out = capsys.readouterr().out
+    assert "env_step, train_iter, eval_value? ->" in out
+    assert out.count("termination_checker") == 1
+
+
+def test_list_environments_has_gymnasiums_and_ours(capsys):
+    assert run(["list", "environments"]) == 0
+    out = capsys.readouterr().out
+    assert "CartPole-v1" in out
+    assert "minding/PixelCatch-v0" in out
+
+
+def test_check_env_of_an_unknown_environment_is_bad_input(capsys):
+    assert run(["check-env", "CartPol-v1"]) == 2
+    assert "CartPole" in capsys.readouterr().err
+
+
+def test_check_env_finds_cartpole_fit(capsys):
+    assert run(["check-env", "CartPole-v1", "--steps", "200"]) == 0
+    assert "CartPole-v1: fit for training" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_doctor_finds_no_fault_here():
+    out = minding_process("doctor")
+    assert "all is well" in out.stdout
+    assert out.returncode == 0
+
+
+def test_doctor_names_the_fix_for_a_setting_that_corrupts_results(tmp_path):
+    out = subprocess.run(
+        [sys.executable, "-m", "minding", "doctor"],
+        env={**ENVIRONMENT, "MS_COMPILER_CACHE_ENABLE": "1"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert out.returncode == 1
+    assert "unset" in out.stdout
+
+
+def test_a_run_folder_of_the_train_command_can_be_opened(recipes, compiled, tmp_path):
+    run(["train", "cartpole_ppo"])
+    assert RunDir.open(tmp_path / "runs" / "cartpole_ppo").load_config().exp_name == "cartpole_ppo"
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("policy.learn.gamma=2", "policy.learn.gamma=2: expected a number in [0, 1]"),
+        ("policy.learn.n_minibatch=7", "policy.collect.n_sample=1024 does not divide"),
+        ("env.env_id=CartPol-v1", "CartPole-v1"),
+        ("device=TPU", "device='TPU': expected one of 'auto', 'CPU', 'Ascend', 'GPU'"),
+    ],
+)
+def test_a_wrong_setting_makes_no_run_folder(override, message, capsys, tmp_path):
+    assert run(["train", "cartpole_ppo", override, "--out", str(tmp_path / "runs")]) == 2
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_wrong_setting_is_found_before_mindspore_loads():
+    code = (
+        "import sys; from minding.cli import run; run(['train', 'cartpole_ppo', 'policy.learn.gamma=2']); "
+        "print('mindspore' in sys.modules)"
+    )
+    out = subprocess.run(
+        [sys.executable, "-c", code], env=ENVIRONMENT, capture_output=True, text=True, timeout=120
+    )
+    assert out.stdout.strip() == "False"
+
+
+def test_a_run_is_trained_again_from_its_folder(recipes, tmp_path):
+    run(["train", "cartpole_ppo", "seed=5", "--out", str(tmp_path)])
+    run(["train", str(tmp_path / "cartpole_ppo")])
+    (first, _), (second, _) = recipes.calls
+    assert first == second
+    assert second.seed == 5
+    assert (tmp_path / "cartpole_ppo-1" / "config.yaml").is_file()
+
+
+def test_list_algorithms_shows_the_actions_they_act_in(capsys):
+    assert run(["list", "algorithms"]) == 0
+    assert "multi_discrete" in capsys.readouterr().out
