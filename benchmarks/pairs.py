@@ -60,8 +60,8 @@ def call(command: list[str], environment: dict[str, str], timeout: float) -> str
     """Runs ``python -m module ...`` or ``python -c script`` in the repository root; returns what it printed.
 
     Raises:
-      RunFailed: it could not start, took longer than `timeout` seconds or returned an error; ends with the last
-        line of its errors, without the repository's folder, since the message goes into the report.
+      RunFailed: it could not start, took longer than `timeout` seconds or returned an error; ends with the
+        last line of its errors, without the repository's folder, since the message goes into the report.
     """
     what = command[2] if command[1] == "-m" else "python"
     full = {**os.environ, **environment}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from minding.engine.buffers import UniformBuffer
 from minding.engine.checkpoint import load_checkpoint
 from minding.engine.context import OnlineRLContext
 from minding.engine.errors import ConfigError, nearest
+from minding.engine.observation import observation_leaves
 from minding.engine.run_dir import RunDir
 from minding.engine.seeding import SeedStreams
 from minding.engine.task import Task
@@ -100,6 +101,14 @@ def evaluator_env(cfg: EasyDict, stream: str = "env.evaluate") -> Any:
     return make_env_manager(cfg.env, cfg.env.evaluator_env_num, seed, training=False)
 
 
+def make_policy(cfg: EasyDict, modes: Sequence[str] = ("collect", "learn", "eval")) -> Policy:
+    """The configured policy; prepares MindSpore for it if this process has not loaded it yet."""
+    images = any(leaf.is_image for leaf in observation_leaves(cfg.env.spec.observation))
+    runtime.configure(cfg.device, cfg.run.jit_threads or None, convolutions=images)
+    policy: Policy = get_policy_class(cfg.policy.type)(cfg, modes)
+    return policy
+
+
 def build(task: Task, cfg: EasyDict) -> Policy:
     """Builds the policy and fills the started `task` with the chain of the configured recipe.
 
@@ -108,8 +117,7 @@ def build(task: Task, cfg: EasyDict) -> Policy:
     """
     if cfg.recipe not in RECIPES:
         raise ConfigError(f"recipe={cfg.recipe!r} is unknown{nearest(str(cfg.recipe), RECIPES)} known: {', '.join(RECIPES)}")
-    runtime.configure(cfg.device, cfg.run.jit_threads or None)
-    policy: Policy = get_policy_class(cfg.policy.type)(cfg)
+    policy = make_policy(cfg)
     RECIPES[cfg.recipe](task, cfg, policy)
     return policy
 
@@ -179,8 +187,7 @@ def load_policy(run: RunDir, ckpt: Path | None = None) -> tuple[EasyDict, Policy
       CheckpointError: if there is no whole checkpoint, or it is of another network.
     """
     cfg = run.load_config()
-    runtime.configure(cfg.device, cfg.run.jit_threads or None)
-    policy: Policy = get_policy_class(cfg.policy.type)(cfg, modes=("eval",))
+    policy = make_policy(cfg, modes=("eval",))
     state, _ = load_checkpoint(ckpt or newest_checkpoint(run.checkpoints))
     policy.load_state_dict(state["policy"])
     return cfg, policy

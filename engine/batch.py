@@ -98,7 +98,7 @@ class RowLayout:
                 raise ShapeError(
                     f"transition field {name!r}: expected shape {(count, *column.shape)}, got {value.shape}"
                 )
-            target[:] = value.reshape(count, -1)
+            target[:] = value.reshape(count, column.stop - column.start)
 
     def pack(self, values: Mapping[str, Array]) -> tuple[Array, ...]:
         """Tables that hold the given arrays, each ``(n, *shape)``."""
@@ -117,8 +117,9 @@ class RowLayout:
     def check_finite(self, tables: Sequence[Array], where: str) -> None:
         """Raises NonFiniteError that names field and row if table 0 holds NaN or infinity."""
         # The sum is finite unless an element is not (or the sum overflows, which the second look clears up).
-        if np.isfinite(tables[0].sum()):
-            return
+        with np.errstate(over="ignore", invalid="ignore"):
+            if np.isfinite(tables[0].sum()):
+                return
         rows, cols = np.nonzero(~np.isfinite(tables[0]))
         if not len(rows):
             return

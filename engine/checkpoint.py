@@ -22,6 +22,9 @@ from minding.engine.types import StateDict
 SCHEMA = 1
 _MANIFEST, _ARRAYS, _STATE = "manifest.json", "arrays.safetensors", "state.json"
 _ARRAY_KEY = "$array"
+_CHECKSUM = "sha256"
+_KINDS = "biuf"
+"""Kinds of dtype (booleans, integers, floats) that can be stored."""
 
 
 def save_checkpoint(path: Path, state: StateDict, info: Mapping[str, Any]) -> None:
@@ -45,8 +48,9 @@ def save_checkpoint(path: Path, state: StateDict, info: Mapping[str, Any]) -> No
     scratch.mkdir(parents=True)
     try:
         files = {_ARRAYS: save(arrays), _STATE: json.dumps(tree, allow_nan=True).encode()}
-        entries = {name: {"size": len(data), "sha256": hashlib.sha256(data).hexdigest()} for name, data in files.items()}
-        manifest = json.dumps({"schema": SCHEMA, **info, "files": entries}, indent=2).encode()
+        entries = {name: {"size": len(data), "sha256": _sha256(data)} for name, data in files.items()}
+        content = {"schema": SCHEMA, **info, "files": entries}
+        manifest = json.dumps({**content, _CHECKSUM: _manifest_checksum(content)}, indent=2).encode()
         for name, data in {**files, _MANIFEST: manifest}.items():
             _write_synced(scratch / name, data)
         _sync_folder(scratch)
@@ -79,10 +83,13 @@ def read_manifest(path: Path) -> dict[str, Any]:
     """
     try:
         manifest: dict[str, Any] = json.loads((path / _MANIFEST).read_bytes())
-        schema = manifest["schema"]
+        checksum, schema = manifest.pop(_CHECKSUM, None), manifest["schema"]
         complete = {_ARRAYS, _STATE} <= set(manifest["files"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise CheckpointError(f"{path}: no readable manifest ({type(error).__name__}); not a whole checkpoint") from error
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        what = type(error).__name__
+        raise CheckpointError(f"{path}: no readable manifest ({what}); not a whole checkpoint") from error
+    if checksum != _manifest_checksum(manifest):
+        raise CheckpointError(f"{path}: damaged manifest (its checksum does not fit); not a whole checkpoint")
     if schema != SCHEMA or not complete:
         raise CheckpointError(f"{path}: checkpoint schema {schema!r}; this version reads schema {SCHEMA}")
     return manifest
@@ -92,8 +99,22 @@ def list_checkpoints(folder: Path) -> list[Path]:
     """Finished checkpoint folders, oldest first (by the gradient step in their names)."""
     if not folder.is_dir():
         return []
-    found = [p for p in folder.iterdir() if p.is_dir() and p.name.startswith("iter_")]
-    return sorted(found, key=lambda p: (int(p.name.removeprefix("iter_").split("_")[0]), p.name))
+    found = [p for p in folder.iterdir() if p.is_dir() and step_of(p) is not None]
+    return sorted(found, key=lambda p: step_of(p) or 0)
+
+
+def step_of(path: Path) -> int | None:
+    """The gradient step in the name of a checkpoint folder, ``iter_<step>``; None for other names."""
+    number = path.name.removeprefix("iter_")
+    return int(number) if number != path.name and number.isdecimal() else None
+
+
+def _manifest_checksum(content: Mapping[str, Any]) -> str:
+    return _sha256(json.dumps(content, sort_keys=True).encode())
+
+
+def _sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
 
 
 def _write_synced(path: Path, data: bytes) -> None:
@@ -116,7 +137,7 @@ def _verified(path: Path, entry: Mapping[str, Any]) -> bytes:
         data = path.read_bytes()
     except OSError as error:
         raise CheckpointError(f"{path}: {error.strerror}") from error
-    if len(data) != entry["size"] or hashlib.sha256(data).hexdigest() != entry["sha256"]:
+    if len(data) != entry["size"] or _sha256(data) != entry["sha256"]:
         raise CheckpointError(f"{path}: damaged ({len(data)} bytes, {entry['size']} expected, or another checksum)")
     return data
 
@@ -124,18 +145,27 @@ def _verified(path: Path, entry: Mapping[str, Any]) -> bytes:
 def _split(node: Any, where: str, arrays: dict[str, np.ndarray[Any, Any]]) -> Any:
     """The JSON part of a tree; arrays go into `arrays` under their path."""
     if isinstance(node, Mapping):
+        for key in node:
+            # JSON turns other keys into texts.
+            if not isinstance(key, str) or key == _ARRAY_KEY:
+                raise CheckpointError(f"state{where}: the key {key!r} cannot be saved; use another text")
         return {key: _split(child, f"{where}/{key}", arrays) for key, child in node.items()}
     if isinstance(node, list | tuple):
         return [_split(child, f"{where}/{i}", arrays) for i, child in enumerate(node)]
-    if isinstance(node, np.ndarray):
+    if isinstance(node, np.ndarray) and node.dtype.kind in _KINDS:
+        if where in arrays:
+            raise CheckpointError(f"state: two arrays are named {where!r}; use keys without '/'")
         arrays[where] = np.ascontiguousarray(node)
-        # safetensors has no 0-d numpy layout of its own: the shape is kept beside it.
+        # Making it contiguous turns a 0-d array into a row: the shape is kept beside it.
         return {_ARRAY_KEY: where, "shape": list(node.shape)}
     if isinstance(node, np.generic):
         return node.item()
     if node is None or isinstance(node, bool | int | float | str):
         return node
-    raise CheckpointError(f"state{where}: a {type(node).__name__} cannot be saved; use arrays, numbers, strings, lists, dicts")
+    what = f"{node.dtype} array" if isinstance(node, np.ndarray) else type(node).__name__
+    raise CheckpointError(
+        f"state{where}: a {what} cannot be saved; use arrays of numbers, numbers, strings, lists, dicts"
+    )
 
 
 def _join(node: Any, arrays: Mapping[str, np.ndarray[Any, Any]]) -> Any:

@@ -1,4 +1,4 @@
-"""Advantages and returns over rollouts (NumPy, float64 inside), with true ends, time limits and reset rows kept apart."""
+"""Advantages and returns over rollouts (NumPy, float64 inside); ends, time limits and reset rows are kept apart."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ class Rollout:
     Attributes:
       obs: observations acted on, ``(T, N, ...)`` (an array or a tree of them).
       last_obs: observation after the last step, ``(N, ...)``.
-      final_obs: true final observations of the episodes that ended, ``(E, ...)``, in the order of `ends`; None if E = 0.
+      final_obs: true final observations of the episodes that ended, ``(E, ...)``, as `ends` are ordered; None if E = 0.
       ends: int64 ``(E, 2)``, the (t, n) of each ended episode, ordered by t, then n.
       action: ``(T, N, ...)``.
       reward: float32 ``(T, N)``.
@@ -55,10 +55,19 @@ class Rollout:
                 target[t, n] = final
         return successor
 
+    def cut(self) -> Array:
+        """Bool ``(T, N)``, true where the next row does not continue this one: at ends, at reset rows, and before them
+        (an environment that was restarted after a fault has no end flag)."""
+        cut = self.terminated | self.truncated
+        if self.valid is not None:
+            cut |= ~self.valid
+            cut[:-1] |= ~self.valid[1:]
+        return cut
+
     def end_idx(self) -> Array:
         """Flat indices ``t * N + n`` of the last step of each trajectory: at episode ends and at the rollout's end."""
         steps, envs = self.shape
-        cut = self.terminated | self.truncated
+        cut = self.cut()
         cut[-1] = True
         return np.flatnonzero(cut.reshape(steps * envs))
 

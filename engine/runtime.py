@@ -5,7 +5,8 @@ below and loads MindSpore once. Call `configure` before it to choose a device. W
 respected. The reasons behind each setting were measured with MindSpore 2.10 on CPU:
 
 - ``MS_DEV_HOST_BLOCKING_RUN=1``: otherwise helper threads spin and small graphs run many times slower.
-- ``ONEDNN_MAX_CPU_ISA=AVX2``: on AVX-512 processors oneDNN picks a reference kernel for convolutions (40 times slower).
+- ``ONEDNN_MAX_CPU_ISA=AVX2`` unless the policy is known to have no convolutions: on AVX-512 processors oneDNN picks a
+  reference kernel for them (40 times slower); matrix products alone are 10 % faster without it.
 - the compiler cache stays off: it matches graphs by order, and silently returns the result of another function.
 - compiler dumps go to a cache folder, not into the user's current folder.
 """
@@ -40,6 +41,7 @@ class RecompileWarning(UserWarning):
 class _State:
     device: str = "auto"
     threads: int | None = None
+    convolutions: bool = True
     module: types.ModuleType | None = None
     resolved: str = ""
 
@@ -52,12 +54,13 @@ def cache_dir() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "minding"
 
 
-def configure(device: str = "auto", threads: int | None = None) -> None:
-    """Chooses device and kernel threads; call it before MindSpore is loaded.
+def configure(device: str = "auto", threads: int | None = None, *, convolutions: bool = True) -> None:
+    """Chooses device, kernel threads and kernels; call it before MindSpore is loaded.
 
     Args:
       device: one of `DEVICES`; ``auto`` takes an Ascend processor if one is there, else the CPU.
       threads: kernel threads on CPU; None leaves MindSpore's default.
+      convolutions: whether policies of this process may have convolutions.
 
     Raises:
       SetupError: if the device is unknown, or another one is already in use in this process.
@@ -71,17 +74,15 @@ def configure(device: str = "auto", threads: int | None = None) -> None:
                 "set `device` before the first policy is built, or start a new process"
             )
         return
-    _state.device, _state.threads = device, threads
+    _state.device, _state.threads, _state.convolutions = device, threads, convolutions
 
 
 def environment() -> dict[str, str]:
     """The environment variables that `load` sets where the user did not, with their values."""
-    return {
-        "MS_DEV_HOST_BLOCKING_RUN": "1",
-        "ONEDNN_MAX_CPU_ISA": "AVX2",
-        "GLOG_v": "3",
-        "MS_OM_PATH": str(cache_dir()),
-    }
+    settings = {"MS_DEV_HOST_BLOCKING_RUN": "1", "GLOG_v": "3", "MS_OM_PATH": str(cache_dir())}
+    if _state.convolutions:
+        settings["ONEDNN_MAX_CPU_ISA"] = "AVX2"
+    return settings
 
 
 def check_versions() -> None:

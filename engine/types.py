@@ -10,7 +10,6 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
-import numpy as np
 import numpy.typing as npt
 
 Array = npt.NDArray[Any]

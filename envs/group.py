@@ -85,7 +85,7 @@ class EnvGroup:
       env_ids: index of each environment within the manager.
       layout: of the observations.
       arrays: where to write; `arrays.episode` says where each environment's count of episodes stands.
-      restart: after a fault begin a new episode in a new environment (else raise EnvError).
+      restart: after a fault begin a new episode, in a new environment if a reset fails (else raise EnvError).
     """
 
     def __init__(
@@ -201,7 +201,6 @@ class EnvGroup:
         if not self._restart:
             raise EnvError(message) from cause
         self.faults.append(message)
-        self._replace(row)
         self.begin(row)
         arrays = self.arrays
         arrays.valid[row] = arrays.terminated[row] = arrays.truncated[row] = False

@@ -151,6 +151,6 @@ def _array_leaf(space: Any, path: str, keys: tuple[str | int, ...]) -> Leaf:
         floating = space.dtype.kind == "f"
         return Leaf(path, keys, space.shape, np.dtype(np.float32) if floating else space.dtype, space.dtype)
     raise SpaceError(
-        f"observation space {space} is not supported; expected Box, Discrete, MultiDiscrete, MultiBinary, Dict "
-        "or Tuple (gymnasium.wrappers.FlattenObservation or TransformObservation may help)"
+        f"observation space {space} is not supported; expected Box, Discrete, MultiDiscrete, MultiBinary, "
+        "Dict or Tuple (gymnasium.wrappers.FlattenObservation or TransformObservation may help)"
     )

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import shutil
 from pathlib import Path
 from typing import Any
 
-from minding.engine.checkpoint import list_checkpoints, read_manifest, save_checkpoint
+from minding.engine.checkpoint import list_checkpoints, read_manifest, save_checkpoint, step_of
 from minding.engine.context import OnlineRLContext
-from minding.engine.errors import CheckpointError
+from minding.engine.errors import CheckpointError, ConfigError
 from minding.engine.middleware import declare
-from minding.engine.task import Task, task as global_task
+from minding.engine.task import Task
+from minding.engine.task import task as global_task
 from minding.engine.types import Policy
 
 _log = logging.getLogger("minding.ckpt")
@@ -32,7 +32,7 @@ class CkptSaver:
       policy: its whole state is saved.
       exp_name: the run's name; checkpoints go to ``<out_dir>/<exp_name>/ckpt``.
       train_freq: gradient steps between two saves; None saves only at the end.
-      keep_last: how many periodic checkpoints stay.
+      keep_last: how many periodic checkpoints stay, at least 1.
       keep_best: keep the one with the highest evaluation mean under the name ``best``.
       final: save at the end of the run.
       out_dir: folder that holds the run folders.
@@ -51,12 +51,15 @@ class CkptSaver:
         out_dir: str | Path = "runs",
         task: Task | None = None,
     ) -> None:
+        if keep_last < 1:
+            raise ConfigError(f"CkptSaver(keep_last={keep_last}): expected at least 1; final=False saves no last one")
         self.folder = Path(out_dir) / exp_name / "ckpt"
         self._policy = policy
         self._train_freq = train_freq
         self._keep_last, self._keep_best, self._final = keep_last, keep_best, final
         self._task = global_task if task is None else task
         self._last_iter = 0
+        self._saved_iter = 0
         self._best = float("-inf")
 
     @property
@@ -74,7 +77,7 @@ class CkptSaver:
 
     def finish(self, ctx: OnlineRLContext) -> None:
         """Saves the last state of the run."""
-        if self._final and (ctx.train_iter > self._last_iter or not list_checkpoints(self.folder)):
+        if self._final and (ctx.train_iter > self._saved_iter or not list_checkpoints(self.folder)):
             self._save_periodic(ctx)
 
     def state_dict(self) -> dict[str, Any]:
@@ -82,16 +85,22 @@ class CkptSaver:
         return {"last_iter": self._last_iter, "best": None if self._best == float("-inf") else self._best}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self._last_iter = int(state["last_iter"])
+        self._last_iter = self._saved_iter = int(state["last_iter"])
         self._best = float("-inf") if state["best"] is None else float(state["best"])
 
     def _save_periodic(self, ctx: OnlineRLContext) -> None:
+        # Also after a failure: the next attempt is one interval later, and at the end.
         self._last_iter = ctx.train_iter
-        self._save(ctx, self.folder / f"iter_{ctx.train_iter}")
-        for old in list_checkpoints(self.folder)[: -self._keep_last or None]:
+        if not self._save(ctx, self.folder / f"iter_{ctx.train_iter}"):
+            return
+        self._saved_iter = ctx.train_iter
+        # Later ones are of another run in this folder: they neither count nor go.
+        own = [p for p in list_checkpoints(self.folder) if (step_of(p) or 0) <= ctx.train_iter]
+        for old in own[: -self._keep_last]:
             shutil.rmtree(old, ignore_errors=True)
 
-    def _save(self, ctx: OnlineRLContext, path: Path) -> None:
+    def _save(self, ctx: OnlineRLContext, path: Path) -> bool:
+        """Writes a checkpoint in place of an older one of that name; returns whether it could."""
         info = {"env_step": ctx.env_step, "train_iter": ctx.train_iter, "eval_value": ctx.eval_value}
         state = {"policy": self._policy.state_dict(), "task": self._task.state_dict()}
         try:
@@ -103,6 +112,8 @@ class CkptSaver:
                 fresh.rename(path)
         except OSError as error:
             _log.warning("checkpoint %s was not written (%s); training goes on, earlier checkpoints stay", path, error)
+            return False
+        return True
 
 
 def newest_checkpoint(folder: Path) -> Path:
@@ -114,7 +125,7 @@ def newest_checkpoint(folder: Path) -> Path:
     for path in reversed(list_checkpoints(folder)):
         try:
             read_manifest(path)
-        except (CheckpointError, json.JSONDecodeError) as error:
+        except CheckpointError as error:
             _log.warning("skipped damaged checkpoint: %s", error)
             continue
         return path

@@ -104,13 +104,12 @@ class _Recorder:
             if self._valid is None:
                 self._valid = np.ones(self._shape, np.bool_)
             self._valid[t] = step.valid
-        if step.next_obs is not step.obs:
+        if step.episodes:
             self._terminated[t], self._truncated[t] = step.terminated, step.truncated
             ended = np.flatnonzero(step.terminated | step.truncated)
-            if len(ended):
-                self._ends.append(np.stack([np.full(len(ended), t), ended], axis=1))
-                self._finals.append(trees.tree_map(lambda x: x[ended], step.next_obs))
-        self.episodes.extend(step.episodes)
+            self._ends.append(np.stack([np.full(len(ended), t), ended], axis=1))
+            self._finals.append(trees.tree_map(lambda x: x[ended], step.next_obs))
+            self.episodes.extend(step.episodes)
 
     @property
     def valid_steps(self) -> int:

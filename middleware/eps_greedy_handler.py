@@ -10,13 +10,13 @@ from minding.engine.context import OnlineRLContext
 from minding.engine.middleware import declare
 
 
-@declare(role="collect", reads=("env_step",), writes=("collect_kwargs",))
+@declare(role="collect", reads=("env_step",), optional=("collect_kwargs",), writes=("collect_kwargs",))
 def eps_greedy_handler(cfg: Any) -> Callable[[OnlineRLContext], None]:
     """Sets ``collect_kwargs['eps']`` from the schedule.
 
     linear: from `start` to `end` over `decay` environment steps; exp: ``end + (start - end) exp(-env_step / decay)``.
 
-    Reads: env_step.
+    Reads: env_step; collect_kwargs if present (other keys stay).
     Writes: collect_kwargs.
     Config: policy.other.eps.{kind, start, end, decay}.
     """

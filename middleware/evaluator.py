@@ -16,7 +16,7 @@ from minding.engine.types import EnvManager, EpisodeEnd, EvalMode, StateDict
     reads=("env_step", "train_iter", "last_eval_iter", "last_eval_env_step"),
     writes=("eval_value", "eval_output", "last_eval_iter", "last_eval_value", "last_eval_env_step"),
 )
-class interaction_evaluator:  # noqa: N801 (a chain reads it as a factory)
+class interaction_evaluator:
     """Plays `n_episode` episodes in eval mode once every `freq` environment steps, if there was learning since.
 
     Each environment plays its own share of the episodes: taking the first to finish would prefer short ones.

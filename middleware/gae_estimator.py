@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from minding.engine.types import Array, CollectMode
 
 
 @declare(role="collect", reads=("trajectories",), writes=("train_data",))
-def gae_estimator(cfg: Any, policy: CollectMode) -> Callable[[OnlineRLContext], None]:
+class gae_estimator:
     """Computes advantages and returns of the rollout (Schulman et al., 2016, https://arxiv.org/abs/1506.02438).
 
     A time limit bootstraps from the value of the true final observation; a true end does not bootstrap.
@@ -30,17 +30,30 @@ def gae_estimator(cfg: Any, policy: CollectMode) -> Callable[[OnlineRLContext], 
       cfg: the compiled configuration.
       policy: ``policy.collect_mode`` of an actor-critic policy.
     """
-    gamma, gae_lambda = cfg.policy.learn.gamma, cfg.policy.learn.gae_lambda
 
-    def estimate(ctx: OnlineRLContext) -> None:
+    def __init__(self, cfg: Any, policy: CollectMode) -> None:
+        self._gamma, self._gae_lambda = cfg.policy.learn.gamma, cfg.policy.learn.gae_lambda
+        self._policy = policy
+
+    def requirements(self) -> Sequence[str]:
+        """What does not fit, as sentences for the chain check."""
+        if "value" not in self._policy.record_fields:
+            return ["the policy records no state value: use an actor-critic policy such as PPO"]
+        return []
+
+    def __call__(self, ctx: OnlineRLContext) -> None:
+        """Computes the advantages of the iteration."""
         rollout = ctx.trajectories
         assert rollout is not None
         value = rollout.record["value"]
-        cut = rollout.terminated | rollout.truncated
-        if rollout.valid is not None:
-            cut = cut | ~rollout.valid
         advantage = gae(
-            rollout.reward, value, next_values(rollout, policy), rollout.terminated, cut, gamma=gamma, gae_lambda=gae_lambda
+            rollout.reward,
+            value,
+            next_values(rollout, self._policy),
+            rollout.terminated,
+            rollout.cut(),
+            gamma=self._gamma,
+            gae_lambda=self._gae_lambda,
         )
         columns: dict[str, Array] = {
             **dict(named_leaves("obs", rollout.obs)),
@@ -52,8 +65,6 @@ def gae_estimator(cfg: Any, policy: CollectMode) -> Callable[[OnlineRLContext], 
         }
         rows = rollout.shape[0] * rollout.shape[1]
         ctx.train_data = {name: array.reshape(rows, *array.shape[2:]) for name, array in columns.items()}
-
-    return estimate
 
 
 def next_values(rollout: Rollout, policy: CollectMode) -> Array:

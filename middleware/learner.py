@@ -42,8 +42,8 @@ class OffPolicyLearner:
         problems = []
         if self._warmup > self._buffer.capacity:
             problems.append(
-                f"policy.learn.warmup={self._warmup} exceeds the buffer's capacity {self._buffer.capacity}: it would never "
-                "learn; raise policy.other.buffer_size"
+                f"policy.learn.warmup={self._warmup} exceeds the buffer's capacity {self._buffer.capacity}: it would "
+                "never learn; raise policy.other.buffer_size"
             )
         if dict(self._buffer.fields) != dict(self._policy.fields):
             problems.append(

@@ -6,15 +6,13 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from minding.engine.context import OnlineRLContext
 from minding.engine.middleware import declare
 from minding.engine.returns import nstep
 
 
 @declare(role="collect", reads=("trajectories",), writes=("trajectories",))
-class nstep_reward_enhancer:  # noqa: N801 (a chain reads it as a factory)
+class nstep_reward_enhancer:
     """Turns rewards into n-step returns within each trajectory.
 
     Successor, `terminated` and discount become those of the n-th step, or of the last step before the trajectory or
@@ -34,8 +32,8 @@ class nstep_reward_enhancer:  # noqa: N801 (a chain reads it as a factory)
         """What does not fit, as sentences for the chain check."""
         if self._steps < self._n:
             return [
-                f"policy.learn.nstep={self._n}, but a rollout has only {self._steps} steps an environment, so that every "
-                "return would be cut short: raise policy.collect.n_sample or lower env.collector_env_num"
+                f"policy.learn.nstep={self._n}, but a rollout has only {self._steps} steps an environment, so that "
+                "every return would be cut short: raise policy.collect.n_sample or lower env.collector_env_num"
             ]
         return []
 
@@ -43,13 +41,10 @@ class nstep_reward_enhancer:  # noqa: N801 (a chain reads it as a factory)
         """Rewrites the rollout's rewards."""
         rollout = ctx.trajectories
         assert rollout is not None
-        cut = rollout.terminated | rollout.truncated
-        if rollout.valid is not None:
-            cut = cut | ~rollout.valid
-        reward, last, discount = nstep(rollout.reward, cut, n=self._n, gamma=self._gamma)
+        reward, last, discount = nstep(rollout.reward, rollout.cut(), n=self._n, gamma=self._gamma)
         ctx.trajectories = dataclasses.replace(
             rollout,
             reward=reward,
             bootstrap_row=last,
-            record={**rollout.record, "discount": discount.astype(np.float32)},
+            record={**rollout.record, "discount": discount},
         )

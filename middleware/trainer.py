@@ -31,14 +31,16 @@ def trainer(cfg: Any, policy: LearnMode) -> Callable[[OnlineRLContext], None]:
     def train(ctx: OnlineRLContext) -> None:
         data = ctx.train_data
         assert data is not None
+        tables = layout.pack(data)
+        layout.check_finite(tables, "trainer, train_data")
         index = _fill(_valid_rows(data), len(data["valid"]))[None, :].astype(np.int32)
-        _learn(ctx, policy, IndexedBatch(layout, layout.pack(data), index), max_env_step)
+        _learn(ctx, policy, IndexedBatch(layout, tables, index), max_env_step)
 
     return train
 
 
 @declare(role="learn", reads=("train_data", "env_step", "train_iter"), writes=("train_output", "train_iter"))
-class multistep_trainer:  # noqa: N801 (a chain reads it as a factory)
+class multistep_trainer:
     """Makes several passes over train_data in shuffled minibatches, all in one compiled call.
 
     Every pass is shuffled anew. Reset rows are never learned from; their places in the last minibatch are filled with

@@ -44,7 +44,8 @@ def get_algorithm(name: str) -> Algorithm:
       ConfigError: if there is none; names the nearest.
     """
     if name not in ALGORITHMS:
-        raise ConfigError(f"policy.type: unknown algorithm {name!r}{nearest(name, ALGORITHMS)} known: {', '.join(ALGORITHMS)}")
+        known = ", ".join(ALGORITHMS)
+        raise ConfigError(f"policy.type: unknown algorithm {name!r}{nearest(name, ALGORITHMS)} known: {known}")
     return ALGORITHMS[name]
 
 

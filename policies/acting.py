@@ -56,6 +56,7 @@ class _GraphActor:
 
     def __init__(self, net: nn.Cell, name: str) -> None:
         self._compiled = runtime.Compiled(_Graph(net), name, expected=8)
+        self._shared = frozenset(net.shared_outputs)
 
     def __call__(self, leaves: Sequence[Array]) -> Outputs:
         count = len(leaves[0])
@@ -64,8 +65,7 @@ class _GraphActor:
             leaves = [np.concatenate([x, np.zeros((size - count, *x.shape[1:]), x.dtype)]) for x in leaves]
         outputs = self._compiled(*[runtime.to_device(_narrow(x)) for x in leaves])
         arrays = [o.asnumpy() for o in outputs]
-        # Outputs without a batch axis (a state-independent deviation) are not padded.
-        return tuple(a[:count].copy() if a.ndim and len(a) == size and size != count else a.copy() for a in arrays)
+        return tuple((a if i in self._shared else a[:count]).copy() for i, a in enumerate(arrays))
 
 
 def _narrow(x: Array) -> Array:

@@ -12,11 +12,12 @@ from minding.engine import runtime, trees
 from minding.engine.batch import Field, IndexedBatch, RowLayout
 from minding.engine.config import schema_defaults
 from minding.engine.errors import CheckpointError, MindingError, NonFiniteError, ShapeError, SpaceError
+from minding.engine.observation import Leaf, observation_leaves
 from minding.engine.seeding import SeedStreams, generator_state, restore_generator
 from minding.engine.types import Array, Obs, StateDict
 from minding.policies import get_algorithm
 from minding.policies.acting import Outputs, make_actor
-from minding.policies.networks.encoder import Leaf, Normalizer, observation_leaves
+from minding.policies.networks.encoder import Normalizer, ObsEncoder
 
 MODES = ("collect", "learn", "eval")
 
@@ -205,8 +206,15 @@ class BasePolicy:
 
     def update_normalizers(self, batch: IndexedBatch) -> None:
         """Takes the batch's observations into the running moments, after learning (see `Normalizer`)."""
-        for k, normalizer in self.actor.encoder.normalizers():
-            values = batch.layout.read(batch.tables, leaf_name("obs", self.leaves[k]))
+        encoders = [cell for _, cell in self.root.cells_and_names() if isinstance(cell, ObsEncoder)]
+        normalizers = [pair for encoder in encoders for pair in encoder.normalizers()]
+        if not normalizers:
+            return
+        # Only rows that were learned from: a replay buffer may hold empty ones, a rollout those of resets.
+        rows = np.unique(batch.index)
+        tables = [t if isinstance(t, np.ndarray) else t.asnumpy() for t in batch.tables]
+        for k, normalizer in normalizers:
+            values = batch.layout.read(tables, leaf_name("obs", self.leaves[k]), rows)
             normalizer.update(values.reshape(len(values), -1))
 
     # State.
@@ -233,7 +241,7 @@ class BasePolicy:
         saved = state["params"]
         for name, p in self.params.items():
             if name not in saved:
-                raise CheckpointError(f"{self.name}: the checkpoint has no parameter {name!r}; it is of another network")
+                raise CheckpointError(f"{self.name}: checkpoint has no parameter {name!r}: it is of another network")
             if tuple(saved[name].shape) != tuple(p.shape):
                 raise CheckpointError(
                     f"{self.name}: parameter {name!r} has shape {tuple(saved[name].shape)} in the checkpoint, "
@@ -258,7 +266,8 @@ def write_parameter(parameter: Any, value: Array) -> None:
       ShapeError: if the shapes differ.
     """
     if tuple(parameter.shape) != tuple(value.shape):
-        raise ShapeError(f"parameter {parameter.name}: expected shape {tuple(parameter.shape)}, got {tuple(value.shape)}")
+        expected = tuple(parameter.shape)
+        raise ShapeError(f"parameter {parameter.name}: expected shape {expected}, got {tuple(value.shape)}")
     if runtime.device() == "CPU":
         parameter.asnumpy()[...] = value
     else:

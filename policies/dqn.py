@@ -22,7 +22,7 @@ from minding.policies.base import BasePolicy
 from minding.policies.networks.actor_critic import QNetwork
 from minding.policies.networks.optim import Adam
 from minding.policies.networks.rows import Rows
-from minding.policies.networks.target import TargetUpdate
+from minding.policies.networks.target import CopyTarget, SoftTarget, equalize
 from minding.policies.ops.values import chosen_value, huber
 
 METRICS = ("loss", "q_value", "grad_norm")
@@ -50,7 +50,8 @@ class DQNCell(nn.Cell):
         self.net = net
         self.target = target
         self.optim = Adam(net.trainable_params(), max_grad_norm=learn.grad_norm)
-        self.sync = TargetUpdate(net, target)
+        self.soft = learn.target.kind == "soft"
+        self.move_target = SoftTarget(net, target) if self.soft else CopyTarget(net, target)
         names = [*policy.obs_fields("obs"), *policy.obs_fields("next_obs"), "action", "reward", "terminated", "discount"]
         self.rows = Rows(policy.layout, names)
         self.num_leaves = len(policy.leaves)
@@ -83,9 +84,10 @@ class DQNCell(nn.Cell):
             (loss, q), grads = self.gradient(fields[:n], action, target)
             # Update
             norm = self.optim(grads, learning_rate)
-            share = tau[i]
-            if share > 0.0:
-                self.sync(share)
+            if self.soft:
+                self.move_target(tau[i])
+            elif tau[i] > 0.0:
+                self.move_target()
             total = total + ops.stack((loss, q, norm))
             i = i + 1
         return total
@@ -104,7 +106,7 @@ class DQN(BasePolicy):
             root.net = net
             return root, net
         root = DQNCell(net, QNetwork(self.spec, self.cfg.model, rng), self)
-        root.sync.copy()
+        equalize(root.net, root.target)
         self._update = runtime.Compiled(root, "dqn.learn")
         return root, net
 

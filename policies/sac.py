@@ -24,7 +24,7 @@ from minding.policies.base import BasePolicy
 from minding.policies.networks.actor_critic import ActionValue, SquashedActor
 from minding.policies.networks.optim import Adam
 from minding.policies.networks.rows import Rows
-from minding.policies.networks.target import TargetUpdate
+from minding.policies.networks.target import SoftTarget, equalize
 from minding.policies.ops.distributions import squashed_gaussian
 
 METRICS = ("critic_loss", "actor_loss", "alpha_loss", "alpha", "q_value", "entropy")
@@ -61,7 +61,7 @@ class SACCell(nn.Cell):
         self.optim_actor = Adam(actor.trainable_params())
         self.optim_critics = Adam(self.critics.trainable_params())
         self.optim_alpha = Adam([self.log_alpha])
-        self.sync = TargetUpdate(self.critics, self.targets)
+        self.move_targets = SoftTarget(self.critics, self.targets)
         names = [*policy.obs_fields("obs"), *policy.obs_fields("next_obs"), "action", "reward", "terminated", "discount"]
         self.rows = Rows(policy.layout, names)
         self.num_leaves = len(policy.leaves)
@@ -111,7 +111,7 @@ class SACCell(nn.Cell):
             if self.auto_alpha:
                 # d(-log_alpha * gap) / d log_alpha = -gap
                 self.optim_alpha((-gap,), rate)
-            self.sync(tau)
+            self.move_targets(tau)
             total = total + ops.stack((q_loss, pi_loss, alpha_loss, alpha, q, -log_prob))
             i = i + 1
         return total
@@ -139,7 +139,7 @@ class SAC(BasePolicy):
             root.net = net
             return root, net
         root = SACCell(net, self, rng)
-        root.sync.copy()
+        equalize(root.critics, root.targets)
         self._update = runtime.Compiled(root, "sac.learn")
         return root, net
 

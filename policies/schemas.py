@@ -13,7 +13,7 @@ def _model(hidden: list[int], activation: str) -> Schema:
     return {
         "hidden": opt(hidden, "[1, inf)", "sizes of the hidden layers"),
         "activation": opt(activation, ("relu", "tanh"), "of the hidden layers"),
-        "normalize_obs": opt(False, None, "scale vector observations to zero mean and unit variance, inside the network"),
+        "normalize_obs": opt(False, None, "scale vectors to zero mean and unit variance, inside the network"),
         "encoder_dim": opt(64, "[1, inf)", "features a key when the observation has several"),
         "cnn": opt([], None, "convolutions as [channels, kernel, stride]; empty picks them by image size"),
         "cnn_dim": opt(256, "[1, inf)", "features of an image encoder"),
@@ -23,7 +23,7 @@ def _model(hidden: list[int], activation: str) -> Schema:
 def _collect(n_sample: int) -> Schema:
     return {
         "n_sample": opt(n_sample, "[1, inf)", "environment steps an iteration, over all environments together"),
-        "backend": opt("auto", ("auto", "graph", "host"), "who computes actions: a compiled graph, or NumPy on live weights"),
+        "backend": opt("auto", ("auto", "graph", "host"), "what computes actions: a compiled graph, or NumPy"),
         "random_steps": opt(0, "[0, inf)", "environment steps of uniformly random actions at the start"),
     }
 
@@ -61,7 +61,7 @@ def dqn() -> Schema:
             "double": opt(True, None, "choose the next action with the online network"),
             "grad_norm": opt(10.0, "[0, inf)", "gradients are scaled down to this norm; 0 leaves them"),
             "target": {
-                "kind": opt("periodic", ("periodic", "soft"), "copy every `freq` gradient steps, or move by `tau` each step"),
+                "kind": opt("periodic", ("periodic", "soft"), "copy every `freq` steps, or move by `tau` each step"),
                 "freq": opt(250, "[1, inf)", "gradient steps between copies"),
                 "tau": opt(0.005, "(0, 1]", "share of the online weights a step"),
             },
@@ -88,7 +88,7 @@ def sac() -> Schema:
             "tau": opt(0.005, "(0, 1]", "share of the online critics that moves into the targets a gradient step"),
             "alpha": opt(1.0, "(0, inf)", "temperature at the start"),
             "auto_alpha": opt(True, None, "learn the temperature"),
-            "target_entropy": opt(None, None, "entropy the temperature aims at, nats; none: -(action size)", type=float),
+            "target_entropy": opt(None, None, "entropy aimed at, nats; none: -(action size)", type=float),
         },
         "collect": _collect(1),
         "eval": _eval(),
@@ -115,7 +115,7 @@ def ppo() -> Schema:
             "entropy_weight": opt(0.01, "[0, inf)", "weight of the entropy bonus"),
             "value_weight": opt(0.5, "[0, inf)", "weight of the value loss"),
             "grad_norm": opt(0.5, "[0, inf)", "gradients are scaled down to this norm; 0 leaves them"),
-            "target_kl": opt(None, "(0, inf)", "end the iteration's gradient steps once the KL exceeds 1.5 times this", type=float),
+            "target_kl": opt(None, "(0, inf)", "end the gradient steps once the KL exceeds 1.5 times this", type=float),
         },
         "collect": _collect(1024),
         "eval": _eval(),

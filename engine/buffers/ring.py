@@ -48,7 +48,8 @@ class Ring:
         """Appends rows, each field ``(n, *shape)``; returns the int64 row numbers written, in order.
 
         Raises:
-          ShapeError: if a field is missing, has another shape, or there are more rows than the ring holds.
+          ShapeError: if a field is missing or has another shape.
+          ConfigError: if there are more rows than the ring holds.
           NonFiniteError: if a value is NaN or infinite; nothing is written then.
         """
         block = self.layout.pack(values)

@@ -11,12 +11,17 @@ import numpy as np
 from minding.engine.runtime import nn, ops
 from minding.engine.types import Array
 from minding.policies.networks.encoder import ObsEncoder
-from minding.policies.networks.heads import SquashedGaussianHead, make_action_head
+from minding.policies.networks.heads import GaussianHead, SquashedGaussianHead, make_action_head
 from minding.policies.networks.layers import MLP, Linear
 
 
 class ActorCritic(nn.Cell):
     """Shared encoder, then an actor and a critic of their own; returns (value (B,), distribution parameters...)."""
+
+    @property
+    def shared_outputs(self) -> tuple[int, ...]:
+        """Numbers of the outputs that have no batch axis."""
+        return (2,) if isinstance(self.head, GaussianHead) else ()
 
     def __init__(self, spec: Mapping[str, Any], model: Any, rng: np.random.Generator) -> None:
         super().__init__()
@@ -46,24 +51,25 @@ class QNetwork(nn.Cell):
     """Action values (B, n); with `dueling` as V + A - mean A (Wang et al., 2016, eq. 9;
     https://arxiv.org/abs/1511.06581)."""
 
+    shared_outputs = ()
+
     def __init__(self, spec: Mapping[str, Any], model: Any, rng: np.random.Generator) -> None:
         super().__init__()
         self.encoder = ObsEncoder(spec["observation"], model, rng)
         self.torso = MLP(self.encoder.out_features, model.hidden, model.activation, None, rng)
         self.advantage = Linear(self.torso.out_features, spec["action"]["n"], None, rng)
-        self.dueling = bool(model.dueling)
-        self.value = Linear(self.torso.out_features, 1, None, rng) if self.dueling else None
+        self.value = Linear(self.torso.out_features, 1, None, rng) if model.dueling else None
 
     def construct(self, *obs):
         features = self.torso(self.encoder(*obs))
         q = self.advantage(features)
-        if self.dueling:
+        if self.value is not None:
             q = self.value(features) + q - q.mean(axis=-1, keep_dims=True)
         return (q,)
 
     def host(self) -> Callable[..., tuple[Array, ...]]:
         encoder, torso, advantage = self.encoder.host(), self.torso.host(), self.advantage.host()
-        value = self.value.host() if self.dueling else None
+        value = self.value.host() if self.value is not None else None
 
         def forward(*obs: Array) -> tuple[Array, ...]:
             features = torso(encoder(*obs))
@@ -77,6 +83,8 @@ class QNetwork(nn.Cell):
 
 class SquashedActor(nn.Cell):
     """Encoder, torso and tanh-normal head; returns (mean, log deviation), each (B, A)."""
+
+    shared_outputs = ()
 
     def __init__(self, spec: Mapping[str, Any], model: Any, rng: np.random.Generator) -> None:
         super().__init__()

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from minding.engine.batch import Field
 from minding.engine.errors import SpaceError
+from minding.engine.observation import Leaf, observation_leaves
 from minding.engine.runtime import ms, nn, ops
 from minding.engine.statistics import RunningMoments
 from minding.engine.types import Array
@@ -22,44 +21,6 @@ NATURE_CNN = ((32, 8, 4), (64, 4, 2), (64, 3, 1))
 SMALL_CNN = ((16, 3, 2), (32, 3, 2))
 """For images under 36 pixels."""
 _LARGE_IMAGE = 36
-
-
-@dataclasses.dataclass(frozen=True)
-class Leaf:
-    """One array of the observation: its path in the tree ('' for a plain array) and its space description."""
-
-    path: str
-    space: Mapping[str, Any]
-
-    @property
-    def is_image(self) -> bool:
-        return self.space["kind"] == "box" and self.space["dtype"] == "uint8" and len(self.space["shape"]) == 3
-
-    @property
-    def field(self) -> Field:
-        """How this leaf is stored in a row."""
-        kind = self.space["kind"]
-        if kind == "discrete":
-            return Field((), "int32")
-        if kind == "multi_discrete":
-            return Field((len(self.space["nvec"]),), "int32")
-        dtype = "uint8" if self.is_image else "float32"
-        return Field(tuple(self.space["shape"]), dtype)
-
-
-def observation_leaves(space: Mapping[str, Any], path: str = "") -> list[Leaf]:
-    """The leaves of a space description, in the order of `trees.leaves`."""
-    if space["kind"] in ("dict", "tuple"):
-        spaces = space["spaces"]
-        items = spaces.items() if space["kind"] == "dict" else ((str(i), s) for i, s in enumerate(spaces))
-        return [
-            leaf
-            for key, child in sorted(items)
-            for leaf in observation_leaves(child, f"{path}.{key}" if path else str(key))
-        ]
-    if space["kind"] not in ("box", "discrete", "multi_discrete", "multi_binary"):
-        raise SpaceError(f"observation {path or '(root)'}: no encoder for a space of kind {space['kind']!r}")
-    return [Leaf(path, space)]
 
 
 class Normalizer(nn.Cell):
@@ -103,7 +64,8 @@ class Vector(nn.Cell):
         self.normalizer = Normalizer(self.out_features) if normalize else None
 
     def construct(self, x):
-        x = x.reshape((-1, self.out_features))
+        # Integer and boolean observations reach acting as they are.
+        x = ops.cast(x.reshape((-1, self.out_features)), ms.float32)
         if self.normalizer is not None:
             x = self.normalizer(x)
         return x
@@ -113,7 +75,7 @@ class Vector(nn.Cell):
         normalize = self.normalizer.host() if self.normalizer is not None else None
 
         def forward(x: Array) -> Array:
-            flat = x.reshape(-1, size)
+            flat = x.reshape(-1, size).astype(np.float32, copy=False)
             return flat if normalize is None else normalize(flat)
 
         return forward

@@ -94,7 +94,7 @@ class GaussianHead(nn.Cell):
         return self.linear(x), self.log_std
 
     def log_prob_entropy(self, params, action):
-        return distributions.gaussian_log_prob_entropy(params[0], params[1], action)
+        return distributions.gaussian_log_prob_entropy(params[0], params[1], action.reshape(params[0].shape))
 
     def host(self) -> Callable[[Array], Params]:
         linear, log_std = self.linear.host(), self.log_std.asnumpy()
@@ -134,7 +134,12 @@ class SquashedGaussianHead(nn.Cell):
 
 
 def make_action_head(
-    space: Mapping[str, Any], features: int, rng: np.random.Generator, *, gain: float | None = 0.01, log_std: float = 0.0
+    space: Mapping[str, Any],
+    features: int,
+    rng: np.random.Generator,
+    *,
+    gain: float | None = 0.01,
+    log_std: float = 0.0,
 ) -> nn.Cell:
     """The head that fits an action space description: discrete, multi_discrete or box.
 

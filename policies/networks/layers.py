@@ -6,6 +6,7 @@ parameters, so that it follows training. Both forms stand side by side and a tes
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -80,7 +81,7 @@ class MLP(nn.Cell):
         super().__init__()
         sizes = [in_features, *hidden]
         self.out_features = sizes[-1]
-        self.layers = nn.CellList([Linear(a, b, gain, rng) for a, b in zip(sizes[:-1], sizes[1:])])
+        self.layers = nn.CellList([Linear(a, b, gain, rng) for a, b in itertools.pairwise(sizes)])
         graph, self._host_activation = ACTIVATIONS[activation]
         self.activation = graph()
 

@@ -5,15 +5,8 @@ from __future__ import annotations
 from minding.engine.runtime import ms, nn, ops
 
 
-class TargetUpdate(nn.Cell):
-    """Moves a share of the online weights into the target:  target = (1 - tau) target + tau online.
-
-    ``tau = 1`` copies exactly; small values are Polyak averaging (Lillicrap et al., 2016,
-    https://arxiv.org/abs/1509.02971, algorithm 1).
-
-    Args:
-      online, target: cells of the same structure. The target's parameters stop needing gradients.
-    """
+class _Pair(nn.Cell):
+    """An online network and its target, whose parameters need no gradient."""
 
     def __init__(self, online: nn.Cell, target: nn.Cell) -> None:
         super().__init__()
@@ -23,13 +16,31 @@ class TargetUpdate(nn.Cell):
             p.requires_grad = False
         self.count = len(self.online)
 
-    def construct(self, tau):
-        keep = 1.0 - tau
+
+class CopyTarget(_Pair):
+    """target = online, exactly."""
+
+    def construct(self):
         for i in range(self.count):
-            ops.assign(self.target[i], keep * self.target[i] + tau * self.online[i])
+            ops.assign(self.target[i], self.online[i])
+        return self.target[0]
+
+
+class SoftTarget(_Pair):
+    """target -= tau (target - online): Polyak averaging (Lillicrap et al., 2016, https://arxiv.org/abs/1509.02971,
+    algorithm 1) in two kernels a tensor, the second in place."""
+
+    def __init__(self, online: nn.Cell, target: nn.Cell) -> None:
+        super().__init__(online, target)
+        self.move = ops.ApplyGradientDescent()
+
+    def construct(self, tau):
+        for i in range(self.count):
+            self.move(self.target[i], tau, self.target[i] - self.online[i])
         return tau
 
-    def copy(self) -> None:
-        """Makes the target equal to the online network, outside of a graph (before the first step)."""
-        for online, target in zip(self.online, self.target):
-            target.set_data(ms.Tensor(online.asnumpy().copy()))
+
+def equalize(online: nn.Cell, target: nn.Cell) -> None:
+    """Makes the target equal to the online network, outside of a graph (before the first step)."""
+    for source, copy in zip(online.get_parameters(), target.get_parameters()):
+        copy.set_data(ms.Tensor(source.asnumpy().copy()))

@@ -76,8 +76,26 @@ def test_an_environment_that_never_resets_ends_the_run_in_spite_of_restart():
             pass
 
     manager = make_env_manager({"on_error": "restart", "env_kwargs": {"first": 1}}, 1, 0, env_fn=Broken)
-    with pytest.raises(EnvError, match="environment 0 .* failed in reset: OSError: no licence"):
+    with pytest.raises(EnvError, match=r"environment 0 .* failed in reset: OSError: no licence"):
         manager.reset()
+
+
+def test_an_environment_that_cannot_reset_any_more_is_replaced_by_a_new_one():
+    class Worn(Counter):
+        resets = 0
+
+        def reset(self, *, seed=None, options=None):
+            self.resets += 1
+            if self.resets > 2:
+                raise RuntimeError("worn out")
+            return super().reset(seed=seed)
+
+    manager = make_env_manager({"on_error": "restart"}, 1, 0, env_fn=Worn)
+    manager.reset()
+    ends = [end for _ in range(100) for end in manager.step(np.zeros(1, np.int64)).episodes]
+    assert len(ends) > 16
+    assert manager.fault_count == len(ends) // 2
+    manager.close()
 
 
 def test_a_reset_of_the_old_form_is_told_what_is_expected():

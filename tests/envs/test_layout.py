@@ -43,7 +43,7 @@ def test_what_does_not_fit_is_refused_with_the_place():
         layout.write(arrays, 0, {"a": np.zeros(3), "b": {"c": 1}})
     with pytest.raises(ShapeError, match=r"has no entry 'c' \(space: observation 'b.c'\)"):
         layout.write(arrays, 0, {"a": np.zeros(2), "b": {}})
-    with pytest.raises(ShapeError, match="observation 'b.c': expected dtype int64, got float64"):
+    with pytest.raises(ShapeError, match=r"observation 'b\.c': expected dtype int64, got float64"):
         layout.write(arrays, 0, {"a": np.zeros(2), "b": {"c": 0.5}})
 
 
@@ -54,7 +54,7 @@ def test_large_finite_values_are_finite_and_nan_and_infinity_are_found_by_row():
     obs[1, 0] = np.nan
     assert not layout.all_finite([obs], np.zeros(3))
     assert layout.bad_rows([obs], np.array([0, 0, np.inf])) == [
-        (1, "observation is [  nan 1.e+30]"),
+        (1, "observation is [   nan 1.e+30]"),
         (2, "reward is inf"),
     ]
 

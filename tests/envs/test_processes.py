@@ -106,7 +106,8 @@ def test_workers_end_when_the_parent_is_killed_even_if_an_environment_hangs(kind
     parent = start_script(f"""
         import numpy as np
         from minding.envs import make_env_manager
-        cfg = dict(env_id="worlds:Faulty", backend="subprocess", workers=2, env_kwargs=dict(kind="{kind}", at=1))
+        cfg = dict(env_id="worlds:Faulty", backend="subprocess", workers=2)
+        cfg["env_kwargs"] = dict(kind="{kind}", at=1)
         manager = make_env_manager(cfg, 2, 0)
         manager.reset()
         print(*manager.worker_pids, flush=True)

@@ -4,7 +4,7 @@ import gymnasium
 import numpy as np
 import pytest
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
-from worlds import Counter, Faulty, Nested
+from worlds import Both, Counter, Faulty, Nested
 
 from minding.engine import trees
 from minding.engine.errors import ConfigError, EnvError
@@ -62,6 +62,16 @@ def test_no_transition_crosses_an_episode_and_reset_rows_are_not_counted(mode):
         assert all(total == length * (length + 1) / 2 for total, length in ends[env])
 
 
+@pytest.mark.parametrize("mode", MODES)
+def test_termination_wins_over_truncation_in_the_same_step(mode):
+    manager = VectorEnvManager(vector_env(Both, mode))
+    manager.reset()
+    step = manager.step(np.zeros(3, np.int64))
+    assert step.terminated.all()
+    assert not step.truncated.any()
+    assert len(step.episodes) == 3
+
+
 def test_the_row_after_an_end_is_invalid_in_next_step_mode():
     manager = VectorEnvManager(vector_env(Nested, AutoresetMode.NEXT_STEP, 1))
     manager.reset()
@@ -80,9 +90,10 @@ def test_faults_of_a_vector_environment_name_it_or_reset_all_of_it(mode):
     ):
         manager = VectorEnvManager(vector_env(Faulty, mode, kind=kind, at=3))
         manager.reset()
+        manager.step(np.zeros(3, np.int64))
+        manager.step(np.zeros(3, np.int64))
         with pytest.raises(EnvError, match=message):
-            for _ in range(3):
-                manager.step(np.zeros(3, np.int64))
+            manager.step(np.zeros(3, np.int64))
     manager = VectorEnvManager(vector_env(Faulty, mode, kind="nan", at=3), {"on_error": "restart"})
     manager.reset()
     steps = [manager.step(np.zeros(3, np.int64)) for _ in range(5)]

@@ -84,9 +84,9 @@ def test_mistakes_are_named():
         ConfigError, match=r"env.wrappers\[1\]='framestack': unknown wrapper; did you mean 'frame_stack'"
     ):
         wrap(Image(), ["grayscale", "framestack"])
-    with pytest.raises(ConfigError, match="expected a name or {name:"):
+    with pytest.raises(ConfigError, match=r"expected a name or \{name:"):
         wrap(Image(), [3])
-    with pytest.raises(ConfigError, match="frame_stack.*unexpected keyword argument 'depth'"):
+    with pytest.raises(ConfigError, match=r"frame_stack.*unexpected keyword argument 'depth'"):
         wrap(Image(), [{"frame_stack": {"depth": 2}}])
     with pytest.raises(SpaceError, match="needs an image"):
         wrap(Recycler(), ["channel_first"])

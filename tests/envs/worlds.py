@@ -41,6 +41,14 @@ class Counter(gymnasium.Env):
         return np.array([self.start, self.steps], np.float32)
 
 
+class Both(Counter):
+    """Every step terminates and is truncated."""
+
+    def step(self, action):
+        obs, reward, *_ = super().step(action)
+        return obs, reward, True, True, {}
+
+
 class Echo(gymnasium.Env):
     """Observation (own tag, steps, last action); steps and resets take a random time. Episodes of 7 steps."""
 
@@ -106,7 +114,7 @@ class Nested(gymnasium.Env):
 
 
 class Faulty(Counter):
-    """Goes wrong at step `at` of every episode whose start is below `share` of a million; episodes of 6 steps."""
+    """Goes wrong at step `at` (of 6) of every episode whose start is below `share` of a million."""
 
     def __init__(self, kind="raise", at=3, share=1.0):
         super().__init__()

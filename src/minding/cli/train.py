@@ -52,7 +52,9 @@ def train(
     from minding.configs import recipes
 
     summary = recipes.train(cfg, run_dir, progress=not no_progress)
-    run_dir.write_summary(dataclasses.asdict(summary))
+    if summary.profile:
+        click.echo(f"\n{summary.profile}")
+    run_dir.write_summary({k: v for k, v in dataclasses.asdict(summary).items() if k != "profile"})
     _report(cfg, run_dir, summary)
     return _SIGNAL_EXIT_CODES.get(summary.stop_reason, 0)
 

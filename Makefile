@@ -1,0 +1,61 @@
+# `make` shows the targets. The first one that needs it makes .venv and installs everything into it.
+# PYTHON=/path/to/python3 chooses the interpreter, ARGS="..." is passed on to the command.
+
+.DEFAULT_GOAL := help
+.PHONY: help train test check lint types bench proofs docs clean
+
+PYTHON ?=
+ARGS ?=
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+CANDIDATES := $(or $(PYTHON),python3.12 python3.11 python3.10 python3)
+# A shim or a stripped distribution package may be on the PATH and not work: each candidate is really run.
+USABLE := import ensurepip, sys, venv; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 12))
+
+help: ## show this help
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+train: $(INSTALLED) ## train CartPole-v1 with PPO (about a minute)
+	$(BIN)/minding train cartpole_ppo $(ARGS)
+
+test: lint types ## lint, types and all tests, also the slow ones
+	$(BIN)/python -m pytest $(ARGS)
+
+check: lint types ## lint, types and the fast tests
+	$(BIN)/python -m pytest -m "not slow" $(ARGS)
+
+lint: $(INSTALLED) ## ruff, and who may import whom
+	$(BIN)/ruff check .
+	$(BIN)/lint-imports --no-cache
+
+types: $(INSTALLED) ## mypy
+	$(BIN)/mypy
+
+bench: $(INSTALLED) ## speed against other libraries (about 20 minutes)
+	$(BIN)/python -m benchmarks.run $(ARGS)
+
+proofs: $(INSTALLED) ## learning, determinism and memory, over seeds (hours; goes on where it stopped)
+	$(BIN)/python -m benchmarks.proofs $(ARGS)
+
+docs: $(INSTALLED) ## write the tables that come from the code into docs
+	$(BIN)/python docs/generate.py
+
+clean: ## remove caches and build products; keeps .venv and runs
+	rm -rf build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -not -path './.venv*' -prune -exec rm -rf {} +
+
+$(INSTALLED): pyproject.toml constraints.txt
+	@if ! $(BIN)/python -c '$(USABLE)' >/dev/null 2>&1; then \
+	  for python in $(CANDIDATES); do \
+	    if "$$python" -c '$(USABLE)' >/dev/null 2>&1; then \
+	      echo "$$("$$python" --version) in $(VENV)"; \
+	      exec "$$python" -m venv --clear $(VENV); \
+	    fi; \
+	  done; \
+	  echo "make: no usable Python among: $(CANDIDATES). minding needs Python 3.10, 3.11 or 3.12 with venv" >&2; \
+	  echo "      (Debian: apt install python3-venv), or make PYTHON=/path/to/python3 ..." >&2; \
+	  exit 1; \
+	fi
+	$(BIN)/python -m pip install --no-input --disable-pip-version-check --quiet -c constraints.txt -e '.[dev]'
+	@touch $@

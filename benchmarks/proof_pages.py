@@ -1,0 +1,112 @@
+"""From result files to the pages in ``docs``: tables between markers, and pictures of the curves.
+
+A table stands between ``<!-- results:NAME -->`` and ``<!-- /results -->``. NAME is a preset, ``determinism`` or
+``memory``. What is between the two is replaced, the rest of the page stays.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.proof_runs import DETERMINISM, LEARNING, Record, Results
+from minding.engine.plotting import mean_curve, plot_curves
+
+_BLOCK = re.compile(r"(<!-- results:([\w:]+) -->\n).*?(<!-- /results -->)", re.DOTALL)
+NOT_YET = "Not measured yet: `make proofs`.\n"
+
+
+def update(results: Results) -> None:
+    """Writes all tables and curves for which there is a marker in a page of ``results.docs``."""
+    for page in sorted(results.docs.rglob("*.md")):
+        text = page.read_text(encoding="utf-8")
+        fresh = filled(text, results, page.parent / "img")
+        if fresh != text:
+            page.write_text(fresh, encoding="utf-8")
+
+
+def filled(text: str, results: Results, images: Path) -> str:
+    """A page's text with the present tables between its markers; curves go into `images`."""
+    return _BLOCK.sub(lambda block: block[1] + table(results, block[2], images) + block[3], text)
+
+
+def table(results: Results, name: str, images: Path) -> str:
+    """The Markdown that belongs between the markers of `name`; draws the curve of a preset into `images`."""
+    if name == "determinism":
+        return _determinism(results)
+    if name == "memory":
+        return _memory(results)
+    records = results.of("learning", name)
+    if not records:
+        return NOT_YET
+    return _learning(name, records) + _curve(name, records, images)
+
+
+def one_line(kind: str, record: Record) -> str:
+    """A result in a few words, for the terminal."""
+    if kind == "learning":
+        return f"{record['eval_mean']:.1f} ± {record['eval_std']:.1f}, {record['seconds']:.0f} s"
+    if kind == "determinism":
+        return "equal" if record["equal"] else f"DIFFERENT: {record['sha256']}"
+    return f"{record['slope_percent_an_hour']:+.2f} % an hour, {record['last_mb']:.0f} MB"
+
+
+def _learning(name: str, records: list[Record]) -> str:
+    target = LEARNING[name].target if name in LEARNING else None
+    rows = [
+        f"| {r['seed']} | {r['eval_mean']:.1f} ± {r['eval_std']:.1f} | {r['env_step']:,} | {r['train_iter']:,} "
+        f"| {r['seconds']:,.0f} |"
+        for r in records
+    ]
+    means = [r["eval_mean"] for r in records]
+    verdict = f"Mean over seeds {np.mean(means):.1f}."
+    if target is not None:
+        reached = sum(mean >= target for mean in means)
+        verdict = f"{reached} of {len(means)} seeds reach {target:g}. {verdict}"
+    command = records[0]["command"].replace(f"seed={records[0]['seed']}", "seed=S")
+    head = f"| seed | return of {records[0]['eval_episodes']} episodes | env steps | gradient steps | seconds |"
+    lines = [head, "|---:|---:|---:|---:|---:|", *rows, "", verdict, "", f"`{command}`", "", _setting(records), ""]
+    return "\n".join(lines)
+
+
+def _setting(records: list[Record]) -> str:
+    versions = records[-1]["versions"]
+    named = ", ".join(f"{name} {version}" for name, version in versions.items())
+    return f"Measured with {named}; configuration {records[-1]['settings_hash']}."
+
+
+def _curve(name: str, records: list[Record], images: Path) -> str:
+    runs = [(np.array(r["curve"]["env_step"]), np.array(r["curve"]["eval_return"])) for r in records]
+    runs = [(steps, returns) for steps, returns in runs if len(steps)]
+    if not runs:
+        return ""
+    images.mkdir(parents=True, exist_ok=True)
+    plot_curves([mean_curve(name, runs)], images / f"{name}.png")
+    return f"\n![evaluation return of {name}](img/{name}.png)\n"
+
+
+def _determinism(results: Results) -> str:
+    records = [record for name in DETERMINISM for record in results.of("determinism", name)]
+    if not records:
+        return NOT_YET
+    rows = [
+        f"| {r['preset']} | {r['env_step']:,} | {'equal' if r['equal'] else 'DIFFERENT'} | `{r['sha256'][0][:16]}` |"
+        for r in records
+    ]
+    head = "| preset | env steps | two fresh processes | SHA-256 of the parameters |"
+    return "\n".join([head, "|---|---:|---|---|", *rows, "", _setting(records), ""])
+
+
+def _memory(results: Results) -> str:
+    records = results.of("memory", "cartpole_ppo")
+    if not records:
+        return NOT_YET
+    rows = [
+        f"| {r['preset']} | {r['env_step']:,} | {r['first_mb']:.0f} | {r['last_mb']:.0f} "
+        f"| {r['slope_percent_an_hour']:+.2f} | {r['slope_mb_a_million_steps']:+.2f} | {r['recompilations']} |"
+        for r in records
+    ]
+    head = "| preset | env steps | MB after warm-up | MB at the end | % an hour | MB a million steps | recompilations |"
+    return "\n".join([head, "|---|---:|---:|---:|---:|---:|---:|", *rows, "", _setting(records), ""])

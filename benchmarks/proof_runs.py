@@ -1,0 +1,202 @@
+"""What is proved, how one proof is run, and where its result is written down."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import hashlib
+import importlib.metadata
+import json
+import platform
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from minding.configs import compile_run, load_preset
+from minding.engine.checkpoint import load_checkpoint
+from minding.engine.plotting import EVAL_RETURN, read_metrics, series
+from minding.engine.run_dir import RunDir
+from minding.middleware.ckpt_saver import newest_checkpoint
+
+ROOT = Path(__file__).resolve().parent.parent
+Record = dict[str, Any]
+"""One line of a result file: plain JSON values."""
+
+
+class RunFailed(RuntimeError):
+    """A run ended with an error; the message holds the end of what it printed."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Learning:
+    """A preset, the mean return over 100 evaluation episodes it has to reach, and the steps it has for that."""
+
+    preset: str
+    env_step: int
+    target: float | None
+    seeds: int = 5
+
+
+LEARNING = {
+    proof.preset: proof
+    for proof in (
+        Learning("cartpole_ppo", 100_000, 475.0),
+        Learning("cartpole_dqn", 60_000, 475.0),
+        Learning("acrobot_ppo", 300_000, -100.0),
+        Learning("acrobot_dqn", 100_000, -100.0),
+        Learning("pendulum_ppo", 200_000, -250.0),
+        Learning("pendulum_sac", 15_000, -200.0),
+        Learning("lunarlander_ppo", 500_000, 200.0),
+        Learning("lunarlander_dqn", 400_000, None),
+        Learning("halfcheetah_sac", 300_000, None, seeds=1),
+    )
+}
+DETERMINISM = {"cartpole_ppo": 10_000, "cartpole_dqn": 10_000, "pendulum_ppo": 10_000, "pendulum_sac": 10_000}
+"""Preset and environment steps after which two runs must have the same parameters, bit by bit."""
+MEMORY = 1_000_000
+"""Environment steps of the run whose memory is watched."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Job:
+    """One run, or the pair of runs of a determinism proof."""
+
+    kind: str
+    preset: str
+    seed: int
+    env_step: int
+
+    @property
+    def overrides(self) -> tuple[str, ...]:
+        return (f"seed={self.seed}", f"run.max_env_step={self.env_step}")
+
+    @property
+    def config_hash(self) -> str:
+        return config_hash(self.preset, self.overrides)
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.preset} seed {self.seed}"
+
+
+@functools.cache
+def config_hash(preset: str, overrides: tuple[str, ...]) -> str:
+    """Twelve hex digits of the whole compiled configuration: results of other settings are not mixed up."""
+    cfg = compile_run(load_preset(preset), overrides)
+    return hashlib.sha256(json.dumps(cfg, sort_keys=True).encode()).hexdigest()[:12]
+
+
+class Results:
+    """The lines of JSON in ``<docs>/results/<kind>.jsonl``; the last line for a job counts."""
+
+    def __init__(self, docs: Path) -> None:
+        self.docs = docs
+
+    def append(self, kind: str, record: Record) -> None:
+        path = self._path(kind)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with open(path, "a", encoding="utf-8") as file:
+            file.write(json.dumps(record) + "\n")
+
+    def of(self, kind: str, preset: str) -> list[Record]:
+        """The newest record of each seed of a preset, by seed, all of the settings of the newest one."""
+        records = [record for record in self._read(kind) if record["preset"] == preset]
+        newest = {record["seed"]: record for record in records if _same_settings(record, records[-1])}
+        return [newest[seed] for seed in sorted(newest)]
+
+    def has(self, job: Job) -> bool:
+        """Whether the job was run before with the same configuration."""
+        return any(
+            record["preset"] == job.preset and record["config_hash"] == job.config_hash
+            for record in self._read(job.kind)
+        )
+
+    def _path(self, kind: str) -> Path:
+        return self.docs / "results" / f"{kind}.jsonl"
+
+    def _read(self, kind: str) -> list[Record]:
+        path = self._path(kind)
+        lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
+        return [json.loads(line) for line in lines]
+
+
+def _same_settings(record: Record, other: Record) -> bool:
+    return bool(record["settings_hash"] == other["settings_hash"])
+
+
+def run_learning(job: Job, runs: Path) -> Record:
+    """Trains a preset and takes its final evaluation and its curve."""
+    run_dir = _train(job, runs / job.preset / f"seed_{job.seed}")
+    summary = json.loads(run_dir.summary.read_text(encoding="utf-8"))
+    steps, returns = series(read_metrics(run_dir.metrics), EVAL_RETURN)
+    return {
+        **_head(job),
+        "eval_mean": summary["eval_return"],
+        "eval_std": summary["eval_std"],
+        "eval_episodes": summary["n_eval_episodes"],
+        "env_step": summary["env_step"],
+        "train_iter": summary["train_iter"],
+        "seconds": round(summary["wall_time"], 1),
+        "curve": {"env_step": steps.tolist(), "eval_return": returns.round(2).tolist()},
+    }
+
+
+def run_determinism(job: Job, runs: Path) -> Record:
+    """Trains a preset twice in fresh processes and compares SHA-256 of all parameters."""
+    folders = [runs / "determinism" / f"{job.preset}_{number}" for number in (1, 2)]
+    digests = [parameter_digest(_train(job, folder)) for folder in folders]
+    return {**_head(job), "env_step": job.env_step, "sha256": digests, "equal": digests[0] == digests[1]}
+
+
+def parameter_digest(run_dir: RunDir) -> str:
+    """SHA-256 over names and bytes of all parameters (networks, targets, optimizers) of the newest checkpoint."""
+    state, _ = load_checkpoint(newest_checkpoint(run_dir.checkpoints))
+    digest = hashlib.sha256()
+    for name, value in sorted(state["policy"]["params"].items()):
+        digest.update(name.encode())
+        digest.update(value.tobytes())
+    return digest.hexdigest()
+
+
+def run_memory(job: Job, runs: Path) -> Record:
+    """Watches resident memory over a long run, in which a second compilation is an error."""
+    out = _run([sys.executable, "-m", "benchmarks.memory", job.preset, str(job.env_step), str(job.seed)])
+    return {**_head(job), "env_step": job.env_step, **json.loads(out.splitlines()[-1])}
+
+
+def _train(job: Job, folder: Path) -> RunDir:
+    """Runs ``minding train`` into a folder of its own; what an interrupted run left there is removed."""
+    shutil.rmtree(folder, ignore_errors=True)
+    overrides = [*job.overrides, f"run.out_dir={folder}", f"exp_name={job.preset}"]
+    _run([sys.executable, "-m", "minding", "train", job.preset, *overrides, "--no-progress"])
+    return RunDir.open(folder / job.preset)
+
+
+def _run(command: list[str]) -> str:
+    out = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    if out.returncode:
+        raise RunFailed(f"{' '.join(command[1:])}: exit code {out.returncode}\n{(out.stdout + out.stderr)[-2000:]}")
+    return out.stdout
+
+
+def _head(job: Job) -> Record:
+    """What every record begins with."""
+    packages = ("minding", "mindspore", "numpy", "gymnasium")
+    return {
+        "preset": job.preset,
+        "seed": job.seed,
+        "config_hash": job.config_hash,
+        # That of seed 0: the same for all seeds of one experiment.
+        "settings_hash": dataclasses.replace(job, seed=0).config_hash,
+        "command": " ".join(["minding train", job.preset, *job.overrides]),
+        "versions": {"python": platform.python_version(), **{p: _version(p) for p in packages}},
+    }
+
+
+def _version(package: str) -> str:
+    if package == "minding":
+        from minding import __version__
+
+        return __version__
+    return importlib.metadata.version(package)

@@ -1,0 +1,121 @@
+"""The long evidence, over seeds: ``python -m benchmarks.proofs``, at the root; goes on where it stopped.
+
+Three kinds of proof, each run in a process of its own: presets learn to a target, the same seed gives the same
+parameters, a long run neither grows nor compiles again. Results are lines of JSON in ``docs/results``; what stands
+there for the same configuration is not run again. After each run the tables and curves of the pages in ``docs`` are
+drawn anew.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from benchmarks import proof_pages
+from benchmarks.proof_runs import (
+    DETERMINISM,
+    LEARNING,
+    MEMORY,
+    Job,
+    Record,
+    Results,
+    RunFailed,
+    run_determinism,
+    run_learning,
+    run_memory,
+)
+
+ROOT = Path(__file__).resolve().parent.parent
+RUNNERS: dict[str, Callable[[Job, Path], Record]] = {
+    "learning": run_learning,
+    "determinism": run_determinism,
+    "memory": run_memory,
+}
+
+
+def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
+    known = [*LEARNING, *(f"determinism:{name}" for name in DETERMINISM), "memory"]
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.proofs", description=__doc__)
+    parser.add_argument("--only", action="append", choices=known, metavar="PROOF", help=", ".join(known))
+    parser.add_argument("--seeds", type=int, help="seeds of each learning proof (5; halfcheetah_sac 1)")
+    parser.add_argument(
+        "--jobs", type=int, default=1, help="processes at the same time (1; more share the cores)"
+    )
+    parser.add_argument("--steps", type=int, help="environment steps of each run, to try the machinery out")
+    parser.add_argument("--again", action="store_true", help="run also what is done")
+    parser.add_argument("--tables", action="store_true", help="run nothing, draw tables and curves only")
+    parser.add_argument("--docs", type=Path, default=ROOT / "docs", help="folder of the pages (docs)")
+    parser.add_argument("--runs", type=Path, default=ROOT / "runs" / "proofs", help="folder of the run folders")
+    args = parser.parse_args(argv)
+    if args.steps is not None and args.docs.resolve() == ROOT / "docs":
+        parser.error("--steps makes runs that prove nothing: also give --docs FOLDER, a copy of docs")
+    if args.jobs < 1 or (args.seeds is not None and args.seeds < 1):
+        parser.error("--jobs and --seeds must be at least 1")
+    return args
+
+
+def plan(args: argparse.Namespace) -> list[Job]:
+    """All jobs that were asked for, the short ones first."""
+    steps = args.steps
+    jobs = [
+        Job("determinism", preset, 0, steps or env_step)
+        for preset, env_step in DETERMINISM.items()
+        if _wanted(args, f"determinism:{preset}")
+    ]
+    jobs += [
+        Job("learning", proof.preset, seed, steps or proof.env_step)
+        for proof in LEARNING.values()
+        if _wanted(args, proof.preset)
+        for seed in range(args.seeds or proof.seeds)
+    ]
+    if _wanted(args, "memory"):
+        jobs.append(Job("memory", "cartpole_ppo", 0, steps or MEMORY))
+    return jobs
+
+
+def _wanted(args: argparse.Namespace, name: str) -> bool:
+    return not args.only or name in args.only
+
+
+def run_all(jobs: Iterable[Job], results: Results, runs: Path, parallel: int) -> list[Job]:
+    """Runs the jobs, writes down and draws each result as it comes; returns the jobs that failed."""
+    failed = []
+
+    def run(job: Job) -> Record | RunFailed:
+        try:
+            return RUNNERS[job.kind](job, runs)
+        except RunFailed as error:
+            return error
+
+    with ThreadPoolExecutor(parallel) as pool:
+        jobs = list(jobs)
+        # The pool gives back the answers in order: only this thread writes files.
+        for job, answer in zip(jobs, pool.map(run, jobs)):
+            if isinstance(answer, RunFailed):
+                failed.append(job)
+                print(f"{job}: FAILED\n{answer}", file=sys.stderr, flush=True)
+                continue
+            results.append(job.kind, answer)
+            proof_pages.update(results)
+            print(f"{job}: {proof_pages.one_line(job.kind, answer)}", flush=True)
+    return failed
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Returns 0, or 1 when something did not run; a missed target is shown in the tables and is no error."""
+    args = parse_arguments(argv)
+    results = Results(args.docs)
+    if args.tables:
+        proof_pages.update(results)
+        return 0
+    jobs = plan(args)
+    waiting = jobs if args.again else [job for job in jobs if not results.has(job)]
+    print(f"{len(jobs)} runs, {len(jobs) - len(waiting)} of them done before", flush=True)
+    return 1 if run_all(waiting, results, args.runs, args.jobs) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

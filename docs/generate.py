@@ -1,0 +1,114 @@
+"""Writes the tables that come from the code into the pages: ``make docs``. A test holds them current.
+
+A table stands between ``<!-- generated:NAME -->`` and ``<!-- /generated -->``; the rest of a page is written by hand.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import minding.middleware
+from minding.configs import PRESETS
+from minding.engine.config import RUN_SCHEMA
+from minding.engine.middleware import Declaration, declaration_of
+from minding.engine.options import Option
+from minding.envs import config_schema
+from minding.policies import ALGORITHMS, get_algorithm
+
+DOCS = Path(__file__).resolve().parent
+_BLOCK = re.compile(r"(<!-- generated:([\w:]+) -->\n).*?(<!-- /generated -->)", re.DOTALL)
+
+
+def keys(schema: Mapping[str, Any], prefix: str = "") -> str:
+    """The keys of a schema as a table."""
+    options = _options(schema, prefix)
+    rows = [(f"`{path}`", _value(option.default), option.expected, option.doc) for path, option in options]
+    return _table(("key", "default", "expected", "meaning"), rows)
+
+
+def _options(schema: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Option]]:
+    for key, node in schema.items():
+        if isinstance(node, Option):
+            yield prefix + key, node
+        else:
+            yield from _options(node, f"{prefix}{key}.")
+
+
+def _value(default: Any) -> str:
+    return "" if default is None or default == "" else f"`{default}`"
+
+
+def middleware() -> str:
+    """All declared middleware with role and fields."""
+    rows = []
+    for module_info in pkgutil.iter_modules(minding.middleware.__path__):
+        module = importlib.import_module(f"minding.middleware.{module_info.name}")
+        for name, target in vars(module).items():
+            declaration = declaration_of(target)
+            if declaration is not None and declaration.name == name and target.__module__ == module.__name__:
+                rows.append(_middleware_row(declaration, target))
+    return _table(("middleware", "role", "reads", "writes", "what it does"), sorted(rows))
+
+
+def _middleware_row(declaration: Declaration, target: Any) -> tuple[str, ...]:
+    reads = [*declaration.reads, *(f"{name}?" for name in declaration.optional)]
+    summary = " ".join((inspect.getdoc(target) or "").split("\n\n")[0].split())
+    role = declaration.role.value if declaration.role else ""
+    return f"`{declaration.name}`", role, ", ".join(reads), ", ".join(declaration.writes), summary
+
+
+def algorithms() -> str:
+    """The algorithms of this version."""
+    rows = [
+        (f"[{each.class_name}](algorithms/{each.name}.md)", f"`{each.name}`", ", ".join(each.actions), each.recipe)
+        for each in ALGORITHMS.values()
+    ]
+    return _table(("algorithm", "`policy.type`", "actions", "chain"), rows)
+
+
+def presets(algorithm: str = "") -> str:
+    """The presets, of one algorithm or all."""
+    rows = []
+    for name in PRESETS:
+        if algorithm and not name.endswith(f"_{algorithm}"):
+            continue
+        doc = inspect.getdoc(importlib.import_module(f"minding.configs.{name}")) or ""
+        rows.append((f"`{name}`", doc.partition("\n")[0], " ".join(doc.rpartition("Expected: ")[2].split())))
+    return _table(("preset", "what", "expected"), rows)
+
+
+def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [header, ["---"] * len(header), *rows]
+    return "".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |\n" for line in lines)
+
+
+def table(name: str) -> str:
+    """The table of a marker: ``keys:run``, ``keys:env``, ``keys:dqn``, ``presets``, ``presets:dqn``, ..."""
+    kind, _, of = name.partition(":")
+    if kind == "keys":
+        schemas = {"run": (RUN_SCHEMA, ""), "env": (config_schema(), "env.")}
+        return keys(*schemas[of]) if of in schemas else keys(get_algorithm(of).config_schema(), "policy.")
+    if kind == "presets":
+        return presets(of)
+    return {"middleware": middleware, "algorithms": algorithms}[kind]()
+
+
+def filled(text: str) -> str:
+    """A page's text with the present tables between its markers."""
+    return _BLOCK.sub(lambda block: block[1] + table(block[2]) + block[3], text)
+
+
+def main() -> None:
+    for page in sorted(DOCS.rglob("*.md")):
+        text = page.read_text(encoding="utf-8")
+        page.write_text(filled(text), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

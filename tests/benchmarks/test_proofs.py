@@ -1,0 +1,113 @@
+"""The proofs: what is run again, what is written down, and the tables made of it."""
+
+import numpy as np
+import pytest
+
+from benchmarks import proof_pages
+from benchmarks.memory import slope
+from benchmarks.proof_runs import Job, Results, config_hash, parameter_digest
+from benchmarks.proofs import main, parse_arguments, plan
+from minding.engine.checkpoint import save_checkpoint
+from minding.engine.run_dir import RunDir
+
+PAGE = "before\n<!-- results:cartpole_ppo -->\nold\n<!-- /results -->\nafter\n"
+JOB = Job("learning", "cartpole_ppo", 1, 100_000)
+
+
+def record(seed, mean, settings="aaaaaaaaaaaa", config_hash="bbbbbbbbbbbb"):
+    return {
+        "preset": "cartpole_ppo",
+        "seed": seed,
+        "config_hash": config_hash,
+        "settings_hash": settings,
+        "command": f"minding train cartpole_ppo seed={seed}",
+        "versions": {"python": "3.11.7", "mindspore": "2.10.0"},
+        "eval_mean": mean,
+        "eval_std": 2.5,
+        "eval_episodes": 100,
+        "env_step": 100_352,
+        "train_iter": 1568,
+        "seconds": 12.3,
+        "curve": {"env_step": [1000, 100000], "eval_return": [20.0, mean]},
+    }
+
+
+@pytest.fixture
+def results(tmp_path):
+    (tmp_path / "ppo.md").write_text(PAGE)
+    return Results(tmp_path)
+
+
+def test_a_page_without_results_says_so(results, tmp_path):
+    proof_pages.update(results)
+    assert "Not measured yet" in (tmp_path / "ppo.md").read_text()
+
+
+def test_the_table_is_written_between_the_markers_and_the_curve_is_drawn(results, tmp_path):
+    pytest.importorskip("matplotlib")
+    for seed, mean in ((1, 470.0), (0, 500.0)):
+        results.append("learning", record(seed, mean))
+    proof_pages.update(results)
+    text = (tmp_path / "ppo.md").read_text()
+    assert text.startswith("before\n<!-- results:cartpole_ppo -->\n| seed |")
+    assert text.endswith("<!-- /results -->\nafter\n")
+    assert "| 0 | 500.0 ± 2.5 | 100,352 | 1,568 | 12 |\n| 1 | 470.0 ± 2.5 |" in text
+    assert "1 of 2 seeds reach 475. Mean over seeds 485.0." in text
+    assert "`minding train cartpole_ppo seed=S`" in text
+    assert (tmp_path / "img" / "cartpole_ppo.png").is_file()
+
+
+def test_results_of_other_settings_are_left_out(results):
+    results.append("learning", record(0, 10.0, settings="old"))
+    results.append("learning", record(1, 400.0))
+    results.append("learning", record(1, 490.0))
+    assert [(each["seed"], each["eval_mean"]) for each in results.of("learning", "cartpole_ppo")] == [(1, 490.0)]
+
+
+def test_what_is_done_with_the_same_configuration_is_not_run_again(results):
+    assert not results.has(JOB)
+    results.append("learning", record(1, 490.0, config_hash=JOB.config_hash))
+    assert results.has(JOB)
+    assert not results.has(Job("learning", "cartpole_ppo", 2, 100_000))
+    assert not results.has(Job("learning", "cartpole_ppo", 1, 50_000))
+
+
+def test_every_setting_changes_the_hash_of_the_configuration():
+    hashes = {
+        config_hash("cartpole_ppo", overrides)
+        for overrides in ((), ("seed=1",), ("policy.learn.gamma=0.9",), ("env.collector_env_num=4",))
+    }
+    assert len(hashes) == 4
+
+
+def test_the_plan_has_all_seeds_of_what_is_asked_for():
+    jobs = plan(parse_arguments(["--only", "cartpole_ppo", "--only", "memory", "--seeds", "2"]))
+    assert [str(job) for job in jobs] == [
+        "learning cartpole_ppo seed 0",
+        "learning cartpole_ppo seed 1",
+        "memory cartpole_ppo seed 0",
+    ]
+    assert len(plan(parse_arguments([]))) == 4 + 8 * 5 + 1 + 1
+
+
+def test_short_trials_never_reach_the_published_pages(capsys):
+    with pytest.raises(SystemExit):
+        main(["--steps", "100"])
+    assert "--docs" in capsys.readouterr().err
+
+
+def test_the_digest_sees_a_changed_bit_of_a_parameter(tmp_path):
+    digests = set()
+    for number, value in enumerate([0.0, 0.0, np.nextafter(0.0, 1.0)]):
+        run_dir = RunDir(tmp_path / str(number))
+        state = {"policy": {"params": {"w": np.array([value, 1.0])}}}
+        save_checkpoint(run_dir.checkpoints / "iter_1", state, {})
+        digests.add(parameter_digest(run_dir))
+    assert len(digests) == 2
+
+
+def test_the_slope_leaves_out_the_warm_up():
+    growing = [(3600.0 * hour, 1_000_000 * hour, 100.0 if hour < 2 else 500.0 + hour) for hour in range(10)]
+    percent_an_hour, mb_a_million = slope(growing)
+    assert percent_an_hour == pytest.approx(100.0 / 505.5)
+    assert mb_a_million == pytest.approx(1.0)

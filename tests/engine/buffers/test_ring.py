@@ -1,0 +1,123 @@
+"""The ring of rows in device memory, against a plain list."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from minding.engine.batch import Field, RowLayout
+from minding.engine.buffers import Ring
+from minding.engine.errors import CheckpointError, ConfigError, NonFiniteError, ShapeError
+from minding.engine.runtime import ms, nn, ops, to_device
+
+FIELDS = {"obs": Field((2,)), "action": Field((), "int32"), "image": Field((2, 2), "uint8")}
+
+
+def ring(capacity=5, fields=FIELDS):
+    return Ring(capacity, RowLayout(fields))
+
+
+def rows(*numbers):
+    """One row for each number, from which all its fields follow."""
+    x = np.array(numbers, np.int64)
+    return {
+        "obs": np.stack([x, -x], axis=1).astype(np.float32) / 2,
+        "action": x,
+        "image": np.repeat((x % 256).astype(np.uint8), 4).reshape(-1, 2, 2),
+    }
+
+
+def contents(buffer):
+    """The numbers whose rows it holds, by row; checks that all fields of a row belong together."""
+    held = buffer.read("action", np.arange(len(buffer)))
+    expected = rows(*held.tolist())
+    for name in FIELDS:
+        assert np.array_equal(buffer.read(name, np.arange(len(buffer))), expected[name])
+    return held.tolist()
+
+
+def test_the_oldest_row_is_overwritten_first():
+    buffer = ring(3)
+    assert buffer.push(rows(1, 2)).tolist() == [0, 1]
+    assert buffer.push(rows(3, 4)).tolist() == [2, 0]
+    assert (contents(buffer), len(buffer), buffer.cursor) == ([4, 2, 3], 3, 1)
+
+
+@settings(deadline=None, derandomize=True, max_examples=60)
+@given(
+    capacity=st.integers(1, 7),
+    actions=st.lists(st.one_of(st.integers(0, 7), st.just("reload")), max_size=12),
+    on_device=st.booleans(),
+)
+def test_it_holds_what_a_list_of_the_last_rows_holds(capacity, actions, on_device):
+    buffer, model, number = ring(capacity), {}, 0
+    if on_device:
+        assert len(buffer.tables) == 2
+    for action in actions:
+        if action == "reload":
+            fresh = ring(capacity)
+            fresh.load_state_dict(buffer.state_dict())
+            buffer = fresh
+        elif action <= capacity:
+            written = buffer.push(rows(*range(number, number + action)))
+            for row in range(action):
+                assert written[row] == (number + row) % capacity
+                model[(number + row) % capacity] = number + row
+            number += action
+        assert contents(buffer) == [model[row] for row in sorted(model)]
+        assert len(buffer) == len(model) == min(number, capacity)
+
+
+class Gather(nn.Cell):
+    @ms.jit
+    def construct(self, index, numbers, images):
+        return ops.gather(numbers, index, 0), ops.gather(images, index, 0)
+
+
+def test_a_compiled_graph_sees_every_push_and_every_load():
+    buffer, gather = ring(4), Gather()
+    index = to_device(np.array([3, 0, 0], np.int32))
+
+    def seen():
+        numbers, images = gather(index, *buffer.tables)
+        return numbers.asnumpy()[:, 2].tolist(), images.asnumpy()[:, 3].tolist()
+
+    assert seen() == ([0, 0, 0], [0, 0, 0])
+    buffer.push(rows(1, 2, 3, 4))
+    assert seen() == ([4, 1, 1], [4, 1, 1])
+    buffer.push(rows(300))
+    assert seen() == ([4, 300, 300], [4, 44, 44])
+    other = ring(4)
+    other.push(rows(5, 6, 7, 8))
+    buffer.load_state_dict(other.state_dict())
+    assert seen() == ([8, 5, 5], [8, 5, 5])
+
+
+def test_a_push_with_a_nan_writes_nothing():
+    buffer = ring()
+    buffer.push(rows(1, 2))
+    bad = rows(3, 4)
+    bad["obs"][1, 0] = np.nan
+    with pytest.raises(NonFiniteError, match="replay push: field 'obs' of row 1 is nan"):
+        buffer.push(bad)
+    assert contents(buffer) == [1, 2]
+    buffer.push(rows(5))
+    assert contents(buffer) == [1, 2, 5]
+
+
+def test_what_does_not_fit_is_refused():
+    with pytest.raises(ShapeError, match="'obs'"):
+        ring().push({**rows(1), "obs": np.zeros((1, 3), np.float32)})
+    with pytest.raises(ConfigError, match="push of 6 rows into a buffer of 5"):
+        ring().push(rows(*range(6)))
+    with pytest.raises(ConfigError, match="at least 1 row, got 0"):
+        ring(0)
+
+
+def test_the_state_of_another_buffer_is_refused():
+    saved = ring(4)
+    saved.push(rows(1))
+    with pytest.raises(CheckpointError, match=r"4 rows of .* this run has 5 rows"):
+        ring(5).load_state_dict(saved.state_dict())
+    with pytest.raises(CheckpointError, match="'obs'"):
+        ring(4, {**FIELDS, "obs": Field((3,))}).load_state_dict(saved.state_dict())

@@ -1,0 +1,302 @@
+"""Stand-ins that check what they are given, small environments, and spaces described by hand."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import gymnasium
+import numpy as np
+
+from minding.engine.batch import Field, RowLayout
+from minding.engine.context import OnlineRLContext
+from minding.engine.types import EnvStep, EpisodeEnd
+
+# Spaces, as `envs.describe_env` describes them.
+
+
+def space_of(*shape, dtype="float32", low=-1.0, high=1.0):
+    """A Box."""
+    return {"kind": "box", "shape": list(shape), "dtype": dtype, "low": low, "high": high}
+
+
+def discrete(n):
+    return {"kind": "discrete", "n": n, "start": 0}
+
+
+def multi_discrete(*nvec):
+    return {"kind": "multi_discrete", "nvec": list(nvec)}
+
+
+def dict_of(**spaces):
+    return {"kind": "dict", "spaces": spaces}
+
+
+VECTOR = space_of(4)
+IMAGE = space_of(1, 12, 12, dtype="uint8", low=0, high=255)
+
+
+def rows_of(layout, count, rng, discrete_sizes=()):
+    """Random values for every field of a layout; `discrete_sizes`: name -> number of values of an int field."""
+    sizes = dict(discrete_sizes)
+    values = {}
+    for name, field in layout.fields.items():
+        shape = (count, *field.shape)
+        if field.dtype == "int32":
+            values[name] = rng.integers(0, sizes.get(name, 2), shape)
+        elif field.dtype == "uint8":
+            values[name] = rng.integers(0, 256, shape, dtype=np.uint8)
+        elif name in ("terminated", "discount"):
+            values[name] = rng.random(shape).astype(np.float32).round(2)
+        else:
+            values[name] = rng.standard_normal(shape).astype(np.float32)
+    return values
+
+
+# Environments, policies, learners.
+
+
+class CountingEnv:
+    """N deterministic environments: the observation is (environment, episode, age), the reward the new age.
+
+    Args:
+      lengths: episode length of each environment.
+      end: 'terminated' or 'truncated', for each environment.
+      reset_rows: after an end, spend a step on the reset and mark its row as not valid; until then the observation
+        is the final one (the NEXT_STEP form of autoreset).
+    """
+
+    def __init__(self, lengths=(3, 2), end=("terminated", "truncated"), reset_rows=False):
+        self.num_envs = len(lengths)
+        self.lengths, self.end, self.reset_rows = lengths, end, reset_rows
+        self.episode = np.zeros(self.num_envs, int)
+        self.age = np.zeros(self.num_envs, int)
+        self.done = np.zeros(self.num_envs, bool)
+        self.actions = []
+        self.resets, self.closed, self._obs = 0, False, None
+
+    def _observe(self):
+        return np.stack([np.arange(self.num_envs), self.episode, self.age], axis=1).astype(np.float32)
+
+    def reset(self, seed=None):
+        assert not self.closed
+        if self._obs is not None:
+            self.episode += 1
+        self.age[:] = 0
+        self.done[:] = False
+        self.resets += 1
+        self._obs = self._observe()
+        return self._obs
+
+    @property
+    def obs(self):
+        return self.reset() if self._obs is None else self._obs
+
+    def step(self, action):
+        assert not self.closed, "step after close"
+        assert self._obs is not None, "step before reset"
+        assert action.shape == (self.num_envs,)
+        assert action.dtype.kind == "i"
+        self.actions.append(action.copy())
+        valid = ~self.done
+        self._begin(~valid)
+        self.age[valid] += 1
+        over = valid & (self.age == self.lengths)
+        next_obs = self._observe()
+        reward = np.where(valid, self.age, 0).astype(np.float32)
+        episodes = [
+            EpisodeEnd(env_id=int(n), episode_return=float(sum(range(1, age + 1))), episode_length=age)
+            for n, age in enumerate(self.age.tolist())
+            if over[n]
+        ]
+        if self.reset_rows:
+            self.done = over
+            obs = next_obs
+        else:
+            self._begin(over)
+            obs = self._observe() if over.any() else next_obs
+        self._obs = obs
+        terminated = over & (np.array(self.end) == "terminated")
+        return EnvStep(obs, next_obs, reward, terminated, over & ~terminated, None if valid.all() else valid, episodes)
+
+    def _begin(self, rows):
+        self.episode[rows] += 1
+        self.age[rows] = 0
+
+    def close(self):
+        self.closed = True
+
+    def state_dict(self):
+        return {"episode": self.episode.copy(), "age": self.age.copy()}
+
+    def load_state_dict(self, state):
+        self.episode, self.age = state["episode"].copy(), state["age"].copy()
+        self._obs = self._observe()
+
+
+class AgePolicy:
+    """Collect and eval mode for `CountingEnv`: acts with the age, values a state at 10 times its age."""
+
+    record_fields = ("value",)
+
+    def __init__(self, value=True):
+        self.calls, self.resets, self.kwargs = 0, 0, []
+        if not value:
+            self.record_fields = ()
+
+    def _act(self, obs):
+        assert obs.ndim == 2
+        assert obs.dtype == np.float32
+        self.calls += 1
+        return obs[:, 2].astype(np.int64)
+
+    def value(self, obs):
+        assert obs.ndim == 2
+        return 10.0 * obs[:, 2].astype(np.float32)
+
+    def reset(self, env_ids=None):
+        self.resets += 1
+
+    @property
+    def collect_mode(self):
+        return _CollectMode(self)
+
+    @property
+    def eval_mode(self):
+        return _EvalMode(self)
+
+
+@dataclasses.dataclass
+class _CollectMode:
+    policy: AgePolicy
+
+    @property
+    def record_fields(self):
+        return self.policy.record_fields
+
+    def forward(self, obs, *, random=False, **collect_kwargs):
+        self.policy.kwargs.append({"random": random, **collect_kwargs})
+        output = {"action": self.policy._act(obs)}
+        return {**output, "value": self.policy.value(obs)} if self.record_fields else output
+
+    def value(self, obs):
+        return self.policy.value(obs)
+
+    def reset(self, env_ids=None):
+        self.policy.reset(env_ids)
+
+
+@dataclasses.dataclass
+class _EvalMode:
+    policy: AgePolicy
+
+    def forward(self, obs):
+        return self.policy._act(obs)
+
+    def reset(self, env_ids=None):
+        self.policy.reset(env_ids)
+
+
+class ReadingLearner:
+    """Learn mode that checks the batch it is given and keeps the rows of each gradient step."""
+
+    def __init__(self, fields):
+        self.fields = fields
+        self.layout = RowLayout(fields)
+        self.steps, self.progress = [], []
+
+    def forward(self, batch, progress=0.0):
+        assert batch.index.dtype == np.int32
+        assert batch.index.ndim == 2
+        tables = [t if isinstance(t, np.ndarray) else t.asnumpy() for t in batch.tables]
+        assert [t.shape[1] for t in tables] == [t.shape[1] for t in self.layout.empty(1)]
+        assert 0 <= batch.index.min() <= batch.index.max() < len(tables[0])
+        for rows in batch.index:
+            self.steps.append({name: batch.layout.read(tables, name, rows) for name in batch.layout.fields})
+        self.progress.append(progress)
+        return {"loss": 0.5, "grad_steps": len(batch.index)}
+
+
+COUNTING_FIELDS = {
+    "obs": Field((3,)),
+    "next_obs": Field((3,)),
+    "action": Field((), "int32"),
+    "reward": Field(),
+    "terminated": Field(),
+    "discount": Field(default=0.9),
+}
+"""Rows of `CountingEnv` for replay."""
+
+
+@dataclasses.dataclass
+class RecordingContext(OnlineRLContext):
+    """A context that notes which fields are read and which are set; `begin` starts the notes."""
+
+    def begin(self):
+        object.__setattr__(self, "touched", (set(), set()))
+        return self
+
+    def __getattribute__(self, name):
+        get = object.__getattribute__
+        if name in get(self, "__dataclass_fields__"):
+            notes = get(self, "__dict__").get("touched")
+            # What a middleware wrote itself is no read of another's field.
+            if notes is not None and name not in notes[1]:
+                notes[0].add(name)
+        return get(self, name)
+
+    def __setattr__(self, name, value):
+        notes = self.__dict__.get("touched")
+        if notes is not None:
+            notes[1].add(name)
+        super().__setattr__(name, value)
+
+
+# Environments that are learned in seconds.
+
+
+class Corridor(gymnasium.Env):
+    """Five cells in a row; right, right, right, right is worth 1, going left at once 0.1. At most 12 steps."""
+
+    observation_space = gymnasium.spaces.Discrete(5)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.cell, self.age = 1, 0
+        return self.cell, {}
+
+    def step(self, action):
+        self.cell += 1 if action == 1 else -1
+        self.age += 1
+        reward = {0: 0.1, 4: 1.0}.get(self.cell, 0.0)
+        return self.cell, reward, self.cell in (0, 4), self.age >= 12, {}
+
+
+class Parity(gymnasium.Env):
+    """One step: the reward is 1 for the action with the number of the context, which is one of 3."""
+
+    observation_space = gymnasium.spaces.Discrete(3)
+    action_space = gymnasium.spaces.Discrete(3)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.context = int(self.np_random.integers(3))
+        return self.context, {}
+
+    def step(self, action):
+        return self.context, float(action == self.context), True, False, {}
+
+
+class Aim(gymnasium.Env):
+    """One step: the reward is minus the squared distance of the action from half the observed number."""
+
+    observation_space = gymnasium.spaces.Box(-1.0, 1.0, (1,), np.float32)
+    action_space = gymnasium.spaces.Box(-1.0, 1.0, (1,), np.float32)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.target = self.np_random.uniform(-1.0, 1.0, 1).astype(np.float32)
+        return self.target, {}
+
+    def step(self, action):
+        return self.target, -float((action[0] - 0.5 * self.target[0]) ** 2), True, False, {}

@@ -1,0 +1,160 @@
+"""Collectors: what they record of deterministic environments."""
+
+import numpy as np
+import pytest
+from fakes import AgePolicy, CountingEnv
+
+from minding.engine import ChainError, Task
+from minding.engine.context import OnlineRLContext
+from minding.engine.types import EpisodeEnd
+from minding.envs import make_env_manager
+from minding.middleware import EpisodeCollector, StepCollector
+
+
+@pytest.fixture
+def collect(counting_config):
+    """Runs a StepCollector of four steps in two environments; returns (collector, policy, context)."""
+
+    def run(env, iterations=1, **overrides):
+        policy = AgePolicy()
+        collector = StepCollector(counting_config("ppo", **overrides), policy.collect_mode, env)
+        ctx = OnlineRLContext(collect_kwargs={"eps": 0.5})
+        for _ in range(iterations):
+            collector(ctx)
+        return collector, policy, ctx
+
+    return run
+
+
+def test_every_observation_action_and_reward_stands_in_its_row(collect):
+    env = CountingEnv(lengths=(9, 9))
+    _, policy, ctx = collect(env)
+    rollout = ctx.trajectories
+    assert rollout.obs[:, 1].tolist() == [[1, 0, 0], [1, 0, 1], [1, 0, 2], [1, 0, 3]]
+    assert rollout.action.tolist() == [[0, 0], [1, 1], [2, 2], [3, 3]]
+    assert rollout.reward.tolist() == [[1, 1], [2, 2], [3, 3], [4, 4]]
+    assert rollout.record["value"][:, 0].tolist() == [0.0, 10.0, 20.0, 30.0]
+    assert rollout.last_obs.tolist() == [[0, 0, 4], [1, 0, 4]]
+    assert np.array_equal(np.stack(env.actions), rollout.action)
+    assert policy.kwargs == [{"random": False, "eps": 0.5}] * 4
+    assert (rollout.valid, rollout.final_obs, ctx.trajectory_end_idx.tolist()) == (None, None, [6, 7])
+    assert (ctx.env_step, ctx.env_episode, ctx.episode_stats) == (8, 0, [])
+
+
+def test_ends_keep_their_kind_and_their_true_final_observation(collect):
+    _, _, ctx = collect(CountingEnv(lengths=(3, 2)))
+    rollout = ctx.trajectories
+    assert rollout.terminated.tolist() == [[False, False], [False, False], [True, False], [False, False]]
+    assert rollout.truncated.tolist() == [[False, False], [False, True], [False, False], [False, True]]
+    assert rollout.ends.tolist() == [[1, 1], [2, 0], [3, 1]]
+    assert rollout.final_obs.tolist() == [[1, 0, 2], [0, 0, 3], [1, 1, 2]]
+    assert rollout.obs[3].tolist() == [[0, 1, 0], [1, 1, 1]]
+    assert rollout.next_obs()[:, 1].tolist() == [[1, 0, 1], [1, 0, 2], [1, 1, 1], [1, 1, 2]]
+    assert ctx.trajectory_end_idx.tolist() == [3, 4, 6, 7]
+    assert ctx.episode_stats == [EpisodeEnd(1, 3.0, 2), EpisodeEnd(0, 6.0, 3), EpisodeEnd(1, 3.0, 2)]
+    assert (ctx.env_step, ctx.env_episode) == (8, 3)
+
+
+def test_reset_rows_are_marked_and_not_counted_and_ends_before_them_are_kept(collect):
+    _, _, ctx = collect(CountingEnv(lengths=(3, 2), reset_rows=True))
+    rollout = ctx.trajectories
+    assert rollout.valid.tolist() == [[True, True], [True, True], [True, False], [False, True]]
+    assert rollout.terminated[:, 0].tolist() == [False, False, True, False]
+    assert rollout.truncated[:, 1].tolist() == [False, True, False, False]
+    assert rollout.ends.tolist() == [[1, 1], [2, 0]]
+    assert rollout.final_obs.tolist() == [[1, 0, 2], [0, 0, 3]]
+    assert (ctx.env_step, ctx.env_episode) == (6, 2)
+
+
+def test_episodes_go_on_over_iterations_and_counters_add_up(collect):
+    _, _, ctx = collect(CountingEnv(lengths=(6, 9)), iterations=2)
+    assert ctx.trajectories.obs[:, 0].tolist() == [[0, 0, 4], [0, 0, 5], [0, 1, 0], [0, 1, 1]]
+    assert ctx.episode_stats == [EpisodeEnd(0, 21.0, 6)]
+    assert (ctx.env_step, ctx.env_episode) == (16, 1)
+
+
+def test_an_earlier_rollout_is_not_overwritten(counting_config):
+    collector = StepCollector(counting_config("ppo"), AgePolicy().collect_mode, CountingEnv(lengths=(9, 9)))
+    first, second = OnlineRLContext(), OnlineRLContext()
+    collector(first)
+    kept = first.trajectories.obs.copy(), first.trajectories.reward.copy()
+    collector(second)
+    assert np.array_equal(first.trajectories.obs, kept[0])
+    assert np.array_equal(first.trajectories.reward, kept[1])
+
+
+def test_the_first_steps_are_random_as_configured(collect):
+    _, policy, _ = collect(CountingEnv(), iterations=3, **{"policy.collect.random_steps": 9})
+    assert [kwargs["random"] for kwargs in policy.kwargs] == [True] * 8 + [False] * 4
+
+
+def test_a_rollout_that_does_not_divide_is_refused_before_the_first_step(counting_config):
+    env = CountingEnv()
+    collector = StepCollector(counting_config(**{"policy.collect.n_sample": 7}), AgePolicy().collect_mode, env)
+    with Task().start(ctx=OnlineRLContext()) as task:
+        task.use(collector)
+        with pytest.raises(ChainError, match="n_sample=7 is not a multiple of the 2 environments: use 6"):
+            task.run(max_step=1)
+    assert env.actions == []
+
+
+def test_the_environments_are_part_of_the_state_and_are_closed_at_the_end(collect):
+    env = CountingEnv(lengths=(9, 9))
+    collector, _, ctx = collect(env)
+    restored = CountingEnv(lengths=(9, 9))
+    other, _, _ = collect(restored, iterations=0)
+    other.load_state_dict(collector.state_dict())
+    assert restored.obs.tolist() == [[0, 0, 4], [1, 0, 4]]
+    collector.finish(ctx)
+    assert env.closed
+
+
+@pytest.mark.parametrize("backend", ["sync", "native"])
+def test_real_environments_give_true_successors(counting_config, backend):
+    """CartPole falls left in about 9 steps; its native form spends a step on each reset."""
+    env = make_env_manager({"env_id": "CartPole-v1", "backend": backend}, 2, 0)
+    ctx = OnlineRLContext()
+
+    class Left(AgePolicy):
+        def _act(self, obs):
+            return np.zeros(len(obs), np.int64)
+
+    StepCollector(counting_config("ppo", **{"policy.collect.n_sample": 80}), Left().collect_mode, env)(ctx)
+    env.close()
+    rollout = ctx.trajectories
+    successor, valid = rollout.next_obs(), np.ones((40, 2), bool) if rollout.valid is None else rollout.valid
+    # CartPole moves its position by 0.02 times its velocity, in every transition and over no reset.
+    moved = rollout.obs[..., 0] + 0.02 * rollout.obs[..., 1]
+    np.testing.assert_allclose(successor[..., 0][valid], moved[valid], atol=1e-5)
+    fallen = np.abs(successor[..., 2]) > 12 * np.pi / 180
+    assert np.array_equal(fallen & valid, rollout.terminated)
+    assert 6 <= rollout.terminated.sum() == len(ctx.episode_stats) == len(rollout.ends)
+
+
+# Whole episodes
+
+
+@pytest.mark.parametrize(("reset_rows", "order"), [(False, [1, 1, 0, 0]), (True, [1, 0, 1, 0])])
+def test_each_environment_plays_its_share_of_whole_episodes(counting_config, reset_rows, order):
+    env, policy = CountingEnv(lengths=(3, 1), reset_rows=reset_rows), AgePolicy()
+    collector = EpisodeCollector(counting_config("ppo"), policy.collect_mode, env, n_episode=4)
+    ctx = OnlineRLContext()
+    collector(ctx)
+    assert [end.env_id for end in ctx.episode_stats] == order
+    assert [len(episode["reward"]) for episode in ctx.episodes] == [3 - 2 * env_id for env_id in order]
+    longest = ctx.episodes[order.index(0)]
+    assert longest["obs"].tolist() == [[0, 0, 0], [0, 0, 1], [0, 0, 2]]
+    assert longest["final_obs"].tolist() == [0, 0, 3]
+    assert longest["action"].tolist() == [0, 1, 2]
+    assert longest["reward"].tolist() == [1, 2, 3]
+    assert longest["value"].tolist() == [0, 10, 20]
+    assert longest["terminated"].tolist() == [False, False, True]
+    assert ctx.episodes[0]["truncated"].tolist() == [True]
+    assert (ctx.env_step, ctx.env_episode, policy.resets) == (8, 4, 1)
+    collector(ctx)
+    assert (ctx.env_step, ctx.env_episode, env.resets) == (16, 8, 2)
+
+
+def test_episodes_that_cannot_be_shared_evenly_are_refused(counting_config):
+    collector = EpisodeCollector(counting_config("ppo"), AgePolicy().collect_mode, CountingEnv(), n_episode=3)
+    assert collector.requirements() == ["n_episode=3 is not a multiple of the 2 environments"]

@@ -1,0 +1,112 @@
+"""Every library middleware touches the context fields that it declares, and no others."""
+
+import inspect
+
+import numpy as np
+import pytest
+from fakes import COUNTING_FIELDS, AgePolicy, CountingEnv, ReadingLearner, RecordingContext
+
+import minding.middleware as library
+from minding.engine import Task
+from minding.engine.batch import Field
+from minding.engine.buffers import UniformBuffer
+from minding.engine.middleware import declaration_of
+from minding.engine.types import EpisodeEnd
+from minding.policies.base import CollectMode
+
+ON_POLICY_FIELDS = {"obs": Field((3,)), "advantage": Field()}
+ACT = AgePolicy()
+REPLAY_LEARNER = ReadingLearner(COUNTING_FIELDS)
+
+
+class NoWeights:
+    def state_dict(self):
+        return {}
+
+
+def filled_buffer():
+    buffer = UniformBuffer(50, COUNTING_FIELDS)
+    zeros = np.zeros((20, 3), np.float32)
+    buffer.push({"obs": zeros, "next_obs": zeros, **dict.fromkeys(("action", "reward", "terminated"), zeros[:, 0])})
+    return buffer
+
+
+MIDDLEWARE = {
+    "CkptSaver": lambda cfg, path: library.CkptSaver(NoWeights(), "run", 1, out_dir=path, task=Task().start()),
+    "EpisodeCollector": lambda cfg, path: library.EpisodeCollector(cfg, ACT.collect_mode, CountingEnv(), n_episode=2),
+    "OffPolicyLearner": lambda cfg, path: library.OffPolicyLearner(cfg, REPLAY_LEARNER, filled_buffer()),
+    "StepCollector": lambda cfg, path: library.StepCollector(cfg, ACT.collect_mode, CountingEnv()),
+    "data_pusher": lambda cfg, path: library.data_pusher(cfg, UniformBuffer(50, COUNTING_FIELDS)),
+    "epoch_timer": lambda cfg, path: library.epoch_timer(1),
+    "eps_greedy_handler": lambda cfg, path: library.eps_greedy_handler(cfg),
+    "gae_estimator": lambda cfg, path: library.gae_estimator(cfg, ACT.collect_mode),
+    "interaction_evaluator": lambda cfg, path: library.interaction_evaluator(cfg, ACT.eval_mode, CountingEnv()),
+    "multistep_trainer": lambda cfg, path: library.multistep_trainer(cfg, ReadingLearner(ON_POLICY_FIELDS)),
+    "nstep_reward_enhancer": lambda cfg, path: library.nstep_reward_enhancer(cfg),
+    "online_logger": lambda cfg, path: library.online_logger(cfg, path, progress=True),
+    "reward_timer": lambda cfg, path: library.reward_timer(1.0),
+    "termination_checker": lambda cfg, path: library.termination_checker(
+        max_env_step=10**6, max_train_iter=10**6, stop_value=10**6, task=Task().start()
+    ),
+    "trainer": lambda cfg, path: library.trainer(cfg, ReadingLearner(ON_POLICY_FIELDS)),
+}
+# Middleware of value-based chains take the settings of one.
+OFF_POLICY = {"OffPolicyLearner", "data_pusher", "eps_greedy_handler", "nstep_reward_enhancer"}
+
+
+@pytest.fixture
+def settings(counting_config):
+    def choose(name):
+        if name in OFF_POLICY:
+            return counting_config("dqn", **{"policy.learn.warmup": 10, "policy.learn.batch_size": 4})
+        return counting_config("ppo", **{"run.tensorboard": False, "run.metrics_freq": 1})
+
+    return choose
+
+
+def full_context(cfg):
+    """A context in the middle of a run, with all that other middleware hand on."""
+    ctx = RecordingContext(env_episode=7, train_iter=50, train_output={"loss": 1.0}, eval_value=3.0)
+    ctx.last_eval_iter, ctx.last_eval_value, ctx.last_eval_env_step = 40, 3.0, 0
+    library.StepCollector(cfg, ACT.collect_mode, CountingEnv())(ctx)
+    ctx.env_step, ctx.episode_stats = 10_000, [EpisodeEnd(0, 1.0, 1)]
+    zeros = np.zeros(8, np.float32)
+    ctx.train_data = {"obs": np.zeros((8, 3), np.float32), "advantage": zeros, "valid": np.ones(8, bool)}
+    return ctx
+
+
+def run(middleware, ctx):
+    result = middleware(ctx)
+    if inspect.isgenerator(result):
+        assert len(list(result)) == 1
+
+
+@pytest.mark.parametrize("name", MIDDLEWARE)
+def test_a_middleware_touches_what_it_declares(name, settings, tmp_path):
+    cfg = settings(name)
+    middleware = MIDDLEWARE[name](cfg, tmp_path)
+    ctx = full_context(cfg).begin()
+    run(middleware, ctx)
+    read, written = ctx.touched
+    declared = declaration_of(middleware)
+    assert declared.name == name
+    assert written == set(declared.writes)
+    assert read <= {*declared.reads, *declared.optional}
+    # Nor does it declare a read that it does not make.
+    assert set(declared.reads) <= read
+
+
+def test_every_middleware_of_the_library_is_in_the_table():
+    assert set(MIDDLEWARE) == set(library.__all__)
+
+
+def test_an_undeclared_access_would_be_noticed():
+    ctx = RecordingContext(env_step=1).begin()
+    ctx.train_iter += 1
+    ctx.eval_value = 2.0
+    assert ctx.eval_value + ctx.env_step == 3.0
+    assert ctx.touched == ({"train_iter", "env_step"}, {"train_iter", "eval_value"})
+
+
+def test_the_fakes_have_what_the_policies_modes_have():
+    assert set(dir(ACT.collect_mode)) >= set(CollectMode.__dataclass_fields__)

@@ -1,0 +1,71 @@
+"""Learning from replay."""
+
+import logging
+
+import numpy as np
+import pytest
+from fakes import ReadingLearner
+
+from minding.engine.batch import Field
+from minding.engine.buffers import UniformBuffer
+from minding.engine.context import OnlineRLContext
+from minding.middleware import OffPolicyLearner
+
+FIELDS = {"number": Field()}
+
+
+@pytest.fixture
+def parts(counting_config):
+    def make(capacity=100, buffer_fields=FIELDS, **overrides):
+        settings = {"warmup": 10, "batch_size": 4, "update_per_collect": 3, **overrides}
+        learn = {f"policy.learn.{key}": value for key, value in settings.items()}
+        cfg = counting_config(**{**learn, "run.max_env_step": 100})
+        learner, buffer = ReadingLearner(FIELDS), UniformBuffer(capacity, buffer_fields)
+        return OffPolicyLearner(cfg, learner, buffer), learner, buffer
+
+    return make
+
+
+def numbers(count, start=0):
+    return {"number": np.arange(start, start + count, dtype=np.float32)}
+
+
+def test_it_waits_for_the_warm_up_and_says_so_once(parts, caplog):
+    middleware, learner, buffer = parts()
+    with caplog.at_level(logging.INFO, "minding.learner"):
+        for count in (0, 5, 4):
+            buffer.push(numbers(count))
+            ctx = OnlineRLContext()
+            middleware(ctx)
+            assert (ctx.train_output, ctx.train_iter, learner.steps) == (None, 0, [])
+    assert [record.message for record in caplog.records] == ["learning starts when the buffer holds 10 transitions"]
+    buffer.push(numbers(1))
+    middleware(ctx)
+    assert ctx.train_iter == 3
+
+
+def test_it_makes_the_configured_steps_on_rows_of_the_buffer(parts):
+    middleware, learner, buffer = parts()
+    buffer.push(numbers(10, start=100))
+    ctx = OnlineRLContext(env_step=25, train_iter=6)
+    middleware(ctx)
+    assert [len(step["number"]) for step in learner.steps] == [4, 4, 4]
+    assert set(np.concatenate([step["number"] for step in learner.steps])) <= set(range(100, 110))
+    assert (ctx.train_iter, ctx.train_output, learner.progress) == (9, {"loss": 0.5, "grad_steps": 3}, [0.25])
+
+
+def test_a_buffer_and_a_policy_that_fit_have_no_problem(parts):
+    assert parts()[0].requirements() == []
+
+
+def test_a_buffer_of_other_fields_is_refused_with_the_fix(parts):
+    (problem,) = parts(buffer_fields={"number": Field((2,)), "other": Field()})[0].requirements()
+    assert problem == (
+        "the buffer holds the fields ['number', 'other'], the policy learns from ['number']: make the buffer with "
+        "fields=policy.learn_mode.fields"
+    )
+
+
+def test_a_warm_up_that_the_buffer_can_never_hold_is_refused(parts):
+    (problem,) = parts(capacity=9)[0].requirements()
+    assert "policy.learn.warmup=10 exceeds the buffer's capacity 9: it would never learn" in problem

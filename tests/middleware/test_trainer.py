@@ -1,0 +1,102 @@
+"""On-policy learning: which rows reach the learner, and how often."""
+
+import numpy as np
+import pytest
+from fakes import ReadingLearner
+
+from minding.engine.batch import Field
+from minding.engine.context import OnlineRLContext
+from minding.engine.errors import NonFiniteError, ShapeError
+from minding.middleware import multistep_trainer, trainer
+
+FIELDS = {"number": Field()}
+
+
+def data(count, invalid=()):
+    valid = np.ones(count, bool)
+    valid[list(invalid)] = False
+    return {"number": np.arange(count, dtype=np.float32), "valid": valid, "unused": np.zeros((count, 3))}
+
+
+def context(**fields):
+    return OnlineRLContext(**{"env_step": 50, "train_iter": 7, **fields})
+
+
+@pytest.fixture
+def train(counting_config):
+    def run(rows, times=1, seed=0):
+        settings = {"policy.learn.n_epoch": 3, "policy.learn.n_minibatch": 2, "run.max_env_step": 100}
+        cfg = counting_config("ppo", seed=seed, **settings)
+        learner = ReadingLearner(FIELDS)
+        middleware = multistep_trainer(cfg, learner)
+        for _ in range(times):
+            ctx = context(train_data=rows)
+            middleware(ctx)
+        return ctx, [step["number"].astype(int).tolist() for step in learner.steps], learner
+
+    return run
+
+
+def test_every_pass_takes_every_row_once_shuffled_anew(train):
+    ctx, steps, learner = train(data(8))
+    assert [len(step) for step in steps] == [4] * 6
+    passes = [steps[i] + steps[i + 1] for i in (0, 2, 4)]
+    assert all(sorted(rows) == list(range(8)) for rows in passes)
+    assert passes[0] != passes[1] != passes[2]
+    assert (ctx.train_iter, ctx.train_output, learner.progress) == (13, {"loss": 0.5, "grad_steps": 6}, [0.5])
+
+
+def test_reset_rows_are_never_learned_from_and_minibatches_keep_their_size(train):
+    _, steps, _ = train(data(8, invalid=(0, 5, 6)))
+    assert [len(step) for step in steps] == [4] * 6
+    for i in (0, 2, 4):
+        rows = steps[i] + steps[i + 1]
+        assert set(rows) == {1, 2, 3, 4, 7}
+        # The places of the three are filled with rows of the same pass.
+        assert sorted(rows.count(row) for row in set(rows)) == [1, 1, 2, 2, 2]
+
+
+def test_the_seed_decides_the_order(train):
+    assert train(data(8))[1] == train(data(8))[1]
+    assert train(data(8))[1] != train(data(8), seed=1)[1]
+    assert train(data(8), times=2)[1][:6] != train(data(8), times=2)[1][6:]
+
+
+def test_the_order_goes_on_from_a_saved_state(counting_config):
+    cfg = counting_config("ppo")
+    learners = [ReadingLearner(FIELDS) for _ in range(2)]
+    first, second = (multistep_trainer(cfg, learner) for learner in learners)
+    first(context(train_data=data(8)))
+    second.load_state_dict(first.state_dict())
+    for each in (first, second):
+        each(context(train_data=data(8)))
+    after = [[step["number"].tolist() for step in learner.steps[-16:]] for learner in learners]
+    assert after[0] == after[1]
+
+
+def test_rows_that_do_not_divide_into_minibatches_are_refused(counting_config):
+    cfg = counting_config("ppo", **{"policy.learn.n_minibatch": 3})
+    (problem,) = multistep_trainer(cfg, ReadingLearner(FIELDS)).requirements()
+    assert problem == "policy.collect.n_sample=8 does not divide into policy.learn.n_minibatch=3 minibatches"
+
+
+@pytest.mark.parametrize("factory", [trainer, multistep_trainer])
+def test_rows_that_are_not_finite_or_missing_never_reach_the_learner(counting_config, factory):
+    learner = ReadingLearner(FIELDS)
+    middleware = factory(counting_config("ppo"), learner)
+    bad = data(8)
+    bad["number"][3] = np.nan
+    with pytest.raises(NonFiniteError, match="trainer, train_data: field 'number' of row 3 is nan"):
+        middleware(context(train_data=bad))
+    with pytest.raises(ShapeError, match="field 'number' is missing"):
+        middleware(context(train_data={"valid": np.ones(8, bool)}))
+    assert learner.steps == []
+
+
+def test_the_plain_trainer_makes_one_step_on_all_valid_rows(counting_config):
+    learner = ReadingLearner(FIELDS)
+    middleware = trainer(counting_config("ppo", **{"run.max_env_step": 200}), learner)
+    ctx = context(train_data=data(4, invalid=(1,)))
+    middleware(ctx)
+    assert [step["number"].tolist() for step in learner.steps] == [[0, 2, 3, 0]]
+    assert (ctx.train_iter, ctx.train_output["loss"], learner.progress) == (8, 0.5, [0.25])

@@ -1,0 +1,278 @@
+"""What every policy does, for all algorithms of the table; one compiled policy (and a second one) serves all tests.
+
+A policy under test is put back into its first state before each test, in place, as a resumed run does.
+"""
+
+import copy
+import types
+import warnings
+
+import numpy as np
+import pytest
+from fakes import IMAGE, VECTOR, dict_of, discrete, multi_discrete, rows_of, space_of
+from treevalue import FastTreeValue
+
+from minding.engine.batch import IndexedBatch, RowLayout
+from minding.engine.buffers import UniformBuffer
+from minding.engine.errors import CheckpointError, MindingError, NonFiniteError, SpaceError
+from minding.engine.runtime import RecompileWarning
+from minding.policies import ALGORITHMS, get_policy_class
+from minding.policies.acting import make_actor
+
+STEPS, BATCH, ROWS = 2, 8, 32
+CASES = {
+    "dqn": ("dqn", VECTOR, discrete(3), {"policy.learn.target.freq": 4, "policy.model.dueling": True}),
+    "ppo": ("ppo", VECTOR, multi_discrete(3, 2), {}),
+    "ppo, box": ("ppo", dict_of(a=VECTOR, b=discrete(2)), space_of(2, 2), {"policy.learn.grad_norm": 0.0}),
+    "sac": ("sac", VECTOR, space_of(3), {"policy.model.normalize_obs": True}),
+}
+SIZES = {"action": 2, "obs.b": 2}
+
+
+@pytest.fixture(scope="module")
+def build(tiny_config):
+    def make(case, seed=0, **options):
+        algorithm, observation, action, overrides = CASES[case]
+        cfg = tiny_config(algorithm, observation, action, seed=seed, **overrides)
+        return get_policy_class(algorithm)(cfg, **options)
+
+    return make
+
+
+@pytest.fixture(scope="module", params=CASES)
+def compiled(request, build):
+    """Policies of two seeds whose graphs have run, with the states from which they started."""
+    first, second = build(request.param), build(request.param, seed=1)
+    batch = batch_for(first)
+    started = copy.deepcopy(first.state_dict())
+    for policy in (first, second):
+        policy.learn_mode.forward(batch)
+    return types.SimpleNamespace(case=request.param, first=first, second=second, started=started, batch=batch)
+
+
+@pytest.fixture
+def policy(compiled):
+    compiled.first.load_state_dict(compiled.started)
+    return compiled.first
+
+
+@pytest.fixture
+def batch(compiled):
+    return compiled.batch
+
+
+def batch_for(policy, **changes):
+    layout, rng = RowLayout(policy.learn_mode.fields), np.random.default_rng(0)
+    values = {**rows_of(layout, ROWS, rng, SIZES), **changes}
+    index = rng.integers(0, ROWS, (STEPS, BATCH), dtype=np.int32)
+    return IndexedBatch(layout, layout.pack(values), index)
+
+
+def observation(policy, count=6):
+    layout, rng = RowLayout(policy.obs_fields("obs")), np.random.default_rng(5)
+    values = rows_of(layout, count, rng, SIZES)
+    if set(values) == {"obs"}:
+        return values["obs"]
+    return FastTreeValue({name.removeprefix("obs."): value for name, value in values.items()})
+
+
+def params(policy, part=""):
+    return {name: value.copy() for name, value in policy.state_dict()["params"].items() if name.startswith(part)}
+
+
+def assert_same(a, b):
+    assert a.keys() == b.keys()
+    for name in a:
+        assert a[name].tobytes() == b[name].tobytes(), name
+
+
+def differ(a, b):
+    return [name for name in a if a[name].tobytes() != b[name].tobytes()]
+
+
+def test_the_table_covers_every_algorithm():
+    assert {algorithm for algorithm, *_ in CASES.values()} == set(ALGORITHMS)
+
+
+# Learning
+
+
+def test_one_learn_call_changes_the_weights_and_counts_its_steps(policy, batch):
+    before = params(policy, "net.")
+    metrics = policy.learn_mode.forward(batch)
+    assert metrics["grad_steps"] == STEPS
+    assert all(np.isfinite(value) for value in metrics.values())
+    assert len(differ(before, params(policy, "net."))) > len(before) / 2
+
+
+def test_learning_compiles_once_and_another_batch_size_is_reported(policy, batch):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for _ in range(5):
+            policy.learn_mode.forward(batch)
+        assert policy._update.signatures == 1
+        smaller = IndexedBatch(batch.layout, batch.tables, batch.index[:, :-1].copy())
+        with pytest.raises(RecompileWarning, match="keep batch sizes constant"):
+            policy.learn_mode.forward(smaller)
+
+
+def test_a_nan_in_the_batch_is_an_error_that_names_the_metric(policy, batch):
+    name = "return" if policy.name == "ppo" else "reward"
+    broken = batch_for(policy, **{name: np.full(ROWS, np.nan, np.float32)})
+    with pytest.raises(NonFiniteError, match=rf"{policy.name}: \w*loss is nan after this update"):
+        policy.learn_mode.forward(broken)
+
+
+# Acting
+
+
+def test_eval_is_deterministic_and_draws_nothing(policy):
+    obs, rng = observation(policy), policy.state_dict()["rng"]
+    actions = [policy.eval_mode.forward(obs) for _ in range(2)]
+    assert np.array_equal(*actions)
+    assert policy.state_dict()["rng"] == rng
+
+
+def test_what_collect_mode_returns_fits_the_rows(policy):
+    obs = observation(policy)
+    output = policy.collect_mode.forward(obs)
+    assert set(output) == {"action", *policy.collect_mode.record_fields}
+    layout = RowLayout({name: policy.learn_mode.fields[name] for name in output})
+    tables = layout.pack(output)
+    for name, value in output.items():
+        assert np.array_equal(layout.read(tables, name), value)
+    assert policy.eval_mode.forward(obs).shape == output["action"].shape
+
+
+def test_random_actions_fill_the_space(policy):
+    obs = observation(policy, 200)
+    action = policy.collect_mode.forward(obs, random=True)["action"]
+    kind = policy.spec["action"]["kind"]
+    assert len(action) == 200
+    if kind == "box":
+        assert action.dtype == np.float32
+        assert -1.0 <= action.min() < -0.9
+        assert 0.9 < action.max() <= 1.0
+    else:
+        sizes = policy.spec["action"].get("nvec", [policy.spec["action"].get("n")])
+        for column, size in zip(action.reshape(200, -1).T, sizes):
+            assert set(column.tolist()) == set(range(size))
+
+
+def test_the_host_actor_follows_training_and_equals_the_graph(policy, batch):
+    obs = observation(policy)
+    before = [output.copy() for output in policy.outputs(obs)]
+    policy.learn_mode.forward(batch)
+    after = policy.outputs(obs)
+    leaves = [obs] if isinstance(obs, np.ndarray) else [obs["a"], obs["b"]]
+    for old, new, graph in zip(before, after, make_actor(policy.actor, "graph", "act")(leaves)):
+        assert not np.array_equal(old, new)
+        np.testing.assert_allclose(new, graph, atol=1e-5)
+
+
+# State
+
+
+def test_a_state_round_trips_bit_by_bit_into_a_fresh_policy(policy, batch, build, compiled):
+    policy.learn_mode.forward(batch)
+    policy.collect_mode.forward(observation(policy))
+    state = copy.deepcopy(policy.state_dict())
+    fresh = build(compiled.case, seed=2)
+    assert differ(params(fresh, "net."), params(policy, "net."))
+    fresh.load_state_dict(state)
+    assert_same(fresh.state_dict()["params"], state["params"])
+    assert {**fresh.state_dict(), "params": None, "moments": None} == {**state, "params": None, "moments": None}
+    obs = observation(policy)
+    assert_same(fresh.collect_mode.forward(obs), policy.collect_mode.forward(obs))
+
+
+def test_a_policy_whose_graph_has_run_goes_on_from_a_loaded_state(policy, batch, compiled):
+    policy.learn_mode.forward(batch)
+    state = copy.deepcopy(policy.state_dict())
+    other = compiled.second
+    other.learn_mode.forward(batch)
+    other.load_state_dict(state)
+    assert_same(other.state_dict()["params"], state["params"])
+    assert other.learn_mode.forward(batch) == policy.learn_mode.forward(batch)
+    assert_same(other.state_dict()["params"], policy.state_dict()["params"])
+    obs = observation(policy)
+    assert_same(other.collect_mode.forward(obs), policy.collect_mode.forward(obs))
+
+
+def test_a_saved_state_does_not_change_with_the_policy(policy, batch):
+    state = policy.state_dict()
+    kept = copy.deepcopy(state["params"])
+    policy.learn_mode.forward(batch)
+    assert_same(state["params"], kept)
+
+
+def test_the_state_of_another_network_is_refused_and_nothing_is_loaded(policy):
+    before, state = params(policy), copy.deepcopy(policy.state_dict())
+    name = sorted(state["params"])[-1]
+    state["params"] = {key: value + 1 for key, value in state["params"].items()}
+    state["params"][name] = np.zeros((7, 7, 7), np.float32)
+    with pytest.raises(CheckpointError, match=r"has shape \(7, 7, 7\) in the checkpoint"):
+        policy.load_state_dict(state)
+    del state["params"][name]
+    with pytest.raises(CheckpointError, match="has no parameter"):
+        policy.load_state_dict(state)
+    assert_same(params(policy), before)
+
+
+# Building
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_only_the_modes_asked_for_are_built(build, case):
+    whole, acting = build(case), build(case, modes=("collect", "eval"))
+    # The normaliser's mean and scale are no weights, but acting needs them.
+    assert set(acting.params) == {name for name in whole.params if name.startswith("net.")}
+    assert {name.split(".")[0] for name in whole.params} > {"net"}
+    acting.load_state_dict(whole.state_dict())
+    obs = observation(whole)
+    assert np.array_equal(acting.eval_mode.forward(obs), whole.eval_mode.forward(obs))
+    with pytest.raises(MindingError, match=r"was built for collect, eval; learn_mode needs modes=\(\.\.\., 'learn'\)"):
+        acting.learn_mode  # noqa: B018
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_seed_decides_weights_and_actions(build, case):
+    a, b, c = build(case), build(case), build(case, seed=1)
+    obs = observation(a)
+    assert_same(params(a), params(b))
+    assert_same(a.collect_mode.forward(obs), b.collect_mode.forward(obs))
+    assert differ(params(a, "net."), params(c, "net."))
+
+
+def test_an_unknown_mode_is_an_error(build):
+    with pytest.raises(MindingError, match=r"modes are collect, learn, eval; got \['train'\]"):
+        build("dqn", modes=("train",))
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "action"), [("dqn", space_of(2)), ("dqn", multi_discrete(2, 2)), ("sac", discrete(2))]
+)
+def test_an_action_space_that_the_algorithm_cannot_act_in_is_an_error(tiny_config, algorithm, action):
+    kind = action["kind"]
+    with pytest.raises(SpaceError, match=f"{algorithm} acts in spaces of kind .*; the environment's is '{kind}'"):
+        get_policy_class(algorithm)(tiny_config(algorithm, action=action))
+
+
+def test_defaults_come_from_the_algorithms_schema():
+    for name in ALGORITHMS:
+        defaults = get_policy_class(name).default_config()
+        assert defaults.learn.gamma == 0.99
+        assert defaults.collect.backend == "auto"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_images_beside_vectors_are_learned_from(tiny_config, algorithm):
+    cfg = tiny_config(algorithm, dict_of(image=IMAGE, speed=VECTOR))
+    made = get_policy_class(algorithm)(cfg)
+    buffer = UniformBuffer(ROWS, made.learn_mode.fields)
+    layout = RowLayout(made.learn_mode.fields)
+    buffer.push(rows_of(layout, ROWS, np.random.default_rng(0), SIZES))
+    before = params(made, "net.encoder")
+    made.learn_mode.forward(buffer.sample(STEPS, BATCH))
+    assert len(differ(before, params(made, "net.encoder"))) > len(before) / 2

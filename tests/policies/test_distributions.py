@@ -1,0 +1,178 @@
+"""Distributions: literal numbers, compiled maths against NumPy sampling, frequencies."""
+
+import math
+
+import numpy as np
+import pytest
+from fakes import discrete, multi_discrete, space_of
+
+from minding.engine.errors import SpaceError
+from minding.engine.runtime import ms, nn, to_device
+from minding.policies.networks.heads import SquashedGaussianHead, make_action_head
+from minding.policies.ops import distributions
+
+
+class Compile(nn.Cell):
+    """Runs a function of tensors as a graph."""
+
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+
+    @ms.jit
+    def construct(self, *inputs):
+        return self.function(*inputs)
+
+
+def run(function, *arrays):
+    outputs = Compile(function)(*[to_device(np.asarray(a)) for a in arrays])
+    return [o.asnumpy() for o in outputs]
+
+
+def f32(*rows):
+    return np.array(rows, np.float32)
+
+
+def rng(seed=0):
+    return np.random.default_rng(seed)
+
+
+def test_categorical_by_hand():
+    # Probabilities 1/4, 3/4 and, far from zero, 1/2, 1/2.
+    log_prob, entropy = run(
+        distributions.categorical_log_prob_entropy,
+        f32([0.0, math.log(3.0)], [1000.0, 1000.0]),
+        np.array([0, 1], np.int32),
+    )
+    np.testing.assert_allclose(log_prob, [math.log(0.25), math.log(0.5)], rtol=1e-6)
+    np.testing.assert_allclose(entropy, [math.log(4) - 0.75 * math.log(3), math.log(2)], rtol=1e-6)
+
+
+def test_gaussian_by_hand():
+    # Two dimensions: one at its mean with deviation 1, one two deviations off with deviation 1/2.
+    log_prob, entropy = run(
+        distributions.gaussian_log_prob_entropy, f32([3.0, 1.0]), f32(0.0, math.log(0.5)), f32([3.0, 2.0])
+    )
+    half_log_2pi = 0.9189385332
+    np.testing.assert_allclose(log_prob, [-2 * half_log_2pi - 2.0 + math.log(2)], rtol=1e-6)
+    np.testing.assert_allclose(entropy, 2 * half_log_2pi + 1.0 - math.log(2), rtol=1e-6)
+
+
+def test_squashed_gaussian_by_hand():
+    # At u = 0 the slope of tanh is 1: the density is the normal's own.
+    action, log_prob = run(distributions.squashed_gaussian, f32([0.0]), f32([0.0]), f32([0.0]))
+    assert action.tolist() == [[0.0]]
+    np.testing.assert_allclose(log_prob, [-0.9189385332], rtol=1e-6)
+
+
+def test_squashed_gaussian_follows_the_change_of_variables():
+    mean, log_std, noise = rng().normal(0, 0.7, (3, 64, 2)).astype(np.float32)
+    action, log_prob = run(distributions.squashed_gaussian, mean, log_std, noise)
+    mean, log_std, noise = (x.astype(np.float64) for x in (mean, log_std, noise))
+    u = mean + np.exp(log_std) * noise
+    normal = -0.5 * noise**2 - log_std - 0.5 * math.log(2 * math.pi)
+    np.testing.assert_allclose(action, np.tanh(u), atol=1e-5)
+    np.testing.assert_allclose(log_prob, (normal - np.log(1 - np.tanh(u) ** 2)).sum(-1), atol=2e-5, rtol=1e-5)
+
+
+def test_squashed_gaussian_stays_finite_far_out():
+    action, log_prob = run(distributions.squashed_gaussian, f32([50.0], [-50.0]), f32([2.0], [2.0]), f32([5.0], [-5.0]))
+    assert action.tolist() == [[1.0], [-1.0]]
+    assert np.isfinite(log_prob).all()
+
+
+HEADS = {
+    "categorical": (discrete(4), 4),
+    "multi_categorical": (multi_discrete(3, 2, 4), 9),
+    "gaussian": (space_of(3), 3),
+    "gaussian of a matrix": (space_of(3, 2), 6),
+}
+
+
+@pytest.mark.parametrize("name", HEADS)
+def test_log_probabilities_of_drawn_actions_equal_the_compiled_ones(name):
+    space, size = HEADS[name]
+    head = make_action_head(space, 5, rng(), gain=1.0, log_std=-0.7)
+    logits = rng(1).standard_normal((200, size)).astype(np.float32)
+    params = (logits, head.log_std.asnumpy()) if name.startswith("gaussian") else (logits,)
+    action, log_prob = head.sample(params, rng(2))
+    if space["kind"] == "box":
+        action = action.reshape(-1, *space["shape"])
+    stored = action.astype(np.float32 if space["kind"] == "box" else np.int32)
+
+    def recompute(action, *params):
+        return head.log_prob_entropy(params, action)
+
+    compiled, _ = run(recompute, stored, *params)
+    assert log_prob.shape == compiled.shape == (200,)
+    np.testing.assert_allclose(log_prob, compiled, atol=1e-5)
+
+
+def chi_square(counts, expected):
+    return float(((counts - expected) ** 2 / expected).sum())
+
+
+def test_categorical_draws_have_their_probabilities():
+    probabilities = np.array([0.1, 0.2, 0.3, 0.4])
+    logits = np.tile(np.log(probabilities) + 5.0, (20_000, 1)).astype(np.float32)
+    action, log_prob = distributions.sample_categorical(logits, rng(3))
+    # 3 degrees of freedom: below 16.3 in 99.9 % of cases.
+    assert chi_square(np.bincount(action, minlength=4), 20_000 * probabilities) < 16.3
+    np.testing.assert_allclose(log_prob, np.log(probabilities)[action], rtol=1e-4)
+
+
+def test_an_impossible_action_is_never_drawn():
+    logits = np.tile(f32(-200.0, 0.0, 1.0, -200.0), (50_000, 1))
+    action, log_prob = distributions.sample_categorical(logits, rng())
+    assert set(action.tolist()) == {1, 2}
+    assert np.isfinite(log_prob).all()
+
+
+class EndOfRange:
+    """Draws the largest number below 1 that float32 has."""
+
+    def random(self, count, dtype):
+        return np.full(count, np.nextafter(dtype(1), dtype(0)), dtype)
+
+
+def test_a_draw_at_the_very_end_gives_a_possible_action():
+    logits = np.log(np.tile(f32(1.0, 0.7, 0.1, 1e-3), (3, 1)))
+    logits[1, 3] = -200.0
+    logits[2, 2:] = -200.0
+    action, log_prob = distributions.sample_categorical(logits, EndOfRange())
+    assert action.tolist() == [3, 2, 1]
+    assert np.isfinite(log_prob).all()
+
+
+def test_gaussian_draws_have_their_moments():
+    mean = np.tile(f32(1.0, -2.0), (20_000, 1))
+    action, _ = distributions.sample_gaussian(mean, f32(0.0, math.log(0.5)), rng(4))
+    np.testing.assert_allclose(action.mean(0), [1.0, -2.0], atol=0.03)
+    np.testing.assert_allclose(action.std(0), [1.0, 0.5], rtol=0.03)
+
+
+def test_multi_categorical_choices_are_independent():
+    head = make_action_head(multi_discrete(2, 2), 3, rng())
+    action, _ = head.sample((np.zeros((20_000, 4), np.float32),), rng(5))
+    pairs = np.bincount(action[:, 0] * 2 + action[:, 1], minlength=4)
+    assert chi_square(pairs, np.full(4, 5000.0)) < 16.3
+
+
+def test_the_mode_is_the_most_likely_action():
+    logits = f32([0.0, 2.0, 1.0, 5.0, 4.0])
+    assert make_action_head(discrete(5), 3, rng()).mode((logits,)).tolist() == [3]
+    assert make_action_head(multi_discrete(3, 2), 3, rng()).mode((logits,)).tolist() == [[1, 0]]
+    assert make_action_head(space_of(5), 3, rng()).mode((logits, None)) is logits
+    np.testing.assert_allclose(SquashedGaussianHead(3, 5, rng()).mode((logits, None)), np.tanh(logits))
+
+
+def test_squashed_draws_stay_inside_the_box():
+    head = SquashedGaussianHead(3, 2, rng())
+    action = head.sample((np.zeros((1000, 2), np.float32), np.full((1000, 2), 2.0, np.float32)), rng())
+    assert action.dtype == np.float32
+    assert np.abs(action).max() <= 1.0
+
+
+def test_a_space_without_a_head_is_an_error():
+    with pytest.raises(SpaceError, match="no action head for a space of kind 'multi_binary'"):
+        make_action_head({"kind": "multi_binary", "shape": [3]}, 3, rng())

@@ -1,0 +1,141 @@
+"""Losses: numbers worked out by hand, and gradients against finite differences in float64."""
+
+import math
+
+import numpy as np
+import pytest
+
+from minding.engine.runtime import ms, to_device
+from minding.policies.dqn import dqn_loss
+from minding.policies.ops.values import chosen_value, huber
+from minding.policies.ppo import ppo_loss
+from minding.policies.sac import critic_loss
+
+PPO = {"clip_ratio": 0.2, "value_clip": True, "value_weight": 0.5, "entropy_weight": 0.01}
+
+
+def t(*numbers, dtype=np.float32):
+    return to_device(np.array(numbers, dtype))
+
+
+def value(tensor):
+    return tensor.asnumpy()
+
+
+def numeric_gradient(function, x, step=1e-6):
+    gradient = np.zeros_like(x)
+    for i in np.ndindex(x.shape):
+        up, down = x.copy(), x.copy()
+        up[i] += step
+        down[i] -= step
+        gradient[i] = (function(up) - function(down)) / (2 * step)
+    return gradient
+
+
+def assert_gradient(compiled, reference, x):
+    """`compiled` in MindSpore and `reference` in NumPy float64 agree in value and slope at x."""
+    x = np.asarray(x, np.float64)
+    result, gradient = ms.value_and_grad(compiled)(to_device(x.astype(np.float32)))
+    np.testing.assert_allclose(value(result), reference(x), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(value(gradient), numeric_gradient(reference, x), rtol=1e-4, atol=1e-5)
+
+
+def test_huber_by_hand():
+    assert value(huber(t(0.0, 0.5, -1.0, 3.0, -4.0))).tolist() == [0.0, 0.125, 0.5, 2.5, 3.5]
+
+
+def np_huber(error):
+    size = np.abs(error)
+    return np.where(size <= 1, 0.5 * error**2, size - 0.5)
+
+
+def test_huber_has_its_gradient():
+    assert_gradient(lambda e: huber(e).sum(), lambda e: np_huber(e).sum(), [-3.0, -0.9, -0.1, 0.2, 0.95, 1.1, 7.0])
+
+
+def test_the_chosen_value_is_that_of_the_action():
+    q = to_device(np.array([[1, 2, 3], [4, 5, 6]], np.float32))
+    assert value(chosen_value(q, t(2, 0, dtype=np.int32))).tolist() == [3.0, 4.0]
+
+
+def test_dqn_loss_by_hand():
+    q = to_device(np.array([[1, 5], [2, 0]], np.float32))
+    # Errors 5 - 4.5 = 0.5 and 2 - 5 = -3: (0.125 + 2.5) / 2.
+    loss, chosen = dqn_loss(q, t(1, 0, dtype=np.int32), t(4.5, 5.0))
+    assert (float(loss), float(chosen)) == (1.3125, 3.5)
+
+
+def test_dqn_loss_has_its_gradient_and_none_flows_into_the_target():
+    action, target = np.array([1, 0, 2]), np.array([0.3, -2.0, 0.9])
+    assert_gradient(
+        lambda q: dqn_loss(q, t(*action, dtype=np.int32), t(*target))[0],
+        lambda q: np_huber(q[np.arange(3), action] - target).mean(),
+        np.random.default_rng(0).standard_normal((3, 3)),
+    )
+    q = to_device(np.ones((3, 3), np.float32))
+    gradient = ms.grad(lambda target: dqn_loss(q, t(*action, dtype=np.int32), target)[0])(t(*target))
+    assert value(gradient).tolist() == [0.0, 0.0, 0.0]
+
+
+def test_critic_loss_by_hand():
+    # Half squares of (1, 2) and (3, 0): (0.5 + 4.5 + 2 + 0) / 2.
+    loss, q = critic_loss(t(1.0, 2.0), t(3.0, 0.0), t(0.0, 0.0))
+    assert (float(loss), float(q)) == (3.5, 1.5)
+
+
+def test_critic_loss_has_its_gradient():
+    q2, target = np.array([0.5, -1.0]), np.array([0.2, 2.0])
+    assert_gradient(
+        lambda q1: critic_loss(q1, t(*q2), t(*target))[0],
+        lambda q1: (0.5 * (q1 - target) ** 2 + 0.5 * (q2 - target) ** 2).mean(),
+        [1.0, 3.0],
+    )
+
+
+def test_ppo_loss_by_hand():
+    # Ratios 1.5 (clipped to 1.2, advantage 1) and 1.5 (not clipped, advantage -1); values 1.0 -> 0.2 after the clip
+    # and 0.1 -> 0.1 with targets 0: max(1, 0.04) and 0.01; entropy 0.5.
+    old = math.log(0.2)
+    batch = t(old, old), t(1.0, -1.0), t(0.0, 0.0), t(0.0, 0.0)
+    outputs = ppo_loss(t(math.log(0.3), math.log(0.3)), t(0.5, 0.5), t(1.0, 0.1), batch, PPO)
+    loss, policy_loss, value_loss, entropy, kl, clipped = (float(x) for x in outputs)
+    assert policy_loss == pytest.approx((-1.2 + 1.5) / 2, abs=1e-5)
+    assert value_loss == pytest.approx(0.5 * (1.0 + 0.01) / 2)
+    assert entropy == 0.5
+    assert kl == pytest.approx(0.5 - math.log(1.5), abs=1e-5)
+    assert clipped == 1.0
+    assert loss == pytest.approx(0.15 + 0.5 * 0.2525 - 0.005, abs=1e-5)
+
+
+def test_without_the_value_clip_the_error_is_the_plain_one():
+    batch = t(0.0), t(0.0), t(0.0), t(5.0)
+    # The clipped value 4.8 would be worse than 1.
+    assert float(ppo_loss(t(0.0), t(0.0), t(1.0), batch, PPO)[2]) == pytest.approx(0.5 * 4.8**2)
+    assert float(ppo_loss(t(0.0), t(0.0), t(1.0), batch, {**PPO, "value_clip": False})[2]) == 0.5
+
+
+def np_ppo(log_prob, value, old_log_prob, advantage, target, old_value):
+    ratio = np.exp(log_prob - old_log_prob)
+    policy = np.maximum(-advantage * ratio, -advantage * np.clip(ratio, 0.8, 1.2)).mean()
+    clipped = old_value + np.clip(value - old_value, -0.2, 0.2)
+    return policy + 0.25 * np.maximum((value - target) ** 2, (clipped - target) ** 2).mean()
+
+
+def test_ppo_loss_has_its_gradients():
+    rng = np.random.default_rng(1)
+    old_log_prob, advantage, target, old_value = rng.standard_normal((4, 16))
+    log_prob, state_value = old_log_prob + rng.normal(0, 0.3, 16), old_value + rng.normal(0, 0.3, 16)
+    batch = tuple(t(*x) for x in (old_log_prob, advantage, target, old_value))
+    entropy = t(*np.zeros(16))
+    assert_gradient(
+        lambda x: ppo_loss(x, entropy, t(*state_value), batch, PPO)[0],
+        lambda x: np_ppo(x, state_value, old_log_prob, advantage, target, old_value),
+        log_prob,
+    )
+    assert_gradient(
+        lambda x: ppo_loss(t(*log_prob), entropy, x, batch, PPO)[0],
+        lambda x: np_ppo(log_prob, x, old_log_prob, advantage, target, old_value),
+        state_value,
+    )
+    entropy_gradient = ms.grad(lambda x: ppo_loss(t(*log_prob), x, t(*state_value), batch, PPO)[0])(entropy)
+    np.testing.assert_allclose(value(entropy_gradient), np.full(16, -0.01 / 16), rtol=1e-5)

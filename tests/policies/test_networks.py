@@ -1,0 +1,348 @@
+"""Networks: the NumPy form against the compiled form, initial weights, optimizer, target, rows."""
+
+import math
+
+import numpy as np
+import pytest
+from easydict import EasyDict
+from fakes import IMAGE, VECTOR, dict_of, discrete, multi_discrete, rows_of, space_of
+from treevalue import FastTreeValue
+
+from minding.engine import trees
+from minding.engine.batch import Field, RowLayout
+from minding.engine.errors import ConfigError, SpaceError
+from minding.engine.observation import observation_leaves
+from minding.engine.runtime import ms, nn, to_device
+from minding.policies.acting import make_actor
+from minding.policies.networks.actor_critic import ActionValue, ActorCritic, QNetwork, SquashedActor
+from minding.policies.networks.encoder import ConvNet, Normalizer
+from minding.policies.networks.init import fan_in_uniform, orthogonal
+from minding.policies.networks.layers import MLP, Linear
+from minding.policies.networks.optim import Adam
+from minding.policies.networks.rows import Rows
+from minding.policies.networks.target import CopyTarget, SoftTarget, equalize
+
+MODEL = EasyDict(
+    hidden=[8, 8], activation="tanh", normalize_obs=False, encoder_dim=4, cnn=[], cnn_dim=8, log_std=-0.5, dueling=False
+)
+
+
+def rng(seed=0):
+    return np.random.default_rng(seed)
+
+
+def network(kind, observation, action, **model):
+    spec = {"observation": observation, "action": action}
+    return kind(spec, EasyDict({**MODEL, **model}), rng())
+
+
+def observations(space, count, seed=1):
+    """Random leaves of an observation space, as environments hand them out."""
+    draw, made = rng(seed), []
+    for leaf in observation_leaves(space):
+        kind = leaf.space["kind"]
+        if kind == "discrete":
+            made.append(draw.integers(0, leaf.space["n"], count))
+        elif kind == "multi_discrete":
+            made.append(draw.integers(0, leaf.space["nvec"], (count, len(leaf.space["nvec"]))))
+        elif leaf.is_image or leaf.space.get("dtype") == "uint8":
+            made.append(draw.integers(0, 256, (count, *leaf.space["shape"]), dtype=np.uint8))
+        elif kind == "multi_binary":
+            made.append(draw.integers(0, 2, (count, *leaf.space["shape"]), dtype=np.int8))
+        else:
+            made.append(draw.standard_normal((count, *leaf.space["shape"])).astype(np.float32))
+    return made
+
+
+NETWORKS = {
+    "actor-critic, categorical": (ActorCritic, VECTOR, discrete(3), {}),
+    "actor-critic, gaussian, relu": (ActorCritic, space_of(2, 3), space_of(4), {"activation": "relu"}),
+    "actor-critic, several choices, discrete observation": (ActorCritic, discrete(5), multi_discrete(2, 3), {}),
+    "actor-critic without hidden layers": (ActorCritic, VECTOR, discrete(3), {"hidden": []}),
+    "action values, multi-discrete observation": (QNetwork, multi_discrete(3, 4), discrete(3), {}),
+    "action values, dueling, normalised": (QNetwork, VECTOR, discrete(3), {"dueling": True, "normalize_obs": True}),
+    "squashed actor, dict of vectors": (
+        SquashedActor,
+        dict_of(b=VECTOR, a=dict_of(x=discrete(3)), c={"kind": "tuple", "spaces": [space_of(2)]}),
+        space_of(2),
+        {},
+    ),
+    "squashed actor, bits": (SquashedActor, {"kind": "multi_binary", "shape": [5]}, space_of(2), {}),
+    "action values, bytes that are no image": (QNetwork, space_of(6, dtype="uint8", low=0, high=255), discrete(2), {}),
+}
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_the_host_form_equals_the_compiled_form(name):
+    kind, observation, action, model = NETWORKS[name]
+    net = network(kind, observation, action, **model)
+    for cell in net.cells_and_names():
+        if isinstance(cell[1], Normalizer):
+            cell[1].update(rng(2).normal(3.0, 2.0, (100, 4)))
+    host, graph = make_actor(net, "host", "host"), make_actor(net, "graph", "graph")
+    # 5 rows are padded to 8; and both follow a change of the weights.
+    for obs in (observations(observation, 8), observations(observation, 5)):
+        by_host, by_graph = host(obs), graph(obs)
+        assert len(by_host) == len(by_graph)
+        for a, b in zip(by_host, by_graph):
+            assert (a.shape, a.dtype, b.dtype) == (b.shape, np.float32, np.float32)
+            np.testing.assert_allclose(a, b, atol=1e-5)
+        for p in net.get_parameters():
+            p.asnumpy()[...] += 0.05
+
+
+def test_images_are_encoded_by_the_graph_only():
+    net = network(ActorCritic, dict_of(image=IMAGE, speed=VECTOR), discrete(3))
+    assert net.encoder.has_convolutions
+    with pytest.raises(ConfigError, match="'host' needs the CPU and a network without convolutions"):
+        make_actor(net, "host", "act")
+    image, speed = observations(dict_of(image=IMAGE, speed=VECTOR), 4)
+    act = make_actor(net, "auto", "act")
+    value, logits = act([image, speed])
+    assert (value.shape, logits.shape) == ((4,), (4, 3))
+    assert not np.array_equal(act([image // 2, speed])[1], logits)
+    assert not np.array_equal(act([image, speed / 2])[1], logits)
+
+
+def test_convolutions_by_hand():
+    net = ConvNet((1, 3, 3), [(1, 2, 1)], 2, rng())
+    convolution = net.convolutions[0]
+    convolution.weight.asnumpy()[...] = 1.0
+    net.linear.weight.asnumpy()[...] = [[1, 2, 3, 4], [-1, 0, 0, 0]]
+    image = np.arange(9, dtype=np.uint8).reshape(1, 1, 3, 3) * 17
+    # Sums of the 2 x 2 windows of 0..8, over 15: (8, 12, 20, 24) / 15.
+    np.testing.assert_allclose(net(to_device(image)).asnumpy(), [[(8 + 24 + 60 + 96) / 15, 0.0]], rtol=1e-5)
+
+
+def test_an_image_too_small_for_its_convolutions_is_an_error():
+    with pytest.raises(SpaceError, match=r"image \(1, 2, 2\): too small"):
+        ConvNet((1, 2, 2), [(4, 3, 2)], 8, rng())
+
+
+def test_an_observation_without_an_encoder_is_named():
+    with pytest.raises(SpaceError, match=r"observation a\.b: no encoder for a space of kind 'text'"):
+        observation_leaves(dict_of(a=dict_of(b={"kind": "text"})))
+
+
+def test_leaves_stand_in_the_order_of_the_observation_tree():
+    space = dict_of(b=VECTOR, a={"kind": "tuple", "spaces": [VECTOR] * 11})
+    tree = FastTreeValue({"b": np.zeros(1), "a": {str(i): np.full(1, i) for i in range(11)}})
+    assert [leaf.path for leaf in observation_leaves(space)] == [path for path, _ in trees.leaves(tree)]
+
+
+def test_dueling_adds_the_value_and_takes_out_the_mean_advantage():
+    net = network(QNetwork, VECTOR, discrete(3), dueling=True)
+    net.value.bias.asnumpy()[:] = 100.0
+    net.value.weight.asnumpy()[:] = 0.0
+    (q,) = make_actor(net, "host", "act")(observations(VECTOR, 6))
+    np.testing.assert_allclose(q.mean(axis=1), np.full(6, 100.0), rtol=1e-6)
+
+
+def test_an_actor_compiles_at_most_once_for_each_power_of_two():
+    net = network(ActorCritic, VECTOR, space_of(4))
+    act = make_actor(net, "graph", "act")
+    for count in range(1, 17):
+        value, mean, log_std = act(observations(VECTOR, count))
+        # The deviation has no batch axis; 4 dimensions are not cut when 3 rows are padded to 4.
+        assert (value.shape, mean.shape, log_std.shape) == ((count,), (count, 4), (4,))
+    assert act._compiled.signatures == 5
+
+
+def test_a_large_network_acts_by_graph_and_a_small_one_on_the_host():
+    small = network(ActorCritic, VECTOR, discrete(2))
+    large = network(ActorCritic, VECTOR, discrete(2), hidden=[800, 800])
+    assert not hasattr(make_actor(small, "auto", "act"), "_compiled")
+    assert hasattr(make_actor(large, "auto", "act"), "_compiled")
+
+
+def test_a_critic_takes_observation_and_action():
+    net = network(ActionValue, VECTOR, space_of(2), hidden=[])
+    net.value.weight.asnumpy()[...] = [[1, 10, 100, 1000, 0.5, 0.25]]
+    net.value.bias.asnumpy()[...] = 0.0
+    q = net(to_device(np.array([[2, 4]], np.float32)), to_device(np.ones((1, 4), np.float32)))
+    assert q.asnumpy().tolist() == [1111.0 + 1.0 + 1.0]
+
+
+# Start
+
+
+@pytest.mark.parametrize("shape", [(3, 5), (5, 3), (4, 4), (1, 6)])
+def test_orthogonal_rows_or_columns_have_the_gain_as_their_length(shape):
+    w = orthogonal(shape, 2.0, rng()).astype(np.float64)
+    product = w @ w.T if shape[0] <= shape[1] else w.T @ w
+    np.testing.assert_allclose(product, 4.0 * np.eye(min(shape)), atol=1e-6)
+    assert orthogonal(shape, 2.0, rng()).dtype == np.float32
+
+
+def test_the_uniform_start_stays_in_its_bound_and_fills_it():
+    w = fan_in_uniform((100, 16), 16, rng())
+    assert 0.24 < np.abs(w).max() <= 0.25
+    assert abs(w.mean()) < 0.02
+
+
+def test_a_linear_layer_starts_orthogonal_with_zero_bias_or_uniform():
+    orthogonal_layer, uniform_layer = Linear(4, 3, 1.0, rng()), Linear(4, 3, None, rng())
+    assert orthogonal_layer.bias.asnumpy().tolist() == [0.0, 0.0, 0.0]
+    assert np.abs(uniform_layer.bias.asnumpy()).max() <= 0.5
+    assert uniform_layer.bias.asnumpy().any()
+
+
+def test_a_linear_layer_by_hand():
+    layer = Linear(2, 2, None, rng())
+    layer.weight.asnumpy()[...] = [[1, 2], [3, 4]]
+    layer.bias.asnumpy()[...] = [10, 20]
+    assert layer(to_device(np.array([[1, 1], [2, 0]], np.float32))).asnumpy().tolist() == [[13, 27], [12, 26]]
+
+
+# Normaliser
+
+
+def test_the_normaliser_scales_to_zero_mean_and_unit_variance_and_clips():
+    normalizer = Normalizer(1)
+    x = np.array([[1.0], [3.0], [1000.0]], np.float32)
+    assert normalizer(to_device(x)).asnumpy().tolist() == [[1.0], [3.0], [10.0]]
+    normalizer.update(np.array([[1.0], [3.0]]))
+    np.testing.assert_allclose(normalizer(to_device(x)).asnumpy(), [[-1.0], [1.0], [10.0]], rtol=1e-6)
+
+
+# Optimizer
+
+
+class Descend(nn.Cell):
+    """Adam on given gradients."""
+
+    def __init__(self, params, **options):
+        super().__init__()
+        self.optim = Adam(params, **options)
+
+    @ms.jit
+    def construct(self, learning_rate, *grads):
+        return self.optim(grads, learning_rate)
+
+
+def np_adam(params, steps, rates, eps, max_norm):
+    """The formula of the paper, float64; gradients are clipped as torch's clip_grad_norm_ does."""
+    params = [p.astype(np.float64) for p in params]
+    m, v = [0.0] * len(params), [0.0] * len(params)
+    norms = []
+    for t, (grads, rate) in enumerate(zip(steps, rates), 1):
+        norm = math.sqrt(sum((g.astype(np.float64) ** 2).sum() for g in grads))
+        norms.append(norm)
+        scale = min(1.0, max_norm / (norm + 1e-6)) if max_norm else 1.0
+        for i, g in enumerate(grads):
+            g = g.astype(np.float64) * scale
+            m[i] = 0.9 * m[i] + 0.1 * g
+            v[i] = 0.999 * v[i] + 0.001 * g**2
+            params[i] -= rate * (m[i] / (1 - 0.9**t)) / (np.sqrt(v[i] / (1 - 0.999**t)) + eps)
+    return params, norms
+
+
+@pytest.mark.parametrize("max_norm", [0.0, 0.5, 100.0])
+@pytest.mark.parametrize("eps", [1e-8, 1e-5])
+def test_adam_is_the_papers_over_ten_steps(max_norm, eps):
+    draw = rng(3)
+    start = [draw.standard_normal((3, 2)).astype(np.float32), draw.standard_normal(4).astype(np.float32)]
+    # Small gradients, so that epsilon matters.
+    steps = [[draw.normal(0, 1e-3 if t % 2 else 1.0, p.shape).astype(np.float32) for p in start] for t in range(10)]
+    rates = [0.01 * (1 + t) for t in range(10)]
+    params = [ms.Parameter(ms.Tensor(p.copy()), name=f"p{i}") for i, p in enumerate(start)]
+    descend = Descend(params, eps=eps, max_grad_norm=max_norm)
+    norms = [
+        float(descend(to_device(np.array([rate], np.float32))[0], *[to_device(g) for g in grads]))
+        for grads, rate in zip(steps, rates)
+    ]
+    expected, expected_norms = np_adam(start, steps, rates, eps, max_norm)
+    for p, e in zip(params, expected):
+        np.testing.assert_allclose(p.asnumpy(), e, rtol=2e-5, atol=2e-6)
+    np.testing.assert_allclose(norms, expected_norms if max_norm else np.zeros(10), rtol=1e-5)
+
+
+# Target
+
+
+class Soft(nn.Cell):
+    def __init__(self, online, target):
+        super().__init__()
+        self.move = SoftTarget(online, target)
+
+    @ms.jit
+    def construct(self, tau):
+        return self.move(tau)
+
+
+class Copy(nn.Cell):
+    def __init__(self, online, target):
+        super().__init__()
+        self.move = CopyTarget(online, target)
+
+    @ms.jit
+    def construct(self):
+        return self.move()
+
+
+def pair():
+    """Two layers with the weights (1, 3) and (0, -1)."""
+    online, target = Linear(1, 2, None, rng(0)), Linear(1, 2, None, rng(1))
+    online.weight.asnumpy()[...] = [[1.0], [3.0]]
+    target.weight.asnumpy()[...] = [[0.0], [-1.0]]
+    return online, target
+
+
+def test_a_soft_target_moves_by_its_share():
+    online, target = pair()
+    Soft(online, target)(to_device(np.array([0.25], np.float32))[0])
+    assert target.weight.asnumpy().tolist() == [[0.25], [0.0]]
+    assert online.weight.asnumpy().tolist() == [[1.0], [3.0]]
+
+
+def test_a_copied_target_is_exactly_equal_and_shares_nothing():
+    online, target = pair()
+    Copy(online, target)()
+    for a, b in zip(online.get_parameters(), target.get_parameters()):
+        assert np.array_equal(a.asnumpy(), b.asnumpy())
+        assert (a.requires_grad, b.requires_grad) == (True, False)
+        a.asnumpy()[...] += 1.0
+        assert not np.array_equal(a.asnumpy(), b.asnumpy())
+
+
+def test_a_target_begins_equal_and_shares_nothing():
+    online, target = MLP(2, [3], "tanh", 1.0, rng(0)), MLP(2, [3], "tanh", 1.0, rng(1))
+    equalize(online, target)
+    for a, b in zip(online.get_parameters(), target.get_parameters()):
+        assert np.array_equal(a.asnumpy(), b.asnumpy())
+        a.asnumpy()[...] += 1.0
+        assert not np.array_equal(a.asnumpy(), b.asnumpy())
+
+
+# Rows
+
+
+class Take(nn.Cell):
+    def __init__(self, layout, names):
+        super().__init__()
+        self.rows = Rows(layout, names)
+
+    @ms.jit
+    def construct(self, index, *tables):
+        return tuple(self.rows(index, tables))
+
+
+def test_rows_are_taken_apart_as_they_were_packed():
+    layout = RowLayout(
+        {
+            "obs": Field((2, 2)),
+            "image": Field((1, 3), "uint8"),
+            "action": Field((), "int32"),
+            "choices": Field((2,), "int32"),
+            "other": Field((1, 1, 2), "uint8"),
+            "reward": Field(),
+        }
+    )
+    values = rows_of(layout, 6, rng(), {"action": 2**20, "choices": 9})
+    names = ["reward", "image", "choices", "obs", "action", "other"]
+    index = np.array([5, 0, 0, 3], np.int32)
+    fields = Take(layout, names)(to_device(index), *[to_device(t) for t in layout.pack(values)])
+    for name, field in zip(names, fields):
+        found, expected = field.asnumpy(), values[name][index]
+        assert found.dtype == layout.fields[name].dtype
+        assert np.array_equal(found.reshape(expected.shape), expected)

@@ -1,0 +1,92 @@
+"""PPO: one update against NumPy, the KL stop, the learning-rate schedule."""
+
+import copy
+
+import numpy as np
+import pytest
+from fakes import VECTOR, discrete, rows_of
+
+from minding.engine.batch import IndexedBatch, RowLayout
+from minding.policies import get_policy_class
+
+STEPS, BATCH = 3, 16
+
+
+@pytest.fixture(scope="module")
+def built(tiny_config):
+    cfg = tiny_config("ppo", VECTOR, discrete(3), **{"policy.learn.target_kl": 0.1, "policy.learn.learning_rate": 0.01})
+    return get_policy_class("ppo")(cfg)
+
+
+@pytest.fixture
+def policy(built):
+    state = copy.deepcopy(built.state_dict())
+    yield built
+    built.load_state_dict(state)
+    built.cfg.learn.learning_rate = 0.01
+
+
+def batch_for(policy, **changes):
+    """A rollout as the policy itself would have recorded it, the same minibatch in every step."""
+    layout, rng = RowLayout(policy.learn_mode.fields), np.random.default_rng(0)
+    values = rows_of(layout, BATCH, rng)
+    values.update({**policy.collect_mode.forward(values["obs"]), **changes})
+    return values, IndexedBatch(layout, layout.pack(values), np.tile(np.arange(BATCH, dtype=np.int32), (STEPS, 1)))
+
+
+def test_the_update_computes_the_loss_of_its_formula(policy):
+    old_log_prob = np.log(np.random.default_rng(1).uniform(0.2, 0.5, BATCH)).astype(np.float32)
+    values, batch = batch_for(policy, log_prob=old_log_prob)
+    policy.cfg.learn.learning_rate = 1e-12
+    state_value, logits = (x.astype(np.float64) for x in policy.outputs(values["obs"]))
+    log_p = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
+    advantage = (values["advantage"] - values["advantage"].mean()) / (values["advantage"].std() + 1e-8)
+    ratio = np.exp(log_p[np.arange(BATCH), values["action"]] - old_log_prob)
+    policy_loss = np.maximum(-advantage * ratio, -advantage * np.clip(ratio, 0.8, 1.2)).mean()
+    # The old value is the present one: the clip changes nothing.
+    value_loss = 0.5 * ((state_value - values["return"]) ** 2).mean()
+    entropy = -(np.exp(log_p) * log_p).sum(axis=1).mean()
+    metrics = policy.learn_mode.forward(batch)
+    # However many steps the KL limit allows, the means are those of one.
+    assert metrics["policy_loss"] == pytest.approx(policy_loss, rel=1e-4, abs=1e-5)
+    assert metrics["value_loss"] == pytest.approx(value_loss, rel=1e-4)
+    assert metrics["entropy"] == pytest.approx(entropy, rel=1e-4)
+    assert metrics["loss"] == pytest.approx(policy_loss + 0.5 * value_loss - 0.01 * entropy, rel=1e-4, abs=1e-5)
+    assert metrics["approx_kl"] == pytest.approx((ratio - 1 - np.log(ratio)).mean(), rel=1e-3)
+    assert metrics["clip_fraction"] == pytest.approx((np.abs(ratio - 1) > 0.2).mean())
+
+
+def test_the_first_step_on_its_own_data_has_no_kl_and_makes_all_steps(policy):
+    policy.cfg.learn.learning_rate = 1e-12
+    _, batch = batch_for(policy)
+    metrics = policy.learn_mode.forward(batch)
+    assert metrics["grad_steps"] == STEPS
+    assert abs(metrics["approx_kl"]) < 1e-6
+    assert metrics["clip_fraction"] == 0.0
+
+
+def test_steps_end_when_the_policy_has_moved_too_far(policy):
+    _, batch = batch_for(policy, log_prob=np.full(BATCH, -5.0, np.float32))
+    assert policy.learn_mode.forward(batch)["grad_steps"] == 1
+
+
+@pytest.mark.parametrize(("progress", "rate"), [(0.0, 0.01), (0.25, 0.0075), (1.0, 0.0), (1.5, 0.0)])
+def test_the_learning_rate_falls_to_zero_over_the_run(policy, progress, rate):
+    _, batch = batch_for(policy)
+    before = policy.state_dict()["params"]["net.value.bias"]
+    metrics = policy.learn_mode.forward(batch, progress=progress)
+    assert metrics["learning_rate"] == pytest.approx(rate)
+    assert np.array_equal(policy.state_dict()["params"]["net.value.bias"], before) == (rate == 0.0)
+
+
+def test_the_value_is_that_of_the_record(policy):
+    obs = np.random.default_rng(2).standard_normal((5, 4)).astype(np.float32)
+    assert np.array_equal(policy.collect_mode.value(obs), policy.collect_mode.forward(obs)["value"])
+
+
+def test_the_log_probability_is_that_of_the_action_drawn(policy):
+    obs = np.random.default_rng(2).standard_normal((50, 4)).astype(np.float32)
+    record = policy.collect_mode.forward(obs)
+    _, logits = policy.outputs(obs)
+    log_p = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
+    np.testing.assert_allclose(record["log_prob"], log_p[np.arange(50), record["action"]], atol=1e-5)

@@ -1,0 +1,108 @@
+"""The examples run, print their result, and show the chains that the README shows."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+EXAMPLES = ROOT / "examples"
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+
+OFF_POLICY_CHAIN = """\
+with task.start(async_mode=args.async_, ctx=OnlineRLContext()):
+    task.use(interaction_evaluator(cfg, policy.eval_mode, evaluator_env))
+    task.use(eps_greedy_handler(cfg))
+    task.use(StepCollector(cfg, policy.collect_mode, collector_env))
+    task.use(data_pusher(cfg, buffer_))
+    task.use(OffPolicyLearner(cfg, policy.learn_mode, buffer_))
+    task.use(CkptSaver(policy, cfg.exp_name, train_freq=100))
+    task.run(max_step=max_step)
+"""
+ON_POLICY_CHAIN = """\
+with task.start(async_mode=args.async_, ctx=OnlineRLContext()):
+    task.use(interaction_evaluator(cfg, policy.eval_mode, evaluator_env))
+    task.use(StepCollector(cfg, policy.collect_mode, collector_env))
+    task.use(gae_estimator(cfg, policy.collect_mode))
+    task.use(multistep_trainer(cfg, policy.learn_mode))
+    task.use(CkptSaver(policy, cfg.exp_name, train_freq=100))
+    task.run(max_step=max_step)
+"""
+
+
+def run_example(name, *args, folder):
+    command = [sys.executable, str(EXAMPLES / name), *args]
+    return subprocess.run(command, env=ENVIRONMENT, cwd=folder, capture_output=True, text=True, timeout=300)
+
+
+def chain_of(name):
+    text = (EXAMPLES / name).read_text()
+    block = re.search(r"^    with task\.start.*?^        task\.run.*?\n", text, re.MULTILINE | re.DOTALL)
+    return "".join(line[4:] for line in block[0].splitlines(keepends=True))
+
+
+@pytest.mark.parametrize(
+    ("name", "chain"), [("off_policy.py", OFF_POLICY_CHAIN), ("on_policy.py", ON_POLICY_CHAIN)]
+)
+def test_the_chain_is_written_as_documented(name, chain):
+    assert chain_of(name) == chain
+
+
+def test_the_readme_shows_the_lines_of_both_chains():
+    readme = (ROOT / "README.md").read_text()
+    lines = {line.strip() for line in (OFF_POLICY_CHAIN + ON_POLICY_CHAIN).splitlines() if "task.use" in line}
+    assert [line for line in sorted(lines) if line.removeprefix("task.") not in readme] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "args", "result"),
+    [
+        ("off_policy.py", ["--max-env-step", "2000", "--seed", "1"], r"return \d+\.\d at the last evaluation"),
+        ("on_policy.py", ["--max-env-step", "3072", "--seed", "1"], r"return \d+\.\d at the last evaluation"),
+        pytest.param(
+            "on_policy.py",
+            ["--max-env-step", "2048", "--env", "Pendulum-v1"],
+            r"return -\d+\.\d at the last",
+            marks=pytest.mark.slow,
+        ),
+        ("custom_middleware.py", ["--max-env-step", "3072"], r"best return \d+\.\d, \d+\.\d s in the chain"),
+        ("custom_env.py", ["run.max_env_step=2048"], r"return -?\d+\.\d\d after 2,048 environment steps"),
+    ],
+)
+def test_an_example_runs_and_prints_its_result(name, args, result, tmp_path):
+    out = run_example(name, *args, folder=tmp_path)
+    assert out.returncode == 0, out.stderr
+    assert re.search(result, out.stdout)
+    for folder in re.findall(r"minding eval (\S+)", out.stdout):
+        assert (tmp_path / folder / "config.yaml").is_file()
+        assert list((tmp_path / folder / "ckpt").glob("iter_*/manifest.json"))
+
+
+def test_async_mode_is_refused_with_a_clear_error(tmp_path):
+    out = run_example("on_policy.py", "--async", folder=tmp_path)
+    assert out.returncode == 1
+    assert "asynchronous lanes are not available in this version" in out.stderr
+
+
+def test_the_environment_of_your_own_takes_under_40_lines():
+    assert len((EXAMPLES / "custom_env.py").read_text().splitlines()) < 40
+
+
+@pytest.mark.slow
+def test_the_custom_environment_trains_from_the_command_line_too(tmp_path):
+    overrides = ["run.max_env_step=1024", f"run.out_dir={tmp_path}", "--no-progress"]
+    command = [sys.executable, "-m", "minding", "train", "custom_env.py", *overrides]
+    out = subprocess.run(
+        command, env=ENVIRONMENT, cwd=EXAMPLES, capture_output=True, text=True, timeout=300
+    )
+    assert out.returncode == 0, out.stderr
+    assert "evaluation return" in out.stdout
+
+
+@pytest.mark.slow
+def test_the_custom_environment_is_solved_at_the_defaults(tmp_path):
+    out = run_example("custom_env.py", folder=tmp_path)
+    assert "return 0.10 after" in out.stdout

@@ -1,0 +1,157 @@
+"""The tree as a package: links, wheel, versions, contracts, and pages that are current."""
+
+import importlib
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.version import Version
+
+import minding
+from minding.policies import ALGORITHMS
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    tomllib = pytest.importorskip("tomli")
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGES = ("configs", "engine", "envs", "middleware", "policies")
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+# Absolute paths of one machine. Assembled, so that this file does not hold what it looks for.
+MACHINE_PATH = re.compile(r"(?<![\w.:/~$}])/(?:" + "|".join(("home", "root", "Users", "work", "mnt")) + r")/\w")
+
+
+def tracked_files():
+    """Files that git tracks or would add, without the links; skips where this is no checkout."""
+    if shutil.which("git") is None or not (ROOT / ".git").exists():
+        pytest.skip("no git checkout")
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
+    names = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
+    return [path for name in names if (path := ROOT / name).is_file() and not path.is_symlink()]
+
+
+@pytest.mark.parametrize("name", PACKAGES)
+def test_a_package_is_a_link_to_its_folder(name):
+    link = ROOT / "src" / "minding" / name
+    hint = (
+        f"src/minding/{name} must be a link to {name}/; git on Windows writes a text file instead: "
+        "git config core.symlinks true, turn on developer mode, and clone again"
+    )
+    assert link.is_symlink(), hint
+    assert os.readlink(link) == f"../../{name}", hint
+    assert link.resolve() == ROOT / name, hint
+
+
+@pytest.mark.parametrize("name", PACKAGES)
+def test_a_package_is_imported_under_one_name_only(name):
+    importlib.import_module(f"minding.{name}")
+    assert name not in sys.modules
+
+
+def test_the_version_is_that_of_the_module():
+    assert PYPROJECT["tool"]["setuptools"]["dynamic"]["version"] == {"attr": "minding.__version__"}
+    assert str(Version(minding.__version__)) == minding.__version__
+
+
+def test_constraints_and_requirements_can_be_met_together():
+    extras = PYPROJECT["project"]["optional-dependencies"].values()
+    lines = [*PYPROJECT["project"]["dependencies"], *(line for extra in extras for line in extra)]
+    wanted = {}
+    for requirement in map(Requirement, lines):
+        wanted.setdefault(requirement.name, []).append(requirement.specifier)
+    constraints = (ROOT / "constraints.txt").read_text().splitlines()
+    candidates = [Version(f"{major}.{minor}") for major in range(60) for minor in range(60)]
+    for line in constraints:
+        if line.startswith("#"):
+            continue
+        constraint = Requirement(line)
+        fitting = [each for each in candidates if constraint.specifier.contains(each)]
+        for specifier in wanted.get(constraint.name, []):
+            assert any(specifier.contains(each) for each in fitting) or str(specifier) == str(constraint.specifier), (
+                f"no version of {constraint.name} fits constraints.txt ({constraint.specifier}) and "
+                f"pyproject.toml ({specifier})"
+            )
+
+
+def test_every_algorithm_stands_in_the_import_contracts():
+    modules = {f"minding.policies.{name}" for name in ALGORITHMS}
+    contracts = {each["name"]: each for each in PYPROJECT["tool"]["importlinter"]["contracts"]}
+    assert modules <= set(contracts["no algorithm imports another"]["modules"])
+    assert modules <= set(contracts["networks and ops import no algorithm"]["forbidden_modules"])
+
+
+def test_the_generated_tables_of_the_pages_are_current():
+    spec = importlib.util.spec_from_file_location("generate", ROOT / "docs" / "generate.py")
+    generate = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(generate)
+    pages = sorted((ROOT / "docs").rglob("*.md"))
+    stale = [page.name for page in pages if generate.filled(page.read_text()) != page.read_text()]
+    assert stale == [], "run: make docs"
+
+
+def test_every_algorithm_has_a_page():
+    assert [name for name in ALGORITHMS if not (ROOT / "docs" / "algorithms" / f"{name}.md").is_file()] == []
+
+
+def test_the_links_of_the_pages_lead_somewhere():
+    broken = []
+    for page in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), ROOT / "benchmarks" / "README.md"]:
+        for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", page.read_text()):
+            if not target.startswith(("http://", "https://")) and not (page.parent / target).exists():
+                broken.append(f"{page.name}: {target}")
+    assert broken == []
+
+
+def test_no_file_holds_a_path_of_one_machine():
+    found = []
+    for path in tracked_files():
+        try:
+            text = path.read_text(encoding="utf-8")
+        except UnicodeDecodeError:
+            continue
+        found += [f"{path.relative_to(ROOT)}: {match[0]}" for match in MACHINE_PATH.finditer(text)]
+    assert found == []
+
+
+def test_make_without_a_usable_python_is_one_clear_error(tmp_path):
+    for name in ("Makefile", "pyproject.toml", "constraints.txt"):
+        shutil.copy(ROOT / name, tmp_path)
+    # The flags of a `make test` around this test are not for this make.
+    environment = {name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "MAKELEVEL")}
+    command = ["make", "train", "PYTHON=no-such-python"]
+    out = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60)
+    assert out.returncode == 2
+    assert "no usable Python among: no-such-python. minding needs Python 3.10, 3.11 or 3.12" in out.stderr
+    assert not (tmp_path / ".venv").exists()
+
+
+def test_the_wheel_holds_all_packages_and_imports_without_the_tree(tmp_path):
+    setuptools = importlib.import_module("setuptools")
+    if Version(setuptools.__version__) < Version("77"):
+        pytest.skip("building needs setuptools 77: pip install -c constraints.txt -e '.[dev]'")
+    tree = tmp_path / "tree"
+    # A build leaves folders behind: not in the checkout.
+    shutil.copytree(ROOT, tree, symlinks=True, ignore=shutil.ignore_patterns(".*", "runs", "build", "*.egg-info"))
+    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
+    out = subprocess.run([*command, "-w", str(tmp_path), str(tree)], capture_output=True, text=True, timeout=300)
+    assert out.returncode == 0, out.stderr
+    (wheel,) = tmp_path.glob("minding-*.whl")
+    names = zipfile.ZipFile(wheel).namelist()
+    for name in PACKAGES:
+        files = {path.relative_to(ROOT).as_posix() for path in (ROOT / name).rglob("*.py")}
+        assert {f"minding/{file}" for file in files} <= set(names)
+    assert {"minding/py.typed", "minding/__main__.py"} <= set(names)
+    assert {name.split("/")[0] for name in names} == {"minding", f"minding-{minding.__version__}.dist-info"}
+    code = "import minding.engine, minding.envs.factory, minding.configs; print(minding.__file__)"
+    out = subprocess.run(
+        [sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": str(wheel)}, capture_output=True, text=True
+    )
+    assert wheel.name in out.stdout, out.stderr
