@@ -133,10 +133,10 @@ class IndexedBatch:
 
     Attributes:
       layout: where each field lives.
-      tables: arrays or Tensors, see `RowLayout`.
+      tables: the `engine.buffers.DeviceTables` that hold the rows.
       index: int32 ``(K, B)``.
     """
 
     layout: RowLayout
-    tables: Sequence[Any]
+    tables: Any
     index: Array

@@ -45,15 +45,24 @@ def _stateful(nodes: Iterable[Node]) -> dict[str, Stateful]:
 
 def call_finish_hooks(nodes: Iterable[Node], ctx: Context) -> list[Exception]:
     """Calls ``finish(ctx)`` of every middleware that has it, in order, whatever fails; returns the errors."""
+    return _call(nodes, "finish", ctx)
+
+
+def call_close_hooks(nodes: Iterable[Node]) -> list[Exception]:
+    """Calls ``close()`` of every middleware that has it, in order, whatever fails; returns the errors."""
+    return _call(nodes, "close")
+
+
+def _call(nodes: Iterable[Node], name: str, *args: Any) -> list[Exception]:
     errors: list[Exception] = []
     for leaf in _leaves(nodes):
-        hook: Any = getattr(leaf.middleware, "finish", None)
+        hook: Any = getattr(leaf.middleware, name, None)
         if hook is None:
             continue
         try:
-            hook(ctx)
+            hook(*args)
         except Exception as error:
-            add_note(error, f"in finish() of middleware {leaf.name!r} (position {leaf.position})")
+            add_note(error, f"in {name}() of middleware {leaf.name!r} (position {leaf.position})")
             errors.append(error)
     return errors
 

@@ -16,7 +16,8 @@ Middleware = Callable[[Any], Any]
 order of the chain, after the last middleware. Optional attributes of a middleware object:
 
 - ``declaration``: see `declare`.
-- ``finish(ctx)``: called once when the run ends, however it ends, in the order of the chain.
+- ``finish(ctx)``: called once when a run ends, however it ends, in the order of the chain.
+- ``close()``: called once at the end of ``with task.start(...)``; gives back what the middleware holds.
 - ``state_dict()`` and ``load_state_dict(state)``: takes part in checkpoints.
 - ``requirements() -> Sequence[str]``: problems found in what the middleware was given, as readable sentences;
   the chain check refuses to start with any.

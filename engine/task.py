@@ -11,7 +11,7 @@ from minding.engine.chain import Node, chain_nodes, check_chain, pipeline_view
 from minding.engine.context import Context, OnlineRLContext
 from minding.engine.errors import ChainError, CheckpointError, ConfigError, MiddlewareError
 from minding.engine.events import EventBus, Handler
-from minding.engine.lifecycle import call_finish_hooks, load_middleware_state, middleware_state
+from minding.engine.lifecycle import call_close_hooks, call_finish_hooks, load_middleware_state, middleware_state
 from minding.engine.middleware import Middleware, Role, check_callable, name_of
 from minding.engine.notes import add_note
 from minding.engine.pipeline import (
@@ -88,6 +88,7 @@ class Task:
         self._started = True
         return self
 
+    # Middleware give back what they hold when the block ends, so that several runs fit in one.
     def __enter__(self) -> Task:
         self._require_started("with task")
         return self
@@ -96,6 +97,11 @@ class Task:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.stop()
+        failed = call_close_hooks(self._nodes())
+        for other in failed if error is not None else failed[1:]:
+            add_note(error or failed[0], f"closing failed too: {other!r}")
+        if failed and error is None:
+            raise failed[0]
 
     def stop(self) -> None:
         """Ends a run after the current iteration; without a run, ends what `start` began.

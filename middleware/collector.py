@@ -73,7 +73,7 @@ class StepCollector:
     def load_state_dict(self, state: StateDict) -> None:
         self._env.load_state_dict(state["env"])
 
-    def finish(self, ctx: OnlineRLContext) -> None:
+    def close(self) -> None:
         """Closes the environments."""
         self._env.close()
 
@@ -197,7 +197,7 @@ class EpisodeCollector:
     def load_state_dict(self, state: StateDict) -> None:
         self._env.load_state_dict(state["env"])
 
-    def finish(self, ctx: OnlineRLContext) -> None:
+    def close(self) -> None:
         """Closes the environments."""
         self._env.close()
 

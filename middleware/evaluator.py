@@ -52,7 +52,7 @@ class interaction_evaluator:
     def load_state_dict(self, state: StateDict) -> None:
         self._env.load_state_dict(state["env"])
 
-    def finish(self, ctx: OnlineRLContext) -> None:
+    def close(self) -> None:
         """Closes the environments."""
         self._env.close()
 

@@ -107,11 +107,17 @@ class OnlineLogger:
             self._progress.update(self._status(ctx))
 
     def finish(self, ctx: OnlineRLContext) -> None:
-        """Writes the last, shorter window and closes the writers."""
+        """Writes the last, shorter window."""
         if self._train or ctx.env_step > self._row_env_step:
             self._write_means(ctx)
         if self._progress is not None:
             self._progress.update(self._status(ctx))
+        for writer in (self._table, self._board, self._progress):
+            if writer is not None:
+                writer.flush()
+
+    def close(self) -> None:
+        """Closes the writers."""
         for writer in (self._table, self._board, self._progress):
             if writer is not None:
                 writer.close()

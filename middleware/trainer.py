@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from minding.engine.batch import IndexedBatch, RowLayout
+from minding.engine.batch import Field, IndexedBatch, RowLayout
+from minding.engine.buffers import DeviceTables
 from minding.engine.context import OnlineRLContext
 from minding.engine.middleware import declare
 from minding.engine.seeding import SeedStreams, generator_state, restore_generator
@@ -26,15 +27,14 @@ def trainer(cfg: Any, policy: LearnMode) -> Callable[[OnlineRLContext], None]:
       cfg: the compiled configuration.
       policy: ``policy.learn_mode``.
     """
-    layout, max_env_step = RowLayout(policy.fields), cfg.run.max_env_step
+    store, max_env_step = _RolloutStore(policy.fields, "trainer"), cfg.run.max_env_step
 
     def train(ctx: OnlineRLContext) -> None:
         data = ctx.train_data
         assert data is not None
-        tables = layout.pack(data)
-        layout.check_finite(tables, "trainer, train_data")
+        tables = store.put(data)
         index = _fill(_valid_rows(data), len(data["valid"]))[None, :].astype(np.int32)
-        _learn(ctx, policy, IndexedBatch(layout, tables, index), max_env_step)
+        _learn(ctx, policy, IndexedBatch(tables.layout, tables, index), max_env_step)
 
     return train
 
@@ -58,7 +58,7 @@ class multistep_trainer:
     def __init__(self, cfg: Any, policy: LearnMode) -> None:
         learn = cfg.policy.learn
         self._policy = policy
-        self._layout = RowLayout(policy.fields)
+        self._store = _RolloutStore(policy.fields, "multistep_trainer")
         self._passes, self._minibatches = learn.n_epoch, learn.n_minibatch
         self._n_sample = cfg.policy.collect.n_sample
         self._max_env_step = cfg.run.max_env_step
@@ -77,18 +77,35 @@ class multistep_trainer:
         """Makes the iteration's gradient steps."""
         data = ctx.train_data
         assert data is not None
-        tables = self._layout.pack(data)
-        self._layout.check_finite(tables, "multistep_trainer, train_data")
+        tables = self._store.put(data)
         valid, rows = _valid_rows(data), len(data["valid"])
         passes = [_fill(self._rng.permutation(valid), rows) for _ in range(self._passes)]
         index = np.concatenate(passes).reshape(self._passes * self._minibatches, -1).astype(np.int32)
-        _learn(ctx, self._policy, IndexedBatch(self._layout, tables, index), self._max_env_step)
+        _learn(ctx, self._policy, IndexedBatch(tables.layout, tables, index), self._max_env_step)
 
     def state_dict(self) -> StateDict:
         return {"rng": generator_state(self._rng)}
 
     def load_state_dict(self, state: StateDict) -> None:
         restore_generator(self._rng, state["rng"])
+
+
+class _RolloutStore:
+    """Device tables for one rollout, filled anew each iteration."""
+
+    def __init__(self, fields: Mapping[str, Field], owner: str) -> None:
+        self._layout = RowLayout(fields)
+        self._owner = owner
+        self._tables: DeviceTables | None = None
+
+    def put(self, data: Mapping[str, Array]) -> DeviceTables:
+        """Writes all rows of train_data; raises NonFiniteError if one holds NaN or infinity."""
+        block = self._layout.pack(data)
+        self._layout.check_finite(block, f"{self._owner}, train_data")
+        if self._tables is None or self._tables.rows != len(block[0]):
+            self._tables = DeviceTables(self._layout, len(block[0]))
+        self._tables.write(0, block)
+        return self._tables
 
 
 def _valid_rows(data: dict[str, Array]) -> Array:

@@ -20,7 +20,8 @@ _HOST_LIMIT = 1_000_000
 
 class _Graph(nn.Cell):
     def __init__(self, net: nn.Cell) -> None:
-        super().__init__()
+        # Parameters keep the names they have under the root.
+        super().__init__(auto_prefix=False)
         self.net = net
 
     @ms.jit

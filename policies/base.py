@@ -186,11 +186,6 @@ class BasePolicy:
                 )
         return metrics
 
-    @staticmethod
-    def tensors(batch: IndexedBatch) -> list[Any]:
-        """The batch's tables on the device."""
-        return [t if not isinstance(t, np.ndarray) else runtime.to_device(t) for t in batch.tables]
-
     def obs_fields(self, prefix: str) -> dict[str, Field]:
         """Row fields of an observation, one a leaf."""
         return {leaf_name(prefix, leaf): leaf.field for leaf in self.leaves}
@@ -212,9 +207,8 @@ class BasePolicy:
             return
         # Only rows that were learned from: a replay buffer may hold empty ones, a rollout those of resets.
         rows = np.unique(batch.index)
-        tables = [t if isinstance(t, np.ndarray) else t.asnumpy() for t in batch.tables]
         for k, normalizer in normalizers:
-            values = batch.layout.read(tables, leaf_name("obs", self.leaves[k]), rows)
+            values = batch.layout.read(batch.tables.host, leaf_name("obs", self.leaves[k]), rows)
             normalizer.update(values.reshape(len(values), -1))
 
     # State.

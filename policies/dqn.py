@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from minding.engine import runtime
 from minding.engine.batch import Field, IndexedBatch
 from minding.engine.runtime import ms, nn, ops
 from minding.engine.types import Array, StateDict
@@ -24,6 +23,7 @@ from minding.policies.networks.optim import Adam
 from minding.policies.networks.rows import Rows
 from minding.policies.networks.target import CopyTarget, SoftTarget, equalize
 from minding.policies.ops.values import chosen_value, huber
+from minding.policies.update import Update
 
 METRICS = ("loss", "q_value", "grad_norm")
 
@@ -61,10 +61,10 @@ class DQNCell(nn.Cell):
     def loss(self, obs, action, target):
         return dqn_loss(self.net(*obs)[0], action, target)
 
-    @ms.jit
-    def construct(self, index, tau, learning_rate, *tables):
-        """Args: index int32 (K, B); tau float32 (K,), share of the online weights that moves into the target after
-        each step; learning_rate scalar; tables of rows. Returns the sums of `METRICS`."""
+    def construct(self, inputs, tables):
+        """Inputs: index int32 (K, B); tau float32 (K,), share of the online weights that moves into the target after
+        each step; learning rate scalar. Returns the sums of `METRICS`."""
+        index, tau, learning_rate = inputs
         n = self.num_leaves
         i = ops.zeros((), ms.int32)
         total = ops.zeros((len(METRICS),), ms.float32)
@@ -107,7 +107,7 @@ class DQN(BasePolicy):
             return root, net
         root = DQNCell(net, QNetwork(self.spec, self.cfg.model, rng), self)
         equalize(root.net, root.target)
-        self._update = runtime.Compiled(root, "dqn.learn")
+        self._update = Update(root, "dqn.learn")
         return root, net
 
     @property
@@ -143,9 +143,7 @@ class DQN(BasePolicy):
         steps = len(batch.index)
         tau = self._tau(steps)
         rate = self.cfg.learn.learning_rate
-        total = self._update(
-            runtime.to_device(batch.index), runtime.to_device(tau), runtime.scalar(rate), *self.tensors(batch)
-        ).asnumpy()
+        total = self._update(batch.tables, batch.index, tau, np.float32(rate))
         self._learn_steps += steps
         self.update_normalizers(batch)
         return {**{name: float(v) / steps for name, v in zip(METRICS, total)}, "grad_steps": steps}

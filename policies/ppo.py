@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from minding.engine import runtime
 from minding.engine.batch import Field, IndexedBatch
 from minding.engine.runtime import ms, nn, ops
 from minding.engine.types import Array, Obs
@@ -23,6 +22,7 @@ from minding.policies.base import BasePolicy
 from minding.policies.networks.actor_critic import ActorCritic
 from minding.policies.networks.optim import Adam
 from minding.policies.networks.rows import Rows
+from minding.policies.update import Update
 
 METRICS = ("loss", "policy_loss", "value_loss", "entropy", "approx_kl", "clip_fraction", "grad_norm")
 
@@ -82,12 +82,12 @@ class PPOCell(nn.Cell):
         log_prob, entropy = self.net.head.log_prob_entropy(outputs[1:], action)
         return ppo_loss(log_prob, entropy, outputs[0], (old_log_prob, advantage, target, old_value), self.cfg)
 
-    @ms.jit
-    def construct(self, index, advantage, learning_rate, *tables):
-        """Args: index int32 (K, B), advantage float32 (K, B), learning_rate scalar, tables of rows.
+    def construct(self, inputs, tables):
+        """Inputs: index int32 (K, B), advantage float32 (K, B), learning rate scalar.
 
         Returns the sums of `METRICS` over the steps made, then the number of steps.
         """
+        index, advantage, learning_rate = inputs
         steps = index.shape[0]
         i = ops.zeros((), ms.int32)
         kl = ops.zeros((), ms.float32)
@@ -115,7 +115,7 @@ class PPO(BasePolicy):
             root.net = net
             return root, net
         root = PPOCell(net, self)
-        self._update = runtime.Compiled(root, "ppo.learn")
+        self._update = Update(root, "ppo.learn")
         return root, net
 
     @property
@@ -143,14 +143,12 @@ class PPO(BasePolicy):
 
     def _learn(self, batch: IndexedBatch, progress: float) -> dict[str, float]:
         cfg = self.cfg.learn
-        advantage = batch.layout.read(batch.tables, "advantage")[batch.index]
+        advantage = batch.layout.read(batch.tables.host, "advantage")[batch.index]
         if cfg.normalize_advantage:
             mean, std = advantage.mean(axis=1, keepdims=True), advantage.std(axis=1, keepdims=True)
             advantage = (advantage - mean) / (std + 1e-8)
         rate = cfg.learning_rate * (1.0 - progress if cfg.anneal_lr else 1.0)
-        result = self._update(
-            runtime.to_device(batch.index), runtime.to_device(advantage), runtime.scalar(rate), *self.tensors(batch)
-        ).asnumpy()
+        result = self._update(batch.tables, batch.index, advantage, np.float32(rate))
         steps = int(result[-1])
         self.update_normalizers(batch)
         metrics = {name: float(value) / steps for name, value in zip(METRICS, result)}

@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 
-from minding.engine import runtime
 from minding.engine.batch import Field, IndexedBatch
 from minding.engine.runtime import ms, nn, ops
 from minding.engine.types import Array
@@ -26,6 +25,7 @@ from minding.policies.networks.optim import Adam
 from minding.policies.networks.rows import Rows
 from minding.policies.networks.target import SoftTarget, equalize
 from minding.policies.ops.distributions import squashed_gaussian
+from minding.policies.update import Update
 
 METRICS = ("critic_loss", "actor_loss", "alpha_loss", "alpha", "q_value", "entropy")
 
@@ -80,10 +80,10 @@ class SACCell(nn.Cell):
         q1, q2 = self.critics(action, obs)
         return (alpha * log_prob - ops.minimum(q1, q2)).mean(), log_prob.mean()
 
-    @ms.jit
-    def construct(self, index, noise, rates, *tables):
-        """Args: index int32 (K, B); noise standard normal float32 (K, 2, B, A); rates float32 (2,): learning rate and
-        target share; tables of rows. Returns the sums of `METRICS`."""
+    def construct(self, inputs, tables):
+        """Inputs: index int32 (K, B); noise standard normal float32 (K, 2, B, A); rates float32 (2,): learning rate and
+        target share. Returns the sums of `METRICS`."""
+        index, noise, rates = inputs
         n = self.num_leaves
         rate, tau = rates[0], rates[1]
         i = ops.zeros((), ms.int32)
@@ -140,7 +140,7 @@ class SAC(BasePolicy):
             return root, net
         root = SACCell(net, self, rng)
         equalize(root.critics, root.targets)
-        self._update = runtime.Compiled(root, "sac.learn")
+        self._update = Update(root, "sac.learn")
         return root, net
 
     @property
@@ -164,11 +164,7 @@ class SAC(BasePolicy):
         cfg = self.cfg.learn
         steps, size = batch.index.shape
         noise = self.learn_rng.standard_normal((steps, 2, size, self.action_size), dtype=np.float32)
-        total = self._update(
-            runtime.to_device(batch.index),
-            runtime.to_device(noise),
-            runtime.to_device(np.array([cfg.learning_rate, cfg.tau], np.float32)),
-            *self.tensors(batch),
-        ).asnumpy()
+        rates = np.array([cfg.learning_rate, cfg.tau], np.float32)
+        total = self._update(batch.tables, batch.index, noise, rates)
         self.update_normalizers(batch)
         return {**{name: float(v) / steps for name, v in zip(METRICS, total)}, "grad_steps": steps}

@@ -7,7 +7,8 @@ import dataclasses
 import gymnasium
 import numpy as np
 
-from minding.engine.batch import Field, RowLayout
+from minding.engine.batch import Field, IndexedBatch, RowLayout
+from minding.engine.buffers import DeviceTables
 from minding.engine.context import OnlineRLContext
 from minding.engine.types import EnvStep, EpisodeEnd
 
@@ -50,6 +51,23 @@ def rows_of(layout, count, rng, discrete_sizes=()):
         else:
             values[name] = rng.standard_normal(shape).astype(np.float32)
     return values
+
+
+class Batches:
+    """Makes batches for a policy, all in the same device tables, as those of a buffer are.
+
+    Args:
+      policy: its learn mode says the fields.
+      rows: how many rows the tables hold.
+    """
+
+    def __init__(self, policy, rows):
+        self.layout = RowLayout(policy.learn_mode.fields)
+        self.tables = DeviceTables(self.layout, rows)
+
+    def __call__(self, values, index):
+        self.tables.write(0, self.layout.pack(values))
+        return IndexedBatch(self.layout, self.tables, np.asarray(index, np.int32))
 
 
 # Environments, policies, learners.
@@ -207,7 +225,7 @@ class ReadingLearner:
     def forward(self, batch, progress=0.0):
         assert batch.index.dtype == np.int32
         assert batch.index.ndim == 2
-        tables = [t if isinstance(t, np.ndarray) else t.asnumpy() for t in batch.tables]
+        tables = batch.tables.host
         assert [t.shape[1] for t in tables] == [t.shape[1] for t in self.layout.empty(1)]
         assert 0 <= batch.index.min() <= batch.index.max() < len(tables[0])
         for rows in batch.index:

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
-from minding.engine import runtime
 from minding.engine.batch import RowLayout
+from minding.engine.buffers.tables import DeviceTables
 from minding.engine.errors import CheckpointError, ConfigError
 from minding.engine.types import Array, StateDict
 
 
 class Ring:
-    """A first-in-first-out ring of rows whose tables live in device memory.
-
-    On CPU, host and device share memory: rows are written through NumPy views and compiled graphs see them at once
-    (about 1 us a push). On other devices the rows are scattered in place on the device.
+    """A first-in-first-out ring of rows whose tables live in device memory (`DeviceTables`).
 
     Args:
       capacity: number of rows kept.
@@ -31,18 +27,10 @@ class Ring:
         self.layout = layout
         self.size = 0
         self.cursor = 0
-        self._host = layout.empty(capacity)
-        self._device: list[Any] | None = None
+        self.tables = DeviceTables(layout, capacity)
 
     def __len__(self) -> int:
         return self.size
-
-    @property
-    def tables(self) -> list[Any]:
-        """The device Tensors, one a table; the same objects over the ring's whole life."""
-        if self._device is None:
-            self._device = [runtime.to_device(table) for table in self._host]
-        return self._device
 
     def push(self, values: Mapping[str, Array]) -> Array:
         """Appends rows, each field ``(n, *shape)``; returns the int64 row numbers written, in order.
@@ -58,30 +46,17 @@ class Ring:
         if count > self.capacity:
             raise ConfigError(f"push of {count} rows into a buffer of {self.capacity}: raise the capacity")
         head = min(count, self.capacity - self.cursor)
-        for host, new in zip(self._host, block, strict=True):
-            host[self.cursor : self.cursor + head] = new[:head]
-            host[: count - head] = new[head:]
+        self.tables.write(self.cursor, [new[:head] for new in block])
+        if head < count:
+            self.tables.write(0, [new[head:] for new in block])
         rows = (self.cursor + np.arange(count)) % self.capacity
-        if self._device is not None and runtime.device() != "CPU":
-            self._scatter(rows, block)
         self.cursor = (self.cursor + count) % self.capacity
         self.size = min(self.size + count, self.capacity)
         return rows
 
-    def _scatter(self, rows: Array, block: tuple[Array, ...]) -> None:
-        from minding.engine.runtime import ms, ops
-
-        index = ms.Tensor(rows.astype(np.int32))
-        assert self._device is not None
-        for position, new in enumerate(block):
-            table = self._device[position]
-            if not isinstance(table, ms.Parameter):
-                table = self._device[position] = ms.Parameter(table, name=f"ring.{position}", requires_grad=False)
-            ops.ScatterUpdate()(table, index, ms.Tensor(new))
-
     def read(self, name: str, rows: Array) -> Array:
         """A field of the given rows, as a copy."""
-        return self.layout.read(self._host, name, rows).copy()
+        return self.layout.read(self.tables.host, name, rows).copy()
 
     def state_dict(self) -> StateDict:
         """Rows in use (views, not copies), cursor and size."""
@@ -90,7 +65,7 @@ class Ring:
             "size": self.size,
             "capacity": self.capacity,
             "fields": {name: [list(f.shape), f.dtype] for name, f in self.layout.fields.items()},
-            "tables": {str(i): table[: self.size] for i, table in enumerate(self._host)},
+            "tables": {str(i): table[: self.size] for i, table in enumerate(self.tables.host)},
         }
 
     def load_state_dict(self, state: StateDict) -> None:
@@ -106,7 +81,4 @@ class Ring:
                 f"this run has {self.capacity} rows of {fields}"
             )
         self.size, self.cursor = int(state["size"]), int(state["cursor"])
-        for i, table in enumerate(self._host):
-            table[: self.size] = state["tables"][str(i)]
-        if self._device is not None and runtime.device() != "CPU":
-            self._device = None
+        self.tables.write(0, [state["tables"][str(i)] for i in range(len(self.tables.host))])

@@ -9,11 +9,10 @@ import warnings
 
 import numpy as np
 import pytest
-from fakes import IMAGE, VECTOR, dict_of, discrete, multi_discrete, rows_of, space_of
+from fakes import IMAGE, VECTOR, Batches, dict_of, discrete, multi_discrete, rows_of, space_of
 from treevalue import FastTreeValue
 
 from minding.engine.batch import IndexedBatch, RowLayout
-from minding.engine.buffers import UniformBuffer
 from minding.engine.errors import CheckpointError, MindingError, NonFiniteError, SpaceError
 from minding.engine.runtime import RecompileWarning
 from minding.policies import ALGORITHMS, get_policy_class
@@ -43,11 +42,11 @@ def build(tiny_config):
 def compiled(request, build):
     """Policies of two seeds whose graphs have run, with the states from which they started."""
     first, second = build(request.param), build(request.param, seed=1)
-    batch = batch_for(first)
+    batches = Batches(first, ROWS)
     started = copy.deepcopy(first.state_dict())
     for policy in (first, second):
-        policy.learn_mode.forward(batch)
-    return types.SimpleNamespace(case=request.param, first=first, second=second, started=started, batch=batch)
+        policy.learn_mode.forward(random_batch(batches))
+    return types.SimpleNamespace(case=request.param, first=first, second=second, started=started, batches=batches)
 
 
 @pytest.fixture
@@ -58,14 +57,13 @@ def policy(compiled):
 
 @pytest.fixture
 def batch(compiled):
-    return compiled.batch
+    return random_batch(compiled.batches)
 
 
-def batch_for(policy, **changes):
-    layout, rng = RowLayout(policy.learn_mode.fields), np.random.default_rng(0)
-    values = {**rows_of(layout, ROWS, rng, SIZES), **changes}
-    index = rng.integers(0, ROWS, (STEPS, BATCH), dtype=np.int32)
-    return IndexedBatch(layout, layout.pack(values), index)
+def random_batch(batches, **changes):
+    rng = np.random.default_rng(0)
+    values = {**rows_of(batches.layout, ROWS, rng, SIZES), **changes}
+    return batches(values, rng.integers(0, ROWS, (STEPS, BATCH)))
 
 
 def observation(policy, count=6):
@@ -105,7 +103,7 @@ def test_one_learn_call_changes_the_weights_and_counts_its_steps(policy, batch):
     assert len(differ(before, params(policy, "net."))) > len(before) / 2
 
 
-def test_learning_compiles_once_and_another_batch_size_is_reported(policy, batch):
+def test_learning_compiles_once_and_another_batch_size_or_buffer_is_reported(policy, batch):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         for _ in range(5):
@@ -114,11 +112,13 @@ def test_learning_compiles_once_and_another_batch_size_is_reported(policy, batch
         smaller = IndexedBatch(batch.layout, batch.tables, batch.index[:, :-1].copy())
         with pytest.raises(RecompileWarning, match="keep batch sizes constant"):
             policy.learn_mode.forward(smaller)
+        with pytest.raises(RecompileWarning, match="learns from another buffer than before"):
+            policy.learn_mode.forward(random_batch(Batches(policy, ROWS)))
 
 
-def test_a_nan_in_the_batch_is_an_error_that_names_the_metric(policy, batch):
+def test_a_nan_in_the_batch_is_an_error_that_names_the_metric(policy, compiled):
     name = "return" if policy.name == "ppo" else "reward"
-    broken = batch_for(policy, **{name: np.full(ROWS, np.nan, np.float32)})
+    broken = random_batch(compiled.batches, **{name: np.full(ROWS, np.nan, np.float32)})
     with pytest.raises(NonFiniteError, match=rf"{policy.name}: \w*loss is nan after this update"):
         policy.learn_mode.forward(broken)
 
@@ -270,9 +270,6 @@ def test_defaults_come_from_the_algorithms_schema():
 def test_images_beside_vectors_are_learned_from(tiny_config, algorithm):
     cfg = tiny_config(algorithm, dict_of(image=IMAGE, speed=VECTOR))
     made = get_policy_class(algorithm)(cfg)
-    buffer = UniformBuffer(ROWS, made.learn_mode.fields)
-    layout = RowLayout(made.learn_mode.fields)
-    buffer.push(rows_of(layout, ROWS, np.random.default_rng(0), SIZES))
     before = params(made, "net.encoder")
-    made.learn_mode.forward(buffer.sample(STEPS, BATCH))
+    made.learn_mode.forward(random_batch(Batches(made, ROWS)))
     assert len(differ(before, params(made, "net.encoder"))) > len(before) / 2

@@ -4,23 +4,20 @@ import copy
 
 import numpy as np
 import pytest
-from fakes import VECTOR, discrete, rows_of
+from fakes import VECTOR, Batches, discrete, rows_of
 
-from minding.engine.batch import IndexedBatch, RowLayout
+from minding.engine.batch import RowLayout
 from minding.engine.errors import MindingError
 from minding.policies import get_policy_class
 
 STEPS, BATCH, ROWS = 2, 8, 32
 
 
-def rows(policy, seed=0):
-    layout = RowLayout(policy.learn_mode.fields)
-    return layout, rows_of(layout, ROWS, np.random.default_rng(seed), {"action": 3})
+INDEX = np.tile(np.arange(BATCH), (STEPS, 1))
 
 
-def batch_of(layout, values):
-    index = np.tile(np.arange(BATCH, dtype=np.int32), (STEPS, 1))
-    return IndexedBatch(layout, layout.pack(values), index)
+def rows(policy):
+    return rows_of(RowLayout(policy.learn_mode.fields), ROWS, np.random.default_rng(0), {"action": 3})
 
 
 @pytest.fixture(scope="module")
@@ -41,6 +38,13 @@ def built(tiny_config):
     }
 
 
+@pytest.fixture(scope="module")
+def batch_of(built):
+    """(kind, rows) -> a batch of the first rows, twice."""
+    batches = {kind: Batches(policy, ROWS) for kind, policy in built.items()}
+    return lambda kind, values: batches[kind](values, INDEX)
+
+
 @pytest.fixture
 def policies(built):
     """The policies, put back where they were before the test."""
@@ -52,7 +56,7 @@ def policies(built):
 
 
 @pytest.mark.parametrize("kind", ["double", "plain"])
-def test_the_update_computes_the_loss_of_its_formula(policies, kind):
+def test_the_update_computes_the_loss_of_its_formula(policies, batch_of, kind):
     policy = policies[kind]
     online, target = policy.root.net, policy.root.target
     # Networks that differ, and steps too small to change them.
@@ -60,8 +64,8 @@ def test_the_update_computes_the_loss_of_its_formula(policies, kind):
         for p in cell.get_parameters():
             p.asnumpy()[...] += 0.3
     policy.cfg.learn.learning_rate, policy.cfg.learn.target.tau = 1e-12, 1e-12
-    layout, values = rows(policy)
-    metrics = policy.learn_mode.forward(batch_of(layout, values))
+    values = rows(policy)
+    metrics = policy.learn_mode.forward(batch_of(kind, values))
     policy.cfg.learn.target.tau = 0.25
 
     taken = {name: value[:BATCH] for name, value in values.items()}
@@ -93,9 +97,9 @@ def equal(a, b):
     return all(np.array_equal(x, y) for x, y in zip(a, b))
 
 
-def test_a_periodic_target_stays_until_it_is_due_and_then_is_the_online_network(policies):
+def test_a_periodic_target_stays_until_it_is_due_and_then_is_the_online_network(policies, batch_of):
     policy = policies["double"]
-    batch = batch_of(*rows(policy))
+    batch = batch_of("double", rows(policy))
     start = policy.state_dict()
     before = weights(policy.root.target.torso)
     for done, changes, is_online in ((0, False, False), (1, False, False), (2, True, True), (3, True, False)):
@@ -107,9 +111,9 @@ def test_a_periodic_target_stays_until_it_is_due_and_then_is_the_online_network(
         assert equal(after, weights(policy.root.net.torso)) == is_online
 
 
-def test_a_soft_target_moves_a_little_in_every_call(policies):
+def test_a_soft_target_moves_a_little_in_every_call(policies, batch_of):
     policy = policies["plain"]
-    batch = batch_of(*rows(policy))
+    batch = batch_of("plain", rows(policy))
     before = weights(policy.root.target.torso)
     policy.learn_mode.forward(batch)
     after = weights(policy.root.target.torso)
@@ -140,14 +144,14 @@ def test_it_has_no_state_value(policies):
         policies["double"].collect_mode.value(np.zeros((1, 4), np.float32))
 
 
-def test_the_normaliser_learns_from_the_rows_that_were_sampled_only(policies):
+def test_the_normaliser_learns_from_the_rows_that_were_sampled_only(policies, batch_of):
     policy = policies["double"]
-    layout, values = rows(policy)
+    values = rows(policy)
     for cell in (policy.root.net, policy.root.target):
         normalizer = cell.encoder.encoders[0].normalizer
         normalizer.moments.load_state_dict({"mean": np.zeros(4), "var": np.ones(4), "count": 0})
     values["obs"][BATCH:] = 1e6
-    policy.learn_mode.forward(batch_of(layout, values))
+    policy.learn_mode.forward(batch_of("double", values))
     for cell in (policy.root.net, policy.root.target):
         moments = cell.encoder.encoders[0].normalizer.moments
         assert moments.count == BATCH

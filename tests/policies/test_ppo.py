@@ -4,9 +4,8 @@ import copy
 
 import numpy as np
 import pytest
-from fakes import VECTOR, discrete, rows_of
+from fakes import VECTOR, Batches, discrete, rows_of
 
-from minding.engine.batch import IndexedBatch, RowLayout
 from minding.policies import get_policy_class
 
 STEPS, BATCH = 3, 16
@@ -26,17 +25,26 @@ def policy(built):
     built.cfg.learn.learning_rate = 0.01
 
 
-def batch_for(policy, **changes):
-    """A rollout as the policy itself would have recorded it, the same minibatch in every step."""
-    layout, rng = RowLayout(policy.learn_mode.fields), np.random.default_rng(0)
-    values = rows_of(layout, BATCH, rng)
-    values.update({**policy.collect_mode.forward(values["obs"]), **changes})
-    return values, IndexedBatch(layout, layout.pack(values), np.tile(np.arange(BATCH, dtype=np.int32), (STEPS, 1)))
+@pytest.fixture(scope="module")
+def batches(built):
+    return Batches(built, BATCH)
 
 
-def test_the_update_computes_the_loss_of_its_formula(policy):
+@pytest.fixture
+def batch_for(policy, batches):
+    """A maker of rollouts as the policy itself would have recorded them, the same minibatch in every step."""
+
+    def make(**changes):
+        values = rows_of(batches.layout, BATCH, np.random.default_rng(0))
+        values.update({**policy.collect_mode.forward(values["obs"]), **changes})
+        return values, batches(values, np.tile(np.arange(BATCH), (STEPS, 1)))
+
+    return make
+
+
+def test_the_update_computes_the_loss_of_its_formula(policy, batch_for):
     old_log_prob = np.log(np.random.default_rng(1).uniform(0.2, 0.5, BATCH)).astype(np.float32)
-    values, batch = batch_for(policy, log_prob=old_log_prob)
+    values, batch = batch_for(log_prob=old_log_prob)
     policy.cfg.learn.learning_rate = 1e-12
     state_value, logits = (x.astype(np.float64) for x in policy.outputs(values["obs"]))
     log_p = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
@@ -56,23 +64,23 @@ def test_the_update_computes_the_loss_of_its_formula(policy):
     assert metrics["clip_fraction"] == pytest.approx((np.abs(ratio - 1) > 0.2).mean())
 
 
-def test_the_first_step_on_its_own_data_has_no_kl_and_makes_all_steps(policy):
+def test_the_first_step_on_its_own_data_has_no_kl_and_makes_all_steps(policy, batch_for):
     policy.cfg.learn.learning_rate = 1e-12
-    _, batch = batch_for(policy)
+    _, batch = batch_for()
     metrics = policy.learn_mode.forward(batch)
     assert metrics["grad_steps"] == STEPS
     assert abs(metrics["approx_kl"]) < 1e-6
     assert metrics["clip_fraction"] == 0.0
 
 
-def test_steps_end_when_the_policy_has_moved_too_far(policy):
-    _, batch = batch_for(policy, log_prob=np.full(BATCH, -5.0, np.float32))
+def test_steps_end_when_the_policy_has_moved_too_far(policy, batch_for):
+    _, batch = batch_for(log_prob=np.full(BATCH, -5.0, np.float32))
     assert policy.learn_mode.forward(batch)["grad_steps"] == 1
 
 
 @pytest.mark.parametrize(("progress", "rate"), [(0.0, 0.01), (0.25, 0.0075), (1.0, 0.0), (1.5, 0.0)])
-def test_the_learning_rate_falls_to_zero_over_the_run(policy, progress, rate):
-    _, batch = batch_for(policy)
+def test_the_learning_rate_falls_to_zero_over_the_run(policy, batch_for, progress, rate):
+    _, batch = batch_for()
     before = policy.state_dict()["params"]["net.value.bias"]
     metrics = policy.learn_mode.forward(batch, progress=progress)
     assert metrics["learning_rate"] == pytest.approx(rate)

@@ -4,9 +4,9 @@ import copy
 
 import numpy as np
 import pytest
-from fakes import VECTOR, rows_of, space_of
+from fakes import VECTOR, Batches, rows_of, space_of
 
-from minding.engine.batch import IndexedBatch, RowLayout
+from minding.engine.batch import RowLayout
 from minding.engine.runtime import to_device
 from minding.engine.seeding import generator_state, restore_generator
 from minding.policies import get_policy_class
@@ -33,9 +33,14 @@ def rows(policy):
     return rows_of(RowLayout(policy.learn_mode.fields), BATCH, np.random.default_rng(0))
 
 
-def batch_of(policy, rows):
-    layout = RowLayout(policy.learn_mode.fields)
-    return IndexedBatch(layout, layout.pack(rows), np.arange(BATCH, dtype=np.int32)[None])
+@pytest.fixture(scope="module")
+def batches(built):
+    return Batches(built, BATCH)
+
+
+@pytest.fixture
+def batch(batches, rows):
+    return batches(rows, [range(BATCH)])
 
 
 def squashed(policy, obs, noise):
@@ -50,7 +55,7 @@ def q_values(critics, action, obs):
     return [q.asnumpy().astype(np.float64) for q in answers]
 
 
-def test_the_update_computes_the_losses_of_its_formulas(policy, rows):
+def test_the_update_computes_the_losses_of_its_formulas(policy, rows, batch):
     for p in policy.root.targets.get_parameters():
         p.asnumpy()[...] += 0.1
     policy.cfg.learn.learning_rate = policy.cfg.learn.tau = 1e-12
@@ -64,7 +69,7 @@ def test_the_update_computes_the_losses_of_its_formulas(policy, rows):
     q1, q2 = q_values(policy.root.critics, rows["action"], rows["obs"])
     q_of_policy = np.minimum(*q_values(policy.root.critics, action, rows["obs"]))
 
-    metrics = policy.learn_mode.forward(batch_of(policy, rows))
+    metrics = policy.learn_mode.forward(batch)
     assert metrics["critic_loss"] == pytest.approx((0.5 * (q1 - y) ** 2 + 0.5 * (q2 - y) ** 2).mean(), rel=1e-4)
     assert metrics["actor_loss"] == pytest.approx((0.2 * log_prob - q_of_policy).mean(), rel=1e-3, abs=1e-5)
     assert metrics["entropy"] == pytest.approx(-log_prob.mean(), rel=1e-4)
@@ -75,8 +80,7 @@ def test_the_update_computes_the_losses_of_its_formulas(policy, rows):
     assert metrics["grad_steps"] == 1
 
 
-def test_the_temperature_falls_while_the_entropy_is_above_its_target_and_rises_below(policy, rows):
-    batch = batch_of(policy, rows)
+def test_the_temperature_falls_while_the_entropy_is_above_its_target_and_rises_below(policy, batch):
     log_std = policy.root.net.head.log_std.bias.asnumpy()
     for bias, sign in ((0.0, -1), (-8.0, 1)):
         log_std[:] = bias
@@ -86,13 +90,13 @@ def test_the_temperature_falls_while_the_entropy_is_above_its_target_and_rises_b
         assert np.sign(float(policy.root.log_alpha.asnumpy()) - before) == sign
 
 
-def test_every_part_learns_and_the_targets_follow_by_their_share(policy, rows):
+def test_every_part_learns_and_the_targets_follow_by_their_share(policy, batch):
     root = policy.root
     parts = {"net": root.net, "q1": root.critics.q1, "q2": root.critics.q2}
     before = {name: [p.asnumpy().copy() for p in cell.get_parameters()] for name, cell in parts.items()}
     targets = [p.asnumpy().copy() for p in root.targets.get_parameters()]
     policy.cfg.learn.learning_rate, policy.cfg.learn.tau = 0.01, 0.25
-    policy.learn_mode.forward(batch_of(policy, rows))
+    policy.learn_mode.forward(batch)
     for name, cell in parts.items():
         assert any(not np.array_equal(a, p.asnumpy()) for a, p in zip(before[name], cell.get_parameters()))
     for old, online, target in zip(targets, root.critics.get_parameters(), root.targets.get_parameters()):

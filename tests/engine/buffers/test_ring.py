@@ -47,12 +47,9 @@ def test_the_oldest_row_is_overwritten_first():
 @given(
     capacity=st.integers(1, 7),
     actions=st.lists(st.one_of(st.integers(0, 7), st.just("reload")), max_size=12),
-    on_device=st.booleans(),
 )
-def test_it_holds_what_a_list_of_the_last_rows_holds(capacity, actions, on_device):
+def test_it_holds_what_a_list_of_the_last_rows_holds(capacity, actions):
     buffer, model, number = ring(capacity), {}, 0
-    if on_device:
-        assert len(buffer.tables) == 2
     for action in actions:
         if action == "reload":
             fresh = ring(capacity)
@@ -69,17 +66,22 @@ def test_it_holds_what_a_list_of_the_last_rows_holds(capacity, actions, on_devic
 
 
 class Gather(nn.Cell):
+    def __init__(self, buffer):
+        super().__init__()
+        self.numbers, self.images = buffer.tables.parameters
+
     @ms.jit
-    def construct(self, index, numbers, images):
-        return ops.gather(numbers, index, 0), ops.gather(images, index, 0)
+    def construct(self, index):
+        return ops.gather(self.numbers, index, 0), ops.gather(self.images, index, 0)
 
 
 def test_a_compiled_graph_sees_every_push_and_every_load():
-    buffer, gather = ring(4), Gather()
+    buffer = ring(4)
+    gather = Gather(buffer)
     index = to_device(np.array([3, 0, 0], np.int32))
 
     def seen():
-        numbers, images = gather(index, *buffer.tables)
+        numbers, images = gather(index)
         return numbers.asnumpy()[:, 2].tolist(), images.asnumpy()[:, 3].tolist()
 
     assert seen() == ([0, 0, 0], [0, 0, 0])
