@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from benchmarks.cases import Case, DQNCase, PPOCase, ReplayCase, SACCase
-from benchmarks.window import Measurement, RunOptions, parse_options
+from benchmarks.window import Measurement, RunOptions, measure, parse_options
 
 PRESETS = {
     "ppo_cartpole_8": "cartpole_ppo",
@@ -44,8 +44,7 @@ def overrides(case: Case) -> list[str]:
             }
         case SACCase():
             keys |= _replay_keys(case) | {
-                "policy.learn.target.kind": "soft",
-                "policy.learn.target.tau": case.tau,
+                "policy.learn.tau": case.tau,
             }
         case _:
             raise TypeError(
@@ -61,7 +60,8 @@ def _ppo_keys(case: PPOCase) -> dict[str, Any]:
         "policy.learn.n_minibatch": case.minibatches,
         "policy.learn.gae_lambda": case.gae_lambda,
         "policy.learn.clip_ratio": case.clip_ratio,
-        "policy.learn.value_clip": case.clip_ratio,
+        "policy.learn.value_clip": True,
+        "policy.model.normalize_obs": False,
         "policy.learn.entropy_weight": case.entropy_weight,
         "policy.learn.value_weight": case.value_weight,
         "policy.learn.grad_norm": case.grad_norm,
@@ -81,10 +81,25 @@ def _replay_keys(case: ReplayCase) -> dict[str, Any]:
 def run_case(options: RunOptions) -> Measurement:
     """Builds the preset with `overrides` and times it with `benchmarks.window.measure`.
 
-    `train_for(n)` runs the chain (evaluation and checkpoints left out) until n more env steps are made, and
-    returns the growth of `ctx.env_step`, which leaves out the rows in which an environment only resets.
+    The chain is that of the preset's recipe, without checkpoints and loggers; no evaluation falls due.
     """
-    raise SystemExit("not wired yet")
+    from minding.configs import compile_run, load_preset
+    from minding.configs.recipes import build
+    from minding.engine import OnlineRLContext, Task
+
+    quiet = ["policy.eval.freq=1000000000", f"seed={options.seed}"]
+    cfg = compile_run(load_preset(PRESETS[options.case.name]), [*overrides(options.case), *quiet])
+    task = Task()
+    with task.start(ctx=OnlineRLContext()):
+        build(task, cfg)
+
+        def train_for(steps: int) -> int:
+            start = task.ctx.env_step
+            while task.ctx.env_step < start + steps:
+                task.run(max_step=task.ctx.total_step + -(-steps // cfg.policy.collect.n_sample))
+            return task.ctx.env_step - start
+
+        return measure(options, "minding", train_for)
 
 
 def main() -> None:

@@ -116,7 +116,8 @@ def build(task: Task, cfg: EasyDict) -> Policy:
       ConfigError: for an unknown recipe; names the nearest.
     """
     if cfg.recipe not in RECIPES:
-        raise ConfigError(f"recipe={cfg.recipe!r} is unknown{nearest(str(cfg.recipe), RECIPES)} known: {', '.join(RECIPES)}")
+        hint = nearest(str(cfg.recipe), RECIPES)
+        raise ConfigError(f"recipe={cfg.recipe!r} is unknown{hint} known: {', '.join(RECIPES)}")
     policy = make_policy(cfg)
     RECIPES[cfg.recipe](task, cfg, policy)
     return policy
@@ -166,7 +167,9 @@ def train(cfg: EasyDict, run_dir: RunDir, *, progress: bool = True) -> Summary:
     )
 
 
-def final_evaluation(cfg: EasyDict, policy: Policy, n_episode: int | None = None, seed: int | None = None) -> list[EpisodeEnd]:
+def final_evaluation(
+    cfg: EasyDict, policy: Policy, n_episode: int | None = None, seed: int | None = None
+) -> list[EpisodeEnd]:
     """Episodes of the policy in environments that neither training nor its evaluations have seen."""
     cfg = EasyDict({**cfg, "seed": cfg.seed if seed is None else seed})
     env = evaluator_env(cfg, "env.final")
@@ -193,7 +196,9 @@ def load_policy(run: RunDir, ckpt: Path | None = None) -> tuple[EasyDict, Policy
     return cfg, policy
 
 
-def evaluate(run_path: str | Path, n_episode: int = 100, seed: int | None = None, video: Path | None = None) -> list[float]:
+def evaluate(
+    run_path: str | Path, n_episode: int = 100, seed: int | None = None, video: Path | None = None
+) -> list[float]:
     """Returns of a saved run's newest policy.
 
     Args:

@@ -1,4 +1,7 @@
-"""Exceptions, one for each kind of user mistake or fault. Every message says what was expected, what was given, where, and the fix."""
+"""Exceptions, one for each kind of user mistake or fault.
+
+Every message says what was expected, what was given, where, and the fix.
+"""
 
 from __future__ import annotations
 

@@ -242,7 +242,9 @@ def self_test() -> dict[str, str]:
     x = to_device(np.array([1.0, 2.0, 3.0], np.float32))
     gradient = module.jit(module.grad(_sum_of_squares))(x).asnumpy()
     if not np.allclose(gradient, [2.0, 4.0, 6.0]):
-        raise SetupError(f"the gradient of sum(x^2) at [1, 2, 3] is {gradient.tolist()}, expected [2, 4, 6]: reinstall MindSpore")
+        raise SetupError(
+            f"the gradient of sum(x^2) at [1, 2, 3] is {gradient.tolist()}, expected [2, 4, 6]: reinstall MindSpore"
+        )
     done = time.perf_counter()
     return {
         "mindspore": str(module.__version__),

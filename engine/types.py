@@ -16,7 +16,7 @@ Array = npt.NDArray[Any]
 Obs = Any
 """``(N, ...)`` array or a FastTreeValue of them."""
 StateDict = dict[str, Any]
-"""Nested dicts with string keys whose leaves are arrays or JSON values (numbers, strings, bools, None, lists of them)."""
+"""Nested dicts with string keys whose leaves are arrays or JSON values (numbers, strings, bools, None, lists)."""
 
 
 @runtime_checkable

@@ -42,7 +42,7 @@ def dqn_loss(q, action, target):
 
 
 class DQNCell(nn.Cell):
-    """Root cell: online and target network, optimizer; `construct` performs all gradient steps of an iteration."""
+    """Root cell: online and target network, optimizer; `construct` makes all gradient steps of an iteration."""
 
     def __init__(self, net: QNetwork, target: QNetwork, policy: DQN) -> None:
         super().__init__()
@@ -52,7 +52,8 @@ class DQNCell(nn.Cell):
         self.optim = Adam(net.trainable_params(), max_grad_norm=learn.grad_norm)
         self.soft = learn.target.kind == "soft"
         self.move_target = SoftTarget(net, target) if self.soft else CopyTarget(net, target)
-        names = [*policy.obs_fields("obs"), *policy.obs_fields("next_obs"), "action", "reward", "terminated", "discount"]
+        obs_names = [*policy.obs_fields("obs"), *policy.obs_fields("next_obs")]
+        names = [*obs_names, "action", "reward", "terminated", "discount"]
         self.rows = Rows(policy.layout, names)
         self.num_leaves = len(policy.leaves)
         self.double = bool(learn.double)
@@ -142,8 +143,8 @@ class DQN(BasePolicy):
     def _learn(self, batch: IndexedBatch, progress: float) -> dict[str, float]:
         steps = len(batch.index)
         tau = self._tau(steps)
-        rate = self.cfg.learn.learning_rate
-        total = self._update(batch.tables, batch.index, tau, np.float32(rate))
+        rate = np.array(self.cfg.learn.learning_rate, np.float32)
+        total = self._update(batch.tables, batch.index, tau, rate)
         self._learn_steps += steps
         self.update_normalizers(batch)
         return {**{name: float(v) / steps for name, v in zip(METRICS, total)}, "grad_steps": steps}

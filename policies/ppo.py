@@ -148,7 +148,7 @@ class PPO(BasePolicy):
             mean, std = advantage.mean(axis=1, keepdims=True), advantage.std(axis=1, keepdims=True)
             advantage = (advantage - mean) / (std + 1e-8)
         rate = cfg.learning_rate * (1.0 - progress if cfg.anneal_lr else 1.0)
-        result = self._update(batch.tables, batch.index, advantage, np.float32(rate))
+        result = self._update(batch.tables, batch.index, advantage, np.array(rate, np.float32))
         steps = int(result[-1])
         self.update_normalizers(batch)
         metrics = {name: float(value) / steps for name, value in zip(METRICS, result)}

@@ -62,7 +62,8 @@ class SACCell(nn.Cell):
         self.optim_critics = Adam(self.critics.trainable_params())
         self.optim_alpha = Adam([self.log_alpha])
         self.move_targets = SoftTarget(self.critics, self.targets)
-        names = [*policy.obs_fields("obs"), *policy.obs_fields("next_obs"), "action", "reward", "terminated", "discount"]
+        obs_names = [*policy.obs_fields("obs"), *policy.obs_fields("next_obs")]
+        names = [*obs_names, "action", "reward", "terminated", "discount"]
         self.rows = Rows(policy.layout, names)
         self.num_leaves = len(policy.leaves)
         self.auto_alpha = bool(learn.auto_alpha)

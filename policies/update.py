@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any
 
 import numpy as np
 
@@ -52,7 +51,7 @@ class Update:
         if self._compiled is None or tables is not self._tables:
             if self._compiled is not None:
                 warnings.warn(
-                    f"{self._name} learns from another buffer than before and is compiled again; use one buffer a policy",
+                    f"{self._name} learns from another buffer than before and is compiled again; use one buffer",
                     RecompileWarning,
                     stacklevel=4,
                 )

@@ -15,9 +15,9 @@ from minding.engine.types import Array
 class DeviceTables:
     """The tables of a layout as parameters that compiled updates gather from.
 
-    Parameters, not call arguments: an argument of a compiled loop is copied in every pass. On CPU, host and device share
-    memory, so that rows are written through NumPy views (about 1 us) and compiled graphs see them at once; on other
-    devices they are scattered in place on the device and kept in host memory as well.
+    Parameters, not call arguments: an argument of a compiled loop is copied in every pass. On CPU, host and device
+    share memory, so that rows are written through NumPy views (about 1 us) and compiled graphs see them at once; on
+    other devices they are scattered in place on the device and kept in host memory as well.
 
     Args:
       layout: the row's fields.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+from pathlib import Path
 
 import click
 
@@ -28,7 +29,8 @@ def evaluate(run: str, episodes: int, seed: int | None, video: str | None) -> No
 
     from minding.configs import recipes
 
-    returns = recipes.evaluate(run_dir.path, episodes, cfg.seed if seed is None else seed, video=video)
+    film = Path(video) if video else None
+    returns = recipes.evaluate(run_dir.path, episodes, cfg.seed if seed is None else seed, video=film)
     spread = statistics.pstdev(returns)
     click.echo(
         f"{cfg.policy.type} on {cfg.env.env_id}: return {statistics.fmean(returns):.1f} ± {spread:.1f} "

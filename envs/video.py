@@ -1,0 +1,57 @@
+"""Films one episode (extra `video`)."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from minding.engine.errors import ConfigError, MissingExtraError
+from minding.engine.types import EpisodeEnd, EvalMode
+from minding.envs.config import env_settings
+from minding.envs.factory import env_factory
+from minding.envs.manager import make_env_manager
+
+
+def record_episode(env_cfg: Mapping[str, Any], policy: EvalMode, path: str | Path, seed: int) -> EpisodeEnd:
+    """Plays one episode without exploration and writes it as a video.
+
+    Args:
+      env_cfg: the `env` section of the configuration.
+      policy: ``policy.eval_mode``.
+      path: file to write; its ending names the format (.mp4, .gif).
+      seed: of the episode.
+
+    Returns:
+      The episode's return and length.
+
+    Raises:
+      MissingExtraError: if imageio is not installed.
+      ConfigError: if the environment cannot render pictures.
+    """
+    try:
+        imageio: Any = importlib.import_module("imageio.v2")
+    except ImportError:
+        raise MissingExtraError("imageio", "video", "a video of an episode") from None
+    kwargs = {**env_cfg.get("env_kwargs", {}), "render_mode": "rgb_array"}
+    settings = {**env_cfg, "backend": "sync", "env_kwargs": kwargs}
+    env = env_factory(env_settings(settings))()
+    # The environment is made here and lent to the manager, because managers do not render.
+    manager = make_env_manager({**settings, "env_kwargs": {}}, 1, seed, training=False, env_fn=lambda: env)
+    frames: list[Any] = []
+    episodes: list[EpisodeEnd] = []
+    try:
+        obs = manager.reset()
+        policy.reset()
+        while not episodes:
+            picture = env.render()
+            if picture is None:
+                raise ConfigError(f"env.env_id={env_cfg['env_id']!r} draws no pictures (render_mode 'rgb_array')")
+            frames.append(picture)
+            step = manager.step(policy.forward(obs))
+            obs, episodes = step.obs, list(step.episodes)
+    finally:
+        manager.close()
+    imageio.mimsave(str(path), frames, fps=env.metadata.get("render_fps", 30))
+    return episodes[0]
