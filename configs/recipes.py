@@ -49,7 +49,7 @@ class Summary:
       eval_return, eval_std, n_eval_episodes: returns of the final policy in fresh evaluation episodes.
       wall_time: seconds of training, without the final evaluation.
       steps_per_second: environment steps a second of training.
-      stop_reason: 'max_step', 'finish', 'SIGINT', 'SIGTERM'.
+      stop_reason: 'max_env_step', 'stop_value', 'max_step', 'SIGINT' or 'SIGTERM'.
       run_dir, ckpt: where things are.
       profile: time table of the middleware; empty unless asked for.
     """
@@ -141,13 +141,16 @@ def train(cfg: EasyDict, run_dir: RunDir, *, progress: bool = True) -> Summary:
         saver = CkptSaver(
             policy, run_dir.path.name, cfg.run.ckpt_freq, out_dir=run_dir.path.parent, task=task
         )
-        task.use(termination_checker(max_env_step=cfg.run.max_env_step, stop_value=cfg.run.stop_value, task=task))
+        checker = termination_checker(
+            max_env_step=cfg.run.max_env_step, stop_value=cfg.run.stop_value, task=task
+        )
+        task.use(checker)
         task.use(saver)
         task.use(online_logger(cfg, run_dir, progress=progress))
         start = time.perf_counter()
         task.run(max_step=cfg.run.max_step or 10**12)
         wall_time = time.perf_counter() - start
-        ctx, stop_reason = task.ctx, str(task.stop_reason)
+        ctx, stop_reason = task.ctx, checker.reason or str(task.stop_reason)
         profile = task.profile() if cfg.run.profile else ""
     interrupted = stop_reason in ("SIGINT", "SIGTERM")
     episodes = [] if interrupted else final_evaluation(cfg, policy)

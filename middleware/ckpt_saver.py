@@ -7,13 +7,15 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from minding.engine.checkpoint import list_checkpoints, read_manifest, save_checkpoint, step_of
 from minding.engine.context import OnlineRLContext
 from minding.engine.errors import CheckpointError, ConfigError
 from minding.engine.middleware import declare
 from minding.engine.task import Task
 from minding.engine.task import task as global_task
-from minding.engine.types import Policy
+from minding.engine.types import Policy, StateDict
 
 _log = logging.getLogger("minding.ckpt")
 
@@ -23,7 +25,8 @@ class CkptSaver:
     """Saves policy, counters and the state of all middleware every `train_freq` gradient steps, after the best
     evaluation, and once at the end of the run, however it ends.
 
-    A save that fails (full disk, read-only folder) is reported; training goes on and the checkpoints before it stay.
+    A save that fails (full disk, read-only folder) is reported; training goes on and the checkpoints before it stay. A
+    policy with NaN or infinite numbers is not saved.
 
     Reads: train_iter, env_step; eval_value if present.
     Writes: nothing.
@@ -103,6 +106,10 @@ class CkptSaver:
         """Writes a checkpoint in place of an older one of that name; returns whether it could."""
         info = {"env_step": ctx.env_step, "train_iter": ctx.train_iter, "eval_value": ctx.eval_value}
         state = {"policy": self._policy.state_dict(), "task": self._task.state_dict()}
+        damaged = not_finite(state["policy"])
+        if damaged:
+            _log.error("checkpoint %s was not written: %s is NaN or infinite; earlier checkpoints stay", path, damaged)
+            return False
         try:
             fresh = path.with_name(f"{path.name}.new") if path.exists() else path
             shutil.rmtree(fresh, ignore_errors=True)
@@ -114,6 +121,19 @@ class CkptSaver:
             _log.warning("checkpoint %s was not written (%s); training goes on, earlier checkpoints stay", path, error)
             return False
         return True
+
+
+def not_finite(state: StateDict, where: str = "policy") -> str | None:
+    """Path of the first array that holds NaN or infinity, None if there is none."""
+    for key, value in state.items():
+        path = f"{where}/{key}"
+        if isinstance(value, dict):
+            found = not_finite(value, path)
+            if found:
+                return found
+        elif isinstance(value, np.ndarray) and value.dtype.kind == "f" and not np.isfinite(value).all():
+            return path
+    return None
 
 
 def newest_checkpoint(folder: Path) -> Path:

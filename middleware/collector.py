@@ -26,7 +26,8 @@ class StepCollector:
     Reads: env_step, env_episode; collect_kwargs if present (passed to the policy).
     Writes: trajectories (a `Rollout` of T steps of N environments), trajectory_end_idx, episode_stats, env_step,
       env_episode.
-    Config: policy.collect.n_sample (environment steps an iteration, T * N), policy.collect.random_steps.
+    Config: policy.collect.n_sample (environment steps an iteration, T * N), policy.collect.random_steps where the
+      algorithm has it.
 
     Args:
       cfg: the compiled configuration.
@@ -39,7 +40,7 @@ class StepCollector:
         self._policy = policy
         self._env = env
         self._steps = max(1, collect.n_sample // env.num_envs)
-        self._random_steps = collect.random_steps
+        self._random_steps = collect.get("random_steps", 0)
         self._n_sample = collect.n_sample
 
     def requirements(self) -> Sequence[str]:
@@ -158,7 +159,7 @@ class EpisodeCollector:
         self._policy = policy
         self._env = env
         self._n_episode = n_episode
-        self._random_steps = cfg.policy.collect.random_steps
+        self._random_steps = cfg.policy.collect.get("random_steps", 0)
 
     def requirements(self) -> Sequence[str]:
         """What does not fit, as sentences for the chain check."""

@@ -11,7 +11,7 @@ import numpy as np
 from minding.engine import runtime, trees
 from minding.engine.batch import Field, IndexedBatch, RowLayout
 from minding.engine.config import schema_defaults
-from minding.engine.errors import CheckpointError, MindingError, NonFiniteError, ShapeError, SpaceError
+from minding.engine.errors import CheckpointError, MindingError, NonFiniteError, SpaceError
 from minding.engine.observation import Leaf, observation_leaves
 from minding.engine.seeding import SeedStreams, generator_state, restore_generator
 from minding.engine.types import Array, Obs, StateDict
@@ -242,7 +242,7 @@ class BasePolicy:
                     f"{tuple(p.shape)} here; it is of another network"
                 )
         for name, p in self.params.items():
-            write_parameter(p, saved[name])
+            runtime.assign(p, saved[name])
         for name, normalizer in self._normalizers().items():
             normalizer.moments.load_state_dict(state["moments"][name])
         restore_generator(self.act_rng, state["rng"]["act"])
@@ -251,18 +251,3 @@ class BasePolicy:
 
 def leaf_name(prefix: str, leaf: Leaf) -> str:
     return f"{prefix}.{leaf.path}" if leaf.path else prefix
-
-
-def write_parameter(parameter: Any, value: Array) -> None:
-    """Writes a value in place: MindSpore's own loaders do not reach a graph that has already run.
-
-    Raises:
-      ShapeError: if the shapes differ.
-    """
-    if tuple(parameter.shape) != tuple(value.shape):
-        expected = tuple(parameter.shape)
-        raise ShapeError(f"parameter {parameter.name}: expected shape {expected}, got {tuple(value.shape)}")
-    if runtime.device() == "CPU":
-        parameter.asnumpy()[...] = value
-    else:
-        parameter.copy_(runtime.ms.Tensor(value))

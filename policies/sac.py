@@ -149,7 +149,7 @@ class SAC(BasePolicy):
         return {
             **self.obs_fields("obs"),
             **self.obs_fields("next_obs"),
-            "action": Field((self.action_size,)),
+            "action": self.action_field,
             "reward": Field(),
             "terminated": Field(),
             "discount": Field(default=self.cfg.learn.gamma),

@@ -24,7 +24,6 @@ def _collect(n_sample: int) -> Schema:
     return {
         "n_sample": opt(n_sample, "[1, inf)", "environment steps an iteration, over all environments together"),
         "backend": opt("auto", ("auto", "graph", "host"), "what computes actions: a compiled graph, or NumPy"),
-        "random_steps": opt(0, "[0, inf)", "environment steps of uniformly random actions at the start"),
     }
 
 
@@ -90,7 +89,10 @@ def sac() -> Schema:
             "auto_alpha": opt(True, None, "learn the temperature"),
             "target_entropy": opt(None, None, "entropy aimed at, nats; none: -(action size)", type=float),
         },
-        "collect": _collect(1),
+        "collect": {
+            **_collect(1),
+            "random_steps": opt(0, "[0, inf)", "environment steps of uniformly random actions at the start"),
+        },
         "eval": _eval(),
         "other": _replay(1_000_000),
     }

@@ -36,6 +36,7 @@ class Summary:
     steps_per_second: float = 1024.0
     stop_reason: str = "max_env_step"
     ckpt: str = "ckpt/final"
+    profile: str = ""
 
 
 @pytest.fixture

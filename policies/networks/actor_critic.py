@@ -101,15 +101,15 @@ class SquashedActor(nn.Cell):
 
 
 class ActionValue(nn.Cell):
-    """Q(s, a) for continuous actions: float32 (B,) from action (B, A) and observation leaves."""
+    """Q(s, a) for continuous actions: float32 (B,) from action (B, *shape) and observation leaves."""
 
     def __init__(self, spec: Mapping[str, Any], model: Any, rng: np.random.Generator) -> None:
         super().__init__()
         self.encoder = ObsEncoder(spec["observation"], model, rng)
-        size = self.encoder.out_features + math.prod(spec["action"]["shape"])
-        self.torso = MLP(size, model.hidden, model.activation, None, rng)
+        self.action_size = math.prod(spec["action"]["shape"])
+        self.torso = MLP(self.encoder.out_features + self.action_size, model.hidden, model.activation, None, rng)
         self.value = Linear(self.torso.out_features, 1, None, rng)
 
     def construct(self, action, *obs):
-        features = ops.concat((self.encoder(*obs), action), -1)
+        features = ops.concat((self.encoder(*obs), action.reshape((-1, self.action_size))), -1)
         return self.value(self.torso(features)).reshape((-1,))

@@ -10,7 +10,7 @@ import numpy as np
 
 from minding.engine.errors import SpaceError
 from minding.engine.observation import Leaf, observation_leaves
-from minding.engine.runtime import ms, nn, ops
+from minding.engine.runtime import assign, ms, nn, ops
 from minding.engine.statistics import RunningMoments
 from minding.engine.types import Array
 from minding.policies.networks.init import fan_in_uniform
@@ -51,8 +51,8 @@ class Normalizer(nn.Cell):
     def update(self, x: Array) -> None:
         """Takes in observations ``(B, size)``."""
         self.moments.update(x)
-        self.mean.asnumpy()[:] = self.moments.mean
-        self.scale.asnumpy()[:] = 1.0 / np.sqrt(self.moments.var + 1e-8)
+        assign(self.mean, self.moments.mean.astype(np.float32))
+        assign(self.scale, (1.0 / np.sqrt(self.moments.var + 1e-8)).astype(np.float32))
 
 
 class Vector(nn.Cell):

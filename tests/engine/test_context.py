@@ -82,6 +82,7 @@ def test_kept_fields_are_those_of_the_documentation():
         "train_iter",
         "last_eval_iter",
         "last_eval_value",
+        "last_eval_env_step",
     )
     assert OfflineRLContext().kept == (
         "total_step",

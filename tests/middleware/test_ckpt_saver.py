@@ -215,3 +215,16 @@ def test_keeping_none_is_refused():
 
 def test_its_manifest_can_be_read_alone(run):
     assert read_manifest(run().folder / "iter_50")["train_iter"] == 50
+
+
+def test_a_policy_with_nan_weights_is_not_saved(tmp_path):
+    class Broken:
+        def state_dict(self):
+            return {"params": {"net.weight": np.array([1.0, np.nan], np.float32)}}
+
+    task = Task()
+    saver = CkptSaver(Broken(), "run", 10, out_dir=tmp_path, task=task)
+    with task.start():
+        task.use(saver)
+        saver(OnlineRLContext(train_iter=10))
+    assert not (tmp_path / "run" / "ckpt").exists()

@@ -15,9 +15,12 @@ from minding.middleware import EpisodeCollector, StepCollector
 def collect(counting_config):
     """Runs a StepCollector of four steps in two environments; returns (collector, policy, context)."""
 
-    def run(env, iterations=1, **overrides):
+    def run(env, iterations=1, random_steps=None, **overrides):
         policy = AgePolicy()
-        collector = StepCollector(counting_config("ppo", **overrides), policy.collect_mode, env)
+        cfg = counting_config("ppo", **overrides)
+        if random_steps is not None:
+            cfg.policy.collect.random_steps = random_steps
+        collector = StepCollector(cfg, policy.collect_mode, env)
         ctx = OnlineRLContext(collect_kwargs={"eps": 0.5})
         for _ in range(iterations):
             collector(ctx)
@@ -84,7 +87,7 @@ def test_an_earlier_rollout_is_not_overwritten(counting_config):
 
 
 def test_the_first_steps_are_random_as_configured(collect):
-    _, policy, _ = collect(CountingEnv(), iterations=3, **{"policy.collect.random_steps": 9})
+    _, policy, _ = collect(CountingEnv(), iterations=3, random_steps=9)
     assert [kwargs["random"] for kwargs in policy.kwargs] == [True] * 8 + [False] * 4
 
 
@@ -100,12 +103,12 @@ def test_a_rollout_that_does_not_divide_is_refused_before_the_first_step(countin
 
 def test_the_environments_are_part_of_the_state_and_are_closed_at_the_end(collect):
     env = CountingEnv(lengths=(9, 9))
-    collector, _, ctx = collect(env)
+    collector, _, _ = collect(env)
     restored = CountingEnv(lengths=(9, 9))
     other, _, _ = collect(restored, iterations=0)
     other.load_state_dict(collector.state_dict())
     assert restored.obs.tolist() == [[0, 0, 4], [1, 0, 4]]
-    collector.finish(ctx)
+    collector.close()
     assert env.closed
 
 

@@ -86,5 +86,5 @@ def test_its_environments_are_closed_at_the_end_and_part_of_the_state(evaluator)
     other_env = CountingEnv()
     evaluator(other_env)[0].load_state_dict(middleware.state_dict())
     assert other_env.episode.tolist() == env.episode.tolist()
-    middleware.finish(OnlineRLContext())
+    middleware.close()
     assert env.closed

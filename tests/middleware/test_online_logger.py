@@ -130,6 +130,7 @@ def test_tensorboard_files_are_written_unless_turned_off(tmp_path):
     logger = logger_in(tmp_path, tensorboard=True)
     logger(iteration(3))
     logger.finish(iteration(3))
+    logger.close()
     assert len(list(RunDir(tmp_path).tensorboard.iterdir())) == 1
 
 
