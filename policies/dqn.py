@@ -50,8 +50,7 @@ class DQNCell(nn.Cell):
         self.net = net
         self.target = target
         self.optim = Adam(net.trainable_params(), max_grad_norm=learn.grad_norm)
-        self.soft = learn.target.kind == "soft"
-        self.move_target = SoftTarget(net, target) if self.soft else CopyTarget(net, target)
+        self.move_target = (SoftTarget if learn.target.kind == "soft" else CopyTarget)(net, target)
         obs_names = [*policy.obs_fields("obs"), *policy.obs_fields("next_obs")]
         names = [*obs_names, "action", "reward", "terminated", "discount"]
         self.rows = Rows(policy.layout, names)
@@ -66,32 +65,35 @@ class DQNCell(nn.Cell):
         """Inputs: index int32 (K, B); tau float32 (K,), share of the online weights that moves into the target after
         each step; learning rate scalar. Returns the sums of `METRICS`."""
         index, tau, learning_rate = inputs
-        n = self.num_leaves
+        if index.shape[0] == 1:
+            # A graph without a loop starts faster.
+            return self.step(index[0], tau[0], learning_rate, tables)
         i = ops.zeros((), ms.int32)
         total = ops.zeros((len(METRICS),), ms.float32)
         while i < index.shape[0]:
-            # Forward
-            fields = self.rows(index[i], tables)
-            next_obs = fields[n : 2 * n]
-            action, reward, terminated, discount = fields[2 * n :]
-            # Target
-            next_q = self.target(*next_obs)[0]
-            if self.double:
-                next_value = chosen_value(next_q, ops.argmax(self.net(*next_obs)[0], -1))
-            else:
-                next_value = next_q.max(axis=-1)
-            target = reward + discount * (1.0 - terminated) * next_value
-            # Loss
-            (loss, q), grads = self.gradient(fields[:n], action, target)
-            # Update
-            norm = self.optim(grads, learning_rate)
-            if self.soft:
-                self.move_target(tau[i])
-            elif tau[i] > 0.0:
-                self.move_target()
-            total = total + ops.stack((loss, q, norm))
+            total = total + self.step(index[i], tau[i], learning_rate, tables)
             i = i + 1
         return total
+
+    def step(self, index, tau, learning_rate, tables):
+        n = self.num_leaves
+        # Forward
+        fields = self.rows(index, tables)
+        next_obs = fields[n : 2 * n]
+        action, reward, terminated, discount = fields[2 * n :]
+        # Target
+        next_q = self.target(*next_obs)[0]
+        if self.double:
+            next_value = chosen_value(next_q, ops.argmax(self.net(*next_obs)[0], -1))
+        else:
+            next_value = next_q.max(axis=-1)
+        target = reward + discount * (1.0 - terminated) * next_value
+        # Loss
+        (loss, q), grads = self.gradient(fields[:n], action, target)
+        # Update
+        norm = self.optim(grads, learning_rate)
+        self.move_target(tau)
+        return ops.stack((loss, q, norm))
 
 
 class DQN(BasePolicy):

@@ -18,12 +18,13 @@ class _Pair(nn.Cell):
 
 
 class CopyTarget(_Pair):
-    """target = online, exactly."""
+    """target = online, exactly, where `due` (a number) is not 0."""
 
-    def construct(self):
-        for i in range(self.count):
-            ops.assign(self.target[i], self.online[i])
-        return self.target[0]
+    def construct(self, due):
+        if due > 0.0:
+            for i in range(self.count):
+                ops.assign(self.target[i], self.online[i])
+        return due
 
 
 class SoftTarget(_Pair):
