@@ -36,6 +36,8 @@ def overrides(case: Case) -> list[str]:
         case DQNCase():
             # Our target counts gradient steps, the case counts env steps.
             keys |= _replay_keys(case) | {
+                # Stable-Baselines3 has no double Q-learning.
+                "policy.learn.double": False,
                 "policy.learn.target.kind": "periodic",
                 "policy.learn.target.freq": case.target_update_freq // case.iteration_steps,
                 "policy.learn.grad_norm": case.grad_norm,

@@ -10,6 +10,8 @@ respected. The reasons behind each setting were measured with MindSpore 2.10 on 
 - two dispatch threads and ``MS_DEV_RUNTIME_CONF=new_pipeline:false``: with one thread (MindSpore's choice on two cores)
   every kernel is launched by a message between actors, with two by a plain loop: PPO's update takes 0.5 to 0.7 times
   as long. The new pipeline would add a helper thread that spins on an empty queue.
+- one BLAS thread in NumPy: acting multiplies small matrices, for which a second thread costs more than it gives (a row
+  by 128 x 128: 2.7 us against 6.7 us, and a millisecond when another process wants the core).
 - the compiler cache stays off: it matches graphs by order, and silently returns the result of another function.
 - compiler dumps go to a cache folder, not into the user's current folder.
 """
@@ -37,6 +39,7 @@ from minding.engine.types import Array
 
 DEVICES = ("auto", "CPU", "Ascend", "GPU")
 _DISPATCH_THREADS = 2
+_BLAS_SETTINGS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 _PYTHON_RANGE = ((3, 10), (3, 12))
 
 
@@ -126,9 +129,13 @@ def load() -> types.ModuleType:
     if _state.module is not None:
         return _state.module
     check_versions()
+    from threadpoolctl import threadpool_limits
+
     for name, value in environment().items():
         os.environ.setdefault(name, value)
     Path(os.environ["MS_OM_PATH"]).mkdir(parents=True, exist_ok=True)
+    if not any(name in os.environ for name in _BLAS_SETTINGS):
+        threadpool_limits(1, user_api="blas")
     with warnings.catch_warnings(), _silent_stdout():
         warnings.simplefilter("ignore")
         try:
