@@ -78,6 +78,7 @@ class BasePolicy:
         self.root, self.actor = self._build(streams.generator("policy.init"))
         # Naming the parameters by their path makes one flat state with unique names.
         self.params = dict(self.root.parameters_and_names())
+        self._normalizers = _find_normalizers(self.root)
         self._outputs = make_actor(self.actor, self.cfg.collect.backend, f"{self.name}.act")
 
     # What an algorithm defines.
@@ -201,26 +202,21 @@ class BasePolicy:
 
     def update_normalizers(self, batch: IndexedBatch) -> None:
         """Takes the batch's observations into the running moments, after learning (see `Normalizer`)."""
-        encoders = [cell for _, cell in self.root.cells_and_names() if isinstance(cell, ObsEncoder)]
-        normalizers = [pair for encoder in encoders for pair in encoder.normalizers()]
-        if not normalizers:
+        if not self._normalizers:
             return
         # Only rows that were learned from: a replay buffer may hold empty ones, a rollout those of resets.
         rows = np.unique(batch.index)
-        for k, normalizer in normalizers:
+        for k, normalizer in self._normalizers.values():
             values = batch.layout.read(batch.tables.host, leaf_name("obs", self.leaves[k]), rows)
             normalizer.update(values.reshape(len(values), -1))
 
     # State.
 
-    def _normalizers(self) -> dict[str, Normalizer]:
-        return {name: cell for name, cell in self.root.cells_and_names() if isinstance(cell, Normalizer)}
-
     def state_dict(self) -> StateDict:
         """Copies of all parameters by name (networks, targets, optimizers, temperatures), moments and generators."""
         return {
             "params": {name: p.asnumpy().copy() for name, p in self.params.items()},
-            "moments": {name: n.moments.state_dict() for name, n in self._normalizers().items()},
+            "moments": {name: n.moments.state_dict() for name, (_, n) in self._normalizers.items()},
             "rng": {"act": generator_state(self.act_rng), "learn": generator_state(self.learn_rng)},
         }
 
@@ -243,10 +239,16 @@ class BasePolicy:
                 )
         for name, p in self.params.items():
             runtime.assign(p, saved[name])
-        for name, normalizer in self._normalizers().items():
+        for name, (_, normalizer) in self._normalizers.items():
             normalizer.moments.load_state_dict(state["moments"][name])
         restore_generator(self.act_rng, state["rng"]["act"])
         restore_generator(self.learn_rng, state["rng"]["learn"])
+
+
+def _find_normalizers(root: Any) -> dict[str, tuple[int, Normalizer]]:
+    """(number of its observation leaf, normalizer) of every encoder under `root`, by path."""
+    encoders = [(path, cell) for path, cell in root.cells_and_names() if isinstance(cell, ObsEncoder)]
+    return {f"{path}.{k}": (k, normalizer) for path, encoder in encoders for k, normalizer in encoder.normalizers()}
 
 
 def leaf_name(prefix: str, leaf: Leaf) -> str:

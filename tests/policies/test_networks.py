@@ -12,7 +12,7 @@ from minding.engine import trees
 from minding.engine.batch import Field, RowLayout
 from minding.engine.errors import ConfigError, SpaceError
 from minding.engine.observation import observation_leaves
-from minding.engine.runtime import ms, nn, to_device
+from minding.engine.runtime import ms, nn, scalar, to_device
 from minding.policies.acting import make_actor
 from minding.policies.networks.actor_critic import ActionValue, ActorCritic, QNetwork, SquashedActor
 from minding.policies.networks.encoder import ConvNet, Normalizer
@@ -276,8 +276,8 @@ class Copy(nn.Cell):
         self.move = CopyTarget(online, target)
 
     @ms.jit
-    def construct(self):
-        return self.move()
+    def construct(self, due):
+        return self.move(due)
 
 
 def pair():
@@ -297,7 +297,10 @@ def test_a_soft_target_moves_by_its_share():
 
 def test_a_copied_target_is_exactly_equal_and_shares_nothing():
     online, target = pair()
-    Copy(online, target)()
+    copy, before = Copy(online, target), [p.asnumpy().copy() for p in target.get_parameters()]
+    copy(scalar(0.0)).asnumpy()
+    assert all(np.array_equal(a, p.asnumpy()) for a, p in zip(before, target.get_parameters()))
+    copy(scalar(1.0)).asnumpy()
     for a, b in zip(online.get_parameters(), target.get_parameters()):
         assert np.array_equal(a.asnumpy(), b.asnumpy())
         assert (a.requires_grad, b.requires_grad) == (True, False)
