@@ -234,13 +234,14 @@ def assign(parameter: Any, value: Array) -> None:
 class Compiled:
     """A compiled cell with a guard against recompilation.
 
-    The first `expected` input signatures compile silently; any further one is reported with a RecompileWarning.
+    The first `expected` input signatures for each number of inputs compile silently; any further one is reported with
+    a RecompileWarning.
     NumPy arrays and Python numbers would be compiled in as constants and are refused.
 
     Args:
       cell: an `nn.Cell` whose `construct` is decorated with `ms.jit`, or a jit function.
       name: used in messages.
-      expected: number of distinct input signatures that are part of normal work.
+      expected: number of distinct input signatures, for each number of inputs, that are part of normal work.
     """
 
     def __init__(self, cell: Any, name: str, expected: int = 1) -> None:
@@ -273,7 +274,7 @@ class Compiled:
     def _note(self, signature: tuple[Any, ...]) -> None:
         if signature not in self._seen:
             self._seen.add(signature)
-            if len(self._seen) > self._expected:
+            if sum(len(seen) == len(signature) for seen in self._seen) > self._expected:
                 warnings.warn(
                     f"compiled function {self._name!r} is compiled again (time {len(self._seen)}): inputs were "
                     f"{self._last}, now {signature}; keep batch sizes constant",

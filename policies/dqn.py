@@ -62,20 +62,25 @@ class DQNCell(nn.Cell):
         return dqn_loss(self.net(*obs)[0], action, target)
 
     def construct(self, inputs, tables):
-        """Inputs: index int32 (K, B); tau float32 (K,), share of the online weights that moves into the target after
-        each step; learning rate scalar. Returns the sums of `METRICS`."""
-        index, tau, learning_rate = inputs
+        """Inputs: index int32 (K, B); learning rate scalar; and, if the target moves in this call, tau float32 (K,):
+        share of the online weights that moves into it after each step. Returns the sums of `METRICS`."""
+        index, learning_rate = inputs[0], inputs[1]
         if index.shape[0] == 1:
             # A graph without a loop starts faster.
-            return self.step(index[0], tau[0], learning_rate, tables)
+            total = self.step(index[0], learning_rate, tables)
+            if len(inputs) == 3:
+                self.move_target(inputs[2][0])
+            return total
         i = ops.zeros((), ms.int32)
         total = ops.zeros((len(METRICS),), ms.float32)
         while i < index.shape[0]:
-            total = total + self.step(index[i], tau[i], learning_rate, tables)
+            total = total + self.step(index[i], learning_rate, tables)
+            if len(inputs) == 3:
+                self.move_target(inputs[2][i])
             i = i + 1
         return total
 
-    def step(self, index, tau, learning_rate, tables):
+    def step(self, index, learning_rate, tables):
         n = self.num_leaves
         # Forward
         fields = self.rows(index, tables)
@@ -92,7 +97,6 @@ class DQNCell(nn.Cell):
         (loss, q), grads = self.gradient(fields[:n], action, target)
         # Update
         norm = self.optim(grads, learning_rate)
-        self.move_target(tau)
         return ops.stack((loss, q, norm))
 
 
@@ -146,7 +150,9 @@ class DQN(BasePolicy):
         steps = len(batch.index)
         tau = self._tau(steps)
         rate = np.array(self.cfg.learn.learning_rate, np.float32)
-        total = self._update(batch.tables, batch.index, tau, rate)
+        # Most calls move nothing; their graph has no branch for it, which makes it faster.
+        moves = (tau,) if tau.any() else ()
+        total = self._update(batch.tables, batch.index, rate, *moves)
         self._learn_steps += steps
         self.update_normalizers(batch)
         return {**{name: float(v) / steps for name, v in zip(METRICS, total)}, "grad_steps": steps}

@@ -108,7 +108,8 @@ def test_learning_compiles_once_and_another_batch_size_or_buffer_is_reported(pol
         warnings.simplefilter("error")
         for _ in range(5):
             policy.learn_mode.forward(batch)
-        assert policy._update.signatures == 1
+        # DQN: one for calls that move the target, one for the others.
+        assert policy._update.signatures <= (2 if policy.name == "dqn" else 1)
         smaller = IndexedBatch(batch.layout, batch.tables, batch.index[:, :-1].copy())
         with pytest.raises(RecompileWarning, match="keep batch sizes constant"):
             policy.learn_mode.forward(smaller)
