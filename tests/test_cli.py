@@ -250,7 +250,7 @@ def test_a_run_folder_of_the_train_command_can_be_opened(recipes, compiled, tmp_
     ("override", "message"),
     [
         ("policy.learn.gamma=2", "policy.learn.gamma=2: expected a number in [0, 1]"),
-        ("policy.learn.n_minibatch=7", "policy.collect.n_sample=1024 does not divide"),
+        ("policy.learn.n_minibatch=7", "policy.collect.n_sample=256 does not divide"),
         ("env.env_id=CartPol-v1", "CartPole-v1"),
         ("device=TPU", "device='TPU': expected one of 'auto', 'CPU', 'Ascend', 'GPU'"),
     ],
