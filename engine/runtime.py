@@ -203,16 +203,14 @@ def is_loaded() -> bool:
 
 
 def to_device(array: Array) -> Any:
-    """A Tensor of `array`. On CPU it shares memory with it, so in-place writes to `array` reach compiled graphs."""
+    """A Tensor of `array`. On CPU it shares memory with it, so in-place writes to `array` reach compiled graphs.
+
+    A 0-d array becomes a Tensor of shape ``(1,)``. A Python number passed to a graph would be compiled in.
+    """
     module = load()
     if _state.resolved == "CPU":
         return module.from_numpy(np.ascontiguousarray(array))
     return module.Tensor(array)
-
-
-def scalar(value: float) -> Any:
-    """A 0-d float32 Tensor; a Python number would be compiled in as a constant."""
-    return to_device(np.asarray(value, np.float32))
 
 
 def assign(parameter: Any, value: Array) -> None:

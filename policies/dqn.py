@@ -62,7 +62,7 @@ class DQNCell(nn.Cell):
         return dqn_loss(self.net(*obs)[0], action, target)
 
     def construct(self, inputs, tables):
-        """Inputs: index int32 (K, B); learning rate scalar; and, if the target moves in this call, tau float32 (K,):
+        """Inputs: index int32 (K, B); learning rate (1,); and, if the target moves in this call, tau float32 (K,):
         share of the online weights that moves into it after each step. Returns the sums of `METRICS`."""
         index, learning_rate = inputs[0], inputs[1]
         if index.shape[0] == 1:

@@ -83,7 +83,7 @@ class PPOCell(nn.Cell):
         return ppo_loss(log_prob, entropy, outputs[0], (old_log_prob, advantage, target, old_value), self.cfg)
 
     def construct(self, inputs, tables):
-        """Inputs: index int32 (K, B), advantage float32 (K, B), learning rate scalar.
+        """Inputs: index int32 (K, B), advantage float32 (K, B), learning rate (1,).
 
         Returns the sums of `METRICS` over the steps made, then the number of steps.
         """

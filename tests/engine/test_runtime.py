@@ -123,7 +123,7 @@ def test_arrays_go_to_the_device_without_a_copy_also_read_only_ones():
     array.setflags(write=False)
     assert to_device(array).asnumpy().tolist() == [0.0, 5.0, 0.0]
     assert to_device(np.arange(4.0).reshape(2, 2).T).asnumpy().tolist() == [[0.0, 2.0], [1.0, 3.0]]
-    number = runtime.scalar(2)
+    number = runtime.to_device(np.array(2, np.float32))
     assert (number.size, number.dtype, float(number)) == (1, ms.float32, 2.0)
 
 

@@ -12,7 +12,7 @@ from minding.engine import trees
 from minding.engine.batch import Field, RowLayout
 from minding.engine.errors import ConfigError, SpaceError
 from minding.engine.observation import observation_leaves
-from minding.engine.runtime import ms, nn, scalar, to_device
+from minding.engine.runtime import ms, nn, to_device
 from minding.policies.acting import make_actor
 from minding.policies.networks.actor_critic import ActionValue, ActorCritic, QNetwork, SquashedActor
 from minding.policies.networks.encoder import ConvNet, Normalizer
@@ -298,9 +298,9 @@ def test_a_soft_target_moves_by_its_share():
 def test_a_copied_target_is_exactly_equal_and_shares_nothing():
     online, target = pair()
     copy, before = Copy(online, target), [p.asnumpy().copy() for p in target.get_parameters()]
-    copy(scalar(0.0)).asnumpy()
+    copy(to_device(np.array(0.0, np.float32))).asnumpy()
     assert all(np.array_equal(a, p.asnumpy()) for a, p in zip(before, target.get_parameters()))
-    copy(scalar(1.0)).asnumpy()
+    copy(to_device(np.array(1.0, np.float32))).asnumpy()
     for a, b in zip(online.get_parameters(), target.get_parameters()):
         assert np.array_equal(a.asnumpy(), b.asnumpy())
         assert (a.requires_grad, b.requires_grad) == (True, False)
