@@ -15,10 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from minding.configs import compile_run, load_preset
-from minding.engine.checkpoint import load_checkpoint
+from minding.engine.checkpoint import load_checkpoint, newest_checkpoint
 from minding.engine.plotting import EVAL_RETURN, read_metrics, series
 from minding.engine.run_dir import RunDir
-from minding.middleware.ckpt_saver import newest_checkpoint
 
 ROOT = Path(__file__).resolve().parent.parent
 Record = dict[str, Any]
@@ -131,7 +130,7 @@ def run_learning(job: Job, runs: Path) -> Record:
     summary = json.loads(run_dir.summary.read_text(encoding="utf-8"))
     steps, returns = series(read_metrics(run_dir.metrics), EVAL_RETURN)
     return {
-        **_head(job),
+        **head_of(job),
         "eval_mean": summary["eval_return"],
         "eval_std": summary["eval_std"],
         "eval_episodes": summary["n_eval_episodes"],
@@ -146,7 +145,7 @@ def run_determinism(job: Job, runs: Path) -> Record:
     """Trains a preset twice in fresh processes and compares SHA-256 of all parameters."""
     folders = [runs / "determinism" / f"{job.preset}_{number}" for number in (1, 2)]
     digests = [parameter_digest(_train(job, folder)) for folder in folders]
-    return {**_head(job), "env_step": job.env_step, "sha256": digests, "equal": digests[0] == digests[1]}
+    return {**head_of(job), "env_step": job.env_step, "sha256": digests, "equal": digests[0] == digests[1]}
 
 
 def parameter_digest(run_dir: RunDir) -> str:
@@ -162,7 +161,7 @@ def parameter_digest(run_dir: RunDir) -> str:
 def run_memory(job: Job, runs: Path) -> Record:
     """Watches resident memory over a long run, in which a second compilation is an error."""
     out = _run([sys.executable, "-m", "benchmarks.memory", job.preset, str(job.env_step), str(job.seed)])
-    return {**_head(job), "env_step": job.env_step, **json.loads(out.splitlines()[-1])}
+    return {**head_of(job), "env_step": job.env_step, **json.loads(out.splitlines()[-1])}
 
 
 def _train(job: Job, folder: Path) -> RunDir:
@@ -180,7 +179,7 @@ def _run(command: list[str]) -> str:
     return out.stdout
 
 
-def _head(job: Job) -> Record:
+def head_of(job: Job) -> Record:
     """What every record begins with."""
     packages = ("minding", "mindspore", "numpy", "gymnasium")
     return {

@@ -13,12 +13,14 @@ from easydict import EasyDict
 
 from minding.engine import runtime
 from minding.engine.buffers import UniformBuffer
-from minding.engine.checkpoint import load_checkpoint
+from minding.engine.checkpoint import load_checkpoint, newest_checkpoint
 from minding.engine.context import OnlineRLContext
 from minding.engine.errors import ConfigError, nearest
+from minding.engine.evidence import nan_batch_kept
 from minding.engine.observation import observation_leaves
 from minding.engine.run_dir import RunDir
 from minding.engine.seeding import SeedStreams
+from minding.engine.signals import SignalGuard
 from minding.engine.task import Task
 from minding.engine.types import EpisodeEnd, Policy
 from minding.envs import make_env_manager
@@ -35,9 +37,9 @@ from minding.middleware import (
     online_logger,
     termination_checker,
 )
-from minding.middleware.ckpt_saver import newest_checkpoint
 from minding.middleware.evaluator import play_episodes
 from minding.policies import get_policy_class
+from minding.policies.exported import ExportedPolicy
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,7 +49,7 @@ class Summary:
     Attributes:
       env_step, train_iter: environment and gradient steps.
       eval_return, eval_std, n_eval_episodes: returns of the final policy in fresh evaluation episodes.
-      wall_time: seconds of training, without the final evaluation.
+      wall_time: seconds of training, without the final evaluation, in all processes of the run.
       steps_per_second: environment steps a second of training.
       stop_reason: 'max_env_step', 'stop_value', 'max_step', 'SIGINT' or 'SIGTERM'.
       run_dir, ckpt: where things are.
@@ -72,7 +74,7 @@ def off_policy(task: Task, cfg: EasyDict, policy: Policy) -> None:
     seeds = SeedStreams(cfg.seed)
     collector_env = make_env_manager(cfg.env, cfg.env.collector_env_num, seeds.integers("env.collect", 1)[0])
     buffer = UniformBuffer(cfg.policy.other.buffer_size, policy.learn_mode.fields, seed=cfg.seed)
-    task.use(interaction_evaluator(cfg, policy.eval_mode, evaluator_env(cfg)))
+    task.use(interaction_evaluator(cfg, policy.eval_mode, evaluator_env(cfg), task=task))
     if "eps" in cfg.policy.other:
         task.use(eps_greedy_handler(cfg))
     task.use(StepCollector(cfg, policy.collect_mode, collector_env))
@@ -86,7 +88,7 @@ def on_policy(task: Task, cfg: EasyDict, policy: Policy) -> None:
     """evaluate, collect, estimate advantages, learn from this rollout."""
     seeds = SeedStreams(cfg.seed)
     collector_env = make_env_manager(cfg.env, cfg.env.collector_env_num, seeds.integers("env.collect", 1)[0])
-    task.use(interaction_evaluator(cfg, policy.eval_mode, evaluator_env(cfg)))
+    task.use(interaction_evaluator(cfg, policy.eval_mode, evaluator_env(cfg), task=task))
     task.use(StepCollector(cfg, policy.collect_mode, collector_env))
     task.use(gae_estimator(cfg, policy.collect_mode))
     task.use(multistep_trainer(cfg, policy.learn_mode))
@@ -104,7 +106,7 @@ def evaluator_env(cfg: EasyDict, stream: str = "env.evaluate") -> Any:
 def make_policy(cfg: EasyDict, modes: Sequence[str] = ("collect", "learn", "eval")) -> Policy:
     """The configured policy; prepares MindSpore for it if this process has not loaded it yet."""
     images = any(leaf.is_image for leaf in observation_leaves(cfg.env.spec.observation))
-    runtime.configure(cfg.device, cfg.run.jit_threads or None, convolutions=images)
+    runtime.configure(cfg.device, cfg.run.jit_threads, convolutions=images)
     policy: Policy = get_policy_class(cfg.policy.type)(cfg, modes)
     return policy
 
@@ -123,37 +125,39 @@ def build(task: Task, cfg: EasyDict) -> Policy:
     return policy
 
 
-def train(cfg: EasyDict, run_dir: RunDir, *, progress: bool = True) -> Summary:
+def train(cfg: EasyDict, run_dir: RunDir, *, progress: bool = True, resume: str | Path | None = None) -> Summary:
     """Runs the configured chain to its end and evaluates the final policy.
 
     Args:
       cfg: compiled configuration.
-      run_dir: a fresh run folder.
+      run_dir: a fresh run folder, or that of the run to resume.
       progress: show a progress bar.
+      resume: ``"latest"``, or what else `Task.start` resumes from; None starts from the beginning.
 
     Returns:
       The run's figures.
     """
     task = Task()
     start = time.perf_counter()
-    with task.start(ctx=OnlineRLContext(), profile=cfg.run.profile):
+    with SignalGuard(task.interrupt), task.start(ctx=OnlineRLContext(), profile=cfg.run.profile, resume=resume):
+        task.on("resumed", lambda: run_dir.update_config(cfg))
         policy = build(task, cfg)
-        saver = CkptSaver(
-            policy, run_dir.path.name, cfg.run.ckpt_freq, out_dir=run_dir.path.parent, task=task
-        )
-        checker = termination_checker(
-            max_env_step=cfg.run.max_env_step, stop_value=cfg.run.stop_value, task=task
-        )
+        saver = CkptSaver(policy, run_dir.path.name, cfg.run.ckpt_freq, out_dir=run_dir.path.parent, task=task)
+        checker = termination_checker(max_env_step=cfg.run.max_env_step, stop_value=cfg.run.stop_value, task=task)
         task.use(checker)
         task.use(saver)
-        task.use(online_logger(cfg, run_dir, progress=progress))
+        logger = online_logger(cfg, run_dir, progress=progress)
+        task.use(logger)
         start = time.perf_counter()
-        task.run(max_step=cfg.run.max_step or 10**12)
-        wall_time = time.perf_counter() - start
+        with nan_batch_kept(run_dir.path / "nan", task):
+            task.run(max_step=cfg.run.max_step or 10**12)
+        wall_time = logger.earlier_seconds + time.perf_counter() - start
         ctx, stop_reason = task.ctx, checker.reason or str(task.stop_reason)
         profile = task.profile() if cfg.run.profile else ""
-    interrupted = stop_reason in ("SIGINT", "SIGTERM")
-    episodes = [] if interrupted else final_evaluation(cfg, policy)
+    with SignalGuard(task.interrupt):
+        episodes = final_evaluation(cfg, policy, stop=lambda: task.interrupted_by is not None)
+    if task.interrupted_by is not None:
+        stop_reason, episodes = task.interrupted_by, []
     returns = np.array([end.episode_return for end in episodes])
     return Summary(
         env_step=ctx.env_step,
@@ -171,13 +175,20 @@ def train(cfg: EasyDict, run_dir: RunDir, *, progress: bool = True) -> Summary:
 
 
 def final_evaluation(
-    cfg: EasyDict, policy: Policy, n_episode: int | None = None, seed: int | None = None
+    cfg: EasyDict,
+    policy: Policy | ExportedPolicy,
+    n_episode: int | None = None,
+    seed: int | None = None,
+    stop: Callable[[], bool] = lambda: False,
 ) -> list[EpisodeEnd]:
-    """Episodes of the policy in environments that neither training nor its evaluations have seen."""
+    """Episodes of the policy in environments that neither training nor its evaluations have seen.
+
+    Once `stop()` is true, those that are still running are given up.
+    """
     cfg = EasyDict({**cfg, "seed": cfg.seed if seed is None else seed})
     env = evaluator_env(cfg, "env.final")
     try:
-        return play_episodes(policy.eval_mode, env, n_episode or cfg.run.final_episodes)
+        return play_episodes(policy.eval_mode, env, n_episode or cfg.run.final_episodes, stop=stop)
     finally:
         env.close()
 
@@ -200,7 +211,11 @@ def load_policy(run: RunDir, ckpt: Path | None = None) -> tuple[EasyDict, Policy
 
 
 def evaluate(
-    run_path: str | Path, n_episode: int = 100, seed: int | None = None, video: Path | None = None
+    run_path: str | Path,
+    n_episode: int = 100,
+    seed: int | None = None,
+    video: Path | None = None,
+    acting: Policy | ExportedPolicy | None = None,
 ) -> list[float]:
     """Returns of a saved run's newest policy.
 
@@ -209,8 +224,10 @@ def evaluate(
       n_episode: episodes to play.
       seed: of the environments; the run's own by default.
       video: file for a video of the first episode (extra `video`).
+      acting: what plays in place of the run's newest policy.
     """
-    cfg, policy = load_policy(RunDir.open(run_path))
+    run = RunDir.open(run_path)
+    cfg, policy = load_policy(run) if acting is None else (run.load_config(), acting)
     if video is not None:
         from minding.envs.video import record_episode
 

@@ -6,7 +6,8 @@ Every message says what was expected, what was given, where, and the fix.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 
 class MindingError(Exception):
@@ -41,12 +42,28 @@ class CheckpointError(MindingError):
     """A checkpoint is damaged or belongs to another schema, algorithm, network or environment."""
 
 
+class ExportError(MindingError):
+    """An exported file cannot be written or read, or does not compute what its policy computes."""
+
+
 class SetupError(MindingError):
     """The process cannot run MindSpore; the message says the fix."""
 
 
 class NonFiniteError(MindingError, ArithmeticError):
-    """NaN or infinity where a number is needed (loss, reward, observation, priority)."""
+    """NaN or infinity where a number is needed (loss, reward, observation, priority).
+
+    Attributes:
+      batch: arrays by name, the rows that were learned from when it happened; empty elsewhere.
+      metrics: what that update reported; empty elsewhere.
+    """
+
+    def __init__(
+        self, message: str, batch: Mapping[str, Any] | None = None, metrics: Mapping[str, float] | None = None
+    ) -> None:
+        super().__init__(message)
+        self.batch = dict(batch or {})
+        self.metrics = dict(metrics or {})
 
 
 class MissingExtraError(MindingError, ImportError):

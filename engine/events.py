@@ -154,3 +154,34 @@ def _first(errors: list[Exception]) -> Exception:
     for other in errors[1:]:
         add_note(errors[0], f"another handler failed too: {other!r}")
     return errors[0]
+
+
+class Emitter:
+    """What a task offers around the bus it owns at the moment."""
+
+    _events: EventBus
+
+    def on(self, event: str, handler: Handler) -> None:
+        """Calls `handler(*args, **kwargs)` at each `emit` of `event`, until `off` or the next `start`."""
+        self._require_started("on")
+        self._events.on(event, handler)
+
+    def once(self, event: str, handler: Handler) -> None:
+        """Calls `handler` at the next `emit` of `event` only."""
+        self._require_started("once")
+        self._events.once(event, handler)
+
+    def off(self, event: str, handler: Handler) -> None:
+        """Removes one registration of `handler`; ChainError if there is none."""
+        self._events.off(event, handler)
+
+    def emit(self, event: str, /, *args: Any, **kwargs: Any) -> None:
+        """Calls the handlers of `event` now, in order; in other threads their errors wait for the run."""
+        self._events.emit(event, *args, **kwargs)
+
+    def wait_for(self, event: str, timeout: float | None = None) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Blocks until another thread emits `event`, returns its arguments; TimeoutError if it does not."""
+        return self._events.wait_for(event, timeout)
+
+    def _require_started(self, what: str) -> None:
+        raise NotImplementedError

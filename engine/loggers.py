@@ -104,11 +104,11 @@ class CsvWriter:
         self._pending.clear()
         table = self._read() if self.path.is_file() else []
         kept = table[: state["rows"] + 1]
-        if len(kept) < state["rows"] + 1 and state["rows"]:
-            console_logger().warning("%s lost rows: %d of %d left", self.path, len(kept[1:]), state["rows"])
+        self.rows = max(len(kept) - 1, 0)
+        if self.rows < state["rows"]:
+            console_logger().warning("%s lost rows: %d of %d left", self.path, self.rows, state["rows"])
         if len(kept) < len(table):
             self._replace(kept)
-        self.rows = state["rows"]
 
     def _add_columns(self, new: Sequence[str]) -> None:
         self.flush()
@@ -223,3 +223,16 @@ class TensorBoardWriter:
             if not self._warned:
                 console_logger().warning("cannot write TensorBoard files to %s: %s", self.folder, error)
             self._warned = True
+            self._abandon()
+
+    def _abandon(self) -> None:
+        """Leaves a file that could not be written: it may end in half a record, behind which nothing is read."""
+        events, self._events = self._events, None
+        if events is None:
+            return
+        # tensorboardX leaves its file open where flushing it fails.
+        with contextlib.suppress(OSError):
+            events._py_recordio_writer.close()
+        with contextlib.suppress(OSError):
+            if self._file.stat().st_size == 0:
+                self._file.unlink()

@@ -19,6 +19,8 @@ order of the chain, after the last middleware. Optional attributes of a middlewa
 - ``finish(ctx)``: called once when a run ends, however it ends, in the order of the chain.
 - ``close()``: called once at the end of ``with task.start(...)``; gives back what the middleware holds.
 - ``state_dict()`` and ``load_state_dict(state)``: takes part in checkpoints.
+- ``resume_guarantee``: how well its state can be brought back, see `engine.lifecycle.GUARANTEES`.
+- ``resumed(ctx)``: called once after all state was brought back.
 - ``requirements() -> Sequence[str]``: problems found in what the middleware was given, as readable sentences;
   the chain check refuses to start with any.
 """

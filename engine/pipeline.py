@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from types import GeneratorType
 from typing import Any
 
+from minding.engine.context import Context
 from minding.engine.errors import MiddlewareError
 from minding.engine.middleware import Middleware, SecondHalf, check_callable, declaration_of, name_of
 from minding.engine.notes import add_note, notes_of
@@ -282,3 +283,48 @@ def has_role(middleware: Middleware) -> bool:
         return any(has_role(member) for member in middleware.members)
     declaration = declaration_of(middleware)
     return declaration is not None and declaration.role is not None
+
+
+class Composer:
+    """What a task offers to compose middleware, and to run them by hand."""
+
+    _ctx: Context
+    _stack: list[Half]
+
+    def serial(self, *fns: Middleware) -> Middleware:
+        """Returns one middleware that runs these in order, their second halves in reverse."""
+        return Serial(fns)
+
+    def parallel(self, *fns: Middleware) -> Middleware:
+        """Returns one middleware that runs the first halves of these in threads and waits for all.
+
+        Only for middleware that wait for something; see `minding.engine.pipeline.Parallel`.
+        """
+        return Parallel(fns)
+
+    def wrap(self, fn: Middleware) -> Callable[[Any], Half]:
+        """Makes a middleware callable from within another one: ``back = wrapped(ctx)``, and later ``back()``.
+
+        `back` runs the second half, also if there is none. Never called, it runs with the second halves of
+        the chain.
+        """
+        return Wrapped(fn, self._open)
+
+    def forward(self, fn: Middleware, ctx: Context | None = None) -> Half | None:
+        """Runs the first half of `fn` on `ctx` (the task's own if None).
+
+        Returns:
+          Its second half, to be called or left to `backward`; None if there is none.
+        """
+        step = Step(fn, name_of(fn), "called by task.forward")
+        return open_half(fn(self._ctx if ctx is None else ctx), step, self._stack)
+
+    def backward(self, *halves: Half) -> None:
+        """Runs second halves, the last one first: those given, or all that wait."""
+        if not halves:
+            run_second_halves(self._stack)
+        for half in reversed(halves):
+            half()
+
+    def _open(self, step: Step, ctx: Any) -> Half:
+        return open_half(step.call(ctx), step, self._stack) or Half(None, step, self._stack)

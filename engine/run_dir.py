@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import json
+import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -17,7 +19,7 @@ from minding.engine.errors import ConfigError, nearest
 
 @dataclasses.dataclass(frozen=True)
 class RunDir:
-    """Names of the files in one run folder; `create` makes that of a new run, `open` finds an earlier one."""
+    """Names of the files in one run folder; `create` makes that of a new run, `open` and `newest` find earlier ones."""
 
     path: Path
 
@@ -60,6 +62,17 @@ class RunDir:
         beside = sorted(path.parent.iterdir()) if path.parent.is_dir() else []
         raise ConfigError(f"no run folder {str(path)!r}{nearest(path.name, [each.name for each in beside])}")
 
+    @classmethod
+    def newest(cls, cfg: EasyDict) -> RunDir | None:
+        """The run folder of ``cfg.exp_name`` with the highest number; None if there is none."""
+        out_dir, numbers = Path(cfg.run.out_dir), re.compile(re.escape(cfg.exp_name) + r"(?:-(\d+))?")
+        found: dict[int, Path] = {}
+        for path in out_dir.iterdir() if out_dir.is_dir() else ():
+            match = numbers.fullmatch(path.name)
+            if match and (path / "config.yaml").is_file():
+                found[int(match[1] or 0)] = path
+        return cls(found[max(found)]) if found else None
+
     @property
     def config(self) -> Path:
         """The compiled configuration, runnable again."""
@@ -93,6 +106,13 @@ class RunDir:
     def load_config(self) -> EasyDict:
         """The configuration that the run was started with."""
         return load_config(self.config)
+
+    def update_config(self, cfg: EasyDict) -> None:
+        """Saves the settings with which the run goes on, in one step, if they are others."""
+        if self.load_config() != cfg:
+            fresh = self.config.with_name("config.yaml.new")
+            save_config(cfg, fresh)
+            os.replace(fresh, self.config)
 
     def write_summary(self, figures: Mapping[str, Any]) -> None:
         """Writes `figures` (plain numbers and texts) to `summary`."""

@@ -10,6 +10,8 @@ respected. The reasons behind each setting were measured with MindSpore 2.10 on 
 - two dispatch threads and ``MS_DEV_RUNTIME_CONF=new_pipeline:false``: with one thread (MindSpore's choice on two cores)
   every kernel is launched by a message between actors, with two by a plain loop: PPO's update takes 0.5 to 0.7 times
   as long. The new pipeline would add a helper thread that spins on an empty queue.
+- one kernel thread: with more, updates of networks with convolutions differ in the last bit from run to run, and on two
+  cores none is faster.
 - one BLAS thread in NumPy: acting multiplies small matrices, for which a second thread costs more than it gives (a row
   by 128 x 128: 2.7 us against 6.7 us, and a millisecond when another process wants the core).
 - the compiler cache stays off: it matches graphs by order, and silently returns the result of another function.
@@ -50,7 +52,7 @@ class RecompileWarning(UserWarning):
 @dataclasses.dataclass
 class _State:
     device: str = "auto"
-    threads: int | None = None
+    threads: int = 1
     convolutions: bool = True
     module: types.ModuleType | None = None
     resolved: str = ""
@@ -64,12 +66,12 @@ def cache_dir() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "minding"
 
 
-def configure(device: str = "auto", threads: int | None = None, *, convolutions: bool = True) -> None:
+def configure(device: str = "auto", threads: int = 1, *, convolutions: bool = True) -> None:
     """Chooses device, kernel threads and kernels; call it before MindSpore is loaded.
 
     Args:
       device: one of `DEVICES`; ``auto`` takes an Ascend processor if one is there, else the CPU.
-      threads: kernel threads on CPU; None leaves MindSpore's default.
+      threads: kernel threads on CPU.
       convolutions: whether policies of this process may have convolutions.
 
     Raises:
@@ -146,8 +148,7 @@ def load() -> types.ModuleType:
         module.set_device(_state.resolved)
         if _state.resolved == "CPU":
             module.runtime.dispatch_threads_num(_DISPATCH_THREADS)
-            if _state.threads:
-                module.device_context.cpu.op_tuning.threads_num(_state.threads)
+            module.device_context.cpu.op_tuning.threads_num(_state.threads)
         # The first graph of a process prints the runtime's settings: let that be a graph of no interest.
         module.jit(_sum_of_squares)(module.Tensor(np.ones(1, np.float32))).asnumpy()
     _state.module = module

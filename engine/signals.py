@@ -1,4 +1,4 @@
-"""SIGINT and SIGTERM during a run: the first asks for an orderly end, the second ends at once."""
+"""SIGINT and SIGTERM during a run: the first asks for an orderly end, the second ends the process at once."""
 
 from __future__ import annotations
 
@@ -12,13 +12,15 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class SignalGuard:
-    """Context manager that turns signals into a request, for as long as it is entered.
+    """Context manager that turns the first signal into a request, for as long as it is entered.
 
-    The first signal calls `on_signal` with its name (``"SIGINT"`` or ``"SIGTERM"``) and returns. A second one
-    restores the default handlers and raises KeyboardInterrupt or ``SystemExit(128 + number)`` where the
-    program stands; a third one then does what Python does by default. The handlers of before are restored on
-    leaving. Python delivers signals to the main thread only: elsewhere the guard does nothing. A guard within
-    another passes its first signal on, so that a task run by another task's middleware does not keep it.
+    The first signal calls `on_signal` with its name (``"SIGINT"`` or ``"SIGTERM"``) and returns. From then on both
+    signals have the system's own effect: a second one ends the process by that signal, without hooks or clean-up and
+    also within a long call into compiled code; environment workers end with it. The handlers of before are restored
+    on leaving. A graph that MindSpore runs sets a handler of its own for SIGINT, which sends SIGTERM, and leaves it
+    there: from then on the name is ``"SIGTERM"`` for both. Python delivers signals to the main thread only: elsewhere
+    the guard does nothing. A guard within another passes its first signal on, so that a task run by another task's
+    middleware does not keep it.
     """
 
     def __init__(self, on_signal: Callable[[str], None]) -> None:
@@ -36,21 +38,24 @@ class SignalGuard:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         for number, handler in self._previous.items():
+            if self._signalled and _guard_of(handler) is not None:
+                continue  # the outer guard has had its first signal: a second one still ends the process
             # None stands for a handler that was not set from Python and that Python cannot set again.
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
+        for each in SIGNALS:
+            signal.signal(each, signal.SIG_DFL)
         if self._signalled:
-            self._raise_now(signal.Signals(number))
+            # Both came before the handlers were taken away.
+            signal.raise_signal(number)
         self._signalled = True
         self._on_signal(signal.Signals(number).name)
-        outer = getattr(self._previous.get(signal.Signals(number)), "__self__", None)
-        if isinstance(outer, SignalGuard):
+        outer = _guard_of(self._previous.get(signal.Signals(number)))
+        if outer is not None:
             outer._handle(number, frame)
 
-    def _raise_now(self, number: signal.Signals) -> None:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        if number == signal.SIGINT:
-            raise KeyboardInterrupt
-        raise SystemExit(128 + number)
+
+def _guard_of(handler: Any) -> SignalGuard | None:
+    owner = getattr(handler, "__self__", None)
+    return owner if isinstance(owner, SignalGuard) else None

@@ -4,27 +4,17 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
+from pathlib import Path
 from types import TracebackType
-from typing import Any
 
+from minding.engine import lifecycle
 from minding.engine.chain import Node, chain_nodes, check_chain, pipeline_view
 from minding.engine.context import Context, OnlineRLContext
 from minding.engine.errors import ChainError, CheckpointError, ConfigError, MiddlewareError
-from minding.engine.events import EventBus, Handler
-from minding.engine.lifecycle import call_close_hooks, call_finish_hooks, load_middleware_state, middleware_state
+from minding.engine.events import Emitter, EventBus
 from minding.engine.middleware import Middleware, Role, check_callable, name_of
 from minding.engine.notes import add_note
-from minding.engine.pipeline import (
-    Composite,
-    Half,
-    Parallel,
-    Serial,
-    Step,
-    Wrapped,
-    open_half,
-    run_first_halves,
-    run_second_halves,
-)
+from minding.engine.pipeline import Composer, Composite, Half, Step, run_first_halves, run_second_halves
 from minding.engine.profiling import ProfileTable, format_profile
 from minding.engine.signals import SignalGuard
 from minding.engine.types import StateDict
@@ -32,7 +22,7 @@ from minding.engine.types import StateDict
 Wrapper = Callable[[Middleware], Middleware]
 
 
-class Task:
+class Task(Composer, Emitter):
     """A chain of middleware, the context they share, and the loop around them.
 
     ::
@@ -50,10 +40,11 @@ class Task:
         self._running = False
         # Never replaced: second halves made by `wrap` hold on to it.
         self._stack: list[Half] = []
-        self._reset(OnlineRLContext(), profile=False)
+        self._reset(OnlineRLContext(), profile=False, resume=None)
 
-    def _reset(self, ctx: Context, profile: bool) -> None:
+    def _reset(self, ctx: Context, profile: bool, resume: str | Path | None) -> None:
         self._ctx = ctx
+        self._resume_request = resume
         self._chain: list[Middleware] = []
         self._given_roles: list[Role | None] = []
         self._wrappers: list[Wrapper] = []
@@ -64,17 +55,28 @@ class Task:
         self._finish = False
         self._signal: str | None = None
         self._stop_reason: str | None = None
+        self._within_iteration = False
+        self._boundary_calls: list[Callable[[], None]] = []
         self._stack.clear()
 
     # Start and end
 
-    def start(self, async_mode: bool = False, ctx: Context | None = None, *, profile: bool = False) -> Task:
+    def start(
+        self,
+        async_mode: bool = False,
+        ctx: Context | None = None,
+        *,
+        profile: bool = False,
+        resume: str | Path | None = None,
+    ) -> Task:
         """Makes the task ready for a new chain, with nothing left of the last one; for use with ``with``.
 
         Args:
           async_mode: not available in this version.
           ctx: context of the first iteration; ``OnlineRLContext()`` if None.
           profile: measure the time of each middleware for `profile`.
+          resume: ``"latest"``, a checkpoint folder or a run folder; the chain's CkptSaver brings everything back
+            to that state at the begin of `run`. None starts from the beginning.
         Raises:
           ChainError: a run is on, or `ctx` is no context.
         """
@@ -84,7 +86,7 @@ class Task:
             raise ChainError("async_mode=True: asynchronous lanes are not available in this version")
         if ctx is not None and not isinstance(ctx, Context):
             raise ChainError(f"start: ctx must be a Context object such as OnlineRLContext(), got {ctx!r}")
-        self._reset(OnlineRLContext() if ctx is None else ctx, profile)
+        self._reset(OnlineRLContext() if ctx is None else ctx, profile, resume)
         self._started = True
         return self
 
@@ -97,11 +99,11 @@ class Task:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.stop()
-        failed = call_close_hooks(self._nodes())
-        for other in failed if error is not None else failed[1:]:
-            add_note(error or failed[0], f"closing failed too: {other!r}")
-        if failed and error is None:
-            raise failed[0]
+        failed = lifecycle.call_close_hooks(self._nodes())
+        if error is None:
+            lifecycle.raise_first(failed, "closing failed too")
+        else:
+            lifecycle.note_others(error, failed, "closing failed too")
 
     def stop(self) -> None:
         """Ends a run after the current iteration; without a run, ends what `start` began.
@@ -131,6 +133,11 @@ class Task:
     @finish.setter
     def finish(self, value: bool) -> None:
         self._finish = bool(value)
+
+    @property
+    def interrupted_by(self) -> str | None:
+        """The signal that has asked for the end: what can be left out until then should be. None without one."""
+        return self._signal
 
     @property
     def stop_reason(self) -> str | None:
@@ -174,54 +181,18 @@ class Task:
         self._wrappers.append(wrapper)
         return self
 
-    def serial(self, *fns: Middleware) -> Middleware:
-        """Returns one middleware that runs these in order, their second halves in reverse."""
-        return Serial(fns)
-
-    def parallel(self, *fns: Middleware) -> Middleware:
-        """Returns one middleware that runs the first halves of these in threads and waits for all.
-
-        Only for middleware that wait for something; see `minding.engine.pipeline.Parallel`.
-        """
-        return Parallel(fns)
-
-    def wrap(self, fn: Middleware) -> Callable[[Any], Half]:
-        """Makes a middleware callable from within another one: ``back = wrapped(ctx)``, and later ``back()``.
-
-        `back` runs the second half, also if there is none. Never called, it runs with the second halves of
-        the chain.
-        """
-        return Wrapped(fn, self._open)
-
-    def forward(self, fn: Middleware, ctx: Context | None = None) -> Half | None:
-        """Runs the first half of `fn` on `ctx` (the task's own if None).
-
-        Returns:
-          Its second half, to be called or left to `backward`; None if there is none.
-        """
-        step = Step(fn, name_of(fn), "called by task.forward")
-        return open_half(fn(self._ctx if ctx is None else ctx), step, self._stack)
-
-    def backward(self, *halves: Half) -> None:
-        """Runs second halves, the last one first: those given, or all that wait."""
-        if not halves:
-            run_second_halves(self._stack)
-        for half in reversed(halves):
-            half()
-
-    def _open(self, step: Step, ctx: Any) -> Half:
-        return open_half(step.call(ctx), step, self._stack) or Half(None, step, self._stack)
-
     # The run
 
     def run(self, max_step: int | None = None) -> None:
         """Checks the chain and runs iterations until `max_step`, `finish` or a signal.
 
         During an iteration the middleware see the number of finished ones as ``ctx.total_step``. However the
-        run ends, ``finish(ctx)`` of each middleware that has it is called once, in the order of the chain,
-        and then the event ``finish`` is emitted once. A second run goes on from the current context; after
-        SIGINT or SIGTERM it ends at once, until the next `start`. A second signal breaks off the iteration
-        (the hooks are still called) or the hook that is running.
+        run ends, ``finish(ctx)`` of each middleware that has it is called once, in the order of the chain (that
+        of CkptSaver first: it saves what the last iteration left), and then the event ``finish`` is emitted
+        once. Where `start` was asked to resume, that is done first; then ``resumed(ctx)`` of each middleware that
+        has it is called, and the event ``resumed`` is emitted. A second run goes on from the current context; after
+        SIGINT or SIGTERM it ends at once, until the next `start`. A second signal ends the process at once,
+        without hooks (see `SignalGuard`).
 
         Args:
           max_step: the run ends when ``ctx.total_step`` is this, so that a run resumed at 400 makes 600 more
@@ -229,6 +200,7 @@ class Task:
         Raises:
           ChainError: before `start`, during a run, without middleware, or the chain does not fit together.
           ConfigError: `max_step` is no integer of 0 or more.
+          CheckpointError: there is nothing to resume from, or it is the checkpoint of something else.
           Exception: what a middleware, handler or hook raised, with a note that says where.
         """
         limit = _check_max_step(max_step)
@@ -237,7 +209,9 @@ class Task:
         self._finish = False
         self._events.own(True)
         try:
-            with SignalGuard(self._on_signal):
+            with SignalGuard(self.interrupt):
+                # Not within what ends a run: a run that could not be resumed has nothing to save.
+                self._resume(nodes)
                 self._run_and_end(steps, nodes, limit)
         finally:
             self._events.own(False)
@@ -250,6 +224,8 @@ class Task:
             raise ChainError("run: the chain is empty; add middleware with task.use(...) before")
         check_chain(self._chain, type(self._ctx), self._given_roles)
         nodes = self._nodes()
+        if self._resume_request is not None:
+            lifecycle.checkpointer(nodes)
         if self._profiled and len(self._profile.rows) != len(nodes):
             self._profile = ProfileTable([node.name for node in nodes])
         return [self._step(index, node) for index, node in enumerate(nodes)], nodes
@@ -263,20 +239,23 @@ class Task:
             call = self._profile.timed(index, call)
         return Step(call, node.name, f"position {index}")
 
+    def _resume(self, nodes: list[Node]) -> None:
+        if self._resume_request is None:
+            return
+        lifecycle.checkpointer(nodes).resume(self._resume_request)
+        self._resume_request = None
+        lifecycle.raise_first(lifecycle.call_resumed_hooks(nodes, self._ctx), "another resumed hook failed too")
+        self._events.emit("resumed")
+
     def _run_and_end(self, steps: list[Step], nodes: list[Node], limit: int | None) -> None:
         try:
             self._stop_reason = self._iterate(steps, limit)
         except BaseException as error:
-            interrupted = self._signal is not None and not isinstance(error, Exception)
-            self._stop_reason = self._signal if interrupted else "exception"
-            for other in self._end(nodes):
-                add_note(error, f"the end of the run failed too: {other!r}")
+            self._boundary_calls.clear()
+            self._stop_reason = "exception"
+            lifecycle.note_others(error, self._end(nodes), "the end of the run failed too")
             raise
-        errors = self._end(nodes)
-        if errors:
-            for other in errors[1:]:
-                add_note(errors[0], f"another finish hook failed too: {other!r}")
-            raise errors[0]
+        lifecycle.raise_first(self._end(nodes), "another finish hook failed too")
 
     def _iterate(self, steps: list[Step], limit: int | None) -> str:
         """Runs iterations; returns why it stopped."""
@@ -290,18 +269,43 @@ class Task:
             total_step = self._ctx.total_step
             if limit is not None and total_step >= limit:
                 return "max_step"
+            self._within_iteration = True
             run_first_halves(steps, self._ctx, stack, total_step)
             if stack:
                 run_second_halves(stack, total_step)
             self.renew()
+            self._within_iteration = False
+            if self._boundary_calls:
+                self._call_at_boundary()
 
     def renew(self) -> None:
         """Puts the context of the next iteration in place; `run` does it after each one."""
         self._ctx = self._ctx.renew()
 
+    def at_boundary(self, fn: Callable[[], None]) -> None:
+        """Calls `fn` once, when this iteration is over: both halves of all middleware ran, and `ctx` is the next.
+
+        That is where `state_dict` is exact. An iteration that an error breaks off calls none.
+
+        Raises:
+          ChainError: no iteration is running.
+        """
+        if not self._within_iteration:
+            raise ChainError("at_boundary: no iteration is running; call it from a middleware")
+        self._boundary_calls.append(fn)
+
+    def _call_at_boundary(self) -> None:
+        calls, self._boundary_calls = self._boundary_calls, []
+        for call in calls:
+            try:
+                call()
+            except BaseException as error:
+                add_note(error, f"in {name_of(call)!r} at the end of step {self._ctx.total_step - 1}")
+                raise
+
     def _end(self, nodes: list[Node]) -> list[Exception]:
         """Calls the hooks and emits ``finish``; returns what went wrong."""
-        errors = call_finish_hooks(nodes, self._ctx)
+        errors = lifecycle.call_finish_hooks(nodes, self._ctx)
         try:
             self._events.emit("finish")
             self._events.raise_pending()
@@ -309,32 +313,9 @@ class Task:
             errors.append(error)
         return errors
 
-    def _on_signal(self, name: str) -> None:
-        self._signal = name
-
-    # Events
-
-    def on(self, event: str, handler: Handler) -> None:
-        """Calls `handler(*args, **kwargs)` at each `emit` of `event`, until `off` or the next `start`."""
-        self._require_started("on")
-        self._events.on(event, handler)
-
-    def once(self, event: str, handler: Handler) -> None:
-        """Calls `handler` at the next `emit` of `event` only."""
-        self._require_started("once")
-        self._events.once(event, handler)
-
-    def off(self, event: str, handler: Handler) -> None:
-        """Removes one registration of `handler`; ChainError if there is none."""
-        self._events.off(event, handler)
-
-    def emit(self, event: str, /, *args: Any, **kwargs: Any) -> None:
-        """Calls the handlers of `event` now, in order; in other threads their errors wait for the run."""
-        self._events.emit(event, *args, **kwargs)
-
-    def wait_for(self, event: str, timeout: float | None = None) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Blocks until another thread emits `event`, returns its arguments; TimeoutError if it does not."""
-        return self._events.wait_for(event, timeout)
+    def interrupt(self, signal: str) -> None:
+        """Ends the run after this iteration, or the next one before it begins, as the signal of that name does."""
+        self._signal = signal
 
     # Roles
 
@@ -349,8 +330,8 @@ class Task:
     # State and views
 
     def state_dict(self) -> StateDict:
-        """Returns the kept context fields, and the state of each middleware by position and name."""
-        return {"ctx": self._ctx.state_dict(), "middleware": middleware_state(self._nodes())}
+        """Returns the kept context fields, and the chain with the state of each stateful middleware."""
+        return {"ctx": self._ctx.state_dict(), **lifecycle.middleware_state(self._nodes())}
 
     def load_state_dict(self, state: StateDict) -> None:
         """Puts context and middleware where `state_dict` found them; call it after `use` and before `run`.
@@ -358,10 +339,21 @@ class Task:
         Raises:
           CheckpointError: chain or context are not those that were saved.
         """
-        if state.keys() != {"ctx", "middleware"}:
-            raise CheckpointError(f"a task's state has the keys ctx and middleware, got {sorted(state)}")
-        load_middleware_state(self._nodes(), state["middleware"])
+        if state.keys() != {"ctx", "chain", "middleware"}:
+            raise CheckpointError(f"a task's state has the keys ctx, chain and middleware, got {sorted(state)}")
+        lifecycle.check_chain_state(self._nodes(), state)
         self._ctx.load_state_dict(state["ctx"])
+        lifecycle.load_middleware_state(self._nodes(), state)
+
+    @property
+    def within_iteration(self) -> bool:
+        """Whether an iteration is running, or was broken off by an error; see `at_boundary`."""
+        return self._within_iteration
+
+    @property
+    def resume_guarantee(self) -> str:
+        """What a run gets that resumes from `state_dict` as of now: the weakest of `lifecycle.GUARANTEES`."""
+        return lifecycle.weakest_guarantee(self._nodes(), self._within_iteration)
 
     def _nodes(self) -> list[Node]:
         return chain_nodes(self._chain, self._given_roles)

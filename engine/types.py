@@ -67,6 +67,11 @@ class EnvManager(Protocol):
 
     num_envs: int
 
+    @property
+    def resume_guarantee(self) -> str:
+        """``'exact'`` or ``'episode-boundary'``: what `load_state_dict` promises of running episodes."""
+        ...
+
     def reset(self, seed: int | None = None) -> Obs:
         """Starts a new episode in every environment; with `seed`, from that seed's stream again."""
         ...
@@ -77,6 +82,10 @@ class EnvManager(Protocol):
         ...
 
     def step(self, action: Array) -> EnvStep: ...
+
+    def abandon(self) -> None:
+        """Gives up the running episodes: they are not part of `state_dict`, and a reset comes next."""
+        ...
 
     def close(self) -> None: ...
 
@@ -127,7 +136,13 @@ class EvalMode(Protocol):
 
 
 class Policy(Protocol):
-    """One root cell with three views. Only the modes that were asked for exist."""
+    """One root cell with three views. Only the modes that were asked for exist.
+
+    Attributes:
+      config: the whole compiled configuration it was built from.
+    """
+
+    config: Mapping[str, Any]
 
     @property
     def collect_mode(self) -> CollectMode: ...

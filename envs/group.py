@@ -9,10 +9,11 @@ import numpy as np
 
 from minding.engine.errors import EnvError
 from minding.engine.types import Array
+from minding.envs.faults import FaultStreak, close_env, describe
 from minding.envs.layout import ObsLayout
 from minding.envs.wrappers import AnyEnv
 
-# An environment that fails this often in a row while it is restarted is broken for good.
+# An environment whose reset fails this often in a row is broken for good.
 _MAX_ATTEMPTS = 3
 
 
@@ -85,7 +86,8 @@ class EnvGroup:
       env_ids: index of each environment within the manager.
       layout: of the observations.
       arrays: where to write; `arrays.episode` says where each environment's count of episodes stands.
-      restart: after a fault begin a new episode, in a new environment if a reset fails (else raise EnvError).
+      restart: after a fault begin a new episode, in a new environment if a reset fails (else raise EnvError). One
+        that fails `FaultStreak.limit` steps in a row is an error all the same.
     """
 
     def __init__(
@@ -106,6 +108,7 @@ class EnvGroup:
         self._layout = layout
         self._restart = restart
         self._elapsed = np.zeros(len(env_ids), np.int64)
+        self._streak = FaultStreak()
         self._envs = [make_env() for _ in env_ids]
 
     def reset(self) -> None:
@@ -118,6 +121,7 @@ class EnvGroup:
         arrays = self.arrays
         next_obs, write = arrays.next_obs, self._layout.write
         arrays.valid.fill(True)
+        self._streak.step += 1
         over: list[int] = []
         for row, env in enumerate(self._envs):
             arrays.running[0] = row
@@ -128,7 +132,7 @@ class EnvGroup:
                 arrays.terminated[row] = terminated
                 arrays.truncated[row] = truncated and not terminated
             except Exception as error:
-                self._fault(row, f"raised {_describe(error)}", error)
+                self._fault(row, f"raised {describe(error)}", error)
                 continue
             if terminated or truncated:
                 over.append(row)
@@ -154,18 +158,16 @@ class EnvGroup:
             for action in actions:
                 obs, _, terminated, truncated, _ = self._envs[row].step(action)
                 if terminated or truncated:
-                    raise EnvError(
-                        f"environment {self._env_ids[row]}: its episode ended while it was replayed"
-                    )
+                    raise EnvError(f"environment {self._env_ids[row]}: its episode ended while it was replayed")
                 self._layout.write(first_obs, row, obs)
         except Exception as error:
-            raise EnvError(f"environment {self._env_ids[row]}: replay failed: {_describe(error)}") from error
+            raise EnvError(f"environment {self._env_ids[row]}: replay failed: {describe(error)}") from error
         self._elapsed[row] = len(actions)
 
     def close(self) -> None:
-        """Closes every environment."""
-        for env in self._envs:
-            env.close()
+        """Closes every environment, also when some of them fail in it."""
+        for row in range(len(self._envs)):
+            self._close_env(row)
 
     def begin(self, row: int) -> None:
         """Begins the next episode; with `restart`, in a new environment if the old one cannot."""
@@ -177,7 +179,7 @@ class EnvGroup:
                 return
             except Exception as error:
                 self._elapsed[row] = 0
-                message = self._message(row, f"failed in reset: {_describe(error)}")
+                message = self._message(row, f"failed in reset: {describe(error)}")
                 if not self._restart or attempt == _MAX_ATTEMPTS:
                     raise EnvError(message) from error
                 self.faults.append(message)
@@ -200,6 +202,8 @@ class EnvGroup:
         message = self._message(row, what)
         if not self._restart:
             raise EnvError(message) from cause
+        if self._streak.is_broken(row):
+            raise EnvError(f"{message}; it failed in {self._streak.limit} steps in a row") from cause
         self.faults.append(message)
         self.begin(row)
         arrays = self.arrays
@@ -211,16 +215,15 @@ class EnvGroup:
         self._elapsed[row] = -1
 
     def _replace(self, row: int) -> None:
+        self._close_env(row)
         try:
-            self._envs[row].close()
-        except Exception as error:  # a broken environment may not even close
-            self.faults.append(self._message(row, f"failed in close: {_describe(error)}"))
-        self._envs[row] = self._make_env()
+            self._envs[row] = self._make_env()
+        except Exception as error:
+            raise EnvError(self._message(row, f"cannot be made again: {describe(error)}")) from error
+
+    def _close_env(self, row: int) -> None:
+        close_env(self._envs[row], f"environment {self._env_ids[row]} ({self._name})")
 
     def _message(self, row: int, what: str) -> str:
         step = int(self._elapsed[row]) + 1
         return f"environment {self._env_ids[row]} ({self._name}), step {step} of its episode: {what}"
-
-
-def _describe(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}"

@@ -17,6 +17,7 @@ from minding.engine.types import Array, EnvStep, EpisodeEnd, Obs, StateDict
 from minding.envs.actions import ActionAdapter
 from minding.envs.config import env_settings
 from minding.envs.factory import EnvFactory, env_factory
+from minding.envs.faults import close_env
 from minding.envs.layout import ObsLayout
 from minding.envs.normalize import RewardScaler
 from minding.envs.source import Source
@@ -118,6 +119,11 @@ class BatchedEnvManager:
             self._returns *= valid
             self._lengths *= valid
         return EnvStep(obs, next_obs, reward, terminated, truncated, valid, episodes)
+
+    def abandon(self) -> None:
+        """Gives up the running episodes: they are not part of `state_dict`, and a reset comes next."""
+        self._source.abandon()
+        self._obs = None
 
     def close(self) -> None:
         """Closes environments and workers; a second call does nothing."""
@@ -285,9 +291,7 @@ def _native_env(factory: EnvFactory, num_envs: int) -> VectorEnv[Any, Any, Any]:
     if factory.max_episode_steps is not None:
         kwargs["max_episode_steps"] = factory.max_episode_steps
     assert factory.native_spec is not None
-    return gymnasium.make_vec(
-        factory.native_spec, num_envs, vectorization_mode="vector_entry_point", **kwargs
-    )
+    return gymnasium.make_vec(factory.native_spec, num_envs, vectorization_mode="vector_entry_point", **kwargs)
 
 
 def _spaces(factory: EnvFactory) -> tuple[spaces.Space[Any], spaces.Space[Any]]:
@@ -295,15 +299,11 @@ def _spaces(factory: EnvFactory) -> tuple[spaces.Space[Any], spaces.Space[Any]]:
     try:
         return env.observation_space, env.action_space
     finally:
-        env.close()
+        close_env(env, factory.name)
 
 
-def _adapter(
-    space: spaces.Space[Any], num_envs: int, settings: Mapping[str, Any], name: str
-) -> ActionAdapter:
+def _adapter(space: spaces.Space[Any], num_envs: int, settings: Mapping[str, Any], name: str) -> ActionAdapter:
     adapter = ActionAdapter(space, num_envs, rescale=settings["rescale_action"])
     if settings["rescale_action"] and adapter.continuous and adapter.policy_space is space:
-        _log.warning(
-            "%s: actions are not rescaled, because the action space has infinite bounds: %s", name, space
-        )
+        _log.warning("%s: actions are not rescaled, because the action space has infinite bounds: %s", name, space)
     return adapter

@@ -23,6 +23,7 @@ from minding.engine.errors import EnvError
 from minding.engine.types import Array
 from minding.envs.actions import ActionAdapter
 from minding.envs.factory import EnvFactory
+from minding.envs.faults import FaultStreak
 from minding.envs.layout import ObsLayout
 from minding.envs.source import EpisodeSource
 from minding.envs.worker import SharedLayout, WorkerPlan, main
@@ -47,7 +48,8 @@ class ProcessSource(EpisodeSource):
     """The subprocess backend.
 
     A worker that dies or hangs is found out at once or after `step_timeout`; with `restart` a new one takes
-    its place and its environments begin new episodes. Shared memory is anonymous, so nothing is left behind
+    its place and its environments begin new episodes; one that is lost in `FaultStreak.limit` steps in a row is an
+    error all the same. Shared memory is anonymous, so nothing is left behind
     however the processes end, and workers end with their parent.
 
     Args:
@@ -84,6 +86,7 @@ class ProcessSource(EpisodeSource):
             for k in range(count)
         ]
         self._poll = select.poll()
+        self._streak = FaultStreak()
         # Runs at interpreter exit too, before multiprocessing's own clean-up.
         self._finalizer = weakref.finalize(self, _stop_all, self._workers)
         for worker in self._workers:
@@ -101,28 +104,27 @@ class ProcessSource(EpisodeSource):
 
     def _step_envs(self, actions: Array) -> tuple[list[Array], list[str]]:
         self._shared_actions[...] = actions
+        self._streak.step += 1
         faults = self._command("step", None, self._options.step_timeout)
         return [leaf.copy() for leaf in self.arrays.next_obs], faults
 
     def _replay_env(self, row: int, actions: Array) -> None:
         worker = self._worker_of(row)
-        argument = (self.seed, row - worker.plan.rows.start, actions)
-        worker.send("replay", argument)
-        error, _ = self._receive(worker)
+        error, _ = self._ask(worker, "replay", (self.seed, row - worker.plan.rows.start, actions))
         if error is not None:
             raise EnvError(error)
 
     def _begin_env(self, row: int) -> None:
         worker = self._worker_of(row)
-        worker.send("begin", (self.seed, row - worker.plan.rows.start))
-        error, faults = self._receive(worker)
+        error, faults = self._ask(worker, "begin", (self.seed, row - worker.plan.rows.start))
         self.report(faults)
         if error is not None:
             raise EnvError(error)
 
-    def _receive(self, worker: _WorkerHandle) -> tuple[str | None, list[str]]:
-        """One reply outside a step; replays may take long, so the start-up limit holds."""
+    def _ask(self, worker: _WorkerHandle, command: str, argument: Any) -> tuple[str | None, list[str]]:
+        """Command and reply outside a step; replays may take long, so the start-up limit holds."""
         try:
+            worker.send(command, argument)
             if worker.connection.poll(_START_TIMEOUT):
                 return worker.receive()
             reason = f"did not answer within {_START_TIMEOUT:g} s"
@@ -145,6 +147,12 @@ class ProcessSource(EpisodeSource):
         faults, errors = self._gather(pending, time.monotonic() + timeout, lost)
         lost.update((worker, f"did not answer within {timeout:g} s") for worker in pending.values())
         messages = [self._lost_message(worker, reason) for worker, reason in lost.items()]
+        if lost and self._options.restart:
+            errors += [
+                f"{message}; this worker was lost in {self._streak.limit} steps in a row"
+                for worker, message in zip(lost, messages)
+                if self._streak.is_broken(worker.plan.index)
+            ]
         if errors or (messages and not self._options.restart):
             for worker in lost:
                 worker.kill()  # rather than wait for a hung one to close
@@ -186,8 +194,7 @@ class ProcessSource(EpisodeSource):
             self._poll.unregister(worker.fileno)
         worker.kill()
         self._launch(worker)
-        worker.send("reset", self.seed)
-        error, faults = self._receive(worker)
+        error, faults = self._ask(worker, "reset", self.seed)
         if error is not None:
             self.close()
             raise EnvError(error)

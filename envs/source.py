@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import abc
 import logging
-import time
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from minding.engine.errors import CheckpointError, EnvError
+from minding.engine.throttle import Throttle
 from minding.engine.types import Array, Obs, StateDict
 from minding.envs.actions import ActionAdapter
 from minding.envs.group import StepArrays
@@ -18,7 +18,6 @@ from minding.envs.layout import ObsLayout
 from minding.envs.replay import ActionLog
 
 _log = logging.getLogger("minding.envs")
-_WARNING_INTERVAL = 30.0  # s
 
 
 class SourceStep(NamedTuple):
@@ -51,7 +50,11 @@ class Source(abc.ABC):
     fault_count: int = 0
     resume_guarantee: str = "exact"
     worker_pids: tuple[int, ...] = ()
-    _last_warning = -_WARNING_INTERVAL
+
+    def __init__(self) -> None:
+        self._warnings = Throttle()
+        # Leaves of the observation to act on; none before the first reset.
+        self._obs_leaves: list[Array] = []
 
     @abc.abstractmethod
     def reset(self, seed: int | None) -> Obs:
@@ -71,13 +74,19 @@ class Source(abc.ABC):
 
     @abc.abstractmethod
     def load_state_dict(self, state: StateDict) -> tuple[Obs, list[int]]:
-        """Restores; returns the observation to act on, and the environments that had to begin anew."""
+        """Restores; returns the observation to act on, and the environments that have to begin anew.
+
+        The observation is None if no episode was running, or none can be brought back: a reset comes next.
+        """
+
+    def abandon(self) -> None:
+        """Gives up the running episodes: `state_dict` leaves them out, and a reset comes next."""
+        self._obs_leaves = []
 
     def report(self, faults: Sequence[str]) -> None:
         """Counts faults that were survived, and warns about the last one at most every 30 s."""
         self.fault_count += len(faults)
-        if faults and time.monotonic() - self._last_warning >= _WARNING_INTERVAL:
-            self._last_warning = time.monotonic()
+        if faults and self._warnings.due():
             _log.warning("restarted after a fault (%d so far): %s", self.fault_count, faults[-1])
 
 
@@ -87,16 +96,14 @@ class EpisodeSource(Source):
     Subclasses move the data between `arrays` and the environments.
     """
 
-    def __init__(
-        self, name: str, layout: ObsLayout, arrays: StepArrays, adapter: ActionAdapter, seed: int
-    ) -> None:
+    def __init__(self, name: str, layout: ObsLayout, arrays: StepArrays, adapter: ActionAdapter, seed: int) -> None:
+        super().__init__()
         self.name = name
         self.num_envs = adapter.shape[0]
         self.seed = seed
         self.layout = layout
         self.arrays = arrays
         self._actions = ActionLog(adapter.shape, adapter.dtype)
-        self._obs_leaves: list[Array] = []
 
     @abc.abstractmethod
     def _reset_envs(self) -> list[str]:
@@ -143,7 +150,8 @@ class EpisodeSource(Source):
         return SourceStep(self._act_on(leaves), next_obs, reward, terminated, truncated, valid)
 
     def state_dict(self) -> StateDict:
-        actions = {str(env): self._actions.actions(env) for env in range(self.num_envs)}
+        running = range(self.num_envs if self._obs_leaves else 0)
+        actions = {str(env): self._actions.actions(env) for env in running}
         return {
             "seed": self.seed,
             "episode": self.arrays.episode.copy(),
@@ -160,8 +168,9 @@ class EpisodeSource(Source):
         self.seed = int(state["seed"])
         self.arrays.episode[:] = state["episode"]
         saved = [np.asarray(state["obs"][str(i)]) for i in range(len(state["obs"]))]
-        if not saved:  # saved before the first reset
-            return self.reset(None), []
+        if not saved:
+            self.abandon()
+            return None, []
         restarted: list[int] = []
         replayed: list[Sequence[Any]] = []
         for env in range(self.num_envs):

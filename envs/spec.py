@@ -12,6 +12,7 @@ from minding.engine.errors import SpaceError
 from minding.envs.actions import policy_action_space
 from minding.envs.config import env_settings
 from minding.envs.factory import env_factory
+from minding.envs.faults import close_env
 from minding.envs.wrappers import AnyEnv
 
 # Bounds of larger boxes (images) are given as one pair of numbers.
@@ -34,7 +35,8 @@ def describe_env(env_cfg: Mapping[str, Any], env_fn: Callable[..., AnyEnv] | Non
       SpaceError: for spaces that have no array form.
     """
     settings = env_settings(env_cfg)
-    env = env_factory(settings, env_fn)()
+    factory = env_factory(settings, env_fn)
+    env = factory()
     try:
         action_space = policy_action_space(env.action_space, rescale=settings["rescale_action"])
         return {
@@ -44,7 +46,7 @@ def describe_env(env_cfg: Mapping[str, Any], env_fn: Callable[..., AnyEnv] | Non
             "num_agents": 1,
         }
     finally:
-        env.close()
+        close_env(env, factory.name)
 
 
 def describe_space(space: spaces.Space[Any]) -> dict[str, Any]:

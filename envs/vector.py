@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 
-from minding.engine.errors import CheckpointError, ConfigError, EnvError
+from minding.engine.errors import CheckpointError, ConfigError, EnvError, NonFiniteError
 from minding.engine.types import Array, Obs, StateDict
+from minding.envs.faults import FaultStreak, close_env, describe
 from minding.envs.group import episode_seed
 from minding.envs.layout import ObsLayout
 from minding.envs.source import Source, SourceStep
@@ -26,7 +27,8 @@ class VectorSource(Source):
     - DISABLED: ended environments are reset here, with a ``reset_mask``.
 
     A vector environment has seeds of its own making: one seed a reset goes in, drawn from the run's. After a
-    fault, `restart` resets all of its environments, because they cannot be reset one by one.
+    fault, `restart` resets all of its environments, because they cannot be reset one by one: the row of each is
+    invalid. A fault in a reset, or in `FaultStreak.limit` steps in a row, is an error all the same.
 
     Args:
       env: any `gymnasium.vector.VectorEnv` whose metadata tell the autoreset mode.
@@ -36,6 +38,7 @@ class VectorSource(Source):
     """
 
     def __init__(self, env: VectorEnv[Any, Any, Any], name: str, seed: int, restart: bool = False) -> None:
+        super().__init__()
         self.name = name
         self.num_envs = int(env.num_envs)
         self.layout = ObsLayout(env.single_observation_space)
@@ -46,8 +49,8 @@ class VectorSource(Source):
         self._finish = self._finisher(env.metadata.get("autoreset_mode"))
         self._done = np.zeros(self.num_envs, bool)
         self._any_done = False
-        self._obs_leaves: list[Array] = []
         self._native = _NATIVE_STATE.get(type(env.unwrapped).__name__, ())
+        self._streak = FaultStreak()
         self._closed = False
         if not self._native:
             self.resume_guarantee = "episode-boundary"
@@ -55,29 +58,33 @@ class VectorSource(Source):
     def reset(self, seed: int | None) -> Obs:
         if seed is not None:
             self._seed, self._resets = seed, 0
-        obs, _ = self._env.reset(seed=episode_seed(self._seed, 0, self._resets))
+        try:
+            obs, _ = self._env.reset(seed=episode_seed(self._seed, 0, self._resets))
+            leaves = self._checked(obs, np.zeros(self.num_envs, np.float32))
+        except Exception as error:
+            raise EnvError(self._message(f"failed in reset: {describe(error)}")) from error
         self._resets += 1
         self._done.fill(False)
         self._any_done = False
-        return self._act_on(self.layout.split(obs, self.num_envs))
+        return self._act_on(leaves)
 
     def step(self, actions: Array) -> SourceStep:
+        self._streak.step += 1
         try:
             obs, reward, terminated, truncated, info = self._env.step(actions)
-            leaves = self.layout.split(obs, self.num_envs)
             reward = np.array(reward, np.float32)
+            leaves = self._checked(obs, reward)
+            terminated, truncated = np.array(terminated, bool), np.array(truncated, bool)
+            return self._finish(leaves, reward, terminated, truncated, info)
+        except NonFiniteError as error:
+            return self._fault(str(error), error)
         except Exception as error:
-            return self._fault(f"raised {type(error).__name__}: {error}", error)
-        if not self.layout.all_finite(leaves, reward):
-            row, what = self.layout.bad_rows(leaves, reward)[0]
-            return self._fault(f"environment {row}, step {self.lengths[row] + 1} of its episode: {what}")
-        terminated, truncated = np.array(terminated, bool), np.array(truncated, bool)
-        return self._finish(leaves, reward, terminated, truncated, info)
+            return self._fault(f"raised {describe(error)}", error)
 
     def close(self) -> None:
         if not self._closed:
             self._closed = True
-            self._env.close()
+            close_env(self._env, self._message("the vector environment"))
 
     def state_dict(self) -> StateDict:
         state: StateDict = {"seed": self._seed, "resets": self._resets, "num_envs": self.num_envs}
@@ -96,10 +103,11 @@ class VectorSource(Source):
                 "resume with the number of environments of the checkpoint"
             )
         self._seed, self._resets = int(state["seed"]), int(state["resets"])
-        # Also brings a fresh environment into a state whose attributes can be replaced.
-        obs = self.reset(None)
         if "native" not in state:
-            return obs, list(range(self.num_envs))
+            self.abandon()
+            return None, list(range(self.num_envs))
+        # Brings a fresh environment into a state whose attributes can be replaced.
+        self.reset(None)
         self._resets = int(state["resets"])
         raw = self._env.unwrapped
         for name in self._native:
@@ -149,6 +157,7 @@ class VectorSource(Source):
         next_leaves = [leaf.copy() for leaf in leaves]
         for row in np.flatnonzero(done):
             self.layout.write(next_leaves, int(row), info["final_obs"][row])
+        self._check_finite(next_leaves, reward)
         return SourceStep(obs, self.layout.pack(next_leaves), reward, terminated, truncated, None)
 
     def _finish_disabled(
@@ -160,17 +169,33 @@ class VectorSource(Source):
         if not np.count_nonzero(done):
             return SourceStep(next_obs, next_obs, reward, terminated, truncated, None)
         first, _ = self._env.reset(options={"reset_mask": done})
-        obs = self._act_on(self.layout.split(first, self.num_envs))
+        obs = self._act_on(self._checked(first, reward))
         return SourceStep(obs, next_obs, reward, terminated, truncated, None)
 
-    def _fault(self, what: str, cause: Exception | None = None) -> SourceStep:
-        message = f"{self.name} ({self.num_envs} environments): {what}"
+    def _fault(self, what: str, cause: Exception) -> SourceStep:
+        message = self._message(what)
         if not self._restart:
             raise EnvError(message) from cause
-        self.report([message])
+        if self._streak.is_broken(self.name):
+            raise EnvError(f"{message}; it failed in {self._streak.limit} steps in a row") from cause
+        self.report([f"{message}; all of them begin new episodes"])
         obs = self.reset(None)
         none = np.zeros(self.num_envs, bool)
         return SourceStep(obs, obs, np.zeros(self.num_envs, np.float32), none, none.copy(), none.copy())
+
+    def _checked(self, obs: Any, reward: Array) -> list[Array]:
+        """The leaves of a batch of observations; ShapeError or NonFiniteError if they do not fit or are not numbers."""
+        leaves = self.layout.split(obs, self.num_envs)
+        self._check_finite(leaves, reward)
+        return leaves
+
+    def _check_finite(self, leaves: list[Array], reward: Array) -> None:
+        if not self.layout.all_finite(leaves, reward):
+            row, what = self.layout.bad_rows(leaves, reward)[0]
+            raise NonFiniteError(f"environment {row}, step {self.lengths[row] + 1} of its episode: {what}")
+
+    def _message(self, what: str) -> str:
+        return f"{self.name} ({self.num_envs} environments): {what}"
 
     def _act_on(self, leaves: list[Array]) -> Obs:
         self._obs_leaves = leaves

@@ -16,6 +16,7 @@ import numpy as np
 
 from minding.engine.errors import EnvError
 from minding.engine.types import Array
+from minding.envs.faults import describe
 from minding.envs.group import EnvGroup, StepArrays
 from minding.envs.layout import ObsLayout
 
@@ -94,8 +95,9 @@ class WorkerPlan:
 
 def main(connection: Connection, block: Any, plan: WorkerPlan) -> None:
     """Serves commands ``(name, argument)`` until the pipe closes; replies ``(error or None, faults)``."""
-    # Ctrl-C reaches the whole process group; the parent alone decides what it means.
+    # Both may reach the whole process group; the parent alone decides what they mean.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
     _die_with_parent()
     worker: _Worker | None = None
     try:
@@ -111,7 +113,7 @@ def main(connection: Connection, block: Any, plan: WorkerPlan) -> None:
             except EnvError as error:
                 reply = str(error), []
             except Exception as error:  # while an environment is made: any error, told with its type
-                reply = f"{plan.name} cannot be made in a worker: {type(error).__name__}: {error}", []
+                reply = f"{plan.name} cannot be made in a worker: {describe(error)}", []
             connection.send(reply)
     except (EOFError, BrokenPipeError, ConnectionResetError):
         return

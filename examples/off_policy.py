@@ -30,6 +30,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--env", default="CartPole-v1", help="Gymnasium id or module:Class (%(default)s)")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--max-env-step", type=int, default=15_000, help="environment steps (%(default)s)")
+    parser.add_argument("--resume", metavar="RUN", help="go on with the run in this folder")
     parser.add_argument(
         "--async",
         dest="async_",
@@ -56,7 +57,7 @@ def main() -> None:
     )
     cfg = compile_run(main_config)
     # A folder of its own, with the configuration in it: `minding eval` finds both.
-    run_dir = RunDir.create(cfg)
+    run_dir = RunDir.open(args.resume) if args.resume else RunDir.create(cfg)
     cfg.exp_name = run_dir.path.name
     collector_env = make_env_manager(cfg.env, cfg.env.collector_env_num, cfg.seed)
     evaluator_env = make_env_manager(cfg.env, cfg.env.evaluator_env_num, cfg.seed + 1, training=False)
@@ -64,7 +65,7 @@ def main() -> None:
     buffer_ = UniformBuffer(cfg.policy.other.buffer_size, policy.learn_mode.fields, seed=cfg.seed)
     max_step = args.max_env_step // cfg.policy.collect.n_sample
 
-    with task.start(async_mode=args.async_, ctx=OnlineRLContext()):
+    with task.start(async_mode=args.async_, ctx=OnlineRLContext(), resume=args.resume):
         task.use(interaction_evaluator(cfg, policy.eval_mode, evaluator_env))
         task.use(eps_greedy_handler(cfg))
         task.use(StepCollector(cfg, policy.collect_mode, collector_env))

@@ -1,18 +1,34 @@
-"""Saves checkpoints during and at the end of a run."""
+"""Saves checkpoints during and at the end of a run, and resumes from them."""
 
 from __future__ import annotations
 
+import datetime
+import functools
+import importlib.metadata
 import logging
-import shutil
+import platform
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from minding.engine.checkpoint import list_checkpoints, read_manifest, save_checkpoint, step_of
+from minding import __version__
+from minding.engine.checkpoint import (
+    link_source,
+    list_checkpoints,
+    load_checkpoint,
+    newest_checkpoint,
+    prune_checkpoints,
+    save_checkpoint,
+    step_of,
+)
 from minding.engine.context import OnlineRLContext
 from minding.engine.errors import CheckpointError, ConfigError
+from minding.engine.identity import changes, check_identity, describe_changes
+from minding.engine.lifecycle import GUARANTEES
+from minding.engine.loggers import console_logger
 from minding.engine.middleware import declare
+from minding.engine.options import plain
 from minding.engine.task import Task
 from minding.engine.task import task as global_task
 from minding.engine.types import Policy, StateDict
@@ -20,15 +36,17 @@ from minding.engine.types import Policy, StateDict
 _log = logging.getLogger("minding.ckpt")
 
 
-@declare(reads=("train_iter", "env_step"), optional=("eval_value",))
+@declare(reads=("train_iter",), optional=("eval_value",))
 class CkptSaver:
     """Saves policy, counters and the state of all middleware every `train_freq` gradient steps, after the best
     evaluation, and once at the end of the run, however it ends.
 
-    A save that fails (full disk, read-only folder) is reported; training goes on and the checkpoints before it stay. A
-    policy with NaN or infinite numbers is not saved.
+    A checkpoint is taken when the iteration in which it is due is over, wherever in the chain this stands: a run that
+    resumes from it is the run that was never stopped. Its manifest says which guarantee holds, see
+    `engine.lifecycle.GUARANTEES`. A save that fails (full disk, read-only folder) is reported; training goes on and
+    the checkpoints before it stay. A policy with NaN or infinite numbers is not saved.
 
-    Reads: train_iter, env_step; eval_value if present.
+    Reads: train_iter; eval_value if present.
     Writes: nothing.
 
     Args:
@@ -62,8 +80,9 @@ class CkptSaver:
         self._keep_last, self._keep_best, self._final = keep_last, keep_best, final
         self._task = global_task if task is None else task
         self._last_iter = 0
-        self._saved_iter = 0
         self._best = float("-inf")
+        # Gradient steps and iterations at the last periodic save, to know at the end whether there is anything new.
+        self._saved: tuple[int, int] | None = None
 
     @property
     def best(self) -> float:
@@ -71,56 +90,134 @@ class CkptSaver:
         return self._best
 
     def __call__(self, ctx: OnlineRLContext) -> None:
-        """Saves if it is due."""
-        if self._keep_best and ctx.eval_value is not None and ctx.eval_value > self._best:
-            self._best = ctx.eval_value
-            self._save(ctx, self.folder / "best")
+        """Decides what is due; it is saved at the end of the iteration."""
+        value = ctx.eval_value
+        if self._keep_best and value is not None and value > self._best:
+            self._best = value
+            self._task.at_boundary(lambda: self._save_best(value))
         if self._train_freq is not None and ctx.train_iter - self._last_iter >= self._train_freq:
-            self._save_periodic(ctx)
+            # Also after a failure: the next attempt is one interval later, and at the end.
+            self._last_iter = ctx.train_iter
+            self._task.at_boundary(lambda: self._save_periodic(value))
 
     def finish(self, ctx: OnlineRLContext) -> None:
-        """Saves the last state of the run."""
-        if self._final and (ctx.train_iter > self._saved_iter or not list_checkpoints(self.folder)):
-            self._save_periodic(ctx)
+        """Saves the last state of the run, if anything happened since the last save."""
+        if self._saved is None:
+            nothing_new = False
+        elif self._task.within_iteration:
+            # Broken off before anything was learned in it: what was saved before it is worth more.
+            nothing_new = self._saved[0] == ctx.train_iter
+        else:
+            nothing_new = self._saved == _position(ctx)
+        if self._final and not nothing_new:
+            self._save_periodic(None)
 
     def state_dict(self) -> dict[str, Any]:
         # JSON has no infinity that every reader takes: no evaluation yet is None.
         return {"last_iter": self._last_iter, "best": None if self._best == float("-inf") else self._best}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self._last_iter = self._saved_iter = int(state["last_iter"])
+        self._last_iter = int(state["last_iter"])
         self._best = float("-inf") if state["best"] is None else float(state["best"])
 
-    def _save_periodic(self, ctx: OnlineRLContext) -> None:
-        # Also after a failure: the next attempt is one interval later, and at the end.
-        self._last_iter = ctx.train_iter
-        if not self._save(ctx, self.folder / f"iter_{ctx.train_iter}"):
-            return
-        self._saved_iter = ctx.train_iter
-        # Later ones are of another run in this folder: they neither count nor go.
-        own = [p for p in list_checkpoints(self.folder) if (step_of(p) or 0) <= ctx.train_iter]
-        for old in own[: -self._keep_last]:
-            shutil.rmtree(old, ignore_errors=True)
+    def resume(self, request: str | Path) -> None:
+        """Brings policy, context and all middleware back to a checkpoint, and says from where and what changed.
 
-    def _save(self, ctx: OnlineRLContext, path: Path) -> bool:
-        """Writes a checkpoint in place of an older one of that name; returns whether it could."""
-        info = {"env_step": ctx.env_step, "train_iter": ctx.train_iter, "eval_value": ctx.eval_value}
-        state = {"policy": self._policy.state_dict(), "task": self._task.state_dict()}
+        Settings of this run hold; those that differ from the checkpoint's are listed. Checkpoints in this run's folder
+        that are newer than the one resumed from belong to a course of the run that is left here: they are renamed.
+
+        Args:
+          request: ``"latest"`` for the newest whole checkpoint of this run, a run folder for that run's, or the folder
+            of a checkpoint.
+        Raises:
+          CheckpointError: if there is none, it is damaged, or of another schema, algorithm, network, environment or
+            chain.
+        """
+        path = self._find(request)
+        state, manifest = load_checkpoint(path)
+        changed = changes(state["config"], self._policy.config)
+        check_identity(changed, f"checkpoint {path}")
+        self._task.load_state_dict(state["task"])
+        self._policy.load_state_dict(state["policy"])
+        self._saved = (manifest["train_iter"], manifest["total_step"])
+        self._set_aside(manifest["train_iter"])
+        # Only now it is known whether the environments could be replayed.
+        guarantee = max(manifest["guarantee"], self._task.resume_guarantee, key=GUARANTEES.index)
+        note = f"; changed: {describe_changes(changed)}" if changed else ""
+        console_logger().info("resumed %s at env_step %d (%s)%s", path, manifest["env_step"], guarantee, note)
+
+    def _find(self, request: str | Path) -> Path:
+        if request == "latest":
+            return newest_checkpoint(self.folder)
+        path = Path(request)
+        if (path / "ckpt").is_dir():
+            return newest_checkpoint(path / "ckpt")
+        if not path.is_dir():
+            raise CheckpointError(f"resume: no folder {str(path)!r}; name a checkpoint, a run folder, or 'latest'")
+        return path
+
+    def _set_aside(self, train_iter: int) -> None:
+        for later in list_checkpoints(self.folder):
+            if (step_of(later) or 0) > train_iter:
+                aside = later.with_name(f"left-{datetime.datetime.now():%Y%m%d-%H%M%S}-{later.name}")
+                _log.warning("%s is newer than what is resumed from: it is now %s", later, aside.name)
+                later.rename(aside)
+
+    def _save_best(self, eval_value: float) -> None:
+        self._save(self.folder / "best", eval_value)
+
+    def _save_periodic(self, eval_value: float | None) -> None:
+        ctx: Any = self._task.ctx
+        if not self._save(self.folder / f"iter_{ctx.train_iter}", eval_value):
+            return
+        self._saved = _position(ctx)
+        # Later ones are of another run in this folder: they neither count nor go.
+        later = [p for p in list_checkpoints(self.folder) if (step_of(p) or 0) > ctx.train_iter]
+        prune_checkpoints(self.folder, self._keep_last, protect=later)
+
+    def _save(self, path: Path, eval_value: float | None) -> bool:
+        """Writes a checkpoint, in place of an older one of that name; returns whether it could."""
+        state = {
+            "policy": self._policy.state_dict(),
+            "task": self._task.state_dict(),
+            "config": plain(self._policy.config),
+        }
         damaged = not_finite(state["policy"])
         if damaged:
             _log.error("checkpoint %s was not written: %s is NaN or infinite; earlier checkpoints stay", path, damaged)
             return False
         try:
-            fresh = path.with_name(f"{path.name}.new") if path.exists() else path
-            shutil.rmtree(fresh, ignore_errors=True)
-            save_checkpoint(fresh, state, info)
-            if fresh != path:
-                shutil.rmtree(path)
-                fresh.rename(path)
+            save_checkpoint(path, state, self._info(eval_value), previous=link_source(self.folder))
         except OSError as error:
             _log.warning("checkpoint %s was not written (%s); training goes on, earlier checkpoints stay", path, error)
             return False
         return True
+
+    def _info(self, eval_value: float | None) -> dict[str, Any]:
+        ctx: Any = self._task.ctx
+        config = self._policy.config
+        return {
+            "guarantee": self._task.resume_guarantee,
+            "algorithm": config["policy"]["type"],
+            "env_id": config["env"]["env_id"],
+            "env_step": ctx.env_step,
+            "train_iter": ctx.train_iter,
+            "total_step": ctx.total_step,
+            "eval_value": eval_value,
+            "created": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+            "versions": library_versions(),
+        }
+
+
+@functools.cache
+def library_versions() -> dict[str, str]:
+    """The versions on which exact resume depends."""
+    installed = {name: importlib.metadata.version(name) for name in ("mindspore", "numpy", "gymnasium")}
+    return {"minding": __version__, "python": platform.python_version(), **installed}
+
+
+def _position(ctx: OnlineRLContext) -> tuple[int, int]:
+    return ctx.train_iter, ctx.total_step
 
 
 def not_finite(state: StateDict, where: str = "policy") -> str | None:
@@ -134,19 +231,3 @@ def not_finite(state: StateDict, where: str = "policy") -> str | None:
         elif isinstance(value, np.ndarray) and value.dtype.kind == "f" and not np.isfinite(value).all():
             return path
     return None
-
-
-def newest_checkpoint(folder: Path) -> Path:
-    """The newest periodic checkpoint in `folder` whose manifest can be read.
-
-    Raises:
-      CheckpointError: if there is none.
-    """
-    for path in reversed(list_checkpoints(folder)):
-        try:
-            read_manifest(path)
-        except CheckpointError as error:
-            _log.warning("skipped damaged checkpoint: %s", error)
-            continue
-        return path
-    raise CheckpointError(f"{folder}: no checkpoint; train first, or name another run")

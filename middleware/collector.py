@@ -68,6 +68,11 @@ class StepCollector:
         ctx.env_step += record.valid_steps
         ctx.env_episode += len(record.episodes)
 
+    @property
+    def resume_guarantee(self) -> str:
+        """That of the environments."""
+        return self._env.resume_guarantee
+
     def state_dict(self) -> StateDict:
         return {"env": self._env.state_dict()}
 
@@ -179,6 +184,10 @@ class EpisodeCollector:
         while left.any():
             output = self._policy.forward(obs, random=random, **ctx.collect_kwargs)
             step = self._env.step(output["action"])
+            if step.valid is not None:
+                # A restart after a fault gives up the running episode; after an end there is none.
+                for n in np.flatnonzero(~step.valid):
+                    rows[n] = []
             for n in np.flatnonzero(left if step.valid is None else left * step.valid):
                 rows[n].append(_row(n, obs, output, step))
                 ctx.env_step += 1
@@ -190,6 +199,8 @@ class EpisodeCollector:
                     ctx.episode_stats.append(end)
                     rows[end.env_id] = []
             obs = step.obs
+        # The next iteration begins with resets: there is nothing to bring back on resume.
+        self._env.abandon()
         ctx.env_episode += len(ctx.episodes)
 
     def state_dict(self) -> StateDict:

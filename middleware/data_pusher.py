@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,23 +9,45 @@ import numpy as np
 from minding.engine.context import OnlineRLContext
 from minding.engine.middleware import declare
 from minding.engine.rollout import Rollout, named_leaves
-from minding.engine.types import Array, Buffer
+from minding.engine.types import Array, Buffer, StateDict
 
 
 @declare(role="learn", reads=("trajectories",))
-def data_pusher(cfg: Any, buffer: Buffer) -> Callable[[OnlineRLContext], None]:
+class data_pusher:
     """Pushes the rollout's transitions into the buffer; rows in which an environment was reset are left out.
+
+    The buffer's contents are saved with it, unless ``policy.other.save_buffer`` is off: a resumed run then fills its
+    buffer anew before it learns.
 
     Reads: trajectories.
     Writes: nothing.
+    Config: policy.other.save_buffer.
+
+    Args:
+      cfg: the compiled configuration.
+      buffer: takes the transitions.
     """
-    del cfg
 
-    def push(ctx: OnlineRLContext) -> None:
+    def __init__(self, cfg: Any, buffer: Buffer) -> None:
+        self._buffer = buffer
+        self._saves = bool(cfg.policy.other.save_buffer)
+
+    def __call__(self, ctx: OnlineRLContext) -> None:
+        """Pushes one rollout."""
         assert ctx.trajectories is not None
-        buffer.push(transitions(ctx.trajectories))
+        self._buffer.push(transitions(ctx.trajectories))
 
-    return push
+    @property
+    def resume_guarantee(self) -> str:
+        """Whether the buffer is saved."""
+        return "exact" if self._saves else "without-buffer"
+
+    def state_dict(self) -> StateDict:
+        return {"buffer": self._buffer.state_dict() if self._saves else None}
+
+    def load_state_dict(self, state: StateDict) -> None:
+        if state["buffer"] is not None:
+            self._buffer.load_state_dict(state["buffer"])
 
 
 def transitions(rollout: Rollout) -> dict[str, Array]:

@@ -85,12 +85,10 @@ class OnlineLogger:
         self._row_env_step = 0
         self._row_seconds = 0.0
         self._earlier_seconds = 0.0
-        self._start: float | None = None
+        self._start = time.monotonic()
 
     def __call__(self, ctx: OnlineRLContext) -> None:
         """Takes one iteration's metrics."""
-        if self._start is None:
-            self._start = time.monotonic()
         if ctx.train_output:
             self._train.add(ctx.train_output)
         if ctx.policy_lag is not None:
@@ -122,6 +120,11 @@ class OnlineLogger:
             if writer is not None:
                 writer.close()
 
+    @property
+    def earlier_seconds(self) -> float:
+        """How long the processes trained from which this one resumed."""
+        return self._earlier_seconds
+
     def state_dict(self) -> StateDict:
         """Positions and running statistics."""
         return {
@@ -141,7 +144,7 @@ class OnlineLogger:
         self._row_env_step = state["row_env_step"]
         self._earlier_seconds = state["seconds"]
         self._row_seconds = state["row_seconds"]
-        self._start = None
+        self._start = time.monotonic()
         self._episodes.clear()
         self._episodes.extend((value, length) for value, length in state["episodes"])
         self._train.load_state_dict(state["train"])
@@ -183,8 +186,7 @@ class OnlineLogger:
             self._board.write(values, step=int(row["env_step"] or 0))
 
     def _seconds(self) -> float:
-        running = 0.0 if self._start is None else time.monotonic() - self._start
-        return round(self._earlier_seconds + running, 3)
+        return round(self._earlier_seconds + time.monotonic() - self._start, 3)
 
     def _status(self, ctx: OnlineRLContext) -> Status:
         return Status(

@@ -7,7 +7,11 @@ from typing import Protocol
 
 from minding.engine.context import OnlineRLContext
 from minding.engine.errors import ConfigError
+from minding.engine.loggers import console_logger
 from minding.engine.middleware import declare
+
+Limit = Callable[[OnlineRLContext, "float | None"], bool]
+"""Whether it is reached, by the context and the newest evaluation mean."""
 
 
 class Finishable(Protocol):
@@ -25,6 +29,8 @@ def termination_checker(
     task: Finishable | None = None,
 ) -> TerminationChecker:
     """Sets ``task.finish`` once a limit is reached; the rest of that iteration still runs.
+
+    A resumed run that has reached a limit already ends before its first iteration and says so.
 
     Reads: env_step, train_iter; eval_value where an evaluation was made.
     Writes: nothing.
@@ -45,13 +51,13 @@ def termination_checker(
         from minding.engine import task as global_task
 
         task = global_task
-    limits: dict[str, Callable[[OnlineRLContext], bool]] = {}
+    limits: dict[str, Limit] = {}
     if stop_value is not None:
-        limits["stop_value"] = lambda ctx: ctx.eval_value is not None and ctx.eval_value >= stop_value
+        limits["stop_value"] = lambda ctx, value: value is not None and value >= stop_value
     if max_env_step is not None:
-        limits["max_env_step"] = lambda ctx: ctx.env_step >= max_env_step
+        limits["max_env_step"] = lambda ctx, value: ctx.env_step >= max_env_step
     if max_train_iter is not None:
-        limits["max_train_iter"] = lambda ctx: ctx.train_iter >= max_train_iter
+        limits["max_train_iter"] = lambda ctx, value: ctx.train_iter >= max_train_iter
     return TerminationChecker(task, limits)
 
 
@@ -62,15 +68,24 @@ class TerminationChecker:
       reason: name of the limit that ended the run, None while it goes on.
     """
 
-    def __init__(self, task: Finishable, limits: dict[str, Callable[[OnlineRLContext], bool]]) -> None:
+    def __init__(self, task: Finishable, limits: dict[str, Limit]) -> None:
         self.reason: str | None = None
         self._task = task
         self._limits = limits
 
     def __call__(self, ctx: OnlineRLContext) -> None:
         """Checks the limits."""
+        self._check(ctx, ctx.eval_value)
+
+    def resumed(self, ctx: OnlineRLContext) -> None:
+        """Ends the run at once if nothing is left of it."""
+        self._check(ctx, ctx.last_eval_value)
+        if self.reason is not None:
+            console_logger().info("nothing left to train: %s is reached; change it to go on", self.reason)
+
+    def _check(self, ctx: OnlineRLContext, value: float | None) -> None:
         for name, reached in self._limits.items():
-            if reached(ctx):
+            if reached(ctx, value):
                 self.reason = name
                 self._task.finish = True
                 return

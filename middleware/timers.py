@@ -57,6 +57,15 @@ class EpochTimer:
                 len(self._seconds),
             )
 
+    def state_dict(self) -> StateDict:
+        """Times of the last iterations."""
+        return {"seconds": list(self._seconds)}
+
+    def load_state_dict(self, state: StateDict) -> None:
+        """Goes on with the saved times."""
+        self._seconds.clear()
+        self._seconds.extend(state["seconds"])
+
     @property
     def median(self) -> float:
         """Median time of the last `print_freq` iterations in seconds; NaN before the first."""

@@ -11,12 +11,13 @@ import numpy as np
 from minding.engine import runtime, trees
 from minding.engine.batch import Field, IndexedBatch, RowLayout
 from minding.engine.config import schema_defaults
-from minding.engine.errors import CheckpointError, MindingError, NonFiniteError, SpaceError
+from minding.engine.errors import CheckpointError, MindingError, SpaceError
 from minding.engine.observation import Leaf, observation_leaves
 from minding.engine.seeding import SeedStreams, generator_state, restore_generator
 from minding.engine.types import Array, Obs, StateDict
 from minding.policies import get_algorithm
 from minding.policies.acting import Outputs, make_actor
+from minding.policies.guard import LearnGuard
 from minding.policies.networks.encoder import Normalizer, ObsEncoder
 
 MODES = ("collect", "learn", "eval")
@@ -66,6 +67,7 @@ class BasePolicy:
         if unknown:
             raise MindingError(f"{type(self).__name__}: modes are {', '.join(MODES)}; got {sorted(unknown)}")
         runtime.configure(cfg.device)
+        self.config = cfg
         self.cfg = cfg.policy
         self.spec = cfg.env.spec
         self.modes = tuple(modes)
@@ -80,6 +82,7 @@ class BasePolicy:
         self.params = dict(self.root.parameters_and_names())
         self._normalizers = _find_normalizers(self.root)
         self._outputs = make_actor(self.actor, self.cfg.collect.backend, f"{self.name}.act")
+        self._guarded_learn = LearnGuard(self.name, self.cfg.learn.on_nan, self, self._learn)
 
     # What an algorithm defines.
 
@@ -111,7 +114,7 @@ class BasePolicy:
     @property
     def learn_mode(self) -> LearnMode:
         self._require("learn")
-        return LearnMode(self._learn_checked, self.row_fields)
+        return LearnMode(self._guarded_learn, self.row_fields)
 
     @property
     def eval_mode(self) -> EvalMode:
@@ -177,15 +180,6 @@ class BasePolicy:
         return action.reshape(-1, *self.spec["action"]["shape"])
 
     # Learning.
-
-    def _learn_checked(self, batch: IndexedBatch, progress: float = 0.0) -> dict[str, float]:
-        metrics = self._learn(batch, min(max(progress, 0.0), 1.0))
-        for key, value in metrics.items():
-            if not np.isfinite(value):
-                raise NonFiniteError(
-                    f"{self.name}: {key} is {value} after this update: lower learn.learning_rate or check the rewards"
-                )
-        return metrics
 
     def obs_fields(self, prefix: str) -> dict[str, Field]:
         """Row fields of an observation, one a leaf."""

@@ -35,7 +35,14 @@ def _eval() -> Schema:
 
 
 def _replay(size: int) -> Schema:
-    return {"buffer_size": opt(size, "[1, inf)", "transitions kept for replay")}
+    return {
+        "buffer_size": opt(size, "[1, inf)", "transitions kept for replay"),
+        "save_buffer": opt(True, None, "keep them in checkpoints; without, a resumed run fills its buffer anew"),
+    }
+
+
+def _on_nan() -> Schema:
+    return {"on_nan": opt("stop", ("stop", "skip"), "after an update with NaN or infinity: end the run, or undo it")}
 
 
 def _off_policy_learn(learning_rate: float, batch_size: int) -> Schema:
@@ -46,6 +53,7 @@ def _off_policy_learn(learning_rate: float, batch_size: int) -> Schema:
         "warmup": opt(1000, "[1, inf)", "transitions in the buffer before learning starts"),
         "gamma": opt(0.99, "[0, 1]", "discount"),
         "nstep": opt(1, "[1, inf)", "steps of the return before bootstrapping"),
+        **_on_nan(),
     }
 
 
@@ -118,6 +126,7 @@ def ppo() -> Schema:
             "value_weight": opt(0.5, "[0, inf)", "weight of the value loss"),
             "grad_norm": opt(0.5, "[0, inf)", "gradients are scaled down to this norm; 0 leaves them"),
             "target_kl": opt(None, "(0, inf)", "end the gradient steps once the KL exceeds 1.5 times this", type=float),
+            **_on_nan(),
         },
         "collect": _collect(1024),
         "eval": _eval(),

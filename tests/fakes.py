@@ -90,7 +90,9 @@ class CountingEnv:
         self.age = np.zeros(self.num_envs, int)
         self.done = np.zeros(self.num_envs, bool)
         self.actions = []
-        self.resets, self.closed, self._obs = 0, False, None
+        self.resets, self.abandoned, self.closed, self._obs = 0, 0, False, None
+
+    resume_guarantee = "exact"
 
     def _observe(self):
         return np.stack([np.arange(self.num_envs), self.episode, self.age], axis=1).astype(np.float32)
@@ -139,6 +141,10 @@ class CountingEnv:
     def _begin(self, rows):
         self.episode[rows] += 1
         self.age[rows] = 0
+
+    def abandon(self):
+        assert self._obs is not None
+        self.abandoned += 1
 
     def close(self):
         self.closed = True
@@ -318,3 +324,28 @@ class Aim(gymnasium.Env):
 
     def step(self, action):
         return self.target, -float((action[0] - 0.5 * self.target[0]) ** 2), True, False, {}
+
+
+class Hunt(gymnasium.Env):
+    """A dict of a picture and a place on a line of 4: stand where the bright column is. At most 8 steps."""
+
+    observation_space = gymnasium.spaces.Dict(
+        picture=gymnasium.spaces.Box(0, 255, (1, 8, 8), np.uint8),
+        place=gymnasium.spaces.Box(0.0, 1.0, (1,), np.float32),
+    )
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.goal, self.place, self.age = int(self.np_random.integers(4)), int(self.np_random.integers(4)), 0
+        return self.observe(), {}
+
+    def step(self, action):
+        self.place = min(max(self.place + (1 if action == 1 else -1), 0), 3)
+        self.age += 1
+        return self.observe(), float(self.place == self.goal), self.place == self.goal, self.age >= 8, {}
+
+    def observe(self):
+        picture = np.zeros((1, 8, 8), np.uint8)
+        picture[:, :, 2 * self.goal : 2 * self.goal + 2] = 255
+        return {"picture": picture, "place": np.array([self.place / 3], np.float32)}

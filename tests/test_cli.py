@@ -44,9 +44,11 @@ def recipes(monkeypatch):
     """A chain recipe that trains nothing: it writes two rows of metrics and says that it ended."""
     module = types.ModuleType("minding.configs.recipes")
     module.calls = []
+    module.resumes = []
     module.stop_reason = "max_env_step"
 
-    def train(cfg, run_dir, *, progress):
+    def train(cfg, run_dir, *, progress, resume):
+        module.resumes.append((run_dir.path.name, resume))
         module.calls.append((cfg, progress))
         run_dir.metrics.write_text("env_step,eval/return_mean\n0,20.0\n2048,487.5\n")
         return Summary(str(run_dir.path), stop_reason=module.stop_reason)
@@ -152,7 +154,7 @@ def test_the_exit_code_says_how_the_run_ended(recipes, compiled, reason, code):
 
 
 def test_a_fault_while_training_is_one_message_and_exit_code_1(recipes, compiled, capsys):
-    def train(cfg, run_dir, *, progress):
+    def train(cfg, run_dir, *, progress, resume):
         error = EnvError("environment 3, step 12: reward is nan")
         error.__notes__ = ["in StepCollector"]
         raise error
@@ -163,7 +165,7 @@ def test_a_fault_while_training_is_one_message_and_exit_code_1(recipes, compiled
 
 
 def test_debug_shows_the_traceback(recipes, compiled):
-    def train(cfg, run_dir, *, progress):
+    def train(cfg, run_dir, *, progress, resume):
         raise EnvError("reward is nan")
 
     recipes.train = train
@@ -279,6 +281,44 @@ def test_a_run_is_trained_again_from_its_folder(recipes, tmp_path):
     assert first == second
     assert second.seed == 5
     assert (tmp_path / "cartpole_ppo-1" / "config.yaml").is_file()
+
+
+def train_to_a_checkpoint(folder):
+    """A run folder as `minding train cartpole_ppo` leaves it when it is killed."""
+    run(["train", "cartpole_ppo", "--out", str(folder)])
+    run_dir = RunDir.open(folder / "cartpole_ppo")
+    (run_dir.checkpoints / "iter_20").mkdir(parents=True)
+    return run_dir
+
+
+def test_train_resume_goes_on_in_the_newest_run_folder(recipes, tmp_path):
+    train_to_a_checkpoint(tmp_path)
+    assert run(["train", "cartpole_ppo", "seed=9", "--resume", "--out", str(tmp_path)]) == 0
+    assert recipes.resumes == [("cartpole_ppo", None), ("cartpole_ppo", "latest")]
+    assert recipes.calls[1][0].seed == 9
+
+
+@pytest.mark.parametrize(("earlier", "message"), [(False, "no run 'cartpole_ppo' in"), (True, "no checkpoint in")])
+def test_train_resume_with_nothing_to_resume_says_so_and_starts(recipes, tmp_path, capsys, earlier, message):
+    if earlier:
+        run(["train", "cartpole_ppo", "--out", str(tmp_path)])
+    assert run(["train", "cartpole_ppo", "--resume", "--out", str(tmp_path)]) == 0
+    assert f"minding: nothing to resume: {message}" in capsys.readouterr().err
+    assert recipes.resumes[-1] == ("cartpole_ppo-1" if earlier else "cartpole_ppo", None)
+
+
+def test_resume_takes_the_settings_of_the_run_with_changes(recipes, tmp_path):
+    folder = train_to_a_checkpoint(tmp_path).path
+    assert run(["resume", str(folder), "policy.learn.gamma=0.9", "--no-progress"]) == 0
+    cfg, progress = recipes.calls[-1]
+    assert (cfg.policy.learn.gamma, cfg.exp_name, progress) == (0.9, "cartpole_ppo", False)
+    assert recipes.resumes[-1] == ("cartpole_ppo", "latest")
+
+
+def test_resume_without_a_checkpoint_is_bad_input(recipes, tmp_path, capsys):
+    run(["train", "cartpole_ppo", "--out", str(tmp_path)])
+    assert run(["resume", str(tmp_path / "cartpole_ppo")]) == 2
+    assert "no checkpoint in" in capsys.readouterr().err
 
 
 def test_list_algorithms_shows_the_actions_they_act_in(capsys):

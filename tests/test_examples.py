@@ -13,7 +13,7 @@ EXAMPLES = ROOT / "examples"
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
 
 OFF_POLICY_CHAIN = """\
-with task.start(async_mode=args.async_, ctx=OnlineRLContext()):
+with task.start(async_mode=args.async_, ctx=OnlineRLContext(), resume=args.resume):
     task.use(interaction_evaluator(cfg, policy.eval_mode, evaluator_env))
     task.use(eps_greedy_handler(cfg))
     task.use(StepCollector(cfg, policy.collect_mode, collector_env))
@@ -23,7 +23,7 @@ with task.start(async_mode=args.async_, ctx=OnlineRLContext()):
     task.run(max_step=max_step)
 """
 ON_POLICY_CHAIN = """\
-with task.start(async_mode=args.async_, ctx=OnlineRLContext()):
+with task.start(async_mode=args.async_, ctx=OnlineRLContext(), resume=args.resume):
     task.use(interaction_evaluator(cfg, policy.eval_mode, evaluator_env))
     task.use(StepCollector(cfg, policy.collect_mode, collector_env))
     task.use(gae_estimator(cfg, policy.collect_mode))
@@ -79,6 +79,15 @@ def test_an_example_runs_and_prints_its_result(name, args, result, tmp_path):
     for folder in re.findall(r"minding eval (\S+)", out.stdout):
         assert (tmp_path / folder / "config.yaml").is_file()
         assert list((tmp_path / folder / "ckpt").glob("iter_*/manifest.json"))
+
+
+def test_an_example_is_resumed(tmp_path):
+    short = ["--max-env-step", "2048"]
+    run_example("on_policy.py", *short, folder=tmp_path)
+    out = run_example("on_policy.py", "--max-env-step", "3072", "--resume", "runs/on_policy", folder=tmp_path)
+    assert out.returncode == 0, out.stderr
+    assert re.search(r"resumed runs/on_policy/ckpt/iter_32 at env_step \d+ \(exact\); changed: run", out.stderr)
+    assert re.search(r"2,\d{3} environment steps", out.stdout)
 
 
 def test_async_mode_is_refused_with_a_clear_error(tmp_path):

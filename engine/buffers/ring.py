@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Mapping
 
 import numpy as np
 
 from minding.engine.batch import RowLayout
 from minding.engine.buffers.tables import DeviceTables
+from minding.engine.checkpoint import BlockArray
 from minding.engine.errors import CheckpointError, ConfigError
 from minding.engine.types import Array, StateDict
+
+BLOCK_BYTES = 1 << 20
+"""About as much of a table is one file of a checkpoint: smaller ones cost in number, larger ones in unchanged rows."""
 
 
 class Ring:
@@ -25,12 +30,17 @@ class Ring:
             raise ConfigError(f"buffer capacity: expected at least 1 row, got {capacity}")
         self.capacity = capacity
         self.layout = layout
-        self.size = 0
-        self.cursor = 0
         self.tables = DeviceTables(layout, capacity)
+        self._pushed = 0
+        self._origin = _new_origin()
 
     def __len__(self) -> int:
-        return self.size
+        return min(self._pushed, self.capacity)
+
+    @property
+    def cursor(self) -> int:
+        """The row that is written next."""
+        return self._pushed % self.capacity
 
     def push(self, values: Mapping[str, Array]) -> Array:
         """Appends rows, each field ``(n, *shape)``; returns the int64 row numbers written, in order.
@@ -45,27 +55,25 @@ class Ring:
         count = len(block[0])
         if count > self.capacity:
             raise ConfigError(f"push of {count} rows into a buffer of {self.capacity}: raise the capacity")
-        head = min(count, self.capacity - self.cursor)
-        self.tables.write(self.cursor, [new[:head] for new in block])
+        start = self.cursor
+        head = min(count, self.capacity - start)
+        self.tables.write(start, [new[:head] for new in block])
         if head < count:
             self.tables.write(0, [new[head:] for new in block])
-        rows = (self.cursor + np.arange(count)) % self.capacity
-        self.cursor = (self.cursor + count) % self.capacity
-        self.size = min(self.size + count, self.capacity)
-        return rows
+        self._pushed += count
+        return (start + np.arange(count)) % self.capacity
 
     def read(self, name: str, rows: Array) -> Array:
         """A field of the given rows, as a copy."""
         return self.layout.read(self.tables.host, name, rows).copy()
 
     def state_dict(self) -> StateDict:
-        """Rows in use (views, not copies), cursor and size."""
+        """Rows in use (views, not copies, in blocks) and how many were ever pushed."""
         return {
-            "cursor": self.cursor,
-            "size": self.size,
+            "pushed": self._pushed,
             "capacity": self.capacity,
-            "fields": {name: [list(f.shape), f.dtype] for name, f in self.layout.fields.items()},
-            "tables": {str(i): table[: self.size] for i, table in enumerate(self.tables.host)},
+            "fields": self._fields(),
+            "tables": {str(i): self._in_blocks(table) for i, table in enumerate(self.tables.host)},
         }
 
     def load_state_dict(self, state: StateDict) -> None:
@@ -74,11 +82,35 @@ class Ring:
         Raises:
           CheckpointError: if the saved rows have other fields or another capacity.
         """
-        fields = {name: [list(f.shape), f.dtype] for name, f in self.layout.fields.items()}
-        if state["fields"] != fields or state["capacity"] != self.capacity:
+        if state["fields"] != self._fields() or state["capacity"] != self.capacity:
             raise CheckpointError(
                 f"buffer: the checkpoint holds {state['capacity']} rows of {state['fields']}, "
-                f"this run has {self.capacity} rows of {fields}"
+                f"this run has {self.capacity} rows of {self._fields()}"
             )
-        self.size, self.cursor = int(state["size"]), int(state["cursor"])
-        self.tables.write(0, [state["tables"][str(i)] for i in range(len(self.tables.host))])
+        self.tables.write(0, [np.asarray(state["tables"][str(i)]) for i in range(len(self.tables.host))])
+        self._pushed = int(state["pushed"])
+        self._origin = _new_origin()
+
+    def _fields(self) -> StateDict:
+        return {name: [list(f.shape), f.dtype] for name, f in self.layout.fields.items()}
+
+    def _in_blocks(self, table: Array) -> BlockArray:
+        rows = max(1, BLOCK_BYTES // max(1, table[0].nbytes))
+        return BlockArray(table[: len(self)], rows, self._versions(rows))
+
+    def _versions(self, block_rows: int) -> list[int]:
+        """For each block, how many rows had been pushed when it was last written to, counted from the origin.
+
+        It follows from the number of pushed rows, so that a push need not keep it.
+        """
+        first = np.arange(0, len(self), block_rows)
+        end = np.minimum(first + block_rows, len(self))
+        lap = self._pushed - self.cursor
+        last = np.where(first < self.cursor, lap + np.minimum(end, self.cursor), lap - self.capacity + end)
+        return [self._origin + int(pushed) for pushed in last]
+
+
+def _new_origin() -> int:
+    """Where versions are counted from. Random, not seeded: equal versions must mean equal rows, also between a run
+    and one that was resumed from it and took another course."""
+    return secrets.randbits(48)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -15,6 +15,15 @@ from minding.policies.networks.heads import GaussianHead, SquashedGaussianHead, 
 from minding.policies.networks.layers import MLP, Linear
 
 
+class Decision(NamedTuple):
+    """Which output of an acting network decides the action without exploration: scores of choices, or a mean."""
+
+    output: int
+    name: str
+    squash: bool = False
+    """Whether the action is the tanh of the mean."""
+
+
 class ActorCritic(nn.Cell):
     """Shared encoder, then an actor and a critic of their own; returns (value (B,), distribution parameters...)."""
 
@@ -22,6 +31,10 @@ class ActorCritic(nn.Cell):
     def shared_outputs(self) -> tuple[int, ...]:
         """Numbers of the outputs that have no batch axis."""
         return (2,) if isinstance(self.head, GaussianHead) else ()
+
+    @property
+    def decision(self) -> Decision:
+        return Decision(1, "mean" if isinstance(self.head, GaussianHead) else "logits")
 
     def __init__(self, spec: Mapping[str, Any], model: Any, rng: np.random.Generator) -> None:
         super().__init__()
@@ -52,6 +65,7 @@ class QNetwork(nn.Cell):
     https://arxiv.org/abs/1511.06581)."""
 
     shared_outputs = ()
+    decision = Decision(0, "q_values")
 
     def __init__(self, spec: Mapping[str, Any], model: Any, rng: np.random.Generator) -> None:
         super().__init__()
@@ -85,6 +99,7 @@ class SquashedActor(nn.Cell):
     """Encoder, torso and tanh-normal head; returns (mean, log deviation), each (B, A)."""
 
     shared_outputs = ()
+    decision = Decision(0, "mean", squash=True)
 
     def __init__(self, spec: Mapping[str, Any], model: Any, rng: np.random.Generator) -> None:
         super().__init__()

@@ -44,3 +44,22 @@ def test_a_missing_run_names_the_nearest_one(tmp_path):
 def test_a_folder_without_a_configuration_is_no_run(tmp_path):
     with pytest.raises(ConfigError, match="is no run folder"):
         RunDir.open(tmp_path)
+
+
+def test_the_newest_run_of_an_experiment_is_the_one_with_the_highest_number(tmp_path):
+    assert RunDir.newest(config(tmp_path / "runs")) is None
+    for name in ("cartpole", "cartpole-2", "cartpole-10", "cartpole-30", "cartpole-a", "other-40"):
+        (tmp_path / name).mkdir()
+    for name in ("cartpole", "cartpole-2", "cartpole-10", "cartpole-a", "other-40"):
+        (tmp_path / name / "config.yaml").write_text("seed: 1\n")
+    assert RunDir.newest(config(tmp_path)).path.name == "cartpole-10"
+
+
+def test_changed_settings_replace_the_saved_ones_in_one_step(tmp_path):
+    run_dir = RunDir.create(config(tmp_path))
+    before = run_dir.config.stat().st_ino
+    run_dir.update_config(config(tmp_path))
+    assert run_dir.config.stat().st_ino == before
+    run_dir.update_config(EasyDict(config(tmp_path), seed=4))
+    assert run_dir.load_config().seed == 4
+    assert sorted(path.name for path in run_dir.path.iterdir()) == ["config.yaml"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -29,22 +30,11 @@ def test_the_first_signal_only_asks(number, name):
     assert asked == [name]
 
 
-@pytest.mark.parametrize("first", SIGNALS)
-def test_a_second_interrupt_raises_at_once_and_brings_the_default_back(first):
+@pytest.mark.parametrize("number", SIGNALS)
+def test_after_the_first_signal_both_have_the_systems_own_effect(number):
     with SignalGuard(lambda name: None):
-        signal.raise_signal(first)
-        with pytest.raises(KeyboardInterrupt):
-            signal.raise_signal(signal.SIGINT)
-        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-        assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
-
-
-def test_a_second_terminate_exits_with_143():
-    with SignalGuard(lambda name: None):
-        signal.raise_signal(signal.SIGINT)
-        with pytest.raises(SystemExit) as caught:
-            signal.raise_signal(signal.SIGTERM)
-    assert caught.value.code == 143
+        signal.raise_signal(number)
+        assert [signal.getsignal(each) for each in SIGNALS] == [signal.SIG_DFL, signal.SIG_DFL]
 
 
 def test_the_guard_of_an_inner_run_tells_the_outer_one():
@@ -52,8 +42,7 @@ def test_the_guard_of_an_inner_run_tells_the_outer_one():
     with SignalGuard(outer.append):
         with SignalGuard(inner.append):
             signal.raise_signal(signal.SIGINT)
-        with pytest.raises(KeyboardInterrupt):
-            signal.raise_signal(signal.SIGINT)
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_DFL
     assert (outer, inner) == (["SIGINT"], ["SIGINT"])
 
 
@@ -120,16 +109,6 @@ def test_setting_finish_to_false_does_not_take_a_signal_back():
     assert (task.ctx.total_step, task.stop_reason) == (1, "SIGTERM")
 
 
-def test_a_second_signal_ends_the_iteration_and_still_calls_the_hooks_once():
-    recorder = Recorder([signal.SIGTERM, signal.SIGTERM])
-    with Task().start() as task:
-        task.use(recorder)
-        with pytest.raises(SystemExit) as caught:
-            task.run(max_step=100)
-    assert (caught.value.code, task.stop_reason) == (143, "SIGTERM")
-    assert recorder.log == ["begin 0", "end 0", "closed", "begin 1", "closed", "finish at 1"]
-
-
 def test_a_signal_reaches_the_task_whose_middleware_runs_another_task():
     outer_steps, inner_reasons = [], []
 
@@ -147,25 +126,53 @@ def test_a_signal_reaches_the_task_whose_middleware_runs_another_task():
 
 ENV = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
 SCRIPT = """
-import sys
+import signal, sys, threading
 from minding.engine import task
+def wait():
+    print("waiting", flush=True)
+    threading.Event().wait()
 class Hook:
     def __call__(self, ctx):
         if ctx.total_step == 0:
             print("running", flush=True)
+            if sys.argv[1] == "iteration":
+                signal.raise_signal(signal.SIGINT)
+                wait()
     def finish(self, ctx):
+        if sys.argv[1] == "save":
+            wait()
         print("saved", flush=True)
+    def close(self):
+        print("closed", flush=True)
 with task.start():
     task.use(Hook()).run()
 print(task.stop_reason)
 """
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_process_that_gets_a_signal_saves_and_leaves(number):
-    command = [sys.executable, "-c", SCRIPT]
+@contextlib.contextmanager
+def script(waits_in):
+    """Runs SCRIPT, which after a first signal waits for ever in its iteration or its save, or nowhere."""
+    command = [sys.executable, "-c", SCRIPT, waits_in]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=ENV) as process:
         assert process.stdout.readline() == "running\n"
+        yield process
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_process_that_gets_a_signal_saves_closes_and_leaves(number):
+    with script("nowhere") as process:
         process.send_signal(number)
         rest = process.stdout.read()
-    assert (rest, process.returncode) == (f"saved\n{number.name}\n", 0)
+    assert (rest, process.returncode) == (f"saved\nclosed\n{number.name}\n", 0)
+
+
+@pytest.mark.parametrize(("waits_in", "second"), [("iteration", signal.SIGTERM), ("save", signal.SIGINT)])
+def test_a_second_signal_ends_the_process_at_once_and_without_hooks(waits_in, second):
+    with script(waits_in) as process:
+        if waits_in == "save":
+            process.send_signal(signal.SIGTERM)
+        assert process.stdout.readline() == "waiting\n"
+        process.send_signal(second)
+        rest = process.stdout.read()
+    assert (rest, process.returncode) == ("", -second)

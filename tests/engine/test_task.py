@@ -335,6 +335,7 @@ def test_the_state_of_a_chain_goes_into_another_task(build):
     first.run(max_step=3)
     state = first.state_dict()
     assert state["ctx"]["total_step"] == 3
+    assert state["chain"] == ["0:<lambda>", "1:Counter", "2.0:<lambda>", "2.1:Counter"]
     assert state["middleware"] == {"1:Counter": {"count": 3}, "2.1:Counter": {"count": 3}}
     second, counters = build()
     second.load_state_dict(state)
@@ -348,16 +349,111 @@ def test_the_state_of_another_chain_is_refused_and_nothing_is_loaded(build):
     with Task().start() as other:
         counter = Counter()
         other.use(counter)
-        with pytest.raises(
-            CheckpointError, match=r"no state for \['0:Counter'\], and state for \['1:Counter'"
-        ):
+        with pytest.raises(CheckpointError, match=r"0:<lambda> -> 1:Counter -> .*; this one is 0:Counter; build"):
             other.load_state_dict(first.state_dict())
         assert (counter.count, other.ctx.total_step) == (0, 0)
 
 
 def test_what_is_no_state_of_a_task_is_refused(started):
-    with pytest.raises(CheckpointError, match=r"has the keys ctx and middleware, got \['params'\]"):
+    with pytest.raises(CheckpointError, match=r"has the keys ctx, chain and middleware, got \['params'\]"):
         started.load_state_dict({"params": 1})
+
+
+def test_a_middleware_that_lost_its_state_is_named(build):
+    first, _ = build()
+    state = first.state_dict()
+    del state["middleware"]["1:Counter"]
+    with pytest.raises(CheckpointError, match="1:Counter: with state in either the checkpoint or this chain"):
+        build()[0].load_state_dict(state)
+
+
+# Boundaries and resuming
+
+
+def test_a_call_at_the_boundary_comes_once_after_both_halves_with_the_next_context(started):
+    log = []
+
+    def ask(ctx):
+        if ctx.total_step == 1:
+            started.at_boundary(lambda: log.append(("boundary", started.ctx.total_step, started.within_iteration)))
+
+    started.use(ask).use(marker(log, 1)).run(max_step=3)
+    assert log == [1, -1, 1, -1, ("boundary", 2, False), 1, -1]
+
+
+def test_calls_at_the_boundary_come_in_order_and_a_failing_one_ends_the_run_with_a_note(started):
+    log = []
+
+    def save():
+        raise OSError("disk full")
+
+    def ask(ctx):
+        for call in (lambda: log.append(1), save, lambda: log.append(3)):
+            started.at_boundary(call)
+
+    with pytest.raises(OSError, match="disk full") as caught:
+        started.use(ask).use(Hook(log, "end")).run(max_step=3)
+    assert log == [1, ("end", 1)]
+    assert caught.value.__notes__ == ["in 'save' at the end of step 0"]
+
+
+def test_a_broken_off_iteration_has_no_boundary(started):
+    log = []
+    started.use(lambda ctx: started.at_boundary(lambda: log.append(1))).use(fail)
+    with pytest.raises(ValueError):
+        started.run(max_step=1)
+    assert (log, started.within_iteration, started.resume_guarantee) == ([], True, "mid-iteration")
+
+
+def test_between_runs_there_is_no_boundary_to_come(started):
+    with pytest.raises(ChainError, match="no iteration is running"):
+        started.at_boundary(lambda: None)
+
+
+class Saver(Hook):
+    """Resumes by setting the context, unless told to fail."""
+
+    def resume(self, request):
+        self.log.append(("resume", request))
+        if self.error:
+            raise self.error
+        task.ctx.total_step = 7
+
+
+class Resumed(Hook):
+    def resumed(self, ctx):
+        self.log.append((self.name, "resumed", ctx.total_step))
+
+
+def test_a_run_resumes_once_then_calls_the_hooks_and_then_the_event():
+    log = []
+    with task.start(resume="latest"):
+        task.on("resumed", lambda: log.append("event"))
+        task.use(Resumed(log, "a")).use(Saver(log, "saver"))
+        task.run(max_step=8)
+        task.run(max_step=9)
+    start = [("resume", "latest"), ("a", "resumed", 7), "event"]
+    # The saver's hook comes before the others.
+    assert log == [*start, ("saver", 8), ("a", 8), ("saver", 9), ("a", 9)]
+
+
+def test_a_run_that_cannot_be_resumed_does_nothing_and_asks_again():
+    log = []
+    with task.start(resume="latest"):
+        task.use(Saver(log, "saver", CheckpointError("none"))).use(lambda ctx: log.append("step"))
+        for _ in range(2):
+            with pytest.raises(CheckpointError, match="none"):
+                task.run(max_step=8)
+    assert log == [("resume", "latest")] * 2
+
+
+def test_the_guarantee_is_the_weakest_in_the_chain(started):
+    assert started.use(lambda ctx: None).resume_guarantee == "exact"
+    for guarantee in ("without-buffer", "exact", "episode-boundary"):
+        hook = Hook([], guarantee)
+        hook.resume_guarantee = guarantee
+        started.use(hook)
+    assert started.resume_guarantee == "without-buffer"
 
 
 def test_the_profile_counts_calls_and_time_of_both_halves():

@@ -2,6 +2,8 @@
 
 import os
 import signal
+import threading
+import time
 
 import numpy as np
 import pytest
@@ -9,6 +11,7 @@ from worlds import Counter
 
 from minding.engine.errors import EnvError
 from minding.envs import make_env_manager
+from minding.envs.faults import FaultStreak
 
 KINDS = {
     "raise": "RuntimeError: motor stalled",
@@ -46,9 +49,7 @@ def test_a_fault_names_environment_step_and_value(make, backend, kind):
     manager.reset()
     manager.step(ZEROS)
     manager.step(ZEROS)
-    with pytest.raises(
-        EnvError, match=rf"environment 0 \(worlds:Faulty\), step 3 of its episode: .*{KINDS[kind]}"
-    ):
+    with pytest.raises(EnvError, match=rf"environment 0 \(worlds:Faulty\), step 3 of its episode: .*{KINDS[kind]}"):
         manager.step(ZEROS)
 
 
@@ -168,7 +169,136 @@ def test_an_environment_that_cannot_be_made_in_a_worker_says_why():
             super().__init__()
 
     manager = make_env_manager({"backend": "subprocess"}, 1, 0, env_fn=OnlyHere)
-    with pytest.raises(
-        EnvError, match="OnlyHere cannot be made in a worker: PermissionError: display not found"
-    ):
+    with pytest.raises(EnvError, match="OnlyHere cannot be made in a worker: PermissionError: display not found"):
         manager.reset()
+
+
+def persistent(make, backend, kind, num_envs=1, **env):
+    """Environments that fail at the first step of every episode."""
+    faults = {"kind": kind, "at": 1}
+    return make("Faulty", num_envs, backend=backend, workers=1, on_error="restart", env_kwargs=faults, **env)
+
+
+@pytest.mark.parametrize("backend", ["sync", "subprocess"])
+def test_an_environment_that_fails_in_every_step_ends_the_run_in_spite_of_restart(make, backend):
+    manager = persistent(make, backend, "raise", 2)
+    with pytest.raises(EnvError, match=r"environment 0 .*motor stalled; it failed in 10 steps in a row"):
+        run(manager, 100)
+    if backend == "sync":
+        assert manager.fault_count == 2 * 9
+
+
+def test_a_worker_that_dies_in_every_step_ends_the_run_in_spite_of_restart(make, monkeypatch):
+    monkeypatch.setattr(FaultStreak, "limit", 3)
+    manager = persistent(make, "subprocess", "die")
+    with pytest.raises(EnvError, match=r"died with exit code 3; .* lost in 3 steps in a row"):
+        run(manager, 100)
+    assert manager.fault_count == 2
+    assert manager.worker_pids == ()
+
+
+def test_one_transition_between_two_faults_is_enough_to_go_on(make):
+    manager = make("Faulty", 1, on_error="restart", env_kwargs={"kind": "raise", "at": 2})
+    valid = [manager.step(np.zeros(1, np.int64)).valid is None for _ in range(60)]
+    assert valid == [True, False] * 30
+
+
+class Unclosable(Counter):
+    def close(self):
+        raise OSError("device busy")
+
+
+class HangsInClose(Counter):
+    def close(self):
+        threading.Event().wait()
+
+
+class DiesInClose(Counter):
+    def close(self):
+        os._exit(7)
+
+
+def test_environments_that_fail_in_close_are_named_and_all_of_them_are_closed(caplog):
+    manager = make_env_manager({}, 2, 0, env_fn=Unclosable)
+    manager.reset()
+    caplog.clear()
+    manager.close()
+    assert caplog.messages == [
+        f"environment {row} (Unclosable) failed in close: OSError: device busy" for row in (0, 1)
+    ]
+
+
+@pytest.mark.parametrize("world", [HangsInClose, DiesInClose])
+def test_a_worker_that_hangs_or_dies_in_close_ends_within_its_time(world):
+    manager = make_env_manager({"backend": "subprocess", "workers": 1}, 1, 0, env_fn=OnlyInWorkers(world))
+    manager.reset()
+    pids = manager.worker_pids
+    start = time.monotonic()
+    manager.close()
+    assert time.monotonic() - start < 6.0
+    assert not any(os.path.exists(f"/proc/{pid}") for pid in pids)
+
+
+class OnlyInWorkers:
+    """Makes `world` in worker processes, and a `Counter` here, where its spaces are looked up."""
+
+    def __init__(self, world):
+        self.world, self.parent = world, os.getpid()
+
+    def __call__(self):
+        return Counter() if os.getpid() == self.parent else self.world()
+
+
+def test_an_environment_that_cannot_be_made_a_second_time_says_why():
+    made = []
+
+    class Licensed(Counter):
+        def __init__(self):
+            super().__init__()
+            made.append(self)
+            if len(made) > 2:
+                raise PermissionError("one licence only")
+
+        def reset(self, *, seed=None, options=None):
+            if hasattr(self, "start"):
+                raise RuntimeError("worn out")
+            return super().reset(seed=seed)
+
+    manager = make_env_manager({"on_error": "restart"}, 1, 0, env_fn=Licensed)
+    with pytest.raises(
+        EnvError, match=r"environment 0 \(Licensed\).*cannot be made again: PermissionError: one licence"
+    ):
+        run(manager, 100)
+
+
+def test_workers_leave_a_terminate_that_reaches_the_whole_group_to_their_parent(make):
+    manager = make("Counter", 2, backend="subprocess", workers=2)
+    manager.reset()
+    pids = manager.worker_pids
+    for pid in pids:
+        os.kill(pid, signal.SIGTERM)
+    for _ in range(20):
+        manager.step(np.zeros(2, np.int64))
+    assert (manager.worker_pids, manager.fault_count) == (pids, 0)
+
+
+MALFORMED = {
+    "four values": (lambda self: (self.observe(), 0.0, False, {}), "not enough values to unpack"),
+    "no observation": (lambda self: (None, 0.0, False, False, {}), r"expected shape \(2,\), got \(\)"),
+    "text": (lambda self: (["a", "b"], 0.0, False, False, {}), "expected dtype float32, got <U1"),
+    "two rewards": (lambda self: (self.observe(), np.ones(2), False, False, {}), "raised ValueError"),
+    "no reward": (lambda self: (self.observe(), None, False, False, {}), "reward is nan"),
+    "two flags": (lambda self: (self.observe(), 0.0, np.ones(2, bool), False, {}), "raised ValueError"),
+    "nothing": (lambda self: None, "raised TypeError"),
+}
+
+
+@pytest.mark.parametrize("answer", MALFORMED)
+def test_a_malformed_answer_is_an_error_that_names_environment_and_step(answer):
+    class Malformed(Counter):
+        def step(self, action):
+            return MALFORMED[answer][0](self)
+
+    manager = make_env_manager({}, 1, 0, env_fn=Malformed)
+    with pytest.raises(EnvError, match=rf"environment 0 \(Malformed\), step 1 .*{MALFORMED[answer][1]}"):
+        manager.step(np.zeros(1, np.int64))

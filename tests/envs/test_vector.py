@@ -27,8 +27,7 @@ def transitions(manager, steps, action):
         for env in range(manager.num_envs):
             if step.valid is None or step.valid[env]:
                 before, after = (
-                    [leaf.tolist() for _, leaf in trees.leaves(trees.index(tree, env))]
-                    for tree in (obs, step.next_obs)
+                    [leaf.tolist() for _, leaf in trees.leaves(trees.index(tree, env))] for tree in (obs, step.next_obs)
                 )
                 flags = (float(step.reward[env]), bool(step.terminated[env]), bool(step.truncated[env]))
                 streams[env].append((before, after, *flags))
@@ -101,6 +100,63 @@ def test_faults_of_a_vector_environment_name_it_or_reset_all_of_it(mode):
     assert not steps[2].valid.any()
     assert steps[4].obs[:, 1].tolist() == [2.0, 2.0, 2.0]
     assert manager.fault_count == 1
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_vector_environment_that_fails_in_every_step_ends_the_run_in_spite_of_restart(mode):
+    manager = VectorEnvManager(vector_env(Faulty, mode, kind="raise", at=1), {"on_error": "restart"})
+    with pytest.raises(EnvError, match=r"SyncVectorEnv \(3 environments\): .*failed in 10 steps in a row"):
+        transitions(manager, 100, np.zeros(3, np.int64))
+    assert manager.fault_count == 9
+
+
+class FailsInReset(Counter):
+    """Its second reset goes wrong."""
+
+    resets = 0
+
+    def __init__(self, kind):
+        super().__init__()
+        self.kind = kind
+
+    def reset(self, *, seed=None, options=None):
+        self.resets += 1
+        obs, info = super().reset(seed=seed)
+        self.length = 2
+        if self.resets > 1 and self.kind == "raise":
+            raise OSError("no licence")
+        return obs * np.nan if self.resets > 1 else obs, info
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(
+    ("kind", "message"), [("raise", "OSError: no licence"), ("nan", r"observation is \[nan nan\]")]
+)
+def test_a_fault_in_a_reset_of_a_vector_environment_is_never_acted_on(mode, kind, message):
+    manager = VectorEnvManager(vector_env(FailsInReset, mode, 1, kind=kind))
+    action = np.zeros(1, np.int64)
+    with pytest.raises(EnvError, match=message):
+        transitions(manager, 4, action)
+    with pytest.raises(EnvError, match=rf"failed in reset: .*{message}"):
+        manager.reset()
+
+
+def test_a_final_observation_that_is_not_finite_is_a_fault():
+    class BadEnd(Counter):
+        def observe(self):
+            return super().observe() * (np.nan if self.steps == self.length else 1)
+
+    manager = VectorEnvManager(vector_env(BadEnd, AutoresetMode.SAME_STEP, 1), {"on_error": "restart"})
+    faults = [step.valid is not None for step in (manager.step(np.zeros(1, np.int64)) for _ in range(20))]
+    assert faults.count(True) == manager.fault_count > 3
+
+
+def test_a_vector_environment_that_fails_in_close_is_named(caplog):
+    env = vector_env(Counter, AutoresetMode.NEXT_STEP)
+    manager = VectorEnvManager(env)
+    env.close_extras = lambda **kwargs: 1 / 0
+    manager.close()
+    assert "failed in close: ZeroDivisionError" in caplog.text
 
 
 def test_a_vector_environment_that_hides_its_autoreset_mode_is_refused():

@@ -1,5 +1,7 @@
 """Checkpoints during and at the end of a run."""
 
+import copy
+import datetime
 import logging
 import os
 import signal
@@ -10,16 +12,35 @@ import pytest
 from minding.engine import Task
 from minding.engine.checkpoint import list_checkpoints, load_checkpoint, read_manifest
 from minding.engine.context import OnlineRLContext
-from minding.engine.errors import CheckpointError, ConfigError
+from minding.engine.errors import ChainError, CheckpointError, ConfigError
 from minding.middleware import CkptSaver
-from minding.middleware.ckpt_saver import newest_checkpoint
+
+CONFIG = {
+    "exp_name": "run",
+    "run": {"max_env_step": 1000, "out_dir": "runs"},
+    "env": {"env_id": "Line-v0", "spec": {"observation": {"shape": [1]}, "action": {"n": 2}}},
+    "policy": {"type": "weights", "model": {"hidden": [8]}, "learn": {"learning_rate": 0.001}},
+}
+
+
+def config(**overrides):
+    """`CONFIG` with values in place of those at dotted paths (dots as double underscores)."""
+    changed = copy.deepcopy(CONFIG)
+    for path, value in overrides.items():
+        *sections, key = path.split("__")
+        node = changed
+        for section in sections:
+            node = node[section]
+        node[key] = value
+    return changed
 
 
 class Weights:
     """A policy that is one number, the gradient steps made."""
 
-    def __init__(self):
+    def __init__(self, **overrides):
         self.value = np.zeros(1)
+        self.config = config(**overrides)
 
     def state_dict(self):
         return {"value": self.value.copy()}
@@ -108,8 +129,10 @@ def test_the_last_state_is_saved_however_the_run_ends_and_wherever_the_saver_sta
     else:
         run(at_iteration(2, stop), **options)
     assert names(tmp_path / "run" / "ckpt") == ["iter_30"]
-    state, _ = load_checkpoint(tmp_path / "run" / "ckpt" / "iter_30")
+    state, manifest = load_checkpoint(tmp_path / "run" / "ckpt" / "iter_30")
     assert state["policy"]["value"].tolist() == [30.0]
+    # What broke off in the middle cannot be gone on with exactly, and says so.
+    assert manifest["guarantee"] == ("mid-iteration" if end == "exception" else "exact")
 
 
 def evaluate(*values):
@@ -142,7 +165,7 @@ def test_counters_go_on_from_a_saved_state(run, tmp_path):
     weights, task = Weights(), Task()
     with task.start(ctx=OnlineRLContext()):
         resumed = CkptSaver(weights, "run", 20, out_dir=tmp_path, task=task)
-        task.use(Learner(weights)).use(lambda ctx: None).use(resumed)
+        task.use(Learner(weights)).use(evaluate(3.0)(task)).use(resumed)
         task.load_state_dict(state["task"])
         assert (resumed.best, task.ctx.train_iter) == (3.0, 40)
         task.run(max_step=task.ctx.total_step + 2)
@@ -193,21 +216,6 @@ def test_checkpoints_of_an_earlier_run_in_the_folder_do_not_crowd_out_new_ones(r
     assert names(saver.folder) == ["iter_20", "iter_40", "iter_60", "iter_80"]
 
 
-def test_the_newest_whole_checkpoint_is_found_and_damaged_ones_are_named(run, caplog):
-    saver = run(keep_last=5)
-    assert newest_checkpoint(saver.folder).name == "iter_50"
-    (saver.folder / "iter_50" / "manifest.json").write_text("{")
-    with caplog.at_level(logging.WARNING, "minding.ckpt"):
-        assert newest_checkpoint(saver.folder).name == "iter_40"
-    assert "skipped damaged checkpoint" in caplog.text
-    assert "iter_50" in caplog.text
-
-
-def test_no_checkpoint_at_all_is_an_error(tmp_path):
-    with pytest.raises(CheckpointError, match="no checkpoint; train first, or name another run"):
-        newest_checkpoint(tmp_path)
-
-
 def test_keeping_none_is_refused():
     with pytest.raises(ConfigError, match="keep_last=0"):
         CkptSaver(Weights(), "run", keep_last=0)
@@ -217,14 +225,198 @@ def test_its_manifest_can_be_read_alone(run):
     assert read_manifest(run().folder / "iter_50")["train_iter"] == 50
 
 
-def test_a_policy_with_nan_weights_is_not_saved(tmp_path):
-    class Broken:
+def test_a_policy_with_nan_weights_is_not_saved(run, caplog):
+    class Broken(Weights):
         def state_dict(self):
             return {"params": {"net.weight": np.array([1.0, np.nan], np.float32)}}
 
-    task = Task()
-    saver = CkptSaver(Broken(), "run", 10, out_dir=tmp_path, task=task)
-    with task.start():
-        task.use(saver)
+    saver = run(weights=Broken())
+    assert not saver.folder.exists()
+    assert "policy/params/net.weight is NaN or infinite" in caplog.text
+
+
+# When a checkpoint is taken
+
+
+class Count:
+    """A stateful middleware that counts first and second halves."""
+
+    def __init__(self):
+        self.count = 0
+
+    def __call__(self, ctx):
+        self.count += 1
+        yield
+        self.count += 100
+
+    def state_dict(self):
+        return {"count": self.count}
+
+    def load_state_dict(self, state):
+        self.count = state["count"]
+
+
+@pytest.mark.parametrize("saver_first", [False, True])
+def test_a_checkpoint_holds_the_state_at_the_end_of_the_iteration_wherever_the_saver_stands(run, saver_first):
+    saver = run(lambda task: Count(), max_step=2, saver_first=saver_first)
+    state, manifest = load_checkpoint(saver.folder / "iter_20")
+    (count,) = (each["count"] for each in state["task"]["middleware"].values() if "count" in each)
+    assert (count, state["task"]["ctx"]["total_step"], manifest["total_step"]) == (202, 2, 2)
+
+
+def test_outside_of_an_iteration_nothing_is_taken(tmp_path):
+    saver = CkptSaver(Weights(), "run", 10, out_dir=tmp_path, task=Task())
+    with pytest.raises(ChainError, match="at_boundary: no iteration is running"):
         saver(OnlineRLContext(train_iter=10))
-    assert not (tmp_path / "run" / "ckpt").exists()
+
+
+def test_what_broke_off_before_anything_was_learned_does_not_replace_the_checkpoint_before_it(run, tmp_path):
+    def collect(ctx):
+        if ctx.total_step == 2:
+            raise RuntimeError("broken")
+
+    weights, task = Weights(), Task()
+    with task.start(ctx=OnlineRLContext()):
+        saver = CkptSaver(weights, "run", 20, out_dir=tmp_path, task=task)
+        task.use(collect).use(Learner(weights)).use(saver)
+        with pytest.raises(RuntimeError, match="broken"):
+            task.run(max_step=5)
+    assert names(saver.folder) == ["iter_20"]
+    assert read_manifest(saver.folder / "iter_20")["guarantee"] == "exact"
+
+
+def test_the_manifest_says_what_was_saved_when_and_with_which_libraries(run):
+    manifest = read_manifest(run().folder / "iter_40")
+    expected = {"algorithm": "weights", "env_id": "Line-v0", "env_step": 400, "train_iter": 40, "total_step": 4}
+    assert {key: manifest[key] for key in expected} == expected
+    assert manifest["versions"].keys() == {"minding", "python", "mindspore", "numpy", "gymnasium"}
+    assert manifest["versions"]["mindspore"] == "2.10.0"
+    assert datetime.datetime.fromisoformat(manifest["created"]).utcoffset() == datetime.timedelta(0)
+
+
+class Restarting:
+    """A middleware whose environments cannot be brought back."""
+
+    resume_guarantee = "episode-boundary"
+
+    def __call__(self, ctx): ...
+
+
+def test_the_manifest_says_the_weakest_guarantee_of_the_chain(run):
+    assert read_manifest(run().folder / "iter_50")["guarantee"] == "exact"
+    saver = run(lambda task: Restarting())
+    assert read_manifest(saver.folder / "iter_50")["guarantee"] == "episode-boundary"
+
+
+# Resume
+
+
+@pytest.fixture
+def resume(tmp_path):
+    """Resumes with new objects and trains to `max_step`; returns (saver, weights, task)."""
+
+    def start(request="latest", *others, max_step=5, weights=None, **options):
+        weights, task = weights or Weights(), Task()
+        with task.start(ctx=OnlineRLContext(), resume=request):
+            saver = CkptSaver(weights, "run", **{"train_freq": 20, **options}, out_dir=tmp_path, task=task)
+            for middleware in [Learner(weights), *others, saver]:
+                task.use(middleware)
+            task.run(max_step=max_step)
+        return saver, weights, task
+
+    return start
+
+
+def test_a_run_goes_on_from_its_newest_checkpoint(run, resume, caplog):
+    run(max_step=4)
+    with caplog.at_level(logging.INFO, "minding"):
+        saver, weights, task = resume(max_step=7)
+    assert (weights.value.tolist(), task.ctx.total_step, task.ctx.env_step) == ([70.0], 7, 700)
+    assert names(saver.folder) == ["iter_40", "iter_60", "iter_70"]
+    assert caplog.messages == [f"resumed {saver.folder / 'iter_40'} at env_step 400 (exact)"]
+
+
+def test_a_run_that_was_ended_in_between_saves_where_the_other_does(run, resume):
+    # 30 is the end of the first part, no multiple of the interval.
+    run(max_step=3)
+    saver, _, _ = resume(max_step=6, keep_last=9)
+    assert names(saver.folder) == ["iter_20", "iter_30", "iter_40", "iter_60"]
+
+
+def test_a_damaged_checkpoint_is_named_and_the_one_before_it_is_resumed(run, resume, caplog):
+    folder = run(max_step=4).folder
+    (folder / "iter_40" / "manifest.json").write_text("{")
+    _, weights, _ = resume(max_step=2)
+    assert weights.value.tolist() == [20.0]
+    assert "skipped damaged checkpoint" in caplog.text
+
+
+@pytest.mark.parametrize("what", ["run", "run/ckpt/iter_20"])
+def test_a_run_folder_and_a_checkpoint_folder_can_be_named(run, resume, tmp_path, what):
+    run(max_step=4)
+    _, weights, _ = resume(tmp_path / what, max_step=0)
+    assert weights.value.tolist() == [40.0 if what == "run" else 20.0]
+
+
+def test_what_came_after_the_checkpoint_that_was_named_is_set_aside(run, resume, tmp_path, caplog):
+    run(max_step=5)
+    saver, _, _ = resume(tmp_path / "run" / "ckpt" / "iter_20", max_step=3)
+    assert names(saver.folder) == ["iter_20", "iter_30"]
+    left = sorted(path.name.rpartition("-")[2] for path in saver.folder.glob("left-*"))
+    assert left == ["iter_40", "iter_50"]
+    assert "iter_50 is newer than what is resumed from" in caplog.text
+
+
+def test_changed_settings_are_listed_and_hold(run, resume, caplog):
+    run(max_step=4)
+    weights = Weights(policy__learn__learning_rate=0.0003, run__max_env_step=2000, exp_name="moved")
+    with caplog.at_level(logging.INFO, "minding"):
+        saver, _, _ = resume(weights=weights, max_step=6)
+    assert caplog.messages[0].endswith(
+        "(exact); changed: run.max_env_step 1000 -> 2000, policy.learn.learning_rate 0.001 -> 0.0003"
+    )
+    state, _ = load_checkpoint(saver.folder / "iter_60")
+    assert state["config"]["policy"]["learn"]["learning_rate"] == 0.0003
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ({"policy__type": "other"}, r"policy\.type is 'weights' there and 'other' here"),
+        ({"policy__model__hidden": [9]}, r"policy\.model\.hidden is \[8\] there and \[9\] here"),
+        ({"env__env_id": "Line-v1"}, r"env\.env_id is 'Line-v0' there and 'Line-v1' here"),
+        ({"env__spec__observation": {"shape": [2]}}, r"env\.spec\.observation\.shape is \[1\] there and \[2\] here"),
+        ({"env__spec__action": {"n": 3}}, r"env\.spec\.action\.n is 2 there and 3 here"),
+    ],
+)
+def test_a_checkpoint_of_another_run_is_refused_with_both_sides_and_nothing_is_loaded(run, resume, override, message):
+    folder = run(max_step=4).folder
+    weights = Weights(**override)
+    with pytest.raises(CheckpointError, match=message):
+        resume(weights=weights)
+    # Nothing was saved over the checkpoints either.
+    assert (weights.value.tolist(), names(folder)) == ([0.0], ["iter_20", "iter_40"])
+
+
+def test_all_that_differs_is_in_one_error(run, resume):
+    run(max_step=4)
+    with pytest.raises(CheckpointError, match=r"env\.env_id is .*; policy\.type is .*start a new run"):
+        resume(weights=Weights(policy__type="other", env__env_id="Line-v1"))
+
+
+def test_the_checkpoint_of_another_chain_is_refused_with_both_chains(run, resume):
+    run(max_step=4)
+    with pytest.raises(CheckpointError, match="0:Learner -> 1:CkptSaver; this one is 0:Learner -> 1:Count"):
+        resume("latest", Count())
+
+
+@pytest.mark.parametrize("request_", ["latest", "absent"])
+def test_nothing_to_resume_is_an_error_and_never_a_start_from_the_beginning(resume, tmp_path, request_):
+    with pytest.raises(CheckpointError, match=r"no checkpoint; train first|no folder 'absent'"):
+        resume(request_)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_chain_without_a_saver_cannot_resume():
+    with Task().start(resume="latest") as task, pytest.raises(ChainError, match="add a CkptSaver"):
+        task.use(lambda ctx: None).run(max_step=1)

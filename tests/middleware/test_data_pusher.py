@@ -92,3 +92,13 @@ def test_nested_observations_become_one_column_a_leaf(counting_config):
     flat, plain = transitions(nested), transitions(rollout)
     assert np.array_equal(flat["next_obs.a"], plain["next_obs"])
     assert np.array_equal(flat["obs.b.c"], plain["obs"][:, 0])
+
+
+@pytest.mark.parametrize(("save_buffer", "guarantee", "rows"), [(True, "exact", 8), (False, "without-buffer", 0)])
+def test_the_buffer_is_saved_with_it_unless_it_is_left_out(counting_config, save_buffer, guarantee, rows):
+    cfg = counting_config(**{"policy.other.save_buffer": save_buffer})
+    pusher, fresh = data_pusher(cfg, UniformBuffer(50, COUNTING_FIELDS)), UniformBuffer(50, COUNTING_FIELDS)
+    pusher(context(cfg, CountingEnv(lengths=(3, 2))))
+    resumed = data_pusher(cfg, fresh)
+    resumed.load_state_dict(pusher.state_dict())
+    assert (pusher.resume_guarantee, len(fresh)) == (guarantee, rows)

@@ -19,9 +19,10 @@ ACT = AgePolicy()
 REPLAY_LEARNER = ReadingLearner(COUNTING_FIELDS)
 
 
-class NoWeights:
-    def state_dict(self):
-        return {}
+class RunningTask:
+    """A task in the middle of an iteration."""
+
+    def at_boundary(self, fn): ...
 
 
 def filled_buffer():
@@ -32,7 +33,7 @@ def filled_buffer():
 
 
 MIDDLEWARE = {
-    "CkptSaver": lambda cfg, path: library.CkptSaver(NoWeights(), "run", 1, out_dir=path, task=Task().start()),
+    "CkptSaver": lambda cfg, path: library.CkptSaver(None, "run", 1, out_dir=path, task=RunningTask()),
     "EpisodeCollector": lambda cfg, path: library.EpisodeCollector(cfg, ACT.collect_mode, CountingEnv(), n_episode=2),
     "OffPolicyLearner": lambda cfg, path: library.OffPolicyLearner(cfg, REPLAY_LEARNER, filled_buffer()),
     "StepCollector": lambda cfg, path: library.StepCollector(cfg, ACT.collect_mode, CountingEnv()),

@@ -1,20 +1,23 @@
 """Evaluation: when, with which quotas, and what is written."""
 
+import numpy as np
 import pytest
 from fakes import AgePolicy, CountingEnv
 
+from minding.engine import Task
 from minding.engine.context import OnlineRLContext
 from minding.engine.types import EpisodeEnd
+from minding.envs import make_env_manager
 from minding.middleware import interaction_evaluator
 from minding.middleware.evaluator import play_episodes
 
 
 @pytest.fixture
 def evaluator(counting_config):
-    def make(env, n_episode=4, freq=100):
+    def make(env, n_episode=4, freq=100, **options):
         cfg = counting_config(**{"policy.eval.freq": freq, "policy.eval.n_episode": n_episode})
         policy = AgePolicy()
-        return interaction_evaluator(cfg, policy.eval_mode, env), policy
+        return interaction_evaluator(cfg, policy.eval_mode, env, **options), policy
 
     return make
 
@@ -88,3 +91,75 @@ def test_its_environments_are_closed_at_the_end_and_part_of_the_state(evaluator)
     assert other_env.episode.tolist() == env.episode.tolist()
     middleware.close()
     assert env.closed
+
+
+class Signalled(CountingEnv):
+    """A signal comes in the second step after `begin`."""
+
+    def __init__(self, task):
+        super().__init__()
+        self.task, self.left = task, -1
+
+    def begin(self):
+        self.left = 2
+
+    def step(self, action):
+        self.left -= 1
+        if self.left == 0:
+            self.task.interrupt("SIGTERM")
+        return super().step(action)
+
+
+def test_a_signal_breaks_an_evaluation_off_as_if_it_had_not_been_begun(evaluator):
+    task = Task().start()
+    env = Signalled(task)
+    middleware, policy = evaluator(env, task=task)
+    middleware(OnlineRLContext(env_step=100, train_iter=1))
+    state, calls = middleware.state_dict()["env"]["episode"].tolist(), policy.calls
+    env.begin()
+    ctx = OnlineRLContext(env_step=300, train_iter=5, last_eval_iter=1, last_eval_env_step=100)
+    middleware(ctx)
+    assert (policy.calls - calls, ctx.eval_value, ctx.eval_output) == (2, None, None)
+    assert (ctx.last_eval_iter, ctx.last_eval_env_step) == (1, 100)
+    assert middleware.state_dict()["env"]["episode"].tolist() == state
+    # It will come an iteration later, with another policy: the run is not resumed exactly.
+    assert middleware.resume_guarantee == "mid-iteration"
+
+
+def test_without_a_signal_a_task_that_ends_lets_the_evaluation_end_first(evaluator):
+    task = Task().start()
+    task.finish = True
+    middleware, _ = evaluator(CountingEnv(), task=task)
+    ctx = OnlineRLContext(env_step=100, train_iter=1)
+    middleware(ctx)
+    assert (ctx.eval_value, middleware.resume_guarantee) == (4.5, "exact")
+
+
+def test_the_evaluation_after_a_resume_is_the_one_that_would_have_come(tiny_config):
+    cfg = tiny_config("dqn", **{"policy.eval.freq": 10, "policy.eval.n_episode": 3})
+
+    def evaluator():
+        env = make_env_manager({"env_id": "fakes:Hunt"}, 2, seed=3, training=False)
+        return interaction_evaluator(cfg, Walker(), env)
+
+    whole = evaluator()
+    for evaluations in range(3):
+        resumed = evaluator()
+        resumed.load_state_dict(whole.state_dict())
+        ctx, again = (OnlineRLContext(env_step=100 * (evaluations + 1), train_iter=evaluations + 1) for _ in range(2))
+        whole(ctx)
+        resumed(again)
+        assert again.eval_output == ctx.eval_output
+        whole_state, state = whole.state_dict()["env"]["source"], resumed.state_dict()["env"]["source"]
+        assert state["episode"].tolist() == whole_state["episode"].tolist()
+        # Between evaluations no episode runs: there is nothing to replay.
+        assert (state["actions"], state["obs"]) == ({}, {})
+
+
+class Walker:
+    """Goes right."""
+
+    def forward(self, obs):
+        return np.ones(len(obs.place), np.int64)
+
+    def reset(self, env_ids=None): ...

@@ -53,3 +53,20 @@ def test_it_ends_the_global_task_by_default():
         task.use(lambda ctx: ran.append(ctx.env_step))
         task.run(max_step=100)
     assert ran == [5, 10, 15]
+
+
+@pytest.mark.parametrize(
+    ("limits", "counters", "reason"),
+    [
+        ({"max_env_step": 100}, {"env_step": 99}, None),
+        ({"max_env_step": 100}, {"env_step": 100}, "max_env_step"),
+        ({"stop_value": 475.0}, {"last_eval_value": 480.0}, "stop_value"),
+        ({"stop_value": 475.0}, {}, None),
+    ],
+)
+def test_a_resumed_run_of_which_nothing_is_left_ends_at_once_and_says_so(task, caplog, limits, counters, reason):
+    checker = termination_checker(**limits, task=task)
+    with caplog.at_level("INFO", "minding"):
+        checker.resumed(OnlineRLContext(**counters))
+    assert (task.finish, checker.reason) == (reason is not None, reason)
+    assert (f"nothing left to train: {reason} is reached" in caplog.text) == (reason is not None)

@@ -17,6 +17,7 @@ from minding.engine.errors import CheckpointError, MindingError, NonFiniteError,
 from minding.engine.runtime import RecompileWarning
 from minding.policies import ALGORITHMS, get_policy_class
 from minding.policies.acting import make_actor
+from minding.policies.guard import LearnGuard
 
 STEPS, BATCH, ROWS = 2, 8, 32
 CASES = {
@@ -122,6 +123,31 @@ def test_a_nan_in_the_batch_is_an_error_that_names_the_metric(policy, compiled):
     broken = random_batch(compiled.batches, **{name: np.full(ROWS, np.nan, np.float32)})
     with pytest.raises(NonFiniteError, match=rf"{policy.name}: \w*loss is nan after this update"):
         policy.learn_mode.forward(broken)
+
+
+def test_with_skip_an_update_that_ends_in_nan_leaves_no_trace(policy, compiled):
+    name = "return" if policy.name == "ppo" else "reward"
+    learn = LearnGuard(policy.name, "skip", policy, policy._learn)
+    assert learn(random_batch(compiled.batches))["skipped"] == 0.0
+    state = copy.deepcopy(policy.state_dict())
+    expected = learn(random_batch(compiled.batches))
+    policy.load_state_dict(state)
+    broken = random_batch(compiled.batches, **{name: np.full(ROWS, np.nan, np.float32)})
+    assert learn(broken) == {"grad_steps": 0, "skipped": 1.0}
+    after = policy.state_dict()
+    assert_same(after["params"], state["params"])
+    assert {**after, "params": None, "moments": None} == {**state, "params": None, "moments": None}
+    assert learn(random_batch(compiled.batches)) == expected
+
+
+def test_on_nan_is_a_setting_of_every_algorithm(tiny_config):
+    for name in ALGORITHMS:
+        assert tiny_config(name).policy.learn.on_nan == "stop"
+    made = get_policy_class("dqn")(tiny_config("dqn", **{"policy.learn.on_nan": "skip"}))
+    before = params(made)
+    broken = random_batch(Batches(made, ROWS), reward=np.full(ROWS, np.inf, np.float32))
+    assert made.learn_mode.forward(broken)["skipped"] == 1.0
+    assert_same(params(made), before)
 
 
 # Acting

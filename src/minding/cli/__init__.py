@@ -15,8 +15,10 @@ from minding import __version__
 from minding.cli.check_env import check_env
 from minding.cli.doctor import doctor
 from minding.cli.evaluate import evaluate
+from minding.cli.export import export
 from minding.cli.listing import list_known
 from minding.cli.plot import plot
+from minding.cli.resume import resume
 from minding.cli.train import train
 
 
@@ -34,7 +36,7 @@ def cli(ctx: click.Context, debug: bool) -> None:
         click.echo(ctx.get_help())
 
 
-for command in (train, evaluate, list_known, plot, check_env, doctor):
+for command in (train, resume, evaluate, export, list_known, plot, check_env, doctor):
     cli.add_command(command)
 
 

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import statistics
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from minding.cli.common import bad_input
+
+if TYPE_CHECKING:
+    from minding.engine.run_dir import RunDir
+    from minding.policies.exported import ExportedPolicy
 
 
 @click.command("eval")
@@ -19,7 +24,13 @@ from minding.cli.common import bad_input
     "--seed", type=click.IntRange(min=0), help="Seed of the environments; the run's own by default."
 )
 @click.option("--video", type=click.Path(), metavar="FILE.mp4", help="Film the first episode (extra video).")
-def evaluate(run: str, episodes: int, seed: int | None, video: str | None) -> None:
+@click.option(
+    "--exported",
+    type=click.Path(exists=True, dir_okay=False),
+    metavar="FILE",
+    help="Let this file of `minding export` play, if it acts as the agent does.",
+)
+def evaluate(run: str, episodes: int, seed: int | None, video: str | None, exported: str | None) -> None:
     """Play episodes with the agent of the run folder RUN, without exploration, and print their returns."""
     with bad_input():
         from minding.engine.run_dir import RunDir
@@ -29,8 +40,11 @@ def evaluate(run: str, episodes: int, seed: int | None, video: str | None) -> No
 
     from minding.configs import recipes
 
+    options = {"acting": _verified(run_dir, Path(exported))} if exported else {}
     film = Path(video) if video else None
-    returns = recipes.evaluate(run_dir.path, episodes, cfg.seed if seed is None else seed, video=film)
+    returns = recipes.evaluate(
+        run_dir.path, episodes, cfg.seed if seed is None else seed, video=film, **options
+    )
     spread = statistics.pstdev(returns)
     click.echo(
         f"{cfg.policy.type} on {cfg.env.env_id}: return {statistics.fmean(returns):.1f} ± {spread:.1f} "
@@ -38,3 +52,18 @@ def evaluate(run: str, episodes: int, seed: int | None, video: str | None) -> No
     )
     if video:
         click.echo(f"video: {video}")
+
+
+def _verified(run: RunDir, file: Path) -> ExportedPolicy:
+    """The exported policy; ExportError where it does not act as the newest policy of the run does."""
+    from minding.configs import exporting
+    from minding.engine.errors import ExportError
+
+    policy, parity = exporting.open_exported(run, file)
+    click.echo(f"parity: {parity}")
+    if not parity.holds:
+        raise ExportError(
+            f"{file} (of {policy.description['checkpoint']}) does not act as the newest policy of {run.path}: "
+            "export again"
+        )
+    return policy

@@ -24,6 +24,9 @@ _SIGNAL_EXIT_CODES = {"SIGINT": 130, "SIGTERM": 143}
 @click.option(
     "--out", metavar="FOLDER", help="Folder that holds the run folders; the same as run.out_dir=FOLDER."
 )
+@click.option(
+    "--resume", is_flag=True, help="Go on in the newest run folder of this experiment; start if there is none."
+)
 @click.option("--profile", is_flag=True, help="Print the time of each middleware at the end.")
 @click.option("--no-progress", is_flag=True, help="Show no progress.")
 def train(
@@ -31,32 +34,57 @@ def train(
     overrides: tuple[str, ...],
     seed: int | None,
     out: str | None,
-    profile: bool,
-    no_progress: bool,
+    resume: bool,
+    **options: bool,
 ) -> int:
     """Train an agent.
 
     CONFIG is a preset (see `minding list presets`), a saved .yaml configuration or run folder, or a .py file
     that defines main_config. KEY=VALUE changes a setting, such as policy.learn.learning_rate=3e-4.
+
+    SIGINT and SIGTERM finish the iteration, save a checkpoint and exit with 130 and 143 within 10 s; a second
+    signal ends the process at once.
     """
-    options = {"seed": seed, "run.out_dir": out, "run.profile": "true" if profile else None}
-    extra = [f"{key}={value}" for key, value in options.items() if value is not None]
+    shortcuts = {"seed": seed, "run.out_dir": out, "run.profile": "true" if options["profile"] else None}
+    extra = [f"{key}={value}" for key, value in shortcuts.items() if value is not None]
     with bad_input():
         from minding.configs import compile_run, load_user_config
         from minding.engine.run_dir import RunDir
 
         cfg = compile_run(load_user_config(config), [*overrides, *extra])
-        run_dir = RunDir.create(cfg)
+        earlier = _resumable(cfg) if resume else None
+        run_dir = earlier or RunDir.create(cfg)
+    return run_training(cfg, run_dir, resume=earlier is not None, progress=not options["no_progress"])
+
+
+def run_training(cfg: EasyDict, run_dir: RunDir, *, resume: bool, progress: bool) -> int:
+    """Trains in `run_dir`, from the beginning or from the newest checkpoint there; returns the exit code."""
     click.echo(f"{cfg.policy.type} on {cfg.env.env_id}, seed {cfg.seed}, in {run_dir.path}")
 
     from minding.configs import recipes
 
-    summary = recipes.train(cfg, run_dir, progress=not no_progress)
+    summary = recipes.train(cfg, run_dir, progress=progress, resume="latest" if resume else None)
     if summary.profile:
         click.echo(f"\n{summary.profile}")
     run_dir.write_summary({k: v for k, v in dataclasses.asdict(summary).items() if k != "profile"})
     _report(cfg, run_dir, summary)
     return _SIGNAL_EXIT_CODES.get(summary.stop_reason, 0)
+
+
+def _resumable(cfg: EasyDict) -> RunDir | None:
+    """The newest run folder of the experiment that has a checkpoint to resume from; says so if there is none."""
+    from minding.engine.checkpoint import list_checkpoints
+    from minding.engine.run_dir import RunDir
+
+    run_dir = RunDir.newest(cfg)
+    if run_dir is None:
+        missing = f"no run {cfg.exp_name!r} in {cfg.run.out_dir!r}"
+    elif not list_checkpoints(run_dir.checkpoints):
+        missing = f"no checkpoint in {str(run_dir.path)!r}"
+    else:
+        return run_dir
+    click.echo(f"minding: nothing to resume: {missing}; a new run starts from the beginning", err=True)
+    return None
 
 
 def _report(cfg: EasyDict, run_dir: RunDir, summary: Any) -> None:
@@ -69,7 +97,11 @@ def _report(cfg: EasyDict, run_dir: RunDir, summary: Any) -> None:
         metrics = read_metrics(run_dir.metrics)
         click.echo("\n" + terminal_curve(*return_series(metrics)))
         try:
-            plot_run(metrics, f"{cfg.policy.type} on {cfg.env.env_id}, seed {cfg.seed}", run_dir.curve)
+            # Drawing takes seconds, which a signal does not leave.
+            if summary.stop_reason in _SIGNAL_EXIT_CODES:
+                curve = f"not drawn: minding plot {run_dir.path}"
+            else:
+                plot_run(metrics, f"{cfg.policy.type} on {cfg.env.env_id}, seed {cfg.seed}", run_dir.curve)
         except MissingExtraError as error:
             curve = f"not drawn: {error}"
     print_table(

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from minding.engine.batch import Field, RowLayout
 from minding.engine.buffers import Ring
+from minding.engine.buffers import ring as storage
 from minding.engine.errors import CheckpointError, ConfigError, NonFiniteError, ShapeError
 from minding.engine.runtime import ms, nn, ops, to_device
 
@@ -123,3 +124,39 @@ def test_the_state_of_another_buffer_is_refused():
         ring(5).load_state_dict(saved.state_dict())
     with pytest.raises(CheckpointError, match="'obs'"):
         ring(4, {**FIELDS, "obs": Field((3,))}).load_state_dict(saved.state_dict())
+
+
+def saved_versions(buffer):
+    return list(buffer.state_dict()["tables"]["0"].versions)
+
+
+@settings(deadline=None, derandomize=True, max_examples=60)
+@given(capacity=st.integers(1, 9), pushes=st.lists(st.integers(0, 9), min_size=1, max_size=12))
+def test_the_version_of_a_block_changes_if_and_only_if_one_of_its_rows_is_written(capacity, pushes):
+    buffer, pushed = ring(capacity), 0
+    with pytest.MonkeyPatch.context() as patch:
+        # Rows of table 0 have 3 float32: two of them make a block.
+        patch.setattr(storage, "BLOCK_BYTES", 24)
+        for count in (min(count, capacity) for count in pushes):
+            before = saved_versions(buffer)
+            written = {int(row) // 2 for row in buffer.push(rows(*range(pushed, pushed + count)))}
+            pushed += count
+            after = saved_versions(buffer)
+            changed = {k for k in range(len(after)) if k >= len(before) or before[k] != after[k]}
+            assert changed == written
+
+
+def test_a_loaded_ring_shares_no_version_with_the_one_it_was_loaded_from():
+    buffer, other = ring(), ring()
+    buffer.push(rows(1, 2, 3))
+    other.load_state_dict(buffer.state_dict())
+    assert (len(other), other.cursor) == (3, 3)
+    assert set(saved_versions(buffer)).isdisjoint(saved_versions(other))
+
+
+def test_a_state_copies_no_rows():
+    buffer = ring(4)
+    buffer.push(rows(1, 2))
+    for table, saved in zip(buffer.tables.host, buffer.state_dict()["tables"].values()):
+        assert np.shares_memory(table, saved.array)
+        assert len(saved.array) == 2

@@ -5,6 +5,8 @@ import pytest
 
 from minding.engine.batch import Field
 from minding.engine.buffers import UniformBuffer
+from minding.engine.buffers import ring as storage
+from minding.engine.checkpoint import load_checkpoint, save_checkpoint
 from minding.engine.errors import ConfigError
 
 FIELDS = {"number": Field()}
@@ -56,3 +58,17 @@ def test_an_empty_buffer_says_what_to_do():
 def test_what_it_holds_is_what_it_was_made_for():
     made = buffer()
     assert (made.capacity, made.fields, len(made)) == (8, FIELDS, 5)
+
+
+def test_a_checkpoint_brings_it_back_and_the_next_one_links_what_did_not_change(tmp_path, monkeypatch):
+    monkeypatch.setattr(storage, "BLOCK_BYTES", 8)  # Two rows of one float32.
+    made = buffer()
+    save_checkpoint(tmp_path / "iter_1", made.state_dict(), {})
+    made.push({"number": np.array([5, 6], np.float32)})
+    save_checkpoint(tmp_path / "iter_2", made.state_dict(), {}, previous=tmp_path / "iter_1")
+    pairs = zip(sorted((tmp_path / "iter_1").glob("block-*")), sorted((tmp_path / "iter_2").glob("block-*")))
+    assert [one.samefile(two) for one, two in pairs] == [True, True, False]
+    other = buffer(seed=7, held=0)
+    other.load_state_dict(load_checkpoint(tmp_path / "iter_2")[0])
+    assert other.ring.read("number", np.arange(7)).tolist() == [0, 1, 2, 3, 4, 5, 6]
+    assert np.array_equal(other.sample(2, 4).index, made.sample(2, 4).index)

@@ -1,0 +1,196 @@
+"""Exact resume under ``kill -9``: ``python -m benchmarks.kill_proofs``, at the root; goes on where it stopped.
+
+Each preset is trained once without a break. Then it is trained again in a process that is killed at random times and
+started anew with ``--resume``, until it ends; the last checkpoint, the metrics and the final evaluation must be the
+same, bit by bit. That is repeated until there were enough kills. Results are lines of JSON in
+``docs/results/kills.jsonl``; what stands there for the same configuration is not run again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import random
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from benchmarks.proof_runs import Job, Record, Results, RunFailed, head_of
+from minding.engine.checkpoint import load_checkpoint, newest_checkpoint
+from minding.engine.fingerprint import fingerprint, metrics_fingerprint
+from minding.engine.run_dir import RunDir
+
+ROOT = Path(__file__).resolve().parent.parent
+KILLS = 20
+CHECKPOINTS = 40
+"""About how many a run takes."""
+STEPS = {
+    "acrobot_dqn": 8_000,
+    "acrobot_ppo": 60_000,
+    "cartpole_dqn": 10_000,
+    "cartpole_ppo": 60_000,
+    "halfcheetah_ppo": 30_000,
+    "halfcheetah_sac": 1_500,
+    "lunarlander_dqn": 8_000,
+    "lunarlander_ppo": 40_000,
+    "pendulum_ppo": 60_000,
+    "pendulum_sac": 2_500,
+    "pixelcatch_ppo": 8_000,
+}
+"""Environment steps of a run, by preset."""
+
+
+@dataclasses.dataclass(frozen=True)
+class KillJob(Job):
+    """A preset that is killed `kills` times.
+
+    Attributes:
+      gradient_steps: about how many the run makes, from which the distance of checkpoints follows.
+    """
+
+    kills: int = KILLS
+    gradient_steps: int = 0
+
+    @property
+    def overrides(self) -> tuple[str, ...]:
+        steps, algorithm = self.env_step, self.preset.rpartition("_")[2]
+        small = {
+            "run.ckpt_freq": max(1, self.gradient_steps // CHECKPOINTS),
+            "run.metrics_freq": steps // 20,
+            "run.final_episodes": 5,
+            "policy.eval.freq": steps // 5,
+            "policy.eval.n_episode": 3,
+        }
+        if algorithm != "ppo":
+            # Learning begins early, and the buffer is full before the end.
+            small |= {"policy.learn.warmup": steps // 10, "policy.other.buffer_size": steps // 2}
+        if algorithm == "sac":
+            small["policy.collect.random_steps"] = steps // 10
+        return (*super().overrides, *(f"{key}={value}" for key, value in small.items()))
+
+
+def make_job(preset: str, kills: int = KILLS, env_step: int | None = None) -> KillJob:
+    """The job of a preset; `env_step` in place of `STEPS`, to try it out."""
+    from minding.configs import compile_run, load_preset
+
+    steps = env_step or STEPS[preset]
+    cfg = compile_run(load_preset(preset))
+    iterations, learn = steps // cfg.policy.collect.n_sample, cfg.policy.learn
+    updates = learn.n_epoch * learn.n_minibatch if "n_epoch" in learn else learn.update_per_collect
+    return KillJob("kills", preset, 0, steps, kills, iterations * updates)
+
+
+def run_kills(job: KillJob, runs: Path) -> Record:
+    """Trains without a break and with kills, and compares.
+
+    Raises:
+      RunFailed: a process ended with an error.
+    """
+    folder = runs / "kills" / job.preset
+    shutil.rmtree(folder, ignore_errors=True)
+    start = time.monotonic()
+    _train(job, folder / "whole", None)
+    seconds = time.monotonic() - start
+    expected = outcome(RunDir.open(folder / "whole" / job.preset))
+    # Not `job.seed` alone: presets are to be killed at different moments.
+    rng = random.Random(f"{job.preset} {job.seed}")
+    kills, sequences, different = 0, 0, set()
+    while kills < job.kills:
+        sequences += 1
+        killed = folder / f"killed_{sequences}"
+        while not _train(job, killed, rng.uniform(0.0, seconds) if kills < job.kills else None):
+            kills += 1
+        found = outcome(_last_run(killed))
+        different |= {key for key in found.keys() | expected.keys() if found.get(key) != expected.get(key)}
+    return {
+        **head_of(job),
+        "env_step": job.env_step,
+        "kills": kills,
+        "runs": sequences,
+        "compared": len(expected),
+        "equal": not different,
+        "different": sorted(different),
+    }
+
+
+def outcome(run_dir: RunDir) -> dict[str, str]:
+    """Fingerprints of everything that must be the same at the end of a run."""
+    state, manifest = load_checkpoint(newest_checkpoint(run_dir.checkpoints))
+    # The folder of the run is part of its configuration.
+    del state["config"]
+    summary = json.loads(run_dir.summary.read_text(encoding="utf-8"))
+    ends = ("env_step", "train_iter", "eval_return", "eval_std", "stop_reason")
+    return {
+        **fingerprint(state),
+        **metrics_fingerprint(run_dir.metrics),
+        "guarantee": manifest["guarantee"],
+        **{f"summary/{key}": repr(summary[key]) for key in ends},
+    }
+
+
+def _last_run(folder: Path) -> RunDir:
+    """The run that came to its end: one that was killed before its first checkpoint is begun anew in another folder."""
+    return RunDir(max((path.parent for path in folder.glob("*/summary.json")), key=lambda path: path.stat().st_mtime))
+
+
+def _train(job: KillJob, folder: Path, kill_after: float | None) -> bool:
+    """Runs ``minding train --resume``; returns whether it came to its end before it was killed after some seconds."""
+    overrides = [*job.overrides, f"run.out_dir={folder}", f"exp_name={job.preset}"]
+    command = [sys.executable, "-m", "minding", "train", job.preset, *overrides, "--resume", "--no-progress"]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+        try:
+            out, _ = process.communicate(timeout=kill_after)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            return False
+    if process.returncode:
+        raise RunFailed(f"{' '.join(command[1:])}: exit code {process.returncode}\n{out[-2000:]}")
+    return True
+
+
+def _is_done(results: Results, job: KillJob) -> bool:
+    found = results.of("kills", job.preset)
+    return any(each["config_hash"] == job.config_hash and each["kills"] >= job.kills for each in found)
+
+
+def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.kill_proofs", description=__doc__)
+    parser.add_argument("--only", action="append", choices=STEPS, metavar="PRESET", help=", ".join(STEPS))
+    parser.add_argument("--kills", type=int, default=KILLS, help=f"kills of each preset ({KILLS})")
+    parser.add_argument("--again", action="store_true", help="run also what is done")
+    parser.add_argument("--docs", type=Path, default=ROOT / "docs", help="folder of the pages (docs)")
+    parser.add_argument("--runs", type=Path, default=ROOT / "runs" / "proofs", help="folder of the run folders")
+    args = parser.parse_args(argv)
+    if args.kills < KILLS and args.docs.resolve() == ROOT / "docs":
+        parser.error(f"fewer than {KILLS} kills prove too little: also give --docs FOLDER")
+    return args
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Returns 0, or 1 if a run differs or did not end."""
+    args = parse_arguments(argv)
+    results = Results(args.docs)
+    failed = False
+    for preset in args.only or STEPS:
+        job = make_job(preset, args.kills)
+        if not args.again and _is_done(results, job):
+            continue
+        try:
+            record = run_kills(job, args.runs)
+        except RunFailed as error:
+            print(f"{job}: FAILED\n{error}", file=sys.stderr, flush=True)
+            failed = True
+            continue
+        results.append("kills", record)
+        verdict = "equal" if record["equal"] else f"DIFFERENT: {', '.join(record['different'][:5])}"
+        print(f"{job}: {record['kills']} kills in {record['runs']} runs, {verdict}", flush=True)
+        failed = failed or not record["equal"]
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

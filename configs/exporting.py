@@ -1,0 +1,145 @@
+"""From a run to an exported file of its policy, and back: the file acting in place of the policy."""
+
+from __future__ import annotations
+
+import dataclasses
+import platform
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from easydict import EasyDict
+from gymnasium import spaces
+
+from minding import __version__
+from minding.configs import recipes
+from minding.engine import trees
+from minding.engine.checkpoint import newest_checkpoint
+from minding.engine.errors import ExportError
+from minding.engine.run_dir import RunDir
+from minding.engine.types import EvalMode, Obs
+from minding.envs.actions import ActionAdapter, policy_action_space
+from minding.envs.config import env_settings
+from minding.envs.factory import env_factory
+from minding.envs.spec import describe_space
+from minding.policies.exported import BoxActions, ExportedPolicy, Parity, compare, without_infinities
+
+PARITY_OBSERVATIONS = 1000
+
+
+@dataclasses.dataclass(frozen=True)
+class Export:
+    """An exported file and what its description says."""
+
+    path: Path
+    description: dict[str, Any]
+
+
+def export_run(run: RunDir, file_format: str, ckpt: Path | None = None, out: Path | None = None) -> Export:
+    """Exports the policy of a run.
+
+    Args:
+      run: an earlier run.
+      file_format: 'mindir' or 'onnx'.
+      ckpt: a checkpoint folder; the newest by default.
+      out: the file; ``<run>/policy.<format>`` by default.
+
+    Raises:
+      CheckpointError: if there is no whole checkpoint, or it is of another network.
+      ExportError: if the name ends in another way than the format, the file cannot be written, or it would not compute
+        what the policy computes.
+      MissingExtraError: if packages for ONNX are not installed.
+    """
+    path = out or run.path / f"policy.{file_format}"
+    if path.suffix != f".{file_format}":
+        raise ExportError(f"{path}: expected a name that ends with .{file_format}; rename it, or change the format")
+    ckpt = ckpt or newest_checkpoint(run.checkpoints)
+    cfg, policy = _load(run, ckpt)
+    from minding.policies.export import export_policy
+
+    space = _action_space(cfg)
+    info = {
+        "algorithm": cfg.policy.type,
+        "env_id": cfg.env.env_id,
+        "checkpoint": ckpt.name,
+        "observation_space": cfg.env.spec.observation,
+        "action_space": describe_space(space),
+        "versions": {
+            "minding": __version__,
+            "python": platform.python_version(),
+            **{name: metadata.version(name) for name in ("mindspore", "numpy", "gymnasium")},
+        },
+    }
+    return Export(path, export_policy(policy, path, file_format, box=_box_actions(cfg, space), info=info))
+
+
+def open_exported(run: RunDir, file: Path) -> tuple[ExportedPolicy, Parity]:
+    """Opens an exported file and compares it with the newest policy of a run, on observations from playing.
+
+    Args:
+      run: the run that it was exported from.
+      file: the exported file.
+
+    Returns:
+      The file, ready to act, and the comparison; whether that holds is for the caller to look at.
+
+    Raises:
+      CheckpointError: if there is no whole checkpoint, or it is of another network.
+      ExportError: if the file is damaged, or of another algorithm or other spaces than the run.
+      MissingExtraError: if it is an ONNX file and onnxruntime is not installed.
+    """
+    cfg, policy = _load(run)
+    exported = ExportedPolicy(file)
+    expected = {"algorithm": cfg.policy.type, "env_id": cfg.env.env_id, "observation_space": cfg.env.spec.observation}
+    for key, value in without_infinities(expected).items():
+        given = exported.description.get(key)
+        if given != value:
+            raise ExportError(f"{file}: its {key} is {given!r}, that of {run.path} is {value!r}: name the run it is of")
+    obs = _observations(cfg, policy.eval_mode)
+    return exported, compare(policy, exported.outputs(obs), obs, _box_actions(cfg, _action_space(cfg)))
+
+
+def _load(run: RunDir, ckpt: Path | None = None) -> tuple[EasyDict, Any]:
+    """The configuration and the policy, whose tanh is as accurate as that of an exported file."""
+    policy: Any
+    cfg, policy = recipes.load_policy(run, ckpt)
+    # This import loads MindSpore, which `load_policy` had to prepare first.
+    from minding.policies.export import accurate_tanh
+
+    accurate_tanh(policy.actor)
+    return cfg, policy
+
+
+def _observations(cfg: EasyDict, acting: EvalMode, count: int = PARITY_OBSERVATIONS) -> Obs:
+    """The first `count` observations of play in environments of evaluation."""
+    env = recipes.evaluator_env(cfg, "env.parity")
+    try:
+        seen = [env.obs]
+        while len(seen) * env.num_envs < count:
+            seen.append(env.step(acting.forward(seen[-1])).obs)
+    finally:
+        env.close()
+    joined = trees.tree_map(lambda *arrays: np.concatenate(arrays), *seen)
+    return trees.index(joined, slice(count))
+
+
+def _action_space(cfg: EasyDict) -> spaces.Space[Any]:
+    """The environment's own: the compiled configuration has that of the policy."""
+    env = env_factory(env_settings(cfg.env))()
+    try:
+        return env.action_space
+    finally:
+        env.close()
+
+
+def _box_actions(cfg: EasyDict, space: spaces.Space[Any]) -> BoxActions | None:
+    if not isinstance(space, spaces.Box):
+        return None
+    rescale = bool(cfg.env.rescale_action)
+    return BoxActions(
+        low=space.low,
+        high=space.high,
+        rescaled=policy_action_space(space, rescale=rescale) is not space,
+        to_env=lambda action: ActionAdapter(space, len(action), rescale=rescale)(action),
+    )

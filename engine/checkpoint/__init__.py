@@ -1,0 +1,31 @@
+"""Checkpoints: folders with arrays (safetensors), everything else (JSON) and a manifest with checksums.
+
+A checkpoint is written to a hidden folder, synced and renamed, so that a folder with the final name is whole, whenever
+the process is killed or the power fails. Large arrays are kept in blocks, and a block that has not changed is linked
+from an earlier checkpoint. Nothing on the load path runs code.
+"""
+
+from minding.engine.checkpoint.blocks import BlockArray
+from minding.engine.checkpoint.folder import (
+    link_source,
+    list_checkpoints,
+    newest_checkpoint,
+    prune_checkpoints,
+    step_of,
+)
+from minding.engine.checkpoint.manifest import SCHEMA, read_manifest
+from minding.engine.checkpoint.store import load_checkpoint, save_checkpoint, verify_checkpoint
+
+__all__ = [
+    "SCHEMA",
+    "BlockArray",
+    "link_source",
+    "list_checkpoints",
+    "load_checkpoint",
+    "newest_checkpoint",
+    "prune_checkpoints",
+    "read_manifest",
+    "save_checkpoint",
+    "step_of",
+    "verify_checkpoint",
+]

@@ -1,0 +1,191 @@
+"""Writing, verifying and reading one checkpoint folder."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import secrets
+from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from minding.engine.checkpoint import disk
+from minding.engine.checkpoint.manifest import (
+    MANIFEST,
+    SCHEMA,
+    Entry,
+    encode_manifest,
+    read_manifest,
+    read_verified,
+    sha256,
+)
+from minding.engine.checkpoint.tree import Parts, join, split
+from minding.engine.errors import CheckpointError
+from minding.engine.types import Array, StateDict
+
+_OWN_FILE = re.compile(r"(state|arrays|block-\d+)-[0-9a-f]{8}\.(json|safetensors)")
+_ROWS = "rows"
+_THREADS = 4
+
+
+def save_checkpoint(path: Path, state: StateDict, info: Mapping[str, Any], *, previous: Path | None = None) -> None:
+    """Writes `state` to the checkpoint folder `path`; when it returns, a power cut does not undo it.
+
+    A checkpoint of that name is replaced: its files stay until the new manifest has taken the place of the old one,
+    in one step, so that at every moment one of the two can be loaded.
+
+    Args:
+      path: the folder; those above it are made where they are missing.
+      state: nested dicts with string keys; leaves are arrays, `BlockArray` or JSON values.
+      info: JSON values for the manifest (counters, algorithm, versions).
+      previous: an earlier checkpoint of the same arrays, whose unchanged blocks are linked instead of written; see
+        `link_source`.
+
+    Raises:
+      OSError: if the disk is full or the folder read-only. All earlier checkpoints can still be loaded; at `path` is
+        what was there before, or the new one if only the last step failed.
+      CheckpointError: if a leaf is neither an array nor a JSON value; nothing is written then.
+    """
+    parts, notes = split(state), split(info).tree
+    disk.remove_leftovers(path.parent)
+    scratch = disk.hidden(path)
+    tag = secrets.token_hex(4)
+    try:
+        disk.make_folder(scratch)
+        entries, written = _write_files(scratch, tag, parts, _blocks_of(previous))
+        content = {**notes, "schema": SCHEMA, "tag": tag, "files": entries}
+        disk.write_file(scratch / MANIFEST, encode_manifest(content))
+        disk.sync_all([*written, scratch / MANIFEST, scratch])
+        if path.exists():
+            _replace(path, scratch, list(entries))
+        else:
+            disk.rename(scratch, path)
+            disk.sync(path.parent)
+    except BaseException:
+        disk.remove_tree(scratch)
+        raise
+
+
+def verify_checkpoint(path: Path) -> dict[str, Any]:
+    """Reads all files of a checkpoint and compares their sizes and checksums; returns the manifest.
+
+    Raises:
+      CheckpointError: if it is missing, damaged, or of another schema; names the file.
+    """
+    manifest = read_manifest(path)
+    with _readers() as pool:
+        jobs = [pool.submit(read_verified, path / name, entry) for name, entry in manifest["files"].items()]
+        _wait(jobs)
+    return manifest
+
+
+def load_checkpoint(path: Path) -> tuple[StateDict, dict[str, Any]]:
+    """Reads and verifies a checkpoint folder; returns (state, manifest).
+
+    Raises:
+      CheckpointError: if it is missing, damaged, or of another schema; names the file.
+    """
+    # Here, because a program that only collects never loads one.
+    from safetensors import SafetensorError
+    from safetensors.numpy import load
+
+    manifest = read_manifest(path)
+    files, tag = manifest["files"], manifest["tag"]
+    jobs: list[Future[Any]] = []
+
+    def read(name: str) -> bytes:
+        return read_verified(path / name, files[name])
+
+    def fill(number: int, rows: Array) -> None:
+        jobs.append(pool.submit(lambda: np.copyto(rows, load(read(_block_name(number, tag)))[_ROWS])))
+
+    try:
+        with _readers() as pool:
+            state = join(json.loads(read(_state_name(tag))), load(read(_arrays_name(tag))), fill)
+            _wait(jobs)
+    except (KeyError, TypeError, ValueError, RecursionError, SafetensorError) as error:
+        raise CheckpointError(f"{path}: its files do not fit together ({error!r}); not a whole checkpoint") from error
+    return state, manifest
+
+
+def _state_name(tag: str) -> str:
+    return f"state-{tag}.json"
+
+
+def _arrays_name(tag: str) -> str:
+    return f"arrays-{tag}.safetensors"
+
+
+def _block_name(number: int, tag: str) -> str:
+    return f"block-{number}-{tag}.safetensors"
+
+
+def _write_files(
+    folder: Path, tag: str, parts: Parts, earlier: Mapping[str, tuple[Path, Entry]]
+) -> tuple[dict[str, Entry], list[Path]]:
+    """Writes and links everything but the manifest; returns (entries of the manifest, files that are to be synced)."""
+    from safetensors.numpy import save
+
+    entries: dict[str, Entry] = {}
+    written: list[Path] = []
+
+    def write(name: str, data: bytes) -> Entry:
+        disk.write_file(folder / name, data)
+        written.append(folder / name)
+        entries[name] = {"size": len(data), "sha256": sha256(data)}
+        return entries[name]
+
+    for number, (identity, block) in enumerate(parts.blocks()):
+        name = _block_name(number, tag)
+        source, entry = earlier.get(identity, (None, {}))
+        if source is not None and disk.link_file(source, folder / name, entry["size"]):
+            entries[name] = entry
+        else:
+            write(name, save({_ROWS: np.ascontiguousarray(block)}))["block"] = identity
+    write(_arrays_name(tag), save(parts.arrays))
+    write(_state_name(tag), json.dumps(parts.tree, allow_nan=True).encode())
+    return entries, written
+
+
+def _blocks_of(previous: Path | None) -> dict[str, tuple[Path, Entry]]:
+    """What each block of an earlier checkpoint holds -> its file and entry; nothing if that one cannot be read."""
+    if previous is None:
+        return {}
+    try:
+        files = read_manifest(previous)["files"]
+    except CheckpointError:
+        return {}
+    return {entry["block"]: (previous / name, entry) for name, entry in files.items() if "block" in entry}
+
+
+def _replace(path: Path, scratch: Path, names: list[str]) -> None:
+    """Moves a written checkpoint into the folder of an older one; the rename of the manifest is the moment."""
+    for name in names:
+        # Both hold files of names that no other save uses.
+        disk.rename(scratch / name, path / name)
+    disk.sync(path)
+    disk.rename(scratch / MANIFEST, path / MANIFEST)
+    disk.sync(path)
+    old = {each.name for each in path.iterdir()}.difference(names)
+    disk.remove_files(path / name for name in old if _OWN_FILE.fullmatch(name))
+    disk.remove_tree(scratch)
+
+
+def _readers() -> ThreadPoolExecutor:
+    # SHA-256 lets other threads run and takes most of the time.
+    return ThreadPoolExecutor(max_workers=min(_THREADS, os.cpu_count() or 1))
+
+
+def _wait(jobs: list[Future[Any]]) -> None:
+    """Waits for all jobs; the first error ends those that have not begun."""
+    try:
+        for job in jobs:
+            job.result()
+    except BaseException:
+        for job in jobs:
+            job.cancel()
+        raise

@@ -1,0 +1,27 @@
+"""How often a message that could come at every step is shown."""
+
+from __future__ import annotations
+
+import time
+
+WARNING_INTERVAL = 30.0  # s
+
+
+class Throttle:
+    """Says whether it is time for the next message.
+
+    Args:
+      interval: seconds between two messages.
+    """
+
+    def __init__(self, interval: float = WARNING_INTERVAL) -> None:
+        self._interval = interval
+        self._next = float("-inf")
+
+    def due(self) -> bool:
+        """True at the first call, and at the first one an interval after the last True."""
+        now = time.monotonic()
+        if now < self._next:
+            return False
+        self._next = now + self._interval
+        return True

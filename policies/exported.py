@@ -1,0 +1,217 @@
+"""Exported policies: files that act without the code that trained them. `policies.export` writes them.
+
+Beside each file stands its description, ``<file>.json``: inputs, outputs, spaces, versions, and the checksum of the
+file. Neither holds code.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import math
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from minding.engine import runtime, trees
+from minding.engine.errors import ExportError, MissingExtraError
+from minding.engine.types import Array, EvalMode, Obs
+
+SCHEMA = 1
+TOLERANCE = 1e-5
+"""Largest difference from the policy, as a share of the row's largest value where that is above 1."""
+
+Run = Callable[[Sequence[Array]], Sequence[Array]]
+
+
+@dataclasses.dataclass(frozen=True)
+class BoxActions:
+    """How Box actions reach the environment.
+
+    Attributes:
+      low, high: the environment's limits, ``(*shape)``.
+      rescaled: the policy acts in [-1, 1] and its actions are stretched to the limits; else they are only clipped.
+      to_env: what the environments do with the policy's actions ``(B, *shape)``.
+    """
+
+    low: Array
+    high: Array
+    rescaled: bool
+    to_env: Callable[[Array], Array]
+
+    @property
+    def policy_limits(self) -> tuple[Array, Array]:
+        """Limits of the policy's own actions."""
+        return (np.full_like(self.low, -1), np.ones_like(self.high)) if self.rescaled else (self.low, self.high)
+
+
+@dataclasses.dataclass(frozen=True)
+class Parity:
+    """How far an exported file is from its policy.
+
+    Attributes:
+      count: observations compared.
+      difference: largest difference of continuous outputs (see `TOLERANCE`).
+      other_actions: observations with another discrete action although the two best differ by more than the tolerance.
+    """
+
+    count: int
+    difference: float
+    other_actions: int
+
+    @property
+    def holds(self) -> bool:
+        # NaN is below nothing.
+        return self.difference <= TOLERANCE and self.other_actions == 0
+
+    def __str__(self) -> str:
+        return (
+            f"{self.count:,} observations, largest difference {self.difference:.1e} (limit {TOLERANCE:.0e}), "
+            f"{self.other_actions} other actions"
+        )
+
+
+class ExportedPolicy:
+    """The policy of an exported file; acts without exploration.
+
+    Args:
+      path: the file, with its description beside it.
+
+    Attributes:
+      description: what ``<file>.json`` says.
+
+    Raises:
+      ExportError: if the file or its description is missing or damaged, or they are not of one export.
+      MissingExtraError: if an ONNX file is given and onnxruntime is not installed.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.description, data = _read(path)
+        self._inputs = self.description["inputs"]
+        self._names = [output["name"] for output in self.description["outputs"]]
+        self._action = "policy_action" if "policy_action" in self._names else "action"
+        self._run = open_onnx(data) if self.description["format"] == "onnx" else open_mindir(path)
+
+    @property
+    def eval_mode(self) -> EvalMode:
+        return self
+
+    def forward(self, obs: Obs) -> Array:
+        """Actions as the policy's eval mode gives them, for environments of minding."""
+        return self.outputs(obs)[self._action]
+
+    def reset(self, env_ids: Sequence[int] | None = None) -> None:
+        """Nothing: there is no memory."""
+
+    def outputs(self, obs: Obs) -> dict[str, Array]:
+        """All outputs by name for a batch of observations, ``(B, ...)`` each."""
+        arrays = [np.asarray(leaf, spec["dtype"]) for (_, leaf), spec in zip(trees.leaves(obs), self._inputs)]
+        return dict(zip(self._names, self._run(arrays)))
+
+
+def open_onnx(data: bytes) -> Run:
+    """Opens an ONNX model in onnxruntime.
+
+    Raises:
+      MissingExtraError: if onnxruntime is not installed.
+    """
+    try:
+        import onnxruntime
+    except ImportError:
+        raise MissingExtraError("onnxruntime", "onnx", "running an ONNX file") from None
+    session = onnxruntime.InferenceSession(data, providers=["CPUExecutionProvider"])
+    names = [each.name for each in session.get_inputs()]
+    return lambda arrays: session.run(None, dict(zip(names, arrays)))
+
+
+def open_mindir(path: Path) -> Run:
+    """Opens a MindIR file in MindSpore."""
+    ms = runtime.load()
+    cell = ms.nn.GraphCell(ms.load(str(path)))
+    return lambda arrays: [output.asnumpy().copy() for output in cell(*map(runtime.to_device, arrays))]
+
+
+def compare(policy: Any, outputs: dict[str, Array], obs: Obs, box: BoxActions | None) -> Parity:
+    """Holds the outputs of an exported file against the policy that it was made from.
+
+    Args:
+      policy: the policy, with eval mode.
+      outputs: of the file, for `obs`.
+      obs: observations, ``(B, ...)`` each.
+      box: for Box actions.
+    """
+    action = policy.eval_mode.forward(obs)
+    if box is not None:
+        expected = {"policy_action": np.clip(action, *box.policy_limits), "action": box.to_env(action)}
+        other = 0
+    else:
+        decision = policy.actor.decision
+        scores = policy.outputs(obs)[decision.output]
+        expected = {decision.name: scores}
+        parts = np.split(scores, np.cumsum(policy.spec["action"].get("nvec", [scores.shape[1]]))[:-1], axis=1)
+        clear = np.stack([_gap(part) for part in parts], axis=1) > TOLERANCE * _size(scores)
+        differs = (outputs["action"] != action).reshape(len(action), -1)
+        other = int((differs & clear).any(axis=1).sum())
+    # Not Python's `max`, which passes over NaN.
+    difference = np.max([_difference(outputs[name], value) for name, value in expected.items()])
+    return Parity(len(action), float(difference), other)
+
+
+def description_path(path: Path) -> Path:
+    """Where the description of an exported file stands."""
+    return path.with_name(f"{path.name}.json")
+
+
+def without_infinities(value: Any) -> Any:
+    """A JSON value with null for a missing limit: JSON has no infinity."""
+    if isinstance(value, dict):
+        return {key: without_infinities(child) for key, child in value.items()}
+    if isinstance(value, list):
+        return [without_infinities(child) for child in value]
+    return None if isinstance(value, float) and math.isinf(value) else value
+
+
+def checksum(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def _read(path: Path) -> tuple[dict[str, Any], bytes]:
+    try:
+        data, text = path.read_bytes(), description_path(path).read_text(encoding="utf-8")
+    except OSError as error:
+        raise ExportError(f"{error.filename}: {error.strerror}; make it with `minding export RUN`") from error
+    try:
+        description: dict[str, Any] = json.loads(text)
+        schema, expected = description["schema"], description["sha256"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise ExportError(f"{description_path(path)}: no readable description; export again") from error
+    if schema != SCHEMA:
+        raise ExportError(
+            f"{description_path(path)}: schema {schema!r}; this version reads schema {SCHEMA}: export again"
+        )
+    if expected != checksum(data):
+        raise ExportError(f"{path}: damaged, or of another export than its description; export again")
+    return description, data
+
+
+def _size(values: Array) -> Array:
+    """The largest value of each row, at least 1; ``(B, 1)``."""
+    return np.maximum(np.abs(values).reshape(len(values), -1).max(axis=1, keepdims=True), 1.0)
+
+
+def _difference(given: Array, expected: Array) -> float:
+    if given.shape != expected.shape:
+        return float("inf")
+    flat = (len(expected), -1)
+    return float((np.abs(given.reshape(flat) - expected.reshape(flat)) / _size(expected)).max())
+
+
+def _gap(scores: Array) -> Array:
+    """By how much the best of each row is ahead of the second; ``(B,)``."""
+    if scores.shape[1] == 1:
+        return np.full(len(scores), np.inf)
+    best = np.sort(scores, axis=1)
+    return best[:, -1] - best[:, -2]

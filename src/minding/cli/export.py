@@ -1,0 +1,38 @@
+"""`minding export`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from minding.cli.common import bad_input
+
+
+@click.command()
+@click.argument("run", type=click.Path())
+@click.option("--format", "file_format", type=click.Choice(["mindir", "onnx"]), required=True, help="What to write.")
+@click.option("--ckpt", type=click.Path(exists=True), help="A checkpoint folder; the newest by default.")
+@click.option("--out", type=click.Path(), metavar="FILE", help="The file; RUN/policy.FORMAT by default.")
+def export(run: str, file_format: str, ckpt: str | None, out: str | None) -> None:
+    """Export the agent of the run folder RUN as one file that acts without minding.
+
+    Raw observations in, the action without exploration out; see docs/export.md. Beside it stands FILE.json,
+    which describes the inputs and outputs.
+    """
+    with bad_input():
+        from minding.engine.run_dir import RunDir
+
+        run_dir = RunDir.open(run)
+        if out is not None and not out.endswith(f".{file_format}"):
+            raise click.BadParameter(f"--out={out}: expected a name that ends with .{file_format}")
+
+    from minding.configs import exporting
+
+    made = exporting.export_run(run_dir, file_format, Path(ckpt) if ckpt else None, Path(out) if out else None)
+    about = made.description
+    click.echo(f"{made.path}: {about['algorithm']} on {about['env_id']}, {about['checkpoint']}")
+    for kind in ("inputs", "outputs"):
+        for each in about[kind]:
+            shape = ", ".join(map(str, each["shape"]))
+            click.echo(f"  {kind[:-1]:<7}{each['name']}: {each['dtype']} ({shape})")

@@ -1,0 +1,195 @@
+"""The run that was stopped and resumed is the run that was never stopped, bit by bit.
+
+A kill is the moment at which the run folder is copied: what `kill -9` leaves behind is what is on the disk. The copy is
+resumed in new objects and must end as the run does that went on.
+"""
+
+import shutil
+
+import numpy as np
+import pytest
+from easydict import EasyDict
+
+from minding.configs import PRESETS, compile_run, load_preset, recipes
+from minding.engine.checkpoint import list_checkpoints, load_checkpoint, newest_checkpoint
+from minding.engine.errors import MissingExtraError
+from minding.engine.fingerprint import fingerprint, metrics_fingerprint
+from minding.engine.run_dir import RunDir
+
+ON_POLICY = (
+    "run.max_env_step=640",
+    "run.ckpt_freq=8",
+    "run.metrics_freq=100",
+    "policy.collect.n_sample=64",
+    "policy.learn.n_epoch=2",
+    "policy.learn.n_minibatch=2",
+    "policy.eval.freq=150",
+)
+OFF_POLICY = (
+    "run.max_env_step=160",
+    "run.ckpt_freq=12",
+    "run.metrics_freq=25",
+    "policy.collect.n_sample=8",
+    "policy.learn.batch_size=16",
+    "policy.learn.update_per_collect=2",
+    "policy.learn.warmup=24",
+    "policy.eval.freq=40",
+    # It wraps.
+    "policy.other.buffer_size=100",
+)
+SMALL = (
+    "run.final_episodes=2",
+    "run.tensorboard=false",
+    "env.collector_env_num=4",
+    "env.evaluator_env_num=2",
+    "env.max_episode_steps=30",
+    "policy.model.hidden=[16]",
+    "policy.eval.n_episode=3",
+)
+CASES = {
+    "PPO on a vector environment, observations normalised": (
+        "ppo",
+        "CartPole-v1",
+        ("env.backend=native", "policy.model.normalize_obs=true"),
+    ),
+    "PPO in worker processes, dict observations, rewards normalised": (
+        "ppo",
+        "fakes:Hunt",
+        (
+            "env.backend=subprocess",
+            "env.workers=2",
+            "env.normalize_reward=true",
+            "policy.model.cnn=[[4,3,2]]",
+            "policy.model.cnn_dim=8",
+        ),
+    ),
+    "DQN, n-step": ("dqn", "CartPole-v1", ("policy.learn.nstep=2", "policy.learn.target.freq=5")),
+    "SAC, random steps first": ("sac", "Pendulum-v1", ("policy.collect.random_steps=32",)),
+}
+OF_ALGORITHM = {"ppo": ON_POLICY, "dqn": OFF_POLICY, "sac": OFF_POLICY}
+
+
+def settings(algorithm, env_id, extra, tmp_path):
+    user = EasyDict(env={"env_id": env_id}, policy={"type": algorithm})
+    return compile_run(user, [*SMALL, *OF_ALGORITHM[algorithm], *extra, f"run.out_dir={tmp_path}", "exp_name=run"])
+
+
+@pytest.fixture
+def photographed(monkeypatch):
+    """Makes every run copy its folder at given moments: ``photographed(moments, folder)``.
+
+    A moment is (iteration, number of the middleware before which the copy is made).
+    """
+    build = recipes.build
+
+    def prepare(moments, folder):
+        def build_watched(task, cfg):
+            policy = build(task, cfg)
+            numbers = iter(range(100))
+
+            def watch(middleware):
+                number = next(numbers)
+
+                def call(ctx):
+                    if (ctx.total_step, number) in moments:
+                        shutil.copytree(RunDir.newest(cfg).path, folder / f"{ctx.total_step}-{number}")
+                    return middleware(ctx)
+
+                return call
+
+            task.use_wrapper(watch)
+            return policy
+
+        monkeypatch.setattr(recipes, "build", build_watched)
+
+    yield prepare
+    monkeypatch.undo()
+
+
+def outcome(run_dir, summary):
+    """Everything that must be the same: the last checkpoint, the metrics, the final evaluation."""
+    state, manifest = load_checkpoint(newest_checkpoint(run_dir.checkpoints))
+    return {
+        **fingerprint(state),
+        **metrics_fingerprint(run_dir.metrics),
+        "checkpoints": [path.name for path in list_checkpoints(run_dir.checkpoints)],
+        "guarantee": manifest["guarantee"],
+        "final evaluation": (summary.eval_return, summary.eval_std, summary.env_step, summary.train_iter),
+    }
+
+
+def check_exact_resume(cfg, tmp_path, photographed, moments):
+    """Compares the run that goes on with those that are resumed from its copies."""
+    photographed(moments, tmp_path / "killed")
+    run_dir = RunDir.create(cfg)
+    expected = outcome(run_dir, recipes.train(cfg, run_dir, progress=False))
+    assert expected["guarantee"] == "exact"
+    copies = sorted((tmp_path / "killed").iterdir())
+    assert len(copies) == len(moments)
+    photographed((), None)
+    for copy in copies:
+        resumed = RunDir(copy)
+        found = outcome(resumed, recipes.train(cfg, resumed, progress=False, resume="latest"))
+        different = sorted(key for key in found.keys() | expected.keys() if found.get(key) != expected.get(key))
+        assert different == [], f"resumed from {copy.name}"
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_run_killed_between_and_within_iterations_ends_as_if_it_went_on(name, tmp_path, photographed):
+    cfg = settings(*CASES[name], tmp_path)
+    # Iterations after the last checkpoint: before the first middleware, and before one in the middle.
+    late = 9 if cfg.policy.type == "ppo" else 17
+    check_exact_resume(cfg, tmp_path, photographed, {(late - 4, 0), (late, 3)})
+
+
+PRESET = {
+    "ppo": ("run.max_env_step=6000", "run.metrics_freq=1000", "policy.collect.n_sample=256", "policy.eval.freq=1500"),
+    "dqn": (
+        "run.max_env_step=1600",
+        "run.metrics_freq=200",
+        "policy.learn.warmup=200",
+        "policy.eval.freq=400",
+        "policy.other.buffer_size=700",
+    ),
+    "sac": (
+        "run.max_env_step=500",
+        "run.metrics_freq=100",
+        "policy.learn.warmup=100",
+        "policy.eval.freq=150",
+        "policy.other.buffer_size=300",
+    ),
+}
+"""Settings that make a preset short, by algorithm."""
+
+
+def short_preset(name, tmp_path):
+    user = load_preset(name)
+    extra = ["run.final_episodes=2", "policy.eval.n_episode=3", "env.evaluator_env_num=2", "exp_name=run"]
+    if user.policy.type == "sac":
+        extra.append("policy.collect.random_steps=50")
+    if user.env.env_id in ("HalfCheetah-v5", "ALE/Pong-v5"):
+        extra.append("env.max_episode_steps=150")
+    try:
+        cfg = compile_run(user, [*PRESET[user.policy.type], *extra, f"run.out_dir={tmp_path}"])
+    except MissingExtraError as error:
+        pytest.skip(str(error))
+    learn = cfg.policy.learn
+    updates = learn.n_epoch * learn.n_minibatch if "n_epoch" in learn else learn.update_per_collect
+    # Every tenth of the run, so that a kill loses some iterations.
+    cfg.run.ckpt_freq = updates * cfg.run.max_env_step // cfg.policy.collect.n_sample // 10
+    return cfg
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PRESETS)
+def test_every_preset_resumes_exactly_from_random_moments(name, tmp_path, photographed, monkeypatch):
+    # MuJoCo writes a log into the current folder.
+    monkeypatch.chdir(tmp_path)
+    cfg = short_preset(name, tmp_path)
+    rng = np.random.default_rng(PRESETS.index(name))
+    iterations = cfg.run.max_env_step // cfg.policy.collect.n_sample
+    moments = {
+        (int(step), int(rng.integers(4)))
+        for step in rng.choice(np.arange(iterations // 2, iterations), size=4, replace=False)
+    }
+    check_exact_resume(cfg, tmp_path, photographed, moments)

@@ -1,0 +1,107 @@
+"""The checkpoints of a run beside each other: order, the newest whole one, what is removed and what is linked."""
+
+import logging
+
+import pytest
+
+from minding.engine.checkpoint import (
+    link_source,
+    list_checkpoints,
+    load_checkpoint,
+    newest_checkpoint,
+    prune_checkpoints,
+    save_checkpoint,
+    step_of,
+)
+from minding.engine.errors import CheckpointError
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Holds iter_1 to iter_4; each knows its number."""
+    for n in (1, 2, 3, 4):
+        save_checkpoint(tmp_path / f"iter_{n}", {"n": n}, {})
+    return tmp_path
+
+
+def damage(path):
+    """So that only the contents tell."""
+    (state,) = path.glob("state-*")
+    state.write_bytes(state.read_bytes()[:-1] + b"]")
+
+
+def break_off(path):
+    """So that sizes tell."""
+    (state,) = path.glob("state-*")
+    state.write_bytes(b"")
+
+
+def names(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_checkpoints_are_listed_by_their_gradient_step(tmp_path):
+    for name in ("iter_900", "iter_1000", "iter_20", "best", "iter_900.new", "iter_x", "iter_", ".iter_7.minding-tmp"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "iter_1").write_text("a file")
+    assert [p.name for p in list_checkpoints(tmp_path)] == ["iter_20", "iter_900", "iter_1000"]
+    assert list_checkpoints(tmp_path / "none") == []
+    assert (step_of(tmp_path / "iter_20"), step_of(tmp_path / "best")) == (20, None)
+
+
+def test_the_newest_whole_one_is_found_and_damaged_ones_are_named(folder, caplog):
+    assert newest_checkpoint(folder).name == "iter_4"
+    damage(folder / "iter_4")
+    break_off(folder / "iter_3")
+    with caplog.at_level(logging.WARNING, "minding.ckpt"):
+        assert newest_checkpoint(folder).name == "iter_2"
+    assert [("iter_4" in m, "iter_3" in m) for m in caplog.messages] == [(True, False), (False, True)]
+    assert "skipped damaged checkpoint" in caplog.messages[0]
+
+
+def test_no_whole_checkpoint_at_all_is_an_error_that_says_so(tmp_path):
+    with pytest.raises(CheckpointError, match="no checkpoint; train first, or name another run"):
+        newest_checkpoint(tmp_path)
+    save_checkpoint(tmp_path / "iter_1", {}, {})
+    damage(tmp_path / "iter_1")
+    with pytest.raises(CheckpointError, match="none of the 1 checkpoints is whole"):
+        newest_checkpoint(tmp_path)
+
+
+def test_a_save_removes_what_killed_processes_left_and_nothing_else(folder, tmp_path_factory):
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    (elsewhere / "precious").write_text("x")
+    (folder / ".iter_2.minding-tmp" / "inner").mkdir(parents=True)
+    (folder / ".iter_2.minding-tmp" / "state-1.json").write_text("half")
+    (folder / ".iter_2.minding-tmp" / "link").symlink_to(elsewhere)
+    (folder / ".mine.tmp").mkdir()
+    save_checkpoint(folder / "iter_5", {"n": 5}, {})
+    assert names(folder) == [".mine.tmp", "iter_1", "iter_2", "iter_3", "iter_4", "iter_5"]
+    assert (elsewhere / "precious").exists()
+
+
+def test_the_oldest_are_removed(folder):
+    prune_checkpoints(folder, keep_last=2)
+    assert names(folder) == ["iter_3", "iter_4"]
+    prune_checkpoints(folder, keep_last=0)
+    assert names(folder) == ["iter_4"]
+
+
+def test_protected_ones_stay_and_do_not_count(folder):
+    prune_checkpoints(folder, keep_last=1, protect=[folder / "iter_1", folder / "iter_4"])
+    assert names(folder) == ["iter_1", "iter_3", "iter_4"]
+
+
+def test_the_last_good_one_is_never_removed(folder):
+    for n in (2, 3, 4):
+        break_off(folder / f"iter_{n}")
+    prune_checkpoints(folder, keep_last=2)
+    assert names(folder) == ["iter_1", "iter_3", "iter_4"]
+    assert load_checkpoint(newest_checkpoint(folder))[0] == {"n": 1}
+
+
+def test_blocks_are_linked_from_the_last_but_one(folder):
+    assert link_source(folder) == folder / "iter_3"
+    prune_checkpoints(folder, keep_last=1)
+    assert link_source(folder) is None
+    assert link_source(folder / "none") is None

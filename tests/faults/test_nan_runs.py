@@ -1,0 +1,53 @@
+"""A whole run whose update ends in infinity: one message and its batch kept; or it goes on."""
+
+import json
+
+import pytest
+from easydict import EasyDict
+from safetensors.numpy import load_file
+
+from minding.configs import compile_run, recipes
+from minding.engine.checkpoint import list_checkpoints, read_manifest
+from minding.engine.errors import NonFiniteError
+from minding.engine.notes import notes_of
+from minding.engine.run_dir import RunDir
+
+
+def train(tmp_path, on_nan):
+    user = EasyDict(
+        exp_name="run",
+        run={"out_dir": str(tmp_path), "max_env_step": 128, "final_episodes": 1, "tensorboard": False},
+        env={"env_id": "flaky:Huge", "collector_env_num": 2, "evaluator_env_num": 1},
+        policy={
+            "type": "ppo",
+            "model": {"hidden": [8]},
+            "learn": {"n_epoch": 1, "n_minibatch": 1, "on_nan": on_nan, "normalize_advantage": False},
+            "collect": {"n_sample": 32},
+        },
+    )
+    cfg = compile_run(user)
+    return recipes.train(cfg, RunDir.create(cfg), progress=False)
+
+
+def test_stop_names_metric_and_place_and_keeps_the_rows(tmp_path):
+    with pytest.raises(NonFiniteError, match="ppo: loss is inf after this update") as caught:
+        train(tmp_path, "stop")
+    path = tmp_path / "run" / "nan" / "iter_0.safetensors"
+    assert f"the batch was kept in {path}" in notes_of(caught.value)
+    assert any("'multistep_trainer' (position 3, step 0)" in note for note in notes_of(caught.value))
+    kept = load_file(path)
+    assert kept["obs"].shape == (32, 3)
+    assert kept["return"].max() > 1e29
+    assert json.loads(path.with_suffix(".json").read_text())["counters"]["env_step"] == 32
+    for checkpoint in list_checkpoints(tmp_path / "run" / "ckpt"):
+        assert read_manifest(checkpoint)["guarantee"] == "mid-iteration"
+
+
+def test_skip_goes_on_to_the_end_without_an_update(tmp_path, caplog):
+    summary = train(tmp_path, "skip")
+    assert (summary.env_step, summary.train_iter) == (128, 0)
+    assert caplog.text.count("this update: it was undone (learn.on_nan=skip)") == 1
+    header, *rows = (tmp_path / "run" / "metrics.csv").read_text().splitlines()
+    skipped = header.split(",").index("train/skipped")
+    assert {row.split(",")[skipped] for row in rows} == {"1.0"}
+    assert not (tmp_path / "run" / "nan").exists()
