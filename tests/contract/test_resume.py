@@ -55,13 +55,7 @@ CASES = {
     "PPO in worker processes, dict observations, rewards normalised": (
         "ppo",
         "fakes:Hunt",
-        (
-            "env.backend=subprocess",
-            "env.workers=2",
-            "env.normalize_reward=true",
-            "policy.model.cnn=[[4,3,2]]",
-            "policy.model.cnn_dim=8",
-        ),
+        ("env.backend=subprocess", "env.workers=2", "env.normalize_reward=true"),
     ),
     "DQN, n-step": ("dqn", "CartPole-v1", ("policy.learn.nstep=2", "policy.learn.target.freq=5")),
     "SAC, random steps first": ("sac", "Pendulum-v1", ("policy.collect.random_steps=32",)),

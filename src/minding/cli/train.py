@@ -21,9 +21,7 @@ _SIGNAL_EXIT_CODES = {"SIGINT": 130, "SIGTERM": 143}
 @click.argument("config")
 @click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...")
 @click.option("--seed", type=int, help="Seed of the run; the same as seed=N.")
-@click.option(
-    "--out", metavar="FOLDER", help="Folder that holds the run folders; the same as run.out_dir=FOLDER."
-)
+@click.option("--out", metavar="FOLDER", help="Folder that holds the run folders; the same as run.out_dir=FOLDER.")
 @click.option(
     "--resume", is_flag=True, help="Go on in the newest run folder of this experiment; start if there is none."
 )
@@ -104,9 +102,7 @@ def _report(cfg: EasyDict, run_dir: RunDir, summary: Any) -> None:
                 plot_run(metrics, f"{cfg.policy.type} on {cfg.env.env_id}, seed {cfg.seed}", run_dir.curve)
         except MissingExtraError as error:
             curve = f"not drawn: {error}"
-    print_table(
-        "", ("", ""), [*_figures(summary), ("curve", curve), ("again", f"minding train {run_dir.config}")]
-    )
+    print_table("", ("", ""), [*_figures(summary), ("curve", curve), ("again", f"minding train {run_dir.config}")])
 
 
 def _figures(summary: Any) -> list[tuple[str, str]]:
