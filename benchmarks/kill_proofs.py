@@ -102,7 +102,8 @@ def run_kills(job: KillJob, runs: Path) -> Record:
     while kills < job.kills:
         sequences += 1
         killed = folder / f"killed_{sequences}"
-        while not _train(job, killed, rng.uniform(0.0, seconds) if kills < job.kills else None):
+        # Short enough for several kills on the way to the end.
+        while not _train(job, killed, rng.uniform(0.0, seconds / 2) if kills < job.kills else None):
             kills += 1
         found = outcome(_last_run(killed))
         different |= {key for key in found.keys() | expected.keys() if found.get(key) != expected.get(key)}

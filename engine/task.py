@@ -55,6 +55,7 @@ class Task(Composer, Emitter):
         self._finish = False
         self._signal: str | None = None
         self._stop_reason: str | None = None
+        self._error: BaseException | None = None
         self._within_iteration = False
         self._boundary_calls: list[Callable[[], None]] = []
         self._stack.clear()
@@ -138,6 +139,11 @@ class Task(Composer, Emitter):
     def interrupted_by(self) -> str | None:
         """The signal that has asked for the end: what can be left out until then should be. None without one."""
         return self._signal
+
+    @property
+    def error(self) -> BaseException | None:
+        """The exception that ends the run, for its finish hooks; None in any other end, and after it."""
+        return self._error
 
     @property
     def stop_reason(self) -> str | None:
@@ -252,8 +258,10 @@ class Task(Composer, Emitter):
             self._stop_reason = self._iterate(steps, limit)
         except BaseException as error:
             self._boundary_calls.clear()
-            self._stop_reason = "exception"
+            self._stop_reason, self._error = "exception", error
             lifecycle.note_others(error, self._end(nodes), "the end of the run failed too")
+            # Its traceback holds on to everything that ran.
+            self._error = None
             raise
         lifecycle.raise_first(self._end(nodes), "another finish hook failed too")
 

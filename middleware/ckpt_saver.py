@@ -23,7 +23,7 @@ from minding.engine.checkpoint import (
     step_of,
 )
 from minding.engine.context import OnlineRLContext
-from minding.engine.errors import CheckpointError, ConfigError
+from minding.engine.errors import CheckpointError, ConfigError, NonFiniteError
 from minding.engine.identity import changes, check_identity, describe_changes
 from minding.engine.lifecycle import GUARANTEES
 from minding.engine.loggers import console_logger
@@ -44,7 +44,8 @@ class CkptSaver:
     A checkpoint is taken when the iteration in which it is due is over, wherever in the chain this stands: a run that
     resumes from it is the run that was never stopped. Its manifest says which guarantee holds, see
     `engine.lifecycle.GUARANTEES`. A save that fails (full disk, read-only folder) is reported; training goes on and
-    the checkpoints before it stay. A policy with NaN or infinite numbers is not saved.
+    the checkpoints before it stay. A policy with NaN or infinite numbers is not saved, nor
+    is anything when a `NonFiniteError` ends the run.
 
     Reads: train_iter; eval_value if present.
     Writes: nothing.
@@ -101,7 +102,10 @@ class CkptSaver:
             self._task.at_boundary(lambda: self._save_periodic(value))
 
     def finish(self, ctx: OnlineRLContext) -> None:
-        """Saves the last state of the run, if anything happened since the last save."""
+        """Saves the last state of the run, if anything happened since the last save that is worth keeping."""
+        if isinstance(self._task.error, NonFiniteError):
+            # What is still finite came of the same update: the checkpoint before it is the one to resume from.
+            return
         if self._saved is None:
             nothing_new = False
         elif self._task.within_iteration:

@@ -7,7 +7,7 @@ from easydict import EasyDict
 from safetensors.numpy import load_file
 
 from minding.configs import compile_run, recipes
-from minding.engine.checkpoint import list_checkpoints, read_manifest
+from minding.engine.checkpoint import list_checkpoints
 from minding.engine.errors import NonFiniteError
 from minding.engine.notes import notes_of
 from minding.engine.run_dir import RunDir
@@ -39,8 +39,8 @@ def test_stop_names_metric_and_place_and_keeps_the_rows(tmp_path):
     assert kept["obs"].shape == (32, 3)
     assert kept["return"].max() > 1e29
     assert json.loads(path.with_suffix(".json").read_text())["counters"]["env_step"] == 32
-    for checkpoint in list_checkpoints(tmp_path / "run" / "ckpt"):
-        assert read_manifest(checkpoint)["guarantee"] == "mid-iteration"
+    # The update left finite parameters behind, because its gradient was clipped: they are not worth a checkpoint.
+    assert list_checkpoints(tmp_path / "run" / "ckpt") == []
 
 
 def test_skip_goes_on_to_the_end_without_an_update(tmp_path, caplog):

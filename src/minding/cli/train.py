@@ -64,7 +64,10 @@ def run_training(cfg: EasyDict, run_dir: RunDir, *, resume: bool, progress: bool
     summary = recipes.train(cfg, run_dir, progress=progress, resume="latest" if resume else None)
     if summary.profile:
         click.echo(f"\n{summary.profile}")
-    run_dir.write_summary({k: v for k, v in dataclasses.asdict(summary).items() if k != "profile"})
+    try:
+        run_dir.write_summary({k: v for k, v in dataclasses.asdict(summary).items() if k != "profile"})
+    except OSError as error:
+        click.echo(f"minding: {run_dir.summary} was not written: {error.strerror}", err=True)
     _report(cfg, run_dir, summary)
     return _SIGNAL_EXIT_CODES.get(summary.stop_reason, 0)
 
@@ -90,19 +93,20 @@ def _report(cfg: EasyDict, run_dir: RunDir, summary: Any) -> None:
     from minding.engine.errors import MissingExtraError
     from minding.engine.plotting import plot_run, read_metrics, return_series, terminal_curve
 
-    curve = str(run_dir.curve)
+    curve, interrupted = str(run_dir.curve), summary.stop_reason in _SIGNAL_EXIT_CODES
     if run_dir.metrics.is_file():
         metrics = read_metrics(run_dir.metrics)
         click.echo("\n" + terminal_curve(*return_series(metrics)))
         try:
             # Drawing takes seconds, which a signal does not leave.
-            if summary.stop_reason in _SIGNAL_EXIT_CODES:
+            if interrupted:
                 curve = f"not drawn: minding plot {run_dir.path}"
             else:
                 plot_run(metrics, f"{cfg.policy.type} on {cfg.env.env_id}, seed {cfg.seed}", run_dir.curve)
-        except MissingExtraError as error:
+        except (MissingExtraError, OSError) as error:
             curve = f"not drawn: {error}"
-    print_table("", ("", ""), [*_figures(summary), ("curve", curve), ("again", f"minding train {run_dir.config}")])
+    commands = [("go on", f"minding resume {run_dir.path}"), ("again", f"minding train {run_dir.config}")]
+    print_table("", ("", ""), [*_figures(summary), ("curve", curve), *commands[not interrupted :]])
 
 
 def _figures(summary: Any) -> list[tuple[str, str]]:
