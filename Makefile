@@ -35,8 +35,12 @@ types: $(INSTALLED) ## mypy
 bench: $(INSTALLED) ## speed against other libraries (about 20 minutes)
 	$(BIN)/python -m benchmarks.run $(ARGS)
 
-proofs: $(INSTALLED) ## learning, determinism and memory, over seeds (hours; goes on where it stopped)
+proofs: $(INSTALLED) ## the long evidence: learning over seeds, kills, crashes, faults (hours; goes on where it stopped)
 	$(BIN)/python -m benchmarks.proofs $(ARGS)
+	$(BIN)/python -m benchmarks.kill_proofs
+	test -f docs/results/crashes.json || $(BIN)/python -m benchmarks.crash_proofs
+	test -f docs/results/faults.json || $(BIN)/python -m benchmarks.fault_proofs faults
+	test -f docs/results/signals.json || $(BIN)/python -m benchmarks.fault_proofs signals
 
 docs: $(INSTALLED) ## write the tables that come from the code into docs
 	$(BIN)/python docs/generate.py

@@ -27,10 +27,11 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks import crash_scenario
+from benchmarks import crash_scenario, proof_pages
 from benchmarks.crash_scenario import BrokenPromiseError
 from benchmarks.damage import find_damages
 from benchmarks.disk_faults import CountingOs, DyingOs, FailingOs, PowerCutOs, installed
+from benchmarks.proof_runs import Results
 from minding.engine.checkpoint import BlockArray, save_checkpoint
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -183,6 +184,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     text = json.dumps(figures, indent=2)
     args.json.write_text(text + "\n", encoding="utf-8")
     print(text)
+    proof_pages.update(Results(ROOT / "docs"))
     return 1 if figures["broken_promises"] or figures["damages_missed"] else 0
 
 

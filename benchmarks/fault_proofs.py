@@ -22,7 +22,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.proof_runs import ROOT, RunFailed
+from benchmarks import proof_pages
+from benchmarks.proof_runs import ROOT, Results, RunFailed
 from minding.engine.checkpoint import newest_checkpoint, read_manifest
 from minding.engine.errors import CheckpointError
 
@@ -250,6 +251,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     path = args.docs / "results" / f"{args.proof}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    proof_pages.update(Results(args.docs))
     print(f"{args.proof}: {'met' if record['met'] else 'MISSED'}, written to {path}")
     return 0 if record["met"] else 1
 

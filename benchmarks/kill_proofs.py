@@ -19,6 +19,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from benchmarks import proof_pages
 from benchmarks.proof_runs import Job, Record, Results, RunFailed, head_of
 from minding.engine.checkpoint import load_checkpoint, newest_checkpoint
 from minding.engine.fingerprint import fingerprint, metrics_fingerprint
@@ -187,6 +188,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             failed = True
             continue
         results.append("kills", record)
+        proof_pages.update(results)
         verdict = "equal" if record["equal"] else f"DIFFERENT: {', '.join(record['different'][:5])}"
         print(f"{job}: {record['kills']} kills in {record['runs']} runs, {verdict}", flush=True)
         failed = failed or not record["equal"]

@@ -1,12 +1,13 @@
 """From result files to the pages in ``docs``: tables between markers, and pictures of the curves.
 
-A table stands between ``<!-- results:NAME -->`` and ``<!-- /results -->``. NAME is a preset, ``determinism`` or
-``memory``. What is between the two is replaced, the rest of the page stays.
+A table stands between ``<!-- results:NAME -->`` and ``<!-- /results -->``. NAME is a preset, or one of `TABLES`. What
+is between the two is replaced, the rest of the page stays.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -34,10 +35,8 @@ def filled(text: str, results: Results, images: Path) -> str:
 
 def table(results: Results, name: str, images: Path) -> str:
     """The Markdown that belongs between the markers of `name`; draws the curve of a preset into `images`."""
-    if name == "determinism":
-        return _determinism(results)
-    if name == "memory":
-        return _memory(results)
+    if name in TABLES:
+        return TABLES[name](results)
     records = results.of("learning", name)
     if not records:
         return NOT_YET
@@ -110,3 +109,70 @@ def _memory(results: Results) -> str:
     ]
     head = "| preset | env steps | MB after warm-up | MB at the end | % an hour | MB a million steps | recompilations |"
     return "\n".join([head, "|---|---:|---:|---:|---:|---:|---:|", *rows, "", _setting(records), ""])
+
+
+def _kills(results: Results) -> str:
+    records = [record for preset in results.presets("kills") for record in results.of("kills", preset)]
+    if not records:
+        return NOT_YET
+    rows = [
+        f"| {r['preset']} | {r['env_step']:,} | {r['kills']} | {r['runs']} | {r['compared']} "
+        f"| {'equal' if r['equal'] else 'DIFFERENT: ' + ', '.join(r['different'][:3])} |"
+        for r in records
+    ]
+    head = "| preset | env steps | kills | whole runs made of them | digests compared | with the unbroken run |"
+    return "\n".join([head, "|---|---:|---:|---:|---:|---|", *rows, "", _setting(records), ""])
+
+
+def _signals(results: Results) -> str:
+    record = results.single("signals")
+    if record is None:
+        return NOT_YET
+    rows = [
+        f"| {name} | {figures['trials']} | {figures['good']} | {figures['slowest_seconds']:.1f} |"
+        for name, figures in record.items()
+        if name.startswith("SIG")
+    ]
+    head = "| signal | trials | saved, gone within 10 s, no process left, resumed | slowest, s |"
+    return "\n".join([head, "|---|---:|---:|---:|", *rows, ""])
+
+
+def _faults(results: Results) -> str:
+    record = results.single("faults")
+    if record is None:
+        return NOT_YET
+    rows = [
+        f"| {pair['with']['seed']} | {pair['without']['steps_per_second']:,} | {pair['with']['steps_per_second']:,} "
+        f"| {pair['ratio']:.2f} | {pair['without']['eval_mean']:.1f} | {pair['with']['eval_mean']:.1f} |"
+        for pair in record["pairs"]
+    ]
+    head = "| seed | steps/s without | steps/s with faults | ratio | return without | return with faults |"
+    end = f"Median ratio {record['median_ratio']:.2f} over {len(rows)} pairs of runs of {record['env_step']:,} steps."
+    return "\n".join([head, "|---:|---:|---:|---:|---:|---:|", *rows, "", end, ""])
+
+
+def _crashes(results: Results) -> str:
+    record = results.single("crashes")
+    if record is None:
+        return NOT_YET
+    small, big = record["fallback"], record["fallback_big"]
+    rows = [
+        f"| kills and power cuts, over {record['calls_of_a_run']} calls that change the disk | {record['crashes']:,} |",
+        f"| failing disks | {record['failing_disks']:,} |",
+        f"| broken promises among these | {len(record['broken_promises'])} |",
+        f"| damaged files | {record['damages']:,} |",
+        f"| damages not found | {len(record['damages_missed'])} |",
+        f"| fallback to the one before, median and slowest | {small['median_s']:.3f} s, {small['max_s']:.3f} s |",
+        f"| the same with a buffer of {big['rows']:,} rows | {big['median_s']:.2f} s, {big['max_s']:.2f} s |",
+    ]
+    return "\n".join(["| what | figure |", "|---|---:|", *rows, ""])
+
+
+TABLES: dict[str, Callable[[Results], str]] = {
+    "crashes": _crashes,
+    "determinism": _determinism,
+    "faults": _faults,
+    "kills": _kills,
+    "memory": _memory,
+    "signals": _signals,
+}

@@ -87,7 +87,7 @@ def config_hash(preset: str, overrides: tuple[str, ...]) -> str:
 
 
 class Results:
-    """The lines of JSON in ``<docs>/results/<kind>.jsonl``; the last line for a job counts."""
+    """What was measured, in ``<docs>/results``; of the lines in ``<kind>.jsonl`` the last for a job counts."""
 
     def __init__(self, docs: Path) -> None:
         self.docs = docs
@@ -103,6 +103,15 @@ class Results:
         records = [record for record in self._read(kind) if record["preset"] == preset]
         newest = {record["seed"]: record for record in records if _same_settings(record, records[-1])}
         return [newest[seed] for seed in sorted(newest)]
+
+    def presets(self, kind: str) -> list[str]:
+        """Names of the presets that have records."""
+        return sorted({record["preset"] for record in self._read(kind)})
+
+    def single(self, kind: str) -> Record | None:
+        """A result that is one file, ``<kind>.json``; None if it was not measured yet."""
+        path = self.docs / "results" / f"{kind}.json"
+        return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
 
     def has(self, job: Job) -> bool:
         """Whether the job was run before with the same configuration."""
