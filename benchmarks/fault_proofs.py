@@ -40,6 +40,8 @@ EXIT_CODES = {signal.SIGTERM: (143,), signal.SIGINT: (130, 143)}
 # How long after the first metrics the signal may come, s.
 LATEST = 5.0
 PATIENCE = 120.0
+# multiprocessing's resource tracker ends when it sees the pipe of its parent closed.
+ORPHAN_SECONDS = 2.0
 
 
 def train_flaky(share: float, seed: int, env_steps: int) -> Record:
@@ -137,7 +139,7 @@ class Trial:
             "seconds": round(seconds, 2),
             "exit_code": process.returncode,
             "saved_env_step": env_step,
-            "orphans": sum(map(_alive, children)),
+            "orphans": _left(children),
             "resumed": env_step is not None and self._resumes(env_step + 2_000),
             "output": "" if process.returncode in EXIT_CODES[self.number] else output[-1000:],
         }
@@ -207,6 +209,14 @@ def _wait(condition: Callable[[], bool], process: subprocess.Popen[str]) -> None
 
 def _children(pid: int) -> list[int]:
     return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def _left(pids: Sequence[int]) -> int:
+    """How many processes are still there: those that wait for the end of their parent get a moment to see it."""
+    deadline = time.monotonic() + ORPHAN_SECONDS
+    while any(map(_alive, pids)) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return sum(map(_alive, pids))
 
 
 def _alive(pid: int) -> bool:
