@@ -129,12 +129,12 @@ def _signals(results: Results) -> str:
     if record is None:
         return NOT_YET
     rows = [
-        f"| {name} | {figures['trials']} | {figures['good']} | {figures['slowest_seconds']:.1f} |"
+        f"| {name} | {figures['trials']} | {figures['good']} | {figures['slowest_seconds']:.1f} | {figures['orphans']} |"
         for name, figures in record.items()
         if name.startswith("SIG")
     ]
-    head = "| signal | trials | saved, gone within 10 s, no process left, resumed | slowest, s |"
-    return "\n".join([head, "|---|---:|---:|---:|", *rows, ""])
+    head = "| signal | trials | saved, gone within 10 s, resumed | slowest, s | processes left |"
+    return "\n".join([head, "|---|---:|---:|---:|---:|", *rows, ""])
 
 
 def _faults(results: Results) -> str:
