@@ -177,7 +177,8 @@ def prove_signals(args: argparse.Namespace) -> Record:
         print(record, flush=True)
         trials.append(record)
     figures = {number.name: _figures([t for t in trials if t["signal"] == number.name]) for number in EXIT_CODES}
-    return {**figures, "met": all(each["good"] == each["trials"] and not each["orphans"] for each in figures.values()), "list": trials}
+    met = all(each["good"] == each["trials"] and not each["orphans"] for each in figures.values())
+    return {**figures, "met": met, "list": trials}
 
 
 def _figures(trials: Sequence[Record]) -> Record:

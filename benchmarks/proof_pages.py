@@ -129,12 +129,13 @@ def _signals(results: Results) -> str:
     if record is None:
         return NOT_YET
     rows = [
-        f"| {name} | {figures['trials']} | {figures['good']} | {figures['slowest_seconds']:.1f} | {figures['orphans']} |"
-        for name, figures in record.items()
+        f"| {name} | {each['trials']} | {each['good']} | {each['slowest_seconds']:.1f} | {each['orphans']} |"
+        for name, each in record.items()
         if name.startswith("SIG")
     ]
     head = "| signal | trials | saved, gone within 10 s, resumed | slowest, s | processes left |"
-    return "\n".join([head, "|---|---:|---:|---:|---:|", *rows, ""])
+    notes = ["", record["note"]] if "note" in record else []
+    return "\n".join([head, "|---|---:|---:|---:|---:|", *rows, *notes, ""])
 
 
 def _faults(results: Results) -> str:
