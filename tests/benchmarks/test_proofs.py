@@ -5,7 +5,7 @@ import pytest
 
 from benchmarks import proof_pages
 from benchmarks.memory import slope
-from benchmarks.proof_runs import Job, Results, config_hash, parameter_digest
+from benchmarks.proof_runs import ROOT, Job, Results, config_hash, parameter_digest
 from benchmarks.proofs import main, parse_arguments, plan
 from minding.engine.checkpoint import save_checkpoint
 from minding.engine.run_dir import RunDir
@@ -55,6 +55,14 @@ def test_the_table_is_written_between_the_markers_and_the_curve_is_drawn(results
     assert "1 of 2 seeds reach 475. Mean over seeds 485.0." in text
     assert "`minding train cartpole_ppo seed=S`" in text
     assert (tmp_path / "img" / "cartpole_ppo.png").is_file()
+
+
+@pytest.mark.parametrize("page", ["reliability.md", "results/README.md"])
+def test_the_pages_show_what_the_result_files_say(page, tmp_path):
+    docs = ROOT / "docs"
+    text = (docs / page).read_text(encoding="utf-8")
+    assert "<!-- results:" in text
+    assert proof_pages.filled(text, Results(docs), tmp_path) == text
 
 
 def test_results_of_other_settings_are_left_out(results):
