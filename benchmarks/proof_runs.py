@@ -81,9 +81,15 @@ class Job:
 
 @functools.cache
 def config_hash(preset: str, overrides: tuple[str, ...]) -> str:
-    """Twelve hex digits of the whole compiled configuration: results of other settings are not mixed up."""
+    """Twelve hex digits of the settings that decide what is learned: results of other settings are not mixed up."""
     cfg = compile_run(load_preset(preset), overrides)
-    return hashlib.sha256(json.dumps(cfg, sort_keys=True).encode()).hexdigest()[:12]
+    decisive = {key: cfg[key] for key in ("seed", "recipe", "env", "policy")}
+    decisive["run"] = {"max_env_step": cfg.run.max_env_step}
+    # How a run is saved and what it does with a batch of NaN is no part of what an undisturbed run learns.
+    decisive["policy"] = {**cfg.policy, "learn": dict(cfg.policy.learn), "other": dict(cfg.policy.other)}
+    decisive["policy"]["learn"].pop("on_nan")
+    decisive["policy"]["other"].pop("save_buffer", None)
+    return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()[:12]
 
 
 class Results:
