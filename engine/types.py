@@ -7,7 +7,7 @@ Axes: N environments, T time, B batch, K gradient steps of one learn call. Every
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 import numpy.typing as npt
@@ -156,6 +156,38 @@ class Policy(Protocol):
     def state_dict(self) -> StateDict: ...
 
     def load_state_dict(self, state: StateDict) -> None: ...
+
+
+@dataclasses.dataclass
+class LaneContext:
+    """What a worker process of an asynchronous run knows when it rebuilds what was shipped to it.
+
+    Attributes:
+      index: number of the worker among those of its lane, from 0.
+      weights: the arrays that policies act with, by parameter name; written in place between two iterations.
+      on_refresh: called after each time that `weights` was written.
+    """
+
+    index: int
+    weights: dict[str, Array]
+    on_refresh: list[Callable[[], None]] = dataclasses.field(default_factory=list)
+
+
+Recipe = Callable[[LaneContext], Any]
+"""Makes a thing anew in a worker process; travels by cloudpickle."""
+
+
+@runtime_checkable
+class Shippable(Protocol):
+    """Something that a middleware holds and that reaches a worker process as a recipe, not as itself."""
+
+    def recipe(self) -> Recipe:
+        """Returns what makes its like in a worker."""
+        ...
+
+    def weights(self) -> Mapping[str, Array]:
+        """Returns the live arrays, by parameter name, that the recipe needs in ``LaneContext.weights``."""
+        ...
 
 
 class Buffer(Protocol):
