@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
+import math
 import random
 import shutil
 import subprocess
@@ -24,6 +25,7 @@ from benchmarks.proof_runs import Job, Record, Results, RunFailed, head_of
 from minding.engine.checkpoint import load_checkpoint, newest_checkpoint
 from minding.engine.fingerprint import fingerprint, metrics_fingerprint
 from minding.engine.run_dir import RunDir
+from minding.policies import get_algorithm
 
 ROOT = Path(__file__).resolve().parent.parent
 KILLS = 20
@@ -32,7 +34,9 @@ CHECKPOINTS = 40
 STEPS = {
     "acrobot_dqn": 8_000,
     "acrobot_ppo": 60_000,
+    "cartpole_a3c": 60_000,
     "cartpole_dqn": 10_000,
+    "cartpole_impala": 60_000,
     "cartpole_ppo": 60_000,
     "halfcheetah_ppo": 30_000,
     "halfcheetah_sac": 1_500,
@@ -66,7 +70,7 @@ class KillJob(Job):
             "policy.eval.freq": steps // 5,
             "policy.eval.n_episode": 3,
         }
-        if algorithm != "ppo":
+        if get_algorithm(algorithm).recipe == "off_policy":
             # Learning begins early, and the buffer is full before the end.
             small |= {"policy.learn.warmup": steps // 10, "policy.other.buffer_size": steps // 2}
         if algorithm == "sac":
@@ -81,7 +85,7 @@ def make_job(preset: str, kills: int = KILLS, env_step: int | None = None) -> Ki
     steps = env_step or STEPS[preset]
     cfg = compile_run(load_preset(preset))
     iterations, learn = steps // cfg.policy.collect.n_sample, cfg.policy.learn
-    updates = learn.n_epoch * learn.n_minibatch if "n_epoch" in learn else learn.update_per_collect
+    updates = math.prod(learn.get(key, 1) for key in ("n_epoch", "n_minibatch", "update_per_collect"))
     return KillJob("kills", preset, 0, steps, kills, iterations * updates)
 
 

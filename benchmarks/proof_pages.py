@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.proof_runs import DETERMINISM, LEARNING, Record, Results
+from benchmarks.proof_runs import ASYNC, DETERMINISM, LEARNING, Record, Results
 from minding.engine.plotting import mean_curve, plot_curves
 
 _BLOCK = re.compile(r"(<!-- results:([\w:]+) -->\n).*?(<!-- /results -->)", re.DOTALL)
@@ -45,7 +45,7 @@ def table(results: Results, name: str, images: Path) -> str:
 
 def one_line(kind: str, record: Record) -> str:
     """A result in a few words, for the terminal."""
-    if kind == "learning":
+    if kind in ("learning", ASYNC):
         return f"{record['eval_mean']:.1f} ± {record['eval_std']:.1f}, {record['seconds']:.0f} s"
     if kind == "determinism":
         return "equal" if record["equal"] else f"DIFFERENT: {record['sha256']}"
@@ -84,6 +84,22 @@ def _curve(name: str, records: list[Record], images: Path) -> str:
     images.mkdir(parents=True, exist_ok=True)
     plot_curves([mean_curve(name, runs)], images / f"{name}.png")
     return f"\n![evaluation return of {name}](img/{name}.png)\n"
+
+
+def _async(results: Results) -> str:
+    rows = []
+    for proof in LEARNING.values():
+        records = results.of(ASYNC, proof.preset)
+        if not records:
+            continue
+        means = [record["eval_mean"] for record in records]
+        reached = "" if proof.target is None else f"{sum(mean >= proof.target for mean in means)} of {len(means)}"
+        values = ", ".join(f"{mean:.1f}" for mean in means)
+        rows.append(f"| {proof.preset} | {proof.env_step:,} | {values} | {proof.target or ''} | {reached} |")
+    if not rows:
+        return NOT_YET
+    head = "| preset | env steps | return of 100 episodes, a seed each | target | reached |"
+    return "\n".join([head, "|---|---:|---|---:|---|", *rows, ""])
 
 
 def _determinism(results: Results) -> str:
@@ -170,6 +186,7 @@ def _crashes(results: Results) -> str:
 
 
 TABLES: dict[str, Callable[[Results], str]] = {
+    "async": _async,
     "crashes": _crashes,
     "determinism": _determinism,
     "faults": _faults,

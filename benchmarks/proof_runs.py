@@ -43,6 +43,8 @@ LEARNING = {
     for proof in (
         Learning("cartpole_ppo", 100_000, 475.0),
         Learning("cartpole_dqn", 60_000, 475.0),
+        Learning("cartpole_impala", 500_000, 475.0),
+        Learning("cartpole_a3c", 500_000, 475.0),
         Learning("acrobot_ppo", 300_000, -100.0),
         Learning("acrobot_dqn", 100_000, -100.0),
         Learning("pendulum_ppo", 200_000, -250.0),
@@ -54,6 +56,8 @@ LEARNING = {
 }
 DETERMINISM = {"cartpole_ppo": 10_000, "cartpole_dqn": 10_000, "pendulum_ppo": 10_000, "pendulum_sac": 10_000}
 """Preset and environment steps after which two runs must have the same parameters, bit by bit."""
+ASYNC = "async_learning"
+"""The learning proofs again, with lanes."""
 MEMORY = 1_000_000
 """Environment steps of the run whose memory is watched."""
 
@@ -69,7 +73,8 @@ class Job:
 
     @property
     def overrides(self) -> tuple[str, ...]:
-        return (f"seed={self.seed}", f"run.max_env_step={self.env_step}")
+        lanes = ("lanes.async_mode=true",) if self.kind == ASYNC else ()
+        return (f"seed={self.seed}", f"run.max_env_step={self.env_step}", *lanes)
 
     @property
     def config_hash(self) -> str:
@@ -85,6 +90,8 @@ def config_hash(preset: str, overrides: tuple[str, ...]) -> str:
     cfg = compile_run(load_preset(preset), overrides)
     decisive = {key: cfg[key] for key in ("seed", "recipe", "env", "policy")}
     decisive["run"] = {"max_env_step": cfg.run.max_env_step}
+    if cfg.lanes.async_mode:
+        decisive["lanes"] = {key: cfg.lanes[key] for key in ("collectors", "max_staleness")}
     # How a run is saved and what it does with a batch of NaN is no part of what an undisturbed run learns.
     decisive["policy"] = {**cfg.policy, "learn": dict(cfg.policy.learn), "other": dict(cfg.policy.other)}
     decisive["policy"]["learn"].pop("on_nan")
@@ -141,7 +148,8 @@ def _same_settings(record: Record, other: Record) -> bool:
 
 def run_learning(job: Job, runs: Path) -> Record:
     """Trains a preset and takes its final evaluation and its curve."""
-    run_dir = _train(job, runs / job.preset / f"seed_{job.seed}")
+    folder = runs / ASYNC if job.kind == ASYNC else runs
+    run_dir = _train(job, folder / job.preset / f"seed_{job.seed}")
     summary = json.loads(run_dir.summary.read_text(encoding="utf-8"))
     steps, returns = series(read_metrics(run_dir.metrics), EVAL_RETURN)
     return {

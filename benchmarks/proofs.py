@@ -1,7 +1,7 @@
 """The long evidence, over seeds: ``python -m benchmarks.proofs``, at the root; goes on where it stopped.
 
-Three kinds of proof, each run in a process of its own: presets learn to a target, the same seed gives the same
-parameters, a long run neither grows nor compiles again. Results are lines of JSON in ``docs/results``; what stands
+Each proof is run in a process of its own: presets learn to a target, in turns and in lanes, the same seed gives the
+same parameters, a long run neither grows nor compiles again. Results are lines of JSON in ``docs/results``; what stands
 there for the same configuration is not run again. After each run the tables and curves of the pages in ``docs`` are
 drawn anew.
 """
@@ -16,6 +16,7 @@ from pathlib import Path
 
 from benchmarks import proof_pages
 from benchmarks.proof_runs import (
+    ASYNC,
     DETERMINISM,
     LEARNING,
     MEMORY,
@@ -31,13 +32,15 @@ from benchmarks.proof_runs import (
 ROOT = Path(__file__).resolve().parent.parent
 RUNNERS: dict[str, Callable[[Job, Path], Record]] = {
     "learning": run_learning,
+    ASYNC: run_learning,
     "determinism": run_determinism,
     "memory": run_memory,
 }
 
 
 def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
-    known = [*LEARNING, *(f"determinism:{name}" for name in DETERMINISM), "memory"]
+    known = [*LEARNING, *(f"async:{name}" for name in LEARNING), *(f"determinism:{name}" for name in DETERMINISM)]
+    known.append("memory")
     parser = argparse.ArgumentParser(prog="python -m benchmarks.proofs", description=__doc__)
     parser.add_argument("--only", action="append", choices=known, metavar="PROOF", help=", ".join(known))
     parser.add_argument("--seeds", type=int, help="seeds of each learning proof (5; halfcheetah_sac 1)")
@@ -66,9 +69,10 @@ def plan(args: argparse.Namespace) -> list[Job]:
         if _wanted(args, f"determinism:{preset}")
     ]
     jobs += [
-        Job("learning", proof.preset, seed, steps or proof.env_step)
+        Job(kind, proof.preset, seed, steps or proof.env_step)
+        for kind, prefix in (("learning", ""), (ASYNC, "async:"))
         for proof in LEARNING.values()
-        if _wanted(args, proof.preset)
+        if _wanted(args, prefix + proof.preset)
         for seed in range(args.seeds or proof.seeds)
     ]
     if _wanted(args, "memory"):

@@ -107,7 +107,7 @@ def _load(run: RunDir, ckpt: Path | None = None) -> tuple[EasyDict, Any]:
     # This import loads MindSpore, which `load_policy` had to prepare first.
     from minding.policies.export import accurate_tanh
 
-    accurate_tanh(policy.actor)
+    accurate_tanh(policy.net)
     return cfg, policy
 
 

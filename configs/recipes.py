@@ -36,6 +36,8 @@ from minding.middleware import (
     nstep_reward_enhancer,
     online_logger,
     termination_checker,
+    trainer,
+    trajectory_trainer,
 )
 from minding.middleware.evaluator import play_episodes
 from minding.policies import get_policy_class
@@ -86,15 +88,34 @@ def off_policy(task: Task, cfg: EasyDict, policy: Policy) -> None:
 
 def on_policy(task: Task, cfg: EasyDict, policy: Policy) -> None:
     """evaluate, collect, estimate advantages, learn from this rollout."""
-    seeds = SeedStreams(cfg.seed)
-    collector_env = make_env_manager(cfg.env, cfg.env.collector_env_num, seeds.integers("env.collect", 1)[0])
-    task.use(interaction_evaluator(cfg, policy.eval_mode, evaluator_env(cfg), task=task))
-    task.use(StepCollector(cfg, policy.collect_mode, collector_env))
+    _evaluate_and_collect(task, cfg, policy)
     task.use(gae_estimator(cfg, policy.collect_mode))
     task.use(multistep_trainer(cfg, policy.learn_mode))
 
 
-RECIPES: dict[str, Callable[[Task, EasyDict, Policy], None]] = {"off_policy": off_policy, "on_policy": on_policy}
+def single_step(task: Task, cfg: EasyDict, policy: Policy) -> None:
+    """evaluate, collect, estimate advantages, make one gradient step on this rollout."""
+    _evaluate_and_collect(task, cfg, policy)
+    task.use(gae_estimator(cfg, policy.collect_mode))
+    task.use(trainer(cfg, policy.learn_mode))
+
+
+def trajectory(task: Task, cfg: EasyDict, policy: Policy) -> None:
+    """evaluate, collect, learn from this rollout's trajectories in their order."""
+    _evaluate_and_collect(task, cfg, policy)
+    task.use(trajectory_trainer(cfg, policy.learn_mode))
+
+
+def _evaluate_and_collect(task: Task, cfg: EasyDict, policy: Policy) -> None:
+    seeds = SeedStreams(cfg.seed)
+    collector_env = make_env_manager(cfg.env, cfg.env.collector_env_num, seeds.integers("env.collect", 1)[0])
+    task.use(interaction_evaluator(cfg, policy.eval_mode, evaluator_env(cfg), task=task))
+    task.use(StepCollector(cfg, policy.collect_mode, collector_env))
+
+
+RECIPES: dict[str, Callable[[Task, EasyDict, Policy], None]] = {
+    recipe.__name__: recipe for recipe in (off_policy, on_policy, single_step, trajectory)
+}
 
 
 def evaluator_env(cfg: EasyDict, stream: str = "env.evaluate") -> Any:
@@ -139,7 +160,15 @@ def train(cfg: EasyDict, run_dir: RunDir, *, progress: bool = True, resume: str 
     """
     task = Task()
     start = time.perf_counter()
-    with SignalGuard(task.interrupt), task.start(ctx=OnlineRLContext(), profile=cfg.run.profile, resume=resume):
+    started = task.start(
+        cfg.lanes.async_mode,
+        OnlineRLContext(),
+        lanes=cfg.lanes,
+        profile=cfg.run.profile,
+        trace=cfg.run.trace,
+        resume=resume,
+    )
+    with SignalGuard(task.interrupt), started:
         task.on("resumed", lambda: run_dir.update_config(cfg))
         policy = build(task, cfg)
         saver = CkptSaver(policy, run_dir.path.name, cfg.run.ckpt_freq, out_dir=run_dir.path.parent, task=task)
@@ -154,6 +183,8 @@ def train(cfg: EasyDict, run_dir: RunDir, *, progress: bool = True, resume: str 
         wall_time = logger.earlier_seconds + time.perf_counter() - start
         ctx, stop_reason = task.ctx, checker.reason or str(task.stop_reason)
         profile = task.profile() if cfg.run.profile else ""
+        if cfg.run.trace:
+            task.write_trace(run_dir.path / "trace.json")
     with SignalGuard(task.interrupt):
         episodes = final_evaluation(cfg, policy, stop=lambda: task.interrupted_by is not None)
     if task.interrupted_by is not None:

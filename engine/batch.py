@@ -134,7 +134,7 @@ class IndexedBatch:
     Attributes:
       layout: where each field lives.
       tables: the `engine.buffers.DeviceTables` that hold the rows.
-      index: int32 ``(K, B)``.
+      index: int32 ``(K, B)``; ``(K, T, N)`` for learners of trajectories, in the order of time.
     """
 
     layout: RowLayout

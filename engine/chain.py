@@ -33,7 +33,7 @@ class Node:
 
     def leaves(self) -> Iterator[Node]:
         """Yields the middleware that are no composites, in order."""
-        if isinstance(self.middleware, Composite):
+        if self.members or isinstance(self.middleware, Composite):
             for member in self.members:
                 yield from member.leaves()
         else:
@@ -232,13 +232,22 @@ def pipeline_view(chain: Sequence[Middleware], roles: Sequence[Role | None] | No
 
     Members of composites are indented. ``?`` stands for a middleware that declares nothing.
     """
-    rows = [("", "middleware", "role", "reads -> writes")]
-    rows += [_view_row(node) for top in chain_nodes(chain, roles) for node in top.walk()]
-    widths = [max(len(row[column]) for row in rows) for column in range(3)]
+    return table(pipeline_rows(chain_nodes(chain, roles)))
+
+
+def pipeline_rows(nodes: Sequence[Node]) -> list[tuple[str, ...]]:
+    """The cells of the pipeline view, titles first."""
+    rows: list[tuple[str, ...]] = [("", "middleware", "role", "reads -> writes")]
+    return rows + [_view_row(node) for top in nodes for node in top.walk()]
+
+
+def table(rows: Sequence[Sequence[str]]) -> str:
+    """Aligns all columns but the last."""
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]) - 1)]
     lines = []
-    for *columns, fields in rows:
+    for *columns, last in rows:
         padded = [f"{column:<{width}}" for column, width in zip(columns, widths)]
-        lines.append("  ".join([*padded, fields]).rstrip())
+        lines.append("  ".join([*padded, last]).rstrip())
     return "\n".join(lines)
 
 

@@ -16,6 +16,7 @@ import yaml
 from easydict import EasyDict
 
 from minding.engine.errors import ConfigError, nearest
+from minding.engine.lanes.options import PINNING
 from minding.engine.options import Option, opt, plain
 
 __all__ = [
@@ -109,6 +110,15 @@ RUN_SCHEMA: dict[str, Any] = {
         "out_dir": opt("runs", None, "folder that holds the run folders"),
         "jit_threads": opt(1, "[1, inf)", "threads of MindSpore's kernels; with more, runs on images differ"),
         "profile": opt(False, None, "print the time table of the middleware at the end"),
+        "trace": opt(False, None, "write trace.json, when what ran in which lane, for chrome://tracing"),
+    },
+    "lanes": {
+        "async_mode": opt(False, None, "collect and evaluate in processes of their own while the chain learns"),
+        "collectors": opt(None, "[1, inf)", "processes that collect; None: by the number of cores", type=int),
+        "max_staleness": opt(
+            None, "[0, inf)", "learner iterations that a rollout's weights may be old; None: by the algorithm", type=int
+        ),
+        "pin": opt("auto", PINNING, "give each lane cores of its own; auto: where there are at least three"),
     },
 }
 """The settings that belong to no policy and no environment."""

@@ -189,7 +189,10 @@ class OnlineRLContext(Context):
       last_eval_iter: `train_iter` at the last evaluation, -1 before the first (kept).
       last_eval_value: result of the last evaluation, minus infinity before the first (kept).
       last_eval_env_step: `env_step` at the last evaluation, -1 before the first (kept).
-      policy_lag: how many updates old the acting weights were.
+      eval_params: the weights that `eval_value` measured, by parameter name, where they are not the current ones
+        (asynchronous runs).
+      policy_lag: how many learner iterations old the weights were that the rollout was collected with: ``{"min",
+        "mean", "max"}``.
     """
 
     env_step: int = 0
@@ -207,6 +210,7 @@ class OnlineRLContext(Context):
     episode_stats: list[EpisodeEnd] | None = None
     eval_value: float | None = None
     eval_output: Any = None
+    eval_params: Any = None
     last_eval_iter: int = -1
     last_eval_value: float = float("-inf")
     last_eval_env_step: int = -1

@@ -34,6 +34,10 @@ class EnvError(MindingError):
     """An environment raised, hung, or returned NaN or a wrong shape; names environment, step and value."""
 
 
+class LaneError(MindingError):
+    """A lane of an asynchronous run cannot be started, died again and again, or broke the protocol."""
+
+
 class SpaceError(MindingError, ValueError):
     """An observation or action space that the algorithm or the encoder cannot handle."""
 

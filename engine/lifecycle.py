@@ -12,10 +12,12 @@ from minding.engine.errors import ChainError, CheckpointError
 from minding.engine.notes import add_note
 from minding.engine.types import StateDict, Stateful
 
-GUARANTEES = ("exact", "episode-boundary", "mid-iteration", "without-buffer")
+GUARANTEES = ("exact", "in-flight", "episode-boundary", "mid-iteration", "without-buffer")
 """What a resumed run can be, best first:
 
 - exact: the run that was never stopped, bit by bit.
+- in-flight: rollouts that were being collected (asynchronous runs) are collected anew, with the weights of the
+  checkpoint; nothing is counted twice.
 - episode-boundary: environments that cannot be brought back into a running episode begin a new one.
 - mid-iteration: an error broke off an iteration, and what it had done by then is not done again; or a signal broke off
   an evaluation, which comes later then (training itself is exact).

@@ -21,6 +21,10 @@ order of the chain, after the last middleware. Optional attributes of a middlewa
 - ``state_dict()`` and ``load_state_dict(state)``: takes part in checkpoints.
 - ``resume_guarantee``: how well its state can be brought back, see `engine.lifecycle.GUARANTEES`.
 - ``resumed(ctx)``: called once after all state was brought back.
+- ``due(ctx) -> bool`` (role evaluate): whether it would do anything; asked before a snapshot is taken for it in an
+  asynchronous run.
+- ``staleness`` (role learn): how many iterations old the weights may be that its data were collected with; the
+  default of ``max_staleness`` in an asynchronous run.
 - ``requirements() -> Sequence[str]``: problems found in what the middleware was given, as readable sentences;
   the chain check refuses to start with any.
 """

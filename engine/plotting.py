@@ -1,9 +1,10 @@
-"""Learning curves: read from metrics.csv, averaged over seeds, drawn as a picture or as text."""
+"""Learning curves: read from metrics.csv, averaged over seeds, drawn as a picture or as text; and time lines."""
 
 from __future__ import annotations
 
 import csv
 import dataclasses
+import itertools
 import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,6 +22,10 @@ EVAL_RETURN = "eval/return_mean"
 COLLECT_RETURN = "collect/return_mean"
 _GRID_POINTS = 200
 _BOOTSTRAP_DRAWS = 2000
+_VISIBLE = 0.002
+"""Share of a time line below which a bar cannot be seen."""
+_COLORS = ("tab:blue", "tab:orange", "tab:green", "tab:purple", "tab:red", "tab:brown", "tab:olive", "tab:cyan")
+_WAITING = {"collect lane": "waits for a rollout", "evaluate lane": "waits for an evaluation"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -108,10 +113,7 @@ def group_runs(paths: Iterable[str | os.PathLike[str]]) -> dict[str, list[RunDir
         title = f"{cfg.env.env_id} {cfg.policy.type}"
         groups.setdefault((title, cfg.exp_name), []).append(run_dir)
     titles = [title for title, _ in groups]
-    return {
-        title if titles.count(title) == 1 else f"{title} ({name})": runs
-        for (title, name), runs in groups.items()
-    }
+    return {title if titles.count(title) == 1 else f"{title} ({name})": runs for (title, name), runs in groups.items()}
 
 
 def learning_curves(paths: Iterable[str | os.PathLike[str]]) -> list[Curve]:
@@ -125,9 +127,7 @@ def learning_curves(paths: Iterable[str | os.PathLike[str]]) -> list[Curve]:
         runs = [return_series(read_metrics(run_dir.metrics)) for run_dir in run_dirs]
         for run_dir, (steps, _) in zip(run_dirs, runs):
             if not len(steps):
-                raise ConfigError(
-                    f"{str(run_dir.metrics)!r} holds no returns yet: let the run go on until there are"
-                )
+                raise ConfigError(f"{str(run_dir.metrics)!r} holds no returns yet: let the run go on until there are")
         curves.append(mean_curve(label, runs))
     return curves
 
@@ -143,9 +143,7 @@ def plot_curves(curves: Sequence[Curve], path: str | os.PathLike[str]) -> None:
         seeds = f"{curve.n_runs} seeds, mean and 95 % interval" if curve.n_runs > 1 else "1 seed"
         (line,) = axes.plot(curve.env_step, curve.mean, label=f"{curve.label} ({seeds})")
         if curve.n_runs > 1:
-            axes.fill_between(
-                curve.env_step, curve.low, curve.high, color=line.get_color(), alpha=0.2, linewidth=0
-            )
+            axes.fill_between(curve.env_step, curve.low, curve.high, color=line.get_color(), alpha=0.2, linewidth=0)
     _finish(figure, axes, path)
 
 
@@ -162,13 +160,46 @@ def plot_run(metrics: Mapping[str, Array], title: str, path: str | os.PathLike[s
     _finish(figure, axes, path)
 
 
-def _figure() -> tuple[Any, Any]:
+def plot_trace(trace: Mapping[str, Any], path: str | os.PathLike[str], seconds: float | None = None) -> None:
+    """Draws a time line, a lane a row, from what `Task.write_trace` wrote.
+
+    Args:
+      trace: the parsed file.
+      path: of the picture.
+      seconds: how much of its end to draw; all by default.
+
+    Raises:
+      MissingExtraError: if matplotlib is not installed.
+    """
+    events = trace["traceEvents"]
+    lanes = {event["tid"]: event["args"]["name"] for event in events if event["ph"] == "M"}
+    spans = [event for event in events if event["ph"] == "X"]
+    end = max((event["ts"] + event["dur"] for event in spans), default=0.0)
+    begin = 0.0 if seconds is None else max(0.0, end - 1e6 * seconds)
+    names = list(dict.fromkeys(event["name"] for event in spans if event["dur"] > _VISIBLE * (end - begin)))
+    figure, axes = _figure(height=0.9 + 0.45 * len(lanes))
+    for name, color in zip(names, itertools.cycle(_COLORS)):
+        look = {"color": "lightgray" if name in _WAITING else color}
+        for row in lanes:
+            shown = [e for e in spans if e["name"] == name and e["tid"] == row and e["ts"] + e["dur"] > begin]
+            bars = [((e["ts"] - begin) / 1e6, e["dur"] / 1e6) for e in shown]
+            axes.broken_barh(bars, (row - 0.4, 0.8), linewidth=0, **look)
+        axes.plot([], [], linewidth=6, label=_WAITING.get(name, name), **look)
+    axes.set_yticks(list(lanes), list(lanes.values()))
+    axes.invert_yaxis()
+    axes.set_xlim(0, (end - begin) / 1e6)
+    axes.set_xlabel("seconds")
+    axes.legend(fontsize="small", ncols=4, loc="lower center", bbox_to_anchor=(0.5, 1.0), frameon=False)
+    figure.savefig(path)
+
+
+def _figure(height: float = 4.5) -> tuple[Any, Any]:
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
     except ImportError:
         raise MissingExtraError("matplotlib", "plot", "drawing a learning curve") from None
-    figure = Figure(figsize=(7, 4.5), dpi=120, layout="constrained")
+    figure = Figure(figsize=(7, height), dpi=120, layout="constrained")
     FigureCanvasAgg(figure)
     return figure, figure.add_subplot()
 
@@ -184,9 +215,7 @@ def _finish(figure: Any, axes: Any, path: str | os.PathLike[str]) -> None:
     figure.savefig(path)
 
 
-def terminal_curve(
-    xs: Sequence[float] | Array, ys: Sequence[float] | Array, width: int = 60, height: int = 10
-) -> str:
+def terminal_curve(xs: Sequence[float] | Array, ys: Sequence[float] | Array, width: int = 60, height: int = 10) -> str:
     """Draws a curve with characters.
 
     Args:
@@ -210,6 +239,4 @@ def terminal_curve(
     lines = [f"{labels.get(row, ''):>{margin}} ┤{''.join(line).rstrip()}" for row, line in enumerate(cells)]
     first, last = f"{left:,.0f}", f"{right:,.0f} env steps"
     axis = f"{'':>{margin}} └{'─' * width}"
-    return "\n".join(
-        [*lines, axis, f"{'':>{margin + 2}}{first}{last:>{max(width - len(first), len(last) + 1)}}"]
-    )
+    return "\n".join([*lines, axis, f"{'':>{margin + 2}}{first}{last:>{max(width - len(first), len(last) + 1)}}"])

@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
+from typing import TYPE_CHECKING, Any
 
 from minding.engine import lifecycle
 from minding.engine.chain import Node, chain_nodes, check_chain, pipeline_view
 from minding.engine.context import Context, OnlineRLContext
 from minding.engine.errors import ChainError, CheckpointError, ConfigError, MiddlewareError
 from minding.engine.events import Emitter, EventBus
+from minding.engine.lanes import LaneInterrupted, LaneOptions
 from minding.engine.middleware import Middleware, Role, check_callable, name_of
 from minding.engine.notes import add_note
 from minding.engine.pipeline import Composer, Composite, Half, Step, run_first_halves, run_second_halves
 from minding.engine.profiling import ProfileTable, format_profile
 from minding.engine.signals import SignalGuard
+from minding.engine.trace import Trace
 from minding.engine.types import StateDict
+
+if TYPE_CHECKING:
+    from minding.engine.lanes.run import Lanes
 
 Wrapper = Callable[[Middleware], Middleware]
 
@@ -42,8 +48,15 @@ class Task(Composer, Emitter):
         self._stack: list[Half] = []
         self._reset(OnlineRLContext(), profile=False, resume=None)
 
+    def __reduce__(self) -> tuple[Any, tuple[()]]:
+        # Middleware that hold on to a task find that of their own process in a worker.
+        return _task_of_this_process, ()
+
     def _reset(self, ctx: Context, profile: bool, resume: str | Path | None) -> None:
         self._ctx = ctx
+        self._lane_options: LaneOptions | None = None
+        self._lanes: Lanes | None = None
+        self._trace: Trace | None = None
         self._resume_request = resume
         self._chain: list[Middleware] = []
         self._given_roles: list[Role | None] = []
@@ -67,27 +80,32 @@ class Task(Composer, Emitter):
         async_mode: bool = False,
         ctx: Context | None = None,
         *,
+        lanes: LaneOptions | Mapping[str, Any] | None = None,
         profile: bool = False,
+        trace: bool = False,
         resume: str | Path | None = None,
     ) -> Task:
         """Makes the task ready for a new chain, with nothing left of the last one; for use with ``with``.
 
         Args:
-          async_mode: not available in this version.
+          async_mode: collect and evaluate in processes of their own while the chain learns, see `engine.lanes`.
           ctx: context of the first iteration; ``OnlineRLContext()`` if None.
+          lanes: settings of an asynchronous run, `LaneOptions` or a mapping with its fields.
           profile: measure the time of each middleware for `profile`.
+          trace: note when what ran, for `write_trace`.
           resume: ``"latest"``, a checkpoint folder or a run folder; the chain's CkptSaver brings everything back
             to that state at the begin of `run`. None starts from the beginning.
         Raises:
           ChainError: a run is on, or `ctx` is no context.
+          ConfigError: `lanes` holds a value that is out of range.
         """
         if self._running:
             raise ChainError("start: this task is running; use another Task() inside a middleware")
-        if async_mode:
-            raise ChainError("async_mode=True: asynchronous lanes are not available in this version")
         if ctx is not None and not isinstance(ctx, Context):
             raise ChainError(f"start: ctx must be a Context object such as OnlineRLContext(), got {ctx!r}")
         self._reset(OnlineRLContext() if ctx is None else ctx, profile, resume)
+        self._lane_options = LaneOptions.of(lanes) if async_mode else None
+        self._trace = Trace() if trace else None
         self._started = True
         return self
 
@@ -100,6 +118,8 @@ class Task(Composer, Emitter):
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.stop()
+        if self._lanes is not None:
+            self._lanes.close()
         failed = lifecycle.call_close_hooks(self._nodes())
         if error is None:
             lifecycle.raise_first(failed, "closing failed too")
@@ -229,6 +249,8 @@ class Task(Composer, Emitter):
         if not self._chain:
             raise ChainError("run: the chain is empty; add middleware with task.use(...) before")
         check_chain(self._chain, type(self._ctx), self._given_roles)
+        if self._lane_options is not None and self._lanes is None:
+            self._lanes = self._make_lanes(self._lane_options)
         nodes = self._nodes()
         if self._resume_request is not None:
             lifecycle.checkpointer(nodes)
@@ -243,6 +265,8 @@ class Task(Composer, Emitter):
             check_callable(call, f"the wrapper {name_of(wrapper)} made of {node.name}")
         if self._profiled:
             call = self._profile.timed(index, call)
+        if self._trace is not None:
+            call = self._trace.timed(node.name, call)
         return Step(call, node.name, f"position {index}")
 
     def _resume(self, nodes: list[Node]) -> None:
@@ -255,7 +279,11 @@ class Task(Composer, Emitter):
 
     def _run_and_end(self, steps: list[Step], nodes: list[Node], limit: int | None) -> None:
         try:
+            if self._lanes is not None:
+                self._lanes.begin(self._trace)
             self._stop_reason = self._iterate(steps, limit)
+            if self._lanes is not None and self._signal is None:
+                self._lanes.settle(self._ctx)
         except BaseException as error:
             self._boundary_calls.clear()
             self._stop_reason, self._error = "exception", error
@@ -278,7 +306,13 @@ class Task(Composer, Emitter):
             if limit is not None and total_step >= limit:
                 return "max_step"
             self._within_iteration = True
-            run_first_halves(steps, self._ctx, stack, total_step)
+            try:
+                run_first_halves(steps, self._ctx, stack, total_step)
+            except LaneInterrupted:
+                # Nothing was learned in this iteration yet, and its rollout was not counted.
+                self._within_iteration = False
+                self._boundary_calls.clear()
+                continue
             if stack:
                 run_second_halves(stack, total_step)
             self.renew()
@@ -364,7 +398,30 @@ class Task(Composer, Emitter):
         return lifecycle.weakest_guarantee(self._nodes(), self._within_iteration)
 
     def _nodes(self) -> list[Node]:
-        return chain_nodes(self._chain, self._given_roles)
+        """The chain as this process runs it."""
+        return chain_nodes(self._chain, self._given_roles) if self._lanes is None else self._lanes.nodes
+
+    def _make_lanes(self, options: LaneOptions) -> Lanes:
+        # Processes and shared memory are no part of a synchronous run.
+        from minding.engine.lanes.run import Lanes
+
+        chain = chain_nodes(self._chain, self._given_roles)
+        return Lanes(chain, self._ctx, options, lambda: self._signal is not None)
+
+    @property
+    def lanes(self) -> Lanes | None:
+        """The lanes of an asynchronous run, from the first `run` on."""
+        return self._lanes
+
+    def write_trace(self, path: str | Path) -> None:
+        """Writes when what ran, a lane a row, in the Chrome trace format.
+
+        Raises:
+          ChainError: the task was not started with ``trace=True``.
+        """
+        if self._trace is None:
+            raise ChainError("write_trace: nothing was noted; start with task.start(..., trace=True)")
+        self._trace.write(path)
 
     def profile(self) -> str:
         """Returns the time of each middleware as a table.
@@ -379,7 +436,13 @@ class Task(Composer, Emitter):
     def __repr__(self) -> str:
         state = "running" if self._running else "started" if self._started else "not started"
         head = f"Task ({state}, {len(self._chain)} middleware, total_step {self._ctx.total_step})"
-        return f"{head}\n{pipeline_view(self._chain, self._given_roles)}" if self._chain else head
+        if not self._chain:
+            return head
+        if self._lane_options is None:
+            return f"{head}\n{pipeline_view(self._chain, self._given_roles)}"
+        nodes = chain_nodes(self._chain, self._given_roles)
+        lanes = self._lanes or self._make_lanes(self._lane_options)
+        return f"{head}\n{lanes.view(nodes)}"
 
     def _require_started(self, what: str) -> None:
         if not self._started:
@@ -400,6 +463,10 @@ def _check_max_step(max_step: int | None) -> int | None:
     if limit < 0:
         raise ConfigError(f"run: max_step must be an integer of 0 or more (1000, not 1e3), got {max_step!r}")
     return limit
+
+
+def _task_of_this_process() -> Task:
+    return task
 
 
 task = Task()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import math
 from collections.abc import Callable, Mapping
@@ -13,7 +14,8 @@ from gymnasium import spaces
 from gymnasium.vector import VectorEnv
 
 from minding.engine.errors import ConfigError, EnvError, NonFiniteError
-from minding.engine.types import Array, EnvStep, EpisodeEnd, Obs, StateDict
+from minding.engine.seeding import SeedStreams
+from minding.engine.types import Array, EnvStep, EpisodeEnd, LaneContext, Obs, StateDict
 from minding.envs.actions import ActionAdapter
 from minding.envs.config import env_settings
 from minding.envs.factory import EnvFactory, env_factory
@@ -59,6 +61,24 @@ class BatchedEnvManager:
         # Adding an array takes half the time of adding a Python int.
         self._one_step = np.ones(self.num_envs, np.int64)
         self._closed = False
+        self._recipe: EnvRecipe | None = None
+
+    def recipe(self) -> EnvRecipe:
+        """What makes the like of this manager in a process of its own.
+
+        Raises:
+          EnvError: it is not one of `make_env_manager`.
+        """
+        if self._recipe is None:
+            raise EnvError(
+                f"the environments of {self._source.name} were not made by make_env_manager and cannot be made anew in "
+                "another process: make them with make_env_manager(cfg.env, ...), or run without async_mode"
+            )
+        return self._recipe
+
+    def weights(self) -> dict[str, Array]:
+        """None: environments do not depend on the policy's weights."""
+        return {}
 
     @property
     def obs(self) -> Obs:
@@ -249,29 +269,64 @@ def make_env_manager(
     if num_envs < 1 or seed < 0:
         raise ConfigError(f"make_env_manager(num_envs={num_envs}, seed={seed}): expected at least 1 and 0")
     settings = env_settings(env_cfg)
-    if settings["backend"] == "envpool":
-        from minding.envs.envpool import envpool_vector_env
+    factory = None if settings["backend"] == "envpool" else env_factory(settings, env_fn)
+    return EnvRecipe(settings, factory, num_envs, seed, training).make(seed)
 
-        return VectorEnvManager(envpool_vector_env(settings, num_envs, seed), settings, seed, training)
-    factory = env_factory(settings, env_fn)
-    backend = _choose_backend(settings["backend"], factory, num_envs)
-    if backend == "native":
-        return VectorEnvManager(_native_env(factory, num_envs), settings, seed, training)
-    observation_space, action_space = _spaces(factory)
-    layout = ObsLayout(observation_space)
-    adapter = _adapter(action_space, num_envs, settings, factory.name)
-    restart = settings["on_error"] == "restart"
-    source: Source
-    if backend == "sync":
-        from minding.envs.local import LocalSource
 
-        source = LocalSource(factory, layout, adapter, seed, restart)
-    else:
-        from minding.envs.processes import ProcessSource, WorkerOptions
+@dataclasses.dataclass(frozen=True)
+class EnvRecipe:
+    """All that a manager is made of; travels to other processes.
 
-        options = WorkerOptions(settings["workers"], settings["step_timeout"], restart)
-        source = ProcessSource(factory, layout, adapter, seed, options)
-    return BatchedEnvManager(source, adapter, settings, training)
+    Attributes:
+      settings: checked settings, see `env_settings`.
+      factory: makes one environment; None for EnvPool, which finds them by id.
+      num_envs, seed, training: see `make_env_manager`.
+    """
+
+    settings: Mapping[str, Any]
+    factory: EnvFactory | None
+    num_envs: int
+    seed: int
+    training: bool
+
+    def __call__(self, lane: LaneContext) -> BatchedEnvManager:
+        """Worker 0 gets the same environments, each further one a seed of its own."""
+        seed = self.seed
+        if lane.index:
+            seed = SeedStreams(seed).integers(f"worker.{lane.index}", 1)[0]
+        return self.make(seed)
+
+    def make(self, seed: int) -> BatchedEnvManager:
+        """Makes the manager."""
+        manager = self._make(seed)
+        manager._recipe = self
+        return manager
+
+    def _make(self, seed: int) -> BatchedEnvManager:
+        settings, factory = self.settings, self.factory
+        if factory is None:
+            from minding.envs.envpool import envpool_vector_env
+
+            vector_env = envpool_vector_env(settings, self.num_envs, seed)
+            return VectorEnvManager(vector_env, settings, seed, self.training)
+        backend = _choose_backend(settings["backend"], factory, self.num_envs)
+        if backend == "native":
+            return VectorEnvManager(_native_env(factory, self.num_envs), settings, seed, self.training)
+        observation_space, action_space = _spaces(factory)
+        layout = ObsLayout(observation_space)
+        adapter = _adapter(action_space, self.num_envs, settings, factory.name)
+        restart = settings["on_error"] == "restart"
+        source: Source
+        if backend == "sync":
+            from minding.envs.local import LocalSource
+
+            source = LocalSource(factory, layout, adapter, seed, restart)
+        else:
+            from minding.envs.processes import ProcessSource, WorkerOptions
+
+            options = WorkerOptions(settings["workers"], settings["step_timeout"], restart)
+            source = ProcessSource(factory, layout, adapter, seed, options)
+        return BatchedEnvManager(source, adapter, settings, self.training)
 
 
 def _choose_backend(backend: str, factory: EnvFactory, num_envs: int) -> str:

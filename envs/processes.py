@@ -5,14 +5,11 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import dataclasses
-import multiprocessing
 import os
 import select
-import sys
 import time
-import types
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from typing import Any
@@ -20,6 +17,7 @@ from typing import Any
 import cloudpickle
 
 from minding.engine.errors import EnvError
+from minding.engine.spawn import SPAWN, lean_start
 from minding.engine.types import Array
 from minding.envs.actions import ActionAdapter
 from minding.envs.factory import EnvFactory
@@ -28,11 +26,9 @@ from minding.envs.layout import ObsLayout
 from minding.envs.source import EpisodeSource
 from minding.envs.worker import SharedLayout, WorkerPlan, main
 
-_context = multiprocessing.get_context("spawn")
 # A worker imports NumPy, Gymnasium and the environment before its first answer.
 _START_TIMEOUT = 120.0  # s
 _CLOSE_TIMEOUT = 2.0  # s
-_THREAD_LIMITS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,7 +67,7 @@ class ProcessSource(EpisodeSource):
         num_envs = adapter.shape[0]
         count = min(options.workers or os.cpu_count() or 1, num_envs)
         shared = SharedLayout(layout, adapter.shape, adapter.dtype.str, count)
-        block = _context.RawArray(ctypes.c_byte, shared.size)
+        block = SPAWN.RawArray(ctypes.c_byte, shared.size)
         arrays, self._shared_actions = shared.views(block)
         arrays.episode.fill(-1)
         super().__init__(factory.name, layout, arrays, adapter, seed)
@@ -242,14 +238,14 @@ class _WorkerHandle:
         return self._process is not None
 
     def start(self) -> None:
-        self.connection, remote = _context.Pipe()
-        self._process = _context.Process(
+        self.connection, remote = SPAWN.Pipe()
+        self._process = SPAWN.Process(
             target=main,
             args=(remote, self._block, self.plan),
             daemon=True,
             name=f"minding-env-{self.plan.index}",
         )
-        with _lean_start():
+        with lean_start():
             self._process.start()
         # Only the worker holds the other end now, so that its death closes the pipe.
         remote.close()
@@ -296,23 +292,3 @@ def _stop_all(workers: Sequence[_WorkerHandle]) -> None:
     deadline = time.monotonic() + _CLOSE_TIMEOUT
     for worker in workers:
         worker.kill(patience=max(deadline - time.monotonic(), 0.01))
-
-
-@contextlib.contextmanager
-def _lean_start() -> Iterator[None]:
-    """While a process is spawned: hides the main script, and gives NumPy one thread.
-
-    Spawn would run the user's script again in the child, with all of its imports, MindSpore among them.
-    Environments defined in the script still arrive, because cloudpickle sends the code of `__main__` by
-    value.
-    """
-    script = sys.modules["__main__"]
-    unset = [name for name in _THREAD_LIMITS if name not in os.environ]
-    sys.modules["__main__"] = types.ModuleType("__main__")
-    os.environ.update(dict.fromkeys(unset, "1"))
-    try:
-        yield
-    finally:
-        sys.modules["__main__"] = script
-        for name in unset:
-            del os.environ[name]

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-import multiprocessing
-import os
-import signal
-import threading
 from collections.abc import Callable
-from multiprocessing.connection import Connection, wait
+from multiprocessing.connection import Connection
 from typing import Any
 
 import cloudpickle
 import numpy as np
 
 from minding.engine.errors import EnvError
+from minding.engine.spawn import become_worker
 from minding.engine.types import Array
 from minding.envs.faults import describe
 from minding.envs.group import EnvGroup, StepArrays
@@ -95,10 +92,7 @@ class WorkerPlan:
 
 def main(connection: Connection, block: Any, plan: WorkerPlan) -> None:
     """Serves commands ``(name, argument)`` until the pipe closes; replies ``(error or None, faults)``."""
-    # Both may reach the whole process group; the parent alone decides what they mean.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    _die_with_parent()
+    become_worker()
     worker: _Worker | None = None
     try:
         while True:
@@ -155,16 +149,3 @@ class _Worker:
 
     def close(self) -> None:
         self._group.close()
-
-
-def _die_with_parent() -> None:
-    """Ends this process when its parent does, even if an environment hangs."""
-    parent = multiprocessing.parent_process()
-    if parent is None:
-        return
-
-    def watch() -> None:
-        wait([parent.sentinel])
-        os._exit(1)
-
-    threading.Thread(target=watch, daemon=True, name="parent-watch").start()

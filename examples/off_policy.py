@@ -32,11 +32,9 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--max-env-step", type=int, default=15_000, help="environment steps (%(default)s)")
     parser.add_argument("--resume", metavar="RUN", help="go on with the run in this folder")
     parser.add_argument(
-        "--async",
-        dest="async_",
-        action="store_true",
-        help="start the task with async_mode=True; this version refuses it with an error",
+        "--async", dest="async_", action="store_true", help="collect and evaluate in processes of their own"
     )
+    parser.add_argument("--collectors", type=int, help="processes that collect, with --async")
     return parser.parse_args()
 
 
@@ -46,6 +44,7 @@ def main() -> None:
         exp_name="off_policy",
         seed=args.seed,
         run=dict(max_env_step=args.max_env_step),
+        lanes=dict(collectors=args.collectors),
         env=dict(env_id=args.env),
         policy=dict(
             type="dqn",
@@ -65,7 +64,7 @@ def main() -> None:
     buffer_ = UniformBuffer(cfg.policy.other.buffer_size, policy.learn_mode.fields, seed=cfg.seed)
     max_step = args.max_env_step // cfg.policy.collect.n_sample
 
-    with task.start(async_mode=args.async_, ctx=OnlineRLContext(), resume=args.resume):
+    with task.start(async_mode=args.async_, ctx=OnlineRLContext(), lanes=cfg.lanes, resume=args.resume):
         task.use(interaction_evaluator(cfg, policy.eval_mode, evaluator_env))
         task.use(eps_greedy_handler(cfg))
         task.use(StepCollector(cfg, policy.collect_mode, collector_env))

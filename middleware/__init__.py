@@ -12,6 +12,7 @@ from minding.middleware.online_logger import online_logger
 from minding.middleware.termination_checker import termination_checker
 from minding.middleware.timers import epoch_timer, reward_timer
 from minding.middleware.trainer import multistep_trainer, trainer
+from minding.middleware.trajectory_trainer import trajectory_trainer
 
 __all__ = [
     "CkptSaver",
@@ -29,4 +30,5 @@ __all__ = [
     "reward_timer",
     "termination_checker",
     "trainer",
+    "trajectory_trainer",
 ]

@@ -7,6 +7,7 @@ import functools
 import importlib.metadata
 import logging
 import platform
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -31,12 +32,12 @@ from minding.engine.middleware import declare
 from minding.engine.options import plain
 from minding.engine.task import Task
 from minding.engine.task import task as global_task
-from minding.engine.types import Policy, StateDict
+from minding.engine.types import Array, Policy, StateDict
 
 _log = logging.getLogger("minding.ckpt")
 
 
-@declare(reads=("train_iter",), optional=("eval_value",))
+@declare(reads=("train_iter",), optional=("eval_value", "eval_params", "last_eval_iter"))
 class CkptSaver:
     """Saves policy, counters and the state of all middleware every `train_freq` gradient steps, after the best
     evaluation, and once at the end of the run, however it ends.
@@ -47,7 +48,8 @@ class CkptSaver:
     the checkpoints before it stay. A policy with NaN or infinite numbers is not saved, nor
     is anything when a `NonFiniteError` ends the run.
 
-    Reads: train_iter; eval_value if present.
+    Reads: train_iter; eval_value if present, and eval_params where an asynchronous run measured weights that are no
+      longer the current ones: these are in the checkpoint ``best`` then.
     Writes: nothing.
 
     Args:
@@ -95,7 +97,8 @@ class CkptSaver:
         value = ctx.eval_value
         if self._keep_best and value is not None and value > self._best:
             self._best = value
-            self._task.at_boundary(lambda: self._save_best(value))
+            params = ctx.eval_params
+            self._task.at_boundary(lambda: self._save_best(value, params))
         if self._train_freq is not None and ctx.train_iter - self._last_iter >= self._train_freq:
             # Also after a failure: the next attempt is one interval later, and at the end.
             self._last_iter = ctx.train_iter
@@ -167,8 +170,8 @@ class CkptSaver:
                 _log.warning("%s is newer than what is resumed from: it is now %s", later, aside.name)
                 later.rename(aside)
 
-    def _save_best(self, eval_value: float) -> None:
-        self._save(self.folder / "best", eval_value)
+    def _save_best(self, eval_value: float, params: Mapping[str, Array] | None) -> None:
+        self._save(self.folder / "best", eval_value, params)
 
     def _save_periodic(self, eval_value: float | None) -> None:
         ctx: Any = self._task.ctx
@@ -179,13 +182,17 @@ class CkptSaver:
         later = [p for p in list_checkpoints(self.folder) if (step_of(p) or 0) > ctx.train_iter]
         prune_checkpoints(self.folder, self._keep_last, protect=later)
 
-    def _save(self, path: Path, eval_value: float | None) -> bool:
-        """Writes a checkpoint, in place of an older one of that name; returns whether it could."""
+    def _save(self, path: Path, eval_value: float | None, params: Mapping[str, Array] | None = None) -> bool:
+        """Writes a checkpoint, in place of an older one of that name; returns whether it could.
+
+        With `params`, these weights take the place of the current ones.
+        """
         state = {
             "policy": self._policy.state_dict(),
             "task": self._task.state_dict(),
             "config": plain(self._policy.config),
         }
+        state["policy"]["params"].update(params or {})
         damaged = not_finite(state["policy"])
         if damaged:
             _log.error("checkpoint %s was not written: %s is NaN or infinite; earlier checkpoints stay", path, damaged)

@@ -44,9 +44,13 @@ class interaction_evaluator:
         self._freq, self._n_episode = cfg.policy.eval.freq, cfg.policy.eval.n_episode
         self._broken_off = False
 
+    def due(self, ctx: OnlineRLContext) -> bool:
+        """Whether it is time, and there was learning since the last evaluation."""
+        return ctx.env_step - max(ctx.last_eval_env_step, 0) >= self._freq and ctx.train_iter != ctx.last_eval_iter
+
     def __call__(self, ctx: OnlineRLContext) -> None:
         """Evaluates if it is due."""
-        if ctx.env_step - max(ctx.last_eval_env_step, 0) < self._freq or ctx.train_iter == ctx.last_eval_iter:
+        if not self.due(ctx):
             return
         before = self._env.state_dict()
         episodes = play_episodes(

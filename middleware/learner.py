@@ -29,6 +29,9 @@ class OffPolicyLearner:
       buffer: filled by a `data_pusher` upstream.
     """
 
+    # Replay holds far older data than a lane adds.
+    staleness = 4
+
     def __init__(self, cfg: Any, policy: LearnMode, buffer: Buffer) -> None:
         learn = cfg.policy.learn
         self._policy = policy

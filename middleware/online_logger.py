@@ -21,7 +21,7 @@ _EPISODES = 100
 
 
 @declare(
-    reads=("env_step", "env_episode", "train_iter", "last_eval_iter", "last_eval_value"),
+    reads=("env_step", "env_episode", "train_iter", "last_eval_iter", "last_eval_value", "last_eval_env_step"),
     optional=("train_output", "episode_stats", "eval_value", "policy_lag"),
 )
 def online_logger(
@@ -36,8 +36,8 @@ def online_logger(
     A row is written each ``run.metrics_freq`` environment steps with the means since the row before, so that
     two runs of one seed write the same rows (but for the ``time/`` columns). Each evaluation has its own row.
 
-    Reads: env_step, env_episode, train_iter, last_eval_iter, last_eval_value; and where present train_output,
-      episode_stats, eval_value, policy_lag.
+    Reads: env_step, env_episode, train_iter, last_eval_iter, last_eval_value, last_eval_env_step; and where present
+      train_output, episode_stats, eval_value, policy_lag.
     Writes: nothing.
     Config: run.metrics_freq, run.log_freq, run.tensorboard, run.max_env_step, exp_name.
 
@@ -79,7 +79,7 @@ class OnlineLogger:
         self._progress = progress
         self._episodes: collections.deque[tuple[float, int]] = collections.deque(maxlen=_EPISODES)
         self._train = _Means("train/")
-        self._lag = _Means("policy_lag/")
+        self._lag = _Range("policy_lag/")
         # Environment steps at the last iteration's end and at the last row; seconds of earlier processes.
         self._env_step = 0
         self._row_env_step = 0
@@ -92,8 +92,7 @@ class OnlineLogger:
         if ctx.train_output:
             self._train.add(ctx.train_output)
         if ctx.policy_lag is not None:
-            lag = ctx.policy_lag
-            self._lag.add(lag if isinstance(lag, Mapping) else {"mean": lag})
+            self._lag.add(ctx.policy_lag)
         if ctx.episode_stats:
             self._episodes.extend((end.episode_return, end.episode_length) for end in ctx.episode_stats)
         if ctx.eval_value is not None:
@@ -155,9 +154,8 @@ class OnlineLogger:
             self._board.purge_after(self._env_step + 1)
 
     def _write_evaluation(self, ctx: OnlineRLContext, value: float) -> None:
-        # An evaluation at the head of the chain measured the policy as the iteration before left it.
-        env_step = self._env_step if ctx.last_eval_iter < ctx.train_iter else ctx.env_step
-        self._write({"env_step": env_step, "train_iter": ctx.last_eval_iter, "eval/return_mean": value})
+        measured = {"env_step": ctx.last_eval_env_step, "train_iter": ctx.last_eval_iter}
+        self._write({**measured, "eval/return_mean": value})
 
     def _write_means(self, ctx: OnlineRLContext) -> None:
         seconds = self._seconds()
@@ -240,3 +238,33 @@ class _Means:
 
     def load_state_dict(self, state: StateDict) -> None:
         self._sums = {name: list(entry) for name, entry in state.items()}
+
+
+class _Range:
+    """Least, mean and greatest since the last `pop` of what is itself given as ``{"min", "mean", "max"}``.
+
+    Args:
+      prefix: goes before each name where they come out.
+    """
+
+    def __init__(self, prefix: str) -> None:
+        self._prefix = prefix
+        self._values: dict[str, list[float]] = {"min": [], "mean": [], "max": []}
+
+    def add(self, values: Mapping[str, float]) -> None:
+        for name, kept in self._values.items():
+            kept.append(float(values[name]))
+
+    def pop(self) -> dict[str, float]:
+        if not self._values["mean"]:
+            return {}
+        least, means, greatest = self._values.values()
+        result = {"min": min(least), "mean": math.fsum(means) / len(means), "max": max(greatest)}
+        self._values = {name: [] for name in self._values}
+        return {self._prefix + name: value for name, value in result.items()}
+
+    def state_dict(self) -> StateDict:
+        return {name: list(kept) for name, kept in self._values.items()}
+
+    def load_state_dict(self, state: StateDict) -> None:
+        self._values = {name: list(kept) for name, kept in state.items()}

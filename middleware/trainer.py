@@ -27,14 +27,14 @@ def trainer(cfg: Any, policy: LearnMode) -> Callable[[OnlineRLContext], None]:
       cfg: the compiled configuration.
       policy: ``policy.learn_mode``.
     """
-    store, max_env_step = _RolloutStore(policy.fields, "trainer"), cfg.run.max_env_step
+    store, max_env_step = RolloutStore(policy.fields, "trainer, train_data"), cfg.run.max_env_step
 
     def train(ctx: OnlineRLContext) -> None:
         data = ctx.train_data
         assert data is not None
         tables = store.put(data)
         index = _fill(_valid_rows(data), len(data["valid"]))[None, :].astype(np.int32)
-        _learn(ctx, policy, IndexedBatch(tables.layout, tables, index), max_env_step)
+        learn_from(ctx, policy, IndexedBatch(tables.layout, tables, index), max_env_step)
 
     return train
 
@@ -58,7 +58,7 @@ class multistep_trainer:
     def __init__(self, cfg: Any, policy: LearnMode) -> None:
         learn = cfg.policy.learn
         self._policy = policy
-        self._store = _RolloutStore(policy.fields, "multistep_trainer")
+        self._store = RolloutStore(policy.fields, "multistep_trainer, train_data")
         self._passes, self._minibatches = learn.n_epoch, learn.n_minibatch
         self._n_sample = cfg.policy.collect.n_sample
         self._max_env_step = cfg.run.max_env_step
@@ -81,7 +81,7 @@ class multistep_trainer:
         valid, rows = _valid_rows(data), len(data["valid"])
         passes = [_fill(self._rng.permutation(valid), rows) for _ in range(self._passes)]
         index = np.concatenate(passes).reshape(self._passes * self._minibatches, -1).astype(np.int32)
-        _learn(ctx, self._policy, IndexedBatch(tables.layout, tables, index), self._max_env_step)
+        learn_from(ctx, self._policy, IndexedBatch(tables.layout, tables, index), self._max_env_step)
 
     def state_dict(self) -> StateDict:
         return {"rng": generator_state(self._rng)}
@@ -90,18 +90,23 @@ class multistep_trainer:
         restore_generator(self._rng, state["rng"])
 
 
-class _RolloutStore:
-    """Device tables for one rollout, filled anew each iteration."""
+class RolloutStore:
+    """Device tables for one rollout, filled anew each iteration.
 
-    def __init__(self, fields: Mapping[str, Field], owner: str) -> None:
+    Args:
+      fields: the rows that the learner reads.
+      where: middleware and context field that the data are of, for messages.
+    """
+
+    def __init__(self, fields: Mapping[str, Field], where: str) -> None:
         self._layout = RowLayout(fields)
-        self._owner = owner
+        self._where = where
         self._tables: DeviceTables | None = None
 
     def put(self, data: Mapping[str, Array]) -> DeviceTables:
-        """Writes all rows of train_data; raises NonFiniteError if one holds NaN or infinity."""
+        """Writes all rows of the data; raises NonFiniteError if one holds NaN or infinity."""
         block = self._layout.pack(data)
-        self._layout.check_finite(block, f"{self._owner}, train_data")
+        self._layout.check_finite(block, self._where)
         if self._tables is None or self._tables.rows != len(block[0]):
             self._tables = DeviceTables(self._layout, len(block[0]))
         self._tables.write(0, block)
@@ -117,6 +122,7 @@ def _fill(rows: Array, count: int) -> Array:
     return rows if len(rows) == count else np.resize(rows, count)
 
 
-def _learn(ctx: OnlineRLContext, policy: LearnMode, batch: IndexedBatch, max_env_step: int) -> None:
+def learn_from(ctx: OnlineRLContext, policy: LearnMode, batch: IndexedBatch, max_env_step: int) -> None:
+    """Makes the gradient steps of a batch; writes train_output and train_iter."""
     ctx.train_output = policy.forward(batch, progress=ctx.env_step / max_env_step)
     ctx.train_iter += int(ctx.train_output["grad_steps"])

@@ -21,7 +21,7 @@ class Algorithm:
     actions: tuple[str, ...]
     """Kinds of action space it can act in."""
     recipe: str
-    """Chain it runs in: 'on_policy' or 'off_policy'."""
+    """Chain it runs in, of `configs.recipes.RECIPES`."""
 
     def config_schema(self) -> dict[str, Any]:
         return self.schema()
@@ -30,7 +30,9 @@ class Algorithm:
 ALGORITHMS = {
     a.name: a
     for a in (
+        Algorithm("a3c", "A3C", schemas.a3c, ("discrete", "multi_discrete", "box"), "single_step"),
         Algorithm("dqn", "DQN", schemas.dqn, ("discrete",), "off_policy"),
+        Algorithm("impala", "IMPALA", schemas.impala, ("discrete", "multi_discrete", "box"), "trajectory"),
         Algorithm("ppo", "PPO", schemas.ppo, ("discrete", "multi_discrete", "box"), "on_policy"),
         Algorithm("sac", "SAC", schemas.sac, ("box",), "off_policy"),
     )

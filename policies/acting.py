@@ -1,8 +1,8 @@
-"""Who computes a policy's outputs while acting: a compiled graph, or NumPy on views of the live parameters."""
+"""Who computes a policy's outputs while acting: NumPy on views of the live parameters, or a compiled graph."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,8 +11,7 @@ from minding.engine import runtime
 from minding.engine.errors import ConfigError
 from minding.engine.runtime import ms, nn
 from minding.engine.types import Array
-
-Outputs = tuple[Array, ...]
+from minding.policies.actors import Network, Outputs
 
 _HOST_LIMIT = 1_000_000
 """Weights up to which NumPy beats the dispatch of a compiled graph on CPU."""
@@ -29,7 +28,7 @@ class _Graph(nn.Cell):
         return self.net(*obs)
 
 
-def make_actor(net: Any, backend: str, name: str) -> Callable[[Sequence[Array]], Outputs]:
+def acting_network(net: Any, backend: str, name: str) -> Network:
     """A function from observation leaves, each ``(B, ...)``, to the network's outputs as NumPy arrays.
 
     Args:
@@ -47,13 +46,16 @@ def make_actor(net: Any, backend: str, name: str) -> Callable[[Sequence[Array]],
             "policy.collect.backend: 'host' needs the CPU and a network without convolutions; use 'auto' or 'graph'"
         )
     if backend == "host" or (backend == "auto" and possible and small):
-        forward = net.host()
-        return lambda leaves: forward(*leaves)
-    return _GraphActor(net, name)
+        network: Network = net.host()
+        return network
+    return GraphNetwork(net, name)
 
 
-class _GraphActor:
-    """Pads batches to the next power of two, so that a handful of compilations serve any batch size."""
+class GraphNetwork:
+    """Runs a network as a graph.
+
+    Pads batches to the next power of two, so that a handful of compilations serve any batch size.
+    """
 
     def __init__(self, net: nn.Cell, name: str) -> None:
         self._compiled = runtime.Compiled(_Graph(net), name, expected=8)

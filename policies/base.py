@@ -2,65 +2,53 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+import functools
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
 
-from minding.engine import runtime, trees
+from minding.engine import runtime
 from minding.engine.batch import Field, IndexedBatch, RowLayout
 from minding.engine.config import schema_defaults
 from minding.engine.errors import CheckpointError, MindingError, SpaceError
 from minding.engine.observation import Leaf, observation_leaves
+from minding.engine.runtime import nn
 from minding.engine.seeding import SeedStreams, generator_state, restore_generator
-from minding.engine.types import Array, Obs, StateDict
+from minding.engine.types import Array, StateDict
 from minding.policies import get_algorithm
-from minding.policies.acting import Outputs, make_actor
+from minding.policies.acting import GraphNetwork, acting_network
+from minding.policies.actors import Actor, Network
 from minding.policies.guard import LearnGuard
+from minding.policies.modes import CollectMode, EvalMode, LearnMode, Shipping
 from minding.policies.networks.encoder import Normalizer, ObsEncoder
+from minding.policies.shipping import GraphShipping, HostShipping
+from minding.policies.update import Update
 
 MODES = ("collect", "learn", "eval")
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class CollectMode:
-    """Acts with exploration. See `engine.types.CollectMode`."""
+class _ActingRoot(nn.Cell):
+    """Root of a policy that does not learn; its parameters are named as under a root that does."""
 
-    forward: Callable[..., dict[str, Array]]
-    value: Callable[[Obs], Array]
-    reset: Callable[..., None]
-    record_fields: Sequence[str]
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class LearnMode:
-    """All gradient steps of one iteration in one compiled call. See `engine.types.LearnMode`."""
-
-    forward: Callable[..., dict[str, float]]
-    """(batch, progress=0.0) -> metrics; `progress` in [0, 1] drives schedules."""
-    fields: Mapping[str, Field]
-    """The rows that `forward` reads."""
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class EvalMode:
-    """Acts without exploration. See `engine.types.EvalMode`."""
-
-    forward: Callable[[Obs], Array]
-    reset: Callable[..., None]
+    def __init__(self, net: Any) -> None:
+        super().__init__()
+        self.net = net
 
 
 class BasePolicy:
-    """Base of all policies. A subclass builds `root` in `_build` and defines `_act`, `_learn` and `_mode`.
+    """Base of all policies. A subclass defines what stands under "What an algorithm defines".
 
     Args:
       cfg: the compiled configuration (`compile_config`).
       modes: what to build. Without 'learn' there are no target networks and no optimizers.
+
+    Attributes:
+      net: the cell that acts, as a part of `root`, the cell with all state.
+      actor: acts with it.
     """
 
     name: ClassVar[str]
-    record_fields: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, cfg: Any, modes: Sequence[str] = MODES) -> None:
         unknown = set(modes) - set(MODES)
@@ -73,27 +61,36 @@ class BasePolicy:
         self.modes = tuple(modes)
         self._check_actions()
         streams = SeedStreams(cfg.seed)
-        self.act_rng = streams.generator("policy.act")
         self.learn_rng = streams.generator("policy.learn")
         self.leaves = observation_leaves(self.spec["observation"])
         self.layout = RowLayout(self.row_fields)
-        self.root, self.actor = self._build(streams.generator("policy.init"))
+        rng = streams.generator("policy.init")
+        self.net = self._network(rng)
+        if "learn" in self.modes:
+            self.root = self._root(self.net, rng)
+            self._update = Update(self.root, f"{self.name}.learn")
+        else:
+            self.root = _ActingRoot(self.net)
         # Naming the parameters by their path makes one flat state with unique names.
         self.params = dict(self.root.parameters_and_names())
         self._normalizers = _find_normalizers(self.root)
-        self._outputs = make_actor(self.actor, self.cfg.collect.backend, f"{self.name}.act")
+        network = acting_network(self.net, self.cfg.collect.backend, f"{self.name}.act")
+        self.actor = self._actor(network, streams.generator("policy.act"))
+        self._shipping = self._make_shipping()
         self._guarded_learn = LearnGuard(self.name, self.cfg.learn.on_nan, self, self._learn)
 
     # What an algorithm defines.
 
-    def _build(self, rng: np.random.Generator) -> tuple[Any, Any]:
-        """Returns (root cell, the network that acts, with an `encoder`)."""
+    def _network(self, rng: np.random.Generator) -> Any:
+        """Returns the network that acts, with an `encoder`."""
         raise NotImplementedError
 
-    def _act(self, outputs: Outputs, **collect_kwargs: Any) -> dict[str, Array]:
+    def _root(self, net: Any, rng: np.random.Generator) -> Any:
+        """Returns the cell that learns, for `Update`: it holds `net` as its attribute ``net`` and all other state."""
         raise NotImplementedError
 
-    def _mode(self, outputs: Outputs) -> Array:
+    def _actor(self, network: Network, rng: np.random.Generator) -> Actor:
+        """Returns what acts with the outputs of the acting network, drawing from `rng`."""
         raise NotImplementedError
 
     def _learn(self, batch: IndexedBatch, progress: float) -> dict[str, float]:
@@ -104,22 +101,22 @@ class BasePolicy:
         """The fields of a row that learning reads; for replay also those of the buffer."""
         raise NotImplementedError
 
-    # Modes.
+    # Modes: the same object each time, so that what is shipped twice in one parcel arrives as one.
 
-    @property
+    @functools.cached_property
     def collect_mode(self) -> CollectMode:
         self._require("collect")
-        return CollectMode(self._collect, self._value, self._reset, self.record_fields)
+        return CollectMode(self.actor, self._shipping)
 
-    @property
+    @functools.cached_property
     def learn_mode(self) -> LearnMode:
         self._require("learn")
         return LearnMode(self._guarded_learn, self.row_fields)
 
-    @property
+    @functools.cached_property
     def eval_mode(self) -> EvalMode:
         self._require("eval")
-        return EvalMode(self._eval, self._reset)
+        return EvalMode(self.actor, self._shipping)
 
     @classmethod
     def config_schema(cls) -> dict[str, Any]:
@@ -144,40 +141,17 @@ class BasePolicy:
                 f"policy.type: {self.name} acts in spaces of kind {', '.join(allowed)}; the environment's is {kind!r}"
             )
 
-    # Acting.
+    # Acting in other processes.
 
-    def outputs(self, obs: Obs) -> Outputs:
-        """The acting network's outputs for a batch of observations, ``(B, ...)`` each."""
-        if isinstance(obs, np.ndarray):
-            return self._outputs((obs,))
-        return self._outputs([leaf for _, leaf in trees.leaves(obs)])
+    def acting_weights(self) -> dict[str, Array]:
+        """The arrays that acting needs, by parameter name; on CPU live views."""
+        acting = {id(p) for p in self.net.get_parameters()}
+        return {name: p.asnumpy() for name, p in self.params.items() if id(p) in acting}
 
-    def _collect(self, obs: Obs, *, random: bool = False, **collect_kwargs: Any) -> dict[str, Array]:
-        record = self._act(self.outputs(obs), **collect_kwargs)
-        if random:
-            record["action"] = self._random_action(len(record["action"]))
-        return record
-
-    def _random_action(self, count: int) -> Array:
-        space = self.spec["action"]
-        if space["kind"] == "discrete":
-            return self.act_rng.integers(0, space["n"], size=count)
-        if space["kind"] == "multi_discrete":
-            return self.act_rng.integers(0, space["nvec"], size=(count, len(space["nvec"])))
-        return self.act_rng.uniform(-1.0, 1.0, size=(count, *space["shape"])).astype(np.float32)
-
-    def _value(self, obs: Obs) -> Array:
-        raise MindingError(f"{self.name} has no state value; gae_estimator fits actor-critic policies such as PPO")
-
-    def _eval(self, obs: Obs) -> Array:
-        return self._mode(self.outputs(obs))
-
-    def _reset(self, env_ids: Sequence[int] | None = None) -> None:
-        """Forgets what is remembered of these environments; nothing for policies without memory."""
-
-    def _shaped(self, action: Array) -> Array:
-        """Flat Box actions ``(B, A)`` in the space's own shape."""
-        return action.reshape(-1, *self.spec["action"]["shape"])
+    def _make_shipping(self) -> Shipping:
+        if isinstance(self.actor.network, GraphNetwork):
+            return GraphShipping(self)
+        return HostShipping(self.actor, self.acting_weights(), self.config.seed)
 
     # Learning.
 
@@ -211,7 +185,7 @@ class BasePolicy:
         return {
             "params": {name: p.asnumpy().copy() for name, p in self.params.items()},
             "moments": {name: n.moments.state_dict() for name, (_, n) in self._normalizers.items()},
-            "rng": {"act": generator_state(self.act_rng), "learn": generator_state(self.learn_rng)},
+            "rng": {"act": generator_state(self.actor.rng), "learn": generator_state(self.learn_rng)},
         }
 
     def load_state_dict(self, state: StateDict) -> None:
@@ -235,7 +209,7 @@ class BasePolicy:
             runtime.assign(p, saved[name])
         for name, (_, normalizer) in self._normalizers.items():
             normalizer.moments.load_state_dict(state["moments"][name])
-        restore_generator(self.act_rng, state["rng"]["act"])
+        restore_generator(self.actor.rng, state["rng"]["act"])
         restore_generator(self.learn_rng, state["rng"]["learn"])
 
 

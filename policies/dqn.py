@@ -9,21 +9,18 @@ https://arxiv.org/abs/1509.06461, eq. 4; dueling: Wang et al., 2016, https://arx
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from minding.engine.batch import Field, IndexedBatch
 from minding.engine.runtime import ms, nn, ops
 from minding.engine.types import Array, StateDict
-from minding.policies.acting import Outputs
+from minding.policies.actors import GreedyActor, Network
 from minding.policies.base import BasePolicy
 from minding.policies.networks.actor_critic import QNetwork
 from minding.policies.networks.optim import Adam
 from minding.policies.networks.rows import Rows
 from minding.policies.networks.target import CopyTarget, SoftTarget, equalize
 from minding.policies.ops.values import chosen_value, huber
-from minding.policies.update import Update
 
 METRICS = ("loss", "q_value", "grad_norm")
 
@@ -104,18 +101,18 @@ class DQN(BasePolicy):
     """Deep Q-network for Discrete actions."""
 
     name = "dqn"
+    _learn_steps = 0
 
-    def _build(self, rng: np.random.Generator) -> tuple[Any, Any]:
-        self._learn_steps = 0
-        net = QNetwork(self.spec, self.cfg.model, rng)
-        if "learn" not in self.modes:
-            root = nn.Cell()
-            root.net = net
-            return root, net
+    def _network(self, rng: np.random.Generator) -> QNetwork:
+        return QNetwork(self.spec, self.cfg.model, rng)
+
+    def _root(self, net: QNetwork, rng: np.random.Generator) -> DQNCell:
         root = DQNCell(net, QNetwork(self.spec, self.cfg.model, rng), self)
         equalize(root.net, root.target)
-        self._update = Update(root, "dqn.learn")
-        return root, net
+        return root
+
+    def _actor(self, network: Network, rng: np.random.Generator) -> GreedyActor:
+        return GreedyActor(self.name, network, self.spec["action"], rng)
 
     @property
     def row_fields(self) -> dict[str, Field]:
@@ -127,16 +124,6 @@ class DQN(BasePolicy):
             "terminated": Field(),
             "discount": Field(default=self.cfg.learn.gamma),
         }
-
-    def _act(self, outputs: Outputs, *, eps: float = 0.0, **collect_kwargs: Any) -> dict[str, Array]:
-        action = outputs[0].argmax(axis=-1)
-        if eps > 0.0:
-            explore = self.act_rng.random(len(action)) < eps
-            action = np.where(explore, self._random_action(len(action)), action)
-        return {"action": action}
-
-    def _mode(self, outputs: Outputs) -> Array:
-        return outputs[0].argmax(axis=-1)
 
     def _tau(self, steps: int) -> Array:
         """Share of the online weights that moves into the target after each of the next `steps` gradient steps."""

@@ -118,8 +118,8 @@ class _ActingGraph(nn.Cell):
     def __init__(self, policy: BasePolicy, box: BoxActions | None) -> None:
         # Parameters keep the names they have in the policy.
         super().__init__(auto_prefix=False)
-        decision, space = policy.actor.decision, policy.spec["action"]
-        self.net = policy.actor
+        decision, space = policy.net.decision, policy.spec["action"]
+        self.net = policy.net
         accurate_tanh(self.net)
         self.output = decision.output
         if box is not None:

@@ -148,8 +148,8 @@ def compare(policy: Any, outputs: dict[str, Array], obs: Obs, box: BoxActions | 
         expected = {"policy_action": np.clip(action, *box.policy_limits), "action": box.to_env(action)}
         other = 0
     else:
-        decision = policy.actor.decision
-        scores = policy.outputs(obs)[decision.output]
+        decision = policy.net.decision
+        scores = policy.actor.outputs(obs)[decision.output]
         expected = {decision.name: scores}
         parts = np.split(scores, np.cumsum(policy.spec["action"].get("nvec", [scores.shape[1]]))[:-1], axis=1)
         clear = np.stack([_gap(part) for part in parts], axis=1) > TOLERANCE * _size(scores)

@@ -10,19 +10,14 @@ advantage normalisation follow Huang et al., 2022, https://iclr-blog-track.githu
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from minding.engine.batch import Field, IndexedBatch
 from minding.engine.runtime import ms, nn, ops
-from minding.engine.types import Array, Obs
-from minding.policies.acting import Outputs
-from minding.policies.base import BasePolicy
+from minding.policies.actor_critic import ActorCriticPolicy
 from minding.policies.networks.actor_critic import ActorCritic
 from minding.policies.networks.optim import Adam
 from minding.policies.networks.rows import Rows
-from minding.policies.update import Update
 
 METRICS = ("loss", "policy_loss", "value_loss", "entropy", "approx_kl", "clip_fraction", "grad_norm")
 
@@ -102,21 +97,13 @@ class PPOCell(nn.Cell):
         return ops.concat((total, ops.cast(i, ms.float32).reshape((1,))))
 
 
-class PPO(BasePolicy):
+class PPO(ActorCriticPolicy):
     """Proximal policy optimisation for Discrete, MultiDiscrete and Box actions."""
 
     name = "ppo"
-    record_fields = ("log_prob", "value")
 
-    def _build(self, rng: np.random.Generator) -> tuple[Any, Any]:
-        net = ActorCritic(self.spec, self.cfg.model, rng)
-        if "learn" not in self.modes:
-            root = nn.Cell()
-            root.net = net
-            return root, net
-        root = PPOCell(net, self)
-        self._update = Update(root, "ppo.learn")
-        return root, net
+    def _root(self, net: ActorCritic, rng: np.random.Generator) -> PPOCell:
+        return PPOCell(net, self)
 
     @property
     def row_fields(self) -> dict[str, Field]:
@@ -126,20 +113,6 @@ class PPO(BasePolicy):
             "action": self.action_field,
             **dict.fromkeys(("log_prob", "value", "advantage", "return"), number),
         }
-
-    def _act(self, outputs: Outputs, **collect_kwargs: Any) -> dict[str, Array]:
-        value, *params = outputs
-        action, log_prob = self.actor.head.sample(tuple(params), self.act_rng)
-        return {"action": self._from_head(action), "log_prob": log_prob, "value": value}
-
-    def _mode(self, outputs: Outputs) -> Array:
-        return self._from_head(self.actor.head.mode(tuple(outputs[1:])))
-
-    def _from_head(self, action: Array) -> Array:
-        return self._shaped(action) if self.spec["action"]["kind"] == "box" else action
-
-    def _value(self, obs: Obs) -> Array:
-        return self.outputs(obs)[0]
 
     def _learn(self, batch: IndexedBatch, progress: float) -> dict[str, float]:
         cfg = self.cfg.learn

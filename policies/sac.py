@@ -11,21 +11,18 @@ Haarnoja et al., 2018, https://arxiv.org/abs/1812.05905, algorithm 1 and eq. 5, 
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
 from minding.engine.batch import Field, IndexedBatch
 from minding.engine.runtime import ms, nn, ops
-from minding.engine.types import Array
-from minding.policies.acting import Outputs
+from minding.policies.actors import Network, SquashedGaussianActor
 from minding.policies.base import BasePolicy
 from minding.policies.networks.actor_critic import ActionValue, SquashedActor
 from minding.policies.networks.optim import Adam
 from minding.policies.networks.rows import Rows
 from minding.policies.networks.target import SoftTarget, equalize
 from minding.policies.ops.distributions import squashed_gaussian
-from minding.policies.update import Update
 
 METRICS = ("critic_loss", "actor_loss", "alpha_loss", "alpha", "q_value", "entropy")
 
@@ -138,16 +135,16 @@ class SAC(BasePolicy):
         given = self.cfg.learn.target_entropy
         return float(-self.action_size if given is None else given)
 
-    def _build(self, rng: np.random.Generator) -> tuple[Any, Any]:
-        net = SquashedActor(self.spec, self.cfg.model, rng)
-        if "learn" not in self.modes:
-            root = nn.Cell()
-            root.net = net
-            return root, net
+    def _network(self, rng: np.random.Generator) -> SquashedActor:
+        return SquashedActor(self.spec, self.cfg.model, rng)
+
+    def _root(self, net: SquashedActor, rng: np.random.Generator) -> SACCell:
         root = SACCell(net, self, rng)
         equalize(root.critics, root.targets)
-        self._update = Update(root, "sac.learn")
-        return root, net
+        return root
+
+    def _actor(self, network: Network, rng: np.random.Generator) -> SquashedGaussianActor:
+        return SquashedGaussianActor(self.name, network, self.spec["action"], rng)
 
     @property
     def row_fields(self) -> dict[str, Field]:
@@ -159,12 +156,6 @@ class SAC(BasePolicy):
             "terminated": Field(),
             "discount": Field(default=self.cfg.learn.gamma),
         }
-
-    def _act(self, outputs: Outputs, **collect_kwargs: Any) -> dict[str, Array]:
-        return {"action": self._shaped(self.actor.head.sample(outputs, self.act_rng))}
-
-    def _mode(self, outputs: Outputs) -> Array:
-        return self._shaped(self.actor.head.mode(outputs))
 
     def _learn(self, batch: IndexedBatch, progress: float) -> dict[str, float]:
         cfg = self.cfg.learn

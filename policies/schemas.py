@@ -106,7 +106,8 @@ def sac() -> Schema:
     }
 
 
-def ppo() -> Schema:
+def _actor_critic(learn: Schema, n_sample: int) -> Schema:
+    """Keys of policies with an actor and a state value; `learn`: those of their own for learning."""
     return {
         "model": {
             **_model([64, 64], "tanh"),
@@ -115,20 +116,41 @@ def ppo() -> Schema:
         "learn": {
             "learning_rate": opt(3e-4, "(0, 1]", "step size of Adam"),
             "anneal_lr": opt(True, None, "bring the learning rate linearly to 0 over run.max_env_step"),
-            "n_epoch": opt(4, "[1, inf)", "passes over each rollout"),
-            "n_minibatch": opt(4, "[1, inf)", "minibatches a pass, shuffled anew each time"),
             "gamma": opt(0.99, "[0, 1]", "discount"),
-            "gae_lambda": opt(0.95, "[0, 1]", "bias against variance of the advantage"),
-            "clip_ratio": opt(0.2, "(0, 1)", "clip range of the probability ratio"),
-            "value_clip": opt(True, None, "clip the change of the value by clip_ratio"),
-            "normalize_advantage": opt(True, None, "to zero mean and unit variance in each minibatch"),
             "entropy_weight": opt(0.01, "[0, inf)", "weight of the entropy bonus"),
             "value_weight": opt(0.5, "[0, inf)", "weight of the value loss"),
             "grad_norm": opt(0.5, "[0, inf)", "gradients are scaled down to this norm; 0 leaves them"),
-            "target_kl": opt(None, "(0, inf)", "end the gradient steps once the KL exceeds 1.5 times this", type=float),
+            **learn,
             **_on_nan(),
         },
-        "collect": _collect(1024),
+        "collect": _collect(n_sample),
         "eval": _eval(),
         "other": {},
     }
+
+
+def ppo() -> Schema:
+    learn = {
+        "n_epoch": opt(4, "[1, inf)", "passes over each rollout"),
+        "n_minibatch": opt(4, "[1, inf)", "minibatches a pass, shuffled anew each time"),
+        "gae_lambda": opt(0.95, "[0, 1]", "bias against variance of the advantage"),
+        "clip_ratio": opt(0.2, "(0, 1)", "clip range of the probability ratio"),
+        "value_clip": opt(True, None, "clip the change of the value by clip_ratio"),
+        "normalize_advantage": opt(True, None, "to zero mean and unit variance in each minibatch"),
+        "target_kl": opt(None, "(0, inf)", "end the gradient steps once the KL exceeds 1.5 times this", type=float),
+    }
+    return _actor_critic(learn, 1024)
+
+
+def impala() -> Schema:
+    learn = {
+        "n_epoch": opt(1, "[1, inf)", "gradient steps on each rollout, all on the whole of it"),
+        "rho_bar": opt(1.0, "(0, inf)", "bound of the ratio of probabilities that weighs a step's error"),
+        "c_bar": opt(1.0, "(0, inf)", "bound of the ratio of probabilities that carries later errors back"),
+        "vtrace_lambda": opt(1.0, "[0, 1]", "bias against variance: share of later errors carried back"),
+    }
+    return _actor_critic(learn, 256)
+
+
+def a3c() -> Schema:
+    return _actor_critic({"gae_lambda": opt(1.0, "[0, 1]", "bias against variance; 1: n-step returns")}, 256)

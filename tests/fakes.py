@@ -46,7 +46,7 @@ def rows_of(layout, count, rng, discrete_sizes=()):
             values[name] = rng.integers(0, sizes.get(name, 2), shape)
         elif field.dtype == "uint8":
             values[name] = rng.integers(0, 256, shape, dtype=np.uint8)
-        elif name in ("terminated", "discount"):
+        elif name in ("terminated", "cut", "valid", "discount"):
             values[name] = rng.random(shape).astype(np.float32).round(2)
         else:
             values[name] = rng.standard_normal(shape).astype(np.float32)
@@ -230,7 +230,7 @@ class ReadingLearner:
 
     def forward(self, batch, progress=0.0):
         assert batch.index.dtype == np.int32
-        assert batch.index.ndim == 2
+        assert batch.index.ndim in (2, 3)
         tables = batch.tables.host
         assert [t.shape[1] for t in tables] == [t.shape[1] for t in self.layout.empty(1)]
         assert 0 <= batch.index.min() <= batch.index.max() < len(tables[0])

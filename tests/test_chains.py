@@ -26,8 +26,10 @@ from minding.middleware import (
     interaction_evaluator,
     multistep_trainer,
     nstep_reward_enhancer,
+    trainer,
+    trajectory_trainer,
 )
-from minding.policies import get_policy_class
+from minding.policies import get_algorithm, get_policy_class
 
 OFF_POLICY = {
     "learn": {"batch_size": 16, "warmup": 16, "update_per_collect": 2},
@@ -35,15 +37,13 @@ OFF_POLICY = {
     "eval": {"freq": 8, "n_episode": 2},
     "other": {"buffer_size": 500},
 }
-ON_POLICY = {
-    "learn": {"n_epoch": 2, "n_minibatch": 2},
-    "collect": {"n_sample": 64},
-    "eval": {"freq": 64, "n_episode": 2},
-}
+ROLLOUTS = {"collect": {"n_sample": 64}, "eval": {"freq": 64, "n_episode": 2}}
+ON_POLICY = {**ROLLOUTS, "learn": {"n_epoch": 2, "n_minibatch": 2}}
+SETTINGS = {"off_policy": OFF_POLICY, "on_policy": ON_POLICY, "single_step": ROLLOUTS, "trajectory": ROLLOUTS}
 
 
 def settings(algorithm, env_id, seed=0, **policy):
-    shared = OFF_POLICY if algorithm != "ppo" else ON_POLICY
+    shared = SETTINGS[get_algorithm(algorithm).recipe]
     parts = {part: {**shared.get(part, {}), **policy.get(part, {})} for part in {*shared, *policy}}
     parts["model"] = {"hidden": [16], **policy.get("model", {})}
     return compile_run(
@@ -235,10 +235,14 @@ def run_chain(cfg, policy, steps):
     env = make_env_manager(cfg.env, 4, cfg.seed)
     own = Task()
     with own.start(ctx=OnlineRLContext()):
-        if cfg.policy.type == "ppo":
+        if cfg.recipe == "trajectory":
+            own.use(StepCollector(cfg, policy.collect_mode, env))
+            own.use(trajectory_trainer(cfg, policy.learn_mode))
+        elif cfg.recipe != "off_policy":
             own.use(StepCollector(cfg, policy.collect_mode, env))
             own.use(gae_estimator(cfg, policy.collect_mode))
-            own.use(multistep_trainer(cfg, policy.learn_mode))
+            train = multistep_trainer if cfg.recipe == "on_policy" else trainer
+            own.use(train(cfg, policy.learn_mode))
         else:
             buffer = UniformBuffer(cfg.policy.other.buffer_size, policy.learn_mode.fields, seed=cfg.seed)
             if "eps" in cfg.policy.other:
@@ -261,6 +265,16 @@ def test_dqn_walks_past_the_small_reward_to_the_large_one():
 
 def test_ppo_answers_the_context():
     returns = learn("ppo", "fakes:Parity", 2000, learn={"learning_rate": 0.01, "n_epoch": 4})
+    assert min(returns) >= 0.95, returns
+
+
+def test_impala_answers_the_context():
+    returns = learn("impala", "fakes:Parity", 2000, learn={"learning_rate": 0.02})
+    assert min(returns) >= 0.95, returns
+
+
+def test_a3c_answers_the_context():
+    returns = learn("a3c", "fakes:Parity", 2000, learn={"learning_rate": 0.02})
     assert min(returns) >= 0.95, returns
 
 

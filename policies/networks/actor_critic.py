@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from minding.engine.runtime import nn, ops
-from minding.engine.types import Array
+from minding.policies.networks import host as numpy_forms
 from minding.policies.networks.encoder import ObsEncoder
 from minding.policies.networks.heads import GaussianHead, SquashedGaussianHead, make_action_head
 from minding.policies.networks.layers import MLP, Linear
@@ -49,15 +49,10 @@ class ActorCritic(nn.Cell):
         features = self.encoder(*obs)
         return (self.value(self.critic(features)).reshape((-1,)), *self.head(self.actor(features)))
 
-    def host(self) -> Callable[..., tuple[Array, ...]]:
-        encoder, actor, critic = self.encoder.host(), self.actor.host(), self.critic.host()
-        head, value = self.head.host(), self.value.host()
-
-        def forward(*obs: Array) -> tuple[Array, ...]:
-            features = encoder(*obs)
-            return value(critic(features))[:, 0], *head(actor(features))
-
-        return forward
+    def host(self) -> numpy_forms.ActorCritic:
+        return numpy_forms.ActorCritic(
+            self.encoder.host(), self.critic.host(), self.value.host(), self.actor.host(), self.head.host()
+        )
 
 
 class QNetwork(nn.Cell):
@@ -81,18 +76,9 @@ class QNetwork(nn.Cell):
             q = self.value(features) + q - q.mean(axis=-1, keep_dims=True)
         return (q,)
 
-    def host(self) -> Callable[..., tuple[Array, ...]]:
-        encoder, torso, advantage = self.encoder.host(), self.torso.host(), self.advantage.host()
+    def host(self) -> numpy_forms.QNetwork:
         value = self.value.host() if self.value is not None else None
-
-        def forward(*obs: Array) -> tuple[Array, ...]:
-            features = torso(encoder(*obs))
-            q = advantage(features)
-            if value is not None:
-                q = value(features) + q - q.mean(axis=-1, keepdims=True)
-            return (q,)
-
-        return forward
+        return numpy_forms.QNetwork(self.encoder.host(), self.torso.host(), self.advantage.host(), value)
 
 
 class SquashedActor(nn.Cell):
@@ -110,9 +96,8 @@ class SquashedActor(nn.Cell):
     def construct(self, *obs):
         return self.head(self.torso(self.encoder(*obs)))
 
-    def host(self) -> Callable[..., tuple[Array, ...]]:
-        encoder, torso, head = self.encoder.host(), self.torso.host(), self.head.host()
-        return lambda *obs: head(torso(encoder(*obs)))
+    def host(self) -> numpy_forms.SquashedActor:
+        return numpy_forms.SquashedActor(self.encoder.host(), self.torso.host(), self.head.host())
 
 
 class ActionValue(nn.Cell):

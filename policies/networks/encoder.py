@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from minding.engine.observation import Leaf, observation_leaves
 from minding.engine.runtime import assign, ms, nn, ops
 from minding.engine.statistics import RunningMoments
 from minding.engine.types import Array
+from minding.policies.networks import host as numpy_forms
 from minding.policies.networks.init import fan_in_uniform
 from minding.policies.networks.layers import ACTIVATIONS, Linear
 
@@ -39,14 +40,8 @@ class Normalizer(nn.Cell):
     def construct(self, x):
         return ops.clamp((x - self.mean) * self.scale, -10.0, 10.0)
 
-    def host(self) -> Callable[[Array], Array]:
-        mean, scale = self.mean.asnumpy(), self.scale.asnumpy()
-
-        def forward(x: Array) -> Array:
-            y: Array = (x - mean) * scale
-            return np.clip(y, -10.0, 10.0, out=y)
-
-        return forward
+    def host(self) -> numpy_forms.Normalizer:
+        return numpy_forms.Normalizer(self.mean.asnumpy(), self.scale.asnumpy())
 
     def update(self, x: Array) -> None:
         """Takes in observations ``(B, size)``."""
@@ -70,15 +65,8 @@ class Vector(nn.Cell):
             x = self.normalizer(x)
         return x
 
-    def host(self) -> Callable[[Array], Array]:
-        size = self.out_features
-        normalize = self.normalizer.host() if self.normalizer is not None else None
-
-        def forward(x: Array) -> Array:
-            flat = x.reshape(-1, size).astype(np.float32, copy=False)
-            return flat if normalize is None else normalize(flat)
-
-        return forward
+    def host(self) -> numpy_forms.Vector:
+        return numpy_forms.Vector(self.out_features, self.normalizer.host() if self.normalizer is not None else None)
 
 
 class OneHot(nn.Cell):
@@ -97,14 +85,8 @@ class OneHot(nn.Cell):
             parts.append(ops.gather(self.tables[k], x[:, k], 0))
         return parts[0] if len(parts) == 1 else ops.concat(parts, -1)
 
-    def host(self) -> Callable[[Array], Array]:
-        tables = [np.eye(n, dtype=np.float32) for n in self.sizes]
-
-        def forward(x: Array) -> Array:
-            columns = x.reshape(-1, len(tables))
-            return np.concatenate([table[columns[:, k]] for k, table in enumerate(tables)], axis=-1)
-
-        return forward
+    def host(self) -> numpy_forms.OneHot:
+        return numpy_forms.OneHot(self.sizes)
 
 
 class ConvNet(nn.Cell):
@@ -161,8 +143,8 @@ class ObsEncoder(nn.Cell):
             [Linear(e.out_features, model.encoder_dim, math.sqrt(2), rng) for e in self.encoders] if self.joined else []
         )
         self.out_features = model.encoder_dim * len(self.leaves) if self.joined else self.encoders[0].out_features
-        graph, self._host_activation = ACTIVATIONS[model.activation]
-        self.activation = graph()
+        self.activation_name = model.activation
+        self.activation = ACTIVATIONS[model.activation]()
 
     @staticmethod
     def _leaf(leaf: Leaf, model: Any, rng: np.random.Generator) -> nn.Cell:
@@ -186,22 +168,12 @@ class ObsEncoder(nn.Cell):
             parts.append(self.activation(self.projections[k](self.encoders[k](leaves[k]))))
         return ops.concat(parts, -1)
 
-    def host(self) -> Callable[..., Array]:
-        encoders = [e.host() for e in self.encoders]
-        if not self.joined:
-            return encoders[0]
-        projections, activation = [p.host() for p in self.projections], self._host_activation
-
-        def forward(*leaves: Array) -> Array:
-            parts = [activation(p(e(x))) for p, e, x in zip(projections, encoders, leaves)]
-            return np.concatenate(parts, axis=-1)
-
-        return forward
+    def host(self) -> numpy_forms.ObsEncoder:
+        encoders, projections = [e.host() for e in self.encoders], [p.host() for p in self.projections]
+        return numpy_forms.ObsEncoder(encoders, projections, self.activation_name)
 
     def normalizers(self) -> list[tuple[int, Normalizer]]:
         """(leaf number, its normalizer) for every normalised leaf."""
         return [
-            (k, e.normalizer)
-            for k, e in enumerate(self.encoders)
-            if isinstance(e, Vector) and e.normalizer is not None
+            (k, e.normalizer) for k, e in enumerate(self.encoders) if isinstance(e, Vector) and e.normalizer is not None
         ]

@@ -1,32 +1,31 @@
-"""Action heads: a distribution over actions, with its compiled maths (`log_prob_entropy`) beside its NumPy sampling.
+"""Action heads: each maps features ``(B, F)`` to a tuple of parameters of its `distribution` over actions.
 
-Each head maps features ``(B, F)`` to a tuple of distribution parameters; drawing an action happens in NumPy from a
-Generator that can be saved, log-probabilities and entropies of the update are compiled. A test holds both equal.
+The distribution draws actions in NumPy, see `ops.sampling`; log-probabilities and entropies of the update are compiled
+(`log_prob_entropy`). A test holds both equal.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from minding.engine.errors import SpaceError
 from minding.engine.runtime import ms, nn, ops
-from minding.engine.types import Array
+from minding.policies.networks import host as numpy_forms
 from minding.policies.networks.layers import Linear
-from minding.policies.ops import distributions
-
-Params = tuple[Array, ...]
+from minding.policies.ops import distributions, sampling
 
 
 class CategoricalHead(nn.Cell):
-    """One of n actions; parameters: logits ``(B, n)``, actions int64 ``(B,)``."""
+    """One of n actions; parameters: logits ``(B, n)``."""
 
     def __init__(self, features: int, n: int, gain: float | None, rng: np.random.Generator) -> None:
         super().__init__()
         self.linear = Linear(features, n, gain, rng)
+        self.distribution = sampling.Categorical()
 
     def construct(self, x):
         return (self.linear(x),)
@@ -34,24 +33,17 @@ class CategoricalHead(nn.Cell):
     def log_prob_entropy(self, params, action):
         return distributions.categorical_log_prob_entropy(params[0], action)
 
-    def host(self) -> Callable[[Array], Params]:
-        linear = self.linear.host()
-        return lambda x: (linear(x),)
-
-    def sample(self, params: Params, rng: np.random.Generator) -> tuple[Array, Array]:
-        """Draws actions; returns (action, log-probability float32 ``(B,)``)."""
-        return distributions.sample_categorical(params[0], rng)
-
-    def mode(self, params: Params) -> Array:
-        return params[0].argmax(axis=-1)
+    def host(self) -> numpy_forms.LogitsHead:
+        return numpy_forms.LogitsHead(self.linear.host())
 
 
 class MultiCategoricalHead(nn.Cell):
-    """K independent choices; parameters: joined logits ``(B, sum nvec)``, actions int64 ``(B, K)``."""
+    """K independent choices; parameters: joined logits ``(B, sum nvec)``."""
 
     def __init__(self, features: int, nvec: list[int], gain: float | None, rng: np.random.Generator) -> None:
         super().__init__()
         self.linear = Linear(features, sum(nvec), gain, rng)
+        self.distribution = sampling.MultiCategorical(nvec)
         self.stops = [int(s) for s in np.cumsum(nvec)]
         self.starts = [0, *self.stops[:-1]]
 
@@ -66,18 +58,8 @@ class MultiCategoricalHead(nn.Cell):
             log_prob, entropy = log_prob + part, entropy + part_entropy
         return log_prob, entropy
 
-    def host(self) -> Callable[[Array], Params]:
-        linear = self.linear.host()
-        return lambda x: (linear(x),)
-
-    def sample(self, params: Params, rng: np.random.Generator) -> tuple[Array, Array]:
-        parts = [
-            distributions.sample_categorical(params[0][:, a:b], rng) for a, b in zip(self.starts, self.stops)
-        ]
-        return np.stack([p[0] for p in parts], axis=-1), np.sum([p[1] for p in parts], axis=0, dtype=np.float32)
-
-    def mode(self, params: Params) -> Array:
-        return np.stack([params[0][:, a:b].argmax(axis=-1) for a, b in zip(self.starts, self.stops)], axis=-1)
+    def host(self) -> numpy_forms.LogitsHead:
+        return numpy_forms.LogitsHead(self.linear.host())
 
 
 class GaussianHead(nn.Cell):
@@ -88,6 +70,7 @@ class GaussianHead(nn.Cell):
     ) -> None:
         super().__init__()
         self.linear = Linear(features, size, gain, rng)
+        self.distribution = sampling.DiagonalGaussian()
         self.log_std = ms.Parameter(ms.Tensor(np.full(size, log_std, np.float32)), name="log_std")
 
     def construct(self, x):
@@ -96,15 +79,8 @@ class GaussianHead(nn.Cell):
     def log_prob_entropy(self, params, action):
         return distributions.gaussian_log_prob_entropy(params[0], params[1], action.reshape(params[0].shape))
 
-    def host(self) -> Callable[[Array], Params]:
-        linear, log_std = self.linear.host(), self.log_std.asnumpy()
-        return lambda x: (linear(x), log_std)
-
-    def sample(self, params: Params, rng: np.random.Generator) -> tuple[Array, Array]:
-        return distributions.sample_gaussian(params[0], params[1], rng)
-
-    def mode(self, params: Params) -> Array:
-        return params[0]
+    def host(self) -> numpy_forms.GaussianHead:
+        return numpy_forms.GaussianHead(self.linear.host(), self.log_std.asnumpy())
 
 
 class SquashedGaussianHead(nn.Cell):
@@ -121,16 +97,8 @@ class SquashedGaussianHead(nn.Cell):
     def construct(self, x):
         return self.mean(x), ops.clamp(self.log_std(x), self.LOG_STD_RANGE[0], self.LOG_STD_RANGE[1])
 
-    def host(self) -> Callable[[Array], Params]:
-        mean, log_std, limits = self.mean.host(), self.log_std.host(), self.LOG_STD_RANGE
-        return lambda x: (mean(x), np.clip(log_std(x), *limits))
-
-    def sample(self, params: Params, rng: np.random.Generator) -> Array:
-        noise = rng.standard_normal(params[0].shape, dtype=np.float32)
-        return np.tanh(params[0] + np.exp(params[1]) * noise)
-
-    def mode(self, params: Params) -> Array:
-        return np.tanh(params[0])
+    def host(self) -> numpy_forms.SquashedGaussianHead:
+        return numpy_forms.SquashedGaussianHead(self.mean.host(), self.log_std.host(), self.LOG_STD_RANGE)
 
 
 def make_action_head(

@@ -1,33 +1,22 @@
 """Linear layers and multilayer perceptrons, each with a compiled and a NumPy form.
 
-`construct` is what MindSpore compiles; `host()` returns a NumPy function over zero-copy views of the same live
-parameters, so that it follows training. Both forms stand side by side and a test holds them equal to 1e-5. One place
-is less exact: MindSpore's tanh on CPU is a rational approximation, off by up to 1e-6 for |x| < 3 and 1e-4 beyond.
+`construct` is what MindSpore compiles; `host()` returns the NumPy form (see `networks.host`) over zero-copy views of
+the same live parameters, so that it follows training. A test holds both equal to 1e-5. One place is less exact:
+MindSpore's tanh on CPU is a rational approximation, off by up to 1e-6 for |x| < 3 and 1e-4 beyond.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
 from minding.engine.runtime import ms, nn, ops
-from minding.engine.types import Array
+from minding.policies.networks import host as numpy_forms
 from minding.policies.networks.init import fan_in_uniform, orthogonal
 
-HostFunction = Callable[[Array], Array]
-
-
-def _relu(x: Array) -> Array:
-    return np.maximum(x, 0.0, out=x)
-
-
-def _tanh(x: Array) -> Array:
-    return np.tanh(x, out=x)
-
-
-ACTIVATIONS = {"relu": (ops.ReLU, _relu), "tanh": (ops.Tanh, _tanh)}
+ACTIVATIONS = {"relu": ops.ReLU, "tanh": ops.Tanh}
 
 
 class Linear(nn.Cell):
@@ -54,15 +43,8 @@ class Linear(nn.Cell):
     def construct(self, x):
         return self.add_bias(self.matmul(x, self.weight), self.bias)
 
-    def host(self) -> HostFunction:
-        weight, bias = self.weight.asnumpy().T, self.bias.asnumpy()
-
-        def forward(x: Array) -> Array:
-            y: Array = x @ weight
-            y += bias
-            return y
-
-        return forward
+    def host(self) -> numpy_forms.Linear:
+        return numpy_forms.Linear(self.weight.asnumpy(), self.bias.asnumpy())
 
 
 class MLP(nn.Cell):
@@ -83,21 +65,13 @@ class MLP(nn.Cell):
         sizes = [in_features, *hidden]
         self.out_features = sizes[-1]
         self.layers = nn.CellList([Linear(a, b, gain, rng) for a, b in itertools.pairwise(sizes)])
-        graph, self._host_activation = ACTIVATIONS[activation]
-        self.activation = graph()
+        self.activation_name = activation
+        self.activation = ACTIVATIONS[activation]()
 
     def construct(self, x):
         for layer in self.layers:
             x = self.activation(layer(x))
         return x
 
-    def host(self) -> HostFunction:
-        layers = [layer.host() for layer in self.layers]
-        activation = self._host_activation
-
-        def forward(x: Array) -> Array:
-            for layer in layers:
-                x = activation(layer(x))
-            return x
-
-        return forward
+    def host(self) -> numpy_forms.MLP:
+        return numpy_forms.MLP([layer.host() for layer in self.layers], self.activation_name)

@@ -1,6 +1,6 @@
 """Pure maths of reinforcement learning, one concept a function.
 
 Axes: B batch, T time, N environments, A actions, D features, K gradient steps of one learn call.
-Functions whose names start with `sample_` work on NumPy arrays; the others are compiled. Advantages and returns over
-whole rollouts stand in `engine.returns`.
+`sampling` works on NumPy arrays, without MindSpore; the others are compiled. Advantages and returns over whole rollouts
+stand in `engine.returns`.
 """

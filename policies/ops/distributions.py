@@ -1,13 +1,10 @@
-"""Log-probabilities and entropies (compiled), and drawing from the same distributions (NumPy)."""
+"""Log-probabilities and entropies (compiled); `sampling` draws from the same distributions."""
 
 from __future__ import annotations
 
 import math
 
-import numpy as np
-
 from minding.engine.runtime import ops
-from minding.engine.types import Array
 
 _LOG_2PI = math.log(2.0 * math.pi)
 
@@ -67,24 +64,3 @@ def squashed_gaussian(mean, log_std, noise):
     log_density = -0.5 * ops.square(noise) - log_std - 0.5 * _LOG_2PI
     log_prob = (log_density - 2.0 * (math.log(2.0) - u - softplus)).sum(axis=-1)
     return ops.tanh(u), log_prob
-
-
-def sample_categorical(logits: Array, rng: np.random.Generator) -> tuple[Array, Array]:
-    """Draws by inverting the cumulative distribution; logits (B, A) -> (int64 (B,), log-probability float32 (B,))."""
-    exp = np.exp(logits - logits.max(axis=-1, keepdims=True))
-    cumulative = exp.cumsum(axis=-1)
-    total = cumulative[:, -1]
-    threshold = rng.random(len(logits), dtype=np.float32) * total
-    action = (cumulative <= threshold[:, None]).sum(axis=-1)
-    # The uniform draw is below 1, but its product with the total may round up to the total.
-    np.minimum(action, logits.shape[-1] - 1, out=action)
-    return action, np.log(exp[np.arange(len(logits)), action] / total)
-
-
-def sample_gaussian(mean: Array, log_std: Array, rng: np.random.Generator) -> tuple[Array, Array]:
-    """Draws from a diagonal normal; mean (B, A), log_std (A,) -> (float32 (B, A), log-probability float32 (B,))."""
-    noise = rng.standard_normal(mean.shape, dtype=np.float32)
-    log_prob = -0.5 * np.square(noise).sum(axis=-1) - log_std.sum() - np.float32(0.5 * _LOG_2PI * log_std.size)
-    return mean + np.exp(log_std) * noise, log_prob
-
-

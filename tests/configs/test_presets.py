@@ -13,12 +13,22 @@ from minding.engine.errors import ConfigError, MissingExtraError, SpaceError
 from minding.envs import config_schema
 from minding.policies import get_algorithm
 
+RECIPES = {
+    "a3c": "single_step",
+    "dqn": "off_policy",
+    "impala": "trajectory",
+    "ppo": "on_policy",
+    "sac": "off_policy",
+}
+
 
 def test_every_promised_preset_is_there():
     assert PRESETS == (
         "acrobot_dqn",
         "acrobot_ppo",
+        "cartpole_a3c",
         "cartpole_dqn",
+        "cartpole_impala",
         "cartpole_ppo",
         "halfcheetah_ppo",
         "halfcheetah_sac",
@@ -50,7 +60,7 @@ def test_a_preset_compiles(name, monkeypatch, tmp_path):
     except MissingExtraError as error:
         pytest.skip(str(error))
     assert cfg.env.spec.observation
-    assert cfg.recipe == {"ppo": "on_policy", "dqn": "off_policy", "sac": "off_policy"}[cfg.policy.type]
+    assert cfg.recipe == RECIPES[cfg.policy.type]
 
 
 @pytest.mark.parametrize("name", PRESETS)

@@ -4,6 +4,7 @@ A kill is the moment at which the run folder is copied: what `kill -9` leaves be
 resumed in new objects and must end as the run does that went on.
 """
 
+import math
 import shutil
 
 import numpy as np
@@ -16,15 +17,10 @@ from minding.engine.errors import MissingExtraError
 from minding.engine.fingerprint import fingerprint, metrics_fingerprint
 from minding.engine.run_dir import RunDir
 
-ON_POLICY = (
-    "run.max_env_step=640",
-    "run.ckpt_freq=8",
-    "run.metrics_freq=100",
-    "policy.collect.n_sample=64",
-    "policy.learn.n_epoch=2",
-    "policy.learn.n_minibatch=2",
-    "policy.eval.freq=150",
-)
+ROLLOUTS = ("run.max_env_step=640", "run.metrics_freq=100", "policy.collect.n_sample=64", "policy.eval.freq=150")
+ON_POLICY = (*ROLLOUTS, "run.ckpt_freq=8", "policy.learn.n_epoch=2", "policy.learn.n_minibatch=2")
+TRAJECTORY = (*ROLLOUTS, "run.ckpt_freq=4", "policy.learn.n_epoch=2")
+SINGLE_STEP = (*ROLLOUTS, "run.ckpt_freq=2")
 OFF_POLICY = (
     "run.max_env_step=160",
     "run.ckpt_freq=12",
@@ -57,10 +53,12 @@ CASES = {
         "fakes:Hunt",
         ("env.backend=subprocess", "env.workers=2", "env.normalize_reward=true"),
     ),
+    "IMPALA, observations normalised": ("impala", "CartPole-v1", ("policy.model.normalize_obs=true",)),
+    "A3C": ("a3c", "CartPole-v1", ()),
     "DQN, n-step": ("dqn", "CartPole-v1", ("policy.learn.nstep=2", "policy.learn.target.freq=5")),
     "SAC, random steps first": ("sac", "Pendulum-v1", ("policy.collect.random_steps=32",)),
 }
-OF_ALGORITHM = {"ppo": ON_POLICY, "dqn": OFF_POLICY, "sac": OFF_POLICY}
+OF_ALGORITHM = {"ppo": ON_POLICY, "impala": TRAJECTORY, "a3c": SINGLE_STEP, "dqn": OFF_POLICY, "sac": OFF_POLICY}
 
 
 def settings(algorithm, env_id, extra, tmp_path):
@@ -132,12 +130,15 @@ def check_exact_resume(cfg, tmp_path, photographed, moments):
 def test_a_run_killed_between_and_within_iterations_ends_as_if_it_went_on(name, tmp_path, photographed):
     cfg = settings(*CASES[name], tmp_path)
     # Iterations after the last checkpoint: before the first middleware, and before one in the middle.
-    late = 9 if cfg.policy.type == "ppo" else 17
+    late = 17 if cfg.recipe == "off_policy" else 9
     check_exact_resume(cfg, tmp_path, photographed, {(late - 4, 0), (late, 3)})
 
 
+SHORT_ROLLOUTS = ("run.max_env_step=6000", "run.metrics_freq=1000", "policy.eval.freq=1500")
 PRESET = {
-    "ppo": ("run.max_env_step=6000", "run.metrics_freq=1000", "policy.collect.n_sample=256", "policy.eval.freq=1500"),
+    "ppo": (*SHORT_ROLLOUTS, "policy.collect.n_sample=256"),
+    "impala": SHORT_ROLLOUTS,
+    "a3c": SHORT_ROLLOUTS,
     "dqn": (
         "run.max_env_step=1600",
         "run.metrics_freq=200",
@@ -167,8 +168,7 @@ def short_preset(name, tmp_path):
         cfg = compile_run(user, [*PRESET[user.policy.type], *extra, f"run.out_dir={tmp_path}"])
     except MissingExtraError as error:
         pytest.skip(str(error))
-    learn = cfg.policy.learn
-    updates = learn.n_epoch * learn.n_minibatch if "n_epoch" in learn else learn.update_per_collect
+    updates = math.prod(cfg.policy.learn.get(key, 1) for key in ("n_epoch", "n_minibatch", "update_per_collect"))
     # Every tenth of the run, so that a kill loses some iterations.
     cfg.run.ckpt_freq = updates * cfg.run.max_env_step // cfg.policy.collect.n_sample // 10
     return cfg

@@ -11,10 +11,10 @@ from minding.engine import Task
 from minding.engine.batch import Field
 from minding.engine.buffers import UniformBuffer
 from minding.engine.middleware import declaration_of
-from minding.engine.types import EpisodeEnd
-from minding.policies.base import CollectMode
+from minding.engine.types import CollectMode, EpisodeEnd
 
 ON_POLICY_FIELDS = {"obs": Field((3,)), "advantage": Field()}
+TRAJECTORY_FIELDS = {"obs": Field((3,)), "cut": Field()}
 ACT = AgePolicy()
 REPLAY_LEARNER = ReadingLearner(COUNTING_FIELDS)
 
@@ -50,6 +50,7 @@ MIDDLEWARE = {
         max_env_step=10**6, max_train_iter=10**6, stop_value=10**6, task=Task().start()
     ),
     "trainer": lambda cfg, path: library.trainer(cfg, ReadingLearner(ON_POLICY_FIELDS)),
+    "trajectory_trainer": lambda cfg, path: library.trajectory_trainer(cfg, ReadingLearner(TRAJECTORY_FIELDS)),
 }
 # Middleware of value-based chains take the settings of one.
 OFF_POLICY = {"OffPolicyLearner", "data_pusher", "eps_greedy_handler", "nstep_reward_enhancer"}
@@ -110,4 +111,5 @@ def test_an_undeclared_access_would_be_noticed():
 
 
 def test_the_fakes_have_what_the_policies_modes_have():
-    assert set(dir(ACT.collect_mode)) >= set(CollectMode.__dataclass_fields__)
+    protocol = {*CollectMode.__annotations__, *vars(CollectMode)}
+    assert set(dir(ACT.collect_mode)) >= {name for name in protocol if not name.startswith("_")}

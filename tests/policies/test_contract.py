@@ -16,12 +16,14 @@ from minding.engine.batch import IndexedBatch, RowLayout
 from minding.engine.errors import CheckpointError, MindingError, NonFiniteError, SpaceError
 from minding.engine.runtime import RecompileWarning
 from minding.policies import ALGORITHMS, get_policy_class
-from minding.policies.acting import make_actor
+from minding.policies.acting import acting_network
 from minding.policies.guard import LearnGuard
 
 STEPS, BATCH, ROWS = 2, 8, 32
 CASES = {
+    "a3c": ("a3c", VECTOR, discrete(3), {}),
     "dqn": ("dqn", VECTOR, discrete(3), {"policy.learn.target.freq": 4, "policy.model.dueling": True}),
+    "impala": ("impala", dict_of(a=VECTOR, b=discrete(2)), space_of(2, 2), {"policy.model.normalize_obs": True}),
     "ppo": ("ppo", VECTOR, multi_discrete(3, 2), {}),
     "ppo, box": ("ppo", dict_of(a=VECTOR, b=discrete(2)), space_of(2, 2), {"policy.learn.grad_norm": 0.0}),
     "sac": ("sac", VECTOR, space_of(3), {"policy.model.normalize_obs": True}),
@@ -64,7 +66,9 @@ def batch(compiled):
 def random_batch(batches, **changes):
     rng = np.random.default_rng(0)
     values = {**rows_of(batches.layout, ROWS, rng, SIZES), **changes}
-    return batches(values, rng.integers(0, ROWS, (STEPS, BATCH)))
+    # Learners of trajectories take rows as (T, N).
+    block = (BATCH // 2, 2) if "cut" in batches.layout.fields else (BATCH,)
+    return batches(values, rng.integers(0, ROWS, (STEPS, *block)))
 
 
 def observation(policy, count=6):
@@ -119,14 +123,14 @@ def test_learning_compiles_once_and_another_batch_size_or_buffer_is_reported(pol
 
 
 def test_a_nan_in_the_batch_is_an_error_that_names_the_metric(policy, compiled):
-    name = "return" if policy.name == "ppo" else "reward"
+    name = "return" if "return" in policy.learn_mode.fields else "reward"
     broken = random_batch(compiled.batches, **{name: np.full(ROWS, np.nan, np.float32)})
     with pytest.raises(NonFiniteError, match=rf"{policy.name}: \w*loss is nan after this update"):
         policy.learn_mode.forward(broken)
 
 
 def test_with_skip_an_update_that_ends_in_nan_leaves_no_trace(policy, compiled):
-    name = "return" if policy.name == "ppo" else "reward"
+    name = "return" if "return" in policy.learn_mode.fields else "reward"
     learn = LearnGuard(policy.name, "skip", policy, policy._learn)
     assert learn(random_batch(compiled.batches))["skipped"] == 0.0
     state = copy.deepcopy(policy.state_dict())
@@ -164,10 +168,12 @@ def test_what_collect_mode_returns_fits_the_rows(policy):
     obs = observation(policy)
     output = policy.collect_mode.forward(obs)
     assert set(output) == {"action", *policy.collect_mode.record_fields}
-    layout = RowLayout({name: policy.learn_mode.fields[name] for name in output})
+    # What is recorded for an estimator only is no field of learning.
+    layout = RowLayout({name: field for name, field in policy.learn_mode.fields.items() if name in output})
+    assert "action" in layout.fields
     tables = layout.pack(output)
-    for name, value in output.items():
-        assert np.array_equal(layout.read(tables, name), value)
+    for name in layout.fields:
+        assert np.array_equal(layout.read(tables, name), output[name])
     assert policy.eval_mode.forward(obs).shape == output["action"].shape
 
 
@@ -188,11 +194,11 @@ def test_random_actions_fill_the_space(policy):
 
 def test_the_host_actor_follows_training_and_equals_the_graph(policy, batch):
     obs = observation(policy)
-    before = [output.copy() for output in policy.outputs(obs)]
+    before = [output.copy() for output in policy.actor.outputs(obs)]
     policy.learn_mode.forward(batch)
-    after = policy.outputs(obs)
+    after = policy.actor.outputs(obs)
     leaves = [obs] if isinstance(obs, np.ndarray) else [obs["a"], obs["b"]]
-    for old, new, graph in zip(before, after, make_actor(policy.actor, "graph", "act")(leaves)):
+    for old, new, graph in zip(before, after, acting_network(policy.net, "graph", "act")(leaves)):
         assert not np.array_equal(old, new)
         np.testing.assert_allclose(new, graph, atol=1e-5)
 

@@ -8,8 +8,9 @@ from fakes import discrete, multi_discrete, space_of
 
 from minding.engine.errors import SpaceError
 from minding.engine.runtime import ms, nn, to_device
-from minding.policies.networks.heads import SquashedGaussianHead, make_action_head
+from minding.policies.networks.heads import make_action_head
 from minding.policies.ops import distributions
+from minding.policies.ops.sampling import Categorical, DiagonalGaussian, MultiCategorical, SquashedGaussian
 
 
 class Compile(nn.Cell):
@@ -95,7 +96,7 @@ def test_log_probabilities_of_drawn_actions_equal_the_compiled_ones(name):
     head = make_action_head(space, 5, rng(), gain=1.0, log_std=-0.7)
     logits = rng(1).standard_normal((200, size)).astype(np.float32)
     params = (logits, head.log_std.asnumpy()) if name.startswith("gaussian") else (logits,)
-    action, log_prob = head.sample(params, rng(2))
+    action, log_prob = head.distribution.sample(params, rng(2))
     if space["kind"] == "box":
         action = action.reshape(-1, *space["shape"])
     stored = action.astype(np.float32 if space["kind"] == "box" else np.int32)
@@ -115,7 +116,7 @@ def chi_square(counts, expected):
 def test_categorical_draws_have_their_probabilities():
     probabilities = np.array([0.1, 0.2, 0.3, 0.4])
     logits = np.tile(np.log(probabilities) + 5.0, (20_000, 1)).astype(np.float32)
-    action, log_prob = distributions.sample_categorical(logits, rng(3))
+    action, log_prob = Categorical().sample((logits,), rng(3))
     # 3 degrees of freedom: below 16.3 in 99.9 % of cases.
     assert chi_square(np.bincount(action, minlength=4), 20_000 * probabilities) < 16.3
     np.testing.assert_allclose(log_prob, np.log(probabilities)[action], rtol=1e-4)
@@ -123,7 +124,7 @@ def test_categorical_draws_have_their_probabilities():
 
 def test_an_impossible_action_is_never_drawn():
     logits = np.tile(f32(-200.0, 0.0, 1.0, -200.0), (50_000, 1))
-    action, log_prob = distributions.sample_categorical(logits, rng())
+    action, log_prob = Categorical().sample((logits,), rng())
     assert set(action.tolist()) == {1, 2}
     assert np.isfinite(log_prob).all()
 
@@ -139,36 +140,34 @@ def test_a_draw_at_the_very_end_gives_a_possible_action():
     logits = np.log(np.tile(f32(1.0, 0.7, 0.1, 1e-3), (3, 1)))
     logits[1, 3] = -200.0
     logits[2, 2:] = -200.0
-    action, log_prob = distributions.sample_categorical(logits, EndOfRange())
+    action, log_prob = Categorical().sample((logits,), EndOfRange())
     assert action.tolist() == [3, 2, 1]
     assert np.isfinite(log_prob).all()
 
 
 def test_gaussian_draws_have_their_moments():
     mean = np.tile(f32(1.0, -2.0), (20_000, 1))
-    action, _ = distributions.sample_gaussian(mean, f32(0.0, math.log(0.5)), rng(4))
+    action, _ = DiagonalGaussian().sample((mean, f32(0.0, math.log(0.5))), rng(4))
     np.testing.assert_allclose(action.mean(0), [1.0, -2.0], atol=0.03)
     np.testing.assert_allclose(action.std(0), [1.0, 0.5], rtol=0.03)
 
 
 def test_multi_categorical_choices_are_independent():
-    head = make_action_head(multi_discrete(2, 2), 3, rng())
-    action, _ = head.sample((np.zeros((20_000, 4), np.float32),), rng(5))
+    action, _ = MultiCategorical([2, 2]).sample((np.zeros((20_000, 4), np.float32),), rng(5))
     pairs = np.bincount(action[:, 0] * 2 + action[:, 1], minlength=4)
     assert chi_square(pairs, np.full(4, 5000.0)) < 16.3
 
 
 def test_the_mode_is_the_most_likely_action():
     logits = f32([0.0, 2.0, 1.0, 5.0, 4.0])
-    assert make_action_head(discrete(5), 3, rng()).mode((logits,)).tolist() == [3]
-    assert make_action_head(multi_discrete(3, 2), 3, rng()).mode((logits,)).tolist() == [[1, 0]]
-    assert make_action_head(space_of(5), 3, rng()).mode((logits, None)) is logits
-    np.testing.assert_allclose(SquashedGaussianHead(3, 5, rng()).mode((logits, None)), np.tanh(logits))
+    assert Categorical().mode((logits,)).tolist() == [3]
+    assert MultiCategorical([3, 2]).mode((logits,)).tolist() == [[1, 0]]
+    assert DiagonalGaussian().mode((logits, None)) is logits
+    np.testing.assert_allclose(SquashedGaussian().mode((logits, None)), np.tanh(logits))
 
 
 def test_squashed_draws_stay_inside_the_box():
-    head = SquashedGaussianHead(3, 2, rng())
-    action = head.sample((np.zeros((1000, 2), np.float32), np.full((1000, 2), 2.0, np.float32)), rng())
+    action = SquashedGaussian().sample((np.zeros((1000, 2), np.float32), np.full((1000, 2), 2.0, np.float32)), rng())
     assert action.dtype == np.float32
     assert np.abs(action).max() <= 1.0
 

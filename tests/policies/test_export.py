@@ -92,7 +92,7 @@ def made(tiny_config):
                 normalizer.update(3.0 * rng.standard_normal((50, normalizer.mean.size)) + 1.0)
             if algorithm == "ppo":
                 # PPO starts with actions near 0: away from there, so that limits matter.
-                weight = policy.actor.head.linear.weight
+                weight = policy.net.head.linear.weight
                 assign(weight, 100.0 * weight.asnumpy())
             box = box_of(case, tuple(action["shape"])) if action["kind"] == "box" else None
             built[case] = types.SimpleNamespace(policy=policy, space=space, box=box, kind=action["kind"])
@@ -138,7 +138,7 @@ def test_a_file_acts_as_the_policy_does_at_any_batch_size(case, file_format, mad
         played = outputs["policy_action"]
     else:
         name, number = ("q_values", 0) if one.policy.name == "dqn" else ("logits", 1)
-        np.testing.assert_allclose(outputs[name], one.policy.outputs(obs)[number], atol=1e-5)
+        np.testing.assert_allclose(outputs[name], one.policy.actor.outputs(obs)[number], atol=1e-5)
         assert outputs["action"].dtype == np.int32
         assert np.array_equal(outputs["action"], action)
         played = action
@@ -166,7 +166,7 @@ def test_a_file_without_the_normalisation_is_found(case, file_format, made, tmp_
 @pytest.mark.parametrize("file_format", FORMATS)
 def test_a_graph_that_computes_something_else_is_not_written(file_format, made, tmp_path, monkeypatch):
     one = made("sac")
-    monkeypatch.setattr(type(one.policy.actor), "decision", Decision(0, "mean", squash=False))
+    monkeypatch.setattr(type(one.policy.net), "decision", Decision(0, "mean", squash=False))
     path = tmp_path / f"unsquashed.{file_format}"
     with pytest.raises(ExportError, match="sac: the exported graph computes something else than the policy"):
         export_policy(one.policy, path, file_format, box=one.box, info={})
@@ -188,7 +188,7 @@ def test_another_action_counts_only_where_the_best_is_clear(made, export):
     for name, p in policy.params.items():
         if "advantage" in name:
             assign(p, np.zeros(p.shape, np.float32))
-    outputs["q_values"] = policy.outputs(obs)[0]
+    outputs["q_values"] = policy.actor.outputs(obs)[0]
     assert compare(policy, outputs, obs, None).other_actions == 0
     for name, p in policy.params.items():
         assign(p, kept[name])
@@ -197,10 +197,10 @@ def test_another_action_counts_only_where_the_best_is_clear(made, export):
 def test_a_difference_is_a_share_of_large_scores(made):
     one = made("dqn, dueling")
     obs = observation(one.space, 4)
-    bias = one.policy.actor.value.bias
+    bias = one.policy.net.value.bias
     kept = bias.asnumpy().copy()
     assign(bias, np.full(1, 1000.0, np.float32))
-    scores = one.policy.outputs(obs)[0]
+    scores = one.policy.actor.outputs(obs)[0]
     outputs = {"q_values": scores + np.float32(0.5), "action": scores.argmax(axis=1)}
     assert compare(one.policy, outputs, obs, None).difference == pytest.approx(0.5 / 1000, rel=0.01)
     assign(bias, kept)
@@ -296,7 +296,7 @@ def test_a_full_disk_never_leaves_a_file_that_acts_otherwise(made, tmp_path, mon
         monkeypatch.setattr(disk, "rename", failing)
 
     export("iter_1")
-    weight = one.policy.actor.head.linear.weight
+    weight = one.policy.net.head.linear.weight
     kept = weight.asnumpy().copy()
     assign(weight, 2.0 * kept)
     rename_only(0)

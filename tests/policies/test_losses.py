@@ -6,12 +6,16 @@ import numpy as np
 import pytest
 
 from minding.engine.runtime import ms, to_device
+from minding.policies.a3c import a3c_loss
 from minding.policies.dqn import dqn_loss
+from minding.policies.impala import impala_loss
 from minding.policies.ops.values import chosen_value, huber
 from minding.policies.ppo import ppo_loss
 from minding.policies.sac import critic_loss
 
-PPO = {"clip_ratio": 0.2, "value_clip": True, "value_weight": 0.5, "entropy_weight": 0.01}
+ACTOR_CRITIC = {"value_weight": 0.5, "entropy_weight": 0.01}
+IMPALA = {**ACTOR_CRITIC, "gamma": 0.5, "vtrace_lambda": 1.0, "rho_bar": 1.0, "c_bar": 1.0}
+PPO = {**ACTOR_CRITIC, "clip_ratio": 0.2, "value_clip": True}
 
 
 def t(*numbers, dtype=np.float32):
@@ -139,3 +143,87 @@ def test_ppo_loss_has_its_gradients():
     )
     entropy_gradient = ms.grad(lambda x: ppo_loss(t(*log_prob), x, t(*state_value), batch, PPO)[0])(entropy)
     np.testing.assert_allclose(value(entropy_gradient), np.full(16, -0.01 / 16), rtol=1e-5)
+
+
+def test_a3c_loss_by_hand():
+    # Advantages 3 - 1 = 2 and 0 - 1 = -1: -(2 * -1 - 1 * -2) / 2 = 0, and (4 + 1) / 2 / 2.
+    batch = t(-1.0, -2.0 - math.log(2.0)), t(3.0, 0.0)
+    loss, policy_loss, value_loss, entropy, kl = (
+        float(x) for x in a3c_loss(t(-1.0, -2.0), t(0.5, 1.5), t(1.0, 1.0), batch, ACTOR_CRITIC)
+    )
+    assert (policy_loss, value_loss, entropy) == (0.0, 1.25, 1.0)
+    # Ratios 1 and 2.
+    assert kl == pytest.approx((1.0 - math.log(2.0)) / 2, abs=1e-6)
+    assert loss == pytest.approx(0.625 - 0.01)
+
+
+def test_a3c_loss_has_its_gradients_and_none_flows_through_the_advantage():
+    rng = np.random.default_rng(2)
+    log_prob, state_value, target = rng.standard_normal((3, 8))
+    zeros = t(*np.zeros(8))
+    assert_gradient(
+        lambda x: a3c_loss(x, zeros, t(*state_value), (zeros, t(*target)), ACTOR_CRITIC)[0],
+        lambda x: -((target - state_value) * x).mean() + 0.25 * ((target - state_value) ** 2).mean(),
+        log_prob,
+    )
+    assert_gradient(
+        lambda x: a3c_loss(t(*log_prob), zeros, x, (zeros, t(*target)), ACTOR_CRITIC)[0],
+        lambda x: -((target - state_value) * log_prob).mean() + 0.25 * ((target - x) ** 2).mean(),
+        state_value,
+    )
+    entropy_gradient = ms.grad(lambda x: a3c_loss(zeros, x, zeros, (zeros, zeros), ACTOR_CRITIC)[0])(zeros)
+    np.testing.assert_allclose(value(entropy_gradient), np.full(8, -0.01 / 8), rtol=1e-5)
+
+
+def column(*numbers):
+    return to_device(np.array(numbers, np.float32)[:, None])
+
+
+def test_impala_loss_by_hand():
+    # Gamma 0.5, ratios 2 and 0.5, then a true end. Errors: 1 + 0.5 * 4 - 2 = 1 and 3 - 4 = -1.
+    # Row 1: rho -1 / 2, v - V = A = -0.5. Row 0: v - V = A = 1 + 0.5 * -0.5 = 0.75. Row 2 is a reset.
+    old = column(math.log(0.1), math.log(0.4), 0.0)
+    log_prob = column(math.log(0.2), math.log(0.2), 0.0)
+    flags = column(0.0, 1.0, 0.0), column(0.0, 1.0, 1.0), column(1.0, 1.0, 0.0)
+    batch = old, column(1.0, 3.0, 100.0), *flags, column(4.0, 50.0, 50.0)
+    outputs = impala_loss(log_prob, column(0.5, 1.5, 9.0), column(2.0, 4.0, 50.0), batch, IMPALA)
+    loss, policy_loss, value_loss, entropy, kl, rho = (float(x) for x in outputs)
+    assert policy_loss == pytest.approx(-(0.75 - 0.5) * math.log(0.2) / 2, abs=1e-5)
+    assert value_loss == pytest.approx(0.5 * (0.75**2 + 0.5**2) / 2)
+    assert entropy == 1.0
+    assert kl == pytest.approx((1.0 - math.log(2.0) - 0.5 + math.log(2.0)) / 2, abs=1e-5)
+    assert rho == pytest.approx(0.75)
+    assert loss == pytest.approx(policy_loss + 0.5 * value_loss - 0.01, abs=1e-6)
+
+
+def test_impala_loss_of_resets_only_is_zero():
+    zeros, ones = column(0.0, 0.0), column(1.0, 1.0)
+    assert float(impala_loss(ones, ones, ones, (zeros, ones, zeros, ones, zeros, ones), IMPALA)[0]) == 0.0
+
+
+def test_impala_loss_has_its_gradients_and_its_targets_have_none():
+    rng = np.random.default_rng(3)
+    log_prob, old_log_prob, reward, state_value, next_value = rng.standard_normal((5, 6, 1))
+    ratio = np.exp(np.minimum(log_prob - old_log_prob, 0.0))
+    correction, later = np.zeros((6, 1)), np.zeros((7, 1))
+    for i in reversed(range(6)):
+        error = reward[i] + 0.5 * next_value[i] - state_value[i]
+        later[i] = correction[i] = ratio[i] * (error + 0.5 * later[i + 1])
+    # With both bounds the same, the two are one.
+    target, advantage = state_value + correction, correction
+    zeros = np.zeros((6, 1))
+    batch = [to_device(x.astype(np.float32)) for x in (old_log_prob, reward, zeros, zeros, zeros + 1, next_value)]
+    entropy = to_device(zeros.astype(np.float32))
+
+    def reference(log_prob, state_value):
+        return -(advantage * log_prob).mean() + 0.25 * ((state_value - target) ** 2).mean()
+
+    fixed = [to_device(x.astype(np.float32)) for x in (log_prob, state_value)]
+    assert_gradient(
+        lambda x: impala_loss(x, entropy, fixed[1], batch, IMPALA)[0], lambda x: reference(x, state_value), log_prob
+    )
+    assert_gradient(
+        lambda x: impala_loss(fixed[0], entropy, x, batch, IMPALA)[0], lambda x: reference(log_prob, x), state_value
+    )
+    entropy_gradient = ms.grad(lambda x: impala_loss(fixed[0], x, fixed[1], batch, IMPALA)[0])(entropy)
+    np.testing.assert_allclose(value(entropy_gradient), np.full((6, 1), -0.01 / 6), rtol=1e-5)

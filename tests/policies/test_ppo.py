@@ -46,7 +46,7 @@ def test_the_update_computes_the_loss_of_its_formula(policy, batch_for):
     old_log_prob = np.log(np.random.default_rng(1).uniform(0.2, 0.5, BATCH)).astype(np.float32)
     values, batch = batch_for(log_prob=old_log_prob)
     policy.cfg.learn.learning_rate = 1e-12
-    state_value, logits = (x.astype(np.float64) for x in policy.outputs(values["obs"]))
+    state_value, logits = (x.astype(np.float64) for x in policy.actor.outputs(values["obs"]))
     log_p = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
     advantage = (values["advantage"] - values["advantage"].mean()) / (values["advantage"].std() + 1e-8)
     ratio = np.exp(log_p[np.arange(BATCH), values["action"]] - old_log_prob)
@@ -95,6 +95,6 @@ def test_the_value_is_that_of_the_record(policy):
 def test_the_log_probability_is_that_of_the_action_drawn(policy):
     obs = np.random.default_rng(2).standard_normal((50, 4)).astype(np.float32)
     record = policy.collect_mode.forward(obs)
-    _, logits = policy.outputs(obs)
+    _, logits = policy.actor.outputs(obs)
     log_p = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
     np.testing.assert_allclose(record["log_prob"], log_p[np.arange(50), record["action"]], atol=1e-5)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -15,6 +18,8 @@ if TYPE_CHECKING:
     from minding.engine.run_dir import RunDir
 
 _SIGNAL_EXIT_CODES = {"SIGINT": 130, "SIGTERM": 143}
+_DRAWN = 2.0
+"""Seconds of a trace in its picture: more of a run with short iterations is a blur."""
 
 
 @click.command()
@@ -25,6 +30,9 @@ _SIGNAL_EXIT_CODES = {"SIGINT": 130, "SIGTERM": 143}
 @click.option(
     "--resume", is_flag=True, help="Go on in the newest run folder of this experiment; start if there is none."
 )
+@click.option("--async", "async_mode", is_flag=True, help="Collect and evaluate in processes of their own.")
+@click.option("--collectors", type=int, help="Processes that collect; the same as lanes.collectors=N.")
+@click.option("--trace", is_flag=True, help="Write trace.json: when what ran in which lane.")
 @click.option("--profile", is_flag=True, help="Print the time of each middleware at the end.")
 @click.option("--no-progress", is_flag=True, help="Show no progress.")
 def train(
@@ -33,6 +41,7 @@ def train(
     seed: int | None,
     out: str | None,
     resume: bool,
+    collectors: int | None,
     **options: bool,
 ) -> int:
     """Train an agent.
@@ -43,7 +52,9 @@ def train(
     SIGINT and SIGTERM finish the iteration, save a checkpoint and exit with 130 and 143 within 10 s; a second
     signal ends the process at once.
     """
-    shortcuts = {"seed": seed, "run.out_dir": out, "run.profile": "true" if options["profile"] else None}
+    shortcuts = {"seed": seed, "run.out_dir": out, "lanes.collectors": collectors}
+    flags = {"profile": "run.profile", "trace": "run.trace", "async_mode": "lanes.async_mode"}
+    shortcuts.update({key: "true" for flag, key in flags.items() if options[flag]})
     extra = [f"{key}={value}" for key, value in shortcuts.items() if value is not None]
     with bad_input():
         from minding.configs import compile_run, load_user_config
@@ -105,8 +116,20 @@ def _report(cfg: EasyDict, run_dir: RunDir, summary: Any) -> None:
                 plot_run(metrics, f"{cfg.policy.type} on {cfg.env.env_id}, seed {cfg.seed}", run_dir.curve)
         except (MissingExtraError, OSError) as error:
             curve = f"not drawn: {error}"
+    if cfg.run.trace and not interrupted:
+        _draw_trace(run_dir.path)
     commands = [("go on", f"minding resume {run_dir.path}"), ("again", f"minding train {run_dir.config}")]
     print_table("", ("", ""), [*_figures(summary), ("curve", curve), *commands[not interrupted :]])
+
+
+def _draw_trace(folder: Path) -> None:
+    """Draws the end of a run's time line beside the file, if matplotlib is there."""
+    from minding.engine.errors import MissingExtraError
+    from minding.engine.plotting import plot_trace
+
+    trace = json.loads((folder / "trace.json").read_text(encoding="utf-8"))
+    with contextlib.suppress(MissingExtraError, OSError):
+        plot_trace(trace, folder / "trace.png", seconds=_DRAWN)
 
 
 def _figures(summary: Any) -> list[tuple[str, str]]:

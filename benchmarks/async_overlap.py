@@ -1,0 +1,237 @@
+"""What asynchronous lanes gain over the same chain in turns: ``python -m benchmarks.async_overlap``.
+
+- Overlap: PPO on a CartPole whose steps wait (as for a remote simulator) or compute, with as many gradient steps as
+  take as long as the collection: where a perfect overlap is twice as fast. Synchronous and asynchronous runs
+  alternate; the figure is the median ratio of their speeds.
+- Scaling: 1, 2, 4 and 8 collectors on the waiting environment, with little to learn.
+
+Each run is a process of its own and is timed in its steady state. A whole run writes ``results/async_overlap.json``
+and ``.md`` and the time line of one asynchronous run (``docs/images/async_overlap.png``); a partial one prints only.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import statistics
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.pairs import ROOT, call
+from benchmarks.report import cpu_model, own_versions
+
+STEPS = 64
+"""Environment steps of a rollout, in one environment."""
+COLLECTORS = (1, 2, 4, 8)
+SCALING_TARGET = 0.9
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """An environment, seconds a step, and the least speed-up over a synchronous run."""
+
+    name: str
+    env: str
+    seconds: float
+    target: float
+
+
+CASES = (
+    Case("waiting", "WaitingCartPole", 0.005, 1.9),
+    Case("computing", "ComputingCartPole", 0.002, 1.5),
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Work:
+    """One timed run.
+
+    Attributes:
+      case: name of the environment's case.
+      n_epoch: gradient steps on each rollout.
+      async_mode: whether lanes overlap.
+      collectors: worker processes.
+      iterations: on the clock.
+      pin: see `LaneOptions`.
+      trace: file for a trace; empty for none.
+    """
+
+    case: str
+    n_epoch: int
+    async_mode: bool
+    collectors: int = 1
+    iterations: int = 24
+    pin: str = "auto"
+    trace: str = ""
+
+
+def measure(work: Work) -> dict[str, float]:
+    """Runs the chain; returns iterations a second, and seconds an iteration of the collector and the learner."""
+    from minding.configs import compile_run
+    from minding.configs.recipes import build
+    from minding.engine import OnlineRLContext, Task
+
+    task = Task()
+    lanes = {"collectors": work.collectors, "max_staleness": work.collectors, "pin": work.pin}
+    with task.start(work.async_mode, OnlineRLContext(), lanes=lanes, profile=True, trace=bool(work.trace)):
+        build(task, compile_run(_config(work)))
+        # Past compilation, and until every collector has delivered.
+        task.run(max_step=3 + 2 * work.collectors)
+        before = _seconds_by_row(task)
+        start, first = time.perf_counter(), task.ctx.total_step
+        task.run(max_step=first + work.iterations)
+        seconds = time.perf_counter() - start
+        spent = {name: total - before[name] for name, total in _seconds_by_row(task).items()}
+        if work.trace:
+            task.write_trace(work.trace)
+    collect = spent.get("StepCollector", 0.0) + spent.get("gae_estimator", 0.0) + spent.get("collect lane", 0.0)
+    return {
+        "iterations_per_second": work.iterations / seconds,
+        "env_steps_per_second": work.iterations * STEPS / seconds,
+        "collect_seconds": collect / work.iterations,
+        "learn_seconds": spent["multistep_trainer"] / work.iterations,
+    }
+
+
+def _config(work: Work) -> Any:
+    from easydict import EasyDict
+
+    case = next(case for case in CASES if case.name == work.case)
+    return EasyDict(
+        exp_name="async_overlap",
+        env=dict(
+            env_id=f"benchmarks.slow_cartpole:{case.env}",
+            env_kwargs=dict(seconds=case.seconds),
+            collector_env_num=1,
+            backend="sync",
+        ),
+        policy=dict(
+            type="ppo",
+            learn=dict(n_epoch=work.n_epoch, n_minibatch=1),
+            collect=dict(n_sample=STEPS),
+            eval=dict(freq=10**9),
+        ),
+    )
+
+
+def _seconds_by_row(task: Any) -> dict[str, float]:
+    lines = task.profile().splitlines()[1:-1]
+    return {line.rsplit(None, 4)[0].strip(): float(line.rsplit(None, 4)[2]) for line in lines}
+
+
+def run(work: Work, timeout: float = 600.0) -> dict[str, float]:
+    """`measure` in a process of its own."""
+    command = [sys.executable, "-m", "benchmarks.async_overlap", "--measure", json.dumps(dataclasses.asdict(work))]
+    out = call(command, {"PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"}, timeout)
+    result: dict[str, float] = json.loads(out.strip().splitlines()[-1])
+    return result
+
+
+def balance(case: Case, iterations: int) -> int:
+    """Gradient steps that take as long as the collection, by a synchronous run."""
+    guess = 50
+    timed = run(Work(case.name, guess, False, iterations=iterations))
+    return max(1, round(guess * timed["collect_seconds"] / timed["learn_seconds"]))
+
+
+def overlap(case: Case, pairs: int, iterations: int, pin: str) -> dict[str, Any]:
+    """Pairs of a synchronous and an asynchronous run at the balance point, which is looked for before each."""
+    rows = []
+    for pair in range(pairs):
+        n_epoch = balance(case, max(4, iterations // 3))
+        sync = run(Work(case.name, n_epoch, False, iterations=iterations))
+        lanes = run(Work(case.name, n_epoch, True, iterations=iterations, pin=pin))
+        ratio = lanes["iterations_per_second"] / sync["iterations_per_second"]
+        share = sync["collect_seconds"] / (sync["collect_seconds"] + sync["learn_seconds"])
+        rows.append({"n_epoch": n_epoch, "sync": sync, "async": lanes, "ratio": ratio, "collect_share": share})
+        print(f"{case.name}, pair {pair + 1}: {ratio:.2f}x (collection {share:.0%} of a synchronous run)", flush=True)
+    ratios = [row["ratio"] for row in rows]
+    return {
+        "case": case.name,
+        "target": case.target,
+        "median": statistics.median(ratios),
+        "lowest": min(ratios),
+        "highest": max(ratios),
+        "pairs": rows,
+    }
+
+
+def scaling(repeats: int, iterations: int) -> list[dict[str, Any]]:
+    """Speed with several collectors over that with one."""
+    speeds: dict[int, list[float]] = {count: [] for count in COLLECTORS}
+    for _ in range(repeats):
+        for count in COLLECTORS:
+            timed = run(Work("waiting", 1, True, collectors=count, iterations=iterations * count))
+            speeds[count].append(timed["env_steps_per_second"])
+    rows = []
+    for count, speed in speeds.items():
+        ratio = statistics.median(a / b for a, b in zip(speed, speeds[1]))
+        rows.append({"collectors": count, "env_steps_per_second": speed, "ratio": ratio, "share": ratio / count})
+        print(f"{count} collectors: {statistics.median(speed):.0f} steps/s, {ratio:.2f}x", flush=True)
+    return rows
+
+
+def table(overlaps: Sequence[dict[str, Any]], scales: Sequence[dict[str, Any]]) -> str:
+    """The results as Markdown."""
+    lines = ["| environment | pairs | speed-up | lowest - highest | target | met |", "|---|---|---|---|---|---|"]
+    for row in overlaps:
+        met = "yes" if row["median"] >= row["target"] else "NO"
+        spread = f"{row['lowest']:.2f} - {row['highest']:.2f}"
+        pairs, median, target = len(row["pairs"]), row["median"], row["target"]
+        lines.append(f"| {row['case']} | {pairs} | {median:.2f}x | {spread} | {target}x | {met} |")
+    lines += ["", "| collectors | env steps/s (median) | over one | share of ideal | met |", "|---|---|---|---|---|"]
+    for row in scales:
+        speed = statistics.median(row["env_steps_per_second"])
+        met = "yes" if row["share"] >= SCALING_TARGET else "NO"
+        lines.append(f"| {row['collectors']} | {speed:.0f} | {row['ratio']:.2f}x | {row['share']:.2f} | {met} |")
+    return "\n".join(lines)
+
+
+def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.async_overlap", description=__doc__)
+    parser.add_argument("--pairs", type=int, default=5, help="pairs of each environment (5)")
+    parser.add_argument("--iterations", type=int, default=24, help="iterations on the clock (24)")
+    parser.add_argument("--only", choices=[*(case.name for case in CASES), "scaling"], help="one part")
+    parser.add_argument("--pin", default="auto", help="see lanes.pin (auto)")
+    parser.add_argument("--measure", help=argparse.SUPPRESS)
+    return parser.parse_args(argv)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Returns 0; a missed target is shown and is no error."""
+    args = parse_arguments(argv)
+    if args.measure:
+        print(json.dumps(measure(Work(**json.loads(args.measure)))))
+        return 0
+    wanted = [case for case in CASES if args.only in (None, case.name)]
+    overlaps = [overlap(case, args.pairs, args.iterations, args.pin) for case in wanted]
+    scales = scaling(max(1, args.pairs // 2), args.iterations // 2) if args.only in (None, "scaling") else []
+    text = table(overlaps, scales)
+    print(f"\n{text}")
+    if args.only is None and args.pairs >= 5:
+        _write(text, {"overlap": overlaps, "scaling": scales, "cpu": cpu_model(), "versions": own_versions()})
+    return 0
+
+
+def _write(text: str, results: dict[str, Any]) -> None:
+    from minding.engine.plotting import plot_trace
+
+    folder = ROOT / "benchmarks" / "results"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "async_overlap.json").write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    (folder / "async_overlap.md").write_text(text + "\n", encoding="utf-8")
+    trace = ROOT / "benchmarks" / "results" / "local" / "trace.json"
+    trace.parent.mkdir(parents=True, exist_ok=True)
+    n_epoch = results["overlap"][0]["pairs"][-1]["n_epoch"]
+    run(Work("waiting", n_epoch, True, iterations=6, trace=str(trace)))
+    image = ROOT / "docs" / "images" / "async_overlap.png"
+    image.parent.mkdir(parents=True, exist_ok=True)
+    plot_trace(json.loads(Path(trace).read_text(encoding="utf-8")), image)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

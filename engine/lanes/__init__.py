@@ -1,0 +1,15 @@
+"""Lanes: collectors, learner and evaluators of one chain in processes of their own, at the same time.
+
+The chain is cut by the roles of its middleware (`split`). The learner stays in the main process, which runs the
+chain as in a synchronous run, with a middleware in the place of those that run elsewhere (`CollectLane`,
+`EvaluateLane`). These give out tickets to worker processes (`Crew`) and take their answers. Arrays cross in shared
+memory (`transport`), weights as numbered versions (`WeightBoard`).
+"""
+
+from minding.engine.lanes.options import LaneOptions
+
+__all__ = ["LaneInterrupted", "LaneOptions"]
+
+
+class LaneInterrupted(Exception):
+    """The run was asked to end while it waited for a lane: the iteration is given up."""

@@ -1,0 +1,95 @@
+"""The workers of one lane, with the weights they act with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from minding.engine.chain import Node
+from minding.engine.context import Context
+from minding.engine.lanes.messages import Answer, Ticket
+from minding.engine.lanes.process import WorkerProcess
+from minding.engine.lanes.remote import remote
+from minding.engine.lanes.shipping import Parcel
+from minding.engine.lanes.split import Cut
+from minding.engine.lanes.weights import WeightBoard
+from minding.engine.lanes.worker import WorkerPlan
+from minding.engine.trace import Trace
+from minding.engine.types import Array
+
+
+class Crew:
+    """Worker processes that run the same members.
+
+    Processes and weights are made with the first `publish`: by then a checkpoint has been loaded, and what is shipped
+    goes on from there.
+
+    Args:
+      cut: the members.
+      lane: its name.
+      cores: of each worker; as many workers as entries.
+      depth: tickets under way in all.
+      exact: whether no ticket is under way between two iterations.
+    """
+
+    def __init__(self, cut: Cut, lane: str, cores: Sequence[frozenset[int]], depth: int, exact: bool) -> None:
+        self.cut = cut
+        self.lane = lane
+        self.workers = [WorkerProcess(lane if len(cores) == 1 else f"{lane} {k}") for k in range(len(cores))]
+        self.trace: Trace | None = None
+        self._cores, self._depth = cores, depth
+        self._exact = exact
+        self._parcel: Parcel | None = None
+        self._board: WeightBoard
+
+    def nodes(self) -> tuple[Node, ...]:
+        """Stands for the members, in the views of the main process."""
+        return tuple(
+            Node(remote(leaf, self.workers, self._exact), leaf.position, leaf.name, leaf.role, leaf.declaration)
+            for leaf in self.cut.leaves
+        )
+
+    def publish(self, ctx: Context) -> int:
+        """Makes the learner's weights available if they changed; returns their version, counted from 0."""
+        if self._parcel is None:
+            self._parcel = self._prepare(type(ctx))
+        return self._board.publish(self._parcel.weights())
+
+    def fields(self, ctx: Context) -> dict[str, Any]:
+        """What a ticket tells of a context."""
+        names = dict.fromkeys((*ctx.kept, *self.cut.inputs))
+        # Of what members only may read, a context need not have all.
+        return {name: getattr(ctx, name) for name in names if name in ctx.__dataclass_fields__}
+
+    def submit(self, worker: int, number: int, fields: dict[str, Any]) -> Ticket:
+        """Gives a worker a ticket with the newest weights."""
+        ticket = Ticket(number, self._board.version, self._board.retain(), fields)
+        self.workers[worker].submit(ticket)
+        return ticket
+
+    def received(self, worker: int, answer: Answer) -> None:
+        """Takes note of an answer."""
+        if self.trace is not None:
+            self.trace.add(self.workers[worker].name, answer.spans)
+        if worker == 0:
+            # A checkpoint of this process then holds the random stream as the first worker left it.
+            assert self._parcel is not None
+            for place, state in zip(self._parcel.acting, answer.state["acting"], strict=True):
+                acting: Any = self._parcel.shipped[place]
+                acting.load_state_dict(state)
+
+    def read_weights(self, slot: int, version: int) -> dict[str, Array]:
+        """A copy of the weights of a ticket; until the next `publish` also once it is answered."""
+        arrays = self._board.empty()
+        self._board.read(slot, version, arrays)
+        return arrays
+
+    def _prepare(self, context: type[Context]) -> Parcel:
+        parcel = Parcel([member.middleware for member in self.cut.members], self.lane)
+        # A version for each ticket under way, the newest one, and one to write into.
+        self._board = WeightBoard(parcel.weights(), self._depth + 2)
+        keys = tuple(f"{leaf.position}:{leaf.name}" for leaf in self.cut.leaves)
+        for index, (worker, cores) in enumerate(zip(self.workers, self._cores)):
+            plan = WorkerPlan(self.lane, index, keys, parcel, context, self.cut.outputs, self._depth, cores)
+            worker.prepare(plan, self._board)
+        return parcel

@@ -1,0 +1,55 @@
+"""What lanes say to each other."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from minding.engine.trace import Span
+from minding.engine.types import StateDict
+
+
+@dataclasses.dataclass(frozen=True)
+class Ticket:
+    """One iteration's work for a worker.
+
+    Attributes:
+      number: of the iteration, counted from the start of the lane.
+      version: of the weights to act with, and the slot of the board that holds it.
+      fields: of the iteration's context, set before the members run.
+    """
+
+    number: int
+    version: int
+    slot: int
+    fields: dict[str, Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class Answer:
+    """What came of a ticket.
+
+    Attributes:
+      number: of the ticket.
+      fields: that the members wrote and somebody else reads.
+      state: of the worker after it, see `Worker.state_dict`.
+      spans: what took how long.
+    """
+
+    number: int
+    fields: dict[str, Any]
+    state: StateDict
+    spans: list[Span]
+
+
+@dataclasses.dataclass(frozen=True)
+class Failure:
+    """An exception in a worker, which ends there.
+
+    Attributes:
+      error: the exception, or a LaneError that says what it was if it cannot be pickled.
+      text: its traceback.
+    """
+
+    error: Exception
+    text: str

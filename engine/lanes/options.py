@@ -1,0 +1,122 @@
+"""How an asynchronous run is laid out: settings, and what stands for those that were left open."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from minding.engine.chain import Node
+from minding.engine.errors import ConfigError, nearest
+from minding.engine.middleware import Role
+
+PINNING = ("auto", "on", "off")
+
+
+@dataclasses.dataclass(frozen=True)
+class LaneOptions:
+    """Settings of an asynchronous run, as in the section `lanes` of a configuration.
+
+    Attributes:
+      collectors: worker processes of the collect lane; None takes one for each core beyond the first two, at least
+        one, and no more than `max_staleness` lets work at the same time.
+      max_staleness: iterations that the weights of a rollout may be old when it is learned from; 0 gives the result
+        of a synchronous run. None takes the least that the chain's learners say (their attribute `staleness`).
+      pin: whether lanes get processor cores of their own: ``on``, ``off``, or ``auto`` (on where there are at least
+        three cores).
+    """
+
+    collectors: int | None = None
+    max_staleness: int | None = None
+    pin: str = "auto"
+
+    def __post_init__(self) -> None:
+        if self.collectors is not None and self.collectors < 1:
+            raise ConfigError(f"lanes.collectors={self.collectors}: expected at least 1")
+        if self.max_staleness is not None and self.max_staleness < 0:
+            raise ConfigError(f"lanes.max_staleness={self.max_staleness}: expected 0 or more")
+        if self.pin not in PINNING:
+            raise ConfigError(f"lanes.pin={self.pin!r}: expected one of {', '.join(PINNING)}")
+
+    @classmethod
+    def of(cls, options: LaneOptions | Mapping[str, Any] | None) -> LaneOptions:
+        """From the section `lanes` of a configuration, or a part of it.
+
+        Raises:
+          ConfigError: there is no such setting, or it is out of range.
+        """
+        if isinstance(options, LaneOptions):
+            return options
+        names = [field.name for field in dataclasses.fields(cls)]
+        # The section also says whether a run is asynchronous at all.
+        given = {name: value for name, value in (options or {}).items() if name != "async_mode"}
+        for name in given.keys() - set(names):
+            raise ConfigError(f"lanes.{name} is no setting{nearest(name, names)}; known: {', '.join(names)}")
+        return cls(**given)
+
+    def resolve(self, leaves: Sequence[Node]) -> LaneOptions:
+        """Fills in what was left open.
+
+        Args:
+          leaves: the middleware of the chain.
+        Raises:
+          ConfigError: there are more collectors than can work at the same time.
+        """
+        staleness = self.max_staleness
+        if staleness is None:
+            staleness = default_staleness(leaves)
+        collectors = self.collectors
+        if collectors is None:
+            collectors = max(1, min(len(cores()) - 2, staleness))
+        if collectors > staleness + 1:
+            raise ConfigError(
+                f"lanes.collectors={collectors}, but with lanes.max_staleness={staleness} only {staleness + 1} of them "
+                f"work at the same time: use lanes.max_staleness={collectors} or fewer collectors"
+            )
+        return dataclasses.replace(self, collectors=collectors, max_staleness=staleness)
+
+
+def default_staleness(leaves: Sequence[Node]) -> int:
+    """The least that the learners of a chain say in their attribute `staleness`; 1 where none says anything."""
+    learners = [leaf.middleware for leaf in leaves if leaf.role is Role.LEARN]
+    said = [int(value) for value in (getattr(learner, "staleness", None) for learner in learners) if value is not None]
+    return min(said, default=1)
+
+
+def cores() -> list[int]:
+    """Numbers of the processor cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return sorted(os.sched_getaffinity(0))
+    return list(range(os.cpu_count() or 1))
+
+
+@dataclasses.dataclass(frozen=True)
+class CorePlan:
+    """Processor cores of each lane; an empty set leaves a lane where the system puts it."""
+
+    learner: frozenset[int]
+    collectors: tuple[frozenset[int], ...]
+    evaluator: frozenset[int]
+
+
+def plan_cores(options: LaneOptions, available: Sequence[int]) -> CorePlan:
+    """Gives each collector a core of its own, from the last, and the learner and the evaluator what is left.
+
+    The evaluator gets a core of its own where one is left beside two for the learner. Lanes that would have to share
+    all cores are not pinned: the system shares them out better.
+    """
+    count = options.collectors or 1
+    free = list(available)
+    wanted = options.pin == "on" or (options.pin == "auto" and len(free) >= max(3, count + 1))
+    if not wanted or len(free) < 2:
+        nowhere: frozenset[int] = frozenset()
+        return CorePlan(nowhere, (nowhere,) * count, nowhere)
+    own = free[max(1, len(free) - count) :]
+    left = free[: len(free) - len(own)]
+    evaluator = [left.pop()] if len(left) >= 3 else own
+    return CorePlan(
+        learner=frozenset(left),
+        collectors=tuple(frozenset({own[k % len(own)]}) for k in range(count)),
+        evaluator=frozenset(evaluator),
+    )

@@ -1,0 +1,73 @@
+"""What stands in the main process for middleware that run elsewhere."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from minding.engine.chain import Node
+from minding.engine.lanes.process import WorkerProcess
+from minding.engine.types import StateDict, Stateful
+
+
+class RemoteMember:
+    """A member of a lane, for hooks and checkpoints: its state is that of the workers after their last answers.
+
+    Args:
+      leaf: the member.
+      workers: the processes it runs in, the first of which goes on with the state of a synchronous run.
+      exact: whether nothing is under way when a checkpoint is taken.
+    """
+
+    def __init__(self, leaf: Node, workers: list[WorkerProcess], exact: bool) -> None:
+        self._member: Any = leaf.middleware
+        self._exact = exact
+        self.declaration = leaf.declaration
+
+    def __call__(self, ctx: Any) -> None:
+        raise AssertionError("runs in a worker process")
+
+    @property
+    def resume_guarantee(self) -> str:
+        """That of the member; at best ``in-flight`` where rollouts are under way that are collected anew."""
+        own = str(getattr(self._member, "resume_guarantee", "exact"))
+        return "in-flight" if own == "exact" and not self._exact else own
+
+    def close(self) -> None:
+        """Closes what the member holds in this process."""
+        getattr(self._member, "close", lambda: None)()
+
+
+class StatefulRemoteMember(RemoteMember):
+    """One with state. The state of a run with several workers holds those of the others under ``workers``."""
+
+    def __init__(self, leaf: Node, workers: list[WorkerProcess], exact: bool) -> None:
+        super().__init__(leaf, workers, exact)
+        self._key = f"{leaf.position}:{leaf.name}"
+        self._workers = workers
+
+    def state_dict(self) -> StateDict:
+        first, *others = [self._state_of(worker) for worker in self._workers]
+        # Before its first answer, a worker is where the member in this process is.
+        state = dict(self._member.state_dict() if first is None else first)
+        if others:
+            state["workers"] = {str(k): other for k, other in enumerate(others, 1) if other is not None}
+        return state
+
+    def load_state_dict(self, state: StateDict) -> None:
+        others = state.get("workers", {})
+        for k, worker in enumerate(self._workers):
+            own = state if k == 0 else others.get(str(k))
+            if own is not None:
+                start = worker.state or {"members": {}, "acting": []}
+                start["members"][self._key] = own
+                worker.state = start
+
+    def _state_of(self, worker: WorkerProcess) -> StateDict | None:
+        members = worker.state["members"] if worker.state else {}
+        return members.get(self._key)
+
+
+def remote(leaf: Node, workers: list[WorkerProcess], exact: bool) -> RemoteMember:
+    """Stands in for a member."""
+    stateful = isinstance(leaf.middleware, Stateful)
+    return (StatefulRemoteMember if stateful else RemoteMember)(leaf, workers, exact)

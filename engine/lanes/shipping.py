@@ -1,0 +1,97 @@
+"""How middleware reach a worker process: pickled, with recipes in place of what cannot travel."""
+
+from __future__ import annotations
+
+import io
+import pickle
+from collections.abc import Sequence
+from typing import Any
+
+import cloudpickle
+
+from minding.engine.errors import LaneError
+from minding.engine.middleware import Middleware, name_of
+from minding.engine.types import Array, LaneContext, Recipe, Shippable, Stateful
+
+
+class Parcel:
+    """Middleware, ready for a worker process.
+
+    Attributes:
+      shipped: what travels as a recipe.
+      acting: places among them of what acts with weights and has state of its own (a random stream).
+
+    Args:
+      middleware: to be rebuilt there, in this order.
+      lane: for messages.
+    Raises:
+      LaneError: one holds something that can neither be pickled nor says how it is made anew.
+    """
+
+    def __init__(self, middleware: Sequence[Middleware], lane: str) -> None:
+        file = io.BytesIO()
+        shipper = _Shipper(file)
+        for member in middleware:
+            shipper.pack(member, lane)
+        self._content = file.getvalue()
+        self._count = len(middleware)
+        self.shipped = tuple(shipper.shipped)
+        self._recipes = cloudpickle.dumps([thing.recipe() for thing in self.shipped])
+        self.acting = tuple(place for place, thing in enumerate(self.shipped) if _acts(thing))
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in ("_content", "_count", "_recipes", "acting")}
+
+    def weights(self) -> dict[str, Array]:
+        """The live arrays that what was shipped acts with."""
+        arrays: dict[str, Array] = {}
+        for thing in self.shipped:
+            arrays.update(thing.weights())
+        return arrays
+
+    def unpack(self, lane: LaneContext) -> tuple[list[Middleware], list[Any]]:
+        """In the worker: returns the middleware, and what the recipes made, as `shipped` was ordered."""
+        recipes: list[Recipe] = cloudpickle.loads(self._recipes)
+        unpacker = _Unpacker(io.BytesIO(self._content), [recipe(lane) for recipe in recipes])
+        return [unpacker.load() for _ in range(self._count)], unpacker.built
+
+
+def _acts(thing: Shippable) -> bool:
+    # Others with state, such as environments, are part of the state of the middleware that holds them.
+    return bool(thing.weights()) and isinstance(thing, Stateful)
+
+
+class _Shipper(cloudpickle.Pickler):  # type: ignore[misc]
+    def __init__(self, file: io.BytesIO) -> None:
+        super().__init__(file)
+        self.shipped: list[Shippable] = []
+
+    def persistent_id(self, thing: object) -> int | None:
+        if isinstance(thing, type) or not isinstance(thing, Shippable):
+            return None
+        for place, known in enumerate(self.shipped):
+            # Views made anew at each look, such as `policy.collect_mode`, are one thing.
+            if known is thing or known == thing:
+                return place
+        self.shipped.append(thing)
+        return len(self.shipped) - 1
+
+    def pack(self, middleware: Middleware, lane: str) -> None:
+        try:
+            self.dump(middleware)
+        except Exception as error:  # Whatever somebody's __reduce__ raises.
+            raise LaneError(
+                f"{name_of(middleware)} cannot travel to a process of the {lane} lane ({error}): give it views such as "
+                "policy.collect_mode and configurations, or use it without a role, so that it stays in the main process"
+            ) from error
+
+
+class _Unpacker(pickle.Unpickler):
+    """Reads what `_Shipper` wrote; both are processes of one run."""
+
+    def __init__(self, file: io.BytesIO, built: list[Any]) -> None:
+        super().__init__(file)
+        self.built = built
+
+    def persistent_load(self, place: int) -> Any:
+        return self.built[place]

@@ -1,0 +1,43 @@
+"""The lanes of a chain as text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from minding.engine.chain import Node, pipeline_rows, table
+from minding.engine.lanes.options import CorePlan, LaneOptions
+from minding.engine.lanes.split import Cut, Split
+
+
+def lanes_view(nodes: Sequence[Node], split: Split, options: LaneOptions, cores: CorePlan) -> str:
+    """Returns the pipeline view with the lane of each middleware, and below it what crosses between lanes."""
+    lane_of = {}
+    for lane, cuts in (("collect", [split.collect] if split.collect else []), ("evaluate", split.evaluate)):
+        for cut in cuts:
+            lane_of.update({node.position: lane for member in cut.members for node in member.walk()})
+    rows = [("lane", *pipeline_rows(nodes)[0])]
+    rows += [(lane_of.get(row[0].strip(), "main"), *row) for row in pipeline_rows(nodes)[1:]]
+    lines = [table(rows), ""]
+    if split.collect is not None:
+        count = options.collectors or 1
+        lines.append(
+            f"collect lane: {count} process{'es' if count > 1 else ''}, weights at most {options.max_staleness} "
+            f"learner iterations old{_pinned(cores.collectors)}"
+        )
+        lines += _crossing("collect", split.collect)
+    for cut in split.evaluate:
+        lines.append(f"evaluate lane: 1 process, on a snapshot of the weights{_pinned([cores.evaluator])}")
+        lines += _crossing("evaluate", cut)
+    return "\n".join(lines)
+
+
+def _crossing(lane: str, cut: Cut) -> list[str]:
+    return [
+        f"  main -> {lane}: weights, {', '.join(cut.inputs) or 'nothing else'}",
+        f"  {lane} -> main: {', '.join(cut.outputs) or 'nothing'}",
+    ]
+
+
+def _pinned(cores: Sequence[frozenset[int]]) -> str:
+    used = sorted(frozenset().union(*cores))
+    return f", on cores {', '.join(map(str, used))}" if used else ""

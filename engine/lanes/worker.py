@@ -1,0 +1,169 @@
+"""The process at the other end of a lane: runs its part of the chain, a ticket at a time."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import pickle
+import time
+import traceback
+from multiprocessing.connection import Connection
+from typing import Any
+
+import cloudpickle
+
+from minding.engine.chain import chain_nodes
+from minding.engine.context import Context
+from minding.engine.errors import LaneError
+from minding.engine.lanes.messages import Answer, Failure, Ticket
+from minding.engine.lanes.shipping import Parcel
+from minding.engine.lanes.transport import ChannelClosed, SharedMemoryChannel
+from minding.engine.lanes.weights import WeightBoard
+from minding.engine.middleware import name_of
+from minding.engine.pipeline import Half, Step, run_first_halves, run_second_halves
+from minding.engine.spawn import become_worker
+from minding.engine.trace import Span
+from minding.engine.types import LaneContext, StateDict, Stateful
+
+
+@dataclasses.dataclass(frozen=True)
+class WorkerPlan:
+    """What a worker is told when it starts.
+
+    Attributes:
+      lane: name of its lane.
+      index: its number there.
+      keys: names in states of the members that are no composites, such as ``1:StepCollector``.
+      parcel: the members.
+      context: the chain's class of contexts.
+      outputs: fields of an answer.
+      depth: tickets that may wait.
+      cores: processor cores to stay on; empty for all.
+    """
+
+    lane: str
+    index: int
+    keys: tuple[str, ...]
+    parcel: Parcel
+    context: type[Context]
+    outputs: tuple[str, ...]
+    depth: int
+    cores: frozenset[int]
+
+
+def main(connection: Connection, board: WeightBoard) -> None:
+    """Takes a cloudpickled `WorkerPlan` and a state to go on from, and answers tickets until the channel closes.
+
+    Args:
+      connection: to the process that started this one.
+      board: where the weights are.
+    """
+    become_worker()
+    worker: Worker | None = None
+    channel: SharedMemoryChannel | None = None
+    try:
+        plan, state = pickle.loads(connection.recv_bytes())  # noqa: S301
+        channel, worker = _start(connection, board, pickle.loads(plan), state)  # noqa: S301
+        while True:
+            ticket = channel.receive()
+            if ticket is None:
+                return
+            channel.send(worker.work(ticket))
+    except (ChannelClosed, EOFError):
+        return
+    except Exception as error:
+        with contextlib.suppress(ChannelClosed):
+            (channel or SharedMemoryChannel(connection, 1)).send(_failure(error))
+    finally:
+        if worker is not None:
+            worker.close()
+
+
+def _start(
+    connection: Connection, board: WeightBoard, plan: WorkerPlan, state: StateDict | None
+) -> tuple[SharedMemoryChannel, Worker]:
+    if plan.cores and hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, plan.cores)
+    worker = Worker(plan, board)
+    if state is not None:
+        worker.load_state_dict(state)
+    return SharedMemoryChannel(connection, plan.depth), worker
+
+
+class Worker:
+    """The members of a lane, rebuilt.
+
+    Args:
+      plan: what they are.
+      board: where their weights come from.
+    """
+
+    def __init__(self, plan: WorkerPlan, board: WeightBoard) -> None:
+        self._plan = plan
+        self._board = board
+        self._lane = LaneContext(plan.index, board.empty())
+        self._version = -1
+        members, built = plan.parcel.unpack(self._lane)
+        leaves = [leaf for node in chain_nodes(members) for leaf in node.leaves()]
+        self._leaves: dict[str, Any] = {key: leaf.middleware for key, leaf in zip(plan.keys, leaves, strict=True)}
+        self._acting = [built[place] for place in plan.parcel.acting]
+        self._spans: list[Span] = []
+        self._steps = [Step(self._timed(member), name_of(member), f"{plan.lane} lane") for member in members]
+
+    def work(self, ticket: Ticket) -> Answer:
+        """Runs the members on a context of its own."""
+        if ticket.version != self._version:
+            self._board.read(ticket.slot, ticket.version, self._lane.weights)
+            self._version = ticket.version
+            for refreshed in self._lane.on_refresh:
+                refreshed()
+        ctx = self._plan.context()
+        for name, value in ticket.fields.items():
+            setattr(ctx, name, value)
+        self._spans = []
+        halves: list[Half] = []
+        run_first_halves(self._steps, ctx, halves, ctx.total_step)
+        run_second_halves(halves, ctx.total_step)
+        fields = {name: getattr(ctx, name) for name in self._plan.outputs}
+        return Answer(ticket.number, fields, self.state_dict(), self._spans)
+
+    def state_dict(self) -> StateDict:
+        """State of the members by key, and of what acts (its random stream)."""
+        members = {key: member.state_dict() for key, member in self._leaves.items() if isinstance(member, Stateful)}
+        return {"members": members, "acting": [thing.state_dict() for thing in self._acting]}
+
+    def load_state_dict(self, state: StateDict) -> None:
+        """Goes on where `state_dict` was taken; members without state there keep their own."""
+        for key, member_state in state["members"].items():
+            member = self._leaves[key]
+            member.load_state_dict(member_state)
+        for thing, acting_state in zip(self._acting, state["acting"]):
+            thing.load_state_dict(acting_state)
+
+    def close(self) -> None:
+        """Closes what the members hold."""
+        for member in self._leaves.values():
+            with contextlib.suppress(Exception):  # The process ends; what matters was sent.
+                getattr(member, "close", lambda: None)()
+
+    def _timed(self, member: Any) -> Any:
+        name = name_of(member)
+
+        def call(ctx: Any) -> Any:
+            start = time.monotonic()
+            try:
+                return member(ctx)
+            finally:
+                self._spans.append(Span(name, start, time.monotonic()))
+
+        return call
+
+
+def _failure(error: Exception) -> Failure:
+    text = "".join(traceback.format_exception(error))
+    try:
+        pickle.loads(cloudpickle.dumps(error))  # noqa: S301
+    except Exception:
+        error = LaneError(traceback.format_exception_only(error)[0].rstrip())
+    return Failure(error, text)

@@ -1,0 +1,73 @@
+"""Learning from whole trajectories, in their order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from minding.engine.batch import IndexedBatch
+from minding.engine.context import OnlineRLContext
+from minding.engine.middleware import declare
+from minding.engine.rollout import Rollout, named_leaves
+from minding.engine.types import Array, LearnMode
+from minding.middleware.trainer import RolloutStore, learn_from
+
+
+@declare(role="learn", reads=("trajectories", "env_step", "train_iter"), writes=("train_output", "train_iter"))
+class trajectory_trainer:
+    """Makes gradient steps on whole trajectories, for policies that work out their own targets (IMPALA).
+
+    The policy gets rows in the order of time, index ``(K, T, N)``, each with its true successor, `cut` where the next
+    row does not continue the trajectory, and `valid`, false for rows in which an environment was reset.
+
+    Reads: trajectories, env_step, train_iter.
+    Writes: train_output (mean of each metric over the gradient steps), train_iter.
+    Config: policy.learn.n_epoch (gradient steps on each rollout), run.max_env_step (schedules).
+
+    Args:
+      cfg: the compiled configuration.
+      policy: ``policy.learn_mode``.
+    """
+
+    # Such policies correct for the age of their data.
+    staleness = 8
+
+    def __init__(self, cfg: Any, policy: LearnMode) -> None:
+        self._policy = policy
+        self._store = RolloutStore(policy.fields, "trajectory_trainer, trajectories")
+        self._steps = cfg.policy.learn.n_epoch
+        self._max_env_step = cfg.run.max_env_step
+
+    def requirements(self) -> Sequence[str]:
+        """What does not fit, as sentences for the chain check."""
+        if "cut" not in self._policy.fields:
+            return ["the policy does not learn from trajectories: use gae_estimator and trainer or multistep_trainer"]
+        return []
+
+    def __call__(self, ctx: OnlineRLContext) -> None:
+        """Makes the iteration's gradient steps."""
+        rollout = ctx.trajectories
+        assert rollout is not None
+        tables = self._store.put(trajectory_rows(rollout))
+        steps, envs = rollout.shape
+        rows = np.arange(steps * envs, dtype=np.int32).reshape(steps, envs)
+        index = np.repeat(rows[None], self._steps, axis=0)
+        learn_from(ctx, self._policy, IndexedBatch(tables.layout, tables, index), self._max_env_step)
+
+
+def trajectory_rows(rollout: Rollout) -> dict[str, Array]:
+    """All steps of a rollout as flat arrays ``(T * N, ...)``, ordered by time, then environment."""
+    columns: dict[str, Array] = {
+        **dict(named_leaves("obs", rollout.obs)),
+        **dict(named_leaves("next_obs", rollout.next_obs())),
+        "action": rollout.action,
+        "reward": rollout.reward,
+        "terminated": rollout.terminated,
+        "cut": rollout.cut(),
+        "valid": np.ones(rollout.shape, np.bool_) if rollout.valid is None else rollout.valid,
+        **rollout.record,
+    }
+    rows = rollout.shape[0] * rollout.shape[1]
+    return {name: array.reshape(rows, *array.shape[2:]) for name, array in columns.items()}

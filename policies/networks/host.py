@@ -1,0 +1,184 @@
+"""The networks as NumPy computes them: what acting needs, without MindSpore.
+
+The cells of the other modules make these objects (``cell.host()``) over zero-copy views of their live parameters, so
+that they follow training. All of them pickle. Observation leaves arrive as environments give them, ``(B, ...)`` each;
+everything else is float32.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from minding.engine.types import Array
+
+Outputs = tuple[Array, ...]
+Layer = Callable[[Array], Array]
+Head = Callable[[Array], Outputs]
+Activation = Callable[[Array, Array], Array]
+"""(input, array that takes the output) -> output."""
+
+
+def _relu(x: Array, out: Array) -> Array:
+    return np.maximum(x, 0.0, out)
+
+
+ACTIVATIONS: dict[str, Activation] = {"relu": _relu, "tanh": np.tanh}
+
+
+class Linear:
+    """y = x W^T + b.
+
+    Args:
+      weight: ``(out, in)``.
+      bias: ``(out,)``.
+    """
+
+    def __init__(self, weight: Array, bias: Array) -> None:
+        self.transposed, self.bias = weight.T, bias
+
+    def __call__(self, x: Array) -> Array:
+        y: Array = x @ self.transposed
+        y += self.bias
+        return y
+
+
+class MLP:
+    """Linear layers with an activation after each.
+
+    Args:
+      layers: the linear layers.
+      activation: one of `ACTIVATIONS`.
+    """
+
+    def __init__(self, layers: Sequence[Linear], activation: str) -> None:
+        # Pairs instead of the layers: a call less for each.
+        self.layers = [(layer.transposed, layer.bias) for layer in layers]
+        self.activation = ACTIVATIONS[activation]
+
+    def __call__(self, x: Array) -> Array:
+        activation = self.activation
+        for transposed, bias in self.layers:
+            x = x @ transposed
+            x += bias
+            activation(x, x)
+        return x
+
+
+class Normalizer:
+    """Scales to zero mean and unit variance, clipped to +-10; `mean` and `scale` ``(D,)``."""
+
+    def __init__(self, mean: Array, scale: Array) -> None:
+        self.mean, self.scale = mean, scale
+
+    def __call__(self, x: Array) -> Array:
+        y: Array = (x - self.mean) * self.scale
+        return np.clip(y, -10.0, 10.0, out=y)
+
+
+class Vector:
+    """Numbers of any shape, flattened to ``(B, size)``; normalised if there is a normaliser."""
+
+    def __init__(self, size: int, normalizer: Normalizer | None) -> None:
+        self.size, self.normalizer = size, normalizer
+
+    def __call__(self, x: Array) -> Array:
+        flat = x.reshape(-1, self.size).astype(np.float32, copy=False)
+        return flat if self.normalizer is None else self.normalizer(flat)
+
+
+class OneHot:
+    """Integers ``(B,)`` or ``(B, K)`` as joined one-hot vectors ``(B, sum of sizes)``."""
+
+    def __init__(self, sizes: Sequence[int]) -> None:
+        self.tables = [np.eye(n, dtype=np.float32) for n in sizes]
+
+    def __call__(self, x: Array) -> Array:
+        columns = x.reshape(-1, len(self.tables))
+        return np.concatenate([table[columns[:, k]] for k, table in enumerate(self.tables)], axis=-1)
+
+
+class ObsEncoder:
+    """One encoder for each observation leaf; several are joined, each after a linear layer of its own.
+
+    Args:
+      encoders: one a leaf.
+      projections: one a leaf; empty for a single leaf.
+      activation: after each projection, one of `ACTIVATIONS`.
+    """
+
+    def __init__(self, encoders: Sequence[Layer], projections: Sequence[Layer], activation: str) -> None:
+        self.encoders, self.projections = list(encoders), list(projections)
+        self.activation = ACTIVATIONS[activation]
+
+    def __call__(self, leaves: Sequence[Array]) -> Array:
+        if not self.projections:
+            return self.encoders[0](leaves[0])
+        parts = [project(encode(x)) for project, encode, x in zip(self.projections, self.encoders, leaves)]
+        return np.concatenate([self.activation(part, part) for part in parts], axis=-1)
+
+
+class LogitsHead:
+    """Logits ``(B, n)`` of one choice or the joined ones of several."""
+
+    def __init__(self, linear: Linear) -> None:
+        self.linear = linear
+
+    def __call__(self, x: Array) -> Outputs:
+        return (self.linear(x),)
+
+
+class GaussianHead:
+    """Mean ``(B, A)`` and log deviation ``(A,)``."""
+
+    def __init__(self, mean: Linear, log_std: Array) -> None:
+        self.mean, self.log_std = mean, log_std
+
+    def __call__(self, x: Array) -> Outputs:
+        return self.mean(x), self.log_std
+
+
+class SquashedGaussianHead:
+    """Mean and log deviation, each ``(B, A)``; the latter is held within `limits`."""
+
+    def __init__(self, mean: Linear, log_std: Linear, limits: tuple[float, float]) -> None:
+        self.mean, self.log_std, self.limits = mean, log_std, limits
+
+    def __call__(self, x: Array) -> Outputs:
+        return self.mean(x), np.clip(self.log_std(x), *self.limits)
+
+
+class ActorCritic:
+    """Observation leaves -> (value ``(B,)``, distribution parameters...)."""
+
+    def __init__(self, encoder: ObsEncoder, critic: MLP, value: Linear, actor: MLP, head: Head) -> None:
+        self.encoder, self.critic, self.value, self.actor, self.head = encoder, critic, value, actor, head
+
+    def __call__(self, leaves: Sequence[Array]) -> Outputs:
+        features = self.encoder(leaves)
+        return self.value(self.critic(features))[:, 0], *self.head(self.actor(features))
+
+
+class QNetwork:
+    """Observation leaves -> (action values ``(B, n)``,); dueling if there is a `value` layer."""
+
+    def __init__(self, encoder: ObsEncoder, torso: MLP, advantage: Linear, value: Linear | None) -> None:
+        self.encoder, self.torso, self.advantage, self.value = encoder, torso, advantage, value
+
+    def __call__(self, leaves: Sequence[Array]) -> Outputs:
+        features = self.torso(self.encoder(leaves))
+        q = self.advantage(features)
+        if self.value is not None:
+            q = self.value(features) + q - q.mean(axis=-1, keepdims=True)
+        return (q,)
+
+
+class SquashedActor:
+    """Observation leaves -> (mean, log deviation), each ``(B, A)``."""
+
+    def __init__(self, encoder: ObsEncoder, torso: MLP, head: Head) -> None:
+        self.encoder, self.torso, self.head = encoder, torso, head
+
+    def __call__(self, leaves: Sequence[Array]) -> Outputs:
+        return self.head(self.torso(self.encoder(leaves)))

@@ -1,0 +1,92 @@
+"""Distributions to draw actions from, in NumPy; all of them pickle. `distributions` has their compiled maths.
+
+Each takes the parameters that a network puts out, and draws from a Generator that can be saved.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+
+from minding.engine.types import Array
+
+Params = tuple[Array, ...]
+_LOG_2PI = math.log(2.0 * math.pi)
+
+
+class Distribution(Protocol):
+    """Draws actions and knows how likely they were."""
+
+    def sample(self, params: Params, rng: np.random.Generator) -> tuple[Array, Array]:
+        """Draws actions; returns (action, log-probability float32 ``(B,)``)."""
+        ...
+
+    def mode(self, params: Params) -> Array:
+        """The most likely action."""
+        ...
+
+
+class Categorical:
+    """One of n actions; parameters: logits ``(B, n)``, actions int64 ``(B,)``."""
+
+    def sample(self, params: Params, rng: np.random.Generator) -> tuple[Array, Array]:
+        """Draws by inverting the cumulative distribution."""
+        logits = params[0]
+        exp = np.exp(logits - logits.max(axis=-1, keepdims=True))
+        cumulative = exp.cumsum(axis=-1)
+        total = cumulative[:, -1]
+        threshold = rng.random(len(logits), dtype=np.float32) * total
+        action = (cumulative <= threshold[:, None]).sum(axis=-1)
+        # The uniform draw is below 1, but its product with the total may round up to the total.
+        np.minimum(action, logits.shape[-1] - 1, out=action)
+        return action, np.log(exp[np.arange(len(logits)), action] / total)
+
+    def mode(self, params: Params) -> Array:
+        return params[0].argmax(axis=-1)
+
+
+class MultiCategorical:
+    """K independent choices; parameters: joined logits ``(B, sum nvec)``, actions int64 ``(B, K)``."""
+
+    def __init__(self, nvec: Sequence[int]) -> None:
+        stops = [int(s) for s in np.cumsum(nvec)]
+        self.parts = [slice(a, b) for a, b in zip([0, *stops], stops)]
+        self.choice = Categorical()
+
+    def sample(self, params: Params, rng: np.random.Generator) -> tuple[Array, Array]:
+        drawn = [self.choice.sample((params[0][:, part],), rng) for part in self.parts]
+        return np.stack([d[0] for d in drawn], axis=-1), np.sum([d[1] for d in drawn], axis=0, dtype=np.float32)
+
+    def mode(self, params: Params) -> Array:
+        return np.stack([params[0][:, part].argmax(axis=-1) for part in self.parts], axis=-1)
+
+
+class DiagonalGaussian:
+    """Independent normals; parameters: mean ``(B, A)`` and log deviation ``(A,)``, actions float32 ``(B, A)``."""
+
+    def sample(self, params: Params, rng: np.random.Generator) -> tuple[Array, Array]:
+        mean, log_std = params
+        noise = rng.standard_normal(mean.shape, dtype=np.float32)
+        log_prob = -0.5 * np.square(noise).sum(axis=-1) - log_std.sum() - np.float32(0.5 * _LOG_2PI * log_std.size)
+        return mean + np.exp(log_std) * noise, log_prob
+
+    def mode(self, params: Params) -> Array:
+        return params[0]
+
+
+class SquashedGaussian:
+    """tanh of independent normals; parameters: mean and log deviation, each ``(B, A)``; actions in (-1, 1).
+
+    Off-policy learning draws anew, so that nobody asks for the log-probability of what was done.
+    """
+
+    def sample(self, params: Params, rng: np.random.Generator) -> Array:
+        """Draws actions, float32 ``(B, A)``."""
+        noise = rng.standard_normal(params[0].shape, dtype=np.float32)
+        return np.tanh(params[0] + np.exp(params[1]) * noise)
+
+    def mode(self, params: Params) -> Array:
+        return np.tanh(params[0])

@@ -1,0 +1,340 @@
+"""A chain of NumPy toys for lanes: a policy of two weights, an environment that counts, and their middleware."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from minding.engine import OnlineRLContext, Task, declare
+from minding.engine.seeding import SeedStreams, generator_state, restore_generator
+
+STEPS = 4
+
+
+@dataclasses.dataclass
+class ToyContext(OnlineRLContext):
+    """With kept fields of each kind that collectors may write."""
+
+    note: Any = None
+    undeclared: Any = None
+    level: float = 0.0
+    longest: int = 0
+    warm: bool = False
+
+    def __post_init__(self):
+        self.keep("level", "longest", "warm")
+
+
+class ToyPolicy:
+    """Acts with ``weight * obs + bias + noise``; learning changes both weights in place."""
+
+    def __init__(self, seed=0):
+        self.weights = {"weight": np.array([1.0, -1.0]), "bias": np.zeros(())}
+        self.rng = SeedStreams(seed).generator("act")
+        self.seed = seed
+        # What a CkptSaver saves.
+        self.config = {"policy": {"type": "toy"}, "env": {"env_id": "toy"}}
+
+    @property
+    def mode(self):
+        return ToyMode(self.weights, self.rng, self.seed)
+
+    def learn(self, rollout):
+        self.weights["weight"] *= 0.9
+        self.weights["weight"] += 0.01 * rollout["obs"].mean(0)
+        self.weights["bias"] += 0.1 * rollout["action"].mean()
+
+    def state_dict(self):
+        arrays = {name: array.copy() for name, array in self.weights.items()}
+        return {"weights": arrays, "rng": generator_state(self.rng)}
+
+    def load_state_dict(self, state):
+        for name, array in self.weights.items():
+            array[...] = state["weights"][name]
+        restore_generator(self.rng, state["rng"])
+
+
+@dataclasses.dataclass(eq=False)
+class ToyMode:
+    """A view of the policy that acts; travels as a recipe."""
+
+    arrays: dict[str, Any]
+    rng: np.random.Generator
+    seed: int
+
+    def forward(self, obs, eps=0.0):
+        noise = self.rng.standard_normal(2)
+        return self.arrays["weight"] * obs + self.arrays["bias"] + eps * noise
+
+    def recipe(self):
+        return functools.partial(remake_mode, generator_state(self.rng), self.seed)
+
+    def weights(self):
+        return self.arrays
+
+    def state_dict(self):
+        return {"rng": generator_state(self.rng)}
+
+    def load_state_dict(self, state):
+        restore_generator(self.rng, state["rng"])
+
+
+def remake_mode(state, seed, lane):
+    rng = SeedStreams(seed).generator(f"act.{lane.index}")
+    if lane.index == 0:
+        restore_generator(rng, state)
+    return ToyMode(lane.weights, rng, seed)
+
+
+class ToyEnv:
+    """Draws observations from a stream of its own; cannot be pickled, as something that holds a window cannot."""
+
+    resume_guarantee = "exact"
+
+    def __init__(self, seed=0, index=0):
+        self.seed, self.index, self.age, self.closed = seed, index, 0, False
+        self.rng = SeedStreams(seed).generator(f"env.{index}")
+
+    def step(self, action):
+        self.age += 1
+        return self.rng.standard_normal(2) + 0.01 * action
+
+    def recipe(self):
+        return functools.partial(remake_env, self.seed)
+
+    def weights(self):
+        return {}
+
+    def __reduce__(self):
+        raise TypeError("a window cannot be pickled")
+
+    def state_dict(self):
+        return {"age": self.age, "rng": generator_state(self.rng)}
+
+    def load_state_dict(self, state):
+        self.age = state["age"]
+        restore_generator(self.rng, state["rng"])
+
+    def close(self):
+        self.closed = True
+
+
+def remake_env(seed, lane):
+    return ToyEnv(seed, lane.index)
+
+
+@declare(role="collect", reads=("env_step",), optional=("collect_kwargs",), writes=("collect_kwargs",))
+def toy_explorer():
+    """Exploration that falls with `env_step`, as the eps-greedy handler's."""
+
+    def explore(ctx):
+        ctx.collect_kwargs = {"eps": 1.0 / (1 + ctx.env_step), "env_step": ctx.env_step}
+
+    return explore
+
+
+@declare(
+    role="collect",
+    reads=("env_step", "level", "warm"),
+    optional=("collect_kwargs", "not_there"),
+    writes=("trajectories", "env_step", "env_episode", "level", "longest", "warm"),
+)
+class ToyCollector:
+    """Collects `STEPS` steps, every third time one less: a row that is no transition.
+
+    Args:
+      mode: acts.
+      env: a `ToyEnv`.
+      event: called with (collector, number of the rollout, step); what a test wants to happen.
+    """
+
+    def __init__(self, mode, env, event=None):
+        self._mode, self._env, self._event = mode, env, event
+        self.index, self._count = env.index, 0
+
+    def __call__(self, ctx):
+        self.index = self._env.index
+        kwargs = dict(ctx.collect_kwargs)
+        seen = kwargs.pop("env_step", -1)
+        obs, action = np.zeros((STEPS, 2)), np.zeros((STEPS, 2))
+        last = np.zeros(2)
+        for t in range(STEPS):
+            if self._event is not None:
+                self._event(self, self._count, t)
+            last = obs[t] = self._env.step(action[t - 1] if t else last)
+            action[t] = self._mode.forward(obs[t], **kwargs)
+        ctx.trajectories = {
+            "obs": obs,
+            "action": action,
+            "env_step": np.array(seen),
+            "bias": np.array(self._mode.arrays["bias"]),
+            "worker": self.index,
+            "count": self._count,
+            "age": self._env.age,
+            "pid": os.getpid(),
+        }
+        ctx.env_step += STEPS - (self._count % 3 == 2)
+        # A share each time: in floats, adding a difference is not setting the sum.
+        ctx.level += 0.1
+        ctx.longest = self._count * 10
+        ctx.warm = True
+        # Written, but declared by nobody.
+        ctx.undeclared = "crossed"
+        self._count += 1
+
+    @property
+    def resume_guarantee(self):
+        return self._env.resume_guarantee
+
+    def state_dict(self):
+        return {"env": self._env.state_dict(), "count": self._count}
+
+    def load_state_dict(self, state):
+        self._env.load_state_dict(state["env"])
+        self._count = state["count"]
+
+    def close(self):
+        self._env.close()
+
+
+@declare(role="learn", reads=("trajectories", "train_iter"), writes=("train_output", "train_iter"))
+class ToyLearner:
+    """Makes two gradient steps with each rollout; `freq`: in every such iteration only."""
+
+    def __init__(self, policy, freq=1):
+        self._policy, self._freq = policy, freq
+
+    def __call__(self, ctx):
+        if ctx.total_step % self._freq:
+            return
+        self._policy.learn(ctx.trajectories)
+        ctx.train_iter += 2
+        ctx.train_output = {"bias": float(self._policy.weights["bias"])}
+
+
+@declare(
+    role="evaluate",
+    reads=("env_step", "train_iter", "last_eval_iter"),
+    writes=("eval_value", "eval_output", "last_eval_iter", "last_eval_value"),
+)
+class ToyEvaluator:
+    """The value of a policy is its bias; measured every `freq` gradient steps.
+
+    Args:
+      mode: what is measured.
+      freq: gradient steps between two evaluations.
+      event: called with (evaluator, number of the evaluation).
+    """
+
+    def __init__(self, mode, freq, event=None):
+        self._mode, self._freq, self._event, self._count = mode, freq, event, 0
+
+    def due(self, ctx):
+        return ctx.train_iter - max(ctx.last_eval_iter, 0) >= self._freq
+
+    def __call__(self, ctx):
+        if not self.due(ctx):
+            return
+        if self._event is not None:
+            self._event(self, self._count)
+        ctx.eval_value = float(self._mode.arrays["bias"])
+        ctx.eval_output = {"number": self._count, "weight": self._mode.arrays["weight"].copy()}
+        ctx.last_eval_iter, ctx.last_eval_value = ctx.train_iter, ctx.eval_value
+        self._count += 1
+
+    def state_dict(self):
+        return {"count": self._count}
+
+    def load_state_dict(self, state):
+        self._count = state["count"]
+
+
+class Record:
+    """Undeclared middleware at the end of the chain: keeps what each iteration came to, without process ids."""
+
+    def __init__(self, policy, *also):
+        self.rows, self.contexts, self.pids = [], [], []
+        self._policy, self._also = policy, also
+
+    def __call__(self, ctx):
+        self.contexts.append(ctx)
+        rollout = dict(ctx.trajectories)
+        self.pids.append(rollout.pop("pid"))
+        names = ("total_step", "env_step", "train_iter", "train_output", "level", "longest", "warm", "policy_lag")
+        row = {name: getattr(ctx, name) for name in (*names, "eval_value", "eval_output", "last_eval_iter")}
+        bias = float(self._policy.weights["bias"])
+        self.rows.append({**row, "rollout": rollout, "bias": bias, "undeclared": ctx.undeclared})
+        for call in self._also:
+            call(ctx)
+
+    def column(self, *path):
+        return [functools.reduce(lambda value, name: value[name], path, row) for row in self.rows]
+
+
+def plain(value):
+    """Arrays as what can be compared: dtype, shape and bytes."""
+    if isinstance(value, dict):
+        return {name: plain(entry) for name, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(entry) for entry in value]
+    array = getattr(value, "tobytes", None)
+    return value if array is None else (value.dtype.str, value.shape, value.tobytes())
+
+
+@dataclasses.dataclass
+class Outcome:
+    """What a run came to, and what is left of it."""
+
+    record: Record
+    policy: ToyPolicy
+    task: Task
+    restarts: int
+
+    @property
+    def rows(self):
+        """Everything but the age of weights, comparable."""
+        rows = plain(self.record.rows)
+        return [{name: value for name, value in row.items() if name != "policy_lag"} for row in rows]
+
+
+def run(steps, lanes=None, *, event=None, also=(), eval_freq=None, eval_event=None, learn_freq=1, **start):
+    """Runs explore, collect, learn, record; synchronously if `lanes` is None."""
+    policy, task = ToyPolicy(), Task()
+    with task.start(lanes is not None, ToyContext(), lanes=lanes, **start):
+        if eval_freq is not None:
+            task.use(ToyEvaluator(policy.mode, eval_freq, eval_event))
+        task.use(toy_explorer())
+        task.use(ToyCollector(policy.mode, ToyEnv(), event))
+        task.use(ToyLearner(policy, learn_freq))
+        record = Record(policy, *[functools.partial(call, task) for call in also])
+        task.use(record)
+        task.run(max_step=steps)
+        restarts = task.lanes.restarts if task.lanes else 0
+    return Outcome(record, policy, task, restarts)
+
+
+# Events
+
+
+def random_delay(collector, count, t):
+    """Lets collectors take different times, in an order that is another in every run."""
+    time.sleep(0.002 * int.from_bytes(os.urandom(1), "big") / 255)
+
+
+class DieOnce:
+    """Kills its process at a step of a rollout; a file says that it has done so."""
+
+    def __init__(self, folder, count, t=1):
+        self._file, self._moment = Path(folder) / f"died-{count}", (count, t)
+
+    def __call__(self, thing, count, t=1):
+        if (count, t) == self._moment and not self._file.exists():
+            self._file.touch()
+            os.kill(os.getpid(), signal.SIGKILL)

@@ -1,0 +1,77 @@
+"""Learning from trajectories: the rows, their order, and where trajectories are cut."""
+
+import numpy as np
+import pytest
+from fakes import AgePolicy, CountingEnv, ReadingLearner
+
+from minding.engine import ChainError, OnlineRLContext, Task
+from minding.engine.batch import Field
+from minding.engine.errors import NonFiniteError
+from minding.middleware import StepCollector, trajectory_trainer
+
+FLAGS = dict.fromkeys(("terminated", "cut", "valid"), Field())
+FIELDS = {"obs": Field((3,)), "next_obs": Field((3,)), "action": Field((), "int32"), "reward": Field(), **FLAGS}
+
+
+@pytest.fixture
+def train(counting_config):
+    """Two rollouts of four steps in two environments, the second one learned from; returns its rows by field."""
+
+    def run(env, n_epoch=1):
+        cfg = counting_config("impala", **{"policy.learn.n_epoch": n_epoch, "run.max_env_step": 100})
+        learner, ctx = ReadingLearner(FIELDS), OnlineRLContext(env_step=34, train_iter=7)
+        collector, middleware = StepCollector(cfg, AgePolicy().collect_mode, env), trajectory_trainer(cfg, learner)
+        collector(ctx)
+        collector(ctx)
+        middleware(ctx)
+        return ctx, learner
+
+    return run
+
+
+def test_rows_are_in_the_order_of_time_with_their_true_successors(train):
+    # Episodes of 3 steps that end, and of 2 that are cut by a time limit.
+    ctx, learner = train(CountingEnv())
+    (rows,) = learner.steps
+    assert rows["obs"].shape == (4, 2, 3)
+    assert rows["obs"][:, :, 2].tolist() == [[1, 0], [2, 1], [0, 0], [1, 1]]
+    assert rows["next_obs"][:, :, 2].tolist() == [[2, 1], [3, 2], [1, 1], [2, 2]]
+    assert rows["reward"].tolist() == [[2, 1], [3, 2], [1, 1], [2, 2]]
+    assert rows["terminated"].tolist() == [[0, 0], [1, 0], [0, 0], [0, 0]]
+    assert rows["cut"].tolist() == [[0, 0], [1, 1], [0, 0], [0, 1]]
+    assert rows["valid"].tolist() == [[1, 1]] * 4
+    assert (ctx.train_iter, ctx.train_output["grad_steps"], learner.progress) == (8, 1, [0.5])
+
+
+def test_rows_of_resets_are_marked_and_cut(train):
+    _, learner = train(CountingEnv(reset_rows=True))
+    (rows,) = learner.steps
+    # Environment 0 is reset at step 3 of the run, environment 1 at 2 and 5; the rollout is of steps 4 to 7.
+    assert rows["valid"].tolist() == [[1, 1], [1, 0], [1, 1], [0, 1]]
+    assert rows["cut"].tolist() == [[0, 1], [0, 1], [1, 0], [1, 1]]
+
+
+def test_every_gradient_step_takes_the_whole_rollout(train):
+    ctx, learner = train(CountingEnv(), n_epoch=3)
+    assert len(learner.steps) == 3
+    assert learner.steps[0]["reward"].tolist() == learner.steps[2]["reward"].tolist()
+    assert ctx.train_iter == 10
+
+
+def test_rows_that_are_not_finite_never_reach_the_learner(counting_config):
+    cfg, learner = counting_config("impala"), ReadingLearner(FIELDS)
+    ctx = OnlineRLContext()
+    StepCollector(cfg, AgePolicy().collect_mode, CountingEnv())(ctx)
+    ctx.trajectories.reward[2, 1] = np.inf
+    with pytest.raises(NonFiniteError, match="trajectory_trainer, trajectories: field 'reward' of row 5 is inf"):
+        trajectory_trainer(cfg, learner)(ctx)
+    assert learner.steps == []
+
+
+def test_a_policy_that_does_not_learn_from_trajectories_is_refused(counting_config):
+    cfg = counting_config("impala")
+    with Task().start(ctx=OnlineRLContext()) as own:
+        own.use(StepCollector(cfg, AgePolicy().collect_mode, CountingEnv()))
+        own.use(trajectory_trainer(cfg, ReadingLearner({"obs": Field((3,)), "advantage": Field()})))
+        with pytest.raises(ChainError, match="the policy does not learn from trajectories: use gae_estimator"):
+            own.run(max_step=1)

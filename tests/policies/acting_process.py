@@ -1,0 +1,50 @@
+"""Acts with shipped modes: in the test's process, or as the script of a fresh one (``PARCELS ANSWERS``)."""
+
+import pickle
+import sys
+from pathlib import Path
+
+from minding.engine.types import LaneContext
+
+
+def play(collect, evaluate, obs):
+    """What the modes answer, by name."""
+    record = collect.forward(obs, eps=0.5)
+    answers = {"first": record, "second": collect.forward(obs, eps=0.5), "random": collect.forward(obs, random=True)}
+    answers["greedy"] = {"action": evaluate.forward(obs)}
+    if "value" in record:
+        answers["state"] = {"value": collect.value(obs)}
+    return {f"{name}.{field}": array for name, fields in answers.items() for field, array in fields.items()}
+
+
+def halve(weights):
+    """Another set of weights, written in place."""
+    for array in weights.values():
+        array *= 0.5
+
+
+def act(parcel):
+    """Rebuilds the two modes of a parcel and plays before and after their weights change."""
+    lane = LaneContext(parcel["index"], {name: array.copy() for name, array in parcel["weights"].items()})
+    modes = [recipe(lane) for recipe in parcel["recipes"]]
+    before = play(*modes, parcel["obs"])
+    halve(lane.weights)
+    for refresh in lane.on_refresh:
+        refresh()
+    return {"before": before, "after": play(*modes, parcel["obs"])}
+
+
+def peak_memory():
+    """In kB; `resource.getrusage` would tell that of the parent."""
+    status = Path("/proc/self/status").read_text()
+    return int(status.partition("VmHWM:")[2].split()[0])
+
+
+def main(parcels, answers):
+    made = {name: act(parcel) for name, parcel in pickle.loads(Path(parcels).read_bytes()).items()}  # noqa: S301
+    process = {"mindspore": "mindspore" in sys.modules, "kilobytes": peak_memory()}
+    Path(answers).write_bytes(pickle.dumps((made, process)))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
