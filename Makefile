@@ -40,6 +40,9 @@ proofs: $(INSTALLED) ## the long evidence: learning over seeds, kills, crashes, 
 	$(BIN)/python -m benchmarks.kill_proofs
 	test -f docs/results/crashes.json || $(BIN)/python -m benchmarks.crash_proofs
 	test -f docs/results/faults.json || $(BIN)/python -m benchmarks.fault_proofs faults
+	test -f docs/results/async_overlap.json || $(BIN)/python -m benchmarks.async_overlap
+	test -f docs/results/async_speeds.json || $(BIN)/python -m benchmarks.async_soak speeds
+	test -f docs/results/async_kills.json || $(BIN)/python -m benchmarks.async_soak kills
 	test -f docs/results/signals.json || $(BIN)/python -m benchmarks.fault_proofs signals
 
 docs: $(INSTALLED) ## write the tables that come from the code into docs

@@ -5,8 +5,9 @@
   alternate; the figure is the median ratio of their speeds.
 - Scaling: 1, 2, 4 and 8 collectors on the waiting environment, with little to learn.
 
-Each run is a process of its own and is timed in its steady state. A whole run writes ``results/async_overlap.json``
-and ``.md`` and the time line of one asynchronous run (``docs/images/async_overlap.png``); a partial one prints only.
+Each run is a process of its own and is timed in its steady state. A whole run writes
+``docs/results/async_overlap.json``, the tables of ``docs/async.md``, and the time line of one asynchronous run
+(``docs/images/async_overlap.png``); a partial one prints only.
 """
 
 from __future__ import annotations
@@ -16,18 +17,22 @@ import dataclasses
 import json
 import statistics
 import sys
+import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from benchmarks.pairs import ROOT, call
+from benchmarks.proof_pages import overlap_table, update
+from benchmarks.proof_runs import Results
 from benchmarks.report import cpu_model, own_versions
 
 STEPS = 64
 """Environment steps of a rollout, in one environment."""
 COLLECTORS = (1, 2, 4, 8)
-SCALING_TARGET = 0.9
+_DRAWN = 2.0
+"""Seconds of the time line in the picture."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -175,22 +180,6 @@ def scaling(repeats: int, iterations: int) -> list[dict[str, Any]]:
     return rows
 
 
-def table(overlaps: Sequence[dict[str, Any]], scales: Sequence[dict[str, Any]]) -> str:
-    """The results as Markdown."""
-    lines = ["| environment | pairs | speed-up | lowest - highest | target | met |", "|---|---|---|---|---|---|"]
-    for row in overlaps:
-        met = "yes" if row["median"] >= row["target"] else "NO"
-        spread = f"{row['lowest']:.2f} - {row['highest']:.2f}"
-        pairs, median, target = len(row["pairs"]), row["median"], row["target"]
-        lines.append(f"| {row['case']} | {pairs} | {median:.2f}x | {spread} | {target}x | {met} |")
-    lines += ["", "| collectors | env steps/s (median) | over one | share of ideal | met |", "|---|---|---|---|---|"]
-    for row in scales:
-        speed = statistics.median(row["env_steps_per_second"])
-        met = "yes" if row["share"] >= SCALING_TARGET else "NO"
-        lines.append(f"| {row['collectors']} | {speed:.0f} | {row['ratio']:.2f}x | {row['share']:.2f} | {met} |")
-    return "\n".join(lines)
-
-
 def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.async_overlap", description=__doc__)
     parser.add_argument("--pairs", type=int, default=5, help="pairs of each environment (5)")
@@ -210,27 +199,25 @@ def main(argv: Sequence[str] | None = None) -> int:
     wanted = [case for case in CASES if args.only in (None, case.name)]
     overlaps = [overlap(case, args.pairs, args.iterations, args.pin) for case in wanted]
     scales = scaling(max(1, args.pairs // 2), args.iterations // 2) if args.only in (None, "scaling") else []
-    text = table(overlaps, scales)
-    print(f"\n{text}")
+    print("\n" + overlap_table({"overlap": overlaps, "scaling": scales}))
     if args.only is None and args.pairs >= 5:
-        _write(text, {"overlap": overlaps, "scaling": scales, "cpu": cpu_model(), "versions": own_versions()})
+        _write({"overlap": overlaps, "scaling": scales, "cpu": cpu_model(), "versions": own_versions()})
     return 0
 
 
-def _write(text: str, results: dict[str, Any]) -> None:
+def _write(results: dict[str, Any]) -> None:
     from minding.engine.plotting import plot_trace
 
-    folder = ROOT / "benchmarks" / "results"
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "async_overlap.json").write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
-    (folder / "async_overlap.md").write_text(text + "\n", encoding="utf-8")
-    trace = ROOT / "benchmarks" / "results" / "local" / "trace.json"
-    trace.parent.mkdir(parents=True, exist_ok=True)
-    n_epoch = results["overlap"][0]["pairs"][-1]["n_epoch"]
-    run(Work("waiting", n_epoch, True, iterations=6, trace=str(trace)))
-    image = ROOT / "docs" / "images" / "async_overlap.png"
+    docs = ROOT / "docs"
+    text = json.dumps(results, indent=1) + "\n"
+    (docs / "results" / "async_overlap.json").write_text(text, encoding="utf-8")
+    update(Results(docs))
+    image = docs / "images" / "async_overlap.png"
     image.parent.mkdir(parents=True, exist_ok=True)
-    plot_trace(json.loads(Path(trace).read_text(encoding="utf-8")), image)
+    with tempfile.TemporaryDirectory() as folder:
+        trace = Path(folder) / "trace.json"
+        run(Work("waiting", results["overlap"][0]["pairs"][-1]["n_epoch"], True, iterations=6, trace=str(trace)))
+        plot_trace(json.loads(trace.read_text(encoding="utf-8")), image, seconds=_DRAWN)
 
 
 if __name__ == "__main__":

@@ -24,6 +24,8 @@ from typing import Any
 import numpy as np
 from easydict import EasyDict
 
+from benchmarks.proof_pages import update
+from benchmarks.proof_runs import Results
 from minding.configs import compile_run, load_preset
 from minding.configs.recipes import build, final_evaluation
 from minding.engine import OnlineRLContext, Task
@@ -173,6 +175,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if args.seconds is None:
         path = ROOT / "docs" / "results" / f"async_{args.part}.json"
         path.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+        update(Results(ROOT / "docs"))
     return 0
 
 

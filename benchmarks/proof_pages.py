@@ -102,6 +102,60 @@ def _async(results: Results) -> str:
     return "\n".join([head, "|---|---:|---|---:|---|", *rows, ""])
 
 
+SCALING_TARGET = 0.9
+
+
+def overlap_table(result: Record) -> str:
+    """Speed-up of lanes over turns, and of several collectors over one, as Markdown."""
+    lines = ["| environment | pairs | speed-up | lowest - highest | target | met |", "|---|---:|---:|---|---:|---|"]
+    for row in result["overlap"]:
+        met = "yes" if row["median"] >= row["target"] else "NO"
+        spread = f"{row['lowest']:.2f} - {row['highest']:.2f}"
+        pairs, median, target = len(row["pairs"]), row["median"], row["target"]
+        lines.append(f"| {row['case']} | {pairs} | {median:.2f}x | {spread} | {target}x | {met} |")
+    lines += ["", "| collectors | env steps/s | over one | share of ideal | met |", "|---:|---:|---:|---:|---|"]
+    for row in result["scaling"]:
+        met = "yes" if row["share"] >= SCALING_TARGET else "NO"
+        speed = np.median(row["env_steps_per_second"])
+        lines.append(f"| {row['collectors']} | {speed:.0f} | {row['ratio']:.2f}x | {row['share']:.2f} | {met} |")
+    return "\n".join(lines)
+
+
+def _async_overlap(results: Results) -> str:
+    record = results.single("async_overlap")
+    if record is None:
+        return NOT_YET
+    return f"{overlap_table(record)}\n\nMeasured on {record['cpu']}, medians.\n"
+
+
+def _async_speeds(results: Results) -> str:
+    record = results.single("async_speeds")
+    if record is None:
+        return NOT_YET
+    head = "| phase | env steps | age of weights: mean, most, bound | gradient steps a sample | MB halfway, at end |"
+    lines = [head, "|---|---:|---|---:|---:|"]
+    for name in ("slow_learner", "slow_collector"):
+        row = record[name]
+        lag = f"{row['mean_lag']:.2f}, {row['max_lag']:.0f}, {row['max_staleness']}"
+        memory = f"{row['mb_at_the_middle']:.0f}, {row['mb_at_the_end']:.0f}"
+        title = f"{name.replace('_', ' ')}, {record['factor']:.0f}x"
+        lines.append(f"| {title} | {row['env_step']:,} | {lag} | {row['ratio_error']:+.2%} | {memory} |")
+    return "\n".join([*lines, ""])
+
+
+def _async_kills(results: Results) -> str:
+    record = results.single("async_kills")
+    if record is None:
+        return NOT_YET
+    wait = record["recovery_seconds"]
+    waits = f"{wait['median']:.1f} s (median), {wait['p95']:.1f} s (95 %), {wait['max']:.1f} s (slowest)"
+    return (
+        f"{record['kills']} kills of a random worker in {record['seconds']:.0f} s; training went on "
+        f"{record['recovered']} times, after {waits}. Return after {record['env_step']:,} steps: "
+        f"{record['eval_mean']:.1f} over {record['eval_episodes']} episodes.\n"
+    )
+
+
 def _determinism(results: Results) -> str:
     records = [record for name in DETERMINISM for record in results.of("determinism", name)]
     if not records:
@@ -187,6 +241,9 @@ def _crashes(results: Results) -> str:
 
 TABLES: dict[str, Callable[[Results], str]] = {
     "async": _async,
+    "async_kills": _async_kills,
+    "async_overlap": _async_overlap,
+    "async_speeds": _async_speeds,
     "crashes": _crashes,
     "determinism": _determinism,
     "faults": _faults,

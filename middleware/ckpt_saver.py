@@ -192,7 +192,8 @@ class CkptSaver:
             "task": self._task.state_dict(),
             "config": plain(self._policy.config),
         }
-        state["policy"]["params"].update(params or {})
+        if params is not None:
+            state["policy"]["params"].update(params)
         damaged = not_finite(state["policy"])
         if damaged:
             _log.error("checkpoint %s was not written: %s is NaN or infinite; earlier checkpoints stay", path, damaged)

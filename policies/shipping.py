@@ -93,7 +93,7 @@ class GraphRecipe:
     rng: StateDict
 
     def __call__(self, lane: LaneContext) -> CollectMode | EvalMode:
-        runtime.configure(self.config.device)
+        runtime.configure(self.config.device, self.config.run.get("jit_threads", 1))
         policy = unpack(self.policy, {})(self.config, modes=(self.mode.name,))
 
         def refresh() -> None:

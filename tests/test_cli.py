@@ -68,11 +68,18 @@ def compiled(monkeypatch, tmp_path):
     """Stands in for the compiler of whole runs: keeps the overrides, changes the folder."""
 
     def compile_run(user, overrides=()):
-        cfg = EasyDict(user, seed=3, run={"out_dir": str(tmp_path / "runs")})
+        cfg = EasyDict(user, seed=3, run={"out_dir": str(tmp_path / "runs"), "trace": False})
         cfg.overrides = list(overrides)
         return cfg
 
     monkeypatch.setattr(minding.configs, "compile_run", compile_run)
+
+
+def test_lanes_are_asked_for_by_flags(recipes, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert run(["train", "cartpole_ppo", "--async", "--collectors", "2", "lanes.max_staleness=3"]) == 0
+    ((cfg, _),) = recipes.calls
+    assert dict(cfg.lanes) == {"async_mode": True, "collectors": 2, "max_staleness": 3, "pin": "auto"}
 
 
 def test_help_is_there_within_half_a_second():

@@ -155,6 +155,31 @@ def test_the_best_evaluation_is_kept_beside_the_others(run):
     assert sorted(p.name for p in saver.folder.iterdir()) == ["best", "iter_50"]
 
 
+class NamedWeights(Weights):
+    """Weights with a name, as policies have them."""
+
+    def state_dict(self):
+        return {"params": {"net.w": self.value.copy(), "optim.m": self.value.copy()}}
+
+
+def test_the_best_has_the_weights_that_were_measured_where_they_are_no_longer_the_current_ones(run):
+    def late_evaluation(task):
+        def set_value(ctx):
+            if ctx.total_step == 3:
+                ctx.eval_value, ctx.eval_params = 7.0, {"net.w": np.array([10.0])}
+
+        return set_value
+
+    saver = run(late_evaluation, weights=NamedWeights())
+    state, _ = load_checkpoint(saver.folder / "best")
+    assert {name: value.tolist() for name, value in state["policy"]["params"].items()} == {
+        "net.w": [10.0],
+        "optim.m": [40.0],
+    }
+    last, _ = load_checkpoint(saver.folder / "iter_40")
+    assert last["policy"]["params"]["net.w"].tolist() == [40.0]
+
+
 def test_the_best_is_not_kept_when_not_asked_for(run):
     assert not (run(evaluate(1.0), keep_best=False).folder / "best").exists()
 

@@ -67,8 +67,10 @@ def test_returns_are_means_over_the_last_hundred_episodes(tmp_path):
 def test_an_evaluation_has_its_own_row_at_the_step_that_it_measured(tmp_path):
     logger = logger_in(tmp_path)
     logger(iteration(1))
-    logger(iteration(2, eval_value=480.0, last_eval_iter=2))
-    (row,) = rows(tmp_path)
+    logger(iteration(2))
+    # Measured after the first iteration, and there only now.
+    logger(iteration(3, eval_value=480.0, last_eval_iter=2, last_eval_env_step=4))
+    row = rows(tmp_path)[0]
     assert (row["env_step"], row["train_iter"], row["eval/return_mean"]) == ("4", "2", "480.0")
 
 
@@ -78,10 +80,14 @@ def test_nan_is_written_as_nan(tmp_path):
     assert rows(tmp_path)[0]["train/loss"] == "nan"
 
 
-def test_policy_lag_is_written_for_each_number_of_it(tmp_path):
+def test_policy_lag_is_written_as_least_mean_and_most_since_the_row_before(tmp_path):
     logger = logger_in(tmp_path)
-    logger(OnlineRLContext(env_step=12, policy_lag={"min": 0, "mean": 0.5, "max": 1}))
-    assert rows(tmp_path)[0]["policy_lag/mean"] == "0.5"
+    for number, lag in ((1, 0), (2, 2), (3, 1)):
+        logger(iteration(number, policy_lag={"min": lag, "mean": lag, "max": lag}))
+    row = rows(tmp_path)[0]
+    assert [row[f"policy_lag/{name}"] for name in ("min", "mean", "max")] == ["0.0", "1.0", "2.0"]
+    logger(iteration(5, policy_lag={"min": 1, "mean": 1, "max": 1}))
+    assert rows(tmp_path)[1]["policy_lag/max"] == "1.0"
 
 
 def test_the_context_is_only_read(tmp_path):

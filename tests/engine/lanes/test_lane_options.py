@@ -1,0 +1,98 @@
+"""Settings of an asynchronous run, and the processor cores of its lanes."""
+
+import os
+
+import pytest
+from easydict import EasyDict
+
+from minding.engine import Task, declare
+from minding.engine.chain import chain_nodes
+from minding.engine.errors import ConfigError
+from minding.engine.lanes import LaneOptions, options
+from minding.engine.lanes.options import plan_cores
+
+
+class Learner:
+    """Says how old its data may be."""
+
+    declaration = declare(role="learn")(lambda: None).declaration
+
+    def __init__(self, staleness):
+        self.staleness = staleness
+
+    def __call__(self, ctx): ...
+
+
+def resolved(*staleness, cores=8, **given):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(options, "cores", lambda: list(range(cores)))
+        made = LaneOptions(**given).resolve(chain_nodes([Learner(value) for value in staleness]))
+    return made.max_staleness, made.collectors
+
+
+def test_what_is_left_open_follows_from_learners_and_cores():
+    assert resolved() == (1, 1)
+    assert resolved(4, 2, None) == (2, 2)
+    assert resolved(4, cores=4) == (4, 2)
+    assert resolved(4, cores=1) == (4, 1)
+    assert resolved(0) == (0, 1)
+    assert resolved(4, max_staleness=0) == (0, 1)
+    assert resolved(4, collectors=5, cores=1) == (4, 5)
+
+
+def test_more_collectors_than_may_work_at_the_same_time_are_an_error():
+    with pytest.raises(ConfigError, match=r"collectors=3, but with lanes\.max_staleness=1 only 2 .* max_staleness=3"):
+        resolved(1, collectors=3)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"collectors": 0}, r"lanes\.collectors=0: expected at least 1"),
+        ({"max_staleness": -1}, r"lanes\.max_staleness=-1: expected 0 or more"),
+        ({"pin": "yes"}, r"lanes\.pin='yes': expected one of auto, on, off"),
+        ({"max_stalenes": 1}, r"lanes\.max_stalenes is no setting; did you mean 'max_staleness'\?; known: collectors"),
+    ],
+)
+def test_settings_that_cannot_be_are_refused_at_the_start(given, message):
+    with pytest.raises(ConfigError, match=message):
+        Task().start(async_mode=True, lanes=given)
+
+
+def test_settings_come_as_an_object_as_the_section_of_a_configuration_or_not_at_all():
+    own = LaneOptions(collectors=2)
+    assert LaneOptions.of(own) is own
+    section = EasyDict(async_mode=True, collectors=None, max_staleness=3, pin="off")
+    assert LaneOptions.of(section) == LaneOptions(None, 3, "off")
+    assert LaneOptions.of(None) == LaneOptions(None, None, "auto")
+
+
+def cores_of(pin, count, cores):
+    plan = plan_cores(LaneOptions(collectors=count, pin=pin), range(cores))
+    return sorted(plan.learner), [sorted(own) for own in plan.collectors], sorted(plan.evaluator)
+
+
+def test_every_lane_gets_cores_of_its_own_where_there_are_enough():
+    assert cores_of("auto", 1, 2) == ([], [[]], [])
+    assert cores_of("auto", 1, 3) == ([0, 1], [[2]], [2])
+    assert cores_of("auto", 1, 4) == ([0, 1], [[3]], [2])
+    assert cores_of("auto", 3, 8) == ([0, 1, 2, 3], [[5], [6], [7]], [4])
+    assert cores_of("auto", 4, 4) == ([], [[]] * 4, [])
+    assert cores_of("off", 3, 8) == ([], [[]] * 3, [])
+
+
+def test_pinning_on_demand_shares_what_there_is():
+    assert cores_of("on", 1, 2) == ([0], [[1]], [1])
+    assert cores_of("on", 3, 2) == ([0], [[1]] * 3, [1])
+    assert cores_of("on", 2, 1) == ([], [[]] * 2, [])
+
+
+def test_a_run_that_pins_gives_the_main_process_its_cores_back():
+    before = os.sched_getaffinity(0)
+    if len(before) < 2:
+        pytest.skip("one core")
+    seen = []
+    with Task().start(async_mode=True, lanes={"pin": "on"}) as task:
+        task.use(lambda ctx: seen.append(os.sched_getaffinity(0))).run(max_step=1)
+    assert seen[0] < before
+    assert os.sched_getaffinity(0) == before

@@ -1,0 +1,167 @@
+"""Where a chain is cut, what crosses, and how it looks."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+import minding.middleware as library
+from minding.engine import Context, OnlineRLContext, Role, Task, declare
+from minding.engine.chain import chain_nodes
+from minding.engine.lanes.split import split
+from minding.engine.middleware import declaration_of
+from minding.engine.pipeline import Serial
+
+KEPT = OnlineRLContext().kept
+
+
+def stand_in(name):
+    """Something with the declaration of a middleware of the library."""
+
+    def middleware(ctx): ...
+
+    middleware.declaration = declaration_of(getattr(library, name))
+    return middleware
+
+
+def user(ctx): ...
+
+
+def cut(*names, kept=KEPT):
+    """Splits a chain of library names and middleware."""
+    return split(chain_nodes([stand_in(name) if isinstance(name, str) else name for name in names]), kept)
+
+
+def members(part):
+    return [node.name for node in part.members]
+
+
+OFF_POLICY = ("interaction_evaluator", "eps_greedy_handler", "StepCollector", "data_pusher", "OffPolicyLearner")
+ON_POLICY = ("interaction_evaluator", "StepCollector", "gae_estimator", "multistep_trainer", "CkptSaver")
+
+
+def test_the_off_policy_chain_is_cut_before_the_buffer():
+    lanes = cut(*OFF_POLICY, "CkptSaver")
+    assert members(lanes.collect) == ["eps_greedy_handler", "StepCollector"]
+    assert lanes.collect.inputs == ("env_step", "collect_kwargs", "env_episode")
+    assert lanes.collect.outputs == ("trajectories", "env_step", "env_episode")
+    (evaluate,) = lanes.evaluate
+    assert members(evaluate) == ["interaction_evaluator"]
+    assert evaluate.inputs == ("env_step", "train_iter", "last_eval_iter", "last_eval_env_step")
+    assert evaluate.outputs == ("eval_value", "last_eval_iter", "last_eval_value", "last_eval_env_step")
+
+
+def test_the_on_policy_chain_estimates_advantages_where_it_collects():
+    lanes = cut(*ON_POLICY)
+    assert members(lanes.collect) == ["StepCollector", "gae_estimator"]
+    assert lanes.collect.inputs == ("env_step", "env_episode", "collect_kwargs")
+    # The rollout itself is read by nobody else.
+    assert lanes.collect.outputs == ("env_step", "env_episode", "train_data")
+
+
+def test_what_a_logger_reads_crosses_too():
+    lanes = cut(*ON_POLICY, "online_logger")
+    assert lanes.collect.outputs == ("episode_stats", "env_step", "env_episode", "train_data")
+
+
+@pytest.mark.parametrize("place", [0, 2, 6], ids=["before", "between evaluator and collectors", "behind"])
+def test_undeclared_middleware_stay_in_the_main_process_and_may_read_all_that_is_written(place):
+    names = [*OFF_POLICY, "CkptSaver"]
+    names.insert(place, user)
+    lanes = cut(*names)
+    assert members(lanes.collect)[-1] == "StepCollector"
+    written = ("collect_kwargs", "trajectories", "trajectory_end_idx", "episode_stats", "env_step", "env_episode")
+    assert lanes.collect.outputs == written
+    assert lanes.evaluate[0].outputs[:2] == ("eval_value", "eval_output")
+
+
+def test_a_collector_behind_a_users_middleware_is_cut_there():
+    lanes = cut("eps_greedy_handler", user, "StepCollector", "gae_estimator", user, "nstep_reward_enhancer")
+    assert members(lanes.collect) == ["StepCollector", "gae_estimator"]
+    assert lanes.collect.inputs == ("env_step", "env_episode", "collect_kwargs")
+
+
+def test_a_role_without_a_declaration_of_fields_does_not_move_a_middleware():
+    nodes = chain_nodes([user, stand_in("StepCollector")], [Role.COLLECT, None])
+    assert members(split(nodes, KEPT).collect) == ["StepCollector"]
+
+
+def test_a_chain_without_a_collector_has_no_collect_lane():
+    lanes = cut("interaction_evaluator", user, "data_pusher", "OffPolicyLearner", "eps_greedy_handler")
+    assert lanes.collect is None
+    assert len(lanes.evaluate) == 1
+    assert cut(user).evaluate == ()
+
+
+def test_an_evaluator_among_collectors_does_not_part_them_and_the_lane_stands_where_the_collector_stood():
+    lanes = cut("eps_greedy_handler", "interaction_evaluator", "StepCollector", "interaction_evaluator", "gae_estimator")
+    assert members(lanes.collect) == ["eps_greedy_handler", "StepCollector", "gae_estimator"]
+    assert lanes.collect.main.position == "2"
+    assert [part.main.position for part in lanes.evaluate] == ["1", "3"]
+
+
+def test_composites_move_as_a_whole_or_not_at_all():
+    collecting = Serial([stand_in("eps_greedy_handler"), Serial([stand_in("StepCollector")])])
+    lanes = cut(Serial([stand_in("interaction_evaluator")]), collecting, "gae_estimator", user)
+    assert members(lanes.collect) == ["serial", "gae_estimator"]
+    assert [leaf.position for leaf in lanes.collect.leaves] == ["1.0", "1.1.0", "2"]
+    assert [members(part) for part in lanes.evaluate] == [["serial"]]
+    mixed = cut(Serial([stand_in("StepCollector"), stand_in("OffPolicyLearner")]), Serial([]))
+    assert (mixed.collect, mixed.evaluate) == (None, ())
+
+
+def test_kept_fields_cross_also_if_nobody_reads_them():
+    @declare(role="collect", writes=("trajectories", "note", "count"))
+    def collector():
+        return lambda ctx: None
+
+    assert cut(collector(), kept=("total_step", "count")).collect.outputs == ("count",)
+
+
+def test_middleware_that_cannot_be_compared_are_told_apart():
+    @dataclasses.dataclass
+    class Holds:
+        declaration = declaration_of(library.StepCollector)
+        array: np.ndarray
+
+        def __call__(self, ctx): ...
+
+    lanes = cut(Holds(np.zeros(2)), Holds(np.zeros(2)), user)
+    assert [node.position for node in lanes.collect.members] == ["0", "1"]
+
+
+@dataclasses.dataclass
+class OwnContext(Context):
+    """Without most fields of the library's."""
+
+    trajectories: list | None = None
+
+
+def test_the_view_shows_the_lane_of_each_middleware_and_what_crosses():
+    task = Task().start(async_mode=True, lanes={"collectors": 2, "max_staleness": 1, "pin": "off"})
+    for name in ON_POLICY:
+        task.use(stand_in(name))
+    task.use(task.serial(user))
+    lines = repr(task).splitlines()
+    assert lines[0] == "Task (started, 6 middleware, total_step 0)"
+    assert [line.split()[:3] for line in lines[2:9]] == [
+        ["evaluate", "0", "interaction_evaluator"],
+        ["collect", "1", "StepCollector"],
+        ["collect", "2", "gae_estimator"],
+        ["main", "3", "multistep_trainer"],
+        ["main", "4", "CkptSaver"],
+        ["main", "5", "serial"],
+        ["main", "5.0", "user"],
+    ]
+    assert lines[10] == "collect lane: 2 processes, weights at most 1 learner iterations old"
+    assert lines[11] == "  main -> collect: weights, env_step, env_episode, collect_kwargs"
+    assert lines[12].startswith("  collect -> main: trajectories, trajectory_end_idx, episode_stats, env_step")
+    assert lines[13] == "evaluate lane: 1 process, on a snapshot of the weights"
+
+
+def test_a_task_without_a_collector_shows_and_runs_what_there_is():
+    seen = []
+    with Task().start(async_mode=True, ctx=OwnContext()) as task:
+        task.use(lambda ctx: seen.append(ctx.total_step)).run(max_step=2)
+        assert task.lanes.worker_pids == ()
+    assert seen == [0, 1]

@@ -1,0 +1,245 @@
+"""Messages between two ends of a channel, in one process and in two."""
+
+import dataclasses
+import os
+import pickle
+from pathlib import Path
+
+import numpy as np
+import pytest
+from treevalue import FastTreeValue
+
+from minding.engine.lanes import transport
+from minding.engine.lanes.transport import ChannelClosed, SharedMemoryChannel
+from minding.engine.rollout import Rollout
+from minding.engine.spawn import SPAWN, lean_start
+
+
+@pytest.fixture
+def ends():
+    """Two ends of a channel of depth 3."""
+    here, there = SPAWN.Pipe()
+    channels = SharedMemoryChannel(here, 3), SharedMemoryChannel(there, 3)
+    yield channels
+    for channel in channels:
+        channel.close()
+
+
+def passed(ends, message):
+    ends[0].send(message)
+    return ends[1].receive(1.0)
+
+
+def open_files():
+    return len(os.listdir("/proc/self/fd"))
+
+
+GRID = np.arange(12, dtype=np.float32).reshape(3, 4)
+ARRAYS = {
+    "contiguous": GRID,
+    "column-major": np.asfortranarray(GRID),
+    "strided": GRID[::2, ::3],
+    "reversed": GRID[::-1],
+    "0-d": np.array(2.5),
+    "empty": np.zeros((0, 3), np.int16),
+    "bool": GRID > 4,
+    "text": np.array(["step", "reset"]),
+    "bytes": np.array([b"a", b"bc"]),
+    "complex": np.array([1 + 2j]),
+    "dates": np.array(["2020-01-01"], "datetime64[D]"),
+    "records": np.array([(1, 2.0)], dtype=[("env_id", "i4"), ("reward", "f4")]),
+    "objects": np.array([None, "x"], dtype=object),
+}
+
+
+@pytest.mark.parametrize("name", ARRAYS)
+def test_an_array_arrives_with_its_numbers_dtype_and_shape(ends, name):
+    sent = ARRAYS[name]
+    arrived = passed(ends, {"array": sent})["array"]
+    assert arrived.dtype == sent.dtype
+    assert arrived.shape == sent.shape
+    assert arrived.tolist() == sent.tolist()
+
+
+def test_messages_without_arrays_arrive_in_order(ends):
+    messages = [None, 0, "text", {"nested": {"list": [1, (2, 3.5)], "none": None}}, b"bytes" * 2000]
+    for message in messages:
+        ends[0].send(message)
+    assert [ends[1].receive(1.0) for _ in messages] == messages
+
+
+def rollout():
+    ones = np.ones((2, 1), np.float32)
+    tree = FastTreeValue({"image": np.zeros((2, 1, 3, 3), np.uint8), "joint": {"angle": GRID[:2, :1]}})
+    return Rollout(
+        obs=tree, last_obs=tree, final_obs=None, ends=np.zeros((0, 2), np.int64), action=ones, reward=ones,
+        terminated=ones > 2, truncated=ones > 0, valid=None, record={"log_prob": -ones},
+    )  # fmt: skip
+
+
+def test_a_rollout_of_trees_arrives(ends):
+    arrived = passed(ends, rollout())
+    assert type(arrived) is Rollout
+    assert type(arrived.obs) is FastTreeValue
+    assert arrived.obs.joint.angle.tolist() == [[0.0], [4.0]]
+    assert arrived.obs.image.dtype == np.uint8
+    assert (arrived.record["log_prob"].tolist(), arrived.valid, arrived.shape) == ([[-1.0], [-1.0]], None, (2, 1))
+
+
+def test_one_array_sent_twice_in_a_message_arrives_as_one(ends):
+    first, second = passed(ends, [GRID, GRID])
+    assert first is second
+
+
+def test_what_arrives_is_writable_and_belongs_to_the_receiver_alone(ends):
+    sent = GRID.copy()
+    first = passed(ends, sent)
+    first += 100
+    assert sent.tolist() == GRID.tolist()
+    sent[...] = -1
+    # More messages than there are slots.
+    later = [passed(ends, sent) for _ in range(7)]
+    assert first.tolist() == (GRID + 100).tolist()
+    later[0][...] = 5
+    assert {array.max() for array in later[1:]} == {-1.0}
+
+
+def test_what_the_sender_changes_after_sending_does_not_arrive(ends):
+    sent = GRID.copy()
+    ends[0].send(sent)
+    sent[...] = 0
+    assert ends[1].receive(1.0).tolist() == GRID.tolist()
+
+
+def test_memory_grows_while_messages_wait_and_all_arrive_whole(ends):
+    sizes = [10, 5000, 100_000]
+    for round_ in range(3):
+        for k, size in enumerate(sizes):
+            ends[0].send({"k": k, "array": np.full(size * (round_ + 1), k + 10.0 * round_)})
+        for k, size in enumerate(sizes):
+            message = ends[1].receive(1.0)
+            assert message["k"] == k
+            assert message["array"].shape == (size * (round_ + 1),)
+            assert set(message["array"]) == {k + 10.0 * round_}
+
+
+def test_as_many_messages_as_the_depth_wait_without_touching_each_other(ends):
+    for k in range(20):
+        for slot in range(3):
+            ends[0].send(np.full(700, 10 * k + slot))
+        assert [int(ends[1].receive(1.0)[-1]) for _ in range(3)] == [10 * k, 10 * k + 1, 10 * k + 2]
+
+
+def test_both_directions_are_apart(ends):
+    ends[0].send(np.zeros(1000))
+    ends[1].send(np.ones(2000))
+    assert (ends[1].receive(1.0).sum(), ends[0].receive(1.0).sum()) == (0, 2000)
+
+
+@pytest.mark.parametrize("array", [np.zeros(1_000_000), np.zeros((1000, 2000))[:, ::2]], ids=["contiguous", "strided"])
+def test_no_array_is_pickled(array):
+    message = {"state": [array], "again": {"array": array[:, None]}}
+    head, buffers = transport._take_apart(message)
+    assert len(head) < 1000
+    assert {len(buffer) for buffer in buffers} == {8_000_000}
+
+
+def test_nothing_has_a_name_and_no_file_stays_open(ends):
+    before = open_files()
+    counts = set()
+    for size in (1000, 10, 100_000, 10, 600_000):
+        for _ in range(20):
+            passed(ends, np.zeros(size))
+            passed(ends[::-1], np.zeros(size))
+        counts.add(open_files())
+        mapped = [line for line in Path("/proc/self/maps").read_text().splitlines() if "minding" in line]
+        # A segment for each direction, mapped at each end.
+        assert len(mapped) == 4
+        assert all(line.endswith("/memfd:minding (deleted)") for line in mapped)
+    assert len(counts) == 1
+    for channel in ends:
+        channel.close()
+    assert open_files() == before - 2
+
+
+def test_a_system_without_memfd_uses_a_file_without_a_name(ends, monkeypatch, tmp_path):
+    monkeypatch.delattr(os, "memfd_create")
+    monkeypatch.setattr(transport.tempfile, "tempdir", str(tmp_path))
+    for size in (100, 50_000):
+        assert passed(ends, np.full(size, 3.0)).sum() == 3.0 * size
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_waiting_ends_with_the_timeout(ends):
+    with pytest.raises(TimeoutError, match=r"no message within 0\.01 s"):
+        ends[0].receive(0.01)
+
+
+def test_what_was_sent_before_the_other_end_closed_still_arrives(ends):
+    ends[0].send(GRID)
+    ends[0].close()
+    assert ends[1].receive(1.0).tolist() == GRID.tolist()
+    with pytest.raises(ChannelClosed):
+        ends[1].receive(1.0)
+    with pytest.raises(ChannelClosed):
+        ends[1].send(GRID)
+
+
+@pytest.mark.parametrize("cut", [2, 100, -1], ids=["in its length", "in its head", "before its memory"])
+def test_an_end_that_dies_in_the_middle_of_a_message_closes_the_channel(cut):
+    here, there = SPAWN.Pipe()
+    head = pickle.dumps((b"x" * 500, [8], 4096))
+    whole = len(head).to_bytes(4, "big") + head
+    os.write(there.fileno(), whole if cut == -1 else whole[:cut])
+    there.close()
+    channel = SharedMemoryChannel(here, 1)
+    with pytest.raises(ChannelClosed):
+        channel.receive(1.0)
+    channel.close()
+
+
+def test_a_message_that_cannot_be_sent_is_an_error_and_the_next_one_arrives(ends):
+    with pytest.raises(TypeError, match="lock"):
+        ends[0].send({"array": GRID, "lock": __import__("threading").Lock()})
+    assert passed(ends, GRID).tolist() == GRID.tolist()
+
+
+def echo(connection):
+    channel = SharedMemoryChannel(connection, 2)
+    while True:
+        message = channel.receive()
+        if message == "end":
+            os._exit(3)
+        channel.send(message)
+
+
+@dataclasses.dataclass
+class Parcel:
+    number: int
+    array: np.ndarray
+
+
+def test_between_processes_messages_arrive_and_a_death_is_noticed_on_both_ways():
+    here, there = SPAWN.Pipe()
+    process = SPAWN.Process(target=echo, args=(there,))
+    with lean_start():
+        process.start()
+    there.close()
+    channel = SharedMemoryChannel(here, 2)
+    try:
+        for number, size in enumerate((3, 3000, 100_000, 5)):
+            channel.send(Parcel(number, np.full(size, number)))
+            back = channel.receive(30.0)
+            assert (type(back), back.number, back.array.tolist()) == (Parcel, number, [number] * size)
+        # The memory that came last is that of a process which may have gone.
+        assert Path(f"/proc/{process.pid}").exists()
+        channel.send("end")
+        with pytest.raises(ChannelClosed):
+            channel.receive(30.0)
+        with pytest.raises(ChannelClosed):
+            channel.send(GRID)
+    finally:
+        channel.close()
+        process.kill()
+        process.join()
+    assert process.exitcode == 3
