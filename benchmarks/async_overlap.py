@@ -137,10 +137,12 @@ def run(work: Work, timeout: float = 600.0) -> dict[str, float]:
 
 
 def balance(case: Case, iterations: int) -> int:
-    """Gradient steps that take as long as the collection, by a synchronous run."""
-    guess = 50
-    timed = run(Work(case.name, guess, False, iterations=iterations))
-    return max(1, round(guess * timed["collect_seconds"] / timed["learn_seconds"]))
+    """Gradient steps that take as long as the collection, by two synchronous runs, the second near the point."""
+    steps = 50
+    for _ in range(2):
+        timed = run(Work(case.name, steps, False, iterations=iterations))
+        steps = max(1, round(steps * timed["collect_seconds"] / timed["learn_seconds"]))
+    return steps
 
 
 def overlap(case: Case, pairs: int, iterations: int, pin: str) -> dict[str, Any]:

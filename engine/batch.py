@@ -135,8 +135,10 @@ class IndexedBatch:
       layout: where each field lives.
       tables: the `engine.buffers.DeviceTables` that hold the rows.
       index: int32 ``(K, B)``; ``(K, T, N)`` for learners of trajectories, in the order of time.
+      lag: how many learner iterations old the weights were that the rows were collected with; 0 where nobody says.
     """
 
     layout: RowLayout
     tables: Any
     index: Array
+    lag: float = 0.0

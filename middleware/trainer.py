@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -15,11 +16,16 @@ from minding.engine.seeding import SeedStreams, generator_state, restore_generat
 from minding.engine.types import Array, LearnMode, StateDict
 
 
-@declare(role="learn", reads=("train_data", "env_step", "train_iter"), writes=("train_output", "train_iter"))
+@declare(
+    role="learn",
+    reads=("train_data", "env_step", "train_iter"),
+    optional=("policy_lag",),
+    writes=("train_output", "train_iter"),
+)
 def trainer(cfg: Any, policy: LearnMode) -> Callable[[OnlineRLContext], None]:
     """Makes one gradient step on all rows of train_data.
 
-    Reads: train_data (flat arrays), env_step, train_iter.
+    Reads: train_data (flat arrays), env_step, train_iter; policy_lag where present.
     Writes: train_output, train_iter.
     Config: run.max_env_step (schedules).
 
@@ -39,14 +45,19 @@ def trainer(cfg: Any, policy: LearnMode) -> Callable[[OnlineRLContext], None]:
     return train
 
 
-@declare(role="learn", reads=("train_data", "env_step", "train_iter"), writes=("train_output", "train_iter"))
+@declare(
+    role="learn",
+    reads=("train_data", "env_step", "train_iter"),
+    optional=("policy_lag",),
+    writes=("train_output", "train_iter"),
+)
 class multistep_trainer:
     """Makes several passes over train_data in shuffled minibatches, all in one compiled call.
 
     Every pass is shuffled anew. Reset rows are never learned from; their places in the last minibatch are filled with
     other rows of the same pass, so that all minibatches have one size.
 
-    Reads: train_data (flat arrays), env_step, train_iter.
+    Reads: train_data (flat arrays), env_step, train_iter; policy_lag where present.
     Writes: train_output (mean of each metric over the gradient steps), train_iter.
     Config: policy.learn.n_epoch, policy.learn.n_minibatch, run.max_env_step (schedules), seed.
 
@@ -124,5 +135,7 @@ def _fill(rows: Array, count: int) -> Array:
 
 def learn_from(ctx: OnlineRLContext, policy: LearnMode, batch: IndexedBatch, max_env_step: int) -> None:
     """Makes the gradient steps of a batch; writes train_output and train_iter."""
+    if ctx.policy_lag is not None:
+        batch = dataclasses.replace(batch, lag=ctx.policy_lag["max"])
     ctx.train_output = policy.forward(batch, progress=ctx.env_step / max_env_step)
     ctx.train_iter += int(ctx.train_output["grad_steps"])

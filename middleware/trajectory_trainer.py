@@ -15,14 +15,19 @@ from minding.engine.types import Array, LearnMode
 from minding.middleware.trainer import RolloutStore, learn_from
 
 
-@declare(role="learn", reads=("trajectories", "env_step", "train_iter"), writes=("train_output", "train_iter"))
+@declare(
+    role="learn",
+    reads=("trajectories", "env_step", "train_iter"),
+    optional=("policy_lag",),
+    writes=("train_output", "train_iter"),
+)
 class trajectory_trainer:
     """Makes gradient steps on whole trajectories, for policies that work out their own targets (IMPALA).
 
     The policy gets rows in the order of time, index ``(K, T, N)``, each with its true successor, `cut` where the next
     row does not continue the trajectory, and `valid`, false for rows in which an environment was reset.
 
-    Reads: trajectories, env_step, train_iter.
+    Reads: trajectories, env_step, train_iter; policy_lag where present.
     Writes: train_output (mean of each metric over the gradient steps), train_iter.
     Config: policy.learn.n_epoch (gradient steps on each rollout), run.max_env_step (schedules).
 

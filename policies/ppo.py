@@ -6,6 +6,11 @@ advantage normalisation follow Huang et al., 2022, https://iclr-blog-track.githu
     r_t = pi(a_t|s_t) / pi_old(a_t|s_t)
     L = mean[ max(-A r, -A clip(r, 1-e, 1+e)) ] + c_v L_value - c_e H
     L_value = 1/2 mean[ max((V - R)^2, (V_old + clip(V - V_old, -e, e) - R)^2) ]
+
+In an asynchronous run the policy that acted, mu, is older than the one that an update starts from, pi_old. The ratio is
+clipped around the latter all the same, and A weighted by min(w, pi_old(a|s) / mu(a|s)), w = 2: the decoupled objective
+of Hilton et al., 2022, https://arxiv.org/abs/2110.00641, eq. 2, with a bounded weight. Clipped around mu, most of the
+gradient would be lost: the updates between the two have used up the range. Without lag both are the same.
 """
 
 from __future__ import annotations
@@ -14,11 +19,14 @@ import numpy as np
 
 from minding.engine.batch import Field, IndexedBatch
 from minding.engine.runtime import ms, nn, ops
+from minding.engine.types import Array
 from minding.policies.actor_critic import ActorCriticPolicy
 from minding.policies.networks.actor_critic import ActorCritic
 from minding.policies.networks.optim import Adam
 from minding.policies.networks.rows import Rows
 
+WEIGHT_BOUND = 2.0
+"""Of the weight of rows that an older policy collected."""
 METRICS = ("loss", "policy_loss", "value_loss", "entropy", "approx_kl", "clip_fraction", "grad_norm")
 
 
@@ -120,9 +128,25 @@ class PPO(ActorCriticPolicy):
         if cfg.normalize_advantage:
             mean, std = advantage.mean(axis=1, keepdims=True), advantage.std(axis=1, keepdims=True)
             advantage = (advantage - mean) / (std + 1e-8)
+        if batch.lag > 0:
+            advantage *= self._take_over(batch)[batch.index]
         rate = cfg.learning_rate * (1.0 - progress if cfg.anneal_lr else 1.0)
         result = self._update(batch.tables, batch.index, advantage, np.array(rate, np.float32))
         steps = int(result[-1])
         self.update_normalizers(batch)
         metrics = {name: float(value) / steps for name, value in zip(METRICS, result)}
         return {**metrics, "learning_rate": rate, "grad_steps": steps}
+
+    def _take_over(self, batch: IndexedBatch) -> Array:
+        """Makes the policy that this update starts from that of all rows; returns their weights, float32 ``(R,)``."""
+        tables = batch.tables
+
+        def column(name: str) -> Array:
+            return batch.layout.read(tables.host, name)
+
+        value, *params = self.actor.network([column(name) for name in self.obs_fields("obs")])
+        log_prob = self.actor.distribution.log_prob(tuple(params), column("action"))
+        weight = np.minimum(np.exp(log_prob - column("log_prob")), WEIGHT_BOUND)
+        tables.replace("log_prob", log_prob)
+        tables.replace("value", value)
+        return weight

@@ -149,8 +149,8 @@ def impala() -> Schema:
         "c_bar": opt(1.0, "(0, inf)", "bound of the ratio of probabilities that carries later errors back"),
         "vtrace_lambda": opt(1.0, "[0, 1]", "bias against variance: share of later errors carried back"),
     }
-    return _actor_critic(learn, 256)
+    return _actor_critic(learn, 160)
 
 
 def a3c() -> Schema:
-    return _actor_critic({"gae_lambda": opt(1.0, "[0, 1]", "bias against variance; 1: n-step returns")}, 256)
+    return _actor_critic({"gae_lambda": opt(1.0, "[0, 1]", "bias against variance; 1: n-step returns")}, 160)

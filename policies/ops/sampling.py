@@ -28,6 +28,10 @@ class Distribution(Protocol):
         """The most likely action."""
         ...
 
+    def log_prob(self, params: Params, action: Array) -> Array:
+        """Log-probability float32 ``(B,)`` of given actions."""
+        ...
+
 
 class Categorical:
     """One of n actions; parameters: logits ``(B, n)``, actions int64 ``(B,)``."""
@@ -47,6 +51,10 @@ class Categorical:
     def mode(self, params: Params) -> Array:
         return params[0].argmax(axis=-1)
 
+    def log_prob(self, params: Params, action: Array) -> Array:
+        shifted = params[0] - params[0].max(axis=-1, keepdims=True)
+        return shifted[np.arange(len(action)), action] - np.log(np.exp(shifted).sum(axis=-1))
+
 
 class MultiCategorical:
     """K independent choices; parameters: joined logits ``(B, sum nvec)``, actions int64 ``(B, K)``."""
@@ -63,6 +71,10 @@ class MultiCategorical:
     def mode(self, params: Params) -> Array:
         return np.stack([params[0][:, part].argmax(axis=-1) for part in self.parts], axis=-1)
 
+    def log_prob(self, params: Params, action: Array) -> Array:
+        parts = [self.choice.log_prob((params[0][:, part],), action[:, k]) for k, part in enumerate(self.parts)]
+        return np.sum(parts, axis=0, dtype=np.float32)
+
 
 class DiagonalGaussian:
     """Independent normals; parameters: mean ``(B, A)`` and log deviation ``(A,)``, actions float32 ``(B, A)``."""
@@ -75,6 +87,11 @@ class DiagonalGaussian:
 
     def mode(self, params: Params) -> Array:
         return params[0]
+
+    def log_prob(self, params: Params, action: Array) -> Array:
+        mean, log_std = params
+        noise = (action.reshape(mean.shape) - mean) * np.exp(-log_std)
+        return -0.5 * np.square(noise).sum(axis=-1) - log_std.sum() - np.float32(0.5 * _LOG_2PI * log_std.size)
 
 
 class SquashedGaussian:

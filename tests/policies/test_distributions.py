@@ -107,6 +107,7 @@ def test_log_probabilities_of_drawn_actions_equal_the_compiled_ones(name):
     compiled, _ = run(recompute, stored, *params)
     assert log_prob.shape == compiled.shape == (200,)
     np.testing.assert_allclose(log_prob, compiled, atol=1e-5)
+    np.testing.assert_allclose(head.distribution.log_prob(params, stored), compiled, atol=1e-5)
 
 
 def chi_square(counts, expected):

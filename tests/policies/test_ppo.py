@@ -87,6 +87,31 @@ def test_the_learning_rate_falls_to_zero_over_the_run(policy, batch_for, progres
     assert np.array_equal(policy.state_dict()["params"]["net.value.bias"], before) == (rate == 0.0)
 
 
+def test_data_of_an_older_policy_are_weighted_and_clipped_around_the_present_one(policy, batch_for):
+    old_log_prob = np.log(np.random.default_rng(1).uniform(0.05, 0.9, BATCH)).astype(np.float32)
+    values, batch = batch_for(log_prob=old_log_prob, value=np.full(BATCH, 9.0, np.float32))
+    batch.lag = 1
+    policy.cfg.learn.learning_rate = 1e-12
+    state_value, logits = (x.astype(np.float64) for x in policy.actor.outputs(values["obs"]))
+    log_p = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
+    weight = np.minimum(np.exp(log_p[np.arange(BATCH), values["action"]] - old_log_prob), 2.0)
+    advantage = (values["advantage"] - values["advantage"].mean()) / (values["advantage"].std() + 1e-8)
+    metrics = policy.learn_mode.forward(batch)
+    # The update starts from the present policy: no ratio is clipped, and no value either.
+    assert metrics["grad_steps"] == STEPS
+    assert metrics["clip_fraction"] == 0.0
+    assert metrics["policy_loss"] == pytest.approx(-(weight * advantage).mean(), rel=1e-4, abs=1e-5)
+    assert metrics["value_loss"] == pytest.approx(0.5 * ((state_value - values["return"]) ** 2).mean(), rel=1e-4)
+    assert (weight == 2.0).any()
+
+
+def test_data_of_the_present_policy_are_learned_from_as_they_are(policy, batch_for):
+    values, batch = batch_for()
+    before = [table.copy() for table in batch.tables.host]
+    policy.learn_mode.forward(batch)
+    assert all(np.array_equal(table, old) for table, old in zip(batch.tables.host, before))
+
+
 def test_the_value_is_that_of_the_record(policy):
     obs = np.random.default_rng(2).standard_normal((5, 4)).astype(np.float32)
     assert np.array_equal(policy.collect_mode.value(obs), policy.collect_mode.forward(obs)["value"])
