@@ -28,7 +28,8 @@ class FusedLinear(ops.Primitive):
         self.relu = relu
         self.init_prim_io_names(["x", "weight", "bias", "transpose_x", "transpose_weight"], ["output"])
         # The kernel takes the flags from its arguments, the inference of shapes from the attributes.
-        for name, value in {"transpose_a": False, "transpose_b": True, "with_bias_add": True, "with_relu": relu}.items():
+        attributes = {"transpose_a": False, "transpose_b": True, "with_bias_add": True, "with_relu": relu}
+        for name, value in attributes.items():
             self.add_prim_attr(name, value)
 
 
@@ -49,7 +50,7 @@ def _gradient(primitive: FusedLinear) -> Callable[..., tuple[Any, ...]]:
 
 
 def fuse_linear_layers(root: nn.Cell) -> None:
-    """Lets all `Linear` layers under `root`, and the ReLU after those of an `MLP`, use the fused kernel if there is one.
+    """Lets all `Linear` layers under `root`, and the ReLU after those of an `MLP`, use the fused kernel on CPU.
 
     Call it before anything is compiled. Graphs for export keep the plain form, which other runtimes know.
     """

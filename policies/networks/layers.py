@@ -50,7 +50,7 @@ class Linear(nn.Cell):
         self.bias = ms.Parameter(ms.Tensor(bias), name="bias")
         self.matmul = ops.MatMul(transpose_b=True)
         self.add_bias = ops.BiasAdd()
-        self.fused = None
+        self.fused: ops.Primitive | None = None
 
     def construct(self, x):
         if self.fused is not None:
