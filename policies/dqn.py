@@ -131,8 +131,10 @@ class DQN(BasePolicy):
     def _act(self, outputs: Outputs, *, eps: float = 0.0, **collect_kwargs: Any) -> dict[str, Array]:
         action = outputs[0].argmax(axis=-1)
         if eps > 0.0:
-            explore = self.act_rng.random(len(action)) < eps
-            action = np.where(explore, self._random_action(len(action)), action)
+            explore = np.flatnonzero(self.act_rng.random(len(action)) < eps)
+            # Drawing an action takes longer than the network does.
+            if len(explore):
+                action[explore] = self._random_action(len(explore))
         return {"action": action}
 
     def _mode(self, outputs: Outputs) -> Array:
