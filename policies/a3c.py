@@ -83,7 +83,7 @@ class A3CCell(nn.Cell):
         n = self.num_leaves
         fields = self.rows(index, tables)
         metrics, grads = self.gradient(fields[:n], fields[n], fields[n + 1 :])
-        norm = self.optim(grads, learning_rate)
+        norm = self.optim(grads, learning_rate, metrics)
         return ops.stack((*metrics, norm))
 
 

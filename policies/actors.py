@@ -103,8 +103,10 @@ class GreedyActor(Actor):
     def explore(self, outputs: Outputs, *, eps: float = 0.0, **collect_kwargs: Any) -> dict[str, Array]:
         action = self.decide(outputs)
         if eps > 0.0:
-            explore = self.rng.random(len(action)) < eps
-            action = np.where(explore, self.random_action(len(action)), action)
+            explore = np.flatnonzero(self.rng.random(len(action)) < eps)
+            # Drawing an action takes longer than the network does.
+            if len(explore):
+                action[explore] = self.random_action(len(explore))
         return {"action": action}
 
     def decide(self, outputs: Outputs) -> Array:

@@ -47,7 +47,7 @@ class DQNCell(nn.Cell):
         self.net = net
         self.target = target
         self.optim = Adam(net.trainable_params(), max_grad_norm=learn.grad_norm)
-        self.move_target = (SoftTarget if learn.target.kind == "soft" else CopyTarget)(net, target)
+        self.move_target = (SoftTarget if learn.target.kind == "soft" else CopyTarget)(net, target, self.optim.block)
         obs_names = [*policy.obs_fields("obs"), *policy.obs_fields("next_obs")]
         names = [*obs_names, "action", "reward", "terminated", "discount"]
         self.rows = Rows(policy.layout, names)
@@ -64,16 +64,16 @@ class DQNCell(nn.Cell):
         index, learning_rate = inputs[0], inputs[1]
         if index.shape[0] == 1:
             # A graph without a loop starts faster.
-            total = self.step(index[0], learning_rate, tables)
+            total = self.step(index.reshape((-1,)), learning_rate, tables)
             if len(inputs) == 3:
-                self.move_target(inputs[2][0])
+                self.move_target(inputs[2][0], total)
             return total
         i = ops.zeros((), ms.int32)
         total = ops.zeros((len(METRICS),), ms.float32)
         while i < index.shape[0]:
             total = total + self.step(index[i], learning_rate, tables)
             if len(inputs) == 3:
-                self.move_target(inputs[2][i])
+                self.move_target(inputs[2][i], total)
             i = i + 1
         return total
 
@@ -93,7 +93,7 @@ class DQNCell(nn.Cell):
         # Loss
         (loss, q), grads = self.gradient(fields[:n], action, target)
         # Update
-        norm = self.optim(grads, learning_rate)
+        norm = self.optim(grads, learning_rate, (loss, q))
         return ops.stack((loss, q, norm))
 
 

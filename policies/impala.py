@@ -107,7 +107,7 @@ class IMPALACell(nn.Cell):
             batch.append(column.reshape(index.shape))
         batch.append(self.net(*fields[n : 2 * n])[0].reshape(index.shape))
         metrics, grads = self.gradient(fields[:n], fields[2 * n], batch)
-        norm = self.optim(grads, learning_rate)
+        norm = self.optim(grads, learning_rate, metrics)
         return ops.stack((*metrics, norm))
 
 

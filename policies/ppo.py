@@ -99,7 +99,7 @@ class PPOCell(nn.Cell):
             (loss, policy_loss, value_loss, entropy, kl, clipped), grads = self.gradient(
                 self.rows(index[i], tables), advantage[i]
             )
-            norm = self.optim(grads, learning_rate)
+            norm = self.optim(grads, learning_rate, (loss, kl))
             total = total + ops.stack((loss, policy_loss, value_loss, entropy, kl, clipped, norm))
             i = i + 1
         return ops.concat((total, ops.cast(i, ms.float32).reshape((1,))))

@@ -6,6 +6,9 @@ Haarnoja et al., 2018, https://arxiv.org/abs/1812.05905, algorithm 1 and eq. 5, 
     L_Q = mean[ 1/2 (Q_1 - y)^2 + 1/2 (Q_2 - y)^2 ]
     L_pi = mean[ alpha log pi(a|s) - min_i Q_i(s, a) ],   a ~ pi(s) reparametrised
     L_alpha = -log(alpha) (log pi(a|s) + H_target)
+
+A gradient step takes all three from the same parameters and then moves everything at once, as Brax does
+(https://github.com/google/brax, training/agents/sac/train.py); others let the actor see the critics after their step.
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ from minding.policies.networks.optim import Adam
 from minding.policies.networks.rows import Rows
 from minding.policies.networks.target import SoftTarget, equalize
 from minding.policies.ops.distributions import squashed_gaussian
+from minding.policies.ops.values import half_square, smaller
 
 METRICS = ("critic_loss", "actor_loss", "alpha_loss", "alpha", "q_value", "entropy")
 
@@ -30,7 +34,7 @@ METRICS = ("critic_loss", "actor_loss", "alpha_loss", "alpha", "q_value", "entro
 def critic_loss(q1, q2, target):
     """Squared errors of both critics; q1, q2, target float32 (B,). Returns (loss, mean Q), scalars."""
     target = ops.stop_gradient(target)
-    return 0.5 * (ops.square(q1 - target) + ops.square(q2 - target)).mean(), q1.mean()
+    return (half_square(q1 - target) + half_square(q2 - target)).mean(), q1.mean()
 
 
 class Critics(nn.Cell):
@@ -46,7 +50,7 @@ class Critics(nn.Cell):
 
 
 class SACCell(nn.Cell):
-    """Root cell: actor, twin critics and their targets, temperature, three optimizers, one compiled update."""
+    """Root cell: actor, twin critics and their targets, temperature, optimizer, one compiled update."""
 
     def __init__(self, actor: SquashedActor, policy: SAC, rng: np.random.Generator) -> None:
         super().__init__()
@@ -55,18 +59,18 @@ class SACCell(nn.Cell):
         self.critics = Critics(policy, rng)
         self.targets = Critics(policy, rng)
         self.log_alpha = ms.Parameter(ms.Tensor(np.float32(math.log(learn.alpha))), name="log_alpha")
-        self.optim_actor = Adam(actor.trainable_params())
-        self.optim_critics = Adam(self.critics.trainable_params())
-        self.optim_alpha = Adam([self.log_alpha])
-        self.move_targets = SoftTarget(self.critics, self.targets)
+        self.actor_params = ms.ParameterTuple(actor.trainable_params())
+        self.critic_params = ms.ParameterTuple(self.critics.trainable_params())
+        self.auto_alpha = bool(learn.auto_alpha)
+        self.optim = Adam([*self.actor_params, *self.critic_params, *([self.log_alpha] if self.auto_alpha else [])])
+        self.move_targets = SoftTarget(self.critics, self.targets, self.optim.block)
         obs_names = [*policy.obs_fields("obs"), *policy.obs_fields("next_obs")]
         names = [*obs_names, "action", "reward", "terminated", "discount"]
         self.rows = Rows(policy.layout, names)
         self.num_leaves = len(policy.leaves)
-        self.auto_alpha = bool(learn.auto_alpha)
         self.target_entropy = policy.target_entropy
-        self.critic_gradient = ms.value_and_grad(self.loss_of_critics, None, self.optim_critics.params, has_aux=True)
-        self.actor_gradient = ms.value_and_grad(self.loss_of_actor, None, self.optim_actor.params, has_aux=True)
+        self.critic_gradient = ms.value_and_grad(self.loss_of_critics, None, self.critic_params, has_aux=True)
+        self.actor_gradient = ms.value_and_grad(self.loss_of_actor, None, self.actor_params, has_aux=True)
 
     def loss_of_critics(self, obs, action, target):
         q1, q2 = self.critics(action, obs)
@@ -76,7 +80,7 @@ class SACCell(nn.Cell):
         mean, log_std = self.net(*obs)
         action, log_prob = squashed_gaussian(mean, log_std, noise)
         q1, q2 = self.critics(action, obs)
-        return (alpha * log_prob - ops.minimum(q1, q2)).mean(), log_prob.mean()
+        return (alpha * log_prob - smaller(q1, q2)).mean(), log_prob.mean()
 
     def construct(self, inputs, tables):
         """Inputs: index int32 (K, B); noise standard normal float32 (K, 2, B, A); rates float32 (2,): learning rate and
@@ -84,7 +88,7 @@ class SACCell(nn.Cell):
         index, noise, rates = inputs
         if index.shape[0] == 1:
             # A graph without a loop starts faster.
-            return self.step(index[0], noise[0], rates, tables)
+            return self.step(index.reshape((-1,)), noise.reshape(noise.shape[1:]), rates, tables)
         i = ops.zeros((), ms.int32)
         total = ops.zeros((len(METRICS),), ms.float32)
         while i < index.shape[0]:
@@ -106,18 +110,19 @@ class SACCell(nn.Cell):
         next_q1, next_q2 = self.targets(next_action, next_obs)
         next_value = ops.minimum(next_q1, next_q2) - alpha * next_log_prob
         target = reward + discount * (1.0 - terminated) * next_value
-        # Loss and update: critics, then actor, then temperature
+        # Loss
         (q_loss, q), critic_grads = self.critic_gradient(obs, action, target)
-        self.optim_critics(critic_grads, rate)
         (pi_loss, log_prob), actor_grads = self.actor_gradient(obs, noise[1], alpha)
-        self.optim_actor(actor_grads, rate)
         gap = log_prob + self.target_entropy
-        alpha_loss = -self.log_alpha * gap
+        metrics = ops.stack((q_loss, pi_loss, -self.log_alpha * gap, alpha, q, -log_prob))
+        # Update
+        grads = actor_grads + critic_grads
         if self.auto_alpha:
             # d(-log_alpha * gap) / d log_alpha = -gap
-            self.optim_alpha((-gap,), rate)
-        self.move_targets(tau)
-        return ops.stack((q_loss, pi_loss, alpha_loss, alpha, q, -log_prob))
+            grads = (*grads, -gap)
+        done = self.optim(grads, rate, metrics)
+        self.move_targets(tau, done)
+        return metrics
 
 
 class SAC(BasePolicy):

@@ -39,8 +39,11 @@ class Linear(nn.Cell):
         self.bias = ms.Parameter(ms.Tensor(bias), name="bias")
         self.matmul = ops.MatMul(transpose_b=True)
         self.add_bias = ops.BiasAdd()
+        self.fused: ops.Primitive | None = None
 
     def construct(self, x):
+        if self.fused is not None:
+            return self.fused(x, self.weight, self.bias, False, True)
         return self.add_bias(self.matmul(x, self.weight), self.bias)
 
     def host(self) -> numpy_forms.Linear:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from minding.engine.runtime import ms, nn, ops
+from minding.policies.networks import flat
 
 
 class Adam(nn.Cell):
@@ -16,9 +17,10 @@ class Adam(nn.Cell):
 
     `nn.Adam` adds epsilon before the bias correction of v; with PPO's 1e-5 that differs. The fused kernel is used with
     ``eps * sqrt(1 - beta2^t)``, which makes both equal. The learning rate is an input, so schedules never recompile.
+    On CPU parameters and moments lie in one block each, and one kernel changes them all, see `flat`.
 
     Args:
-      params: the parameters to change.
+      params: the parameters to change; no other optimizer has them.
       eps: numerical floor of the denominator.
       max_grad_norm: gradients are scaled down to this global L2 norm; 0 leaves them.
     """
@@ -33,32 +35,56 @@ class Adam(nn.Cell):
         self.beta1_power = ms.Parameter(ms.Tensor(np.float32(1.0)), name="beta1_power", requires_grad=False)
         self.beta2_power = ms.Parameter(ms.Tensor(np.float32(1.0)), name="beta2_power", requires_grad=False)
         self.adam = ops.Adam()
+        self.half_square = ops.L2Loss()
+        self.block = flat.Block(params) if flat.possible() else None
+        if self.block is not None:
+            self.join = flat.Join(self.block)
+            flat.hide(self, "flat_params", self.block.flat())
+            flat.hide(self, "flat_m", flat.Block(self.m).flat())
+            flat.hide(self, "flat_v", flat.Block(self.v).flat())
 
     @staticmethod
     def _zeros(name: str, shape: Sequence[int]) -> ms.Parameter:
         return ms.Parameter(ms.Tensor(np.zeros(shape, np.float32)), name=name, requires_grad=False)
 
-    def construct(self, grads, learning_rate):
-        """One step; returns the global gradient norm before clipping (0 when `max_grad_norm` is 0)."""
+    def construct(self, grads, learning_rate, reads):
+        """One step.
+
+        Args:
+          grads: one a parameter.
+          learning_rate: float32 scalar or (1,).
+          reads: a tensor or a tuple of them: what was computed from the parameters beside the gradients, such as the
+            loss. The step waits for it, which nothing else makes sure, see `flat`.
+
+        Returns:
+          The global gradient norm before clipping (0 when `max_grad_norm` is 0), known after the step.
+        """
+        grads = ops.depend(grads, reads)
+        if self.block is not None:
+            grads = (self.join(grads),)
         norm = ops.zeros((), ms.float32)
         if self.max_grad_norm > 0:
-            flat = []
-            for i in range(self.count):
-                flat.append(grads[i].reshape((-1,)))
-            norm = ops.sqrt(ops.square(ops.concat(flat, 0)).sum())
+            norm = ops.sqrt(2.0 * self.half_squares(grads))
             scale = ops.minimum(self.max_grad_norm / (norm + 1e-6), 1.0)
             clipped = []
-            for i in range(self.count):
-                clipped.append(grads[i] * scale)
+            for grad in grads:
+                clipped.append(grad * scale)
             grads = clipped
         power1 = self.beta1_power * self.beta1
         power2 = self.beta2_power * self.beta2
-        eps = self.eps * ops.sqrt(1.0 - power2)
-        for i in range(self.count):
-            self.adam(
-                self.params[i], self.m[i], self.v[i], power1, power2, learning_rate,
-                self.beta1, self.beta2, eps, grads[i],
-            )  # fmt: skip
+        numbers = (power1, power2, learning_rate, self.beta1, self.beta2, self.eps * ops.sqrt(1.0 - power2))
+        if self.block is not None:
+            done = self.adam(self.flat_params, self.flat_m, self.flat_v, *numbers, grads[0])
+        else:
+            done = ()
+            for i in range(self.count):
+                done = (*done, self.adam(self.params[i], self.m[i], self.v[i], *numbers, grads[i]))
         ops.assign(self.beta1_power, power1)
         ops.assign(self.beta2_power, power2)
-        return norm
+        return ops.depend(norm, done)
+
+    def half_squares(self, grads):
+        total = self.half_square(grads[0])
+        for grad in grads[1:]:
+            total = total + self.half_square(grad)
+        return total

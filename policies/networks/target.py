@@ -2,46 +2,70 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from minding.engine import runtime
 from minding.engine.runtime import ms, nn, ops
+from minding.policies.networks import flat
 
 
 class _Pair(nn.Cell):
-    """An online network and its target, whose parameters need no gradient."""
+    """An online network and its target, whose parameters need no gradient; on CPU one block each, see `flat`.
 
-    def __init__(self, online: nn.Cell, target: nn.Cell) -> None:
+    Args:
+      online: network whose trainable parameters have come to lie in `block`.
+      target: network of the same shape.
+      block: of the optimizer that changes the online network; None without flat parameters.
+    """
+
+    def __init__(self, online: nn.Cell, target: nn.Cell, block: flat.Block | None) -> None:
         super().__init__()
-        self.online = ms.ParameterTuple(online.get_parameters())
-        self.target = ms.ParameterTuple(target.get_parameters())
-        for p in self.target:
+        self.online = ms.ParameterTuple(online.trainable_params())
+        self.target = ms.ParameterTuple(target.trainable_params())
+        for p in target.get_parameters():
             p.requires_grad = False
-        self.count = len(self.online)
+        self.flat = block is not None
+        if block is not None:
+            flat.hide(self, "flat_online", block.flat(self.online))
+            flat.hide(self, "flat_target", flat.Block(self.target).flat())
+
+    def pairs(self, after):
+        """(target, online) parameters; what reads the online ones waits for `after`."""
+        if self.flat:
+            return ((self.flat_target, ops.depend(self.flat_online, after)),)
+        pairs: tuple[Any, ...] = ()
+        for i in range(len(self.online)):
+            pairs = (*pairs, (self.target[i], self.online[i]))
+        return pairs
 
 
 class CopyTarget(_Pair):
     """target = online, exactly, where `due` (a number) is not 0."""
 
-    def construct(self, due):
-        if due > 0.0:
-            for i in range(self.count):
-                ops.assign(self.target[i], self.online[i])
+    def construct(self, due, after):
+        """`after`: a result of the optimizer's step, which must come before."""
+        if ops.depend(due, after) > 0.0:
+            for target, online in self.pairs(after):
+                ops.assign(target, online)
         return due
 
 
 class SoftTarget(_Pair):
     """target -= tau (target - online): Polyak averaging (Lillicrap et al., 2016, https://arxiv.org/abs/1509.02971,
-    algorithm 1) in two kernels a tensor, the second in place."""
+    algorithm 1) in two kernels, the second in place."""
 
-    def __init__(self, online: nn.Cell, target: nn.Cell) -> None:
-        super().__init__(online, target)
+    def __init__(self, online: nn.Cell, target: nn.Cell, block: flat.Block | None) -> None:
+        super().__init__(online, target, block)
         self.move = ops.ApplyGradientDescent()
 
-    def construct(self, tau):
-        for i in range(self.count):
-            self.move(self.target[i], tau, self.target[i] - self.online[i])
+    def construct(self, tau, after):
+        """`after`: a result of the optimizer's step, which must come before."""
+        for target, online in self.pairs(after):
+            self.move(target, tau, target - online)
         return tau
 
 
 def equalize(online: nn.Cell, target: nn.Cell) -> None:
-    """Makes the target equal to the online network, outside of a graph (before the first step)."""
+    """Makes the target equal to the online network."""
     for source, copy in zip(online.get_parameters(), target.get_parameters()):
-        copy.set_data(ms.Tensor(source.asnumpy().copy()))
+        runtime.assign(copy, source.asnumpy())

@@ -59,8 +59,8 @@ def squashed_gaussian(mean, log_std, noise):
       (action in (-1, 1), float32 (B, A); log-probability, float32 (B,)).
     """
     u = mean + ops.exp(log_std) * noise
-    # softplus(-2u) = relu(-2u) + log(1 + exp(-|2u|)): finite for any u.
-    softplus = ops.relu(-2.0 * u) + ops.log(1.0 + ops.exp(-2.0 * ops.abs(u)))
-    log_density = -0.5 * ops.square(noise) - log_std - 0.5 * _LOG_2PI
-    log_prob = (log_density - 2.0 * (math.log(2.0) - u - softplus)).sum(axis=-1)
-    return ops.tanh(u), log_prob
+    double = -2.0 * u
+    # The terms of one action, then the constants of all.
+    terms = 2.0 * ops.Softplus()(double) - double - log_std - 0.5 * ops.square(noise)
+    constant = (2.0 * math.log(2.0) + 0.5 * _LOG_2PI) * noise.shape[-1]
+    return ops.tanh(u), terms.sum(axis=-1) - constant

@@ -152,6 +152,43 @@ def test_inputs_of_known_shape_run_silently_and_new_ones_are_reported():
     assert double.signatures == 4
 
 
+class Twice(nn.Cell):
+    """Counts its runs in a parameter."""
+
+    def __init__(self):
+        super().__init__()
+        self.runs = ms.Parameter(ms.Tensor(np.zeros(1, np.float32)), name="runs")
+
+    @ms.jit
+    def construct(self, x):
+        ms.ops.assign_add(self.runs, x[:1] * 0 + 1)
+        return x + x, x * self.runs
+
+
+def test_every_call_runs_once_with_the_parameters_of_now():
+    cell = Twice()
+    twice = Compiled(cell, "twice", expected=2)
+    for run in range(1, 5):
+        size = 2 + run % 2
+        double, product = twice(ones(size))
+        assert double.asnumpy().tolist() == [2.0] * size
+        assert product.asnumpy().tolist() == [run] * size
+    assert cell.runs.asnumpy().tolist() == [4.0]
+    runtime.assign(cell.runs, np.array([10.0], np.float32))
+    assert twice(ones(2))[1].asnumpy().tolist() == [11.0, 11.0]
+
+
+def test_a_graph_is_compiled_once(monkeypatch):
+    compiled = []
+    executor = type(ms.common.api._JitExecutor(Double.construct.__wrapped__, 0, None, Double())._graph_executor)
+    compile_graph = executor.compile
+    monkeypatch.setattr(executor, "compile", lambda self, *args: compiled.append(1) or compile_graph(self, *args))
+    double = Compiled(Double(), "double")
+    for _ in range(3):
+        double(ones(2))
+    assert len(compiled) == 1
+
+
 @pytest.mark.parametrize("constant", [np.ones(2, np.float32), 1.0, 3, None])
 def test_what_would_be_compiled_in_as_a_constant_is_refused(constant):
     double = Compiled(Double(), "double")

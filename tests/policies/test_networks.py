@@ -218,7 +218,7 @@ class Descend(nn.Cell):
 
     @ms.jit
     def construct(self, learning_rate, *grads):
-        return self.optim(grads, learning_rate)
+        return self.optim(grads, learning_rate, grads)
 
 
 def np_adam(params, steps, rates, eps, max_norm):
@@ -261,24 +261,15 @@ def test_adam_is_the_papers_over_ten_steps(max_norm, eps):
 # Target
 
 
-class Soft(nn.Cell):
-    def __init__(self, online, target):
+class Move(nn.Cell):
+    def __init__(self, kind, online, target):
         super().__init__()
-        self.move = SoftTarget(online, target)
+        self.optim = Adam(online.trainable_params())
+        self.move = kind(online, target, self.optim.block)
 
     @ms.jit
-    def construct(self, tau):
-        return self.move(tau)
-
-
-class Copy(nn.Cell):
-    def __init__(self, online, target):
-        super().__init__()
-        self.move = CopyTarget(online, target)
-
-    @ms.jit
-    def construct(self, due):
-        return self.move(due)
+    def construct(self, number):
+        return self.move(number, number)
 
 
 def pair():
@@ -291,14 +282,14 @@ def pair():
 
 def test_a_soft_target_moves_by_its_share():
     online, target = pair()
-    Soft(online, target)(to_device(np.array([0.25], np.float32))[0])
+    Move(SoftTarget, online, target)(to_device(np.array([0.25], np.float32))[0])
     assert target.weight.asnumpy().tolist() == [[0.25], [0.0]]
     assert online.weight.asnumpy().tolist() == [[1.0], [3.0]]
 
 
 def test_a_copied_target_is_exactly_equal_and_shares_nothing():
     online, target = pair()
-    copy, before = Copy(online, target), [p.asnumpy().copy() for p in target.get_parameters()]
+    copy, before = Move(CopyTarget, online, target), [p.asnumpy().copy() for p in target.get_parameters()]
     copy(to_device(np.array(0.0, np.float32))).asnumpy()
     assert all(np.array_equal(a, p.asnumpy()) for a, p in zip(before, target.get_parameters()))
     copy(to_device(np.array(1.0, np.float32))).asnumpy()

@@ -106,7 +106,7 @@ def test_data_of_an_older_policy_are_weighted_and_clipped_around_the_present_one
 
 
 def test_data_of_the_present_policy_are_learned_from_as_they_are(policy, batch_for):
-    values, batch = batch_for()
+    _, batch = batch_for()
     before = [table.copy() for table in batch.tables.host]
     policy.learn_mode.forward(batch)
     assert all(np.array_equal(table, old) for table, old in zip(batch.tables.host, before))

@@ -1,0 +1,91 @@
+"""Several parameters as one: an optimizer or a target network then needs one kernel, not one a tensor.
+
+Launching a kernel costs more than a step of Adam on a small tensor. On CPU parameters can be given memory, so that they
+lie one after another in a block, and one more parameter covers all of it. MindSpore does not know that both are the
+same memory, and nothing in a graph keeps reads through the one and writes through the other in order. The order is in
+the data instead: `Adam` and the target networks take what must come first as an argument, and wait for it.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+
+import numpy as np
+
+from minding.engine import runtime
+from minding.engine.runtime import ms, nn, ops
+from minding.engine.types import Array
+
+_ALIGNMENT = 64
+"""Bytes: every parameter begins a cache line, or products of 256 x 256 take an eighth longer."""
+_FLOATS = _ALIGNMENT // 4
+_numbers = itertools.count()
+
+
+class Block:
+    """Moves float32 parameters into one block of memory, in order, before any graph uses them.
+
+    They keep their names, shapes and values, and so does everything that reads or writes them.
+
+    Args:
+      params: the parameters.
+    """
+
+    def __init__(self, params: Sequence[ms.Parameter]) -> None:
+        starts = [0, *itertools.accumulate(_padded(p.size) for p in params)]
+        self.sizes = [p.size for p in params]
+        self.padding = [_padded(size) - size for size in self.sizes]
+        self._memory = _aligned_zeros(starts[-1])
+        self._range = {id(p): (start, start + p.size) for p, start in zip(params, starts)}
+        for p, start in zip(params, starts):
+            view = self._memory[start : start + p.size].reshape(p.shape)
+            view[...] = p.asnumpy()
+            p.set_data(ms.from_numpy(view))
+
+    def flat(self, params: Sequence[ms.Parameter] | None = None) -> ms.Parameter:
+        """The memory of `params`, neighbours in the block, or of all as one parameter ``(n,)``, with the padding."""
+        memory = self._memory
+        if params is not None:
+            memory = memory[self._range[id(params[0])][0] : _padded(self._range[id(params[-1])][1])]
+        parameter = ms.Parameter(ms.Tensor(memory), name=f"flat.{next(_numbers)}", requires_grad=False)
+        # The constructor copies.
+        parameter.set_data(ms.from_numpy(memory))
+        return parameter
+
+
+class Join(nn.Cell):
+    """Lays tensors out as the parameters of a block: float32 ``(n,)``."""
+
+    def __init__(self, block: Block) -> None:
+        super().__init__()
+        self.count = len(block.sizes)
+        self.padding = tuple(ms.Tensor(np.zeros(n, np.float32)) if n else None for n in block.padding)
+
+    def construct(self, tensors):
+        parts = []
+        for i in range(self.count):
+            parts.append(tensors[i].reshape((-1,)))
+            if self.padding[i] is not None:
+                parts.append(self.padding[i])
+        return ops.concat(parts, 0)
+
+
+def hide(cell: nn.Cell, name: str, flat: ms.Parameter) -> None:
+    """Makes a flat parameter an attribute of a cell, for `construct`, but not part of the cell's state."""
+    object.__setattr__(cell, name, flat)
+
+
+def possible() -> bool:
+    """Whether parameters of this device can share memory."""
+    return runtime.device() == "CPU"
+
+
+def _padded(size: int) -> int:
+    return -(-size // _FLOATS) * _FLOATS
+
+
+def _aligned_zeros(count: int) -> Array:
+    memory = np.zeros(count + _FLOATS, np.float32)
+    start = -memory.ctypes.data % _ALIGNMENT // 4
+    return memory[start : start + count]

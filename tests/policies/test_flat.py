@@ -1,0 +1,142 @@
+"""Flat parameters: who reads a single parameter sees what was written through the flat one, in order."""
+
+import numpy as np
+import pytest
+
+from minding.engine import runtime
+from minding.engine.runtime import ms, nn, ops, to_device
+from minding.policies.networks import flat
+from minding.policies.networks.layers import MLP, Linear
+from minding.policies.networks.optim import Adam
+from minding.policies.networks.target import CopyTarget, SoftTarget, equalize
+
+STEPS, ROWS, RATE, TAU = 60, 8, 0.05, 0.2
+
+
+class Net(nn.Cell):
+    """Two layers whose sizes are no multiples of anything."""
+
+    def __init__(self):
+        super().__init__()
+        self.body = MLP(3, [5], "tanh", None, np.random.default_rng(0))
+        self.head = Linear(5, 1, None, np.random.default_rng(1))
+
+    def construct(self, x):
+        return self.head(self.body(x)).reshape((-1,))
+
+
+class Train(nn.Cell):
+    """Regression to a moving target, many steps in one loop; the metric reads a parameter that no gradient reads."""
+
+    def __init__(self, kind):
+        super().__init__()
+        self.net, self.target = Net(), Net()
+        self.optim = Adam(self.net.trainable_params())
+        equalize(self.net, self.target)
+        self.move = kind(self.net, self.target, self.optim.block)
+        self.gradient = ms.value_and_grad(self.loss, None, self.optim.params)
+
+    def loss(self, x, goal):
+        return ops.square(self.net(x) - goal).mean()
+
+    @ms.jit
+    def construct(self, x, rate, move):
+        i = ops.zeros((), ms.int32)
+        biases = ops.zeros((), ms.float32)
+        while i < move.shape[0]:
+            goal = 0.5 * self.target(x) + 1.0
+            loss, grads = self.gradient(x, goal)
+            bias = self.net.head.bias.sum()
+            done = self.optim(grads, rate, (loss, bias))
+            self.move(move[i], done)
+            biases = biases + bias
+            i = i + 1
+        return biases
+
+
+def weights(net):
+    return [p.asnumpy().copy() for p in net.get_parameters()]
+
+
+def np_train(start, x, move, is_soft):
+    """The same in float64."""
+    params = [p.astype(np.float64) for p in start]
+    target, x = [p.copy() for p in params], x.astype(np.float64)
+    m, v, biases = [0.0] * 4, [0.0] * 4, 0.0
+    for t, tau in enumerate(move, 1):
+        goal = 0.5 * (np.tanh(x @ target[0].T + target[1]) @ target[2].T + target[3])[:, 0] + 1.0
+        hidden = np.tanh(x @ params[0].T + params[1])
+        error = 2.0 * ((hidden @ params[2].T + params[3])[:, 0] - goal)[:, None] / len(x)
+        inner = (error @ params[2]) * (1.0 - hidden**2)
+        grads = [inner.T @ x, inner.sum(0), error.T @ hidden, error.sum(0)]
+        biases += params[3].sum()
+        for k, g in enumerate(grads):
+            m[k], v[k] = 0.9 * m[k] + 0.1 * g, 0.999 * v[k] + 0.001 * g**2
+            params[k] = params[k] - RATE * (m[k] / (1 - 0.9**t)) / (np.sqrt(v[k] / (1 - 0.999**t)) + 1e-8)
+        share = tau if is_soft else float(tau > 0)
+        target = [(1 - share) * a + share * b for a, b in zip(target, params)]
+    return params, target, biases
+
+
+MOVES = {
+    "soft": (SoftTarget, np.full(STEPS, TAU, np.float32)),
+    "copy": (CopyTarget, (np.arange(STEPS) % 7 == 6).astype(np.float32)),
+}
+
+
+@pytest.mark.parametrize("kind", MOVES)
+def test_no_read_sees_an_early_or_late_value_in_many_steps_of_a_loop(kind, monkeypatch):
+    target_kind, move = MOVES[kind]
+    x = np.random.default_rng(2).standard_normal((ROWS, 3)).astype(np.float32)
+    inputs = [to_device(x), to_device(np.array(RATE, np.float32)), to_device(move)]
+    start = weights(Net())
+    found = {}
+    for form in ("flat", "plain"):
+        with monkeypatch.context() as patch:
+            patch.setattr(flat, "possible", lambda form=form: form == "flat")
+            train = Train(target_kind)
+        assert (train.optim.block is not None) == (form == "flat")
+        biases = float(train(*inputs))
+        found[form] = [*weights(train.net), *weights(train.target), biases]
+    expected = np_train(start, x, move, kind == "soft")
+    for a, b, e in zip(found["flat"], found["plain"], [*expected[0], *expected[1], expected[2]]):
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(a, e, rtol=2e-3, atol=2e-4)
+
+
+def parameters(*shapes):
+    return [ms.Parameter(ms.Tensor(np.full(s, k + 1, np.float32)), name=f"p{k}") for k, s in enumerate(shapes)]
+
+
+def test_parameters_of_a_block_keep_name_shape_and_value_and_begin_a_cache_line_each():
+    params = parameters((2, 3), (1,), (16,))
+    whole = flat.Block(params).flat()
+    assert [(p.name, p.shape) for p in params] == [("p0", (2, 3)), ("p1", (1,)), ("p2", (16,))]
+    assert [p.asnumpy().ctypes.data % 64 for p in params] == [0, 0, 0]
+    expected = np.zeros(48, np.float32)
+    expected[:6], expected[16], expected[32:] = 1, 2, 3
+    assert np.array_equal(whole.asnumpy(), expected)
+
+
+def test_what_is_assigned_to_a_parameter_is_in_the_flat_ones_and_back():
+    params = parameters((2, 3), (1,), (16,))
+    block = flat.Block(params)
+    whole, part = block.flat(), block.flat(params[1:])
+    assert part.shape == (32,)
+    runtime.assign(params[1], np.array([7.0], np.float32))
+    assert (whole.asnumpy()[16], part.asnumpy()[0]) == (7.0, 7.0)
+    part.asnumpy()[16:] = 5.0
+    assert params[2].asnumpy().tolist() == [5.0] * 16
+
+
+def test_tensors_are_joined_as_the_parameters_lie():
+    block = flat.Block(parameters((2, 3), (1,), (16,)))
+    joined = flat.Join(block)([to_device(np.full(s, k + 1, np.float32)) for k, s in enumerate([(2, 3), (1,), (16,)])])
+    assert np.array_equal(joined.asnumpy(), block.flat().asnumpy())
+
+
+def test_flat_parameters_are_no_part_of_the_state():
+    optim = Adam(Net().trainable_params())
+    assert optim.flat_params.size == 16 * 4
+    # Four weights, their two moments, two powers.
+    assert sum(1 for _ in optim.parameters_and_names()) == 4 + 2 * 4 + 2
