@@ -93,7 +93,9 @@ def load_middleware_state(nodes: Iterable[Node], state: StateDict) -> None:
 
 
 def _names(nodes: Iterable[Node]) -> list[str]:
-    return [f"{leaf.position}:{leaf.name}" for leaf in _leaves(nodes)]
+    # Lanes stand for middleware that need not be neighbours.
+    ordered = sorted(_leaves(nodes), key=lambda leaf: [int(part) for part in leaf.position.split(".")])
+    return [f"{leaf.position}:{leaf.name}" for leaf in ordered]
 
 
 def _stateful(nodes: Iterable[Node]) -> dict[str, Stateful]:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import multiprocessing
-import multiprocessing.util
 import os
 import signal
 import sys
 import threading
 import types
 from collections.abc import Callable, Iterator
+from multiprocessing import resource_tracker
 from multiprocessing.connection import wait
+from multiprocessing.util import Finalize
 from typing import Any
+
+from minding.engine.signals import SIGNALS
 
 SPAWN = multiprocessing.get_context("spawn")
 """A fork after any operator of MindSpore can hang."""
@@ -21,11 +24,15 @@ _THREAD_LIMITS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 @contextlib.contextmanager
 def lean_start() -> Iterator[None]:
-    """While a process is spawned: hides the main script, and gives NumPy one thread.
+    """While a process is spawned: hides the main script, gives NumPy one thread, and holds signals back.
 
     Spawn would run the user's script again in the child, with all of its imports, MindSpore among them. What is
-    defined in the script still arrives, because cloudpickle sends the code of `__main__` by value.
+    defined in the script still arrives, because cloudpickle sends the code of `__main__` by value. The child holds
+    SIGINT and SIGTERM back, too, until it calls `become_worker`.
     """
+    # Its start would let signals through again.
+    resource_tracker.ensure_running()
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
     script = sys.modules["__main__"]
     unset = [name for name in _THREAD_LIMITS if name not in os.environ]
     sys.modules["__main__"] = types.ModuleType("__main__")
@@ -36,21 +43,23 @@ def lean_start() -> Iterator[None]:
         sys.modules["__main__"] = script
         for name in unset:
             del os.environ[name]
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
 
 
-def stop_at_exit(owner: object, stop: Callable[..., None], *args: Any) -> None:
-    """Calls ``stop(*args)`` once, when `owner` is garbage or when the interpreter ends.
+def stop_at_exit(owner: object, stop: Callable[..., None], *args: Any) -> Finalize[None]:
+    """Calls ``stop(*args)`` once: when `owner` is garbage, when the interpreter ends, or when the result is called.
 
     At its end multiprocessing waits for all children, for ever: `weakref.finalize` may be later than that.
     """
-    multiprocessing.util.Finalize(owner, stop, args, exitpriority=1)
+    return Finalize(owner, stop, args, exitpriority=1)
 
 
 def become_worker() -> None:
     """To be called first in a spawned process: signals are left to the parent, whose end is this one's, too."""
     # Both may reach the whole process group; the parent alone decides what they mean.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    for number in SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
     parent = multiprocessing.parent_process()
     if parent is None:
         return

@@ -183,6 +183,8 @@ class Task(Composer, Emitter):
         """
         self._require_started("use")
         self._require_idle("use")
+        if self._lanes is not None:
+            raise ChainError("use: the lanes of this asynchronous run have been made: add middleware before it runs")
         check_callable(fn, f"task.use (position {len(self._chain)}) got")
         if role is not None and isinstance(fn, Composite):
             raise MiddlewareError(f"use: {fn.kind} has no role of its own; declare the roles of its members")
@@ -249,8 +251,7 @@ class Task(Composer, Emitter):
         if not self._chain:
             raise ChainError("run: the chain is empty; add middleware with task.use(...) before")
         check_chain(self._chain, type(self._ctx), self._given_roles)
-        if self._lane_options is not None and self._lanes is None:
-            self._lanes = self._make_lanes(self._lane_options)
+        self._cut_into_lanes()
         nodes = self._nodes()
         if self._resume_request is not None:
             lifecycle.checkpointer(nodes)
@@ -306,11 +307,12 @@ class Task(Composer, Emitter):
             if limit is not None and total_step >= limit:
                 return "max_step"
             self._within_iteration = True
+            begun = None if self._lanes is None else self._ctx.state_dict()
             try:
                 run_first_halves(steps, self._ctx, stack, total_step)
             except LaneInterrupted:
-                # Nothing was learned in this iteration yet, and its rollout was not counted.
-                self._within_iteration = False
+                # Not yet begun, unless something was counted before that lane.
+                self._within_iteration = self._ctx.state_dict() != begun
                 self._boundary_calls.clear()
                 continue
             if stack:
@@ -383,6 +385,8 @@ class Task(Composer, Emitter):
         """
         if state.keys() != {"ctx", "chain", "middleware"}:
             raise CheckpointError(f"a task's state has the keys ctx, chain and middleware, got {sorted(state)}")
+        # What runs elsewhere gets its state there.
+        self._cut_into_lanes()
         lifecycle.check_chain_state(self._nodes(), state)
         self._ctx.load_state_dict(state["ctx"])
         lifecycle.load_middleware_state(self._nodes(), state)
@@ -401,6 +405,10 @@ class Task(Composer, Emitter):
         """The chain as this process runs it."""
         return chain_nodes(self._chain, self._given_roles) if self._lanes is None else self._lanes.nodes
 
+    def _cut_into_lanes(self) -> None:
+        if self._lane_options is not None and self._lanes is None:
+            self._lanes = self._make_lanes(self._lane_options)
+
     def _make_lanes(self, options: LaneOptions) -> Lanes:
         # Processes and shared memory are no part of a synchronous run.
         from minding.engine.lanes.run import Lanes
@@ -410,7 +418,7 @@ class Task(Composer, Emitter):
 
     @property
     def lanes(self) -> Lanes | None:
-        """The lanes of an asynchronous run, from the first `run` on."""
+        """The lanes of an asynchronous run, from the first `run` or `load_state_dict` on."""
         return self._lanes
 
     def write_trace(self, path: str | Path) -> None:

@@ -8,7 +8,6 @@ import dataclasses
 import os
 import select
 import time
-import weakref
 from collections.abc import Sequence
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
@@ -17,7 +16,7 @@ from typing import Any
 import cloudpickle
 
 from minding.engine.errors import EnvError
-from minding.engine.spawn import SPAWN, lean_start
+from minding.engine.spawn import SPAWN, lean_start, stop_at_exit
 from minding.engine.types import Array
 from minding.envs.actions import ActionAdapter
 from minding.envs.factory import EnvFactory
@@ -83,8 +82,7 @@ class ProcessSource(EpisodeSource):
         ]
         self._poll = select.poll()
         self._streak = FaultStreak()
-        # Runs at interpreter exit too, before multiprocessing's own clean-up.
-        self._finalizer = weakref.finalize(self, _stop_all, self._workers)
+        self._finalizer = stop_at_exit(self, _stop_all, self._workers)
         for worker in self._workers:
             self._launch(worker)
 
@@ -130,7 +128,7 @@ class ProcessSource(EpisodeSource):
 
     def _command(self, command: str, argument: Any, timeout: float) -> list[str]:
         """Has all workers obey, repairs the lost ones, and returns the faults survived."""
-        if not self._finalizer.alive:
+        if not self._finalizer.still_active():
             raise EnvError(f"the environments of {self.name} are closed; make a new manager")
         lost: dict[_WorkerHandle, str] = {}
         pending = {}

@@ -49,15 +49,15 @@ class ToyPolicy:
     def learn(self, rollout):
         self.weights["weight"] *= 0.9
         self.weights["weight"] += 0.01 * rollout["obs"].mean(0)
-        self.weights["bias"] += 0.1 * rollout["action"].mean()
+        self.weights["bias"] += 0.1 * np.tanh(rollout["action"].mean() + 0.5) - 0.05 * self.weights["bias"]
 
     def state_dict(self):
         arrays = {name: array.copy() for name, array in self.weights.items()}
-        return {"weights": arrays, "rng": generator_state(self.rng)}
+        return {"params": arrays, "rng": generator_state(self.rng)}
 
     def load_state_dict(self, state):
         for name, array in self.weights.items():
-            array[...] = state["weights"][name]
+            array[...] = state["params"][name]
         restore_generator(self.rng, state["rng"])
 
 
@@ -181,8 +181,8 @@ class ToyCollector:
             "pid": os.getpid(),
         }
         ctx.env_step += STEPS - (self._count % 3 == 2)
-        # A share each time: in floats, adding a difference is not setting the sum.
-        ctx.level += 0.1
+        # In floats, to add a difference is not to set the sum.
+        ctx.level = 0.1 - 1.3 * ctx.level
         ctx.longest = self._count * 10
         ctx.warm = True
         # Written, but declared by nobody.
@@ -299,9 +299,9 @@ class Outcome:
 
     @property
     def rows(self):
-        """Everything but the age of weights, comparable."""
-        rows = plain(self.record.rows)
-        return [{name: value for name, value in row.items() if name != "policy_lag"} for row in rows]
+        """Everything that is also in a synchronous run, comparable."""
+        other = {"policy_lag", "undeclared"}
+        return [{name: plain(value) for name, value in row.items() if name not in other} for row in self.record.rows]
 
 
 def run(steps, lanes=None, *, event=None, also=(), eval_freq=None, eval_event=None, learn_freq=1, **start):

@@ -39,7 +39,7 @@ class CollectLane:
 
     def __call__(self, ctx: Any) -> None:
         """Gives out tickets as far as they may go, and waits for this iteration's rollout."""
-        version = self._crew.publish(ctx)
+        version = self._crew.publish()
         for ahead in range(len(self._tickets), self._ahead + 1):
             self._give_out(ctx, ahead)
         worker = self._number % len(self._crew.workers)

@@ -14,33 +14,37 @@ from minding.engine.lanes.shipping import Parcel
 from minding.engine.lanes.split import Cut
 from minding.engine.lanes.weights import WeightBoard
 from minding.engine.lanes.worker import WorkerPlan
+from minding.engine.middleware import Role
 from minding.engine.trace import Trace
 from minding.engine.types import Array
+
+_WORKER = {Role.COLLECT: "collector", Role.EVALUATE: "evaluator"}
 
 
 class Crew:
     """Worker processes that run the same members.
 
-    Processes and weights are made with the first `publish`: by then a checkpoint has been loaded, and what is shipped
-    goes on from there.
+    What is shipped is made by `prepare`, when a checkpoint has been loaded, and goes on from there; processes start
+    with their first tickets.
 
     Args:
       cut: the members.
-      lane: its name.
+      role: what they do; gives the lane and its workers their names.
       cores: of each worker; as many workers as entries.
       depth: tickets under way in all.
       exact: whether no ticket is under way between two iterations.
     """
 
-    def __init__(self, cut: Cut, lane: str, cores: Sequence[frozenset[int]], depth: int, exact: bool) -> None:
+    def __init__(self, cut: Cut, role: Role, cores: Sequence[frozenset[int]], depth: int, exact: bool) -> None:
         self.cut = cut
-        self.lane = lane
-        self.workers = [WorkerProcess(lane if len(cores) == 1 else f"{lane} {k}") for k in range(len(cores))]
+        name, count = _WORKER[role], len(cores)
+        self.workers = [WorkerProcess(name if count == 1 else f"{name} {k}") for k in range(count)]
         self.trace: Trace | None = None
-        self._cores, self._depth = cores, depth
+        self._lane, self._cores, self._depth = role.value, cores, depth
         self._exact = exact
-        self._parcel: Parcel | None = None
+        self._parcel: Parcel
         self._board: WeightBoard
+        self._prepared = False
 
     def nodes(self) -> tuple[Node, ...]:
         """Stands for the members, in the views of the main process."""
@@ -49,10 +53,27 @@ class Crew:
             for leaf in self.cut.leaves
         )
 
-    def publish(self, ctx: Context) -> int:
+    def prepare(self, context: type[Context]) -> None:
+        """Packs the members and makes room for weights, once.
+
+        Args:
+          context: the chain's class of contexts.
+        Raises:
+          LaneError: a member cannot travel.
+        """
+        if self._prepared:
+            return
+        self._parcel = Parcel([member.middleware for member in self.cut.members], self._lane)
+        # A version for each ticket under way, the newest one, and one to write into.
+        self._board = WeightBoard(self._parcel.weights(), self._depth + 2)
+        keys = tuple(f"{leaf.position}:{leaf.name}" for leaf in self.cut.leaves)
+        for index, (worker, cores) in enumerate(zip(self.workers, self._cores)):
+            plan = WorkerPlan(self._lane, index, keys, self._parcel, context, self.cut.outputs, self._depth, cores)
+            worker.prepare(plan, self._board)
+        self._prepared = True
+
+    def publish(self) -> int:
         """Makes the learner's weights available if they changed; returns their version, counted from 0."""
-        if self._parcel is None:
-            self._parcel = self._prepare(type(ctx))
         return self._board.publish(self._parcel.weights())
 
     def fields(self, ctx: Context) -> dict[str, Any]:
@@ -73,7 +94,6 @@ class Crew:
             self.trace.add(self.workers[worker].name, answer.spans)
         if worker == 0:
             # A checkpoint of this process then holds the random stream as the first worker left it.
-            assert self._parcel is not None
             for place, state in zip(self._parcel.acting, answer.state["acting"], strict=True):
                 acting: Any = self._parcel.shipped[place]
                 acting.load_state_dict(state)
@@ -83,13 +103,3 @@ class Crew:
         arrays = self._board.empty()
         self._board.read(slot, version, arrays)
         return arrays
-
-    def _prepare(self, context: type[Context]) -> Parcel:
-        parcel = Parcel([member.middleware for member in self.cut.members], self.lane)
-        # A version for each ticket under way, the newest one, and one to write into.
-        self._board = WeightBoard(parcel.weights(), self._depth + 2)
-        keys = tuple(f"{leaf.position}:{leaf.name}" for leaf in self.cut.leaves)
-        for index, (worker, cores) in enumerate(zip(self.workers, self._cores)):
-            plan = WorkerPlan(self.lane, index, keys, parcel, context, self.cut.outputs, self._depth, cores)
-            worker.prepare(plan, self._board)
-        return parcel

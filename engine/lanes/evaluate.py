@@ -39,10 +39,11 @@ class EvaluateLane:
         """Takes a result that is there, and begins the next evaluation if it is due."""
         self._take(ctx, wait=False)
         if self._ticket is None and any(due(ctx) for due in self._due):
-            self._crew.publish(ctx)
+            self._crew.publish()
             self._ticket = self._crew.submit(0, self._number, self._crew.fields(ctx))
             self._number += 1
-            self._take(ctx, wait=self._wait)
+            if self._wait:
+                self._take(ctx, wait=True)
 
     def settle(self, ctx: Any) -> None:
         """Waits for the evaluation that is under way; a signal gives it up."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from minding.engine.chain import Node
+from minding.engine.errors import CheckpointError
 from minding.engine.lanes.process import WorkerProcess
 from minding.engine.types import StateDict, Stateful
 
@@ -54,6 +55,8 @@ class StatefulRemoteMember(RemoteMember):
         return state
 
     def load_state_dict(self, state: StateDict) -> None:
+        if any(worker.pid for worker in self._workers):
+            raise CheckpointError(f"{self._key} is at work in another process: load its state before the first run")
         others = state.get("workers", {})
         for k, worker in enumerate(self._workers):
             own = state if k == 0 else others.get(str(k))

@@ -17,6 +17,7 @@ from minding.engine.lanes.options import LaneOptions, cores, plan_cores
 from minding.engine.lanes.process import close_all
 from minding.engine.lanes.split import split
 from minding.engine.lanes.view import lanes_view
+from minding.engine.middleware import Role
 from minding.engine.trace import Trace
 
 
@@ -39,6 +40,7 @@ class Lanes:
         leaves = [leaf for node in nodes for leaf in node.leaves()]
         self.options = options.resolve(leaves)
         staleness = self.options.max_staleness or 0
+        self._context = type(ctx)
         self._cut = split(nodes, ctx.kept)
         self._cores = plan_cores(self.options, cores())
         self._crews: list[Crew] = []
@@ -46,10 +48,10 @@ class Lanes:
         self._unpinned: frozenset[int] | None = None
         places: dict[int, Node] = {}
         if self._cut.collect is not None:
-            crew = Crew(self._cut.collect, "collector", self._cores.collectors, staleness + 1, staleness == 0)
+            crew = Crew(self._cut.collect, Role.COLLECT, self._cores.collectors, staleness + 1, staleness == 0)
             self._put(places, nodes, crew, CollectLane(crew, staleness, interrupted))
         for cut in self._cut.evaluate:
-            crew = Crew(cut, "evaluator", [self._cores.evaluator], 1, True)
+            crew = Crew(cut, Role.EVALUATE, [self._cores.evaluator], 1, True)
             lane = EvaluateLane(crew, staleness == 0, interrupted)
             self._evaluators.append(lane)
             self._put(places, nodes, crew, lane)
@@ -70,9 +72,10 @@ class Lanes:
         return sum(worker.restarts for crew in self._crews for worker in crew.workers)
 
     def begin(self, trace: Trace | None) -> None:
-        """Before the first iteration of a run: gives the main process its cores."""
+        """Before the first iteration of a run, with all state loaded: packs the lanes, gives this process its cores."""
         for crew in self._crews:
             crew.trace = trace
+            crew.prepare(self._context)
         if self._cores.learner and self._unpinned is None:
             self._unpinned = frozenset(cores())
             _pin_process(self._cores.learner)

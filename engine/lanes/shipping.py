@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import cloudpickle
+import numpy as np
 
 from minding.engine.errors import LaneError
 from minding.engine.middleware import Middleware, name_of
@@ -33,6 +34,7 @@ class Parcel:
         shipper = _Shipper(file)
         for member in middleware:
             shipper.pack(member, lane)
+        self._lane = lane
         self._content = file.getvalue()
         self._count = len(middleware)
         self.shipped = tuple(shipper.shipped)
@@ -46,7 +48,13 @@ class Parcel:
         """The live arrays that what was shipped acts with."""
         arrays: dict[str, Array] = {}
         for thing in self.shipped:
-            arrays.update(thing.weights())
+            for name, array in thing.weights().items():
+                if array.size and not np.shares_memory(arrays.setdefault(name, array), array):
+                    raise LaneError(
+                        f"two policies of the {self._lane} lane both have weights named {name!r}, which would be mixed "
+                        "up there: use one of them in middleware without a role, so that it stays in the main process"
+                    )
+                arrays[name] = array
         return arrays
 
     def unpack(self, lane: LaneContext) -> tuple[list[Middleware], list[Any]]:

@@ -79,11 +79,6 @@ def test_start_with_a_class_in_place_of_a_context_is_an_error():
         Task().start(ctx=OnlineRLContext)
 
 
-def test_async_mode_is_refused():
-    with pytest.raises(ChainError, match="asynchronous lanes are not available"):
-        Task().start(async_mode=True)
-
-
 @pytest.mark.parametrize(
     "call", [Task.start, lambda t: t.run(max_step=1), lambda t: t.use(fail), lambda t: t.use_wrapper(fail)]
 )

@@ -101,6 +101,23 @@ def test_forgetting_to_close_leaves_no_process_behind():
     assert wait_for_end(pids)
 
 
+def test_a_script_that_never_closes_its_environments_ends_and_takes_the_workers_along():
+    script = start_script("""
+        import sys, weakref
+        # From now on, what is finalized at the end is so after multiprocessing has waited for children.
+        weakref.finalize(sys, lambda: None)
+        from minding.envs import make_env_manager
+        manager = make_env_manager(dict(env_id="worlds:Counter", backend="subprocess", workers=2), 2, 0)
+        manager.reset()
+        print(*manager.worker_pids)
+        """)
+    output, errors = script.communicate(timeout=30)
+    assert (script.returncode, errors) == (0, "")
+    assert len(output.split()) == 2
+    assert wait_for_end([int(pid) for pid in output.split()])
+
+
+
 @pytest.mark.parametrize("kind", ["hang", "none"])
 def test_workers_end_when_the_parent_is_killed_even_if_an_environment_hangs(kind):
     parent = start_script(f"""

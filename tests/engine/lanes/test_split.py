@@ -64,7 +64,7 @@ def test_what_a_logger_reads_crosses_too():
     assert lanes.collect.outputs == ("episode_stats", "env_step", "env_episode", "train_data")
 
 
-@pytest.mark.parametrize("place", [0, 2, 6], ids=["before", "between evaluator and collectors", "behind"])
+@pytest.mark.parametrize("place", [0, 1, 6], ids=["before", "between evaluator and collectors", "behind"])
 def test_undeclared_middleware_stay_in_the_main_process_and_may_read_all_that_is_written(place):
     names = [*OFF_POLICY, "CkptSaver"]
     names.insert(place, user)
@@ -94,7 +94,8 @@ def test_a_chain_without_a_collector_has_no_collect_lane():
 
 
 def test_an_evaluator_among_collectors_does_not_part_them_and_the_lane_stands_where_the_collector_stood():
-    lanes = cut("eps_greedy_handler", "interaction_evaluator", "StepCollector", "interaction_evaluator", "gae_estimator")
+    evaluator = "interaction_evaluator"
+    lanes = cut("eps_greedy_handler", evaluator, "StepCollector", evaluator, "gae_estimator")
     assert members(lanes.collect) == ["eps_greedy_handler", "StepCollector", "gae_estimator"]
     assert lanes.collect.main.position == "2"
     assert [part.main.position for part in lanes.evaluate] == ["1", "3"]

@@ -1,0 +1,59 @@
+"""Asynchronous runs of presets: without staleness the synchronous one bit by bit, and else repeatable."""
+
+import pytest
+from test_resume import OF_ALGORITHM, SMALL
+
+from minding.configs import compile_run, load_preset, recipes
+from minding.engine.checkpoint import load_checkpoint, newest_checkpoint
+from minding.engine.fingerprint import fingerprint, metrics_fingerprint
+from minding.engine.run_dir import RunDir
+
+pytestmark = pytest.mark.slow
+
+
+def outcome(preset, folder, *extra, resume=None):
+    """Everything that must be the same: the last checkpoint, the metrics, the final evaluation."""
+    user = load_preset(preset)
+    settings = [*SMALL, *OF_ALGORITHM[user.policy.type], *extra, f"run.out_dir={folder}", "exp_name=run"]
+    cfg = compile_run(user, settings)
+    run_dir = RunDir.create(cfg) if resume is None else RunDir(folder / "run")
+    summary = recipes.train(cfg, run_dir, progress=False, resume=resume)
+    state, manifest = load_checkpoint(newest_checkpoint(run_dir.checkpoints))
+    del state["config"]
+    figures = (summary.eval_return, summary.eval_std, summary.env_step, summary.train_iter, summary.stop_reason)
+    found = {**fingerprint(state), **metrics_fingerprint(run_dir.metrics), "final": figures}
+    found["guarantee"] = manifest["guarantee"]
+    # A synchronous run has no lag to log.
+    return {name: value for name, value in found.items() if "policy_lag" not in name}
+
+
+def different(found, expected):
+    return sorted(key for key in found.keys() | expected.keys() if found.get(key) != expected.get(key))
+
+
+ASYNC = ("lanes.async_mode=true", "lanes.max_staleness=0")
+
+
+@pytest.mark.parametrize("preset", ["cartpole_ppo", "cartpole_dqn", "cartpole_impala", "pendulum_sac"])
+def test_without_staleness_every_preset_ends_as_its_synchronous_run(preset, tmp_path):
+    sync = outcome(preset, tmp_path / "sync")
+    lanes = outcome(preset, tmp_path / "async", *ASYNC)
+    assert different(lanes, sync) == []
+    assert lanes["guarantee"] == "exact"
+
+
+def test_a_synchronous_run_goes_on_asynchronously_and_back_and_ends_as_if_nothing_had_happened(tmp_path):
+    whole = outcome("cartpole_ppo", tmp_path / "whole")
+    parts = [(("run.max_step=4",), None), (("run.max_step=7", *ASYNC), "latest"), ((), "latest")]
+    for extra, resume in parts:
+        last = outcome("cartpole_ppo", tmp_path / "parts", *extra, resume=resume)
+    assert different(last, whole) == []
+
+
+@pytest.mark.parametrize("preset", ["cartpole_ppo", "cartpole_dqn"])
+def test_a_run_with_staleness_and_two_collectors_repeats_itself_to_the_bit(preset, tmp_path):
+    # Evaluations come when they are there.
+    lanes = ("lanes.async_mode=true", "lanes.max_staleness=2", "lanes.collectors=2", "policy.eval.freq=100000")
+    first, second = (outcome(preset, tmp_path / name, *lanes) for name in ("first", "second"))
+    assert different(first, second) == []
+    assert first["guarantee"] == "in-flight"

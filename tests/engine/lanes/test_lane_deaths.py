@@ -1,0 +1,364 @@
+"""Workers that die, raise or cannot be made; signals; and what is left behind: nothing."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import lane_toys as toys
+import pytest
+from lane_toys import DieOnce, Record, ToyCollector, ToyContext, ToyEnv, ToyLearner, ToyPolicy, run, toy_explorer
+
+from minding.engine import Task, declare
+from minding.engine.errors import LaneError
+
+# Deaths
+
+
+class Kill:
+    """Kills a worker of the task from the main process, behind the learner of some iterations."""
+
+    def __init__(self, *steps, worker=0):
+        self._steps, self._worker = steps, worker
+
+    def __call__(self, task, ctx):
+        if ctx.total_step in self._steps:
+            pid = task.lanes.worker_pids[self._worker]
+            os.kill(pid, signal.SIGKILL)
+            # Until it has died, and not only been told to; it stays to be reaped.
+            os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+
+
+def test_with_every_worker_killed_the_result_without_staleness_is_that_of_the_undisturbed_run(tmp_path, caplog):
+    sync = run(8, eval_freq=6)
+    collector, evaluator = tmp_path / "collector", tmp_path / "evaluator"
+    collector.mkdir()
+    evaluator.mkdir()
+    # In the middle of a rollout, between two, and in the middle of an evaluation.
+    killed = run(
+        8, {"max_staleness": 0}, event=DieOnce(collector, count=2, t=3), also=[Kill(5, 6)],
+        eval_freq=6, eval_event=DieOnce(evaluator, count=1),
+    )  # fmt: skip
+    assert killed.restarts == 4
+    assert killed.rows == sync.rows
+    assert killed.policy.state_dict()["rng"] == sync.policy.state_dict()["rng"]
+    texts = [record.message for record in caplog.records]
+    assert texts.count("the process of collector ended with exit code -9; it is started again") == 3
+    assert texts.count("the process of evaluator ended with exit code -9; it is started again") == 1
+
+
+def test_workers_killed_while_several_rollouts_are_under_way_repeat_them(tmp_path):
+    lanes = {"max_staleness": 2, "collectors": 2}
+    killed = run(8, lanes, event=DieOnce(tmp_path, count=1, t=2), also=[Kill(4)])
+    assert killed.restarts >= 2
+    assert killed.rows == run(8, lanes).rows
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("lanes", [{"max_staleness": 0}, {"max_staleness": 3, "collectors": 3}], ids=["exact", "ahead"])
+def test_workers_killed_at_random_moments_change_nothing(lanes, tmp_path):
+    undisturbed = run(600, lanes, event=toys.random_delay)
+    tasks, ended, kills = [], threading.Event(), []
+
+    def strike():
+        while not ended.wait(1.0 + 0.5 * int.from_bytes(os.urandom(1), "big") / 255):
+            pids = tasks[0].lanes.worker_pids if tasks else ()
+            for pid in pids[:1]:
+                os.kill(pid, signal.SIGKILL)
+                kills.append(pid)
+
+    thread = threading.Thread(target=strike)
+    thread.start()
+    try:
+        killed = run(600, lanes, event=toys.random_delay, also=[lambda task, ctx: tasks or tasks.append(task)])
+    finally:
+        ended.set()
+        thread.join()
+    assert killed.rows == undisturbed.rows
+    assert len(kills) >= 2
+
+
+def die(lane):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+class DeadlyEnv(ToyEnv):
+    def recipe(self):
+        return die
+
+
+class Hook:
+    """Counts its finish hooks."""
+
+    def __init__(self):
+        self.finished, self.called = [], 0
+
+    def __call__(self, ctx):
+        self.called += 1
+
+    def finish(self, ctx):
+        self.finished.append(ctx.total_step)
+
+
+def failing(collector, error, match, lanes=None):
+    """Runs a chain that fails; returns the error and the hook behind."""
+    hook, policy, task = Hook(), ToyPolicy(), Task()
+    with pytest.raises(error, match=match) as caught, task.start(True, ToyContext(), lanes=lanes):
+        task.use(collector(policy)).use(ToyLearner(policy)).use(hook).run(max_step=5)
+    assert task.stop_reason == "exception"
+    assert task.lanes.worker_pids == ()
+    return caught.value, hook
+
+
+def test_a_worker_that_dies_at_every_start_ends_the_run_and_says_what_to_do():
+    error, hook = failing(
+        lambda policy: ToyCollector(policy.mode, DeadlyEnv()),
+        LaneError,
+        "the process of collector died 3 times before it answered; it last ended with exit code -9: run without async",
+    )
+    assert hook.finished == [0]
+    assert error.__notes__ == ["in middleware 'collect lane' (position 0, step 0)"]
+
+
+# Errors
+
+
+def raise_at(count, error):
+    def event(collector, number, t):
+        if number == count:
+            raise error()
+
+    return event
+
+
+class Unpicklable(Exception):
+    def __init__(self):
+        super().__init__("of glass")
+        self.lock = threading.Lock()
+
+
+def test_an_error_in_a_member_ends_the_run_with_type_message_lane_and_traceback():
+    error, hook = failing(
+        lambda policy: ToyCollector(policy.mode, ToyEnv(), raise_at(2, lambda: ValueError("broken env"))),
+        ValueError,
+        "broken env",
+        {"max_staleness": 1},
+    )
+    assert hook.finished == [2]
+    assert error.__notes__[0] == "in middleware 'ToyCollector' (collect lane, step 2)"
+    assert error.__notes__[1].startswith("in the collect lane, collector:\nTraceback (most recent call last):")
+    assert "raise error()" in error.__notes__[1]
+    assert error.__notes__[2] == "in middleware 'collect lane' (position 0, step 2)"
+
+
+def test_an_error_that_cannot_be_pickled_keeps_its_type_and_message_in_words():
+    error, _ = failing(
+        lambda policy: ToyCollector(policy.mode, ToyEnv(), raise_at(0, Unpicklable)),
+        LaneError,
+        r"^test_lane_deaths\.Unpicklable: of glass\n",
+    )
+    assert "in middleware 'ToyCollector'" in error.__notes__[0]
+
+
+def unmade(lane):
+    raise OSError("no display")
+
+
+class UnmadeEnv(ToyEnv):
+    def recipe(self):
+        return unmade
+
+
+def test_an_environment_that_cannot_be_made_in_a_worker_is_its_own_error():
+    error, _ = failing(lambda policy: ToyCollector(policy.mode, UnmadeEnv()), OSError, "no display")
+    assert error.__notes__[0].startswith("in the collect lane, collector:\nTraceback")
+
+
+def test_an_error_of_the_evaluator_names_its_lane():
+    with pytest.raises(ZeroDivisionError) as caught:
+        run(8, {"max_staleness": 0}, eval_freq=4, eval_event=lambda evaluator, count: 1 // count)
+    assert caught.value.__notes__[1].startswith("in the evaluate lane, evaluator:\nTraceback")
+
+
+def test_what_cannot_be_packed_for_the_way_back_is_an_error_of_the_worker():
+    @declare(role="collect", writes=("trajectories",))
+    def collector(policy):
+        def collect(ctx):
+            ctx.trajectories = threading.Lock()
+
+        return collect
+
+    failing(collector, TypeError, "cannot pickle '_thread.lock' object")
+
+
+@pytest.mark.parametrize("place", ["first", "behind another"])
+def test_what_cannot_travel_is_an_error_before_the_first_step(place):
+    policy, hook, task = ToyPolicy(), Hook(), Task()
+    collector = ToyCollector(policy.mode, ToyEnv())
+    collector.lock = threading.Lock()
+    task.start(True, ToyContext())
+    if place == "behind another":
+        task.use(hook)
+    task.use(collector).use(ToyLearner(policy))
+    with pytest.raises(LaneError, match=r"ToyCollector cannot travel to a process of the collect lane \(.*lock"):
+        task.run(max_step=3)
+    assert hook.called == 0
+
+
+def test_two_policies_with_weights_of_one_name_are_refused():
+    policy, other = ToyPolicy(), ToyPolicy()
+
+    @declare(role="collect", reads=("trajectories",), writes=("note",))
+    def judge():
+        mode = other.mode
+        return lambda ctx: mode.forward(0.0)
+
+    with Task().start(True, ToyContext()) as task:
+        task.use(ToyCollector(policy.mode, ToyEnv())).use(judge())
+        with pytest.raises(LaneError, match="two policies of the collect lane both have weights named 'weight'"):
+            task.run(max_step=1)
+
+
+def test_a_run_may_go_on_after_one_that_an_error_of_a_worker_ended(tmp_path):
+    def fail_once(collector, count, t):
+        if count == 2 and not (tmp_path / "failed").exists():
+            (tmp_path / "failed").touch()
+            raise ValueError("once")
+
+    policy, task = ToyPolicy(), Task()
+    with task.start(True, ToyContext(), lanes={"max_staleness": 0}):
+        task.use(toy_explorer()).use(ToyCollector(policy.mode, ToyEnv(), fail_once)).use(ToyLearner(policy))
+        record = Record(policy)
+        task.use(record)
+        with pytest.raises(ValueError, match="once"):
+            task.run(max_step=5)
+        task.run(max_step=5)
+    assert toys.Outcome(record, policy, task, 0).rows == run(5).rows
+
+
+# Signals, in real processes
+
+SCRIPT = """
+import sys
+sys.path[:] = {path!r}
+from pathlib import Path
+import lane_toys as toys
+
+def wait(thing, count, t=0):
+    while count == 2:
+        Path({ready!r}).touch()
+        toys.time.sleep(0.01)
+
+class Hook:
+    def __call__(self, ctx): ...
+    def finish(self, ctx): print("finish", ctx.total_step, flush=True)
+    def close(self): print("close", flush=True)
+
+def tell(task, ctx):
+    print(*task.lanes.worker_pids, flush=True)
+
+toys.Record = lambda policy, *also: Both(also)
+class Both(Hook):
+    def __init__(self, also): self.also = also
+    def __call__(self, ctx): [call(ctx) for call in self.also]
+
+outcome = toys.run(100, {lanes!r}, eval_freq=2, also=[tell], **{{{event!r}: wait}})
+print("ended", outcome.task.stop_reason, outcome.task.resume_guarantee)
+"""
+
+
+def gone(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except FileNotFoundError:
+        return True
+
+
+class Script:
+    """A run in a process group of its own that has come to wait for a worker for ever."""
+
+    def __init__(self, folder, lanes, event="event"):
+        ready, self.temporary = folder / "ready", folder / "tmp"
+        self.temporary.mkdir()
+        code = SCRIPT.format(path=sys.path, ready=str(ready), lanes=lanes, event=event)
+        self.process = subprocess.Popen(
+            [sys.executable, "-W", "error", "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            text=True, start_new_session=True, env={**os.environ, "TMPDIR": str(self.temporary)},
+        )  # fmt: skip
+        deadline = time.monotonic() + 60
+        while not ready.exists() and self.process.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.005)
+        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
+        self.children = children.read_text().split()
+
+    def end(self):
+        """Waits for the end; returns exit code, seconds and lines of output. Nothing may be left."""
+        begin = time.monotonic()
+        output, errors = self.process.communicate(timeout=60)
+        seconds = time.monotonic() - begin
+        deadline = time.monotonic() + 2
+        while not all(map(gone, self.children)) and time.monotonic() < deadline:
+            time.sleep(0.005)
+        # Collector, evaluator, and what multiprocessing starts beside them.
+        assert len(self.children) >= 2
+        assert [pid for pid in self.children if not gone(pid)] == []
+        assert list(self.temporary.iterdir()) == []
+        mine = {str(self.process.pid), *self.children}
+        assert [name for name in os.listdir("/dev/shm") if mine & set(name.replace("_", "-").split("-"))] == []
+        assert errors == ""
+        return self.process.returncode, seconds, output.splitlines()
+
+
+@pytest.fixture
+def start(tmp_path):
+    scripts = []
+
+    def begin(*args):
+        scripts.append(Script(tmp_path, *args))
+        return scripts[-1]
+
+    yield begin
+    for script in scripts:
+        script.process.kill()
+        script.process.communicate()
+
+
+SIGNALS = [
+    pytest.param(signal.SIGINT, True),
+    pytest.param(signal.SIGINT, False, marks=pytest.mark.slow),
+    pytest.param(signal.SIGTERM, True, marks=pytest.mark.slow),
+    pytest.param(signal.SIGTERM, False, marks=pytest.mark.slow),
+]
+
+
+@pytest.mark.parametrize(("number", "group"), SIGNALS)
+def test_a_signal_while_a_rollout_is_awaited_ends_the_run_in_order(start, number, group):
+    script = start({"max_staleness": 1})
+    (os.killpg if group else os.kill)(script.process.pid, number)
+    code, seconds, lines = script.end()
+    assert code == 0
+    assert seconds < 8
+    # The iteration that waited is not counted; what is under way is collected anew by a run that resumes.
+    assert lines[-3:] == ["finish 2", "close", f"ended {number.name} in-flight"]
+    assert sum(line.startswith("finish") for line in lines) == 1
+
+
+@pytest.mark.slow
+def test_a_signal_while_an_evaluation_is_awaited_ends_the_run_in_order(start):
+    script = start({"max_staleness": 0}, "eval_event")
+    os.killpg(script.process.pid, signal.SIGTERM)
+    code, seconds, lines = script.end()
+    assert (code, seconds < 8) == (0, True)
+    assert lines[-3:] == ["finish 3", "close", "ended SIGTERM exact"]
+
+
+@pytest.mark.parametrize("event", ["event", pytest.param("eval_event", marks=pytest.mark.slow)])
+def test_workers_end_with_a_main_process_that_is_killed(start, event):
+    script = start({"max_staleness": 0}, event)
+    script.process.kill()
+    code, _, lines = script.end()
+    assert code == -signal.SIGKILL
+    assert not any(line.startswith("finish") for line in lines)

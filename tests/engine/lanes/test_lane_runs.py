@@ -1,0 +1,360 @@
+"""Asynchronous runs of toys: what comes out, in which order, and how old the weights were."""
+
+import dataclasses
+import itertools
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import lane_toys as toys
+import numpy as np
+import pytest
+from lane_toys import ToyCollector, ToyEnv, ToyLearner, ToyPolicy, run, toy_explorer
+
+from minding.engine import ChainError, CheckpointError, Context, OnlineRLContext, Task, declare
+
+
+def lags(outcome):
+    assert all(lag["min"] == lag["mean"] == lag["max"] for lag in outcome.record.column("policy_lag"))
+    return [lag["max"] for lag in outcome.record.column("policy_lag")]
+
+
+def test_without_staleness_a_run_is_the_synchronous_one_also_over_two_calls_of_run():
+    sync = run(9, eval_freq=4, learn_freq=2)
+    there = []
+
+    def again(task, ctx):
+        if ctx.total_step == 4:
+            there.append((ctx.undeclared, ctx.policy_lag["max"]))
+            task.finish = True
+        elif ctx.total_step == 8:
+            there.append(task.lanes.worker_pids)
+
+    def twice(steps, **options):
+        policy, task = ToyPolicy(), Task()
+        with task.start(True, toys.ToyContext(), lanes={"max_staleness": 0}):
+            task.use(toys.ToyEvaluator(policy.mode, 4)).use(toy_explorer())
+            task.use(ToyCollector(policy.mode, ToyEnv())).use(ToyLearner(policy, 2))
+            record = toys.Record(policy, lambda ctx: again(task, ctx))
+            task.use(record).run(max_step=steps)
+            assert task.stop_reason == "finish"
+            task.run(max_step=steps)
+        return toys.Outcome(record, policy, task, 0)
+
+    lanes = twice(9)
+    assert lanes.rows == sync.rows
+    assert set(lags(lanes)) == {0}
+    # A field that nobody declared does not cross; in one process it does.
+    assert (sync.record.column("undeclared")[0], there[0]) == ("crossed", (None, 0))
+    assert {os.getpid()} == set(sync.record.pids)
+    # One process collected, another one measures.
+    assert len(set(lanes.record.pids)) == 1
+    assert lanes.record.pids[0] in there[1]
+    assert len(there[1]) == 2
+    # The random stream is where the synchronous run left it.
+    assert lanes.policy.state_dict()["rng"] == sync.policy.state_dict()["rng"]
+    # Each iteration has a context of its own.
+    assert len(set(map(id, lanes.record.contexts))) == 9
+
+
+def test_weights_are_at_most_one_iteration_old_and_the_run_repeats_itself_to_the_bit():
+    first, second = (run(10, {"max_staleness": 1}, event=toys.random_delay) for _ in range(2))
+    assert first.rows == second.rows
+    assert lags(first) == lags(second) == [0] + [1] * 9
+    # Rollout n was collected with the weights after iteration n - 2.
+    biases = [0.0, *first.record.column("bias")]
+    assert [float(bias) for bias in first.record.column("rollout", "bias")] == [0.0, *biases[:9]]
+    assert first.record.column("rollout", "count") == list(range(10))
+    # Rows that are no transitions do not count.
+    assert first.record.column("env_step") == [4, 8, 11, 15, 19, 22, 26, 30, 33, 37]
+    assert first.record.column("train_iter") == list(range(2, 22, 2))
+
+
+def test_three_collectors_with_random_delays_take_turns_and_repeat_themselves_to_the_bit():
+    lanes = {"max_staleness": 3, "collectors": 3}
+    first, second = (run(12, lanes, event=toys.random_delay) for _ in range(2))
+    assert first.rows == second.rows
+    assert lags(first) == [0, 1, 2] + [3] * 9
+    assert first.record.column("rollout", "worker") == [0, 1, 2] * 4
+    assert first.record.column("rollout", "count") == sorted([0, 1, 2, 3] * 3)
+    assert len(set(first.record.pids)) == 3
+    # Each has environments of its own.
+    firsts = {row["rollout"]["obs"].tobytes() for row in first.record.rows}
+    assert len(firsts) == 12
+    assert first.record.column("train_iter") == list(range(2, 26, 2))
+    # What is set and not counted up comes as it was set.
+    assert first.record.column("longest") == [10 * count for count in first.record.column("rollout", "count")]
+    assert all(warm is True for warm in first.record.column("warm"))
+    assert first.record.column("env_step") == [4, 8, 12, 16, 20, 24, 27, 30, 33, 37, 41, 45]
+    # Handlers see the env_step that their iteration begins with, as far as it is known when the ticket is given out.
+    seen = [int(value) for value in first.record.column("rollout", "env_step")]
+    assert seen == [0, 0, 0, 0, 16, 20, 24, 28, 32, 36, 36, 39]
+
+
+def test_iterations_without_learning_do_not_age_weights():
+    outcome = run(9, {"max_staleness": 2}, learn_freq=3)
+    # Learned in iterations 0, 3 and 6; the rollouts of two later iterations were under way by then.
+    assert lags(outcome) == [0, 1, 1, 0, 1, 1, 0, 1, 1]
+
+
+class Halves:
+    """Members and wrappers whose second halves leave marks."""
+
+    @staticmethod
+    @declare(role="collect", reads=("env_step",), writes=("collect_kwargs", "note"))
+    def outer():
+        def explore(ctx):
+            ctx.collect_kwargs, ctx.note = {}, ["before"]
+            yield
+            ctx.note = [*ctx.note, f"after {ctx.trajectories['count']}"]
+
+        return explore
+
+    @staticmethod
+    @declare(role="collect", reads=("trajectories", "note"), writes=("note",))
+    def inner():
+        def extend(ctx):
+            ctx.note = [*ctx.note, "inner"]
+            yield
+            ctx.note = [*ctx.note, "inner again"]
+
+        return extend
+
+
+def test_generators_composites_wrappers_and_the_profile_work_in_lanes():
+    log, policy = [], ToyPolicy()
+
+    def around(ctx):
+        log.append(("before", ctx.trajectories))
+        yield
+        log.append(("after", ctx.trajectories["count"], ctx.note))
+
+    def wrapper(middleware):
+        def call(ctx):
+            log.append("wrapped")
+            return middleware(ctx)
+
+        return call
+
+    with Task().start(True, toys.ToyContext(), lanes={"max_staleness": 0}, profile=True) as task:
+        task.use(around)
+        task.use(task.serial(Halves.outer(), task.serial(task.wrap(ToyCollector(policy.mode, ToyEnv())))))
+        task.use(Halves.inner())
+        task.use(ToyLearner(policy)).use_wrapper(wrapper)
+        task.run(max_step=2)
+        profile = task.profile()
+        state = task.state_dict()
+    # Around, the lane, the learner.
+    assert [entry for entry in log if entry == "wrapped"] == ["wrapped"] * 6
+    marks = [entry for entry in log if entry != "wrapped"]
+    notes = [["before", "inner", "inner again", f"after {count}"] for count in (0, 1)]
+    assert marks == [("before", None), ("after", 0, notes[0]), ("before", None), ("after", 1, notes[1])]
+    assert [line.split()[0] for line in profile.splitlines()[1:4]] == ["around", "collect", "ToyLearner"]
+    # Also the state of members of composites.
+    assert state["chain"] == ["0:around", "1.0:outer", "1.1.0.0:ToyCollector", "2:inner", "3:ToyLearner"]
+    assert state["middleware"]["1.1.0.0:ToyCollector"]["count"] == 2
+
+
+@dataclasses.dataclass
+class OwnContext(Context):
+    """Has nothing of the library's but what is needed to collect."""
+
+    trajectories: dict | None = None
+    count: int = 0
+    name: str = "none"
+
+    def __post_init__(self):
+        self.keep("count", "name")
+
+
+@declare(role="collect", reads=("count",), optional=("collect_kwargs",), writes=("trajectories", "count", "name"))
+def own_collector():
+    def collect(ctx):
+        assert not hasattr(type(ctx), "collect_kwargs")
+        ctx.trajectories = {"type": type(ctx).__name__, "step": ctx.total_step}
+        ctx.count += 2
+        ctx.name = f"{ctx.name}+"[-3:]
+
+    return collect
+
+
+def test_a_context_of_your_own_works_with_counters_of_its_own():
+    rows = []
+    with Task().start(True, OwnContext(), lanes={"max_staleness": 1}) as task:
+        task.use(own_collector()).use(lambda ctx: rows.append((ctx.total_step, ctx.trajectories, ctx.count, ctx.name)))
+        task.run(max_step=4)
+    assert [row[0] for row in rows] == [0, 1, 2, 3]
+    assert [row[1] for row in rows] == [{"type": "OwnContext", "step": step} for step in range(4)]
+    assert [row[2] for row in rows] == [2, 4, 6, 8]
+    # Text is taken over as it comes.
+    assert rows[-1][3].endswith("+")
+
+
+SCRIPT = """
+import dataclasses, enum, json, sys, weakref
+sys.path[:] = {path!r}
+# From now on, what is finalized at the end of the interpreter is so after multiprocessing has waited for children.
+weakref.finalize(sys, lambda: None)
+
+from minding.engine import Context, declare, task
+
+class Speed(enum.Enum):
+    FAST = 1
+
+class OwnError(Exception):
+    def __init__(self, count):
+        super().__init__("count", count)
+        self.count = count
+
+    def __reduce__(self):
+        return OwnError, (self.count,)
+
+@dataclasses.dataclass
+class MyContext(Context):
+    var1: int = 0
+    var2: list | None = None
+    speed: Speed | None = None
+    trajectories: object = None
+
+    def __post_init__(self):
+        self.keep("var1", "var2")
+
+@dataclasses.dataclass
+class Result:
+    speed: Speed
+    modules: int
+
+@declare(role="collect", reads=("var1", "speed"), writes=("trajectories", "var1", "speed"))
+def collect():
+    def call(ctx):
+        if ctx.var1 == 30:
+            raise OwnError(ctx.var1)
+        ctx.trajectories = Result(ctx.speed, "mindspore" in sys.modules)
+        ctx.var1 += 10
+        ctx.speed = Speed.FAST
+    return call
+
+def before(ctx):
+    ctx.speed = Speed.FAST
+
+rows = []
+def note(ctx):
+    result = ctx.trajectories
+    rows.append([type(result) is Result, result.speed is Speed.FAST, result.modules, ctx.var1])
+
+{body}
+print(json.dumps(rows))
+"""
+IN_A_WITH_BLOCK = """
+try:
+    with task.start(async_mode=True, ctx=MyContext(), lanes={"max_staleness": 0}):
+        task.use(before).use(collect()).use(note)
+        task.run(max_step=10)
+except OwnError as error:
+    rows.append([type(error) is OwnError, error.count, "collect lane" in error.__notes__[1]])
+"""
+WITHOUT_ONE = """
+task.start(async_mode=True, ctx=MyContext(), lanes={"max_staleness": 2})
+task.use(before).use(collect()).use(note)
+task.run(max_step=1)
+"""
+
+
+def run_script(body):
+    code = SCRIPT.format(path=sys.path, body=body)
+    done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+    return json.loads(done.stdout)
+
+
+def test_classes_of_the_users_script_cross_in_both_ways_and_so_do_its_exceptions():
+    rows = run_script(IN_A_WITH_BLOCK)
+    assert rows == [[True, True, False, 10], [True, True, False, 20], [True, True, False, 30], [True, 30, True]]
+
+
+def test_a_script_that_never_leaves_the_run_ends_and_takes_its_workers_along():
+    assert run_script(WITHOUT_ONE) == [[True, True, False, 10]]
+
+
+def test_to_start_anew_ends_the_workers_of_before():
+    policy, task = ToyPolicy(), Task()
+    task.start(True, toys.ToyContext(), lanes={"max_staleness": 0})
+    task.use(toy_explorer()).use(ToyCollector(policy.mode, ToyEnv())).use(ToyLearner(policy)).run(max_step=1)
+    (pid,) = task.lanes.worker_pids
+    task.start()
+    assert not Path(f"/proc/{pid}").exists()
+
+
+def test_a_chain_that_was_run_takes_no_more_middleware():
+    with Task().start(True, toys.ToyContext(), lanes={"max_staleness": 0}) as task:
+        task.use(lambda ctx: None).run(max_step=1)
+        with pytest.raises(ChainError, match="use: the lanes of this asynchronous run have been made"):
+            task.use(lambda ctx: None)
+
+
+def test_a_learner_that_counts_no_gradient_steps_is_heard_too():
+    policy = ToyPolicy()
+    biases = []
+
+    def learn(ctx):
+        biases.append(float(ctx.trajectories["bias"]))
+        policy.weights["bias"] += 1
+
+    with Task().start(True, OnlineRLContext(), lanes={"max_staleness": 0}) as task:
+        task.use(own_bias_collector(policy)).use(learn).run(max_step=3)
+        policy.weights["bias"][...] = 100
+        task.run(max_step=4)
+    assert biases == [0.0, 1.0, 2.0, 100.0]
+
+
+@declare(role="collect", writes=("trajectories",))
+def own_bias_collector(policy):
+    mode = policy.mode
+
+    def collect(ctx):
+        ctx.trajectories = {"bias": np.array(mode.arrays["bias"])}
+
+    return collect
+
+
+def test_the_trace_has_a_row_for_each_lane_whose_spans_follow_each_other(tmp_path):
+    begin = toys.time.monotonic()
+    outcome = run(6, {"max_staleness": 2, "collectors": 2}, event=toys.random_delay, eval_freq=4, trace=True)
+    seconds = toys.time.monotonic() - begin
+    outcome.task.write_trace(tmp_path / "trace.json")
+    events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+    names = {event["tid"]: event["args"]["name"] for event in events if event["ph"] == "M"}
+    assert sorted(names.values()) == ["collector 0", "collector 1", "evaluator", "main"]
+    rows = {name: [] for name in names.values()}
+    for event in events:
+        if event["ph"] == "X":
+            rows[names[event["tid"]]].append(event)
+            assert 0 <= event["ts"] <= event["ts"] + event["dur"] <= 1e6 * seconds
+    for row in rows.values():
+        for earlier, later in itertools.pairwise(row):
+            assert earlier["ts"] + earlier["dur"] <= later["ts"] + 0.2
+    assert [event["name"] for event in rows["collector 1"]] == ["toy_explorer", "ToyCollector"] * 3
+    assert [event["name"] for event in rows["main"][:4]] == ["evaluate lane", "collect lane", "ToyLearner", "Record"]
+    # What a collector was busy with while the main process waited for it.
+    assert all(event["dur"] > 100 for event in rows["collector 0"][1::2])
+
+
+def test_state_that_is_loaded_by_hand_reaches_the_workers_before_their_first_run_and_is_refused_later():
+    sync = run(6)
+    policy, task = ToyPolicy(), Task()
+    with task.start(ctx=toys.ToyContext()):
+        task.use(toy_explorer()).use(ToyCollector(policy.mode, ToyEnv())).use(ToyLearner(policy)).use(lambda ctx: None)
+        task.run(max_step=3)
+    again, other = ToyPolicy(), Task()
+    with other.start(True, toys.ToyContext(), lanes={"max_staleness": 0}):
+        other.use(toy_explorer()).use(ToyCollector(again.mode, ToyEnv())).use(ToyLearner(again))
+        record = toys.Record(again)
+        other.use(lambda ctx: record(ctx))
+        other.load_state_dict(task.state_dict())
+        again.load_state_dict(policy.state_dict())
+        other.run(max_step=6)
+        assert toys.Outcome(record, again, other, 0).rows == sync.rows[3:]
+        with pytest.raises(CheckpointError, match="1:ToyCollector is at work in another process: load"):
+            other.load_state_dict(task.state_dict())
