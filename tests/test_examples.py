@@ -90,10 +90,15 @@ def test_an_example_is_resumed(tmp_path):
     assert re.search(r"2,\d{3} environment steps", out.stdout)
 
 
-def test_async_mode_is_refused_with_a_clear_error(tmp_path):
-    out = run_example("on_policy.py", "--async", folder=tmp_path)
-    assert out.returncode == 1
-    assert "asynchronous lanes are not available in this version" in out.stderr
+@pytest.mark.slow
+@pytest.mark.parametrize(("script", "collectors"), [("on_policy.py", "1"), ("off_policy.py", "2")])
+def test_the_chains_run_asynchronously_by_one_flag(tmp_path, script, collectors):
+    arguments = ["--async", "--collectors", collectors, "--max-env-step", "2048"]
+    out = run_example(script, *arguments, folder=tmp_path)
+    assert out.returncode == 0, out.stderr
+    assert re.search(r"[12],\d{3} environment steps", out.stdout)
+    (ckpt,) = tmp_path.glob("runs/*/ckpt")
+    assert any(path.name.startswith("iter_") for path in ckpt.iterdir())
 
 
 def test_the_environment_of_your_own_takes_under_40_lines():
