@@ -8,6 +8,7 @@ from easydict import EasyDict
 main_config = EasyDict(
     exp_name="cartpole_impala",
     run=dict(max_env_step=500_000),
+    lanes=dict(collectors=2),
     # Values near 50 are learned too slowly by one gradient step a rollout: a policy that has forgotten stays so.
     env=dict(env_id="CartPole-v1", normalize_reward=True, reward_gamma=0.98),
     policy=dict(

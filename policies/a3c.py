@@ -100,8 +100,7 @@ class A3C(ActorCriticPolicy):
         return {**self.obs_fields("obs"), "action": self.action_field, "log_prob": Field(), "return": Field()}
 
     def _learn(self, batch: IndexedBatch, progress: float) -> dict[str, float]:
-        cfg = self.cfg.learn
-        rate = cfg.learning_rate * (1.0 - progress if cfg.anneal_lr else 1.0)
+        rate = self.learning_rate(progress)
         total = self._update(batch.tables, batch.index, np.array(rate, np.float32))
         self.update_normalizers(batch)
         steps = len(batch.index)

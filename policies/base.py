@@ -155,6 +155,12 @@ class BasePolicy:
 
     # Learning.
 
+    def learning_rate(self, progress: float) -> float:
+        """The configured step size, brought linearly to 0 over the run where `anneal_lr` is set."""
+        learn = self.cfg.learn
+        rate: float = learn.learning_rate
+        return rate * max(0.0, 1.0 - progress) if learn.anneal_lr else rate
+
     def obs_fields(self, prefix: str) -> dict[str, Field]:
         """Row fields of an observation, one a leaf."""
         return {leaf_name(prefix, leaf): leaf.field for leaf in self.leaves}

@@ -136,7 +136,7 @@ class DQN(BasePolicy):
     def _learn(self, batch: IndexedBatch, progress: float) -> dict[str, float]:
         steps = len(batch.index)
         tau = self._tau(steps)
-        rate = np.array(self.cfg.learn.learning_rate, np.float32)
+        rate = np.array(self.learning_rate(progress), np.float32)
         # Most calls move nothing; their graph has no branch for it, which makes it faster.
         moves = (tau,) if tau.any() else ()
         total = self._update(batch.tables, batch.index, rate, *moves)

@@ -129,8 +129,7 @@ class IMPALA(ActorCriticPolicy):
         }
 
     def _learn(self, batch: IndexedBatch, progress: float) -> dict[str, float]:
-        cfg = self.cfg.learn
-        rate = cfg.learning_rate * (1.0 - progress if cfg.anneal_lr else 1.0)
+        rate = self.learning_rate(progress)
         total = self._update(batch.tables, batch.index, np.array(rate, np.float32))
         steps = len(batch.index)
         # Reset rows are part of the trajectories, but nothing is learned from them.

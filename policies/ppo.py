@@ -130,7 +130,7 @@ class PPO(ActorCriticPolicy):
             advantage = (advantage - mean) / (std + 1e-8)
         if batch.lag > 0:
             advantage *= self._take_over(batch)[batch.index]
-        rate = cfg.learning_rate * (1.0 - progress if cfg.anneal_lr else 1.0)
+        rate = self.learning_rate(progress)
         result = self._update(batch.tables, batch.index, advantage, np.array(rate, np.float32))
         steps = int(result[-1])
         self.update_normalizers(batch)

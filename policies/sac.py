@@ -163,10 +163,9 @@ class SAC(BasePolicy):
         }
 
     def _learn(self, batch: IndexedBatch, progress: float) -> dict[str, float]:
-        cfg = self.cfg.learn
         steps, size = batch.index.shape
         noise = self.learn_rng.standard_normal((steps, 2, size, self.action_size), dtype=np.float32)
-        rates = np.array([cfg.learning_rate, cfg.tau], np.float32)
+        rates = np.array([self.learning_rate(progress), self.cfg.learn.tau], np.float32)
         total = self._update(batch.tables, batch.index, noise, rates)
         self.update_normalizers(batch)
         return {**{name: float(v) / steps for name, v in zip(METRICS, total)}, "grad_steps": steps}

@@ -41,6 +41,10 @@ def _replay(size: int) -> Schema:
     }
 
 
+def _anneal_lr(default: bool) -> Any:
+    return opt(default, None, "bring the learning rate linearly to 0 over run.max_env_step")
+
+
 def _on_nan() -> Schema:
     return {"on_nan": opt("stop", ("stop", "skip"), "after an update with NaN or infinity: end the run, or undo it")}
 
@@ -48,6 +52,7 @@ def _on_nan() -> Schema:
 def _off_policy_learn(learning_rate: float, batch_size: int) -> Schema:
     return {
         "learning_rate": opt(learning_rate, "(0, 1]", "step size of Adam"),
+        "anneal_lr": _anneal_lr(False),
         "batch_size": opt(batch_size, "[1, inf)", "transitions a gradient step"),
         "update_per_collect": opt(1, "[1, inf)", "gradient steps an iteration"),
         "warmup": opt(1000, "[1, inf)", "transitions in the buffer before learning starts"),
@@ -115,7 +120,7 @@ def _actor_critic(learn: Schema, n_sample: int) -> Schema:
         },
         "learn": {
             "learning_rate": opt(3e-4, "(0, 1]", "step size of Adam"),
-            "anneal_lr": opt(True, None, "bring the learning rate linearly to 0 over run.max_env_step"),
+            "anneal_lr": _anneal_lr(True),
             "gamma": opt(0.99, "[0, 1]", "discount"),
             "entropy_weight": opt(0.01, "[0, inf)", "weight of the entropy bonus"),
             "value_weight": opt(0.5, "[0, inf)", "weight of the value loss"),
