@@ -11,8 +11,14 @@ main_config = EasyDict(
     env=dict(env_id="CartPole-v1"),
     policy=dict(
         type="dqn",
-        learn=dict(update_per_collect=4),
-        collect=dict(n_sample=8),
+        # Many gradient steps after each longer rollout, on settings near those of RL Baselines3 Zoo; the step size goes
+        # to 0, or a policy that balances is lost again.
+        model=dict(hidden=[256, 256]),
+        learn=dict(
+            learning_rate=1.5e-3, anneal_lr=True, batch_size=64, update_per_collect=128, target=dict(freq=128)
+        ),
+        collect=dict(n_sample=256),
+        other=dict(eps=dict(end=0.04, decay=8_000)),
         eval=dict(freq=5_000, n_episode=20),
     ),
 )
