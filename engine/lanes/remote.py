@@ -39,7 +39,8 @@ class RemoteMember:
 
 
 class StatefulRemoteMember(RemoteMember):
-    """One with state. The state of a run with several workers holds those of the others under ``workers``."""
+    """One with state. In a run with several workers it holds those of the others under ``workers``, with the random
+    streams that they act with; that of the first worker is part of the policy's state."""
 
     def __init__(self, leaf: Node, workers: list[WorkerProcess], exact: bool) -> None:
         super().__init__(leaf, workers, exact)
@@ -47,11 +48,14 @@ class StatefulRemoteMember(RemoteMember):
         self._workers = workers
 
     def state_dict(self) -> StateDict:
-        first, *others = [self._state_of(worker) for worker in self._workers]
+        first = self._state_of(self._workers[0])
         # Before its first answer, a worker is where the member in this process is.
         state = dict(self._member.state_dict() if first is None else first)
+        others = {str(k): worker for k, worker in enumerate(self._workers) if k and worker.state is not None}
         if others:
-            state["workers"] = {str(k): other for k, other in enumerate(others, 1) if other is not None}
+            state["workers"] = {
+                k: {"member": self._state_of(worker), "acting": _numbered(worker)} for k, worker in others.items()
+            }
         return state
 
     def load_state_dict(self, state: StateDict) -> None:
@@ -59,15 +63,20 @@ class StatefulRemoteMember(RemoteMember):
             raise CheckpointError(f"{self._key} is at work in another process: load its state before the first run")
         others = state.get("workers", {})
         for k, worker in enumerate(self._workers):
-            own = state if k == 0 else others.get(str(k))
+            own = {"member": state, "acting": {}} if k == 0 else others.get(str(k))
             if own is not None:
-                start = worker.state or {"members": {}, "acting": []}
-                start["members"][self._key] = own
+                start = worker.state or {"members": {}, "acting": list(own["acting"].values())}
+                start["members"][self._key] = own["member"]
                 worker.state = start
 
     def _state_of(self, worker: WorkerProcess) -> StateDict | None:
         members = worker.state["members"] if worker.state else {}
         return members.get(self._key)
+
+
+def _numbered(worker: WorkerProcess) -> StateDict:
+    assert worker.state is not None
+    return {str(place): state for place, state in enumerate(worker.state["acting"])}
 
 
 def remote(leaf: Node, workers: list[WorkerProcess], exact: bool) -> RemoteMember:

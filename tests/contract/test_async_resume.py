@@ -77,7 +77,7 @@ def test_rollouts_under_way_are_collected_anew_and_none_is_counted_twice(tmp_pat
     assert (manifest["guarantee"], manifest["total_step"], manifest["train_iter"]) == ("in-flight", 6, 12)
     # Six rollouts were learned from, three of each collector.
     collector = state["task"]["middleware"]["2:ToyCollector"]
-    assert (collector["count"], collector["workers"]["1"]["count"]) == (3, 3)
+    assert (collector["count"], collector["workers"]["1"]["member"]["count"]) == (3, 3)
     resumed = play(tmp_path / "copy", AHEAD, resume="latest")
     rows = first.record.rows[:6] + resumed.record.rows
     assert [row["total_step"] for row in rows] == list(range(STEPS))
@@ -89,6 +89,9 @@ def test_rollouts_under_way_are_collected_anew_and_none_is_counted_twice(tmp_pat
         ages = [row["rollout"]["age"] for row in rows if row["rollout"]["worker"] == worker]
         # Environments go on where their last counted rollout ended.
         assert ages == [4, 8, 12, 16, 20, 24]
+    # So do the random streams that each collector acts with: both have drawn for six rollouts.
+    ends = [newest(tmp_path / folder)[0]["task"]["middleware"]["2:ToyCollector"] for folder in ("runs", "copy")]
+    assert ends[0]["workers"]["1"]["acting"] == ends[1]["workers"]["1"]["acting"]
 
 
 def test_a_checkpoint_of_several_collectors_resumes_with_one(tmp_path):
