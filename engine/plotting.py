@@ -166,7 +166,7 @@ def plot_trace(trace: Mapping[str, Any], path: str | os.PathLike[str], seconds: 
     Args:
       trace: the parsed file.
       path: of the picture.
-      seconds: how much of its end to draw; all by default.
+      seconds: how much to draw, up to where the first lane has nothing more to do; all by default.
 
     Raises:
       MissingExtraError: if matplotlib is not installed.
@@ -174,17 +174,18 @@ def plot_trace(trace: Mapping[str, Any], path: str | os.PathLike[str], seconds: 
     events = trace["traceEvents"]
     lanes = {event["tid"]: event["args"]["name"] for event in events if event["ph"] == "M"}
     spans = [event for event in events if event["ph"] == "X"]
-    end = max((event["ts"] + event["dur"] for event in spans), default=0.0)
+    last = {row: max((e["ts"] + e["dur"] for e in spans if e["tid"] == row), default=0.0) for row in lanes}
+    end = max(last.values(), default=0.0) if seconds is None else min(last.values(), default=0.0)
     begin = 0.0 if seconds is None else max(0.0, end - 1e6 * seconds)
     names = list(dict.fromkeys(event["name"] for event in spans if event["dur"] > _VISIBLE * (end - begin)))
     figure, axes = _figure(height=0.9 + 0.45 * len(lanes))
     for name, color in zip(names, itertools.cycle(_COLORS)):
-        look = {"color": "lightgray" if name in _WAITING else color}
+        look = {"facecolor": "lightgray" if name in _WAITING else color}
         for row in lanes:
             shown = [e for e in spans if e["name"] == name and e["tid"] == row and e["ts"] + e["dur"] > begin]
             bars = [((e["ts"] - begin) / 1e6, e["dur"] / 1e6) for e in shown]
-            axes.broken_barh(bars, (row - 0.4, 0.8), linewidth=0, **look)
-        axes.plot([], [], linewidth=6, label=_WAITING.get(name, name), **look)
+            axes.broken_barh(bars, (row - 0.4, 0.8), edgecolor="white", linewidth=0.8, **look)
+        axes.plot([], [], linewidth=6, label=_WAITING.get(name, name), color=look["facecolor"])
     axes.set_yticks(list(lanes), list(lanes.values()))
     axes.invert_yaxis()
     axes.set_xlim(0, (end - begin) / 1e6)

@@ -1,10 +1,12 @@
 """Learning curves from metrics.csv."""
 
+import json
 import sys
 
 import numpy as np
 import pytest
 from easydict import EasyDict
+from matplotlib.axes import Axes
 
 from minding.engine.errors import ConfigError, MissingExtraError
 from minding.engine.plotting import (
@@ -13,11 +15,13 @@ from minding.engine.plotting import (
     mean_curve,
     plot_curves,
     plot_run,
+    plot_trace,
     read_metrics,
     return_series,
     terminal_curve,
 )
 from minding.engine.run_dir import RunDir
+from minding.engine.trace import Span, Trace
 
 METRICS = "env_step,eval/return_mean,collect/return_mean\n0,10.0,\n100,,20.0\n200,30.0,25.0\n300,nan,\n"
 
@@ -128,3 +132,20 @@ def test_a_terminal_curve_without_points_says_so(ys):
 
 def test_a_terminal_curve_of_one_point_is_drawn():
     assert terminal_curve([5], [1.0], width=10, height=2).count("•") == 1
+
+
+def test_a_time_line_has_a_row_a_lane_and_a_bar_a_span(tmp_path, monkeypatch):
+    drawn = []
+    monkeypatch.setattr(Axes, "broken_barh", lambda axes, bars, where, **look: drawn.extend((where[0], b) for b in bars))
+    trace = Trace()
+    trace.add("main", [Span("collect lane", 10.0, 10.5), Span("trainer", 10.5, 12.0)])
+    trace.add("collector", [Span("StepCollector", 10.0, 11.0)])
+    trace.write(tmp_path / "trace.json")
+    parsed = json.loads((tmp_path / "trace.json").read_text())
+    plot_trace(parsed, tmp_path / "whole.png")
+    assert (tmp_path / "whole.png").read_bytes().startswith(b"\x89PNG")
+    assert drawn == [(-0.4, (0.0, 0.5)), (-0.4, (0.5, 1.5)), (0.6, (0.0, 1.0))]
+    drawn.clear()
+    # The last 0.75 s before the collector has nothing more to do.
+    plot_trace(parsed, tmp_path / "end.png", seconds=0.75)
+    assert drawn == [(-0.4, (-0.25, 0.5)), (-0.4, (0.25, 1.5)), (0.6, (-0.25, 1.0))]
