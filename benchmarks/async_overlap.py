@@ -4,6 +4,7 @@
   take as long as the collection: where a perfect overlap is twice as fast. Synchronous and asynchronous runs
   alternate; the figure is the median ratio of their speeds.
 - Scaling: 1, 2, 4 and 8 collectors on the waiting environment, with little to learn.
+- Start-up: seconds until the first rollout of `cartpole_ppo` (256 steps) is there, from the start of its worker.
 
 Each run is a process of its own and is timed in its steady state. A whole run writes
 ``docs/results/async_overlap.json``, the tables of ``docs/async.md``, and the time line of one asynchronous run
@@ -31,6 +32,7 @@ from benchmarks.report import cpu_model, own_versions
 STEPS = 64
 """Environment steps of a rollout, in one environment."""
 COLLECTORS = (1, 2, 4, 8)
+START_UP = "start-up"
 _DRAWN = 2.0
 """Seconds of the time line in the picture."""
 
@@ -102,6 +104,19 @@ def measure(work: Work) -> dict[str, float]:
     }
 
 
+def start_up() -> float:
+    """Seconds that the first iteration of an asynchronous run waits for its rollout."""
+    from minding.configs import compile_run, load_preset
+    from minding.configs.recipes import build
+    from minding.engine import OnlineRLContext, Task
+
+    task = Task()
+    with task.start(True, OnlineRLContext(), profile=True):
+        build(task, compile_run(load_preset("cartpole_ppo")))
+        task.run(max_step=1)
+        return _seconds_by_row(task)["collect lane"]
+
+
 def _config(work: Work) -> Any:
     from easydict import EasyDict
 
@@ -134,6 +149,15 @@ def run(work: Work, timeout: float = 600.0) -> dict[str, float]:
     out = call(command, {"PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"}, timeout)
     result: dict[str, float] = json.loads(out.strip().splitlines()[-1])
     return result
+
+
+def start_ups(repeats: int) -> list[float]:
+    """`start_up` in processes of their own."""
+    command = [sys.executable, "-m", "benchmarks.async_overlap", "--measure", START_UP]
+    environment = {"PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"}
+    seconds = [float(call(command, environment, 120.0).strip().splitlines()[-1]) for _ in range(repeats)]
+    print(f"first rollout after {statistics.median(seconds):.2f} s (median)", flush=True)
+    return seconds
 
 
 def balance(case: Case, iterations: int) -> int:
@@ -186,7 +210,7 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.async_overlap", description=__doc__)
     parser.add_argument("--pairs", type=int, default=5, help="pairs of each environment (5)")
     parser.add_argument("--iterations", type=int, default=24, help="iterations on the clock (24)")
-    parser.add_argument("--only", choices=[*(case.name for case in CASES), "scaling"], help="one part")
+    parser.add_argument("--only", choices=[*(case.name for case in CASES), "scaling", START_UP], help="one part")
     parser.add_argument("--pin", default="auto", help="see lanes.pin (auto)")
     parser.add_argument("--measure", help=argparse.SUPPRESS)
     return parser.parse_args(argv)
@@ -195,15 +219,20 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
 def main(argv: Sequence[str] | None = None) -> int:
     """Returns 0; a missed target is shown and is no error."""
     args = parse_arguments(argv)
+    if args.measure == START_UP:
+        print(start_up())
+        return 0
     if args.measure:
         print(json.dumps(measure(Work(**json.loads(args.measure)))))
         return 0
     wanted = [case for case in CASES if args.only in (None, case.name)]
     overlaps = [overlap(case, args.pairs, args.iterations, args.pin) for case in wanted]
     scales = scaling(max(1, args.pairs // 2), args.iterations // 2) if args.only in (None, "scaling") else []
-    print("\n" + overlap_table({"overlap": overlaps, "scaling": scales}))
+    first = start_ups(args.pairs) if args.only in (None, START_UP) else []
+    results = {"overlap": overlaps, "scaling": scales, "start_up": first}
+    print(f"\n{overlap_table(results)}")
     if args.only is None and args.pairs >= 5:
-        _write({"overlap": overlaps, "scaling": scales, "cpu": cpu_model(), "versions": own_versions()})
+        _write({**results, "cpu": cpu_model(), "versions": own_versions()})
     return 0
 
 

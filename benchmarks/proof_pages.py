@@ -118,6 +118,10 @@ def overlap_table(result: Record) -> str:
         met = "yes" if row["share"] >= SCALING_TARGET else "NO"
         speed = np.median(row["env_steps_per_second"])
         lines.append(f"| {row['collectors']} | {speed:.0f} | {row['ratio']:.2f}x | {row['share']:.2f} | {met} |")
+    first = result["start_up"]
+    if first:
+        spread = f"{min(first):.2f} - {max(first):.2f} s, n = {len(first)}"
+        lines += ["", f"First rollout of `cartpole_ppo` {np.median(first):.2f} s after the start ({spread})."]
     return "\n".join(lines)
 
 

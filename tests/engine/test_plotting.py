@@ -136,7 +136,8 @@ def test_a_terminal_curve_of_one_point_is_drawn():
 
 def test_a_time_line_has_a_row_a_lane_and_a_bar_a_span(tmp_path, monkeypatch):
     drawn = []
-    monkeypatch.setattr(Axes, "broken_barh", lambda axes, bars, where, **look: drawn.extend((where[0], b) for b in bars))
+    note = lambda axes, bars, where, **look: drawn.extend((where[0], bar) for bar in bars)  # noqa: E731
+    monkeypatch.setattr(Axes, "broken_barh", note)
     trace = Trace()
     trace.add("main", [Span("collect lane", 10.0, 10.5), Span("trainer", 10.5, 12.0)])
     trace.add("collector", [Span("StepCollector", 10.0, 11.0)])
