@@ -14,7 +14,7 @@ def test_every_preset_is_proved_but_those_of_environments_that_need_more_package
 
 def test_a_job_takes_about_forty_checkpoints_and_learns_early():
     job = kill_proofs.make_job("cartpole_dqn", env_step=4000)
-    assert job.overrides[1:3] == ("run.max_env_step=4000", "run.ckpt_freq=50")
+    assert job.overrides[1:3] == ("run.max_env_step=4000", "run.ckpt_freq=48")
     assert "policy.learn.warmup=400" in job.overrides
 
 
