@@ -31,7 +31,7 @@ def different(found, expected):
     return sorted(key for key in found.keys() | expected.keys() if found.get(key) != expected.get(key))
 
 
-ASYNC = ("lanes.async_mode=true", "lanes.max_staleness=0")
+ASYNC = ("lanes.async_mode=true", "lanes.collectors=1", "lanes.max_staleness=0")
 
 
 @pytest.mark.parametrize("preset", ["cartpole_ppo", "cartpole_dqn", "cartpole_impala", "pendulum_sac"])
