@@ -34,8 +34,11 @@ def test_what_was_killed_often_enough_is_not_run_again(tmp_path, monkeypatch, ca
     assert [json.loads(line)["kills"] for line in lines] == [2, 3]
 
 
+# One preset an algorithm, and images; `make proofs` kills them all, more often.
 @pytest.mark.slow
-@pytest.mark.parametrize("preset", kill_proofs.STEPS)
+@pytest.mark.parametrize(
+    "preset", ["cartpole_dqn", "cartpole_impala", "cartpole_a3c", "pendulum_ppo", "pendulum_sac", "pixelcatch_ppo"]
+)
 def test_the_train_command_killed_twice_and_resumed_ends_as_without_kills(preset, tmp_path):
     job = kill_proofs.make_job(preset, kills=2, env_step=max(1000, kill_proofs.STEPS[preset] // 5))
     record = kill_proofs.run_kills(job, tmp_path)
