@@ -141,6 +141,8 @@ PRESET = {
     "a3c": SHORT_ROLLOUTS,
     "dqn": (
         "run.max_env_step=1600",
+        "policy.collect.n_sample=8",
+        "policy.learn.update_per_collect=4",
         "run.metrics_freq=200",
         "policy.learn.warmup=200",
         "policy.eval.freq=400",
