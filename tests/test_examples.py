@@ -13,7 +13,7 @@ EXAMPLES = ROOT / "examples"
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
 
 OFF_POLICY_CHAIN = """\
-with task.start(async_mode=args.async_, ctx=OnlineRLContext(), resume=args.resume):
+with task.start(async_mode=args.async_, ctx=OnlineRLContext(), lanes=cfg.lanes, resume=args.resume):
     task.use(interaction_evaluator(cfg, policy.eval_mode, evaluator_env))
     task.use(eps_greedy_handler(cfg))
     task.use(StepCollector(cfg, policy.collect_mode, collector_env))
@@ -23,7 +23,7 @@ with task.start(async_mode=args.async_, ctx=OnlineRLContext(), resume=args.resum
     task.run(max_step=max_step)
 """
 ON_POLICY_CHAIN = """\
-with task.start(async_mode=args.async_, ctx=OnlineRLContext(), resume=args.resume):
+with task.start(async_mode=args.async_, ctx=OnlineRLContext(), lanes=cfg.lanes, resume=args.resume):
     task.use(interaction_evaluator(cfg, policy.eval_mode, evaluator_env))
     task.use(StepCollector(cfg, policy.collect_mode, collector_env))
     task.use(gae_estimator(cfg, policy.collect_mode))
