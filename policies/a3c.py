@@ -15,11 +15,12 @@ from __future__ import annotations
 import numpy as np
 
 from minding.engine.batch import Field, IndexedBatch
-from minding.engine.runtime import ms, nn, ops
+from minding.engine.runtime import ms, ops
 from minding.policies.actor_critic import ActorCriticPolicy
 from minding.policies.networks.actor_critic import ActorCritic
 from minding.policies.networks.optim import Adam
 from minding.policies.networks.rows import Rows
+from minding.policies.networks.steps import GradientSteps
 
 METRICS = ("loss", "policy_loss", "value_loss", "entropy", "approx_kl", "grad_norm")
 
@@ -47,11 +48,11 @@ def a3c_loss(log_prob, entropy, value, batch, cfg):
     return loss, policy_loss, value_loss, entropy, kl
 
 
-class A3CCell(nn.Cell):
-    """Root cell: network and optimizer; `construct` performs all gradient steps of an iteration."""
+class A3CCell(GradientSteps):
+    """Root cell: network and optimizer; `step` is one gradient step."""
 
     def __init__(self, net: ActorCritic, policy: A3C) -> None:
-        super().__init__()
+        super().__init__(len(METRICS))
         learn = policy.cfg.learn
         self.net = net
         self.optim = Adam(net.trainable_params(), eps=1e-5, max_grad_norm=learn.grad_norm)
@@ -65,19 +66,6 @@ class A3CCell(nn.Cell):
         outputs = self.net(*obs)
         log_prob, entropy = self.net.head.log_prob_entropy(outputs[1:], action)
         return a3c_loss(log_prob, entropy, outputs[0], batch, self.cfg)
-
-    def construct(self, inputs, tables):
-        """Inputs: index int32 (K, B), learning rate (). Returns the sums of `METRICS`."""
-        index, learning_rate = inputs
-        if index.shape[0] == 1:
-            # A graph without a loop starts faster.
-            return self.step(index[0], learning_rate, tables)
-        i = ops.zeros((), ms.int32)
-        total = ops.zeros((len(METRICS),), ms.float32)
-        while i < index.shape[0]:
-            total = total + self.step(index[i], learning_rate, tables)
-            i = i + 1
-        return total
 
     def step(self, index, learning_rate, tables):
         n = self.num_leaves

@@ -13,11 +13,12 @@ import dataclasses
 import numpy as np
 
 from minding.engine.batch import Field, IndexedBatch
-from minding.engine.runtime import ms, nn, ops
+from minding.engine.runtime import ms, ops
 from minding.policies.actor_critic import ActorCriticPolicy
 from minding.policies.networks.actor_critic import ActorCritic
 from minding.policies.networks.optim import Adam
 from minding.policies.networks.rows import Rows
+from minding.policies.networks.steps import GradientSteps
 from minding.policies.ops.vtrace import vtrace
 
 METRICS = ("loss", "policy_loss", "value_loss", "entropy", "approx_kl", "rho", "grad_norm")
@@ -62,11 +63,11 @@ def _total(x):
     return x.reshape((-1,)).sum()
 
 
-class IMPALACell(nn.Cell):
-    """Root cell: network and optimizer; `construct` performs all gradient steps of an iteration."""
+class IMPALACell(GradientSteps):
+    """Root cell: network and optimizer; `step` is one gradient step."""
 
     def __init__(self, net: ActorCritic, policy: IMPALA) -> None:
-        super().__init__()
+        super().__init__(len(METRICS))
         learn = policy.cfg.learn
         self.net = net
         self.optim = Adam(net.trainable_params(), eps=1e-5, max_grad_norm=learn.grad_norm)
@@ -85,19 +86,6 @@ class IMPALACell(nn.Cell):
         if entropy.ndim == 1:
             entropy = entropy.reshape(shape)
         return impala_loss(log_prob.reshape(shape), entropy, outputs[0].reshape(shape), batch, self.cfg)
-
-    def construct(self, inputs, tables):
-        """Inputs: index int32 (K, T, N), learning rate (). Returns the sums of `METRICS`."""
-        index, learning_rate = inputs
-        if index.shape[0] == 1:
-            # A graph without a loop starts faster.
-            return self.step(index[0], learning_rate, tables)
-        i = ops.zeros((), ms.int32)
-        total = ops.zeros((len(METRICS),), ms.float32)
-        while i < index.shape[0]:
-            total = total + self.step(index[i], learning_rate, tables)
-            i = i + 1
-        return total
 
     def step(self, index, learning_rate, tables):
         n = self.num_leaves
