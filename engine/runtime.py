@@ -11,9 +11,9 @@ respected. The reasons behind each setting were measured with MindSpore 2.10 on 
   every kernel is launched by a message between actors, with two by a plain loop: PPO's update takes 0.5 to 0.7 times
   as long. The new pipeline would add a helper thread that spins on an empty queue.
 - one kernel thread: with two an update of 256 x 256 networks takes 0.9 times as long and one of small networks 1.3
-  times; without AVX-512 the last bits depend on their number, and with convolutions they differ from run to run. Kernels
-  only find a second thread if the pool, which the first graph makes, is made for one dispatch thread; the plain loop is
-  taken by graphs that come after that setting.
+  times; without AVX-512 the last bits depend on their number, and with convolutions they differ from run to run. A
+  second thread is only found if the pool, which the first graph makes, is made for one dispatch thread; the plain loop
+  is taken by graphs that come after that setting.
 - one BLAS thread in NumPy: acting multiplies small matrices, for which a second thread costs more than it gives (a row
   by 128 x 128: 2.7 us against 6.7 us, and a millisecond when another process wants the core).
 - the compiler cache stays off: it matches graphs by order, and silently returns the result of another function.
