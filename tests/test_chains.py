@@ -121,7 +121,7 @@ def test_the_on_policy_chain_runs_as_written(env_id, tmp_path):
     assert [p.name for p in list_checkpoints(tmp_path / cfg.exp_name / "ckpt")] == ["iter_12"]
 
 
-@pytest.mark.parametrize(("algorithm", "iterations"), [("dqn", 250), ("ppo", 32)])
+@pytest.mark.parametrize(("algorithm", "iterations"), [pytest.param("dqn", 250, marks=pytest.mark.slow), ("ppo", 32)])
 def test_one_seed_gives_one_run_to_the_bit(algorithm, iterations, tmp_path):
     run = run_off_policy if algorithm == "dqn" else run_on_policy
     seldom = {"freq": 1000, "n_episode": 2}
@@ -268,16 +268,19 @@ def test_ppo_answers_the_context():
     assert min(returns) >= 0.95, returns
 
 
+@pytest.mark.slow
 def test_impala_answers_the_context():
     returns = learn("impala", "fakes:Parity", 2000, learn={"learning_rate": 0.02})
     assert min(returns) >= 0.95, returns
 
 
+@pytest.mark.slow
 def test_a3c_answers_the_context():
     returns = learn("a3c", "fakes:Parity", 2000, learn={"learning_rate": 0.02})
     assert min(returns) >= 0.95, returns
 
 
+@pytest.mark.slow
 def test_sac_aims_at_the_target():
     # A random action is off by 0.4 on average.
     returns = learn(

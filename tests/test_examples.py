@@ -68,7 +68,12 @@ def test_the_readme_shows_the_lines_of_both_chains():
             r"return -\d+\.\d at the last",
             marks=pytest.mark.slow,
         ),
-        ("custom_middleware.py", ["--max-env-step", "3072"], r"best return \d+\.\d, \d+\.\d s in the chain"),
+        pytest.param(
+            "custom_middleware.py",
+            ["--max-env-step", "3072"],
+            r"best return \d+\.\d, \d+\.\d s in the chain",
+            marks=pytest.mark.slow,
+        ),
         ("custom_env.py", ["run.max_env_step=2048"], r"return -?\d+\.\d\d after 2,048 environment steps"),
     ],
 )
@@ -81,6 +86,7 @@ def test_an_example_runs_and_prints_its_result(name, args, result, tmp_path):
         assert list((tmp_path / folder / "ckpt").glob("iter_*/manifest.json"))
 
 
+@pytest.mark.slow
 def test_an_example_is_resumed(tmp_path):
     short = ["--max-env-step", "2048"]
     run_example("on_policy.py", *short, folder=tmp_path)

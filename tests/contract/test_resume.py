@@ -58,6 +58,7 @@ CASES = {
     "DQN, n-step": ("dqn", "CartPole-v1", ("policy.learn.nstep=2", "policy.learn.target.freq=5")),
     "SAC, random steps first": ("sac", "Pendulum-v1", ("policy.collect.random_steps=32",)),
 }
+FAST = ("PPO in worker processes, dict observations, rewards normalised", "DQN, n-step")
 OF_ALGORITHM = {"ppo": ON_POLICY, "impala": TRAJECTORY, "a3c": SINGLE_STEP, "dqn": OFF_POLICY, "sac": OFF_POLICY}
 
 
@@ -126,7 +127,9 @@ def check_exact_resume(cfg, tmp_path, photographed, moments):
         assert different == [], f"resumed from {copy.name}"
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(
+    "name", [name if name in FAST else pytest.param(name, marks=pytest.mark.slow) for name in CASES]
+)
 def test_a_run_killed_between_and_within_iterations_ends_as_if_it_went_on(name, tmp_path, photographed):
     cfg = settings(*CASES[name], tmp_path)
     # Iterations after the last checkpoint: before the first middleware, and before one in the middle.
