@@ -20,7 +20,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,9 @@ STEPS = 64
 """Environment steps of a rollout, in one environment."""
 COLLECTORS = (1, 2, 4, 8)
 START_UP = "start-up"
+_ALIKE = 0.02
+"""How far from one half the share of the collection may be in the synchronous run of a pair."""
+_TRIES = 6
 _DRAWN = 2.0
 """Seconds of the time line in the picture."""
 
@@ -160,24 +163,33 @@ def start_ups(repeats: int) -> list[float]:
     return seconds
 
 
-def balance(case: Case, iterations: int) -> int:
-    """Gradient steps that take as long as the collection, by two synchronous runs, the second near the point."""
-    steps = 50
-    for _ in range(2):
-        timed = run(Work(case.name, steps, False, iterations=iterations))
-        steps = max(1, round(steps * timed["collect_seconds"] / timed["learn_seconds"]))
-    return steps
+def balanced(case: Case, n_epoch: int, iterations: int) -> tuple[int, dict[str, float]]:
+    """A synchronous run in which collection and learning take alike: gradient steps a rollout, and its figures.
+
+    The speed of the machine drifts while collection waits all the same: runs are repeated with other numbers of steps,
+    beginning with `n_epoch`, until one is within `_ALIKE`.
+    """
+    for _ in range(_TRIES):
+        timed = run(Work(case.name, n_epoch, False, iterations=iterations))
+        if abs(_collect_share(timed) - 0.5) <= _ALIKE:
+            break
+        n_epoch = max(1, round(n_epoch * timed["collect_seconds"] / timed["learn_seconds"]))
+    return n_epoch, timed
+
+
+def _collect_share(timed: Mapping[str, float]) -> float:
+    return timed["collect_seconds"] / (timed["collect_seconds"] + timed["learn_seconds"])
 
 
 def overlap(case: Case, pairs: int, iterations: int, pin: str) -> dict[str, Any]:
-    """Pairs of a synchronous and an asynchronous run at the balance point, which is looked for before each."""
+    """Pairs of a synchronous run at the balance point and, at once, an asynchronous one that does the same."""
     rows = []
+    n_epoch = 50
     for pair in range(pairs):
-        n_epoch = balance(case, max(4, iterations // 3))
-        sync = run(Work(case.name, n_epoch, False, iterations=iterations))
+        n_epoch, sync = balanced(case, n_epoch, iterations)
         lanes = run(Work(case.name, n_epoch, True, iterations=iterations, pin=pin))
         ratio = lanes["iterations_per_second"] / sync["iterations_per_second"]
-        share = sync["collect_seconds"] / (sync["collect_seconds"] + sync["learn_seconds"])
+        share = _collect_share(sync)
         rows.append({"n_epoch": n_epoch, "sync": sync, "async": lanes, "ratio": ratio, "collect_share": share})
         print(f"{case.name}, pair {pair + 1}: {ratio:.2f}x (collection {share:.0%} of a synchronous run)", flush=True)
     ratios = [row["ratio"] for row in rows]

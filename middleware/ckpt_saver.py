@@ -95,8 +95,7 @@ class CkptSaver:
     def __call__(self, ctx: OnlineRLContext) -> None:
         """Decides what is due; it is saved at the end of the iteration."""
         value = ctx.eval_value
-        if self._keep_best and value is not None and value > self._best:
-            self._best = value
+        if self._is_best(value):
             params = ctx.eval_params
             self._task.at_boundary(lambda: self._save_best(value, params))
         if self._train_freq is not None and ctx.train_iter - self._last_iter >= self._train_freq:
@@ -109,6 +108,9 @@ class CkptSaver:
         if isinstance(self._task.error, NonFiniteError):
             # What is still finite came of the same update: the checkpoint before it is the one to resume from.
             return
+        if not self._task.within_iteration and self._is_best(ctx.eval_value):
+            # The evaluation that an asynchronous run waited for at its end.
+            self._save_best(ctx.eval_value, ctx.eval_params)
         if self._saved is None:
             nothing_new = False
         elif self._task.within_iteration:
@@ -163,6 +165,13 @@ class CkptSaver:
             raise CheckpointError(f"resume: no folder {str(path)!r}; name a checkpoint, a run folder, or 'latest'")
         return path
 
+    def _is_best(self, value: float | None) -> bool:
+        """Whether this is the highest evaluation mean so far; takes note of it then."""
+        if not self._keep_best or value is None or not value > self._best:
+            return False
+        self._best = value
+        return True
+
     def _set_aside(self, train_iter: int) -> None:
         for later in list_checkpoints(self.folder):
             if (step_of(later) or 0) > train_iter:
@@ -170,7 +179,7 @@ class CkptSaver:
                 _log.warning("%s is newer than what is resumed from: it is now %s", later, aside.name)
                 later.rename(aside)
 
-    def _save_best(self, eval_value: float, params: Mapping[str, Array] | None) -> None:
+    def _save_best(self, eval_value: float | None, params: Mapping[str, Array] | None) -> None:
         self._save(self.folder / "best", eval_value, params)
 
     def _save_periodic(self, eval_value: float | None) -> None:

@@ -180,6 +180,18 @@ def test_the_best_has_the_weights_that_were_measured_where_they_are_no_longer_th
     assert last["policy"]["params"]["net.w"].tolist() == [40.0]
 
 
+def test_an_evaluation_that_is_there_only_at_the_end_can_be_the_best(tmp_path):
+    weights, task = NamedWeights(), Task()
+    with task.start(ctx=OnlineRLContext()):
+        saver = CkptSaver(weights, "run", out_dir=tmp_path, task=task)
+        task.use(Learner(weights)).use(saver)
+        task.run(max_step=2)
+        task.ctx.eval_value, task.ctx.eval_params = 5.0, {"net.w": np.array([10.0])}
+        saver.finish(task.ctx)
+    state, manifest = load_checkpoint(saver.folder / "best")
+    assert (state["policy"]["params"]["net.w"].tolist(), manifest["eval_value"], saver.best) == ([10.0], 5.0, 5.0)
+
+
 def test_the_best_is_not_kept_when_not_asked_for(run):
     assert not (run(evaluate(1.0), keep_best=False).folder / "best").exists()
 
