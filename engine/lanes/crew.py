@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,6 +19,7 @@ from minding.engine.middleware import Role
 from minding.engine.trace import Trace
 from minding.engine.types import Array
 
+_log = logging.getLogger("minding.lanes")
 _WORKER = {Role.COLLECT: "collector", Role.EVALUATE: "evaluator"}
 
 
@@ -66,6 +68,10 @@ class Crew:
         self._parcel = Parcel([member.middleware for member in self.cut.members], self._lane)
         # A version for each ticket under way, the newest one, and one to write into.
         self._board = WeightBoard(self._parcel.weights(), self._depth + 2)
+        for leaf in self.cut.leaves:
+            for hook in ("finish", "resumed"):
+                if hasattr(leaf.middleware, hook):
+                    _log.warning("%s runs in the %s lane, where %s(ctx) is not called", leaf.name, self._lane, hook)
         keys = tuple(f"{leaf.position}:{leaf.name}" for leaf in self.cut.leaves)
         for index, (worker, cores) in enumerate(zip(self.workers, self._cores)):
             plan = WorkerPlan(self._lane, index, keys, self._parcel, context, self.cut.outputs, self._depth, cores)

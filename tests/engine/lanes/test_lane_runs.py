@@ -93,6 +93,13 @@ def test_three_collectors_with_random_delays_take_turns_and_repeat_themselves_to
     assert seen == [0, 0, 0, 0, 16, 20, 24, 28, 32, 36, 36, 39]
 
 
+def test_hooks_that_nobody_calls_in_a_worker_are_named(monkeypatch, caplog):
+    monkeypatch.setattr(toys.ToyCollector, "finish", lambda self, ctx: None, raising=False)
+    run(1, {"max_staleness": 0})
+    assert "ToyCollector runs in the collect lane, where finish(ctx) is not called" in caplog.text
+    assert "resumed(ctx)" not in caplog.text
+
+
 def test_iterations_without_learning_do_not_age_weights():
     outcome = run(9, {"max_staleness": 2}, learn_freq=3)
     # Learned in iterations 0, 3 and 6; the rollouts of two later iterations were under way by then.
