@@ -11,9 +11,10 @@ main_config = EasyDict(
     env=dict(env_id="Acrobot-v1"),
     policy=dict(
         type="dqn",
-        learn=dict(update_per_collect=2),
-        collect=dict(n_sample=8),
+        # A greedy policy that never moves the resting arm is one update away: the step size goes to 0, or it comes back.
+        learn=dict(anneal_lr=True, update_per_collect=32),
+        collect=dict(n_sample=64),
         eval=dict(n_episode=20),
-        other=dict(eps=dict(decay=20_000)),
+        other=dict(eps=dict(end=0.1, decay=12_000)),
     ),
 )
