@@ -174,6 +174,18 @@ class BasePolicy:
             return Field((len(space["nvec"]),), "int32")
         return Field(tuple(space["shape"]))
 
+    @property
+    def transition_fields(self) -> dict[str, Field]:
+        """Row fields of a transition: what one-step and n-step targets from replay need."""
+        return {
+            **self.obs_fields("obs"),
+            **self.obs_fields("next_obs"),
+            "action": self.action_field,
+            "reward": Field(),
+            "terminated": Field(),
+            "discount": Field(default=self.cfg.learn.gamma),
+        }
+
     def update_normalizers(self, batch: IndexedBatch) -> None:
         """Takes the batch's observations into the running moments, after learning (see `Normalizer`)."""
         if not self._normalizers:

@@ -116,14 +116,7 @@ class DQN(BasePolicy):
 
     @property
     def row_fields(self) -> dict[str, Field]:
-        return {
-            **self.obs_fields("obs"),
-            **self.obs_fields("next_obs"),
-            "action": self.action_field,
-            "reward": Field(),
-            "terminated": Field(),
-            "discount": Field(default=self.cfg.learn.gamma),
-        }
+        return self.transition_fields
 
     def _tau(self, steps: int) -> Array:
         """Share of the online weights that moves into the target after each of the next `steps` gradient steps."""

@@ -153,14 +153,7 @@ class SAC(BasePolicy):
 
     @property
     def row_fields(self) -> dict[str, Field]:
-        return {
-            **self.obs_fields("obs"),
-            **self.obs_fields("next_obs"),
-            "action": self.action_field,
-            "reward": Field(),
-            "terminated": Field(),
-            "discount": Field(default=self.cfg.learn.gamma),
-        }
+        return self.transition_fields
 
     def _learn(self, batch: IndexedBatch, progress: float) -> dict[str, float]:
         steps, size = batch.index.shape

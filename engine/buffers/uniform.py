@@ -18,7 +18,7 @@ class UniformBuffer:
 
     Args:
       capacity: number of transitions kept; the oldest is overwritten first.
-      fields: name -> Field, usually ``policy.transition_fields``.
+      fields: name -> Field, usually ``policy.learn_mode.fields``.
       seed: of the sampling stream.
     """
 
