@@ -36,8 +36,9 @@ def overrides(case: Case) -> list[str]:
         case DQNCase():
             # Our target counts gradient steps, the case counts env steps.
             keys |= _replay_keys(case) | {
-                # Stable-Baselines3 has no double Q-learning.
+                # Stable-Baselines3 has neither double Q-learning nor returns of several steps.
                 "policy.learn.double": False,
+                "policy.learn.nstep": 1,
                 "policy.learn.target.kind": "periodic",
                 "policy.learn.target.freq": case.target_update_freq // case.iteration_steps,
                 "policy.learn.grad_norm": case.grad_norm,
