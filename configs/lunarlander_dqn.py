@@ -13,12 +13,9 @@ main_config = EasyDict(
         type="dqn",
         model=dict(hidden=[256, 256]),
         learn=dict(
-            learning_rate=5e-4,
-            update_per_collect=2,
-            target=dict(kind="soft"),
-            warmup=5_000,
+            learning_rate=5e-4, anneal_lr=True, update_per_collect=16, nstep=3, target=dict(kind="soft"), warmup=5_000
         ),
-        collect=dict(n_sample=8),
+        collect=dict(n_sample=64),
         eval=dict(freq=25_000, n_episode=20),
         other=dict(eps=dict(end=0.02, decay=80_000), buffer_size=200_000),
     ),
