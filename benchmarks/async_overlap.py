@@ -6,9 +6,9 @@
 - Scaling: 1, 2, 4 and 8 collectors on the waiting environment, with little to learn.
 - Start-up: seconds until the first rollout of `cartpole_ppo` (256 steps) is there, from the start of its worker.
 
-Each run is a process of its own and is timed in its steady state. A whole run writes
-``docs/results/async_overlap.json``, the tables of ``docs/async.md``, and the time line of one asynchronous run
-(``docs/images/async_overlap.png``); a partial one prints only.
+Each run is a process of its own and is timed in its steady state. What was measured takes its place in
+``docs/results/async_overlap.json`` and in the tables of ``docs/async.md``; of the waiting environment also the time line
+of one asynchronous run (``docs/images/async_overlap.png``). With fewer than five pairs, results are only printed.
 """
 
 from __future__ import annotations
@@ -238,28 +238,48 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(json.dumps(measure(Work(**json.loads(args.measure)))))
         return 0
     wanted = [case for case in CASES if args.only in (None, case.name)]
-    overlaps = [overlap(case, args.pairs, args.iterations, args.pin) for case in wanted]
-    scales = scaling(max(1, args.pairs // 2), args.iterations // 2) if args.only in (None, "scaling") else []
-    first = start_ups(args.pairs) if args.only in (None, START_UP) else []
-    results = {"overlap": overlaps, "scaling": scales, "start_up": first}
-    print(f"\n{overlap_table(results)}")
-    if args.only is None and args.pairs >= 5:
-        _write({**results, "cpu": cpu_model(), "versions": own_versions()})
+    measured: dict[str, Any] = {
+        "overlap": [overlap(case, args.pairs, args.iterations, args.pin) for case in wanted],
+        "scaling": [],
+        "start_up": [],
+    }
+    if args.only in (None, "scaling"):
+        measured["scaling"] = scaling(max(1, args.pairs // 2), args.iterations // 2)
+    if args.only in (None, START_UP):
+        measured["start_up"] = start_ups(args.pairs)
+    print(f"\n{overlap_table(measured)}")
+    if args.pairs >= 5:
+        _write(measured)
     return 0
 
 
-def _write(results: dict[str, Any]) -> None:
+def _write(measured: dict[str, Any]) -> None:
+    docs = ROOT / "docs"
+    results = Results(docs)
+    before = results.single("async_overlap") or {"overlap": [], "scaling": [], "start_up": []}
+    rows = {row["case"]: row for row in [*before["overlap"], *measured["overlap"]]}
+    record = {
+        "overlap": [rows[case.name] for case in CASES if case.name in rows],
+        "scaling": measured["scaling"] or before["scaling"],
+        "start_up": measured["start_up"] or before["start_up"],
+        "cpu": cpu_model(),
+        "versions": own_versions(),
+    }
+    text = json.dumps(record, indent=1) + "\n"
+    (docs / "results" / "async_overlap.json").write_text(text, encoding="utf-8")
+    update(results)
+    if any(row["case"] == CASES[0].name for row in measured["overlap"]):
+        _draw(measured["overlap"][0]["pairs"][-1]["n_epoch"], docs / "images" / "async_overlap.png")
+
+
+def _draw(n_epoch: int, image: Path) -> None:
+    """Draws the time line of an asynchronous run on the waiting environment."""
     from minding.engine.plotting import plot_trace
 
-    docs = ROOT / "docs"
-    text = json.dumps(results, indent=1) + "\n"
-    (docs / "results" / "async_overlap.json").write_text(text, encoding="utf-8")
-    update(Results(docs))
-    image = docs / "images" / "async_overlap.png"
     image.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
         trace = Path(folder) / "trace.json"
-        run(Work("waiting", results["overlap"][0]["pairs"][-1]["n_epoch"], True, iterations=6, trace=str(trace)))
+        run(Work(CASES[0].name, n_epoch, True, iterations=6, trace=str(trace)))
         plot_trace(json.loads(trace.read_text(encoding="utf-8")), image, seconds=_DRAWN)
 
 
