@@ -7,8 +7,8 @@
 - Start-up: seconds until the first rollout of `cartpole_ppo` (256 steps) is there, from the start of its worker.
 
 Each run is a process of its own and is timed in its steady state. What was measured takes its place in
-``docs/results/async_overlap.json`` and in the tables of ``docs/async.md``; of the waiting environment also the time line
-of one asynchronous run (``docs/images/async_overlap.png``). With fewer than five pairs, results are only printed.
+``docs/results/async_overlap.json`` and in the tables of ``docs/async.md``; with the waiting environment also the time
+line of one asynchronous run (``docs/images/async_overlap.png``). With fewer than five pairs, results are only printed.
 """
 
 from __future__ import annotations
