@@ -22,14 +22,14 @@ ON_POLICY = (*ROLLOUTS, "run.ckpt_freq=8", "policy.learn.n_epoch=2", "policy.lea
 TRAJECTORY = (*ROLLOUTS, "run.ckpt_freq=4", "policy.learn.n_epoch=2")
 SINGLE_STEP = (*ROLLOUTS, "run.ckpt_freq=2")
 OFF_POLICY = (
-    "run.max_env_step=160",
+    "run.max_env_step=320",
     "run.ckpt_freq=12",
-    "run.metrics_freq=25",
-    "policy.collect.n_sample=8",
+    "run.metrics_freq=50",
+    "policy.collect.n_sample=16",
     "policy.learn.batch_size=16",
     "policy.learn.update_per_collect=2",
-    "policy.learn.warmup=24",
-    "policy.eval.freq=40",
+    "policy.learn.warmup=48",
+    "policy.eval.freq=80",
     # It wraps.
     "policy.other.buffer_size=100",
 )
@@ -143,12 +143,12 @@ PRESET = {
     "impala": SHORT_ROLLOUTS,
     "a3c": SHORT_ROLLOUTS,
     "dqn": (
-        "run.max_env_step=1600",
-        "policy.collect.n_sample=8",
+        "run.max_env_step=4800",
+        "policy.collect.n_sample=32",
         "policy.learn.update_per_collect=4",
-        "run.metrics_freq=200",
+        "run.metrics_freq=600",
         "policy.learn.warmup=200",
-        "policy.eval.freq=400",
+        "policy.eval.freq=1200",
         "policy.other.buffer_size=700",
     ),
     "sac": (
