@@ -1,6 +1,6 @@
 """SAC on HalfCheetah-v5: run, six continuous torques (extra mujoco).
 
-Expected: an evaluation mean of at least 9000 within 1M environment steps.
+Expected: an evaluation mean of at least 9000 within 1M environment steps (a target, not measured yet).
 """
 
 from easydict import EasyDict
