@@ -42,6 +42,18 @@ print(os.path.isdir(os.environ["MS_OM_PATH"]))
     assert lines == ["True CPU", "1", "AVX2", "new_pipeline:false", "4", str(tmp_path / "minding"), "True"]
 
 
+def test_two_kernel_threads_compute_what_one_does():
+    script = """
+from minding.engine import runtime
+import numpy as np
+runtime.configure("CPU", threads=2)
+x = np.arange(9, dtype=np.float32).reshape(3, 3)
+product = runtime.load().jit(runtime.ops.MatMul())(runtime.to_device(x), runtime.to_device(x))
+print(np.array_equal(product.asnumpy(), x @ x))
+"""
+    assert run_fresh(script)[-1] == "True"
+
+
 def test_an_absent_device_is_an_error_before_any_work():
     script = """
 from minding.engine import runtime
