@@ -1,8 +1,10 @@
 """What asynchronous lanes gain over the same chain in turns: ``python -m benchmarks.async_overlap``.
 
 - Overlap: PPO on a CartPole whose steps wait (as for a remote simulator) or compute, with as many gradient steps as
-  take as long as the collection: where a perfect overlap is twice as fast. Each asynchronous run stands between two
-  synchronous ones and is compared with their mean speed; the figure is the median of these ratios.
+  take as long as the collection: where a perfect overlap is twice as fast. Asynchronous runs, one for each
+  `max_staleness`, stand between two synchronous ones and are compared with their mean speed; the figures are medians
+  of these ratios. An iteration of an asynchronous run counts when both its halves were done on the clock: rollouts
+  that lay ready at the start give no speed.
 - Scaling: 1, 2, 4 and 8 collectors on the waiting environment, with little to learn.
 - Start-up: seconds until the first rollout of `cartpole_ppo` (256 steps) is there, from the start of its worker.
 
@@ -19,7 +21,6 @@ import json
 import statistics
 import sys
 import tempfile
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -42,17 +43,18 @@ _DRAWN = 2.0
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """An environment, seconds a step, and the least speed-up over a synchronous run."""
+    """An environment, seconds a step, the values of `max_staleness`, and the least speed-up over a synchronous run."""
 
     name: str
     env: str
     seconds: float
+    stalenesses: tuple[int, ...]
     target: float
 
 
 CASES = (
-    Case("waiting", "WaitingCartPole", 0.005, 1.9),
-    Case("computing", "ComputingCartPole", 0.002, 1.5),
+    Case("waiting", "WaitingCartPole", 0.005, (1, 4), 1.9),
+    Case("computing", "ComputingCartPole", 0.002, (1, 4), 1.5),
 )
 
 
@@ -65,6 +67,7 @@ class Work:
       n_epoch: gradient steps on each rollout.
       async_mode: whether lanes overlap.
       collectors: worker processes.
+      max_staleness: see `LaneOptions`.
       iterations: on the clock.
       pin: see `LaneOptions`.
       trace: file for a trace; empty for none.
@@ -74,37 +77,48 @@ class Work:
     n_epoch: int
     async_mode: bool
     collectors: int = 1
+    max_staleness: int = 1
     iterations: int = 24
     pin: str = "auto"
     trace: str = ""
 
 
 def measure(work: Work) -> dict[str, float]:
-    """Runs the chain; returns iterations a second, and seconds an iteration of the collector and the learner."""
+    """Runs the chain; returns iterations a second, and seconds of an iteration's collection and of its learning."""
     from minding.configs import compile_run
     from minding.configs.recipes import build
     from minding.engine import OnlineRLContext, Task
 
     task = Task()
-    lanes = {"collectors": work.collectors, "max_staleness": work.collectors, "pin": work.pin}
-    with task.start(work.async_mode, OnlineRLContext(), lanes=lanes, profile=True, trace=bool(work.trace)):
-        build(task, compile_run(_config(work)))
-        # Past compilation, and until every collector has delivered.
-        task.run(max_step=3 + 2 * work.collectors)
-        before = _seconds_by_row(task)
-        start, first = time.perf_counter(), task.ctx.total_step
-        task.run(max_step=first + work.iterations)
-        seconds = time.perf_counter() - start
-        spent = {name: total - before[name] for name, total in _seconds_by_row(task).items()}
-        if work.trace:
-            task.write_trace(work.trace)
-    collect = spent.get("StepCollector", 0.0) + spent.get("gae_estimator", 0.0) + spent.get("collect lane", 0.0)
+    lanes = {"collectors": work.collectors, "max_staleness": work.max_staleness, "pin": work.pin}
+    with tempfile.TemporaryDirectory() as folder:
+        trace = Path(work.trace or Path(folder) / "trace.json")
+        with task.start(work.async_mode, OnlineRLContext(), lanes=lanes, trace=True):
+            build(task, compile_run(_config(work)))
+            # Before the clock: compilation, and until every collector has delivered. After it: as many iterations as
+            # are under way at a time, since nothing is collected that a run would not learn from.
+            task.run(max_step=3 + 3 * work.max_staleness + 1 + work.iterations)
+            task.write_trace(trace)
+        events = [event for event in json.loads(trace.read_text("utf-8"))["traceEvents"] if event["ph"] == "X"]
+    learned = [event for event in events if event["name"] == "multistep_trainer"]
+    learned = learned[: -1 - work.max_staleness][-work.iterations - 1 :]
+    begin, end = (event["ts"] + event["dur"] for event in (learned[0], learned[-1]))
+    learn = sum(_share_within(event, begin, end) for event in learned)
+    rollouts = [event for event in events if event["name"] == "StepCollector"]
+    collect = sum(_share_within(event, begin, end) for event in rollouts)
+    iterations_per_second = min(learn, collect) / (end - begin) * 1e6
     return {
-        "iterations_per_second": work.iterations / seconds,
-        "env_steps_per_second": work.iterations * STEPS / seconds,
-        "collect_seconds": collect / work.iterations,
-        "learn_seconds": spent["multistep_trainer"] / work.iterations,
+        "iterations_per_second": iterations_per_second,
+        "env_steps_per_second": iterations_per_second * STEPS,
+        "collect_seconds": statistics.mean(event["dur"] for event in rollouts if begin <= event["ts"] < end) / 1e6,
+        "learn_seconds": statistics.mean(event["dur"] for event in learned[1:]) / 1e6,
     }
+
+
+def _share_within(event: Mapping[str, Any], begin: float, end: float) -> float:
+    """The part of an event, from 0 to 1, that lies between two moments."""
+    within = min(end, event["ts"] + event["dur"]) - max(begin, event["ts"])
+    return max(0.0, within) / max(event["dur"], 1e-9)
 
 
 def start_up() -> float:
@@ -182,23 +196,39 @@ def _collect_share(timed: Mapping[str, float]) -> float:
     return timed["collect_seconds"] / (timed["collect_seconds"] + timed["learn_seconds"])
 
 
-def overlap(case: Case, pairs: int, iterations: int, pin: str) -> dict[str, Any]:
-    """An asynchronous run between two synchronous ones that do the same, the first of them at the balance point."""
-    rows = []
+def overlap(case: Case, pairs: int, iterations: int, pin: str) -> list[dict[str, Any]]:
+    """Asynchronous runs between two synchronous ones that do the same, the first of them at the balance point."""
+    rows: dict[int, list[dict[str, Any]]] = {staleness: [] for staleness in case.stalenesses}
     n_epoch = 50
     for pair in range(pairs):
         n_epoch, before = balanced(case, n_epoch, iterations)
-        lanes = run(Work(case.name, n_epoch, True, iterations=iterations, pin=pin))
+        # In turns the one or the other first.
+        order = case.stalenesses if pair % 2 == 0 else case.stalenesses[::-1]
+        lanes = {
+            staleness: run(
+                Work(case.name, n_epoch, True, max_staleness=staleness, iterations=iterations, pin=pin),
+            )
+            for staleness in order
+        }
         after = run(Work(case.name, n_epoch, False, iterations=iterations))
         # What the speed of the machine drifts meanwhile cancels out.
         sync = {name: (before[name] + after[name]) / 2 for name in before}
-        ratio = lanes["iterations_per_second"] / sync["iterations_per_second"]
         share = _collect_share(sync)
-        rows.append({"n_epoch": n_epoch, "sync": sync, "async": lanes, "ratio": ratio, "collect_share": share})
-        print(f"{case.name}, pair {pair + 1}: {ratio:.2f}x (collection {share:.0%} of a synchronous run)", flush=True)
+        print(f"{case.name}, pair {pair + 1}: collection {share:.0%} of a synchronous run", end="")
+        for staleness, timed in lanes.items():
+            ratio = timed["iterations_per_second"] / sync["iterations_per_second"]
+            row = {"n_epoch": n_epoch, "sync": sync, "async": timed, "ratio": ratio, "collect_share": share}
+            rows[staleness].append(row)
+            print(f"; max_staleness {staleness}: {ratio:.2f}x", end="")
+        print(flush=True)
+    return [_summary(case, staleness, pairs_of_it) for staleness, pairs_of_it in rows.items()]
+
+
+def _summary(case: Case, staleness: int, rows: list[dict[str, Any]]) -> dict[str, Any]:
     ratios = [row["ratio"] for row in rows]
     return {
         "case": case.name,
+        "max_staleness": staleness,
         "target": case.target,
         "median": statistics.median(ratios),
         "lowest": min(ratios),
@@ -212,7 +242,7 @@ def scaling(repeats: int, iterations: int) -> list[dict[str, Any]]:
     speeds: dict[int, list[float]] = {count: [] for count in COLLECTORS}
     for _ in range(repeats):
         for count in COLLECTORS:
-            timed = run(Work("waiting", 1, True, collectors=count, iterations=iterations * count))
+            timed = run(Work("waiting", 1, True, count, max_staleness=count, iterations=iterations * count))
             speeds[count].append(timed["env_steps_per_second"])
     rows = []
     for count, speed in speeds.items():
@@ -243,7 +273,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     wanted = [case for case in CASES if args.only in (None, case.name)]
     measured: dict[str, Any] = {
-        "overlap": [overlap(case, args.pairs, args.iterations, args.pin) for case in wanted],
+        "overlap": [row for case in wanted for row in overlap(case, args.pairs, args.iterations, args.pin)],
         "scaling": [],
         "start_up": [],
     }
@@ -261,9 +291,11 @@ def _write(measured: dict[str, Any]) -> None:
     docs = ROOT / "docs"
     results = Results(docs)
     before = results.single("async_overlap") or {"overlap": [], "scaling": [], "start_up": []}
-    rows = {row["case"]: row for row in [*before["overlap"], *measured["overlap"]]}
+    again = {row["case"] for row in measured["overlap"]}
+    kept = [row for row in before["overlap"] if row["case"] not in again]
+    names = [case.name for case in CASES]
     record = {
-        "overlap": [rows[case.name] for case in CASES if case.name in rows],
+        "overlap": sorted([*kept, *measured["overlap"]], key=lambda row: names.index(row["case"])),
         "scaling": measured["scaling"] or before["scaling"],
         "start_up": measured["start_up"] or before["start_up"],
         "cpu": cpu_model(),
