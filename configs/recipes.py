@@ -247,18 +247,23 @@ def evaluate(
     seed: int | None = None,
     video: Path | None = None,
     acting: Policy | ExportedPolicy | None = None,
+    ckpt: Path | None = None,
 ) -> list[float]:
-    """Returns of a saved run's newest policy.
+    """Returns of the policy that a run saved.
 
     Args:
       run_path: the run folder.
       n_episode: episodes to play.
       seed: of the environments; the run's own by default.
       video: file for a video of the first episode (extra `video`).
-      acting: what plays in place of the run's newest policy.
+      acting: what plays in place of the run's policy.
+      ckpt: the checkpoint folder whose policy plays; the newest by default.
+
+    Raises:
+      CheckpointError: if there is no whole checkpoint, or it is of another network.
     """
     run = RunDir.open(run_path)
-    cfg, policy = load_policy(run) if acting is None else (run.load_config(), acting)
+    cfg, policy = load_policy(run, ckpt) if acting is None else (run.load_config(), acting)
     if video is not None:
         from minding.envs.video import record_episode
 

@@ -53,8 +53,8 @@ def recipes(monkeypatch):
         run_dir.metrics.write_text("env_step,eval/return_mean\n0,20.0\n2048,487.5\n")
         return Summary(str(run_dir.path), stop_reason=module.stop_reason)
 
-    def evaluate(run_path, n_episode, seed, video=None):
-        module.calls.append((n_episode, seed, video))
+    def evaluate(run_path, n_episode, seed, *, video, acting, ckpt):
+        module.calls.append((n_episode, seed, video, acting, ckpt))
         return [480.0, 500.0]
 
     module.train, module.evaluate = train, evaluate
@@ -109,6 +109,8 @@ def test_without_a_command_the_help_is_shown(capsys):
         (["train", "cartpole_ppo", "--sede", "1"], "No such option"),
         (["eval", "absent"], "no run folder 'absent'"),
         (["eval", "absent", "--episodes", "0"], "0 is not in the range"),
+        (["eval", "absent", "--ckpt", "best"], "Directory 'best' does not exist"),
+        (["eval", "absent", "--ckpt", ".", "--exported", __file__], "--ckpt and --exported name two agents"),
         (["plot", "absent"], "no run folder 'absent'"),
         (["list", "preset"], "'preset' is not one of"),
     ],
@@ -184,8 +186,15 @@ def test_eval_plays_with_the_seed_of_the_run(recipes, compiled, capsys, tmp_path
     run(["train", "cartpole_ppo"])
     recipes.calls.clear()
     assert run(["eval", str(tmp_path / "runs" / "cartpole_ppo"), "--episodes", "2"]) == 0
-    assert recipes.calls == [(2, 3, None)]
+    assert recipes.calls == [(2, 3, None, None, None)]
     assert "return 490.0 ± 10.0 over 2 episodes, from 480.0 to 500.0" in capsys.readouterr().out
+
+
+def test_eval_plays_the_checkpoint_that_is_named(recipes, compiled, capsys, tmp_path):
+    run(["train", "cartpole_ppo"])
+    recipes.calls.clear()
+    assert run(["eval", str(tmp_path / "runs" / "cartpole_ppo"), "--ckpt", str(tmp_path)]) == 0
+    assert recipes.calls == [(100, 3, None, None, tmp_path)]
 
 
 def test_plot_draws_the_runs_it_is_given(recipes, compiled, capsys, tmp_path):

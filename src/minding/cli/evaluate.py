@@ -25,25 +25,38 @@ if TYPE_CHECKING:
 )
 @click.option("--video", type=click.Path(), metavar="FILE.mp4", help="Film the first episode (extra video).")
 @click.option(
+    "--ckpt",
+    type=click.Path(exists=True, file_okay=False),
+    metavar="FOLDER",
+    help="Play a checkpoint, such as RUN/ckpt/best; the newest by default.",
+)
+@click.option(
     "--exported",
     type=click.Path(exists=True, dir_okay=False),
     metavar="FILE",
     help="Let this file of `minding export` play, if it acts as the agent does.",
 )
-def evaluate(run: str, episodes: int, seed: int | None, video: str | None, exported: str | None) -> None:
+def evaluate(
+    run: str, episodes: int, seed: int | None, video: str | None, ckpt: str | None, exported: str | None
+) -> None:
     """Play episodes with the agent of the run folder RUN, without exploration, and print their returns."""
     with bad_input():
         from minding.engine.run_dir import RunDir
 
+        if ckpt and exported:
+            raise click.UsageError("--ckpt and --exported name two agents: give one of them")
         run_dir = RunDir.open(run)
         cfg = run_dir.load_config()
 
     from minding.configs import recipes
 
-    options = {"acting": _verified(run_dir, Path(exported))} if exported else {}
-    film = Path(video) if video else None
     returns = recipes.evaluate(
-        run_dir.path, episodes, cfg.seed if seed is None else seed, video=film, **options
+        run_dir.path,
+        episodes,
+        cfg.seed if seed is None else seed,
+        video=Path(video) if video else None,
+        acting=_verified(run_dir, Path(exported)) if exported else None,
+        ckpt=Path(ckpt) if ckpt else None,
     )
     spread = statistics.pstdev(returns)
     click.echo(
