@@ -40,7 +40,8 @@ def table(results: Results, name: str, images: Path) -> str:
     records = results.of("learning", name)
     if not records:
         return NOT_YET
-    return _learning(name, records) + _curve(name, records, images)
+    published = (results.single("published") or {}).get(name)
+    return _learning(name, records) + _beside(records, published) + _curve(name, records, published, images)
 
 
 def one_line(kind: str, record: Record) -> str:
@@ -76,13 +77,35 @@ def _setting(records: list[Record]) -> str:
     return f"Measured with {named}; configuration {records[-1]['settings_hash']}."
 
 
-def _curve(name: str, records: list[Record], images: Path) -> str:
+def _beside(records: list[Record], published: Record | None) -> str:
+    """Evaluations during training beside those that somebody else published, at three of the same step counts."""
+    if published is None:
+        return ""
+    ours = [dict(zip(r["curve"]["env_step"], r["curve"]["eval_return"])) for r in records]
+    every = len(published["env_step"]) // 3
+    lines = [
+        f"| env steps | minding | {published['label']}, mean of {len(published['eval_return'])} seeds | its seeds |",
+        "|---:|---:|---:|---:|",
+    ]
+    columns = zip(published["env_step"], zip(*published["eval_return"]))
+    for step, theirs in list(columns)[every - 1 :: every]:
+        means = [curve[step] for curve in ours if step in curve]
+        mine = f"{np.mean(means):,.0f}" if means else ""
+        lines.append(f"| {step:,} | {mine} | {np.mean(theirs):,.0f} | {min(theirs):,.0f} - {max(theirs):,.0f} |")
+    return "\n".join(["", *lines, "", f"{published['label']}: {published['source']}. {published['note']}", ""])
+
+
+def _curve(name: str, records: list[Record], published: Record | None, images: Path) -> str:
     runs = [(np.array(r["curve"]["env_step"]), np.array(r["curve"]["eval_return"])) for r in records]
     runs = [(steps, returns) for steps, returns in runs if len(steps)]
     if not runs:
         return ""
+    curves = [mean_curve(name, runs)]
+    if published is not None:
+        steps = np.array(published["env_step"])
+        curves.append(mean_curve(published["label"], [(steps, np.array(seed)) for seed in published["eval_return"]]))
     images.mkdir(parents=True, exist_ok=True)
-    plot_curves([mean_curve(name, runs)], images / f"{name}.png")
+    plot_curves(curves, images / f"{name}.png")
     return f"\n![evaluation return of {name}](img/{name}.png)\n"
 
 

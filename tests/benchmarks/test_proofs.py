@@ -1,5 +1,7 @@
 """The proofs: what is run again, what is written down, and the tables made of it."""
 
+import json
+
 import numpy as np
 import pytest
 
@@ -55,6 +57,25 @@ def test_the_table_is_written_between_the_markers_and_the_curve_is_drawn(results
     assert "1 of 2 seeds reach 475. Mean over seeds 485.0." in text
     assert "`minding train cartpole_ppo seed=S`" in text
     assert (tmp_path / "img" / "cartpole_ppo.png").is_file()
+
+
+def test_published_curves_stand_beside_the_measured_one_at_the_same_steps(results, tmp_path):
+    pytest.importorskip("matplotlib")
+    published = {
+        "label": "Others",
+        "source": "https://example.org/curve.csv",
+        "note": "Two seeds.",
+        "env_step": [1000, 50000, 100000],
+        "eval_return": [[10.0, 200.0, 480.0], [30.0, 300.0, 500.0]],
+    }
+    (tmp_path / "results").mkdir()
+    (tmp_path / "results" / "published.json").write_text(json.dumps({"cartpole_ppo": published}))
+    results.append("learning", record(0, 400.0))
+    proof_pages.update(results)
+    text = (tmp_path / "ppo.md").read_text()
+    assert "| env steps | minding | Others, mean of 2 seeds | its seeds |" in text
+    assert "| 1,000 | 20 | 20 | 10 - 30 |\n| 50,000 |  | 250 | 200 - 300 |\n| 100,000 | 400 | 490 | 480 - 500 |" in text
+    assert "Others: https://example.org/curve.csv. Two seeds." in text
 
 
 @pytest.mark.parametrize("page", ["reliability.md", "results/README.md"])
