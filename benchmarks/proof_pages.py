@@ -78,10 +78,13 @@ def _setting(records: list[Record]) -> str:
 
 
 def _beside(records: list[Record], published: Record | None) -> str:
-    """Evaluations during training beside those that somebody else published, at three of the same step counts."""
+    """Evaluations, the last one included, beside those that somebody published, at three of the same step counts."""
     if published is None:
         return ""
-    ours = [dict(zip(r["curve"]["env_step"], r["curve"]["eval_return"])) for r in records]
+    ours = [
+        {**dict(zip(r["curve"]["env_step"], r["curve"]["eval_return"])), r["env_step"]: r["eval_mean"]}
+        for r in records
+    ]
     every = len(published["env_step"]) // 3
     lines = [
         f"| env steps | minding | {published['label']}, mean of {len(published['eval_return'])} seeds | its seeds |",
