@@ -100,13 +100,24 @@ def measure(work: Work) -> dict[str, float]:
             task.run(max_step=3 + 3 * work.max_staleness + 1 + work.iterations)
             task.write_trace(trace)
         events = [event for event in json.loads(trace.read_text("utf-8"))["traceEvents"] if event["ph"] == "X"]
+    return speeds(events, work.iterations, after=work.max_staleness + 1)
+
+
+def speeds(events: Sequence[Mapping[str, Any]], iterations: int, after: int) -> dict[str, float]:
+    """Iterations a second, and the seconds of an iteration's two halves.
+
+    Args:
+      events: of a trace, times in microseconds.
+      iterations: on the clock, which runs from the end of one iteration's learning to that of another's.
+      after: iterations behind the clock.
+    """
     learned = [event for event in events if event["name"] == "multistep_trainer"]
-    learned = learned[: -1 - work.max_staleness][-work.iterations - 1 :]
+    learned = learned[: len(learned) - after][-iterations - 1 :]
     begin, end = (event["ts"] + event["dur"] for event in (learned[0], learned[-1]))
-    learn = sum(_share_within(event, begin, end) for event in learned)
     rollouts = [event for event in events if event["name"] == "StepCollector"]
-    collect = sum(_share_within(event, begin, end) for event in rollouts)
-    iterations_per_second = min(learn, collect) / (end - begin) * 1e6
+    # A rollout that lay ready at the start was collected off the clock.
+    done = min(sum(_share_within(event, begin, end) for event in half) for half in (learned, rollouts))
+    iterations_per_second = done / (end - begin) * 1e6
     return {
         "iterations_per_second": iterations_per_second,
         "env_steps_per_second": iterations_per_second * STEPS,

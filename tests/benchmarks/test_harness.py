@@ -14,7 +14,7 @@ from rich.console import Console
 # At the end: the root's `engine` and the like must never shadow another package.
 sys.path.append(str(Path(__file__).resolve().parents[2]))
 
-from benchmarks import ours, pairs, probes, report, run, window
+from benchmarks import async_overlap, ours, pairs, probes, report, run, window
 from benchmarks.cases import CASES, PPOCase, find_case
 from benchmarks.pairs import Comparison, Plan, RunFailed, Side
 from benchmarks.window import Measurement
@@ -374,3 +374,21 @@ def test_cases_and_clock_need_the_standard_library_only():
         [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True
     )
     assert done.stdout == "[]\n"
+
+
+class TestOverlap:
+    def test_rollouts_that_lay_ready_give_no_speed(self):
+        # Four rollouts of 2 s lie ready; learning takes 1 s an iteration.
+        rollouts = [("StepCollector", 2 * n, 2) for n in range(7)]
+        learned = [("multistep_trainer", 8 + n, 1) for n in range(6)]
+        events = [{"name": name, "ts": 1e6 * ts, "dur": 1e6 * dur} for name, ts, dur in rollouts + learned]
+        timed = async_overlap.speeds(events, iterations=4, after=1)
+        # From 9 to 13 s: four iterations were learned from, two rollouts collected.
+        assert timed == pytest.approx(
+            {
+                "iterations_per_second": 0.5,
+                "env_steps_per_second": 0.5 * async_overlap.STEPS,
+                "collect_seconds": 2.0,
+                "learn_seconds": 1.0,
+            }
+        )

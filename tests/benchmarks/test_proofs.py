@@ -65,7 +65,7 @@ def test_published_curves_stand_beside_the_measured_one_at_the_same_steps(result
         "label": "Others",
         "source": "https://example.org/curve.csv",
         "note": "Two seeds.",
-        "env_step": [1000, 50000, 100000],
+        "env_step": [1000, 50000, 100_352],
         "eval_return": [[10.0, 200.0, 480.0], [30.0, 300.0, 500.0]],
     }
     (tmp_path / "results").mkdir()
@@ -74,7 +74,7 @@ def test_published_curves_stand_beside_the_measured_one_at_the_same_steps(result
     proof_pages.update(results)
     text = (tmp_path / "ppo.md").read_text()
     assert "| env steps | minding | Others, mean of 2 seeds | its seeds |" in text
-    assert "| 1,000 | 20 | 20 | 10 - 30 |\n| 50,000 |  | 250 | 200 - 300 |\n| 100,000 | 400 | 490 | 480 - 500 |" in text
+    assert "| 1,000 | 20 | 20 | 10 - 30 |\n| 50,000 |  | 250 | 200 - 300 |\n| 100,352 | 400 | 490 | 480 - 500 |" in text
     assert "Others: https://example.org/curve.csv. Two seeds." in text
 
 
