@@ -88,7 +88,7 @@ def parse_options(argv: Sequence[str] | None = None) -> RunOptions:
         "--scale", type=float, default=1.0, help="length of the timed window (1 is a few seconds)"
     )
     parser.add_argument(
-        "--threads", type=int, default=1, help="torch threads; two are slower on small networks"
+        "--threads", type=int, default=1, help="torch threads (1)"
     )
     args = parser.parse_args(argv)
     try:
