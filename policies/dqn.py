@@ -60,11 +60,11 @@ class DQNCell(nn.Cell):
 
     def construct(self, inputs, tables):
         """Inputs: index int32 (K, B); learning rate (1,); and, if the target moves in this call, tau float32 (K,):
-        share of the online weights that moves into it after each step. Returns the sums of `METRICS`."""
+        share of the online weights that moves into it after each step. With K = 1 the index has no axis for it: a graph
+        without a loop starts faster. Returns the sums of `METRICS`."""
         index, learning_rate = inputs[0], inputs[1]
-        if index.shape[0] == 1:
-            # A graph without a loop starts faster.
-            total = self.step(index.reshape((-1,)), learning_rate, tables)
+        if index.ndim == 1:
+            total = self.step(index, learning_rate, tables)
             if len(inputs) == 3:
                 self.move_target(inputs[2][0], total)
             return total
@@ -132,7 +132,8 @@ class DQN(BasePolicy):
         rate = np.array(self.learning_rate(progress), np.float32)
         # Most calls move nothing; their graph has no branch for it, which makes it faster.
         moves = (tau,) if tau.any() else ()
-        total = self._update(batch.tables, batch.index, rate, *moves)
+        index = batch.index[0] if steps == 1 else batch.index
+        total = self._update(batch.tables, index, rate, *moves)
         self._learn_steps += steps
         self.update_normalizers(batch)
         return {**{name: float(v) / steps for name, v in zip(METRICS, total)}, "grad_steps": steps}

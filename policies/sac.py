@@ -25,7 +25,7 @@ from minding.policies.networks.actor_critic import ActionValue, SquashedActor
 from minding.policies.networks.optim import Adam
 from minding.policies.networks.rows import Rows
 from minding.policies.networks.target import SoftTarget, equalize
-from minding.policies.ops.distributions import squashed_gaussian
+from minding.policies.ops.distributions import SquashedGaussian
 from minding.policies.ops.values import half_square, smaller
 
 METRICS = ("critic_loss", "actor_loss", "alpha_loss", "alpha", "q_value", "entropy")
@@ -67,6 +67,7 @@ class SACCell(nn.Cell):
         obs_names = [*policy.obs_fields("obs"), *policy.obs_fields("next_obs")]
         names = [*obs_names, "action", "reward", "terminated", "discount"]
         self.rows = Rows(policy.layout, names)
+        self.squashed = SquashedGaussian()
         self.num_leaves = len(policy.leaves)
         self.target_entropy = policy.target_entropy
         self.critic_gradient = ms.value_and_grad(self.loss_of_critics, None, self.critic_params, has_aux=True)
@@ -78,27 +79,26 @@ class SACCell(nn.Cell):
 
     def loss_of_actor(self, obs, noise, alpha):
         mean, log_std = self.net(*obs)
-        action, log_prob = squashed_gaussian(mean, log_std, noise)
+        action, log_prob = self.squashed(mean, log_std, noise)
         q1, q2 = self.critics(action, obs)
         return (alpha * log_prob - smaller(q1, q2)).mean(), log_prob.mean()
 
     def construct(self, inputs, tables):
-        """Inputs: index int32 (K, B); noise standard normal float32 (K, 2, B, A); rates float32 (2,): learning rate and
-        target share. Returns the sums of `METRICS`."""
-        index, noise, rates = inputs
-        if index.shape[0] == 1:
-            # A graph without a loop starts faster.
-            return self.step(index.reshape((-1,)), noise.reshape(noise.shape[1:]), rates, tables)
+        """Inputs: index int32 (K, B); standard normal noise float32 (K, B, A) for next and present actions; learning
+        rate and target share, each float32 (1,). With K = 1 the first three have no axis for it: a graph without a loop
+        starts faster. Returns the sums of `METRICS`."""
+        index, next_noise, noise, rate, tau = inputs
+        if index.ndim == 1:
+            return self.step(index, next_noise, noise, rate, tau, tables)
         i = ops.zeros((), ms.int32)
         total = ops.zeros((len(METRICS),), ms.float32)
         while i < index.shape[0]:
-            total = total + self.step(index[i], noise[i], rates, tables)
+            total = total + self.step(index[i], next_noise[i], noise[i], rate, tau, tables)
             i = i + 1
         return total
 
-    def step(self, index, noise, rates, tables):
+    def step(self, index, next_noise, noise, rate, tau, tables):
         n = self.num_leaves
-        rate, tau = rates[0], rates[1]
         # Forward
         fields = self.rows(index, tables)
         obs, next_obs = fields[:n], fields[n : 2 * n]
@@ -106,13 +106,13 @@ class SACCell(nn.Cell):
         alpha = ops.exp(self.log_alpha)
         # Target
         mean, log_std = self.net(*next_obs)
-        next_action, next_log_prob = squashed_gaussian(mean, log_std, noise[0])
+        next_action, next_log_prob = self.squashed(mean, log_std, next_noise)
         next_q1, next_q2 = self.targets(next_action, next_obs)
         next_value = ops.minimum(next_q1, next_q2) - alpha * next_log_prob
         target = reward + discount * (1.0 - terminated) * next_value
         # Loss
         (q_loss, q), critic_grads = self.critic_gradient(obs, action, target)
-        (pi_loss, log_prob), actor_grads = self.actor_gradient(obs, noise[1], alpha)
+        (pi_loss, log_prob), actor_grads = self.actor_gradient(obs, noise, alpha)
         gap = log_prob + self.target_entropy
         metrics = ops.stack((q_loss, pi_loss, -self.log_alpha * gap, alpha, q, -log_prob))
         # Update
@@ -158,7 +158,10 @@ class SAC(BasePolicy):
     def _learn(self, batch: IndexedBatch, progress: float) -> dict[str, float]:
         steps, size = batch.index.shape
         noise = self.learn_rng.standard_normal((steps, 2, size, self.action_size), dtype=np.float32)
-        rates = np.array([self.learning_rate(progress), self.cfg.learn.tau], np.float32)
-        total = self._update(batch.tables, batch.index, noise, rates)
+        inputs = [batch.index, noise[:, 0].copy(), noise[:, 1].copy()]
+        if steps == 1:
+            inputs = [x[0] for x in inputs]
+        rates = (np.array(x, np.float32) for x in (self.learning_rate(progress), self.cfg.learn.tau))
+        total = self._update(batch.tables, *inputs, *rates)
         self.update_normalizers(batch)
         return {**{name: float(v) / steps for name, v in zip(METRICS, total)}, "grad_steps": steps}

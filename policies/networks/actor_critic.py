@@ -12,7 +12,7 @@ from minding.engine.runtime import nn, ops
 from minding.policies.networks import host as numpy_forms
 from minding.policies.networks.encoder import ObsEncoder
 from minding.policies.networks.heads import GaussianHead, SquashedGaussianHead, make_action_head
-from minding.policies.networks.layers import MLP, Linear
+from minding.policies.networks.layers import MLP, Linear, ScalarLinear
 
 
 class Decision(NamedTuple):
@@ -43,11 +43,11 @@ class ActorCritic(nn.Cell):
         self.actor = MLP(self.encoder.out_features, model.hidden, model.activation, gain, rng)
         self.critic = MLP(self.encoder.out_features, model.hidden, model.activation, gain, rng)
         self.head = make_action_head(spec["action"], self.actor.out_features, rng, log_std=model.log_std)
-        self.value = Linear(self.critic.out_features, 1, 1.0, rng)
+        self.value = ScalarLinear(self.critic.out_features, 1.0, rng)
 
     def construct(self, *obs):
         features = self.encoder(*obs)
-        return (self.value(self.critic(features)).reshape((-1,)), *self.head(self.actor(features)))
+        return (self.value(self.critic(features)), *self.head(self.actor(features)))
 
     def host(self) -> numpy_forms.ActorCritic:
         return numpy_forms.ActorCritic(
@@ -108,8 +108,8 @@ class ActionValue(nn.Cell):
         self.encoder = ObsEncoder(spec["observation"], model, rng)
         self.action_size = math.prod(spec["action"]["shape"])
         self.torso = MLP(self.encoder.out_features + self.action_size, model.hidden, model.activation, None, rng)
-        self.value = Linear(self.torso.out_features, 1, None, rng)
+        self.value = ScalarLinear(self.torso.out_features, None, rng)
 
     def construct(self, action, *obs):
         features = ops.concat((self.encoder(*obs), action.reshape((-1, self.action_size))), -1)
-        return self.value(self.torso(features)).reshape((-1,))
+        return self.value(self.torso(features))

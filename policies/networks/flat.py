@@ -13,8 +13,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from minding.engine import runtime
-from minding.engine.runtime import ms, nn, ops
+from minding.engine.runtime import ms, nn
 from minding.engine.types import Array
 
 _ALIGNMENT = 64
@@ -34,8 +33,6 @@ class Block:
 
     def __init__(self, params: Sequence[ms.Parameter]) -> None:
         starts = [0, *itertools.accumulate(_padded(p.size) for p in params)]
-        self.sizes = [p.size for p in params]
-        self.padding = [_padded(size) - size for size in self.sizes]
         self._memory = _aligned_zeros(starts[-1])
         self._range = {id(p): (start, start + p.size) for p, start in zip(params, starts)}
         for p, start in zip(params, starts):
@@ -54,31 +51,9 @@ class Block:
         return parameter
 
 
-class Join(nn.Cell):
-    """Lays tensors out as the parameters of a block: float32 ``(n,)``."""
-
-    def __init__(self, block: Block) -> None:
-        super().__init__()
-        self.count = len(block.sizes)
-        self.padding = tuple(ms.Tensor(np.zeros(n, np.float32)) if n else None for n in block.padding)
-
-    def construct(self, tensors):
-        parts = []
-        for i in range(self.count):
-            parts.append(tensors[i].reshape((-1,)))
-            if self.padding[i] is not None:
-                parts.append(self.padding[i])
-        return ops.concat(parts, 0)
-
-
 def hide(cell: nn.Cell, name: str, flat: ms.Parameter) -> None:
     """Makes a flat parameter an attribute of a cell, for `construct`, but not part of the cell's state."""
     object.__setattr__(cell, name, flat)
-
-
-def possible() -> bool:
-    """Whether parameters of this device can share memory."""
-    return runtime.device() == "CPU"
 
 
 def _padded(size: int) -> int:

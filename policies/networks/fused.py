@@ -1,69 +1,99 @@
-"""Matrix product, bias and ReLU as one kernel, for networks that learn on CPU.
+"""Linear layers and their activations as one kernel, for networks that learn on CPU.
 
-MindSpore's own chain of three kernels takes a third more time than the product alone: BiasAdd, ReLU and BiasAddGrad
-are scalar loops there. Its CPU backend has the fused kernel of oneDNN, but MindSpore 2.10 never puts it into a graph by
-itself, and gives it no gradient: `FusedLinear` does both. A SAC update takes 0.8 times as long, to the same last bit.
+MindSpore's chain of product, bias and activation takes three kernels, its gradient five, each of them a launch and a
+pass over memory; its BiasAdd, ReLU and BiasAddGrad are scalar loops, its product of a narrow matrix takes several times
+as long as it need. With the kernels of `minding.policies.kernels` it is one and two.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
-from mindspore.ops._grad_experimental.grad_base import bprop_getters
-
-from minding.engine import runtime
-from minding.engine.runtime import nn, ops
-from minding.policies.networks.layers import MLP, Linear
+from minding.engine.runtime import nn
+from minding.policies.kernels import kernel, usable
+from minding.policies.networks.layers import MLP, Linear, ScalarLinear
 
 
-class FusedLinear(ops.Primitive):
-    """``(x, weight, bias, False, True) -> x W^T + b``, with `relu` ``max(0, .)`` of it.
+def fused_linear(activation: str) -> Any:
+    """The primitive ``(x, weight, bias) -> activation(x W^T + b)`` with its gradient; see `Linear` for the shapes.
 
-    The two flags, of no transposed x and a transposed weight, are arguments of the kernel.
+    Args:
+      activation: 'none', 'relu' or 'tanh'; 'scalar' is none, with the result of a `ScalarLinear`.
     """
+    # MindSpore tells primitives apart by the name: the kernel of scalars is that of no activation under another one.
+    name, scalar = f"linear_{activation}", activation == "scalar"
+    input_gradient = kernel(
+        f"{name}_input_gradient", lambda dout, out, weight: (dout[0], weight[1]), lambda dout, out, weight: dout
+    )
+    parameter_gradient = kernel(
+        f"{name}_parameter_gradient",
+        lambda dout, out, x: ((1, x[1]), (1,)) if scalar else ((dout[1], x[1]), (dout[1],)),
+        lambda dout, out, x: (dout, dout),
+    )
 
-    def __init__(self, relu: bool) -> None:
-        super().__init__("FusedMatMulBiasAdd")
-        self.relu = relu
-        self.init_prim_io_names(["x", "weight", "bias", "transpose_x", "transpose_weight"], ["output"])
-        # The kernel takes the flags from its arguments, the inference of shapes from the attributes.
-        attributes = {"transpose_a": False, "transpose_b": True, "with_bias_add": True, "with_relu": relu}
-        for name, value in attributes.items():
-            self.add_prim_attr(name, value)
+    def gradient(x, weight, bias, out, dout):
+        dweight, dbias = parameter_gradient(dout, out, x)
+        return input_gradient(dout, out, weight), dweight, dbias
+
+    return kernel(
+        name,
+        lambda x, weight, bias: (x[0],) if scalar else (x[0], weight[0]),
+        lambda x, weight, bias: x,
+        gradient,
+    )
 
 
-@bprop_getters.register(FusedLinear)
-def _gradient(primitive: FusedLinear) -> Callable[..., tuple[Any, ...]]:
-    relu = primitive.relu
-    relu_grad = ops.auto_generate.ReluGrad()
-    product, product_with_transposed = ops.MatMul(), ops.MatMul(transpose_a=True)
+def fused_two_layers(activation: str) -> Any:
+    """The primitive ``(x, weight, bias, weight, bias) -> results of both layers`` with its gradient for the second.
 
-    def bprop(x, weight, bias, transpose_x, transpose_weight, out, dout):
-        if relu:
-            dout = relu_grad(dout, out)
-        # A tenth of the time of BiasAddGrad.
-        dbias = dout.sum(0)
-        return product(dout, weight), product_with_transposed(dout, x), dbias, transpose_x, transpose_weight
+    Args:
+      activation: 'relu' or 'tanh', after each layer.
+    """
+    name = f"mlp_{activation}"
+    slopes_of = kernel(
+        f"{name}_slopes",
+        lambda dout, first, second, weight: (first, second),
+        lambda dout, first, second, weight: (first, second),
+    )
+    parameter_gradients = kernel(
+        "mlp_parameters",
+        lambda x, first, slope1, slope2: ((slope1[1], x[1]), (slope1[1],), (slope2[1], first[1]), (slope2[1],)),
+        lambda x, first, slope1, slope2: (x, x, x, x),
+    )
+    input_gradient = kernel(
+        "linear_none_input_gradient", lambda dout, out, weight: (dout[0], weight[1]), lambda dout, out, weight: dout
+    )
 
-    return bprop
+    def gradient(x, weight1, bias1, weight2, bias2, out, dout):
+        slope1, slope2 = slopes_of(dout[1], out[0], out[1], weight2)
+        dweight1, dbias1, dweight2, dbias2 = parameter_gradients(x, out[0], slope1, slope2)
+        return input_gradient(slope1, slope1, weight1), dweight1, dbias1, dweight2, dbias2
+
+    return kernel(
+        name,
+        lambda x, weight1, bias1, weight2, bias2: ((x[0], weight1[0]), (x[0], weight2[0])),
+        lambda x, weight1, bias1, weight2, bias2: (x, x),
+        gradient,
+    )
 
 
 def fuse_linear_layers(root: nn.Cell) -> None:
-    """Lets all `Linear` layers under `root`, and the ReLU after those of an `MLP`, use the fused kernel on CPU.
+    """Lets all `Linear` layers under `root`, and the activations after those of an `MLP`, use the fused kernels on CPU.
 
     Call it before anything is compiled. Graphs for export keep the plain form, which other runtimes know.
     """
-    if runtime.device() != "CPU":
+    if not usable():
         return
     cells = [cell for _, cell in root.cells_and_names()]
-    plain, with_relu = FusedLinear(relu=False), FusedLinear(relu=True)
     for cell in cells:
         if isinstance(cell, Linear):
-            cell.fused = plain
+            cell.fused = fused_linear("scalar" if isinstance(cell, ScalarLinear) else "none")
     for cell in cells:
-        if isinstance(cell, MLP) and isinstance(cell.activation, ops.ReLU):
+        if isinstance(cell, MLP) and len(cell.layers) == 2:
+            # The usual number. A gradient function of MindSpore has a fixed number of arguments.
+            cell.fused = fused_two_layers(cell.activation_name)
+        elif isinstance(cell, MLP):
             for layer in cell.layers:
-                layer.fused = with_relu
+                layer.fused = fused_linear(cell.activation_name)
             del cell.activation
             cell.activation = nn.Identity()

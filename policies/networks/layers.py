@@ -43,11 +43,23 @@ class Linear(nn.Cell):
 
     def construct(self, x):
         if self.fused is not None:
-            return self.fused(x, self.weight, self.bias, False, True)
+            return self.fused(x, self.weight, self.bias)
         return self.add_bias(self.matmul(x, self.weight), self.bias)
 
     def host(self) -> numpy_forms.Linear:
         return numpy_forms.Linear(self.weight.asnumpy(), self.bias.asnumpy())
+
+
+class ScalarLinear(Linear):
+    """y = x w^T + b, one number a row: ``(B,)`` for x ``(B, in)``; see `Linear`."""
+
+    def __init__(self, in_features: int, gain: float | None, rng: np.random.Generator) -> None:
+        super().__init__(in_features, 1, gain, rng)
+
+    def construct(self, x):
+        if self.fused is not None:
+            return self.fused(x, self.weight, self.bias)
+        return self.add_bias(self.matmul(x, self.weight), self.bias).reshape((-1,))
 
 
 class MLP(nn.Cell):
@@ -70,8 +82,13 @@ class MLP(nn.Cell):
         self.layers = nn.CellList([Linear(a, b, gain, rng) for a, b in itertools.pairwise(sizes)])
         self.activation_name = activation
         self.activation = ACTIVATIONS[activation]()
+        self.params = ms.ParameterTuple([p for layer in self.layers for p in (layer.weight, layer.bias)])
+        self.fused: ops.Primitive | None = None
 
     def construct(self, x):
+        if self.fused is not None:
+            weight1, bias1, weight2, bias2 = self.params
+            return self.fused(x, weight1, bias1, weight2, bias2)[1]
         for layer in self.layers:
             x = self.activation(layer(x))
         return x

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from minding.engine.runtime import ms, nn, ops
+from minding.policies.kernels import kernel, usable
 from minding.policies.networks import flat
 
 
@@ -15,9 +17,9 @@ class Adam(nn.Cell):
 
         theta -= lr * m_hat / (sqrt(v_hat) + eps)
 
-    `nn.Adam` adds epsilon before the bias correction of v; with PPO's 1e-5 that differs. The fused kernel is used with
+    `nn.Adam` adds epsilon before the bias correction of v; with PPO's 1e-5 that differs. Its kernel is used with
     ``eps * sqrt(1 - beta2^t)``, which makes both equal. The learning rate is an input, so schedules never recompile.
-    On CPU parameters and moments lie in one block each, and one kernel changes them all, see `flat`.
+    With kernels of our own, parameters and moments lie in one block each, and one kernel changes them all, see `flat`.
 
     Args:
       params: the parameters to change; no other optimizer has them.
@@ -34,14 +36,17 @@ class Adam(nn.Cell):
         self.beta1, self.beta2, self.eps, self.max_grad_norm = 0.9, 0.999, eps, max_grad_norm
         self.beta1_power = ms.Parameter(ms.Tensor(np.float32(1.0)), name="beta1_power", requires_grad=False)
         self.beta2_power = ms.Parameter(ms.Tensor(np.float32(1.0)), name="beta2_power", requires_grad=False)
-        self.adam = ops.Adam()
-        self.half_square = ops.L2Loss()
-        self.block = flat.Block(params) if flat.possible() else None
+        self.block = flat.Block(params) if usable() else None
         if self.block is not None:
-            self.join = flat.Join(self.block)
             flat.hide(self, "flat_params", self.block.flat())
             flat.hide(self, "flat_m", flat.Block(self.m).flat())
             flat.hide(self, "flat_v", flat.Block(self.v).flat())
+            self.settings = ms.Tensor(np.array([self.beta1, self.beta2, eps, max_grad_norm], np.float32))
+            self.fused_adam = kernel("adam", lambda *shapes: (), lambda *dtypes: dtypes[0])
+            # It writes into its inputs: never left out, and in order.
+            self.fused_adam.add_prim_attr("side_effect_mem", True)
+        self.adam = ops.Adam()
+        self.half_square = ops.L2Loss()
 
     @staticmethod
     def _zeros(name: str, shape: Sequence[int]) -> ms.Parameter:
@@ -61,7 +66,8 @@ class Adam(nn.Cell):
         """
         grads = ops.depend(grads, reads)
         if self.block is not None:
-            grads = (self.join(grads),)
+            blocks = (self.flat_params, self.flat_m, self.flat_v)
+            return self.fused_adam(*blocks, self.beta1_power, self.beta2_power, learning_rate, self.settings, *grads)
         norm = ops.zeros((), ms.float32)
         if self.max_grad_norm > 0:
             norm = ops.sqrt(2.0 * self.half_squares(grads))
@@ -73,12 +79,9 @@ class Adam(nn.Cell):
         power1 = self.beta1_power * self.beta1
         power2 = self.beta2_power * self.beta2
         numbers = (power1, power2, learning_rate, self.beta1, self.beta2, self.eps * ops.sqrt(1.0 - power2))
-        if self.block is not None:
-            done = self.adam(self.flat_params, self.flat_m, self.flat_v, *numbers, grads[0])
-        else:
-            done = ()
-            for i in range(self.count):
-                done = (*done, self.adam(self.params[i], self.m[i], self.v[i], *numbers, grads[i]))
+        done: Any = ()
+        for i in range(self.count):
+            done = (*done, self.adam(self.params[i], self.m[i], self.v[i], *numbers, grads[i]))
         ops.assign(self.beta1_power, power1)
         ops.assign(self.beta2_power, power2)
         return ops.depend(norm, done)

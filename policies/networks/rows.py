@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from minding.engine.batch import RowLayout
+import numpy as np
+
+from minding.engine.batch import Column, RowLayout
 from minding.engine.runtime import ms, nn, ops
+from minding.policies.kernels import kernel, usable
 
 
 class Rows(nn.Cell):
@@ -20,21 +23,40 @@ class Rows(nn.Cell):
         super().__init__()
         columns = [layout.columns[name] for name in names]
         self.num_fields = len(columns)
-        self.num_tables = layout.num_tables
         self.table = [c.table for c in columns]
+        self.shape = [tuple(c.shape) for c in columns]
+        numbers = [c for c in columns if c.table == 0]
+        # Of each field its number among those of table 0.
+        self.place = [numbers.index(c) if c.table == 0 else -1 for c in columns]
+        self.numbers = (_FusedFields if usable() and len(numbers) > 1 else _Fields)(numbers)
+
+    def construct(self, index, tables):
+        """Args: index int32 (B,), tables: the layout's tables. Returns fields, each (B, *shape)."""
+        numbers = self.numbers(index, tables[0])
+        fields = []
+        for k in range(self.num_fields):
+            if self.place[k] >= 0:
+                fields.append(numbers[self.place[k]])
+            else:
+                fields.append(ops.gather(tables[self.table[k]], index, 0).reshape((-1, *self.shape[k])))
+        return fields
+
+
+class _Fields(nn.Cell):
+    """Fields of one table of numbers."""
+
+    def __init__(self, columns: Sequence[Column]) -> None:
+        super().__init__()
+        self.count = len(columns)
         self.start = [c.start for c in columns]
         self.stop = [c.stop for c in columns]
         self.shape = [tuple(c.shape) for c in columns]
         self.integer = [c.dtype == "int32" for c in columns]
 
-    def construct(self, index, tables):
-        """Args: index int32 (B,), tables: the layout's tables. Returns fields, each (B, *shape)."""
-        gathered = []
-        for k in range(self.num_tables):
-            gathered.append(ops.gather(tables[k], index, 0))
+    def construct(self, index, table):
+        rows = ops.gather(table, index, 0)
         fields = []
-        for k in range(self.num_fields):
-            rows = gathered[self.table[k]]
+        for k in range(self.count):
             if len(self.shape[k]) == 0:
                 value = rows[:, self.start[k]]
             else:
@@ -45,3 +67,21 @@ class Rows(nn.Cell):
                 value = ops.cast(value, ms.int32)
             fields.append(value)
         return fields
+
+
+class _FusedFields(nn.Cell):
+    """The same in one kernel, for two fields or more."""
+
+    def __init__(self, columns: Sequence[Column]) -> None:
+        super().__init__()
+        shapes = [c.shape for c in columns]
+        dtypes = tuple(ms.int32 if c.dtype == "int32" else ms.float32 for c in columns)
+        self.start = ms.Tensor(np.array([c.start for c in columns], np.int32))
+        self.take_fields = kernel(
+            "take_fields",
+            lambda index, start, table: tuple((index[0], *shape) for shape in shapes),
+            lambda index, start, table: dtypes,
+        )
+
+    def construct(self, index, table):
+        return self.take_fields(index, self.start, table)

@@ -6,6 +6,7 @@ from typing import Any
 
 from minding.engine import runtime
 from minding.engine.runtime import ms, nn, ops
+from minding.policies.kernels import kernel
 from minding.policies.networks import flat
 
 
@@ -51,17 +52,23 @@ class CopyTarget(_Pair):
 
 
 class SoftTarget(_Pair):
-    """target -= tau (target - online): Polyak averaging (Lillicrap et al., 2016, https://arxiv.org/abs/1509.02971,
-    algorithm 1) in two kernels, the second in place."""
+    """target -= tau (target - online), in place: Polyak averaging (Lillicrap et al., 2016,
+    https://arxiv.org/abs/1509.02971, algorithm 1)."""
 
     def __init__(self, online: nn.Cell, target: nn.Cell, block: flat.Block | None) -> None:
         super().__init__(online, target, block)
         self.move = ops.ApplyGradientDescent()
+        if self.flat:
+            self.fused_move = kernel("move_target", lambda *shapes: shapes[2], lambda *dtypes: dtypes[2])
+            # It writes into its first input: never left out, and in order.
+            self.fused_move.add_prim_attr("side_effect_mem", True)
 
     def construct(self, tau, after):
         """`after`: a result of the optimizer's step, which must come before."""
+        if self.flat:
+            return self.fused_move(self.flat_target, ops.depend(self.flat_online, after), tau)
         for target, online in self.pairs(after):
-            self.move(target, tau, target - online)
+            self.move(target, tau.reshape(()), target - online)
         return tau
 
 

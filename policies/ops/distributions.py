@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
-from minding.engine.runtime import ops
+from minding.engine.runtime import nn, ops
+from minding.policies.kernels import kernel, usable
 
 _LOG_2PI = math.log(2.0 * math.pi)
 
@@ -64,3 +66,33 @@ def squashed_gaussian(mean, log_std, noise):
     terms = 2.0 * ops.Softplus()(double) - double - log_std - 0.5 * ops.square(noise)
     constant = (2.0 * math.log(2.0) + 0.5 * _LOG_2PI) * noise.shape[-1]
     return ops.tanh(u), terms.sum(axis=-1) - constant
+
+
+class SquashedGaussian(nn.Cell):
+    """`squashed_gaussian` as one kernel where there is one, with a gradient for mean and log deviation."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.squash = _fused_squash() if usable() else squashed_gaussian
+
+    def construct(self, mean, log_std, noise):
+        return self.squash(mean, log_std, noise)
+
+
+def _fused_squash() -> Any:
+    slope = kernel(
+        "squash_gradient",
+        lambda action, log_std, noise, daction, dlog_prob: (action, action),
+        lambda action, log_std, noise, daction, dlog_prob: (action, action),
+    )
+
+    def gradient(mean, log_std, noise, out, dout):
+        dmean, dlog_std = slope(out[0], log_std, noise, dout[0], dout[1])
+        return dmean, dlog_std, ops.zeros_like(noise)
+
+    return kernel(
+        "squash",
+        lambda mean, log_std, noise: (mean, (mean[0],)),
+        lambda mean, log_std, noise: (mean, mean),
+        gradient,
+    )

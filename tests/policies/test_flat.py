@@ -5,7 +5,7 @@ import pytest
 
 from minding.engine import runtime
 from minding.engine.runtime import ms, nn, ops, to_device
-from minding.policies.networks import flat
+from minding.policies.networks import flat, optim
 from minding.policies.networks.layers import MLP, Linear
 from minding.policies.networks.optim import Adam
 from minding.policies.networks.target import CopyTarget, SoftTarget, equalize
@@ -93,7 +93,7 @@ def test_no_read_sees_an_early_or_late_value_in_many_steps_of_a_loop(kind, monke
     found = {}
     for form in ("flat", "plain"):
         with monkeypatch.context() as patch:
-            patch.setattr(flat, "possible", lambda form=form: form == "flat")
+            patch.setattr(optim, "usable", lambda form=form: form == "flat")
             train = Train(target_kind)
         assert (train.optim.block is not None) == (form == "flat")
         biases = float(train(*inputs))
@@ -129,14 +129,8 @@ def test_what_is_assigned_to_a_parameter_is_in_the_flat_ones_and_back():
     assert params[2].asnumpy().tolist() == [5.0] * 16
 
 
-def test_tensors_are_joined_as_the_parameters_lie():
-    block = flat.Block(parameters((2, 3), (1,), (16,)))
-    joined = flat.Join(block)([to_device(np.full(s, k + 1, np.float32)) for k, s in enumerate([(2, 3), (1,), (16,)])])
-    assert np.array_equal(joined.asnumpy(), block.flat().asnumpy())
-
-
 def test_flat_parameters_are_no_part_of_the_state():
-    optim = Adam(Net().trainable_params())
-    assert optim.flat_params.size == 16 * 4
+    adam = Adam(Net().trainable_params())
+    assert adam.flat_params.size == 16 * 4
     # Four weights, their two moments, two powers.
-    assert sum(1 for _ in optim.parameters_and_names()) == 4 + 2 * 4 + 2
+    assert sum(1 for _ in adam.parameters_and_names()) == 4 + 2 * 4 + 2

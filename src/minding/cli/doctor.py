@@ -66,7 +66,17 @@ def _self_test() -> Iterator[Row]:
     try:
         for name, found in runtime.self_test().items():
             yield f"self-test: {name}", found, "ok"
+        yield _kernels()
     except SetupError as error:
         # The fix stands after the last colon of a SetupError.
         text, _, fix = " ".join(str(error).split()).rpartition(": ")
         yield "self-test", text, fix or "see the message"
+
+
+def _kernels() -> Row:
+    from minding.policies import kernels
+
+    name = "kernels for learning on CPU"
+    if kernels.compiled():
+        return name, "compiled", "ok"
+    return name, "not compiled: learning is slower", "install g++, then install minding again"

@@ -1,0 +1,69 @@
+// A step of Adam over all parameters of an optimizer, in place, with the bound on the gradient's norm.
+#include <cmath>
+
+#include "custom.h"
+
+namespace minding {
+namespace {
+
+// Of the blocks that `networks.flat` makes: each tensor begins a cache line.
+constexpr Index ALIGNMENT = 16;
+enum { PARAMETERS, FIRST_MOMENTS, SECOND_MOMENTS, POWER_1, POWER_2, RATE, SETTINGS, GRADIENTS };
+
+ALWAYS_INLINE double sum_of_squares(const float* x, Index count) {
+  Float8 sums[4] = {};
+  Index i = 0;
+  for (; i + 4 * LANES <= count; i += 4 * LANES)
+    for (int j = 0; j < 4; j++) {
+      Float8 y = load(x + i + j * LANES);
+      sums[j] += y * y;
+    }
+  double sum = 0.0;
+  for (; i < count; i++) sum += static_cast<double>(x[i]) * x[i];
+  return sum + sum_of((sums[0] + sums[1]) + (sums[2] + sums[3]));
+}
+
+// The three blocks, the powers of beta1 and beta2 up to here, the step size, the settings (beta1, beta2, epsilon, bound
+// of the norm or 0), the gradients -> their norm before it is bounded, 0 without a bound
+ALWAYS_INLINE int adam(const Call& call) {
+  const int last = call.count - 1;
+  const float* settings = call.floats(SETTINGS);
+  const float beta1 = settings[0], beta2 = settings[1], bound = settings[3];
+  const float power1 = *call.floats(POWER_1) *= beta1, power2 = *call.floats(POWER_2) *= beta2;
+  const float correction = std::sqrt(1.0f - power2);
+  const float rate = *call.floats(RATE) * correction / (1.0f - power1), floor = settings[2] * correction;
+  float norm = 0.0f, scale = 1.0f;
+  if (bound > 0.0f) {
+    double sum = 0.0;
+    for (int i = GRADIENTS; i < last; i++) sum += sum_of_squares(call.floats(i), call.size(i));
+    norm = static_cast<float>(std::sqrt(sum));
+    float wanted = bound / (norm + 1e-6f);
+    scale = wanted < 1.0f ? wanted : 1.0f;
+  }
+  *call.floats(last) = norm;
+  float *p = call.floats(PARAMETERS), *m = call.floats(FIRST_MOMENTS), *v = call.floats(SECOND_MOMENTS);
+  for (int i = GRADIENTS; i < last; i++) {
+    const Index count = call.size(i);
+    const float* gradients = call.floats(i);
+    for (Index j = 0; j < count; j += LANES) {
+      Float8 g{};
+      if (j + LANES <= count) g = load(gradients + j);
+      else std::memcpy(&g, gradients + j, (count - j) * sizeof(float));
+      g *= scale;
+      Float8 m1 = load(m + j) * beta1 + g * (1.0f - beta1), v1 = load(v + j) * beta2 + g * g * (1.0f - beta2);
+      store(m + j, m1);
+      store(v + j, v1);
+      store(p + j, load(p + j) - rate * m1 / (square_root(v1) + floor));
+    }
+    const Index padded = round_up(count, ALIGNMENT);
+    p += padded;
+    m += padded;
+    v += padded;
+  }
+  return 0;
+}
+
+}  // namespace
+}  // namespace minding
+
+DEFINE_KERNEL(adam, minding::adam)

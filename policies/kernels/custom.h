@@ -1,0 +1,41 @@
+// The form of the functions that `mindspore.ops.Custom` calls: the inputs, then the outputs, with their shapes.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+
+#include "vectors.h"
+
+// Compiled for processors with and without AVX2 and FMA; which is taken is decided when the library is loaded.
+#if defined(__x86_64__)
+#define CLONED __attribute__((target_clones("arch=x86-64-v3", "default")))
+#else
+#define CLONED
+#endif
+
+namespace minding {
+
+struct Call {
+  int count;
+  void** data;
+  int* dimensions;
+  int64_t** shapes;
+  const char** types;
+
+  ALWAYS_INLINE float* floats(int i) const { return static_cast<float*>(data[i]); }
+  ALWAYS_INLINE int32_t* integers(int i) const { return static_cast<int32_t*>(data[i]); }
+  ALWAYS_INLINE bool is_integer(int i) const { return std::strcmp(types[i], "int32") == 0; }
+  ALWAYS_INLINE Index size(int i) const {
+    Index size = 1;
+    for (int d = 0; d < dimensions[i]; d++) size *= shapes[i][d];
+    return size;
+  }
+};
+
+}  // namespace minding
+
+// Defines the kernel `name` as what `function`, given a `Call`, does.
+#define DEFINE_KERNEL(name, function)                                                                             \
+  extern "C" CLONED __attribute__((visibility("default"))) int name(int count, void** data, int* dimensions, int64_t** shapes, const char** types, void*, void*) { \
+    return function({count, data, dimensions, shapes, types});                                                   \
+  }

@@ -1,0 +1,182 @@
+// Products of small float32 matrices on one core: C = A B, with an activation of it.
+//
+// C is made 16 columns at a time: these columns of B are packed into a panel that stays in the first-level cache, and
+// tiles of 6 x 16 sums stay in registers (Goto and van de Geijn, 2008, https://doi.org/10.1145/1356052.1356053).
+#pragma once
+
+#include <cstring>
+
+#include "vectors.h"
+
+namespace minding {
+
+constexpr Index TILE_ROWS = 6;
+constexpr Index TILE_COLUMNS = 2 * LANES;
+// Terms of a sum that are taken at a time: a panel then has 16 KB.
+constexpr Index BLOCK = 256;
+
+// A matrix in memory; `by_columns` says that the elements of a column are neighbours, else those of a row.
+template <bool by_columns>
+struct Matrix {
+  const float* data;
+  Index stride;
+  ALWAYS_INLINE const float* at(Index row, Index column) const {
+    return data + (by_columns ? column * stride + row : row * stride + column);
+  }
+};
+
+template <int rows, bool wide, bool by_columns>
+ALWAYS_INLINE void tile(Index terms, Matrix<by_columns> a, const float* panel, const float* start, float* c,
+                        Index c_stride, Index columns) {
+  Float8 sum[rows][2];
+#pragma GCC unroll 6
+  for (int r = 0; r < rows; r++) sum[r][0] = sum[r][1] = Float8{};
+  for (Index k = 0; k < terms; k++) {
+    Float8 left = load(panel + k * TILE_COLUMNS), right{};
+    if (wide) right = load(panel + k * TILE_COLUMNS + LANES);
+#pragma GCC unroll 6
+    for (int r = 0; r < rows; r++) {
+      float factor = *a.at(r, k);
+      sum[r][0] += factor * left;
+      if (wide) sum[r][1] += factor * right;
+    }
+  }
+#pragma GCC unroll 6
+  for (int r = 0; r < rows; r++) {
+    float* out = c + r * c_stride;
+    // Without `start` the sum goes on from what C holds.
+    float partial[TILE_COLUMNS] = {};
+    const float* before = start;
+    if (start == nullptr && columns == TILE_COLUMNS) before = out;
+    if (start == nullptr && columns < TILE_COLUMNS) {
+      std::memcpy(partial, out, columns * sizeof(float));
+      before = partial;
+    }
+    Float8 left = sum[r][0] + load(before), right = sum[r][1] + load(before + LANES);
+    if (columns == TILE_COLUMNS) {
+      store(out, left);
+      store(out + LANES, right);
+    } else {
+      store(partial, left);
+      store(partial + LANES, right);
+      std::memcpy(out, partial, columns * sizeof(float));
+    }
+  }
+}
+
+template <bool wide, bool by_columns>
+ALWAYS_INLINE void rows_of_tiles(Index m, Index terms, Matrix<by_columns> a, const float* panel, const float* start,
+                                 float* c, Index c_stride, Index columns) {
+#define MINDING_TILE(rows) \
+  tile<rows, wide, by_columns>(terms, {a.at(i, 0), a.stride}, panel, start, c + i * c_stride, c_stride, columns)
+  Index i = 0;
+  for (; i + TILE_ROWS <= m; i += TILE_ROWS) MINDING_TILE(TILE_ROWS);
+  switch (m - i) {
+    case 1: MINDING_TILE(1); break;
+    case 2: MINDING_TILE(2); break;
+    case 3: MINDING_TILE(3); break;
+    case 4: MINDING_TILE(4); break;
+    case 5: MINDING_TILE(5); break;
+  }
+#undef MINDING_TILE
+}
+
+// to[column][row] = from[row][column] of 8 x 8 elements.
+ALWAYS_INLINE void transpose8(const float* from, Index from_stride, float* to, Index to_stride) {
+  Float8 a[8], b[8];
+  for (int i = 0; i < 8; i++) a[i] = load(from + i * from_stride);
+  for (int i = 0; i < 8; i += 2) {
+    b[i] = __builtin_shuffle(a[i], a[i + 1], Int8{0, 8, 1, 9, 4, 12, 5, 13});
+    b[i + 1] = __builtin_shuffle(a[i], a[i + 1], Int8{2, 10, 3, 11, 6, 14, 7, 15});
+  }
+  for (int i = 0; i < 8; i += 4) {
+    for (int j = 0; j < 2; j++) {
+      a[i + 2 * j] = __builtin_shuffle(b[i + j], b[i + j + 2], Int8{0, 1, 8, 9, 4, 5, 12, 13});
+      a[i + 2 * j + 1] = __builtin_shuffle(b[i + j], b[i + j + 2], Int8{2, 3, 10, 11, 6, 7, 14, 15});
+    }
+  }
+  for (int i = 0; i < 4; i++) {
+    store(to + i * to_stride, __builtin_shuffle(a[i], a[i + 4], Int8{0, 1, 2, 3, 8, 9, 10, 11}));
+    store(to + (i + 4) * to_stride, __builtin_shuffle(a[i], a[i + 4], Int8{4, 5, 6, 7, 12, 13, 14, 15}));
+  }
+}
+
+// panel (terms, 16) = up to 16 columns of B, then zeros.
+template <bool by_columns>
+ALWAYS_INLINE void pack(Index terms, Index columns, Matrix<by_columns> b, float* panel) {
+  Index done = 0;
+  if (by_columns) {
+    for (; done + LANES <= columns; done += LANES) {
+      Index k = 0;
+      for (; k + LANES <= terms; k += LANES)
+        transpose8(b.at(k, done), b.stride, panel + k * TILE_COLUMNS + done, TILE_COLUMNS);
+      for (; k < terms; k++)
+        for (Index j = done; j < done + LANES; j++) panel[k * TILE_COLUMNS + j] = *b.at(k, j);
+    }
+  } else if (columns == TILE_COLUMNS) {
+    for (Index k = 0; k < terms; k++) {
+      store(panel + k * TILE_COLUMNS, load(b.at(k, 0)));
+      store(panel + k * TILE_COLUMNS + LANES, load(b.at(k, LANES)));
+    }
+    return;
+  }
+  for (Index k = 0; k < terms; k++)
+    for (Index j = done; j < TILE_COLUMNS; j++) panel[k * TILE_COLUMNS + j] = j < columns ? *b.at(k, j) : 0.0f;
+}
+
+// Panels (terms, 6) of neighbouring rows of A: its columns are far apart, and would push each other out of the cache.
+ALWAYS_INLINE float* pack_rows(Index m, Index terms, Matrix<true> a, float* panels) {
+  for (Index i = 0; i < m; i += TILE_ROWS) {
+    float* panel = panels + i * terms;
+    Index rows = smaller(TILE_ROWS, m - i);
+    // What is copied beyond the panel's 6 rows is overwritten by the next term's.
+    bool whole = i + LANES <= m;
+    for (Index k = 0; k < terms; k++) {
+      if (whole) store(panel + k * TILE_ROWS, load(a.at(i, k)));
+      else for (Index r = 0; r < rows; r++) panel[k * TILE_ROWS + r] = *a.at(i + r, k);
+    }
+  }
+  return panels;
+}
+
+// c (m, n) = A B + bias for A (m, k) and B (k, n), `bias` (n,) or null. `finish(rows, columns, start, stride)` changes
+// finished columns of it while they are in the cache.
+template <bool a_by_columns, bool b_by_columns, class Finish>
+ALWAYS_INLINE void multiply(Index m, Index n, Index k, Matrix<a_by_columns> a, Matrix<b_by_columns> b,
+                            const float* bias, float* c, Finish finish) {
+  alignas(64) float panel[BLOCK * TILE_COLUMNS];
+  for (Index first = 0; first < k; first += BLOCK) {
+    Index terms = smaller(BLOCK, k - first);
+    // Rows that are taken at a time, and where those of the next begin.
+    Index height = m, step = 0;
+    Matrix<a_by_columns> rows{a.at(0, first), a.stride};
+    if constexpr (a_by_columns) {
+      if (m > TILE_ROWS) {
+        // The copies write up to two floats beyond the last row.
+        static thread_local Workspace workspace;
+        rows = {workspace.floats(round_up(m, TILE_ROWS) * terms + LANES), TILE_ROWS};
+        pack_rows(m, terms, {a.at(0, first), a.stride}, const_cast<float*>(rows.data));
+        height = TILE_ROWS;
+        step = TILE_ROWS * terms;
+      }
+    }
+    for (Index j = 0; j < n; j += TILE_COLUMNS) {
+      Index columns = smaller(TILE_COLUMNS, n - j);
+      pack<b_by_columns>(terms, columns, {b.at(first, j), b.stride}, panel);
+      float begin[TILE_COLUMNS] = {};
+      if (first == 0 && bias != nullptr) std::memcpy(begin, bias + j, columns * sizeof(float));
+      const float* start = first == 0 ? begin : nullptr;
+      const float* next = rows.data;
+      for (Index i = 0; i < m; i += height, next += step) {
+        Index count = smaller(height, m - i);
+        if (columns > LANES)
+          rows_of_tiles<true>(count, terms, Matrix<a_by_columns>{next, rows.stride}, panel, start, c + i * n + j, n, columns);
+        else
+          rows_of_tiles<false>(count, terms, Matrix<a_by_columns>{next, rows.stride}, panel, start, c + i * n + j, n, columns);
+      }
+      if (first + terms == k) finish(m, columns, c + j, n);
+    }
+  }
+}
+
+}  // namespace minding

@@ -1,0 +1,51 @@
+// Vectors of eight numbers, which the compiler maps to what the processor has, and memory to work in.
+#pragma once
+
+#include <cstdint>
+#include <cstdlib>
+
+#define ALWAYS_INLINE inline __attribute__((always_inline))
+
+namespace minding {
+
+typedef int64_t Index;
+typedef float Float8 __attribute__((vector_size(32), aligned(4), may_alias));
+typedef int32_t Int8 __attribute__((vector_size(32)));
+
+constexpr Index LANES = 8;
+
+ALWAYS_INLINE Float8 load(const float* x) { return *reinterpret_cast<const Float8*>(x); }
+ALWAYS_INLINE void store(float* x, Float8 value) { *reinterpret_cast<Float8*>(x) = value; }
+ALWAYS_INLINE Float8 where(Int8 condition, Float8 yes, Float8 no) { return condition ? yes : no; }
+ALWAYS_INLINE Index smaller(Index a, Index b) { return a < b ? a : b; }
+ALWAYS_INLINE Index round_up(Index n, Index unit) { return (n + unit - 1) / unit * unit; }
+
+ALWAYS_INLINE Float8 square_root(Float8 x) {
+  for (Index i = 0; i < LANES; i++) x[i] = __builtin_sqrtf(x[i]);
+  return x;
+}
+
+ALWAYS_INLINE float sum_of(Float8 x) {
+  return ((x[0] + x[1]) + (x[2] + x[3])) + ((x[4] + x[5]) + (x[6] + x[7]));
+}
+
+// Memory that a thread keeps from call to call.
+class Workspace {
+ public:
+  float* floats(Index count) {
+    if (count > size_) {
+      std::free(memory_);
+      size_ = count;
+      memory_ = static_cast<float*>(std::aligned_alloc(64, round_up(count * sizeof(float), 64)));
+      if (memory_ == nullptr) std::abort();
+    }
+    return memory_;
+  }
+  ~Workspace() { std::free(memory_); }
+
+ private:
+  float* memory_ = nullptr;
+  Index size_ = 0;
+};
+
+}  // namespace minding
