@@ -1,14 +1,18 @@
-"""The fused linear kernel computes what the three kernels compute, and has their gradient."""
+"""Graphs with kernels of our own compute what those of MindSpore's kernels compute, with the same gradients."""
 
 import numpy as np
 import pytest
 
 from minding.engine import runtime
+from minding.engine.batch import Field, RowLayout
 from minding.engine.runtime import ms, nn, ops, to_device
+from minding.policies import kernels
 from minding.policies.networks.fused import fuse_linear_layers
-from minding.policies.networks.layers import MLP, Linear
+from minding.policies.networks.layers import MLP, Linear, ScalarLinear
+from minding.policies.networks.rows import Rows
+from minding.policies.ops.distributions import SquashedGaussian
 
-SIZES = ((5, [8, 8], 7), (3, [33, 1], 130))
+SIZES = ((5, [8, 8], 7), (3, [33, 1], 130), (4, [6], 5), (3, [5, 4, 6], 9))
 
 
 class Slope(nn.Cell):
@@ -38,6 +42,7 @@ def test_values_and_gradients_are_those_of_the_plain_layers(inputs, hidden, rows
     plain, fused = Slope(inputs, hidden, activation), Slope(inputs, hidden, activation)
     fuse_linear_layers(fused)
     assert (plain.head.fused is None, fused.head.fused is None) == (True, False)
+    assert (fused.body.fused is None) == (len(hidden) != 2)
     for a, b in zip(plain(x), fused(x)):
         np.testing.assert_allclose(b.asnumpy(), a.asnumpy(), rtol=1e-5, atol=1e-5)
 
@@ -50,9 +55,71 @@ def test_a_fused_layer_by_hand():
     assert ms.jit(net)(to_device(np.array([[1, 1], [2, 0]], np.float32))).asnumpy().tolist() == [[13, 0], [12, 0]]
 
 
-def test_other_devices_keep_the_plain_layers(monkeypatch):
-    monkeypatch.setattr(runtime, "device", lambda: "Ascend")
+@pytest.mark.parametrize("lack", ["device", "compiler"])
+def test_without_the_kernels_the_plain_layers_stay(lack, monkeypatch):
+    if lack == "device":
+        monkeypatch.setattr(runtime, "device", lambda: "Ascend")
+    else:
+        monkeypatch.setattr(kernels, "compiled", lambda: False)
     net = MLP(2, [2], "relu", None, np.random.default_rng(0))
     fuse_linear_layers(net)
+    assert net.fused is None
     assert net.layers[0].fused is None
     assert isinstance(net.activation, ops.ReLU)
+
+
+def both_forms(monkeypatch, build):
+    """What `build` makes with the kernels and without them."""
+    fused = build()
+    with monkeypatch.context() as patch:
+        patch.setattr(kernels, "compiled", lambda: False)
+        return fused, build()
+
+
+def test_a_layer_of_one_output_gives_one_number_a_row(monkeypatch):
+    x = to_device(np.random.default_rng(3).standard_normal((6, 4)).astype(np.float32))
+
+    def build():
+        layer = ScalarLinear(4, None, np.random.default_rng(0))
+        fuse_linear_layers(layer)
+
+        def objective(x):
+            return ops.square(layer(x)).sum()
+
+        return ms.jit(ms.value_and_grad(objective, 0, layer.weight))
+
+    (value, (dx, dweight)), (plain, (plain_dx, plain_dweight)) = (form(x) for form in both_forms(monkeypatch, build))
+    for a, b in ((value, plain), (dx, plain_dx), (dweight, plain_dweight)):
+        np.testing.assert_allclose(a.asnumpy(), b.asnumpy(), rtol=1e-5, atol=1e-5)
+
+
+def test_rows_come_apart_the_same_way(monkeypatch):
+    fields = {"a": Field((2,)), "image": Field((1, 2, 2), "uint8"), "n": Field((), "int32"), "b": Field((2, 1))}
+    layout = RowLayout(fields)
+    rng = np.random.default_rng(4)
+    numbers = rng.integers(0, 100, (7, 5)).astype(np.float32)
+    images = rng.integers(0, 255, (7, 4)).astype(np.uint8)
+    tables = (ms.Tensor(numbers), ms.Tensor(images))
+    index = to_device(np.array([6, 0, 0], np.int32))
+    fused, plain = both_forms(monkeypatch, lambda: Rows(layout, ["n", "image", "b", "a"]))
+    for a, b in zip(ms.jit(fused)(index, tables), ms.jit(plain)(index, tables), strict=True):
+        assert a.dtype == b.dtype
+        assert np.array_equal(a.asnumpy(), b.asnumpy())
+
+
+def test_the_tanh_normal_has_the_same_gradient(monkeypatch):
+    rng = np.random.default_rng(5)
+    mean, log_std, noise = (to_device(rng.standard_normal((9, 2)).astype(np.float32)) for _ in range(3))
+
+    def build():
+        squash = SquashedGaussian()
+
+        def objective(mean, log_std, noise):
+            action, log_prob = squash(mean, log_std, noise)
+            return (action * action).sum() + 0.3 * ops.square(log_prob).sum()
+
+        return ms.jit(ms.value_and_grad(objective, (0, 1)))
+
+    fused, plain = (form(mean, log_std, noise) for form in both_forms(monkeypatch, build))
+    for a, b in zip((fused[0], *fused[1]), (plain[0], *plain[1]), strict=True):
+        np.testing.assert_allclose(a.asnumpy(), b.asnumpy(), rtol=1e-4, atol=1e-5)

@@ -1,0 +1,228 @@
+"""The library's kernels against float64 NumPy, called directly: no graph, no MindSpore."""
+
+import ctypes
+
+import numpy as np
+import pytest
+
+from minding.policies import kernels
+
+if not kernels.compiled():
+    pytest.skip("the kernels are not compiled: no C++ compiler at installation", allow_module_level=True)
+
+LIBRARY = ctypes.CDLL(str(kernels._LIBRARY))
+SIZES = (
+    # batch, inputs, outputs: one of all, edges of tiles (6 x 16), of blocks (256), of vectors (8), usual networks.
+    (1, 1, 1), (5, 3, 7), (6, 8, 16), (7, 9, 17), (13, 16, 15), (12, 255, 33), (3, 256, 5), (9, 257, 4),
+    (33, 600, 18), (300, 1, 24), (600, 5, 3), (256, 4, 256), (256, 256, 1), (128, 128, 2), (64, 64, 64),
+)  # fmt: skip
+
+
+def run(name, *arrays):
+    """Calls the kernel as `ops.Custom` does: inputs, then outputs. Returns its code, 0 for success."""
+    for array in arrays:
+        assert array.dtype in (np.float32, np.int32)
+        assert array.flags.c_contiguous
+    count = len(arrays)
+    shapes = [(ctypes.c_int64 * max(1, a.ndim))(*a.shape) for a in arrays]
+    pointers = (ctypes.POINTER(ctypes.c_int64) * count)(
+        *[ctypes.cast(s, ctypes.POINTER(ctypes.c_int64)) for s in shapes]
+    )
+    return getattr(LIBRARY, name)(
+        count,
+        (ctypes.c_void_p * count)(*[a.ctypes.data for a in arrays]),
+        (ctypes.c_int * count)(*[a.ndim for a in arrays]),
+        pointers,
+        (ctypes.c_char_p * count)(*[str(a.dtype).encode() for a in arrays]),
+        None,
+        None,
+    )
+
+
+def result(name, inputs, *shapes, dtype=np.float32):
+    outputs = [np.full(shape, 77, dtype) for shape in shapes]
+    assert run(name, *inputs, *outputs) == 0
+    return outputs[0] if len(outputs) == 1 else outputs
+
+
+def draws(seed, *shapes):
+    rng = np.random.default_rng(seed)
+    return [rng.standard_normal(shape).astype(np.float32) for shape in shapes]
+
+
+def doubles(arrays):
+    return [a.astype(np.float64) for a in arrays]
+
+
+def close(found, expected, terms):
+    np.testing.assert_allclose(found, expected, rtol=2e-5, atol=2e-6 * np.sqrt(terms))
+
+
+VALUE = {"none": lambda x: x, "relu": lambda x: np.maximum(x, 0), "tanh": np.tanh}
+SLOPE = {"none": lambda y: np.ones_like(y), "relu": lambda y: 1.0 * (y > 0), "tanh": lambda y: 1 - y * y}
+
+
+@pytest.mark.parametrize("activation", VALUE)
+@pytest.mark.parametrize(("batch", "inputs", "outputs"), SIZES)
+def test_a_layer_and_its_gradients(batch, inputs, outputs, activation):
+    arrays = draws(0, (batch, inputs), (outputs, inputs), (outputs,), (batch, outputs))
+    x, weight, bias, dout = arrays
+    x64, weight64, bias64, dout64 = doubles(arrays)
+    y = result(f"linear_{activation}", (x, weight, bias), (batch, outputs))
+    close(y, VALUE[activation](x64 @ weight64.T + bias64), inputs)
+    before = dout64 * SLOPE[activation](y.astype(np.float64))
+    dx = result(f"linear_{activation}_input_gradient", (dout, y, weight), (batch, inputs))
+    close(dx, before @ weight64, outputs)
+    dweight, dbias = result(f"linear_{activation}_parameter_gradient", (dout, y, x), (outputs, inputs), (outputs,))
+    close(dweight, before.T @ x64, batch)
+    close(dbias, before.sum(0), batch)
+
+
+def test_a_layer_of_one_output_needs_no_axis_for_it():
+    x, weight, bias, dout = arrays = draws(1, (9, 20), (1, 20), (1,), (9,))
+    x64, weight64, bias64, dout64 = doubles(arrays)
+    y = result("linear_scalar", (x, weight, bias), (9,))
+    close(y, (x64 @ weight64.T + bias64)[:, 0], 20)
+    close(result("linear_scalar_input_gradient", (dout, y, weight), (9, 20)), dout64[:, None] * weight64, 1)
+    dweight, dbias = result("linear_scalar_parameter_gradient", (dout, y, x), (1, 20), (1,))
+    close(dweight, dout64[None] @ x64, 9)
+    close(dbias, [dout64.sum()], 9)
+
+
+@pytest.mark.parametrize("activation", ["relu", "tanh"])
+@pytest.mark.parametrize("hidden", [(8, 5), (33, 17, 64)])
+def test_several_layers_are_the_layers_one_by_one(hidden, activation):
+    sizes, batch, layers = (7, *hidden), 21, len(hidden)
+    params = [a for i, o in zip(sizes, hidden) for a in draws(i + o, (o, i), (o,))]
+    (x, dout), weights = draws(2, (batch, 7), (batch, hidden[-1])), params[::2]
+    shapes = [(batch, h) for h in hidden]
+    results = result(f"mlp_{activation}", (x, *params), *shapes)
+    slopes = result(f"mlp_{activation}_slopes", (dout, *results, *weights[1:]), *shapes)
+    gradients = result("mlp_parameters", (x, *results[:-1], *slopes), *[p.shape for p in params])
+    value, slope = x.astype(np.float64), dout.astype(np.float64)
+    inputs = [x, *results]
+    for k in range(layers):
+        value = VALUE[activation](value @ params[2 * k].T.astype(np.float64) + params[2 * k + 1])
+        close(results[k], value, 64)
+    for k in reversed(range(layers)):
+        slope = slope * SLOPE[activation](results[k].astype(np.float64))
+        close(slopes[k], slope, 64)
+        close(gradients[2 * k], slope.T @ inputs[k], 64)
+        close(gradients[2 * k + 1], slope.sum(0), 64)
+        slope = slope @ weights[k].astype(np.float64)
+
+
+@pytest.mark.parametrize("zeros", [0, 1, 2, 11, 15, 16])
+def test_rows_without_a_gradient_are_left_out_and_come_back_as_zeros(zeros):
+    dout, weight = draws(3, (16, 20), (20, 30))
+    rows = np.random.default_rng(4).permutation(16)[:zeros]
+    dout[rows] = 0.0
+    dx = result("linear_none_input_gradient", (dout, dout, weight), (16, 30))
+    close(dx, dout.astype(np.float64) @ weight.astype(np.float64), 20)
+    assert not dx[rows].any()
+
+
+@pytest.mark.parametrize("activation", VALUE)
+@pytest.mark.parametrize("where", [0, 1, 2])
+def test_nan_in_any_input_reaches_the_result(where, activation):
+    arrays = draws(5, (7, 40), (20, 40), (20,))
+    arrays[where].flat[0] = np.nan
+    y = result(f"linear_{activation}", arrays, (7, 20))
+    assert np.isnan(y[0, 0])
+    assert np.isnan(result(f"linear_{activation}_input_gradient", (y, y, arrays[1]), (7, 40))).any()
+
+
+def test_tanh_is_exact_to_the_last_bits_everywhere():
+    x = np.concatenate([np.linspace(-12, 12, 100001), np.linspace(-1, 1, 100001), [1e-20, -1e-30, 0.0]])
+    x = x.astype(np.float32)[:, None]
+    one, zero = np.ones((1, 1), np.float32), np.zeros(1, np.float32)
+    y = result("linear_tanh", (x, one, zero), x.shape)
+    np.testing.assert_allclose(y, np.tanh(x.astype(np.float64)), rtol=2e-7, atol=0)
+    edges = np.array([[np.inf], [-np.inf], [1e30], [np.nan]], np.float32)
+    assert np.array_equal(result("linear_tanh", (edges, one, zero), (4, 1))[:, 0], [1, -1, 1, np.nan], equal_nan=True)
+
+
+def padded(arrays):
+    parts = [np.pad(a.ravel(), (0, -a.size % 16)) for a in arrays]
+    return np.concatenate(parts)
+
+
+@pytest.mark.parametrize("bound", [0.0, 0.5, 1e6])
+def test_adam_against_the_paper(bound):
+    shapes, rate, beta1, beta2, eps = ((5, 7), (16,), (1,), (40,)), 0.01, 0.9, 0.999, 1e-5
+    params = draws(6, *shapes)
+    theta, m, v = (padded(p) for p in (params, [0 * p for p in params], [0 * p for p in params]))
+    powers = np.ones(1, np.float32), np.ones(1, np.float32)
+    settings = np.array([beta1, beta2, eps, bound], np.float32)
+    expected = [p.astype(np.float64) for p in params]
+    moments = [[0.0 * p for p in expected], [0.0 * p for p in expected]]
+    for t in range(1, 4):
+        grads = draws(10 + t, *shapes)
+        norm = result("adam", (theta, m, v, *powers, np.array([rate], np.float32), settings, *grads), ())
+        true_norm = np.sqrt(sum((g.astype(np.float64) ** 2).sum() for g in grads))
+        np.testing.assert_allclose(norm, true_norm if bound else 0.0, rtol=1e-6)
+        scale = min(1.0, bound / (true_norm + 1e-6)) if bound else 1.0
+        for k, grad in enumerate(grads):
+            g = grad * scale
+            moments[0][k] = beta1 * moments[0][k] + (1 - beta1) * g
+            moments[1][k] = beta2 * moments[1][k] + (1 - beta2) * g * g
+            m_hat, v_hat = moments[0][k] / (1 - beta1**t), moments[1][k] / (1 - beta2**t)
+            expected[k] -= rate * m_hat / (np.sqrt(v_hat) + eps)
+    np.testing.assert_allclose(theta, padded(expected), rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(m, padded(moments[0]), rtol=1e-5, atol=1e-8)
+    np.testing.assert_allclose(v, padded(moments[1]), rtol=1e-4, atol=1e-9)
+    np.testing.assert_allclose([powers[0][0], powers[1][0]], [beta1**3, beta2**3], rtol=1e-6)
+
+
+def test_fields_are_taken_out_of_their_columns_and_integers_are_integers():
+    table = np.arange(60, dtype=np.float32).reshape(10, 6)
+    numbers, columns = np.array([9, 0, 0, 4], np.int32), np.array([1, 0, 4], np.int32)
+    pair, one, whole = np.zeros((4, 2), np.float32), np.zeros(4, np.int32), np.zeros((4, 1, 2), np.float32)
+    assert run("take_fields", numbers, columns, table, pair, one, whole) == 0
+    assert np.array_equal(pair, table[numbers, 1:3])
+    assert np.array_equal(one, table[numbers, 0].astype(np.int32))
+    assert np.array_equal(whole[:, 0], table[numbers, 4:])
+
+
+@pytest.mark.parametrize("number", [-1, 10])
+def test_a_row_that_is_not_there_is_an_error(number):
+    field = np.zeros(2, np.float32)
+    numbers = np.array([0, number], np.int32)
+    assert run("take_fields", numbers, np.zeros(1, np.int32), np.zeros((10, 1), np.float32), field) != 0
+
+
+def test_a_target_moves_its_share_of_the_way():
+    target, online = draws(7, (37,), (37,))
+    before = target.copy()
+    result("move_target", (target, online, np.array([0.25], np.float32)), (1,))
+    np.testing.assert_allclose(target, 0.75 * before + 0.25 * online, rtol=1e-6, atol=1e-7)
+
+
+def log_prob(u, log_std, noise):
+    """In float64, with the density of the change of variables as it stands."""
+    normal = -log_std - 0.5 * noise**2 - 0.5 * np.log(2 * np.pi)
+    return (normal - 2 * (np.log(2) - u - np.logaddexp(0, -2 * u))).sum(-1)
+
+
+@pytest.mark.parametrize("spread", [0.5, 3.0])
+def test_the_tanh_normal_and_its_gradient(spread):
+    mean, log_std, noise, daction, dlog = draws(8, (12, 3), (12, 3), (12, 3), (12, 3), (12,))
+    mean *= spread
+    action, log = result("squash", (mean, log_std, noise), (12, 3), (12,))
+    mean64, log_std64, noise64 = doubles((mean, log_std, noise))
+    u = mean64 + np.exp(log_std64) * noise64
+    np.testing.assert_allclose(action, np.tanh(u), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(log, log_prob(u, log_std64, noise64), rtol=1e-5, atol=1e-5)
+
+    def objective(mean, log_std):
+        u = mean + np.exp(log_std) * noise64
+        return (daction * np.tanh(u)).sum(-1) + dlog * log_prob(u, log_std, noise64)
+
+    dmean, dlog_std = result("squash_gradient", (action, log_std, noise, daction, dlog), (12, 3), (12, 3))
+    for k in range(3):
+        step = np.zeros(3)
+        step[k] = 1e-5
+        by_mean = (objective(mean64 + step, log_std64) - objective(mean64 - step, log_std64)) / 2e-5
+        by_log_std = (objective(mean64, log_std64 + step) - objective(mean64, log_std64 - step)) / 2e-5
+        np.testing.assert_allclose(dmean[:, k], by_mean, rtol=2e-4, atol=2e-4)
+        np.testing.assert_allclose(dlog_std[:, k], by_log_std, rtol=2e-4, atol=2e-4)
