@@ -3,6 +3,7 @@
 #include <type_traits>
 
 #include "custom.h"
+#include "functions.h"
 #include "gemm.h"
 
 namespace minding {
@@ -19,36 +20,8 @@ struct Relu {
   static ALWAYS_INLINE Float8 gradient(Float8 after, Float8 result) { return where(result <= 0.0f, Float8{}, after); }
 };
 
-// The polynomials are those of Cephes (Moshier, https://www.netlib.org/cephes, tanhf.c and expf.c): error below 2e-7.
 struct Tanh {
-  static ALWAYS_INLINE Float8 exp(Float8 x) {
-    const Float8 rounder = Float8{} + 12582912.0f;
-    Float8 power = (x * 1.44269504088896341f + rounder) - rounder;
-    x = x - power * 0.693359375f + power * 2.12194440e-4f;
-    Float8 y = Float8{} + 1.9875691500e-4f;
-    y = y * x + 1.3981999507e-3f;
-    y = y * x + 8.3334519073e-3f;
-    y = y * x + 4.1665795894e-2f;
-    y = y * x + 1.6666665459e-1f;
-    y = y * x + 5.0000001201e-1f;
-    y = y * x * x + x + 1.0f;
-    Int8 exponent = (__builtin_convertvector(power, Int8) + 127) << 23;
-    return y * reinterpret_cast<Float8&>(exponent);
-  }
-  static ALWAYS_INLINE Float8 of(Float8 x) {
-    Float8 size = where(x < 0.0f, -x, x);
-    // 1 beyond 10, in float32; NaN passes.
-    Float8 e = exp(where(size > 10.0f, Float8{} + 20.0f, 2.0f * size));
-    Float8 large = 1.0f - 2.0f / (e + 1.0f);
-    large = where(x < 0.0f, -large, large);
-    Float8 z = x * x;
-    Float8 y = Float8{} - 5.70498872745e-3f;
-    y = y * z + 2.06390887954e-2f;
-    y = y * z - 5.37397155531e-2f;
-    y = y * z + 1.33314422036e-1f;
-    y = y * z - 3.33332819422e-1f;
-    return where(size < 0.625f, y * z * x + x, large);
-  }
+  static ALWAYS_INLINE Float8 of(Float8 x) { return hyperbolic_tangent(x); }
   static ALWAYS_INLINE Float8 gradient(Float8 after, Float8 result) { return after * (1.0f - result * result); }
 };
 

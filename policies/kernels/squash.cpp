@@ -1,27 +1,46 @@
 // The tanh-normal distribution of `ops.distributions.squashed_gaussian`, where the formulas are, and its gradient.
-#include <cmath>
-
 #include "custom.h"
+#include "functions.h"
 
 namespace minding {
 namespace {
 
 const float LOG_2 = 0.69314718056f, HALF_LOG_2PI = 0.91893853320f;
 
-ALWAYS_INLINE float softplus(float x) { return (x > 0.0f ? x : 0.0f * x) + std::log1p(std::exp(-std::fabs(x))); }
+// Up to eight numbers from x on, then zeros.
+ALWAYS_INLINE Float8 load_some(const float* x, Index count) {
+  if (count >= LANES) return load(x);
+  float some[LANES] = {};
+  std::memcpy(some, x, count * sizeof(float));
+  return load(some);
+}
 
-// mean, log deviation, noise (B, A) -> action (B, A), log-probability (B,)
+ALWAYS_INLINE void store_some(float* x, Float8 values, Index count) {
+  if (count >= LANES) return store(x, values);
+  float some[LANES];
+  store(some, values);
+  std::memcpy(x, some, count * sizeof(float));
+}
+
+// mean, log deviation in [-87, 87], noise (B, A) -> action (B, A), log-probability (B,)
 ALWAYS_INLINE int squash(const Call& call) {
-  const Index batch = call.shapes[0][0], size = call.shapes[0][1];
-  const float *mean = call.floats(0), *log_std = call.floats(1), *noise = call.floats(2);
-  float *action = call.floats(3), *log_prob = call.floats(4);
+  static thread_local Workspace workspace;
+  const Index batch = call.shapes[0][0], size = call.shapes[0][1], count = batch * size;
+  float* terms = workspace.floats(round_up(count, LANES));
+  for (Index i = 0; i < count; i += LANES) {
+    const Index rest = count - i;
+    Float8 log_std = load_some(call.floats(1) + i, rest), noise = load_some(call.floats(2) + i, rest);
+    Float8 u = load_some(call.floats(0) + i, rest) + exponential(log_std) * noise;
+    store_some(call.floats(3) + i, hyperbolic_tangent(u), rest);
+    // 2 (softplus(-2u) + u) = 2 (log(1 + e^-2|u|) + |u|), where e^-87 is as good as 0.
+    Float8 size_of_u = magnitude(u), exponent = where(size_of_u > 43.5f, Float8{} - 87.0f, -2.0f * size_of_u);
+    Float8 softplus = log_of_one_plus(exponential(exponent)) + size_of_u;
+    store(terms + i, 2.0f * softplus - log_std - 0.5f * noise * noise);
+  }
+  float* log_prob = call.floats(4);
   for (Index i = 0; i < batch; i++) {
     float sum = 0.0f;
-    for (Index j = i * size; j < (i + 1) * size; j++) {
-      float u = mean[j] + std::exp(log_std[j]) * noise[j];
-      action[j] = std::tanh(u);
-      sum += 2.0f * (softplus(-2.0f * u) + u) - log_std[j] - 0.5f * noise[j] * noise[j];
-    }
+    for (Index j = 0; j < size; j++) sum += *terms++;
     log_prob[i] = sum - size * (2.0f * LOG_2 + HALF_LOG_2PI);
   }
   return 0;
@@ -30,17 +49,20 @@ ALWAYS_INLINE int squash(const Call& call) {
 // action, log deviation, noise, gradient of the action (B, A), gradient of the log-probability (B,)
 //   -> gradients of mean and log deviation (B, A)
 ALWAYS_INLINE int squash_gradient(const Call& call) {
-  const Index batch = call.shapes[0][0], size = call.shapes[0][1];
-  const float *action = call.floats(0), *log_std = call.floats(1), *noise = call.floats(2);
-  const float *daction = call.floats(3), *dlog_prob = call.floats(4);
-  float *dmean = call.floats(5), *dlog_std = call.floats(6);
-  for (Index i = 0; i < batch; i++) {
-    for (Index j = i * size; j < (i + 1) * size; j++) {
-      // d/du of 2 softplus(-2u) + 2u is 2 tanh(u).
-      float a = action[j], du = daction[j] * (1.0f - a * a) + dlog_prob[i] * 2.0f * a;
-      dmean[j] = du;
-      dlog_std[j] = du * noise[j] * std::exp(log_std[j]) - dlog_prob[i];
-    }
+  static thread_local Workspace workspace;
+  const Index batch = call.shapes[0][0], size = call.shapes[0][1], count = batch * size;
+  float* of_elements = workspace.floats(round_up(count, LANES));
+  for (Index i = 0; i < batch; i++)
+    for (Index j = 0; j < size; j++) of_elements[i * size + j] = call.floats(4)[i];
+  for (Index i = 0; i < count; i += LANES) {
+    const Index rest = count - i;
+    Float8 action = load_some(call.floats(0) + i, rest), log_std = load_some(call.floats(1) + i, rest);
+    Float8 noise = load_some(call.floats(2) + i, rest), daction = load_some(call.floats(3) + i, rest);
+    Float8 dlog_prob = load_some(of_elements + i, rest);
+    // d/du of 2 softplus(-2u) + 2u is 2 tanh(u).
+    Float8 du = daction * (1.0f - action * action) + 2.0f * dlog_prob * action;
+    store_some(call.floats(5) + i, du, rest);
+    store_some(call.floats(6) + i, du * noise * exponential(log_std) - dlog_prob, rest);
   }
   return 0;
 }

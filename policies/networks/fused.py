@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from minding.engine.runtime import nn
+from minding.engine.runtime import nn, ops
 from minding.policies.kernels import kernel, usable
-from minding.policies.networks.layers import MLP, Linear, ScalarLinear
+from minding.policies.networks.layers import MLP, Clip, Linear, ScalarLinear
 
 
 def fused_linear(activation: str) -> Any:
@@ -77,8 +77,18 @@ def fused_two_layers(activation: str) -> Any:
     )
 
 
-def fuse_linear_layers(root: nn.Cell) -> None:
-    """Lets all `Linear` layers under `root`, and the activations after those of an `MLP`, use the fused kernels on CPU.
+def fused_clip() -> Any:
+    """The primitive ``(x, bounds) -> x within the bounds`` with its gradient; see `Clip`."""
+    slope = kernel("clip_gradient", lambda dout, x, bounds: x, lambda dout, x, bounds: x)
+
+    def gradient(x, bounds, out, dout):
+        return slope(dout, x, bounds), ops.zeros_like(bounds)
+
+    return kernel("clip", lambda x, bounds: x, lambda x, bounds: x, gradient)
+
+
+def fuse_layers(root: nn.Cell) -> None:
+    """Lets all layers under `root` that have a fused form use it on CPU.
 
     Call it before anything is compiled. Graphs for export keep the plain form, which other runtimes know.
     """
@@ -92,6 +102,8 @@ def fuse_linear_layers(root: nn.Cell) -> None:
         if isinstance(cell, MLP) and len(cell.layers) == 2:
             # The usual number. A gradient function of MindSpore has a fixed number of arguments.
             cell.fused = fused_two_layers(cell.activation_name)
+        elif isinstance(cell, Clip):
+            cell.fused = fused_clip()
         elif isinstance(cell, MLP):
             for layer in cell.layers:
                 layer.fused = fused_linear(cell.activation_name)

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from minding.engine.errors import SpaceError
-from minding.engine.runtime import ms, nn, ops
+from minding.engine.runtime import ms, nn
 from minding.policies.networks import host as numpy_forms
-from minding.policies.networks.layers import Linear
+from minding.policies.networks.layers import Clip, Linear
 from minding.policies.ops import distributions, sampling
 
 
@@ -93,9 +93,10 @@ class SquashedGaussianHead(nn.Cell):
         super().__init__()
         self.mean = Linear(features, size, None, rng)
         self.log_std = Linear(features, size, None, rng)
+        self.clip = Clip(*self.LOG_STD_RANGE)
 
     def construct(self, x):
-        return self.mean(x), ops.clamp(self.log_std(x), self.LOG_STD_RANGE[0], self.LOG_STD_RANGE[1])
+        return self.mean(x), self.clip(self.log_std(x))
 
     def host(self) -> numpy_forms.SquashedGaussianHead:
         return numpy_forms.SquashedGaussianHead(self.mean.host(), self.log_std.host(), self.LOG_STD_RANGE)

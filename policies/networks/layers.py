@@ -62,6 +62,21 @@ class ScalarLinear(Linear):
         return self.add_bias(self.matmul(x, self.weight), self.bias).reshape((-1,))
 
 
+class Clip(nn.Cell):
+    """Numbers within [low, high], any shape; the gradient passes where they were."""
+
+    def __init__(self, low: float, high: float) -> None:
+        super().__init__()
+        self.low, self.high = low, high
+        self.bounds = ms.Tensor(np.array([low, high], np.float32))
+        self.fused: ops.Primitive | None = None
+
+    def construct(self, x):
+        if self.fused is not None:
+            return self.fused(x, self.bounds)
+        return ops.clamp(x, self.low, self.high)
+
+
 class MLP(nn.Cell):
     """Linear layers with an activation after each.
 

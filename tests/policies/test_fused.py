@@ -7,8 +7,8 @@ from minding.engine import runtime
 from minding.engine.batch import Field, RowLayout
 from minding.engine.runtime import ms, nn, ops, to_device
 from minding.policies import kernels
-from minding.policies.networks.fused import fuse_linear_layers
-from minding.policies.networks.layers import MLP, Linear, ScalarLinear
+from minding.policies.networks.fused import fuse_layers
+from minding.policies.networks.layers import MLP, Clip, Linear, ScalarLinear
 from minding.policies.networks.rows import Rows
 from minding.policies.ops.distributions import SquashedGaussian
 
@@ -40,7 +40,7 @@ class Slope(nn.Cell):
 def test_values_and_gradients_are_those_of_the_plain_layers(inputs, hidden, rows, activation):
     x = to_device(np.random.default_rng(1).standard_normal((rows, inputs)).astype(np.float32))
     plain, fused = Slope(inputs, hidden, activation), Slope(inputs, hidden, activation)
-    fuse_linear_layers(fused)
+    fuse_layers(fused)
     assert (plain.head.fused is None, fused.head.fused is None) == (True, False)
     assert (fused.body.fused is None) == (len(hidden) != 2)
     for a, b in zip(plain(x), fused(x)):
@@ -51,7 +51,7 @@ def test_a_fused_layer_by_hand():
     net = MLP(2, [2], "relu", None, np.random.default_rng(0))
     net.layers[0].weight.asnumpy()[...] = [[1, 2], [-3, 4]]
     net.layers[0].bias.asnumpy()[...] = [10, -2]
-    fuse_linear_layers(net)
+    fuse_layers(net)
     assert ms.jit(net)(to_device(np.array([[1, 1], [2, 0]], np.float32))).asnumpy().tolist() == [[13, 0], [12, 0]]
 
 
@@ -62,7 +62,7 @@ def test_without_the_kernels_the_plain_layers_stay(lack, monkeypatch):
     else:
         monkeypatch.setattr(kernels, "compiled", lambda: False)
     net = MLP(2, [2], "relu", None, np.random.default_rng(0))
-    fuse_linear_layers(net)
+    fuse_layers(net)
     assert net.fused is None
     assert net.layers[0].fused is None
     assert isinstance(net.activation, ops.ReLU)
@@ -81,7 +81,7 @@ def test_a_layer_of_one_output_gives_one_number_a_row(monkeypatch):
 
     def build():
         layer = ScalarLinear(4, None, np.random.default_rng(0))
-        fuse_linear_layers(layer)
+        fuse_layers(layer)
 
         def objective(x):
             return ops.square(layer(x)).sum()
@@ -91,6 +91,23 @@ def test_a_layer_of_one_output_gives_one_number_a_row(monkeypatch):
     (value, (dx, dweight)), (plain, (plain_dx, plain_dweight)) = (form(x) for form in both_forms(monkeypatch, build))
     for a, b in ((value, plain), (dx, plain_dx), (dweight, plain_dweight)):
         np.testing.assert_allclose(a.asnumpy(), b.asnumpy(), rtol=1e-5, atol=1e-5)
+
+
+def test_numbers_are_clipped_with_the_same_gradient(monkeypatch):
+    x = to_device(np.linspace(-3, 3, 14, dtype=np.float32).reshape(7, 2))
+
+    def build():
+        clip = Clip(-2.0, 1.0)
+        fuse_layers(clip)
+
+        def objective(x):
+            return ops.square(clip(x)).sum()
+
+        return ms.jit(ms.value_and_grad(objective))
+
+    (value, dx), (plain, plain_dx) = (form(x) for form in both_forms(monkeypatch, build))
+    assert value.tolist() == pytest.approx(plain.tolist(), rel=1e-6)
+    np.testing.assert_allclose(dx.asnumpy(), plain_dx.asnumpy(), rtol=1e-6)
 
 
 def test_rows_come_apart_the_same_way(monkeypatch):

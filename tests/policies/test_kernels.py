@@ -198,6 +198,13 @@ def test_a_target_moves_its_share_of_the_way():
     np.testing.assert_allclose(target, 0.75 * before + 0.25 * online, rtol=1e-6, atol=1e-7)
 
 
+def test_numbers_are_clipped_and_the_gradient_passes_between_the_bounds():
+    x = np.array([-3, -2, 0.5, 1, 1.5, np.inf, np.nan], np.float32)
+    bounds, dout = np.array([-2, 1], np.float32), np.arange(1, 8, dtype=np.float32)
+    assert np.array_equal(result("clip", (x, bounds), (7,)), [-2, -2, 0.5, 1, 1, 1, np.nan], equal_nan=True)
+    assert result("clip_gradient", (dout, x, bounds), (7,)).tolist() == [0, 2, 3, 4, 0, 0, 7]
+
+
 def log_prob(u, log_std, noise):
     """In float64, with the density of the change of variables as it stands."""
     normal = -log_std - 0.5 * noise**2 - 0.5 * np.log(2 * np.pi)
