@@ -6,11 +6,15 @@ import dataclasses
 
 import gymnasium
 import numpy as np
+import pytest
 
 from minding.engine.batch import Field, IndexedBatch, RowLayout
 from minding.engine.buffers import DeviceTables
 from minding.engine.context import OnlineRLContext
 from minding.engine.types import EnvStep, EpisodeEnd
+from minding.policies import kernels
+
+needs_kernels = pytest.mark.skipif(not kernels.compiled(), reason="no C++ compiler at installation: no kernels")
 
 # Spaces, as `envs.describe_env` describes them.
 

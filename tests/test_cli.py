@@ -10,11 +10,13 @@ import types
 
 import pytest
 from easydict import EasyDict
+from fakes import needs_kernels
 
 import minding.configs
 from minding.cli import run
 from minding.engine.errors import EnvError
 from minding.engine.run_dir import RunDir
+from minding.policies import kernels
 
 ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
 
@@ -240,6 +242,14 @@ def test_check_env_finds_cartpole_fit(capsys):
     assert "CartPole-v1: fit for training" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("compiled", [True, False])
+def test_training_without_the_kernels_says_where_the_fix_is(compiled, recipes, monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(kernels, "compiled", lambda: compiled)
+    assert run(["train", "cartpole_ppo", "--out", str(tmp_path)]) == 0
+    assert ("minding doctor" in capsys.readouterr().err) is not compiled
+
+
+@needs_kernels
 @pytest.mark.slow
 def test_doctor_finds_no_fault_here():
     out = minding_process("doctor")

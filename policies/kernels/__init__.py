@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from minding.engine import runtime
-from minding.engine.runtime import ops
 
 _LIBRARY = Path(__file__).with_name(f"_kernels{sysconfig.get_config_var('EXT_SUFFIX')}")
 
@@ -42,4 +41,7 @@ def kernel(
       dtype: (dtypes of the inputs...) -> dtype of the output, or a tuple of them.
       gradient: (inputs..., output, gradient of the output) -> gradients of the inputs.
     """
+    # Imported here: to ask whether there are kernels must not load MindSpore.
+    from minding.engine.runtime import ops
+
     return ops.Custom(f"{_LIBRARY}:{name}", shape, dtype, "aot", gradient)

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from fakes import needs_kernels
 
 from minding.engine import runtime
 from minding.engine.runtime import ms, nn, ops, to_device
@@ -84,6 +85,7 @@ MOVES = {
 }
 
 
+@needs_kernels
 @pytest.mark.parametrize("kind", MOVES)
 def test_no_read_sees_an_early_or_late_value_in_many_steps_of_a_loop(kind, monkeypatch):
     target_kind, move = MOVES[kind]
@@ -129,6 +131,7 @@ def test_what_is_assigned_to_a_parameter_is_in_the_flat_ones_and_back():
     assert params[2].asnumpy().tolist() == [5.0] * 16
 
 
+@needs_kernels
 def test_flat_parameters_are_no_part_of_the_state():
     adam = Adam(Net().trainable_params())
     assert adam.flat_params.size == 16 * 4

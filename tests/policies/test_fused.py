@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from fakes import needs_kernels
 
 from minding.engine import runtime
 from minding.engine.batch import Field, RowLayout
@@ -12,6 +13,7 @@ from minding.policies.networks.layers import MLP, Clip, Linear, ScalarLinear
 from minding.policies.networks.rows import Rows
 from minding.policies.ops.distributions import SquashedGaussian
 
+pytestmark = needs_kernels
 SIZES = ((5, [8, 8], 7), (3, [33, 1], 130), (4, [6], 5), (3, [5, 4, 6], 9))
 
 

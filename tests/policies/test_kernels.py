@@ -4,13 +4,12 @@ import ctypes
 
 import numpy as np
 import pytest
+from fakes import needs_kernels
 
 from minding.policies import kernels
 
-if not kernels.compiled():
-    pytest.skip("the kernels are not compiled: no C++ compiler at installation", allow_module_level=True)
-
-LIBRARY = ctypes.CDLL(str(kernels._LIBRARY))
+pytestmark = needs_kernels
+LIBRARY = ctypes.CDLL(str(kernels._LIBRARY)) if kernels.compiled() else None
 SIZES = (
     # batch, inputs, outputs: one of all, edges of tiles (6 x 16), of blocks (256), of vectors (8), usual networks.
     (1, 1, 1), (5, 3, 7), (6, 8, 16), (7, 9, 17), (13, 16, 15), (12, 255, 33), (3, 256, 5), (9, 257, 4),

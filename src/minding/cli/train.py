@@ -71,7 +71,10 @@ def run_training(cfg: EasyDict, run_dir: RunDir, *, resume: bool, progress: bool
     click.echo(f"{cfg.policy.type} on {cfg.env.env_id}, seed {cfg.seed}, in {run_dir.path}")
 
     from minding.configs import recipes
+    from minding.policies import kernels
 
+    if not kernels.compiled():
+        click.echo("minding: learning on CPU is slower than it need be: see `minding doctor`", err=True)
     summary = recipes.train(cfg, run_dir, progress=progress, resume="latest" if resume else None)
     if summary.profile:
         click.echo(f"\n{summary.profile}")
