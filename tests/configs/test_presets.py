@@ -7,7 +7,8 @@ import sys
 import pytest
 from easydict import EasyDict
 
-from minding.configs import PRESETS, compile_run, load_preset, load_user_config
+from minding.configs import PRESETS, compile_run, load_preset, load_user_config, recipes
+from minding.engine import runtime
 from minding.engine.config import save_config, schema_defaults
 from minding.engine.errors import ConfigError, MissingExtraError, SpaceError
 from minding.envs import config_schema
@@ -164,3 +165,21 @@ def test_listing_presets_imports_none_of_them():
         timeout=60,
     )
     assert (out.stdout.strip(), out.stderr) == ("[]", "")
+
+
+@pytest.mark.parametrize(
+    ("name", "override", "short"),
+    [
+        ("acrobot_dqn", "policy.learn.update_per_collect=1", True),
+        ("acrobot_dqn", "policy.learn.update_per_collect=2", False),
+        ("acrobot_dqn", "policy.model.hidden=[256,256]", False),
+        ("pendulum_sac", "policy.learn.update_per_collect=1", False),
+        ("cartpole_ppo", "policy.learn.n_epoch=1", False),
+    ],
+)
+def test_only_one_gradient_step_of_small_networks_makes_a_short_update(name, override, short, monkeypatch):
+    asked = []
+    monkeypatch.setattr(runtime, "configure", lambda *args, **settings: asked.append(settings["short_graphs"]))
+    monkeypatch.setattr(recipes, "get_policy_class", lambda name: lambda cfg, modes: None)
+    recipes.make_policy(compile_run(load_preset(name), [override]))
+    assert asked == [short]
