@@ -2,7 +2,8 @@
 
 `construct` is what MindSpore compiles; `host()` returns the NumPy form (see `networks.host`) over zero-copy views of
 the same live parameters, so that it follows training. A test holds both equal to 1e-5. One place is less exact:
-MindSpore's tanh on CPU is a rational approximation, off by up to 1e-6 for |x| < 3 and 1e-4 beyond.
+MindSpore's tanh on CPU is a rational approximation, off by up to 1e-6 for |x| < 3 and 1e-4 beyond. Updates have a form
+of their own, see `networks.fused`, whose tanh is exact.
 """
 
 from __future__ import annotations
