@@ -1,8 +1,8 @@
 """Linear layers and their activations as one kernel, for networks that learn on CPU.
 
-MindSpore's chain of product, bias and activation takes three kernels, its gradient five, each of them a launch and a
-pass over memory; its BiasAdd, ReLU and BiasAddGrad are scalar loops, its product of a narrow matrix takes several times
-as long as it need. With the kernels of `minding.policies.kernels` it is one and two.
+MindSpore's chain of product, bias and activation takes three kernels, its gradient four, each of them a launch and a
+pass over memory, and its BiasAdd, ReLU and BiasAddGrad are scalar loops. With the kernels of `minding.policies.kernels`
+it is one and two.
 """
 
 from __future__ import annotations
