@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -41,7 +40,7 @@ from minding.middleware import (
     trajectory_trainer,
 )
 from minding.middleware.evaluator import play_episodes
-from minding.policies import get_policy_class
+from minding.policies import get_policy_class, kernels
 from minding.policies.exported import ExportedPolicy
 
 
@@ -114,9 +113,6 @@ def _evaluate_and_collect(task: Task, cfg: EasyDict, policy: Policy) -> None:
     task.use(StepCollector(cfg, policy.collect_mode, collector_env))
 
 
-_SHORT_UPDATE = 4_000_000
-"""Multiplications between hidden layers of one network in a gradient step: DQN's default has 2 million, SAC's 17."""
-
 RECIPES: dict[str, Callable[[Task, EasyDict, Policy], None]] = {
     recipe.__name__: recipe for recipe in (off_policy, on_policy, single_step, trajectory)
 }
@@ -132,18 +128,15 @@ def make_policy(cfg: EasyDict, modes: Sequence[str] = ("collect", "learn", "eval
     """The configured policy; prepares MindSpore for it if this process has not loaded it yet."""
     images = any(leaf.is_image for leaf in observation_leaves(cfg.env.spec.observation))
     runtime.configure(
-        cfg.device, cfg.run.jit_threads, convolutions=images, short_graphs=not images and _updates_are_short(cfg.policy)
+        cfg.device, cfg.run.jit_threads, convolutions=images, short_graphs=_updates_are_short(cfg.policy, images)
     )
     policy: Policy = get_policy_class(cfg.policy.type)(cfg, modes)
     return policy
 
 
-def _updates_are_short(policy: EasyDict) -> bool:
-    """Whether an iteration is one gradient step from replay, and its products take less time than launching it."""
-    if policy.learn.get("update_per_collect") != 1:
-        return False
-    products = sum(a * b for a, b in itertools.pairwise(policy.model.hidden))
-    return bool(policy.learn.batch_size * products <= _SHORT_UPDATE)
+def _updates_are_short(policy: EasyDict, images: bool) -> bool:
+    """Whether an update is one gradient step whose networks are a kernel each."""
+    return policy.learn.get("update_per_collect") == 1 and not images and kernels.compiled()
 
 
 def build(task: Task, cfg: EasyDict) -> Policy:

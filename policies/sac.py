@@ -26,15 +26,9 @@ from minding.policies.networks.optim import Adam
 from minding.policies.networks.rows import Rows
 from minding.policies.networks.target import SoftTarget, equalize
 from minding.policies.ops.distributions import SquashedGaussian
-from minding.policies.ops.values import half_square, smaller
+from minding.policies.ops.soft import soft_objectives
 
 METRICS = ("critic_loss", "actor_loss", "alpha_loss", "alpha", "q_value", "entropy")
-
-
-def critic_loss(q1, q2, target):
-    """Squared errors of both critics; q1, q2, target float32 (B,). Returns (loss, mean Q), scalars."""
-    target = ops.stop_gradient(target)
-    return (half_square(q1 - target) + half_square(q2 - target)).mean(), q1.mean()
 
 
 class Critics(nn.Cell):
@@ -68,6 +62,7 @@ class SACCell(nn.Cell):
         names = [*obs_names, "action", "reward", "terminated", "discount"]
         self.rows = Rows(policy.layout, names)
         self.squashed = SquashedGaussian()
+        self.soft_target, self.critic_loss, self.policy_loss = soft_objectives()
         self.num_leaves = len(policy.leaves)
         self.target_entropy = policy.target_entropy
         self.critic_gradient = ms.value_and_grad(self.loss_of_critics, None, self.critic_params, has_aux=True)
@@ -75,13 +70,13 @@ class SACCell(nn.Cell):
 
     def loss_of_critics(self, obs, action, target):
         q1, q2 = self.critics(action, obs)
-        return critic_loss(q1, q2, target)
+        return self.critic_loss(q1, q2, target)
 
     def loss_of_actor(self, obs, noise, alpha):
         mean, log_std = self.net(*obs)
         action, log_prob = self.squashed(mean, log_std, noise)
         q1, q2 = self.critics(action, obs)
-        return (alpha * log_prob - smaller(q1, q2)).mean(), log_prob.mean()
+        return self.policy_loss(q1, q2, log_prob, alpha)
 
     def construct(self, inputs, tables):
         """Inputs: index int32 (K, B); standard normal noise float32 (K, B, A) for next and present actions; learning
@@ -108,18 +103,18 @@ class SACCell(nn.Cell):
         mean, log_std = self.net(*next_obs)
         next_action, next_log_prob = self.squashed(mean, log_std, next_noise)
         next_q1, next_q2 = self.targets(next_action, next_obs)
-        next_value = ops.minimum(next_q1, next_q2) - alpha * next_log_prob
-        target = reward + discount * (1.0 - terminated) * next_value
+        target = self.soft_target(reward, discount, terminated, next_q1, next_q2, next_log_prob, alpha)
         # Loss
         (q_loss, q), critic_grads = self.critic_gradient(obs, action, target)
         (pi_loss, log_prob), actor_grads = self.actor_gradient(obs, noise, alpha)
-        gap = log_prob + self.target_entropy
-        metrics = ops.stack((q_loss, pi_loss, -self.log_alpha * gap, alpha, q, -log_prob))
+        entropy = -log_prob
+        excess = entropy - self.target_entropy
+        metrics = ops.stack((q_loss, pi_loss, self.log_alpha * excess, alpha, q, entropy))
         # Update
         grads = actor_grads + critic_grads
         if self.auto_alpha:
-            # d(-log_alpha * gap) / d log_alpha = -gap
-            grads = (*grads, -gap)
+            # d L_alpha / d log(alpha)
+            grads = (*grads, excess)
         done = self.optim(grads, rate, metrics)
         self.move_targets(tau, done)
         return metrics
@@ -157,8 +152,8 @@ class SAC(BasePolicy):
 
     def _learn(self, batch: IndexedBatch, progress: float) -> dict[str, float]:
         steps, size = batch.index.shape
-        noise = self.learn_rng.standard_normal((steps, 2, size, self.action_size), dtype=np.float32)
-        inputs = [batch.index, noise[:, 0].copy(), noise[:, 1].copy()]
+        noise = self.learn_rng.standard_normal((2, steps, size, self.action_size), dtype=np.float32)
+        inputs = [batch.index, *noise]
         if steps == 1:
             inputs = [x[0] for x in inputs]
         rates = (np.array(x, np.float32) for x in (self.learning_rate(progress), self.cfg.learn.tau))

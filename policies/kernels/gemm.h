@@ -31,6 +31,11 @@ ALWAYS_INLINE void tile(Index terms, Matrix<by_columns> a, const float* panel, c
   Float8 sum[rows][2];
 #pragma GCC unroll 6
   for (int r = 0; r < rows; r++) sum[r][0] = sum[r][1] = Float8{};
+  if (by_columns) {
+    // The gradient of a parameter: memory that was last touched a whole update ago.
+#pragma GCC unroll 6
+    for (int r = 0; r < rows; r++) __builtin_prefetch(c + r * c_stride, 1);
+  }
   for (Index k = 0; k < terms; k++) {
     Float8 left = load(panel + k * TILE_COLUMNS), right{};
     if (wide) right = load(panel + k * TILE_COLUMNS + LANES);
@@ -125,7 +130,7 @@ ALWAYS_INLINE void pack(Index terms, Index columns, Matrix<by_columns> b, float*
 }
 
 // Panels (terms, 6) of neighbouring rows of A: its columns are far apart, and would push each other out of the cache.
-ALWAYS_INLINE float* pack_rows(Index m, Index terms, Matrix<true> a, float* panels) {
+ALWAYS_INLINE void pack_rows(Index m, Index terms, Matrix<true> a, float* panels) {
   for (Index i = 0; i < m; i += TILE_ROWS) {
     float* panel = panels + i * terms;
     Index rows = smaller(TILE_ROWS, m - i);
@@ -136,7 +141,6 @@ ALWAYS_INLINE float* pack_rows(Index m, Index terms, Matrix<true> a, float* pane
       else for (Index r = 0; r < rows; r++) panel[k * TILE_ROWS + r] = *a.at(i + r, k);
     }
   }
-  return panels;
 }
 
 // c (m, n) = A B + bias for A (m, k) and B (k, n), `bias` (n,) or null. `finish(rows, columns, start, stride)` changes
@@ -154,8 +158,9 @@ ALWAYS_INLINE void multiply(Index m, Index n, Index k, Matrix<a_by_columns> a, M
       if (m > TILE_ROWS) {
         // The copies write up to two floats beyond the last row.
         static thread_local Workspace workspace;
-        rows = {workspace.floats(round_up(m, TILE_ROWS) * terms + LANES), TILE_ROWS};
-        pack_rows(m, terms, {a.at(0, first), a.stride}, const_cast<float*>(rows.data));
+        float* panels = workspace.floats(round_up(m, TILE_ROWS) * terms + LANES);
+        pack_rows(m, terms, {a.at(0, first), a.stride}, panels);
+        rows = {panels, TILE_ROWS};
         height = TILE_ROWS;
         step = TILE_ROWS * terms;
       }
@@ -169,10 +174,11 @@ ALWAYS_INLINE void multiply(Index m, Index n, Index k, Matrix<a_by_columns> a, M
       const float* next = rows.data;
       for (Index i = 0; i < m; i += height, next += step) {
         Index count = smaller(height, m - i);
+        Matrix<a_by_columns> left{next, rows.stride};
         if (columns > LANES)
-          rows_of_tiles<true>(count, terms, Matrix<a_by_columns>{next, rows.stride}, panel, start, c + i * n + j, n, columns);
+          rows_of_tiles<true>(count, terms, left, panel, start, c + i * n + j, n, columns);
         else
-          rows_of_tiles<false>(count, terms, Matrix<a_by_columns>{next, rows.stride}, panel, start, c + i * n + j, n, columns);
+          rows_of_tiles<false>(count, terms, left, panel, start, c + i * n + j, n, columns);
       }
       if (first + terms == k) finish(m, columns, c + j, n);
     }

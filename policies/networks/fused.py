@@ -1,8 +1,9 @@
-"""Linear layers and their activations as one kernel, for networks that learn on CPU.
+"""Layers and whole networks as one kernel each, for those that learn on CPU.
 
 MindSpore's chain of product, bias and activation takes three kernels, its gradient four, each of them a launch and a
 pass over memory, and its BiasAdd, ReLU and BiasAddGrad are scalar loops. With the kernels of `minding.policies.kernels`
-it is one and two.
+it is one and two, and so it is for a network of the usual form: two hidden layers and heads. (A gradient function of
+MindSpore has a fixed number of arguments.)
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import Any
 
 from minding.engine.runtime import nn, ops
 from minding.policies.kernels import kernel, usable
+from minding.policies.networks.actor_critic import ActionValue, SquashedActor
 from minding.policies.networks.layers import MLP, Clip, Linear, ScalarLinear
 
 
@@ -77,6 +79,97 @@ def fused_two_layers(activation: str) -> Any:
     )
 
 
+def fused_action_value(activation: str) -> Any:
+    """The primitive ``(features, action, weight and bias of two hidden layers and of the value) -> results of the
+    layers`` with its gradient for the value; see `ActionValue`.
+
+    Args:
+      activation: 'relu' or 'tanh', after each hidden layer.
+    """
+    name = f"action_value_{activation}"
+    slopes_of = kernel(
+        f"{name}_slopes",
+        lambda dvalue, first, second, weight2, weight3: (first, second),
+        lambda dvalue, first, second, weight2, weight3: (first, second),
+    )
+    parameter_gradients = kernel(
+        "action_value_parameters",
+        lambda x, action, first, second, slope1, slope2, dvalue: (
+            *((slope1[1], x[1] + action[1]), (slope1[1],), (slope2[1], first[1]), (slope2[1],)),
+            *((1, second[1]), (1,)),
+        ),
+        lambda x, action, first, second, slope1, slope2, dvalue: (x, x, x, x, x, x),
+    )
+    features_gradient = kernel(
+        "action_value_features_gradient",
+        lambda slope, weight, action: (slope[0], weight[1] - action[1]),
+        lambda slope, weight, action: slope,
+    )
+    action_gradient = kernel(
+        "action_value_action_gradient", lambda slope, weight, action: action, lambda slope, weight, action: slope
+    )
+
+    def gradient(x, action, weight1, bias1, weight2, bias2, weight3, bias3, out, dout):
+        slope1, slope2 = slopes_of(dout[2], out[0], out[1], weight2, weight3)
+        params = parameter_gradients(x, action, out[0], out[1], slope1, slope2, dout[2])
+        return features_gradient(slope1, weight1, action), action_gradient(slope1, weight1, action), *params
+
+    return kernel(
+        name,
+        lambda x, action, weight1, bias1, weight2, bias2, weight3, bias3: (
+            (x[0], weight1[0]),
+            (x[0], weight2[0]),
+            (x[0],),
+        ),
+        lambda x, action, weight1, bias1, weight2, bias2, weight3, bias3: (x, x, x),
+        gradient,
+    )
+
+
+def fused_squashed_actor(activation: str) -> Any:
+    """The primitive ``(features, weight and bias of two hidden layers, of mean and of log deviation, bounds of that) ->
+    results of the layers, the log deviation before and after the bounds`` with its gradient for mean and bounded log
+    deviation; see `SquashedActor`.
+
+    Args:
+      activation: 'relu' or 'tanh', after each hidden layer.
+    """
+    name = f"squashed_actor_{activation}"
+    slopes_of = kernel(
+        f"{name}_slopes",
+        lambda dmean, dlog_std, log_std, bounds, first, second, weight2, weight3, weight4: (first, second, log_std),
+        lambda dmean, dlog_std, log_std, bounds, first, second, weight2, weight3, weight4: (first, second, log_std),
+    )
+    parameter_gradients = kernel(
+        "squashed_actor_parameters",
+        lambda x, first, second, slope1, slope2, dmean, dlog_std: (
+            *((slope1[1], x[1]), (slope1[1],), (slope2[1], first[1]), (slope2[1],)),
+            *((dmean[1], second[1]), (dmean[1],), (dmean[1], second[1]), (dmean[1],)),
+        ),
+        lambda x, first, second, slope1, slope2, dmean, dlog_std: (x, x, x, x, x, x, x, x),
+    )
+    features_gradient = kernel(
+        "linear_none_input_gradient", lambda dout, out, weight: (dout[0], weight[1]), lambda dout, out, weight: dout
+    )
+
+    def gradient(x, weight1, bias1, weight2, bias2, weight3, bias3, weight4, bias4, bounds, out, dout):
+        slope1, slope2, dlog_std = slopes_of(
+            dout[2], dout[4], out[3], bounds, out[0], out[1], weight2, weight3, weight4
+        )
+        params = parameter_gradients(x, out[0], out[1], slope1, slope2, dout[2], dlog_std)
+        return features_gradient(slope1, slope1, weight1), *params, ops.zeros_like(bounds)
+
+    return kernel(
+        name,
+        lambda x, weight1, bias1, weight2, bias2, weight3, bias3, weight4, bias4, bounds: (
+            *((x[0], weight1[0]), (x[0], weight2[0])),
+            *((x[0], weight3[0]), (x[0], weight4[0]), (x[0], weight4[0])),
+        ),
+        lambda x, weight1, bias1, weight2, bias2, weight3, bias3, weight4, bias4, bounds: (x, x, x, x, x),
+        gradient,
+    )
+
+
 def fused_clip() -> Any:
     """The primitive ``(x, bounds) -> x within the bounds`` with its gradient; see `Clip`."""
     slope = kernel("clip_gradient", lambda dout, x, bounds: x, lambda dout, x, bounds: x)
@@ -88,7 +181,7 @@ def fused_clip() -> Any:
 
 
 def fuse_layers(root: nn.Cell) -> None:
-    """Lets all layers under `root` that have a fused form use it on CPU.
+    """Lets all layers and networks under `root` that have a fused form use it on CPU.
 
     Call it before anything is compiled. Graphs for export keep the plain form, which other runtimes know.
     """
@@ -99,8 +192,11 @@ def fuse_layers(root: nn.Cell) -> None:
         if isinstance(cell, Linear):
             cell.fused = fused_linear("scalar" if isinstance(cell, ScalarLinear) else "none")
     for cell in cells:
-        if isinstance(cell, MLP) and len(cell.layers) == 2:
-            # The usual number. A gradient function of MindSpore has a fixed number of arguments.
+        if isinstance(cell, ActionValue) and len(cell.torso.layers) == 2:
+            cell.fused = fused_action_value(cell.torso.activation_name)
+        elif isinstance(cell, SquashedActor) and len(cell.torso.layers) == 2:
+            cell.fused = fused_squashed_actor(cell.torso.activation_name)
+        elif isinstance(cell, MLP) and len(cell.layers) == 2:
             cell.fused = fused_two_layers(cell.activation_name)
         elif isinstance(cell, Clip):
             cell.fused = fused_clip()

@@ -12,7 +12,7 @@ from minding.engine import runtime
 from minding.engine.config import save_config, schema_defaults
 from minding.engine.errors import ConfigError, MissingExtraError, SpaceError
 from minding.envs import config_schema
-from minding.policies import get_algorithm
+from minding.policies import get_algorithm, kernels
 
 RECIPES = {
     "a3c": "single_step",
@@ -168,17 +168,18 @@ def test_listing_presets_imports_none_of_them():
 
 
 @pytest.mark.parametrize(
-    ("name", "override", "short"),
+    ("name", "override", "compiled", "short"),
     [
-        ("acrobot_dqn", "policy.learn.update_per_collect=1", True),
-        ("acrobot_dqn", "policy.learn.update_per_collect=2", False),
-        ("acrobot_dqn", "policy.model.hidden=[256,256]", False),
-        ("pendulum_sac", "policy.learn.update_per_collect=1", False),
-        ("cartpole_ppo", "policy.learn.n_epoch=1", False),
+        ("acrobot_dqn", "policy.learn.update_per_collect=1", True, True),
+        ("acrobot_dqn", "policy.learn.update_per_collect=1", False, False),
+        ("acrobot_dqn", "policy.learn.update_per_collect=2", True, False),
+        ("pendulum_sac", "policy.learn.update_per_collect=1", True, True),
+        ("cartpole_ppo", "policy.learn.n_epoch=1", True, False),
     ],
 )
-def test_only_one_gradient_step_of_small_networks_makes_a_short_update(name, override, short, monkeypatch):
+def test_only_one_gradient_step_with_the_kernels_makes_a_short_update(name, override, compiled, short, monkeypatch):
     asked = []
+    monkeypatch.setattr(kernels, "compiled", lambda: compiled)
     monkeypatch.setattr(runtime, "configure", lambda *args, **settings: asked.append(settings["short_graphs"]))
     monkeypatch.setattr(recipes, "get_policy_class", lambda name: lambda cfg, modes: None)
     recipes.make_policy(compile_run(load_preset(name), [override]))

@@ -2,16 +2,20 @@
 
 import numpy as np
 import pytest
-from fakes import needs_kernels
+from easydict import EasyDict
+from fakes import VECTOR, dict_of, needs_kernels, space_of
 
 from minding.engine import runtime
 from minding.engine.batch import Field, RowLayout
+from minding.engine.observation import observation_leaves
 from minding.engine.runtime import ms, nn, ops, to_device
 from minding.policies import kernels
+from minding.policies.networks.actor_critic import ActionValue, SquashedActor
 from minding.policies.networks.fused import fuse_layers
 from minding.policies.networks.layers import MLP, Clip, Linear, ScalarLinear
 from minding.policies.networks.rows import Rows
 from minding.policies.ops.distributions import SquashedGaussian
+from minding.policies.ops.soft import soft_objectives
 
 pytestmark = needs_kernels
 SIZES = ((5, [8, 8], 7), (3, [33, 1], 130), (4, [6], 5), (3, [5, 4, 6], 9))
@@ -93,6 +97,97 @@ def test_a_layer_of_one_output_gives_one_number_a_row(monkeypatch):
     (value, (dx, dweight)), (plain, (plain_dx, plain_dweight)) = (form(x) for form in both_forms(monkeypatch, build))
     for a, b in ((value, plain), (dx, plain_dx), (dweight, plain_dweight)):
         np.testing.assert_allclose(a.asnumpy(), b.asnumpy(), rtol=1e-5, atol=1e-5)
+
+
+MODEL = {"hidden": [17, 9], "activation": "relu", "normalize_obs": False, "encoder_dim": 6, "cnn": None, "cnn_dim": 4}
+SPECS = {
+    "vector": {"observation": VECTOR, "action": space_of(2)},
+    "one action": {"observation": space_of(3), "action": space_of(1)},
+    "two leaves": {"observation": dict_of(a=VECTOR, b=space_of(3)), "action": space_of(2, 2)},
+}
+
+
+class NetworkSlope(nn.Cell):
+    """Outputs of a network, and the gradients of their squares for its inputs and all parameters."""
+
+    def __init__(self, network, spec, **model):
+        super().__init__()
+        self.net = network(spec, EasyDict({**MODEL, **model}), np.random.default_rng(0))
+        fuse_layers(self.net)
+        self.gradient = ms.value_and_grad(self.loss, 0, ms.ParameterTuple(self.trainable_params()), has_aux=True)
+
+    def loss(self, inputs):
+        outputs = self.net(*inputs)
+        outputs = outputs if isinstance(outputs, tuple) else (outputs,)
+        total = 0.0
+        for y in outputs:
+            total = total + ops.square(y).sum()
+        return total, outputs
+
+    @ms.jit
+    def construct(self, *inputs):
+        (_, outputs), (dx, grads) = self.gradient(inputs)
+        return *outputs, *dx, *grads
+
+
+@pytest.mark.parametrize("activation", ["relu", "tanh"])
+@pytest.mark.parametrize("hidden", [[17, 9], [5]])
+@pytest.mark.parametrize("spec", SPECS)
+@pytest.mark.parametrize("network", [ActionValue, SquashedActor])
+def test_networks_have_the_values_and_gradients_of_their_layers(network, spec, hidden, activation, monkeypatch):
+    spec = SPECS[spec]
+    inputs = [leaf.space["shape"] for leaf in observation_leaves(spec["observation"])]
+    if network is ActionValue:
+        inputs = [spec["action"]["shape"], *inputs]
+    rng = np.random.default_rng(6)
+    tensors = [to_device(rng.standard_normal((7, *shape)).astype(np.float32)) for shape in inputs]
+    fused, plain = both_forms(monkeypatch, lambda: NetworkSlope(network, spec, hidden=hidden, activation=activation))
+    assert (plain.net.fused is None, fused.net.fused is None) == (True, hidden == [5])
+    for a, b in zip(fused(*tensors), plain(*tensors), strict=True):
+        np.testing.assert_allclose(a.asnumpy(), b.asnumpy(), rtol=1e-4, atol=1e-5)
+
+
+def test_the_log_deviation_of_a_fused_actor_keeps_its_bounds(monkeypatch):
+    def build():
+        form = NetworkSlope(SquashedActor, SPECS["vector"])
+        form.net.head.log_std.bias.asnumpy()[...] = [40.0, -50.0]
+        return form
+
+    x = to_device(np.random.default_rng(7).standard_normal((5, 4)).astype(np.float32))
+    for form in both_forms(monkeypatch, build):
+        outputs = form(x)
+        assert np.array_equal(outputs[1].asnumpy(), [[2.0, -20.0]] * 5)
+        # Beyond the bounds there is no gradient: those of weight and bias of the log deviation come last.
+        assert not any(gradient.asnumpy().any() for gradient in outputs[-2:])
+
+
+def test_soft_objectives_have_the_same_values_and_gradients(monkeypatch):
+    rng = np.random.default_rng(8)
+    q1, q2, third, reward = (to_device(rng.standard_normal(9).astype(np.float32)) for _ in range(4))
+    alpha = to_device(np.array(0.3, np.float32))
+
+    def build():
+        target, critic_loss, policy_loss = soft_objectives()
+
+        def critic(q1, q2, target):
+            loss, mean = critic_loss(q1, q2, target)
+            return 0.7 * loss + mean
+
+        def policy(q1, q2, log_prob, alpha):
+            loss, mean = policy_loss(q1, q2, log_prob, alpha)
+            return 0.7 * loss + mean
+
+        def y(reward, discount, terminated, q1, q2, log_prob, alpha):
+            return target(reward, discount, terminated, q1, q2, log_prob, alpha)
+
+        critic_loss_value, critic_gradients = ms.jit(ms.value_and_grad(critic, (0, 1, 2)))(q1, q2, third)
+        policy_loss_value, policy_gradients = ms.jit(ms.value_and_grad(policy, (0, 1, 2, 3)))(q1, q2, third, alpha)
+        values = ms.jit(y)(reward, q1, q2, q1, q2, third, alpha), critic_loss_value, policy_loss_value
+        return *values, *critic_gradients, *policy_gradients
+
+    fused, plain = both_forms(monkeypatch, build)
+    for a, b in zip(fused, plain, strict=True):
+        np.testing.assert_allclose(a.asnumpy(), b.asnumpy(), rtol=1e-5, atol=1e-6)
 
 
 def test_numbers_are_clipped_with_the_same_gradient(monkeypatch):

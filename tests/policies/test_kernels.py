@@ -1,6 +1,7 @@
 """The library's kernels against float64 NumPy, called directly: no graph, no MindSpore."""
 
 import ctypes
+import itertools
 
 import numpy as np
 import pytest
@@ -109,6 +110,122 @@ def test_several_layers_are_the_layers_one_by_one(hidden, activation):
         close(gradients[2 * k], slope.T @ inputs[k], 64)
         close(gradients[2 * k + 1], slope.sum(0), 64)
         slope = slope @ weights[k].astype(np.float64)
+
+
+def layer(activation, x, weight, bias):
+    """In float64."""
+    return VALUE[activation](x @ weight.T.astype(np.float64) + bias)
+
+
+@pytest.mark.parametrize("activation", ["relu", "tanh"])
+@pytest.mark.parametrize(("features", "actions", "hidden", "batch"), [(7, 3, (33, 67), 21), (1, 1, (1, 2), 1)])
+def test_an_action_value_and_its_gradients(features, actions, hidden, batch, activation):
+    sizes = (features + actions, *hidden, 1)
+    params = [a for i, o in itertools.pairwise(sizes) for a in draws(i + o, (o, i), (o,))]
+    x, action, dvalue = draws(9, (batch, features), (batch, actions), (batch,))
+    dvalue[batch // 3 : batch // 2] = 0.0
+    shapes = [(batch, h) for h in hidden]
+    first, second, value = result(f"action_value_{activation}", (x, action, *params), *shapes, (batch,))
+    joined = np.concatenate((x, action), 1)
+    close(first, layer(activation, joined, *params[:2]), 8)
+    close(second, layer(activation, first, *params[2:4]), hidden[0])
+    close(value, layer("none", second, *params[4:])[:, 0], hidden[1])
+    first64, second64, dvalue64 = doubles((first, second, dvalue))
+    slope2 = dvalue64[:, None] * params[4] * SLOPE[activation](second64)
+    slope1 = slope2 @ params[2].astype(np.float64) * SLOPE[activation](first64)
+    slopes = result(f"action_value_{activation}_slopes", (dvalue, first, second, params[2], params[4]), *shapes)
+    close(slopes[0], slope1, hidden[1])
+    close(slopes[1], slope2, 1)
+    assert not slopes[0][batch // 3 : batch // 2].any()
+    gradients = result(
+        "action_value_parameters", (x, action, first, second, *slopes, dvalue), *[p.shape for p in params]
+    )
+    for k, (inputs, outputs) in enumerate(((joined, slope1), (first64, slope2), (second64, dvalue64[:, None]))):
+        close(gradients[2 * k], outputs.T @ inputs, batch * hidden[1])
+        close(gradients[2 * k + 1], outputs.sum(0), batch * hidden[1])
+    dx = slope1 @ params[0].astype(np.float64)
+    close(result("action_value_features_gradient", (slopes[0], params[0], action), x.shape), dx[:, :features], 99)
+    close(result("action_value_action_gradient", (slopes[0], params[0], action), action.shape), dx[:, features:], 99)
+
+
+@pytest.mark.parametrize("activation", ["relu", "tanh"])
+@pytest.mark.parametrize(("features", "actions", "hidden", "batch"), [(5, 3, (33, 67), 21), (1, 1, (2, 1), 1)])
+def test_a_squashed_actor_and_its_gradients(features, actions, hidden, batch, activation):
+    sizes = ((features, hidden[0]), hidden, (hidden[1], actions), (hidden[1], actions))
+    params = [a for k, (i, o) in enumerate(sizes) for a in draws(20 + k, (o, i), (o,))]
+    x, dmean, dlog_std = draws(10, (batch, features), (batch, actions), (batch, actions))
+    dmean[batch // 3 : batch // 2] = dlog_std[batch // 3 : batch // 2] = 0.0
+    bounds = np.array([-0.5, 0.7], np.float32)
+    shapes, head = [(batch, h) for h in hidden], (batch, actions)
+    first, second, mean, raw, log_std = result(
+        f"squashed_actor_{activation}", (x, *params, bounds), *shapes, head, head, head
+    )
+    close(first, layer(activation, x, *params[:2]), features)
+    close(second, layer(activation, first, *params[2:4]), hidden[0])
+    close(mean, layer("none", second, *params[4:6]), hidden[1])
+    close(raw, layer("none", second, *params[6:]), hidden[1])
+    assert np.array_equal(log_std, raw.clip(*bounds))
+    first64, second64, dmean64, dlog64 = doubles((first, second, dmean, dlog_std))
+    dlog64 = dlog64 * ((raw >= bounds[0]) & (raw <= bounds[1]))
+    slope2 = (dmean64 @ params[4] + dlog64 @ params[6]) * SLOPE[activation](second64)
+    slope1 = slope2 @ params[2].astype(np.float64) * SLOPE[activation](first64)
+    inputs = (dmean, dlog_std, raw, bounds, first, second, params[2], params[4], params[6])
+    found1, found2, before = result(f"squashed_actor_{activation}_slopes", inputs, *shapes, head)
+    close(found1, slope1, hidden[1])
+    close(found2, slope2, 2 * actions)
+    assert np.array_equal(before, dlog64)
+    gradients = result(
+        "squashed_actor_parameters", (x, first, second, found1, found2, dmean, before), *[p.shape for p in params]
+    )
+    pairs = ((x, slope1), (first64, slope2), (second64, dmean64), (second64, dlog64))
+    for k, (inputs, outputs) in enumerate(pairs):
+        close(gradients[2 * k], outputs.T @ inputs, batch * hidden[1])
+        close(gradients[2 * k + 1], outputs.sum(0), batch * hidden[1])
+
+
+def soft_draws(batch):
+    return [*draws(11, (batch,), (batch,), (batch,)), np.array(0.3, np.float32)]
+
+
+@pytest.mark.parametrize("batch", [1, 37])
+def test_the_soft_target(batch):
+    q1, q2, log_prob, alpha = soft_draws(batch)
+    reward, discount, terminated = draws(12, (batch,), (batch,), (batch,))
+    terminated = (terminated > 0).astype(np.float32)
+    y = result("soft_target", (reward, discount, terminated, q1, q2, log_prob, alpha), (batch,))
+    next_value = np.minimum(q1, q2).astype(np.float64) - alpha * log_prob.astype(np.float64)
+    close(y, reward + discount * (1.0 - terminated) * next_value, 1)
+
+
+@pytest.mark.parametrize("batch", [1, 37])
+def test_the_losses_of_two_critics_and_their_actor(batch):
+    q1, q2, target, alpha = soft_draws(batch)
+    dloss = np.array(-1.5, np.float32)
+    loss, mean = result("twin_loss", (q1, q2, target), (), ())
+    errors = [q.astype(np.float64) - target for q in (q1, q2)]
+    close((loss, mean), ((0.5 * errors[0] ** 2 + 0.5 * errors[1] ** 2).mean(), q1.mean()), 1)
+    slopes = result("twin_loss_gradient", (q1, q2, target, dloss), (batch,), (batch,))
+    close(slopes, [-1.5 * error / batch for error in errors], 1)
+
+    q2[0], log_prob = q1[0], target
+    loss, mean = result("soft_policy_loss", (q1, q2, log_prob, alpha), (), ())
+    close((loss, mean), ((alpha * log_prob - np.minimum(q1, q2)).mean(), log_prob.mean()), 1)
+    dq1, dq2, dlog_prob = result("soft_policy_loss_gradient", (q1, q2, log_prob, alpha, dloss), *[(batch,)] * 3)
+    close(dq1, np.where(q1 < q2, 1.5 / batch, 0.0), 1)
+    # Of two equal values the second one has the gradient.
+    close(dq2, np.where(q1 < q2, 0.0, 1.5 / batch), 1)
+    close(dlog_prob, np.full(batch, -1.5 * 0.3 / batch), 1)
+
+
+@pytest.mark.parametrize("where", [0, 1, 2])
+def test_nan_in_a_value_reaches_target_and_losses(where):
+    arrays = soft_draws(5)
+    arrays[where][2] = np.nan
+    zeros, ones = np.zeros(5, np.float32), np.ones(5, np.float32)
+    y = result("soft_target", (zeros, ones, zeros, *arrays), (5,))
+    assert np.isnan(y).tolist() == [False, False, True, False, False]
+    assert np.isnan(result("twin_loss", arrays[:3], (), ())[0])
+    assert np.isnan(result("soft_policy_loss", arrays, (), ())[0])
 
 
 @pytest.mark.parametrize("zeros", [0, 1, 2, 11, 15, 16])

@@ -9,9 +9,9 @@ from minding.engine.runtime import ms, to_device
 from minding.policies.a3c import a3c_loss
 from minding.policies.dqn import dqn_loss
 from minding.policies.impala import impala_loss
+from minding.policies.ops.soft import soft_policy_loss, soft_target, twin_loss
 from minding.policies.ops.values import chosen_value, huber
 from minding.policies.ppo import ppo_loss
-from minding.policies.sac import critic_loss
 
 ACTOR_CRITIC = {"value_weight": 0.5, "entropy_weight": 0.01}
 IMPALA = {**ACTOR_CRITIC, "gamma": 0.5, "vtrace_lambda": 1.0, "rho_bar": 1.0, "c_bar": 1.0}
@@ -81,16 +81,42 @@ def test_dqn_loss_has_its_gradient_and_none_flows_into_the_target():
     assert value(gradient).tolist() == [0.0, 0.0, 0.0]
 
 
-def test_critic_loss_by_hand():
+def test_the_soft_target_by_hand():
+    # 1 + 0.5 (min(3, 2) - 0.1 * 4) and, at the end of an episode, the reward.
+    y = soft_target(t(1.0, 2.0), t(0.5, 0.5), t(0.0, 1.0), t(3.0, 9.0), t(2.0, 9.0), t(4.0, 9.0), t(0.1))
+    np.testing.assert_allclose(value(y), [1.8, 2.0], rtol=1e-6)
+
+
+def test_the_loss_of_a_soft_policy_by_hand():
+    # (0.1 * 2 - 1 + 0.1 * 4 - 3) / 2
+    loss, log_prob = soft_policy_loss(t(1.0, 5.0), t(2.0, 3.0), t(2.0, 4.0), t(0.1))
+    assert (float(loss), float(log_prob)) == (pytest.approx(-1.7), 3.0)
+
+
+@pytest.mark.parametrize("part", [0, 1, 2])
+def test_the_loss_of_a_soft_policy_has_its_gradient(part):
+    values = [np.array([1.0, 5.0]), np.array([2.0, 3.0]), np.array([2.0, -4.0])]
+
+    def replaced(x):
+        return [*values[:part], x, *values[part + 1 :]]
+
+    assert_gradient(
+        lambda x: soft_policy_loss(*[v if v is x else t(*v) for v in replaced(x)], t(0.1))[0],
+        lambda x: (0.1 * replaced(x)[2] - np.minimum(*replaced(x)[:2])).mean(),
+        values[part],
+    )
+
+
+def test_twin_loss_by_hand():
     # Half squares of (1, 2) and (3, 0): (0.5 + 4.5 + 2 + 0) / 2.
-    loss, q = critic_loss(t(1.0, 2.0), t(3.0, 0.0), t(0.0, 0.0))
+    loss, q = twin_loss(t(1.0, 2.0), t(3.0, 0.0), t(0.0, 0.0))
     assert (float(loss), float(q)) == (3.5, 1.5)
 
 
-def test_critic_loss_has_its_gradient():
+def test_twin_loss_has_its_gradient():
     q2, target = np.array([0.5, -1.0]), np.array([0.2, 2.0])
     assert_gradient(
-        lambda q1: critic_loss(q1, t(*q2), t(*target))[0],
+        lambda q1: twin_loss(q1, t(*q2), t(*target))[0],
         lambda q1: (0.5 * (q1 - target) ** 2 + 0.5 * (q2 - target) ** 2).mean(),
         [1.0, 3.0],
     )

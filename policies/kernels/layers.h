@@ -1,0 +1,182 @@
+// What a linear layer computes, forward and back, for the kernels of layers and of networks.
+#pragma once
+
+#include <cstring>
+#include <type_traits>
+
+#include "custom.h"
+#include "functions.h"
+
+namespace minding {
+
+// An activation, and the gradient before it from the gradient after it and its result. NaN stays NaN.
+struct None {
+  static ALWAYS_INLINE Float8 of(Float8 x) { return x; }
+  static ALWAYS_INLINE Float8 gradient(Float8 after, Float8) { return after; }
+};
+
+struct Relu {
+  static ALWAYS_INLINE Float8 of(Float8 x) { return where(x < 0.0f, Float8{}, x); }
+  static ALWAYS_INLINE Float8 gradient(Float8 after, Float8 result) { return where(result <= 0.0f, Float8{}, after); }
+};
+
+struct Tanh {
+  static ALWAYS_INLINE Float8 of(Float8 x) { return hyperbolic_tangent(x); }
+  static ALWAYS_INLINE Float8 gradient(Float8 after, Float8 result) { return after * (1.0f - result * result); }
+};
+
+// Changes the elements of x (rows, columns) in memory where `stride` elements lie between the starts of two rows.
+template <class Function>
+ALWAYS_INLINE void change(Index rows, Index columns, float* x, Index stride, Function function) {
+  for (Index i = 0; i < rows; i++) {
+    float* row = x + i * stride;
+    Index j = 0;
+    for (; j + LANES <= columns; j += LANES) store(row + j, function(load(row + j)));
+    if (j < columns) {
+      float rest[LANES] = {};
+      std::memcpy(rest, row + j, (columns - j) * sizeof(float));
+      store(rest, function(load(rest)));
+      std::memcpy(row + j, rest, (columns - j) * sizeof(float));
+    }
+  }
+}
+
+// The gradient before an activation from the gradient after it and its result; `before` may be `after`.
+template <class Activation>
+ALWAYS_INLINE void change_before(const float* after, const float* result, Index count, float* before) {
+  Index i = 0;
+  for (; i + LANES <= count; i += LANES) store(before + i, Activation::gradient(load(after + i), load(result + i)));
+  if (i < count) {
+    float rest[2][LANES] = {};
+    std::memcpy(rest[0], after + i, (count - i) * sizeof(float));
+    std::memcpy(rest[1], result + i, (count - i) * sizeof(float));
+    store(rest[0], Activation::gradient(load(rest[0]), load(rest[1])));
+    std::memcpy(before + i, rest[0], (count - i) * sizeof(float));
+  }
+}
+
+// The same in memory of its own; `after` itself if there is no activation.
+template <class Activation>
+ALWAYS_INLINE const float* before_activation(const float* after, const float* result, Index count) {
+  static thread_local Workspace workspace;
+  if (std::is_same<Activation, None>::value) return after;
+  float* before = workspace.floats(count);
+  change_before<Activation>(after, result, count, before);
+  return before;
+}
+
+ALWAYS_INLINE void sum_rows(Index rows, Index columns, const float* x, float* sums) {
+  std::memset(sums, 0, columns * sizeof(float));
+  for (Index i = 0; i < rows; i++) {
+    const float* row = x + i * columns;
+    Index j = 0;
+    for (; j + LANES <= columns; j += LANES) store(sums + j, load(sums + j) + load(row + j));
+    for (; j < columns; j++) sums[j] += row[j];
+  }
+}
+
+// Columns up to which scalar products are faster than tiles.
+constexpr Index FEW = 4;
+
+enum Name { NONE, RELU, TANH };
+
+// Products c (m, n) of a (m, k) and b (k, n), see linear.cpp.
+void multiply_by_transposed(Index m, Index n, Index k, const float* a, const float* b, const float* bias, float* c,
+                            int activation);
+void multiply_by_few(Index m, Index n, Index k, const float* a, const float* b, const float* bias, float* c);
+void multiply_plain(Index m, Index n, Index k, const float* a, const float* b, Index b_stride, float* c);
+void multiply_transposed(Index m, Index n, Index k, const float* a, const float* b, float* c);
+
+ALWAYS_INLINE bool is_zero(const float* x, Index count) {
+  Int8 found{};
+  Index i = 0;
+  for (; i + LANES <= count; i += LANES) found |= load(x + i) != 0.0f;
+  for (; i < count; i++)
+    if (x[i] != 0.0f) return false;
+  for (Index j = 0; j < LANES; j++)
+    if (found[j]) return false;
+  return true;
+}
+
+// c (m, n) = a (m, k) b (k, n), where rows of zeros of `a` are left out: the gradient of a minimum of two networks has
+// many. `b_stride` elements lie between the starts of two rows of b.
+ALWAYS_INLINE void multiply_some_rows(Index m, Index n, Index k, const float* a, const float* b, Index b_stride,
+                                      float* c) {
+  static thread_local Workspace workspace, numbers;
+  Index* rows = reinterpret_cast<Index*>(numbers.floats(2 * m));
+  Index count = 0;
+  for (Index i = 0; i < m; i++)
+    if (!is_zero(a + i * k, k)) rows[count++] = i;
+  if (count > m * 7 / 8) return multiply_plain(m, n, k, a, b, b_stride, c);
+  float *taken = workspace.floats(count * (k + n)), *product = taken + count * k;
+  for (Index i = 0; i < count; i++) std::memcpy(taken + i * k, a + rows[i] * k, k * sizeof(float));
+  multiply_plain(count, n, k, taken, b, b_stride, product);
+  std::memset(c, 0, m * n * sizeof(float));
+  for (Index i = 0; i < count; i++) std::memcpy(c + rows[i] * n, product + i * n, n * sizeof(float));
+}
+
+// activation(x weight^T + bias) (batch, out) for x (batch, in), weight (out, in)
+ALWAYS_INLINE void forward(Index batch, Index in, Index out, const float* x, const float* weight, const float* bias,
+                           float* result, Name activation) {
+  if (activation == NONE && out <= FEW) multiply_by_few(batch, out, in, x, weight, bias, result);
+  else multiply_by_transposed(batch, out, in, x, weight, bias, result, activation);
+}
+
+// The gradients of weight (out, in) and bias (out,) from those before the activation (batch, out) and x (batch, in)
+ALWAYS_INLINE void parameter_gradients(Index batch, Index in, Index out, const float* before, const float* x,
+                                       float* dweight, float* dbias) {
+  if (in < out) {
+    // The narrow side as the rows: less is copied into panels.
+    static thread_local Workspace workspace;
+    float* transposed = workspace.floats(in * out);
+    multiply_transposed(in, out, batch, x, before, transposed);
+    for (Index j = 0; j < out; j++)
+      for (Index i = 0; i < in; i++) *dweight++ = transposed[i * out + j];
+  } else {
+    multiply_transposed(out, in, batch, before, x, dweight);
+  }
+  sum_rows(batch, out, before, dbias);
+}
+
+// The gradient before the activation of a layer (batch, in) from that before the next one's (batch, out), the next
+// one's weight (out, in) and the layer's result (batch, in)
+template <class Activation>
+ALWAYS_INLINE void gradient_before(Index batch, Index in, Index out, const float* next, const float* weight,
+                                   const float* result, float* before) {
+  multiply_some_rows(batch, in, out, next, weight, in, before);
+  change_before<Activation>(before, result, batch * in, before);
+}
+
+// The same from a head with few outputs, or two of them with as many: without packing, in one pass over memory.
+template <class Activation, int heads>
+ALWAYS_INLINE void gradient_before_heads(Index batch, Index in, Index out, const float* const (&next)[heads],
+                                         const float* const (&weight)[heads], const float* result, float* before) {
+  constexpr Index WIDTH = 4;
+  for (Index i = 0; i < batch; i++, result += in, before += in) {
+    bool zero = true;
+    for (int h = 0; h < heads; h++) zero = zero && is_zero(next[h] + i * out, out);
+    if (zero) {
+      std::memset(before, 0, in * sizeof(float));
+      continue;
+    }
+    Index j = 0;
+    for (; j + WIDTH * LANES <= in; j += WIDTH * LANES) {
+      Float8 sum[WIDTH] = {};
+      for (int h = 0; h < heads; h++)
+        for (Index t = 0; t < out; t++) {
+          const float factor = next[h][i * out + t], *terms = weight[h] + t * in + j;
+          for (Index u = 0; u < WIDTH; u++) sum[u] += factor * load(terms + u * LANES);
+        }
+      for (Index u = 0; u < WIDTH; u++)
+        store(before + j + u * LANES, Activation::gradient(sum[u], load(result + j + u * LANES)));
+    }
+    for (Index start = j; j < in; j++) {
+      before[j] = 0.0f;
+      for (int h = 0; h < heads; h++)
+        for (Index t = 0; t < out; t++) before[j] += next[h][i * out + t] * weight[h][t * in + j];
+      if (j + 1 == in) change_before<Activation>(before + start, result + start, in - start, before + start);
+    }
+  }
+}
+
+}  // namespace minding
