@@ -35,7 +35,8 @@ struct Call {
 }  // namespace minding
 
 // Defines the kernel `name` as what `function`, given a `Call`, does.
-#define DEFINE_KERNEL(name, function)                                                                             \
-  extern "C" CLONED __attribute__((visibility("default"))) int name(int count, void** data, int* dimensions, int64_t** shapes, const char** types, void*, void*) { \
-    return function({count, data, dimensions, shapes, types});                                                   \
+#define DEFINE_KERNEL(name, function)                                                                \
+  extern "C" CLONED __attribute__((visibility("default"))) int name(                                 \
+      int count, void** data, int* dimensions, int64_t** shapes, const char** types, void*, void*) { \
+    return function({count, data, dimensions, shapes, types});                                       \
   }

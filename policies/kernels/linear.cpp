@@ -1,5 +1,5 @@
-// Linear layers as kernels of a MindSpore graph: product, bias and activation in one, one layer or several, and the parts
-// of the gradient.
+// Linear layers as kernels of a MindSpore graph: product, bias and activation in one, one layer or several, and the
+// parts of the gradient.
 #include "gemm.h"
 #include "layers.h"
 
