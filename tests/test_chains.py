@@ -255,6 +255,7 @@ def run_chain(cfg, policy, steps):
         own.run(max_step=steps // cfg.policy.collect.n_sample)
 
 
+@pytest.mark.slow
 def test_dqn_walks_past_the_small_reward_to_the_large_one():
     learn_settings = {"batch_size": 32, "update_per_collect": 4, "learning_rate": 5e-3, "nstep": 2, "gamma": 0.9}
     other = {"eps": {"decay": 1000}, "buffer_size": 2000}

@@ -61,7 +61,12 @@ def test_the_readme_shows_the_lines_of_both_chains():
     ("name", "args", "result"),
     [
         ("off_policy.py", ["--max-env-step", "2000", "--seed", "1"], r"return \d+\.\d at the last evaluation"),
-        ("on_policy.py", ["--max-env-step", "3072", "--seed", "1"], r"return \d+\.\d at the last evaluation"),
+        pytest.param(
+            "on_policy.py",
+            ["--max-env-step", "3072", "--seed", "1"],
+            r"return \d+\.\d at the last evaluation",
+            marks=pytest.mark.slow,
+        ),
         pytest.param(
             "on_policy.py",
             ["--max-env-step", "2048", "--env", "Pendulum-v1"],
@@ -74,7 +79,12 @@ def test_the_readme_shows_the_lines_of_both_chains():
             r"best return \d+\.\d, \d+\.\d s in the chain",
             marks=pytest.mark.slow,
         ),
-        ("custom_env.py", ["run.max_env_step=2048"], r"return -?\d+\.\d\d after 2,048 environment steps"),
+        pytest.param(
+            "custom_env.py",
+            ["run.max_env_step=2048"],
+            r"return -?\d+\.\d\d after 2,048 environment steps",
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_an_example_runs_and_prints_its_result(name, args, result, tmp_path):

@@ -133,6 +133,7 @@ def test_make_without_a_usable_python_is_one_clear_error(tmp_path):
     assert not (tmp_path / ".venv").exists()
 
 
+@pytest.mark.slow
 def test_the_wheel_holds_all_packages_and_imports_without_the_tree(tmp_path):
     setuptools = importlib.import_module("setuptools")
     if Version(setuptools.__version__) < Version("77"):

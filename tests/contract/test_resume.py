@@ -58,7 +58,7 @@ CASES = {
     "DQN, n-step": ("dqn", "CartPole-v1", ("policy.learn.nstep=2", "policy.learn.target.freq=5")),
     "SAC, random steps first": ("sac", "Pendulum-v1", ("policy.collect.random_steps=32",)),
 }
-FAST = ("PPO in worker processes, dict observations, rewards normalised", "DQN, n-step")
+FAST = ("PPO on a vector environment, observations normalised", "DQN, n-step")
 OF_ALGORITHM = {"ppo": ON_POLICY, "impala": TRAJECTORY, "a3c": SINGLE_STEP, "dqn": OFF_POLICY, "sac": OFF_POLICY}
 
 

@@ -24,6 +24,7 @@ def test_a_disk_that_fails_at_any_call_breaks_no_promise():
     assert (count, breaks) == (40, [])
 
 
+@pytest.mark.slow
 def test_a_process_that_dies_at_any_call_breaks_no_promise():
     # In a process of its own: one that has loaded MindSpore must not fork.
     script = (
