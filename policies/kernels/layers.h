@@ -170,12 +170,13 @@ ALWAYS_INLINE void gradient_before_heads(Index batch, Index in, Index out, const
       for (Index u = 0; u < WIDTH; u++)
         store(before + j + u * LANES, Activation::gradient(sum[u], load(result + j + u * LANES)));
     }
-    for (Index start = j; j < in; j++) {
+    const Index rest = j;
+    for (; j < in; j++) {
       before[j] = 0.0f;
       for (int h = 0; h < heads; h++)
         for (Index t = 0; t < out; t++) before[j] += next[h][i * out + t] * weight[h][t * in + j];
-      if (j + 1 == in) change_before<Activation>(before + start, result + start, in - start, before + start);
     }
+    change_before<Activation>(before + rest, result + rest, in - rest, before + rest);
   }
 }
 

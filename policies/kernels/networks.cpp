@@ -67,8 +67,7 @@ ALWAYS_INLINE int action_value_parameters(const Call& call) {
 // gradient before the first activation, weight of the first layer, action -> gradient of the features
 ALWAYS_INLINE int action_value_features_gradient(const Call& call) {
   const Index hidden = call.shapes[1][0], in = call.shapes[1][1], action = call.shapes[2][1];
-  multiply_some_rows(call.shapes[0][0], in - action, hidden, call.floats(0), call.floats(1), in,
-                     call.floats(3));
+  multiply_some_rows(call.shapes[0][0], in - action, hidden, call.floats(0), call.floats(1), in, call.floats(3));
   return 0;
 }
 
@@ -120,10 +119,10 @@ ALWAYS_INLINE int squashed_actor_parameters(const Call& call) {
 }  // namespace
 }  // namespace minding
 
-#define DEFINE_NETWORKS(name, NAME, Activation)                                             \
-  DEFINE_KERNEL(action_value_##name, minding::action_value<minding::NAME>)                   \
-  DEFINE_KERNEL(action_value_##name##_slopes, minding::action_value_slopes<minding::Activation>) \
-  DEFINE_KERNEL(squashed_actor_##name, minding::squashed_actor<minding::NAME>)               \
+#define DEFINE_NETWORKS(name, NAME, Activation)                                                      \
+  DEFINE_KERNEL(action_value_##name, minding::action_value<minding::NAME>)                           \
+  DEFINE_KERNEL(action_value_##name##_slopes, minding::action_value_slopes<minding::Activation>)     \
+  DEFINE_KERNEL(squashed_actor_##name, minding::squashed_actor<minding::NAME>)                       \
   DEFINE_KERNEL(squashed_actor_##name##_slopes, minding::squashed_actor_slopes<minding::Activation>)
 
 DEFINE_NETWORKS(relu, RELU, Relu)

@@ -24,9 +24,7 @@ def fused_linear(activation: str) -> Any:
     """
     # MindSpore tells primitives apart by the name: the kernel of scalars is that of no activation under another one.
     name, scalar = f"linear_{activation}", activation == "scalar"
-    input_gradient = kernel(
-        f"{name}_input_gradient", lambda dout, out, weight: (dout[0], weight[1]), lambda dout, out, weight: dout
-    )
+    input_gradient = _input_gradient(name)
     parameter_gradient = kernel(
         f"{name}_parameter_gradient",
         lambda dout, out, x: ((1, x[1]), (1,)) if scalar else ((dout[1], x[1]), (dout[1],)),
@@ -42,6 +40,13 @@ def fused_linear(activation: str) -> Any:
         lambda x, weight, bias: (x[0],) if scalar else (x[0], weight[0]),
         lambda x, weight, bias: x,
         gradient,
+    )
+
+
+def _input_gradient(name: str) -> Any:
+    """The gradient ``(gradient of the result, result, weight) -> that of x`` of the linear layer `name`."""
+    return kernel(
+        f"{name}_input_gradient", lambda dout, out, weight: (dout[0], weight[1]), lambda dout, out, weight: dout
     )
 
 
@@ -62,9 +67,7 @@ def fused_two_layers(activation: str) -> Any:
         lambda x, first, slope1, slope2: ((slope1[1], x[1]), (slope1[1],), (slope2[1], first[1]), (slope2[1],)),
         lambda x, first, slope1, slope2: (x, x, x, x),
     )
-    input_gradient = kernel(
-        "linear_none_input_gradient", lambda dout, out, weight: (dout[0], weight[1]), lambda dout, out, weight: dout
-    )
+    input_gradient = _input_gradient("linear_none")
 
     def gradient(x, weight1, bias1, weight2, bias2, out, dout):
         slope1, slope2 = slopes_of(dout[1], out[0], out[1], weight2)
@@ -148,9 +151,7 @@ def fused_squashed_actor(activation: str) -> Any:
         ),
         lambda x, first, second, slope1, slope2, dmean, dlog_std: (x, x, x, x, x, x, x, x),
     )
-    features_gradient = kernel(
-        "linear_none_input_gradient", lambda dout, out, weight: (dout[0], weight[1]), lambda dout, out, weight: dout
-    )
+    features_gradient = _input_gradient("linear_none")
 
     def gradient(x, weight1, bias1, weight2, bias2, weight3, bias3, weight4, bias4, bounds, out, dout):
         slope1, slope2, dlog_std = slopes_of(
