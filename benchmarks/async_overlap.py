@@ -321,7 +321,7 @@ def _write(measured: dict[str, Any]) -> None:
 
 def _draw(n_epoch: int, image: Path) -> None:
     """Draws the time line of an asynchronous run on the waiting environment."""
-    from minding.engine.plotting import plot_trace
+    from minding.engine.run.plotting import plot_trace
 
     image.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:

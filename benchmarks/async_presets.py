@@ -68,7 +68,7 @@ def measure(case: Case, async_mode: bool) -> dict[str, float]:
     from minding.configs import compile_run, load_preset
     from minding.configs.recipes import build
     from minding.engine import OnlineRLContext, Task
-    from minding.engine.run_dir import RunDir
+    from minding.engine.run.run_dir import RunDir
     from minding.middleware import CkptSaver, online_logger
 
     with tempfile.TemporaryDirectory() as folder:

@@ -21,11 +21,11 @@ from typing import Any
 import numpy as np
 
 from minding.configs import compile_run, load_preset, recipes
-from minding.engine.batch import Field
 from minding.engine.buffers import UniformBuffer
+from minding.engine.chain.context import OnlineRLContext
+from minding.engine.chain.task import Task
 from minding.engine.checkpoint import link_source, prune_checkpoints, save_checkpoint
-from minding.engine.context import OnlineRLContext
-from minding.engine.task import Task
+from minding.engine.data.batch import Field
 from minding.engine.types import Array, Policy, StateDict
 from minding.envs import make_env_manager
 from minding.middleware import CkptSaver, OffPolicyLearner, StepCollector, data_pusher

@@ -50,8 +50,8 @@ def train_flaky(share: float, seed: int, env_steps: int) -> Record:
     The evaluation takes the environment unmodified: one of 500 steps would hardly ever get through the faults.
     """
     from minding.configs import compile_run, load_preset, recipes
-    from minding.engine.context import OnlineRLContext
-    from minding.engine.task import Task
+    from minding.engine.chain.context import OnlineRLContext
+    from minding.engine.chain.task import Task
 
     preset = load_preset("cartpole_ppo")
     preset.seed = seed

@@ -34,13 +34,13 @@ from easydict import EasyDict
 from benchmarks import forge, proof_pages
 from benchmarks.proof_runs import Results, commit
 from minding.configs import compile_run, recipes
-from minding.engine.context import OnlineRLContext
+from minding.engine.chain.context import OnlineRLContext
+from minding.engine.chain.task import Task
+from minding.engine.config.identity import check_newest
 from minding.engine.errors import MindingError
-from minding.engine.identity import check_newest
-from minding.engine.metrics import CsvWriter, read_metrics
-from minding.engine.plotting import EVAL_RETURN
-from minding.engine.run_dir import RunDir
-from minding.engine.task import Task
+from minding.engine.run.metrics import CsvWriter, read_metrics
+from minding.engine.run.plotting import EVAL_RETURN
+from minding.engine.run.run_dir import RunDir
 from minding.middleware import CkptSaver, online_logger, termination_checker
 
 ROOT = Path(__file__).resolve().parent.parent

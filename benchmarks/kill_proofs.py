@@ -23,8 +23,8 @@ from pathlib import Path
 from benchmarks import proof_pages
 from benchmarks.proof_runs import Job, Record, Results, RunFailed, head_of
 from minding.engine.checkpoint import load_checkpoint, newest_checkpoint
-from minding.engine.fingerprint import fingerprint, metrics_fingerprint
-from minding.engine.run_dir import RunDir
+from minding.engine.run.fingerprint import fingerprint, metrics_fingerprint
+from minding.engine.run.run_dir import RunDir
 
 ROOT = Path(__file__).resolve().parent.parent
 KILLS = 6

@@ -15,7 +15,7 @@ import numpy as np
 from benchmarks.worker_memory import resident_mb
 from minding.configs import compile_run, load_preset, recipes
 from minding.engine import OnlineRLContext, Task
-from minding.engine.runtime import RecompileWarning
+from minding.engine.process.runtime import RecompileWarning
 from minding.middleware import termination_checker
 
 SAMPLES = 50

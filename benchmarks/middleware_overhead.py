@@ -64,17 +64,13 @@ def measure() -> list[dict[str, Any]]:
 
 def main() -> None:
     """Prints the table; writes it as JSON if asked."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", type=Path, metavar="PATH", help="write the figures there too")
     path = parser.parse_args().json
     rows = measure()
     print(f"{'kind':<10} {'length':>6} {'us per call':>10} {'us per iteration':>16} {'us, chain of one':>17}")
     for row in rows:
-        figures = (
-            f"{row['us_per_call']:>10.2f} {row['us_per_iteration']:>16.2f} {row['us_chain_of_one']:>17.2f}"
-        )
+        figures = f"{row['us_per_call']:>10.2f} {row['us_per_iteration']:>16.2f} {row['us_chain_of_one']:>17.2f}"
         print(f"{row['kind']:<10} {row['length']:>6} {figures}")
     worst = max(row["us_per_call"] for row in rows)
     print(f"slowest: {worst:.2f} us a middleware call (at most {LIMIT_US} wanted)")

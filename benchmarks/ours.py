@@ -50,9 +50,7 @@ def overrides(case: Case) -> list[str]:
                 "policy.learn.tau": case.tau,
             }
         case _:
-            raise TypeError(
-                f"expected a PPOCase, DQNCase or SACCase, got {type(case).__name__} ({case.name})"
-            )
+            raise TypeError(f"expected a PPOCase, DQNCase or SACCase, got {type(case).__name__} ({case.name})")
     return [f"{key}={value}" for key, value in keys.items()]
 
 

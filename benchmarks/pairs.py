@@ -197,9 +197,7 @@ def find_peers_python(tell: Callable[[str], None]) -> str:
     chosen = os.environ.get(PEERS_PYTHON_VARIABLE)
     if chosen:
         if not Path(chosen).is_file():
-            raise RunFailed(
-                f"${PEERS_PYTHON_VARIABLE} must be a Python interpreter, no such file: {chosen!r}"
-            )
+            raise RunFailed(f"${PEERS_PYTHON_VARIABLE} must be a Python interpreter, no such file: {chosen!r}")
         return chosen
     folder = ROOT / ".venv-peers"
     ready = folder / "installed"

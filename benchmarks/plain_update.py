@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from minding.engine.runtime import ms, nn, ops
+from minding.engine.process.runtime import ms, nn, ops
 
 STEPS = 16
 """Gradient steps of one call."""
@@ -49,9 +49,7 @@ class PlainUpdate(nn.Cell):
         while i < STEPS:
             (loss, _), grads = self.gradient(x, y)
             for k in range(self.count):
-                self.adam(
-                    self.params[k], self.m[k], self.v[k], 0.9, 0.999, self.rate, 0.9, 0.999, 1e-8, grads[k]
-                )
+                self.adam(self.params[k], self.m[k], self.v[k], 0.9, 0.999, self.rate, 0.9, 0.999, 1e-8, grads[k])
             total = total + loss
             i = i + 1
         return total

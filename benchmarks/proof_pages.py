@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.proof_runs import ASYNC, DETERMINISM, LEARNING, Record, Results
-from minding.engine.curves import mean_curve
-from minding.engine.plotting import plot_curves
+from minding.engine.run.curves import mean_curve
+from minding.engine.run.plotting import plot_curves
 
 _BLOCK = re.compile(r"(<!-- results:([\w:]+) -->\n).*?(<!-- /results -->)", re.DOTALL)
 NOT_YET = "Not measured yet: `make proofs`.\n"
@@ -83,8 +83,7 @@ def _beside(records: list[Record], published: Record | None) -> str:
     if published is None:
         return ""
     ours = [
-        {**dict(zip(r["curve"]["env_step"], r["curve"]["eval_return"])), r["env_step"]: r["eval_mean"]}
-        for r in records
+        {**dict(zip(r["curve"]["env_step"], r["curve"]["eval_return"])), r["env_step"]: r["eval_mean"]} for r in records
     ]
     every = len(published["env_step"]) // 3
     lines = [

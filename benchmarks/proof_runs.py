@@ -16,9 +16,9 @@ from typing import Any
 
 from minding.configs import compile_run, load_preset
 from minding.engine.checkpoint import load_checkpoint, newest_checkpoint
-from minding.engine.curves import EVAL_RETURN, series
-from minding.engine.metrics import read_metrics
-from minding.engine.run_dir import RunDir
+from minding.engine.run.curves import EVAL_RETURN, series
+from minding.engine.run.metrics import read_metrics
+from minding.engine.run.run_dir import RunDir
 
 ROOT = Path(__file__).resolve().parent.parent
 Record = dict[str, Any]

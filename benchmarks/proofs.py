@@ -44,9 +44,7 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.proofs", description=__doc__)
     parser.add_argument("--only", action="append", choices=known, metavar="PROOF", help=", ".join(known))
     parser.add_argument("--seeds", type=int, help="seeds of each learning proof (5; halfcheetah_sac 1)")
-    parser.add_argument(
-        "--jobs", type=int, default=1, help="processes at the same time (1; more share the cores)"
-    )
+    parser.add_argument("--jobs", type=int, default=1, help="processes at the same time (1; more share the cores)")
     parser.add_argument("--steps", type=int, help="environment steps of each run, to try the machinery out")
     parser.add_argument("--again", action="store_true", help="run also what is done")
     parser.add_argument("--tables", action="store_true", help="run nothing, draw tables and curves only")

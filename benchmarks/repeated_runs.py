@@ -37,7 +37,7 @@ PLAIN = "MindSpore alone"
 def train_repeatedly(preset: str, overrides: Sequence[str], runs: int, sample: Callable[[], None]) -> None:
     """Trains a preset again and again, with another seed each time; `sample` is called after each run."""
     from minding.configs import compile_run, load_preset, recipes
-    from minding.engine.run_dir import RunDir
+    from minding.engine.run.run_dir import RunDir
 
     for seed in range(runs):
         folder = tempfile.mkdtemp()
@@ -53,7 +53,7 @@ def compile_repeatedly(runs: int, sample: Callable[[], None]) -> None:
     from mindspore.graph import api
 
     from benchmarks.plain_update import PlainUpdate
-    from minding.engine.runtime import ms
+    from minding.engine.process.runtime import ms
 
     x, y = (ms.Tensor(np.ones((256, size), np.float32)) for size in (4, 2))
     for _ in range(runs):

@@ -71,9 +71,7 @@ def own_versions() -> dict[str, str]:
 def peer_versions(python: str) -> dict[str, str]:
     """Versions in the peers' interpreter; empty when it cannot be asked."""
     try:
-        answer: dict[str, str] = json.loads(
-            call([python, "-c", VERSIONS_SCRIPT], {"PYTHONPATH": ""}, timeout=60)
-        )
+        answer: dict[str, str] = json.loads(call([python, "-c", VERSIONS_SCRIPT], {"PYTHONPATH": ""}, timeout=60))
     except RunFailed:
         return {}
     return answer
@@ -188,9 +186,7 @@ class Report:
             "date": self.date,
             "machine": self.machine,
             # Without the interpreter's path, which says nothing about the numbers.
-            "plan": {
-                key: value for key, value in dataclasses.asdict(self.plan).items() if key != "peers_python"
-            },
+            "plan": {key: value for key, value in dataclasses.asdict(self.plan).items() if key != "peers_python"},
             "results": [comparison_record(result) for result in self.results],
             "readings": [{**dataclasses.asdict(reading), "met": reading.met} for reading in self.readings],
         }

@@ -23,16 +23,10 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     known = [*CASES, *probes.PROBES]
     parser.add_argument("--only", action="append", choices=known, metavar="NAME", help=", ".join(known))
     parser.add_argument("--pairs", type=int, default=5, help="pairs a comparison (5)")
-    parser.add_argument(
-        "--scale", type=float, default=1.0, help="length of the timed windows (1 is some seconds)"
-    )
-    parser.add_argument(
-        "--quick", action="store_true", help="one pair with short windows: does everything run?"
-    )
+    parser.add_argument("--scale", type=float, default=1.0, help="length of the timed windows (1 is some seconds)")
+    parser.add_argument("--quick", action="store_true", help="one pair with short windows: does everything run?")
     parser.add_argument("--peer-threads", type=int, default=1, help="torch threads of the peers (1)")
-    parser.add_argument(
-        "--timeout", type=float, default=600.0, help="seconds until a process is ended (600)"
-    )
+    parser.add_argument("--timeout", type=float, default=600.0, help="seconds until a process is ended (600)")
     parser.add_argument("--output", type=Path, help="folder of latest.md and latest.json")
     args = parser.parse_args(argv)
     if args.quick:
@@ -63,9 +57,7 @@ def run(args: argparse.Namespace, console: Console) -> Report:
     plan = Plan(args.pairs, args.scale, python, args.peer_threads, args.timeout)
     machine = describe_machine(python or None)
     results = [pairs.compare(case, peer, plan, tell) for case, peer in pairs.comparisons(chosen)]
-    readings = [
-        probes.read(name, args.timeout) for name in probes.PROBES if not args.only or name in args.only
-    ]
+    readings = [probes.read(name, args.timeout) for name in probes.PROBES if not args.only or name in args.only]
     return Report(machine, plan, results, readings)
 
 

@@ -84,12 +84,8 @@ def parse_options(argv: Sequence[str] | None = None) -> RunOptions:
     parser = argparse.ArgumentParser()
     parser.add_argument("case")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument(
-        "--scale", type=float, default=1.0, help="length of the timed window (1 is a few seconds)"
-    )
-    parser.add_argument(
-        "--threads", type=int, default=1, help="torch threads (1)"
-    )
+    parser.add_argument("--scale", type=float, default=1.0, help="length of the timed window (1 is a few seconds)")
+    parser.add_argument("--threads", type=int, default=1, help="torch threads (1)")
     args = parser.parse_args(argv)
     try:
         case = find_case(args.case)

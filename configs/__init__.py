@@ -17,11 +17,11 @@ from pathlib import Path
 from easydict import EasyDict
 
 from minding.configs.checks import check_settings
-from minding.engine.config import compile_config, load_config
+from minding.engine.config.compiler import compile_config, load_config
+from minding.engine.config.options import plain
+from minding.engine.config.trust import check_code
 from minding.engine.errors import ConfigError, SpaceError, nearest
-from minding.engine.options import plain
-from minding.engine.run_dir import RunDir
-from minding.engine.trust import check_code
+from minding.engine.run.run_dir import RunDir
 
 PRESETS: tuple[str, ...] = tuple(
     sorted(module.name for module in pkgutil.iter_modules(__path__) if "_" in module.name.strip("_"))

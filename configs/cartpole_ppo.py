@@ -12,9 +12,7 @@ main_config = EasyDict(
     policy=dict(
         type="ppo",
         # Short rollouts, many passes over each: fewest environment steps to a steady 500.
-        learn=dict(
-            learning_rate=1e-3, n_epoch=20, n_minibatch=1, gamma=0.98, gae_lambda=0.8, entropy_weight=0.0
-        ),
+        learn=dict(learning_rate=1e-3, n_epoch=20, n_minibatch=1, gamma=0.98, gae_lambda=0.8, entropy_weight=0.0),
         collect=dict(n_sample=256),
         eval=dict(n_episode=20),
     ),

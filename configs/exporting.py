@@ -13,11 +13,11 @@ from easydict import EasyDict
 
 from minding import __version__
 from minding.configs import recipes
-from minding.engine import trees
+from minding.engine.data import trees
 from minding.engine.errors import ExportError
-from minding.engine.run_dir import RunDir
+from minding.engine.run.run_dir import RunDir
 from minding.engine.types import EvalMode, Obs
-from minding.policies.exported import ExportedPolicy, Parity, compare, without_infinities
+from minding.policies.export.reader import ExportedPolicy, Parity, compare, without_infinities
 
 PARITY_OBSERVATIONS = 1000
 
@@ -49,7 +49,7 @@ def export_run(run: RunDir, file_format: str, ckpt: Path | None = None, out: Pat
     if path.suffix != f".{file_format}":
         raise ExportError(f"{path}: expected a name that ends with .{file_format}; rename it, or change the format")
     cfg, policy, ckpt = _load(run, ckpt)
-    from minding.policies.export import export_policy
+    from minding.policies.export.writer import export_policy
 
     info = {
         "algorithm": cfg.policy.type,
@@ -101,7 +101,7 @@ def _load(run: RunDir, ckpt: Path | None = None) -> tuple[EasyDict, Any, Path]:
     """Configuration, policy and checkpoint; the policy's tanh is as accurate as that of an exported file."""
     policy: Any
     cfg, policy, ckpt = recipes.load_policy(run, ckpt)
-    from minding.policies.export import accurate_tanh
+    from minding.policies.export.writer import accurate_tanh
 
     accurate_tanh(policy.net)
     return cfg, policy, ckpt

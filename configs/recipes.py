@@ -12,18 +12,18 @@ import numpy as np
 from easydict import EasyDict
 
 from minding.configs import compile_run
-from minding.engine import runtime
 from minding.engine.buffers import UniformBuffer
+from minding.engine.chain.context import OnlineRLContext
+from minding.engine.chain.task import Task
 from minding.engine.checkpoint import Checkpoint, use_checkpoint, use_newest
-from minding.engine.context import OnlineRLContext
+from minding.engine.config.identity import POLICY, check_checkpoint
 from minding.engine.errors import ConfigError, nearest
-from minding.engine.evidence import nan_batch_kept
-from minding.engine.identity import POLICY, check_checkpoint
-from minding.engine.loggers import console_logger
-from minding.engine.run_dir import RunDir
+from minding.engine.process import runtime
+from minding.engine.process.signals import SignalGuard
+from minding.engine.run.evidence import nan_batch_kept
+from minding.engine.run.loggers import console_logger
+from minding.engine.run.run_dir import RunDir
 from minding.engine.seeding import SeedStreams
-from minding.engine.signals import SignalGuard
-from minding.engine.task import Task
 from minding.engine.types import EpisodeEnd, Policy
 from minding.envs import make_env_manager
 from minding.envs.manager import check_backend
@@ -44,7 +44,7 @@ from minding.middleware import (
 )
 from minding.middleware.evaluator import play_episodes
 from minding.policies import get_policy_class
-from minding.policies.exported import ExportedPolicy
+from minding.policies.export.reader import ExportedPolicy
 
 
 @dataclasses.dataclass(frozen=True)
@@ -252,9 +252,7 @@ def final_evaluation(
     env = evaluator_env(cfg, "env.final")
     try:
         max_steps = cfg.policy.eval.max_episode_steps
-        return play_episodes(
-            policy.eval_mode, env, n_episode or cfg.run.final_episodes, max_steps=max_steps, stop=stop
-        )
+        return play_episodes(policy.eval_mode, env, n_episode or cfg.run.final_episodes, max_steps=max_steps, stop=stop)
     finally:
         env.close()
 
@@ -304,7 +302,7 @@ def evaluate(
     """Returns of the policy that a run saved.
 
     Args:
-      run: the run folder; code that it names runs only where `engine.trust` says so, or where it was opened with
+      run: the run folder; code that it names runs only where `engine.config.trust` says so, or where it was opened with
         ``RunDir.open(path, trust=True)``.
       n_episode: episodes to play.
       seed: of the environments; the run's own by default.

@@ -15,10 +15,10 @@ from typing import Any
 
 import minding.middleware
 from minding.configs import PRESETS
-from minding.engine.config import RUN_SCHEMA
-from minding.engine.identity import POLICY, RUN
-from minding.engine.middleware import Declaration, declaration_of
-from minding.engine.options import Option
+from minding.engine.chain.middleware import Declaration, declaration_of
+from minding.engine.config.compiler import RUN_SCHEMA
+from minding.engine.config.identity import POLICY, RUN
+from minding.engine.config.options import Option
 from minding.envs import config_schema
 from minding.policies import ALGORITHMS, get_algorithm
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from minding.engine.context import Context, OfflineRLContext, OnlineRLContext
+from minding.engine.chain.context import Context, OfflineRLContext, OnlineRLContext
+from minding.engine.chain.middleware import Role, declare
+from minding.engine.chain.task import Task, task
 from minding.engine.errors import (
     ChainError,
     CheckpointError,
@@ -18,11 +20,9 @@ from minding.engine.errors import (
     ShapeError,
     SpaceError,
 )
-from minding.engine.middleware import Role, declare
-from minding.engine.task import Task, task
 
 if TYPE_CHECKING:
-    from minding.engine.config import compile_config
+    from minding.engine.config.compiler import compile_config
 
 __all__ = [
     "ChainError",
@@ -50,7 +50,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     # Loaded on first use: a script that brings its own configuration needs none of it.
     if name == "compile_config":
-        from minding.engine.config import compile_config
+        from minding.engine.config.compiler import compile_config
 
         return compile_config
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

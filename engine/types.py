@@ -121,13 +121,13 @@ class LearnMode(Protocol):
     """Performs all gradient steps of one iteration in one compiled call."""
 
     fields: Mapping[str, Any]
-    """The rows that `forward` reads: name -> `engine.batch.Field`."""
+    """The rows that `forward` reads: name -> `engine.data.batch.Field`."""
 
     def forward(self, batch: Any, progress: float = 0.0) -> dict[str, float]:
         """Returns the mean of each metric; 'grad_steps' is the number of updates performed.
 
         Args:
-          batch: an `engine.batch.IndexedBatch`.
+          batch: an `engine.data.batch.IndexedBatch`.
           progress: share of the run that is over, in [0, 1]; drives schedules.
         """
         ...
@@ -205,7 +205,7 @@ class Buffer(Protocol):
 
     @property
     def fields(self) -> Mapping[str, Any]:
-        """The rows it holds: name -> `engine.batch.Field`."""
+        """The rows it holds: name -> `engine.data.batch.Field`."""
         ...
 
     def __len__(self) -> int: ...

@@ -12,7 +12,7 @@ from minding.engine.types import Array
 
 
 def describe_actions(space: spaces.Space[Any], *, rescale: bool) -> dict[str, Any]:
-    """Describes the environment's own action space in plain values, for `engine.actions.ActionAdapter`.
+    """Describes the environment's own action space in plain values, for `engine.data.actions.ActionAdapter`.
 
     A Box whose bounds are all finite is rescaled if `rescale` is on; one with an infinite bound cannot be.
 
@@ -51,9 +51,7 @@ def policy_action_space(space: spaces.Space[Any], *, rescale: bool) -> spaces.Sp
     if not all(space.shape):
         raise SpaceError(f"action space {space} has no numbers: there is nothing to decide")
     if space.dtype.kind != "f":
-        raise SpaceError(
-            f"action space {space}: expected a Box of floats; use MultiDiscrete for integers"
-        )
+        raise SpaceError(f"action space {space}: expected a Box of floats; use MultiDiscrete for integers")
     if rescale and np.isfinite(space.low).all() and np.isfinite(space.high).all():
         return spaces.Box(-1.0, 1.0, space.shape, np.float32)
     return space

@@ -11,9 +11,9 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from minding.engine import trees
+from minding.engine.data import trees
+from minding.engine.data.observation import observation_leaves
 from minding.engine.errors import ConfigError, EnvError, MindingError, ShapeError, SpaceError
-from minding.engine.observation import observation_leaves
 from minding.engine.types import Array
 from minding.envs.config import env_settings
 from minding.envs.factory import env_factory
@@ -78,9 +78,7 @@ def check_env(
     except MindingError as error:
         return [Finding("error", str(error), _fix_of(error.__cause__ or error))]
     findings = [
-        Finding(
-            "ok", f"observation {_brief(description['observation'])}, action {_brief(description['action'])}"
-        )
+        Finding("ok", f"observation {_brief(description['observation'])}, action {_brief(description['action'])}")
     ]
     findings += _check_bounds(env) + _check_images(description["observation"])
     rollout = _Rollout()
@@ -132,9 +130,7 @@ def _brief(space: Mapping[str, Any]) -> str:
 
 def _check_bounds(env: AnyEnv) -> list[Finding]:
     space = env.action_space
-    if isinstance(space, gymnasium.spaces.Box) and not (
-        np.isfinite(space.low).all() and np.isfinite(space.high).all()
-    ):
+    if isinstance(space, gymnasium.spaces.Box) and not (np.isfinite(space.low).all() and np.isfinite(space.high).all()):
         text = f"the action space {space} has infinite bounds, so actions are not rescaled"
         return [Finding("warn", text, "give the Box the limits of the actuators")]
     return []
@@ -265,11 +261,7 @@ def _judge_rewards(rollout: _Rollout) -> list[Finding]:
     largest = float(np.abs(rewards).max())
     text = f"rewards lie in [{rewards.min():.3g}, {rewards.max():.3g}], mean {rewards.mean():.3g}"
     if largest == 0:
-        return [
-            Finding(
-                "warn", "a random policy met no reward but 0", "a sparse task: expect to need exploration"
-            )
-        ]
+        return [Finding("warn", "a random policy met no reward but 0", "a sparse task: expect to need exploration")]
     if largest > _LARGE_REWARD:
         return [Finding("warn", text, "set env.normalize_reward=true, or scale the reward")]
     return [Finding("ok", text)]
@@ -305,9 +297,7 @@ def _check_seeds(settings: Mapping[str, Any], env_fn: Callable[..., AnyEnv] | No
     findings = [Finding("ok", "the same seed gives the same run")]
     if all(np.array_equal(leaf[0], leaf[1]) for _, leaf in trees.leaves(firsts[0])):
         text = "two environments with different seeds begin alike"
-        findings.append(
-            Finding("warn", text, "harmless if the task has one start; else use self.np_random in reset")
-        )
+        findings.append(Finding("warn", text, "harmless if the task has one start; else use self.np_random in reset"))
     return findings
 
 
@@ -327,14 +317,10 @@ def _check_resume(settings: Mapping[str, Any], env_fn: Callable[..., AnyEnv] | N
         manager.close()
         copy.close()
     fix = "make reset(seed=seed) and the actions determine the episode"
-    return [
-        Finding("warn", "a resumed run begins new episodes, because replay does not repeat this one", fix)
-    ]
+    return [Finding("warn", "a resumed run begins new episodes, because replay does not repeat this one", fix)]
 
 
-def _measure_speed(
-    settings: Mapping[str, Any], steps: int, env_fn: Callable[..., AnyEnv] | None
-) -> list[Finding]:
+def _measure_speed(settings: Mapping[str, Any], steps: int, env_fn: Callable[..., AnyEnv] | None) -> list[Finding]:
     description = describe_env(settings, env_fn)
     speeds = []
     for num_envs in (1, 8):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from minding.engine.config.options import Option, opt
 from minding.engine.errors import ConfigError, nearest
-from minding.engine.options import Option, opt
 
 BACKENDS = ("auto", "native", "sync", "subprocess", "envpool")
 # Filled in by the config compiler from `describe_env`; not a setting.
@@ -21,21 +21,13 @@ def config_schema() -> dict[str, Option]:
         "collector_env_num": opt(8, "[1, inf)", "environments that collect training data"),
         "evaluator_env_num": opt(5, "[1, inf)", "environments that evaluate"),
         "backend": opt("auto", BACKENDS, "what steps the environments; subprocess pays off for slow ones only"),
-        "wrappers": opt(
-            [], None, "names, or {name: kwargs}, innermost first: see environments.md"
-        ),
-        "max_episode_steps": opt(
-            None, "[1, inf)", "time limit that replaces the environment's own, steps", type=int
-        ),
+        "wrappers": opt([], None, "names, or {name: kwargs}, innermost first: see environments.md"),
+        "max_episode_steps": opt(None, "[1, inf)", "time limit that replaces the environment's own, steps", type=int),
         "rescale_action": opt(True, None, "policies act in [-1, 1], mapped to the bounds of a finite Box"),
         "normalize_reward": opt(False, None, "divide rewards by the deviation of the discounted return"),
         "reward_gamma": opt(0.99, "[0, 1]", "discount of that return; use the policy's gamma"),
-        "reward_clip": opt(
-            None, "(0, inf)", "training rewards are clipped to plus or minus this", type=float
-        ),
-        "on_error": opt(
-            "raise", ("raise", "restart"), "after a fault: end the run, or restart that environment"
-        ),
+        "reward_clip": opt(None, "(0, inf)", "training rewards are clipped to plus or minus this", type=float),
+        "on_error": opt("raise", ("raise", "restart"), "after a fault: end the run, or restart that environment"),
         "step_timeout": opt(60.0, "(0, inf)", "seconds that a step or reset of an environment may take"),
         "workers": opt(0, "[0, inf)", "worker processes (subprocess only); 0 means one per core"),
     }
@@ -56,6 +48,4 @@ def env_settings(env_cfg: Mapping[str, Any]) -> dict[str, Any]:
     for key in env_cfg:
         if key not in schema and key not in _DERIVED:
             raise ConfigError(f"env.{key}: unknown key{nearest(key, schema)}")
-    return {
-        key: option.check(env_cfg.get(key, option.default), f"env.{key}") for key, option in schema.items()
-    }
+    return {key: option.check(env_cfg.get(key, option.default), f"env.{key}") for key, option in schema.items()}

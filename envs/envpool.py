@@ -29,9 +29,7 @@ class EnvPoolVectorEnv(VectorEnv[Any, Any, Any]):  # type: ignore[misc]
         self.single_observation_space = self._pool.observation_space
         self.single_action_space = self._pool.action_space
 
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[Any, dict[str, Any]]:
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         if seed is not None and seed != self._seed:
             self._seed = seed
             self._pool.close()

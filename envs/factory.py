@@ -13,8 +13,8 @@ import gymnasium
 from gymnasium.envs.registration import EnvSpec, load_env_creator
 from gymnasium.wrappers import TimeLimit
 
+from minding.engine.config.trust import add_project_to_path
 from minding.engine.errors import ConfigError, EnvError, MindingError, MissingExtraError, nearest
-from minding.engine.trust import add_project_to_path
 from minding.envs.faults import START_TIMEOUT, Hang, describe
 from minding.envs.watchdog import watched
 from minding.envs.wrappers import AnyEnv, wrap
@@ -175,9 +175,7 @@ def _find_source(env_id: str) -> EnvSpec | Callable[..., AnyEnv]:
                     f"env.env_id={env_id!r}: {module_name}.{name} is {attribute!r}; expected a class, or a function "
                     "that returns an environment"
                 )
-            raise ConfigError(
-                f"env.env_id={env_id!r}: {module_name} has no {name!r}{nearest(name, vars(module))}"
-            )
+            raise ConfigError(f"env.env_id={env_id!r}: {module_name} has no {name!r}{nearest(name, vars(module))}")
         env_id = name
     return _fast_spec(_registered(env_id))
 

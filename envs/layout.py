@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
-from minding.engine import trees
+from minding.engine.data import trees
 from minding.engine.errors import ShapeError, SpaceError
 from minding.engine.types import Array, Obs
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from minding.engine.actions import ActionAdapter
+from minding.engine.data.actions import ActionAdapter
 from minding.engine.types import Array
 from minding.envs.factory import EnvFactory
 from minding.envs.group import EnvGroup, StepArrays

@@ -12,7 +12,7 @@ import numpy as np
 from gymnasium import spaces
 from gymnasium.vector import VectorEnv
 
-from minding.engine.actions import ActionAdapter
+from minding.engine.data.actions import ActionAdapter
 from minding.engine.errors import ConfigError, EnvError, NonFiniteError, ShapeError
 from minding.engine.seeding import SeedStreams
 from minding.engine.types import Array, EnvStep, EpisodeEnd, LaneContext, Obs, StateDict

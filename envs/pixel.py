@@ -39,9 +39,7 @@ class PixelCatch(gymnasium.Env[Array, int]):  # type: ignore[misc]
         self._balls_left = 0
         self._row = self._column = self._paddle = 0
 
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[Array, dict[str, Any]]:
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Array, dict[str, Any]]:
         super().reset(seed=seed)
         self._balls_left = self._balls
         self._paddle = self.GRID // 2

@@ -16,9 +16,9 @@ from typing import Any
 
 import cloudpickle
 
-from minding.engine.actions import ActionAdapter
+from minding.engine.data.actions import ActionAdapter
 from minding.engine.errors import EnvError
-from minding.engine.spawn import SPAWN, lean_start, stop_at_exit
+from minding.engine.process.spawn import SPAWN, lean_start, stop_at_exit
 from minding.engine.types import Array
 from minding.envs.factory import EnvFactory
 from minding.envs.faults import START_TIMEOUT, FaultStreak
@@ -158,9 +158,7 @@ class ProcessSource(EpisodeSource):
             self._revive(worker)
         return faults + messages
 
-    def _gather(
-        self, pending: dict[int, _WorkerHandle], lost: dict[_WorkerHandle, str]
-    ) -> tuple[list[str], list[str]]:
+    def _gather(self, pending: dict[int, _WorkerHandle], lost: dict[_WorkerHandle, str]) -> tuple[list[str], list[str]]:
         """Takes replies out of `pending` until none is missing or in time; returns faults and errors."""
         faults: list[str] = []
         errors: list[str] = []

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from minding.engine.actions import ActionAdapter
+from minding.engine.data.actions import ActionAdapter
 from minding.engine.errors import CheckpointError, EnvError
 from minding.engine.throttle import Throttle
 from minding.engine.types import Array, Obs, StateDict

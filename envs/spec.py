@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
+from minding.engine.data.observation import observation_leaves
 from minding.engine.errors import SpaceError
-from minding.engine.observation import observation_leaves
 from minding.envs.actions import describe_actions, policy_action_space
 from minding.envs.config import env_settings
 from minding.envs.factory import env_factory

@@ -87,9 +87,7 @@ class Watch:
       key: that sets the limit, for messages.
     """
 
-    def __init__(
-        self, activity: Activity, who: Callable[[], str], limit: float, key: str = "env.step_timeout"
-    ) -> None:
+    def __init__(self, activity: Activity, who: Callable[[], str], limit: float, key: str = "env.step_timeout") -> None:
         self.limit = limit
         self._activity = activity
         self._who = who

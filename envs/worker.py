@@ -11,7 +11,7 @@ import cloudpickle
 import numpy as np
 
 from minding.engine.errors import MindingError
-from minding.engine.spawn import become_worker
+from minding.engine.process.spawn import become_worker
 from minding.engine.types import Array
 from minding.envs.faults import describe
 from minding.envs.group import EnvGroup, StepArrays

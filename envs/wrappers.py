@@ -156,7 +156,5 @@ def _parse(entry: str | Mapping[str, Any], where: str) -> tuple[str, Mapping[str
     if not isinstance(name, str) or not isinstance(kwargs or {}, Mapping):
         raise ConfigError(f"{where}={entry!r}: expected a name or {{name: {{argument: value}}}}")
     if name not in WRAPPERS:
-        raise ConfigError(
-            f"{where}={name!r}: unknown wrapper{nearest(name, WRAPPERS)}; known: {', '.join(WRAPPERS)}"
-        )
+        raise ConfigError(f"{where}={name!r}: unknown wrapper{nearest(name, WRAPPERS)}; known: {', '.join(WRAPPERS)}")
     return name, kwargs or {}

@@ -7,7 +7,7 @@ import numpy as np
 from easydict import EasyDict
 
 from minding.configs import compile_run, recipes
-from minding.engine.run_dir import RunDir
+from minding.engine.run.run_dir import RunDir
 
 
 class Corridor(gymnasium.Env):

@@ -60,9 +60,7 @@ def main() -> None:
     main_config = EasyDict(
         run=dict(max_env_step=args.max_env_step),
         env=dict(env_id="CartPole-v1"),
-        policy=dict(
-            type="ppo", learn=dict(learning_rate=1e-3), eval=dict(freq=max(1, args.max_env_step // 20))
-        ),
+        policy=dict(type="ppo", learn=dict(learning_rate=1e-3), eval=dict(freq=max(1, args.max_env_step // 20))),
     )
     cfg = compile_run(main_config)
     collector_env = make_env_manager(cfg.env, cfg.env.collector_env_num, seed=0)

@@ -12,7 +12,7 @@ from easydict import EasyDict
 from minding.configs import compile_run
 from minding.engine import OnlineRLContext, task
 from minding.engine.buffers import UniformBuffer
-from minding.engine.run_dir import RunDir
+from minding.engine.run.run_dir import RunDir
 from minding.envs import make_env_manager
 from minding.middleware import (
     CkptSaver,

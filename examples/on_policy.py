@@ -11,7 +11,7 @@ from easydict import EasyDict
 
 from minding.configs import compile_run
 from minding.engine import OnlineRLContext, task
-from minding.engine.run_dir import RunDir
+from minding.engine.run.run_dir import RunDir
 from minding.envs import make_env_manager
 from minding.middleware import (
     CkptSaver,
@@ -24,9 +24,7 @@ from minding.policies import PPO
 
 
 def parse_arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description="Trains PPO; for Discrete, MultiDiscrete and Box action spaces."
-    )
+    parser = argparse.ArgumentParser(description="Trains PPO; for Discrete, MultiDiscrete and Box action spaces.")
     parser.add_argument("--env", default="CartPole-v1", help="Gymnasium id or module:Class (%(default)s)")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--max-env-step", type=int, default=100_000, help="environment steps (%(default)s)")

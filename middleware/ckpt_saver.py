@@ -12,6 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from minding import __version__
+from minding.engine.chain.context import OnlineRLContext
+from minding.engine.chain.lifecycle import GUARANTEES
+from minding.engine.chain.middleware import declare
+from minding.engine.chain.task import Task
+from minding.engine.chain.task import task as global_task
 from minding.engine.checkpoint import (
     Checkpoint,
     link_source,
@@ -24,16 +29,11 @@ from minding.engine.checkpoint import (
     use_checkpoint,
     use_newest,
 )
-from minding.engine.context import OnlineRLContext
+from minding.engine.config.identity import changes, check_checkpoint, describe_changes, identity
+from minding.engine.config.options import plain
 from minding.engine.errors import CheckpointError, ConfigError, NonFiniteError, RunInUseError
-from minding.engine.identity import changes, check_checkpoint, describe_changes, identity
-from minding.engine.lifecycle import GUARANTEES
-from minding.engine.loggers import console_logger
-from minding.engine.middleware import declare
-from minding.engine.options import plain
-from minding.engine.run_lock import RunLock, lost
-from minding.engine.task import Task
-from minding.engine.task import task as global_task
+from minding.engine.run.lock import RunLock, lost
+from minding.engine.run.loggers import console_logger
 from minding.engine.types import Array, Policy
 from minding.middleware.schedules import rate_jump
 
@@ -49,7 +49,7 @@ class CkptSaver:
 
     A checkpoint is taken at the end of the iteration in which it is due, wherever in the chain this is: a run that
     resumes from it is identical to an uninterrupted one. Its manifest says which guarantee holds, see
-    `engine.lifecycle.GUARANTEES`. A save that fails (full disk, read-only folder) is reported; training continues
+    `engine.chain.lifecycle.GUARANTEES`. A save that fails (full disk, read-only folder) is reported; training continues
     and earlier checkpoints stay; `unsaved` says whether the last one failed. A policy with NaN or infinite numbers is
     not saved, nor is anything when a `NonFiniteError` ends the run.
 
@@ -196,7 +196,8 @@ class CkptSaver:
           request: ``"latest"`` for the newest whole checkpoint of this run, a run folder for that run's, or the folder
             of a checkpoint.
         Raises:
-          CheckpointError: if there is none that is whole, or it is of another run (see `engine.identity.RUN`) or chain.
+          CheckpointError: if there is none that is whole, or it is of another run (see `engine.config.identity.RUN`)
+            or chain.
         """
         path, state, manifest = self._restore_from(request)
         changed = changes(state["config"], self._policy.config)
@@ -347,4 +348,3 @@ def library_versions() -> dict[str, str]:
 
 def _position(ctx: OnlineRLContext) -> tuple[int, int]:
     return ctx.train_iter, ctx.total_step
-

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from minding.engine import trees
-from minding.engine.context import OnlineRLContext
-from minding.engine.middleware import declare
-from minding.engine.rollout import Rollout
+from minding.engine.chain.context import OnlineRLContext
+from minding.engine.chain.middleware import declare
+from minding.engine.data import trees
+from minding.engine.data.rollout import Rollout
 from minding.engine.types import Array, CollectMode, EnvManager, EnvStep, EpisodeEnd, StateDict
 
 

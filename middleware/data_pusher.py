@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from minding.engine.context import OnlineRLContext
-from minding.engine.middleware import declare
-from minding.engine.rollout import Rollout, named_leaves
+from minding.engine.chain.context import OnlineRLContext
+from minding.engine.chain.middleware import declare
+from minding.engine.data.rollout import Rollout, named_leaves
 from minding.engine.types import Array, Buffer, StateDict
 
 

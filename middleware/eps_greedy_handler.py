@@ -6,8 +6,8 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from minding.engine.context import OnlineRLContext
-from minding.engine.middleware import declare
+from minding.engine.chain.context import OnlineRLContext
+from minding.engine.chain.middleware import declare
 
 
 @declare(role="collect", reads=("env_step",), optional=("collect_kwargs",), writes=("collect_kwargs",))

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from minding.engine.context import OnlineRLContext
-from minding.engine.middleware import declare
-from minding.engine.task import Task
-from minding.engine.task import task as global_task
+from minding.engine.chain.context import OnlineRLContext
+from minding.engine.chain.middleware import declare
+from minding.engine.chain.task import Task
+from minding.engine.chain.task import task as global_task
 from minding.engine.types import Array, EnvManager, EnvStep, EpisodeEnd, EvalMode, StateDict
 
 _log = logging.getLogger("minding.envs")

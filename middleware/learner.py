@@ -6,8 +6,8 @@ import logging
 from collections.abc import Sequence
 from typing import Any
 
-from minding.engine.context import OnlineRLContext
-from minding.engine.middleware import declare
+from minding.engine.chain.context import OnlineRLContext
+from minding.engine.chain.middleware import declare
 from minding.engine.types import Buffer, LearnMode
 from minding.middleware.schedules import schedule_steps
 

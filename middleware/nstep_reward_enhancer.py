@@ -6,9 +6,9 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
-from minding.engine.context import OnlineRLContext
-from minding.engine.middleware import declare
-from minding.engine.returns import nstep
+from minding.engine.chain.context import OnlineRLContext
+from minding.engine.chain.middleware import declare
+from minding.engine.data.returns import nstep
 
 
 @declare(role="collect", reads=("trajectories",), writes=("trajectories",))

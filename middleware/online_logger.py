@@ -10,12 +10,12 @@ from pathlib import Path
 
 from easydict import EasyDict
 
-from minding.engine.context import OnlineRLContext
-from minding.engine.loggers import TensorBoardWriter
-from minding.engine.metrics import CsvWriter
-from minding.engine.middleware import declare
-from minding.engine.progress import Progress, Status
-from minding.engine.run_dir import RunDir
+from minding.engine.chain.context import OnlineRLContext
+from minding.engine.chain.middleware import declare
+from minding.engine.run.loggers import TensorBoardWriter
+from minding.engine.run.metrics import CsvWriter
+from minding.engine.run.progress import Progress, Status
+from minding.engine.run.run_dir import RunDir
 from minding.engine.types import StateDict
 
 _EPISODES = 100
@@ -187,9 +187,7 @@ class OnlineLogger:
             **self._train.pop(),
             **self._lag.pop(),
         }
-        self._write(
-            {"env_step": ctx.env_step, "train_iter": ctx.train_iter, "eval/return_mean": None, **means}
-        )
+        self._write({"env_step": ctx.env_step, "train_iter": ctx.train_iter, "eval/return_mean": None, **means})
         self._row_env_step = ctx.env_step
         self._row_seconds = seconds
 

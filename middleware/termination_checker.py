@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from minding.engine.context import OnlineRLContext
+from minding.engine.chain.context import OnlineRLContext
+from minding.engine.chain.middleware import declare
 from minding.engine.errors import ConfigError
-from minding.engine.loggers import console_logger
-from minding.engine.middleware import declare
+from minding.engine.run.loggers import console_logger
 
 Limit = Callable[[OnlineRLContext, "float | None"], bool]
 """Whether it has been reached, given the context and the newest evaluation mean."""
@@ -44,9 +44,7 @@ def termination_checker(
       ConfigError: if no limit is given.
     """
     if max_env_step is None and max_train_iter is None and stop_value is None:
-        raise ConfigError(
-            "termination_checker needs max_env_step, max_train_iter or stop_value; all are None"
-        )
+        raise ConfigError("termination_checker needs max_env_step, max_train_iter or stop_value; all are None")
     if task is None:
         from minding.engine import task as global_task
 

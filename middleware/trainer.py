@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from minding.engine.batch import Field, IndexedBatch, RowLayout
 from minding.engine.buffers import DeviceTables
-from minding.engine.context import OnlineRLContext
-from minding.engine.middleware import declare
+from minding.engine.chain.context import OnlineRLContext
+from minding.engine.chain.middleware import declare
+from minding.engine.data.batch import Field, IndexedBatch, RowLayout
 from minding.engine.seeding import SeedStreams, generator_state, restore_generator
 from minding.engine.types import Array, LearnMode, StateDict
 from minding.middleware.schedules import schedule_steps

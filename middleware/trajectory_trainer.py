@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from minding.engine.batch import IndexedBatch
-from minding.engine.context import OnlineRLContext
-from minding.engine.middleware import declare
-from minding.engine.rollout import Rollout, named_leaves
+from minding.engine.chain.context import OnlineRLContext
+from minding.engine.chain.middleware import declare
+from minding.engine.data.batch import IndexedBatch
+from minding.engine.data.rollout import Rollout, named_leaves
 from minding.engine.types import Array, LearnMode
 from minding.middleware.schedules import schedule_steps
 from minding.middleware.trainer import RolloutStore, learn_from

@@ -14,9 +14,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from minding.engine.batch import Field, IndexedBatch
-from minding.engine.runtime import ms, ops
-from minding.policies.actor_critic import ActorCriticPolicy
+from minding.engine.data.batch import Field, IndexedBatch
+from minding.engine.process.runtime import ms, ops
+from minding.policies.core.actor_critic import ActorCriticPolicy
 from minding.policies.networks.actor_critic import ActorCritic
 from minding.policies.networks.optim import Adam
 from minding.policies.networks.rows import Rows

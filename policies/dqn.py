@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from minding.engine.batch import Field, IndexedBatch
-from minding.engine.runtime import ms, nn, ops
+from minding.engine.data.batch import Field, IndexedBatch
+from minding.engine.process.runtime import ms, nn, ops
 from minding.engine.types import Array, StateDict
-from minding.policies.actors import GreedyActor, Network
-from minding.policies.base import BasePolicy
+from minding.policies.core.actors import GreedyActor, Network
+from minding.policies.core.base import BasePolicy
 from minding.policies.networks.actor_critic import QNetwork
 from minding.policies.networks.optim import Adam
 from minding.policies.networks.rows import Rows

@@ -17,10 +17,10 @@ import math
 
 import numpy as np
 
-from minding.engine.batch import Field, IndexedBatch
-from minding.engine.runtime import ms, nn, ops
-from minding.policies.actors import Network, SquashedGaussianActor
-from minding.policies.base import BasePolicy
+from minding.engine.data.batch import Field, IndexedBatch
+from minding.engine.process.runtime import ms, nn, ops
+from minding.policies.core.actors import Network, SquashedGaussianActor
+from minding.policies.core.base import BasePolicy
 from minding.policies.networks.actor_critic import ActionValue, SquashedActor
 from minding.policies.networks.optim import Adam
 from minding.policies.networks.rows import Rows

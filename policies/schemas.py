@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from minding.engine.config import opt
+from minding.engine.config.compiler import opt
 
 Schema = dict[str, Any]
 

@@ -3,7 +3,7 @@
 import fakes
 import pytest
 
-from minding.engine import runtime
+from minding.engine.process import runtime
 
 
 @pytest.fixture(scope="session", autouse=True)

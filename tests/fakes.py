@@ -8,10 +8,10 @@ import gymnasium
 import numpy as np
 import pytest
 
-from minding.engine.batch import Field, IndexedBatch, RowLayout
 from minding.engine.buffers import DeviceTables
-from minding.engine.config import compile_config
-from minding.engine.context import OnlineRLContext
+from minding.engine.chain.context import OnlineRLContext
+from minding.engine.config.compiler import compile_config
+from minding.engine.data.batch import Field, IndexedBatch, RowLayout
 from minding.engine.types import EnvStep, EpisodeEnd
 from minding.policies import get_algorithm, kernels
 

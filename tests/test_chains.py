@@ -8,9 +8,9 @@ from easydict import EasyDict
 
 from minding.configs import compile_run
 from minding.engine import ChainError, OnlineRLContext, Task, task
-from minding.engine.batch import Field
 from minding.engine.buffers import UniformBuffer
 from minding.engine.checkpoint import list_checkpoints, load_checkpoint
+from minding.engine.data.batch import Field
 from minding.envs import make_env_manager
 from minding.middleware import (
     CkptSaver,
@@ -141,11 +141,14 @@ def parts():
     """Configuration and policy of both kinds, and environments; nothing is compiled."""
     on_policy, off_policy = settings("ppo", "CartPole-v1"), settings("dqn", "CartPole-v1")
     env, other = environments(on_policy)
-    yield EasyDict(ppo=on_policy, dqn=off_policy), {
-        "ppo": get_policy_class("ppo")(on_policy),
-        "dqn": get_policy_class("dqn")(off_policy),
-        "env": env,
-    }
+    yield (
+        EasyDict(ppo=on_policy, dqn=off_policy),
+        {
+            "ppo": get_policy_class("ppo")(on_policy),
+            "dqn": get_policy_class("dqn")(off_policy),
+            "env": env,
+        },
+    )
     env.close()
     other.close()
 

@@ -17,10 +17,10 @@ from fakes import needs_kernels
 import minding.configs
 from minding.cli import run
 from minding.cli.doctor import _kernels
-from minding.engine import runtime
 from minding.engine.checkpoint import save_checkpoint
 from minding.engine.errors import EnvError
-from minding.engine.run_dir import RunDir
+from minding.engine.process import runtime
+from minding.engine.run.run_dir import RunDir
 from minding.policies import kernels
 
 ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
@@ -183,9 +183,7 @@ def test_bad_input_is_found_before_mindspore_loads():
         "import sys; from minding.cli import run; print(run(['train', 'cartpole_pp'])); "
         "print('mindspore' in sys.modules)"
     )
-    out = subprocess.run(
-        [sys.executable, "-c", code], env=ENVIRONMENT, capture_output=True, text=True, timeout=120
-    )
+    out = subprocess.run([sys.executable, "-c", code], env=ENVIRONMENT, capture_output=True, text=True, timeout=120)
     assert out.stdout.split() == ["2", "False"]
 
 
@@ -237,7 +235,7 @@ def test_a_run_that_another_process_has_is_bad_input_that_names_it(recipes, comp
     folder = tmp_path / "runs" / "cartpole_ppo"
     assert run(["train", "cartpole_ppo"]) == 0
     save_checkpoint(folder / "ckpt" / "iter_20", {"policy": {}}, {"env_step": 2000})
-    holder = "import sys; from minding.engine.run_lock import RunLock; RunLock(sys.argv[1]).acquire(); print(input())"
+    holder = "import sys; from minding.engine.run.lock import RunLock; RunLock(sys.argv[1]).acquire(); print(input())"
     command = [sys.executable, "-c", holder, folder]
     with subprocess.Popen(command, env=ENVIRONMENT, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         while not (folder / ".lock").read_text().startswith(f"process {process.pid} "):
@@ -460,9 +458,7 @@ def test_a_wrong_setting_is_found_before_mindspore_loads():
         "    assert run(['train', 'cartpole_ppo', *wrong.split(), '--out', '/dev/null/x']) == 2\n"
         "print('mindspore' in sys.modules)"
     )
-    out = subprocess.run(
-        [sys.executable, "-c", code], env=ENVIRONMENT, capture_output=True, text=True, timeout=120
-    )
+    out = subprocess.run([sys.executable, "-c", code], env=ENVIRONMENT, capture_output=True, text=True, timeout=120)
     assert out.stdout.strip() == "False"
 
 

@@ -9,8 +9,8 @@ from easydict import EasyDict
 from minding.cli import run
 from minding.configs import compile_run, recipes
 from minding.engine.checkpoint import save_checkpoint
-from minding.engine.identity import identity
-from minding.engine.run_dir import RunDir
+from minding.engine.config.identity import identity
+from minding.engine.run.run_dir import RunDir
 
 pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")

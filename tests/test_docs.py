@@ -22,10 +22,10 @@ import minding.middleware
 from minding.cli import cli
 from minding.configs import PRESETS, compile_run, load_preset, load_user_config
 from minding.engine import OnlineRLContext, Task, task
-from minding.engine.config import RUN_SCHEMA, save_config
-from minding.engine.lifecycle import GUARANTEES
-from minding.engine.middleware import declaration_of
-from minding.engine.rollout import Rollout
+from minding.engine.chain.lifecycle import GUARANTEES
+from minding.engine.chain.middleware import declaration_of
+from minding.engine.config.compiler import RUN_SCHEMA, save_config
+from minding.engine.data.rollout import Rollout
 from minding.envs.config import BACKENDS, config_schema
 from minding.envs.wrappers import WRAPPERS
 from minding.middleware import StepCollector
@@ -55,7 +55,7 @@ EXPORTED = """
 from pathlib import Path
 from easydict import EasyDict
 from minding.configs import compile_run, exporting, recipes
-from minding.engine.run_dir import RunDir
+from minding.engine.run.run_dir import RunDir
 settings = EasyDict(env=dict(env_id="CartPole-v1"), policy=dict(type="ppo"), run=dict(max_env_step=1024))
 cfg = compile_run(settings, ["run.final_episodes=1", "exp_name=cartpole_ppo"])
 run = RunDir.create(cfg)

@@ -6,8 +6,8 @@ from easydict import EasyDict
 from fakes import JUDGED, Judge
 
 from minding.configs import compile_run, recipes
-from minding.engine.context import OnlineRLContext
-from minding.engine.runtime import assign
+from minding.engine.chain.context import OnlineRLContext
+from minding.engine.process.runtime import assign
 from minding.envs.group import episode_seed
 from minding.middleware import StepCollector
 from minding.middleware.evaluator import play_episodes

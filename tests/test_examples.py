@@ -44,9 +44,7 @@ def chain_of(name):
     return "".join(line[4:] for line in block[0].splitlines(keepends=True))
 
 
-@pytest.mark.parametrize(
-    ("name", "chain"), [("off_policy.py", OFF_POLICY_CHAIN), ("on_policy.py", ON_POLICY_CHAIN)]
-)
+@pytest.mark.parametrize(("name", "chain"), [("off_policy.py", OFF_POLICY_CHAIN), ("on_policy.py", ON_POLICY_CHAIN)])
 def test_the_chain_is_written_as_documented(name, chain):
     assert chain_of(name) == chain
 
@@ -125,9 +123,7 @@ def test_the_environment_of_your_own_takes_under_40_lines():
 def test_the_custom_environment_trains_from_the_command_line_too(tmp_path):
     overrides = ["run.max_env_step=1024", f"run.out_dir={tmp_path}", "--no-progress"]
     command = [sys.executable, "-m", "minding", "train", "custom_env.py", *overrides]
-    out = subprocess.run(
-        command, env=ENVIRONMENT, cwd=EXAMPLES, capture_output=True, text=True, timeout=300
-    )
+    out = subprocess.run(command, env=ENVIRONMENT, cwd=EXAMPLES, capture_output=True, text=True, timeout=300)
     assert out.returncode == 0, out.stderr
     assert "evaluation return" in out.stdout
 

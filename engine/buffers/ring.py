@@ -7,9 +7,9 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from minding.engine.batch import RowLayout
 from minding.engine.buffers.tables import DeviceTables
 from minding.engine.checkpoint import BlockArray
+from minding.engine.data.batch import RowLayout
 from minding.engine.errors import CheckpointError, ConfigError
 from minding.engine.types import Array, StateDict
 

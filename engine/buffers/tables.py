@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from minding.engine import runtime
-from minding.engine.batch import RowLayout
+from minding.engine.data.batch import RowLayout
+from minding.engine.process import runtime
 from minding.engine.types import Array
 
 

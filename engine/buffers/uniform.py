@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from minding.engine.batch import Field, IndexedBatch, RowLayout
 from minding.engine.buffers.ring import Ring
+from minding.engine.data.batch import Field, IndexedBatch, RowLayout
 from minding.engine.errors import ConfigError
 from minding.engine.seeding import SeedStreams, generator_state, restore_generator
 from minding.engine.types import Array, StateDict

@@ -9,9 +9,9 @@ import types
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from minding.engine.chain import Node
+from minding.engine.chain.check import Node
+from minding.engine.chain.middleware import name_of
 from minding.engine.errors import ChainError
-from minding.engine.middleware import name_of
 
 _CONTAINERS = (list, dict, set, bytearray, collections.deque)
 _LONG = 1000  # entries; of longer containers only the length is compared

@@ -6,11 +6,11 @@ import collections
 from collections.abc import Sequence
 from typing import Any
 
-from minding.engine.chain import Node
+from minding.engine.chain.check import Node
+from minding.engine.chain.middleware import Declaration
 from minding.engine.errors import ChainError
 from minding.engine.lanes.crew import Crew
 from minding.engine.lanes.messages import Ticket
-from minding.engine.middleware import Declaration
 
 _COUNTERS = ("env_step", "env_episode")
 

@@ -7,8 +7,9 @@ import pickle
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from minding.engine.chain import Node
-from minding.engine.context import Context
+from minding.engine.chain.check import Node
+from minding.engine.chain.context import Context
+from minding.engine.chain.middleware import Role
 from minding.engine.lanes.closures import check_assignments
 from minding.engine.lanes.messages import Answer, Ticket
 from minding.engine.lanes.options import LaneOptions
@@ -18,8 +19,7 @@ from minding.engine.lanes.shipping import Parcel
 from minding.engine.lanes.split import Cut
 from minding.engine.lanes.weights import WeightBoard
 from minding.engine.lanes.worker import WorkerPlan
-from minding.engine.middleware import Role
-from minding.engine.trace import Trace
+from minding.engine.run.trace import Trace
 from minding.engine.types import Array
 
 _log = logging.getLogger("minding.lanes")

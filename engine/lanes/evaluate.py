@@ -6,10 +6,10 @@ import contextlib
 from collections.abc import Callable
 from typing import Any
 
+from minding.engine.chain.middleware import Declaration
 from minding.engine.lanes.crew import Crew
 from minding.engine.lanes.messages import Ticket
-from minding.engine.middleware import Declaration
-from minding.engine.signals import Interrupted
+from minding.engine.process.signals import Interrupted
 
 _MARKS = {"last_eval_iter": "train_iter", "last_eval_env_step": "env_step"}
 """What an evaluation writes that is known when it begins: where the run stood."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from minding.engine.trace import Span
+from minding.engine.run.trace import Span
 from minding.engine.types import StateDict
 
 

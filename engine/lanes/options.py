@@ -7,9 +7,9 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from minding.engine.chain import Node
+from minding.engine.chain.check import Node
+from minding.engine.chain.middleware import Role
 from minding.engine.errors import ConfigError, nearest
-from minding.engine.middleware import Role
 
 PINNING = ("auto", "on", "off")
 TIMEOUT = 300.0

@@ -19,8 +19,8 @@ from minding.engine.lanes.transport import ChannelClosed, SharedMemoryChannel
 from minding.engine.lanes.weights import WeightBoard
 from minding.engine.lanes.worker import WorkerPlan, main
 from minding.engine.notes import add_note
-from minding.engine.signals import Interrupted
-from minding.engine.spawn import SPAWN, lean_start, stop_at_exit
+from minding.engine.process.signals import Interrupted
+from minding.engine.process.spawn import SPAWN, lean_start, stop_at_exit
 from minding.engine.types import StateDict
 
 _log = logging.getLogger("minding.lanes")

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from minding.engine.spawn import SPAWN
+from minding.engine.process.spawn import SPAWN
 
 _BEAT = 0.5  # s
 _FIRST_REPORT = 10.0  # s of waiting; the next ones after twice as many each

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from minding.engine.chain import Node
+from minding.engine.chain.check import Node
 from minding.engine.errors import CheckpointError
 from minding.engine.lanes.process import WorkerProcess
 from minding.engine.types import StateDict, Stateful

@@ -10,8 +10,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from minding.engine.chain import Node
-from minding.engine.context import Context
+from minding.engine.chain.check import Node
+from minding.engine.chain.context import Context
+from minding.engine.chain.middleware import Role
 from minding.engine.lanes.collect import CollectLane
 from minding.engine.lanes.crew import Crew, Run
 from minding.engine.lanes.evaluate import EvaluateLane
@@ -19,8 +20,7 @@ from minding.engine.lanes.options import LaneOptions, cores, plan_cores
 from minding.engine.lanes.process import close_all
 from minding.engine.lanes.split import Split, collects, split
 from minding.engine.lanes.view import lanes_view
-from minding.engine.middleware import Role
-from minding.engine.trace import Trace
+from minding.engine.run.trace import Trace
 
 _log = logging.getLogger("minding.lanes")
 

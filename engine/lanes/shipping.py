@@ -10,8 +10,8 @@ from typing import Any
 import cloudpickle
 import numpy as np
 
+from minding.engine.chain.middleware import Middleware, name_of
 from minding.engine.errors import LaneError
-from minding.engine.middleware import Middleware, name_of
 from minding.engine.types import Array, LaneContext, Recipe, Shippable, Stateful
 
 

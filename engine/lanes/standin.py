@@ -7,11 +7,11 @@ from typing import Any, NoReturn
 
 import cloudpickle
 
-from minding.engine.context import Context
+from minding.engine.chain.context import Context
+from minding.engine.chain.middleware import Role
+from minding.engine.chain.pipeline import Step, run_first_halves, run_second_halves
+from minding.engine.chain.task import Task, task
 from minding.engine.errors import ChainError
-from minding.engine.middleware import Role
-from minding.engine.pipeline import Step, run_first_halves, run_second_halves
-from minding.engine.task import Task, task
 
 
 class LaneTask(Task):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from minding.engine.chain import Node, pipeline_rows, table
+from minding.engine.chain.check import Node, pipeline_rows, table
 from minding.engine.lanes.options import CorePlan, LaneOptions
 from minding.engine.lanes.split import Cut, Split
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from minding.engine.errors import LaneError
-from minding.engine.spawn import SPAWN
+from minding.engine.process.spawn import SPAWN
 from minding.engine.types import Array
 
 _ALIGNMENT = 64  # bytes

@@ -13,8 +13,10 @@ from typing import Any
 
 import cloudpickle
 
-from minding.engine.chain import chain_nodes
-from minding.engine.context import Context
+from minding.engine.chain.check import chain_nodes
+from minding.engine.chain.context import Context
+from minding.engine.chain.middleware import name_of
+from minding.engine.chain.pipeline import Step
 from minding.engine.errors import ChainError, LaneError
 from minding.engine.lanes.closures import Watch
 from minding.engine.lanes.messages import Answer, Failure, Ticket
@@ -23,10 +25,8 @@ from minding.engine.lanes.shipping import Parcel
 from minding.engine.lanes.standin import LaneTask
 from minding.engine.lanes.transport import ChannelClosed, SharedMemoryChannel
 from minding.engine.lanes.weights import WeightBoard
-from minding.engine.middleware import name_of
-from minding.engine.pipeline import Step
-from minding.engine.spawn import become_worker
-from minding.engine.trace import Span
+from minding.engine.process.spawn import become_worker
+from minding.engine.run.trace import Span
 from minding.engine.types import LaneContext, StateDict, Stateful
 
 

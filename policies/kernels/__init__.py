@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from minding.engine import runtime
+from minding.engine.process import runtime
 
 _LIBRARY = Path(__file__).with_name(f"_kernels{sysconfig.get_config_var('EXT_SUFFIX')}")
 
@@ -62,6 +62,6 @@ def kernel(
       gradient: (inputs..., output, gradient of the output) -> gradients of the inputs.
     """
     # Imported here: to ask whether there are kernels must not load MindSpore.
-    from minding.engine.runtime import ops
+    from minding.engine.process.runtime import ops
 
     return ops.Custom(f"{_LIBRARY}:{name}", shape, dtype, "aot", gradient)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from minding.engine.runtime import ms, nn, ops
+from minding.engine.process.runtime import ms, nn, ops
 from minding.policies.networks import host as numpy_forms
 from minding.policies.networks.encoder import ObsEncoder
 from minding.policies.networks.heads import GaussianHead, SquashedGaussianHead, make_action_head

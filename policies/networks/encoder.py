@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from minding.engine.data.observation import Leaf, observation_leaves
+from minding.engine.data.statistics import RunningMoments
 from minding.engine.errors import SpaceError
-from minding.engine.observation import Leaf, observation_leaves
-from minding.engine.runtime import assign, ms, nn, ops
-from minding.engine.statistics import RunningMoments
+from minding.engine.process.runtime import assign, ms, nn, ops
 from minding.engine.types import Array
 from minding.policies.networks import host as numpy_forms
 from minding.policies.networks.init import fan_in_uniform

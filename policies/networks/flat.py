@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from minding.engine.runtime import ms, nn
+from minding.engine.process.runtime import ms, nn
 from minding.engine.types import Array
 
 _ALIGNMENT = 64

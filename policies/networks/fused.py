@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from minding.engine.runtime import nn, ops
+from minding.engine.process.runtime import nn, ops
 from minding.policies.kernels import kernel, usable
 from minding.policies.networks.actor_critic import ActionValue, SquashedActor
 from minding.policies.networks.layers import MLP, Clip, Linear, ScalarLinear

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from minding.engine.errors import SpaceError
-from minding.engine.runtime import ms, nn
+from minding.engine.process.runtime import ms, nn
 from minding.policies.networks import host as numpy_forms
 from minding.policies.networks.layers import Clip, Linear
 from minding.policies.ops import distributions, sampling

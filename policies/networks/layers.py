@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from minding.engine.runtime import ms, nn, ops
+from minding.engine.process.runtime import ms, nn, ops
 from minding.policies.networks import host as numpy_forms
 from minding.policies.networks.init import fan_in_uniform, orthogonal
 

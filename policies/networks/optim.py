@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from minding.engine.runtime import ms, nn, ops
+from minding.engine.process.runtime import ms, nn, ops
 from minding.policies.kernels import kernel, usable
 from minding.policies.networks import flat
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from minding.engine.batch import Column, RowLayout
-from minding.engine.runtime import ms, nn, ops
+from minding.engine.data.batch import Column, RowLayout
+from minding.engine.process.runtime import ms, nn, ops
 from minding.policies.kernels import kernel, usable
 
 

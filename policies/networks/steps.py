@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from minding.engine.runtime import ms, nn
+from minding.engine.process.runtime import ms, nn
 from minding.policies.ops import lean
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from minding.engine import runtime
-from minding.engine.runtime import ms, nn, ops
+from minding.engine.process import runtime
+from minding.engine.process.runtime import ms, nn, ops
 from minding.policies.kernels import kernel
 from minding.policies.networks import flat
 

@@ -2,5 +2,5 @@
 
 Axes: B batch, T time, N environments, A actions, D features, K gradient steps of one learn call.
 `sampling` works on NumPy arrays, without MindSpore; the others are compiled. Advantages and returns over whole rollouts
-are in `engine.returns`.
+are in `engine.data.returns`.
 """

@@ -6,7 +6,7 @@ import functools
 import math
 from typing import Any
 
-from minding.engine.runtime import nn, ops
+from minding.engine.process.runtime import nn, ops
 from minding.policies.kernels import kernel, usable
 from minding.policies.ops import lean
 

@@ -7,7 +7,7 @@ primitives leave nothing and compute the same.
 
 from __future__ import annotations
 
-from minding.engine.runtime import ops
+from minding.engine.process.runtime import ops
 
 
 def entry(x, i):

@@ -10,7 +10,7 @@ import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from minding.engine.runtime import ops
+from minding.engine.process.runtime import ops
 from minding.policies.kernels import kernel, usable
 from minding.policies.ops.values import half_square, smaller
 
@@ -66,9 +66,7 @@ def _fused_target() -> Any:
 
 @functools.cache
 def _fused_twin_loss() -> Any:
-    slope = kernel(
-        "twin_loss_gradient", lambda q1, q2, target, dloss: (q1, q2), lambda q1, q2, target, dloss: (q1, q2)
-    )
+    slope = kernel("twin_loss_gradient", lambda q1, q2, target, dloss: (q1, q2), lambda q1, q2, target, dloss: (q1, q2))
 
     def gradient(q1, q2, target, out, dout):
         dq1, dq2 = slope(q1, q2, target, dout[0])

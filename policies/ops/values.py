@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from minding.engine.runtime import ops
+from minding.engine.process.runtime import ops
 
 
 def chosen_value(q, action):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from minding.engine.runtime import ms, ops
+from minding.engine.process.runtime import ms, ops
 
 
 def reverse_scan(delta, decay):

@@ -8,11 +8,11 @@ from easydict import EasyDict
 
 from benchmarks import forge, forge_proofs
 from minding.configs import compile_run
+from minding.engine.chain.context import OnlineRLContext
+from minding.engine.chain.task import Task
 from minding.engine.checkpoint import BlockArray, save_checkpoint
-from minding.engine.context import OnlineRLContext
-from minding.engine.identity import identity
-from minding.engine.run_dir import RunDir
-from minding.engine.task import Task
+from minding.engine.config.identity import identity
+from minding.engine.run.run_dir import RunDir
 from minding.middleware import CkptSaver
 
 CASES = {"checkpoints": 120, "configurations": 60, "metrics": 60}

@@ -271,21 +271,14 @@ def finished() -> report.Report:
     good = Comparison("dqn_cartpole", "sb3", 2.0, [speed(3000), speed(2400)], [speed(1000), speed(1000)])
     slow = Comparison("sac_pendulum", "sb3", 1.8, [speed(150)], [speed(100)])
     broken = Comparison("ppo_cartpole_8", "sb3", 2.5, error="not wired yet")
-    return report.Report(
-        machine, PLAN, [good, slow, broken], [probes.Reading("import", 0.3, "s", 0.2)], "2030-01-01"
-    )
+    return report.Report(machine, PLAN, [good, slow, broken], [probes.Reading("import", 0.3, "s", 0.2)], "2030-01-01")
 
 
 class TestReport:
     def test_markdown_has_medians_ratio_spread_target_and_verdict(self, finished):
         page = finished.to_markdown()
-        assert (
-            "| dqn_cartpole | sb3 | 2 | 2,700 | 1,000 | 2.70x | 2.40 - 3.00 | 1.5 / 1.5 | >= 2x | yes |"
-            in page
-        )
-        assert (
-            "| sac_pendulum | sb3 | 1 | 150 | 100 | 1.50x | 1.50 - 1.50 | 1.5 / 1.5 | >= 1.8x | NO |" in page
-        )
+        assert "| dqn_cartpole | sb3 | 2 | 2,700 | 1,000 | 2.70x | 2.40 - 3.00 | 1.5 / 1.5 | >= 2x | yes |" in page
+        assert "| sac_pendulum | sb3 | 1 | 150 | 100 | 1.50x | 1.50 - 1.50 | 1.5 / 1.5 | >= 1.8x | NO |" in page
         assert "| import | 0.2 s | <= 0.3 s | yes |" in page
         assert "A processor, 2 cores, Linux x86_64, load 0.5 at the start." in page
         assert "torch 2.13.0" in page
@@ -332,9 +325,7 @@ class TestRun:
 
         assert folder() == ROOT / "benchmarks" / "results"
         local = ROOT / "benchmarks" / "results" / "local"
-        assert [folder("--quick"), folder("--only", "dqn_cartpole"), folder("--peer-threads", "2")] == [
-            local
-        ] * 3
+        assert [folder("--quick"), folder("--only", "dqn_cartpole"), folder("--peer-threads", "2")] == [local] * 3
         assert folder("--quick", "--output", "here") == Path("here")
 
     def test_one_case_from_the_command_line_to_the_files(self, two_sides, monkeypatch, tmp_path, capsys):
@@ -370,9 +361,7 @@ def test_cases_and_clock_need_the_standard_library_only():
         "import sys, benchmarks.window, benchmarks.cases\n"
         "print(sorted({'numpy', 'rich', 'minding', 'mindspore', 'torch'} & set(sys.modules)))"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True
-    )
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
 
 

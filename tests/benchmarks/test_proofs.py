@@ -10,7 +10,7 @@ from benchmarks.memory import slope
 from benchmarks.proof_runs import ROOT, Job, Results, config_hash, parameter_digest
 from benchmarks.proofs import main, parse_arguments, plan
 from minding.engine.checkpoint import save_checkpoint
-from minding.engine.run_dir import RunDir
+from minding.engine.run.run_dir import RunDir
 
 PAGE = "before\n<!-- results:cartpole_ppo -->\nold\n<!-- /results -->\nafter\n"
 JOB = Job("learning", "cartpole_ppo", 1, 100_000)

@@ -9,10 +9,10 @@ from easydict import EasyDict
 from fakes import IMAGE, VECTOR, dict_of
 
 from minding.configs import compile_run, recipes
-from minding.engine.config import RUN_SCHEMA
+from minding.engine.config.compiler import RUN_SCHEMA
+from minding.engine.config.options import Option
 from minding.engine.lanes import LaneOptions
-from minding.engine.options import Option
-from minding.engine.run_dir import RunDir
+from minding.engine.run.run_dir import RunDir
 from minding.envs import config_schema
 from minding.policies import ALGORITHMS, get_policy_class
 

@@ -8,12 +8,12 @@ from easydict import EasyDict
 
 from minding.cli import run
 from minding.configs import compile_run, recipes
-from minding.engine import runtime
 from minding.engine.checkpoint import save_checkpoint
-from minding.engine.config import load_config, save_config
+from minding.engine.config.compiler import load_config, save_config
+from minding.engine.config.identity import identity
 from minding.engine.errors import CheckpointError
-from minding.engine.identity import identity
-from minding.engine.run_dir import RunDir
+from minding.engine.process import runtime
+from minding.engine.run.run_dir import RunDir
 
 
 class Policy:

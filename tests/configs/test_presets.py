@@ -9,11 +9,12 @@ import pytest
 from easydict import EasyDict
 
 from minding.configs import PRESETS, compile_run, load_preset, load_user_config
-from minding.engine import runtime
-from minding.engine.config import save_config, schema_defaults
+from minding.engine.config.compiler import save_config, schema_defaults
 from minding.engine.errors import ConfigError, MissingExtraError, SpaceError
+from minding.engine.process import runtime
 from minding.envs import config_schema
-from minding.policies import ALGORITHMS, get_algorithm, kernels, preparation
+from minding.policies import ALGORITHMS, get_algorithm, kernels
+from minding.policies.core import preparation
 
 RECIPES = {
     "a3c": "single_step",
@@ -188,9 +189,7 @@ def test_a_presets_name_means_the_preset_whatever_folder_has_that_name(tmp_path,
 
 def test_a_python_file_gives_its_main_config(tmp_path):
     path = tmp_path / "mine.py"
-    path.write_text(
-        "from easydict import EasyDict\nmain_config = EasyDict(seed=7, policy=dict(type='ppo'))\n"
-    )
+    path.write_text("from easydict import EasyDict\nmain_config = EasyDict(seed=7, policy=dict(type='ppo'))\n")
     assert load_user_config(path).policy.type == "ppo"
 
 

@@ -9,7 +9,7 @@ import sys
 import numpy as np
 from fakes import Batches, rows_of, tiny_config
 
-from minding.engine import runtime
+from minding.engine.process import runtime
 from minding.policies import get_policy_class, kernels
 
 # Without gradients a moment of Adam's becomes denormal after 830 updates, and so does the power of its first beta.

@@ -5,8 +5,8 @@ from test_resume import OF_ALGORITHM, SMALL
 
 from minding.configs import compile_run, load_preset, recipes
 from minding.engine.checkpoint import load_checkpoint, newest_checkpoint
-from minding.engine.fingerprint import fingerprint, metrics_fingerprint
-from minding.engine.run_dir import RunDir
+from minding.engine.run.fingerprint import fingerprint, metrics_fingerprint
+from minding.engine.run.run_dir import RunDir
 
 pytestmark = pytest.mark.slow
 

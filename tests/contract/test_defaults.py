@@ -4,7 +4,7 @@ import pytest
 from easydict import EasyDict
 
 from minding.configs import compile_run, recipes
-from minding.engine.run_dir import RunDir
+from minding.engine.run.run_dir import RunDir
 from minding.policies import ALGORITHMS
 
 

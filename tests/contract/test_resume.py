@@ -14,8 +14,8 @@ from easydict import EasyDict
 from minding.configs import PRESETS, compile_run, load_preset, recipes
 from minding.engine.checkpoint import list_checkpoints, load_checkpoint, newest_checkpoint
 from minding.engine.errors import MissingExtraError
-from minding.engine.fingerprint import fingerprint, metrics_fingerprint
-from minding.engine.run_dir import RunDir
+from minding.engine.run.fingerprint import fingerprint, metrics_fingerprint
+from minding.engine.run.run_dir import RunDir
 
 ROLLOUTS = ("run.max_env_step=640", "run.metrics_freq=100", "policy.collect.n_sample=64", "policy.eval.freq=150")
 ON_POLICY = (*ROLLOUTS, "run.ckpt_freq=8", "policy.learn.n_epoch=2", "policy.learn.n_minibatch=2")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from minding.engine.actions import ActionAdapter
+from minding.engine.data.actions import ActionAdapter
 from minding.engine.errors import SpaceError
 from minding.envs.actions import describe_actions, policy_action_space
 

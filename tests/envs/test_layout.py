@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from minding.engine import trees
+from minding.engine.data import trees
 from minding.engine.errors import ShapeError, SpaceError
 from minding.envs.layout import ObsLayout
 

@@ -6,7 +6,7 @@ import gymnasium
 import numpy as np
 import pytest
 
-from minding.engine import trees
+from minding.engine.data import trees
 from minding.engine.errors import CheckpointError, ConfigError, EnvError, NonFiniteError, ShapeError
 from minding.engine.types import EpisodeEnd
 from minding.envs import make_env_manager
@@ -27,9 +27,7 @@ def play(manager, steps, action=None):
 
 
 def equal_streams(left, right):
-    return all(
-        np.array_equal(a, b) for one, other in zip(left, right, strict=True) for a, b in zip(one, other)
-    )
+    return all(np.array_equal(a, b) for one, other in zip(left, right, strict=True) for a, b in zip(one, other))
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

@@ -30,15 +30,11 @@ def wait_for_end(pids, seconds=5.0):
 def start_script(body):
     """Runs `body` as the main script of a fresh interpreter with this one's path."""
     code = f"import sys; sys.path[:] = {sys.path!r}\n" + textwrap.dedent(body)
-    return subprocess.Popen(
-        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
+    return subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 def test_actions_reach_their_own_environment_and_observations_their_own_row_under_random_delays(make):
-    manager = make(
-        "Echo", 7, backend="subprocess", workers=3, rescale_action=False, env_kwargs={"delay": 0.003}
-    )
+    manager = make("Echo", 7, backend="subprocess", workers=3, rescale_action=False, env_kwargs={"delay": 0.003})
     rng = np.random.default_rng(0)
     obs = manager.reset()
     for _ in range(60):
@@ -115,7 +111,6 @@ def test_a_script_that_never_closes_its_environments_ends_and_takes_the_workers_
     assert (script.returncode, errors) == (0, "")
     assert len(output.split()) == 2
     assert wait_for_end([int(pid) for pid in output.split()])
-
 
 
 @pytest.mark.parametrize("kind", ["hang", "none"])

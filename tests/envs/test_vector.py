@@ -6,7 +6,7 @@ import pytest
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from worlds import Both, Counter, Faulty, Nested
 
-from minding.engine import trees
+from minding.engine.data import trees
 from minding.engine.errors import ConfigError, EnvError
 from minding.envs import VectorEnvManager, make_env_manager
 

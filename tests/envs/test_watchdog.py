@@ -14,7 +14,7 @@ from gymnasium.vector import AutoresetMode
 from worlds import Counter
 
 from minding.engine.errors import EnvError
-from minding.engine.signals import SignalGuard
+from minding.engine.process.signals import SignalGuard
 from minding.envs import VectorEnvManager, make_env_manager
 
 HANGS = {"kind": "hang", "at": 2}

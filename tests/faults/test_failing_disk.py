@@ -14,7 +14,7 @@ from easydict import EasyDict
 
 from minding.engine import OnlineRLContext, Task
 from minding.engine.checkpoint import list_checkpoints, load_checkpoint, newest_checkpoint, verify_checkpoint
-from minding.engine.run_dir import RunDir
+from minding.engine.run.run_dir import RunDir
 from minding.middleware import CkptSaver
 from minding.middleware.online_logger import online_logger
 

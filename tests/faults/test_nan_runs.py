@@ -10,7 +10,7 @@ from minding.configs import compile_run, recipes
 from minding.engine.checkpoint import list_checkpoints
 from minding.engine.errors import NonFiniteError
 from minding.engine.notes import notes_of
-from minding.engine.run_dir import RunDir
+from minding.engine.run.run_dir import RunDir
 
 
 def train(tmp_path, on_nan):

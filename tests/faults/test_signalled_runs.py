@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from minding.engine.checkpoint import load_checkpoint, newest_checkpoint
-from minding.engine.run_dir import RunDir
+from minding.engine.run.run_dir import RunDir
 
 pytestmark = pytest.mark.slow
 

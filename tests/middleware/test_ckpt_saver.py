@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from minding.engine import Task
+from minding.engine.chain.context import OnlineRLContext
 from minding.engine.checkpoint import list_checkpoints, load_checkpoint, read_manifest
-from minding.engine.context import OnlineRLContext
 from minding.engine.errors import ChainError, CheckpointError, ConfigError, RunInUseError
 from minding.middleware import CkptSaver
 

@@ -8,7 +8,7 @@ from fakes import COUNTING_FIELDS, AgePolicy, CountingEnv
 from treevalue import FastTreeValue
 
 from minding.engine.buffers import UniformBuffer
-from minding.engine.context import OnlineRLContext
+from minding.engine.chain.context import OnlineRLContext
 from minding.middleware import StepCollector, data_pusher, nstep_reward_enhancer
 from minding.middleware.data_pusher import transitions
 

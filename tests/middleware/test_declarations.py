@@ -8,9 +8,9 @@ from fakes import COUNTING_FIELDS, AgePolicy, CountingEnv, ReadingLearner, Recor
 
 import minding.middleware as library
 from minding.engine import Task
-from minding.engine.batch import Field
 from minding.engine.buffers import UniformBuffer
-from minding.engine.middleware import declaration_of
+from minding.engine.chain.middleware import declaration_of
+from minding.engine.data.batch import Field
 from minding.engine.types import CollectMode, EpisodeEnd
 
 ON_POLICY_FIELDS = {"obs": Field((3,)), "advantage": Field()}

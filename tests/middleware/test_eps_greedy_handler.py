@@ -2,7 +2,7 @@
 
 import pytest
 
-from minding.engine.context import OnlineRLContext
+from minding.engine.chain.context import OnlineRLContext
 from minding.middleware import eps_greedy_handler
 
 

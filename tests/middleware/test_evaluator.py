@@ -5,7 +5,7 @@ import pytest
 from fakes import AgePolicy, CountingEnv
 
 from minding.engine import Task
-from minding.engine.context import OnlineRLContext
+from minding.engine.chain.context import OnlineRLContext
 from minding.engine.types import EpisodeEnd
 from minding.envs import make_env_manager
 from minding.middleware import interaction_evaluator

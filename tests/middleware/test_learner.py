@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from fakes import ReadingLearner
 
-from minding.engine.batch import Field
 from minding.engine.buffers import UniformBuffer
-from minding.engine.context import OnlineRLContext
+from minding.engine.chain.context import OnlineRLContext
+from minding.engine.data.batch import Field
 from minding.middleware import OffPolicyLearner
 
 FIELDS = {"number": Field()}

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from fakes import AgePolicy, CountingEnv
 
-from minding.engine.context import OnlineRLContext
+from minding.engine.chain.context import OnlineRLContext
 from minding.middleware import StepCollector, nstep_reward_enhancer
 
 

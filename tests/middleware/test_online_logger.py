@@ -7,9 +7,9 @@ import time
 
 from easydict import EasyDict
 
-from minding.engine.context import OnlineRLContext
-from minding.engine.middleware import declaration_of
-from minding.engine.run_dir import RunDir
+from minding.engine.chain.context import OnlineRLContext
+from minding.engine.chain.middleware import declaration_of
+from minding.engine.run.run_dir import RunDir
 from minding.engine.types import EpisodeEnd
 from minding.middleware.online_logger import online_logger
 
@@ -26,8 +26,7 @@ def logger_in(tmp_path, **run):
 def rows(tmp_path):
     with open(RunDir(tmp_path).metrics, newline="") as file:
         return [
-            {name: cell for name, cell in row.items() if not name.startswith("time/")}
-            for row in csv.DictReader(file)
+            {name: cell for name, cell in row.items() if not name.startswith("time/")} for row in csv.DictReader(file)
         ]
 
 

@@ -5,7 +5,7 @@ import types
 
 import pytest
 
-from minding.engine.context import OnlineRLContext
+from minding.engine.chain.context import OnlineRLContext
 from minding.engine.errors import ConfigError
 from minding.middleware.termination_checker import termination_checker
 

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from minding.engine.context import OnlineRLContext
+from minding.engine.chain.context import OnlineRLContext
 from minding.engine.errors import ConfigError
 from minding.middleware.timers import EvalTime, epoch_timer, reward_timer
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from fakes import ReadingLearner
 
-from minding.engine.batch import Field
-from minding.engine.context import OnlineRLContext
+from minding.engine.chain.context import OnlineRLContext
+from minding.engine.data.batch import Field
 from minding.engine.errors import NonFiniteError, ShapeError
 from minding.middleware import multistep_trainer, trainer
 

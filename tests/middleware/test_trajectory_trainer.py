@@ -5,7 +5,7 @@ import pytest
 from fakes import AgePolicy, CountingEnv, ReadingLearner
 
 from minding.engine import ChainError, OnlineRLContext, Task
-from minding.engine.batch import Field
+from minding.engine.data.batch import Field
 from minding.engine.errors import NonFiniteError
 from minding.middleware import StepCollector, trajectory_trainer
 

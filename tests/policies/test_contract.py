@@ -13,12 +13,12 @@ import pytest
 from fakes import IMAGE, VECTOR, Batches, dict_of, discrete, multi_discrete, rows_of, space_of
 from treevalue import FastTreeValue
 
-from minding.engine.batch import IndexedBatch, RowLayout
+from minding.engine.data.batch import IndexedBatch, RowLayout
 from minding.engine.errors import CheckpointError, MindingError, NonFiniteError, SpaceError
-from minding.engine.runtime import RecompileWarning
+from minding.engine.process.runtime import RecompileWarning
 from minding.policies import ALGORITHMS, get_policy_class
-from minding.policies.acting import acting_network
-from minding.policies.guard import LearnGuard
+from minding.policies.core.acting import acting_network
+from minding.policies.core.guard import LearnGuard
 
 STEPS, BATCH, ROWS = 2, 8, 32
 CASES = {

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from fakes import VECTOR, Batches, discrete, rows_of
 
-from minding.engine.batch import RowLayout
+from minding.engine.data.batch import RowLayout
 from minding.engine.errors import MindingError
 from minding.policies import get_policy_class
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from fakes import needs_kernels
 
-from minding.engine import runtime
-from minding.engine.runtime import ms, nn, ops, to_device
+from minding.engine.process import runtime
+from minding.engine.process.runtime import ms, nn, ops, to_device
 from minding.policies.networks import flat, optim
 from minding.policies.networks.layers import MLP, Linear
 from minding.policies.networks.optim import Adam

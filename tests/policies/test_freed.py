@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from fakes import VECTOR, Batches, discrete, rows_of, space_of
 
-from minding.engine import runtime
+from minding.engine.process import runtime
 from minding.policies import get_policy_class
 
 

@@ -5,10 +5,10 @@ import pytest
 from easydict import EasyDict
 from fakes import VECTOR, dict_of, needs_kernels, space_of
 
-from minding.engine import runtime
-from minding.engine.batch import Field, RowLayout
-from minding.engine.observation import observation_leaves
-from minding.engine.runtime import ms, nn, ops, to_device
+from minding.engine.data.batch import Field, RowLayout
+from minding.engine.data.observation import observation_leaves
+from minding.engine.process import runtime
+from minding.engine.process.runtime import ms, nn, ops, to_device
 from minding.policies import kernels
 from minding.policies.networks.actor_critic import ActionValue, SquashedActor
 from minding.policies.networks.fused import fuse_layers

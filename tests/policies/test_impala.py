@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from fakes import VECTOR, Batches, discrete, rows_of
 
-from minding.engine.fingerprint import fingerprint
+from minding.engine.run.fingerprint import fingerprint
 from minding.policies import get_policy_class
 
 STEPS, T, N = 2, 6, 2

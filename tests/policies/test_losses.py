@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from minding.engine.runtime import ms, to_device
+from minding.engine.process.runtime import ms, to_device
 from minding.policies.a3c import a3c_loss
 from minding.policies.dqn import dqn_loss
 from minding.policies.impala import impala_loss

@@ -8,12 +8,12 @@ from easydict import EasyDict
 from fakes import IMAGE, VECTOR, dict_of, discrete, multi_discrete, rows_of, space_of
 from treevalue import FastTreeValue
 
-from minding.engine import trees
-from minding.engine.batch import Field, RowLayout
+from minding.engine.data import trees
+from minding.engine.data.batch import Field, RowLayout
+from minding.engine.data.observation import observation_leaves
 from minding.engine.errors import ConfigError, SpaceError
-from minding.engine.observation import observation_leaves
-from minding.engine.runtime import ms, nn, to_device
-from minding.policies.acting import GraphNetwork, acting_network
+from minding.engine.process.runtime import ms, nn, to_device
+from minding.policies.core.acting import GraphNetwork, acting_network
 from minding.policies.networks.actor_critic import ActionValue, ActorCritic, QNetwork, SquashedActor
 from minding.policies.networks.encoder import ConvNet, Normalizer
 from minding.policies.networks.init import fan_in_uniform, orthogonal

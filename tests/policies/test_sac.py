@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from fakes import VECTOR, Batches, rows_of, space_of
 
-from minding.engine.batch import RowLayout
-from minding.engine.runtime import to_device
+from minding.engine.data.batch import RowLayout
+from minding.engine.process.runtime import to_device
 from minding.engine.seeding import generator_state, restore_generator
 from minding.policies import get_policy_class
 

@@ -72,7 +72,8 @@ def main() -> NoReturn:
 
 def _is_bad_input(error: Exception) -> bool:
     """Whether an error is about what was given: then it was found before MindSpore was loaded."""
-    from minding.engine import errors, runtime
+    from minding.engine import errors
+    from minding.engine.process import runtime
 
     kinds = (errors.ConfigError, errors.SpaceError, errors.CheckpointError, errors.TrustError, errors.ExportError)
     return isinstance(error, (*kinds, errors.MissingExtraError)) and not runtime.is_loaded()

@@ -18,7 +18,7 @@ def check_env(env_id: str, overrides: tuple[str, ...], steps: int) -> int:
     env_kwargs.size=5.
     """
     with bad_input():
-        from minding.engine.config import fill_schema
+        from minding.engine.config.compiler import fill_schema
         from minding.envs import config_schema, describe_env
         from minding.envs.check import check_env as findings_of
 
@@ -26,9 +26,7 @@ def check_env(env_id: str, overrides: tuple[str, ...], steps: int) -> int:
         describe_env(env_cfg)
     findings = findings_of(env_cfg, steps=steps)
     for finding in findings:
-        click.echo(
-            f"{finding.level:<6}{finding.text}" + (f"\n      fix: {finding.fix}" if finding.fix else "")
-        )
+        click.echo(f"{finding.level:<6}{finding.text}" + (f"\n      fix: {finding.fix}" if finding.fix else ""))
     errors = sum(finding.level == "error" for finding in findings)
     click.echo(f"{env_id}: " + (f"{errors} error{'s' * (errors > 1)}" if errors else "fit for training"))
     return 1 if errors else 0

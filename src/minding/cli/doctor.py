@@ -19,9 +19,7 @@ Row = tuple[str, str, str]
 def doctor() -> int:
     """Check the installation: versions, device, settings and a short self-test, with the fix for each fault."""
     rows = [*_packages(), *_settings(), *_self_test()]
-    print_table(
-        f"Python {platform.python_version()} on {platform.platform()}", ("what", "found", "fix"), rows
-    )
+    print_table(f"Python {platform.python_version()} on {platform.platform()}", ("what", "found", "fix"), rows)
     faults = sum(fix not in ("ok", "") for _, _, fix in rows)
     click.echo(f"{faults} faults: see the column `fix`" if faults else "all is well")
     return 1 if faults else 0
@@ -50,7 +48,7 @@ def _packages() -> Iterator[Row]:
 
 def _settings() -> Iterator[Row]:
     """Environment variables that are set before MindSpore is loaded."""
-    from minding.engine import runtime
+    from minding.engine.process import runtime
 
     for name, value in (runtime.environment() | runtime.CONVOLUTION_ENVIRONMENT).items():
         given = os.environ.get(name)
@@ -60,8 +58,8 @@ def _settings() -> Iterator[Row]:
 
 
 def _self_test() -> Iterator[Row]:
-    from minding.engine import runtime
     from minding.engine.errors import SetupError
+    from minding.engine.process import runtime
 
     try:
         for name, found in runtime.self_test().items():

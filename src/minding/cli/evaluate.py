@@ -11,18 +11,14 @@ import click
 from minding.cli.common import bad_input, trust_option
 
 if TYPE_CHECKING:
-    from minding.engine.run_dir import RunDir
-    from minding.policies.exported import ExportedPolicy
+    from minding.engine.run.run_dir import RunDir
+    from minding.policies.export.reader import ExportedPolicy
 
 
 @click.command("eval")
 @click.argument("run", type=click.Path())
-@click.option(
-    "--episodes", type=click.IntRange(min=1), default=100, show_default=True, help="Episodes to play."
-)
-@click.option(
-    "--seed", type=click.IntRange(min=0), help="Seed of the environments; the run's own by default."
-)
+@click.option("--episodes", type=click.IntRange(min=1), default=100, show_default=True, help="Episodes to play.")
+@click.option("--seed", type=click.IntRange(min=0), help="Seed of the environments; the run's own by default.")
 @click.option("--video", type=click.Path(), metavar="FILE.mp4", help="Film the first episode (extra video).")
 @click.option(
     "--ckpt",
@@ -49,7 +45,7 @@ def evaluate(
     """Play episodes with the agent of the run folder RUN, without exploration, and print their returns."""
     with bad_input():
         from minding.configs import compile_run
-        from minding.engine.run_dir import RunDir
+        from minding.engine.run.run_dir import RunDir
 
         if ckpt and exported:
             raise click.UsageError("--ckpt and --exported name two agents: give one of them")

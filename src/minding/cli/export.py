@@ -23,7 +23,7 @@ def export(run: str, file_format: str, ckpt: str | None, out: str | None, trust:
     """
     with bad_input():
         from minding.configs import compile_run
-        from minding.engine.run_dir import RunDir
+        from minding.engine.run.run_dir import RunDir
 
         run_dir = RunDir.open(run, trust=trust)
         if out is not None and not out.endswith(f".{file_format}"):

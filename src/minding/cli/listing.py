@@ -12,13 +12,11 @@ import click
 from minding.cli.common import print_table
 
 if TYPE_CHECKING:
-    from minding.engine.middleware import Declaration
+    from minding.engine.chain.middleware import Declaration
 
 
 @click.command("list")
-@click.argument(
-    "what", required=False, type=click.Choice(["presets", "algorithms", "environments", "middleware"])
-)
+@click.argument("what", required=False, type=click.Choice(["presets", "algorithms", "environments", "middleware"]))
 def list_known(what: str | None) -> None:
     """List the presets, algorithms, environments or middleware; without an argument, all of them."""
     tables = {
@@ -34,9 +32,7 @@ def list_known(what: str | None) -> None:
 def _presets() -> None:
     from minding.configs import PRESETS
 
-    docs = [
-        (name, inspect.getdoc(importlib.import_module(f"minding.configs.{name}")) or "") for name in PRESETS
-    ]
+    docs = [(name, inspect.getdoc(importlib.import_module(f"minding.configs.{name}")) or "") for name in PRESETS]
     rows = [(name, doc.partition("\n")[0], doc.rpartition("Expected: ")[2]) for name, doc in docs]
     print_table("Presets: minding train NAME", ("name", "what", "expected"), rows)
 
@@ -44,9 +40,7 @@ def _presets() -> None:
 def _algorithms() -> None:
     from minding.policies import ALGORITHMS
 
-    rows = [
-        (each.name, each.class_name, ", ".join(each.actions), each.recipe) for each in ALGORITHMS.values()
-    ]
+    rows = [(each.name, each.class_name, ", ".join(each.actions), each.recipe) for each in ALGORITHMS.values()]
     print_table("Algorithms: policy.type", ("name", "class", "actions", "chain"), rows)
 
 
@@ -79,7 +73,7 @@ def _family(entry_point: str) -> str:
 
 def _middleware() -> None:
     import minding.middleware
-    from minding.engine.middleware import declaration_of
+    from minding.engine.chain.middleware import declaration_of
 
     rows = []
     for module_info in pkgutil.iter_modules(minding.middleware.__path__):

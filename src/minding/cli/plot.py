@@ -19,8 +19,8 @@ def plot(runs: tuple[str, ...], output: str) -> None:
     environment has its own panel. Folders that cannot be read are skipped with a warning.
     """
     with bad_input():
-        from minding.engine.curves import learning_curves
-        from minding.engine.plotting import check_format, plot_curves
+        from minding.engine.run.curves import learning_curves
+        from minding.engine.run.plotting import check_format, plot_curves
 
         check_format(output)
         curves = learning_curves(runs)

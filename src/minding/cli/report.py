@@ -12,7 +12,7 @@ import click
 if TYPE_CHECKING:
     from easydict import EasyDict
 
-    from minding.engine.run_dir import RunDir
+    from minding.engine.run.run_dir import RunDir
 
 _DRAWN = 2.0
 """Seconds of a trace in its picture: more than this is a blur if iterations are short."""
@@ -28,10 +28,10 @@ def report(cfg: EasyDict, run_dir: RunDir, summary: Any, *, draw: bool) -> None:
       draw: whether there is time for pictures.
     """
     from minding.engine.checkpoint import list_checkpoints
-    from minding.engine.curves import return_series
     from minding.engine.errors import ConfigError
-    from minding.engine.metrics import read_metrics
-    from minding.engine.plotting import terminal_curve
+    from minding.engine.run.curves import return_series
+    from minding.engine.run.metrics import read_metrics
+    from minding.engine.run.plotting import terminal_curve
 
     try:
         metrics = read_metrics(run_dir.metrics)
@@ -73,7 +73,7 @@ def _command(name: str, path: Path) -> str:
 def _draw_curve(cfg: EasyDict, run_dir: RunDir, metrics: Any) -> str:
     """Draws the picture of the curve; returns where it is, or why not."""
     from minding.engine.errors import MissingExtraError
-    from minding.engine.plotting import plot_run
+    from minding.engine.run.plotting import plot_run
 
     try:
         plot_run(metrics, f"{cfg.policy.type} on {cfg.env.env_id}, seed {cfg.seed}", run_dir.curve)
@@ -87,7 +87,7 @@ def _draw_curve(cfg: EasyDict, run_dir: RunDir, metrics: Any) -> str:
 def _draw_trace(folder: Path) -> None:
     """Draws the end of a run's time line beside the file, if there is one and matplotlib is there."""
     from minding.engine.errors import MissingExtraError
-    from minding.engine.plotting import plot_trace
+    from minding.engine.run.plotting import plot_trace
 
     try:
         trace = json.loads((folder / "trace.json").read_text(encoding="utf-8"))

@@ -23,9 +23,9 @@ def resume(run: str, overrides: tuple[str, ...], trust: bool, no_progress: bool)
     with bad_input():
         from minding.configs import compile_run, recipes
         from minding.engine.checkpoint import list_checkpoints
+        from minding.engine.config.identity import check_identity, check_newest, check_not_shortened, identity
         from minding.engine.errors import CheckpointError
-        from minding.engine.identity import check_identity, check_newest, check_not_shortened, identity
-        from minding.engine.run_dir import RunDir
+        from minding.engine.run.run_dir import RunDir
 
         run_dir = RunDir.open(run, trust=trust)
         if not list_checkpoints(run_dir.checkpoints):

@@ -29,7 +29,7 @@ def with_shortcuts(overrides: Sequence[str], options: Mapping[str, Any]) -> list
     Raises:
       ConfigError: an option and a KEY=VALUE give one setting different values.
     """
-    from minding.engine.config import parse_overrides
+    from minding.engine.config.compiler import parse_overrides
     from minding.engine.errors import ConfigError
 
     given = parse_overrides(overrides)
@@ -58,7 +58,7 @@ def check_lane_settings(overrides: Sequence[str], cfg: EasyDict, option: str) ->
     Raises:
       ConfigError: names the setting.
     """
-    from minding.engine.config import RUN_SCHEMA, parse_overrides
+    from minding.engine.config.compiler import RUN_SCHEMA, parse_overrides
     from minding.engine.errors import ConfigError
 
     given = parse_overrides(overrides).get("lanes") or {}

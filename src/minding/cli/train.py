@@ -18,7 +18,7 @@ from minding.cli.settings import check_lane_settings, with_shortcuts
 if TYPE_CHECKING:
     from easydict import EasyDict
 
-    from minding.engine.run_dir import RunDir
+    from minding.engine.run.run_dir import RunDir
 
 _SIGNAL_EXIT_CODES = {"SIGINT": 130, "SIGTERM": 143}
 _UNSAVED = 3
@@ -60,7 +60,7 @@ def train(
     """
     with bad_input():
         from minding.configs import compile_run, load_user_config, recipes
-        from minding.engine.run_dir import RunDir
+        from minding.engine.run.run_dir import RunDir
 
         settings = with_shortcuts(overrides, options)
         cfg = compile_run(load_user_config(config, trust=trust), settings)
@@ -75,7 +75,7 @@ def run_training(cfg: EasyDict, run_dir: RunDir, *, resume: bool, progress: bool
     """Trains in `run_dir`, from the beginning or from the newest checkpoint there; returns the exit code."""
     with contextlib.ExitStack() as held:
         with bad_input():
-            from minding.engine.run_lock import RunLock
+            from minding.engine.run.lock import RunLock
 
             held.enter_context(RunLock(run_dir.path))
         if not resume:
@@ -86,7 +86,7 @@ def run_training(cfg: EasyDict, run_dir: RunDir, *, resume: bool, progress: bool
 @contextlib.contextmanager
 def _only_if_begun(folder: Path) -> Iterator[None]:
     """Removes the folder of a run that failed before it wrote anything but its configuration."""
-    from minding.engine.run_lock import LOCK_FILE
+    from minding.engine.run.lock import LOCK_FILE
 
     try:
         yield
@@ -122,13 +122,13 @@ def _train_locked(cfg: EasyDict, run_dir: RunDir, *, resume: bool, progress: boo
 def _resumable(cfg: EasyDict) -> RunDir | None:
     """The newest run folder of this run, if it has a checkpoint to resume from; says so if not.
 
-    Runs of the experiment with another identity (see `engine.identity.RUN`) are other runs.
+    Runs of the experiment with another identity (see `engine.config.identity.RUN`) are other runs.
     """
     from minding.engine.checkpoint import list_checkpoints
-    from minding.engine.config import load_config
+    from minding.engine.config.compiler import load_config
+    from minding.engine.config.identity import check_not_shortened, describe_differences, differences, identity
     from minding.engine.errors import ConfigError
-    from minding.engine.identity import check_not_shortened, describe_differences, differences, identity
-    from minding.engine.run_dir import RunDir
+    from minding.engine.run.run_dir import RunDir
 
     missing = f"no run {cfg.exp_name!r} in {cfg.run.out_dir!r}"
     for number, run_dir in enumerate(RunDir.earlier(cfg)):

@@ -5,11 +5,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from minding.engine.batch import Field, RowLayout
 from minding.engine.buffers import Ring
 from minding.engine.buffers import ring as storage
+from minding.engine.data.batch import Field, RowLayout
 from minding.engine.errors import CheckpointError, ConfigError, NonFiniteError, ShapeError
-from minding.engine.runtime import ms, nn, ops, to_device
+from minding.engine.process.runtime import ms, nn, ops, to_device
 
 FIELDS = {"obs": Field((2,)), "action": Field((), "int32"), "image": Field((2, 2), "uint8")}
 

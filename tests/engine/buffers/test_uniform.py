@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from minding.engine.batch import Field
 from minding.engine.buffers import UniformBuffer
 from minding.engine.buffers import ring as storage
 from minding.engine.checkpoint import load_checkpoint, save_checkpoint
+from minding.engine.data.batch import Field
 from minding.engine.errors import ConfigError
 
 FIELDS = {"number": Field()}

@@ -7,10 +7,10 @@ import pytest
 
 import minding.middleware as library
 from minding.engine import Context, OnlineRLContext, Role, Task, declare
-from minding.engine.chain import chain_nodes
+from minding.engine.chain.check import chain_nodes
+from minding.engine.chain.middleware import declaration_of
+from minding.engine.chain.pipeline import Serial
 from minding.engine.lanes.split import split
-from minding.engine.middleware import declaration_of
-from minding.engine.pipeline import Serial
 
 KEPT = OnlineRLContext().kept
 

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from treevalue import FastTreeValue
 
+from minding.engine.data.rollout import Rollout
 from minding.engine.lanes import transport
 from minding.engine.lanes.transport import ChannelClosed, SharedMemoryChannel
-from minding.engine.rollout import Rollout
-from minding.engine.spawn import SPAWN, lean_start
+from minding.engine.process.spawn import SPAWN, lean_start
 
 
 @pytest.fixture

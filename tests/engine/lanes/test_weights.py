@@ -7,7 +7,7 @@ import pytest
 
 from minding.engine.errors import LaneError
 from minding.engine.lanes.weights import WeightBoard
-from minding.engine.spawn import SPAWN, lean_start
+from minding.engine.process.spawn import SPAWN, lean_start
 
 SHAPES = {"kernel": (3, 4), "bias": (), "none": (0, 2), "large": (5000,)}
 

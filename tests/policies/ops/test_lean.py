@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from minding.engine.runtime import ms
+from minding.engine.process.runtime import ms
 from minding.policies.ops import lean
 
 X = np.array([[1.0, 5.0], [3.0, -2.0]], np.float32)

@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from minding.engine.returns import gae
-from minding.engine.runtime import to_device
+from minding.engine.data.returns import gae
+from minding.engine.process.runtime import to_device
 from minding.policies.ops.vtrace import reverse_scan, vtrace
 
 STEPS, ENVS = 5, 2

@@ -1,0 +1,262 @@
+"""The chain before it runs: does it fit together, and what does it look like?"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator, Sequence
+
+from minding.engine.chain.context import Context
+from minding.engine.chain.middleware import Declaration, Middleware, Role, declaration_of, name_of
+from minding.engine.chain.pipeline import Composite, Parallel
+from minding.engine.errors import ChainError, nearest
+
+
+@dataclasses.dataclass(frozen=True)
+class Node:
+    """A middleware at its place in the chain.
+
+    Attributes:
+      middleware: the callable.
+      position: ``"2"``, or ``"2.0"`` for the first member of a composite at 2.
+      name: for messages.
+      role: declared, or given to `Task.use`.
+      declaration: None for plain user functions, and for composites, whose members declare.
+      members: what a composite is made of.
+    """
+
+    middleware: Middleware
+    position: str
+    name: str
+    role: Role | None
+    declaration: Declaration | None
+    members: tuple[Node, ...] = ()
+
+    def leaves(self) -> Iterator[Node]:
+        """Yields the middleware that are not composites, in order."""
+        if self.members or isinstance(self.middleware, Composite):
+            for member in self.members:
+                yield from member.leaves()
+        else:
+            yield self
+
+    def walk(self) -> Iterator[Node]:
+        """Yields this node and all below it, in order."""
+        yield self
+        for member in self.members:
+            yield from member.walk()
+
+
+def chain_nodes(chain: Sequence[Middleware], roles: Sequence[Role | None] | None = None) -> list[Node]:
+    """Lays out a chain, with what is inside `serial`, `parallel` and `wrap`.
+
+    Args:
+      roles: one for each middleware, in place of the declared ones where it is not None.
+    """
+    given = roles if roles is not None else [None] * len(chain)
+    return [_node(middleware, str(index), given[index]) for index, middleware in enumerate(chain)]
+
+
+def _node(middleware: Middleware, position: str, role: Role | None) -> Node:
+    declaration = None if isinstance(middleware, Composite) else declaration_of(middleware)
+    members: tuple[Middleware, ...] = middleware.members if isinstance(middleware, Composite) else ()
+    return Node(
+        middleware=middleware,
+        position=position,
+        name=name_of(middleware),
+        role=role or (declaration.role if declaration else None),
+        declaration=declaration,
+        members=tuple(_node(member, f"{position}.{index}", None) for index, member in enumerate(members)),
+    )
+
+
+def check_chain(
+    chain: Sequence[Middleware], context_type: type[Context], roles: Sequence[Role | None] | None = None
+) -> None:
+    """Checks, by what the middleware declare, that a chain fits together; run before the first step.
+
+    A middleware without a declaration may write any field, so that a read downstream of one is never an
+    error. Members of one `parallel` run at the same time: none may read what another writes, nor write the
+    same field.
+
+    Raises:
+      ChainError: with all problems found: a field read that nothing upstream writes, a learner before the
+        collector, a field that the context does not have, a clash inside `parallel`, and what the
+        middleware's own ``requirements()`` say.
+    """
+    nodes = chain_nodes(chain, roles)
+    problems = [
+        *_unknown_fields(nodes, context_type),
+        *_unwritten_reads(nodes, context_type),
+        *_misplaced_roles(nodes),
+        *_parallel_clashes(nodes),
+        *_own_requirements(nodes),
+    ]
+    if len(problems) == 1:
+        raise ChainError(problems[0])
+    if problems:
+        listed = "".join(f"\n  {number}. {problem}" for number, problem in enumerate(problems, start=1))
+        raise ChainError(f"the chain has {len(problems)} problems:{listed}")
+
+
+def _field_names(context_type: type[Context]) -> list[str]:
+    return [field.name for field in dataclasses.fields(context_type)]
+
+
+def _unknown_fields(nodes: Sequence[Node], context_type: type[Context]) -> Iterator[str]:
+    known = _field_names(context_type)
+    for leaf in _all_leaves(nodes):
+        if leaf.declaration is None:
+            continue
+        for verb, names in (("reads", leaf.declaration.reads), ("writes", leaf.declaration.writes)):
+            for name in names:
+                if name not in known:
+                    yield (
+                        f"{leaf.name} at position {leaf.position} {verb} ctx.{name}, which "
+                        f"{context_type.__name__} does not have{nearest(name, known)}; start the task with a "
+                        "context that declares it"
+                    )
+
+
+@dataclasses.dataclass
+class _Upstream:
+    """Fields written above the position in question; `anything` below an undeclared middleware."""
+
+    fields: set[str]
+    anything: bool = False
+
+    def copy(self) -> _Upstream:
+        return _Upstream(set(self.fields), self.anything)
+
+    def merge(self, other: _Upstream) -> None:
+        self.fields |= other.fields
+        self.anything |= other.anything
+
+
+def _unwritten_reads(nodes: Sequence[Node], context_type: type[Context]) -> list[str]:
+    known = set(_field_names(context_type))
+    problems: list[str] = []
+
+    def visit(node: Node, upstream: _Upstream) -> None:
+        if isinstance(node.middleware, Parallel):
+            before = upstream.copy()
+            for member in node.members:
+                beside = before.copy()
+                visit(member, beside)
+                upstream.merge(beside)
+            return
+        for member in node.members:
+            visit(member, upstream)
+        if node.declaration is not None:
+            if not upstream.anything:
+                for name in node.declaration.reads:
+                    if name in known and name not in upstream.fields:
+                        problems.append(_missing_read(node, name, nodes))
+            upstream.fields.update(node.declaration.writes)
+        elif not isinstance(node.middleware, Composite):
+            upstream.anything = True
+
+    upstream = _Upstream(set(context_type().kept))
+    for node in nodes:
+        visit(node, upstream)
+    return problems
+
+
+def _missing_read(node: Node, name: str, nodes: Sequence[Node]) -> str:
+    writers = [leaf for leaf in _all_leaves(nodes) if leaf is not node and name in _writes(leaf)]
+    if writers:
+        fix = f"{writers[0].name} at position {writers[0].position} writes it: move it before"
+    elif name in ("trajectories", "episodes"):
+        collector = "StepCollector" if name == "trajectories" else "EpisodeCollector"
+        fix = f"add a collector ({collector} writes it) before it"
+    else:
+        fix = f"add a middleware that writes it before position {node.position}"
+    return f"{node.name} at position {node.position} reads ctx.{name}, which nothing before it writes; {fix}"
+
+
+def _misplaced_roles(nodes: Sequence[Node]) -> Iterator[str]:
+    leaves = list(_all_leaves(nodes))
+    first_collect = next((index for index, leaf in enumerate(leaves) if leaf.role is Role.COLLECT), None)
+    if first_collect is None:
+        return
+    collector = leaves[first_collect]
+    for leaf in leaves[:first_collect]:
+        if leaf.role is Role.LEARN:
+            yield (
+                f"{leaf.name} at position {leaf.position} learns before {collector.name} at position "
+                f"{collector.position} collects; move it behind"
+            )
+
+
+def _parallel_clashes(nodes: Sequence[Node]) -> Iterator[str]:
+    for node in (below for top in nodes for below in top.walk()):
+        if not isinstance(node.middleware, Parallel):
+            continue
+        with_role = [member for member in node.members if any(leaf.role for leaf in member.leaves())]
+        if len(with_role) > 1:
+            names = " and ".join(member.name for member in with_role)
+            yield (
+                f"parallel at position {node.position} has {len(with_role)} members with a role ({names}); "
+                "one thread owns MindSpore: use at most one there and put the others into the chain"
+            )
+        owners: dict[str, Node] = {}
+        for member in node.members:
+            for name in sorted(_writes(member)):
+                if name in owners:
+                    yield (
+                        f"{owners[name].name} and {member.name}, members of parallel at position "
+                        f"{node.position}, both write ctx.{name}; use serial, or let one of them write "
+                        "another field"
+                    )
+                owners.setdefault(name, member)
+
+
+def _writes(node: Node) -> set[str]:
+    return {name for leaf in node.leaves() if leaf.declaration for name in leaf.declaration.writes}
+
+
+def _own_requirements(nodes: Sequence[Node]) -> Iterator[str]:
+    for leaf in _all_leaves(nodes):
+        requirements: Callable[[], Sequence[str]] | None = getattr(leaf.middleware, "requirements", None)
+        if requirements is not None:
+            for problem in requirements():
+                yield f"{leaf.name} at position {leaf.position}: {problem}"
+
+
+def _all_leaves(nodes: Sequence[Node]) -> Iterator[Node]:
+    for node in nodes:
+        yield from node.leaves()
+
+
+def pipeline_view(chain: Sequence[Middleware], roles: Sequence[Role | None] | None = None) -> str:
+    """Returns the chain as an aligned table: position, name, role, fields read -> written.
+
+    Members of composites are indented. ``?`` stands for a middleware that declares nothing.
+    """
+    return table(pipeline_rows(chain_nodes(chain, roles)))
+
+
+def pipeline_rows(nodes: Sequence[Node]) -> list[tuple[str, ...]]:
+    """The cells of the pipeline view, titles first."""
+    rows: list[tuple[str, ...]] = [("", "middleware", "role", "reads -> writes")]
+    return rows + [_view_row(node) for top in nodes for node in top.walk()]
+
+
+def table(rows: Sequence[Sequence[str]]) -> str:
+    """Aligns all columns but the last."""
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]) - 1)]
+    lines = []
+    for *columns, last in rows:
+        padded = [f"{column:<{width}}" for column, width in zip(columns, widths)]
+        lines.append("  ".join([*padded, last]).rstrip())
+    return "\n".join(lines)
+
+
+def _view_row(node: Node) -> tuple[str, str, str, str]:
+    depth = node.position.count(".")
+    role = node.role.value if node.role else ""
+    fields = "" if isinstance(node.middleware, Composite) else "?"
+    if node.declaration is not None:
+        optional = [f"({name})" for name in node.declaration.optional]
+        reads = ", ".join([*node.declaration.reads, *optional]) or "nothing"
+        fields = f"{reads} -> {', '.join(node.declaration.writes) or 'nothing'}"
+    return "  " * depth + node.position, "  " * depth + node.name, role, fields

@@ -1,0 +1,77 @@
+"""What users of DI-engine look for on a task: roles under its names, and what to use instead of what does not exist."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, ClassVar, NoReturn
+
+from minding.engine.chain.middleware import Role
+from minding.engine.errors import ChainError, nearest
+
+_NO_LABELS = "there are no labels; use an `if` around task.use"
+_LOCK = "omit `lock`: no two middleware of a process run at the same time, except within `parallel`"
+_LOCAL = ": events stay in the run; those of lanes reach the handlers in the main process"
+_ARGUMENTS = {
+    "n_async_workers": "n_async_workers is the number of DI-engine's threads; lanes are processes: "
+    "start(async_mode=True, lanes={'collectors': 2, 'max_staleness': 1})",
+    "labels": _NO_LABELS,
+    "filter_labels": _NO_LABELS,
+    "attach_callback": "processes are not attached to a run; resume= continues from its checkpoint",
+    "lock": _LOCK,
+    "only_remote": f"omit `only_remote`{_LOCAL}",
+    "only_local": f"omit `only_local`{_LOCAL}",
+    "ignore_timeout_exception": "omit `ignore_timeout_exception`: wait_for raises TimeoutError, to be caught",
+}
+_ATTRIBUTES = {
+    "router": "lanes start their own processes: task.start(async_mode=True)",
+    "parallel_ctx": "lanes start their own processes: task.start(async_mode=True)",
+    "labels": _NO_LABELS,
+    "match_labels": _NO_LABELS,
+    "void": "use `lambda ctx: None`, or an `if` around task.use",
+    "sync": "there is nothing to wait for: an iteration ends when all of its middleware have",
+    "async_executor": "use task.parallel(...) for middleware that wait for something",
+    "sequence": "use task.serial(...)",
+    "use_step_wrapper": "use task.use_wrapper(...)",
+    "emit_remote": f"use emit; {_LOCAL.removeprefix(': ')}",
+}
+
+
+def refuse_arguments(method: str, given: Iterable[str], known: Iterable[str]) -> None:
+    """Refuses arguments that a method of the task does not have.
+
+    Raises:
+      ChainError: there are some; it says what to use instead, or the nearest of `known`.
+    """
+    for name in given:
+        hint = _ARGUMENTS.get(name) or f"there is no argument {name!r}{nearest(name, known)}"
+        raise ChainError(f"{method}: {hint}")
+
+
+class RolePlayer:
+    """The roles that a process plays, for code that asks; they do not change the chain."""
+
+    role: ClassVar[type[Role]] = Role
+    """`Role`, for ``task.role.LEARNER``."""
+
+    _roles: set[Role]
+
+    @property
+    def roles(self) -> frozenset[Role]:
+        """Those that were added."""
+        return frozenset(self._roles)
+
+    def add_role(self, role: Role | str) -> None:
+        """Declares that this process plays `role`, for code that asks `has_role`; the chain is not changed."""
+        self._roles.add(Role.of(role))
+
+    def has_role(self, role: Role | str) -> bool:
+        """Whether this process plays `role`; a task without roles plays all."""
+        return not self._roles or Role.of(role) in self._roles
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> NoReturn:
+            # Only called when the usual look-up fails.
+            hint = _ATTRIBUTES.get(name)
+            known = [each for each in dir(type(self)) if not each.startswith("_")]
+            raise AttributeError(f"task.{name}: {hint}" if hint else f"there is no task.{name}{nearest(name, known)}")

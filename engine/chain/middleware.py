@@ -1,0 +1,183 @@
+"""What a middleware is, and how library middleware declare their role and the context fields they touch."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import functools
+import inspect
+from collections.abc import Callable, Generator, Sequence
+from typing import Any, TypeVar, cast
+
+from minding.engine.errors import MiddlewareError, nearest
+
+Middleware = Callable[[Any], Any]
+"""``(ctx) -> None``, or a generator function ``(ctx)`` with one ``yield``: code after it runs, in reverse
+order of the chain, once the rest of the chain has finished. Optional attributes of a middleware object:
+
+- ``declaration``: see `declare`.
+- ``finish(ctx)``: called once when a run ends, however it ends, in the order of the chain.
+- ``close()``: called once at the end of ``with task.start(...)``; releases what the middleware holds.
+- ``state_dict()`` and ``load_state_dict(state)``: takes part in checkpoints.
+- ``resume_guarantee``: how well its state can be restored, see `engine.chain.lifecycle.GUARANTEES`.
+- ``resumed(ctx)``: called once after all state was restored.
+- ``due(ctx) -> bool`` (role evaluate): whether it would do anything; asked before a snapshot is taken for it in an
+  asynchronous run.
+- ``staleness`` (role learn): how many iterations old the weights that collected its data may be; the
+  default of ``max_staleness`` in an asynchronous run.
+- ``requirements() -> Sequence[str]``: problems found in what the middleware was given, as readable sentences;
+  the chain check refuses to start with any.
+"""
+SecondHalf = Generator[None, None, None]
+"""What a generator middleware returns."""
+
+_T = TypeVar("_T", bound=Callable[..., Any])
+
+
+class Role(str, enum.Enum):
+    """What a middleware does in the loop; lanes of an asynchronous run are cut along it.
+
+    `COLLECTOR`, `LEARNER` and `EVALUATOR` are other names of the same three.
+    """
+
+    COLLECT = "collect"
+    LEARN = "learn"
+    EVALUATE = "evaluate"
+    COLLECTOR = "collect"
+    LEARNER = "learn"
+    EVALUATOR = "evaluate"
+
+    @classmethod
+    def of(cls, role: Role | str) -> Role:
+        """Returns the member for a name such as ``"collect"``.
+
+        Raises:
+          MiddlewareError: there is no such role.
+        """
+        names = [member.value for member in cls]
+        if role in names:
+            return cls(role)
+        if isinstance(role, str) and role.upper() in cls.__members__:
+            return cls[role.upper()]
+        raise MiddlewareError(f"role {role!r} is not one of {', '.join(names)}{nearest(str(role), names)}")
+
+
+@dataclasses.dataclass(frozen=True)
+class Declaration:
+    """What a middleware says about itself.
+
+    Attributes:
+      name: the factory's or class's name.
+      role: None for helpers that belong to no lane, such as loggers.
+      reads: fields that must have been written upstream in the same iteration, or are kept.
+      writes: fields it sets.
+      optional: fields it uses if they are present; the context need not have them.
+    """
+
+    name: str
+    role: Role | None = None
+    reads: tuple[str, ...] = ()
+    writes: tuple[str, ...] = ()
+    optional: tuple[str, ...] = ()
+
+
+def declare(
+    role: Role | str | None = None,
+    reads: Sequence[str] = (),
+    writes: Sequence[str] = (),
+    optional: Sequence[str] = (),
+) -> Callable[[_T], _T]:
+    """Declares role and touched fields, on a factory function or on a class whose instances are middleware.
+
+    ::
+
+        @declare(role="collect", reads=("env_step",), writes=("collect_kwargs",))
+        def eps_greedy_handler(cfg):
+            def handle(ctx): ...
+            return handle
+
+    The name is that of the factory or class. See `Declaration` for the arguments.
+
+    Raises:
+      MiddlewareError: an unknown role; when the factory is called, that what it returns cannot carry a declaration.
+    """
+
+    def decorate(target: _T) -> _T:
+        if isinstance(reads, str) or isinstance(writes, str) or isinstance(optional, str):
+            raise MiddlewareError(f"{target.__name__}: reads, writes, optional are tuples of names, not a string")
+        declaration = Declaration(
+            name=target.__name__,
+            role=None if role is None else Role.of(role),
+            reads=tuple(reads),
+            writes=tuple(writes),
+            optional=tuple(optional),
+        )
+        if inspect.isclass(target):
+            cast(Any, target).declaration = declaration
+            cast(Any, target).__init__ = _checked(target.__init__, declaration.name)
+            return target
+        return cast(_T, _declared_factory(_checked(target, declaration.name), declaration))
+
+    return decorate
+
+
+def _checked(function: Callable[..., Any], name: str) -> Callable[..., Any]:
+    """Wraps a factory or constructor so that arguments it does not have are an error with those that it has."""
+    signature = inspect.signature(function)
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        try:
+            signature.bind(*args, **kwargs)
+        except TypeError as error:
+            takes = ", ".join(parameter for parameter in signature.parameters if parameter != "self")
+            raise MiddlewareError(f"{name}: {error}; it takes ({takes})") from None
+        return function(*args, **kwargs)
+
+    return call
+
+
+def _declared_factory(factory: Callable[..., Any], declaration: Declaration) -> Callable[..., Any]:
+    """Wraps a factory so that what it returns carries the declaration."""
+
+    @functools.wraps(factory)
+    def build(*args: Any, **kwargs: Any) -> Any:
+        middleware = factory(*args, **kwargs)
+        check_callable(middleware, f"the middleware factory {declaration.name} returned")
+        try:
+            middleware.declaration = declaration
+        except AttributeError as error:
+            raise MiddlewareError(
+                f"{declaration.name} returned a {type(middleware).__name__}, which cannot carry a "
+                "declaration; return a function defined inside the factory"
+            ) from error
+        return middleware
+
+    cast(Any, build).declaration = declaration
+    return build
+
+
+def declaration_of(middleware: Middleware) -> Declaration | None:
+    """Returns what the middleware declares, None for plain user functions."""
+    declaration = getattr(middleware, "declaration", None)
+    return declaration if isinstance(declaration, Declaration) else None
+
+
+def name_of(middleware: object) -> str:
+    """Returns a readable name for any callable, also for partials and instances without ``__name__``."""
+    declaration = getattr(middleware, "declaration", None)
+    if isinstance(declaration, Declaration):
+        return declaration.name
+    if isinstance(middleware, functools.partial):
+        return name_of(middleware.func)
+    name = getattr(middleware, "__name__", None)
+    return name if isinstance(name, str) else type(middleware).__name__
+
+
+def check_callable(middleware: object, source: str) -> None:
+    """Raises MiddlewareError unless `middleware` can be called; `source` begins the message."""
+    if not callable(middleware):
+        raise MiddlewareError(
+            f"{source} {middleware!r} of type {type(middleware).__name__}; a middleware is a callable "
+            "(ctx) -> None or a generator function with one yield"
+        )

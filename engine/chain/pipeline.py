@@ -1,0 +1,366 @@
+"""How middleware are run: first halves in order, second halves in reverse, alone or composed."""
+
+from __future__ import annotations
+
+import inspect
+import textwrap
+from collections.abc import Callable, Generator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from types import GeneratorType
+from typing import Any
+
+from minding.engine.chain.context import Context
+from minding.engine.chain.events import EventBus, WaitCancelled
+from minding.engine.chain.familiar import refuse_arguments
+from minding.engine.chain.middleware import Middleware, SecondHalf, check_callable, declaration_of, name_of
+from minding.engine.errors import MiddlewareError
+from minding.engine.notes import add_note, notes_of
+from minding.engine.process.signals import Interrupted
+
+
+class Step:
+    """A middleware at its place, ready to be called.
+
+    Attributes:
+      call: the middleware itself, or what wrappers made of it.
+      name: of the middleware, for messages.
+      place: where it stands, for messages, such as ``position 2``.
+    """
+
+    __slots__ = ("call", "name", "place")
+
+    def __init__(self, call: Middleware, name: str, place: str) -> None:
+        self.call = call
+        self.name = name
+        self.place = place
+
+
+class Half:
+    """The second half of a middleware, waiting on a stack. Calling it removes and runs it, once only."""
+
+    __slots__ = ("_generator", "_stack", "step")
+
+    def __init__(self, generator: SecondHalf | None, step: Step, stack: list[Half]) -> None:
+        self._generator = generator
+        self._stack = stack
+        self.step = step
+
+    def __call__(self) -> None:
+        """Takes the second half off its stack and runs it, unless it has run or there is none.
+
+        Raises:
+          MiddlewareError: the middleware yields again.
+        """
+        if self._generator is not None:
+            self._stack.remove(self)
+            self.run()
+
+    def run(self) -> None:
+        """Runs the second half of a middleware that is no longer on any stack."""
+        generator, self._generator = self._generator, None
+        if generator is None:
+            return
+        try:
+            next(generator)
+        except StopIteration:
+            return
+        generator.close()
+        raise MiddlewareError(
+            f"middleware {self.step.name!r} ({self.step.place}) yields twice; a middleware has at most one "
+            "yield: what precedes it runs in order, what follows it in reverse order"
+        )
+
+    def close(self) -> None:
+        """Ends the middleware at its ``yield``: the second half does not run, ``finally`` blocks do."""
+        generator, self._generator = self._generator, None
+        if generator is not None:
+            generator.close()
+
+    def move_to(self, stack: list[Half]) -> None:
+        """Puts the half on top of another stack, which runs it from now on."""
+        if self._generator is not None and stack is not self._stack:
+            self._stack.remove(self)
+            stack.append(self)
+            self._stack = stack
+
+
+def open_half(result: object, step: Step, stack: list[Half]) -> Half | None:
+    """Starts what calling a middleware returned, if it is a generator, and puts its second half on the stack.
+
+    Raises:
+      MiddlewareError: a factory or an ``async def`` was used as a middleware, or it returned a value and is not a
+        lambda.
+    """
+    if isinstance(result, GeneratorType):
+        try:
+            next(result)
+        except StopIteration:
+            return None
+        half = Half(result, step, stack)
+        stack.append(half)
+        return half
+    if isinstance(result, Half):
+        result.move_to(stack)
+        return result
+    if inspect.iscoroutine(result) or inspect.isasyncgen(result):
+        if inspect.iscoroutine(result):
+            result.close()  # Else Python warns that it was never awaited.
+        raise MiddlewareError(f"middleware {step.name!r} ({step.place}) is async; use a plain function")
+    if callable(result):
+        raise MiddlewareError(
+            f"middleware {step.name!r} ({step.place}) returned a function: it looks like a factory; use what "
+            f"it returns, {step.name}(...), and not the factory itself"
+        )
+    # The value of a lambda is what its expression happens to have.
+    if result is None or step.name == "<lambda>":
+        return None
+    shown = textwrap.shorten(repr(result), 80)
+    raise MiddlewareError(
+        f"middleware {step.name!r} ({step.place}) returned {shown}, which "
+        "nothing would read: a middleware returns nothing; write what others need to a field of ctx"
+    )
+
+
+def run_first_halves(steps: Sequence[Step], ctx: Any, stack: list[Half], total_step: int | None = None) -> None:
+    """Calls the steps in order. If one fails, the open halves on the stack are closed in reverse order.
+
+    Args:
+      total_step: number of the iteration, for messages; None within a composite.
+    """
+    step: Step | None = None
+    try:
+        for step in steps:
+            result = step.call(ctx)
+            if result is not None:
+                open_half(result, step, stack)
+    except BaseException as error:
+        if step is not None:
+            add_note(error, f"in middleware {_where(step, total_step)}")
+        note_failed_closing(error, close_all(stack))
+        raise
+
+
+def run_second_halves(stack: list[Half], total_step: int | None = None) -> None:
+    """Runs the halves on the stack in reverse order. If one fails, the rest is closed."""
+    while stack:
+        half = stack.pop()
+        try:
+            half.run()
+        except BaseException as error:
+            add_note(error, f"in the second half of middleware {_where(half.step, total_step)}")
+            note_failed_closing(error, close_all(stack))
+            raise
+
+
+def close_all(stack: list[Half]) -> list[Exception]:
+    """Closes the halves on the stack in reverse order; returns the errors on the way."""
+    errors: list[Exception] = []
+    while stack:
+        half = stack.pop()
+        try:
+            half.close()
+        except Exception as error:
+            add_note(error, f"while middleware {_where(half.step)} was closed")
+            errors.append(error)
+    return errors
+
+
+def note_failed_closing(cause: BaseException, errors: Sequence[Exception]) -> None:
+    """Attaches errors of `close_all` as notes to the error that was the reason to close."""
+    for error in errors:
+        add_note(cause, f"closing the chain failed too: {error!r} ({'; '.join(notes_of(error))})")
+
+
+def _where(step: Step, total_step: int | None = None) -> str:
+    return f"{step.name!r} ({step.place}{'' if total_step is None else f', step {total_step}'})"
+
+
+class Composite:
+    """A middleware made of others; the chain check and the pipeline view look into `members`."""
+
+    kind: str = ""
+
+    def __init__(self, members: Sequence[Middleware]) -> None:
+        for member in members:
+            check_callable(member, f"{self.kind} got")
+        self.members = tuple(members)
+        self._steps = [
+            Step(member, name_of(member), f"member {index} of {self.kind}") for index, member in enumerate(members)
+        ]
+
+    @property
+    def __name__(self) -> str:
+        return self.kind
+
+    def _closing(self, stack: list[Half]) -> Generator[None, None, None]:
+        """Yields once and then runs the second halves; closes them instead if the generator is closed."""
+        try:
+            yield
+        except GeneratorExit:
+            errors = close_all(stack)
+            if errors:
+                raise errors[0] from None
+            raise
+        run_second_halves(stack)
+
+
+class Serial(Composite):
+    """Runs its members one after the other, as one middleware."""
+
+    kind = "serial"
+
+    def __call__(self, ctx: Any) -> SecondHalf:
+        stack: list[Half] = []
+        run_first_halves(self._steps, ctx, stack)
+        yield from self._closing(stack)
+
+
+class Parallel(Composite):
+    """Runs the first halves of its members at the same time, in threads, and continues when all have ended.
+
+    For middleware that wait (files, networks, simulators). One thread owns MindSpore: at most one member may
+    have a role, and it runs in the calling thread. Second halves run in the calling thread in reverse order
+    of the members. What one member emits reaches another that waits for it, whichever is first; when one fails, the
+    others wait no longer (`EventBus.wait_for`), and its exception is raised once all have ended.
+
+    Args:
+      members: the middleware.
+      events: returns the bus of the run they are part of.
+    """
+
+    kind = "parallel"
+
+    def __init__(self, members: Sequence[Middleware], events: Callable[[], EventBus]) -> None:
+        super().__init__(members)
+        self._events = events
+        self._own_index = next((index for index, member in enumerate(members) if has_role(member)), 0)
+
+    def __call__(self, ctx: Any) -> SecondHalf:
+        stack: list[Half] = []
+        if self._steps:
+            self._run_members(ctx, stack)
+        yield from self._closing(stack)
+
+    def _run_members(self, ctx: Any, stack: list[Half]) -> None:
+        # One stack each: the order on a common one must not depend on which thread is fastest.
+        stacks: list[list[Half]] = [[] for _ in self._steps]
+        bus = self._events()
+        with bus.gather() as gathering, ThreadPoolExecutor(len(self._steps)) as pool:
+
+            def attempt(index: int) -> BaseException | None:
+                with bus.join(gathering):
+                    error = _attempt(self._steps[index], ctx, stacks[index])
+                if error is not None:
+                    gathering.fail()
+                return error
+
+            others = [index for index in range(len(stacks)) if index != self._own_index]
+            futures = {index: pool.submit(attempt, index) for index in others}
+            own_outcome = attempt(self._own_index)
+        outcomes = [futures[index].result() if index in futures else own_outcome for index in range(len(stacks))]
+        for member_stack in stacks:
+            for half in list(member_stack):
+                half.move_to(stack)
+        error = _reason(outcomes, bus)
+        if error is not None:
+            note_failed_closing(error, close_all(stack))
+            raise error
+
+
+def _reason(outcomes: Sequence[BaseException | None], bus: EventBus) -> BaseException | None:
+    """What the members of a parallel failed with: an error of one of them, rather than that others waited in vain."""
+    errors = sorted(filter(None, outcomes), key=lambda error: isinstance(error, (Interrupted, WaitCancelled)))
+    if not errors:
+        return None
+    if isinstance(errors[0], WaitCancelled):
+        try:
+            bus.raise_pending()
+        except Exception as pending:
+            return pending
+    for other in errors[1:]:
+        if not isinstance(other, (Interrupted, WaitCancelled)):
+            add_note(errors[0], f"another member of parallel failed too: {other!r}")
+    return errors[0]
+
+
+def _attempt(step: Step, ctx: Any, stack: list[Half]) -> BaseException | None:
+    """Runs a first half; returns the error instead of raising it."""
+    try:
+        run_first_halves([step], ctx, stack)
+    except BaseException as error:
+        return error
+    return None
+
+
+class Wrapped(Composite):
+    """A middleware to be called from within another; the call returns its second half, to be called later.
+
+    If it is not called, it runs with the second halves of the chain.
+    """
+
+    kind = "wrap"
+
+    def __init__(self, member: Middleware, forward: Callable[[Step, Any], Half]) -> None:
+        super().__init__([member])
+        self._forward = forward
+
+    def __call__(self, ctx: Any) -> Half:
+        return self._forward(self._steps[0], ctx)
+
+
+def has_role(middleware: Middleware) -> bool:
+    """Whether the middleware, or one inside it, declares a role."""
+    if isinstance(middleware, Composite):
+        return any(has_role(member) for member in middleware.members)
+    declaration = declaration_of(middleware)
+    return declaration is not None and declaration.role is not None
+
+
+class Composer:
+    """What a task offers to compose middleware, and to run them by hand."""
+
+    _ctx: Context
+    _stack: list[Half]
+    _events: EventBus
+
+    def _bus(self) -> EventBus:
+        return self._events
+
+    def serial(self, *fns: Middleware) -> Middleware:
+        """Returns one middleware that runs these in order, their second halves in reverse."""
+        return Serial(fns)
+
+    def parallel(self, *fns: Middleware) -> Middleware:
+        """Returns one middleware that runs the first halves of these in threads and waits for all.
+
+        Only for middleware that wait for something; see `minding.engine.chain.pipeline.Parallel`.
+        """
+        return Parallel(fns, self._bus)
+
+    def wrap(self, fn: Middleware, **other: Any) -> Callable[[Any], Half]:
+        """Makes a middleware callable from within another one: ``back = wrapped(ctx)``, and later ``back()``.
+
+        `back` runs the second half, if there is one. If it is never called, the second half runs with those of the
+        chain.
+        """
+        refuse_arguments("wrap", other, ("fn",))
+        return Wrapped(fn, self._open)
+
+    def forward(self, fn: Middleware, ctx: Context | None = None) -> Half | None:
+        """Runs the first half of `fn` on `ctx` (the task's own if None).
+
+        Returns:
+          Its second half, to be called or left to `backward`; None if there is none.
+        """
+        step = Step(fn, name_of(fn), "called by task.forward")
+        return open_half(fn(self._ctx if ctx is None else ctx), step, self._stack)
+
+    def backward(self, *halves: Half) -> None:
+        """Runs second halves, the last one first: those given, or all that are waiting."""
+        if not halves:
+            run_second_halves(self._stack)
+        for half in reversed(halves):
+            half()
+
+    def _open(self, step: Step, ctx: Any) -> Half:
+        return open_half(step.call(ctx), step, self._stack) or Half(None, step, self._stack)

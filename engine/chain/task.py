@@ -1,0 +1,483 @@
+"""The task: runs a chain of middleware repeatedly, and ends in an orderly way however the run ends."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from minding.engine.chain import lifecycle
+from minding.engine.chain.check import Node, chain_nodes, check_chain, pipeline_view
+from minding.engine.chain.context import Context, OnlineRLContext
+from minding.engine.chain.events import Emitter, EventBus
+from minding.engine.chain.familiar import RolePlayer, refuse_arguments
+from minding.engine.chain.middleware import Middleware, Role, check_callable, name_of
+from minding.engine.chain.pipeline import Composer, Composite, Half, Step, run_first_halves, run_second_halves
+from minding.engine.chain.profiling import ProfileTable, format_profile
+from minding.engine.errors import ChainError, CheckpointError, ConfigError, MiddlewareError
+from minding.engine.lanes import LaneOptions
+from minding.engine.notes import add_note
+from minding.engine.process.signals import Interrupted, SignalGuard
+from minding.engine.run.trace import Trace
+from minding.engine.types import StateDict
+
+if TYPE_CHECKING:
+    from minding.engine.lanes.run import Lanes
+
+Wrapper = Callable[[Middleware], Middleware]
+
+
+class Task(Composer, Emitter, RolePlayer):
+    """A chain of middleware, the context they share, and the loop around them.
+
+    ::
+
+        with task.start(ctx=OnlineRLContext()):
+            task.use(StepCollector(...)).use(OffPolicyLearner(...))
+            task.run(max_step=1000)
+
+    Tasks share nothing with each other; a middleware may run its own task. The global `task` is one of
+    them. Nothing here is safe to call from other threads, except the events and `stop`.
+    """
+
+    def __init__(self) -> None:
+        self._started = False
+        self._running = False
+        # Never replaced: second halves made by `wrap` hold on to it.
+        self._stack: list[Half] = []
+        self._reset(OnlineRLContext(), profile=False, resume=None)
+
+    def __reduce__(self) -> tuple[Any, tuple[()]]:
+        # Middleware that hold on to a task find that of their own process in a worker.
+        return _task_of_this_process, ()
+
+    def _reset(self, ctx: Context, profile: bool, resume: str | Path | None) -> None:
+        self._ctx = ctx
+        self._lane_options: LaneOptions | None = None
+        self._lanes: Lanes | None = None
+        self._trace: Trace | None = None
+        self._resume_request = resume
+        self._chain: list[Middleware] = []
+        self._given_roles: list[Role | None] = []
+        self._wrappers: list[Wrapper] = []
+        self._roles: set[Role] = set()
+        self._events = EventBus()
+        self._profiled = profile
+        self._profile = ProfileTable([])
+        self._finish = False
+        self._signal: str | None = None
+        self._stop_reason: str | None = None
+        self._error: BaseException | None = None
+        self._within_iteration = False
+        self._boundary_calls: list[Callable[[], object]] = []
+        self._stack.clear()
+
+    # Start and end
+
+    def start(
+        self,
+        async_mode: bool = False,
+        ctx: Context | None = None,
+        *,
+        lanes: LaneOptions | Mapping[str, Any] | None = None,
+        profile: bool = False,
+        trace: bool = False,
+        resume: str | Path | None = None,
+        **other: Any,
+    ) -> Task:
+        """Makes the task ready for a new chain, with nothing left of the last one; for use with ``with``.
+
+        Args:
+          async_mode: collect and evaluate in separate processes while the chain learns, see `engine.lanes`.
+          ctx: context of the first iteration; ``OnlineRLContext()`` if None.
+          lanes: settings of an asynchronous run, `LaneOptions` or a mapping with its fields.
+          profile: measure the time of each middleware for `profile`.
+          trace: record what ran when, for `write_trace`.
+          resume: ``"latest"``, a checkpoint folder or a run folder; the chain's CkptSaver restores everything
+            to that state at the start of `run`. None starts from the beginning.
+        Raises:
+          ChainError: a run is in progress, `ctx` is not a context, or an argument is unknown.
+          ConfigError: `lanes` holds a value that is out of range.
+        """
+        if self._running:
+            raise ChainError("start: this task is running; use another Task() inside a middleware")
+        if ctx is not None and not isinstance(ctx, Context):
+            workers = f"; processes that collect: lanes={{'collectors': {ctx}}}" if isinstance(ctx, int) else ""
+            raise ChainError(f"start: ctx must be a Context object such as OnlineRLContext(), got {ctx!r}{workers}")
+        refuse_arguments("start", other, ("async_mode", "ctx", "lanes", "profile", "trace", "resume"))
+        self._reset(OnlineRLContext() if ctx is None else ctx, profile, resume)
+        self._lane_options = LaneOptions.of(lanes) if async_mode else None
+        self._trace = Trace() if trace else None
+        self._started = True
+        return self
+
+    # Middleware release what they hold when the block ends, so that several runs fit into one process.
+    def __enter__(self) -> Task:
+        self._require_started("with task")
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.stop()
+        if self._lanes is not None:
+            self._lanes.close()
+        failed = lifecycle.call_close_hooks(self._nodes())
+        if error is None:
+            lifecycle.raise_first(failed, "closing failed too")
+        else:
+            lifecycle.note_others(error, failed, "closing failed too")
+
+    def stop(self) -> None:
+        """Ends a run after the current iteration; outside a run, ends what `start` began.
+
+        Context, chain and time table remain available until the next `start`.
+        """
+        if self._running:
+            self._finish = True
+        else:
+            self._started = False
+
+    @property
+    def ctx(self) -> Context:
+        """The context of the current iteration; after a run, that of the iteration that would follow."""
+        return self._ctx
+
+    @property
+    def running(self) -> bool:
+        """Whether `run` is in progress."""
+        return self._running
+
+    @property
+    def finish(self) -> bool:
+        """Whether the run ends after this iteration; middleware set it to True, `run` begins with False."""
+        return self._finish or self._signal is not None
+
+    @finish.setter
+    def finish(self, value: bool) -> None:
+        self._finish = bool(value)
+
+    @property
+    def resuming(self) -> bool:
+        """Whether `start` was asked to resume, and that is still to be done."""
+        return self._resume_request is not None
+
+    @property
+    def interrupted_by(self) -> str | None:
+        """The signal that has requested the end: whatever can be skipped until then should be. None without one."""
+        return self._signal
+
+    @property
+    def error(self) -> BaseException | None:
+        """The exception that ends the run, for its finish hooks; None if it ends in any other way, and afterwards."""
+        return self._error
+
+    @property
+    def stop_reason(self) -> str | None:
+        """Why the last run ended: ``max_step, finish, SIGINT, SIGTERM, exception``; None before that."""
+        return self._stop_reason
+
+    # The chain
+
+    def use(self, fn: Middleware, *, role: Role | str | None = None, **other: Any) -> Task:
+        """Adds a middleware to the end of the chain; returns the task.
+
+        Args:
+          role: role of a user function that declares none, or in place of the declared one.
+        Raises:
+          ChainError: before `start`, during a run, or with an unknown argument.
+          MiddlewareError: `fn` is not callable, or `role` is given to a composite (its members have roles).
+        """
+        refuse_arguments("use", other, ("role",))
+        self._require_started("use")
+        self._require_idle("use")
+        if self._lanes is not None:
+            raise ChainError("use: the lanes of this asynchronous run already exist: add middleware before it runs")
+        check_callable(fn, f"task.use (position {len(self._chain)}) got")
+        if role is not None and isinstance(fn, Composite):
+            raise MiddlewareError(f"use: {fn.kind} cannot have a role; declare the roles of its members")
+        self._chain.append(fn)
+        self._given_roles.append(None if role is None else Role.of(role))
+        return self
+
+    def use_wrapper(self, wrapper: Wrapper) -> Task:
+        """Puts ``wrapper(fn) -> fn`` around every middleware, used before or after; the first innermost.
+
+        What it makes must return what the middleware returned: a generator that is dropped never runs. Names,
+        roles and declarations stay those of the middleware. Members of composites are not wrapped individually.
+
+        Raises:
+          ChainError: before `start` or during a run.
+          MiddlewareError: `wrapper` is not callable.
+        """
+        self._require_started("use_wrapper")
+        self._require_idle("use_wrapper")
+        check_callable(wrapper, "task.use_wrapper got")
+        self._wrappers.append(wrapper)
+        return self
+
+    # The run
+
+    def run(self, max_step: int | None = None) -> None:
+        """Checks the chain and runs iterations until `max_step`, `finish` or a signal.
+
+        During an iteration the middleware see the number of finished ones as ``ctx.total_step``. However the
+        run ends, ``finish(ctx)`` of each middleware that has it is called once, in the order of the chain (that
+        of CkptSaver first: it saves what the last iteration left), and then the event ``finish`` is emitted
+        once. ``begin()`` of each middleware that has it is called first: an error there ends the run before
+        anything is done, without these hooks. Where `start` was asked to resume, that is next; then
+        ``resumed(ctx)`` of each middleware that has it is called, and the event ``resumed`` is emitted. A second
+        run continues from the current context; after SIGINT or SIGTERM it ends at once, until the next `start`. A
+        second signal ends the process at once, without hooks (see `SignalGuard`).
+
+        Args:
+          max_step: the run ends when ``ctx.total_step`` reaches this, so that a run resumed at 400 makes 600 more
+            for 1000; None for no limit.
+        Raises:
+          ChainError: before `start`, during a run, without middleware, or the chain does not fit together.
+          ConfigError: `max_step` is not an integer of 0 or more.
+          CheckpointError: there is nothing to resume from, or the checkpoint belongs to something else.
+          Exception: what a middleware, handler or hook raised, with a note that says where.
+        """
+        limit = _check_max_step(max_step)
+        steps, nodes = self._prepare()
+        self._running = True
+        self._finish = False
+        self._events.own(True)
+        try:
+            with SignalGuard(self.interrupt):
+                # Not within what ends a run: a run that could not begin or be resumed has nothing to save.
+                lifecycle.raise_first(lifecycle.call_begin_hooks(nodes), "another begin hook failed too")
+                self._resume(nodes)
+                self._run_and_end(steps, nodes, limit)
+        finally:
+            self._events.own(False)
+            self._running = False
+
+    def _prepare(self) -> tuple[list[Step], list[Node]]:
+        self._require_started("run")
+        self._require_idle("run")
+        if not self._chain:
+            raise ChainError("run: the chain is empty; add middleware with task.use(...) first")
+        check_chain(self._chain, type(self._ctx), self._given_roles)
+        self._cut_into_lanes()
+        nodes = self._nodes()
+        if self._resume_request is not None:
+            lifecycle.checkpointer(nodes)
+        if self._profiled and len(self._profile.rows) != len(nodes):
+            self._profile = ProfileTable([node.name for node in nodes])
+        return [self._step(index, node) for index, node in enumerate(nodes)], nodes
+
+    def _step(self, index: int, node: Node) -> Step:
+        call = node.middleware
+        for wrapper in self._wrappers:
+            call = wrapper(call)
+            check_callable(call, f"the wrapper {name_of(wrapper)} made of {node.name}")
+        if self._profiled:
+            call = self._profile.timed(index, call)
+        if self._trace is not None:
+            call = self._trace.timed(node.name, call)
+        return Step(call, node.name, f"position {index}")
+
+    def _resume(self, nodes: list[Node]) -> None:
+        if self._resume_request is None:
+            return
+        lifecycle.checkpointer(nodes).resume(self._resume_request)
+        self._resume_request = None
+        lifecycle.raise_first(lifecycle.call_resumed_hooks(nodes, self._ctx), "another resumed hook failed too")
+        self._events.emit("resumed")
+
+    def _run_and_end(self, steps: list[Step], nodes: list[Node], limit: int | None) -> None:
+        try:
+            if self._lanes is not None:
+                self._lanes.begin(self._trace)
+            self._stop_reason = self._iterate(steps, limit)
+            if self._lanes is not None and self._signal is None:
+                self._lanes.settle(self._ctx)
+        except BaseException as error:
+            self._boundary_calls.clear()
+            self._stop_reason, self._error = "exception", error
+            lifecycle.note_others(error, self._end(nodes), "the end of the run failed too")
+            # Its traceback keeps everything alive that ran.
+            self._error = None
+            raise
+        lifecycle.raise_first(self._end(nodes), "another finish hook failed too")
+
+    def _iterate(self, steps: list[Step], limit: int | None) -> str:
+        """Runs iterations; returns why it stopped."""
+        stack = self._stack
+        while True:
+            self._events.raise_pending()
+            if self._signal is not None:
+                return self._signal
+            if self._finish:
+                return "finish"
+            total_step = self._ctx.total_step
+            if limit is not None and total_step >= limit:
+                return "max_step"
+            self._within_iteration = True
+            begun = None if self._lanes is None else self._ctx.state_dict()
+            try:
+                run_first_halves(steps, self._ctx, stack, total_step)
+            except Interrupted:
+                # Not yet begun, unless something was counted before what waited.
+                self._within_iteration = self._ctx.state_dict() != begun
+                self._boundary_calls.clear()
+                continue
+            if stack:
+                run_second_halves(stack, total_step)
+            self.renew()
+            self._within_iteration = False
+            if self._boundary_calls:
+                self._call_at_boundary()
+
+    def renew(self) -> None:
+        """Puts the context of the next iteration in place; `run` does it after each one."""
+        self._ctx = self._ctx.renew()
+
+    def at_boundary(self, fn: Callable[[], object]) -> None:
+        """Calls `fn` once, when this iteration is over: both halves of all middleware ran, and `ctx` is the next.
+
+        That is where `state_dict` is exact. An iteration that an error aborts calls none.
+
+        Raises:
+          ChainError: no iteration is running.
+        """
+        if not self._within_iteration:
+            raise ChainError("at_boundary: no iteration is running; call it from a middleware")
+        self._boundary_calls.append(fn)
+
+    def _call_at_boundary(self) -> None:
+        calls, self._boundary_calls = self._boundary_calls, []
+        for call in calls:
+            try:
+                call()
+            except BaseException as error:
+                add_note(error, f"in {name_of(call)!r} at the end of step {self._ctx.total_step - 1}")
+                raise
+
+    def _end(self, nodes: list[Node]) -> list[Exception]:
+        """Calls the hooks and emits ``finish``; returns what went wrong."""
+        errors = lifecycle.call_finish_hooks(nodes, self._ctx)
+        try:
+            self._events.emit("finish")
+            self._events.raise_pending()
+        except Exception as error:
+            errors.append(error)
+        return errors
+
+    def interrupt(self, signal: str) -> None:
+        """Ends the run after this iteration, or the next one before it begins, as the signal of that name would."""
+        self._signal = signal
+
+    # State and views
+
+    def state_dict(self) -> StateDict:
+        """Returns the kept context fields, and the chain with the state of each stateful middleware."""
+        return {"ctx": self._ctx.state_dict(), **lifecycle.middleware_state(self._nodes())}
+
+    def load_state_dict(self, state: StateDict) -> None:
+        """Restores context and middleware to what `state_dict` returned; call it after `use` and before `run`.
+
+        Raises:
+          CheckpointError: chain or context are not those that were saved.
+        """
+        if state.keys() != {"ctx", "chain", "middleware"}:
+            raise CheckpointError(f"a task's state has the keys ctx, chain and middleware, got {sorted(state)}")
+        # What runs elsewhere gets its state there.
+        self._cut_into_lanes()
+        lifecycle.check_chain_state(self._nodes(), state)
+        self._ctx.load_state_dict(state["ctx"])
+        lifecycle.load_middleware_state(self._nodes(), state)
+
+    @property
+    def within_iteration(self) -> bool:
+        """Whether an iteration is running, or was aborted by an error; see `at_boundary`."""
+        return self._within_iteration
+
+    @property
+    def resume_guarantee(self) -> str:
+        """The guarantee for a run that resumes from the present `state_dict`: the weakest of `lifecycle.GUARANTEES`."""
+        return lifecycle.weakest_guarantee(self._nodes(), self._within_iteration)
+
+    def _nodes(self) -> list[Node]:
+        """The chain as this process runs it."""
+        return chain_nodes(self._chain, self._given_roles) if self._lanes is None else self._lanes.nodes
+
+    def _cut_into_lanes(self) -> None:
+        if self._lane_options is not None and self._lanes is None:
+            lanes = self._make_lanes(self._lane_options)
+            lanes.check()
+            self._lanes = lanes
+
+    def _make_lanes(self, options: LaneOptions) -> Lanes:
+        # Processes and shared memory are not part of a synchronous run.
+        from minding.engine.lanes.run import Lanes
+
+        chain = chain_nodes(self._chain, self._given_roles)
+        return Lanes(chain, self._ctx, options, self)
+
+    @property
+    def lanes(self) -> Lanes | None:
+        """The lanes of an asynchronous run, from the first `run` or `load_state_dict` on."""
+        return self._lanes
+
+    def write_trace(self, path: str | Path) -> None:
+        """Writes what ran when, one row per lane, in the Chrome trace format.
+
+        Raises:
+          ChainError: the task was not started with ``trace=True``.
+        """
+        if self._trace is None:
+            raise ChainError("write_trace: nothing was recorded; start with task.start(..., trace=True)")
+        self._trace.write(path)
+
+    def profile(self) -> str:
+        """Returns the time of each middleware as a table.
+
+        Raises:
+          ChainError: the task was not started with ``profile=True``.
+        """
+        if not self._profiled:
+            raise ChainError("profile: nothing was measured; start with task.start(..., profile=True)")
+        return format_profile(self._profile)
+
+    def __repr__(self) -> str:
+        state = "running" if self._running else "started" if self._started else "not started"
+        head = f"Task ({state}, {len(self._chain)} middleware, total_step {self._ctx.total_step})"
+        if not self._chain:
+            return head
+        if self._lane_options is None:
+            return f"{head}\n{pipeline_view(self._chain, self._given_roles)}"
+        nodes = chain_nodes(self._chain, self._given_roles)
+        lanes = self._lanes or self._make_lanes(self._lane_options)
+        return f"{head}\n{lanes.view(nodes)}"
+
+    def _require_started(self, what: str) -> None:
+        if not self._started:
+            raise ChainError(f"{what}: the task has not been started; put it inside `with task.start():`")
+
+    def _require_idle(self, what: str) -> None:
+        if self._running:
+            raise ChainError(f"{what}: this task is running; do it before the run, or use another Task() inside")
+
+
+def _check_max_step(max_step: int | None) -> int | None:
+    if max_step is None:
+        return None
+    try:
+        limit = -1 if isinstance(max_step, bool) else operator.index(max_step)
+    except TypeError:
+        limit = -1
+    if limit < 0:
+        raise ConfigError(f"run: max_step must be an integer of 0 or more (1000, not 1e3), got {max_step!r}")
+    return limit
+
+
+def _task_of_this_process() -> Task:
+    return task
+
+
+task = Task()

@@ -1,0 +1,306 @@
+"""Configuration: the compiler that merges a user's settings onto the defaults and checks them.
+
+A schema is a nested dict whose leaves are `Option`s, made by `opt`. `compile_config` is the only place where
+settings come together: defaults, the user's tree, command-line overrides, and the environment's spaces.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+import yaml
+from easydict import EasyDict
+
+from minding.engine.config.options import Option, opt, plain
+from minding.engine.config.yaml_text import MAX_BYTES, parse_yaml
+from minding.engine.errors import ConfigError, nearest
+from minding.engine.files import read_text
+from minding.engine.lanes.options import PINNING, TIMEOUT
+
+__all__ = [
+    "RUN_SCHEMA",
+    "ConfigurablePolicy",
+    "Option",
+    "Schema",
+    "compile_config",
+    "fill_schema",
+    "load_config",
+    "opt",
+    "parse_overrides",
+    "save_config",
+    "schema_defaults",
+]
+
+Schema = Mapping[str, Any]
+"""Nested mapping from key to `Option` or to a further Schema."""
+
+
+def schema_defaults(schema: Schema) -> EasyDict:
+    """The defaults of a schema as a fresh EasyDict tree."""
+    return fill_schema(schema, {})
+
+
+def fill_schema(schema: Schema, user: Mapping[str, Any], overrides: Iterable[str] = ()) -> EasyDict:
+    """Lays settings over the defaults of any schema and checks them; `compile_config` is for a whole run.
+
+    Args:
+      schema: what keys there are.
+      user: nested mapping; never changed.
+      overrides: ``'a.b=c'`` texts, c in YAML; they win over `user`.
+    Returns:
+      A fresh tree with every key of the schema.
+    Raises:
+      ConfigError: for an unknown key, a wrong type or a value out of range; names the key's full path.
+    """
+    return EasyDict(_merge(_apply_overrides(_plain_tree(user), overrides, schema), schema, ()))
+
+
+def _leaves(schema: Schema, prefix: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    for key, node in schema.items():
+        if isinstance(node, Option):
+            yield (*prefix, key)
+        else:
+            yield from _leaves(node, (*prefix, key))
+
+
+def _merge(user: Any, schema: Schema, path: tuple[str, ...], root: Schema | None = None) -> dict[str, Any]:
+    """Defaults of `schema` with `user` laid over them, all checked; `root`: the whole schema."""
+    root = schema if root is None else root
+    where = ".".join(path)
+    if not isinstance(user, Mapping):
+        keys = ", ".join(schema)
+        raise ConfigError(f"{where or 'config'}={user!r}: expected a section with the keys {keys}")
+    for key in user:
+        if key not in schema:
+            raise ConfigError(_unknown_key((*path, str(key)), schema, root))
+    merged: dict[str, Any] = {}
+    for key, node in schema.items():
+        here = (*path, key)
+        if isinstance(node, Option):
+            merged[key] = node.check(user.get(key, node.default), ".".join(here))
+        else:
+            merged[key] = _merge(user.get(key, {}), node, here, root)
+    return merged
+
+
+def _unknown_key(path: tuple[str, ...], schema: Schema, root: Schema) -> str:
+    hint = nearest(path[-1], schema)
+    words = {leaf[-1]: ".".join(leaf) for leaf in reversed(list(_leaves(root)))}
+    initials = {"".join(part[0] for part in word.split("_") if part): key for word, key in words.items()}
+    if path[-1] in words:
+        hint = f"; did you mean {words[path[-1]]!r}?"
+    elif not hint:
+        close = difflib.get_close_matches(path[-1], words, n=1, cutoff=0.7)
+        key = words[close[0]] if close else initials.get(path[-1])
+        hint = f"; did you mean {key!r}?" if key else "."
+    where = f"in {'.'.join(path[:-1])!r}" if len(path) > 1 else "at the top"
+    return f"unknown key {'.'.join(path)!r}{hint} Keys {where}: {', '.join(schema)}"
+
+
+RUN_SCHEMA: dict[str, Any] = {
+    "exp_name": opt(None, None, "name of the run folder; '<env>_<algorithm>' by default", type=str),
+    "seed": opt(0, "[0, inf)", "seed of every random stream of the run"),
+    "device": opt("auto", ("auto", "CPU", "Ascend", "GPU"), "where MindSpore computes"),
+    "recipe": opt(None, None, "name of the chain; the algorithm's own by default", type=str),
+    "run": {
+        "max_env_step": opt(100_000, "[1, inf)", "environment steps after which the run ends"),
+        "final_episodes": opt(100, "[1, inf)", "episodes of the evaluation after training"),
+        "max_step": opt(None, "[1, inf)", "iterations after which the run ends", type=int),
+        "stop_value": opt(None, None, "evaluation mean at which the run ends; None: never", type=float),
+        "log_freq": opt(0.5, "(0, inf)", "seconds between two refreshes of the progress display"),
+        "metrics_freq": opt(1000, "[1, inf)", "environment steps between two rows of metrics"),
+        "tensorboard": opt(True, None, "also write TensorBoard files"),
+        "ckpt_freq": opt(1000, "[1, inf)", "gradient steps between two checkpoints"),
+        "out_dir": opt("runs", None, "folder that holds the run folders"),
+        "jit_threads": opt(1, "[1, inf)", "kernel threads; 2 may help networks of 256 x 256, see reliability.md"),
+        "profile": opt(False, None, "print the time table of the middleware at the end"),
+        "trace": opt(False, None, "write trace.json for chrome://tracing: what ran when, by lane"),
+    },
+    "lanes": {
+        "async_mode": opt(False, None, "collect and evaluate in separate processes while the chain learns"),
+        "collectors": opt(None, "[1, inf)", "processes that collect; None: by the number of cores", type=int),
+        "max_staleness": opt(
+            None, "[0, inf)", "learner iterations that a rollout's weights may be old; None: by the algorithm", type=int
+        ),
+        "timeout": opt(TIMEOUT, "(0, inf)", "seconds without a sign of life after which a worker process is replaced"),
+        "pin": opt("auto", PINNING, "give each lane its own cores; auto: if there are at least three"),
+    },
+}
+"""The settings that belong to no policy and no environment."""
+
+
+class ConfigurablePolicy(Protocol):
+    """What the compiler needs to know of an algorithm: a policy class, or its entry in a table.
+
+    It may also have `recipe`, the name of its chain, and `check_config(cfg)`, which raises ConfigError for
+    settings that do not go together.
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    def config_schema(self) -> Schema: ...
+
+
+def compile_config(
+    user: Mapping[str, Any],
+    policy: ConfigurablePolicy,
+    describe_env: Callable[[EasyDict], Mapping[str, Any]] | None = None,
+    env_schema: Schema | None = None,
+    overrides: Iterable[str] = (),
+) -> EasyDict:
+    """Merges a user's settings onto all defaults, checks every value, and fills in `cfg.env.spec`.
+
+    Args:
+      user: nested mapping as in a preset's `main_config`, or a saved compiled configuration; never changed.
+      policy: the algorithm; see `ConfigurablePolicy`.
+      describe_env: from ``cfg.env`` to a plain description of its spaces; None keeps a saved one.
+      env_schema: schema of the env part; None takes any keys.
+      overrides: ``'a.b=c'`` texts, c in YAML; they win over `user`.
+    Returns:
+      A fresh tree that shares nothing with `user` or with any other compiled configuration.
+    Raises:
+      ConfigError: for an unknown key, a wrong type, a value out of range, or a saved description that is no
+        longer the environment's; names the key's full path.
+    """
+    schema = {
+        **RUN_SCHEMA,
+        "env": opt({}, "open") if env_schema is None else env_schema,
+        "policy": {"type": opt(policy.name, (policy.name,), "algorithm"), **policy.config_schema()},
+    }
+    given = _apply_overrides(_plain_tree(user), overrides, schema)
+    saved_spec = given["env"].pop("spec", None) if isinstance(given.get("env"), dict) else None
+    cfg = EasyDict(_merge(given, schema, ()))
+    if env_schema is not None and not cfg.env.get("env_id", True):
+        raise ConfigError("env.env_id is not given: expected the id of an environment, such as 'CartPole-v1'")
+    spec = saved_spec if describe_env is None else plain(describe_env(cfg.env))
+    if spec is not None:
+        _compare_specs(saved_spec, spec, "env.spec")
+        cfg.env.spec = spec
+    cfg.exp_name = _experiment_name(cfg)
+    cfg.recipe = cfg.recipe or getattr(policy, "recipe", None)
+    check = getattr(policy, "check_config", None)
+    if check is not None:
+        check(cfg)
+    return cfg
+
+
+def _plain_tree(user: Any) -> dict[str, Any]:
+    if not isinstance(user, Mapping):
+        raise ConfigError(f"expected a mapping of settings, got {type(user).__name__} {user!r}")
+    # Section by section, so that the error names the key.
+    tree: dict[str, Any] = {}
+    for key, value in user.items():
+        try:
+            tree[key] = plain(value)
+        except TypeError as error:
+            raise ConfigError(f"{key}: {error}; use numbers, texts, lists and sections only") from None
+    return tree
+
+
+def parse_overrides(overrides: Iterable[str]) -> dict[str, Any]:
+    """What ``'a.b=c'`` texts say, as a tree of unchecked values; the later of two wins.
+
+    Raises:
+      ConfigError: a text is not of that form, or its value is not YAML.
+    """
+    return _apply_overrides({}, overrides, RUN_SCHEMA)
+
+
+def _apply_overrides(tree: dict[str, Any], overrides: Iterable[str], schema: Schema) -> dict[str, Any]:
+    for override in overrides:
+        path, sign, text = override.partition("=")
+        keys = path.strip().split(".")
+        if not sign or not all(keys):
+            raise ConfigError(f"override {override!r}: expected key=value, such as policy.learn.gamma=0.99")
+        section = tree
+        for key in keys[:-1]:
+            section = section.setdefault(key, {})
+            if not isinstance(section, dict):
+                raise ConfigError(f"override {override!r}: {key!r} is a value, not a section")
+        section[keys[-1]] = _parse_override(text, _find(schema, keys), override)
+    return tree
+
+
+def _find(schema: Schema, keys: list[str]) -> Any:
+    node: Any = schema
+    for key in keys:
+        node = node.get(key) if isinstance(node, Mapping) else None
+    return node
+
+
+def _parse_override(text: str, option: Any, override: str) -> Any:
+    try:
+        value = parse_yaml(text)
+    except ValueError:
+        raise ConfigError(f"override {override!r}: {text!r} is not a YAML value") from None
+    # `exp_name=2024` means the text, whatever YAML makes of it.
+    wants_text = isinstance(option, Option) and option.kind is str and value is not None
+    return text.strip() if wants_text and not isinstance(value, str) else value
+
+
+def _compare_specs(saved: Any, found: Any, path: str) -> None:
+    if isinstance(saved, dict) and isinstance(found, dict):
+        for key in [*saved, *(key for key in found if key not in saved)]:
+            _compare_specs(saved.get(key), found.get(key), f"{path}.{key}")
+    elif saved is not None and saved != found:
+        raise ConfigError(
+            f"{path}: the saved configuration says {saved!r}, the environment says {found!r}; "
+            "restore the environment, or delete env.spec to train on the new one"
+        )
+
+
+def _experiment_name(cfg: EasyDict) -> str:
+    name = cfg.exp_name
+    if name is None:
+        env_id = re.sub(r"[^A-Za-z0-9.]+", "-", str(cfg.env.get("env_id", "env"))).strip("-.")
+        name = f"{env_id}_{cfg.policy.type}"
+    if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.+=-]*", name):
+        raise ConfigError(f"exp_name={name!r}: expected a folder name of letters, digits and _ . + = -")
+    return str(name)
+
+
+def save_config(cfg: Mapping[str, Any], path: str | os.PathLike[str]) -> None:
+    """Writes a configuration in one step as YAML in plain types, so that `load_config` gives the same tree."""
+    path = Path(path)
+    fresh = path.with_name(f"{path.name}.new")
+    fresh.write_text(yaml.safe_dump(plain(cfg), sort_keys=False), encoding="utf-8")
+    os.replace(fresh, path)
+
+
+def load_config(path: str | os.PathLike[str]) -> EasyDict:
+    """Reads a YAML configuration.
+
+    Raises:
+      ConfigError: if the file is missing, unreadable, or holds no mapping.
+    """
+    try:
+        tree = parse_yaml(read_text(path, MAX_BYTES))
+    except OSError as error:
+        raise ConfigError(f"cannot read the configuration {str(path)!r}: {error.strerror}") from None
+    except ValueError as error:
+        raise ConfigError(f"{str(path)!r} is not YAML: {error}") from None
+    if not isinstance(tree, dict):
+        raise ConfigError(f"{str(path)!r}: expected a mapping of settings, got {type(tree).__name__}")
+    try:
+        return EasyDict(_check_keys(_plain_tree(tree)))
+    except ConfigError as error:
+        raise ConfigError(f"{str(path)!r}: {error}") from None
+
+
+def _check_keys(tree: Any) -> Any:
+    """Refuses keys that are attributes of every dict: an EasyDict would lose those."""
+    if isinstance(tree, dict):
+        for key, value in tree.items():
+            if hasattr(dict, key):
+                raise ConfigError(f"the key {key!r} cannot be used in a configuration")
+            _check_keys(value)
+    elif isinstance(tree, list):
+        for item in tree:
+            _check_keys(item)
+    return tree

@@ -1,0 +1,179 @@
+"""What makes two configurations belong to one run, and which settings changed between them."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from minding.engine.checkpoint import Checkpoint, list_checkpoints, not_finite, read_manifest
+from minding.engine.config.options import plain
+from minding.engine.errors import CheckpointError, ConfigError, DamagedCheckpointError
+
+POLICY = {
+    "policy.type": "the algorithm",
+    "policy.model": "the network: sizes, activation, normalisation of observations",
+    "env.env_id": "the environment",
+    "env.wrappers": "what is done to observations and actions",
+    "env.spec.observation": "the observations",
+    "env.spec.action": "the actions, rescaled or not",
+    "env.spec.env_action": "what an action does: the environment's own action space, with its bounds",
+}
+"""The settings that learned parameters belong to, and what each of them is."""
+RUN = {
+    **POLICY,
+    "seed": "every random stream",
+    "recipe": "the chain",
+    "env.backend": "how the environments are stepped, and so what their state is",
+    "env.collector_env_num": "running episodes",
+    "env.evaluator_env_num": "running evaluations",
+    "env.normalize_reward": "the scale of rewards",
+    "policy.other.buffer_size": "the replay buffer",
+}
+"""The settings that a run keeps from its beginning to its end. All others may change when it is resumed."""
+_PLACES = ("exp_name", "run.out_dir")
+"""Where a run is kept: moving it changes nothing."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Change:
+    """A setting, by its path, and its two values; None where there is none."""
+
+    path: str
+    saved: Any
+    now: Any
+
+
+def identity(cfg: Mapping[str, Any]) -> dict[str, Any]:
+    """The identity of a run: the values of all settings of `RUN` in a compiled configuration, None if it has none."""
+    return {path: plain(_value(cfg, path)) for path in RUN}
+
+
+def changes(saved: Mapping[str, Any], now: Mapping[str, Any]) -> list[Change]:
+    """The settings in which two compiled configurations differ, without those that only say where files are."""
+    return [change for change in _compare(plain(saved), plain(now), "") if change.path not in _PLACES]
+
+
+def differences(saved: Mapping[str, Any], cfg: Mapping[str, Any], paths: Mapping[str, str] = RUN) -> list[Change]:
+    """Where a saved identity differs from that of a configuration.
+
+    Args:
+      saved: what `identity` returned.
+      cfg: a compiled configuration.
+      paths: the settings to compare: `RUN`, or `POLICY`.
+    """
+    now = identity(cfg)
+    return [change for path in paths for change in _compare(saved.get(path), now[path], path)]
+
+
+def check_identity(saved: Mapping[str, Any], cfg: Mapping[str, Any], what: str, paths: Mapping[str, str] = RUN) -> None:
+    """Refuses what belongs to another run.
+
+    Args:
+      saved: what `identity` returned when it was saved.
+      cfg: the compiled configuration it is to be used with.
+      what: names what was saved in the message.
+      paths: the settings to compare: `RUN`, or `POLICY` for what only acts.
+    Raises:
+      CheckpointError: some of these settings differ; names all with both values.
+    """
+    found = differences(saved, cfg, paths)
+    if found:
+        raise CheckpointError(
+            f"{what} belongs to another run: {describe_differences(found)}. These settings define a run: use it "
+            "with those, or start a new run"
+        )
+
+
+def check_checkpoint(found: Checkpoint, cfg: Mapping[str, Any], paths: Mapping[str, str] = RUN) -> None:
+    """Refuses a checkpoint that belongs to another run, or whose policy is not finite.
+
+    Args:
+      found: the checkpoint.
+      cfg: the compiled configuration it is to be used with.
+      paths: the settings to compare: `RUN`, or `POLICY` for what only acts.
+    Raises:
+      CheckpointError: it belongs to another run.
+      DamagedCheckpointError: it does not say to which, or a number of its policy is NaN or infinite.
+    """
+    saved = found.manifest.get("identity")
+    if not isinstance(saved, dict):
+        raise DamagedCheckpointError(f"{found.path}: its manifest does not say which run it belongs to")
+    check_identity(saved, cfg, f"checkpoint {found.path}", paths)
+    damaged = not_finite(found.state["policy"], "policy")
+    if damaged:
+        raise DamagedCheckpointError(f"{found.path}: {damaged} is NaN or infinite")
+
+
+def check_newest(folder: Path, cfg: Mapping[str, Any]) -> None:
+    """Refuses a configuration that belongs to another run than these checkpoints, before anything is built from it.
+
+    Only manifests are read: what else is wrong with a checkpoint is found when it is loaded.
+
+    Raises:
+      CheckpointError: the newest checkpoint with a readable manifest belongs to another run.
+    """
+    for path, manifest in _readable(folder):
+        saved = manifest.get("identity")
+        if isinstance(saved, dict):
+            return check_identity(saved, cfg, f"checkpoint {path}")
+
+
+def check_not_shortened(run: Path, folder: Path, saved: Mapping[str, Any], cfg: Mapping[str, Any]) -> None:
+    """Refuses to resume with another limit on environment steps that the run has already passed.
+
+    Args:
+      run: the run folder, for the message.
+      folder: its checkpoints; only manifests are read.
+      saved: the configuration of the run, whose own limit is always accepted: its last rollout may have passed it.
+      cfg: the compiled configuration it is to be resumed with.
+    Raises:
+      ConfigError: names both numbers.
+    """
+    limit = _value(cfg, "run.max_env_step")
+    made = next((manifest.get("env_step") for _, manifest in _readable(folder)), None)
+    if limit == _value(saved, "run.max_env_step") or not isinstance(made, int) or limit >= made:
+        return
+    raise ConfigError(
+        f"run.max_env_step={limit}: the run {str(run)!r} has already made {made:,} environment steps: give at least as "
+        "many, or start a new run"
+    )
+
+
+def _readable(folder: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
+    """The checkpoints whose manifests can be read, with these, newest first."""
+    for path in reversed(list_checkpoints(folder)):
+        with contextlib.suppress(DamagedCheckpointError):
+            yield path, read_manifest(path)
+
+
+def describe_differences(found: list[Change]) -> str:
+    """``'seed is 0 there and 1 here; ...'``."""
+    return "; ".join(f"{change.path} is {_short(change.saved)} there and {_short(change.now)} here" for change in found)
+
+
+def describe_changes(found: list[Change]) -> str:
+    """``'policy.learn.learning_rate 0.001 -> 0.0003, ...'``."""
+    return ", ".join(f"{change.path} {change.saved} -> {change.now}" for change in found)
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 200 else f"{text[:200]}..."
+
+
+def _value(cfg: Mapping[str, Any], path: str) -> Any:
+    node: Any = cfg
+    for key in path.split("."):
+        node = node.get(key) if isinstance(node, Mapping) else None
+    return node
+
+
+def _compare(saved: Any, now: Any, path: str) -> Iterator[Change]:
+    if isinstance(saved, dict) and isinstance(now, dict):
+        for key in [*now, *(key for key in saved if key not in now)]:
+            yield from _compare(saved.get(key), now.get(key), f"{path}.{key}" if path else key)
+    elif saved != now:
+        yield Change(path, saved, now)

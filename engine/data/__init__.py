@@ -1,0 +1,1 @@
+"""What travels through a chain: trees of arrays, rows and batches, rollouts, returns."""

@@ -1,0 +1,78 @@
+"""What a collector produces: T steps of N environments, with true ends."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+
+import numpy as np
+
+from minding.engine.data import trees
+from minding.engine.types import Array, Obs
+
+
+@dataclasses.dataclass(slots=True)
+class Rollout:
+    """A rollout of arrays with leading axes ``(T, N)``.
+
+    Attributes:
+      obs: observations acted on, ``(T, N, ...)`` (an array or a tree of them).
+      last_obs: observation after the last step, ``(N, ...)``.
+      final_obs: true final observations of the ended episodes, ``(E, ...)``, in the order of `ends`; None if E = 0.
+      ends: int64 ``(E, 2)``, the (t, n) of each ended episode, ordered by t, then n.
+      action: ``(T, N, ...)``.
+      reward: float32 ``(T, N)``.
+      terminated, truncated: bool ``(T, N)``.
+      valid: bool ``(T, N)``, False for rows in which an environment was reset (no transition); None if all are valid.
+      bootstrap_row: int64 ``(T, N)``, the row whose successor, end and discount belong to this row's return (n-step);
+        None: each row's own.
+      record: what the policy recorded at each step, ``(T, N, ...)`` by name (log_prob, value, ...).
+    """
+
+    obs: Obs
+    last_obs: Obs
+    final_obs: Obs | None
+    ends: Array
+    action: Array
+    reward: Array
+    terminated: Array
+    truncated: Array
+    valid: Array | None
+    record: dict[str, Array]
+    bootstrap_row: Array | None = None
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(T, N)."""
+        return self.reward.shape  # type: ignore[return-value]
+
+    def next_obs(self) -> Obs:
+        """True successors ``(T, N, ...)``: the next row's observation, or the final one where an episode ended."""
+        successor = trees.tree_map(lambda obs, last: np.concatenate([obs[1:], last[None]]), self.obs, self.last_obs)
+        if self.final_obs is not None:
+            t, n = self.ends[:, 0], self.ends[:, 1]
+            for (_, target), (_, final) in zip(trees.leaves(successor), trees.leaves(self.final_obs), strict=True):
+                target[t, n] = final
+        return successor
+
+    def cut(self) -> Array:
+        """Bool ``(T, N)``, true where the next row does not continue this one: at ends, at reset rows, and before them
+        (an environment that was restarted after a fault has no end flag)."""
+        cut = self.terminated | self.truncated
+        if self.valid is not None:
+            cut |= ~self.valid
+            cut[:-1] |= ~self.valid[1:]
+        return cut
+
+    def end_idx(self) -> Array:
+        """Flat indices ``t * N + n`` of the last step of each trajectory: at episode ends and at the rollout's end."""
+        steps, envs = self.shape
+        cut = self.cut()
+        cut[-1] = True
+        return np.flatnonzero(cut.reshape(steps * envs))
+
+
+def named_leaves(prefix: str, tree: Obs) -> Iterator[tuple[str, Array]]:
+    """Names the leaves of an observation: ``prefix`` for a plain array, ``prefix.path`` inside a tree."""
+    for path, leaf in trees.leaves(tree):
+        yield (f"{prefix}.{path}" if path else prefix), leaf

@@ -1,0 +1,567 @@
+"""The one place that imports MindSpore and prepares the process for it.
+
+Everything else writes ``from minding.engine.process.runtime import ms, nn, ops``, which loads MindSpore without
+deciding anything that depends on the configuration. `prepare` decides that: policies call it with what their
+configuration asks for before they build anything, and what needs MindSpore without a policy gets the defaults. It
+happens once in a process. What the user has set in the environment is respected. The reasons behind each setting were
+measured with MindSpore 2.10 on CPU:
+
+- ``MS_DEV_HOST_BLOCKING_RUN=1``: otherwise helper threads spin and small graphs run many times slower.
+- ``ONEDNN_MAX_CPU_ISA=AVX2`` unless the policy is known to have no convolutions: on AVX-512 processors oneDNN picks a
+  reference kernel for them (40 times slower); matrix products alone are 10 % faster without it.
+- two dispatch threads and ``MS_DEV_RUNTIME_CONF=new_pipeline:false``: with one thread (MindSpore's choice on two cores)
+  every kernel is launched by a message between actors, with two by a plain loop in another thread, which takes half as
+  long per kernel but has to be woken: 0.3 ms per call against 0.1 ms. Graphs of a few small kernels, such as DQN's
+  update, are done in 0.6 times the time with one. The new pipeline would add a helper thread that spins on an empty
+  queue.
+- one kernel thread: with two an update of 256 x 256 networks takes 0.9 times as long and one of small networks 1.3
+  times; without AVX-512 the last bits depend on their number, and with convolutions they differ from run to run. A
+  second thread is only found if the pool, which the first graph makes, is made for one dispatch thread; the plain loop
+  is taken by graphs that come after that setting.
+- one BLAS thread in NumPy: acting multiplies small matrices, for which a second thread costs more than it gives (a row
+  by 128 x 128: 2.7 us against 6.7 us, and a millisecond when another process wants the core).
+- the compiler cache stays off: it matches graphs by order, and silently returns the result of another function.
+- one heap of the C library: with one for each thread, short runs in one process kept 1 to 2 MB more per run, in gaps.
+- compiler dumps go to a cache folder, not into the user's current folder.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import ctypes
+import dataclasses
+import functools
+import gc
+import importlib
+import importlib.util
+import os
+import shutil
+import sys
+import tempfile
+import time
+import types
+import warnings
+import weakref
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from minding.engine.errors import SetupError, ShapeError
+from minding.engine.process import floats
+from minding.engine.run.loggers import console_logger
+from minding.engine.types import Array
+
+DEVICES = ("auto", "CPU", "Ascend", "GPU")
+_DEVICE_FILES = {"Ascend": "davinci*", "GPU": "nvidia[0-9]*"}
+"""What the drivers create in ``/dev``."""
+_DISPATCH_THREADS = 2
+CONVOLUTION_ENVIRONMENT = {"ONEDNN_MAX_CPU_ISA": "AVX2"}
+"""Environment variables for convolutions on CPU."""
+_BLAS_SETTINGS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
+_M_ARENA_MAX = -8
+"""Option of glibc's `mallopt`: number of heaps."""
+_PYTHON_RANGE = ((3, 10), (3, 12))
+
+
+class RecompileWarning(UserWarning):
+    """A compiled function is recompiled because the shapes or dtypes of its inputs changed."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """What a process is prepared for.
+
+    Attributes:
+      device: one of `DEVICES`; ``auto`` takes an Ascend processor if one is there, else the CPU.
+      threads: kernel threads on CPU.
+      convolutions: whether its policies may have convolutions.
+      short_graphs: whether its updates are a matter of some tens of small kernels.
+
+    Raises:
+      SetupError: if the device is unknown.
+    """
+
+    device: str = "auto"
+    threads: int = 1
+    convolutions: bool = True
+    short_graphs: bool = False
+
+    def __post_init__(self) -> None:
+        if self.device not in DEVICES:
+            raise SetupError(f"device must be one of {', '.join(DEVICES)}; got {self.device!r}")
+
+    def differences(self, other: Settings) -> list[str]:
+        """What is different in `other` but for the device, in words."""
+        found = [f"run.jit_threads={self.threads} instead of {other.threads}"] * (self.threads != other.threads)
+        if self.convolutions != other.convolutions:
+            found.append(f"networks {'with' if self.convolutions else 'without'} convolutions")
+        if self.short_graphs != other.short_graphs:
+            found.append(f"{'short' if self.short_graphs else 'long'} updates")
+        return found
+
+
+@dataclasses.dataclass
+class _State:
+    module: types.ModuleType | None = None
+    prepared: types.ModuleType | None = None
+    """The module, too, once it is prepared."""
+    settings: Settings = dataclasses.field(default_factory=Settings)
+    resolved: str = ""
+
+
+_state = _State()
+
+
+@functools.cache
+def cache_dir() -> Path:
+    """Creates and returns the folder for compiler dumps: ``$XDG_CACHE_HOME/minding`` or ``~/.cache/minding``.
+
+    If that cannot be created or written (a user without a home), it is a temporary folder that is removed with this
+    process, and a warning says so.
+    """
+    given = os.environ.get("XDG_CACHE_HOME", "")
+    # As the XDG specification wants it, an empty or relative path is ignored. Without a home, "~" stays as it is.
+    base = Path(given if os.path.isabs(given) else os.path.expanduser("~/.cache"))
+    reason = "this user has no home folder"
+    if base.is_absolute():
+        try:
+            (base / "minding").mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=base / "minding"):
+                return base / "minding"
+        except OSError as error:
+            reason = f"{base / 'minding'} cannot be written: {error.strerror}"
+    folder = tempfile.mkdtemp(prefix="minding-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    console_logger().warning(
+        "no cache folder (%s): compiler dumps of this process go to %s; set XDG_CACHE_HOME to a writable folder",
+        reason,
+        folder,
+    )
+    return Path(folder)
+
+
+def prepare(settings: Settings) -> None:
+    """Loads MindSpore and prepares it for `settings`; a process that has been prepared is not changed.
+
+    If these settings differ from those that it was prepared for, a warning in the log says so.
+
+    Raises:
+      SetupError: if versions do not fit, the device is not available or another one is in use in this process, or
+        MindSpore has computed something before; the message states the fix.
+    """
+    if _state.prepared is None:
+        module = _import()
+        _apply(settings, module)
+        _state.prepared, _state.settings = module, settings
+        return
+    if settings.device not in ("auto", _state.resolved):
+        raise SetupError(
+            f"MindSpore already runs on {_state.resolved} in this process and cannot move to {settings.device}: "
+            "set `device` before the first policy is built, or start a new process"
+        )
+    if _state.resolved == "CPU" and (differences := _state.settings.differences(settings)):
+        _warn_once(
+            f"MindSpore was prepared in this process for {', '.join(differences)}, which does not fit this policy: its "
+            "speed and last bits may differ from those in a separate process"
+        )
+
+
+@functools.cache
+def _warn_once(message: str) -> None:
+    console_logger().warning(message)
+
+
+def environment() -> dict[str, str]:
+    """The environment variables that are set before MindSpore loads where the user did not, with their values."""
+    return {
+        "MS_DEV_HOST_BLOCKING_RUN": "1",
+        "MS_DEV_RUNTIME_CONF": "new_pipeline:false",
+        "GLOG_v": "3",
+        "MS_OM_PATH": os.environ.get("MS_OM_PATH") or str(cache_dir()),
+    }
+
+
+def check_versions() -> None:
+    """Raises SetupError, with the one-line fix, if Python, NumPy or the MindSpore wheel do not fit."""
+    if not _PYTHON_RANGE[0] <= sys.version_info[:2] <= _PYTHON_RANGE[1]:
+        raise SetupError(
+            f"MindSpore 2.10 has wheels for Python 3.10 to 3.12; this is {sys.version_info[0]}.{sys.version_info[1]}: "
+            "make a virtual environment with one of them"
+        )
+    if int(np.__version__.split(".")[0]) >= 2:
+        raise SetupError(
+            f"MindSpore 2.10 fails at the first operator with NumPy {np.__version__}: pip install 'numpy>=1.26,<2'"
+        )
+    if importlib.util.find_spec("mindspore") is None:
+        raise SetupError("MindSpore is not installed: pip install 'mindspore==2.10.0'")
+    if os.environ.get("MS_COMPILER_CACHE_ENABLE") == "1":
+        raise SetupError(
+            "MS_COMPILER_CACHE_ENABLE=1 makes MindSpore return results of other functions silently: "
+            "unset MS_COMPILER_CACHE_ENABLE"
+        )
+
+
+def load() -> types.ModuleType:
+    """The `mindspore` module, ready to compute: prepared for the default `Settings` unless that was done for others.
+
+    Raises:
+      SetupError: see `prepare`.
+    """
+    # Asked at every call of a graph.
+    if _state.prepared is not None:
+        return _state.prepared
+    prepare(Settings())
+    return _import()
+
+
+def _import() -> types.ModuleType:
+    """Imports MindSpore on the first call, without deciding anything that `Settings` cover."""
+    if _state.module is not None:
+        return _state.module
+    check_versions()
+    _set_environment(environment())
+    _use_one_heap()
+    with warnings.catch_warnings(), _silent_stdout():
+        warnings.simplefilter("ignore")
+        try:
+            _state.module = importlib.import_module("mindspore")
+        except ImportError as error:
+            raise SetupError(f"MindSpore cannot be imported ({error}): pip install 'mindspore==2.10.0'") from error
+    return _state.module
+
+
+def _use_one_heap() -> None:
+    """Lets all threads take memory from one heap of the C library, where that is glibc.
+
+    MindSpore compiles in many short-lived threads. With a heap for each, what stays of a compilation lies scattered
+    over all of them, and they grow with every further one.
+    """
+    set_option = getattr(ctypes.CDLL(None), "mallopt", None)
+    if set_option is not None and "MALLOC_ARENA_MAX" not in os.environ:
+        set_option(_M_ARENA_MAX, 1)
+
+
+def _apply(settings: Settings, module: types.ModuleType) -> None:
+    from threadpoolctl import threadpool_limits
+
+    if not any(name in os.environ for name in _BLAS_SETTINGS):
+        threadpool_limits(1, user_api="blas")
+    device = _resolve_device(settings.device, module)
+    with warnings.catch_warnings(), _silent_stdout():
+        warnings.simplefilter("ignore")
+        try:
+            module.set_device(device)
+            if device == "CPU":
+                _prepare_cpu(settings, module)
+            else:
+                _run_first_graph(module)
+        except RuntimeError as error:
+            raise SetupError(
+                f"MindSpore cannot be prepared any more ({str(error).partition(chr(10))[0]}): build the policy before "
+                "anything else computes with MindSpore in this process"
+            ) from error
+    _state.resolved = device
+
+
+def _set_environment(variables: dict[str, str]) -> None:
+    for name, value in variables.items():
+        os.environ.setdefault(name, value)
+
+
+def _prepare_cpu(settings: Settings, module: types.ModuleType) -> None:
+    if settings.convolutions:
+        # oneDNN reads it when it computes for the first time.
+        _set_environment(CONVOLUTION_ENVIRONMENT)
+    module.device_context.cpu.op_tuning.threads_num(settings.threads)
+    if settings.threads == 1:
+        module.runtime.dispatch_threads_num(1 if settings.short_graphs else _DISPATCH_THREADS)
+    _run_first_graph(module)
+    if settings.threads > 1:
+        module.runtime.dispatch_threads_num(_DISPATCH_THREADS)
+
+
+@floats.flush_denormals
+def _run_first_graph(module: types.ModuleType) -> None:
+    """Runs a throwaway graph: the first one prints the runtime's settings, and makes the threads that compute.
+
+    Threads inherit the floating-point mode of the one that makes them.
+    """
+    module.jit(_sum_of_squares)(module.Tensor(np.ones(1, np.float32))).asnumpy()
+
+
+@contextlib.contextmanager
+def _silent_stdout() -> Iterator[None]:
+    """Drops what C++ code prints to standard output, which `contextlib.redirect_stdout` cannot."""
+    libc = ctypes.CDLL(None)
+    sys.stdout.flush()
+    kept = os.dup(1)
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(nowhere, 1)
+        yield
+    finally:
+        libc.fflush(None)
+        os.dup2(kept, 1)
+        os.close(kept)
+        os.close(nowhere)
+
+
+def _resolve_device(device: str, module: types.ModuleType) -> str:
+    if device == "CPU":
+        return "CPU"
+    wanted = "Ascend" if device == "auto" else device
+    if _device_present(module, wanted):
+        return wanted
+    if device == "auto":
+        return "CPU"
+    raise _absent(wanted)
+
+
+def check_device(device: str) -> None:
+    """Refuses a device that cannot be here, as far as that is known without MindSpore.
+
+    Raises:
+      SetupError: the device was asked for, and its driver has made no device file.
+    """
+    if device in _DEVICE_FILES and not _has_driver(device):
+        raise _absent(device)
+
+
+def _absent(device: str) -> SetupError:
+    return SetupError(
+        f"device={device!r} was asked for, but there is none here: install its driver, or set device=auto"
+    )
+
+
+def _has_driver(device: str) -> bool:
+    return any(Path("/dev").glob(_DEVICE_FILES[device]))
+
+
+def _device_present(module: types.ModuleType, name: str) -> bool:
+    # Asking MindSpore for an absent Ascend prints a loader message from C++.
+    return _has_driver(name) and bool(module.hal.is_available(name))
+
+
+def device() -> str:
+    """The device in use: 'CPU', 'Ascend' or 'GPU'. Loads MindSpore if needed."""
+    load()
+    return _state.resolved
+
+
+def settings() -> Settings:
+    """What this process was prepared for. Prepares it for the defaults if needed."""
+    load()
+    return _state.settings
+
+
+def is_loaded() -> bool:
+    """Whether MindSpore was loaded in this process."""
+    return _state.module is not None
+
+
+def to_device(array: Array) -> Any:
+    """A Tensor of `array`. On CPU it shares memory with it, so in-place writes to `array` reach compiled graphs.
+
+    A 0-d array becomes a Tensor of shape ``(1,)``. A Python number passed to a graph would be compiled in.
+    """
+    module = load()
+    if _state.resolved == "CPU":
+        return module.from_numpy(np.ascontiguousarray(array))
+    return module.Tensor(array)
+
+
+def assign(parameter: Any, value: Array) -> None:
+    """Writes a value into a Parameter in place: MindSpore's own loaders do not reach a graph that has already run.
+
+    Raises:
+      ShapeError: if the shapes differ.
+    """
+    if tuple(parameter.shape) != tuple(value.shape):
+        raise ShapeError(
+            f"parameter {parameter.name}: expected shape {tuple(parameter.shape)}, got {tuple(value.shape)}"
+        )
+    if device() == "CPU":
+        parameter.asnumpy()[...] = value
+    else:
+        parameter.copy_(load().Tensor(value))
+
+
+class Compiled:
+    """A compiled cell with a guard against recompilation. It computes in the mode of `floats.flush_denormals`.
+
+    The first `expected` input signatures for each number of inputs compile silently; any further one is reported with
+    a RecompileWarning.
+    NumPy arrays and Python numbers would be compiled in as constants and are refused.
+
+    Args:
+      cell: an `nn.Cell` whose `construct` is decorated with `ms.jit`.
+      name: used in messages.
+      expected: number of distinct input signatures, for each number of inputs, that are part of normal work.
+    """
+
+    def __init__(self, cell: Any, name: str, expected: int = 1) -> None:
+        self._cell = cell
+        self._name = name
+        self._expected = expected
+        self._tensor = load().Tensor
+        self._graphs: dict[tuple[Any, ...], Callable[[tuple[Any, ...]], Any] | None] = {}
+        self._last: tuple[Any, ...] | None = None
+
+    @property
+    def signatures(self) -> int:
+        """Number of distinct input signatures compiled so far."""
+        return len(self._graphs)
+
+    @floats.flush_denormals
+    def __call__(self, *inputs: Any) -> Any:
+        signature = tuple([self._describe(position, x) for position, x in enumerate(inputs)])
+        if signature != self._last:
+            self._note(signature)
+        graph = self._graphs[signature]
+        if graph is not None:
+            return graph(inputs)
+        _free_unused()
+        output = self._cell(*inputs)
+        phase, self._graphs[signature] = _graph_of(self._cell, inputs)
+        weakref.finalize(self, _unused.append, phase).atexit = False
+        return output
+
+    def _describe(self, position: int, x: Any) -> tuple[Any, ...]:
+        if not isinstance(x, self._tensor):
+            raise TypeError(
+                f"compiled function {self._name!r}, input {position}: expected a Tensor, got {type(x).__name__}, which "
+                "would be compiled in as a constant; pass it through minding.engine.process.runtime.to_device"
+            )
+        return x.shape, x.dtype
+
+    def _note(self, signature: tuple[Any, ...]) -> None:
+        if signature not in self._graphs:
+            self._graphs[signature] = None
+            if sum(len(seen) == len(signature) for seen in self._graphs) > self._expected:
+                warnings.warn(
+                    f"compiled function {self._name!r} is recompiled (time {len(self._graphs)}): inputs were "
+                    f"{self._last}, now {signature}; keep batch sizes constant",
+                    RecompileWarning,
+                    stacklevel=3,
+                )
+        self._last = signature
+
+
+def _graph_of(cell: Any, inputs: tuple[Any, ...]) -> tuple[str, Callable[[tuple[Any, ...]], Any]]:
+    """Name of the graph that `cell` was compiled to for inputs of these signatures, and a function that runs it.
+
+    A call of the cell looks that graph up every time, which takes a sixth of the time of a DQN update.
+    """
+    executor = _graph_api()._JitExecutor(type(cell).construct.__wrapped__, time.time_ns(), None, cell)
+    phase = executor.compile("construct", *inputs)
+    run = executor._graph_executor
+    return phase, lambda inputs: run(inputs, phase)
+
+
+_unused: list[str] = []
+"""Names of compiled graphs whose owner is gone."""
+
+
+def release() -> None:
+    """Frees the graphs that can no longer be called, with the parameters, buffers and kernels that they hold.
+
+    MindSpore keeps the graph of a function under `jit` until the process ends, and with it a replay buffer that it
+    learned from. Code that is done with a policy deletes it and calls this; the next compilation does the same. It is
+    not done as soon as an owner goes, because that may be in the middle of a compilation or in another thread.
+    """
+    if _state.module is None or not _free_unused():
+        return
+    # MindSpore keeps what the last graph was compiled with: let that be a throwaway graph.
+    api = _graph_api()
+    earlier = set(api.ms_compile_cache)
+    api.JitExecutor_.get_instance().set_weights_values({})
+    api._pynative_executor.clear_res()
+    _compile_trivial(_state.module)
+    _unused.extend(api.ms_compile_cache - earlier)
+    _free_unused()
+    gc.collect()
+
+
+def _free_unused() -> int:
+    """Frees graphs without an owner; returns how many."""
+    gc.collect()
+    api, count = _graph_api(), len(_unused)
+    for _ in range(count):
+        phase = _unused.pop()
+        api.ms_compile_cache.discard(phase)
+        api.JitExecutor_.get_instance().del_net_res(None, {phase})
+    return count
+
+
+def _graph_api() -> types.ModuleType:
+    return importlib.import_module("mindspore.graph.api")
+
+
+def _compile_trivial(module: types.ModuleType) -> None:
+    module.jit(_sum_of_squares)(module.Tensor(np.ones(1, np.float32))).asnumpy()
+
+
+def self_test() -> dict[str, str]:
+    """Imports MindSpore, checks a compiled gradient by hand, and the floating-point mode. Used by `minding doctor`.
+
+    Returns:
+      What was found, as texts by name.
+
+    Raises:
+      SetupError: with the fix, if a step fails.
+    """
+    start = time.perf_counter()
+    module = load()
+    loaded = time.perf_counter()
+    x = to_device(np.array([1.0, 2.0, 3.0], np.float32))
+    gradient = module.jit(module.grad(_sum_of_squares))(x).asnumpy()
+    if not np.allclose(gradient, [2.0, 4.0, 6.0]):
+        raise SetupError(
+            f"the gradient of sum(x^2) at [1, 2, 3] is {gradient.tolist()}, expected [2, 4, 6]: reinstall MindSpore"
+        )
+    done = time.perf_counter()
+    return {
+        "mindspore": str(module.__version__),
+        "device": _state.resolved,
+        "import": f"{loaded - start:.1f} s",
+        "compiled gradient": f"ok in {done - loaded:.1f} s",
+        "denormal numbers": _check_denormals(module),
+    }
+
+
+def _check_denormals(module: types.ModuleType) -> str:
+    """Raises SetupError if a graph or NumPy keeps denormal numbers, see `floats`."""
+    smallest = np.full(8, 6e-45, np.float32)
+    graph = module.jit(_scaled)
+
+    @floats.flush_denormals
+    def kept() -> list[str]:
+        # The first call of a graph runs in other threads than later ones.
+        calls = [(f"call {i} of a graph", graph(to_device(smallest)).asnumpy()) for i in range(1, 4)]
+        return [name for name, result in (*calls, ("NumPy", _scaled(smallest))) if result.any()]
+
+    if _state.resolved == "CPU" and (where := kept()):
+        raise SetupError(
+            f"denormal numbers are kept in {', '.join(where)}, so a resumed run may differ in its last bits: "
+            "use Linux on x86-64 or AArch64"
+        )
+    return "zero"
+
+
+def _scaled(x: Any) -> Any:
+    return x * np.float32(0.9)
+
+
+def _sum_of_squares(x: Any) -> Any:
+    return (x * x).sum()
+
+
+def __getattr__(name: str) -> Any:
+    if name == "ms":
+        return _import()
+    if name in ("nn", "ops"):
+        return importlib.import_module(f"{_import().__name__}.{name}")
+    raise AttributeError(f"module 'minding.engine.process.runtime' has no attribute {name!r}")

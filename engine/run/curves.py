@@ -1,0 +1,195 @@
+"""Learning curves of run folders: which runs are seeds of one configuration, and their mean with its interval."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from easydict import EasyDict
+
+from minding.engine.config.compiler import load_config
+from minding.engine.config.identity import changes
+from minding.engine.config.options import plain
+from minding.engine.errors import ConfigError
+from minding.engine.run.loggers import console_logger
+from minding.engine.run.metrics import read_metrics
+from minding.engine.run.run_dir import RunDir
+from minding.engine.types import Array
+
+EVAL_RETURN = "eval/return_mean"
+COLLECT_RETURN = "collect/return_mean"
+_GRID_POINTS = 200
+_BOOTSTRAP_DRAWS = 2000
+_SAME_RUN = ("log_freq", "tensorboard", "profile", "trace", "ckpt_freq", "final_episodes", "out_dir")
+"""Settings of the section `run` that change no return."""
+_MOST_SETTINGS = 3
+"""Of those that differ, how many a label names."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Curve:
+    """Mean return over environment steps with its 95 % interval over seeds.
+
+    Attributes:
+      label: name in the legend.
+      env_step: float64 ``(M,)``.
+      mean, low, high: float64 ``(M,)``; with one run all three are that run.
+      n_runs: number of seeds.
+      env_id: the environment, which has a panel of its own.
+      kind: ``"evaluation"`` or ``"training"``: whose returns these are.
+    """
+
+    label: str
+    env_step: Array
+    mean: Array
+    low: Array
+    high: Array
+    n_runs: int
+    env_id: str = ""
+    kind: str = "evaluation"
+
+
+@dataclasses.dataclass(frozen=True)
+class _Run:
+    """A run folder that can be plotted: its configuration, and its returns by kind."""
+
+    path: Path
+    cfg: EasyDict
+    returns: dict[str, tuple[Array, Array]]
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What its returns depend on, but for the seed."""
+        settings = {name: value for name, value in plain(self.cfg).items() if name not in ("seed", "exp_name")}
+        if isinstance(settings.get("run"), dict):
+            settings["run"] = {name: value for name, value in settings["run"].items() if name not in _SAME_RUN}
+        return settings
+
+
+def series(metrics: Mapping[str, Array], name: str) -> tuple[Array, Array]:
+    """Environment steps and values of one metric where it was written and is finite, by rising step."""
+    if name not in metrics:
+        return np.empty(0), np.empty(0)
+    written = np.isfinite(metrics[name]) & np.isfinite(metrics["env_step"])
+    steps, values = metrics["env_step"][written], metrics[name][written]
+    order = np.argsort(steps, kind="stable")
+    return steps[order], values[order]
+
+
+def return_series(metrics: Mapping[str, Array]) -> tuple[Array, Array]:
+    """Steps and values of the evaluations, or of the training returns where there are fewer than two."""
+    steps, values = series(metrics, EVAL_RETURN)
+    return (steps, values) if len(steps) > 1 else series(metrics, COLLECT_RETURN)
+
+
+def mean_curve(label: str, runs: Sequence[tuple[Array, Array]], *, env_id: str = "", kind: str = "evaluation") -> Curve:
+    """Averages the return curves of several seeds on the range of steps that all of them have.
+
+    Args:
+      label: name in the legend.
+      runs: environment steps (rising) and returns of each seed, at least one point each.
+      env_id: the environment.
+      kind: whose returns these are, see `Curve`.
+    Returns:
+      Mean and 95 % percentile bootstrap interval over seeds; the draws are the same each time.
+    """
+    first, last = max(steps[0] for steps, _ in runs), min(steps[-1] for steps, _ in runs)
+    grid = runs[0][0] if len(runs) == 1 else np.linspace(first, max(first, last), _GRID_POINTS)
+    table = np.stack([np.interp(grid, steps, values) for steps, values in runs])
+    draws = np.random.default_rng(0).integers(len(runs), size=(_BOOTSTRAP_DRAWS, len(runs)))
+    low, high = np.percentile(table[draws].mean(axis=1), [2.5, 97.5], axis=0)
+    return Curve(label, grid, table.mean(axis=0), low, high, len(runs), env_id, kind)
+
+
+def learning_curves(paths: Iterable[str | os.PathLike[str]]) -> list[Curve]:
+    """One curve for each configuration among the runs, over its seeds; by environment.
+
+    Runs belong together where nothing but the seed differs that returns depend on. A folder that cannot be read is
+    left out with a warning; so is the earlier one of two runs of one configuration with one seed.
+
+    Raises:
+      ConfigError: if none of the folders can be read; with one folder it is that folder's error.
+    """
+    runs, errors = [], []
+    for path in paths:
+        try:
+            runs.append(_read_run(Path(path)))
+        except ConfigError as error:
+            errors.append(error)
+    if not runs and len(errors) == 1:
+        raise errors[0]
+    for each in errors:
+        console_logger().warning("left out: %s", each)
+    if not runs:
+        raise ConfigError(f"none of these {len(errors)} folders holds a run with returns")
+    groups = _groups(runs)
+    curves = [_curve_of(label, members) for label, members in zip(_labels([g[0] for g in groups]), groups, strict=True)]
+    return sorted(curves, key=lambda curve: curve.env_id)
+
+
+def _read_run(path: Path) -> _Run:
+    run_dir = RunDir.open(path)
+    # Only compared: no code that it names is followed.
+    cfg = load_config(run_dir.config)
+    sections = [cfg.get(name) for name in ("env", "policy")]
+    if not all(isinstance(section, dict) for section in sections) or not {"env_id"} <= set(sections[0]):
+        raise ConfigError(f"{str(run_dir.config)!r} is not the configuration of a run: it names no environment")
+    metrics = read_metrics(run_dir.metrics)
+    found = {"evaluation": series(metrics, EVAL_RETURN), "training": series(metrics, COLLECT_RETURN)}
+    returns = {kind: points for kind, points in found.items() if len(points[0])}
+    if not returns:
+        raise ConfigError(f"{str(run_dir.metrics)!r} holds no returns yet: let the run go on until there are")
+    return _Run(path, cfg, returns)
+
+
+def _groups(runs: Sequence[_Run]) -> list[list[_Run]]:
+    """Runs of one configuration and different seeds, in the order in which they were given."""
+    groups: list[dict[Any, _Run]] = []
+    for run in runs:
+        seed = str(run.cfg.get("seed"))
+        same = next((group for group in groups if next(iter(group.values())).settings == run.settings), None)
+        if same is None:
+            groups.append({seed: run})
+            continue
+        if seed in same:
+            earlier = same[seed].path
+            console_logger().warning("left out: %s is another run of seed %s, as is %s", earlier, seed, run.path)
+        same[seed] = run
+    return [list(group.values()) for group in groups]
+
+
+def _labels(firsts: Sequence[_Run]) -> list[str]:
+    """The algorithm of each group, with the settings in which it differs from others on the same environment."""
+    labels = []
+    for run in firsts:
+        name = str(run.cfg.policy.get("type"))
+        rivals = [other for other in firsts if _kind_of(other) == _kind_of(run) and other is not run]
+        paths = dict.fromkeys(change.path for other in rivals for change in changes(run.settings, other.settings))
+        shown = [f"{path.rpartition('.')[2]}={_value(run.settings, path)}" for path in list(paths)[:_MOST_SETTINGS]]
+        if len(paths) > _MOST_SETTINGS:
+            shown = [str(run.path.name)]
+        labels.append(", ".join([name, *shown]))
+    return labels
+
+
+def _kind_of(run: _Run) -> tuple[str, str]:
+    return str(run.cfg.env.env_id), str(run.cfg.policy.get("type"))
+
+
+def _value(settings: Mapping[str, Any], path: str) -> Any:
+    node: Any = settings
+    for key in path.split("."):
+        node = node.get(key) if isinstance(node, dict) else None
+    return node
+
+
+def _curve_of(label: str, runs: Sequence[_Run]) -> Curve:
+    evaluated = all(len(run.returns.get("evaluation", ((),))[0]) > 1 for run in runs)
+    trained = all("training" in run.returns for run in runs)
+    kind = "evaluation" if evaluated or not trained else "training"
+    members = [run.returns[kind] for run in runs if kind in run.returns]
+    return mean_curve(label, members, env_id=str(runs[0].cfg.env.env_id), kind=kind)

@@ -1,0 +1,54 @@
+"""What is kept of an update that ended in NaN or infinity, for later inspection."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from minding.engine.chain.context import Context
+from minding.engine.chain.task import Task
+from minding.engine.errors import NonFiniteError
+from minding.engine.notes import add_note
+
+
+@contextlib.contextmanager
+def nan_batch_kept(folder: Path, task: Task) -> Iterator[None]:
+    """Within this block, the batch of a NonFiniteError is written to `folder`, and a note on the error says where.
+
+    Args:
+      folder: made when needed; the ``nan`` folder of a run.
+      task: the task whose run is in the block.
+    """
+    try:
+        yield
+    except NonFiniteError as error:
+        if error.batch:
+            try:
+                add_note(error, f"the batch was kept in {_write(error, folder, task.ctx)}")
+            except OSError as failure:
+                add_note(error, f"the batch could not be kept in {folder}: {failure}")
+        raise
+
+
+def _write(error: NonFiniteError, folder: Path, ctx: Context) -> Path:
+    """Writes ``iter_<gradient step>.safetensors`` (arrays) and ``.json`` (message, metrics, kept context fields)."""
+    from safetensors.numpy import save
+
+    counters = ctx.state_dict()
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"iter_{counters.get('train_iter', ctx.total_step)}.safetensors"
+    path.write_bytes(save({name: np.ascontiguousarray(array) for name, array in error.batch.items()}))
+    about = {"error": str(error), "metrics": _as_json(error.metrics), "counters": _as_json(counters)}
+    path.with_suffix(".json").write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
+    return path
+
+
+def _as_json(values: Mapping[str, Any]) -> dict[str, Any]:
+    """JSON has no NaN or infinity: they become texts."""
+    return {k: str(v) if isinstance(v, float) and not math.isfinite(v) else v for k, v in values.items()}

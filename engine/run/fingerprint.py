@@ -1,0 +1,59 @@
+"""Fingerprints: are two runs bit-for-bit identical, and if not, where do they differ?"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from minding.engine.checkpoint import BlockArray
+from minding.engine.run.metrics import read_metrics
+from minding.engine.types import Array, StateDict
+
+_WALL_TIME = re.compile(r"(^|/)(\w+_)?seconds(/|$)")
+"""Leaves that say how long something took."""
+
+
+def fingerprint(state: StateDict) -> dict[str, str]:
+    """SHA-256 of every leaf of a state: ``{'policy/params/net.weight': digest, ...}``.
+
+    Two runs with equal fingerprints continue identically. Leaves that hold wall time are left out.
+
+    Args:
+      state: what a checkpoint holds, or any part of it.
+    """
+    found = dict(_leaves(state, ""))
+    return {path: _digest(leaf) for path, leaf in found.items() if not _WALL_TIME.search(path)}
+
+
+def metrics_fingerprint(path: Path) -> dict[str, str]:
+    """SHA-256 of every column of a metrics.csv, without those of wall time."""
+    columns = read_metrics(path)
+    return {name: _digest(values) for name, values in columns.items() if not name.startswith("time/")}
+
+
+def _leaves(node: Any, path: str) -> Iterator[tuple[str, Any]]:
+    if isinstance(node, Mapping) and node:
+        for key, child in node.items():
+            yield from _leaves(child, f"{path}/{key}" if path else key)
+    else:
+        yield path, node
+
+
+def _digest(leaf: Any) -> str:
+    if isinstance(leaf, BlockArray):
+        leaf = leaf.array
+    if isinstance(leaf, np.ndarray):
+        return _array_digest(leaf)
+    return hashlib.sha256(json.dumps(leaf, sort_keys=True, default=repr).encode()).hexdigest()
+
+
+def _array_digest(array: Array) -> str:
+    digest = hashlib.sha256(f"{array.dtype}{array.shape}".encode())
+    digest.update(np.ascontiguousarray(array).data)
+    return digest.hexdigest()

@@ -1,0 +1,309 @@
+"""metrics.csv: one row per log event, written so that it survives a failing disk, and read in whatever state it is."""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import csv
+import dataclasses
+import datetime
+import io
+import itertools
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from minding.engine.checkpoint import disk
+from minding.engine.errors import ConfigError
+from minding.engine.run.lock import lost
+from minding.engine.run.loggers import console_logger
+from minding.engine.types import Array, StateDict
+
+_MAX_PENDING_ROWS = 10_000
+_MAX_BYTES = 1 << 28
+"""A larger file is not read: it has millions of rows, or is something else."""
+_MAX_COLUMNS = 10_000
+
+
+@dataclasses.dataclass(frozen=True)
+class Table:
+    """What could be read of a metrics file.
+
+    Attributes:
+      columns: names in the header; none in an empty file.
+      rows: the whole rows, each with a cell a column that is a number or empty.
+      damaged: lines that were left out, because they are no such row.
+      torn: whether the file ends within a line, as it does while it is written or after a crash; it is left out, too.
+    """
+
+    columns: list[str]
+    rows: list[list[str]]
+    damaged: int = 0
+    torn: bool = False
+
+
+def read_table(path: Path, limit: int | None = None) -> Table:
+    """Reads the first `limit` rows of a metrics file, all by default.
+
+    Raises:
+      ConfigError: if there is no such file, or it has no header of metrics.
+    """
+    head, *lines = _lines_of(path)
+    columns = _header(head)
+    if columns is None:
+        raise ConfigError(f"{str(path)!r} is not a table of metrics: its first line has no names of columns")
+    last = lines.pop() if lines else ""
+    lines = lines[:limit]
+    rows = [cells for cells in (line.rstrip("\r").split(",") for line in lines) if _is_row(cells, len(columns))]
+    return Table(columns, rows, len(lines) - len(rows), bool(last))
+
+
+def read_metrics(path: str | os.PathLike[str]) -> dict[str, Array]:
+    """Reads metrics.csv as one float64 array a column, all of one length; empty cells are NaN.
+
+    Damaged rows are left out, and a warning says how many.
+
+    Raises:
+      ConfigError: if the file is missing or holds something else than metrics.
+    """
+    path = Path(path)
+    table = read_table(path)
+    if "env_step" not in table.columns:
+        raise ConfigError(f"{str(path)!r} is not a table of metrics: it has no column env_step")
+    if table.damaged:
+        whole = len(table.rows) + table.damaged
+        console_logger().warning("%s: %d of %d rows are damaged and left out", path, table.damaged, whole)
+    values = np.array([[float(cell or "nan") for cell in row] for row in table.rows], dtype=np.float64)
+    values = values.reshape(len(table.rows), len(table.columns))
+    return {name: values[:, index] for index, name in enumerate(table.columns)}
+
+
+def _lines_of(path: Path) -> list[str]:
+    try:
+        size = path.stat().st_size if path.is_file() else None
+        if size is not None and size <= _MAX_BYTES:
+            # What is not UTF-8 becomes a character that no number contains.
+            return path.read_bytes().decode("utf-8", errors="replace").removeprefix("\ufeff").split("\n")
+    except OSError as error:
+        raise ConfigError(f"cannot read the metrics {str(path)!r}: {error.strerror}") from None
+    if size is None:
+        reason = "it is not a file" if path.exists() else "no such file"
+    else:
+        reason = f"{size:,} bytes, at most {_MAX_BYTES:,} are read"
+    raise ConfigError(f"cannot read the metrics {str(path)!r}: {reason}")
+
+
+def _header(line: str) -> list[str] | None:
+    """The names in the first line; None if it cannot be a header."""
+    line = line.rstrip("\r")
+    if not line:
+        return []
+    try:
+        (names,) = csv.reader([line], strict=True)
+    except (csv.Error, ValueError):
+        return None
+    whole = all(name and name.isprintable() and "\ufffd" not in name for name in names)
+    return names if whole and len(set(names)) == len(names) <= _MAX_COLUMNS else None
+
+
+def _is_row(cells: Sequence[str], columns: int) -> bool:
+    if len(cells) != columns:
+        return False
+    try:
+        for cell in cells:
+            if cell:
+                float(cell)
+    except ValueError:
+        return False
+    return True
+
+
+class CsvWriter:
+    """A table with one row per log event.
+
+    Columns may appear later: the file is then rewritten in one atomic step, earlier rows are empty there.
+    Rows that cannot be written (disk full, read-only folder) are kept and written once it is possible again.
+
+    Args:
+      path: the file; an existing one is continued, from the first row on that is written.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+        self.columns: list[str] = []
+        # Rows in the file, and its size after the last write, to notice what others do to it; None before the first.
+        self._written = 0
+        self._size: int | None = None
+        self._pending: collections.deque[dict[str, float | None]] = collections.deque(maxlen=_MAX_PENDING_ROWS)
+        # The state, and the environment step, to which the file is still to be cut back.
+        self._restore: tuple[StateDict, float] | None = None
+        self._warned = False
+
+    @property
+    def rows(self) -> int:
+        """Rows of the table, also those that are still pending."""
+        return self._written + len(self._pending)
+
+    def write(self, *rows: Mapping[str, float | None]) -> None:
+        """Appends rows; NaN is written as ``nan``, None as an empty cell."""
+        self._pending.extend(dict(row) for row in rows)
+        self.flush()
+
+    def flush(self) -> None:
+        """Writes the rows that are still pending; reports it once if that is impossible."""
+        if not self._pending or lost(self.path.parent):
+            return
+        try:
+            self._take_up()
+            self._add_columns(self._pending)
+            self._append([_csv_line([_cell(row.get(name)) for name in self.columns]) for row in self._pending])
+        except OSError as error:
+            self._warn(error)
+            return
+        self._written = self.rows
+        self._pending.clear()
+        self._warned = False
+
+    def close(self) -> None:
+        """Flushes, and says how many rows are lost if that fails; writing again afterwards is possible."""
+        self.flush()
+        if self._pending:
+            console_logger().warning("%s: could not write the last %s", self.path, _rows(len(self._pending)))
+            self._pending.clear()
+
+    def state_dict(self) -> StateDict:
+        """Columns and number of rows; a power cut does not undo these rows any more."""
+        self.flush()
+        if self._size:
+            try:
+                disk.sync(self.path)
+                disk.sync(self.path.parent)
+            except OSError as error:
+                self._warn(error)
+        return {"rows": self.rows, "columns": list(self.columns)}
+
+    def load_state_dict(self, state: StateDict, last_env_step: float = float("inf")) -> None:
+        """Brings the file back to the state, so that a resumed run appends at its place.
+
+        Rows and columns written after the state was taken go; damaged rows go, too, with a warning. If the file
+        cannot be changed now, that is done before the next row is written.
+
+        Args:
+          state: what `state_dict` returned.
+          last_env_step: rows of later environment steps go also where rows before them are missing.
+        """
+        self._pending.clear()
+        self.columns, self._written = list(state["columns"]), int(state["rows"])
+        self._restore = state, last_env_step
+        try:
+            self._take_up()
+        except OSError as error:
+            self._warn(error)
+
+    def _take_up(self) -> None:
+        """Makes the file what this object believes it to be: cut back, repaired, or started again."""
+        if self._restore is not None:
+            self._cut_back(*self._restore)
+            self._restore = None
+            return
+        size = self.path.stat().st_size if self.path.exists() else None
+        if size == self._size:
+            return
+        if size is None:
+            console_logger().warning("%s has been removed, and %s with it", self.path, _rows(self._written))
+        found = self._found()
+        if found.damaged or found.torn:
+            console_logger().warning("%s: removed %s that cannot be read", self.path, _rows(found.damaged + found.torn))
+            self._replace([found.columns, *found.rows])
+        self.columns, self._written = found.columns or self.columns, len(found.rows)
+
+    def _cut_back(self, state: StateDict, last_env_step: float) -> None:
+        columns, count = list(state["columns"]), int(state["rows"])
+        found = self._found(count)
+        rows = [_in_columns(row, found.columns, columns) for row in found.rows]
+        rows = [row for row in rows if "env_step" not in columns or _env_step(row, columns) <= last_env_step]
+        if len(rows) < count:
+            what = f"{len(rows)} of the {count} that the checkpoint counts are left"
+            console_logger().warning("%s lost rows: %s", self.path, what)
+        if self.path.exists():
+            self._replace([columns, *rows])
+        self.columns, self._written = columns, len(rows)
+
+    def _found(self, limit: int | None = None) -> Table:
+        """What the file holds; one that is not a table of metrics is renamed."""
+        if not self.path.exists():
+            return Table([], [])
+        try:
+            return read_table(self.path, limit)
+        except ConfigError as error:
+            aside = self.path.with_name(f"left-{datetime.datetime.now():%Y%m%d-%H%M%S}-{self.path.name}")
+            self.path.rename(aside)
+            console_logger().warning("%s; it is now %s", error, aside.name)
+            return Table([], [])
+
+    def _add_columns(self, rows: Iterable[Mapping[str, float | None]]) -> None:
+        new = [name for name in dict.fromkeys(itertools.chain.from_iterable(rows)) if name not in self.columns]
+        if not new:
+            return
+        columns = [*self.columns, *new]
+        if self._written:
+            self._replace([columns, *([*row, *[""] * len(new)] for row in self._found().rows)])
+        elif self.path.exists():
+            self.path.unlink()
+        self.columns = columns
+
+    def _append(self, lines: Sequence[str]) -> None:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        size = self.path.stat().st_size if self.path.exists() else 0
+        header = "" if size else _csv_line(self.columns)
+        data = (header + "".join(lines)).encode()
+        try:
+            with open(self.path, "ab") as file:
+                file.write(data)
+        except OSError:
+            # A full disk takes half a line; leave none behind.
+            with contextlib.suppress(OSError):
+                os.truncate(self.path, size)
+            raise
+        self._size = size + len(data)
+
+    def _replace(self, table: Sequence[Sequence[str]]) -> None:
+        """Puts `table` in place of the file, durably, unless that is what it holds."""
+        data = "".join(map(_csv_line, table)).encode()
+        if self.path.read_bytes() != data:
+            temporary = self.path.with_name(self.path.name + ".tmp")
+            temporary.write_bytes(data)
+            disk.sync(temporary)
+            os.replace(temporary, self.path)
+            disk.sync(self.path.parent)
+        self._size = len(data)
+
+    def _warn(self, error: OSError) -> None:
+        if not self._warned:
+            console_logger().warning("cannot write %s (%s); metrics are kept in memory", self.path, error.strerror)
+        self._warned = True
+
+
+def _rows(count: int) -> str:
+    return "1 row" if count == 1 else f"{count} rows"
+
+
+def _in_columns(row: Sequence[str], given: Sequence[str], wanted: Sequence[str]) -> list[str]:
+    cells = dict(zip(given, row))
+    return [cells.get(name, "") for name in wanted]
+
+
+def _env_step(row: Sequence[str], columns: Sequence[str]) -> float:
+    return float(row[columns.index("env_step")] or "-inf")
+
+
+def _csv_line(cells: Sequence[str]) -> str:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerow(cells)
+    return text.getvalue()
+
+
+def _cell(value: float | None) -> str:
+    return "" if value is None else repr(value if isinstance(value, int) else float(value))

@@ -1,0 +1,185 @@
+"""Pictures of learning curves and time lines, and curves as text."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from minding.engine.errors import ConfigError, MissingExtraError
+from minding.engine.run.curves import COLLECT_RETURN, EVAL_RETURN, Curve, series
+from minding.engine.types import Array
+
+_VISIBLE = 0.004
+"""Share of a time line that the bar of a short span takes, so that it can be seen."""
+_COLORS = ("tab:blue", "tab:orange", "tab:green", "tab:purple", "tab:red", "tab:brown", "tab:olive", "tab:cyan")
+_WAITING = {"collect lane": "waits for a rollout", "evaluate lane": "waits for an evaluation"}
+
+
+def plot_curves(curves: Sequence[Curve], path: str | os.PathLike[str]) -> None:
+    """Draws curves with their intervals into a picture, a panel an environment; the file extension selects the format.
+
+    Raises:
+      MissingExtraError: if matplotlib is not installed.
+    """
+    panels = list(dict.fromkeys(curve.env_id for curve in curves)) or [""]
+    figure, panel_axes = _figure(panels=len(panels))
+    for env_id, axes in zip(panels, panel_axes, strict=True):
+        for curve in curves:
+            if curve.env_id != env_id:
+                continue
+            seeds = f"mean of {curve.n_runs} seeds, 95 % interval" if curve.n_runs > 1 else "1 seed"
+            (line,) = axes.plot(curve.env_step, curve.mean, label=f"{curve.label} ({curve.kind}, {seeds})")
+            if curve.n_runs > 1:
+                axes.fill_between(curve.env_step, curve.low, curve.high, color=line.get_color(), alpha=0.2, linewidth=0)
+        if env_id:
+            axes.set_title(env_id)
+        _describe(axes)
+    _save(figure, path)
+
+
+def check_format(path: str | os.PathLike[str]) -> None:
+    """Refuses a picture that matplotlib cannot write.
+
+    Raises:
+      ConfigError: the name's ending is not that of a known format.
+      MissingExtraError: if matplotlib is not installed.
+    """
+    figure, _ = _figure()
+    known = figure.canvas.get_supported_filetypes()
+    # Without an ending it becomes a .png.
+    if (Path(path).suffix[1:].lower() or "png") not in known:
+        raise ConfigError(f"picture {str(path)!r}: expected a name that ends with one of .{', .'.join(sorted(known))}")
+
+
+def plot_run(metrics: Mapping[str, Array], title: str, path: str | os.PathLike[str]) -> None:
+    """Draws one run: the training return as a line, evaluations as points.
+
+    Raises:
+      MissingExtraError: if matplotlib is not installed.
+    """
+    figure, (axes,) = _figure()
+    axes.plot(*series(metrics, COLLECT_RETURN), label="training (mean of 100 episodes)", alpha=0.7)
+    axes.plot(*series(metrics, EVAL_RETURN), "o-", markersize=4, label="evaluation (mean)")
+    axes.set_title(title)
+    _describe(axes)
+    _save(figure, path)
+
+
+def plot_trace(trace: Mapping[str, Any], path: str | os.PathLike[str], seconds: float | None = None) -> None:
+    """Draws a time line, one row per lane, from what `Task.write_trace` wrote.
+
+    Args:
+      trace: the parsed file.
+      path: of the picture.
+      seconds: how much to draw, up to where the first lane has nothing left to do; all by default.
+
+    Raises:
+      MissingExtraError: if matplotlib is not installed.
+    """
+    _time_line(trace["traceEvents"], seconds).savefig(path)
+
+
+def _time_line(events: Sequence[Mapping[str, Any]], seconds: float | None) -> Any:
+    lanes = {event["tid"]: event["args"]["name"] for event in events if event["ph"] == "M"}
+    spans = sorted((event for event in events if event["ph"] == "X"), key=lambda event: event["ts"])
+    last = {row: max((e["ts"] + e["dur"] for e in spans if e["tid"] == row), default=0.0) for row in lanes}
+    end = max(last.values(), default=0.0) if seconds is None else min(last.values(), default=0.0)
+    begin = 0.0 if seconds is None else max(0.0, end - 1e6 * seconds)
+    colors = dict(zip(dict.fromkeys(span["name"] for span in spans), itertools.cycle(_COLORS), strict=False))
+    spans = [span for span in spans if span["ts"] < end and span["ts"] + span["dur"] >= begin]
+    figure, (axes,) = _figure(height=0.9 + 0.45 * len(lanes))
+    bars = {row: _bars([span for span in spans if span["tid"] == row], begin, end) for row in lanes}
+    for name in dict.fromkeys(span["name"] for span in spans):
+        color = "lightgray" if name in _WAITING else colors[name]
+        for row in lanes:
+            shown = [bar for of, bar in bars[row] if of == name]
+            axes.broken_barh(shown, (row - 0.4, 0.8), linewidth=0, facecolor=color)
+        axes.plot([], [], linewidth=6, label=_WAITING.get(name, name), color=color)
+    axes.set_yticks(list(lanes), list(lanes.values()))
+    axes.invert_yaxis()
+    axes.set_xlim(0, max(left + width for lane in bars.values() for _, (left, width) in lane) if spans else 1.0)
+    axes.set_xlabel("seconds")
+    axes.legend(fontsize="small", ncols=4, loc="lower center", bbox_to_anchor=(0.5, 1.0), frameon=False)
+    return figure
+
+
+def _bars(spans: Sequence[Mapping[str, Any]], begin: float, end: float) -> list[tuple[str, tuple[float, float]]]:
+    """Name, left edge and width in seconds of each bar of a lane; its spans follow one another.
+
+    Short spans are drawn wide enough to be seen, as far as there is room for all; the bar that follows starts later.
+    """
+    least = (end - begin) * min(_VISIBLE, 0.5 / max(1, len(spans)))
+    bars, left = [], begin
+    for span in spans:
+        left = max(left, span["ts"])
+        right = max(min(span["ts"] + span["dur"], end), left + least)
+        bars.append((span["name"], ((left - begin) / 1e6, (right - left) / 1e6)))
+        left = right
+    return bars
+
+
+def _figure(height: float = 4.5, panels: int = 1) -> tuple[Any, list[Any]]:
+    """A figure with panels below each other, each of this height in inches."""
+    try:
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise MissingExtraError("matplotlib", "plot", "drawing a learning curve") from None
+    figure = Figure(figsize=(7, height * panels), dpi=120, layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure, [figure.add_subplot(panels, 1, number + 1) for number in range(panels)]
+
+
+def _describe(axes: Any) -> None:
+    from matplotlib.ticker import EngFormatter
+
+    axes.set_xlabel("environment steps")
+    axes.set_ylabel("episode return")
+    axes.xaxis.set_major_formatter(EngFormatter(sep=""))
+    axes.grid(alpha=0.3)
+    if axes.get_legend_handles_labels()[0]:
+        # Below the axes: nothing of a curve is covered, wherever it ends.
+        axes.legend(fontsize="small", loc="upper center", bbox_to_anchor=(0.5, -0.14), frameon=False)
+
+
+def _save(figure: Any, path: str | os.PathLike[str]) -> None:
+    """Writes a picture in one step: on a full disk an earlier one stays."""
+    path = Path(path) if Path(path).suffix else Path(f"{path}.png")
+    fresh = path.with_name(f".new-{path.name}")
+    try:
+        figure.savefig(fresh)
+        os.replace(fresh, path)
+    except OSError:
+        fresh.unlink(missing_ok=True)
+        raise
+
+
+def terminal_curve(xs: Sequence[float] | Array, ys: Sequence[float] | Array, width: int = 60, height: int = 10) -> str:
+    """Draws a curve with characters.
+
+    Args:
+      xs, ys: points; those that are not finite are left out.
+      width, height: size of the drawing area in characters, without the labels.
+    Returns:
+      `height` + 2 lines, or a remark when there is no point.
+    """
+    points = [(x, y) for x, y in zip(xs, ys) if math.isfinite(x) and math.isfinite(y)]
+    if not points:
+        return "(no returns yet)"
+    left, right = min(x for x, _ in points), max(x for x, _ in points)
+    bottom, top = min(y for _, y in points), max(y for _, y in points)
+    cells = [[" "] * width for _ in range(height)]
+    for x, y in points:
+        column = round((x - left) / ((right - left) or 1) * (width - 1))
+        row = round((top - y) / ((top - bottom) or 1) * (height - 1))
+        cells[row][column] = "•"
+    labels = {0: f"{top:.4g}", height - 1: f"{bottom:.4g}"}
+    margin = max(map(len, labels.values()))
+    lines = [f"{labels.get(row, ''):>{margin}} ┤{''.join(line).rstrip()}" for row, line in enumerate(cells)]
+    first, last = f"{left:,.0f}", f"{right:,.0f} env steps"
+    axis = f"{'':>{margin}} └{'─' * width}"
+    return "\n".join([*lines, axis, f"{'':>{margin + 2}}{first}{last:>{max(width - len(first), len(last) + 1)}}"])

@@ -1,0 +1,154 @@
+"""The run folder: where a run keeps its configuration, metrics, checkpoints and summary."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import itertools
+import json
+import os
+import re
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from easydict import EasyDict
+
+from minding.engine.config.compiler import load_config, save_config
+from minding.engine.config.trust import check_code
+from minding.engine.errors import ConfigError, nearest
+from minding.engine.run.loggers import console_logger
+
+
+@dataclasses.dataclass(frozen=True)
+class RunDir:
+    """Names of the files in one run folder; `create` makes a new one, `open` and `earlier` find earlier ones.
+
+    Attributes:
+      path: the folder.
+      trust: code that its configuration names may run wherever it is; see `engine.config.trust`.
+    """
+
+    path: Path
+    trust: bool = False
+
+    @classmethod
+    def create(cls, cfg: EasyDict) -> RunDir:
+        """Makes ``<run.out_dir>/<exp_name>``, or the first free of ``-1, -2, ...``, and saves `cfg` in it.
+
+        Raises:
+          ConfigError: if the folder cannot be written.
+        """
+        out_dir = Path(cfg.run.out_dir)
+        for suffix in itertools.chain([""], (f"-{number}" for number in itertools.count(1))):
+            run_dir = cls(out_dir / f"{cfg.exp_name}{suffix}", trust=True)
+            made = False
+            try:
+                run_dir.path.mkdir(parents=True)
+                made = True
+                save_config(cfg, run_dir.config)
+            except FileExistsError:
+                if out_dir.is_dir():
+                    continue
+                raise ConfigError(f"run.out_dir={cfg.run.out_dir!r} is not a folder") from None
+            except OSError as error:
+                if made:
+                    shutil.rmtree(run_dir.path, ignore_errors=True)
+                raise ConfigError(f"run.out_dir={cfg.run.out_dir!r}: cannot write: {error.strerror}") from None
+            return run_dir
+        raise AssertionError("the suffixes never end")
+
+    @classmethod
+    def open(cls, path: str | Path, *, trust: bool = False) -> RunDir:
+        """The folder of an earlier run.
+
+        Args:
+          path: the folder.
+          trust: run the code that its configuration names even where it is not the user's own; see
+            `engine.config.trust`.
+
+        Raises:
+          ConfigError: if there is no such folder or it holds no run; names the nearest run beside it.
+        """
+        path = Path(path)
+        if (path / "config.yaml").is_file():
+            return cls(path, trust)
+        if path.is_dir():
+            raise ConfigError(f"{str(path)!r} is not a run folder: it holds no config.yaml")
+        beside = sorted(path.parent.iterdir()) if path.parent.is_dir() else []
+        raise ConfigError(f"no run folder {str(path)!r}{nearest(path.name, [each.name for each in beside])}")
+
+    @classmethod
+    def earlier(cls, cfg: EasyDict) -> list[RunDir]:
+        """The run folders of ``cfg.exp_name``, the one with the highest number first."""
+        out_dir, numbers = Path(cfg.run.out_dir), re.compile(re.escape(cfg.exp_name) + r"(?:-(\d+))?")
+        found: dict[int, Path] = {}
+        for path in out_dir.iterdir() if out_dir.is_dir() else ():
+            match = numbers.fullmatch(path.name)
+            if match and (path / "config.yaml").is_file():
+                found[int(match[1] or 0)] = path
+        return [cls(found[number]) for number in sorted(found, reverse=True)]
+
+    @property
+    def config(self) -> Path:
+        """The compiled configuration, runnable again."""
+        return self.path / "config.yaml"
+
+    @property
+    def metrics(self) -> Path:
+        """One row per log event, one column per metric."""
+        return self.path / "metrics.csv"
+
+    @property
+    def tensorboard(self) -> Path:
+        """Folder of TensorBoard event files."""
+        return self.path / "tb"
+
+    @property
+    def checkpoints(self) -> Path:
+        """Folder of checkpoints."""
+        return self.path / "ckpt"
+
+    @property
+    def curve(self) -> Path:
+        """Picture of the learning curve."""
+        return self.path / "curve.png"
+
+    @property
+    def summary(self) -> Path:
+        """Figures of the finished run."""
+        return self.path / "summary.json"
+
+    def load_config(self) -> EasyDict:
+        """The configuration with which the run was last started or resumed.
+
+        Raises:
+          ConfigError: if it is missing or damaged.
+          TrustError: if it names code that is not the user's own, and the folder was not opened with ``trust=True``.
+        """
+        cfg = load_config(self.config)
+        if not self.trust:
+            check_code(cfg, self.path)
+        return cfg
+
+    def update_config(self, cfg: EasyDict) -> None:
+        """Saves the settings with which the run continues, in one step, if they differ; reports a failing disk."""
+        try:
+            if not self.config.exists() or load_config(self.config) != cfg:
+                save_config(cfg, self.config)
+        except OSError as error:
+            console_logger().warning("%s keeps its earlier settings: %s", self.config, error.strerror)
+
+    def write_summary(self, figures: Mapping[str, Any]) -> None:
+        """Writes `figures` (plain numbers and texts) to `summary`; reports a failing disk."""
+        text = json.dumps(dict(figures), indent=2, default=str) + "\n"
+        # On a full disk the summary of an earlier part of the run stays whole.
+        fresh = self.summary.with_name(f"{self.summary.name}.new")
+        try:
+            fresh.write_text(text, encoding="utf-8")
+            os.replace(fresh, self.summary)
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                fresh.unlink()
+            console_logger().warning("%s was not written: %s", self.summary, error.strerror)

@@ -1,0 +1,24 @@
+"""What policies with an actor and a state value have in common."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from minding.policies.core.actors import Network, StochasticActor
+from minding.policies.core.base import BasePolicy
+from minding.policies.networks.actor_critic import ActorCritic
+
+
+class ActorCriticPolicy(BasePolicy):
+    """Draws actions from a distribution and records their log-probability and the state's value.
+
+    A subclass defines `_root`, `row_fields` and `_learn`.
+    """
+
+    actor: StochasticActor
+
+    def _network(self, rng: np.random.Generator) -> ActorCritic:
+        return ActorCritic(self.spec, self.cfg.model, rng)
+
+    def _actor(self, network: Network, rng: np.random.Generator) -> StochasticActor:
+        return StochasticActor(self.name, network, self.spec, rng, self.net.head.distribution)

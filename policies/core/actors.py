@@ -1,0 +1,206 @@
+"""Actors: from observations to actions, in NumPy and without MindSpore.
+
+An actor owns a network, which is a NumPy one or a compiled graph, and the random stream of acting. With a NumPy
+network it pickles. It acts in the floating-point mode of `engine.process.floats`, in whatever process it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from minding.engine.data import trees
+from minding.engine.data.actions import ActionAdapter
+from minding.engine.data.observation import observation_leaves
+from minding.engine.errors import MindingError, ShapeError
+from minding.engine.process.floats import flush_denormals
+from minding.engine.types import Array, Obs
+from minding.policies.networks.host import Outputs
+from minding.policies.ops.sampling import Distribution, SquashedGaussian
+
+Network = Callable[[Sequence[Array]], Outputs]
+"""Observation leaves, ``(B, ...)`` each, to the outputs of an acting network."""
+
+
+class Actor:
+    """Base of actors. A subclass defines `explore` and `decide`.
+
+    Args:
+      name: of the algorithm, for messages.
+      network: computes the outputs.
+      spec: description of the environment's spaces (see `envs.describe_env`).
+      rng: draws actions.
+
+    Attributes:
+      adapter: from the policy's actions to the environment's.
+    """
+
+    record_fields: ClassVar[tuple[str, ...]] = ()
+
+    def __init__(self, name: str, network: Network, spec: Mapping[str, Any], rng: np.random.Generator) -> None:
+        self.name = name
+        self.network = network
+        self.space = dict(spec["action"])
+        self.adapter = ActionAdapter(spec["env_action"])
+        self.rng = rng
+        self._expected = {leaf.path: tuple(leaf.field.shape) for leaf in observation_leaves(spec["observation"])}
+        # Of an observation that is one array: its dimensions with the batch axis, and its shape without.
+        self._plain = self._expected.get("")
+        self._ndim = len(self._plain or ()) + 1
+
+    # What an archetype defines.
+
+    def explore(self, outputs: Outputs, **collect_kwargs: Any) -> dict[str, Array]:
+        """Returns 'action' and the arrays of `record_fields`."""
+        raise NotImplementedError
+
+    def decide(self, outputs: Outputs) -> Array:
+        """Returns the actions without exploration, in the policy's own units; draws nothing."""
+        raise NotImplementedError
+
+    # What the modes offer.
+
+    @flush_denormals
+    def collect(self, obs: Obs, *, random: bool = False, **collect_kwargs: Any) -> dict[str, Array]:
+        """Acts with exploration, in the policy's own units; with `random`, uniformly over the whole space."""
+        record = self.explore(self.outputs(obs), **collect_kwargs)
+        if random:
+            record["action"] = self.random_action(len(record["action"]))
+        return record
+
+    @flush_denormals
+    def act(self, obs: Obs) -> Array:
+        """Acts without exploration, in the environment's units."""
+        return self.adapter(self.decide(self.outputs(obs)))
+
+    def value(self, obs: Obs) -> Array:
+        """State value float32 ``(B,)``.
+
+        Raises:
+          MindingError: if the network has none.
+        """
+        raise MindingError(f"{self.name} has no state value; gae_estimator fits actor-critic policies such as PPO")
+
+    def reset(self, env_ids: Sequence[int] | None = None) -> None:
+        """Forgets the memory of these environments; does nothing for actors without memory."""
+
+    # What archetypes share.
+
+    def outputs(self, obs: Obs) -> Outputs:
+        """The network's outputs for a batch of observations.
+
+        Args:
+          obs: ``(B, ...)``; for Dict and Tuple spaces a tree of such arrays: nested dicts and tuples as the space has
+            them, or a FastTreeValue.
+        Raises:
+          ShapeError: if it is not what the environment hands out, such as a single observation without a batch axis.
+        """
+        if isinstance(obs, np.ndarray) and obs.ndim == self._ndim and obs.shape[1:] == self._plain:
+            return self.network((obs,))
+        return self.network(self._leaves(obs))
+
+    def _leaves(self, obs: Obs) -> list[Array]:
+        """The arrays of an observation in the order of the network, all with one batch axis of one length."""
+        given = {path: np.asarray(leaf) for path, leaf in trees.leaves(trees.from_nested(obs))}
+        batches = {leaf.shape[:1] for leaf in given.values()}
+        fits = given.keys() == self._expected.keys() and all(
+            given[path].ndim == len(shape) + 1 and given[path].shape[1:] == shape
+            for path, shape in self._expected.items()
+        )
+        if fits and len(batches) == 1:
+            return [given[path] for path in self._expected]
+        shapes = {path: leaf.shape for path, leaf in given.items()}
+        single = all(leaf.shape == self._expected.get(path) for path, leaf in given.items())
+        hint = "; for a single observation add the batch axis: obs[None]" if single else ""
+        raise ShapeError(
+            f"observation for {self.name}: expected {_batched(self._expected)}, one row per environment, got "
+            f"{_named(shapes)}{hint}"
+        )
+
+    def random_action(self, count: int) -> Array:
+        space = self.space
+        if space["kind"] == "discrete":
+            return self.rng.integers(0, space["n"], size=count)
+        if space["kind"] == "multi_discrete":
+            return self.rng.integers(0, space["nvec"], size=(count, len(space["nvec"])))
+        return self.rng.uniform(-1.0, 1.0, size=(count, *space["shape"])).astype(np.float32)
+
+    def shaped(self, action: Array) -> Array:
+        """Flat Box actions ``(B, A)`` in the space's own shape; others unchanged."""
+        return action.reshape(-1, *self.space["shape"]) if self.space["kind"] == "box" else action
+
+
+def _batched(shapes: Mapping[str, tuple[int, ...]]) -> str:
+    """The shapes with a batch axis N, as text."""
+    return _named({path: f"(N{''.join(f', {size}' for size in shape) or ','})" for path, shape in shapes.items()})
+
+
+def _named(shapes: Mapping[str, Any]) -> str:
+    return ", ".join(f"{path} {shape}" if path else str(shape) for path, shape in shapes.items()) or "nothing"
+
+
+class GreedyActor(Actor):
+    """The action of the highest value, or with probability `eps` a uniformly random one.
+
+    Network outputs: action values ``(B, n)``.
+    """
+
+    def explore(self, outputs: Outputs, *, eps: float = 0.0, **collect_kwargs: Any) -> dict[str, Array]:
+        action = self.decide(outputs)
+        if eps > 0.0:
+            explore = np.flatnonzero(self.rng.random(len(action)) < eps)
+            # Drawing an action takes longer than the network does.
+            if len(explore):
+                action[explore] = self.random_action(len(explore))
+        return {"action": action}
+
+    def decide(self, outputs: Outputs) -> Array:
+        return outputs[0].argmax(axis=-1)
+
+
+class StochasticActor(Actor):
+    """Draws from a distribution, and records the log-probability and the state's value.
+
+    Network outputs: value ``(B,)``, then the parameters of `distribution`.
+    """
+
+    record_fields = ("log_prob", "value")
+
+    def __init__(
+        self,
+        name: str,
+        network: Network,
+        spec: Mapping[str, Any],
+        rng: np.random.Generator,
+        distribution: Distribution,
+    ) -> None:
+        super().__init__(name, network, spec, rng)
+        self.distribution = distribution
+
+    def explore(self, outputs: Outputs, **collect_kwargs: Any) -> dict[str, Array]:
+        action, log_prob = self.distribution.sample(outputs[1:], self.rng)
+        return {"action": self.shaped(action), "log_prob": log_prob, "value": outputs[0]}
+
+    def decide(self, outputs: Outputs) -> Array:
+        return self.shaped(self.distribution.mode(outputs[1:]))
+
+    @flush_denormals
+    def value(self, obs: Obs) -> Array:
+        return self.outputs(obs)[0]
+
+
+class SquashedGaussianActor(Actor):
+    """Draws Box actions in (-1, 1).
+
+    Network outputs: the parameters of `SquashedGaussian`.
+    """
+
+    distribution = SquashedGaussian()
+
+    def explore(self, outputs: Outputs, **collect_kwargs: Any) -> dict[str, Array]:
+        return {"action": self.shaped(self.distribution.sample(outputs, self.rng))}
+
+    def decide(self, outputs: Outputs) -> Array:
+        return self.shaped(self.distribution.mode(outputs))

@@ -1,0 +1,254 @@
+"""What all policies share: seeds, acting backends, the three modes, and state."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from minding.engine.config.compiler import schema_defaults
+from minding.engine.data.batch import Field, IndexedBatch, RowLayout
+from minding.engine.data.observation import Leaf, observation_leaves
+from minding.engine.errors import CheckpointError, MindingError, SpaceError
+from minding.engine.process import runtime
+from minding.engine.process.runtime import nn
+from minding.engine.seeding import SeedStreams, generator_state, restore_generator
+from minding.engine.types import Array, StateDict
+from minding.policies import get_algorithm
+from minding.policies.core.acting import GraphNetwork, acting_network
+from minding.policies.core.actors import Actor, Network
+from minding.policies.core.factories import GraphShipping, HostShipping
+from minding.policies.core.guard import LearnGuard
+from minding.policies.core.modes import CollectMode, EvalMode, LearnMode, Shipping
+from minding.policies.core.preparation import prepare
+from minding.policies.core.update import Update
+from minding.policies.networks.encoder import Normalizer, ObsEncoder
+from minding.policies.networks.fused import fuse_layers
+
+MODES = ("collect", "learn", "eval")
+
+
+class _ActingRoot(nn.Cell):
+    """Root of a policy that does not learn; its parameters are named as under a root that does."""
+
+    def __init__(self, net: Any) -> None:
+        super().__init__()
+        self.net = net
+
+
+class BasePolicy:
+    """Base of all policies. A subclass defines the methods under "What an algorithm defines".
+
+    Args:
+      cfg: the compiled configuration (`compile_config`).
+      modes: what to build. Without 'learn' there are no target networks and no optimizers.
+
+    Attributes:
+      net: the cell that acts, as a part of `root`, the cell with all state.
+      actor: acts with it.
+    """
+
+    name: ClassVar[str]
+
+    def __init__(self, cfg: Any, modes: Sequence[str] = MODES) -> None:
+        unknown = set(modes) - set(MODES)
+        if unknown:
+            raise MindingError(f"{type(self).__name__}: modes are {', '.join(MODES)}; got {sorted(unknown)}")
+        prepare(cfg)
+        self.config = cfg
+        self.cfg = cfg.policy
+        self.spec = cfg.env.spec
+        self.modes = tuple(modes)
+        self._check_actions()
+        streams = SeedStreams(cfg.seed)
+        self.learn_rng = streams.generator("policy.learn")
+        self.leaves = observation_leaves(self.spec["observation"])
+        self.layout = RowLayout(self.row_fields)
+        rng = streams.generator("policy.init")
+        self.net = self._network(rng)
+        if "learn" in self.modes:
+            self.root = self._root(self.net, rng)
+            self._update = Update(self.root, f"{self.name}.learn")
+        else:
+            self.root = _ActingRoot(self.net)
+        # In every process alike: a worker's graph computes what that of the learner does.
+        fuse_layers(self.root)
+        # Naming the parameters by their path makes one flat state with unique names.
+        self.params = dict(self.root.parameters_and_names())
+        self._normalizers = _find_normalizers(self.root)
+        network = acting_network(self.net, self.cfg.collect.backend, f"{self.name}.act")
+        self.actor = self._actor(network, streams.generator("policy.act"))
+        self._shipping = self._make_shipping()
+        self._guarded_learn = LearnGuard(self.name, self.cfg.learn.on_nan, self, self._learn)
+
+    # What an algorithm defines.
+
+    def _network(self, rng: np.random.Generator) -> Any:
+        """Returns the network that acts, with an `encoder`."""
+        raise NotImplementedError
+
+    def _root(self, net: Any, rng: np.random.Generator) -> Any:
+        """Returns the cell that learns, for `Update`: it holds `net` as its attribute ``net`` and all other state."""
+        raise NotImplementedError
+
+    def _actor(self, network: Network, rng: np.random.Generator) -> Actor:
+        """Returns what acts with the outputs of the acting network, drawing from `rng`."""
+        raise NotImplementedError
+
+    def _learn(self, batch: IndexedBatch, progress: float) -> dict[str, float]:
+        raise NotImplementedError
+
+    @property
+    def row_fields(self) -> dict[str, Field]:
+        """The fields of a row that learning reads; for replay also those of the buffer."""
+        raise NotImplementedError
+
+    # Modes: the same object each time, so that what is sent twice in one parcel arrives as one object.
+
+    @functools.cached_property
+    def collect_mode(self) -> CollectMode:
+        self._require("collect")
+        return CollectMode(self.actor, self._shipping)
+
+    @functools.cached_property
+    def learn_mode(self) -> LearnMode:
+        self._require("learn")
+        return LearnMode(self._guarded_learn, self.row_fields)
+
+    @functools.cached_property
+    def eval_mode(self) -> EvalMode:
+        self._require("eval")
+        return EvalMode(self.actor, self._shipping)
+
+    @classmethod
+    def config_schema(cls) -> dict[str, Any]:
+        return get_algorithm(cls.name).config_schema()
+
+    @classmethod
+    def default_config(cls) -> Any:
+        """The algorithm's defaults, the `policy` part of a configuration."""
+        return schema_defaults(cls.config_schema())
+
+    def _require(self, mode: str) -> None:
+        if mode not in self.modes:
+            raise MindingError(
+                f"{type(self).__name__} was built for {', '.join(self.modes)}; {mode}_mode needs modes=(..., {mode!r})"
+            )
+
+    def _check_actions(self) -> None:
+        kind = self.spec["action"]["kind"]
+        algorithm = get_algorithm(self.name)
+        allowed = algorithm.actions
+        algorithm.check_limits(self.spec["action"])
+        if kind not in allowed:
+            raise SpaceError(
+                f"policy.type: {self.name} acts in spaces of kind {', '.join(allowed)}; the environment's is {kind!r}"
+            )
+
+    # Acting in other processes.
+
+    def acting_weights(self) -> dict[str, Array]:
+        """The arrays that acting needs, by parameter name; on CPU live views."""
+        acting = {id(p) for p in self.net.get_parameters()}
+        return {name: p.asnumpy() for name, p in self.params.items() if id(p) in acting}
+
+    def _make_shipping(self) -> Shipping:
+        if isinstance(self.actor.network, GraphNetwork):
+            return GraphShipping(self)
+        return HostShipping(self.actor, self.acting_weights(), self.config.seed)
+
+    # Learning.
+
+    def learning_rate(self, progress: float) -> float:
+        """The configured step size, brought linearly to 0 over the schedule where `anneal_lr` is set."""
+        learn = self.cfg.learn
+        rate: float = learn.learning_rate
+        return rate * max(0.0, 1.0 - progress) if learn.anneal_lr else rate
+
+    def obs_fields(self, prefix: str) -> dict[str, Field]:
+        """Row fields of an observation, one per leaf."""
+        return {leaf_name(prefix, leaf): leaf.field for leaf in self.leaves}
+
+    @property
+    def action_field(self) -> Field:
+        space = self.spec["action"]
+        if space["kind"] == "discrete":
+            return Field((), "int32")
+        if space["kind"] == "multi_discrete":
+            return Field((len(space["nvec"]),), "int32")
+        return Field(tuple(space["shape"]))
+
+    @property
+    def transition_fields(self) -> dict[str, Field]:
+        """Row fields of a transition: what one-step and n-step targets from replay need."""
+        return {
+            **self.obs_fields("obs"),
+            **self.obs_fields("next_obs"),
+            "action": self.action_field,
+            "reward": Field(),
+            "terminated": Field(),
+            "discount": Field(default=self.cfg.learn.gamma),
+        }
+
+    def update_normalizers(self, batch: IndexedBatch) -> None:
+        """Adds the batch's observations to the running moments, after learning (see `Normalizer`)."""
+        if not self._normalizers:
+            return
+        # Only rows that were learned from: a replay buffer may hold empty ones, a rollout those of resets.
+        rows = np.unique(batch.index)
+        if not len(rows):
+            return
+        for k, normalizer in self._normalizers.values():
+            values = batch.layout.read(batch.tables.host, leaf_name("obs", self.leaves[k]), rows)
+            normalizer.update(values.reshape(len(values), -1))
+
+    # State.
+
+    def state_dict(self) -> StateDict:
+        """Copies of all parameters by name (networks, targets, optimizers, temperatures), moments and generators."""
+        return {
+            "params": {name: p.asnumpy().copy() for name, p in self.params.items()},
+            "moments": {name: n.moments.state_dict() for name, (_, n) in self._normalizers.items()},
+            "rng": {"act": generator_state(self.actor.rng), "learn": generator_state(self.learn_rng)},
+        }
+
+    def load_state_dict(self, state: StateDict) -> None:
+        """Writes saved values into the live parameters, in place, so that compiled graphs use them.
+
+        A policy built for fewer modes takes what applies to it; a saved state must hold every parameter of this policy.
+
+        Raises:
+          CheckpointError: if a parameter is missing or has another shape.
+        """
+        saved = state["params"]
+        for name, p in self.params.items():
+            if name not in saved:
+                raise CheckpointError(
+                    f"{self.name}: the checkpoint has no parameter {name!r}: it belongs to another network"
+                )
+            if tuple(saved[name].shape) != tuple(p.shape):
+                raise CheckpointError(
+                    f"{self.name}: parameter {name!r} has shape {tuple(saved[name].shape)} in the checkpoint, "
+                    f"{tuple(p.shape)} here; it belongs to another network"
+                )
+            given, here = saved[name].dtype, p.asnumpy().dtype
+            if given != here:
+                raise CheckpointError(f"{self.name}: parameter {name!r} is {given} in the checkpoint, {here} here")
+        for name, p in self.params.items():
+            runtime.assign(p, saved[name])
+        for name, (_, normalizer) in self._normalizers.items():
+            normalizer.moments.load_state_dict(state["moments"][name])
+        restore_generator(self.actor.rng, state["rng"]["act"])
+        restore_generator(self.learn_rng, state["rng"]["learn"])
+
+
+def _find_normalizers(root: Any) -> dict[str, tuple[int, Normalizer]]:
+    """(number of its observation leaf, normalizer) of every encoder under `root`, by path."""
+    encoders = [(path, cell) for path, cell in root.cells_and_names() if isinstance(cell, ObsEncoder)]
+    return {f"{path}.{k}": (k, normalizer) for path, encoder in encoders for k, normalizer in encoder.normalizers()}
+
+
+def leaf_name(prefix: str, leaf: Leaf) -> str:
+    return f"{prefix}.{leaf.path}" if leaf.path else prefix

@@ -1,0 +1,158 @@
+"""How acting modes reach other processes: as factories, with names in place of weights.
+
+An actor that computes in NumPy is sent pickled and acts there without MindSpore. One that runs a compiled graph cannot
+be pickled: its policy is rebuilt there from its class and configuration, which loads MindSpore.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import pickle
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import cloudpickle
+import numpy as np
+
+from minding.engine.errors import MindingError
+from minding.engine.process import runtime
+from minding.engine.seeding import SeedStreams, generator_state, restore_generator
+from minding.engine.types import Array, LaneContext, Recipe, StateDict
+from minding.policies.core.actors import Actor
+from minding.policies.core.modes import CollectMode, EvalMode
+
+if TYPE_CHECKING:
+    from minding.policies.core.base import BasePolicy
+
+ActingMode = type[CollectMode] | type[EvalMode]
+
+
+class HostShipping:
+    """Ships an actor whose arrays are views of `weights`.
+
+    Args:
+      actor: with a NumPy network.
+      weights: the live, contiguous arrays of the parameters by name.
+      seed: of the run.
+    """
+
+    def __init__(self, actor: Actor, weights: Mapping[str, Array], seed: int) -> None:
+        self._actor, self._weights, self._seed = actor, weights, seed
+
+    def recipe(self, mode: ActingMode) -> Recipe:
+        return HostRecipe(mode, pack(self._actor, self._weights), self._seed)
+
+    def weights(self) -> Mapping[str, Array]:
+        return self._weights
+
+
+class GraphShipping:
+    """Ships an actor whose network is a compiled graph of `policy`."""
+
+    def __init__(self, policy: BasePolicy) -> None:
+        self._policy = policy
+
+    def recipe(self, mode: ActingMode) -> Recipe:
+        policy = self._policy
+        return GraphRecipe(mode, type(policy), policy.config, runtime.settings(), generator_state(policy.actor.rng))
+
+    def weights(self) -> Mapping[str, Array]:
+        return self._policy.acting_weights()
+
+
+@dataclasses.dataclass(frozen=True)
+class HostRecipe:
+    """Rebuilds a packed actor on the weights of its lane.
+
+    Worker 0 continues the random stream from where it was when the factory was made; every other one has its own.
+    """
+
+    mode: ActingMode
+    actor: bytes
+    seed: int
+
+    def __call__(self, lane: LaneContext) -> CollectMode | EvalMode:
+        actor = unpack(self.actor, lane.weights)
+        if lane.index > 0:
+            actor.rng = _own_stream(self.seed, lane)
+        return self.mode(actor, HostShipping(actor, lane.weights, self.seed))
+
+
+@dataclasses.dataclass(frozen=True)
+class GraphRecipe:
+    """Rebuilds the policy for one mode, and adopts the weights of its lane each time they change.
+
+    Random streams: see `HostRecipe`.
+    """
+
+    mode: ActingMode
+    policy: type[BasePolicy]
+    config: Any
+    settings: runtime.Settings
+    """Of the learner's process, which an earlier policy may have prepared."""
+    rng: StateDict
+
+    def __call__(self, lane: LaneContext) -> CollectMode | EvalMode:
+        runtime.prepare(self.settings)
+        policy = self.policy(self.config, modes=(self.mode.name,))
+
+        def refresh() -> None:
+            for name, parameter in policy.params.items():
+                runtime.assign(parameter, _weight(lane.weights, name))
+
+        refresh()
+        lane.on_refresh.append(refresh)
+        if lane.index > 0:
+            policy.actor.rng = _own_stream(self.config.seed, lane)
+        else:
+            restore_generator(policy.actor.rng, self.rng)
+        made: CollectMode | EvalMode = getattr(policy, f"{self.mode.name}_mode")
+        return made
+
+
+def pack(value: Any, weights: Mapping[str, Array]) -> bytes:
+    """Pickles `value`; arrays in it that are views of `weights` are sent as the name and their position in it."""
+    file = io.BytesIO()
+    _Packer(file, weights).dump(value)
+    return file.getvalue()
+
+
+def unpack(data: bytes, weights: Mapping[str, Array]) -> Any:
+    """Inverse of `pack`, with views of these `weights`: later writes to them show in what was unpacked."""
+    return _Unpacker(io.BytesIO(data), weights).load()
+
+
+class _Packer(cloudpickle.Pickler):
+    def __init__(self, file: io.BytesIO, weights: Mapping[str, Array]) -> None:
+        super().__init__(file)
+        self._spans = [(name, array.ctypes.data, array.nbytes) for name, array in weights.items()]
+
+    def persistent_id(self, value: Any) -> tuple[Any, ...] | None:
+        if not isinstance(value, np.ndarray):
+            return None
+        for name, start, size in self._spans:
+            offset = value.ctypes.data - start
+            if 0 <= offset < size:
+                return name, value.shape, value.dtype.str, offset, value.strides
+        return None
+
+
+class _Unpacker(pickle.Unpickler):
+    def __init__(self, file: io.BytesIO, weights: Mapping[str, Array]) -> None:
+        super().__init__(file)
+        self._weights = weights
+
+    def persistent_load(self, reference: tuple[Any, ...]) -> Array:
+        name, shape, dtype, offset, strides = reference
+        return np.ndarray(shape, dtype, _weight(self._weights, name).data, offset, strides)
+
+
+def _weight(weights: Mapping[str, Array], name: str) -> Array:
+    if name not in weights:
+        raise MindingError(f"the weights of this process lack parameter {name!r}: fill them from the mode's weights()")
+    return weights[name]
+
+
+def _own_stream(seed: int, lane: LaneContext) -> np.random.Generator:
+    return SeedStreams(seed).generator(f"policy.act.{lane.index}")

@@ -1,0 +1,95 @@
+"""What happens to an update that ends in NaN or infinity: `learn.on_nan`."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from minding.engine.data.batch import IndexedBatch
+from minding.engine.errors import NonFiniteError
+from minding.engine.process.floats import flush_denormals
+from minding.engine.throttle import Throttle
+from minding.engine.types import Array, Stateful
+
+MAX_SKIPS_IN_A_ROW = 100
+_log = logging.getLogger("minding.policies")
+
+Learn = Callable[[IndexedBatch, float], dict[str, float]]
+
+
+class LearnGuard:
+    """Wraps a policy's learn call.
+
+    With ``stop``, metrics that are not finite end the run. With ``skip``, the call is undone as if it had never been
+    made, even if only a parameter is not finite; each call then costs a copy of the state.
+    `MAX_SKIPS_IN_A_ROW` end the run nevertheless.
+
+    Args:
+      name: of the policy, for messages.
+      on_nan: "stop" or "skip".
+      policy: whose state is restored, and whose parameters are checked.
+      learn: performs the gradient steps.
+    """
+
+    def __init__(self, name: str, on_nan: str, policy: Stateful, learn: Learn) -> None:
+        self._name = name
+        self._skips = on_nan == "skip"
+        self._policy = policy
+        self._learn = learn
+        self._in_a_row = 0
+        self._warnings = Throttle()
+
+    @flush_denormals
+    def __call__(self, batch: IndexedBatch, progress: float = 0.0) -> dict[str, float]:
+        """Learns; in skip mode the metric `skipped` is 1 for a call that was undone, whose `grad_steps` are 0.
+
+        Raises:
+          NonFiniteError: with the rows of the batch, see `learn.on_nan`.
+        """
+        progress = min(max(progress, 0.0), 1.0)
+        if self._skips:
+            return self._learn_or_skip(batch, progress)
+        metrics = self._learn(batch, progress)
+        found = _bad_metric(metrics)
+        if found is not None:
+            raise self._error(f"{found} after this update", batch, metrics)
+        return metrics
+
+    def _learn_or_skip(self, batch: IndexedBatch, progress: float) -> dict[str, float]:
+        before = self._policy.state_dict()
+        metrics = self._learn(batch, progress)
+        found = _bad_metric(metrics) or _bad_parameter(self._policy.state_dict()["params"])
+        if found is None:
+            self._in_a_row = 0
+            return {**metrics, "skipped": 0.0}
+        self._policy.load_state_dict(before)
+        self._in_a_row += 1
+        if self._in_a_row >= MAX_SKIPS_IN_A_ROW:
+            raise self._error(f"{found} after each of the last {MAX_SKIPS_IN_A_ROW} updates", batch, metrics)
+        if self._warnings.due():
+            _log.warning("%s: %s after this update: it was undone (learn.on_nan=skip)", self._name, found)
+        return {"grad_steps": 0, "skipped": 1.0}
+
+    def _error(self, what: str, batch: IndexedBatch, metrics: dict[str, float]) -> NonFiniteError:
+        return NonFiniteError(
+            f"{self._name}: {what}: lower learn.learning_rate or check the rewards", _rows_of(batch), metrics
+        )
+
+
+def _bad_metric(metrics: Mapping[str, float]) -> str | None:
+    return next((f"{name} is {value}" for name, value in metrics.items() if not math.isfinite(value)), None)
+
+
+def _bad_parameter(params: Mapping[str, Array]) -> str | None:
+    bad = (name for name, value in params.items() if not np.isfinite(value).all())
+    return next((f"a number in parameter {name} is NaN or infinite" for name in bad), None)
+
+
+def _rows_of(batch: IndexedBatch) -> dict[str, Array]:
+    """The rows that a batch refers to, by field, and ``index`` ``(K, B)``: which of them each gradient step used."""
+    rows, index = np.unique(batch.index, return_inverse=True)
+    fields = {name: batch.layout.read(batch.tables.host, name, rows) for name in batch.layout.fields}
+    return {**fields, "index": index.reshape(batch.index.shape).astype(np.int32)}

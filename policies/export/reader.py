@@ -1,0 +1,207 @@
+"""Exported policies: files that act without the code that trained them. `policies.export.writer` writes them.
+
+Beside each file is its description, ``<file>.json``: inputs, outputs, spaces, versions, and the checksum of the
+file. Neither holds code.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import math
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from minding.engine.data import trees
+from minding.engine.errors import ExportError, MissingExtraError
+from minding.engine.files import read_bounded, read_text
+from minding.engine.process import runtime
+from minding.engine.process.floats import flush_denormals
+from minding.engine.types import Array, EvalMode, Obs
+from minding.policies.export.model_files import check_operators
+
+SCHEMA = 2
+TOLERANCE = 1e-5
+"""Largest difference from the policy, relative to the row's largest value if that is above 1."""
+_MAX_BYTES, _MAX_DESCRIPTION = 1 << 30, 1 << 20
+
+Run = Callable[[Sequence[Array]], Sequence[Array]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Parity:
+    """How far an exported file is from its policy.
+
+    Attributes:
+      count: observations compared.
+      difference: largest difference of continuous outputs (see `TOLERANCE`).
+      other_actions: observations with another discrete action though the two best are further apart than the tolerance.
+    """
+
+    count: int
+    difference: float
+    other_actions: int
+
+    @property
+    def holds(self) -> bool:
+        # NaN is below nothing.
+        return self.difference <= TOLERANCE and self.other_actions == 0
+
+    def __str__(self) -> str:
+        return (
+            f"{self.count:,} observations, largest difference {self.difference:.1e} (limit {TOLERANCE:.0e}), "
+            f"{self.other_actions} other actions"
+        )
+
+
+class ExportedPolicy:
+    """The policy of an exported file; acts without exploration.
+
+    Args:
+      path: the file, with its description beside it.
+
+    Attributes:
+      description: what ``<file>.json`` says.
+
+    Raises:
+      ExportError: if the file or its description is missing or damaged, or they do not belong to one export.
+      MissingExtraError: if an ONNX file is given and onnxruntime is not installed.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.description, data = _read(path)
+        check_operators(path, data, str(self.description.get("format")))
+        self._inputs = self.description["inputs"]
+        self._names = [output["name"] for output in self.description["outputs"]]
+        self._run = open_onnx(data) if self.description["format"] == "onnx" else open_mindir(path)
+
+    @property
+    def eval_mode(self) -> EvalMode:
+        return self
+
+    def forward(self, obs: Obs) -> Array:
+        """Actions as the policy's eval mode gives them, in the environment's units."""
+        return self.outputs(obs)["action"]
+
+    def reset(self, env_ids: Sequence[int] | None = None) -> None:
+        """Does nothing: there is no memory."""
+
+    def outputs(self, obs: Obs) -> dict[str, Array]:
+        """All outputs by name for a batch of observations, ``(B, ...)`` each."""
+        arrays = [np.asarray(leaf, spec["dtype"]) for (_, leaf), spec in zip(trees.leaves(obs), self._inputs)]
+        return dict(zip(self._names, self._run(arrays)))
+
+
+def open_onnx(data: bytes) -> Run:
+    """Opens an ONNX model in onnxruntime.
+
+    Raises:
+      MissingExtraError: if onnxruntime is not installed.
+    """
+    try:
+        import onnxruntime
+    except ImportError:
+        raise MissingExtraError("onnxruntime", "onnx", "running an ONNX file") from None
+    session = onnxruntime.InferenceSession(data, providers=["CPUExecutionProvider"])
+    names = [each.name for each in session.get_inputs()]
+    return lambda arrays: session.run(None, dict(zip(names, arrays)))
+
+
+def open_mindir(path: Path) -> Run:
+    """Opens a MindIR file in MindSpore."""
+    ms = runtime.load()
+    cell = ms.nn.GraphCell(ms.load(str(path)))
+
+    @flush_denormals
+    def run(arrays: Sequence[Array]) -> Sequence[Array]:
+        return [output.asnumpy().copy() for output in cell(*map(runtime.to_device, arrays))]
+
+    return run
+
+
+def compare(policy: Any, outputs: dict[str, Array], obs: Obs) -> Parity:
+    """Compares the outputs of an exported file with the policy that it was made from.
+
+    Args:
+      policy: the policy, with eval mode.
+      outputs: of the file, for `obs`.
+      obs: observations, ``(B, ...)`` each.
+    """
+    actor = policy.actor
+    action = policy.eval_mode.forward(obs)
+    if actor.adapter.continuous:
+        own = actor.decide(actor.outputs(obs))
+        expected = {"policy_action": np.clip(own, *actor.adapter.policy_limits), "action": action}
+        other = 0
+    else:
+        decision = policy.net.decision
+        scores = actor.outputs(obs)[decision.output]
+        expected = {decision.name: scores}
+        parts = np.split(scores, np.cumsum(policy.spec["action"].get("nvec", [scores.shape[1]]))[:-1], axis=1)
+        clear = np.stack([_gap(part) for part in parts], axis=1) > TOLERANCE * _size(scores)
+        differs = (outputs["action"] != action).reshape(len(action), -1)
+        other = int((differs & clear).any(axis=1).sum())
+    # Not Python's `max`, which ignores NaN.
+    difference = np.max([_difference(outputs[name], value) for name, value in expected.items()])
+    return Parity(len(action), float(difference), other)
+
+
+def description_path(path: Path) -> Path:
+    """The path of an exported file's description."""
+    return path.with_name(f"{path.name}.json")
+
+
+def without_infinities(value: Any) -> Any:
+    """A JSON value with null for a missing limit: JSON has no infinity."""
+    if isinstance(value, dict):
+        return {key: without_infinities(child) for key, child in value.items()}
+    if isinstance(value, list):
+        return [without_infinities(child) for child in value]
+    return None if isinstance(value, float) and math.isinf(value) else value
+
+
+def checksum(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def _read(path: Path) -> tuple[dict[str, Any], bytes]:
+    try:
+        data, text = read_bounded(path, _MAX_BYTES), read_text(description_path(path), _MAX_DESCRIPTION)
+    except OSError as error:
+        raise ExportError(f"{error.filename}: {error.strerror}; make it with `minding export RUN`") from error
+    try:
+        description: dict[str, Any] = json.loads(text)
+        schema, expected = description["schema"], description["sha256"]
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise ExportError(f"{description_path(path)}: no readable description; export again") from error
+    if schema != SCHEMA:
+        raise ExportError(
+            f"{description_path(path)}: schema {schema!r}; this version reads schema {SCHEMA}: export again"
+        )
+    if expected != checksum(data):
+        raise ExportError(f"{path}: damaged, or from another export than its description; export again")
+    return description, data
+
+
+def _size(values: Array) -> Array:
+    """The largest value of each row, at least 1; ``(B, 1)``."""
+    return np.maximum(np.abs(values).reshape(len(values), -1).max(axis=1, keepdims=True), 1.0)
+
+
+def _difference(given: Array, expected: Array) -> float:
+    if given.shape != expected.shape:
+        return float("inf")
+    flat = (len(expected), -1)
+    return float((np.abs(given.reshape(flat) - expected.reshape(flat)) / _size(expected)).max())
+
+
+def _gap(scores: Array) -> Array:
+    """By how much the best of each row is ahead of the second; ``(B,)``."""
+    if scores.shape[1] == 1:
+        return np.full(len(scores), np.inf)
+    best = np.sort(scores, axis=1)
+    return best[:, -1] - best[:, -2]

@@ -1,0 +1,300 @@
+"""Writes a policy as one graph, raw observations in, the greedy action out, in MindIR or ONNX.
+
+    obs (batch, ...) -> normalisation -> network -> argmax, or tanh -> units of the environment
+
+Weights and the moments of observations are constants of the graph; the batch size is free. Before a file gets its
+name it is run and compared with the policy.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from minding.engine.checkpoint import disk
+from minding.engine.data import trees
+from minding.engine.data.actions import ActionAdapter
+from minding.engine.data.observation import Leaf
+from minding.engine.errors import ExportError, MissingExtraError
+from minding.engine.process.runtime import ms, nn, ops
+from minding.engine.types import Array
+from minding.policies.core.base import BasePolicy, leaf_name
+from minding.policies.export.reader import (
+    SCHEMA,
+    Run,
+    checksum,
+    compare,
+    description_path,
+    open_mindir,
+    open_onnx,
+    without_infinities,
+)
+from minding.policies.networks.fused import plain_layers
+
+_CHECKED_SIZES = (1, 4)
+"""Batch sizes at which a file is tried; two, because an exporter may treat the first one as fixed."""
+
+
+class _Tanh(nn.Cell):
+    """tanh to 2e-6: MindSpore's own kernel on CPU is wrong by up to 1e-4 where ``3 < |x|``."""
+
+    def construct(self, x):
+        return 2.0 * ops.sigmoid(2.0 * x) - 1.0
+
+
+def accurate_tanh(net: Any) -> None:
+    """Puts `_Tanh` into a network that only acts, for all graphs that are compiled from now on."""
+    for _, cell in net.cells_and_names():
+        if isinstance(getattr(cell, "activation", None), ops.Tanh):
+            del cell.activation
+            cell.activation = _Tanh()
+
+
+class _Discrete(nn.Cell):
+    """The choice with the largest score, int32 ``(B,)`` from the space's start, and the scores."""
+
+    def __init__(self, scores: str, adapter: ActionAdapter) -> None:
+        super().__init__()
+        self.names = ("action", scores)
+        # int32: the ONNX exporter declares every integer output so.
+        self.argmax = ops.Argmax(-1, ms.int32)
+        self.start = _start(adapter)
+
+    def construct(self, scores):
+        action = self.argmax(scores)
+        if self.start is not None:
+            action = action + self.start
+        return action, scores
+
+
+class _MultiDiscrete(nn.Cell):
+    """The choice with the largest score of each part, int32 ``(B, *shape)`` from the space's start, and the scores."""
+
+    def __init__(self, scores: str, nvec: Sequence[int], adapter: ActionAdapter) -> None:
+        super().__init__()
+        self.names = ("action", scores)
+        self.stops = [int(s) for s in np.cumsum(nvec)]
+        self.starts = [0, *self.stops[:-1]]
+        self.argmax = ops.Argmax(-1, ms.int32)
+        self.stack = ops.Stack(1)
+        self.start = _start(adapter)
+        self.shape = adapter.shape
+
+    def construct(self, scores):
+        # A tuple: with a list MindIR fixes the batch size to that of the first call.
+        parts: tuple[Any, ...] = ()
+        for k in range(len(self.starts)):
+            parts = (*parts, self.argmax(scores[:, self.starts[k] : self.stops[k]]))
+        action = self.stack(parts)
+        if len(self.shape) > 1:
+            action = action.reshape((-1, *self.shape))
+        if self.start is not None:
+            action = action + self.start
+        return action, scores
+
+
+class _Box(nn.Cell):
+    """Actions in the environment's limits and in the policy's, float32 ``(B, *shape)`` each."""
+
+    names = ("action", "policy_action")
+
+    def __init__(self, adapter: ActionAdapter, squash: bool) -> None:
+        super().__init__()
+        self.shape = adapter.shape
+        self.squash = _Tanh() if squash else None
+        self.scale, self.middle = _constant(adapter.scale), _constant(adapter.middle)
+        self.low, self.high = _constant(adapter.low), _constant(adapter.high)
+        policy_low, policy_high = adapter.policy_limits
+        self.policy_low, self.policy_high = _constant(policy_low), _constant(policy_high)
+
+    def construct(self, mean):
+        if self.squash is not None:
+            mean = self.squash(mean)
+        own = mean.reshape((-1, *self.shape))
+        own = ops.minimum(ops.maximum(own, self.policy_low), self.policy_high)
+        action = ops.minimum(ops.maximum(own * self.scale + self.middle, self.low), self.high)
+        return action, own
+
+
+class _ActingGraph(nn.Cell):
+    """The acting network and the decision; observation leaves in, outputs as `names` says."""
+
+    def __init__(self, policy: BasePolicy) -> None:
+        # Parameters keep the names they have in the policy.
+        super().__init__(auto_prefix=False)
+        decision, space, adapter = policy.net.decision, policy.spec["action"], policy.actor.adapter
+        self.net = policy.net
+        # Other runtimes know nothing of our kernels.
+        plain_layers(self.net)
+        accurate_tanh(self.net)
+        self.output = decision.output
+        if adapter.continuous:
+            self.decide = _Box(adapter, decision.squash)
+        elif space["kind"] == "multi_discrete":
+            self.decide = _MultiDiscrete(decision.name, space["nvec"], adapter)
+        else:
+            self.decide = _Discrete(decision.name, adapter)
+        self.names = self.decide.names
+
+    def construct(self, *obs):
+        return self.decide(self.net(obs)[self.output])
+
+
+@dataclasses.dataclass(frozen=True)
+class _Input:
+    """One input of the graph; `shape` is that of one observation."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+
+    @classmethod
+    def of(cls, leaf: Leaf) -> _Input:
+        dtype = {"discrete": "int64", "multi_discrete": "int64", "multi_binary": "int8"}.get(leaf.space["kind"])
+        return cls(leaf_name("obs", leaf), dtype or leaf.space["dtype"], tuple(leaf.field.shape))
+
+    @property
+    def tensor(self) -> Any:
+        """Its placeholder while the graph is compiled: any batch size."""
+        return ms.Tensor(shape=(None, *self.shape), dtype=ms.Tensor(np.zeros(1, self.dtype)).dtype)
+
+
+def export_policy(policy: BasePolicy, path: Path, file_format: str, *, info: Mapping[str, Any]) -> dict[str, Any]:
+    """Writes the file `path` and its description ``<path>.json``.
+
+    Args:
+      policy: any policy, with eval mode, that is not trained on: see `accurate_tanh`.
+      path: ends with ``.mindir`` or ``.onnx``.
+      file_format: 'mindir' or 'onnx'.
+      info: JSON values for the description (algorithm, environment, spaces, versions).
+
+    Returns:
+      The description.
+
+    Raises:
+      ExportError: if the file cannot be written, or the exported graph does not compute what the policy computes.
+      MissingExtraError: if packages for ONNX are not installed.
+    """
+    inputs = [_Input.of(leaf) for leaf in policy.leaves]
+    outputs, data = _draft(policy, inputs, file_format)
+    description = {
+        "schema": SCHEMA,
+        "format": file_format,
+        **without_infinities(dict(info)),
+        "inputs": [_described(each.name, each.dtype, each.shape) for each in inputs],
+        "outputs": [_described(name, str(each.dtype), each.shape[1:]) for name, each in outputs.items()],
+        "sha256": checksum(data),
+    }
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # The checksum reveals a new file beside an old description.
+        _replace(path, data)
+        _replace(description_path(path), (json.dumps(description, indent=2) + "\n").encode())
+    except OSError as error:
+        raise ExportError(f"{path}: cannot write: {error.strerror}; give another --out") from error
+    return description
+
+
+def _draft(policy: BasePolicy, inputs: Sequence[_Input], file_format: str) -> tuple[dict[str, Array], bytes]:
+    """Outputs of the file for a few observations, and its contents, after both were compared with the policy."""
+    write, opened = _FORMATS[file_format]
+    graph = _ActingGraph(policy)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / f"draft.{file_format}"
+        try:
+            write(graph, inputs, path)
+        except RuntimeError as error:
+            reason = str(error).partition("\n")[0]
+            raise ExportError(
+                f"{policy.name}: no {file_format} of this network: {reason}; try the other format"
+            ) from error
+        return _checked(policy, opened(path), graph.names), path.read_bytes()
+
+
+def _start(adapter: ActionAdapter) -> Any:
+    """What choices are counted from, None for 0."""
+    return ms.Tensor(adapter.start.astype(np.int32)) if adapter.start.any() else None
+
+
+def _constant(values: Array) -> Any:
+    return ms.Tensor(np.asarray(values, np.float32))
+
+
+def _write_mindir(graph: _ActingGraph, inputs: Sequence[_Input], path: Path) -> None:
+    ms.export(graph, *[each.tensor for each in inputs], file_name=str(path), file_format="MINDIR")
+
+
+def _write_onnx(graph: _ActingGraph, inputs: Sequence[_Input], path: Path) -> None:
+    try:
+        import onnx
+    except ImportError:
+        raise MissingExtraError("onnx", "onnx", "export to ONNX") from None
+    ms.onnx.export(
+        graph,
+        *[each.tensor for each in inputs],
+        file_name=str(path),
+        input_names=[each.name for each in inputs],
+        dynamic_axes={each.name: {0: "batch"} for each in inputs},
+    )
+    model = onnx.load(path)
+    # MindSpore's own `output_names` loses track of an output that another operator reads.
+    for output, name in zip(model.graph.output, graph.names):
+        model.graph.node.append(onnx.helper.make_node("Identity", [output.name], [name]))
+        output.name = name
+        output.type.tensor_type.shape.dim[0].dim_param = "batch"
+    onnx.checker.check_model(model, full_check=True)
+    path.write_bytes(model.SerializeToString())
+
+
+_FORMATS: dict[str, tuple[Callable[..., None], Callable[[Path], Run]]] = {
+    "mindir": (_write_mindir, open_mindir),
+    "onnx": (_write_onnx, lambda path: open_onnx(path.read_bytes())),
+}
+
+
+def _checked(policy: BasePolicy, run: Run, names: Sequence[str]) -> dict[str, Array]:
+    """Outputs of the file for observations drawn at random; ExportError if they are not those of the policy."""
+    rng = np.random.default_rng(0)
+    obs = trees.unflatten((leaf.path, _draw(leaf, sum(_CHECKED_SIZES), rng)) for leaf in policy.leaves)
+    arrays = [values for _, values in trees.leaves(obs)]
+    stops = np.cumsum(_CHECKED_SIZES)
+    parts = [run([values[a:b] for values in arrays]) for a, b in zip([0, *stops], stops)]
+    outputs = {name: np.concatenate(each) for name, each in zip(names, zip(*parts))}
+    parity = compare(policy, outputs, obs)
+    if not parity.holds:
+        raise ExportError(
+            f"{policy.name}: the exported graph does not compute what the policy computes ({parity}); "
+            "one of the network's operators does not survive the export: try the other format"
+        )
+    return outputs
+
+
+def _draw(leaf: Leaf, count: int, rng: np.random.Generator) -> Array:
+    wanted, space = _Input.of(leaf), leaf.space
+    shape = (count, *wanted.shape)
+    if np.dtype(wanted.dtype).kind == "f":
+        return rng.standard_normal(shape).astype(wanted.dtype)
+    return rng.integers(0, space.get("n", space.get("nvec", 2)), shape).astype(wanted.dtype)
+
+
+def _described(name: str, dtype: str, shape: Sequence[int]) -> dict[str, Any]:
+    return {"name": name, "dtype": dtype, "shape": ["batch", *shape]}
+
+
+def _replace(path: Path, data: bytes) -> None:
+    """Writes a file whole: a reader sees the old one or the new one."""
+    scratch = disk.hidden(path)
+    disk.remove_files([scratch])
+    try:
+        disk.write_file(scratch, data)
+        disk.sync(scratch)
+        disk.rename(scratch, path)
+        disk.sync(path.parent)
+    finally:
+        disk.remove_files([scratch])

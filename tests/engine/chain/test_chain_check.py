@@ -1,0 +1,268 @@
+"""The chain check and the pipeline view; declarations."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+
+import pytest
+
+from minding.engine import (
+    ChainError,
+    Context,
+    MiddlewareError,
+    OfflineRLContext,
+    OnlineRLContext,
+    Role,
+    Task,
+    declare,
+)
+from minding.engine.chain.check import check_chain, pipeline_view
+from minding.engine.chain.middleware import Declaration, declaration_of, name_of
+
+
+def pass_on(ctx): ...
+
+
+def make(name, **declared):
+    """A declared middleware of this name."""
+
+    def factory():
+        def handle(ctx): ...
+
+        return handle
+
+    factory.__name__ = name
+    return declare(**declared)(factory)()
+
+
+collector = make("StepCollector", role="collect", reads=["env_step"], writes=["trajectories", "env_step"])
+gae = make("gae_estimator", reads=["trajectories"], writes=["train_data"])
+trainer = make("multistep_trainer", role="learn", reads=["train_data"], writes=["train_output", "train_iter"])
+logger = make("online_logger", optional=["train_output", "env_step"])
+
+
+def problem(*chain, context=OnlineRLContext, roles=None):
+    with pytest.raises(ChainError) as caught:
+        check_chain(chain, context, roles)
+    return str(caught.value)
+
+
+# Declarations
+
+
+def test_a_factory_puts_its_declaration_on_what_it_returns():
+    @declare(role="collect", reads=("env_step",), writes=("collect_kwargs",), optional=("eval_value",))
+    def eps_greedy_handler(cfg, *, start=1.0):
+        """Sets eps."""
+        return functools.partial(pass_on)
+
+    expected = Declaration(
+        name="eps_greedy_handler",
+        role=Role.COLLECT,
+        reads=("env_step",),
+        writes=("collect_kwargs",),
+        optional=("eval_value",),
+    )
+    assert declaration_of(eps_greedy_handler({}, start=0.5)) == expected
+    assert declaration_of(eps_greedy_handler) == expected
+    assert eps_greedy_handler.__doc__ == "Sets eps."
+
+
+def test_a_class_declares_for_its_instances_and_an_instance_may_say_otherwise():
+    @declare(role="learn", writes=["train_iter"])
+    class Learner:
+        def __call__(self, ctx): ...
+
+    learner = Learner()
+    assert declaration_of(learner) == Declaration("Learner", Role.LEARN, writes=("train_iter",))
+    learner.declaration = Declaration("Learner", None)
+    assert declaration_of(learner).role is None
+    assert declaration_of(Learner()).role is Role.LEARN
+
+
+def test_plain_functions_declare_nothing():
+    assert declaration_of(pass_on) is None
+
+
+def test_every_callable_has_a_name():
+    class Callable:
+        def __call__(self, ctx): ...
+
+    partial = functools.partial(functools.partial(pass_on))
+    names = [name_of(fn) for fn in (pass_on, partial, Callable(), collector)]
+    assert names == ["pass_on", "pass_on", "Callable", "StepCollector"]
+
+
+def test_a_wrong_declaration_is_an_error():
+    with pytest.raises(MiddlewareError, match=r"role 'learning' is not one of collect.*; did you mean 'learn'"):
+        make("a", role="learning")
+    with pytest.raises(MiddlewareError, match="a: reads, writes, optional are tuples of names, not a string"):
+        make("a", reads="obs")
+
+
+def test_a_declared_factory_must_return_a_middleware_of_its_own():
+    @declare()
+    def forgets_to_return(): ...
+
+    @declare()
+    def returns_a_method():
+        return Task().use
+
+    with pytest.raises(MiddlewareError, match="factory forgets_to_return returned None of type NoneType"):
+        forgets_to_return()
+    with pytest.raises(MiddlewareError, match="returned a method, which cannot carry a declaration"):
+        returns_a_method()
+
+
+# Checks
+
+
+def test_a_chain_that_fits_is_accepted():
+    evaluator = make("interaction_evaluator", role="evaluate", reads=["train_iter"])
+    check_chain([evaluator, collector, gae, trainer, logger], OnlineRLContext)
+
+
+def test_a_read_that_nothing_writes_names_the_field_and_the_fix():
+    assert problem(gae) == (
+        "gae_estimator at position 0 reads ctx.trajectories, which nothing before it writes; add a collector "
+        "(StepCollector writes it) before it"
+    )
+    assert problem(collector, trainer).endswith(
+        "multistep_trainer at position 1 reads ctx.train_data, which nothing before it writes; add a "
+        "middleware that writes it before position 1"
+    )
+
+
+def test_a_read_that_something_later_writes_says_to_move_it():
+    assert problem(make("early", reads=["trajectories"]), logger, collector).endswith(
+        "nothing before it writes; StepCollector at position 2 writes it: move it before"
+    )
+
+
+def test_a_middleware_does_not_feed_its_own_read():
+    assert "reads ctx.obs, which nothing before it writes; add a middleware" in problem(
+        make("loop", reads=["obs"], writes=["obs"])
+    )
+
+
+def test_kept_fields_can_always_be_read():
+    @dataclasses.dataclass
+    class Mine(Context):
+        seen: int = 0
+        data: list | None = None
+
+        def __post_init__(self):
+            self.keep("seen")
+
+    check_chain([make("a", reads=["seen", "total_step"])], Mine)
+    assert "reads ctx.data" in problem(make("a", reads=["data"]), context=Mine)
+
+
+def test_below_an_undeclared_middleware_everything_may_have_been_written():
+    check_chain([pass_on, gae], OnlineRLContext)
+    assert "reads ctx.trajectories" in problem(gae, pass_on)
+
+
+def test_members_of_composites_count():
+    task = Task()
+    check_chain([task.serial(collector, task.wrap(gae)), trainer], OnlineRLContext)
+    check_chain([task.parallel(collector, logger), gae], OnlineRLContext)
+    assert "gae_estimator at position 0.1 reads ctx.trajectories" in problem(task.serial(logger, gae))
+
+
+def test_members_of_parallel_do_not_feed_each_other():
+    task = Task()
+    assert "gae_estimator at position 0.1 reads ctx.trajectories" in problem(task.parallel(collector, gae))
+    assert "gae_estimator at position 0.1 reads ctx.trajectories" in problem(task.parallel(pass_on, gae))
+    check_chain([task.parallel(pass_on, logger), gae], OnlineRLContext)
+
+
+def test_a_learner_before_the_collector_is_out_of_place():
+    learner = make("OffPolicyLearner", role="learn", writes=["train_iter"])
+    assert problem(logger, learner, collector) == (
+        "OffPolicyLearner at position 1 learns before StepCollector at position 2 collects; move it behind"
+    )
+    check_chain([learner], OnlineRLContext)
+
+
+def test_roles_given_to_use_count():
+    text = problem(pass_on, collector, roles=[Role.LEARN, None])
+    assert "pass_on at position 0 learns before StepCollector" in text
+
+
+def test_a_field_that_the_context_does_not_have_names_the_nearest():
+    assert problem(make("a", writes=["trajectory"])) == (
+        "a at position 0 writes ctx.trajectory, which OnlineRLContext does not have; did you mean "
+        "'trajectories'?; start the task with a context that declares it"
+    )
+    assert "a at position 0 reads ctx.env_step, which OfflineRLContext does not have" in problem(
+        make("a", reads=["env_step"]), context=OfflineRLContext
+    )
+    check_chain([logger], OfflineRLContext)
+
+
+def test_members_of_parallel_that_write_one_field_are_an_error():
+    task = Task()
+    writers = task.serial(make("a", writes=["obs"])), make("b", writes=["obs", "action"])
+    assert problem(task.parallel(*writers)) == (
+        "serial and b, members of parallel at position 0, both write ctx.obs; use serial, or let one of them "
+        "write another field"
+    )
+    check_chain([task.serial(*writers)], OnlineRLContext)
+
+
+def test_parallel_takes_one_member_with_a_role():
+    task = Task()
+    evaluator = make("evaluator", role="evaluate", writes=["eval_value"])
+    assert problem(task.parallel(collector, evaluator)).startswith(
+        "parallel at position 0 has 2 members with a role (StepCollector and evaluator); one thread owns"
+    )
+
+
+def test_requirements_of_the_middleware_are_collected():
+    class Pusher:
+        def __call__(self, ctx): ...
+
+        def requirements(self):
+            return ["the policy acts on Discrete actions and the buffer holds Box actions"]
+
+    assert problem(pass_on, Pusher()) == (
+        "Pusher at position 1: the policy acts on Discrete actions and the buffer holds Box actions"
+    )
+
+
+def test_all_problems_are_listed_at_once():
+    lines = problem(gae, make("a", writes=["obss"])).splitlines()
+    assert lines[0] == "the chain has 2 problems:"
+    assert lines[1].startswith("  1. a at position 1 writes ctx.obss")
+    assert lines[2].startswith("  2. gae_estimator at position 0 reads ctx.trajectories")
+
+
+# View
+
+
+def test_the_pipeline_view_is_one_aligned_line_a_middleware():
+    view = pipeline_view([collector, Task().serial(gae, pass_on), logger, trainer])
+    assert view.splitlines() == [
+        "       middleware         role     reads -> writes",
+        "0      StepCollector      collect  env_step -> trajectories, env_step",
+        "1      serial",
+        "  1.0    gae_estimator             trajectories -> train_data",
+        "  1.1    pass_on                   ?",
+        "2      online_logger               (train_output), (env_step) -> nothing",
+        "3      multistep_trainer  learn    train_data -> train_output, train_iter",
+    ]
+
+
+def test_the_representation_of_a_task_is_the_view_of_its_chain():
+    sampler = make("collector", role="collect", reads=["env_step"], writes=["trajectories"])
+    with Task().start(ctx=OnlineRLContext()) as shown:
+        assert repr(shown) == "Task (started, 0 middleware, total_step 0)"
+        shown.use(sampler).use(pass_on, role="learn")
+    assert repr(shown).splitlines() == [
+        "Task (not started, 2 middleware, total_step 0)",
+        "   middleware  role     reads -> writes",
+        "0  collector   collect  env_step -> trajectories",
+        "1  pass_on     learn    ?",
+    ]

@@ -1,0 +1,251 @@
+"""Configuration: defaults, types, ranges, overrides, saved files."""
+
+import copy
+import math
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from easydict import EasyDict
+from hypothesis import given
+from hypothesis import strategies as st
+
+from minding.engine.config.compiler import compile_config, load_config, opt, save_config, schema_defaults
+from minding.engine.errors import ConfigError
+
+ENV_SCHEMA = {
+    "env_id": opt("", None, "id"),
+    "env_kwargs": opt({}, "open"),
+    "collector_env_num": opt(8, "[1, inf)"),
+    "backend": opt("auto", ("auto", "sync")),
+}
+
+
+class Ppo:
+    name = "ppo"
+
+    @staticmethod
+    def config_schema():
+        return {
+            "model": {"hidden": opt([64, 64], "[1, inf)"), "activation": opt("tanh", ("tanh", "relu"))},
+            "learn": {
+                "learning_rate": opt(1e-3, "(0, inf)"),
+                "batch_size": opt(64, "[1, inf)"),
+                "gamma": opt(0.99, "[0, 1]"),
+                "grad_norm": opt(0.5, "(0, inf) or None"),
+                "target_kl": opt(None, "(0, inf)", type=float),
+                "anneal_lr": opt(True),
+            },
+        }
+
+    @staticmethod
+    def check_config(cfg):
+        if cfg.policy.learn.batch_size % cfg.env.collector_env_num:
+            raise ConfigError("policy.learn.batch_size does not divide by env.collector_env_num")
+
+
+def describe(env):
+    assert env.env_id == "CartPole-v1"
+    return {"observation": {"kind": "box", "shape": (4,), "high": [math.inf]}, "max_episode_steps": 500}
+
+
+def build(user=None, *overrides):
+    return compile_config(user or {"env": {"env_id": "CartPole-v1"}}, Ppo, describe, ENV_SCHEMA, overrides)
+
+
+def learn(**settings):
+    return {"env": {"env_id": "CartPole-v1"}, "policy": {"learn": settings}}
+
+
+def test_defaults_come_from_the_policy_the_environment_and_the_run():
+    cfg = build()
+    assert cfg.policy.learn.learning_rate == 1e-3
+    assert cfg.policy.model.hidden == [64, 64]
+    assert cfg.env.collector_env_num == 8
+    assert (cfg.seed, cfg.device, cfg.run.out_dir) == (0, "auto", "runs")
+    assert cfg.policy.type == "ppo"
+    assert cfg.exp_name == "CartPole-v1_ppo"
+
+
+def test_user_settings_win_over_defaults_and_overrides_win_over_both():
+    cfg = build(learn(gamma=0.9, batch_size=32), "policy.learn.batch_size=128", "seed=7")
+    assert (cfg.policy.learn.gamma, cfg.policy.learn.batch_size, cfg.seed) == (0.9, 128, 7)
+
+
+def test_the_environment_fills_in_its_spec_in_plain_types():
+    assert build().env.spec == {
+        "observation": {"kind": "box", "shape": [4], "high": [math.inf]},
+        "max_episode_steps": 500,
+    }
+
+
+@pytest.mark.parametrize(
+    ("user", "message"),
+    [
+        (learn(learnig_rate=1e-3), "unknown key 'policy.learn.learnig_rate'; did you mean 'learning_rate'?"),
+        ({"policy": {"gamma": 0.9}}, "did you mean 'policy.learn.gamma'?"),
+        ({"sed": 1}, "unknown key 'sed'; did you mean 'seed'?"),
+        ({"xyzzy": 1}, "unknown key 'xyzzy'. Keys at the top: exp_name"),
+        ({"lr": 1}, "unknown key 'lr'; did you mean 'policy.learn.learning_rate'? Keys at the top"),
+        ({"learnin_rate": 1}, "unknown key 'learnin_rate'; did you mean 'policy.learn.learning_rate'? Keys"),
+        (learn(learning_rate="nan"), "'nan' is a text (YAML writes .nan)"),
+        (learn(grad_norm="inf"), "'inf' is a text (YAML writes .inf)"),
+        (learn(gamma=1.5), "policy.learn.gamma=1.5: expected a number in [0, 1]"),
+        (learn(learning_rate=0.0), "policy.learn.learning_rate=0.0: expected a number in (0, inf)"),
+        (learn(learning_rate="fast"), "policy.learn.learning_rate='fast': expected a number"),
+        (learn(learning_rate=math.nan), "NaN"),
+        (learn(learning_rate=True), "True is true or false"),
+        (learn(batch_size=12.5), "policy.learn.batch_size=12.5: expected an integer in [1, inf)"),
+        (learn(batch_size=None), "None is not allowed here"),
+        (learn(anneal_lr=1), "policy.learn.anneal_lr=1: expected true or false"),
+        (learn(grad_norm=-1), "expected a number in (0, inf) or None"),
+        ({"policy": {"model": {"activation": "tahn"}}}, "did you mean 'tanh'?"),
+        ({"policy": {"model": {"hidden": [64, "64"]}}}, "each element an integer"),
+        ({"policy": {"model": {"hidden": [64, 0]}}}, "each element an integer in [1, inf)"),
+        ({"policy": {"learn": 3}}, "policy.learn=3: expected a section with the keys learning_rate"),
+        ({"policy": {"type": "dqn"}}, "policy.type='dqn': expected one of 'ppo'"),
+        ({"seed": -1}, "seed=-1: expected an integer in [0, inf)"),
+        (
+            {"device": "cpu"},
+            "device='cpu': expected one of 'auto', 'CPU', 'Ascend', 'GPU'; did you mean 'CPU'",
+        ),
+        ({"exp_name": "../up", "env": {"env_id": "CartPole-v1"}}, "exp_name='../up': expected a folder name"),
+        ({"env": {"env_kwargs": {"f": print}}}, "env: a builtin_function_or_method cannot be part of"),
+        ({"env": {}}, "env.env_id is not given"),
+        ([1], "expected a mapping of settings, got list"),
+    ],
+)
+def test_a_wrong_setting_is_one_error_with_path_value_and_what_is_allowed(user, message):
+    with pytest.raises(ConfigError) as error:
+        build(user)
+    assert message in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("seed", "expected key=value"),
+        ("policy..gamma=1", "expected key=value"),
+        ("policy.learn.gama=0.9", "did you mean 'gamma'?"),
+        ("policy.learn.gamma=[", "is not a YAML value"),
+        ("policy.learn.gamma=high", "policy.learn.gamma='high'"),
+        ("env.env_id.x=1", "'env_id' is a value, not a section"),
+    ],
+)
+def test_a_wrong_override_is_one_clear_error(override, message):
+    with pytest.raises(ConfigError) as error:
+        build(None, override)
+    assert message in str(error.value)
+
+
+def test_overrides_are_yaml_values():
+    cfg = build(
+        None,
+        "policy.learn.learning_rate=1e-4",
+        "policy.learn.batch_size=1e3",
+        "policy.model.hidden=[128, 128]",
+        "policy.learn.anneal_lr=false",
+        "policy.learn.grad_norm=null",
+        "env.env_kwargs.gravity=9.8",
+        "exp_name=2024",
+    )
+    assert cfg.policy.learn.learning_rate == 1e-4
+    assert cfg.policy.learn.batch_size == 1000
+    assert cfg.policy.model.hidden == [128, 128]
+    assert cfg.policy.learn.anneal_lr is False
+    assert cfg.policy.learn.grad_norm is None
+    assert cfg.env.env_kwargs == {"gravity": 9.8}
+    assert cfg.exp_name == "2024"
+
+
+def test_an_int_is_taken_for_a_float_and_a_numpy_number_for_a_number():
+    cfg = build(learn(gamma=1, batch_size=np.int64(16), learning_rate=np.float32(0.5)))
+    settings = cfg.policy.learn
+    assert [type(settings[key]) for key in ("gamma", "batch_size", "learning_rate")] == [float, int, float]
+    assert (settings.gamma, settings.batch_size, settings.learning_rate) == (1.0, 16, 0.5)
+
+
+def test_settings_that_do_not_go_together_are_refused_by_the_policy():
+    with pytest.raises(ConfigError, match="does not divide"):
+        build(learn(batch_size=12))
+
+
+def test_the_users_tree_is_not_changed_and_two_compiled_configs_share_nothing():
+    user = EasyDict(env={"env_id": "CartPole-v1", "env_kwargs": {"size": [1, 2]}})
+    before = copy.deepcopy(user)
+    first, second = build(user, "seed=3"), build(user)
+    first.policy.model.hidden.append(1)
+    first.env.env_kwargs.size.append(3)
+    first.env.spec.observation.shape.append(5)
+    assert user == before
+    assert second.policy.model.hidden == [64, 64]
+    assert second.env.env_kwargs.size == [1, 2]
+    assert second.env.spec.observation.shape == [4]
+    assert (first.seed, second.seed) == (3, 0)
+
+
+def test_a_saved_config_compiles_to_itself(tmp_path):
+    cfg = build(learn(learning_rate=1e-5))
+    save_config(cfg, tmp_path / "config.yaml")
+    assert build(load_config(tmp_path / "config.yaml")) == cfg
+
+
+def test_a_changed_environment_is_refused_with_the_field_that_differs():
+    saved = build()
+    saved.env.spec.observation.shape = [6]
+    with pytest.raises(ConfigError, match=r"env\.spec\.observation\.shape.*\[6\].*\[4\]"):
+        build(saved)
+
+
+def test_without_a_description_the_saved_spec_is_kept():
+    cfg = compile_config(build(), Ppo, None, ENV_SCHEMA)
+    assert cfg.env.spec.max_episode_steps == 500
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [(None, "cannot read"), ("a: [", "is not YAML"), ("- 1", "expected a mapping"), ("1: 2", "not a text")],
+)
+def test_an_unreadable_file_is_one_clear_error(tmp_path, text, message):
+    path = tmp_path / "config.yaml"
+    if text is not None:
+        path.write_text(f"env:\n  {text}" if text == "1: 2" else text)
+    with pytest.raises(ConfigError) as error:
+        load_config(path)
+    assert message in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("args", [(None,), (2.0, "[0, 1]"), (1, "0..1"), ("a", ("b", "c")), ({1, 2},)])
+def test_an_option_that_makes_no_sense_is_refused_where_it_is_declared(args):
+    with pytest.raises(ConfigError):
+        opt(*args)
+
+
+def test_schema_defaults_are_fresh_each_time():
+    schema = {"a": {"hidden": opt([1], "[1, inf)")}}
+    first = schema_defaults(schema)
+    first.a.hidden.append(2)
+    assert schema_defaults(schema) == {"a": {"hidden": [1]}}
+
+
+@given(st.integers(-3, 3), st.integers(0, 3), st.booleans(), st.booleans(), st.integers(-8, 8))
+def test_intervals_agree_with_comparisons(low, width, low_open, high_open, value):
+    high = low + width + 1
+    text = f"{'(' if low_open else '['}{low}, {high}{')' if high_open else ']'}"
+    option = opt(None, text, type=int)
+    allowed = (low < value if low_open else low <= value) and (value < high if high_open else value <= high)
+    if allowed:
+        assert option.check(value, "x") == value
+    else:
+        with pytest.raises(ConfigError):
+            option.check(value, "x")
+
+
+def test_compiling_imports_neither_mindspore_nor_gymnasium():
+    code = "import sys, minding.engine.config.compiler; print({'mindspore', 'gymnasium'} & set(sys.modules))"
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    out = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=60)
+    assert (out.stdout.strip(), out.stderr) == ("set()", "")

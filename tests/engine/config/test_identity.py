@@ -1,0 +1,97 @@
+"""Which settings changed, and which make another run."""
+
+import numpy as np
+import pytest
+from easydict import EasyDict
+
+from minding.configs import compile_run
+from minding.engine.checkpoint import Checkpoint
+from minding.engine.config.identity import (
+    POLICY,
+    RUN,
+    changes,
+    check_checkpoint,
+    check_identity,
+    describe_changes,
+    differences,
+    identity,
+)
+from minding.engine.errors import CheckpointError, DamagedCheckpointError
+
+SAVED = {"seed": 0, "run": {"out_dir": "a", "max_env_step": 10}, "policy": {"type": "ppo", "model": {"hidden": [8]}}}
+
+
+def test_differences_are_found_by_path_but_not_those_of_places():
+    now = EasyDict(seed=1, run=dict(out_dir="b", max_env_step=20, new=3), policy=dict(type="ppo"))
+    found = changes(SAVED, now)
+    assert describe_changes(found) == (
+        "seed 0 -> 1, run.max_env_step 10 -> 20, run.new None -> 3, policy.model {'hidden': [8]} -> None"
+    )
+
+
+def test_tuples_and_lists_are_the_same():
+    assert changes({"a": [1, 2]}, {"a": (1, 2)}) == []
+
+
+def test_what_makes_another_run_is_refused_and_the_rest_is_not():
+    check_identity(identity(SAVED), {**SAVED, "run": {"max_env_step": 99}}, "checkpoint x")
+    other = {**SAVED, "seed": 5, "policy": {"type": "ppo", "model": {"hidden": [9]}}}
+    with pytest.raises(CheckpointError, match=r"x belongs to another run: policy\.model\.hidden is \[8\] there"):
+        check_identity(identity(SAVED), other, "checkpoint x")
+    with pytest.raises(CheckpointError, match="seed is 0 there and 5 here"):
+        check_identity(identity(SAVED), other, "checkpoint x")
+
+
+@pytest.mark.parametrize("algorithm", ["dqn", "ppo"])
+def test_every_setting_of_an_identity_is_one_that_there_is(algorithm):
+    user = EasyDict(env={"env_id": "CartPole-v1"}, policy={"type": algorithm, "collect": {"n_sample": 32}})
+    found = identity(compile_run(user))
+    assert found.keys() == RUN.keys()
+    absent = {path for path, value in found.items() if value is None}
+    assert absent == ({"policy.other.buffer_size"} if algorithm == "ppo" else set())
+
+
+@pytest.mark.parametrize(
+    ("override", "path"),
+    [
+        ({"policy.model.activation": "relu"}, "policy.model.activation"),
+        ({"policy.model.normalize_obs": "true"}, "policy.model.normalize_obs"),
+        ({"env.normalize_reward": "true"}, "env.normalize_reward"),
+        ({"env.collector_env_num": "1"}, "env.collector_env_num"),
+        ({"seed": "3"}, "seed"),
+    ],
+)
+def test_a_run_is_another_one_with_another(tiny_config, override, path):
+    settings = {**override}
+    other = tiny_config("ppo", seed=int(settings.pop("seed", 0)), **settings)
+    saved = identity(tiny_config("ppo"))
+    assert [change.path for change in differences(saved, other)] == [path]
+    acting = path.startswith("policy.")
+    assert bool(differences(saved, other, POLICY)) is acting
+
+
+def test_parameters_belong_to_what_an_action_does_in_the_environment(tiny_config):
+    saved = identity(tiny_config("sac"))
+    other = tiny_config("sac", env={"low": -2.0, "high": 2.0})
+    for paths in (RUN, POLICY):
+        found = [change.path for change in differences(saved, other, paths)]
+        assert found == ["env.spec.env_action.low", "env.spec.env_action.high"]
+
+
+def checkpoint(state, **info):
+    return Checkpoint("iter_3", {"policy": state}, info)
+
+
+def test_a_policy_that_is_not_made_of_numbers_is_damage(tiny_config):
+    cfg = tiny_config("ppo")
+    whole = {"params": {"w": np.ones(3, np.float32)}, "moments": {"count": 2, "scale": 1.0}}
+    check_checkpoint(checkpoint(whole, identity=identity(cfg)), cfg)
+    for where, broken in (
+        ("policy/params/w", {**whole, "params": {"w": np.array([1, np.nan], np.float32)}}),
+        ("policy/moments/scale", {**whole, "moments": {"scale": float("inf")}}),
+    ):
+        with pytest.raises(DamagedCheckpointError, match=f"iter_3: {where} is NaN or infinite"):
+            check_checkpoint(checkpoint(broken, identity=identity(cfg)), cfg)
+    for odd in (None, 3, ["seed"]):
+        with pytest.raises(DamagedCheckpointError, match="does not say which run it belongs to"):
+            check_checkpoint(checkpoint(whole, identity=odd), cfg)

@@ -1,0 +1,73 @@
+"""Configurations that anybody may have written: a clear error, in bounded time and memory."""
+
+import os
+import time
+
+import pytest
+
+from minding.engine.config.compiler import load_config
+from minding.engine.errors import ConfigError
+from minding.engine.files import read_bounded, read_text
+
+BOMB = "\n".join(["a0: &a0 [x, x]", *(f"a{n}: &a{n} [*a{n - 1}, *a{n - 1}]" for n in range(1, 40))])
+MERGES = "\n".join(["a0: &a0 {k: 1}", *(f"a{n}: &a{n} {{<<: [*a{n - 1}, *a{n - 1}]}}" for n in range(1, 40))])
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (BOMB, "more than 50,000 values"),
+        (MERGES, "more than 50,000 values"),
+        ("a: &a [*a]", "leads to nothing, or into itself"),
+        ("a: " + "[" * 100_000, "nest more than 32 deep"),
+        ("a: " + "{b: " * 60_000, "nest more than 32 deep"),
+        ("a: " + "9" * 9_000, "digits"),
+        ("a: " + "9" * 90_000, "at most 10,000"),
+        ("a: 2001-99-99", "month must be in"),
+        ("a: !!python/object/apply:os.system [touch ran]", "could not determine a constructor"),
+        ("a: !!binary x", "binary|base64|Incorrect padding|bytes cannot stand"),
+        ("? [a]\n: 1", "unhashable|is not a text"),
+        ("a\0b: 1", "special characters|unacceptable|control characters"),
+        ("items: {update: 1}", "the key 'items' cannot be used"),
+        ("env: {env_kwargs: {__class__: 1}}", "the key '__class__' cannot be used"),
+        ("x" * 300_000, "at most 262,144 are read"),
+    ],
+)
+def test_hostile_settings_are_one_clear_error_within_a_second(tmp_path, text, message):
+    path = tmp_path / "config.yaml"
+    path.write_text(text)
+    start = time.perf_counter()
+    with pytest.raises(ConfigError, match=message) as caught:
+        load_config(path)
+    assert time.perf_counter() - start < 1.0
+    assert len(str(caught.value)) < 1000
+    assert str(path) in str(caught.value)
+
+
+def test_aliases_of_a_usual_size_are_settings(tmp_path):
+    (tmp_path / "c.yaml").write_text("a: &a {b: 1e-3}\nc: *a\nd: {<<: *a, e: 2}\n")
+    assert load_config(tmp_path / "c.yaml") == {"a": {"b": 0.001}, "c": {"b": 0.001}, "d": {"b": 0.001, "e": 2}}
+
+
+def test_only_regular_files_of_a_bounded_size_are_read(tmp_path):
+    pipe, link, loop, holes = (tmp_path / name for name in ("pipe", "link", "loop", "holes"))
+    os.mkfifo(pipe)
+    link.symlink_to("/dev/zero")
+    loop.symlink_to(loop)
+    holes.touch()
+    os.truncate(holes, 1 << 40)
+    for path, message in (
+        (pipe, "not a regular file"),
+        (link, "not a regular file"),
+        (tmp_path, "not a regular file"),
+        (loop, "symbolic links"),
+        (holes, "at most|holes"),
+    ):
+        for limit in (100, 1 << 50):
+            with pytest.raises(OSError, match=message):
+                read_bounded(path, limit)
+        with pytest.raises(ConfigError, match="cannot read the configuration"):
+            load_config(path)
+    (tmp_path / "latin").write_bytes(b"a: \xe9")
+    with pytest.raises(OSError, match="not UTF-8"):
+        read_text(tmp_path / "latin", 100)

@@ -1,0 +1,56 @@
+"""From the actions of policies to those of environments."""
+
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+from minding.engine.data.actions import ActionAdapter
+from minding.engine.errors import ShapeError
+from minding.envs.actions import describe_actions
+
+
+def adapter_of(space, rescale=True):
+    return ActionAdapter(describe_actions(space, rescale=rescale))
+
+
+def test_scaled_actions_stay_inside_bounds_in_spite_of_rounding():
+    space = spaces.Box(np.float32(-0.1), np.float32(0.7), (1,), np.float32)
+    adapter = adapter_of(space)
+    for action in adapter(np.array([[1.0], [-1.0]], np.float32)):
+        assert space.contains(action)
+    assert adapter(np.zeros((2, 1), np.float32)) == pytest.approx(0.3)
+
+
+def test_infinite_actions_are_clipped_to_the_bounds():
+    adapter = adapter_of(spaces.Box(-2.0, 4.0, (1,)))
+    assert adapter(np.array([[np.inf], [-np.inf]])).tolist() == [[4.0], [-2.0]]
+
+
+def test_multi_discrete_starts_are_added():
+    adapter = adapter_of(spaces.MultiDiscrete([3, 2], start=[10, -1]))
+    assert adapter(np.array([[0, 0], [2, 1]])).tolist() == [[10, -1], [12, 0]]
+
+
+def test_actions_that_are_the_environments_already_are_clipped_and_not_scaled():
+    adapter = adapter_of(spaces.Box(-2.0, 4.0, (1,), np.float64))
+    given = np.array([[0.5], [4.5]], np.float32)
+    adopted = adapter.adopt(given)
+    assert (adopted.tolist(), adopted.dtype) == ([[0.5], [4.0]], np.float64)
+    choices = adapter_of(spaces.Discrete(3, start=5, dtype=np.int8))
+    given = np.array([5, 7])
+    adopted = choices.adopt(given)
+    assert (adopted.tolist(), adopted.dtype) == ([5, 7], np.int8)
+    # Environments may write into what they are given.
+    same = adapter_of(spaces.Discrete(3)).adopt(given)
+    same += 1
+    assert given.tolist() == [5, 7]
+
+
+@pytest.mark.parametrize("action", [np.zeros((2, 2), int), np.zeros((2, 2, 1)), np.float32(1.0)])
+def test_actions_of_another_shape_or_kind_are_an_error(action):
+    adapter = adapter_of(spaces.Box(-2.0, 4.0, (2,)))
+    for change in (adapter, adapter.adopt):
+        with pytest.raises(ShapeError, match=r"action: expected float \(N, 2\), one row per environment, got "):
+            change(action)
+    with pytest.raises(ShapeError, match=r"expected integer \(N, 4\), .* got int64 \(1, 2, 2\)"):
+        adapter_of(spaces.MultiDiscrete([[2, 3], [4, 2]]))(np.zeros((1, 2, 2), int))

@@ -1,0 +1,150 @@
+"""Advantages and n-step returns, against slow loops in float64 and numbers worked out by hand."""
+
+import numpy as np
+import pytest
+
+from minding.engine.data.returns import gae, nstep, reverse_scan
+from minding.engine.errors import ShapeError
+
+
+def column(*numbers, dtype=np.float32):
+    """Numbers as (T, 1)."""
+    return np.array(numbers, dtype)[:, None]
+
+
+def loop_gae(reward, value, next_value, terminated, cut, gamma, gae_lambda):
+    steps, envs = reward.shape
+    advantage = np.zeros((steps, envs))
+    for n in range(envs):
+        later = 0.0
+        for t in reversed(range(steps)):
+            bootstrap = 0.0 if terminated[t, n] else float(next_value[t, n])
+            delta = float(reward[t, n]) + gamma * bootstrap - float(value[t, n])
+            later = delta if cut[t, n] else delta + gamma * gae_lambda * later
+            advantage[t, n] = later
+    return advantage
+
+
+def loop_nstep(reward, cut, n, gamma):
+    steps, envs = reward.shape
+    total, last, discount = np.zeros((steps, envs)), np.zeros((steps, envs), int), np.ones((steps, envs))
+    for e in range(envs):
+        for t in range(steps):
+            for k in range(t, min(t + n, steps)):
+                total[t, e] += discount[t, e] * reward[k, e]
+                discount[t, e] *= gamma
+                last[t, e] = k
+                if cut[k, e]:
+                    break
+    return total, last, discount
+
+
+def test_reverse_scan_by_hand():
+    # y_2 = 4, y_1 = 2 + 0.5 * 4 = 4, y_0 = 1 + 0.25 * 4 = 2; the last decay has nothing to act on.
+    y = reverse_scan(column(1, 2, 4), column(0.25, 0.5, 9))
+    assert y.dtype == np.float64
+    assert y[:, 0].tolist() == [2.0, 4.0, 4.0]
+
+
+@pytest.mark.parametrize("steps", [1, 2, 3, 5, 8, 13, 128])
+def test_reverse_scan_equals_the_loop_at_every_length(steps):
+    rng = np.random.default_rng(steps)
+    delta, decay = rng.standard_normal((2, steps, 3))
+    y, expected = np.zeros(3), []
+    for t in reversed(range(steps)):
+        y = delta[t] + decay[t] * y
+        expected.append(y)
+    np.testing.assert_allclose(reverse_scan(delta, decay), expected[::-1], rtol=1e-10, atol=1e-10)
+
+
+def test_gae_by_hand():
+    # gamma 0.5, lambda 0.5. delta_2 = 4 + 0.5*8 - 2 = 6 (rollout ends, bootstrap 8); delta_1 = 3 - 1 = 2 (true end);
+    # delta_0 = 1 + 0.5*1 - 1 = 0.5, A_0 = 0.5 + 0.25 * 2 = 1.
+    advantage = gae(
+        column(1, 3, 4),
+        column(1, 1, 2),
+        column(1, 100, 8),
+        column(0, 1, 0, dtype=bool),
+        column(0, 1, 0, dtype=bool),
+        gamma=0.5,
+        gae_lambda=0.5,
+    )
+    assert advantage.dtype == np.float32
+    assert advantage[:, 0].tolist() == [1.0, 2.0, 6.0]
+
+
+def test_a_time_limit_bootstraps_from_the_final_observation_and_an_end_does_not():
+    numbers = column(1), column(2), column(10)
+    ended, going = column(1, dtype=bool), column(0, dtype=bool)
+    assert gae(*numbers, going, ended, gamma=0.5, gae_lambda=0.9).item() == 4.0
+    assert gae(*numbers, ended, ended, gamma=0.5, gae_lambda=0.9).item() == -1.0
+
+
+@pytest.mark.parametrize("position", range(6))
+@pytest.mark.parametrize("terminated", [True, False])
+def test_gae_equals_the_loop_with_an_end_at_every_position(position, terminated):
+    rng = np.random.default_rng(position)
+    reward, value, next_value = rng.standard_normal((3, 6, 2)).astype(np.float32)
+    cut = np.zeros((6, 2), bool)
+    cut[position, 1] = True
+    end = cut if terminated else np.zeros_like(cut)
+    expected = loop_gae(reward, value, next_value, end, cut, 0.97, 0.9)
+    np.testing.assert_allclose(
+        gae(reward, value, next_value, end, cut, gamma=0.97, gae_lambda=0.9), expected, rtol=1e-6, atol=1e-6
+    )
+
+
+def test_gae_equals_the_loop_on_a_long_rollout_with_many_ends():
+    rng = np.random.default_rng(0)
+    reward, value, next_value = rng.standard_normal((3, 200, 7)).astype(np.float32)
+    cut = rng.random((200, 7)) < 0.1
+    terminated = cut & (rng.random((200, 7)) < 0.5)
+    expected = loop_gae(reward, value, next_value, terminated, cut, 0.99, 0.95)
+    result = gae(reward, value, next_value, terminated, cut, gamma=0.99, gae_lambda=0.95)
+    np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-5)
+
+
+def test_nothing_leaks_over_a_cut_or_between_environments():
+    rng = np.random.default_rng(1)
+    reward, value, next_value = rng.standard_normal((3, 4, 2)).astype(np.float32)
+    cut = np.zeros((4, 2), bool)
+    cut[1, 0] = True
+    before = gae(reward, value, next_value, cut, cut, gamma=0.9, gae_lambda=0.9)
+    reward[2:, 0] += 100.0
+    after = gae(reward, value, next_value, cut, cut, gamma=0.9, gae_lambda=0.9)
+    assert np.array_equal(before[:2, 0], after[:2, 0])
+    assert np.array_equal(before[:, 1], after[:, 1])
+
+
+def test_arrays_of_different_shape_are_refused():
+    good, bad = np.zeros((3, 2), np.float32), np.zeros((2, 3), np.float32)
+    with pytest.raises(ShapeError, match=r"gae: next_value has shape \(2, 3\), reward has \(3, 2\)"):
+        gae(good, good, bad, good, good, gamma=0.9, gae_lambda=0.9)
+
+
+def test_nstep_by_hand():
+    # n = 2, gamma = 0.5, an end after the second of four steps.
+    total, last, discount = nstep(column(1, 2, 4, 8), column(0, 1, 0, 0, dtype=bool), n=2, gamma=0.5)
+    assert total[:, 0].tolist() == [2.0, 2.0, 8.0, 8.0]
+    assert last[:, 0].tolist() == [1, 1, 3, 3]
+    assert discount[:, 0].tolist() == [0.25, 0.5, 0.25, 0.5]
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 7, 20])
+def test_nstep_equals_the_loop(n):
+    rng = np.random.default_rng(n)
+    reward = rng.standard_normal((12, 5)).astype(np.float32)
+    cut = rng.random((12, 5)) < 0.2
+    total, last, discount = nstep(reward, cut, n=n, gamma=0.9)
+    expected = loop_nstep(reward, cut, n, 0.9)
+    np.testing.assert_allclose(total, expected[0], rtol=1e-5, atol=1e-6)
+    assert np.array_equal(last, expected[1])
+    np.testing.assert_allclose(discount, expected[2], rtol=1e-6)
+
+
+def test_one_step_returns_are_the_rewards():
+    reward = column(1, 2, 3)
+    total, last, discount = nstep(reward, column(0, 0, 0, dtype=bool), n=1, gamma=0.9)
+    assert np.array_equal(total, reward)
+    assert last[:, 0].tolist() == [0, 1, 2]
+    assert np.array_equal(discount, np.full((3, 1), 0.9, np.float32))

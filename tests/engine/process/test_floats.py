@@ -1,0 +1,83 @@
+"""Denormal numbers are zero where policies compute, and nowhere else."""
+
+import threading
+
+import numpy as np
+import pytest
+
+from minding.engine.process.floats import flush_denormals, supported
+
+pytestmark = pytest.mark.skipif(not supported(), reason="the mode cannot be set on this system")
+DENORMAL = np.full(20, 6e-45, np.float32)
+
+
+def keeps_denormals():
+    return bool((DENORMAL * np.float32(0.9)).any())
+
+
+@flush_denormals
+def keeps_denormals_in_the_mode():
+    return keeps_denormals()
+
+
+def test_denormals_are_zero_as_operands_and_as_results():
+    smallest_normal = np.full(20, np.finfo(np.float32).smallest_normal)
+    sums = flush_denormals(lambda: (DENORMAL + np.float32(0), smallest_normal * np.float32(0.5)))()
+    assert [np.count_nonzero(x) for x in sums] == [0, 0]
+
+
+def test_the_caller_has_its_own_mode_back_also_after_an_error():
+    @flush_denormals
+    def fail():
+        raise KeyError("x")
+
+    assert keeps_denormals()
+    assert not keeps_denormals_in_the_mode()
+    assert keeps_denormals()
+    with pytest.raises(KeyError):
+        fail()
+    assert keeps_denormals()
+
+
+def test_a_call_within_a_call_leaves_the_mode_to_the_outer_one():
+    assert flush_denormals(lambda: (keeps_denormals_in_the_mode(), keeps_denormals()))() == (False, False)
+
+
+def test_other_threads_keep_theirs():
+    found = []
+
+    @flush_denormals
+    def outer():
+        inside.set()
+        done.wait()
+
+    inside, done = threading.Event(), threading.Event()
+    thread = threading.Thread(target=outer)
+    thread.start()
+    inside.wait()
+    found.append(keeps_denormals())
+    done.set()
+    thread.join()
+    assert found == [True]
+
+
+def test_nan_infinity_rounding_and_numpys_warnings_are_as_ever():
+    values = np.array([np.nan, np.inf, -np.inf, 3e38, 1 / 3, 0.0], np.float32)
+
+    def arithmetic():
+        with np.errstate(all="ignore"):
+            results = [values + values, values * values, values / values, np.sqrt(-values), np.maximum(values, 1)]
+        return np.stack(results)
+
+    @flush_denormals
+    def divide():
+        return values[3:5] / np.float32(0)
+
+    assert arithmetic().tobytes() == flush_denormals(arithmetic)().tobytes()
+    with pytest.warns(RuntimeWarning, match="divide by zero"):
+        divide()
+
+
+def test_what_numpy_knows_of_its_types_is_not_spoilt():
+    flush_denormals(lambda: np.finfo(np.float32))()
+    assert np.finfo(np.float32).smallest_subnormal == np.float32(1e-45)

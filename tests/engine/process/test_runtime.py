@@ -1,0 +1,290 @@
+"""The set-up of MindSpore, and the guard against recompilation."""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import warnings
+
+import numpy as np
+import pytest
+
+from minding.engine.errors import SetupError
+from minding.engine.process import runtime
+from minding.engine.process.runtime import Compiled, RecompileWarning, ms, nn, to_device
+
+
+def run_fresh(script, **environment):
+    """Runs a script in a new process; returns its lines of output."""
+    path = os.pathsep.join(entry for entry in sys.path if entry)
+    ours = runtime.environment() | runtime.CONVOLUTION_ENVIRONMENT
+    kept = {k: v for k, v in os.environ.items() if k not in ours}
+    result = subprocess.run(
+        [sys.executable, "-c", script],
+        capture_output=True, text=True, timeout=120, check=False,
+        env={**kept, "PYTHONPATH": path, **environment},
+    )  # fmt: skip
+    assert result.returncode == 0, result.stderr
+    return result.stdout.splitlines()
+
+
+def test_the_process_is_prepared_before_mindspore_loads_and_the_users_settings_stay(tmp_path):
+    script = """
+import os
+from minding.engine.process import runtime
+assert not runtime.is_loaded() and "MS_DEV_HOST_BLOCKING_RUN" not in os.environ
+runtime.ms
+assert "ONEDNN_MAX_CPU_ISA" not in os.environ
+runtime.prepare(runtime.Settings("CPU"))
+print(runtime.is_loaded(), runtime.device())
+for name in ("MS_DEV_HOST_BLOCKING_RUN", "ONEDNN_MAX_CPU_ISA", "MS_DEV_RUNTIME_CONF", "GLOG_v", "MS_OM_PATH"):
+    print(os.environ[name])
+print(os.path.isdir(os.environ["MS_OM_PATH"]))
+"""
+    lines = run_fresh(script, XDG_CACHE_HOME=str(tmp_path), GLOG_v="4")
+    assert lines == ["True CPU", "1", "AVX2", "new_pipeline:false", "4", str(tmp_path / "minding"), "True"]
+
+
+@pytest.mark.parametrize(("short", "threads"), [(False, 2), (True, 1)])
+def test_short_graphs_are_dispatched_by_one_thread(short, threads):
+    script = f"""
+from minding.engine.process import runtime
+import mindspore
+asked = []
+mindspore.runtime.dispatch_threads_num = asked.append
+runtime.prepare(runtime.Settings(short_graphs={short}))
+print(asked)
+"""
+    assert run_fresh(script)[-1] == f"[{threads}]"
+
+
+def test_two_kernel_threads_compute_what_one_does():
+    script = """
+from minding.engine.process import runtime
+import numpy as np
+runtime.prepare(runtime.Settings(threads=2))
+x = np.arange(9, dtype=np.float32).reshape(3, 3)
+product = runtime.load().jit(runtime.ops.MatMul())(runtime.to_device(x), runtime.to_device(x))
+print(np.array_equal(product.asnumpy(), x @ x))
+"""
+    assert run_fresh(script)[-1] == "True"
+
+
+@pytest.mark.parametrize(
+    ("variables", "reason"),
+    [
+        ({"XDG_CACHE_HOME": "", "HOME": "/dev/null"}, "/dev/null/.cache/minding cannot be written: Not a directory"),
+        ({"XDG_CACHE_HOME": "relative", "HOME": "/proc"}, "/proc/.cache/minding cannot be written"),
+        ({"XDG_CACHE_HOME": "/dev/full"}, "/dev/full/minding cannot be written: Not a directory"),
+        ({"XDG_CACHE_HOME": "", "HOME": None}, "this user has no home folder"),
+    ],
+)
+def test_without_a_usable_cache_folder_there_is_a_warning_and_a_temporary_one(
+    variables, reason, tmp_path, monkeypatch, caplog
+):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
+    (tmp_path / "tmp").mkdir()
+    for name, value in variables.items():
+        monkeypatch.delenv(name) if value is None else monkeypatch.setenv(name, value)
+    # No such user: without HOME nobody knows the home folder.
+    monkeypatch.setattr(os, "getuid", lambda: 54321)
+    runtime.cache_dir.cache_clear()
+    folder = runtime.cache_dir()
+    runtime.cache_dir.cache_clear()
+    assert folder.is_dir()
+    assert folder.parent == tmp_path / "tmp"
+    assert [path.name for path in tmp_path.iterdir()] == ["tmp"]
+    assert reason in caplog.text
+
+
+@pytest.mark.skipif(os.getuid() != 0 or shutil.which("setpriv") is None, reason="only root becomes another user")
+def test_a_user_without_a_home_and_without_an_entry_gets_through_the_self_test(tmp_path):
+    # It may read everything, because Python itself may lie in somebody's home, and write nothing.
+    user = "setpriv --reuid=54321 --regid=54321 --clear-groups --inh-caps=+dac_read_search"
+    command = [*user.split(), "--ambient-caps=+dac_read_search", sys.executable, "-m", "minding", "doctor"]
+    path = os.pathsep.join(entry for entry in sys.path if entry)
+    kept = {k: v for k, v in os.environ.items() if k not in (*runtime.environment(), "HOME", "XDG_CACHE_HOME")}
+    done = subprocess.run(command, capture_output=True, text=True, env={**kept, "PYTHONPATH": path}, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.startswith("no cache folder (this user has no home folder)")
+    assert done.stderr.count("\n") == 1
+
+
+def test_an_absent_device_is_an_error_before_any_work():
+    script = """
+from minding.engine.process import runtime
+from minding.engine.errors import SetupError
+try:
+    runtime.prepare(runtime.Settings("GPU"))
+except SetupError as error:
+    print(error)
+"""
+    expected = "device='GPU' was asked for, but there is none here: install its driver, or set device=auto"
+    assert expected in run_fresh(script)
+
+
+def test_algorithms_and_configurations_are_known_without_mindspore():
+    script = """
+import sys
+import minding.policies, minding.middleware, minding.engine.buffers, minding.configs
+from minding.configs import compile_run, load_preset
+cfg = compile_run(load_preset("cartpole_ppo"))
+print("mindspore" in sys.modules, cfg.policy.type)
+"""
+    assert run_fresh(script) == ["False ppo"]
+
+
+def refusal():
+    with pytest.raises(SetupError) as caught:
+        runtime.check_versions()
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def test_this_installation_is_accepted():
+    runtime.check_versions()
+
+
+def test_numpy_2_is_refused_with_the_fix(monkeypatch):
+    monkeypatch.setattr(np, "__version__", "2.1.3")
+    assert refusal() == "MindSpore 2.10 fails at the first operator with NumPy 2.1.3: pip install 'numpy>=1.26,<2'"
+
+
+def test_a_missing_wheel_is_refused_with_the_fix(monkeypatch):
+    monkeypatch.setattr(runtime.importlib.util, "find_spec", lambda name: None)
+    assert refusal() == "MindSpore is not installed: pip install 'mindspore==2.10.0'"
+
+
+def test_a_python_without_wheels_is_refused(monkeypatch):
+    monkeypatch.setattr(sys, "version_info", (3, 13, 0, "final", 0))
+    assert refusal().startswith("MindSpore 2.10 has wheels for Python 3.10 to 3.12; this is 3.13")
+
+
+def test_the_compiler_cache_is_refused(monkeypatch):
+    monkeypatch.setenv("MS_COMPILER_CACHE_ENABLE", "1")
+    assert refusal().endswith("unset MS_COMPILER_CACHE_ENABLE")
+    monkeypatch.setenv("MS_COMPILER_CACHE_ENABLE", "0")
+    runtime.check_versions()
+
+
+def test_an_unknown_device_is_refused_and_a_loaded_one_cannot_be_changed():
+    with pytest.raises(SetupError, match="device must be one of auto, CPU, Ascend, GPU; got 'TPU'"):
+        runtime.Settings("TPU")
+    assert runtime.device() == "CPU"
+    runtime.prepare(runtime.Settings("CPU"))
+    runtime.prepare(runtime.Settings("auto"))
+    with pytest.raises(SetupError, match="already runs on CPU in this process and cannot move to Ascend"):
+        runtime.prepare(runtime.Settings("Ascend"))
+
+
+def test_the_runtime_has_no_other_names():
+    with pytest.raises(AttributeError, match="has no attribute 'mint'"):
+        runtime.mint  # noqa: B018
+
+
+def test_arrays_go_to_the_device_without_a_copy_also_read_only_ones():
+    array = np.zeros(3, np.float32)
+    tensor = to_device(array)
+    array[1] = 5.0
+    assert tensor.asnumpy().tolist() == [0.0, 5.0, 0.0]
+    array.setflags(write=False)
+    assert to_device(array).asnumpy().tolist() == [0.0, 5.0, 0.0]
+    assert to_device(np.arange(4.0).reshape(2, 2).T).asnumpy().tolist() == [[0.0, 2.0], [1.0, 3.0]]
+    number = runtime.to_device(np.array(2, np.float32))
+    assert (number.size, number.dtype, float(number)) == (1, ms.float32, 2.0)
+
+
+class Double(nn.Cell):
+    @ms.jit
+    def construct(self, x):
+        return x + x
+
+
+def ones(*shape, dtype=np.float32):
+    return to_device(np.ones(shape, dtype))
+
+
+def test_inputs_of_known_shape_run_silently_and_new_ones_are_reported():
+    double = Compiled(Double(), "double", expected=2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for size in (2, 3, 2, 3):
+            assert double(ones(size)).asnumpy().tolist() == [2.0] * size
+    assert double.signatures == 2
+    with pytest.warns(RecompileWarning, match=r"'double' is recompiled \(time 3\).*keep batch sizes constant"):
+        double(ones(4))
+    with pytest.warns(RecompileWarning, match=r"\(time 4\).*int32"):
+        double(ones(4, dtype=np.int32))
+    assert double(ones(4)).asnumpy().tolist() == [2.0] * 4
+    assert double.signatures == 4
+
+
+class Twice(nn.Cell):
+    """Counts its runs in a parameter."""
+
+    def __init__(self):
+        super().__init__()
+        self.runs = ms.Parameter(ms.Tensor(np.zeros(1, np.float32)), name="runs")
+
+    @ms.jit
+    def construct(self, x):
+        ms.ops.assign_add(self.runs, x[:1] * 0 + 1)
+        return x + x, x * self.runs
+
+
+def test_every_call_runs_once_with_the_parameters_of_now():
+    cell = Twice()
+    twice = Compiled(cell, "twice", expected=2)
+    for run in range(1, 5):
+        size = 2 + run % 2
+        double, product = twice(ones(size))
+        assert double.asnumpy().tolist() == [2.0] * size
+        assert product.asnumpy().tolist() == [run] * size
+    assert cell.runs.asnumpy().tolist() == [4.0]
+    runtime.assign(cell.runs, np.array([10.0], np.float32))
+    assert twice(ones(2))[1].asnumpy().tolist() == [11.0, 11.0]
+
+
+def test_a_graph_is_compiled_once(monkeypatch):
+    compiled = []
+    executor = type(ms.common.api._JitExecutor(Double.construct.__wrapped__, 0, None, Double())._graph_executor)
+    compile_graph = executor.compile
+    monkeypatch.setattr(executor, "compile", lambda self, *args: compiled.append(1) or compile_graph(self, *args))
+    double = Compiled(Double(), "double")
+    for _ in range(3):
+        double(ones(2))
+    assert len(compiled) == 1
+
+
+@pytest.mark.parametrize("constant", [np.ones(2, np.float32), 1.0, 3, None])
+def test_what_would_be_compiled_in_as_a_constant_is_refused(constant):
+    double = Compiled(Double(), "double")
+    with pytest.raises(TypeError, match=f"'double', input 0: expected a Tensor, got {type(constant).__name__}"):
+        double(constant)
+    assert double.signatures == 0
+
+
+def test_the_self_test_takes_a_gradient_and_reports_what_it_found():
+    found = runtime.self_test()
+    assert found["mindspore"].startswith("2.10")
+    assert found["device"] == "CPU"
+    assert found["compiled gradient"].startswith("ok in ")
+    assert found["denormal numbers"] == "zero"
+
+
+def test_the_self_test_notices_denormal_numbers_that_are_kept(monkeypatch):
+    monkeypatch.setattr(runtime.floats, "flush_denormals", lambda function: function)
+    with pytest.raises(SetupError, match=r"denormal numbers are kept in .*NumPy, so a resumed run may differ"):
+        runtime.self_test()
+
+
+def sum_of_cubes(x):
+    return (x * x * x).sum()
+
+
+def test_the_self_test_notices_a_wrong_gradient(monkeypatch):
+    monkeypatch.setattr(runtime, "_sum_of_squares", sum_of_cubes)
+    with pytest.raises(SetupError, match=r"is \[3.0, 12.0, 27.0\], expected \[2, 4, 6\]: reinstall MindSpore"):
+        runtime.self_test()

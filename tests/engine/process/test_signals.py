@@ -1,0 +1,178 @@
+"""Signals: an orderly end on the first, at once on the second, handlers restored."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from minding.engine import OnlineRLContext, Task
+from minding.engine.process.signals import SIGNALS, SignalGuard
+
+
+@pytest.fixture(autouse=True)
+def _handlers_are_restored():
+    before = [signal.getsignal(number) for number in SIGNALS]
+    yield
+    assert [signal.getsignal(number) for number in SIGNALS] == before
+
+
+@pytest.mark.parametrize(("number", "name"), [(signal.SIGINT, "SIGINT"), (signal.SIGTERM, "SIGTERM")])
+def test_the_first_signal_only_asks(number, name):
+    asked = []
+    with SignalGuard(asked.append):
+        signal.raise_signal(number)
+    assert asked == [name]
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_after_the_first_signal_both_have_the_systems_own_effect(number):
+    with SignalGuard(lambda name: None):
+        signal.raise_signal(number)
+        assert [signal.getsignal(each) for each in SIGNALS] == [signal.SIG_DFL, signal.SIG_DFL]
+
+
+def test_the_guard_of_an_inner_run_tells_the_outer_one():
+    outer, inner = [], []
+    with SignalGuard(outer.append):
+        with SignalGuard(inner.append):
+            signal.raise_signal(signal.SIGINT)
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_DFL
+    assert (outer, inner) == (["SIGINT"], ["SIGINT"])
+
+
+def test_outside_the_main_thread_the_guard_does_nothing():
+    seen = []
+
+    def enter():
+        with SignalGuard(seen.append):
+            seen.append(signal.getsignal(signal.SIGTERM))
+
+    before = signal.getsignal(signal.SIGTERM)
+    thread = threading.Thread(target=enter)
+    thread.start()
+    thread.join()
+    assert seen == [before]
+
+
+class Recorder:
+    """Raises a signal in the second iteration and records what happens."""
+
+    def __init__(self, numbers):
+        self.numbers = numbers
+        self.log = []
+
+    def __call__(self, ctx):
+        self.log.append(f"begin {ctx.total_step}")
+        try:
+            for number in self.numbers if ctx.total_step == 1 else ():
+                signal.raise_signal(number)
+            yield
+            self.log.append(f"end {ctx.total_step}")
+        finally:
+            self.log.append("closed")
+
+    def finish(self, ctx):
+        self.log.append(f"finish at {ctx.total_step}")
+
+
+@pytest.mark.parametrize(("number", "name"), [(signal.SIGINT, "SIGINT"), (signal.SIGTERM, "SIGTERM")])
+def test_a_signal_lets_the_iteration_end_and_the_hooks_run_once(number, name):
+    recorder, after = Recorder([number]), []
+    with Task().start(ctx=OnlineRLContext()) as task:
+        task.on("finish", lambda: recorder.log.append("finish event"))
+        task.use(recorder).use(lambda ctx: after.append(ctx.total_step))
+        task.run(max_step=100)
+        assert task.stop_reason == name
+        assert after == [0, 1]
+        assert recorder.log == [
+            *("begin 0", "end 0", "closed", "begin 1", "end 1", "closed"),
+            *("finish at 2", "finish event"),
+        ]
+        task.run(max_step=100)
+    assert after == [0, 1]
+
+
+def test_setting_finish_to_false_does_not_take_a_signal_back():
+    def handle(ctx):
+        signal.raise_signal(signal.SIGTERM)
+        task.finish = False
+        assert task.finish
+
+    with Task().start() as task:
+        task.use(handle).run(max_step=5)
+    assert (task.ctx.total_step, task.stop_reason) == (1, "SIGTERM")
+
+
+def test_a_signal_reaches_the_task_whose_middleware_runs_another_task():
+    outer_steps, inner_reasons = [], []
+
+    def run_inner(ctx):
+        outer_steps.append(ctx.total_step)
+        with Task().start() as inner:
+            inner.use(lambda ctx: signal.raise_signal(signal.SIGINT))
+            inner.run(max_step=5)
+        inner_reasons.append(inner.stop_reason)
+
+    with Task().start() as outer:
+        outer.use(run_inner).run(max_step=3)
+    assert (outer_steps, inner_reasons, outer.stop_reason) == ([0], ["SIGINT"], "SIGINT")
+
+
+ENV = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+SCRIPT = """
+import signal, sys, threading
+from minding.engine import task
+def wait():
+    print("waiting", flush=True)
+    threading.Event().wait()
+class Hook:
+    def __call__(self, ctx):
+        if ctx.total_step == 0:
+            print("running", flush=True)
+            if sys.argv[1] == "iteration":
+                signal.raise_signal(signal.SIGINT)
+                wait()
+    def finish(self, ctx):
+        if sys.argv[1] == "save":
+            wait()
+        print("saved", flush=True)
+    def close(self):
+        print("closed", flush=True)
+with task.start():
+    task.use(Hook()).run()
+print(task.stop_reason)
+"""
+
+
+@contextlib.contextmanager
+def script(waits_in):
+    """Runs SCRIPT, which after a first signal waits for ever in its iteration or its save, or nowhere."""
+    command = [sys.executable, "-c", SCRIPT, waits_in]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=ENV) as process:
+        assert process.stdout.readline() == "running\n"
+        yield process
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_process_that_gets_a_signal_saves_closes_and_leaves(number):
+    with script("nowhere") as process:
+        process.send_signal(number)
+        rest = process.stdout.read()
+    assert (rest, process.returncode) == (f"saved\nclosed\n{number.name}\n", 0)
+
+
+@pytest.mark.parametrize(("waits_in", "second"), [("iteration", signal.SIGTERM), ("save", signal.SIGINT)])
+def test_a_second_signal_ends_the_process_at_once_and_without_hooks(waits_in, second):
+    with script(waits_in) as process:
+        if waits_in == "save":
+            process.send_signal(signal.SIGTERM)
+        assert process.stdout.readline() == "waiting\n"
+        process.send_signal(second)
+        rest = process.stdout.read()
+    assert (rest, process.returncode) == ("", -second)

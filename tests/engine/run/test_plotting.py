@@ -1,0 +1,201 @@
+"""Learning curves from metrics.csv."""
+
+import itertools
+import json
+import sys
+
+import numpy as np
+import pytest
+from easydict import EasyDict
+from matplotlib.figure import Figure
+
+from minding.engine.errors import ConfigError, MissingExtraError
+from minding.engine.run.curves import learning_curves, mean_curve, return_series
+from minding.engine.run.metrics import read_metrics
+from minding.engine.run.plotting import plot_curves, plot_run, plot_trace, terminal_curve
+from minding.engine.run.run_dir import RunDir
+from minding.engine.run.trace import Span, Trace
+
+METRICS = "env_step,eval/return_mean,collect/return_mean\n0,10.0,\n100,,20.0\n200,30.0,25.0\n300,nan,\n"
+
+
+def make_run(tmp_path, exp_name="cartpole", algorithm="ppo", metrics=METRICS, seed=0, env_id="CartPole-v1", **learn):
+    settings = {
+        "seed": seed,
+        "run": {"out_dir": str(tmp_path)},
+        "env": {"env_id": env_id},
+        "policy": {"type": algorithm, "learn": learn},
+    }
+    run_dir = RunDir.create(EasyDict(exp_name=exp_name, **settings))
+    run_dir.metrics.write_text(metrics)
+    return run_dir.path
+
+
+def test_empty_cells_are_nan_and_left_out_of_a_series(tmp_path):
+    metrics = read_metrics(make_run(tmp_path) / "metrics.csv")
+    assert metrics["env_step"].tolist() == [0.0, 100.0, 200.0, 300.0]
+    steps, values = return_series(metrics)
+    assert (steps.tolist(), values.tolist()) == ([0.0, 200.0], [10.0, 30.0])
+
+
+def test_without_evaluations_the_training_returns_are_the_curve(tmp_path):
+    path = make_run(tmp_path, metrics="env_step,collect/return_mean\n100,20.0\n200,25.0\n")
+    steps, values = return_series(read_metrics(path / "metrics.csv"))
+    assert (steps.tolist(), values.tolist()) == ([100.0, 200.0], [20.0, 25.0])
+
+
+def test_the_mean_is_taken_over_the_steps_that_all_seeds_have():
+    short = (np.array([0.0, 100.0]), np.array([0.0, 10.0]))
+    long = (np.array([50.0, 250.0]), np.array([25.0, 125.0]))
+    curve = mean_curve("ppo", [short, long])
+    assert (curve.env_step[0], curve.env_step[-1]) == (50.0, 100.0)
+    assert (curve.mean[0], curve.mean[-1]) == (15.0, 30.0)
+    assert (curve.low[-1], curve.high[-1]) == (10.0, 50.0)
+
+
+def test_the_interval_of_many_seeds_is_that_of_their_mean():
+    runs = [(np.array([0.0, 1.0]), np.array([float(k), float(k)])) for k in (1, 2, 3, 4, 5)]
+    curve = mean_curve("ppo", runs)
+    assert curve.mean[0] == 3.0
+    assert (curve.low[0], curve.high[0]) == (1.8, 4.2)
+
+
+def test_one_run_is_its_own_curve():
+    curve = mean_curve("ppo", [(np.array([0.0, 7.0]), np.array([1.0, 2.0]))])
+    assert curve.env_step.tolist() == [0.0, 7.0]
+    assert curve.low.tolist() == curve.mean.tolist() == curve.high.tolist() == [1.0, 2.0]
+
+
+def drawn(paths):
+    return [(curve.env_id, curve.label, curve.kind, curve.n_runs) for curve in learning_curves(paths)]
+
+
+def test_runs_that_differ_in_nothing_but_the_seed_and_where_they_are_are_one_curve(tmp_path):
+    paths = [make_run(tmp_path, seed=0), make_run(tmp_path, seed=1, exp_name="moved"), make_run(tmp_path, "b", "dqn")]
+    assert drawn(paths) == [("CartPole-v1", "ppo", "evaluation", 2), ("CartPole-v1", "dqn", "evaluation", 1)]
+
+
+def test_runs_with_other_settings_are_other_curves_whose_labels_name_them(tmp_path):
+    paths = [make_run(tmp_path, seed=seed, gamma=gamma, tau=0.1) for seed in (0, 1) for gamma in (0.9, 0.99)]
+    assert drawn(paths) == [
+        ("CartPole-v1", "ppo, gamma=0.9", "evaluation", 2),
+        ("CartPole-v1", "ppo, gamma=0.99", "evaluation", 2),
+    ]
+
+
+def test_each_environment_is_apart(tmp_path):
+    paths = [make_run(tmp_path, env_id=env_id) for env_id in ("B-v0", "A-v0", "B-v0")]
+    assert [(env_id, label) for env_id, label, _, _ in drawn(paths)] == [("A-v0", "ppo"), ("B-v0", "ppo")]
+
+
+def test_one_seed_twice_is_not_two_seeds(tmp_path, caplog):
+    paths = [make_run(tmp_path, seed=3), make_run(tmp_path, seed=3)]
+    assert [curve.n_runs for curve in learning_curves(paths)] == [1]
+    assert f"left out: {paths[0]} is another run of seed 3, as is {paths[1]}" in caplog.text
+
+
+def test_seeds_are_compared_by_one_kind_of_return_and_the_curve_says_which(tmp_path):
+    training = "env_step,collect/return_mean\n100,20.0\n200,25.0\n"
+    (curve,) = learning_curves([make_run(tmp_path), make_run(tmp_path, seed=1, metrics=training)])
+    assert (curve.kind, curve.n_runs, curve.mean[-1]) == ("training", 2, 25.0)
+
+
+def test_folders_that_cannot_be_read_are_left_out_with_a_warning(tmp_path, caplog):
+    broken = [make_run(tmp_path, f"broken{number}") for number in range(4)]
+    (broken[0] / "config.yaml").write_text("- 1\n")
+    (broken[1] / "config.yaml").write_text("env: 3\npolicy: {}\n")
+    (broken[2] / "metrics.csv").write_bytes(b"\xff\xfe")
+    (broken[3] / "metrics.csv").unlink()
+    assert len(learning_curves([*broken, make_run(tmp_path), tmp_path / "absent"])) == 1
+    assert caplog.text.count("left out: ") == 5
+    with pytest.raises(ConfigError, match="none of these 4 folders holds a run with returns"):
+        learning_curves(broken)
+
+
+def test_a_run_without_returns_is_a_clear_error(tmp_path):
+    with pytest.raises(ConfigError, match="holds no returns yet"):
+        learning_curves([make_run(tmp_path, metrics="env_step\n0\n")])
+
+
+def test_pictures_are_written(tmp_path):
+    pytest.importorskip("matplotlib")
+    paths = [make_run(tmp_path), make_run(tmp_path, seed=1), make_run(tmp_path, env_id="B-v0")]
+    plot_curves(learning_curves(paths), tmp_path / "curves.png")
+    plot_run(read_metrics(paths[0] / "metrics.csv"), "cartpole", tmp_path / "curve.png")
+    for name in ("curves.png", "curve.png"):
+        assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")
+
+
+def test_without_matplotlib_the_error_names_the_extra(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    with pytest.raises(MissingExtraError, match=r"minding\[plot\]"):
+        plot_curves([], tmp_path / "curves.png")
+
+
+def test_a_terminal_curve_rises_from_corner_to_corner():
+    assert terminal_curve([0, 50, 100], [0.0, 250.0, 500.0], width=20, height=3).splitlines() == [
+        "500 ┤                   •",
+        "    ┤          •",
+        "  0 ┤•",
+        "    └────────────────────",
+        "     0      100 env steps",
+    ]
+
+
+@pytest.mark.parametrize("ys", [[], [float("nan")]])
+def test_a_terminal_curve_without_points_says_so(ys):
+    assert terminal_curve(range(len(ys)), ys) == "(no returns yet)"
+
+
+def test_a_terminal_curve_of_one_point_is_drawn():
+    assert terminal_curve([5], [1.0], width=10, height=2).count("•") == 1
+
+
+def test_every_span_of_a_time_line_can_be_seen_in_its_row(tmp_path, monkeypatch):
+    figures = []
+    monkeypatch.setattr(Figure, "savefig", lambda figure, path: figures.append(figure))
+    trace = Trace()
+    # Ten microseconds each, in a time line of two seconds.
+    short = ["termination_checker", "CkptSaver", "online_logger"]
+    starts = [11.0, 11.00001, 11.00002]
+    trace.add("main", [Span("collect lane", 10.0, 10.5), Span("trainer", 10.5, 11.0)])
+    trace.add("main", [Span(name, start, start + 1e-5) for name, start in zip(short, starts)])
+    trace.add("main", [Span("collect lane", 11.00003, 11.00004), Span("trainer", 11.00004, 12.0)])
+    trace.add("collector", [Span("StepCollector", 10.0, 11.99)])
+    trace.write(tmp_path / "trace.json")
+    parsed = json.loads((tmp_path / "trace.json").read_text())
+    plot_trace(parsed, tmp_path / "whole.png")
+    main, collector = _colours_along_the_rows(figures[0], 2)
+    names = ["collect lane", "trainer", *short, "collect lane", "trainer"]
+    assert len(main) == len(names)
+    of_a_name = dict(zip(names, main))
+    assert main == [of_a_name[name] for name in names]
+    assert len(set(main)) == 5
+    assert len(collector) == 1
+    # The last 1.4 s before the collector has nothing more to do.
+    plot_trace(parsed, tmp_path / "end.png", seconds=1.4)
+    assert _colours_along_the_rows(figures[1], 2)[0] == main[1:]
+
+
+def _colours_along_the_rows(figure, rows):
+    """The colours of the bars of each row from left to right, those at least two pixels wide."""
+    figure.canvas.draw()
+    pixels = np.asarray(figure.canvas.buffer_rgba())
+    axes = figure.axes[0]
+    found = []
+    for row in range(rows):
+        _, y = axes.transData.transform((0.0, row))
+        left, right = (int(edge) for edge in (axes.bbox.x0 + 2, axes.bbox.x1 - 2))
+        line = map(tuple, pixels[len(pixels) - 1 - int(y), left:right, :3].tolist())
+        runs = [(colour, len(list(run))) for colour, run in itertools.groupby(line)]
+        found.append([colour for colour, width in runs if width >= 2 and colour != (255, 255, 255)])
+    return found
+
+
+def test_the_legend_lies_outside_of_the_curves(tmp_path, monkeypatch):
+    figures = []
+    monkeypatch.setattr(Figure, "savefig", lambda figure, path: figures.append(figure) or path.touch())
+    plot_run(read_metrics(make_run(tmp_path) / "metrics.csv"), "run", tmp_path / "run.png")
+    (axes,) = figures[0].axes
+    figures[0].canvas.draw()
+    assert not axes.get_legend().get_window_extent().overlaps(axes.get_window_extent())

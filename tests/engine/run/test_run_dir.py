@@ -1,0 +1,65 @@
+"""The run folder."""
+
+import json
+
+import pytest
+from easydict import EasyDict
+
+from minding.engine.errors import ConfigError
+from minding.engine.run.run_dir import RunDir
+
+
+def config(out_dir):
+    return EasyDict(exp_name="cartpole", run={"out_dir": str(out_dir)}, seed=3)
+
+
+def test_a_new_run_never_takes_the_folder_of_an_earlier_one(tmp_path):
+    names = [RunDir.create(config(tmp_path / "runs")).path.name for _ in range(3)]
+    assert names == ["cartpole", "cartpole-1", "cartpole-2"]
+
+
+def test_the_configuration_is_saved_with_the_run(tmp_path):
+    run_dir = RunDir.create(config(tmp_path))
+    assert RunDir.open(run_dir.path).load_config() == config(tmp_path)
+
+
+def test_the_summary_is_json(tmp_path):
+    run_dir = RunDir.create(config(tmp_path))
+    run_dir.write_summary({"eval_return": 487.5, "run_dir": run_dir.path})
+    assert json.loads(run_dir.summary.read_text()) == {"eval_return": 487.5, "run_dir": str(run_dir.path)}
+
+
+def test_a_folder_that_cannot_be_written_is_a_clear_error(tmp_path):
+    (tmp_path / "runs").write_text("a file")
+    with pytest.raises(ConfigError, match=r"run\.out_dir"):
+        RunDir.create(config(tmp_path / "runs"))
+
+
+def test_a_missing_run_names_the_nearest_one(tmp_path):
+    RunDir.create(config(tmp_path))
+    with pytest.raises(ConfigError, match="did you mean 'cartpole'"):
+        RunDir.open(tmp_path / "cartpol")
+
+
+def test_a_folder_without_a_configuration_is_no_run(tmp_path):
+    with pytest.raises(ConfigError, match="is not a run folder"):
+        RunDir.open(tmp_path)
+
+
+def test_the_newest_run_of_an_experiment_is_the_one_with_the_highest_number(tmp_path):
+    assert RunDir.earlier(config(tmp_path / "runs")) == []
+    for name in ("cartpole", "cartpole-2", "cartpole-10", "cartpole-30", "cartpole-a", "other-40"):
+        (tmp_path / name).mkdir()
+    for name in ("cartpole", "cartpole-2", "cartpole-10", "cartpole-a", "other-40"):
+        (tmp_path / name / "config.yaml").write_text("seed: 1\n")
+    assert RunDir.earlier(config(tmp_path))[0].path.name == "cartpole-10"
+
+
+def test_changed_settings_replace_the_saved_ones_in_one_step(tmp_path):
+    run_dir = RunDir.create(config(tmp_path))
+    before = run_dir.config.stat().st_ino
+    run_dir.update_config(config(tmp_path))
+    assert run_dir.config.stat().st_ino == before
+    run_dir.update_config(EasyDict(config(tmp_path), seed=4))
+    assert run_dir.load_config().seed == 4
+    assert sorted(path.name for path in run_dir.path.iterdir()) == ["config.yaml"]

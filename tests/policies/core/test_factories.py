@@ -1,0 +1,222 @@
+"""Acting modes in other processes: as recipes, on weights that are written from outside."""
+
+import os
+import pickle
+import subprocess
+import sys
+import types
+from pathlib import Path
+
+import acting_process
+import cloudpickle
+import numpy as np
+import pytest
+from fakes import IMAGE, VECTOR, dict_of, discrete, multi_discrete, space_of
+from treevalue import FastTreeValue
+
+from minding.engine.errors import MindingError
+from minding.engine.types import LaneContext, Shippable
+from minding.policies import get_policy_class
+from minding.policies.core.base import MODES
+from minding.policies.core.factories import pack, unpack
+
+NESTED = dict_of(a=dict_of(b=discrete(3), c=VECTOR), d=space_of(2, 2))
+CASES = {
+    "action values, dueling": ("dqn", VECTOR, discrete(3), {"policy.model.dueling": True}),
+    "categorical, nested observations": ("ppo", NESTED, discrete(3), {}),
+    "several choices": ("ppo", space_of(2, 3), multi_discrete(3, 2), {"policy.model.activation": "relu"}),
+    "gaussian, normalised": ("ppo", VECTOR, space_of(2, 2), {"policy.model.normalize_obs": True}),
+    "squashed gaussian": ("sac", VECTOR, space_of(3), {}),
+}
+COUNT = 5
+
+
+@pytest.fixture(scope="module")
+def build(tiny_config):
+    def make(case, modes=("collect", "eval"), **overrides):
+        algorithm, observation, action, own = CASES[case]
+        cfg = tiny_config(algorithm, observation, action, **own, **overrides)
+        return get_policy_class(algorithm)(cfg, modes)
+
+    return make
+
+
+def observation(space):
+    rng = np.random.default_rng(3)
+    if space["kind"] == "dict":
+        return FastTreeValue({name: observation(child) for name, child in space["spaces"].items()})
+    if space["kind"] == "discrete":
+        return rng.integers(0, space["n"], COUNT)
+    if space["dtype"] == "uint8":
+        return rng.integers(0, 256, (COUNT, *space["shape"]), dtype=np.uint8)
+    return rng.standard_normal((COUNT, *space["shape"])).astype(np.float32)
+
+
+def used(policy):
+    """Brings weights and random stream away from where the seed puts them."""
+    policy.collect_mode.forward(observation(policy.spec["observation"]), random=True)
+    acting_process.halve(policy.collect_mode.weights())
+
+
+def parcel_of(policy, index=0):
+    modes = (policy.collect_mode, policy.eval_mode)
+    weights = {**modes[0].weights(), **modes[1].weights()}
+    return {
+        "index": index,
+        "recipes": [mode.recipe() for mode in modes],
+        "weights": {name: array.copy() for name, array in weights.items()},
+        "obs": observation(policy.spec["observation"]),
+    }
+
+
+def run_elsewhere(parcels, folder):
+    """What a fresh process answers to the parcels, and what is known of it."""
+    sent, answers = folder / "parcels", folder / "answers"
+    sent.write_bytes(cloudpickle.dumps(parcels))
+    script = Path(acting_process.__file__)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(
+        [sys.executable, "-W", "error", str(script), str(sent), str(answers)],
+        env=environment, capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return pickle.loads(answers.read_bytes())  # noqa: S301
+
+
+@pytest.fixture(scope="module")
+def shipped(build, tmp_path_factory):
+    """For every case: what its policy answers here, and what its modes answer in one fresh process."""
+    policies = {case: build(case) for case in CASES}
+    for policy in policies.values():
+        used(policy)
+    parcels = {(case, index): parcel_of(policy, index) for case, policy in policies.items() for index in (0, 1)}
+    elsewhere, process = run_elsewhere(parcels, tmp_path_factory.mktemp("lane"))
+    here = {}
+    for case, policy in policies.items():
+        modes, obs = (policy.collect_mode, policy.eval_mode), parcels[case, 0]["obs"]
+        before = acting_process.play(*modes, obs)
+        acting_process.halve(policy.collect_mode.weights())
+        here[case] = {"before": before, "after": acting_process.play(*modes, obs)}
+    return types.SimpleNamespace(here=here, elsewhere=elsewhere, process=process)
+
+
+def test_a_process_that_acts_with_shipped_modes_loads_no_mindspore(shipped):
+    assert not shipped.process["mindspore"]
+    assert shipped.process["kilobytes"] < 80_000
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("case", CASES)
+def test_a_shipped_mode_answers_to_the_bit_as_here_before_and_after_its_weights_change(shipped, case, when):
+    here, there = shipped.here[case][when], shipped.elsewhere[case, 0][when]
+    assert here.keys() == there.keys()
+    for name, array in here.items():
+        assert array.dtype == there[name].dtype, name
+        assert array.shape == there[name].shape, name
+        assert array.tobytes() == there[name].tobytes(), name
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_new_weights_change_the_answers(shipped, case):
+    answers = shipped.elsewhere[case, 0]
+    # Half of its weights may leave a network with the same best action, but with other numbers.
+    assert any(not np.array_equal(answers["before"][name], answers["after"][name]) for name in answers["before"])
+    if "state.value" in answers["before"]:
+        assert not np.array_equal(answers["before"]["state.value"], answers["after"]["state.value"])
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_every_worker_draws_from_its_own_stream(shipped, case):
+    first, second = (shipped.elsewhere[case, index]["before"] for index in (0, 1))
+    assert not np.array_equal(first["random.action"], second["random.action"])
+    assert np.array_equal(first["greedy.action"], second["greedy.action"])
+
+
+def test_the_modes_of_a_policy_are_shippable(build):
+    policy = build("several choices")
+    assert isinstance(policy.collect_mode, Shippable)
+    assert isinstance(policy.eval_mode, Shippable)
+
+
+def test_the_shipped_weights_are_those_of_the_acting_network_alone(tiny_config):
+    policy = get_policy_class("sac")(tiny_config("sac", **{"policy.model.normalize_obs": True}))
+    names = set(policy.collect_mode.weights())
+    assert {name.split(".")[0] for name in names} == {"net"}
+    assert {"net.encoder.encoders.0.normalizer.mean", "net.head.log_std.bias"} <= names
+    assert len(names) == 8
+
+
+def test_the_recipe_holds_no_weights(tiny_config):
+    policy = get_policy_class("ppo")(tiny_config("ppo", **{"policy.model.hidden": "[256,256]"}), modes=("collect",))
+    mode = policy.collect_mode
+    assert sum(array.nbytes for array in mode.weights().values()) > 500_000
+    assert len(cloudpickle.dumps(mode.recipe())) < 10_000
+
+
+def test_a_mode_that_was_shipped_can_be_shipped_on(build):
+    policy = build("several choices")
+    parcel = parcel_of(policy)
+    first = parcel["recipes"][0](LaneContext(0, parcel["weights"]))
+    second = first.recipe()(LaneContext(0, dict(first.weights())))
+    obs = parcel["obs"]
+    assert np.array_equal(first.forward(obs)["log_prob"], second.forward(obs)["log_prob"])
+
+
+def test_the_state_of_a_collect_mode_is_where_its_random_stream_stands(build):
+    policy = build("squashed gaussian")
+    mode, obs = policy.collect_mode, observation(VECTOR)
+    state = mode.state_dict()
+    drawn = [mode.forward(obs)["action"] for _ in range(2)]
+    mode.load_state_dict(state)
+    assert np.array_equal(mode.forward(obs)["action"], drawn[0])
+    other = parcel_of(policy, index=1)
+    worker = other["recipes"][0](LaneContext(1, other["weights"]))
+    worker.load_state_dict(mode.state_dict())
+    assert np.array_equal(worker.forward(obs)["action"], drawn[1])
+
+
+def test_a_missing_weight_is_an_error_that_names_it(build):
+    parcel = parcel_of(build("squashed gaussian"))
+    del parcel["weights"]["net.head.mean.bias"]
+    with pytest.raises(MindingError, match=r"lack parameter 'net\.head\.mean\.bias': fill them from the mode"):
+        parcel["recipes"][0](LaneContext(0, parcel["weights"]))
+
+
+def test_views_of_weights_are_packed_by_name_and_other_arrays_as_they_are():
+    weights = {"empty": np.zeros(0, np.float32), "w": np.arange(6, dtype=np.float32).reshape(2, 3)}
+    packed = pack([weights["w"].T, weights["w"][1:, ::2], np.arange(6, dtype=np.float32)], weights)
+    mine = {"empty": weights["empty"], "w": np.zeros((2, 3), np.float32)}
+    transposed, part, other = unpack(packed, mine)
+    mine["w"][...] = [[10, 11, 12], [13, 14, 15]]
+    assert transposed.tolist() == [[10, 13], [11, 14], [12, 15]]
+    assert part.tolist() == [[13, 15]]
+    assert other.tolist() == [0, 1, 2, 3, 4, 5]
+
+
+def test_a_compiled_actor_is_rebuilt_takes_over_new_weights_and_answers_to_the_bit_as_that_of_the_learner(build):
+    policy = build("several choices", MODES, **{"policy.collect.backend": "graph"})
+    used(policy)
+    answers = acting_process.act(parcel_of(policy))
+    assert_like_the_policys_own(answers, policy)
+    other = acting_process.act(parcel_of(policy, index=1))
+    assert not np.array_equal(other["before"]["random.action"], answers["before"]["random.action"])
+
+
+@pytest.mark.slow
+def test_a_policy_with_convolutions_acts_in_another_process(tiny_config, tmp_path):
+    cfg = tiny_config("ppo", dict_of(image=IMAGE, speed=VECTOR), space_of(2))
+    policy = get_policy_class("ppo")(cfg)
+    used(policy)
+    answers, process = run_elsewhere({"graph": parcel_of(policy)}, tmp_path)
+    assert process["mindspore"]
+    assert_like_the_policys_own(answers["graph"], policy)
+
+
+def assert_like_the_policys_own(answers, policy):
+    modes, obs = (policy.collect_mode, policy.eval_mode), observation(policy.spec["observation"])
+    before = acting_process.play(*modes, obs)
+    acting_process.halve(policy.collect_mode.weights())
+    for when, expected in (("before", before), ("after", acting_process.play(*modes, obs))):
+        assert answers[when].keys() == expected.keys()
+        for name, array in expected.items():
+            assert np.array_equal(answers[when][name], array), name

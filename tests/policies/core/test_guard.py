@@ -1,0 +1,120 @@
+"""Updates that end in NaN or infinity: stopped with their batch, or undone."""
+
+import types
+
+import numpy as np
+import pytest
+
+from minding.engine.data.batch import Field, IndexedBatch, RowLayout
+from minding.engine.errors import NonFiniteError
+from minding.policies.core.guard import MAX_SKIPS_IN_A_ROW, LearnGuard
+
+LAYOUT = RowLayout({"reward": Field(), "action": Field((), "int32"), "image": Field((2,), "uint8")})
+BAD = {"loss": float("nan"), "grad_steps": 1}
+GOOD = {"loss": 0.5, "grad_steps": 1}
+
+
+class Weights:
+    """State of one weight, which each call moves by 1, and the metrics that it is told to report."""
+
+    def __init__(self):
+        self.weight = np.zeros(2, np.float32)
+        self.metrics = GOOD
+
+    def learn(self, batch, progress):
+        self.progress = progress
+        self.weight = self.weight + 1
+        return self.metrics
+
+    def state_dict(self):
+        return {"params": {"net.weight": self.weight.copy()}}
+
+    def load_state_dict(self, state):
+        self.weight = state["params"]["net.weight"]
+
+
+def guard(weights, on_nan):
+    return LearnGuard("dqn", on_nan, weights, weights.learn)
+
+
+@pytest.fixture
+def batch():
+    values = {
+        "reward": np.array([0, 10, 20, 30], np.float32),
+        "action": np.array([0, 1, 2, 3]),
+        "image": np.arange(8, dtype=np.uint8).reshape(4, 2),
+    }
+    tables = types.SimpleNamespace(host=LAYOUT.pack(values))
+    return IndexedBatch(LAYOUT, tables, np.array([[3, 1], [1, 1]], np.int32))
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
+def test_stop_names_the_metric_and_carries_the_rows_that_were_learned_from(batch, value):
+    weights = Weights()
+    weights.metrics = {"loss": 0.5, "grad_norm": value}
+    with pytest.raises(NonFiniteError, match=f"dqn: grad_norm is {value} after this update: lower learn") as caught:
+        guard(weights, "stop")(batch)
+    kept = caught.value.batch
+    assert kept["reward"].tolist() == [10.0, 30.0]
+    assert kept["action"].tolist() == [1, 3]
+    assert kept["image"].tolist() == [[2, 3], [6, 7]]
+    assert kept["index"].tolist() == [[1, 0], [0, 0]]
+    assert caught.value.metrics == weights.metrics
+
+
+def test_the_rows_of_an_error_do_not_change_with_the_buffer(batch):
+    weights = Weights()
+    weights.metrics = BAD
+    with pytest.raises(NonFiniteError) as caught:
+        guard(weights, "stop")(batch)
+    batch.tables.host[0][:] = -1.0
+    assert caught.value.batch["reward"].tolist() == [10.0, 30.0]
+
+
+def test_skip_undoes_the_call_and_counts_it(batch):
+    weights = Weights()
+    learn = guard(weights, "skip")
+    assert learn(batch) == {"loss": 0.5, "grad_steps": 1, "skipped": 0.0}
+    weights.metrics = BAD
+    assert learn(batch) == {"grad_steps": 0, "skipped": 1.0}
+    weights.metrics = GOOD
+    learn(batch)
+    assert weights.weight.tolist() == [2.0, 2.0]
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_skip_finds_a_bad_parameter_although_all_metrics_are_finite(batch, value, caplog):
+    weights = Weights()
+
+    def learn(batch, progress):
+        weights.weight = np.array([0, value], np.float32)
+        return GOOD
+
+    assert LearnGuard("dqn", "skip", weights, learn)(batch)["skipped"] == 1.0
+    assert weights.weight.tolist() == [0.0, 0.0]
+    assert "parameter net.weight is NaN or infinite after this update: it was undone" in caplog.text
+
+
+def test_a_hundred_skips_in_a_row_end_the_run_with_the_batch(batch, caplog):
+    weights = Weights()
+    learn = guard(weights, "skip")
+    weights.metrics = BAD
+    for _ in range(99):
+        learn(batch)
+    weights.metrics = GOOD
+    learn(batch)
+    weights.metrics = BAD
+    for _ in range(99):
+        learn(batch)
+    with pytest.raises(NonFiniteError, match="loss is nan after each of the last 100 updates") as caught:
+        learn(batch)
+    assert (MAX_SKIPS_IN_A_ROW, len(caplog.records)) == (100, 1)
+    assert caught.value.batch["reward"].tolist() == [10.0, 30.0]
+    assert weights.weight.tolist() == [1.0, 1.0]
+
+
+@pytest.mark.parametrize(("given", "used"), [(-0.5, 0.0), (0.25, 0.25), (1.5, 1.0)])
+def test_progress_stays_within_its_range(batch, given, used):
+    weights = Weights()
+    guard(weights, "stop")(batch, progress=given)
+    assert weights.progress == used

@@ -1,0 +1,87 @@
+"""One preparation of the process, from the configuration alone, whoever builds the policy."""
+
+import dataclasses
+import logging
+import subprocess
+import sys
+
+import pytest
+from fakes import IMAGE, VECTOR, needs_kernels, tiny_config
+
+from minding.configs import recipes
+from minding.engine.process import runtime
+from minding.engine.process.runtime import Settings
+from minding.engine.types import LaneContext
+from minding.policies import get_policy_class
+
+UPDATES = "policy.learn.update_per_collect"
+CASES = {
+    "short updates": ("dqn", VECTOR, {UPDATES: 1}, Settings(convolutions=False, short_graphs=True)),
+    "several gradient steps": ("dqn", VECTOR, {UPDATES: 3}, Settings(convolutions=False)),
+    "two threads and images": ("ppo", IMAGE, {"run.jit_threads": 2, "device": "CPU"}, Settings("CPU", threads=2)),
+}
+
+
+class Asked(Exception):
+    """Stands for a preparation, with what was asked for."""
+
+
+@needs_kernels
+@pytest.mark.parametrize("case", CASES)
+def test_scripts_and_the_command_line_prepare_mindspore_alike_and_workers_as_the_learner_did(case, monkeypatch):
+    algorithm, observation, overrides, settings = CASES[case]
+    cfg = tiny_config(algorithm, observation, **overrides, **{"policy.collect.backend": "graph"})
+    recipe = get_policy_class(algorithm)(cfg, modes=("collect",)).collect_mode.recipe()
+    builders = (lambda: get_policy_class(algorithm)(cfg), lambda: recipes.make_policy(cfg))
+    of_the_learner = dataclasses.replace(settings, threads=7)
+    recipe = dataclasses.replace(recipe, settings=of_the_learner)
+
+    def prepare(asked):
+        raise Asked(asked)
+
+    monkeypatch.setattr(runtime, "prepare", prepare)
+    for build in builders:
+        with pytest.raises(Asked) as caught:
+            build()
+        assert caught.value.args == (settings,)
+    with pytest.raises(Asked) as caught:
+        recipe(LaneContext(0, {}))
+    assert caught.value.args == (of_the_learner,)
+
+
+def test_a_script_that_imports_a_policy_first_gets_what_its_configuration_says(monkeypatch):
+    script = """
+from minding.policies import PPO
+import mindspore
+from fakes import tiny_config
+asked = []
+for name in ("threads_num", "dispatch_threads_num"):
+    owner = mindspore.device_context.cpu.op_tuning if name == "threads_num" else mindspore.runtime
+    set_it = getattr(owner, name)
+    setattr(owner, name, lambda n, name=name, set_it=set_it: (asked.append((name, n)), set_it(n)))
+PPO(tiny_config("ppo", **{"run.jit_threads": 2}))
+print(asked)
+"""
+    monkeypatch.setenv("PYTHONPATH", ":".join(entry for entry in sys.path if entry))
+    out = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=False)
+    assert (out.stdout.splitlines()[-1:], out.stderr) == (["[('threads_num', 2), ('dispatch_threads_num', 2)]"], "")
+
+
+def test_another_preparation_than_that_of_the_process_is_reported_once(monkeypatch, caplog):
+    runtime.load()
+    monkeypatch.setattr(runtime._state, "settings", Settings(threads=1, convolutions=False, short_graphs=True))
+    runtime._warn_once.cache_clear()
+    with caplog.at_level(logging.WARNING, "minding"):
+        for _ in range(2):
+            runtime.prepare(Settings(threads=3, convolutions=True, short_graphs=True))
+        runtime.prepare(Settings(threads=1, convolutions=False, short_graphs=True))
+    assert len(caplog.messages) == 1
+    expected = "for run.jit_threads=1 instead of 3, networks without convolutions, which does not fit this policy"
+    assert expected in caplog.text
+
+
+def test_what_ran_before_the_preparation_is_an_error_with_the_fix(monkeypatch):
+    runtime.load()
+    monkeypatch.setattr(runtime._state, "prepared", None)
+    with pytest.raises(runtime.SetupError, match="build the policy before anything else computes with MindSpore"):
+        runtime.prepare(Settings(threads=2))

@@ -1,0 +1,333 @@
+"""Exported files: the same actions as the policy's, from raw observations, at any batch size, in both formats."""
+
+import errno
+import itertools
+import json
+import os
+import sys
+import types
+
+import numpy as np
+import pytest
+from fakes import IMAGE, VECTOR, dict_of, discrete, multi_discrete, space_of
+
+from minding.engine.checkpoint import disk
+from minding.engine.data import trees
+from minding.engine.data.observation import observation_leaves
+from minding.engine.errors import ExportError, MissingExtraError
+from minding.engine.process.runtime import assign, ops
+from minding.policies import get_policy_class
+from minding.policies.export import writer as export_module
+from minding.policies.export.reader import ExportedPolicy, compare
+from minding.policies.export.writer import export_policy
+from minding.policies.networks.actor_critic import Decision
+
+pytest.importorskip("onnx")
+onnxruntime = pytest.importorskip("onnxruntime")
+
+NORMALIZED = {"policy.model.normalize_obs": True}
+LEAVES = dict_of(
+    a=VECTOR,
+    b=discrete(2),
+    c=multi_discrete(2, 3),
+    d=space_of(2, 2, dtype="int32"),
+    e={"kind": "multi_binary", "shape": [3]},
+)
+CASES = {
+    "ppo, discrete": ("ppo", VECTOR, discrete(3), NORMALIZED),
+    "ppo, box": ("ppo", VECTOR, space_of(2, 2), NORMALIZED),
+    "ppo, own limits": ("ppo", VECTOR, space_of(2), {}),
+    "ppo, multi_discrete": ("ppo", VECTOR, multi_discrete(3, 2), {}),
+    "ppo, choices of two axes": ("ppo", VECTOR, multi_discrete(2, 3, 4, 2), {}),
+    "dqn, from minus two": ("dqn", VECTOR, discrete(3), {}),
+    "dqn, dueling": ("dqn", VECTOR, discrete(3), {"policy.model.dueling": True}),
+    "sac": ("sac", VECTOR, space_of(2), NORMALIZED),
+    "ppo, image": ("ppo", IMAGE, discrete(3), {}),
+    "dqn, dict": ("dqn", LEAVES, discrete(2), NORMALIZED),
+    "sac, image beside vector": ("sac", dict_of(a=IMAGE, b=dict_of(c=VECTOR)), space_of(2), NORMALIZED),
+}
+# As a MindIR file prepares itself anew for every batch size; ONNX is quick.
+SLOW_MINDIR = ("ppo, box", "ppo, own limits", "dqn, dueling", "dqn, dict", "sac, image beside vector")
+LOW, HIGH = np.float32([-1.0, 0.0]), np.float32([3.0, 0.5])
+FORMATS = ("mindir", "onnx")
+# How the environment's own actions differ from those of the policy; a Box is scaled to LOW and HIGH.
+BOX = {"low": LOW.tolist(), "high": HIGH.tolist()}
+STARTS = [[10, -1], [0, 7]]
+ENV_ACTIONS = {
+    "ppo, own limits": {**BOX, "rescaled": False},
+    "ppo, choices of two axes": {"shape": [2, 2], "start": STARTS},
+    "dqn, from minus two": {"start": -2},
+}
+
+
+def to_env(case, action):
+    """What the environment gets for actions of the policy."""
+    if action.dtype.kind == "f":
+        # From [-1, 1] to [-1, 3] and [0, 0.5].
+        scaled = action if case == "ppo, own limits" else action * np.float32([2, 0.25]) + np.float32([1, 0.25])
+        return np.clip(scaled, LOW, HIGH)
+    env = ENV_ACTIONS.get(case, {})
+    return action.reshape(-1, *env.get("shape", action.shape[1:])) + np.array(env.get("start", 0))
+
+
+def observation(space, count, seed=0):
+    """Random observations, of which the vectors are neither centred nor of unit variance."""
+    rng = np.random.default_rng(seed)
+
+    def draw(leaf):
+        shape = (count, *leaf.field.shape)
+        kind = leaf.space["kind"]
+        if kind == "box" and leaf.space["dtype"] == "float32":
+            return (3.0 * rng.standard_normal(shape) + 1.0).astype(np.float32)
+        if kind == "box":
+            return rng.integers(0, 200, shape).astype(leaf.space["dtype"])
+        return rng.integers(0, leaf.space.get("n", leaf.space.get("nvec", 2)), shape)
+
+    leaves = {leaf.path: draw(leaf) for leaf in observation_leaves(space)}
+    return trees.unflatten(leaves)
+
+
+@pytest.fixture(scope="module")
+def made(tiny_config):
+    """Policies by case, with random weights and moments; each is built once."""
+    built = {}
+
+    def make(case):
+        if case not in built:
+            algorithm, space, action, overrides = CASES[case]
+            env = ENV_ACTIONS.get(case, BOX if action["kind"] == "box" else {})
+            cfg = tiny_config(algorithm, space, action, env=env, **overrides)
+            policy = get_policy_class(algorithm)(cfg, modes=("eval",))
+            rng = np.random.default_rng(1)
+            for _, normalizer in policy._normalizers.values():
+                normalizer.update(3.0 * rng.standard_normal((50, normalizer.mean.size)) + 1.0)
+            if algorithm == "ppo":
+                # PPO starts with actions near 0: away from there, so that limits matter.
+                weight = policy.net.head.linear.weight
+                assign(weight, 100.0 * weight.asnumpy())
+            built[case] = types.SimpleNamespace(policy=policy, space=space, kind=action["kind"])
+        return built[case]
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def export(made, tmp_path_factory):
+    """The exported file of a case and a format; each is written once."""
+    folder, done = tmp_path_factory.mktemp("exported"), {}
+
+    def make(case, file_format):
+        path = folder / f"{len(done)}.{file_format}"
+        if (case, file_format) not in done:
+            one = made(case)
+            export_policy(one.policy, path, file_format, info={"algorithm": case})
+            done[case, file_format] = path
+        return done[case, file_format]
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("case", "file_format"),
+    [
+        *[(case, "onnx") for case in CASES],
+        *[pytest.param(case, "mindir", marks=pytest.mark.slow if case in SLOW_MINDIR else ()) for case in CASES],
+    ],
+)
+def test_a_file_acts_as_the_policy_does_at_any_batch_size(case, file_format, made, export):
+    one, exported = made(case), ExportedPolicy(export(case, file_format))
+    obs = observation(one.space, 1000)
+    # One file, four batch sizes: 1, 7, 64 and what remains.
+    parts = [exported.outputs(trees.index(obs, slice(a, b))) for a, b in itertools.pairwise((0, 1, 8, 72, 1000))]
+    outputs = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    actor = one.policy.actor
+    own = actor.decide(actor.outputs(obs))
+    action = to_env(case, own)
+    if one.kind == "box":
+        low, high = (LOW, HIGH) if case == "ppo, own limits" else (-1.0, 1.0)
+        np.testing.assert_allclose(outputs["policy_action"], np.clip(own, low, high), atol=1e-5)
+        np.testing.assert_allclose(outputs["action"], action, atol=2e-5)
+    else:
+        name, number = ("q_values", 0) if one.policy.name == "dqn" else ("logits", 1)
+        np.testing.assert_allclose(outputs[name], one.policy.actor.outputs(obs)[number], atol=1e-5)
+        assert outputs["action"].dtype == np.int32
+        assert np.array_equal(outputs["action"], action)
+    np.testing.assert_allclose(exported.eval_mode.forward(trees.index(obs, slice(8, 72))), action[8:72], atol=2e-5)
+    np.testing.assert_allclose(one.policy.eval_mode.forward(obs), action, rtol=1e-6)
+    parity = compare(one.policy, outputs, obs)
+    assert (parity.count, parity.other_actions, parity.holds) == (1000, 0, True)
+
+
+@pytest.mark.parametrize(("case", "file_format"), [("ppo, discrete", "onnx"), ("sac", "mindir")])
+def test_a_file_without_the_normalisation_is_found(case, file_format, made, tmp_path):
+    one = made(case)
+    ((_, normalizer),) = one.policy._normalizers.values()
+    kept = [p.asnumpy().copy() for p in (normalizer.mean, normalizer.scale)]
+    assign(normalizer.mean, np.zeros(4, np.float32))
+    assign(normalizer.scale, np.ones(4, np.float32))
+    export_policy(one.policy, tmp_path / f"bare.{file_format}", file_format, info={})
+    assign(normalizer.mean, kept[0])
+    assign(normalizer.scale, kept[1])
+    obs = observation(one.space, 1000)
+    parity = compare(one.policy, ExportedPolicy(tmp_path / f"bare.{file_format}").outputs(obs), obs)
+    assert parity.difference > 1e-3
+    assert not parity.holds
+
+
+@pytest.mark.parametrize("file_format", FORMATS)
+def test_a_graph_that_computes_something_else_is_not_written(file_format, made, tmp_path, monkeypatch):
+    one = made("sac")
+    monkeypatch.setattr(type(one.policy.net), "decision", Decision(0, "mean", squash=False))
+    path = tmp_path / f"unsquashed.{file_format}"
+    with pytest.raises(ExportError, match="sac: the exported graph does not compute what the policy computes"):
+        export_policy(one.policy, path, file_format, info={})
+    assert list(tmp_path.iterdir()) == []
+
+
+# What the comparison counts
+
+
+def test_another_action_counts_only_where_the_best_is_clear(made, export):
+    one = made("dqn, dueling")
+    obs = observation(one.space, 10)
+    outputs = ExportedPolicy(export("dqn, dueling", "onnx")).outputs(obs)
+    outputs["action"][[2, 5]] += 1
+    assert compare(one.policy, outputs, obs).other_actions == 2
+    # Both sides say the same of the scores, and two of them are equal: either action is right.
+    policy = one.policy
+    kept = {name: p.asnumpy().copy() for name, p in policy.params.items()}
+    for name, p in policy.params.items():
+        if "advantage" in name:
+            assign(p, np.zeros(p.shape, np.float32))
+    outputs["q_values"] = policy.actor.outputs(obs)[0]
+    assert compare(policy, outputs, obs).other_actions == 0
+    for name, p in policy.params.items():
+        assign(p, kept[name])
+
+
+def test_a_difference_is_a_share_of_large_scores(made):
+    one = made("dqn, dueling")
+    obs = observation(one.space, 4)
+    bias = one.policy.net.value.bias
+    kept = bias.asnumpy().copy()
+    assign(bias, np.full(1, 1000.0, np.float32))
+    scores = one.policy.actor.outputs(obs)[0]
+    outputs = {"q_values": scores + np.float32(0.5), "action": scores.argmax(axis=1)}
+    assert compare(one.policy, outputs, obs).difference == pytest.approx(0.5 / 1000, rel=0.01)
+    assign(bias, kept)
+
+
+def test_nan_and_another_shape_never_pass(made, export):
+    one = made("dqn, dueling")
+    obs = observation(one.space, 10)
+    outputs = ExportedPolicy(export("dqn, dueling", "onnx")).outputs(obs)
+    assert compare(one.policy, outputs, obs).holds
+    outputs["q_values"][3, 1] = np.nan
+    assert not compare(one.policy, outputs, obs).holds
+    outputs["q_values"] = outputs["q_values"][:1]
+    assert compare(one.policy, outputs, obs).difference == float("inf")
+    box = made("sac")
+    outputs = ExportedPolicy(export("sac", "onnx")).outputs(obs)
+    outputs["action"][3, 1] = np.nan
+    assert not compare(box.policy, outputs, obs).holds
+
+
+def test_an_operator_that_a_format_lacks_is_one_error(made, tmp_path, monkeypatch):
+    def tanh_by_expm1(self, x):
+        e = ops.expm1(2.0 * x)
+        return e / (e + 2.0)
+
+    monkeypatch.setattr(export_module._Tanh, "construct", tanh_by_expm1)
+    one = made("sac")
+    with pytest.raises(ExportError, match=r"sac: no onnx of this network: .*Expm1.*; try the other format"):
+        export_policy(one.policy, tmp_path / "policy.onnx", "onnx", info={})
+    assert list(tmp_path.iterdir()) == []
+
+
+# Files
+
+
+def test_the_description_says_what_goes_in_and_what_comes_out(made, export):
+    path = export("dqn, dict", "onnx")
+    described = json.loads(path.with_name(f"{path.name}.json").read_text())
+    assert described["algorithm"] == "dqn, dict"
+    assert described["inputs"] == [
+        {"name": "obs.a", "dtype": "float32", "shape": ["batch", 4]},
+        {"name": "obs.b", "dtype": "int64", "shape": ["batch"]},
+        {"name": "obs.c", "dtype": "int64", "shape": ["batch", 2]},
+        {"name": "obs.d", "dtype": "int32", "shape": ["batch", 2, 2]},
+        {"name": "obs.e", "dtype": "int8", "shape": ["batch", 3]},
+    ]
+    assert described["outputs"] == [
+        {"name": "action", "dtype": "int32", "shape": ["batch"]},
+        {"name": "q_values", "dtype": "float32", "shape": ["batch", 2]},
+    ]
+
+
+def test_an_onnx_file_names_its_inputs_and_outputs(export):
+    session = onnxruntime.InferenceSession(export("ppo, box", "onnx"), providers=["CPUExecutionProvider"])
+    assert [(each.name, each.shape) for each in session.get_inputs()] == [("obs", ["batch", 4])]
+    assert [each.name for each in session.get_outputs()] == ["action", "policy_action"]
+    assert [each.shape[0] for each in session.get_outputs()] == ["batch", "batch"]
+
+
+def test_a_damaged_file_and_one_without_its_description_are_refused(export, tmp_path):
+    source = export("ppo, discrete", "onnx")
+    path, description = tmp_path / "policy.onnx", tmp_path / "policy.onnx.json"
+    path.write_bytes(source.read_bytes())
+    with pytest.raises(ExportError, match=r"policy.onnx.json: No such file"):
+        ExportedPolicy(path)
+    description.write_bytes(source.with_name(f"{source.name}.json").read_bytes())
+    ExportedPolicy(path)
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(ExportError, match=r"policy.onnx: damaged, or from another export than its description"):
+        ExportedPolicy(path)
+    description.write_text("{")
+    with pytest.raises(ExportError, match="no readable description; export again"):
+        ExportedPolicy(path)
+
+
+def test_a_full_disk_never_leaves_a_file_that_acts_otherwise(made, tmp_path, monkeypatch):
+    one, path = made("ppo, discrete"), tmp_path / "policy.onnx"
+
+    def export(checkpoint):
+        export_policy(one.policy, path, "onnx", info={"checkpoint": checkpoint})
+
+    def rename_only(allowed):
+        rename, done = os.rename, []
+
+        def failing(source, target):
+            if len(done) == allowed:
+                raise OSError(errno.ENOSPC, "No space left on device")
+            done.append(target)
+            rename(source, target)
+
+        monkeypatch.setattr(disk, "rename", failing)
+
+    export("iter_1")
+    weight = one.policy.net.head.linear.weight
+    kept = weight.asnumpy().copy()
+    assign(weight, 2.0 * kept)
+    rename_only(0)
+    with pytest.raises(ExportError, match=r"policy.onnx: cannot write: No space left on device"):
+        export("iter_2")
+    assert ExportedPolicy(path).description["checkpoint"] == "iter_1"
+    rename_only(1)
+    with pytest.raises(ExportError, match="cannot write"):
+        export("iter_2")
+    assign(weight, kept)
+    with pytest.raises(ExportError, match="from another export than its description"):
+        ExportedPolicy(path)
+    assert {each.name for each in tmp_path.iterdir()} == {"policy.onnx", "policy.onnx.json"}
+
+
+def test_a_missing_package_is_named_with_the_extra_that_brings_it(made, export, tmp_path, monkeypatch):
+    path = export("ppo, discrete", "onnx")
+    monkeypatch.setitem(sys.modules, "onnx", None)
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    with pytest.raises(MissingExtraError, match=r"'onnx': pip install 'minding\[onnx\]'"):
+        export_policy(made("ppo, discrete").policy, tmp_path / "new.onnx", "onnx", info={})
+    with pytest.raises(MissingExtraError, match=r"'onnxruntime': pip install 'minding\[onnx\]'"):
+        ExportedPolicy(path)
