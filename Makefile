@@ -38,16 +38,16 @@ bench: $(INSTALLED) ## speed against other libraries (about 20 minutes)
 	$(BIN)/python -m benchmarks.run $(ARGS)
 
 proofs: $(INSTALLED) ## the long evidence: learning over seeds, kills, crashes, faults (hours; continues where it stopped)
-	$(BIN)/python -m benchmarks.proofs $(ARGS)
-	$(BIN)/python -m benchmarks.kill_proofs
-	test -f docs/results/crashes.json || $(BIN)/python -m benchmarks.crash_proofs
-	test -f docs/results/forged.json || $(BIN)/python -m benchmarks.forge_proofs
-	test -f docs/results/faults.json || $(BIN)/python -m benchmarks.fault_proofs faults
+	$(BIN)/python -m proofs.run $(ARGS)
+	$(BIN)/python -m proofs.kills
+	test -f docs/results/crashes.json || $(BIN)/python -m proofs.crashes
+	test -f docs/results/forged.json || $(BIN)/python -m proofs.forged
+	test -f docs/results/faults.json || $(BIN)/python -m proofs.faults faults
 	test -f docs/results/async_overlap.json || $(BIN)/python -m benchmarks.async_overlap
-	test -f docs/results/async_speeds.json || $(BIN)/python -m benchmarks.async_soak speeds
-	test -f docs/results/async_kills.json || $(BIN)/python -m benchmarks.async_soak kills
-	$(BIN)/python -m benchmarks.repeated_runs
-	test -f docs/results/signals.json || $(BIN)/python -m benchmarks.fault_proofs signals
+	test -f docs/results/async_speeds.json || $(BIN)/python -m proofs.soak speeds
+	test -f docs/results/async_kills.json || $(BIN)/python -m proofs.soak kills
+	$(BIN)/python -m proofs.repeated_runs
+	test -f docs/results/signals.json || $(BIN)/python -m proofs.faults signals
 
 docs: $(INSTALLED) ## write the tables that come from the code into docs
 	$(BIN)/python docs/generate.py

@@ -26,9 +26,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.pairs import ROOT, call
-from benchmarks.proof_pages import overlap_table, update
-from benchmarks.proof_runs import Results
 from benchmarks.report import cpu_model, own_versions
+from proofs.pages import overlap_table, update
+from proofs.runs import Results
 
 STEPS = 64
 """Environment steps of a rollout, in one environment."""

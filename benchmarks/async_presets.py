@@ -24,9 +24,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.pairs import ROOT, call
-from benchmarks.proof_pages import presets_table, update
-from benchmarks.proof_runs import Results
 from benchmarks.report import cpu_model, own_versions
+from proofs.pages import presets_table, update
+from proofs.runs import Results
 
 COLLECT, LEARN, LAST = ("StepCollector", "gae_estimator"), ("multistep_trainer",), "online_logger"
 

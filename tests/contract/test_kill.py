@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from benchmarks import kill_proofs
 from minding.configs import PRESETS
+from proofs import kills as kill_proofs
 
 
 def test_every_preset_is_proved_but_those_of_environments_that_need_more_packages():

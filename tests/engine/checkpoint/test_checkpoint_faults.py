@@ -1,6 +1,6 @@
 """Checkpoints under failing disks, killed processes, power cuts and damaged files.
 
-The same machinery as `benchmarks.crash_proofs`, with fewer cases.
+The same machinery as `proofs.crashes`, with fewer cases.
 """
 
 import errno
@@ -12,11 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import crash_proofs, crash_scenario
-from benchmarks.damage import find_damages
-from benchmarks.disk_faults import CountingOs, FailingOs, installed
 from minding.engine import checkpoint
 from minding.engine.checkpoint import load_checkpoint, prune_checkpoints, save_checkpoint
+from proofs import crash_scenario
+from proofs import crashes as crash_proofs
+from proofs.damage import find_damages
+from proofs.disk_faults import CountingOs, FailingOs, installed
 
 
 def test_a_disk_that_fails_at_any_call_breaks_no_promise():
@@ -29,7 +30,7 @@ def test_a_process_that_dies_at_any_call_breaks_no_promise():
     # In a process of its own: one that has loaded MindSpore must not fork.
     script = (
         "import json, logging\n"
-        "from benchmarks.crash_proofs import count_calls, prove_crashes\n"
+        "from proofs.crashes import count_calls, prove_crashes\n"
         "logging.disable()\n"
         "print(json.dumps(prove_crashes(count_calls(), 100)))\n"
     )

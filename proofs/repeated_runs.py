@@ -1,4 +1,4 @@
-"""Memory that twenty runs in one process leave behind: ``python -m benchmarks.repeated_runs``.
+"""Memory that twenty runs in one process leave behind: ``python -m proofs.repeated_runs``.
 
 Each preset trains twenty times in a process of its own, and a process without minding compiles, runs and frees a plain
 MindSpore update of two networks as often: what MindSpore itself keeps. Writes ``docs/results/repeated_runs.json``;
@@ -52,8 +52,8 @@ def compile_repeatedly(runs: int, sample: Callable[[], None]) -> None:
     """Compiles, runs and frees an update of two networks with nothing but MindSpore; `sample` after each."""
     from mindspore.graph import api
 
-    from benchmarks.plain_update import PlainUpdate
     from minding.engine.process.runtime import ms
+    from proofs.plain_update import PlainUpdate
 
     x, y = (ms.Tensor(np.ones((256, size), np.float32)) for size in (4, 2))
     for _ in range(runs):
@@ -88,7 +88,7 @@ def growth(resident: Sequence[float]) -> float:
 
 def in_a_fresh_process(case: str) -> dict[str, Any]:
     """Measures a case in a process of its own."""
-    command = [sys.executable, "-m", "benchmarks.repeated_runs", "--case", case]
+    command = [sys.executable, "-m", "proofs.repeated_runs", "--case", case]
     out = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     if out.returncode:
         raise RuntimeError(f"{case}: exit code {out.returncode}\n{out.stderr[-2000:]}")
@@ -97,7 +97,7 @@ def in_a_fresh_process(case: str) -> dict[str, Any]:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.repeated_runs", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m proofs.repeated_runs", description=__doc__)
     parser.add_argument("--case", choices=[*CASES, PLAIN], help="measure this one here and print its samples")
     parser.add_argument("--runs", type=int, default=RUNS, help=f"runs of a case that is measured here ({RUNS})")
     parser.add_argument("--docs", type=Path, default=ROOT / "docs", help="folder of the pages (docs)")

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.proof_runs import ASYNC, DETERMINISM, LEARNING, Record, Results
 from minding.engine.run.curves import mean_curve
 from minding.engine.run.plotting import plot_curves
+from proofs.runs import ASYNC, DETERMINISM, LEARNING, Record, Results
 
 _BLOCK = re.compile(r"(<!-- results:([\w:]+) -->\n).*?(<!-- /results -->)", re.DOTALL)
 NOT_YET = "Not measured yet: `make proofs`.\n"

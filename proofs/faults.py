@@ -1,7 +1,7 @@
 """Long evidence that runs survive faults and end in order on signals; docs/reliability.md quotes it.
 
-    python -m benchmarks.fault_proofs faults     # CartPole with 1 % of its steps raising: solved, and how fast?
-    python -m benchmarks.fault_proofs signals    # SIGTERM and SIGINT at random times: saved, gone, resumed?
+    python -m proofs.faults faults     # CartPole with 1 % of its steps raising: solved, and how fast?
+    python -m proofs.faults signals    # SIGTERM and SIGINT at random times: saved, gone, resumed?
 
 Each writes ``docs/results/<name>.json``. The exit code is 1 when a target is missed.
 """
@@ -22,10 +22,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks import proof_pages
-from benchmarks.proof_runs import ROOT, Results, RunFailed
 from minding.engine.checkpoint import newest_checkpoint, read_manifest
 from minding.engine.errors import CheckpointError
+from proofs import pages as proof_pages
+from proofs.runs import ROOT, Results, RunFailed
 
 Record = dict[str, Any]
 
@@ -55,7 +55,7 @@ def train_flaky(share: float, seed: int, env_steps: int) -> Record:
 
     preset = load_preset("cartpole_ppo")
     preset.seed = seed
-    preset.env.update(env_id="benchmarks.flaky_cartpole:FlakyCartPole", backend="sync", on_error="restart")
+    preset.env.update(env_id="proofs.flaky_cartpole:FlakyCartPole", backend="sync", on_error="restart")
     preset.env.env_kwargs = {"share": share}
     preset.policy.eval.freq = 10**9
     cfg = compile_run(preset, [f"run.max_env_step={env_steps}"])
@@ -87,7 +87,7 @@ def prove_faults(args: argparse.Namespace) -> Record:
     for seed in range(args.trials or 5):
         pair = {}
         for name, share in (("without", 0.0), ("with", SHARE)):
-            command = ["-m", "benchmarks.fault_proofs", "train", str(share), str(seed), str(args.steps)]
+            command = ["-m", "proofs.faults", "train", str(share), str(seed), str(args.steps)]
             pair[name] = json.loads(_run(command).splitlines()[-1])
         pair["ratio"] = round(pair["with"]["steps_per_second"] / pair["without"]["steps_per_second"], 3)
         print(pair, flush=True)
@@ -238,7 +238,7 @@ PROOFS: dict[str, Callable[[argparse.Namespace], Record]] = {"faults": prove_fau
 
 
 def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.fault_proofs", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m proofs.faults", description=__doc__)
     parser.add_argument("proof", choices=PROOFS)
     parser.add_argument("--trials", type=int, help="pairs of runs (5), or signals (100)")
     parser.add_argument("--steps", type=int, default=ENV_STEPS, help="environment steps of each run with faults")

@@ -1,6 +1,6 @@
 """Crashes, failing disks and damaged files at every point of writing checkpoints.
 
-    python -m benchmarks.crash_proofs
+    python -m proofs.crashes
 
 A run's checkpoints in small (`crash_scenario`: new ones, replaced ones, linked blocks, pruning) are written again and
 again, each time interrupted at another call that changes the disk. Afterwards everything that was promised must hold.
@@ -27,12 +27,13 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks import crash_scenario, proof_pages
-from benchmarks.crash_scenario import BrokenPromiseError
-from benchmarks.damage import find_damages
-from benchmarks.disk_faults import CountingOs, DyingOs, FailingOs, PowerCutOs, installed
-from benchmarks.proof_runs import Results, commit
 from minding.engine.checkpoint import BlockArray, save_checkpoint
+from proofs import crash_scenario
+from proofs import pages as proof_pages
+from proofs.crash_scenario import BrokenPromiseError
+from proofs.damage import find_damages
+from proofs.disk_faults import CountingOs, DyingOs, FailingOs, PowerCutOs, installed
+from proofs.runs import Results, commit
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "docs" / "results" / "crashes.json"
@@ -175,7 +176,7 @@ def measure(crashes: int, errors: int, damages: int, big_rows: int) -> dict[str,
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Prints the figures and writes them down; 1 if anything that is promised does not hold."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.crash_proofs", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m proofs.crashes", description=__doc__)
     parser.add_argument("--crashes", type=int, default=CRASHES, help=f"processes that die ({CRASHES})")
     parser.add_argument("--errors", type=int, default=ERRORS_TRIED, help=f"failing disks ({ERRORS_TRIED})")
     parser.add_argument("--damages", type=int, default=DAMAGES, help=f"damaged files ({DAMAGES})")

@@ -1,4 +1,4 @@
-"""CartPole whose steps raise at random: `benchmarks.flaky_cartpole:FlakyCartPole`."""
+"""CartPole whose steps raise at random: `proofs.flaky_cartpole:FlakyCartPole`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A small part of the forged run folders of `benchmarks.forge_proofs`, with a policy that needs no MindSpore."""
+"""A small part of the forged run folders of `proofs.forged`, with a policy that needs no MindSpore."""
 
 import logging
 
@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from easydict import EasyDict
 
-from benchmarks import forge, forge_proofs
 from minding.configs import compile_run
 from minding.engine.chain.context import OnlineRLContext
 from minding.engine.chain.task import Task
@@ -14,6 +13,8 @@ from minding.engine.checkpoint import BlockArray, save_checkpoint
 from minding.engine.config.identity import identity
 from minding.engine.run.run_dir import RunDir
 from minding.middleware import CkptSaver
+from proofs import forge
+from proofs import forged as forge_proofs
 
 CASES = {"checkpoints": 120, "configurations": 60, "metrics": 60}
 

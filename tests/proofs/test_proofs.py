@@ -5,12 +5,12 @@ import json
 import numpy as np
 import pytest
 
-from benchmarks import proof_pages
 from benchmarks.memory import slope
-from benchmarks.proof_runs import ROOT, Job, Results, config_hash, parameter_digest
-from benchmarks.proofs import main, parse_arguments, plan
 from minding.engine.checkpoint import save_checkpoint
 from minding.engine.run.run_dir import RunDir
+from proofs import pages as proof_pages
+from proofs.run import main, parse_arguments, plan
+from proofs.runs import ROOT, Job, Results, config_hash, parameter_digest
 
 PAGE = "before\n<!-- results:cartpole_ppo -->\nold\n<!-- /results -->\nafter\n"
 JOB = Job("learning", "cartpole_ppo", 1, 100_000)

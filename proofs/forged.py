@@ -1,6 +1,6 @@
 """Run folders from anybody: forged or damaged checkpoints, configurations and metrics, read as the commands read them.
 
-    python -m benchmarks.forge_proofs
+    python -m proofs.forged
 
 A short run is made; then one file of a copy of it is forged, with checksums that fit, or damaged, and the copy is read:
 checkpoints as by `minding eval` and by `minding resume`, configurations and metrics as by all commands. Each reading
@@ -31,8 +31,6 @@ from unittest import mock
 
 from easydict import EasyDict
 
-from benchmarks import forge, proof_pages
-from benchmarks.proof_runs import Results, commit
 from minding.configs import compile_run, recipes
 from minding.engine.chain.context import OnlineRLContext
 from minding.engine.chain.task import Task
@@ -42,6 +40,9 @@ from minding.engine.run.metrics import CsvWriter, read_metrics
 from minding.engine.run.plotting import EVAL_RETURN
 from minding.engine.run.run_dir import RunDir
 from minding.middleware import CkptSaver, online_logger, termination_checker
+from proofs import forge
+from proofs import pages as proof_pages
+from proofs.runs import Results, commit
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "docs" / "results" / "forged.json"
@@ -199,7 +200,7 @@ def _version(name: str) -> str:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Prints the figures and writes them down; 1 if anything that is promised does not hold."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.forge_proofs", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m proofs.forged", description=__doc__)
     for kind, count in CASES.items():
         parser.add_argument(f"--{kind}", type=int, default=count, help=f"cases ({count})")
     parser.add_argument("--seed", type=int, default=0)

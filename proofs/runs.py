@@ -224,7 +224,7 @@ def head_of(job: Job) -> Record:
 
 def commit() -> dict[str, str]:
     """The commit that is measured, ``{"commit": "0123abcd"}``, with ``+`` if code differs; empty outside git."""
-    code = ("engine", "middleware", "policies", "envs", "configs", "src", "benchmarks")
+    code = ("engine", "middleware", "policies", "envs", "configs", "src", "benchmarks", "proofs")
     git = ["git", "-C", str(ROOT)]
     try:
         head = subprocess.run([*git, "rev-parse", "--short=8", "HEAD"], capture_output=True, text=True, check=True)

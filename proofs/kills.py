@@ -1,4 +1,4 @@
-"""Exact resume under ``kill -9``: ``python -m benchmarks.kill_proofs``, at the root; continues where it stopped.
+"""Exact resume under ``kill -9``: ``python -m proofs.kills``, at the root; continues where it stopped.
 
 Each preset is trained once without a break. Then it is trained again in a process that is killed at random times and
 restarted with ``--resume``, until it ends; the last checkpoint, the metrics and the final evaluation must be the
@@ -20,11 +20,11 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks import proof_pages
-from benchmarks.proof_runs import Job, Record, Results, RunFailed, head_of
 from minding.engine.checkpoint import load_checkpoint, newest_checkpoint
 from minding.engine.run.fingerprint import fingerprint, metrics_fingerprint
 from minding.engine.run.run_dir import RunDir
+from proofs import pages as proof_pages
+from proofs.runs import Job, Record, Results, RunFailed, head_of
 
 ROOT = Path(__file__).resolve().parent.parent
 KILLS = 6
@@ -165,7 +165,7 @@ def _is_done(results: Results, job: KillJob) -> bool:
 
 
 def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.kill_proofs", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m proofs.kills", description=__doc__)
     parser.add_argument("--only", action="append", choices=STEPS, metavar="PRESET", help=", ".join(STEPS))
     parser.add_argument("--kills", type=int, default=KILLS, help=f"kills of each preset ({KILLS})")
     parser.add_argument("--again", action="store_true", help="run also what is done")

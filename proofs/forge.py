@@ -17,8 +17,8 @@ import numpy as np
 import yaml
 from safetensors.numpy import load, save
 
-from benchmarks.damage import DAMAGES
 from minding.engine.checkpoint.manifest import MANIFEST, encode_manifest, sha256
+from proofs.damage import DAMAGES
 
 BIG = 10**15
 Forge = Callable[[Path, random.Random], None]

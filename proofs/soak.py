@@ -1,4 +1,4 @@
-"""Asynchronous runs under strain: ``python -m benchmarks.async_soak [speeds|kills]``; writes docs/results/async_*.json.
+"""Asynchronous runs under strain: ``python -m proofs.soak [speeds|kills]``; writes docs/results/async_*.json.
 
 - speeds: DQN on CartPole, first with a learner ten times slower than its collector, then with a collector ten times
   slower than the learner: memory, age of the weights, and gradient steps per sample.
@@ -24,11 +24,11 @@ from typing import Any
 import numpy as np
 from easydict import EasyDict
 
-from benchmarks.proof_pages import update
-from benchmarks.proof_runs import Results
 from minding.configs import compile_run, load_preset
 from minding.configs.recipes import build, final_evaluation
 from minding.engine import OnlineRLContext, Task
+from proofs.pages import update
+from proofs.runs import Results
 
 ROOT = Path(__file__).resolve().parent.parent
 _SAMPLE = 5.0
@@ -166,7 +166,7 @@ SECONDS = {"speeds": 600.0, "kills": 300.0}
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Returns 0; the figures are judged where they are published."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.async_soak", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m proofs.soak", description=__doc__)
     parser.add_argument("part", choices=PARTS)
     parser.add_argument("--seconds", type=float, help="how long (speeds 600, kills 300); else nothing is written")
     args = parser.parse_args(argv)

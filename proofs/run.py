@@ -1,4 +1,4 @@
-"""The long evidence, over seeds: ``python -m benchmarks.proofs``, at the root; continues where it stopped.
+"""The long evidence, over seeds: ``python -m proofs.run``, at the root; continues where it stopped.
 
 Each proof runs in a separate process: presets learn to a target, synchronously and in lanes, the same seed gives the
 same parameters, a long run neither grows nor compiles again. Results are lines of JSON in ``docs/results``; what stands
@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from benchmarks import proof_pages
-from benchmarks.proof_runs import (
+from proofs import pages as proof_pages
+from proofs.runs import (
     ASYNC,
     DETERMINISM,
     LEARNING,
@@ -41,7 +41,7 @@ RUNNERS: dict[str, Callable[[Job, Path], Record]] = {
 def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     known = [*LEARNING, *(f"async:{name}" for name in LEARNING), *(f"determinism:{name}" for name in DETERMINISM)]
     known.append("memory")
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.proofs", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m proofs.run", description=__doc__)
     parser.add_argument("--only", action="append", choices=known, metavar="PROOF", help=", ".join(known))
     parser.add_argument("--seeds", type=int, help="seeds of each learning proof (5; halfcheetah_sac 1)")
     parser.add_argument("--jobs", type=int, default=1, help="processes at the same time (1; more share the cores)")
