@@ -207,6 +207,7 @@ def test_rows_that_are_lost_at_the_end_are_counted(tmp_path, caplog):
         (b'env_step,"loss\n1,2\n', "no names of columns"),
         (b"step,loss\n1,2\n", "no column env_step"),
         (bytes(4096), "no names of columns"),
+        (",".join(["env_step", *map(str, range(10_000))]).encode() + b"\n", "no names of columns"),
         ("sparse", "at most 268,435,456 are read"),
         ("fifo", "is not a file"),
     ],
