@@ -86,8 +86,8 @@ class Work:
 def measure(work: Work) -> dict[str, float]:
     """Runs the chain; returns iterations a second, and seconds of an iteration's collection and of its learning."""
     from minding.configs import compile_run
-    from minding.configs.recipes import build
     from minding.engine import OnlineRLContext, Task
+    from minding.training import build
 
     task = Task()
     lanes = {"collectors": work.collectors, "max_staleness": work.max_staleness, "pin": work.pin}
@@ -135,8 +135,8 @@ def _share_within(event: Mapping[str, Any], begin: float, end: float) -> float:
 def start_up() -> float:
     """Seconds that the first iteration of an asynchronous run waits for its rollout."""
     from minding.configs import compile_run, load_preset
-    from minding.configs.recipes import build
     from minding.engine import OnlineRLContext, Task
+    from minding.training import build
 
     task = Task()
     with task.start(True, OnlineRLContext(), profile=True):

@@ -66,10 +66,10 @@ CASES = (
 def measure(case: Case, async_mode: bool) -> dict[str, float]:
     """Runs the chain of `minding train`; returns the figures of `figures`."""
     from minding.configs import compile_run, load_preset
-    from minding.configs.recipes import build
     from minding.engine import OnlineRLContext, Task
     from minding.engine.run.run_dir import RunDir
     from minding.middleware import CkptSaver, online_logger
+    from minding.training import build
 
     with tempfile.TemporaryDirectory() as folder:
         cfg = compile_run(load_preset(case.preset), [*case.overrides, f"run.out_dir={folder}", "exp_name=run"])

@@ -20,7 +20,9 @@ from typing import Any
 
 import numpy as np
 
-from minding.configs import compile_run, load_preset, recipes
+from minding import training
+from minding.configs import compile_run, load_preset
+from minding.configs.chains import get_chain
 from minding.engine.buffers import UniformBuffer
 from minding.engine.chain.context import OnlineRLContext
 from minding.engine.chain.task import Task
@@ -114,7 +116,7 @@ def share(preset: str, intervals: int, rows: int = 0) -> dict[str, Any]:
       rows: of a replay buffer that is full from the start; 0 takes the preset's own.
     """
     cfg = compile_run(load_preset(preset), ["policy.eval.freq=1000000000", "run.max_env_step=1000000000"])
-    task, policy = Task(), recipes.make_policy(cfg)
+    task, policy = Task(), training.make_policy(cfg)
     start = 0.0
 
     def watch(ctx: OnlineRLContext) -> None:
@@ -128,7 +130,7 @@ def share(preset: str, intervals: int, rows: int = 0) -> dict[str, Any]:
         if rows:
             _use_full_buffer(task, cfg, policy, rows)
         else:
-            recipes.RECIPES[cfg.recipe](task, cfg, policy)
+            get_chain(cfg.chain).fill(task, cfg, policy)
         task.use(saver).use(watch).run()
         wall = time.perf_counter() - start
     return {"preset": preset, "rows": rows, "saves": intervals, "percent": round(100 * saver.seconds / wall, 2)}

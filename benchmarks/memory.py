@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks.worker_memory import resident_mb
-from minding.configs import compile_run, load_preset, recipes
+from minding import training
+from minding.configs import compile_run, load_preset
 from minding.engine import OnlineRLContext, Task
 from minding.engine.process.runtime import RecompileWarning
 from minding.middleware import termination_checker
@@ -48,7 +49,7 @@ def watch(preset: str, max_env_step: int, seed: int) -> tuple[list[tuple[float, 
     task = Task()
     with warnings.catch_warnings(record=True) as caught, task.start(ctx=OnlineRLContext()):
         warnings.simplefilter("always", RecompileWarning)
-        recipes.build(task, cfg)
+        training.build(task, cfg)
         task.use(memory_sampler(max(1, max_env_step // SAMPLES), samples))
         task.use(termination_checker(max_env_step=max_env_step, task=task))
         task.run()

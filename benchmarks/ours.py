@@ -85,8 +85,8 @@ def run_case(options: RunOptions) -> Measurement:
     The chain is that of the preset's recipe, without checkpoints and loggers; no evaluation falls due.
     """
     from minding.configs import compile_run, load_preset
-    from minding.configs.recipes import build
     from minding.engine import OnlineRLContext, Task
+    from minding.training import build
 
     quiet = ["policy.eval.freq=1000000000", f"seed={options.seed}"]
     cfg = compile_run(load_preset(PRESETS[options.case.name]), [*overrides(options.case), *quiet])

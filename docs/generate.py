@@ -67,7 +67,7 @@ def _middleware_row(declaration: Declaration, target: Any) -> tuple[str, ...]:
 def algorithms() -> str:
     """The algorithms of this version."""
     rows = [
-        (f"[{each.class_name}](algorithms/{each.name}.md)", f"`{each.name}`", ", ".join(each.actions), each.recipe)
+        (f"[{each.class_name}](algorithms/{each.name}.md)", f"`{each.name}`", ", ".join(each.actions), each.chain)
         for each in ALGORITHMS.values()
     ]
     return _table(("algorithm", "`policy.type`", "actions", "chain"), rows)

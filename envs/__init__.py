@@ -6,6 +6,7 @@ from minding.envs.check import Finding, check_env
 from minding.envs.config import config_schema, default_config
 from minding.envs.factory import register_env
 from minding.envs.manager import VectorEnvManager, make_env_manager
+from minding.envs.roles import make_collector_env, make_evaluator_env
 from minding.envs.spec import describe_env, describe_space
 
 __all__ = [
@@ -16,7 +17,9 @@ __all__ = [
     "default_config",
     "describe_env",
     "describe_space",
+    "make_collector_env",
     "make_env_manager",
+    "make_evaluator_env",
     "register_env",
 ]
 

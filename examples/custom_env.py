@@ -6,7 +6,8 @@ import gymnasium
 import numpy as np
 from easydict import EasyDict
 
-from minding.configs import compile_run, recipes
+from minding import training
+from minding.configs import compile_run
 from minding.engine.run.run_dir import RunDir
 
 
@@ -34,5 +35,5 @@ main_config.env = dict(env_id="custom_env:Corridor", env_kwargs=dict(length=10),
 
 if __name__ == "__main__":
     cfg = compile_run(main_config, sys.argv[1:])
-    summary = recipes.train(cfg, RunDir.create(cfg), progress=False)
+    summary = training.train(cfg, RunDir.create(cfg), progress=False)
     print(f"return {summary.eval_return:.2f} after {summary.env_step:,} environment steps; 0.10 is the best")

@@ -22,8 +22,8 @@ class Algorithm:
     schema: Callable[[], dict[str, Any]]
     actions: tuple[str, ...]
     """Kinds of action space it can act in."""
-    recipe: str
-    """Chain it runs in, of `configs.recipes.RECIPES`."""
+    chain: str
+    """Chain it runs in, one of `configs.chains`."""
 
     unit_box: bool = False
     """Whether it acts in Boxes of [-1, 1] only."""

@@ -49,7 +49,8 @@ def train_flaky(share: float, seed: int, env_steps: int) -> Record:
 
     The evaluation takes the environment unmodified: one of 500 steps would hardly ever get through the faults.
     """
-    from minding.configs import compile_run, load_preset, recipes
+    from minding import training
+    from minding.configs import compile_run, load_preset
     from minding.engine.chain.context import OnlineRLContext
     from minding.engine.chain.task import Task
 
@@ -67,10 +68,10 @@ def train_flaky(share: float, seed: int, env_steps: int) -> Record:
         task.finish = ctx.env_step >= env_steps
 
     with task.start(ctx=OnlineRLContext()):
-        policy = recipes.build(task, cfg)
+        policy = training.build(task, cfg)
         task.use(watch).run()
     cfg.env.env_kwargs.share = 0.0
-    returns = [end.episode_return for end in recipes.final_evaluation(cfg, policy, 100)]
+    returns = [end.episode_return for end in training.final_evaluation(cfg, policy, 100)]
     (begin, first), (end, last) = marks[0], marks[-1]
     return {
         "seed": seed,

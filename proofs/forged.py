@@ -31,7 +31,8 @@ from unittest import mock
 
 from easydict import EasyDict
 
-from minding.configs import compile_run, recipes
+from minding import training
+from minding.configs import compile_run
 from minding.engine.chain.context import OnlineRLContext
 from minding.engine.chain.task import Task
 from minding.engine.config.identity import check_newest
@@ -40,6 +41,7 @@ from minding.engine.run.metrics import CsvWriter, read_metrics
 from minding.engine.run.plotting import EVAL_RETURN
 from minding.engine.run.run_dir import RunDir
 from minding.middleware import CkptSaver, online_logger, termination_checker
+from minding.training import loading
 from proofs import forge
 from proofs import pages as proof_pages
 from proofs.runs import Results, commit
@@ -65,7 +67,7 @@ def make_run(folder: Path) -> RunDir:
     user = EasyDict(env={"env_id": "CartPole-v1"}, policy={"type": "dqn"})
     cfg = compile_run(user, [*SETTINGS, f"run.out_dir={folder}"])
     run = RunDir.create(cfg)
-    recipes.train(cfg, run, progress=False)
+    training.train(cfg, run, progress=False)
     return run
 
 
@@ -82,22 +84,22 @@ class Readers:
         cfg = compile_run(RunDir.open(run).load_config())
         self.task = Task()
         self.task.start(False, OnlineRLContext())
-        self.policy = recipes.build(self.task, cfg)
+        self.policy = training.build(self.task, cfg)
         self.saver = CkptSaver(self.policy, run.name, out_dir=run.parent, task=self.task)
         self.task.use(termination_checker(max_env_step=cfg.run.max_env_step, task=self.task)).use(self.saver)
         self.task.use(online_logger(cfg, RunDir.open(run), progress=False))
 
     def play(self) -> str:
         # MindSpore keeps some memory of every network, which is not what is measured here.
-        with mock.patch.object(recipes, "make_policy", return_value=self.policy):
-            return self._which(recipes.load_policy(RunDir.open(self.run)).ckpt.name)
+        with mock.patch.object(loading, "make_policy", return_value=self.policy):
+            return self._which(training.load_policy(RunDir.open(self.run)).ckpt.name)
 
     def resume(self) -> str:
         return self._which(self.saver._restore_from("latest").path.name)
 
     def configure(self) -> str:
         cfg = compile_run(RunDir.open(self.run).load_config())
-        recipes.check_runnable(cfg)
+        training.check_runnable(cfg)
         check_newest(self.run / "ckpt", cfg)
         return "read"
 

@@ -36,14 +36,15 @@ PLAIN = "MindSpore alone"
 
 def train_repeatedly(preset: str, overrides: Sequence[str], runs: int, sample: Callable[[], None]) -> None:
     """Trains a preset again and again, with another seed each time; `sample` is called after each run."""
-    from minding.configs import compile_run, load_preset, recipes
+    from minding import training
+    from minding.configs import compile_run, load_preset
     from minding.engine.run.run_dir import RunDir
 
     for seed in range(runs):
         folder = tempfile.mkdtemp()
         settings = [f"seed={seed}", "run.final_episodes=1", "run.tensorboard=false", f"run.out_dir={folder}"]
         cfg = compile_run(load_preset(preset), [*settings, *overrides])
-        recipes.train(cfg, RunDir.create(cfg), progress=False)
+        training.train(cfg, RunDir.create(cfg), progress=False)
         shutil.rmtree(folder)
         sample()
 

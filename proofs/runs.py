@@ -89,7 +89,7 @@ class Job:
 def config_hash(preset: str, overrides: tuple[str, ...]) -> str:
     """Twelve hex digits of the settings that decide what is learned: results of other settings are not mixed up."""
     cfg = compile_run(load_preset(preset), overrides)
-    decisive = {key: cfg[key] for key in ("seed", "recipe", "env", "policy")}
+    decisive = {key: cfg[key] for key in ("seed", "chain", "env", "policy")}
     decisive["run"] = {"max_env_step": cfg.run.max_env_step}
     if cfg.lanes.async_mode:
         decisive["lanes"] = {key: cfg.lanes[key] for key in ("collectors", "max_staleness")}

@@ -25,8 +25,8 @@ import numpy as np
 from easydict import EasyDict
 
 from minding.configs import compile_run, load_preset
-from minding.configs.recipes import build, final_evaluation
 from minding.engine import OnlineRLContext, Task
+from minding.training import build, final_evaluation
 from proofs.pages import update
 from proofs.runs import Results
 

@@ -36,7 +36,7 @@ SETTINGS = {"off_policy": OFF_POLICY, "on_policy": ON_POLICY, "single_step": ROL
 
 
 def settings(algorithm, env_id, seed=0, **policy):
-    shared = SETTINGS[get_algorithm(algorithm).recipe]
+    shared = SETTINGS[get_algorithm(algorithm).chain]
     parts = {part: {**shared.get(part, {}), **policy.get(part, {})} for part in {*shared, *policy}}
     parts["model"] = {"hidden": [16], **policy.get("model", {})}
     return compile_run(

@@ -49,9 +49,9 @@ class Summary:
 
 
 @pytest.fixture
-def recipes(monkeypatch):
-    """A chain recipe that trains nothing: it writes two rows of metrics and says that it ended."""
-    module = types.ModuleType("minding.configs.recipes")
+def training(monkeypatch):
+    """Stands in for `minding.training`, trains nothing: it writes two rows of metrics and says that it ended."""
+    module = types.ModuleType("minding.training")
     module.calls = []
     module.resumes = []
     module.stop_reason, module.unsaved, module.folder_lost = "max_env_step", False, False
@@ -69,8 +69,8 @@ def recipes(monkeypatch):
 
     module.train, module.evaluate = train, evaluate
     module.check_runnable = lambda cfg: None
-    monkeypatch.setitem(sys.modules, "minding.configs.recipes", module)
-    monkeypatch.setattr(minding.configs, "recipes", module, raising=False)
+    monkeypatch.setitem(sys.modules, "minding.training", module)
+    monkeypatch.setattr(minding, "training", module, raising=False)
     return module
 
 
@@ -86,10 +86,10 @@ def compiled(monkeypatch, tmp_path):
     monkeypatch.setattr(minding.configs, "compile_run", compile_run)
 
 
-def test_lanes_are_asked_for_by_flags(recipes, tmp_path, monkeypatch):
+def test_lanes_are_asked_for_by_flags(training, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert run(["train", "cartpole_ppo", "--async", "--collectors", "2", "lanes.max_staleness=3"]) == 0
-    ((cfg, _),) = recipes.calls
+    ((cfg, _),) = training.calls
     expected = {"async_mode": True, "collectors": 2, "max_staleness": 3, "pin": "auto", "timeout": 300.0}
     assert dict(cfg.lanes) == expected
 
@@ -109,25 +109,25 @@ def test_lanes_are_asked_for_by_flags(recipes, tmp_path, monkeypatch):
     ],
 )
 def test_options_that_contradict_each_other_or_do_nothing_are_bad_input(
-    args, message, recipes, capsys, tmp_path, monkeypatch
+    args, message, training, capsys, tmp_path, monkeypatch
 ):
     monkeypatch.chdir(tmp_path)
     assert run(["train", "cartpole_ppo", *args]) == 2
     error = capsys.readouterr().err
     assert message in error
     assert error.count("\n") == 1
-    assert (recipes.calls, list(tmp_path.iterdir())) == ([], [])
+    assert (training.calls, list(tmp_path.iterdir())) == ([], [])
 
 
-def test_options_that_repeat_what_a_setting_says_are_fine(recipes, tmp_path, monkeypatch):
+def test_options_that_repeat_what_a_setting_says_are_fine(training, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     repeated = ["--seed", "3", "seed=3", "--out", "2024", "run.out_dir=2024", "--trace", "run.trace=yes"]
     assert run(["train", "cartpole_ppo", *repeated, "lanes.collectors=null", "lanes.pin=auto"]) == 0
     assert run(["train", "cartpole_ppo", "lanes.async_mode=true", "--collectors", "2"]) == 0
-    assert [(cfg.seed, cfg.lanes.collectors) for cfg, _ in recipes.calls] == [(3, None), (0, 2)]
+    assert [(cfg.seed, cfg.lanes.collectors) for cfg, _ in training.calls] == [(3, None), (0, 2)]
 
 
-def test_resuming_with_settings_of_lanes_that_the_run_has_not_is_bad_input(recipes, tmp_path, capsys):
+def test_resuming_with_settings_of_lanes_that_the_run_has_not_is_bad_input(training, tmp_path, capsys):
     folder = train_to_a_checkpoint(tmp_path).path
     assert run(["resume", str(folder), "lanes.collectors=2"]) == 2
     error = capsys.readouterr().err
@@ -187,9 +187,9 @@ def test_bad_input_is_found_before_mindspore_loads():
     assert out.stdout.split() == ["2", "False"]
 
 
-def test_train_ends_with_a_summary_the_folder_and_the_curve(recipes, compiled, capsys, tmp_path):
+def test_train_ends_with_a_summary_the_folder_and_the_curve(training, compiled, capsys, tmp_path):
     assert run(["train", "cartpole_ppo", "policy.learn.gamma=0.9", "--seed", "7", "--no-progress"]) == 0
-    (call,) = recipes.calls
+    (call,) = training.calls
     assert call[0].overrides == ["policy.learn.gamma=0.9", "seed=7"]
     assert call[1] is False
     out = capsys.readouterr().out
@@ -201,23 +201,23 @@ def test_train_ends_with_a_summary_the_folder_and_the_curve(recipes, compiled, c
     assert (folder / "curve.png").is_file()
 
 
-def test_options_are_settings(recipes, compiled):
+def test_options_are_settings(training, compiled):
     run(["train", "cartpole_ppo", "--out", "elsewhere", "--profile"])
-    cfg, progress = recipes.calls[0]
+    cfg, progress = training.calls[0]
     assert (cfg.overrides, progress) == (["run.out_dir=elsewhere", "run.profile=true"], True)
 
 
 @pytest.mark.parametrize(("reason", "code"), [("SIGINT", 130), ("SIGTERM", 143), ("stop_value", 0)])
-def test_the_exit_code_says_how_the_run_ended(recipes, compiled, reason, code):
-    recipes.stop_reason = reason
+def test_the_exit_code_says_how_the_run_ended(training, compiled, reason, code):
+    training.stop_reason = reason
     assert run(["train", "cartpole_ppo"]) == code
 
 
 @pytest.mark.parametrize("reason", ["max_env_step", "SIGTERM"])
 def test_a_run_whose_last_state_was_not_saved_has_its_own_exit_code_and_names_the_newest_checkpoint(
-    recipes, compiled, capsys, tmp_path, reason
+    training, compiled, capsys, tmp_path, reason
 ):
-    recipes.stop_reason, recipes.unsaved = reason, True
+    training.stop_reason, training.unsaved = reason, True
     assert run(["train", "cartpole_ppo"]) == 3
     out, error = capsys.readouterr()
     assert "could not be saved; there is no earlier one: start the run again" in error
@@ -231,7 +231,7 @@ def test_a_run_whose_last_state_was_not_saved_has_its_own_exit_code_and_names_th
     assert f"the newest is {newest} at env_step 2,000: minding resume {newest.parent.parent}" in found
 
 
-def test_a_run_that_another_process_has_is_bad_input_that_names_it(recipes, compiled, capsys, tmp_path):
+def test_a_run_that_another_process_has_is_bad_input_that_names_it(training, compiled, capsys, tmp_path):
     folder = tmp_path / "runs" / "cartpole_ppo"
     assert run(["train", "cartpole_ppo"]) == 0
     save_checkpoint(folder / "ckpt" / "iter_20", {"policy": {}}, {"env_step": 2000})
@@ -250,42 +250,42 @@ def test_a_run_that_another_process_has_is_bad_input_that_names_it(recipes, comp
     assert run(["resume", str(folder)]) == 0
 
 
-def test_a_fault_while_training_is_one_message_and_exit_code_1(recipes, compiled, capsys):
+def test_a_fault_while_training_is_one_message_and_exit_code_1(training, compiled, capsys):
     def train(cfg, run_dir, *, progress, resume):
         error = EnvError("environment 3, step 12: reward is nan")
         error.__notes__ = ["in StepCollector"]
         raise error
 
-    recipes.train = train
+    training.train = train
     assert run(["train", "cartpole_ppo"]) == 1
     assert capsys.readouterr().err == "minding: environment 3, step 12: reward is nan\n  in StepCollector\n"
 
 
-def test_debug_shows_the_traceback(recipes, compiled):
+def test_debug_shows_the_traceback(training, compiled):
     def train(cfg, run_dir, *, progress, resume):
         raise EnvError("reward is nan")
 
-    recipes.train = train
+    training.train = train
     with pytest.raises(EnvError):
         run(["--debug", "train", "cartpole_ppo"])
 
 
-def test_eval_plays_with_the_seed_of_the_run(recipes, compiled, capsys, tmp_path):
+def test_eval_plays_with_the_seed_of_the_run(training, compiled, capsys, tmp_path):
     run(["train", "cartpole_ppo"])
-    recipes.calls.clear()
+    training.calls.clear()
     assert run(["eval", str(tmp_path / "runs" / "cartpole_ppo"), "--episodes", "2"]) == 0
-    assert recipes.calls == [(2, 3, None, None, None)]
+    assert training.calls == [(2, 3, None, None, None)]
     assert "return 490.0 ± 10.0 over 2 episodes, from 480.0 to 500.0" in capsys.readouterr().out
 
 
-def test_eval_plays_the_checkpoint_that_is_named(recipes, compiled, capsys, tmp_path):
+def test_eval_plays_the_checkpoint_that_is_named(training, compiled, capsys, tmp_path):
     run(["train", "cartpole_ppo"])
-    recipes.calls.clear()
+    training.calls.clear()
     assert run(["eval", str(tmp_path / "runs" / "cartpole_ppo"), "--ckpt", str(tmp_path)]) == 0
-    assert recipes.calls == [(100, 3, None, None, tmp_path)]
+    assert training.calls == [(100, 3, None, None, tmp_path)]
 
 
-def test_plot_draws_the_runs_it_is_given(recipes, compiled, capsys, tmp_path):
+def test_plot_draws_the_runs_it_is_given(training, compiled, capsys, tmp_path):
     pytest.importorskip("matplotlib")
     for _ in range(2):
         run(["train", "cartpole_ppo"])
@@ -338,7 +338,7 @@ def test_check_env_finds_cartpole_fit(capsys):
 
 
 @pytest.mark.parametrize("compiled", [True, False])
-def test_training_without_the_kernels_says_where_the_fix_is(compiled, recipes, monkeypatch, tmp_path, capsys):
+def test_training_without_the_kernels_says_where_the_fix_is(compiled, training, monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(kernels, "compiled", lambda: compiled)
     assert run(["train", "cartpole_ppo", "--out", str(tmp_path)]) == 0
     assert ("minding doctor" in capsys.readouterr().err) is not compiled
@@ -384,7 +384,7 @@ def test_doctor_names_the_fix_for_a_setting_that_corrupts_results(tmp_path):
     assert "unset" in out.stdout
 
 
-def test_a_run_folder_of_the_train_command_can_be_opened(recipes, compiled, tmp_path):
+def test_a_run_folder_of_the_train_command_can_be_opened(training, compiled, tmp_path):
     run(["train", "cartpole_ppo"])
     assert RunDir.open(tmp_path / "runs" / "cartpole_ppo").load_config().exp_name == "cartpole_ppo"
 
@@ -398,7 +398,7 @@ def test_a_run_folder_of_the_train_command_can_be_opened(recipes, compiled, tmp_
         ("device=TPU", "device='TPU': expected one of 'auto', 'CPU', 'Ascend', 'GPU'"),
         ("device=Ascend", "device='Ascend' was asked for, but there is none here"),
         ("device=GPU", "device='GPU' was asked for, but there is none here"),
-        ("recipe=on_polcy", "recipe='on_polcy' is unknown; did you mean 'on_policy'?"),
+        ("chain=on_polcy", "chain='on_polcy' is unknown; did you mean 'on_policy'?"),
         ("env.backend=envpool", "pip install 'minding[envpool]'"),
         ("env.env_kwargs.gravity=9", "env.env_kwargs={'gravity': 9} does not fit CartPole-v1"),
         ("policy.typ=ppo", "unknown key 'policy.typ'; did you mean 'type'?"),
@@ -429,18 +429,18 @@ def test_a_configuration_without_an_algorithm_says_which_key_is_meant(capsys, tm
 
 
 @pytest.mark.parametrize("begun", [False, True])
-def test_a_run_that_fails_before_it_begins_leaves_no_folder(recipes, tmp_path, begun):
+def test_a_run_that_fails_before_it_begins_leaves_no_folder(training, tmp_path, begun):
     def train(cfg, run_dir, *, progress, resume):
         if begun:
             run_dir.metrics.write_text("env_step\n")
         raise EnvError("the network does not fit")
 
-    recipes.train = train
+    training.train = train
     assert run(["train", "cartpole_ppo", "--out", str(tmp_path)]) == 1
     assert (tmp_path / "cartpole_ppo").exists() is begun
 
 
-def test_a_picture_or_a_video_that_cannot_be_written_is_bad_input(recipes, tmp_path, capsys, monkeypatch):
+def test_a_picture_or_a_video_that_cannot_be_written_is_bad_input(training, tmp_path, capsys, monkeypatch):
     assert run(["plot", "absent", "-o", "curve.xyz"]) == 2
     assert "picture 'curve.xyz': expected a name that ends with one of ." in capsys.readouterr().err
     run(["train", "cartpole_ppo", "--out", str(tmp_path)])
@@ -454,7 +454,7 @@ def test_a_picture_or_a_video_that_cannot_be_written_is_bad_input(recipes, tmp_p
 def test_a_wrong_setting_is_found_before_mindspore_loads():
     code = (
         "import sys; from minding.cli import run\n"
-        "for wrong in 'policy.learn.gamma=2', 'recipe=typo', 'env.backend=native env.env_id=minding/PixelCatch-v0':\n"
+        "for wrong in 'policy.learn.gamma=2', 'chain=typo', 'env.backend=native env.env_id=minding/PixelCatch-v0':\n"
         "    assert run(['train', 'cartpole_ppo', *wrong.split(), '--out', '/dev/null/x']) == 2\n"
         "print('mindspore' in sys.modules)"
     )
@@ -462,10 +462,10 @@ def test_a_wrong_setting_is_found_before_mindspore_loads():
     assert out.stdout.strip() == "False"
 
 
-def test_a_run_is_trained_again_from_its_folder(recipes, tmp_path):
+def test_a_run_is_trained_again_from_its_folder(training, tmp_path):
     run(["train", "cartpole_ppo", "seed=5", "--out", str(tmp_path)])
     run(["train", str(tmp_path / "cartpole_ppo")])
-    (first, _), (second, _) = recipes.calls
+    (first, _), (second, _) = training.calls
     assert first == second
     assert second.seed == 5
     assert (tmp_path / "cartpole_ppo-1" / "config.yaml").is_file()
@@ -479,33 +479,33 @@ def train_to_a_checkpoint(folder, *settings):
     return run_dir
 
 
-def test_train_resume_goes_on_in_the_newest_run_folder_with_new_settings(recipes, tmp_path):
+def test_train_resume_goes_on_in_the_newest_run_folder_with_new_settings(training, tmp_path):
     train_to_a_checkpoint(tmp_path)
     assert run(["train", "cartpole_ppo", "policy.learn.gamma=0.9", "--resume", "--out", str(tmp_path)]) == 0
-    assert recipes.resumes == [("cartpole_ppo", None), ("cartpole_ppo", "latest")]
-    assert recipes.calls[1][0].policy.learn.gamma == 0.9
+    assert training.resumes == [("cartpole_ppo", None), ("cartpole_ppo", "latest")]
+    assert training.calls[1][0].policy.learn.gamma == 0.9
 
 
-def test_train_resume_takes_the_run_of_the_same_seed_and_policy_or_starts_one(recipes, tmp_path, capsys):
+def test_train_resume_takes_the_run_of_the_same_seed_and_policy_or_starts_one(training, tmp_path, capsys):
     train_to_a_checkpoint(tmp_path)
     for setting in ("seed=1", "policy.model.activation=relu"):
         capsys.readouterr()
         assert run(["train", "cartpole_ppo", setting, "--resume", "--out", str(tmp_path)]) == 0
         assert "is another run (" in capsys.readouterr().err
-        assert recipes.resumes[-1][1] is None
-    assert [name for name, _ in recipes.resumes] == ["cartpole_ppo", "cartpole_ppo-1", "cartpole_ppo-2"]
+        assert training.resumes[-1][1] is None
+    assert [name for name, _ in training.resumes] == ["cartpole_ppo", "cartpole_ppo-1", "cartpole_ppo-2"]
     # The newest folder belongs to another run, that of seed 0 is two further back.
     assert run(["train", "cartpole_ppo", "--resume", "--out", str(tmp_path)]) == 0
-    assert recipes.resumes[-1] == ("cartpole_ppo", "latest")
-    assert recipes.calls[-1][0].seed == 0
+    assert training.resumes[-1] == ("cartpole_ppo", "latest")
+    assert training.calls[-1][0].seed == 0
     (tmp_path / "cartpole_ppo-1" / "config.yaml").write_text("[")
     (tmp_path / "cartpole_ppo-2" / "config.yaml").write_text("env: {env_id: 'os:system'}")
     assert run(["train", "cartpole_ppo", "--resume", "--out", str(tmp_path)]) == 0
     assert "skipped" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("setting", ["seed=1", "env.env_id=Acrobot-v1", "policy.model.hidden=[8]", "recipe=trajectory"])
-def test_resume_refuses_what_would_be_another_run_and_says_why(recipes, tmp_path, capsys, setting):
+@pytest.mark.parametrize("setting", ["seed=1", "env.env_id=Acrobot-v1", "policy.model.hidden=[8]", "chain=trajectory"])
+def test_resume_refuses_what_would_be_another_run_and_says_why(training, tmp_path, capsys, setting):
     folder = train_to_a_checkpoint(tmp_path).path
     before = (folder / "config.yaml").read_text()
     assert run(["resume", str(folder), setting]) == 2
@@ -513,28 +513,28 @@ def test_resume_refuses_what_would_be_another_run_and_says_why(recipes, tmp_path
     assert error.startswith("minding: ")
     assert "belongs to another run" in error or "env.spec" in error
     assert (folder / "config.yaml").read_text() == before
-    assert len(recipes.calls) == 1
+    assert len(training.calls) == 1
 
 
 @pytest.mark.parametrize(("earlier", "message"), [(False, "no run 'cartpole_ppo' in"), (True, "no checkpoint in")])
-def test_train_resume_with_nothing_to_resume_says_so_and_starts(recipes, tmp_path, capsys, earlier, message):
+def test_train_resume_with_nothing_to_resume_says_so_and_starts(training, tmp_path, capsys, earlier, message):
     if earlier:
         run(["train", "cartpole_ppo", "--out", str(tmp_path)])
     assert run(["train", "cartpole_ppo", "--resume", "--out", str(tmp_path)]) == 0
     assert f"minding: nothing to resume: {message}" in capsys.readouterr().err
-    assert recipes.resumes[-1] == ("cartpole_ppo-1" if earlier else "cartpole_ppo", None)
+    assert training.resumes[-1] == ("cartpole_ppo-1" if earlier else "cartpole_ppo", None)
 
 
-def test_resume_takes_the_settings_of_the_run_with_changes(recipes, tmp_path):
+def test_resume_takes_the_settings_of_the_run_with_changes(training, tmp_path):
     folder = train_to_a_checkpoint(tmp_path).path
     assert run(["resume", str(folder), "policy.learn.gamma=0.9", "--no-progress"]) == 0
-    cfg, progress = recipes.calls[-1]
+    cfg, progress = training.calls[-1]
     assert (cfg.policy.learn.gamma, cfg.exp_name, progress) == (0.9, "cartpole_ppo", False)
-    assert recipes.resumes[-1] == ("cartpole_ppo", "latest")
+    assert training.resumes[-1] == ("cartpole_ppo", "latest")
 
 
 @pytest.mark.parametrize("command", [["resume"], ["train", "cartpole_ppo", "--resume", "--out"]])
-def test_a_run_cannot_be_resumed_to_fewer_steps_than_it_has_made(recipes, tmp_path, capsys, command):
+def test_a_run_cannot_be_resumed_to_fewer_steps_than_it_has_made(training, tmp_path, capsys, command):
     folder = train_to_a_checkpoint(tmp_path, "run.max_env_step=4096").path
     save_checkpoint(folder / "ckpt" / "iter_30", {"policy": {}}, {"env_step": 4279})
     before = (folder / "config.yaml").read_text()
@@ -542,22 +542,22 @@ def test_a_run_cannot_be_resumed_to_fewer_steps_than_it_has_made(recipes, tmp_pa
     assert run([*command, where, "run.max_env_step=4100"]) == 2
     expected = f"run.max_env_step=4100: the run {str(folder)!r} has already made 4,279 environment steps"
     assert expected in " ".join(capsys.readouterr().err.split())
-    assert ((folder / "config.yaml").read_text(), len(recipes.calls)) == (before, 1)
+    assert ((folder / "config.yaml").read_text(), len(training.calls)) == (before, 1)
     # A limit that is reached, or the one that the run has passed by a part of a rollout: nothing is left to train.
     for steps in (4096, 4279):
         assert run([*command, where, f"run.max_env_step={steps}"]) == 0
 
 
-def test_the_figures_say_that_the_run_folder_was_removed(recipes, compiled, capsys):
+def test_the_figures_say_that_the_run_folder_was_removed(training, compiled, capsys):
     assert run(["train", "cartpole_ppo"]) == 0
     assert "was removed" not in capsys.readouterr().out
-    recipes.folder_lost = True
+    training.folder_lost = True
     assert run(["train", "cartpole_ppo"]) == 0
     found = " ".join(capsys.readouterr().out.split())
     assert "cartpole_ppo-1 (removed or renamed during the run: it holds only what came later)" in found
 
 
-def test_resume_without_a_checkpoint_is_bad_input(recipes, tmp_path, capsys):
+def test_resume_without_a_checkpoint_is_bad_input(training, tmp_path, capsys):
     run(["train", "cartpole_ppo", "--out", str(tmp_path)])
     assert run(["resume", str(tmp_path / "cartpole_ppo")]) == 2
     assert "no checkpoint in" in capsys.readouterr().err
@@ -588,7 +588,7 @@ def test_no_command_runs_code_that_a_run_folder_names(command, tmp_path, monkeyp
         assert (tmp_path / "ran").exists()
 
 
-def test_what_the_user_names_needs_no_yes(recipes, tmp_path, monkeypatch):
+def test_what_the_user_names_needs_no_yes(training, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     mine = tmp_path / "mine.yaml"
     mine.write_text("env: {env_id: 'gymnasium.envs.classic_control.cartpole:CartPoleEnv'}\npolicy: {type: ppo}\n")

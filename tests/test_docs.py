@@ -54,14 +54,15 @@ PPO_CHAIN = CHAIN.format(policy="PPO", type="ppo", few="n_epoch=1")
 EXPORTED = """
 from pathlib import Path
 from easydict import EasyDict
-from minding.configs import compile_run, exporting, recipes
+from minding import training
+from minding.configs import compile_run
 from minding.engine.run.run_dir import RunDir
 settings = EasyDict(env=dict(env_id="CartPole-v1"), policy=dict(type="ppo"), run=dict(max_env_step=1024))
 cfg = compile_run(settings, ["run.final_episodes=1", "exp_name=cartpole_ppo"])
 run = RunDir.create(cfg)
-recipes.train(cfg, run, progress=False)
+training.train(cfg, run, progress=False)
 for file_format in ("onnx", "mindir"):
-    exporting.export_run(run, file_format, None, Path(f"policy.{file_format}"))
+    training.export_run(run, file_format, None, Path(f"policy.{file_format}"))
 """
 PREPARATIONS = {
     "dqn": CHAIN.format(policy="DQN", type="dqn", few="warmup=64")

@@ -5,9 +5,11 @@ import pytest
 from easydict import EasyDict
 from fakes import JUDGED, Judge
 
-from minding.configs import compile_run, recipes
+from minding import training
+from minding.configs import compile_run
 from minding.engine.chain.context import OnlineRLContext
 from minding.engine.process.runtime import assign
+from minding.envs import make_evaluator_env
 from minding.envs.group import episode_seed
 from minding.middleware import StepCollector
 from minding.middleware.evaluator import play_episodes
@@ -28,7 +30,7 @@ def settings(algorithm, kind, rescale, **policy):
 
 def made(cfg):
     """The policy, acting far from where PPO starts, so that limits matter."""
-    policy = recipes.make_policy(cfg, modes=("collect", "eval"))
+    policy = training.make_policy(cfg, modes=("collect", "eval"))
     for name, p in policy.params.items():
         if "head.linear" in name:
             assign(p, 30.0 * p.asnumpy())
@@ -39,7 +41,7 @@ def made(cfg):
 def test_eval_mode_plays_a_plain_environment_as_the_evaluator_does(algorithm, kind, rescale):
     cfg = settings(algorithm, kind, rescale)
     policy = made(cfg)
-    manager = recipes.evaluator_env(cfg)
+    manager = make_evaluator_env(cfg)
     played = play_episodes(policy.eval_mode, manager, 3, max_steps=100)
     env, returns = Judge(kind), []
     for episode in range(3):
@@ -55,7 +57,7 @@ def test_eval_mode_plays_a_plain_environment_as_the_evaluator_does(algorithm, ki
 
 def test_what_is_learned_from_is_in_the_policys_own_units():
     cfg = settings("ppo", "box, limits for each number", True)
-    policy, env = made(cfg), recipes.evaluator_env(cfg)
+    policy, env = made(cfg), make_evaluator_env(cfg)
     collector = StepCollector(EasyDict(policy={"collect": {"n_sample": 50}}), policy.collect_mode, env)
     ctx = OnlineRLContext()
     collector(ctx)

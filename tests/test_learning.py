@@ -5,7 +5,8 @@ import probes
 import pytest
 from easydict import EasyDict
 
-from minding.configs import compile_run, recipes
+from minding import training
+from minding.configs import compile_run
 from minding.engine import OnlineRLContext, Task
 from minding.policies import ALGORITHMS
 
@@ -50,7 +51,7 @@ def train(algorithm, probe, seed, steps):
     cfg = compile_run(EasyDict(user), [f"{key}={value}" for key, value in overrides.items()])
     task = Task()
     with task.start(ctx=OnlineRLContext()):
-        policy = recipes.build(task, cfg)
+        policy = training.build(task, cfg)
         task.run(max_step=steps // cfg.policy.collect.n_sample)
     return policy
 

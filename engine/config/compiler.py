@@ -106,7 +106,7 @@ RUN_SCHEMA: dict[str, Any] = {
     "exp_name": opt(None, None, "name of the run folder; '<env>_<algorithm>' by default", type=str),
     "seed": opt(0, "[0, inf)", "seed of every random stream of the run"),
     "device": opt("auto", ("auto", "CPU", "Ascend", "GPU"), "where MindSpore computes"),
-    "recipe": opt(None, None, "name of the chain; the algorithm's own by default", type=str),
+    "chain": opt(None, None, "name of the chain; the algorithm's own by default", type=str),
     "run": {
         "max_env_step": opt(100_000, "[1, inf)", "environment steps after which the run ends"),
         "final_episodes": opt(100, "[1, inf)", "episodes of the evaluation after training"),
@@ -137,7 +137,7 @@ RUN_SCHEMA: dict[str, Any] = {
 class ConfigurablePolicy(Protocol):
     """What the compiler needs to know of an algorithm: a policy class, or its entry in a table.
 
-    It may also have `recipe`, the name of its chain, and `check_config(cfg)`, which raises ConfigError for
+    It may also have `chain`, the name of its chain, and `check_config(cfg)`, which raises ConfigError for
     settings that do not go together.
     """
 
@@ -183,7 +183,7 @@ def compile_config(
         _compare_specs(saved_spec, spec, "env.spec")
         cfg.env.spec = spec
     cfg.exp_name = _experiment_name(cfg)
-    cfg.recipe = cfg.recipe or getattr(policy, "recipe", None)
+    cfg.chain = cfg.chain or getattr(policy, "chain", None)
     check = getattr(policy, "check_config", None)
     if check is not None:
         check(cfg)

@@ -25,7 +25,7 @@ POLICY = {
 RUN = {
     **POLICY,
     "seed": "every random stream",
-    "recipe": "the chain",
+    "chain": "the chain",
     "env.backend": "how the environments are stepped, and so what their state is",
     "env.collector_env_num": "running episodes",
     "env.evaluator_env_num": "running evaluations",

@@ -8,7 +8,8 @@ import pytest
 from easydict import EasyDict
 from fakes import IMAGE, VECTOR, dict_of
 
-from minding.configs import compile_run, recipes
+from minding import training
+from minding.configs import compile_run
 from minding.engine.config.compiler import RUN_SCHEMA
 from minding.engine.config.options import Option
 from minding.engine.lanes import LaneOptions
@@ -71,7 +72,7 @@ def keys_read(algorithm, tiny_config, folder):
     steps = ("run.max_env_step=160", f"run.out_dir={folder}")
     for extra in dict.fromkeys(((), ALTERNATIVES.get(algorithm, ()))):
         cfg = Recording(compile_run(user, [*SMALL, *OF_ALGORITHM[algorithm], *steps, *extra]), read)
-        recipes.train(cfg, RunDir.create(cfg), progress=True)
+        training.train(cfg, RunDir.create(cfg), progress=True)
     images = dict_of(image=IMAGE, speed=VECTOR)
     get_policy_class(algorithm)(Recording(tiny_config(algorithm, images), read))
     return read

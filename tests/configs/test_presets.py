@@ -16,7 +16,7 @@ from minding.envs import config_schema
 from minding.policies import ALGORITHMS, get_algorithm, kernels
 from minding.policies.core import preparation
 
-RECIPES = {
+CHAINS = {
     "a3c": "single_step",
     "dqn": "off_policy",
     "impala": "trajectory",
@@ -63,7 +63,7 @@ def test_a_preset_compiles(name, monkeypatch, tmp_path):
     except MissingExtraError as error:
         pytest.skip(str(error))
     assert cfg.env.spec.observation
-    assert cfg.recipe == RECIPES[cfg.policy.type]
+    assert cfg.chain == CHAINS[cfg.policy.type]
 
 
 @pytest.mark.parametrize("name", PRESETS)

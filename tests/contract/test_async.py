@@ -3,7 +3,8 @@
 import pytest
 from test_resume import OF_ALGORITHM, SMALL
 
-from minding.configs import compile_run, load_preset, recipes
+from minding import training
+from minding.configs import compile_run, load_preset
 from minding.engine.checkpoint import load_checkpoint, newest_checkpoint
 from minding.engine.run.fingerprint import fingerprint, metrics_fingerprint
 from minding.engine.run.run_dir import RunDir
@@ -19,7 +20,7 @@ def outcome(preset, folder, *extra, resume=None):
     settings = [*SMALL, *OF_ALGORITHM[user.policy.type], *extra, f"run.out_dir={folder}", "exp_name=run"]
     cfg = compile_run(user, settings)
     run_dir = RunDir.create(cfg) if resume is None else RunDir(folder / "run")
-    summary = recipes.train(cfg, run_dir, progress=False, resume=resume)
+    summary = training.train(cfg, run_dir, progress=False, resume=resume)
     state, manifest = load_checkpoint(newest_checkpoint(run_dir.checkpoints))
     del state["config"]
     figures = (summary.eval_return, summary.eval_std, summary.env_step, summary.train_iter, summary.stop_reason)

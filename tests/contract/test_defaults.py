@@ -3,7 +3,8 @@
 import pytest
 from easydict import EasyDict
 
-from minding.configs import compile_run, recipes
+from minding import training
+from minding.configs import compile_run
 from minding.engine.run.run_dir import RunDir
 from minding.policies import ALGORITHMS
 
@@ -14,6 +15,6 @@ def test_an_algorithm_learns_with_its_own_defaults(algorithm, tmp_path):
     env_id = "CartPole-v1" if "discrete" in ALGORITHMS[algorithm].actions else "Pendulum-v1"
     short = ("run.max_env_step=1024", "run.final_episodes=1", f"run.out_dir={tmp_path}")
     cfg = compile_run(EasyDict(env={"env_id": env_id}, policy={"type": algorithm}), short)
-    summary = recipes.train(cfg, RunDir.create(cfg), progress=False)
+    summary = training.train(cfg, RunDir.create(cfg), progress=False)
     assert summary.env_step >= 1024
     assert summary.train_iter > 0

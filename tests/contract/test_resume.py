@@ -11,11 +11,13 @@ import numpy as np
 import pytest
 from easydict import EasyDict
 
-from minding.configs import PRESETS, compile_run, load_preset, recipes
+from minding import training
+from minding.configs import PRESETS, compile_run, load_preset
 from minding.engine.checkpoint import list_checkpoints, load_checkpoint, newest_checkpoint
 from minding.engine.errors import MissingExtraError
 from minding.engine.run.fingerprint import fingerprint, metrics_fingerprint
 from minding.engine.run.run_dir import RunDir
+from minding.training import runner
 
 ROLLOUTS = ("run.max_env_step=640", "run.metrics_freq=100", "policy.collect.n_sample=64", "policy.eval.freq=150")
 ON_POLICY = (*ROLLOUTS, "run.ckpt_freq=8", "policy.learn.n_epoch=2", "policy.learn.n_minibatch=2")
@@ -73,7 +75,7 @@ def photographed(monkeypatch):
 
     A moment is (iteration, number of the middleware before which the copy is made).
     """
-    build = recipes.build
+    build = training.build
 
     def prepare(moments, folder):
         def build_watched(task, cfg):
@@ -93,7 +95,7 @@ def photographed(monkeypatch):
             task.use_wrapper(watch)
             return policy
 
-        monkeypatch.setattr(recipes, "build", build_watched)
+        monkeypatch.setattr(runner, "build", build_watched)
 
     yield prepare
     monkeypatch.undo()
@@ -115,14 +117,14 @@ def check_exact_resume(cfg, tmp_path, photographed, moments):
     """Compares the run that goes on with those that are resumed from its copies."""
     photographed(moments, tmp_path / "killed")
     run_dir = RunDir.create(cfg)
-    expected = outcome(run_dir, recipes.train(cfg, run_dir, progress=False))
+    expected = outcome(run_dir, training.train(cfg, run_dir, progress=False))
     assert expected["guarantee"] == "exact"
     copies = sorted((tmp_path / "killed").iterdir())
     assert len(copies) == len(moments)
     photographed((), None)
     for copy in copies:
         resumed = RunDir(copy)
-        found = outcome(resumed, recipes.train(cfg, resumed, progress=False, resume="latest"))
+        found = outcome(resumed, training.train(cfg, resumed, progress=False, resume="latest"))
         different = sorted(key for key in found.keys() | expected.keys() if found.get(key) != expected.get(key))
         assert different == [], f"resumed from {copy.name}"
 
@@ -133,7 +135,7 @@ def check_exact_resume(cfg, tmp_path, photographed, moments):
 def test_a_run_killed_between_and_within_iterations_ends_as_if_it_went_on(name, tmp_path, photographed):
     cfg = settings(*CASES[name], tmp_path)
     # Iterations after the last checkpoint: before the first middleware, and before one in the middle.
-    late = 17 if cfg.recipe == "off_policy" else 9
+    late = 17 if cfg.chain == "off_policy" else 9
     check_exact_resume(cfg, tmp_path, photographed, {(late - 4, 0), (late, 3)})
 
 

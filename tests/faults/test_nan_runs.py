@@ -6,7 +6,8 @@ import pytest
 from easydict import EasyDict
 from safetensors.numpy import load_file
 
-from minding.configs import compile_run, recipes
+from minding import training
+from minding.configs import compile_run
 from minding.engine.checkpoint import list_checkpoints
 from minding.engine.errors import NonFiniteError
 from minding.engine.notes import notes_of
@@ -26,7 +27,7 @@ def train(tmp_path, on_nan):
         },
     )
     cfg = compile_run(user)
-    return recipes.train(cfg, RunDir.create(cfg), progress=False)
+    return training.train(cfg, RunDir.create(cfg), progress=False)
 
 
 def test_stop_names_metric_and_place_and_keeps_the_rows(tmp_path):

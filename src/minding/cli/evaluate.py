@@ -56,9 +56,9 @@ def evaluate(
 
             check_video(video)
 
-    from minding.configs import recipes
+    from minding import training
 
-    returns = recipes.evaluate(
+    returns = training.evaluate(
         run_dir,
         episodes,
         cfg.seed if seed is None else seed,
@@ -77,10 +77,10 @@ def evaluate(
 
 def _verified(run: RunDir, file: Path) -> ExportedPolicy:
     """The exported policy; ExportError if it does not act as the newest policy of the run does."""
-    from minding.configs import exporting
+    from minding import training
     from minding.engine.errors import ExportError
 
-    policy, parity = exporting.open_exported(run, file)
+    policy, parity = training.open_exported(run, file)
     click.echo(f"parity: {parity}")
     if not parity.holds:
         raise ExportError(

@@ -30,9 +30,9 @@ def export(run: str, file_format: str, ckpt: str | None, out: str | None, trust:
             raise click.BadParameter(f"--out={out}: expected a name that ends with .{file_format}")
         compile_run(run_dir.load_config())
 
-    from minding.configs import exporting
+    from minding import training
 
-    made = exporting.export_run(run_dir, file_format, Path(ckpt) if ckpt else None, Path(out) if out else None)
+    made = training.export_run(run_dir, file_format, Path(ckpt) if ckpt else None, Path(out) if out else None)
     about = made.description
     click.echo(f"{made.path}: {about['algorithm']} on {about['env_id']}, {about['checkpoint']}")
     for kind in ("inputs", "outputs"):

@@ -40,7 +40,7 @@ def _presets() -> None:
 def _algorithms() -> None:
     from minding.policies import ALGORITHMS
 
-    rows = [(each.name, each.class_name, ", ".join(each.actions), each.recipe) for each in ALGORITHMS.values()]
+    rows = [(each.name, each.class_name, ", ".join(each.actions), each.chain) for each in ALGORITHMS.values()]
     print_table("Algorithms: policy.type", ("name", "class", "actions", "chain"), rows)
 
 

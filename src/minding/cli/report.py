@@ -24,7 +24,7 @@ def report(cfg: EasyDict, run_dir: RunDir, summary: Any, *, draw: bool) -> None:
     Args:
       cfg: the run's configuration.
       run_dir: its folder.
-      summary: what `recipes.train` returned.
+      summary: what `training.train` returned.
       draw: whether there is time for pictures.
     """
     from minding.engine.checkpoint import list_checkpoints

@@ -21,7 +21,8 @@ def resume(run: str, overrides: tuple[str, ...], trust: bool, no_progress: bool)
     run, such as seed, environment and network, cannot change: see docs/reliability.md.
     """
     with bad_input():
-        from minding.configs import compile_run, recipes
+        from minding import training
+        from minding.configs import compile_run
         from minding.engine.checkpoint import list_checkpoints
         from minding.engine.config.identity import check_identity, check_newest, check_not_shortened, identity
         from minding.engine.errors import CheckpointError
@@ -36,5 +37,5 @@ def resume(run: str, overrides: tuple[str, ...], trust: bool, no_progress: bool)
         check_identity(identity(compile_run(saved)), cfg, f"run folder {run!r}")
         check_newest(run_dir.checkpoints, cfg)
         check_not_shortened(run_dir.path, run_dir.checkpoints, saved, cfg)
-        recipes.check_runnable(cfg)
+        training.check_runnable(cfg)
     return run_training(cfg, run_dir, resume=True, progress=not no_progress)

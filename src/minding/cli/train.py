@@ -59,13 +59,14 @@ def train(
     signal ends the process at once.
     """
     with bad_input():
-        from minding.configs import compile_run, load_user_config, recipes
+        from minding import training
+        from minding.configs import compile_run, load_user_config
         from minding.engine.run.run_dir import RunDir
 
         settings = with_shortcuts(overrides, options)
         cfg = compile_run(load_user_config(config, trust=trust), settings)
         check_lane_settings(settings, cfg, "--async")
-        recipes.check_runnable(cfg)
+        training.check_runnable(cfg)
         earlier = _resumable(cfg) if resume else None
         run_dir = earlier or RunDir.create(cfg)
     return run_training(cfg, run_dir, resume=earlier is not None, progress=not no_progress)
@@ -100,14 +101,14 @@ def _train_locked(cfg: EasyDict, run_dir: RunDir, *, resume: bool, progress: boo
     report_lost_output("minding: {reason}: the run continues without its output; Ctrl-C ends it with a checkpoint")
     click.echo(f"{cfg.policy.type} on {cfg.env.env_id}, seed {cfg.seed}, in {run_dir.path}")
 
+    from minding import training
     from minding.cli.report import report, report_unsaved
-    from minding.configs import recipes
     from minding.policies import kernels
 
     if not kernels.compiled():
         click.echo("minding: learning on CPU is slower than necessary: see `minding doctor`", err=True)
     with signals_reach_the_run():
-        summary = recipes.train(cfg, run_dir, progress=progress, resume="latest" if resume else None)
+        summary = training.train(cfg, run_dir, progress=progress, resume="latest" if resume else None)
     if summary.profile:
         click.echo(f"\n{summary.profile}")
     run_dir.write_summary({k: v for k, v in dataclasses.asdict(summary).items() if k != "profile"})

@@ -8,7 +8,7 @@ import sys
 import pytest
 from fakes import IMAGE, VECTOR, needs_kernels, tiny_config
 
-from minding.configs import recipes
+from minding import training
 from minding.engine.process import runtime
 from minding.engine.process.runtime import Settings
 from minding.engine.types import LaneContext
@@ -32,7 +32,7 @@ def test_scripts_and_the_command_line_prepare_mindspore_alike_and_workers_as_the
     algorithm, observation, overrides, settings = CASES[case]
     cfg = tiny_config(algorithm, observation, **overrides, **{"policy.collect.backend": "graph"})
     recipe = get_policy_class(algorithm)(cfg, modes=("collect",)).collect_mode.recipe()
-    builders = (lambda: get_policy_class(algorithm)(cfg), lambda: recipes.make_policy(cfg))
+    builders = (lambda: get_policy_class(algorithm)(cfg), lambda: training.make_policy(cfg))
     of_the_learner = dataclasses.replace(settings, threads=7)
     recipe = dataclasses.replace(recipe, settings=of_the_learner)
 

@@ -12,12 +12,13 @@ import numpy as np
 from easydict import EasyDict
 
 from minding import __version__
-from minding.configs import recipes
 from minding.engine.data import trees
 from minding.engine.errors import ExportError
 from minding.engine.run.run_dir import RunDir
 from minding.engine.types import EvalMode, Obs
+from minding.envs import make_evaluator_env
 from minding.policies.export.reader import ExportedPolicy, Parity, compare, without_infinities
+from minding.training.loading import load_policy
 
 PARITY_OBSERVATIONS = 1000
 
@@ -100,7 +101,7 @@ def open_exported(run: RunDir, file: Path) -> tuple[ExportedPolicy, Parity]:
 def _load(run: RunDir, ckpt: Path | None = None) -> tuple[EasyDict, Any, Path]:
     """Configuration, policy and checkpoint; the policy's tanh is as accurate as that of an exported file."""
     policy: Any
-    cfg, policy, ckpt = recipes.load_policy(run, ckpt)
+    cfg, policy, ckpt = load_policy(run, ckpt)
     from minding.policies.export.writer import accurate_tanh
 
     accurate_tanh(policy.net)
@@ -109,7 +110,7 @@ def _load(run: RunDir, ckpt: Path | None = None) -> tuple[EasyDict, Any, Path]:
 
 def _observations(cfg: EasyDict, acting: EvalMode, count: int = PARITY_OBSERVATIONS) -> Obs:
     """The first `count` observations of play in environments of evaluation."""
-    env = recipes.evaluator_env(cfg, "env.parity")
+    env = make_evaluator_env(cfg, "env.parity")
     try:
         seen = [env.obs]
         while len(seen) * env.num_envs < count:

@@ -6,14 +6,16 @@ import numpy as np
 import pytest
 from easydict import EasyDict
 
+from minding import training
 from minding.cli import run
-from minding.configs import compile_run, recipes
+from minding.configs import compile_run
 from minding.engine.checkpoint import save_checkpoint
 from minding.engine.config.compiler import load_config, save_config
 from minding.engine.config.identity import identity
 from minding.engine.errors import CheckpointError
 from minding.engine.process import runtime
 from minding.engine.run.run_dir import RunDir
+from minding.training import loading
 
 
 class Policy:
@@ -29,7 +31,7 @@ class Policy:
 @pytest.fixture
 def built(monkeypatch):
     made = []
-    monkeypatch.setattr(recipes, "make_policy", lambda cfg, modes: made.append(Policy(cfg, modes)) or made[-1])
+    monkeypatch.setattr(loading, "make_policy", lambda cfg, modes: made.append(Policy(cfg, modes)) or made[-1])
     return made
 
 
@@ -57,9 +59,9 @@ def save(run_dir, step, weight, whose):
 
 
 def test_the_newest_policy_of_the_run_is_loaded(make_run, built):
-    cfg, policy, ckpt = recipes.load_policy(make_run("run"))
+    cfg, policy, ckpt = training.load_policy(make_run("run"))
     assert (policy.weight, ckpt.name, cfg.policy.type) == (2.0, "iter_2", "ppo")
-    assert recipes.load_policy(RunDir(ckpt.parent.parent), ckpt.with_name("iter_1")).policy.weight == 1.0
+    assert training.load_policy(RunDir(ckpt.parent.parent), ckpt.with_name("iter_1")).policy.weight == 1.0
 
 
 @pytest.mark.parametrize("setting", ["activation: relu", "normalize_obs: true", "hidden: [8]"])
@@ -70,7 +72,7 @@ def test_parameters_are_not_played_in_another_network(make_run, built, setting):
     cfg.policy.model[key] = {"relu": "relu", "true": True, "[8]": [8]}[value]
     save_config(cfg, run_dir.config)
     with pytest.raises(CheckpointError, match=rf"checkpoint .*iter_2 belongs to another run: policy\.model\.{key} is"):
-        recipes.load_policy(run_dir)
+        training.load_policy(run_dir)
     assert built == []
 
 
@@ -85,7 +87,7 @@ def test_parameters_are_not_played_in_another_network(make_run, built, setting):
 def test_the_checkpoint_of_another_run_is_not_played(make_run, built, overrides, algorithm, message, capsys):
     mine, other = make_run("mine"), make_run("other", *overrides, algorithm=algorithm)
     with pytest.raises(CheckpointError, match=message):
-        recipes.load_policy(mine, other.checkpoints / "iter_2")
+        training.load_policy(mine, other.checkpoints / "iter_2")
     assert built == []
     for command in (["eval"], ["export", "--format", "mindir"]):
         # 2 only where MindSpore is not loaded yet, which tests before this one may have done.
@@ -97,14 +99,14 @@ def test_the_checkpoint_of_another_run_is_not_played(make_run, built, overrides,
 def test_a_policy_with_nan_is_not_played_but_the_one_before_it(make_run, built, caplog):
     run_dir = make_run("run")
     path = save(run_dir, 2, [float("nan")], identity(load_config(run_dir.config)))
-    assert recipes.load_policy(run_dir).policy.weight == 1.0
+    assert training.load_policy(run_dir).policy.weight == 1.0
     assert "policy/params/w is NaN or infinite" in caplog.text
     with pytest.raises(CheckpointError, match="NaN or infinite"):
-        recipes.load_policy(run_dir, path)
+        training.load_policy(run_dir, path)
 
 
 def test_a_state_that_fits_its_checksums_and_no_policy_is_damage(make_run, built, caplog):
     run_dir = make_run("run")
     save(run_dir, 2, [], identity(load_config(run_dir.config)))
-    assert recipes.load_policy(run_dir).policy.weight == 1.0
+    assert training.load_policy(run_dir).policy.weight == 1.0
     assert "its contents are not those of a run (IndexError" in caplog.text

@@ -1,0 +1,42 @@
+"""Chains, one per file: a module that holds a `chain`. Configurations name one by `chain`."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import pkgutil
+from collections.abc import Callable
+
+from easydict import EasyDict
+
+from minding.engine.chain.context import Context
+from minding.engine.chain.task import Task
+from minding.engine.errors import ConfigError, nearest
+from minding.engine.types import Policy
+
+
+@dataclasses.dataclass(frozen=True)
+class Chain:
+    """What a run does in each of its iterations."""
+
+    fill: Callable[[Task, EasyDict, Policy], None]
+    """Appends the middleware to a started task."""
+    context: type[Context]
+    """What the middleware run on."""
+
+
+CHAINS: tuple[str, ...] = tuple(sorted(module.name for module in pkgutil.iter_modules(__path__)))
+"""Names of all chains, from the files of this folder; none is imported."""
+
+
+def get_chain(name: str) -> Chain:
+    """The chain of a name.
+
+    Raises:
+      ConfigError: if there is none; names the nearest.
+    """
+    if name not in CHAINS:
+        hint = nearest(str(name), CHAINS)
+        raise ConfigError(f"chain={name!r} is unknown{hint}; known: {', '.join(CHAINS)}")
+    chain: Chain = importlib.import_module(f"minding.configs.chains.{name}").chain
+    return chain

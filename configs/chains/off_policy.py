@@ -1,0 +1,36 @@
+"""Evaluate, explore, collect, store, learn from replay."""
+
+from __future__ import annotations
+
+from easydict import EasyDict
+
+from minding.configs.chains import Chain
+from minding.engine.buffers import UniformBuffer
+from minding.engine.chain.context import OnlineRLContext
+from minding.engine.chain.task import Task
+from minding.engine.types import Policy
+from minding.envs import make_collector_env, make_evaluator_env
+from minding.middleware import (
+    OffPolicyLearner,
+    StepCollector,
+    data_pusher,
+    eps_greedy_handler,
+    interaction_evaluator,
+    nstep_reward_enhancer,
+)
+
+
+def fill(task: Task, cfg: EasyDict, policy: Policy) -> None:
+    """Appends the chain to the task."""
+    buffer = UniformBuffer(cfg.policy.other.buffer_size, policy.learn_mode.fields, seed=cfg.seed)
+    task.use(interaction_evaluator(cfg, policy.eval_mode, make_evaluator_env(cfg), task=task))
+    if "eps" in cfg.policy.other:
+        task.use(eps_greedy_handler(cfg))
+    task.use(StepCollector(cfg, policy.collect_mode, make_collector_env(cfg)))
+    if cfg.policy.learn.nstep > 1:
+        task.use(nstep_reward_enhancer(cfg))
+    task.use(data_pusher(cfg, buffer))
+    task.use(OffPolicyLearner(cfg, policy.learn_mode, buffer))
+
+
+chain = Chain(fill, OnlineRLContext)

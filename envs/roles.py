@@ -1,0 +1,35 @@
+"""The environments of a run: each kind has its own seed stream."""
+
+from __future__ import annotations
+
+from easydict import EasyDict
+
+from minding.engine.seeding import SeedStreams
+from minding.envs.manager import BatchedEnvManager, make_env_manager
+
+
+def make_collector_env(cfg: EasyDict) -> BatchedEnvManager:
+    """Environments that experience is collected from.
+
+    Args:
+      cfg: compiled configuration of the run.
+    Raises:
+      ConfigError, SpaceError, MissingExtraError: as `make_env_manager`.
+    """
+    return make_env_manager(cfg.env, cfg.env.collector_env_num, _seed(cfg, "env.collect"))
+
+
+def make_evaluator_env(cfg: EasyDict, stream: str = "env.evaluate") -> BatchedEnvManager:
+    """Environments for evaluation, with unmodified rewards.
+
+    Args:
+      cfg: compiled configuration of the run.
+      stream: of the seeds; another one gives episodes that no other evaluation of the run has seen.
+    Raises:
+      ConfigError, SpaceError, MissingExtraError: as `make_env_manager`.
+    """
+    return make_env_manager(cfg.env, cfg.env.evaluator_env_num, _seed(cfg, stream), training=False)
+
+
+def _seed(cfg: EasyDict, stream: str) -> int:
+    return SeedStreams(cfg.seed).integers(stream, 1)[0]

@@ -1,0 +1,22 @@
+"""Where everything meets: from a compiled configuration to a run, and from a run folder back to its policy."""
+
+from minding.training.assembly import build, check_runnable, make_policy
+from minding.training.evaluation import evaluate, final_evaluation
+from minding.training.export import Export, export_run, open_exported
+from minding.training.loading import Trained, load_policy
+from minding.training.runner import Summary, train
+
+__all__ = [
+    "Export",
+    "Summary",
+    "Trained",
+    "build",
+    "check_runnable",
+    "evaluate",
+    "export_run",
+    "final_evaluation",
+    "load_policy",
+    "make_policy",
+    "open_exported",
+    "train",
+]

@@ -1,0 +1,45 @@
+"""From a compiled configuration to a policy and a filled chain."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from easydict import EasyDict
+
+from minding.configs.chains import get_chain
+from minding.engine.chain.task import Task
+from minding.engine.process import runtime
+from minding.engine.types import Policy
+from minding.envs.manager import check_backend
+from minding.policies import get_policy_class
+
+
+def make_policy(cfg: EasyDict, modes: Sequence[str] = ("collect", "learn", "eval")) -> Policy:
+    """The configured policy."""
+    policy: Policy = get_policy_class(cfg.policy.type)(cfg, modes)
+    return policy
+
+
+def check_runnable(cfg: EasyDict) -> None:
+    """Refuses what cannot run here, before MindSpore is loaded and anything is written.
+
+    Raises:
+      ConfigError: for an unknown chain, with the nearest, or a backend that the environment has not.
+      MissingExtraError: if the backend's package is not installed.
+      SetupError: if the device is not there.
+    """
+    get_chain(cfg.chain)
+    runtime.check_device(cfg.device)
+    check_backend(cfg.env)
+
+
+def build(task: Task, cfg: EasyDict) -> Policy:
+    """Builds the policy and fills the started `task` with the configured chain.
+
+    Raises:
+      ConfigError, MissingExtraError, SetupError: as `check_runnable`.
+    """
+    check_runnable(cfg)
+    policy = make_policy(cfg)
+    get_chain(cfg.chain).fill(task, cfg, policy)
+    return policy

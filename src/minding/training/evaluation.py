@@ -1,0 +1,71 @@
+"""Episodes of a trained policy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from easydict import EasyDict
+
+from minding.configs import compile_run
+from minding.engine.run.run_dir import RunDir
+from minding.engine.types import EpisodeEnd, Policy
+from minding.envs import make_evaluator_env
+from minding.middleware.evaluator import play_episodes
+from minding.policies.export.reader import ExportedPolicy
+from minding.training.loading import load_policy
+
+
+def final_evaluation(
+    cfg: EasyDict,
+    policy: Policy | ExportedPolicy,
+    n_episode: int | None = None,
+    seed: int | None = None,
+    stop: Callable[[], bool] = lambda: False,
+) -> list[EpisodeEnd]:
+    """Episodes of the policy in environments that neither training nor its evaluations have seen.
+
+    Once `stop()` is true, those that are still running are abandoned.
+    """
+    cfg = EasyDict({**cfg, "seed": cfg.seed if seed is None else seed})
+    env = make_evaluator_env(cfg, "env.final")
+    try:
+        max_steps = cfg.policy.eval.max_episode_steps
+        return play_episodes(policy.eval_mode, env, n_episode or cfg.run.final_episodes, max_steps=max_steps, stop=stop)
+    finally:
+        env.close()
+
+
+def evaluate(
+    run: RunDir | str | Path,
+    n_episode: int = 100,
+    seed: int | None = None,
+    video: Path | None = None,
+    acting: Policy | ExportedPolicy | None = None,
+    ckpt: Path | None = None,
+) -> list[float]:
+    """Returns of the policy that a run saved.
+
+    Args:
+      run: the run folder; code that it names runs only where `engine.config.trust` says so, or where it was opened with
+        ``RunDir.open(path, trust=True)``.
+      n_episode: episodes to play.
+      seed: of the environments; the run's own by default.
+      video: file for a video of the first episode (extra `video`).
+      acting: what plays instead of the run's policy.
+      ckpt: the checkpoint folder whose policy plays; the newest by default.
+
+    Raises:
+      CheckpointError: if there is no whole checkpoint, or it belongs to another network.
+      TrustError: if the run folder names code that is not the user's own.
+    """
+    run = run if isinstance(run, RunDir) else RunDir.open(run)
+    cfg, policy = load_policy(run, ckpt)[:2] if acting is None else (compile_run(run.load_config()), acting)
+    if video is not None:
+        from minding.envs.video import record_episode
+
+        record_episode(
+            cfg.env, policy.eval_mode, video, seed=cfg.seed if seed is None else seed,
+            max_steps=cfg.policy.eval.max_episode_steps,
+        )  # fmt: skip
+    return [end.episode_return for end in final_evaluation(cfg, policy, n_episode, seed)]

@@ -1,0 +1,49 @@
+"""From a run folder to its trained policy."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+from easydict import EasyDict
+
+from minding.configs import compile_run
+from minding.engine.checkpoint import Checkpoint, use_checkpoint, use_newest
+from minding.engine.config.identity import POLICY, check_checkpoint
+from minding.engine.run.run_dir import RunDir
+from minding.engine.types import Policy
+from minding.training.assembly import make_policy
+
+
+class Trained(NamedTuple):
+    """The policy of a run, for acting only, with the configuration and the checkpoint that it is from."""
+
+    cfg: EasyDict
+    policy: Policy
+    ckpt: Path
+
+
+def load_policy(run: RunDir, ckpt: Path | None = None) -> Trained:
+    """The trained policy of a run.
+
+    Args:
+      run: an earlier run.
+      ckpt: a checkpoint folder; the newest by default.
+
+    Raises:
+      CheckpointError: if there is no whole checkpoint, or it does not belong to the run's algorithm, network,
+        environment and spaces; the policy is built only where it does.
+      ConfigError: if the run's configuration is damaged.
+      TrustError: if it names code that is not the user's own.
+    """
+    cfg = compile_run(run.load_config())
+    built: list[Policy] = []
+
+    def use(found: Checkpoint) -> None:
+        check_checkpoint(found, cfg, POLICY)
+        if not built:
+            built.append(make_policy(cfg, modes=("eval",)))
+        built[0].load_state_dict(found.state["policy"])
+
+    found = use_newest(run.checkpoints, use) if ckpt is None else use_checkpoint(ckpt, use)
+    return Trained(cfg, built[0], found.path)

@@ -1,0 +1,125 @@
+"""One run: its chain, its checkpoints and logs, its final evaluation."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from pathlib import Path
+
+import numpy as np
+from easydict import EasyDict
+
+from minding.configs.chains import get_chain
+from minding.engine.chain.task import Task
+from minding.engine.process import runtime
+from minding.engine.process.signals import SignalGuard
+from minding.engine.run.evidence import nan_batch_kept
+from minding.engine.run.loggers import console_logger
+from minding.engine.run.run_dir import RunDir
+from minding.middleware import CkptSaver, online_logger, termination_checker
+from minding.training.assembly import build
+from minding.training.evaluation import final_evaluation
+
+
+@dataclasses.dataclass(frozen=True)
+class Summary:
+    """The outcome of a run.
+
+    Attributes:
+      env_step, train_iter: environment and gradient steps.
+      eval_return, eval_std, n_eval_episodes: returns of the final policy in fresh evaluation episodes.
+      wall_time: seconds of training, without the final evaluation, in all processes of the run.
+      steps_per_second: environment steps per second of training.
+      stop_reason: 'max_env_step', 'stop_value', 'max_step', 'SIGINT' or 'SIGTERM'.
+      run_dir, ckpt: the folders.
+      unsaved: whether the last state of the run could not be saved.
+      folder_lost: whether the run folder was removed or renamed during the run: what it held by then is not in it.
+      profile: time table of the middleware; empty unless asked for.
+    """
+
+    env_step: int
+    train_iter: int
+    eval_return: float
+    eval_std: float
+    n_eval_episodes: int
+    wall_time: float
+    steps_per_second: float
+    stop_reason: str
+    run_dir: str
+    ckpt: str
+    unsaved: bool = False
+    folder_lost: bool = False
+    profile: str = ""
+
+
+def train(cfg: EasyDict, run_dir: RunDir, *, progress: bool = True, resume: str | Path | None = None) -> Summary:
+    """Runs the configured chain to its end and evaluates the final policy.
+
+    Args:
+      cfg: compiled configuration.
+      run_dir: a fresh run folder, or that of the run to resume.
+      progress: show a progress bar.
+      resume: ``"latest"``, or anything else that `Task.start` resumes from; None starts from the beginning.
+
+    Returns:
+      The run's figures.
+    """
+    try:
+        return _train(cfg, run_dir, progress, resume)
+    finally:
+        # The next run in this process finds the memory of this one free.
+        runtime.release()
+
+
+def _train(cfg: EasyDict, run_dir: RunDir, progress: bool, resume: str | Path | None) -> Summary:
+    task = Task()
+    start = time.perf_counter()
+    started = task.start(
+        cfg.lanes.async_mode,
+        get_chain(cfg.chain).context(),
+        lanes=cfg.lanes,
+        profile=cfg.run.profile,
+        trace=cfg.run.trace,
+        resume=resume,
+    )
+    with SignalGuard(task.interrupt), started:
+        for event in ("resumed", "run_folder_lost"):
+            task.on(event, lambda: run_dir.update_config(cfg))
+        policy = build(task, cfg)
+        saver = CkptSaver(policy, run_dir.path.name, cfg.run.ckpt_freq, out_dir=run_dir.path.parent, task=task)
+        checker = termination_checker(max_env_step=cfg.run.max_env_step, stop_value=cfg.run.stop_value, task=task)
+        task.use(checker)
+        task.use(saver)
+        logger = online_logger(cfg, run_dir, progress=progress)
+        task.use(logger)
+        start = time.perf_counter()
+        with nan_batch_kept(run_dir.path / "nan", task):
+            task.run(max_step=cfg.run.max_step or 10**12)
+        wall_time = logger.earlier_seconds + time.perf_counter() - start
+        ctx, stop_reason = task.ctx, checker.reason or str(task.stop_reason)
+        profile = task.profile() if cfg.run.profile else ""
+        if cfg.run.trace:
+            try:
+                task.write_trace(run_dir.path / "trace.json")
+            except OSError as error:
+                console_logger().warning("the time line was not written: %s", error)
+    with SignalGuard(task.interrupt):
+        episodes = final_evaluation(cfg, policy, stop=lambda: task.interrupted_by is not None)
+    if task.interrupted_by is not None:
+        stop_reason, episodes = task.interrupted_by, []
+    returns = np.array([end.episode_return for end in episodes])
+    return Summary(
+        env_step=ctx.env_step,
+        train_iter=ctx.train_iter,
+        eval_return=float(returns.mean()) if episodes else float("nan"),
+        eval_std=float(returns.std()) if episodes else float("nan"),
+        n_eval_episodes=len(episodes),
+        wall_time=wall_time,
+        steps_per_second=ctx.env_step / max(wall_time, 1e-9),
+        stop_reason=stop_reason,
+        run_dir=str(run_dir.path),
+        ckpt=str(saver.folder),
+        unsaved=saver.unsaved,
+        folder_lost=saver.folder_lost,
+        profile=profile,
+    )

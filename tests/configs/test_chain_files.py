@@ -1,0 +1,25 @@
+"""Chains are found by the names of their files."""
+
+import pytest
+
+from minding.configs.chains import CHAINS, Chain, get_chain
+from minding.engine.chain.context import OnlineRLContext
+from minding.engine.errors import ConfigError
+from minding.policies import ALGORITHMS
+
+
+def test_each_file_is_a_chain_and_says_what_it_runs_on():
+    assert CHAINS == ("off_policy", "on_policy", "single_step", "trajectory")
+    for name in CHAINS:
+        chain = get_chain(name)
+        assert isinstance(chain, Chain)
+        assert chain.context is OnlineRLContext
+
+
+def test_each_algorithm_names_a_chain():
+    assert {each.chain for each in ALGORITHMS.values()} <= set(CHAINS)
+
+
+def test_an_unknown_chain_is_refused_with_the_nearest():
+    with pytest.raises(ConfigError, match="chain='on_polcy' is unknown; did you mean 'on_policy'"):
+        get_chain("on_polcy")
