@@ -82,7 +82,7 @@ def _replay_keys(case: ReplayCase) -> dict[str, Any]:
 def run_case(options: RunOptions) -> Measurement:
     """Builds the preset with `overrides` and times it with `benchmarks.window.measure`.
 
-    The chain is that of the preset's recipe, without checkpoints and loggers; no evaluation falls due.
+    The chain is the preset's, without checkpoints and loggers; no evaluation falls due.
     """
     from minding.configs import compile_run, load_preset
     from minding.engine import OnlineRLContext, Task

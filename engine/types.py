@@ -181,15 +181,15 @@ class LaneContext:
     on_refresh: list[Callable[[], None]] = dataclasses.field(default_factory=list)
 
 
-Recipe = Callable[[LaneContext], Any]
-"""A factory that rebuilds an object in a worker process; sent by cloudpickle."""
+Factory = Callable[[LaneContext], Any]
+"""Rebuilds an object in a worker process; sent by cloudpickle."""
 
 
 @runtime_checkable
 class Shippable(Protocol):
     """Something that a middleware holds and that is sent to a worker process as a factory, not as itself."""
 
-    def recipe(self) -> Recipe:
+    def factory(self) -> Factory:
         """Returns the factory that rebuilds it in a worker."""
         ...
 

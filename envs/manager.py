@@ -62,20 +62,20 @@ class BatchedEnvManager:
         # Adding an array takes half the time of adding a Python int.
         self._one_step = np.ones(self.num_envs, np.int64)
         self._closed = False
-        self._recipe: EnvRecipe | None = None
+        self._factory: ManagerFactory | None = None
 
-    def recipe(self) -> EnvRecipe:
+    def factory(self) -> ManagerFactory:
         """The factory that rebuilds this manager in another process.
 
         Raises:
           EnvError: it was not made by `make_env_manager`.
         """
-        if self._recipe is None:
+        if self._factory is None:
             raise EnvError(
                 f"the environments of {self._source.name} were not made by make_env_manager and cannot be rebuilt in "
                 "another process: make them with make_env_manager(cfg.env, ...), or run without async_mode"
             )
-        return self._recipe
+        return self._factory
 
     def weights(self) -> dict[str, Array]:
         """None: environments do not depend on the policy's weights."""
@@ -284,11 +284,11 @@ def make_env_manager(
         raise ConfigError(f"make_env_manager(num_envs={num_envs}, seed={seed}): expected at least 1 and 0")
     settings = env_settings(env_cfg)
     factory = None if settings["backend"] == "envpool" else env_factory(settings, env_fn)
-    return EnvRecipe(settings, factory, num_envs, seed, training).make(seed)
+    return ManagerFactory(settings, factory, num_envs, seed, training).make(seed)
 
 
 @dataclasses.dataclass(frozen=True)
-class EnvRecipe:
+class ManagerFactory:
     """All that a manager is made of; sent to other processes.
 
     Attributes:
@@ -313,7 +313,7 @@ class EnvRecipe:
     def make(self, seed: int) -> BatchedEnvManager:
         """Makes the manager."""
         manager = self._make(seed)
-        manager._recipe = self
+        manager._factory = self
         return manager
 
     def _make(self, seed: int) -> BatchedEnvManager:

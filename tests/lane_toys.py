@@ -62,7 +62,7 @@ class ToyPolicy:
 
 @dataclasses.dataclass(eq=False)
 class ToyMode:
-    """A view of the policy that acts; travels as a recipe."""
+    """A view of the policy that acts; travels as a factory."""
 
     arrays: dict[str, Any]
     rng: np.random.Generator
@@ -72,7 +72,7 @@ class ToyMode:
         noise = self.rng.standard_normal(2)
         return self.arrays["weight"] * obs + self.arrays["bias"] + eps * noise
 
-    def recipe(self):
+    def factory(self):
         return functools.partial(remake_mode, generator_state(self.rng), self.seed)
 
     def weights(self):
@@ -105,7 +105,7 @@ class ToyEnv:
         self.age += 1
         return self.rng.standard_normal(2) + 0.01 * action
 
-    def recipe(self):
+    def factory(self):
         return functools.partial(remake_env, self.seed)
 
     def weights(self):

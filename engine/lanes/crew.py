@@ -13,9 +13,9 @@ from minding.engine.chain.middleware import Role
 from minding.engine.lanes.closures import check_assignments
 from minding.engine.lanes.messages import Answer, Ticket
 from minding.engine.lanes.options import LaneOptions
+from minding.engine.lanes.parcel import Parcel
 from minding.engine.lanes.process import WorkerProcess
 from minding.engine.lanes.remote import remote
-from minding.engine.lanes.shipping import Parcel
 from minding.engine.lanes.split import Cut
 from minding.engine.lanes.weights import WeightBoard
 from minding.engine.lanes.worker import WorkerPlan

@@ -20,8 +20,8 @@ from minding.engine.chain.pipeline import Step
 from minding.engine.errors import ChainError, LaneError
 from minding.engine.lanes.closures import Watch
 from minding.engine.lanes.messages import Answer, Failure, Ticket
+from minding.engine.lanes.parcel import Parcel
 from minding.engine.lanes.pulse import BETWEEN, Pulse
-from minding.engine.lanes.shipping import Parcel
 from minding.engine.lanes.standin import LaneTask
 from minding.engine.lanes.transport import ChannelClosed, SharedMemoryChannel
 from minding.engine.lanes.weights import WeightBoard

@@ -19,9 +19,9 @@ from minding.engine.types import Array, StateDict
 from minding.policies import get_algorithm
 from minding.policies.core.acting import GraphNetwork, acting_network
 from minding.policies.core.actors import Actor, Network
-from minding.policies.core.factories import GraphShipping, HostShipping
+from minding.policies.core.factories import GraphOrigin, HostOrigin
 from minding.policies.core.guard import LearnGuard
-from minding.policies.core.modes import CollectMode, EvalMode, LearnMode, Shipping
+from minding.policies.core.modes import CollectView, EvalView, LearnView, Origin
 from minding.policies.core.preparation import prepare
 from minding.policies.core.update import Update
 from minding.policies.networks.encoder import Normalizer, ObsEncoder
@@ -80,7 +80,7 @@ class BasePolicy:
         self._normalizers = _find_normalizers(self.root)
         network = acting_network(self.net, self.cfg.collect.backend, f"{self.name}.act")
         self.actor = self._actor(network, streams.generator("policy.act"))
-        self._shipping = self._make_shipping()
+        self._origin = self._make_origin()
         self._guarded_learn = LearnGuard(self.name, self.cfg.learn.on_nan, self, self._learn)
 
     # What an algorithm defines.
@@ -108,19 +108,19 @@ class BasePolicy:
     # Modes: the same object each time, so that what is sent twice in one parcel arrives as one object.
 
     @functools.cached_property
-    def collect_mode(self) -> CollectMode:
+    def collect_mode(self) -> CollectView:
         self._require("collect")
-        return CollectMode(self.actor, self._shipping)
+        return CollectView(self.actor, self._origin)
 
     @functools.cached_property
-    def learn_mode(self) -> LearnMode:
+    def learn_mode(self) -> LearnView:
         self._require("learn")
-        return LearnMode(self._guarded_learn, self.row_fields)
+        return LearnView(self._guarded_learn, self.row_fields)
 
     @functools.cached_property
-    def eval_mode(self) -> EvalMode:
+    def eval_mode(self) -> EvalView:
         self._require("eval")
-        return EvalMode(self.actor, self._shipping)
+        return EvalView(self.actor, self._origin)
 
     @classmethod
     def config_schema(cls) -> dict[str, Any]:
@@ -154,10 +154,10 @@ class BasePolicy:
         acting = {id(p) for p in self.net.get_parameters()}
         return {name: p.asnumpy() for name, p in self.params.items() if id(p) in acting}
 
-    def _make_shipping(self) -> Shipping:
+    def _make_origin(self) -> Origin:
         if isinstance(self.actor.network, GraphNetwork):
-            return GraphShipping(self)
-        return HostShipping(self.actor, self.acting_weights(), self.config.seed)
+            return GraphOrigin(self)
+        return HostOrigin(self.actor, self.acting_weights(), self.config.seed)
 
     # Learning.
 

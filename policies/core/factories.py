@@ -18,18 +18,18 @@ import numpy as np
 from minding.engine.errors import MindingError
 from minding.engine.process import runtime
 from minding.engine.seeding import SeedStreams, generator_state, restore_generator
-from minding.engine.types import Array, LaneContext, Recipe, StateDict
+from minding.engine.types import Array, Factory, LaneContext, StateDict
 from minding.policies.core.actors import Actor
-from minding.policies.core.modes import CollectMode, EvalMode
+from minding.policies.core.modes import CollectView, EvalView
 
 if TYPE_CHECKING:
     from minding.policies.core.base import BasePolicy
 
-ActingMode = type[CollectMode] | type[EvalMode]
+ActingView = type[CollectView] | type[EvalView]
 
 
-class HostShipping:
-    """Ships an actor whose arrays are views of `weights`.
+class HostOrigin:
+    """An actor whose arrays are views of `weights`.
 
     Args:
       actor: with a NumPy network.
@@ -40,60 +40,60 @@ class HostShipping:
     def __init__(self, actor: Actor, weights: Mapping[str, Array], seed: int) -> None:
         self._actor, self._weights, self._seed = actor, weights, seed
 
-    def recipe(self, mode: ActingMode) -> Recipe:
-        return HostRecipe(mode, pack(self._actor, self._weights), self._seed)
+    def factory(self, mode: ActingView) -> Factory:
+        return HostFactory(mode, pack(self._actor, self._weights), self._seed)
 
     def weights(self) -> Mapping[str, Array]:
         return self._weights
 
 
-class GraphShipping:
-    """Ships an actor whose network is a compiled graph of `policy`."""
+class GraphOrigin:
+    """An actor whose network is a compiled graph of `policy`."""
 
     def __init__(self, policy: BasePolicy) -> None:
         self._policy = policy
 
-    def recipe(self, mode: ActingMode) -> Recipe:
+    def factory(self, mode: ActingView) -> Factory:
         policy = self._policy
-        return GraphRecipe(mode, type(policy), policy.config, runtime.settings(), generator_state(policy.actor.rng))
+        return GraphFactory(mode, type(policy), policy.config, runtime.settings(), generator_state(policy.actor.rng))
 
     def weights(self) -> Mapping[str, Array]:
         return self._policy.acting_weights()
 
 
 @dataclasses.dataclass(frozen=True)
-class HostRecipe:
+class HostFactory:
     """Rebuilds a packed actor on the weights of its lane.
 
     Worker 0 continues the random stream from where it was when the factory was made; every other one has its own.
     """
 
-    mode: ActingMode
+    mode: ActingView
     actor: bytes
     seed: int
 
-    def __call__(self, lane: LaneContext) -> CollectMode | EvalMode:
+    def __call__(self, lane: LaneContext) -> CollectView | EvalView:
         actor = unpack(self.actor, lane.weights)
         if lane.index > 0:
             actor.rng = _own_stream(self.seed, lane)
-        return self.mode(actor, HostShipping(actor, lane.weights, self.seed))
+        return self.mode(actor, HostOrigin(actor, lane.weights, self.seed))
 
 
 @dataclasses.dataclass(frozen=True)
-class GraphRecipe:
+class GraphFactory:
     """Rebuilds the policy for one mode, and adopts the weights of its lane each time they change.
 
-    Random streams: see `HostRecipe`.
+    Random streams: see `HostFactory`.
     """
 
-    mode: ActingMode
+    mode: ActingView
     policy: type[BasePolicy]
     config: Any
     settings: runtime.Settings
     """Of the learner's process, which an earlier policy may have prepared."""
     rng: StateDict
 
-    def __call__(self, lane: LaneContext) -> CollectMode | EvalMode:
+    def __call__(self, lane: LaneContext) -> CollectView | EvalView:
         runtime.prepare(self.settings)
         policy = self.policy(self.config, modes=(self.mode.name,))
 
@@ -107,7 +107,7 @@ class GraphRecipe:
             policy.actor.rng = _own_stream(self.config.seed, lane)
         else:
             restore_generator(policy.actor.rng, self.rng)
-        made: CollectMode | EvalMode = getattr(policy, f"{self.mode.name}_mode")
+        made: CollectView | EvalView = getattr(policy, f"{self.mode.name}_mode")
         return made
 
 

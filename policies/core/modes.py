@@ -1,4 +1,4 @@
-"""The three views of a policy, see the protocols of the same names in `engine.types`."""
+"""The three views of a policy, which are what `engine.types` calls its modes."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import Any, ClassVar, Protocol
 
 from minding.engine.data.batch import Field
 from minding.engine.seeding import generator_state, restore_generator
-from minding.engine.types import Array, Obs, Recipe, StateDict
+from minding.engine.types import Array, Factory, Obs, StateDict
 from minding.policies.core.actors import Actor
 
 
-class Shipping(Protocol):
-    """How an acting mode reaches other processes."""
+class Origin(Protocol):
+    """What an acting mode is rebuilt from in other processes."""
 
-    def recipe(self, mode: type[CollectMode] | type[EvalMode]) -> Recipe:
-        """Returns the factory that rebuilds this mode in another process."""
+    def factory(self, mode: type[CollectView] | type[EvalView]) -> Factory:
+        """Returns the factory that rebuilds a mode in another process."""
         ...
 
     def weights(self) -> Mapping[str, Array]:
@@ -25,12 +25,12 @@ class Shipping(Protocol):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class CollectMode:
+class CollectView:
     """Acts with exploration, in the policy's own units. Its state is that of the random stream of acting."""
 
     name: ClassVar[str] = "collect"
     actor: Actor
-    shipping: Shipping
+    origin: Origin
 
     @property
     def record_fields(self) -> Sequence[str]:
@@ -51,15 +51,15 @@ class CollectMode:
     def load_state_dict(self, state: StateDict) -> None:
         restore_generator(self.actor.rng, state["rng"])
 
-    def recipe(self) -> Recipe:
-        return self.shipping.recipe(CollectMode)
+    def factory(self) -> Factory:
+        return self.origin.factory(CollectView)
 
     def weights(self) -> Mapping[str, Array]:
-        return self.shipping.weights()
+        return self.origin.weights()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class LearnMode:
+class LearnView:
     """All gradient steps of one iteration in one compiled call."""
 
     forward: Callable[..., dict[str, float]]
@@ -69,12 +69,12 @@ class LearnMode:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class EvalMode:
+class EvalView:
     """Acts without exploration, in the environment's units."""
 
     name: ClassVar[str] = "eval"
     actor: Actor
-    shipping: Shipping
+    origin: Origin
 
     def forward(self, obs: Obs) -> Array:
         return self.actor.act(obs)
@@ -82,8 +82,8 @@ class EvalMode:
     def reset(self, env_ids: Sequence[int] | None = None) -> None:
         self.actor.reset(env_ids)
 
-    def recipe(self) -> Recipe:
-        return self.shipping.recipe(EvalMode)
+    def factory(self) -> Factory:
+        return self.origin.factory(EvalView)
 
     def weights(self) -> Mapping[str, Array]:
-        return self.shipping.weights()
+        return self.origin.weights()

@@ -120,7 +120,7 @@ def die(lane):
 
 
 class DeadlyEnv(ToyEnv):
-    def recipe(self):
+    def factory(self):
         return die
 
 
@@ -202,7 +202,7 @@ def unmade(lane):
 
 
 class UnmadeEnv(ToyEnv):
-    def recipe(self):
+    def factory(self):
         return unmade
 
 

@@ -26,7 +26,7 @@ def halve(weights):
 def act(parcel):
     """Rebuilds the two modes of a parcel and plays before and after their weights change."""
     lane = LaneContext(parcel["index"], {name: array.copy() for name, array in parcel["weights"].items()})
-    modes = [recipe(lane) for recipe in parcel["recipes"]]
+    modes = [factory(lane) for factory in parcel["factories"]]
     before = play(*modes, parcel["obs"])
     halve(lane.weights)
     for refresh in lane.on_refresh:

@@ -1,4 +1,4 @@
-"""Acting modes in other processes: as recipes, on weights that are written from outside."""
+"""Acting modes in other processes: as factories, on weights that are written from outside."""
 
 import os
 import pickle
@@ -63,7 +63,7 @@ def parcel_of(policy, index=0):
     weights = {**modes[0].weights(), **modes[1].weights()}
     return {
         "index": index,
-        "recipes": [mode.recipe() for mode in modes],
+        "factories": [mode.factory() for mode in modes],
         "weights": {name: array.copy() for name, array in weights.items()},
         "obs": observation(policy.spec["observation"]),
     }
@@ -146,18 +146,18 @@ def test_the_shipped_weights_are_those_of_the_acting_network_alone(tiny_config):
     assert len(names) == 8
 
 
-def test_the_recipe_holds_no_weights(tiny_config):
+def test_the_factory_holds_no_weights(tiny_config):
     policy = get_policy_class("ppo")(tiny_config("ppo", **{"policy.model.hidden": "[256,256]"}), modes=("collect",))
     mode = policy.collect_mode
     assert sum(array.nbytes for array in mode.weights().values()) > 500_000
-    assert len(cloudpickle.dumps(mode.recipe())) < 10_000
+    assert len(cloudpickle.dumps(mode.factory())) < 10_000
 
 
 def test_a_mode_that_was_shipped_can_be_shipped_on(build):
     policy = build("several choices")
     parcel = parcel_of(policy)
-    first = parcel["recipes"][0](LaneContext(0, parcel["weights"]))
-    second = first.recipe()(LaneContext(0, dict(first.weights())))
+    first = parcel["factories"][0](LaneContext(0, parcel["weights"]))
+    second = first.factory()(LaneContext(0, dict(first.weights())))
     obs = parcel["obs"]
     assert np.array_equal(first.forward(obs)["log_prob"], second.forward(obs)["log_prob"])
 
@@ -170,7 +170,7 @@ def test_the_state_of_a_collect_mode_is_where_its_random_stream_stands(build):
     mode.load_state_dict(state)
     assert np.array_equal(mode.forward(obs)["action"], drawn[0])
     other = parcel_of(policy, index=1)
-    worker = other["recipes"][0](LaneContext(1, other["weights"]))
+    worker = other["factories"][0](LaneContext(1, other["weights"]))
     worker.load_state_dict(mode.state_dict())
     assert np.array_equal(worker.forward(obs)["action"], drawn[1])
 
@@ -179,7 +179,7 @@ def test_a_missing_weight_is_an_error_that_names_it(build):
     parcel = parcel_of(build("squashed gaussian"))
     del parcel["weights"]["net.head.mean.bias"]
     with pytest.raises(MindingError, match=r"lack parameter 'net\.head\.mean\.bias': fill them from the mode"):
-        parcel["recipes"][0](LaneContext(0, parcel["weights"]))
+        parcel["factories"][0](LaneContext(0, parcel["weights"]))
 
 
 def test_views_of_weights_are_packed_by_name_and_other_arrays_as_they_are():

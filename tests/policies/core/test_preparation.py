@@ -31,10 +31,10 @@ class Asked(Exception):
 def test_scripts_and_the_command_line_prepare_mindspore_alike_and_workers_as_the_learner_did(case, monkeypatch):
     algorithm, observation, overrides, settings = CASES[case]
     cfg = tiny_config(algorithm, observation, **overrides, **{"policy.collect.backend": "graph"})
-    recipe = get_policy_class(algorithm)(cfg, modes=("collect",)).collect_mode.recipe()
+    factory = get_policy_class(algorithm)(cfg, modes=("collect",)).collect_mode.factory()
     builders = (lambda: get_policy_class(algorithm)(cfg), lambda: training.make_policy(cfg))
     of_the_learner = dataclasses.replace(settings, threads=7)
-    recipe = dataclasses.replace(recipe, settings=of_the_learner)
+    factory = dataclasses.replace(factory, settings=of_the_learner)
 
     def prepare(asked):
         raise Asked(asked)
@@ -45,7 +45,7 @@ def test_scripts_and_the_command_line_prepare_mindspore_alike_and_workers_as_the
             build()
         assert caught.value.args == (settings,)
     with pytest.raises(Asked) as caught:
-        recipe(LaneContext(0, {}))
+        factory(LaneContext(0, {}))
     assert caught.value.args == (of_the_learner,)
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from minding.engine.chain.middleware import Middleware, name_of
 from minding.engine.errors import LaneError
-from minding.engine.types import Array, LaneContext, Recipe, Shippable, Stateful
+from minding.engine.types import Array, Factory, LaneContext, Shippable, Stateful
 
 
 class Parcel:
@@ -31,18 +31,18 @@ class Parcel:
 
     def __init__(self, middleware: Sequence[Middleware], lane: str) -> None:
         file = io.BytesIO()
-        shipper = _Shipper(file)
+        packer = _Packer(file)
         for member in middleware:
-            shipper.pack(member, lane)
+            packer.pack(member, lane)
         self._lane = lane
         self._content = file.getvalue()
         self._count = len(middleware)
-        self.shipped = tuple(shipper.shipped)
-        self._recipes = cloudpickle.dumps([thing.recipe() for thing in self.shipped])
+        self.shipped = tuple(packer.shipped)
+        self._factories = cloudpickle.dumps([thing.factory() for thing in self.shipped])
         self.acting = tuple(place for place, thing in enumerate(self.shipped) if _acts(thing))
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in ("_content", "_count", "_recipes", "acting")}
+        return {name: getattr(self, name) for name in ("_content", "_count", "_factories", "acting")}
 
     def weights(self) -> dict[str, Array]:
         """The live arrays that what was shipped acts with."""
@@ -59,8 +59,8 @@ class Parcel:
 
     def unpack(self, lane: LaneContext) -> tuple[list[Middleware], list[Any]]:
         """In the worker: returns the middleware, and what the factories built, in the order of `shipped`."""
-        recipes: list[Recipe] = cloudpickle.loads(self._recipes)
-        unpacker = _Unpacker(io.BytesIO(self._content), [recipe(lane) for recipe in recipes])
+        factories: list[Factory] = cloudpickle.loads(self._factories)
+        unpacker = _Unpacker(io.BytesIO(self._content), [factory(lane) for factory in factories])
         return [unpacker.load() for _ in range(self._count)], unpacker.built
 
 
@@ -69,7 +69,7 @@ def _acts(thing: Shippable) -> bool:
     return bool(thing.weights()) and isinstance(thing, Stateful)
 
 
-class _Shipper(cloudpickle.Pickler):  # type: ignore[misc]
+class _Packer(cloudpickle.Pickler):  # type: ignore[misc]
     def __init__(self, file: io.BytesIO) -> None:
         super().__init__(file)
         self.shipped: list[Shippable] = []
@@ -96,7 +96,7 @@ class _Shipper(cloudpickle.Pickler):  # type: ignore[misc]
 
 
 class _Unpacker(pickle.Unpickler):
-    """Reads what `_Shipper` wrote; both are processes of one run."""
+    """Reads what `_Packer` wrote; both are processes of one run."""
 
     def __init__(self, file: io.BytesIO, built: list[Any]) -> None:
         super().__init__(file)

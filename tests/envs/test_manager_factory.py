@@ -1,4 +1,4 @@
-"""Managers in other processes: as recipes, with the same environments in the first and others in the rest."""
+"""Managers in other processes: as factories, with the same environments in the first and others in the rest."""
 
 import cloudpickle
 import gymnasium
@@ -29,8 +29,8 @@ def closing():
 
 def travelled(manager, index=0):
     """What a worker makes of a manager."""
-    recipe = cloudpickle.loads(cloudpickle.dumps(manager.recipe()))
-    return recipe(LaneContext(index, {}))
+    factory = cloudpickle.loads(cloudpickle.dumps(manager.factory()))
+    return factory(LaneContext(index, {}))
 
 
 def play(manager, steps=12):
@@ -53,7 +53,7 @@ def test_the_first_worker_steps_the_same_environments_and_each_other_one_its_own
     assert len({tuple(map(str, rows)) for rows in (here, *others)}) == 3
 
 
-def test_a_recipe_keeps_whether_rewards_are_those_of_training(closing):
+def test_a_factory_keeps_whether_rewards_are_those_of_training(closing):
     cfg = {"env_id": "Pendulum-v1", "reward_clip": 0.5}
     for training, bound in ((True, 0.5), (False, 20.0)):
         manager = closing(make_env_manager(cfg, 2, seed=0, training=training))
@@ -64,7 +64,7 @@ def test_a_recipe_keeps_whether_rewards_are_those_of_training(closing):
         assert (abs(reward) > 0.5).any() == (not training)
 
 
-def test_what_was_made_of_a_recipe_can_travel_on(closing):
+def test_what_was_made_of_a_factory_can_travel_on(closing):
     manager = closing(make_env_manager(CASES["sync"], 2, seed=3))
     second = closing(travelled(closing(travelled(manager))))
     assert play(second) == play(manager)
@@ -83,15 +83,15 @@ def test_an_environment_of_a_function_travels_with_it(closing):
     assert ends == [False, False, True]
 
 
-def test_a_manager_says_that_it_travels_as_a_recipe_and_needs_no_weights(closing):
+def test_a_manager_says_that_it_travels_as_a_factory_and_needs_no_weights(closing):
     manager = closing(make_env_manager(CASES["sync"], 2, seed=0))
     assert isinstance(manager, Shippable)
     assert manager.weights() == {}
-    assert len(cloudpickle.dumps(manager.recipe())) < 10_000
+    assert len(cloudpickle.dumps(manager.factory())) < 10_000
 
 
 def test_environments_of_your_own_making_cannot_travel(closing):
     vector_env = gymnasium.make_vec("CartPole-v1", 2, vectorization_mode="vector_entry_point")
     manager = closing(VectorEnvManager(vector_env))
     with pytest.raises(EnvError, match=r"not made by make_env_manager and cannot be rebuilt .* without async_mode"):
-        manager.recipe()
+        manager.factory()
