@@ -20,7 +20,7 @@ from minding.configs.checks import check_settings
 from minding.engine.config.compiler import compile_config, load_config
 from minding.engine.config.options import plain
 from minding.engine.config.trust import check_code
-from minding.engine.errors import ConfigError, SpaceError, nearest
+from minding.engine.errors import ConfigError, nearest
 from minding.engine.run.run_dir import RunDir
 
 PRESETS: tuple[str, ...] = tuple(
@@ -109,13 +109,7 @@ def compile_run(user: EasyDict, overrides: Iterable[str] = ()) -> EasyDict:
             f"policy.type={algorithm.name!r}: the other settings are those of {own!r} ({error}); start from a preset "
             f"of {algorithm.name!r}: `minding list presets` lists all"
         ) from None
-    action = cfg.env.spec.action["kind"]
-    if action not in algorithm.actions:
-        raise SpaceError(
-            f"policy.type={algorithm.name!r} acts in {' or '.join(algorithm.actions)} action spaces, "
-            f"env.env_id={cfg.env.env_id!r} has a {action} one: choose another algorithm"
-        )
-    algorithm.check_limits(cfg.env.spec.action)
+    algorithm.check_actions(cfg.env.spec.action, f"env.env_id={cfg.env.env_id!r}")
     check_settings(cfg)
     return cfg
 

@@ -1,74 +1,33 @@
-"""Algorithms. Adding one: a file here, its keys in `schemas.py`, and a line in the table below."""
+"""Algorithms, one per file of this folder; the settings of each are in the file of the same name in ``settings/``."""
 
 from __future__ import annotations
 
-import dataclasses
 import importlib
-from collections.abc import Callable, Mapping
+import pkgutil
 from typing import Any
 
-import numpy as np
+from minding.engine.errors import ConfigError, nearest
+from minding.policies.settings.algorithm import Algorithm
 
-from minding.engine.errors import ConfigError, SpaceError, nearest
-from minding.policies import schemas
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Algorithm:
-    """What is known of an algorithm without loading MindSpore."""
-
-    name: str
-    class_name: str
-    schema: Callable[[], dict[str, Any]]
-    actions: tuple[str, ...]
-    """Kinds of action space it can act in."""
-    chain: str
-    """Chain it runs in, one of `configs.chains`."""
-
-    unit_box: bool = False
-    """Whether it acts in Boxes of [-1, 1] only."""
-
-    def check_limits(self, space: Mapping[str, Any]) -> None:
-        """Checks the limits of a Box of actions.
-
-        Args:
-          space: description of the action space (see `envs.describe_env`).
-        Raises:
-          SpaceError: if its actions would reach a part of the space only, or be clipped.
-        """
-        if not self.unit_box or space["kind"] != "box":
-            return
-        low, high = (np.asarray(space[side], np.float64) for side in ("low", "high"))
-        if (low == -1.0).all() and (high == 1.0).all():
-            return
-        fix = (
-            "set env.rescale_action=true"
-            if np.isfinite(low).all() and np.isfinite(high).all()
-            else "give the action space finite bounds, for instance with a wrapper, and leave env.rescale_action on"
-        )
-        raise SpaceError(
-            f"policy.type={self.name!r} acts in [-1, 1], the action space has the bounds {space['low']} and "
-            f"{space['high']}: {fix}"
-        )
-
-    def config_schema(self) -> dict[str, Any]:
-        return self.schema()
+__all__ = ["ALGORITHMS", "Algorithm", "find_algorithms", "get_algorithm", "get_policy_class"]
 
 
-ALGORITHMS = {
-    a.name: a
-    for a in (
-        Algorithm("a3c", "A3C", schemas.a3c, ("discrete", "multi_discrete", "box"), "single_step"),
-        Algorithm("dqn", "DQN", schemas.dqn, ("discrete",), "off_policy"),
-        Algorithm("impala", "IMPALA", schemas.impala, ("discrete", "multi_discrete", "box"), "trajectory"),
-        Algorithm("ppo", "PPO", schemas.ppo, ("discrete", "multi_discrete", "box"), "on_policy"),
-        Algorithm("sac", "SAC", schemas.sac, ("box",), "off_policy", unit_box=True),
-    )
-}
+def find_algorithms() -> dict[str, Algorithm]:
+    """All algorithms by name, from the files of this folder, of which only the settings are imported.
+
+    Raises:
+      ModuleNotFoundError: if the settings of one are missing.
+    """
+    # Folders hold what algorithms are built from.
+    names = sorted(module.name for module in pkgutil.iter_modules(__path__) if not module.ispkg)
+    return {name: importlib.import_module(f"minding.policies.settings.{name}").algorithm for name in names}
+
+
+ALGORITHMS = find_algorithms()
 
 
 def get_algorithm(name: str) -> Algorithm:
-    """The table's entry.
+    """The algorithm of a name.
 
     Raises:
       ConfigError: if there is none; names the nearest.

@@ -81,13 +81,6 @@ def test_constraints_and_requirements_can_be_met_together():
             )
 
 
-def test_every_algorithm_stands_in_the_import_contracts():
-    modules = {f"minding.policies.{name}" for name in ALGORITHMS}
-    contracts = {each["name"]: each for each in PYPROJECT["tool"]["importlinter"]["contracts"]}
-    assert modules <= set(contracts["no algorithm imports another"]["modules"])
-    assert modules <= set(contracts["networks and ops import no algorithm"]["forbidden_modules"])
-
-
 def test_the_generated_tables_of_the_pages_are_current():
     spec = importlib.util.spec_from_file_location("generate", ROOT / "docs" / "generate.py")
     generate = importlib.util.module_from_spec(spec)

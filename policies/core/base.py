@@ -11,7 +11,7 @@ import numpy as np
 from minding.engine.config.compiler import schema_defaults
 from minding.engine.data.batch import Field, IndexedBatch, RowLayout
 from minding.engine.data.observation import Leaf, observation_leaves
-from minding.engine.errors import CheckpointError, MindingError, SpaceError
+from minding.engine.errors import CheckpointError, MindingError
 from minding.engine.process import runtime
 from minding.engine.process.runtime import nn
 from minding.engine.seeding import SeedStreams, generator_state, restore_generator
@@ -61,7 +61,7 @@ class BasePolicy:
         self.cfg = cfg.policy
         self.spec = cfg.env.spec
         self.modes = tuple(modes)
-        self._check_actions()
+        get_algorithm(self.name).check_actions(self.spec["action"])
         streams = SeedStreams(cfg.seed)
         self.learn_rng = streams.generator("policy.learn")
         self.leaves = observation_leaves(self.spec["observation"])
@@ -135,16 +135,6 @@ class BasePolicy:
         if mode not in self.modes:
             raise MindingError(
                 f"{type(self).__name__} was built for {', '.join(self.modes)}; {mode}_mode needs modes=(..., {mode!r})"
-            )
-
-    def _check_actions(self) -> None:
-        kind = self.spec["action"]["kind"]
-        algorithm = get_algorithm(self.name)
-        allowed = algorithm.actions
-        algorithm.check_limits(self.spec["action"])
-        if kind not in allowed:
-            raise SpaceError(
-                f"policy.type: {self.name} acts in spaces of kind {', '.join(allowed)}; the environment's is {kind!r}"
             )
 
     # Acting in other processes.

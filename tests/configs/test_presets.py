@@ -146,7 +146,7 @@ def test_an_algorithm_of_actions_in_the_unit_box_refuses_other_limits():
     with pytest.raises(SpaceError, match=r"acts in \[-1, 1\], .* \[-2\.0\] and \[2\.0\]: set env.rescale_action=true"):
         compile_run(pendulum, ["env.rescale_action=false"])
     with pytest.raises(SpaceError, match="give the action space finite bounds"):
-        ALGORITHMS["sac"].check_limits({"kind": "box", "low": float("-inf"), "high": 1.0})
+        ALGORITHMS["sac"].check_actions({"kind": "box", "low": float("-inf"), "high": 1.0})
 
 
 def test_an_unknown_algorithm_names_the_nearest():

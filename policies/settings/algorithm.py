@@ -1,0 +1,63 @@
+"""What is known of an algorithm without loading MindSpore."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from minding.engine.errors import SpaceError
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Algorithm:
+    """An algorithm's entry in the table of all."""
+
+    name: str
+    """`policy.type`, and the name of its files."""
+    class_name: str
+    """Of its policy, in ``minding.policies.<name>``."""
+    schema: Callable[[], dict[str, Any]]
+    """Returns its keys in the section `policy`."""
+    actions: tuple[str, ...]
+    """Kinds of action space it can act in."""
+    chain: str
+    """Chain it runs in, one of `configs.chains`."""
+    unit_box: bool = False
+    """Whether it acts in Boxes of [-1, 1] only."""
+
+    def config_schema(self) -> dict[str, Any]:
+        return self.schema()
+
+    def check_actions(self, space: Mapping[str, Any], where: str = "the environment") -> None:
+        """Refuses an action space that the algorithm cannot act in.
+
+        Args:
+          space: description of the action space (see `envs.describe_env`).
+          where: whose it is, for the message.
+        Raises:
+          SpaceError: if it is of another kind, or actions would reach a part of it only or be clipped.
+        """
+        if space["kind"] not in self.actions:
+            raise SpaceError(
+                f"policy.type={self.name!r} acts in {' or '.join(self.actions)} action spaces, {where} has a "
+                f"{space['kind']} one: choose another algorithm"
+            )
+        if self.unit_box and space["kind"] == "box":
+            self._check_limits(space)
+
+    def _check_limits(self, space: Mapping[str, Any]) -> None:
+        low, high = (np.asarray(space[side], np.float64) for side in ("low", "high"))
+        if (low == -1.0).all() and (high == 1.0).all():
+            return
+        fix = (
+            "set env.rescale_action=true"
+            if np.isfinite(low).all() and np.isfinite(high).all()
+            else "give the action space finite bounds, for instance with a wrapper, and leave env.rescale_action on"
+        )
+        raise SpaceError(
+            f"policy.type={self.name!r} acts in [-1, 1], the action space has the bounds {space['low']} and "
+            f"{space['high']}: {fix}"
+        )

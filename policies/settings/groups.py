@@ -1,0 +1,98 @@
+"""Groups of options that settings of several algorithms share; arguments are the defaults that differ."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from minding.engine.config.compiler import opt
+
+Schema = dict[str, Any]
+
+
+def model(hidden: list[int], activation: str) -> Schema:
+    """Keys of networks."""
+    return {
+        "hidden": opt(hidden, "[1, inf)", "sizes of the hidden layers"),
+        "activation": opt(activation, ("relu", "tanh"), "of the hidden layers"),
+        "normalize_obs": opt(False, None, "scale vectors to zero mean and unit variance, inside the network"),
+        "encoder_dim": opt(64, "[1, inf)", "features per key if the observation has several"),
+        "cnn": opt([], None, "convolutions as [channels, kernel, stride]; empty picks them by image size"),
+        "cnn_dim": opt(256, "[1, inf)", "features of an image encoder"),
+    }
+
+
+def collect(n_sample: int) -> Schema:
+    """Keys of collecting; `n_sample`: the default of the key."""
+    return {
+        "n_sample": opt(n_sample, "[1, inf)", "environment steps per iteration, over all environments together"),
+        "backend": opt("auto", ("auto", "graph", "host"), "what computes actions: a compiled graph, or NumPy"),
+    }
+
+
+def evaluation() -> Schema:
+    """Keys of evaluation."""
+    return {
+        "freq": opt(10_000, "[1, inf)", "environment steps between evaluations"),
+        "n_episode": opt(10, "[1, inf)", "episodes per evaluation, spread evenly over the environments"),
+        "max_episode_steps": opt(
+            30_000, "[1, inf)", "steps after which an evaluation episode is cut off; its return so far counts"
+        ),
+    }
+
+
+def replay(size: int) -> Schema:
+    """Keys of a replay buffer."""
+    return {
+        "buffer_size": opt(size, "[1, inf)", "transitions kept for replay"),
+        "save_buffer": opt(True, None, "keep them in checkpoints; otherwise a resumed run refills its buffer"),
+    }
+
+
+def anneal(default: bool) -> Schema:
+    """Keys of a learning rate that falls to 0."""
+    return {
+        "anneal_lr": opt(default, None, "bring the learning rate linearly to 0 over anneal_steps"),
+        "anneal_steps": opt(None, "[1, inf)", "environment steps of that; None: run.max_env_step", type=int),
+    }
+
+
+def on_nan() -> Schema:
+    """What becomes of an update that is not finite."""
+    return {"on_nan": opt("stop", ("stop", "skip"), "after an update with NaN or infinity: end the run, or undo it")}
+
+
+def off_policy_learn(learning_rate: float, batch_size: int, updates: int) -> Schema:
+    """Keys of learning from replay."""
+    return {
+        "learning_rate": opt(learning_rate, "(0, 1]", "step size of Adam"),
+        **anneal(False),
+        "batch_size": opt(batch_size, "[1, inf)", "transitions per gradient step"),
+        "update_per_collect": opt(updates, "[1, inf)", "gradient steps per iteration"),
+        "warmup": opt(1000, "[1, inf)", "transitions in the buffer before learning starts"),
+        "gamma": opt(0.99, "[0, 1]", "discount"),
+        "nstep": opt(1, "[1, inf)", "steps of the return before bootstrapping"),
+        **on_nan(),
+    }
+
+
+def actor_critic(learn: Schema, n_sample: int) -> Schema:
+    """Keys of policies with an actor and a state value; `learn`: their own keys for learning."""
+    return {
+        "model": {
+            **model([64, 64], "tanh"),
+            "log_std": opt(0.0, "[-5, 2]", "log deviation of continuous actions at the start"),
+        },
+        "learn": {
+            "learning_rate": opt(3e-4, "(0, 1]", "step size of Adam"),
+            **anneal(True),
+            "gamma": opt(0.99, "[0, 1]", "discount"),
+            "entropy_weight": opt(0.01, "[0, inf)", "weight of the entropy bonus"),
+            "value_weight": opt(0.5, "[0, inf)", "weight of the value loss"),
+            "grad_norm": opt(0.5, "[0, inf)", "gradients are scaled down to this norm; 0 leaves them"),
+            **learn,
+            **on_nan(),
+        },
+        "collect": collect(n_sample),
+        "eval": evaluation(),
+        "other": {},
+    }

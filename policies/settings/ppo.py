@@ -1,0 +1,24 @@
+"""Settings of PPO."""
+
+from __future__ import annotations
+
+from minding.engine.config.compiler import opt
+from minding.policies.settings import groups
+from minding.policies.settings.algorithm import Algorithm
+
+
+def schema() -> groups.Schema:
+    """The keys of `policy`."""
+    learn = {
+        "n_epoch": opt(4, "[1, inf)", "passes over each rollout"),
+        "n_minibatch": opt(4, "[1, inf)", "minibatches per pass, reshuffled each time"),
+        "gae_lambda": opt(0.95, "[0, 1]", "trades bias for variance of the advantage"),
+        "clip_ratio": opt(0.2, "(0, 1)", "clip range of the probability ratio"),
+        "value_clip": opt(True, None, "clip the change of the value by clip_ratio"),
+        "normalize_advantage": opt(True, None, "to zero mean and unit variance in each minibatch"),
+        "target_kl": opt(None, "(0, inf)", "end the gradient steps once the KL exceeds 1.5 times this", type=float),
+    }
+    return groups.actor_critic(learn, 1024)
+
+
+algorithm = Algorithm("ppo", "PPO", schema, actions=("discrete", "multi_discrete", "box"), chain="on_policy")

@@ -1,0 +1,30 @@
+"""Settings of SAC."""
+
+from __future__ import annotations
+
+from minding.engine.config.compiler import opt
+from minding.policies.settings import groups
+from minding.policies.settings.algorithm import Algorithm
+
+
+def schema() -> groups.Schema:
+    """The keys of `policy`."""
+    return {
+        "model": groups.model([256, 256], "relu"),
+        "learn": {
+            **groups.off_policy_learn(3e-4, 256, 8),
+            "tau": opt(0.005, "(0, 1]", "share of the online critics moved into the targets per gradient step"),
+            "alpha": opt(1.0, "(0, inf)", "temperature at the start"),
+            "auto_alpha": opt(True, None, "learn the temperature"),
+            "target_entropy": opt(None, None, "target entropy, nats; None: -(action size)", type=float),
+        },
+        "collect": {
+            **groups.collect(8),
+            "random_steps": opt(0, "[0, inf)", "environment steps of uniformly random actions at the start"),
+        },
+        "eval": groups.evaluation(),
+        "other": groups.replay(1_000_000),
+    }
+
+
+algorithm = Algorithm("sac", "SAC", schema, actions=("box",), chain="off_policy", unit_box=True)

@@ -1,0 +1,42 @@
+"""Algorithms are found by the names of their files, and told of without MindSpore."""
+
+import importlib
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import minding.policies
+from minding.engine.config.compiler import schema_defaults
+from minding.policies import ALGORITHMS, get_algorithm
+
+ROOT = Path(minding.policies.__file__).parent
+
+
+def test_the_table_is_that_of_the_files():
+    assert list(ALGORITHMS) == sorted(path.stem for path in ROOT.glob("[a-z]*.py"))
+    for name, algorithm in ALGORITHMS.items():
+        assert algorithm is get_algorithm(name)
+        assert algorithm.name == name
+        assert {"model", "learn", "collect", "eval", "other"} == set(schema_defaults(algorithm.config_schema()))
+
+
+def test_each_class_is_in_the_file_of_its_name():
+    for name, algorithm in ALGORITHMS.items():
+        made = getattr(importlib.import_module(f"minding.policies.{name}"), algorithm.class_name)
+        assert made.name == name
+
+
+def test_the_settings_do_not_load_mindspore():
+    code = "import sys, minding.policies as p; [a.config_schema() for a in p.ALGORITHMS.values()]; "
+    code += "print('mindspore' in sys.modules, *p.ALGORITHMS)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["False", *ALGORITHMS]
+
+
+def test_an_algorithm_without_settings_is_an_error_that_names_the_file(tmp_path, monkeypatch):
+    (tmp_path / "odd.py").write_text("")
+    monkeypatch.setattr(minding.policies, "__path__", [*minding.policies.__path__, str(tmp_path)])
+    with pytest.raises(ModuleNotFoundError, match=r"minding\.policies\.settings\.odd"):
+        minding.policies.find_algorithms()
