@@ -10,6 +10,7 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
+import numpy as np
 import numpy.typing as npt
 
 Array = npt.NDArray[Any]
@@ -61,6 +62,16 @@ class EnvStep:
     valid: Array | None
     episodes: Sequence[EpisodeEnd]
 
+    def begun(self) -> Array | None:
+        """Numbers of the environments in which what was remembered ends with this step; None if there are none.
+
+        Those whose episode ended, and those that used the step to reset: what was seen in it is of the old episode.
+        """
+        if not self.episodes and self.valid is None:
+            return None
+        over = self.terminated | self.truncated
+        return np.flatnonzero(over if self.valid is None else over | ~self.valid)
+
 
 class EnvManager(Protocol):
     """N environments that step together."""
@@ -79,6 +90,11 @@ class EnvManager(Protocol):
     @property
     def obs(self) -> Obs:
         """The observation to act on now, ``(N, ...)``; resets on first use."""
+        ...
+
+    @property
+    def episode_steps(self) -> Array:
+        """Steps of each running episode so far, int64 ``(N,)``; 0 where one begins with `obs`."""
         ...
 
     def step(self, action: Array) -> EnvStep:
@@ -107,14 +123,28 @@ class CollectMode(Protocol):
     """Names of the arrays that `forward` returns besides 'action' (such as log_prob, value)."""
 
     def forward(self, obs: Obs, **collect_kwargs: Any) -> dict[str, Array]:
-        """Returns ``{'action': (N, ...), ...record}``; the action in the policy's own units, as it is learned from."""
+        """Returns ``{'action': (N, ...), ...record}``; the action in the policy's own units, as it is learned from.
+
+        A policy with memory takes the observations in, and records as 'memory' what it remembered before them.
+        """
         ...
 
-    def value(self, obs: Obs) -> Array:
-        """State value float32 ``(B,)`` of a batch of any size (actor-critic policies only)."""
+    @property
+    def memory(self) -> Array | None:
+        """What is remembered now, float32 ``(N, S)``; None for a policy without memory."""
         ...
 
-    def reset(self, env_ids: Sequence[int] | None = None) -> None: ...
+    def value(self, obs: Obs, memory: Array | None = None) -> Array:
+        """State value float32 ``(B,)`` of a batch of any size (actor-critic policies only).
+
+        The observations are not taken into the memory; `memory` is what is remembered before them, by default `memory`
+        of the mode.
+        """
+        ...
+
+    def reset(self, env_ids: Sequence[int] | Array | None = None) -> None:
+        """Forgets these environments, because their next observation begins an episode; None: all of them."""
+        ...
 
 
 class LearnMode(Protocol):
@@ -140,7 +170,9 @@ class EvalMode(Protocol):
         """Returns actions ``(N, ...)`` in the environment's units: what its own `step` takes, a row each."""
         ...
 
-    def reset(self, env_ids: Sequence[int] | None = None) -> None: ...
+    def reset(self, env_ids: Sequence[int] | Array | None = None) -> None:
+        """As that of `CollectMode`."""
+        ...
 
 
 class Policy(Protocol):

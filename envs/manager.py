@@ -87,6 +87,11 @@ class BatchedEnvManager:
         return self.reset() if self._obs is None else self._obs
 
     @property
+    def episode_steps(self) -> Array:
+        """Steps of each running episode so far, int64 ``(N,)``; 0 where one begins with `obs`."""
+        return self._lengths.copy()
+
+    @property
     def fault_count(self) -> int:
         """Faults so far that were survived by a restart."""
         return self._source.fault_count

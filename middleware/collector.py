@@ -23,6 +23,9 @@ from minding.engine.types import Array, CollectMode, EnvManager, EnvStep, Episod
 class StepCollector:
     """Takes a fixed number of steps in every environment; episodes continue across iterations.
 
+    With a policy that has state values, those that bootstrap the rollout are recorded with it: later weights would give
+    others. A policy with memory forgets an environment when its episode ends.
+
     Reads: env_step, env_episode; collect_kwargs if present (passed to the policy).
     Writes: trajectories (a `Rollout` of T steps of N environments), trajectory_end_idx, episode_stats, env_step,
       env_episode.
@@ -57,12 +60,17 @@ class StepCollector:
         random = ctx.env_step < self._random_steps
         record = _Recorder(self._steps, self._env.num_envs)
         obs = self._env.obs
+        # Some environments begin a new episode when a run is resumed.
+        self._policy.reset(np.flatnonzero(self._env.episode_steps == 0))
         for t in range(self._steps):
             output = self._policy.forward(obs, random=random, **ctx.collect_kwargs)
             step = self._env.step(output["action"])
-            record.add(t, obs, output, step)
+            record.add(t, obs, output, step, self._policy.memory)
+            begun = step.begun()
+            if begun is not None:
+                self._policy.reset(begun)
             obs = step.obs
-        ctx.trajectories = rollout = record.rollout(obs)
+        ctx.trajectories = rollout = record.rollout(obs, self._policy)
         ctx.trajectory_end_idx = rollout.end_idx()
         ctx.episode_stats = record.episodes
         ctx.env_step += record.valid_steps
@@ -97,9 +105,11 @@ class _Recorder:
         self._outputs: dict[str, Array] = {}
         self._ends: list[Array] = []
         self._finals: list[Any] = []
+        self._final_memory: list[Array] = []
         self.episodes: list[EpisodeEnd] = []
 
-    def add(self, t: int, obs: Any, output: dict[str, Array], step: EnvStep) -> None:
+    def add(self, t: int, obs: Any, output: dict[str, Array], step: EnvStep, memory: Array | None) -> None:
+        """Takes in row t; `memory` is what the policy remembers after it."""
         self._obs.append(obs)
         if not self._outputs:
             self._outputs = {k: np.empty((self._shape[0], *v.shape), v.dtype) for k, v in output.items()}
@@ -115,18 +125,23 @@ class _Recorder:
             ended = np.flatnonzero(step.terminated | step.truncated)
             self._ends.append(np.stack([np.full(len(ended), t), ended], axis=1))
             self._finals.append(trees.tree_map(lambda x: x[ended], step.next_obs))
+            if memory is not None:
+                self._final_memory.append(memory[ended])
             self.episodes.extend(step.episodes)
 
     @property
     def valid_steps(self) -> int:
         return int(self._valid.sum()) if self._valid is not None else self._shape[0] * self._shape[1]
 
-    def rollout(self, last_obs: Any) -> Rollout:
+    def rollout(self, last_obs: Any, policy: CollectMode) -> Rollout:
+        """The rows, and what `policy`, which has acted in them, makes of the observations after them."""
         action = self._outputs.pop("action")
+        final_obs = trees.tree_map(lambda *xs: np.concatenate(xs), *self._finals) if self._finals else None
+        last_value, final_value = self._values(last_obs, final_obs, policy)
         return Rollout(
             obs=trees.tree_map(lambda *xs: np.stack(xs), *self._obs),
             last_obs=last_obs,
-            final_obs=trees.tree_map(lambda *xs: np.concatenate(xs), *self._finals) if self._finals else None,
+            final_obs=final_obs,
             ends=np.concatenate(self._ends) if self._ends else np.zeros((0, 2), np.int64),
             action=action,
             reward=self._reward,
@@ -134,7 +149,22 @@ class _Recorder:
             truncated=self._truncated,
             valid=self._valid,
             record=self._outputs,
+            last_value=last_value,
+            final_value=final_value,
         )
+
+    def _values(self, last_obs: Any, final_obs: Any, policy: CollectMode) -> tuple[Array | None, Array | None]:
+        """Values of both in one call."""
+        if "value" not in policy.record_fields:
+            return None, None
+        memory = policy.memory
+        if final_obs is None:
+            return policy.value(last_obs, memory), None
+        if memory is not None:
+            memory = np.concatenate([memory, *self._final_memory])
+        values = policy.value(trees.tree_map(lambda a, b: np.concatenate([a, b]), last_obs, final_obs), memory)
+        envs = self._shape[1]
+        return values[:envs], values[envs:]
 
 
 @declare(
@@ -198,6 +228,9 @@ class EpisodeCollector:
                     ctx.episodes.append(_episode(rows[end.env_id], final))
                     ctx.episode_stats.append(end)
                     rows[end.env_id] = []
+            begun = step.begun()
+            if begun is not None:
+                self._policy.reset(begun)
             obs = step.obs
         # The next iteration begins with resets: there is nothing to restore on resume.
         self._env.abandon()

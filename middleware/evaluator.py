@@ -115,6 +115,9 @@ def play_episodes(
         while played.playing.any() and not stop():
             step = env.play(policy.forward(obs))
             played.add(step)
+            begun = step.begun()
+            if begun is not None:
+                policy.reset(begun)
             obs = step.obs
         episodes += played.episodes
         cut += played.cut

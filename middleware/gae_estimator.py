@@ -9,9 +9,8 @@ import numpy as np
 
 from minding.engine.chain.context import OnlineRLContext
 from minding.engine.chain.middleware import declare
-from minding.engine.data import trees
 from minding.engine.data.returns import gae
-from minding.engine.data.rollout import Rollout, named_leaves
+from minding.engine.data.rollout import named_leaves
 from minding.engine.types import Array, CollectMode
 
 
@@ -19,11 +18,13 @@ from minding.engine.types import Array, CollectMode
 class gae_estimator:
     """Computes advantages and returns of the rollout (Schulman et al., 2016, https://arxiv.org/abs/1506.02438).
 
-    A time limit bootstraps from the value of the true final observation; a true end does not bootstrap.
+    A time limit bootstraps from the value of the true final observation; a true end does not bootstrap. All values are
+    those that the collector recorded: the numbers are the same wherever this runs, and however old the policy was.
 
     Reads: trajectories (with `value` in its record).
     Writes: train_data, flat arrays of T * N rows: the rollout's own, `advantage`, `return`, and `valid` (bool), false
-      for rows in which an environment was reset.
+      for rows in which an environment was reset; of a policy with memory also `begun` (bool), true where the memory was
+      emptied before the row, and `sequence` (int64), the number of the row's environment.
     Config: policy.learn.gamma, policy.learn.gae_lambda.
 
     Args:
@@ -33,11 +34,11 @@ class gae_estimator:
 
     def __init__(self, cfg: Any, policy: CollectMode) -> None:
         self._gamma, self._gae_lambda = cfg.policy.learn.gamma, cfg.policy.learn.gae_lambda
-        self._policy = policy
+        self._has_value = "value" in policy.record_fields
 
     def requirements(self) -> Sequence[str]:
         """Anything that does not fit, as sentences for the chain check."""
-        if "value" not in self._policy.record_fields:
+        if not self._has_value:
             return ["the policy records no state value: use an actor-critic policy such as PPO"]
         return []
 
@@ -49,7 +50,7 @@ class gae_estimator:
         advantage = gae(
             rollout.reward,
             value,
-            next_values(rollout, self._policy),
+            rollout.next_value(),
             rollout.terminated,
             rollout.cut(),
             gamma=self._gamma,
@@ -63,25 +64,8 @@ class gae_estimator:
             "return": advantage + value,
             "valid": np.ones(rollout.shape, np.bool_) if rollout.valid is None else rollout.valid,
         }
+        if "memory" in rollout.record:
+            columns["begun"] = rollout.begun()
+            columns["sequence"] = np.broadcast_to(np.arange(rollout.shape[1]), rollout.shape)
         rows = rollout.shape[0] * rollout.shape[1]
         ctx.train_data = {name: array.reshape(rows, *array.shape[2:]) for name, array in columns.items()}
-
-
-def next_values(rollout: Rollout, policy: CollectMode) -> Array:
-    """Value of each row's true successor, float32 (T, N).
-
-    Inside the rollout that is the next row's recorded value, so that the policy is asked once, for the final
-    observations of ended episodes and for the last observations.
-    """
-    value = rollout.record["value"]
-    following = np.empty_like(value)
-    following[:-1] = value[1:]
-    if rollout.final_obs is None:
-        following[-1] = policy.value(rollout.last_obs)
-        return following
-    asked = trees.tree_map(lambda a, b: np.concatenate([a, b]), rollout.last_obs, rollout.final_obs)
-    answers = policy.value(asked)
-    envs = rollout.shape[1]
-    following[-1] = answers[:envs]
-    following[rollout.ends[:, 0], rollout.ends[:, 1]] = answers[envs:]
-    return following

@@ -66,10 +66,10 @@ def env_action(action, **changes):
     return {"shape": [len(sizes)] if sizes else [], "dtype": "int64", **action, "start": 0, **changes}
 
 
-def tiny_config(algorithm, observation=VECTOR, action=None, seed=0, env=None, **overrides):
+def tiny_config(algorithm, observation=VECTOR, action=None, seed=0, env=None, memory_dim=0, **overrides):
     """A small compiled configuration, for spaces that no environment has to back; hidden layers of 8.
 
-    `env`: what differs in the environment's own action space, see `env_action`.
+    `env`: what differs in the environment's own action space, see `env_action`; `memory_dim`: a GRU of that size.
     """
     entry = get_algorithm(algorithm)
     if action is None:
@@ -87,7 +87,10 @@ def tiny_config(algorithm, observation=VECTOR, action=None, seed=0, env=None, **
         "policy": {"type": algorithm, "model": {"hidden": [8], "cnn_dim": 8, "encoder_dim": 4}},
     }
     texts = [f"{key}={'null' if value is None else value}" for key, value in overrides.items()]
-    return compile_config(user, entry, lambda env: spec, overrides=texts)
+    cfg = compile_config(user, entry, lambda env: spec, overrides=texts)
+    if memory_dim:
+        cfg.policy.model.update(memory="gru", memory_dim=memory_dim)
+    return cfg
 
 
 class Batches:
@@ -147,6 +150,10 @@ class CountingEnv:
     @property
     def obs(self):
         return self.reset() if self._obs is None else self._obs
+
+    @property
+    def episode_steps(self):
+        return self.age
 
     def step(self, action):
         assert not self.closed, "step after close"
@@ -218,7 +225,7 @@ class AgePolicy:
         return 10.0 * obs[:, 2].astype(np.float32)
 
     def reset(self, env_ids=None):
-        self.resets += 1
+        self.resets += env_ids is None
 
     @property
     def collect_mode(self):
@@ -227,6 +234,35 @@ class AgePolicy:
     @property
     def eval_mode(self):
         return _EvalMode(self)
+
+
+class CountingPolicy(AgePolicy):
+    """Remembers how many observations of the running episode it has seen: in `CountingEnv` that is their age.
+
+    Values a state at 10 times its age and 100 times what is remembered before it.
+    """
+
+    def __init__(self):
+        super().__init__()
+        self.memory = None
+
+    def _act(self, obs):
+        if self.memory is None:
+            self.memory = np.zeros((len(obs), 1), np.float32)
+        assert len(self.memory) == len(obs)
+        self.before, self.memory = self.memory, self.memory + 1
+        return super()._act(obs)
+
+    def reset(self, env_ids=None):
+        super().reset(env_ids)
+        if env_ids is None:
+            self.memory = None
+        elif self.memory is not None:
+            self.memory[env_ids] = 0
+
+    @property
+    def collect_mode(self):
+        return _CountingCollectMode(self)
 
 
 @dataclasses.dataclass
@@ -242,11 +278,29 @@ class _CollectMode:
         output = {"action": self.policy._act(obs)}
         return {**output, "value": self.policy.value(obs)} if self.record_fields else output
 
-    def value(self, obs):
+    def value(self, obs, memory=None):
         return self.policy.value(obs)
+
+    memory = None
 
     def reset(self, env_ids=None):
         self.policy.reset(env_ids)
+
+
+class _CountingCollectMode(_CollectMode):
+    record_fields = ("value", "memory")
+
+    @property
+    def memory(self):
+        return self.policy.memory
+
+    def forward(self, obs, **collect_kwargs):
+        output = super().forward(obs, **collect_kwargs)
+        return {**output, "value": self.value(obs, self.policy.before), "memory": self.policy.before}
+
+    def value(self, obs, memory):
+        assert memory.shape == (len(obs), 1)
+        return self.policy.value(obs) + 100.0 * memory[:, 0]
 
 
 @dataclasses.dataclass

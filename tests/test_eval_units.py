@@ -65,5 +65,5 @@ def test_what_is_learned_from_is_in_the_policys_own_units():
     own = rollout.action.reshape(50, 4)
     # A policy's own actions are alike in all numbers; to the environment, they lie between -3 and 300.
     assert -60.0 < own.min() < own.max() < 60.0
-    rewards = policy.actor.adapter(rollout.action.reshape(50, 2, 2)).reshape(50, 4) @ np.arange(1.0, 5.0)
+    rewards = policy.actors["eval"].adapter(rollout.action.reshape(50, 2, 2)).reshape(50, 4) @ np.arange(1.0, 5.0)
     np.testing.assert_allclose(rollout.reward.ravel(), rewards, rtol=1e-5)

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from minding.engine.data import trees
+from minding.engine.errors import ChainError
 from minding.engine.types import Array, Obs
 
 
@@ -26,7 +27,10 @@ class Rollout:
       valid: bool ``(T, N)``, False for rows in which an environment was reset (no transition); None if all are valid.
       bootstrap_row: int64 ``(T, N)``, the row whose successor, end and discount belong to this row's return (n-step);
         None: each row's own.
-      record: what the policy recorded at each step, ``(T, N, ...)`` by name (log_prob, value, ...).
+      record: what the policy recorded at each step, ``(T, N, ...)`` by name (log_prob, value, memory, ...).
+      last_value: value of `last_obs`, float32 ``(N,)``, by the weights and the memory that acted; None for a policy
+        that records no values.
+      final_value: likewise of `final_obs`, float32 ``(E,)``.
     """
 
     obs: Obs
@@ -40,6 +44,8 @@ class Rollout:
     valid: Array | None
     record: dict[str, Array]
     bootstrap_row: Array | None = None
+    last_value: Array | None = None
+    final_value: Array | None = None
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -63,6 +69,31 @@ class Rollout:
             cut |= ~self.valid
             cut[:-1] |= ~self.valid[1:]
         return cut
+
+    def begun(self) -> Array:
+        """Bool ``(T, N)``, true where what was remembered ended with the row before, see `EnvStep.begun`; false in the
+        first row, in which 'memory' of the record is what there was."""
+        begun = np.zeros(self.shape, np.bool_)
+        over = self.terminated | self.truncated
+        begun[1:] = over[:-1] if self.valid is None else over[:-1] | ~self.valid[:-1]
+        return begun
+
+    def next_value(self) -> Array:
+        """Value of each row's true successor, float32 ``(T, N)``: the one recorded in the next row, or that of the
+        final or last observation.
+
+        Raises:
+          ChainError: if no values were recorded.
+        """
+        if self.last_value is None:
+            raise ChainError(
+                "ctx.trajectories has no values: the collector's policy records none; use an actor-critic policy such "
+                "as PPO"
+            )
+        following = np.concatenate([self.record["value"][1:], self.last_value[None]])
+        if self.final_value is not None:
+            following[self.ends[:, 0], self.ends[:, 1]] = self.final_value
+        return following
 
     def end_idx(self) -> Array:
         """Flat indices ``t * N + n`` of the last step of each trajectory: at episode ends and at the rollout's end."""

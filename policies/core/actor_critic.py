@@ -15,8 +15,6 @@ class ActorCriticPolicy(BasePolicy):
     A subclass defines `_root`, `row_fields` and `_learn`.
     """
 
-    actor: StochasticActor
-
     def _network(self, rng: np.random.Generator) -> ActorCritic:
         return ActorCritic(self.spec, self.cfg.model, rng)
 

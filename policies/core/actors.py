@@ -1,7 +1,8 @@
 """Actors: from observations to actions, in NumPy and without MindSpore.
 
-An actor owns a network, which is a NumPy one or a compiled graph, and the random stream of acting. With a NumPy
-network it pickles. It acts in the floating-point mode of `engine.process.floats`, in whatever process it is.
+An actor owns a network, which is a NumPy one or a compiled graph, the random stream of acting, and what is remembered
+of each environment if the network has a memory. With a NumPy network it pickles. It acts in the floating-point mode of
+`engine.process.floats`, in whatever process it is.
 """
 
 from __future__ import annotations
@@ -16,12 +17,17 @@ from minding.engine.data.actions import ActionAdapter
 from minding.engine.data.observation import observation_leaves
 from minding.engine.errors import MindingError, ShapeError
 from minding.engine.process.floats import flush_denormals
-from minding.engine.types import Array, Obs
+from minding.engine.seeding import generator_state, restore_generator
+from minding.engine.types import Array, Obs, StateDict
+from minding.policies.core.memory import Memory
 from minding.policies.networks.host import Outputs
 from minding.policies.ops.sampling import Distribution, SquashedGaussian
 
 Network = Callable[[Sequence[Array]], Outputs]
-"""Observation leaves, ``(B, ...)`` each, to the outputs of an acting network."""
+"""Observation leaves, ``(B, ...)`` each, to the outputs of an acting network.
+
+One with a memory takes what it remembers, ``(B, S)``, as the last leaf and returns it anew as the last output.
+"""
 
 
 class Actor:
@@ -35,9 +41,11 @@ class Actor:
 
     Attributes:
       adapter: from the policy's actions to the environment's.
+      memory: what is remembered of each environment; None for a network without memory.
     """
 
     record_fields: ClassVar[tuple[str, ...]] = ()
+    memory: Memory | None = None
 
     def __init__(self, name: str, network: Network, spec: Mapping[str, Any], rng: np.random.Generator) -> None:
         self.name = name
@@ -64,42 +72,74 @@ class Actor:
 
     @flush_denormals
     def collect(self, obs: Obs, *, random: bool = False, **collect_kwargs: Any) -> dict[str, Array]:
-        """Acts with exploration, in the policy's own units; with `random`, uniformly over the whole space."""
-        record = self.explore(self.outputs(obs), **collect_kwargs)
+        """Acts with exploration, in the policy's own units; with `random`, uniformly over the whole space.
+
+        An actor with memory takes the observations in, and records as 'memory' what it remembered before them.
+        """
+        outputs, before = self._next_outputs(obs)
+        record = self.explore(outputs, **collect_kwargs)
         if random:
             record["action"] = self.random_action(len(record["action"]))
+        if before is not None:
+            record["memory"] = before
         return record
 
     @flush_denormals
     def act(self, obs: Obs) -> Array:
-        """Acts without exploration, in the environment's units."""
-        return self.adapter(self.decide(self.outputs(obs)))
+        """Acts without exploration, in the environment's units; an actor with memory takes the observations in."""
+        return self.adapter(self.decide(self._next_outputs(obs)[0]))
 
-    def value(self, obs: Obs) -> Array:
+    def value(self, obs: Obs, memory: Array | None = None) -> Array:
         """State value float32 ``(B,)``.
 
+        Args:
+          obs: ``(B, ...)``; they are not taken into the memory.
+          memory: float32 ``(B, S)``, what is remembered before them; None: what is remembered now.
         Raises:
           MindingError: if the network has none.
         """
         raise MindingError(f"{self.name} has no state value; gae_estimator fits actor-critic policies such as PPO")
 
-    def reset(self, env_ids: Sequence[int] | None = None) -> None:
-        """Forgets the memory of these environments; does nothing for actors without memory."""
+    def reset(self, env_ids: Sequence[int] | Array | None = None) -> None:
+        """Forgets these environments, or all; does nothing for actors without memory."""
+        if self.memory is not None:
+            self.memory.forget(env_ids)
+
+    def state_dict(self) -> StateDict:
+        """The random stream, and what is remembered."""
+        return {"rng": generator_state(self.rng), "memory": None if self.memory is None else self.memory.state_dict()}
+
+    def load_state_dict(self, state: StateDict) -> None:
+        restore_generator(self.rng, state["rng"])
+        if self.memory is not None:
+            self.memory.load_state_dict(state["memory"])
 
     # What archetypes share.
 
-    def outputs(self, obs: Obs) -> Outputs:
-        """The network's outputs for a batch of observations.
+    def outputs(self, obs: Obs, memory: Array | None = None) -> Outputs:
+        """The network's outputs for a batch of observations; changes nothing.
 
         Args:
           obs: ``(B, ...)``; for Dict and Tuple spaces a tree of such arrays: nested dicts and tuples as the space has
             them, or a FastTreeValue.
+          memory: float32 ``(B, S)``, what is remembered before them; None: what is remembered now.
         Raises:
           ShapeError: if it is not what the environment hands out, such as a single observation without a batch axis.
         """
-        if isinstance(obs, np.ndarray) and obs.ndim == self._ndim and obs.shape[1:] == self._plain:
-            return self.network((obs,))
-        return self.network(self._leaves(obs))
+        plain = isinstance(obs, np.ndarray) and obs.ndim == self._ndim and obs.shape[1:] == self._plain
+        leaves = (obs,) if plain else self._leaves(obs)
+        if self.memory is None:
+            return self.network(leaves)
+        return self.network((*leaves, self.memory.rows(len(leaves[0])) if memory is None else memory))
+
+    def _next_outputs(self, obs: Obs) -> tuple[Outputs, Array | None]:
+        """The outputs for the next observation of each environment, and what was remembered before it."""
+        outputs = self.outputs(obs)
+        if self.memory is None:
+            return outputs, None
+        before = self.memory.rows(len(outputs[0]))
+        self.memory.write(outputs[-1])
+        return outputs[:-1], before
 
     def _leaves(self, obs: Obs) -> list[Array]:
         """The arrays of an observation in the order of the network, all with one batch axis of one length."""
@@ -187,8 +227,8 @@ class StochasticActor(Actor):
         return self.shaped(self.distribution.mode(outputs[1:]))
 
     @flush_denormals
-    def value(self, obs: Obs) -> Array:
-        return self.outputs(obs)[0]
+    def value(self, obs: Obs, memory: Array | None = None) -> Array:
+        return self.outputs(obs, memory)[0]
 
 
 class SquashedGaussianActor(Actor):

@@ -21,6 +21,7 @@ from minding.policies.core.acting import GraphNetwork, acting_network
 from minding.policies.core.actors import Actor, Network
 from minding.policies.core.factories import GraphOrigin, HostOrigin
 from minding.policies.core.guard import LearnGuard
+from minding.policies.core.memory import Memory
 from minding.policies.core.modes import CollectView, EvalView, LearnView, Origin
 from minding.policies.core.preparation import prepare
 from minding.policies.core.update import Update
@@ -47,7 +48,7 @@ class BasePolicy:
 
     Attributes:
       net: the cell that acts, as a part of `root`, the cell with all state.
-      actor: acts with it.
+      actors: what acts with it, one for each acting mode: each has its own memory of its own environments.
     """
 
     name: ClassVar[str]
@@ -78,15 +79,14 @@ class BasePolicy:
         # Naming the parameters by their path makes one flat state with unique names.
         self.params = dict(self.root.parameters_and_names())
         self._normalizers = _find_normalizers(self.root)
-        network = acting_network(self.net, self.cfg.collect.backend, f"{self.name}.act")
-        self.actor = self._actor(network, streams.generator("policy.act"))
-        self._origin = self._make_origin()
+        self._acting_network = acting_network(self.net, self.cfg.collect.backend, f"{self.name}.act")
+        self.actors = {mode: self._make_actor(mode, streams) for mode in ("collect", "eval")}
         self._guarded_learn = LearnGuard(self.name, self.cfg.learn.on_nan, self, self._learn)
 
     # What an algorithm defines.
 
     def _network(self, rng: np.random.Generator) -> Any:
-        """Returns the network that acts, with an `encoder`."""
+        """Returns the network that acts, with an `encoder` and its `memory_size`."""
         raise NotImplementedError
 
     def _root(self, net: Any, rng: np.random.Generator) -> Any:
@@ -110,7 +110,7 @@ class BasePolicy:
     @functools.cached_property
     def collect_mode(self) -> CollectView:
         self._require("collect")
-        return CollectView(self.actor, self._origin)
+        return CollectView(self.actors["collect"], self._origin(self.actors["collect"]))
 
     @functools.cached_property
     def learn_mode(self) -> LearnView:
@@ -120,7 +120,7 @@ class BasePolicy:
     @functools.cached_property
     def eval_mode(self) -> EvalView:
         self._require("eval")
-        return EvalView(self.actor, self._origin)
+        return EvalView(self.actors["eval"], self._origin(self.actors["eval"]))
 
     @classmethod
     def config_schema(cls) -> dict[str, Any]:
@@ -137,6 +137,13 @@ class BasePolicy:
                 f"{type(self).__name__} was built for {', '.join(self.modes)}; {mode}_mode needs modes=(..., {mode!r})"
             )
 
+    def _make_actor(self, mode: str, streams: SeedStreams) -> Actor:
+        # Evaluation draws nothing.
+        actor = self._actor(self._acting_network, streams.generator("policy.act"))
+        if self.net.memory_size:
+            actor.memory = Memory(self.net.memory_size, f"{self.name}.{mode}_mode")
+        return actor
+
     # Acting in other processes.
 
     def acting_weights(self) -> dict[str, Array]:
@@ -144,10 +151,10 @@ class BasePolicy:
         acting = {id(p) for p in self.net.get_parameters()}
         return {name: p.asnumpy() for name, p in self.params.items() if id(p) in acting}
 
-    def _make_origin(self) -> Origin:
-        if isinstance(self.actor.network, GraphNetwork):
+    def _origin(self, actor: Actor) -> Origin:
+        if isinstance(actor.network, GraphNetwork):
             return GraphOrigin(self)
-        return HostOrigin(self.actor, self.acting_weights(), self.config.seed)
+        return HostOrigin(actor, self.acting_weights(), self.config.seed)
 
     # Learning.
 
@@ -197,11 +204,13 @@ class BasePolicy:
     # State.
 
     def state_dict(self) -> StateDict:
-        """Copies of all parameters by name (networks, targets, optimizers, temperatures), moments and generators."""
+        """Copies of all parameters by name (networks, targets, optimizers, temperatures), moments, the random streams
+        and, of a policy with memory, what it remembers while it collects."""
         return {
             "params": {name: p.asnumpy().copy() for name, p in self.params.items()},
             "moments": {name: n.moments.state_dict() for name, (_, n) in self._normalizers.items()},
-            "rng": {"act": generator_state(self.actor.rng), "learn": generator_state(self.learn_rng)},
+            "acting": self.actors["collect"].state_dict(),
+            "rng": generator_state(self.learn_rng),
         }
 
     def load_state_dict(self, state: StateDict) -> None:
@@ -230,8 +239,8 @@ class BasePolicy:
             runtime.assign(p, saved[name])
         for name, (_, normalizer) in self._normalizers.items():
             normalizer.moments.load_state_dict(state["moments"][name])
-        restore_generator(self.actor.rng, state["rng"]["act"])
-        restore_generator(self.learn_rng, state["rng"]["learn"])
+        self.actors["collect"].load_state_dict(state["acting"])
+        restore_generator(self.learn_rng, state["rng"])
 
 
 def _find_normalizers(root: Any) -> dict[str, tuple[int, Normalizer]]:

@@ -1,7 +1,9 @@
 """How acting modes reach other processes: as factories, with names in place of weights.
 
 An actor that computes in NumPy is sent pickled and acts there without MindSpore. One that runs a compiled graph cannot
-be pickled: its policy is rebuilt there from its class and configuration, which loads MindSpore.
+be pickled: its policy is rebuilt there from its class and configuration, which loads MindSpore. Worker 0 of a lane
+continues the random stream and the memory of the actor as they were when the factory was made; every other one has its
+own stream and remembers nothing.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ import numpy as np
 
 from minding.engine.errors import MindingError
 from minding.engine.process import runtime
-from minding.engine.seeding import SeedStreams, generator_state, restore_generator
+from minding.engine.seeding import SeedStreams
 from minding.engine.types import Array, Factory, LaneContext, StateDict
 from minding.policies.core.actors import Actor
 from minding.policies.core.modes import CollectView, EvalView
@@ -55,7 +57,8 @@ class GraphOrigin:
 
     def factory(self, mode: ActingView) -> Factory:
         policy = self._policy
-        return GraphFactory(mode, type(policy), policy.config, runtime.settings(), generator_state(policy.actor.rng))
+        acting = policy.actors[mode.name].state_dict()
+        return GraphFactory(mode, type(policy), policy.config, runtime.settings(), acting)
 
     def weights(self) -> Mapping[str, Array]:
         return self._policy.acting_weights()
@@ -63,10 +66,7 @@ class GraphOrigin:
 
 @dataclasses.dataclass(frozen=True)
 class HostFactory:
-    """Rebuilds a packed actor on the weights of its lane.
-
-    Worker 0 continues the random stream from where it was when the factory was made; every other one has its own.
-    """
+    """Rebuilds a packed actor on the weights of its lane."""
 
     mode: ActingView
     actor: bytes
@@ -75,23 +75,20 @@ class HostFactory:
     def __call__(self, lane: LaneContext) -> CollectView | EvalView:
         actor = unpack(self.actor, lane.weights)
         if lane.index > 0:
-            actor.rng = _own_stream(self.seed, lane)
+            _begin_anew(actor, self.seed, lane)
         return self.mode(actor, HostOrigin(actor, lane.weights, self.seed))
 
 
 @dataclasses.dataclass(frozen=True)
 class GraphFactory:
-    """Rebuilds the policy for one mode, and adopts the weights of its lane each time they change.
-
-    Random streams: see `HostFactory`.
-    """
+    """Rebuilds the policy for one mode, and adopts the weights of its lane each time they change."""
 
     mode: ActingView
     policy: type[BasePolicy]
     config: Any
     settings: runtime.Settings
     """Of the learner's process, which an earlier policy may have prepared."""
-    rng: StateDict
+    acting: StateDict
 
     def __call__(self, lane: LaneContext) -> CollectView | EvalView:
         runtime.prepare(self.settings)
@@ -103,10 +100,11 @@ class GraphFactory:
 
         refresh()
         lane.on_refresh.append(refresh)
+        actor = policy.actors[self.mode.name]
         if lane.index > 0:
-            policy.actor.rng = _own_stream(self.config.seed, lane)
+            _begin_anew(actor, self.config.seed, lane)
         else:
-            restore_generator(policy.actor.rng, self.rng)
+            actor.load_state_dict(self.acting)
         made: CollectView | EvalView = getattr(policy, f"{self.mode.name}_mode")
         return made
 
@@ -154,5 +152,7 @@ def _weight(weights: Mapping[str, Array], name: str) -> Array:
     return weights[name]
 
 
-def _own_stream(seed: int, lane: LaneContext) -> np.random.Generator:
-    return SeedStreams(seed).generator(f"policy.act.{lane.index}")
+def _begin_anew(actor: Actor, seed: int, lane: LaneContext) -> None:
+    """Gives the actor of one of the further workers a random stream of its own and an empty memory."""
+    actor.rng = SeedStreams(seed).generator(f"policy.act.{lane.index}")
+    actor.reset()

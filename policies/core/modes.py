@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Protocol
 
 from minding.engine.data.batch import Field
-from minding.engine.seeding import generator_state, restore_generator
 from minding.engine.types import Array, Factory, Obs, StateDict
 from minding.policies.core.actors import Actor
 
@@ -26,7 +25,7 @@ class Origin(Protocol):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class CollectView:
-    """Acts with exploration, in the policy's own units. Its state is that of the random stream of acting."""
+    """Acts with exploration, in the policy's own units. Its state: the random stream of acting, and the memory."""
 
     name: ClassVar[str] = "collect"
     actor: Actor
@@ -34,22 +33,27 @@ class CollectView:
 
     @property
     def record_fields(self) -> Sequence[str]:
-        return self.actor.record_fields
+        fields = self.actor.record_fields
+        return fields if self.actor.memory is None else (*fields, "memory")
+
+    @property
+    def memory(self) -> Array | None:
+        return None if self.actor.memory is None else self.actor.memory.newest
 
     def forward(self, obs: Obs, **collect_kwargs: Any) -> dict[str, Array]:
         return self.actor.collect(obs, **collect_kwargs)
 
-    def value(self, obs: Obs) -> Array:
-        return self.actor.value(obs)
+    def value(self, obs: Obs, memory: Array | None = None) -> Array:
+        return self.actor.value(obs, memory)
 
-    def reset(self, env_ids: Sequence[int] | None = None) -> None:
+    def reset(self, env_ids: Sequence[int] | Array | None = None) -> None:
         self.actor.reset(env_ids)
 
     def state_dict(self) -> StateDict:
-        return {"rng": generator_state(self.actor.rng)}
+        return self.actor.state_dict()
 
     def load_state_dict(self, state: StateDict) -> None:
-        restore_generator(self.actor.rng, state["rng"])
+        self.actor.load_state_dict(state)
 
     def factory(self) -> Factory:
         return self.origin.factory(CollectView)
@@ -79,7 +83,7 @@ class EvalView:
     def forward(self, obs: Obs) -> Array:
         return self.actor.act(obs)
 
-    def reset(self, env_ids: Sequence[int] | None = None) -> None:
+    def reset(self, env_ids: Sequence[int] | Array | None = None) -> None:
         self.actor.reset(env_ids)
 
     def factory(self) -> Factory:

@@ -22,9 +22,10 @@ from minding.engine.files import read_bounded, read_text
 from minding.engine.process import runtime
 from minding.engine.process.floats import flush_denormals
 from minding.engine.types import Array, EvalMode, Obs
+from minding.policies.core.memory import Memory
 from minding.policies.export.model_files import check_operators
 
-SCHEMA = 2
+SCHEMA = 3
 TOLERANCE = 1e-5
 """Largest difference from the policy, relative to the row's largest value if that is above 1."""
 _MAX_BYTES, _MAX_DESCRIPTION = 1 << 30, 1 << 20
@@ -59,7 +60,7 @@ class Parity:
 
 
 class ExportedPolicy:
-    """The policy of an exported file; acts without exploration.
+    """The policy of an exported file; acts without exploration. One with memory remembers the environments it acts in.
 
     Args:
       path: the file, with its description beside it.
@@ -77,6 +78,8 @@ class ExportedPolicy:
         check_operators(path, data, str(self.description.get("format")))
         self._inputs = self.description["inputs"]
         self._names = [output["name"] for output in self.description["outputs"]]
+        size = self.description["memory"]
+        self._memory = Memory(size, str(path)) if size else None
         self._run = open_onnx(data) if self.description["format"] == "onnx" else open_mindir(path)
 
     @property
@@ -85,14 +88,24 @@ class ExportedPolicy:
 
     def forward(self, obs: Obs) -> Array:
         """Actions as the policy's eval mode gives them, in the environment's units."""
-        return self.outputs(obs)["action"]
+        outputs = self.outputs(obs)
+        if self._memory is not None:
+            self._memory.write(outputs["next_memory"])
+        return outputs["action"]
 
-    def reset(self, env_ids: Sequence[int] | None = None) -> None:
-        """Does nothing: there is no memory."""
+    def reset(self, env_ids: Sequence[int] | Array | None = None) -> None:
+        """Forgets these environments, or all."""
+        if self._memory is not None:
+            self._memory.forget(env_ids)
 
-    def outputs(self, obs: Obs) -> dict[str, Array]:
-        """All outputs by name for a batch of observations, ``(B, ...)`` each."""
+    def outputs(self, obs: Obs, memory: Array | None = None) -> dict[str, Array]:
+        """All outputs by name for a batch of observations, ``(B, ...)`` each; changes nothing.
+
+        `memory` is what is remembered before them, float32 ``(B, S)``; by default what is remembered now.
+        """
         arrays = [np.asarray(leaf, spec["dtype"]) for (_, leaf), spec in zip(trees.leaves(obs), self._inputs)]
+        if self._memory is not None:
+            arrays.append(self._memory.rows(len(arrays[0])) if memory is None else memory)
         return dict(zip(self._names, self._run(arrays)))
 
 
@@ -123,28 +136,39 @@ def open_mindir(path: Path) -> Run:
     return run
 
 
-def compare(policy: Any, outputs: dict[str, Array], obs: Obs) -> Parity:
+def draw_memory(policy: Any, count: int) -> Array | None:
+    """Something to remember for `count` environments, drawn at random; None for a policy without memory."""
+    size = policy.net.memory_size
+    return np.random.default_rng(0).uniform(-1.0, 1.0, (count, size)).astype(np.float32) if size else None
+
+
+@flush_denormals
+def compare(policy: Any, outputs: dict[str, Array], obs: Obs, memory: Array | None = None) -> Parity:
     """Compares the outputs of an exported file with the policy that it was made from.
 
     Args:
       policy: the policy, with eval mode.
-      outputs: of the file, for `obs`.
+      outputs: of the file, for `obs` and `memory`.
       obs: observations, ``(B, ...)`` each.
+      memory: of a policy with memory, what is remembered before them, ``(B, S)``.
     """
-    actor = policy.actor
-    action = policy.eval_mode.forward(obs)
+    actor = policy.actors["eval"]
+    raw = actor.outputs(obs, memory)
+    own = actor.decide(raw)
+    action = actor.adapter(own)
     if actor.adapter.continuous:
-        own = actor.decide(actor.outputs(obs))
         expected = {"policy_action": np.clip(own, *actor.adapter.policy_limits), "action": action}
         other = 0
     else:
         decision = policy.net.decision
-        scores = actor.outputs(obs)[decision.output]
+        scores = raw[decision.output]
         expected = {decision.name: scores}
         parts = np.split(scores, np.cumsum(policy.spec["action"].get("nvec", [scores.shape[1]]))[:-1], axis=1)
         clear = np.stack([_gap(part) for part in parts], axis=1) > TOLERANCE * _size(scores)
         differs = (outputs["action"] != action).reshape(len(action), -1)
         other = int((differs & clear).any(axis=1).sum())
+    if memory is not None:
+        expected["next_memory"] = raw[-1]
     # Not Python's `max`, which ignores NaN.
     difference = np.max([_difference(outputs[name], value) for name, value in expected.items()])
     return Parity(len(action), float(difference), other)

@@ -2,8 +2,9 @@
 
     obs (batch, ...) -> normalisation -> network -> argmax, or tanh -> units of the environment
 
-Weights and the moments of observations are constants of the graph; the batch size is free. Before a file gets its
-name it is run and compared with the policy.
+A policy with memory also takes what it remembers, 'memory', and returns what it remembers then, 'next_memory'. Weights
+and the moments of observations are constants of the graph; the batch size is free. Before a file gets its name it is
+run and compared with the policy.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from minding.policies.export.reader import (
     checksum,
     compare,
     description_path,
+    draw_memory,
     open_mindir,
     open_onnx,
     without_infinities,
@@ -123,12 +125,12 @@ class _Box(nn.Cell):
 
 
 class _ActingGraph(nn.Cell):
-    """The acting network and the decision; observation leaves in, outputs as `names` says."""
+    """The acting network and the decision; observation leaves (and memory) in, outputs as `names` says."""
 
     def __init__(self, policy: BasePolicy) -> None:
         # Parameters keep the names they have in the policy.
         super().__init__(auto_prefix=False)
-        decision, space, adapter = policy.net.decision, policy.spec["action"], policy.actor.adapter
+        decision, space, adapter = policy.net.decision, policy.spec["action"], policy.actors["eval"].adapter
         self.net = policy.net
         # Other runtimes know nothing of our kernels.
         plain_layers(self.net)
@@ -140,10 +142,13 @@ class _ActingGraph(nn.Cell):
             self.decide = _MultiDiscrete(decision.name, space["nvec"], adapter)
         else:
             self.decide = _Discrete(decision.name, adapter)
-        self.names = self.decide.names
+        self.remembers = policy.net.memory_size > 0
+        self.names = (*self.decide.names, "next_memory") if self.remembers else self.decide.names
 
     def construct(self, *obs):
-        return self.decide(self.net(obs)[self.output])
+        outputs = self.net(obs)
+        decided = self.decide(outputs[self.output])
+        return (*decided, outputs[-1]) if self.remembers else decided
 
 
 @dataclasses.dataclass(frozen=True)
@@ -182,11 +187,14 @@ def export_policy(policy: BasePolicy, path: Path, file_format: str, *, info: Map
       MissingExtraError: if packages for ONNX are not installed.
     """
     inputs = [_Input.of(leaf) for leaf in policy.leaves]
+    if policy.net.memory_size:
+        inputs.append(_Input("memory", "float32", (policy.net.memory_size,)))
     outputs, data = _draft(policy, inputs, file_format)
     description = {
         "schema": SCHEMA,
         "format": file_format,
         **without_infinities(dict(info)),
+        "memory": policy.net.memory_size,
         "inputs": [_described(each.name, each.dtype, each.shape) for each in inputs],
         "outputs": [_described(name, str(each.dtype), each.shape[1:]) for name, each in outputs.items()],
         "sha256": checksum(data),
@@ -262,11 +270,12 @@ def _checked(policy: BasePolicy, run: Run, names: Sequence[str]) -> dict[str, Ar
     """Outputs of the file for observations drawn at random; ExportError if they are not those of the policy."""
     rng = np.random.default_rng(0)
     obs = trees.unflatten((leaf.path, _draw(leaf, sum(_CHECKED_SIZES), rng)) for leaf in policy.leaves)
-    arrays = [values for _, values in trees.leaves(obs)]
+    memory = draw_memory(policy, sum(_CHECKED_SIZES))
+    arrays = [*(values for _, values in trees.leaves(obs)), *([] if memory is None else [memory])]
     stops = np.cumsum(_CHECKED_SIZES)
     parts = [run([values[a:b] for values in arrays]) for a, b in zip([0, *stops], stops)]
     outputs = {name: np.concatenate(each) for name, each in zip(names, zip(*parts))}
-    parity = compare(policy, outputs, obs)
+    parity = compare(policy, outputs, obs, memory)
     if not parity.holds:
         raise ExportError(
             f"{policy.name}: the exported graph does not compute what the policy computes ({parity}); "

@@ -13,6 +13,7 @@ from minding.policies.networks import host as numpy_forms
 from minding.policies.networks.encoder import ObsEncoder
 from minding.policies.networks.heads import GaussianHead, SquashedGaussianHead, make_action_head
 from minding.policies.networks.layers import MLP, Linear, ScalarLinear
+from minding.policies.networks.recurrent import make_memory
 
 
 class Decision(NamedTuple):
@@ -25,7 +26,11 @@ class Decision(NamedTuple):
 
 
 class ActorCritic(nn.Cell):
-    """Shared encoder, then separate actor and critic; returns (value (B,), distribution parameters...)."""
+    """Shared encoder and, if configured, memory, then separate actor and critic.
+
+    Takes the observation leaves, and with memory the rows that it remembers, float32 (B, S), as the last one. Returns
+    (value (B,), distribution parameters...), and with memory the new rows as the last output.
+    """
 
     @property
     def shared_outputs(self) -> tuple[int, ...]:
@@ -40,19 +45,32 @@ class ActorCritic(nn.Cell):
         super().__init__()
         gain = math.sqrt(2)
         self.encoder = ObsEncoder(spec["observation"], model, rng)
-        self.actor = MLP(self.encoder.out_features, model.hidden, model.activation, gain, rng)
-        self.critic = MLP(self.encoder.out_features, model.hidden, model.activation, gain, rng)
+        features = self.encoder.out_features
+        self.memory = make_memory(model, features, rng)
+        if self.memory is not None:
+            features = self.memory.out_features
+        self.actor = MLP(features, model.hidden, model.activation, gain, rng)
+        self.critic = MLP(features, model.hidden, model.activation, gain, rng)
         self.head = make_action_head(spec["action"], self.actor.out_features, rng, log_std=model.log_std)
         self.value = ScalarLinear(self.critic.out_features, 1.0, rng)
 
+    @property
+    def memory_size(self) -> int:
+        """Numbers that are remembered of an environment; 0 without memory."""
+        return 0 if self.memory is None else self.memory.size
+
     def construct(self, obs):
-        features = self.encoder(obs)
+        if self.memory is None:
+            return self.heads(self.encoder(obs))
+        features, rows = self.memory(self.encoder(obs[:-1]), obs[-1])
+        return (*self.heads(features), rows)
+
+    def heads(self, features):
         return (self.value(self.critic(features)), *self.head(self.actor(features)))
 
     def host(self) -> numpy_forms.ActorCritic:
-        return numpy_forms.ActorCritic(
-            self.encoder.host(), self.critic.host(), self.value.host(), self.actor.host(), self.head.host()
-        )
+        heads = (self.critic.host(), self.value.host(), self.actor.host(), self.head.host())
+        return numpy_forms.ActorCritic(self.encoder.host(), None if self.memory is None else self.memory.host(), heads)
 
 
 class QNetwork(nn.Cell):
@@ -60,6 +78,7 @@ class QNetwork(nn.Cell):
     https://arxiv.org/abs/1511.06581)."""
 
     shared_outputs = ()
+    memory_size = 0
     decision = Decision(0, "q_values")
 
     def __init__(self, spec: Mapping[str, Any], model: Any, rng: np.random.Generator) -> None:
@@ -85,6 +104,7 @@ class SquashedActor(nn.Cell):
     """Encoder, torso and tanh-normal head; returns (mean, log deviation), each (B, A)."""
 
     shared_outputs = ()
+    memory_size = 0
     decision = Decision(0, "mean", squash=True)
 
     def __init__(self, spec: Mapping[str, Any], model: Any, rng: np.random.Generator) -> None:

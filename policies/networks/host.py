@@ -149,14 +149,53 @@ class SquashedGaussianHead:
         return self.mean(x), np.clip(self.log_std(x), *self.limits)
 
 
-class ActorCritic:
-    """Observation leaves -> (value ``(B,)``, distribution parameters...)."""
+class GRU:
+    """One step of a gated recurrent unit: ``(B, F)`` and the rows ``(B, S)`` it remembers to the new rows.
 
-    def __init__(self, encoder: ObsEncoder, critic: MLP, value: Linear, actor: MLP, head: Head) -> None:
-        self.encoder, self.critic, self.value, self.actor, self.head = encoder, critic, value, actor, head
+    Args:
+      inputs: layer of the observation's part of the three gates, ``(B, 3 S)``.
+      recurrent: layer of the memory's part.
+    """
+
+    def __init__(self, inputs: Linear, recurrent: Linear) -> None:
+        self.inputs, self.recurrent = inputs, recurrent
+        self.size = len(recurrent.bias) // 3
+
+    def __call__(self, x: Array, rows: Array) -> Array:
+        size = self.size
+        given, kept = self.inputs(x), self.recurrent(rows)
+        gates = given[:, : 2 * size] + kept[:, : 2 * size]
+        # The sigmoid without an exponential that could overflow.
+        gates *= 0.5
+        np.tanh(gates, gates)
+        gates *= 0.5
+        gates += 0.5
+        reset, update = gates[:, :size], gates[:, size:]
+        candidate = given[:, 2 * size :] + reset * kept[:, 2 * size :]
+        np.tanh(candidate, candidate)
+        return candidate + update * (rows - candidate)
+
+
+class ActorCritic:
+    """Observation leaves -> (value ``(B,)``, distribution parameters...); with memory see `networks.actor_critic`.
+
+    Args:
+      encoder: of the observation.
+      memory: follows the encoder, if there is one.
+      heads: (critic, value, actor, head).
+    """
+
+    def __init__(self, encoder: ObsEncoder, memory: GRU | None, heads: tuple[MLP, Linear, MLP, Head]) -> None:
+        self.encoder, self.memory = encoder, memory
+        self.critic, self.value, self.actor, self.head = heads
 
     def __call__(self, leaves: Sequence[Array]) -> Outputs:
-        features = self.encoder(leaves)
+        if self.memory is None:
+            return self.outputs(self.encoder(leaves))
+        rows = self.memory(self.encoder(leaves[:-1]), leaves[-1])
+        return *self.outputs(rows), rows
+
+    def outputs(self, features: Array) -> Outputs:
         return self.value(self.critic(features))[:, 0], *self.head(self.actor(features))
 
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from fakes import AgePolicy, CountingEnv
+from fakes import AgePolicy, CountingEnv, CountingPolicy
 
 from minding.engine import ChainError, Task
 from minding.engine.chain.context import OnlineRLContext
@@ -134,7 +134,70 @@ def test_real_environments_give_true_successors(counting_config, backend):
     assert 6 <= rollout.terminated.sum() == len(ctx.episode_stats) == len(rollout.ends)
 
 
+# Memory: the policy counts the observations of an episode, which is their age.
+
+
+@pytest.mark.parametrize("reset_rows", [False, True])
+def test_what_is_remembered_begins_anew_with_the_row_after_an_end(counting_config, reset_rows):
+    env, policy = CountingEnv(lengths=(3, 2), reset_rows=reset_rows), CountingPolicy()
+    collector = StepCollector(counting_config("ppo"), policy.collect_mode, env)
+    for _ in range(4):
+        ctx = OnlineRLContext()
+        collector(ctx)
+        rollout = ctx.trajectories
+        # While a row only resets, the final observation of the old episode is there.
+        valid = np.ones((4, 2), bool) if rollout.valid is None else rollout.valid
+        assert np.array_equal(rollout.record["memory"][..., 0][valid], rollout.obs[..., 2][valid])
+        # What a learner unrolls from the first row and `begun` is what acted.
+        remembered = rollout.record["memory"][0, :, 0]
+        for t, begun in enumerate(rollout.begun()):
+            remembered = np.where(begun, 0, remembered)
+            assert np.array_equal(remembered, rollout.record["memory"][t, :, 0])
+            remembered = remembered + 1
+
+
+def test_bootstrap_values_are_those_of_what_is_remembered_at_the_time(counting_config):
+    collector = StepCollector(counting_config("ppo"), CountingPolicy().collect_mode, CountingEnv(lengths=(3, 2)))
+    ctx = OnlineRLContext()
+    collector(ctx)
+    rollout = ctx.trajectories
+    # Final observations of ages 2, 3 and 2 with as much remembered; the first one of a new episode in environment 1.
+    assert rollout.final_value.tolist() == [220.0, 330.0, 220.0]
+    assert rollout.last_value.tolist() == [110.0, 0.0]
+    assert rollout.next_value().T.tolist() == [[110.0, 220.0, 330.0, 110.0], [110.0, 220.0, 110.0, 220.0]]
+
+
+def test_environments_that_begin_a_new_episode_on_resume_are_forgotten(counting_config):
+    env, policy = CountingEnv(lengths=(9, 9)), CountingPolicy()
+    collector = StepCollector(counting_config("ppo"), policy.collect_mode, env)
+    collector(OnlineRLContext())
+    env.load_state_dict({"episode": np.array([0, 1]), "age": np.array([4, 0])})
+    ctx = OnlineRLContext()
+    collector(ctx)
+    assert ctx.trajectories.record["memory"][..., 0].T.tolist() == [[4, 5, 6, 7], [0, 1, 2, 3]]
+
+
+def test_a_policy_without_values_records_none(counting_config):
+    collector = StepCollector(counting_config("ppo"), AgePolicy(value=False).collect_mode, CountingEnv())
+    ctx = OnlineRLContext()
+    collector(ctx)
+    assert (ctx.trajectories.last_value, ctx.trajectories.final_value) == (None, None)
+    with pytest.raises(ChainError, match=r"ctx.trajectories has no values: the collector's policy records none"):
+        ctx.trajectories.next_value()
+
+
 # Whole episodes
+
+
+@pytest.mark.parametrize("reset_rows", [False, True])
+def test_whole_episodes_are_remembered_from_their_first_row(counting_config, reset_rows):
+    env = CountingEnv(lengths=(3, 1), reset_rows=reset_rows)
+    collector = EpisodeCollector(counting_config("ppo"), CountingPolicy().collect_mode, env, n_episode=4)
+    for _ in range(2):
+        ctx = OnlineRLContext()
+        collector(ctx)
+        for episode in ctx.episodes:
+            assert episode["memory"][:, 0].tolist() == episode["obs"][:, 2].tolist()
 
 
 @pytest.mark.parametrize(("reset_rows", "order"), [(False, [1, 1, 0, 0]), (True, [1, 0, 1, 0])])

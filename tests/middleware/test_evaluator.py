@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from fakes import AgePolicy, CountingEnv
+from fakes import AgePolicy, CountingEnv, CountingPolicy
 
 from minding.engine import Task
 from minding.engine.chain.context import OnlineRLContext
@@ -38,6 +38,22 @@ def test_every_environment_plays_its_quota_although_short_episodes_end_first(eva
 def test_quotas_that_do_not_divide_differ_by_one(n_episode, quotas):
     episodes = play_episodes(AgePolicy().eval_mode, CountingEnv(lengths=(2, 3)), n_episode, max_steps=100)
     assert [sum(end.env_id == n for end in episodes) for n in range(2)] == quotas
+
+
+@pytest.mark.parametrize("reset_rows", [False, True])
+def test_an_environment_is_forgotten_at_the_end_of_its_episode(reset_rows):
+    class Checking(CountingPolicy):
+        def _act(self, obs):
+            action = super()._act(obs)
+            # While a row only resets, the final observation of the old episode is there.
+            over = obs[:, 2] == (2, 3)
+            assert np.array_equal(self.before[~over, 0], obs[~over, 2])
+            assert reset_rows or not over.any()
+            return action
+
+    env = CountingEnv(lengths=(2, 3), reset_rows=reset_rows)
+    for _ in range(2):
+        assert len(play_episodes(Checking().eval_mode, env, 6, max_steps=100)) == 6
 
 
 def test_every_evaluation_begins_with_fresh_episodes(evaluator):

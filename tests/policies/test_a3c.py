@@ -37,7 +37,7 @@ def values(batches):
 
 def test_the_update_computes_the_loss_of_its_formula(policy, batches, values):
     policy.cfg.learn.learning_rate = 1e-12
-    state_value, mean, log_std = (x.astype(np.float64) for x in policy.actor.outputs(values["obs"]))
+    state_value, mean, log_std = (x.astype(np.float64) for x in policy.actors["eval"].outputs(values["obs"]))
     z = (values["action"] - mean) / np.exp(log_std)
     log_prob = (-0.5 * z**2 - log_std - 0.5 * np.log(2 * np.pi)).sum(axis=1)
     advantage = values["return"] - state_value

@@ -159,10 +159,10 @@ def test_on_nan_is_a_setting_of_every_algorithm(tiny_config):
 
 
 def test_eval_is_deterministic_and_draws_nothing(policy):
-    obs, rng = observation(policy), policy.state_dict()["rng"]
+    obs, rng = observation(policy), policy.state_dict()["acting"]
     actions = [policy.eval_mode.forward(obs) for _ in range(2)]
     assert np.array_equal(*actions)
-    assert policy.state_dict()["rng"] == rng
+    assert policy.state_dict()["acting"] == rng
 
 
 def test_what_collect_mode_returns_fits_the_rows(policy):
@@ -195,9 +195,9 @@ def test_random_actions_fill_the_space(policy):
 
 def test_the_host_actor_follows_training_and_equals_the_graph(policy, batch):
     obs = observation(policy)
-    before = [output.copy() for output in policy.actor.outputs(obs)]
+    before = [output.copy() for output in policy.actors["eval"].outputs(obs)]
     policy.learn_mode.forward(batch)
-    after = policy.actor.outputs(obs)
+    after = policy.actors["eval"].outputs(obs)
     leaves = [obs] if isinstance(obs, np.ndarray) else [obs["a"], obs["b"]]
     for old, new, graph in zip(before, after, acting_network(policy.net, "graph", "act")(leaves)):
         assert not np.array_equal(old, new)

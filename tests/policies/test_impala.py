@@ -61,8 +61,8 @@ def flags(*rows):
 
 def expected_metrics(policy, values):
     """The formula in float64, environment by environment."""
-    value, logits = (x.astype(np.float64) for x in policy.actor.outputs(values["obs"]))
-    next_value = policy.actor.outputs(values["next_obs"])[0].astype(np.float64)
+    value, logits = (x.astype(np.float64) for x in policy.actors["eval"].outputs(values["obs"]))
+    next_value = policy.actors["eval"].outputs(values["next_obs"])[0].astype(np.float64)
     log_p = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
     log_prob = log_p[np.arange(ROWS), values["action"]]
     ratio = np.exp(log_prob - values["log_prob"])
@@ -134,7 +134,7 @@ def test_the_learned_policy_comes_closer_to_actions_that_did_well(policy, batch_
     values, batch = batch_for(reward=chosen.astype(np.float32), cut=np.ones(ROWS), terminated=np.ones(ROWS))
 
     def probability():
-        logits = policy.actor.outputs(values["obs"])[1]
+        logits = policy.actors["eval"].outputs(values["obs"])[1]
         return (np.exp(logits[:, 1]) / np.exp(logits).sum(axis=1))[chosen].mean()
 
     before = probability()

@@ -46,7 +46,7 @@ def test_the_update_computes_the_loss_of_its_formula(policy, batch_for):
     old_log_prob = np.log(np.random.default_rng(1).uniform(0.2, 0.5, BATCH)).astype(np.float32)
     values, batch = batch_for(log_prob=old_log_prob)
     policy.cfg.learn.learning_rate = 1e-12
-    state_value, logits = (x.astype(np.float64) for x in policy.actor.outputs(values["obs"]))
+    state_value, logits = (x.astype(np.float64) for x in policy.actors["eval"].outputs(values["obs"]))
     log_p = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
     advantage = (values["advantage"] - values["advantage"].mean()) / (values["advantage"].std() + 1e-8)
     ratio = np.exp(log_p[np.arange(BATCH), values["action"]] - old_log_prob)
@@ -92,7 +92,7 @@ def test_data_of_an_older_policy_are_weighted_and_clipped_around_the_present_one
     values, batch = batch_for(log_prob=old_log_prob, value=np.full(BATCH, 9.0, np.float32))
     batch.lag = 1
     policy.cfg.learn.learning_rate = 1e-12
-    state_value, logits = (x.astype(np.float64) for x in policy.actor.outputs(values["obs"]))
+    state_value, logits = (x.astype(np.float64) for x in policy.actors["eval"].outputs(values["obs"]))
     log_p = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
     weight = np.minimum(np.exp(log_p[np.arange(BATCH), values["action"]] - old_log_prob), 2.0)
     advantage = (values["advantage"] - values["advantage"].mean()) / (values["advantage"].std() + 1e-8)
@@ -120,7 +120,7 @@ def test_every_step_on_older_data_is_that_on_data_of_the_policy_at_the_start(pol
     _, batch = batch_for(**{**present, **older})
     batch.lag = 1
     # All of it happens in the compiled update: what acts is not asked, and the rollout stays as it was collected.
-    monkeypatch.setattr(policy.actor, "network", None)
+    monkeypatch.setattr(policy.actors["collect"], "network", None)
     assert policy.learn_mode.forward(batch) == pytest.approx(expected, rel=1e-4, abs=1e-6)
     for name, value in policy.state_dict()["params"].items():
         np.testing.assert_allclose(value, params[name], rtol=1e-3, atol=1e-5, err_msg=name)
@@ -142,6 +142,6 @@ def test_the_value_is_that_of_the_record(policy):
 def test_the_log_probability_is_that_of_the_action_drawn(policy):
     obs = np.random.default_rng(2).standard_normal((50, 4)).astype(np.float32)
     record = policy.collect_mode.forward(obs)
-    _, logits = policy.actor.outputs(obs)
+    _, logits = policy.actors["eval"].outputs(obs)
     log_p = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
     np.testing.assert_allclose(record["log_prob"], log_p[np.arange(50), record["action"]], atol=1e-5)

@@ -44,7 +44,7 @@ def batch(batches, rows):
 
 
 def squashed(policy, obs, noise):
-    mean, log_std = (x.astype(np.float64) for x in policy.actor.outputs(obs))
+    mean, log_std = (x.astype(np.float64) for x in policy.actors["eval"].outputs(obs))
     u = mean + np.exp(log_std) * noise
     normal = -0.5 * noise.astype(np.float64) ** 2 - log_std - 0.5 * np.log(2 * np.pi)
     return np.tanh(u), (normal - np.log(1 - np.tanh(u) ** 2)).sum(axis=1)

@@ -17,7 +17,7 @@ from minding.engine.errors import ExportError
 from minding.engine.run.run_dir import RunDir
 from minding.engine.types import EvalMode, Obs
 from minding.envs import make_evaluator_env
-from minding.policies.export.reader import ExportedPolicy, Parity, compare, without_infinities
+from minding.policies.export.reader import ExportedPolicy, Parity, compare, draw_memory, without_infinities
 from minding.training.loading import load_policy
 
 PARITY_OBSERVATIONS = 1000
@@ -95,7 +95,8 @@ def open_exported(run: RunDir, file: Path) -> tuple[ExportedPolicy, Parity]:
         if given != value:
             raise ExportError(f"{file}: its {key} is {given!r}, that of {run.path} is {value!r}: name its own run")
     obs = _observations(cfg, policy.eval_mode)
-    return exported, compare(policy, exported.outputs(obs), obs)
+    memory = draw_memory(policy, PARITY_OBSERVATIONS)
+    return exported, compare(policy, exported.outputs(obs, memory), obs, memory)
 
 
 def _load(run: RunDir, ckpt: Path | None = None) -> tuple[EasyDict, Any, Path]:
@@ -114,7 +115,11 @@ def _observations(cfg: EasyDict, acting: EvalMode, count: int = PARITY_OBSERVATI
     try:
         seen = [env.obs]
         while len(seen) * env.num_envs < count:
-            seen.append(env.play(acting.forward(seen[-1])).obs)
+            step = env.play(acting.forward(seen[-1]))
+            begun = step.begun()
+            if begun is not None:
+                acting.reset(begun)
+            seen.append(step.obs)
     finally:
         env.close()
     joined = trees.tree_map(lambda *arrays: np.concatenate(arrays), *seen)

@@ -27,6 +27,7 @@ CASES = {
     "several choices": ("ppo", space_of(2, 3), multi_discrete(3, 2), {"policy.model.activation": "relu"}),
     "gaussian, normalised": ("ppo", VECTOR, space_of(2, 2), {"policy.model.normalize_obs": True}),
     "squashed gaussian": ("sac", VECTOR, space_of(3), {}),
+    "memory": ("ppo", NESTED, discrete(3), {"memory_dim": 5}),
 }
 COUNT = 5
 
@@ -200,6 +201,22 @@ def test_a_compiled_actor_is_rebuilt_takes_over_new_weights_and_answers_to_the_b
     assert_like_the_policys_own(answers, policy)
     other = acting_process.act(parcel_of(policy, index=1))
     assert not np.array_equal(other["before"]["random.action"], answers["before"]["random.action"])
+
+
+@pytest.mark.parametrize("backend", ["host", "graph"])
+def test_the_first_worker_goes_on_remembering_and_the_others_begin_anew(build, backend):
+    policy = build("memory", **{"policy.collect.backend": backend})
+    obs = observation(policy.spec["observation"])
+    used(policy)
+    parcel = parcel_of(policy)
+    first, second = (parcel["factories"][0](LaneContext(k, dict(parcel["weights"]))) for k in (0, 1))
+    expected = policy.collect_mode.forward(obs)["memory"]
+    assert expected.any()
+    assert np.array_equal(first.forward(obs)["memory"], expected)
+    assert not second.forward(obs)["memory"].any()
+    # A checkpoint of the worker is taken over here.
+    policy.collect_mode.load_state_dict(second.state_dict())
+    assert np.array_equal(policy.collect_mode.forward(obs)["memory"], second.memory)
 
 
 @pytest.mark.slow

@@ -14,11 +14,11 @@ from fakes import IMAGE, VECTOR, dict_of, discrete, multi_discrete, space_of
 from minding.engine.checkpoint import disk
 from minding.engine.data import trees
 from minding.engine.data.observation import observation_leaves
-from minding.engine.errors import ExportError, MissingExtraError
+from minding.engine.errors import ExportError, MissingExtraError, ShapeError
 from minding.engine.process.runtime import assign, ops
 from minding.policies import get_policy_class
 from minding.policies.export import writer as export_module
-from minding.policies.export.reader import ExportedPolicy, compare
+from minding.policies.export.reader import ExportedPolicy, compare, draw_memory
 from minding.policies.export.writer import export_policy
 from minding.policies.networks.actor_critic import Decision
 
@@ -45,6 +45,7 @@ CASES = {
     "ppo, image": ("ppo", IMAGE, discrete(3), {}),
     "dqn, dict": ("dqn", LEAVES, discrete(2), NORMALIZED),
     "sac, image beside vector": ("sac", dict_of(a=IMAGE, b=dict_of(c=VECTOR)), space_of(2), NORMALIZED),
+    "ppo, memory": ("ppo", dict_of(a=VECTOR, b=discrete(2)), discrete(3), {**NORMALIZED, "memory_dim": 5}),
 }
 # As a MindIR file prepares itself anew for every batch size; ONNX is quick.
 SLOW_MINDIR = ("ppo, box", "ppo, own limits", "dqn, dueling", "dqn, dict", "sac, image beside vector")
@@ -137,11 +138,16 @@ def export(made, tmp_path_factory):
 def test_a_file_acts_as_the_policy_does_at_any_batch_size(case, file_format, made, export):
     one, exported = made(case), ExportedPolicy(export(case, file_format))
     obs = observation(one.space, 1000)
+    memory = draw_memory(one.policy, 1000)
     # One file, four batch sizes: 1, 7, 64 and what remains.
-    parts = [exported.outputs(trees.index(obs, slice(a, b))) for a, b in itertools.pairwise((0, 1, 8, 72, 1000))]
+    parts = [
+        exported.outputs(trees.index(obs, slice(a, b)), None if memory is None else memory[a:b])
+        for a, b in itertools.pairwise((0, 1, 8, 72, 1000))
+    ]
     outputs = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-    actor = one.policy.actor
-    own = actor.decide(actor.outputs(obs))
+    actor = one.policy.actors["eval"]
+    raw = actor.outputs(obs, memory)
+    own = actor.decide(raw)
     action = to_env(case, own)
     if one.kind == "box":
         low, high = (LOW, HIGH) if case == "ppo, own limits" else (-1.0, 1.0)
@@ -149,13 +155,37 @@ def test_a_file_acts_as_the_policy_does_at_any_batch_size(case, file_format, mad
         np.testing.assert_allclose(outputs["action"], action, atol=2e-5)
     else:
         name, number = ("q_values", 0) if one.policy.name == "dqn" else ("logits", 1)
-        np.testing.assert_allclose(outputs[name], one.policy.actor.outputs(obs)[number], atol=1e-5)
+        np.testing.assert_allclose(outputs[name], raw[number], atol=1e-5)
         assert outputs["action"].dtype == np.int32
         assert np.array_equal(outputs["action"], action)
-    np.testing.assert_allclose(exported.eval_mode.forward(trees.index(obs, slice(8, 72))), action[8:72], atol=2e-5)
-    np.testing.assert_allclose(one.policy.eval_mode.forward(obs), action, rtol=1e-6)
-    parity = compare(one.policy, outputs, obs)
+    if memory is None:
+        np.testing.assert_allclose(exported.eval_mode.forward(trees.index(obs, slice(8, 72))), action[8:72], atol=2e-5)
+        np.testing.assert_allclose(one.policy.eval_mode.forward(obs), action, rtol=1e-6)
+    parity = compare(one.policy, outputs, obs, memory)
     assert (parity.count, parity.other_actions, parity.holds) == (1000, 0, True)
+
+
+@pytest.mark.parametrize("file_format", FORMATS)
+def test_a_file_remembers_and_forgets_as_the_policy_does(file_format, made, export):
+    one, exported = made("ppo, memory"), ExportedPolicy(export("ppo, memory", file_format))
+    assert (exported.description["inputs"][-1]["name"], exported.description["memory"]) == ("memory", 5)
+    exported.reset()
+    one.policy.eval_mode.reset()
+    memory = one.policy.actors["eval"].memory
+    for t in range(6):
+        obs = observation(one.space, 4, seed=t)
+        if t == 3:
+            exported.reset([1, 2])
+            one.policy.eval_mode.reset([1, 2])
+        if t in (0, 3):
+            assert np.array_equal(memory.rows(4).any(axis=1), [t > 0, False, False, t > 0])
+        assert np.array_equal(exported.forward(obs), one.policy.eval_mode.forward(obs))
+        np.testing.assert_allclose(
+            exported.outputs(obs)["next_memory"], one.policy.actors["eval"].outputs(obs)[-1], atol=1e-5
+        )
+    with pytest.raises(ShapeError, match=r"remembers 4 environments and was given 3 observations: .*call reset\(\)"):
+        exported.forward(observation(one.space, 3))
+    one.policy.eval_mode.reset()
 
 
 @pytest.mark.parametrize(("case", "file_format"), [("ppo, discrete", "onnx"), ("sac", "mindir")])
@@ -199,7 +229,7 @@ def test_another_action_counts_only_where_the_best_is_clear(made, export):
     for name, p in policy.params.items():
         if "advantage" in name:
             assign(p, np.zeros(p.shape, np.float32))
-    outputs["q_values"] = policy.actor.outputs(obs)[0]
+    outputs["q_values"] = policy.actors["eval"].outputs(obs)[0]
     assert compare(policy, outputs, obs).other_actions == 0
     for name, p in policy.params.items():
         assign(p, kept[name])
@@ -211,7 +241,7 @@ def test_a_difference_is_a_share_of_large_scores(made):
     bias = one.policy.net.value.bias
     kept = bias.asnumpy().copy()
     assign(bias, np.full(1, 1000.0, np.float32))
-    scores = one.policy.actor.outputs(obs)[0]
+    scores = one.policy.actors["eval"].outputs(obs)[0]
     outputs = {"q_values": scores + np.float32(0.5), "action": scores.argmax(axis=1)}
     assert compare(one.policy, outputs, obs).difference == pytest.approx(0.5 / 1000, rel=0.01)
     assign(bias, kept)

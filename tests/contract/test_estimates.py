@@ -1,0 +1,40 @@
+"""Advantages are those of the policy that acted, in whatever lane they are computed."""
+
+import numpy as np
+import pytest
+from easydict import EasyDict
+from test_resume import ON_POLICY, SMALL
+
+from minding.configs import compile_run
+from minding.engine import Task
+from minding.engine.chain.context import OnlineRLContext
+from minding.envs import make_env_manager
+from minding.middleware import StepCollector, gae_estimator, multistep_trainer
+from minding.policies import get_policy_class
+
+
+def nothing(ctx):
+    """Without a role: what comes after it stays in the main process."""
+
+
+def returns(between, **start):
+    """What is learned from in each of five iterations."""
+    user = EasyDict(env={"env_id": "CartPole-v1"}, policy={"type": "ppo"})
+    cfg = compile_run(user, [*SMALL, *ON_POLICY, "policy.learn.learning_rate=0.05", "env.max_episode_steps=10"])
+    policy, task, seen = get_policy_class("ppo")(cfg), Task(), []
+    with task.start(ctx=OnlineRLContext(), **start):
+        task.use(StepCollector(cfg, policy.collect_mode, make_env_manager(cfg.env, 4, 0)))
+        for function in between:
+            task.use(function)
+        task.use(gae_estimator(cfg, policy.collect_mode)).use(multistep_trainer(cfg, policy.learn_mode))
+        task.use(lambda ctx: seen.append(ctx.train_data["return"].copy()))
+        task.run(max_step=5)
+    return np.stack(seen)
+
+
+@pytest.mark.parametrize("staleness", [0, 2])
+def test_a_function_before_the_estimator_changes_no_number_of_an_asynchronous_run(staleness):
+    lanes = {"async_mode": True, "lanes": {"max_staleness": staleness}}
+    together, apart = returns([], **lanes), returns([nothing], **lanes)
+    assert np.array_equal(apart, together)
+    assert np.array_equal(together, returns([])) == (staleness == 0)

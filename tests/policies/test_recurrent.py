@@ -1,0 +1,178 @@
+"""Memories: one step in float64, the compiled and the NumPy form, gradients, and what acts with them."""
+
+import numpy as np
+import pytest
+from fakes import VECTOR, dict_of, discrete
+
+from minding.engine.errors import ShapeError
+from minding.engine.process.runtime import ms, to_device
+from minding.policies import get_policy_class
+from minding.policies.core.acting import acting_network
+from minding.policies.networks.recurrent import GRU
+
+FEATURES, SIZE = 3, 5
+
+
+def numbers(*shape, seed=0):
+    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+
+
+@pytest.fixture(scope="module")
+def cell():
+    made = GRU(FEATURES, SIZE, np.random.default_rng(0))
+    for seed, p in enumerate(made.get_parameters()):
+        p.asnumpy()[...] = numbers(*p.shape, seed=seed)
+    return made
+
+
+def sigmoid(x):
+    return 1.0 / (1.0 + np.exp(-x))
+
+
+def one_step(weights, x, h):
+    """The formula, gate by gate."""
+    w, b, u, c = weights
+    given, kept = x @ w.T + b, h @ u.T + c
+    r, z = (sigmoid(given[:, k : k + SIZE] + kept[:, k : k + SIZE]) for k in (0, SIZE))
+    n = np.tanh(given[:, 2 * SIZE :] + r * kept[:, 2 * SIZE :])
+    return (1.0 - z) * n + z * h
+
+
+def weights_of(cell):
+    return [p.asnumpy().astype(np.float64) for p in cell.get_parameters()]
+
+
+def test_a_step_by_hand():
+    """All weights 0 but the candidate's bias: z = 1/2, so that half of the way to tanh(b) is gone."""
+    made = GRU(1, 1, np.random.default_rng(0))
+    for p in made.get_parameters():
+        p.asnumpy()[...] = 0.0
+    made.inputs.bias.asnumpy()[2] = 0.5
+    rows = made.host()(np.zeros((1, 1), np.float32), np.full((1, 1), 0.8, np.float32))
+    np.testing.assert_allclose(rows, [[0.5 * np.tanh(0.5) + 0.4]], rtol=1e-6)
+
+
+@pytest.mark.parametrize("scale", [1.0, 1000.0])
+def test_both_forms_equal_the_formula(cell, scale):
+    x, h = scale * numbers(7, FEATURES, seed=8), numbers(7, SIZE, seed=9)
+    with np.errstate(over="ignore"):
+        expected = one_step(weights_of(cell), x.astype(np.float64), h.astype(np.float64))
+    np.testing.assert_allclose(cell.host()(x, h), expected, atol=1e-5)
+    features, rows = cell(to_device(x), to_device(h))
+    np.testing.assert_allclose(rows.asnumpy(), expected, atol=1e-5)
+    assert np.array_equal(features.asnumpy(), rows.asnumpy())
+
+
+def test_gradients_equal_differences(cell):
+    x, h, out = numbers(4, FEATURES, seed=8), numbers(4, SIZE, seed=9), numbers(4, SIZE, seed=10)
+    weights = weights_of(cell)
+
+    def loss(weights, h):
+        return (out * one_step(weights, x.astype(np.float64), h)).sum()
+
+    def forward(x, h):
+        return (to_device(out) * cell(x, h)[1]).sum()
+
+    params = list(cell.get_parameters())
+    by_h, by_weights = ms.grad(forward, 1, params)(to_device(x), to_device(h))
+    for k, (array, found) in enumerate([*zip(weights, by_weights), (h.astype(np.float64), by_h)]):
+        for place in np.ndindex(array.shape):
+            step = np.zeros_like(array)
+            step[place] = 1e-6
+            sides = []
+            for sign in (1.0, -1.0):
+                moved = [w + sign * step if j == k else w for j, w in enumerate(weights)]
+                sides.append(loss(moved, h + sign * step if k == len(weights) else h.astype(np.float64)))
+            assert found.asnumpy()[place] == pytest.approx((sides[0] - sides[1]) / 2e-6, abs=1e-4)
+
+
+# Acting
+
+
+@pytest.fixture
+def build(tiny_config):
+    def make(observation=VECTOR, **overrides):
+        cfg = tiny_config("ppo", observation, discrete(3), memory_dim=SIZE, **overrides)
+        return get_policy_class("ppo")(cfg, modes=("collect", "eval"))
+
+    return make
+
+
+def test_the_host_actor_with_memory_equals_the_graph_and_follows_its_weights(build):
+    policy = build(dict_of(a=VECTOR, b=discrete(2)), **{"policy.model.activation": "relu"})
+    graph = acting_network(policy.net, "graph", "act")
+    leaves = [numbers(6, 4), np.arange(6) % 2, numbers(6, SIZE, seed=1)]
+    for _ in range(2):
+        host = policy.actors["eval"].network(leaves)
+        assert len(host) == 3
+        for mine, theirs in zip(host, graph(leaves), strict=True):
+            np.testing.assert_allclose(mine, theirs, atol=1e-5)
+        for p in policy.params.values():
+            p.asnumpy()[...] *= -1.5
+
+
+@pytest.mark.parametrize("backend", ["host", "graph"])
+def test_what_is_remembered_is_what_the_network_last_returned(build, backend):
+    mode = build(**{"policy.collect.backend": backend}).collect_mode
+    assert mode.memory is None
+    assert mode.record_fields == ("log_prob", "value", "memory")
+    outputs, expected = mode.actor.outputs, np.zeros((3, SIZE), np.float32)
+    for t in range(4):
+        obs = numbers(3, 4, seed=t)
+        if t == 2:
+            mode.reset(np.array([1]))
+            expected = expected * np.float32([[1], [0], [1]])
+        record = mode.forward(obs)
+        assert np.array_equal(record["memory"], expected)
+        value, _, following = outputs(obs, expected)
+        assert np.array_equal(record["value"], value)
+        assert np.array_equal(mode.memory, following)
+        expected = following
+    # A look at the value takes nothing in.
+    assert np.array_equal(mode.value(obs), outputs(obs, expected)[0])
+    assert np.array_equal(mode.memory, expected)
+    mode.reset()
+    assert not mode.forward(numbers(2, 4))["memory"].any()
+
+
+def test_collecting_and_evaluating_remember_their_own_environments(build):
+    policy = build()
+    obs = numbers(3, 4)
+    policy.collect_mode.forward(obs)
+    remembered = policy.collect_mode.memory.copy()
+    alone = build()
+    for t in range(3):
+        other = numbers(5, 4, seed=t)
+        assert np.array_equal(policy.eval_mode.forward(other), alone.eval_mode.forward(other))
+    policy.eval_mode.reset()
+    assert np.array_equal(policy.collect_mode.memory, remembered)
+
+
+def test_a_state_holds_what_is_remembered_in_the_middle_of_episodes(build):
+    policy, other = build(), build(seed=1)
+    obs = numbers(3, 4)
+    policy.collect_mode.forward(obs)
+    state = policy.state_dict()
+    other.load_state_dict(state)
+    following = policy.collect_mode.forward(obs)
+    assert following["memory"].any()
+    for name, array in other.collect_mode.forward(obs).items():
+        assert np.array_equal(array, following[name]), name
+    # What was saved does not change when the policy goes on, or forgets.
+    policy.collect_mode.reset([0])
+    assert np.array_equal(state["acting"]["memory"]["rows"], following["memory"])
+
+
+def test_another_number_of_environments_is_an_error_that_says_what_to_do(build):
+    mode = build().collect_mode
+    mode.forward(numbers(3, 4))
+    message = r"ppo\.collect_mode remembers 3 environments and was given 2 observations: .*call reset\(\) before"
+    with pytest.raises(ShapeError, match=message):
+        mode.forward(numbers(2, 4))
+    assert len(mode.memory) == 3
+
+
+def test_a_policy_without_memory_records_none(tiny_config):
+    mode = get_policy_class("ppo")(tiny_config("ppo"), modes=("collect",)).collect_mode
+    assert (mode.memory, "memory" in mode.forward(numbers(3, 4))) == (None, False)
+    assert mode.forward(numbers(2, 4))["action"].shape == (2,)
