@@ -90,7 +90,7 @@ class Rollout:
                 "ctx.trajectories has no values: the collector's policy records none; use an actor-critic policy such "
                 "as PPO"
             )
-        following = np.concatenate([self.record["value"][1:], self.last_value[None]])
+        following: Array = np.concatenate([self.record["value"][1:], self.last_value[None]])
         if self.final_value is not None:
             following[self.ends[:, 0], self.ends[:, 1]] = self.final_value
         return following

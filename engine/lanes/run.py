@@ -96,9 +96,9 @@ class Lanes:
                 "that it cannot run in a lane"
             )
         return (
-            "has the role collect but stays in the main process, where a policy has newer weights than when it collected: "
-            "something without that role stands between it and the collector. Move that elsewhere, or give it the "
-            'role, too: task.use(fn, role="collect")'
+            "has the role collect but stays in the main process, where a policy has newer weights than when it "
+            "collected: something without that role stands between it and the collector. Move that elsewhere, or give "
+            'it the role, too: task.use(fn, role="collect")'
         )
 
     def begin(self, trace: Trace | None) -> None:
