@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from easydict import EasyDict
 
+from minding.engine.chain.context import UNITS
+from minding.engine.config.limits import run_length
 from minding.engine.errors import ConfigError
 
 
@@ -21,6 +23,8 @@ def check_settings(cfg: EasyDict) -> None:
 
 def _check_rollout(cfg: EasyDict) -> None:
     """A rollout is a whole number of steps in every environment and splits into equal minibatches."""
+    if "n_sample" not in cfg.policy.collect:
+        return
     n_sample = cfg.policy.collect.n_sample
     parts = {"env.collector_env_num": cfg.env.collector_env_num}
     if "n_minibatch" in cfg.policy.learn:
@@ -77,13 +81,14 @@ def _check_stop_value(cfg: EasyDict) -> None:
         if freq > steps:
             raise ConfigError(
                 f"run.stop_value={cfg.run.stop_value} can never be reached: policy.eval.freq={freq} exceeds {name}, "
-                f"{steps} environment steps; lower policy.eval.freq"
+                f"{steps} {UNITS[run_length(cfg).unit]}; lower policy.eval.freq"
             )
 
 
 def _limits(cfg: EasyDict) -> dict[str, int]:
-    """Environment steps after which the run ends, by the setting that says so."""
-    limits = {"run.max_env_step": cfg.run.max_env_step}
-    if cfg.run.max_step is not None:
+    """Steps of the clock after which the run ends, by the setting that says so."""
+    unit, steps = run_length(cfg)
+    limits = {f"run.max_{unit}": steps}
+    if cfg.run.max_step is not None and "n_sample" in cfg.policy.collect:
         limits["run.max_step x policy.collect.n_sample"] = cfg.run.max_step * cfg.policy.collect.n_sample
     return limits

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from minding import __version__
-from minding.engine.chain.context import OnlineRLContext
+from minding.engine.chain.context import Context, LearningContext
 from minding.engine.chain.lifecycle import GUARANTEES
 from minding.engine.chain.middleware import declare
 from minding.engine.chain.task import Task
@@ -143,7 +143,7 @@ class CkptSaver:
         self._owns_folder = False
         self._lock.release()
 
-    def __call__(self, ctx: OnlineRLContext) -> None:
+    def __call__(self, ctx: LearningContext) -> None:
         """Decides what is due; it is saved at the end of the iteration."""
         if lost(self.folder.parent):
             self._make_folder_again()
@@ -156,7 +156,7 @@ class CkptSaver:
             self._last_iter = ctx.train_iter
             self._task.at_boundary(lambda: self._save_periodic(value))
 
-    def finish(self, ctx: OnlineRLContext) -> None:
+    def finish(self, ctx: LearningContext) -> None:
         """Saves the last state of the run, if anything happened since the last save that is worth keeping."""
         if isinstance(self._task.error, (NonFiniteError, RunInUseError)):
             # What is still finite comes from the same update: resume from the checkpoint before it. And what another
@@ -209,8 +209,9 @@ class CkptSaver:
         # Only now is it known whether the environments could be replayed.
         guarantee = max(manifest["guarantee"], self._task.resume_guarantee, key=GUARANTEES.index)
         note = f"; changed: {describe_changes(changed)}" if changed else ""
-        console_logger().info("resumed %s at env_step %d (%s)%s", path, manifest["env_step"], guarantee, note)
-        jump = rate_jump(state["config"], self._policy.config, manifest["env_step"])
+        unit = self._task.ctx.unit
+        console_logger().info("resumed %s at %s %d (%s)%s", path, unit, manifest[unit], guarantee, note)
+        jump = rate_jump(state["config"], self._policy.config, manifest[unit])
         if jump is not None:
             console_logger().warning("%s", jump)
 
@@ -230,8 +231,9 @@ class CkptSaver:
         # All that `resume` reads is looked at before anything changes.
         changes(state["config"], self._policy.config)
         GUARANTEES.index(manifest["guarantee"])
-        counters = [state["task"]["ctx"][name] for name in ("env_step", "train_iter", "total_step")]
-        if counters != [manifest[name] for name in ("env_step", "train_iter", "total_step")]:
+        names = _counters(self._task.ctx)
+        counters = [state["task"]["ctx"][name] for name in names]
+        if counters != [manifest[name] for name in names]:
             raise ValueError(f"counters {counters} are not those of the manifest")
         if not all(type(counter) is int and 0 <= counter < _MOST for counter in counters):
             raise ValueError(f"counters {counters} are not counts")
@@ -330,9 +332,8 @@ class CkptSaver:
         return {
             "guarantee": self._task.resume_guarantee,
             "identity": identity(config),
-            "env_step": ctx.env_step,
-            "train_iter": ctx.train_iter,
-            "total_step": ctx.total_step,
+            "unit": ctx.unit,
+            **{name: getattr(ctx, name) for name in _counters(ctx)},
             "eval_value": eval_value,
             "created": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
             "versions": library_versions(),
@@ -346,5 +347,10 @@ def library_versions() -> dict[str, str]:
     return {"minding": __version__, "python": platform.python_version(), **installed}
 
 
-def _position(ctx: OnlineRLContext) -> tuple[int, int]:
+def _counters(ctx: Context) -> tuple[str, ...]:
+    """The counters that a manifest names."""
+    return tuple(dict.fromkeys((ctx.unit, "train_iter", "total_step")))
+
+
+def _position(ctx: LearningContext) -> tuple[int, int]:
     return ctx.train_iter, ctx.total_step

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from minding.engine.chain.context import OnlineRLContext
+from minding.engine.chain.context import LearningContext
 from minding.engine.chain.middleware import declare
 from minding.engine.chain.task import Task
 from minding.engine.chain.task import task as global_task
@@ -19,18 +19,20 @@ _log = logging.getLogger("minding.envs")
 
 @declare(
     role="evaluate",
-    reads=("env_step", "train_iter", "last_eval_iter", "last_eval_env_step"),
-    writes=("eval_value", "eval_output", "last_eval_iter", "last_eval_value", "last_eval_env_step"),
+    reads=("clock", "train_iter", "last_eval_iter", "last_eval_clock"),
+    writes=("eval_value", "eval_output", "last_eval_iter", "last_eval_value", "last_eval_clock"),
 )
 class interaction_evaluator:
-    """Plays `n_episode` episodes in eval mode once every `freq` environment steps, if something was learned since.
+    """Plays `n_episode` episodes in eval mode once every `freq` steps of the clock, if something was learned since.
+
+    The clock counts environment steps, in offline chains gradient steps.
 
     Each environment plays its own share of the episodes: taking the first to finish would prefer short ones. A signal
     that ends the run aborts an evaluation: it is not counted, and is due again after a resume.
 
-    Reads: env_step, train_iter, last_eval_iter, last_eval_env_step.
+    Reads: clock, train_iter, last_eval_iter, last_eval_clock.
     Writes: eval_value (mean return), eval_output (the episodes, `EpisodeEnd`), last_eval_iter, last_eval_value,
-      last_eval_env_step.
+      last_eval_clock.
     Config: policy.eval.freq, policy.eval.n_episode, policy.eval.max_episode_steps.
 
     Args:
@@ -48,11 +50,11 @@ class interaction_evaluator:
         self._max_steps = cfg.policy.eval.max_episode_steps
         self._broken_off = False
 
-    def due(self, ctx: OnlineRLContext) -> bool:
+    def due(self, ctx: LearningContext) -> bool:
         """Whether it is time, and something was learned since the last evaluation."""
-        return ctx.env_step - max(ctx.last_eval_env_step, 0) >= self._freq and ctx.train_iter != ctx.last_eval_iter
+        return ctx.clock - max(ctx.last_eval_clock, 0) >= self._freq and ctx.train_iter != ctx.last_eval_iter
 
-    def __call__(self, ctx: OnlineRLContext) -> None:
+    def __call__(self, ctx: LearningContext) -> None:
         """Evaluates if it is due."""
         if not self.due(ctx):
             return
@@ -68,7 +70,7 @@ class interaction_evaluator:
         ctx.eval_output = episodes
         ctx.eval_value = float(np.mean([end.episode_return for end in ctx.eval_output]))
         ctx.last_eval_iter, ctx.last_eval_value = ctx.train_iter, ctx.eval_value
-        ctx.last_eval_env_step = ctx.env_step
+        ctx.last_eval_clock = ctx.clock
 
     @property
     def resume_guarantee(self) -> str:

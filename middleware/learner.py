@@ -6,7 +6,7 @@ import logging
 from collections.abc import Sequence
 from typing import Any
 
-from minding.engine.chain.context import OnlineRLContext
+from minding.engine.chain.context import LearningContext
 from minding.engine.chain.middleware import declare
 from minding.engine.types import Buffer, LearnMode
 from minding.middleware.schedules import schedule_steps
@@ -14,15 +14,16 @@ from minding.middleware.schedules import schedule_steps
 _log = logging.getLogger("minding.learner")
 
 
-@declare(role="learn", reads=("env_step", "train_iter"), writes=("train_output", "train_iter"))
+@declare(role="learn", reads=("clock", "train_iter"), writes=("train_output", "train_iter"))
 class OffPolicyLearner:
     """Draws minibatches from the buffer and performs all gradient steps of the iteration in one compiled call.
 
     While the buffer holds fewer than `warmup` transitions it does nothing, and says so once.
 
-    Reads: env_step, train_iter.
+    Reads: clock, train_iter.
     Writes: train_output (mean of each metric over the gradient steps), train_iter.
-    Config: policy.learn.{batch_size, update_per_collect, warmup, anneal_steps}, run.max_env_step (schedules).
+    Config: policy.learn.{batch_size, update_per_collect, warmup, anneal_steps}, run.max_env_step or
+      run.max_train_iter (schedules).
 
     Args:
       cfg: the compiled configuration.
@@ -56,7 +57,7 @@ class OffPolicyLearner:
             )
         return problems
 
-    def __call__(self, ctx: OnlineRLContext) -> None:
+    def __call__(self, ctx: LearningContext) -> None:
         """Performs the iteration's gradient steps."""
         if len(self._buffer) < self._warmup:
             if not self._said:
@@ -64,5 +65,5 @@ class OffPolicyLearner:
                 self._said = True
             return
         batch = self._buffer.sample(self._updates, self._batch_size)
-        ctx.train_output = self._policy.forward(batch, progress=ctx.env_step / self._horizon)
+        ctx.train_output = self._policy.forward(batch, progress=ctx.clock / self._horizon)
         ctx.train_iter += int(ctx.train_output["grad_steps"])

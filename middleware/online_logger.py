@@ -10,8 +10,9 @@ from pathlib import Path
 
 from easydict import EasyDict
 
-from minding.engine.chain.context import OnlineRLContext
+from minding.engine.chain.context import LearningContext
 from minding.engine.chain.middleware import declare
+from minding.engine.config.limits import run_length
 from minding.engine.run.loggers import TensorBoardWriter
 from minding.engine.run.metrics import CsvWriter
 from minding.engine.run.progress import Progress, Status
@@ -24,35 +25,38 @@ _ROWS_WAIT = 1.0
 
 
 @declare(
-    reads=("env_step", "env_episode", "train_iter", "last_eval_iter", "last_eval_value", "last_eval_env_step"),
-    optional=("train_output", "episode_stats", "eval_value", "policy_lag"),
+    reads=("clock", "train_iter", "last_eval_iter", "last_eval_value", "last_eval_clock"),
+    optional=("train_output", "episode_stats", "env_episode", "train_epoch", "eval_value", "policy_lag"),
 )
 def online_logger(
     cfg: EasyDict,
     run_dir: RunDir | str | Path | None = None,
     *,
-    total_env_step: int | None = None,
+    total: int | None = None,
     progress: bool = True,
 ) -> OnlineLogger:
     """Logs metrics to CSV and TensorBoard and shows progress; put it last in the chain.
 
-    There is a row for every ``run.metrics_freq`` environment steps with the means since the row before, so that two
-    runs with one seed write the same rows (except the ``time/`` columns). Each evaluation has its own row. Rows reach
-    the files about once a second, and before the checkpoint that counts them.
+    There is a row for every ``run.metrics_freq`` steps of the clock (environment steps, or gradient steps) with the
+    means since the row before, so that two runs with one seed write the same rows (except the ``time/`` columns). Each
+    evaluation has its own row. Rows reach the files about once a second, and before the checkpoint that counts them.
 
-    Reads: env_step, env_episode, train_iter, last_eval_iter, last_eval_value, last_eval_env_step; and if present
-      train_output, episode_stats, eval_value, policy_lag.
+    Reads: clock, train_iter, last_eval_iter, last_eval_value, last_eval_clock; and if present train_output,
+      episode_stats, env_episode, train_epoch, eval_value, policy_lag.
     Writes: nothing.
-    Config: run.metrics_freq, run.log_freq, run.tensorboard, run.max_env_step, exp_name.
+    Config: run.metrics_freq, run.log_freq, run.tensorboard, run.max_env_step, run.max_train_iter, exp_name.
 
     Args:
       cfg: the compiled configuration.
       run_dir: where the files go; None writes none.
-      total_env_step: end of the progress bar; ``run.max_env_step`` by default.
+      total: end of the progress bar, on the clock; the length of the run by default.
       progress: whether to show progress in the terminal.
     """
-    total = cfg.run.max_env_step if total_env_step is None else total_env_step
-    bar = Progress(total, cfg.exp_name, refresh=cfg.run.log_freq) if progress else None
+    bar = (
+        Progress(run_length(cfg).steps if total is None else total, cfg.exp_name, refresh=cfg.run.log_freq)
+        if progress
+        else None
+    )
     if run_dir is None:
         return OnlineLogger(cfg.run.metrics_freq, None, None, bar)
     run_dir = run_dir if isinstance(run_dir, RunDir) else RunDir(Path(run_dir))
@@ -64,7 +68,7 @@ class OnlineLogger:
     """The middleware that `online_logger` makes: it owns the writers and the running statistics.
 
     Args:
-      metrics_freq: environment steps between two rows.
+      metrics_freq: steps of the clock between two rows.
       table: writer of metrics.csv, or None.
       board: writer of TensorBoard files, or None.
       progress: display in the terminal, or None.
@@ -87,38 +91,40 @@ class OnlineLogger:
         self._written = -math.inf
         self._train = _Means("train/")
         self._lag = _Range("policy_lag/")
-        # Environment steps at the end of the last iteration and at the last row; seconds of earlier processes.
-        self._env_step = 0
-        self._row_env_step = 0
-        # `train_iter` and `env_step` of the policy whose evaluation was the last to get a row.
+        # The clock at the end of the last iteration and at the last row; seconds of earlier processes.
+        self._clock = 0
+        self._row_clock = 0
+        # `train_iter` and `clock` of the policy whose evaluation was the last to get a row.
         self._evaluated: tuple[int, int] | None = None
         self._row_seconds = 0.0
         self._earlier_seconds = 0.0
         self._start = time.monotonic()
 
-    def __call__(self, ctx: OnlineRLContext) -> None:
+    def __call__(self, ctx: LearningContext) -> None:
         """Takes one iteration's metrics."""
         if ctx.train_output:
             self._train.add(ctx.train_output)
-        if ctx.policy_lag is not None:
-            self._lag.add(ctx.policy_lag)
-        if ctx.episode_stats:
-            self._episodes.extend((end.episode_return, end.episode_length) for end in ctx.episode_stats)
+        lag = ctx.optional("policy_lag")
+        if lag is not None:
+            self._lag.add(lag)
+        ended = ctx.optional("episode_stats") or ()
+        self._episodes.extend((end.episode_return, end.episode_length) for end in ended)
         if ctx.eval_value is not None:
             self._write_evaluation(ctx, float(ctx.eval_value))
-        if ctx.env_step // self._metrics_freq > self._row_env_step // self._metrics_freq:
+        clock = ctx.clock
+        if clock // self._metrics_freq > self._row_clock // self._metrics_freq:
             self._write_means(ctx)
         if self._rows and time.monotonic() - self._written >= _ROWS_WAIT:
             self._write_rows()
-        self._env_step = ctx.env_step
+        self._clock = clock
         if self._progress is not None and self._progress.due():
             self._progress.update(self._status(ctx))
 
-    def finish(self, ctx: OnlineRLContext) -> None:
+    def finish(self, ctx: LearningContext) -> None:
         """Writes the evaluation that an asynchronous run waited for at its end, and the last, shorter window."""
-        if ctx.eval_value is not None and self._evaluated != (ctx.last_eval_iter, ctx.last_eval_env_step):
+        if ctx.eval_value is not None and self._evaluated != (ctx.last_eval_iter, ctx.last_eval_clock):
             self._write_evaluation(ctx, float(ctx.eval_value))
-        if self._train or ctx.env_step > self._row_env_step:
+        if self._train or ctx.clock > self._row_clock:
             self._write_means(ctx)
         if self._progress is not None:
             self._progress.update(self._status(ctx))
@@ -143,8 +149,8 @@ class OnlineLogger:
         """Positions and running statistics; the rows that they count are on the disk when this returns."""
         self._write_rows()
         return {
-            "env_step": self._env_step,
-            "row_env_step": self._row_env_step,
+            "clock": self._clock,
+            "row_clock": self._row_clock,
             "seconds": self._seconds(),
             "row_seconds": self._row_seconds,
             "episodes": [list(episode) for episode in self._episodes],
@@ -156,8 +162,8 @@ class OnlineLogger:
     def load_state_dict(self, state: StateDict) -> None:
         """Continues from where the state was taken: rows written after it are dropped."""
         self._rows.clear()
-        self._env_step = state["env_step"]
-        self._row_env_step = state["row_env_step"]
+        self._clock = state["clock"]
+        self._row_clock = state["row_clock"]
         self._earlier_seconds = state["seconds"]
         self._row_seconds = state["row_seconds"]
         self._start = time.monotonic()
@@ -166,30 +172,34 @@ class OnlineLogger:
         self._train.load_state_dict(state["train"])
         self._lag.load_state_dict(state["policy_lag"])
         if self._table is not None:
-            self._table.load_state_dict(state["table"] or {"rows": 0, "columns": []}, self._env_step)
+            self._table.load_state_dict(state["table"] or {"rows": 0, "columns": []}, self._clock)
         if self._board is not None:
-            self._board.purge_after(self._env_step + 1)
+            self._board.purge_after(self._clock + 1)
 
-    def _write_evaluation(self, ctx: OnlineRLContext, value: float) -> None:
-        self._evaluated = (ctx.last_eval_iter, ctx.last_eval_env_step)
-        measured = {"env_step": ctx.last_eval_env_step, "train_iter": ctx.last_eval_iter}
+    def _write_evaluation(self, ctx: LearningContext, value: float) -> None:
+        self._evaluated = (ctx.last_eval_iter, ctx.last_eval_clock)
+        measured = {ctx.unit: ctx.last_eval_clock, "train_iter": ctx.last_eval_iter}
         self._write({**measured, "eval/return_mean": value})
 
-    def _write_means(self, ctx: OnlineRLContext) -> None:
+    def _write_means(self, ctx: LearningContext) -> None:
         seconds = self._seconds()
         elapsed = seconds - self._row_seconds
-        speed = (ctx.env_step - self._row_env_step) / elapsed if elapsed > 0 else None
-        means = {
-            "env_episode": ctx.env_episode,
+        speed = (ctx.clock - self._row_clock) / elapsed if elapsed > 0 else None
+        means = {**self._data_seen(ctx), "time/steps_per_second": speed, **self._train.pop(), **self._lag.pop()}
+        self._write({ctx.unit: ctx.clock, "train_iter": ctx.train_iter, "eval/return_mean": None, **means})
+        self._row_clock = ctx.clock
+        self._row_seconds = seconds
+
+    def _data_seen(self, ctx: LearningContext) -> dict[str, float | None]:
+        """What was learned from so far: episodes of the collector, or passes over recorded data."""
+        epoch = ctx.optional("train_epoch")
+        if epoch is not None:
+            return {"train_epoch": epoch}
+        return {
+            "env_episode": ctx.optional("env_episode"),
             "collect/return_mean": _mean(value for value, _ in self._episodes),
             "collect/length_mean": _mean(length for _, length in self._episodes),
-            "time/steps_per_second": speed,
-            **self._train.pop(),
-            **self._lag.pop(),
         }
-        self._write({"env_step": ctx.env_step, "train_iter": ctx.train_iter, "eval/return_mean": None, **means})
-        self._row_env_step = ctx.env_step
-        self._row_seconds = seconds
 
     def _write(self, row: dict[str, float | None]) -> None:
         self._rows.append({**row, "time/seconds": self._seconds()})
@@ -201,15 +211,17 @@ class OnlineLogger:
         if self._board is not None:
             for row in rows:
                 values = {name: value for name, value in row.items() if value is not None and "/" in name}
-                self._board.write(values, step=int(row["env_step"] or 0))
+                # The clock is the first column.
+                self._board.write(values, step=int(next(iter(row.values())) or 0))
         self._written = time.monotonic()
 
     def _seconds(self) -> float:
         return round(self._earlier_seconds + time.monotonic() - self._start, 3)
 
-    def _status(self, ctx: OnlineRLContext) -> Status:
+    def _status(self, ctx: LearningContext) -> Status:
         return Status(
-            env_step=ctx.env_step,
+            unit=ctx.unit,
+            clock=ctx.clock,
             train_iter=ctx.train_iter,
             collect_return=_mean(value for value, _ in self._episodes),
             eval_return=None if ctx.last_eval_value == -math.inf else ctx.last_eval_value,

@@ -5,20 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from minding.engine.chain.context import UNITS
+from minding.engine.config.limits import run_length
+
 
 def schedule_steps(cfg: Mapping[str, Any]) -> int:
-    """Environment steps over which schedules run: `policy.learn.anneal_steps`, or else the whole run."""
+    """Steps of the clock over which schedules run: `policy.learn.anneal_steps`, or else the whole run."""
     steps: int | None = cfg["policy"]["learn"].get("anneal_steps")
-    return int(cfg["run"]["max_env_step"]) if steps is None else steps
+    return run_length(cfg).steps if steps is None else steps
 
 
-def rate_jump(saved: Mapping[str, Any], now: Mapping[str, Any], env_step: int) -> str | None:
+def rate_jump(saved: Mapping[str, Any], now: Mapping[str, Any], clock: int) -> str | None:
     """What a changed schedule does to the learning rate of a run that is resumed.
 
     Args:
       saved: the compiled configuration so far.
       now: the one from here on.
-      env_step: where the run is.
+      clock: where the run is.
     Returns:
       A sentence with the old and the new rate; None if the schedule is the same or nothing is annealed.
     """
@@ -26,14 +29,14 @@ def rate_jump(saved: Mapping[str, Any], now: Mapping[str, Any], env_step: int) -
     before, after = (cfg["policy"].get("learn", {}) for cfg in (saved, now))
     if not (before.get("anneal_lr") and after.get("anneal_lr")) or schedule_steps(saved) == schedule_steps(now):
         return None
-    earlier = schedule_steps(saved)
+    earlier, unit = schedule_steps(saved), run_length(now).unit
     return (
-        f"the learning rate goes from {_rate(saved, env_step):.3g} to {_rate(now, env_step):.3g} at env_step "
-        f"{env_step}: it is brought to 0 over {schedule_steps(now)} environment steps now, over {earlier} before; "
+        f"the learning rate goes from {_rate(saved, clock):.3g} to {_rate(now, clock):.3g} at {unit} "
+        f"{clock}: it is brought to 0 over {schedule_steps(now)} {UNITS[unit]} now, over {earlier} before; "
         f"policy.learn.anneal_steps={earlier} keeps the earlier schedule"
     )
 
 
-def _rate(cfg: Mapping[str, Any], env_step: int) -> float:
+def _rate(cfg: Mapping[str, Any], clock: int) -> float:
     rate: float = cfg["policy"]["learn"]["learning_rate"]
-    return rate * max(0.0, 1.0 - env_step / schedule_steps(cfg))
+    return rate * max(0.0, 1.0 - clock / schedule_steps(cfg))

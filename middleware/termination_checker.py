@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from typing import Protocol
 
-from minding.engine.chain.context import OnlineRLContext
-from minding.engine.chain.middleware import declare
+from minding.engine.chain.context import LearningContext
+from minding.engine.chain.middleware import Declaration, declare
 from minding.engine.errors import ConfigError
 from minding.engine.run.loggers import console_logger
-
-Limit = Callable[[OnlineRLContext, "float | None"], bool]
-"""Whether it has been reached, given the context and the newest evaluation mean."""
 
 
 class Finishable(Protocol):
@@ -20,10 +17,11 @@ class Finishable(Protocol):
     finish: bool
 
 
-@declare(reads=("env_step", "train_iter"), optional=("eval_value",))
+@declare(optional=("env_step", "train_iter", "train_epoch", "eval_value"))
 def termination_checker(
     max_env_step: int | None = None,
     max_train_iter: int | None = None,
+    max_train_epoch: int | None = None,
     *,
     stop_value: float | None = None,
     task: Finishable | None = None,
@@ -32,58 +30,64 @@ def termination_checker(
 
     A resumed run that has reached a limit already ends before its first iteration and says so.
 
-    Reads: env_step, train_iter; eval_value if there was an evaluation.
+    Reads: the counters that are limited: env_step, train_iter, train_epoch; eval_value if there was an evaluation.
     Writes: nothing.
 
     Args:
       max_env_step: environment steps after which the run ends.
       max_train_iter: gradient steps after which it ends.
+      max_train_epoch: passes over recorded data after which it ends.
       stop_value: evaluation mean at which it ends; NaN never reaches it.
       task: the task to end; the global one by default.
     Raises:
       ConfigError: if no limit is given.
     """
-    if max_env_step is None and max_train_iter is None and stop_value is None:
-        raise ConfigError("termination_checker needs max_env_step, max_train_iter or stop_value; all are None")
+    counters = {"env_step": max_env_step, "train_iter": max_train_iter, "train_epoch": max_train_epoch}
+    limits = {name: limit for name, limit in counters.items() if limit is not None}
+    if not limits and stop_value is None:
+        raise ConfigError(
+            "termination_checker needs max_env_step, max_train_iter, max_train_epoch or stop_value; all are None"
+        )
     if task is None:
         from minding.engine import task as global_task
 
         task = global_task
-    limits: dict[str, Limit] = {}
-    if stop_value is not None:
-        limits["stop_value"] = lambda ctx, value: value is not None and value >= stop_value
-    if max_env_step is not None:
-        limits["max_env_step"] = lambda ctx, value: ctx.env_step >= max_env_step
-    if max_train_iter is not None:
-        limits["max_train_iter"] = lambda ctx, value: ctx.train_iter >= max_train_iter
-    return TerminationChecker(task, limits)
+    return TerminationChecker(task, limits, stop_value)
 
 
 class TerminationChecker:
     """The middleware that `termination_checker` makes.
 
     Attributes:
-      reason: name of the limit that ended the run, None while it continues.
+      reason: name of the limit that ended the run, such as ``max_env_step``; None while it continues.
     """
 
-    def __init__(self, task: Finishable, limits: dict[str, Limit]) -> None:
+    def __init__(self, task: Finishable, limits: Mapping[str, int], stop_value: float | None) -> None:
         self.reason: str | None = None
+        self.declaration = Declaration("termination_checker", reads=tuple(limits), optional=("eval_value",))
         self._task = task
-        self._limits = limits
+        self._limits = dict(limits)
+        self._stop_value = stop_value
 
-    def __call__(self, ctx: OnlineRLContext) -> None:
+    def __call__(self, ctx: LearningContext) -> None:
         """Checks the limits."""
         self._check(ctx, ctx.eval_value)
 
-    def resumed(self, ctx: OnlineRLContext) -> None:
+    def resumed(self, ctx: LearningContext) -> None:
         """Ends the run at once if nothing is left to do."""
         self._check(ctx, ctx.last_eval_value)
         if self.reason is not None:
             console_logger().info("nothing left to train: %s has been reached; change it to continue", self.reason)
 
-    def _check(self, ctx: OnlineRLContext, value: float | None) -> None:
-        for name, reached in self._limits.items():
-            if reached(ctx, value):
-                self.reason = name
-                self._task.finish = True
+    def _check(self, ctx: LearningContext, value: float | None) -> None:
+        if self._stop_value is not None and value is not None and value >= self._stop_value:
+            self._end("stop_value")
+            return
+        for counter, limit in self._limits.items():
+            if getattr(ctx, counter) >= limit:
+                self._end(f"max_{counter}")
                 return
+
+    def _end(self, reason: str) -> None:
+        self.reason = reason
+        self._task.finish = True

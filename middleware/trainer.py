@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from minding.engine.buffers import DeviceTables
-from minding.engine.chain.context import OnlineRLContext
+from minding.engine.chain.context import LearningContext
 from minding.engine.chain.middleware import declare
 from minding.engine.data.batch import Field, IndexedBatch, RowLayout
 from minding.engine.seeding import SeedStreams, generator_state, restore_generator
@@ -19,16 +19,16 @@ from minding.middleware.schedules import schedule_steps
 
 @declare(
     role="learn",
-    reads=("train_data", "env_step", "train_iter"),
+    reads=("train_data", "clock", "train_iter"),
     optional=("policy_lag",),
     writes=("train_output", "train_iter"),
 )
-def trainer(cfg: Any, policy: LearnMode) -> Callable[[OnlineRLContext], None]:
+def trainer(cfg: Any, policy: LearnMode) -> Callable[[LearningContext], None]:
     """Makes one gradient step on all rows of train_data; none where every row is that of a reset.
 
-    Reads: train_data (flat arrays), env_step, train_iter; policy_lag if present.
+    Reads: train_data (flat arrays), clock, train_iter; policy_lag if present.
     Writes: train_output, train_iter.
-    Config: policy.learn.anneal_steps, run.max_env_step (schedules).
+    Config: policy.learn.anneal_steps, run.max_env_step or run.max_train_iter (schedules).
 
     Args:
       cfg: the compiled configuration.
@@ -36,7 +36,7 @@ def trainer(cfg: Any, policy: LearnMode) -> Callable[[OnlineRLContext], None]:
     """
     store, horizon = RolloutStore(policy.fields, "trainer, train_data"), schedule_steps(cfg)
 
-    def train(ctx: OnlineRLContext) -> None:
+    def train(ctx: LearningContext) -> None:
         data = ctx.train_data
         assert data is not None
         tables, valid = store.put(data), _valid_rows(data)
@@ -50,7 +50,7 @@ def trainer(cfg: Any, policy: LearnMode) -> Callable[[OnlineRLContext], None]:
 
 @declare(
     role="learn",
-    reads=("train_data", "env_step", "train_iter"),
+    reads=("train_data", "clock", "train_iter"),
     optional=("policy_lag",),
     writes=("train_output", "train_iter"),
 )
@@ -61,10 +61,10 @@ class multistep_trainer:
     other rows of the same pass, so that all minibatches have one size. Where every row is that of a reset, there is no
     gradient step.
 
-    Reads: train_data (flat arrays), env_step, train_iter; policy_lag if present.
+    Reads: train_data (flat arrays), clock, train_iter; policy_lag if present.
     Writes: train_output (mean of each metric over the gradient steps), train_iter.
-    Config: policy.learn.n_epoch, policy.learn.n_minibatch, policy.learn.anneal_steps, run.max_env_step (schedules),
-      seed.
+    Config: policy.learn.n_epoch, policy.learn.n_minibatch, policy.learn.anneal_steps, run.max_env_step or
+      run.max_train_iter (schedules), seed.
 
     Args:
       cfg: the compiled configuration.
@@ -89,7 +89,7 @@ class multistep_trainer:
             ]
         return []
 
-    def __call__(self, ctx: OnlineRLContext) -> None:
+    def __call__(self, ctx: LearningContext) -> None:
         """Performs the iteration's gradient steps."""
         data = ctx.train_data
         assert data is not None
@@ -140,9 +140,10 @@ def _fill(rows: Array, count: int) -> Array:
     return rows if len(rows) == count else np.resize(rows, count)
 
 
-def learn_from(ctx: OnlineRLContext, policy: LearnMode, batch: IndexedBatch, horizon: int) -> None:
+def learn_from(ctx: LearningContext, policy: LearnMode, batch: IndexedBatch, horizon: int) -> None:
     """Performs the gradient steps of a batch; writes train_output and train_iter."""
-    if ctx.policy_lag is not None:
-        batch = dataclasses.replace(batch, lag=ctx.policy_lag["max"])
-    ctx.train_output = policy.forward(batch, progress=ctx.env_step / horizon)
+    lag = ctx.optional("policy_lag")
+    if lag is not None:
+        batch = dataclasses.replace(batch, lag=lag["max"])
+    ctx.train_output = policy.forward(batch, progress=ctx.clock / horizon)
     ctx.train_iter += int(ctx.train_output["grad_steps"])

@@ -18,7 +18,7 @@ from minding.middleware.trainer import RolloutStore, learn_from
 
 @declare(
     role="learn",
-    reads=("trajectories", "env_step", "train_iter"),
+    reads=("trajectories", "clock", "train_iter"),
     optional=("policy_lag",),
     writes=("train_output", "train_iter"),
 )
@@ -28,7 +28,7 @@ class trajectory_trainer:
     The policy gets rows in the order of time, index ``(K, T, N)``, each with its true successor, `cut` where the next
     row does not continue the trajectory, and `valid`, false for rows in which an environment was reset.
 
-    Reads: trajectories, env_step, train_iter; policy_lag if present.
+    Reads: trajectories, clock, train_iter; policy_lag if present.
     Writes: train_output (mean of each metric over the gradient steps), train_iter.
     Config: policy.learn.n_epoch (gradient steps on each rollout), policy.learn.anneal_steps, run.max_env_step
       (schedules).

@@ -355,12 +355,12 @@ class RecordingContext(OnlineRLContext):
 
     def __getattribute__(self, name):
         get = object.__getattribute__
-        if name in get(self, "__dataclass_fields__"):
+        if name == "clock" or (name != "unit" and name in get(self, "__dataclass_fields__")):
             notes = get(self, "__dict__").get("touched")
             # What a middleware wrote itself is no read of another's field.
             if notes is not None and name not in notes[1]:
                 notes[0].add(name)
-        return get(self, name)
+        return get(self, get(self, "unit") if name == "clock" else name)
 
     def __setattr__(self, name, value):
         notes = self.__dict__.get("touched")

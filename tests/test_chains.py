@@ -97,7 +97,7 @@ def test_the_off_policy_chain_runs_as_written(algorithm, env_id, tmp_path):
     policy, ctx, buffer = run_off_policy(cfg, 4, tmp_path)
     # Eight steps an iteration; learning begins in the second, two gradient steps each.
     assert (ctx.total_step, ctx.env_step, len(buffer), ctx.train_iter) == (4, 32, 32, 6)
-    assert (ctx.last_eval_iter, ctx.last_eval_env_step) == (4, 24)
+    assert (ctx.last_eval_iter, ctx.last_eval_clock) == (4, 24)
     (saved,) = list_checkpoints(tmp_path / cfg.exp_name / "ckpt")
     state, _ = load_checkpoint(saved)
     assert saved.name == "iter_6"
@@ -110,7 +110,7 @@ def test_the_on_policy_chain_runs_as_written(env_id, tmp_path):
     cfg = settings("ppo", env_id)
     _, ctx = run_on_policy(cfg, 3, tmp_path)
     assert (ctx.total_step, ctx.env_step, ctx.train_iter) == (3, 192, 12)
-    assert (ctx.last_eval_iter, ctx.last_eval_env_step) == (8, 128)
+    assert (ctx.last_eval_iter, ctx.last_eval_clock) == (8, 128)
     assert [p.name for p in list_checkpoints(tmp_path / cfg.exp_name / "ckpt")] == ["iter_12"]
 
 

@@ -34,6 +34,7 @@ def minding_process(*args, **kwargs):
 @dataclasses.dataclass
 class Summary:
     run_dir: str
+    unit: str = "env_step"
     env_step: int = 2048
     train_iter: int = 32
     eval_return: float = 487.5
@@ -79,7 +80,8 @@ def compiled(monkeypatch, tmp_path):
     """Stands in for the compiler of whole runs: keeps the overrides, changes the folder."""
 
     def compile_run(user, overrides=()):
-        cfg = EasyDict(user, seed=3, run={"out_dir": str(tmp_path / "runs"), "trace": False})
+        run = {"out_dir": str(tmp_path / "runs"), "trace": False, "max_env_step": 100_000}
+        cfg = EasyDict(user, seed=3, run=run)
         cfg.overrides = list(overrides)
         return cfg
 
@@ -223,7 +225,7 @@ def test_a_run_whose_last_state_was_not_saved_has_its_own_exit_code_and_names_th
     assert "could not be saved; there is no earlier one: start the run again" in error
     assert ("  again " in out, "  continue " in out) == (True, False)
     newest = tmp_path / "runs" / "cartpole_ppo" / "ckpt" / "iter_20"
-    save_checkpoint(newest, {"policy": {}}, {"env_step": 2000})
+    save_checkpoint(newest, {"policy": {}}, {"unit": "env_step", "env_step": 2000})
     assert run(["resume", str(newest.parent.parent)]) == 3
     out, error = capsys.readouterr()
     assert f"minding resume {newest.parent.parent}" in out
@@ -234,7 +236,7 @@ def test_a_run_whose_last_state_was_not_saved_has_its_own_exit_code_and_names_th
 def test_a_run_that_another_process_has_is_bad_input_that_names_it(training, compiled, capsys, tmp_path):
     folder = tmp_path / "runs" / "cartpole_ppo"
     assert run(["train", "cartpole_ppo"]) == 0
-    save_checkpoint(folder / "ckpt" / "iter_20", {"policy": {}}, {"env_step": 2000})
+    save_checkpoint(folder / "ckpt" / "iter_20", {"policy": {}}, {"unit": "env_step", "env_step": 2000})
     holder = "import sys; from minding.engine.run.lock import RunLock; RunLock(sys.argv[1]).acquire(); print(input())"
     command = [sys.executable, "-c", holder, folder]
     with subprocess.Popen(command, env=ENVIRONMENT, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
@@ -307,7 +309,7 @@ def test_list_middleware_shows_what_each_reads_and_writes(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
     assert run(["list", "middleware"]) == 0
     out = capsys.readouterr().out
-    assert "env_step, train_iter, eval_value? ->" in out
+    assert "env_step?, train_iter?, train_epoch?, eval_value? ->" in out
     assert out.count("termination_checker") == 1
 
 

@@ -99,7 +99,7 @@ def check_chain(
 
 
 def _field_names(context_type: type[Context]) -> list[str]:
-    return [field.name for field in dataclasses.fields(context_type)]
+    return [*(field.name for field in dataclasses.fields(context_type)), "clock"]
 
 
 def _unknown_fields(nodes: Sequence[Node], context_type: type[Context]) -> Iterator[str]:
@@ -155,7 +155,7 @@ def _unwritten_reads(nodes: Sequence[Node], context_type: type[Context]) -> list
         elif not isinstance(node.middleware, Composite):
             upstream.anything = True
 
-    upstream = _Upstream(set(context_type().kept))
+    upstream = _Upstream({*context_type().kept, "clock"})
     for node in nodes:
         visit(node, upstream)
     return problems

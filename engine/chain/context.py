@@ -11,6 +11,8 @@ import numpy as np
 from minding.engine.errors import CheckpointError, nearest
 from minding.engine.types import EpisodeEnd
 
+UNITS = {"env_step": "environment steps", "train_iter": "gradient steps", "total_step": "iterations"}
+"""The counters by which runs are measured, and what each of them counts."""
 _SCALARS = (bool, int, float, str, type(None))
 
 # Sets an attribute past the check that it is a declared field.
@@ -39,13 +41,26 @@ class Context:
 
     Attributes:
       total_step: finished iterations; always kept. Middleware of the first iteration see 0.
+      unit: name of the kept counter by which the progress of a run is measured; of the class, one of `UNITS`.
     """
 
     total_step: int = 0
 
+    unit: ClassVar[str] = "total_step"
+
     # What a class always keeps; `keep` adds to it on the instance. A subclass whose __post_init__ does not
     # call super() therefore loses none of its base's kept fields.
     _kept: ClassVar[tuple[str, ...]] = ("total_step",)
+
+    @property
+    def clock(self) -> int:
+        """How far the run is, counted in `unit`: what limits, schedules, evaluations and logs go by."""
+        count: int = getattr(self, self.unit)
+        return count
+
+    def optional(self, name: str) -> Any:
+        """The value of a field; None if this context has no field of that name."""
+        return getattr(self, name) if name in self.__dataclass_fields__ else None
 
     def __post_init__(self) -> None:
         """For subclasses: call `keep` here."""
@@ -167,39 +182,64 @@ def _scalar(name: str, value: Any) -> bool | int | float | str | None:
 
 
 @dataclasses.dataclass
-class OnlineRLContext(Context):
-    """Context of chains that act in an environment while they learn.
+class LearningContext(Context):
+    """Base of the contexts of chains that learn, and evaluate what they have learned.
 
-    N environments, T time steps of a rollout.
+    Attributes:
+      train_iter: gradient steps so far (kept).
+      train_data: what the trainer learns from next: a rollout with advantages, or a batch.
+      train_output: metrics of the last learn call, ``{name: number}``.
+      eval_value: mean return of the evaluation made in this iteration; None if there was none.
+      eval_output: the episodes of that evaluation.
+      eval_params: the weights that `eval_value` measured, by parameter name, if they are not the current ones
+        (asynchronous runs).
+      last_eval_iter: `train_iter` at the last evaluation, -1 before the first (kept).
+      last_eval_value: result of the last evaluation, minus infinity before the first (kept).
+      last_eval_clock: `clock` at the last evaluation, -1 before the first (kept).
+    """
+
+    train_iter: int = 0
+    train_data: Any = None
+    train_output: Any = None
+    eval_value: float | None = None
+    eval_output: Any = None
+    eval_params: Any = None
+    last_eval_iter: int = -1
+    last_eval_value: float = float("-inf")
+    last_eval_clock: int = -1
+
+    unit: ClassVar[str] = "train_iter"
+
+    _kept: ClassVar[tuple[str, ...]] = (
+        "total_step",
+        "train_iter",
+        "last_eval_iter",
+        "last_eval_value",
+        "last_eval_clock",
+    )
+
+
+@dataclasses.dataclass
+class OnlineRLContext(LearningContext):
+    """Context of chains that act in an environment while they learn; its clock is `env_step`.
+
+    N environments, T time steps of a rollout. Further attributes: see `LearningContext`.
 
     Attributes:
       env_step: environment steps so far, over all environments (kept).
       env_episode: finished episodes so far (kept).
-      train_iter: gradient steps so far (kept).
-      train_data: what the trainer learns from next: a rollout with advantages, or a batch.
-      train_output: metrics of the last learn call, ``{name: number}``.
       collect_kwargs: keyword arguments of the policy's collect mode, such as ``eps``.
       obs, action, inference_output: the policy's current input, action and whole output, ``(N, ...)``.
       trajectories: the rollout just collected, an `engine.data.rollout.Rollout` of (T, N) arrays.
       trajectory_end_idx: flat indices ``t * N + n`` of the last step of each trajectory in it.
       episodes: whole episodes just collected.
       episode_stats: the episodes that finished during this iteration's collection.
-      eval_value: mean return of the evaluation made in this iteration; None if there was none.
-      eval_output: the episodes of that evaluation.
-      last_eval_iter: `train_iter` at the last evaluation, -1 before the first (kept).
-      last_eval_value: result of the last evaluation, minus infinity before the first (kept).
-      last_eval_env_step: `env_step` at the last evaluation, -1 before the first (kept).
-      eval_params: the weights that `eval_value` measured, by parameter name, if they are not the current ones
-        (asynchronous runs).
       policy_lag: how many learner iterations old the weights were that the rollout was collected with: ``{"min",
         "mean", "max"}``.
     """
 
     env_step: int = 0
     env_episode: int = 0
-    train_iter: int = 0
-    train_data: Any = None
-    train_output: Any = None
     collect_kwargs: dict[str, Any] = dataclasses.field(default_factory=dict)
     obs: Any = None
     action: Any = None
@@ -208,48 +248,25 @@ class OnlineRLContext(Context):
     trajectory_end_idx: Any = None
     episodes: Any = None
     episode_stats: list[EpisodeEnd] | None = None
-    eval_value: float | None = None
-    eval_output: Any = None
-    eval_params: Any = None
-    last_eval_iter: int = -1
-    last_eval_value: float = float("-inf")
-    last_eval_env_step: int = -1
     policy_lag: Any = None
 
-    _kept: ClassVar[tuple[str, ...]] = (
-        "total_step",
-        "env_step",
-        "env_episode",
-        "train_iter",
-        "last_eval_iter",
-        "last_eval_value",
-        "last_eval_env_step",
-    )
+    unit: ClassVar[str] = "env_step"
+
+    _kept: ClassVar[tuple[str, ...]] = (*LearningContext._kept, "env_step", "env_episode")
 
 
 @dataclasses.dataclass
-class OfflineRLContext(Context):
-    """Context of chains that learn from recorded data.
+class OfflineRLContext(LearningContext):
+    """Context of chains that learn from recorded data; its clock is `train_iter`.
+
+    Further attributes: see `LearningContext`.
 
     Attributes:
-      train_epoch: passes over the data so far (kept).
-      train_iter, train_data, train_output: as in `OnlineRLContext`.
-      eval_value, eval_output, last_eval_iter, last_eval_value: as in `OnlineRLContext`.
+      train_epoch: whole passes over the data so far (kept).
+      epoch_row: rows of the current pass that have been drawn (kept).
     """
 
     train_epoch: int = 0
-    train_iter: int = 0
-    train_data: Any = None
-    train_output: Any = None
-    eval_value: float | None = None
-    eval_output: Any = None
-    last_eval_iter: int = -1
-    last_eval_value: float = float("-inf")
+    epoch_row: int = 0
 
-    _kept: ClassVar[tuple[str, ...]] = (
-        "total_step",
-        "train_epoch",
-        "train_iter",
-        "last_eval_iter",
-        "last_eval_value",
-    )
+    _kept: ClassVar[tuple[str, ...]] = (*LearningContext._kept, "train_epoch", "epoch_row")

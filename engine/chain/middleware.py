@@ -69,7 +69,8 @@ class Declaration:
     Attributes:
       name: the factory's or class's name.
       role: None for helpers that belong to no lane, such as loggers.
-      reads: fields that must have been written upstream in the same iteration, or are kept.
+      reads: fields that must have been written upstream in the same iteration, or are kept; ``clock`` is a kept one
+        whatever the context counts.
       writes: fields it sets.
       optional: fields it uses if they are present; the context need not have them.
     """
@@ -144,6 +145,10 @@ def _declared_factory(factory: Callable[..., Any], declaration: Declaration) -> 
     def build(*args: Any, **kwargs: Any) -> Any:
         middleware = factory(*args, **kwargs)
         check_callable(middleware, f"the middleware factory {declaration.name} returned")
+        own = declaration_of(middleware)
+        if own is not None and own.name == declaration.name:
+            # What it touches depends on what it was given: it says so itself.
+            return middleware
         try:
             middleware.declaration = declaration
         except AttributeError as error:

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 import yaml
 from easydict import EasyDict
 
+from minding.engine.config.limits import set_length
 from minding.engine.config.options import Option, opt, plain
 from minding.engine.config.yaml_text import MAX_BYTES, parse_yaml
 from minding.engine.errors import ConfigError, nearest
@@ -108,12 +109,21 @@ RUN_SCHEMA: dict[str, Any] = {
     "device": opt("auto", ("auto", "CPU", "Ascend", "GPU"), "where MindSpore computes"),
     "chain": opt(None, None, "name of the chain; the algorithm's own by default", type=str),
     "run": {
-        "max_env_step": opt(100_000, "[1, inf)", "environment steps after which the run ends"),
+        "max_env_step": opt(
+            None,
+            "[1, inf)",
+            "environment steps after which the run ends; 100,000 by default where it makes any",
+            type=int,
+        ),
+        "max_train_iter": opt(
+            None, "[1, inf)", "gradient steps after which the run ends; 10,000 by default with recorded data", type=int
+        ),
+        "max_train_epoch": opt(None, "[1, inf)", "passes over recorded data after which the run ends", type=int),
         "final_episodes": opt(100, "[1, inf)", "episodes of the evaluation after training"),
         "max_step": opt(None, "[1, inf)", "iterations after which the run ends", type=int),
         "stop_value": opt(None, None, "evaluation mean at which the run ends; None: never", type=float),
         "log_freq": opt(0.5, "(0, inf)", "seconds between two refreshes of the progress display"),
-        "metrics_freq": opt(1000, "[1, inf)", "environment steps between two rows of metrics"),
+        "metrics_freq": opt(1000, "[1, inf)", "steps of the clock between two rows of metrics"),
         "tensorboard": opt(True, None, "also write TensorBoard files"),
         "ckpt_freq": opt(1000, "[1, inf)", "gradient steps between two checkpoints"),
         "out_dir": opt("runs", None, "folder that holds the run folders"),
@@ -137,7 +147,8 @@ RUN_SCHEMA: dict[str, Any] = {
 class ConfigurablePolicy(Protocol):
     """What the compiler needs to know of an algorithm: a policy class, or its entry in a table.
 
-    It may also have `chain`, the name of its chain, and `check_config(cfg)`, which raises ConfigError for
+    It may also have `chain`, the name of its chain, `unit`, what the clock of its runs counts ('env_step' by default,
+    or 'train_iter'), and `check_config(cfg)`, which raises ConfigError for
     settings that do not go together.
     """
 
@@ -184,6 +195,7 @@ def compile_config(
         cfg.env.spec = spec
     cfg.exp_name = _experiment_name(cfg)
     cfg.chain = cfg.chain or getattr(policy, "chain", None)
+    set_length(cfg.run, getattr(policy, "unit", "env_step"), cfg.policy.type)
     check = getattr(policy, "check_config", None)
     if check is not None:
         check(cfg)

@@ -8,7 +8,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from minding.engine.chain.context import UNITS
 from minding.engine.checkpoint import Checkpoint, list_checkpoints, not_finite, read_manifest
+from minding.engine.config.limits import run_length
 from minding.engine.config.options import plain
 from minding.engine.errors import CheckpointError, ConfigError, DamagedCheckpointError
 
@@ -122,7 +124,7 @@ def check_newest(folder: Path, cfg: Mapping[str, Any]) -> None:
 
 
 def check_not_shortened(run: Path, folder: Path, saved: Mapping[str, Any], cfg: Mapping[str, Any]) -> None:
-    """Refuses to resume with another limit on environment steps that the run has already passed.
+    """Refuses to resume with another limit on the run's clock that the run has already passed.
 
     Args:
       run: the run folder, for the message.
@@ -132,12 +134,12 @@ def check_not_shortened(run: Path, folder: Path, saved: Mapping[str, Any], cfg: 
     Raises:
       ConfigError: names both numbers.
     """
-    limit = _value(cfg, "run.max_env_step")
-    made = next((manifest.get("env_step") for _, manifest in _readable(folder)), None)
-    if limit == _value(saved, "run.max_env_step") or not isinstance(made, int) or limit >= made:
+    unit, limit = run_length(cfg)
+    made = next((manifest.get(unit) for _, manifest in _readable(folder)), None)
+    if limit == _value(saved, f"run.max_{unit}") or not isinstance(made, int) or limit >= made:
         return
     raise ConfigError(
-        f"run.max_env_step={limit}: the run {str(run)!r} has already made {made:,} environment steps: give at least as "
+        f"run.max_{unit}={limit}: the run {str(run)!r} has already made {made:,} {UNITS[unit]}: give at least as "
         "many, or start a new run"
     )
 

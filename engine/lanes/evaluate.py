@@ -11,7 +11,7 @@ from minding.engine.lanes.crew import Crew
 from minding.engine.lanes.messages import Ticket
 from minding.engine.process.signals import Interrupted
 
-_MARKS = {"last_eval_iter": "train_iter", "last_eval_env_step": "env_step"}
+_MARKS = {"last_eval_iter": "train_iter", "last_eval_clock": "clock"}
 """What an evaluation writes that is known when it begins: where the run stood."""
 
 
@@ -21,7 +21,7 @@ class EvaluateLane:
     The result of an evaluation is taken up in the iteration in which the next one is due, and no earlier: both follow
     from what the context counts, so that neither the snapshots nor the iterations in which results take effect
     (`eval_value`, the best checkpoint, an end by `stop_value`) depend on how fast the evaluator is. If it has not
-    finished by then, the run waits for it. The result comes with the `train_iter` and `env_step` that it measured, and
+    finished by then, the run waits for it. The result comes with the `train_iter` and `clock` that it measured, and
     with the weights themselves.
 
     Args:
@@ -73,7 +73,7 @@ class EvaluateLane:
         self._marks = {
             name: getattr(ctx, counter)
             for name, counter in _MARKS.items()
-            if name in self._crew.cut.outputs and counter in ctx.__dataclass_fields__
+            if name in self._crew.cut.outputs and hasattr(ctx, counter)
         }
 
     def _take(self, ctx: Any) -> None:

@@ -16,7 +16,7 @@ from minding.engine.config.identity import changes
 from minding.engine.config.options import plain
 from minding.engine.errors import ConfigError
 from minding.engine.run.loggers import console_logger
-from minding.engine.run.metrics import read_metrics
+from minding.engine.run.metrics import clock_of, read_metrics
 from minding.engine.run.run_dir import RunDir
 from minding.engine.types import Array
 
@@ -32,34 +32,37 @@ _MOST_SETTINGS = 3
 
 @dataclasses.dataclass(frozen=True)
 class Curve:
-    """Mean return over environment steps with its 95 % interval over seeds.
+    """Mean return over the steps of a run with its 95 % interval over seeds.
 
     Attributes:
       label: name in the legend.
-      env_step: float64 ``(M,)``.
+      steps: float64 ``(M,)``, counted in `unit`.
       mean, low, high: float64 ``(M,)``; with one run all three are that run.
       n_runs: number of seeds.
       env_id: the environment, which has a panel of its own.
       kind: ``"evaluation"`` or ``"training"``: whose returns these are.
+      unit: what `steps` counts, see `engine.chain.context.UNITS`.
     """
 
     label: str
-    env_step: Array
+    steps: Array
     mean: Array
     low: Array
     high: Array
     n_runs: int
     env_id: str = ""
     kind: str = "evaluation"
+    unit: str = "env_step"
 
 
 @dataclasses.dataclass(frozen=True)
 class _Run:
-    """A run folder that can be plotted: its configuration, and its returns by kind."""
+    """A run folder that can be plotted: its configuration, its returns by kind, and what their steps count."""
 
     path: Path
     cfg: EasyDict
     returns: dict[str, tuple[Array, Array]]
+    unit: str
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -71,11 +74,12 @@ class _Run:
 
 
 def series(metrics: Mapping[str, Array], name: str) -> tuple[Array, Array]:
-    """Environment steps and values of one metric where it was written and is finite, by rising step."""
-    if name not in metrics:
+    """Steps of the clock and values of one metric where it was written and is finite, by rising step."""
+    clock = clock_of(metrics)
+    if name not in metrics or clock is None:
         return np.empty(0), np.empty(0)
-    written = np.isfinite(metrics[name]) & np.isfinite(metrics["env_step"])
-    steps, values = metrics["env_step"][written], metrics[name][written]
+    written = np.isfinite(metrics[name]) & np.isfinite(metrics[clock])
+    steps, values = metrics[clock][written], metrics[name][written]
     order = np.argsort(steps, kind="stable")
     return steps[order], values[order]
 
@@ -91,7 +95,7 @@ def mean_curve(label: str, runs: Sequence[tuple[Array, Array]], *, env_id: str =
 
     Args:
       label: name in the legend.
-      runs: environment steps (rising) and returns of each seed, at least one point each.
+      runs: steps (rising) and returns of each seed, at least one point each.
       env_id: the environment.
       kind: whose returns these are, see `Curve`.
     Returns:
@@ -143,7 +147,7 @@ def _read_run(path: Path) -> _Run:
     returns = {kind: points for kind, points in found.items() if len(points[0])}
     if not returns:
         raise ConfigError(f"{str(run_dir.metrics)!r} holds no returns yet: let the run go on until there are")
-    return _Run(path, cfg, returns)
+    return _Run(path, cfg, returns, clock_of(metrics) or "env_step")
 
 
 def _groups(runs: Sequence[_Run]) -> list[list[_Run]]:
@@ -192,4 +196,5 @@ def _curve_of(label: str, runs: Sequence[_Run]) -> Curve:
     trained = all("training" in run.returns for run in runs)
     kind = "evaluation" if evaluated or not trained else "training"
     members = [run.returns[kind] for run in runs if kind in run.returns]
-    return mean_curve(label, members, env_id=str(runs[0].cfg.env.env_id), kind=kind)
+    curve = mean_curve(label, members, env_id=str(runs[0].cfg.env.env_id), kind=kind)
+    return dataclasses.replace(curve, unit=runs[0].unit)

@@ -27,6 +27,16 @@ _MAX_BYTES = 1 << 28
 _MAX_COLUMNS = 10_000
 
 
+CLOCKS = ("env_step", "train_iter")
+"""Columns by which rows are ordered, the first that a table has; see `engine.chain.context.UNITS`."""
+
+
+def clock_of(columns: Iterable[str]) -> str | None:
+    """The column that says where in the run a row is; None if there is none."""
+    columns = list(columns)
+    return next((name for name in CLOCKS if name in columns), None)
+
+
 @dataclasses.dataclass(frozen=True)
 class Table:
     """What could be read of a metrics file.
@@ -70,8 +80,8 @@ def read_metrics(path: str | os.PathLike[str]) -> dict[str, Array]:
     """
     path = Path(path)
     table = read_table(path)
-    if "env_step" not in table.columns:
-        raise ConfigError(f"{str(path)!r} is not a table of metrics: it has no column env_step")
+    if clock_of(table.columns) is None:
+        raise ConfigError(f"{str(path)!r} is not a table of metrics: it has no column {' or '.join(CLOCKS)}")
     if table.damaged:
         whole = len(table.rows) + table.damaged
         console_logger().warning("%s: %d of %d rows are damaged and left out", path, table.damaged, whole)
@@ -137,7 +147,7 @@ class CsvWriter:
         self._written = 0
         self._size: int | None = None
         self._pending: collections.deque[dict[str, float | None]] = collections.deque(maxlen=_MAX_PENDING_ROWS)
-        # The state, and the environment step, to which the file is still to be cut back.
+        # The state, and the clock, to which the file is still to be cut back.
         self._restore: tuple[StateDict, float] | None = None
         self._warned = False
 
@@ -184,7 +194,7 @@ class CsvWriter:
                 self._warn(error)
         return {"rows": self.rows, "columns": list(self.columns)}
 
-    def load_state_dict(self, state: StateDict, last_env_step: float = float("inf")) -> None:
+    def load_state_dict(self, state: StateDict, last_clock: float = float("inf")) -> None:
         """Brings the file back to the state, so that a resumed run appends at its place.
 
         Rows and columns written after the state was taken go; damaged rows go, too, with a warning. If the file
@@ -192,11 +202,11 @@ class CsvWriter:
 
         Args:
           state: what `state_dict` returned.
-          last_env_step: rows of later environment steps go also where rows before them are missing.
+          last_clock: rows beyond it go also where rows before them are missing.
         """
         self._pending.clear()
         self.columns, self._written = list(state["columns"]), int(state["rows"])
-        self._restore = state, last_env_step
+        self._restore = state, last_clock
         try:
             self._take_up()
         except OSError as error:
@@ -219,11 +229,13 @@ class CsvWriter:
             self._replace([found.columns, *found.rows])
         self.columns, self._written = found.columns or self.columns, len(found.rows)
 
-    def _cut_back(self, state: StateDict, last_env_step: float) -> None:
+    def _cut_back(self, state: StateDict, last_clock: float) -> None:
         columns, count = list(state["columns"]), int(state["rows"])
         found = self._found(count)
         rows = [_in_columns(row, found.columns, columns) for row in found.rows]
-        rows = [row for row in rows if "env_step" not in columns or _env_step(row, columns) <= last_env_step]
+        clock = clock_of(columns)
+        if clock is not None:
+            rows = [row for row in rows if float(row[columns.index(clock)] or "-inf") <= last_clock]
         if len(rows) < count:
             what = f"{len(rows)} of the {count} that the checkpoint counts are left"
             console_logger().warning("%s lost rows: %s", self.path, what)
@@ -293,10 +305,6 @@ def _rows(count: int) -> str:
 def _in_columns(row: Sequence[str], given: Sequence[str], wanted: Sequence[str]) -> list[str]:
     cells = dict(zip(given, row))
     return [cells.get(name, "") for name in wanted]
-
-
-def _env_step(row: Sequence[str], columns: Sequence[str]) -> float:
-    return float(row[columns.index("env_step")] or "-inf")
 
 
 def _csv_line(cells: Sequence[str]) -> str:

@@ -9,8 +9,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from minding.engine.chain.context import UNITS
 from minding.engine.errors import ConfigError, MissingExtraError
 from minding.engine.run.curves import COLLECT_RETURN, EVAL_RETURN, Curve, series
+from minding.engine.run.metrics import clock_of
 from minding.engine.types import Array
 
 _VISIBLE = 0.004
@@ -20,24 +22,26 @@ _WAITING = {"collect lane": "waits for a rollout", "evaluate lane": "waits for a
 
 
 def plot_curves(curves: Sequence[Curve], path: str | os.PathLike[str]) -> None:
-    """Draws curves with their intervals into a picture, a panel an environment; the file extension selects the format.
+    """Draws curves with their intervals into a picture, with a panel for each environment and unit.
+
+    The file extension selects the format.
 
     Raises:
       MissingExtraError: if matplotlib is not installed.
     """
-    panels = list(dict.fromkeys(curve.env_id for curve in curves)) or [""]
+    panels = list(dict.fromkeys((curve.env_id, curve.unit) for curve in curves)) or [("", "env_step")]
     figure, panel_axes = _figure(panels=len(panels))
-    for env_id, axes in zip(panels, panel_axes, strict=True):
+    for (env_id, unit), axes in zip(panels, panel_axes, strict=True):
         for curve in curves:
-            if curve.env_id != env_id:
+            if (curve.env_id, curve.unit) != (env_id, unit):
                 continue
             seeds = f"mean of {curve.n_runs} seeds, 95 % interval" if curve.n_runs > 1 else "1 seed"
-            (line,) = axes.plot(curve.env_step, curve.mean, label=f"{curve.label} ({curve.kind}, {seeds})")
+            (line,) = axes.plot(curve.steps, curve.mean, label=f"{curve.label} ({curve.kind}, {seeds})")
             if curve.n_runs > 1:
-                axes.fill_between(curve.env_step, curve.low, curve.high, color=line.get_color(), alpha=0.2, linewidth=0)
+                axes.fill_between(curve.steps, curve.low, curve.high, color=line.get_color(), alpha=0.2, linewidth=0)
         if env_id:
             axes.set_title(env_id)
-        _describe(axes)
+        _describe(axes, unit)
     _save(figure, path)
 
 
@@ -62,10 +66,11 @@ def plot_run(metrics: Mapping[str, Array], title: str, path: str | os.PathLike[s
       MissingExtraError: if matplotlib is not installed.
     """
     figure, (axes,) = _figure()
-    axes.plot(*series(metrics, COLLECT_RETURN), label="training (mean of 100 episodes)", alpha=0.7)
+    if COLLECT_RETURN in metrics:
+        axes.plot(*series(metrics, COLLECT_RETURN), label="training (mean of 100 episodes)", alpha=0.7)
     axes.plot(*series(metrics, EVAL_RETURN), "o-", markersize=4, label="evaluation (mean)")
     axes.set_title(title)
-    _describe(axes)
+    _describe(axes, clock_of(metrics) or "env_step")
     _save(figure, path)
 
 
@@ -134,10 +139,10 @@ def _figure(height: float = 4.5, panels: int = 1) -> tuple[Any, list[Any]]:
     return figure, [figure.add_subplot(panels, 1, number + 1) for number in range(panels)]
 
 
-def _describe(axes: Any) -> None:
+def _describe(axes: Any, unit: str) -> None:
     from matplotlib.ticker import EngFormatter
 
-    axes.set_xlabel("environment steps")
+    axes.set_xlabel(UNITS[unit])
     axes.set_ylabel("episode return")
     axes.xaxis.set_major_formatter(EngFormatter(sep=""))
     axes.grid(alpha=0.3)
@@ -158,11 +163,14 @@ def _save(figure: Any, path: str | os.PathLike[str]) -> None:
         raise
 
 
-def terminal_curve(xs: Sequence[float] | Array, ys: Sequence[float] | Array, width: int = 60, height: int = 10) -> str:
+def terminal_curve(
+    xs: Sequence[float] | Array, ys: Sequence[float] | Array, unit: str = "env steps", width: int = 60, height: int = 10
+) -> str:
     """Draws a curve with characters.
 
     Args:
       xs, ys: points; those that are not finite are left out.
+      unit: what `xs` counts.
       width, height: size of the drawing area in characters, without the labels.
     Returns:
       `height` + 2 lines, or a remark when there is no point.
@@ -180,6 +188,6 @@ def terminal_curve(xs: Sequence[float] | Array, ys: Sequence[float] | Array, wid
     labels = {0: f"{top:.4g}", height - 1: f"{bottom:.4g}"}
     margin = max(map(len, labels.values()))
     lines = [f"{labels.get(row, ''):>{margin}} ┤{''.join(line).rstrip()}" for row, line in enumerate(cells)]
-    first, last = f"{left:,.0f}", f"{right:,.0f} env steps"
+    first, last = f"{left:,.0f}", f"{right:,.0f} {unit}"
     axis = f"{'':>{margin}} └{'─' * width}"
     return "\n".join([*lines, axis, f"{'':>{margin + 2}}{first}{last:>{max(width - len(first), len(last) + 1)}}"])

@@ -20,28 +20,30 @@ class Status:
     """What the display shows.
 
     Attributes:
-      env_step: environment steps so far.
+      clock: how far the run is.
       train_iter: gradient steps so far.
       collect_return: mean return of recent training episodes, None before the first.
       eval_return: mean return of the last evaluation, None before the first.
       not_finite: metrics that are NaN or infinite.
+      unit: what the clock counts, see `engine.chain.context.UNITS`.
     """
 
-    env_step: int
+    clock: int
     train_iter: int
     collect_return: float | None = None
     eval_return: float | None = None
     not_finite: tuple[str, ...] = ()
+    unit: str = "env_step"
 
 
 class Progress:
-    """Shows returns, environment steps/s, gradient steps/s, time elapsed and left.
+    """Shows returns, steps of the clock and gradient steps per second, time elapsed and left.
 
     It draws in the calling thread only, when `update` is called and a refresh is due: on a terminal a bar,
     elsewhere at most one line every 5 s.
 
     Args:
-      total: environment steps of the whole run.
+      total: steps of the clock in the whole run.
       title: name of the run.
       refresh: seconds between two refreshes of the bar.
       file: where to draw; standard output by default.
@@ -94,24 +96,24 @@ class Progress:
     def _draw(self, status: Status) -> None:
         now = self._clock()
         self._next = now + self._refresh
-        self._window.append((now, status.env_step, status.train_iter))
+        self._window.append((now, status.clock, status.train_iter))
         text = self._text(status, now)
         if self._bar is not None:
-            self._bar.draw(status.env_step, text)
+            self._bar.draw(status.clock, text)
         else:
-            share = 100 * status.env_step / self.total
+            share = 100 * status.clock / self.total
             print(
-                f"{self.title} {status.env_step:,}/{self.total:,} ({share:.0f}%)  {text}",
+                f"{self.title} {status.clock:,}/{self.total:,} ({share:.0f}%)  {text}",
                 file=self._file,
                 flush=True,
             )
 
     def _text(self, status: Status, now: float) -> str:
-        then, env_step, train_iter = self._window[0]
+        then, clock, train_iter = self._window[0]
         seconds = now - then
-        speed = (status.env_step - env_step) / seconds if seconds > 0 else 0.0
+        speed = (status.clock - clock) / seconds if seconds > 0 else 0.0
         train_speed = (status.train_iter - train_iter) / seconds if seconds > 0 else 0.0
-        left = max(self.total - status.env_step, 0) / speed if speed > 0 else None
+        left = max(self.total - status.clock, 0) / speed if speed > 0 else None
         returns = [
             f"{name} {value:.1f}"
             for name, value in (("return", status.collect_return), ("eval", status.eval_return))
@@ -120,7 +122,9 @@ class Progress:
         alarm = [f"NaN or infinite: {', '.join(status.not_finite)}"] if status.not_finite else []
         if not seconds > 0:
             return "  ".join([*returns, *alarm, _minutes(now - self._start)])
-        speeds = [f"{_short(speed)} steps/s", f"{_short(train_speed)} updates/s"]
+        speeds = [f"{_short(train_speed)} updates/s"]
+        if status.unit != "train_iter":
+            speeds.insert(0, f"{_short(speed)} steps/s")
         return "  ".join([*returns, *alarm, *speeds, f"{_minutes(now - self._start)} < {_minutes(left)}"])
 
 

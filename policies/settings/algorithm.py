@@ -25,6 +25,8 @@ class Algorithm:
     """Kinds of action space it can act in."""
     chain: str
     """Chain it runs in, one of `configs.chains`."""
+    unit: str = "env_step"
+    """What the clock of its runs counts, see `engine.chain.context.UNITS`."""
     unit_box: bool = False
     """Whether it acts in Boxes of [-1, 1] only."""
 

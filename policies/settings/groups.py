@@ -32,7 +32,7 @@ def collect(n_sample: int) -> Schema:
 def evaluation() -> Schema:
     """Keys of evaluation."""
     return {
-        "freq": opt(10_000, "[1, inf)", "environment steps between evaluations"),
+        "freq": opt(10_000, "[1, inf)", "steps of the clock between evaluations"),
         "n_episode": opt(10, "[1, inf)", "episodes per evaluation, spread evenly over the environments"),
         "max_episode_steps": opt(
             30_000, "[1, inf)", "steps after which an evaluation episode is cut off; its return so far counts"
@@ -52,7 +52,7 @@ def anneal(default: bool) -> Schema:
     """Keys of a learning rate that falls to 0."""
     return {
         "anneal_lr": opt(default, None, "bring the learning rate linearly to 0 over anneal_steps"),
-        "anneal_steps": opt(None, "[1, inf)", "environment steps of that; None: run.max_env_step", type=int),
+        "anneal_steps": opt(None, "[1, inf)", "steps of the clock for that; None: the whole run", type=int),
     }
 
 

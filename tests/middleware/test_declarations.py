@@ -69,7 +69,7 @@ def settings(counting_config):
 def full_context(cfg):
     """A context in the middle of a run, with all that other middleware hand on."""
     ctx = RecordingContext(env_episode=7, train_iter=50, train_output={"loss": 1.0}, eval_value=3.0)
-    ctx.last_eval_iter, ctx.last_eval_value, ctx.last_eval_env_step = 40, 3.0, 0
+    ctx.last_eval_iter, ctx.last_eval_value, ctx.last_eval_clock = 40, 3.0, 0
     library.StepCollector(cfg, ACT.collect_mode, CountingEnv())(ctx)
     ctx.env_step, ctx.episode_stats = 10_000, [EpisodeEnd(0, 1.0, 1)]
     zeros = np.zeros(8, np.float32)

@@ -31,7 +31,7 @@ def test_every_environment_plays_its_quota_although_short_episodes_end_first(eva
     # With a step spent on each reset, the second short episode ends together with the first long one.
     assert ctx.eval_output == ([short, long, short, long] if reset_rows else [short, short, long, long])
     assert ctx.eval_value == ctx.last_eval_value == 3.5
-    assert (ctx.last_eval_iter, ctx.last_eval_env_step, policy.resets) == (5, 100, 1)
+    assert (ctx.last_eval_iter, ctx.last_eval_clock, policy.resets) == (5, 100, 1)
 
 
 @pytest.mark.parametrize(("n_episode", "quotas"), [(1, [1, 0]), (2, [1, 1]), (5, [3, 2])])
@@ -86,10 +86,10 @@ def test_it_does_not_repeat_while_no_gradient_step_is_made(evaluator):
         ctx = ctx.renew()
         ctx.env_step = step
         middleware(ctx)
-        assert (ctx.eval_value, ctx.last_eval_env_step, policy.calls) == (None, 100, calls)
+        assert (ctx.eval_value, ctx.last_eval_clock, policy.calls) == (None, 100, calls)
     ctx.train_iter = 6
     middleware(ctx)
-    assert (ctx.eval_value, ctx.last_eval_env_step) == (4.5, 400)
+    assert (ctx.eval_value, ctx.last_eval_clock) == (4.5, 400)
 
 
 def test_before_the_first_interval_there_is_no_evaluation(evaluator):
@@ -133,10 +133,10 @@ def test_a_signal_breaks_an_evaluation_off_as_if_it_had_not_been_begun(evaluator
     middleware(OnlineRLContext(env_step=100, train_iter=1))
     state, calls = middleware.state_dict()["env"]["episode"].tolist(), policy.calls
     env.begin()
-    ctx = OnlineRLContext(env_step=300, train_iter=5, last_eval_iter=1, last_eval_env_step=100)
+    ctx = OnlineRLContext(env_step=300, train_iter=5, last_eval_iter=1, last_eval_clock=100)
     middleware(ctx)
     assert (policy.calls - calls, ctx.eval_value, ctx.eval_output) == (2, None, None)
-    assert (ctx.last_eval_iter, ctx.last_eval_env_step) == (1, 100)
+    assert (ctx.last_eval_iter, ctx.last_eval_clock) == (1, 100)
     assert middleware.state_dict()["env"]["episode"].tolist() == state
     # It will come an iteration later, with another policy: the run is not resumed exactly.
     assert middleware.resume_guarantee == "mid-iteration"

@@ -85,7 +85,7 @@ def test_an_evaluation_has_its_own_row_at_the_step_that_it_measured(tmp_path):
     logger(iteration(1))
     logger(iteration(2))
     # Measured after the first iteration, and there only now.
-    logger(iteration(3, eval_value=480.0, last_eval_iter=2, last_eval_env_step=4))
+    logger(iteration(3, eval_value=480.0, last_eval_iter=2, last_eval_clock=4))
     row = rows(tmp_path)[0]
     assert (row["env_step"], row["train_iter"], row["eval/return_mean"]) == ("4", "2", "480.0")
 

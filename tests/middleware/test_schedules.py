@@ -21,7 +21,7 @@ def test_schedules_run_over_the_whole_run_or_their_own_steps():
 
 
 def test_a_lengthened_run_whose_learning_rate_jumps_says_both_rates_and_the_setting_that_keeps_the_earlier_one():
-    jump = rate_jump(config(), config(**{"run.max_env_step": 2000}), env_step=996)
+    jump = rate_jump(config(), config(**{"run.max_env_step": 2000}), clock=996)
     assert "the learning rate goes from 4e-06 to 0.000502 at env_step 996" in jump
     assert "policy.learn.anneal_steps=1000 keeps the earlier schedule" in jump
 
@@ -31,12 +31,12 @@ def test_a_lengthened_run_whose_learning_rate_jumps_says_both_rates_and_the_sett
     [{}, {"policy.learn.learning_rate": 1e-4}, {"run.max_env_step": 2000, "policy.learn.anneal_steps": 1000}],
 )
 def test_the_same_schedule_is_not_mentioned(settings):
-    assert rate_jump(config(), config(**settings), env_step=996) is None
+    assert rate_jump(config(), config(**settings), clock=996) is None
 
 
 def test_without_annealing_a_lengthened_run_changes_no_rate():
     constant = {"policy.learn.anneal_lr": False}
-    assert rate_jump(config(**constant), config(**constant, **{"run.max_env_step": 2000}), env_step=996) is None
+    assert rate_jump(config(**constant), config(**constant, **{"run.max_env_step": 2000}), clock=996) is None
 
 
 class State:

@@ -5,8 +5,9 @@ import types
 
 import pytest
 
-from minding.engine.chain.context import OnlineRLContext
-from minding.engine.errors import ConfigError
+from minding.engine.chain.check import check_chain
+from minding.engine.chain.context import OfflineRLContext, OnlineRLContext
+from minding.engine.errors import ChainError, ConfigError
 from minding.middleware.termination_checker import termination_checker
 
 
@@ -30,6 +31,17 @@ def test_the_run_ends_when_a_limit_is_reached(task, limits, below, at, reason):
     assert (task.finish, checker.reason) == (False, None)
     checker(OnlineRLContext(**at))
     assert (task.finish, checker.reason) == (True, reason)
+
+
+def test_recorded_data_end_a_run_by_passes_and_gradient_steps_but_never_by_environment_steps(task):
+    checker = termination_checker(max_train_iter=10, max_train_epoch=3, task=task)
+    check_chain([checker], OfflineRLContext)
+    checker(OfflineRLContext(train_iter=9, train_epoch=2))
+    assert checker.reason is None
+    checker(OfflineRLContext(train_iter=9, train_epoch=3))
+    assert checker.reason == "max_train_epoch"
+    with pytest.raises(ChainError, match=r"reads ctx\.env_step, which OfflineRLContext does not have"):
+        check_chain([termination_checker(max_env_step=10, task=task)], OfflineRLContext)
 
 
 @pytest.mark.parametrize("value", [None, math.nan])

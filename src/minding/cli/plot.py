@@ -19,6 +19,7 @@ def plot(runs: tuple[str, ...], output: str) -> None:
     environment has its own panel. Folders that cannot be read are skipped with a warning.
     """
     with bad_input():
+        from minding.engine.chain.context import UNITS
         from minding.engine.run.curves import learning_curves
         from minding.engine.run.plotting import check_format, plot_curves
 
@@ -29,5 +30,5 @@ def plot(runs: tuple[str, ...], output: str) -> None:
         spread = f" [{curve.low[-1]:.1f}, {curve.high[-1]:.1f}]" if curve.n_runs > 1 else ""
         seeds = f"mean of {curve.n_runs} seeds, 95 % interval" if curve.n_runs > 1 else "1 seed"
         click.echo(f"{curve.env_id}, {curve.label}: {curve.kind} return {curve.mean[-1]:.1f}{spread}")
-        click.echo(f"    at {curve.env_step[-1]:,.0f} environment steps ({seeds})")
+        click.echo(f"    at {curve.steps[-1]:,.0f} {UNITS[curve.unit]} ({seeds})")
     click.echo(f"curves: {output}")

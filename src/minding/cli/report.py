@@ -27,6 +27,7 @@ def report(cfg: EasyDict, run_dir: RunDir, summary: Any, *, draw: bool) -> None:
       summary: what `training.train` returned.
       draw: whether there is time for pictures.
     """
+    from minding.engine.chain.context import UNITS
     from minding.engine.checkpoint import list_checkpoints
     from minding.engine.errors import ConfigError
     from minding.engine.run.curves import return_series
@@ -38,7 +39,8 @@ def report(cfg: EasyDict, run_dir: RunDir, summary: Any, *, draw: bool) -> None:
     except ConfigError as error:
         picture = f"not drawn: {error}"
     else:
-        click.echo("\n" + terminal_curve(*return_series(metrics)))
+        unit = UNITS[summary.unit].replace("environment", "env")
+        click.echo("\n" + terminal_curve(*return_series(metrics), unit))
         picture = _draw_curve(cfg, run_dir, metrics) if draw else f"not drawn: {_command('plot', run_dir.path)}"
     if cfg.run.trace and draw:
         _draw_trace(run_dir.path)
@@ -59,8 +61,9 @@ def report_unsaved(run_dir: RunDir) -> None:
 
     try:
         newest = newest_checkpoint(run_dir.checkpoints)
-        env_step = read_manifest(newest)["env_step"]
-        left = f"the newest is {newest} at env_step {env_step:,}: {_command('resume', run_dir.path)}"
+        manifest = read_manifest(newest)
+        at = f"{manifest['unit']} {manifest[manifest['unit']]:,}"
+        left = f"the newest is {newest} at {at}: {_command('resume', run_dir.path)}"
     except CheckpointError:
         left = "there is no earlier one: start the run again"
     click.echo(f"minding: the last checkpoint could not be saved; {left}", err=True)
@@ -97,13 +100,15 @@ def _draw_trace(folder: Path) -> None:
 
 
 def _figures(summary: Any) -> dict[str, str]:
+    from minding.engine.chain.context import UNITS
+
     evaluation = f"{summary.eval_return:.1f} ± {summary.eval_std:.1f} over {summary.n_eval_episodes} episodes"
+    counters = dict.fromkeys((summary.unit, "train_iter"))
     lost = " (removed or renamed during the run: it holds only what came later)" if summary.folder_lost else ""
     return {
         "evaluation return": evaluation if summary.n_eval_episodes else "none",
-        "environment steps": f"{summary.env_step:,}",
-        "gradient steps": f"{summary.train_iter:,}",
-        "time": f"{summary.wall_time:.1f} s, {summary.steps_per_second:,.0f} environment steps/s",
+        **{UNITS[name]: f"{getattr(summary, name):,}" for name in counters},
+        "time": f"{summary.wall_time:.1f} s, {summary.steps_per_second:,.0f} {UNITS[summary.unit]}/s",
         "ended by": str(summary.stop_reason),
         "run folder": f"{summary.run_dir}{lost}",
         "checkpoints": str(summary.ckpt),

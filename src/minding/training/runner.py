@@ -26,17 +26,19 @@ class Summary:
     """The outcome of a run.
 
     Attributes:
-      env_step, train_iter: environment and gradient steps.
+      unit: what the clock of the run counts, see `engine.chain.context.UNITS`.
+      env_step, train_iter: environment and gradient steps; no environment steps where it learned from recorded data.
       eval_return, eval_std, n_eval_episodes: returns of the final policy in fresh evaluation episodes.
       wall_time: seconds of training, without the final evaluation, in all processes of the run.
-      steps_per_second: environment steps per second of training.
-      stop_reason: 'max_env_step', 'stop_value', 'max_step', 'SIGINT' or 'SIGTERM'.
+      steps_per_second: steps of the clock per second of training.
+      stop_reason: 'max_env_step', 'max_train_iter', 'max_train_epoch', 'stop_value', 'max_step', 'SIGINT' or 'SIGTERM'.
       run_dir, ckpt: the folders.
       unsaved: whether the last state of the run could not be saved.
       folder_lost: whether the run folder was removed or renamed during the run: what it held by then is not in it.
       profile: time table of the middleware; empty unless asked for.
     """
 
+    unit: str
     env_step: int
     train_iter: int
     eval_return: float
@@ -87,7 +89,8 @@ def _train(cfg: EasyDict, run_dir: RunDir, progress: bool, resume: str | Path | 
             task.on(event, lambda: run_dir.update_config(cfg))
         policy = build(task, cfg)
         saver = CkptSaver(policy, run_dir.path.name, cfg.run.ckpt_freq, out_dir=run_dir.path.parent, task=task)
-        checker = termination_checker(max_env_step=cfg.run.max_env_step, stop_value=cfg.run.stop_value, task=task)
+        limits = (cfg.run.max_env_step, cfg.run.max_train_iter, cfg.run.max_train_epoch)
+        checker = termination_checker(*limits, stop_value=cfg.run.stop_value, task=task)
         task.use(checker)
         task.use(saver)
         logger = online_logger(cfg, run_dir, progress=progress)
@@ -109,13 +112,14 @@ def _train(cfg: EasyDict, run_dir: RunDir, progress: bool, resume: str | Path | 
         stop_reason, episodes = task.interrupted_by, []
     returns = np.array([end.episode_return for end in episodes])
     return Summary(
-        env_step=ctx.env_step,
+        unit=ctx.unit,
+        env_step=ctx.optional("env_step") or 0,
         train_iter=ctx.train_iter,
         eval_return=float(returns.mean()) if episodes else float("nan"),
         eval_std=float(returns.std()) if episodes else float("nan"),
         n_eval_episodes=len(episodes),
         wall_time=wall_time,
-        steps_per_second=ctx.env_step / max(wall_time, 1e-9),
+        steps_per_second=ctx.clock / max(wall_time, 1e-9),
         stop_reason=stop_reason,
         run_dir=str(run_dir.path),
         ckpt=str(saver.folder),

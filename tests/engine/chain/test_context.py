@@ -75,23 +75,21 @@ def test_a_subclass_may_call_super_post_init():
 
 
 def test_kept_fields_are_those_of_the_documentation():
-    assert OnlineRLContext().kept == (
-        "total_step",
-        "env_step",
-        "env_episode",
-        "train_iter",
-        "last_eval_iter",
-        "last_eval_value",
-        "last_eval_env_step",
-    )
-    assert OfflineRLContext().kept == (
-        "total_step",
-        "train_epoch",
-        "train_iter",
-        "last_eval_iter",
-        "last_eval_value",
-    )
+    learning = ("total_step", "train_iter", "last_eval_iter", "last_eval_value", "last_eval_clock")
+    assert OnlineRLContext().kept == (*learning, "env_step", "env_episode")
+    assert OfflineRLContext().kept == (*learning, "train_epoch", "epoch_row")
     assert (OnlineRLContext().last_eval_iter, OnlineRLContext().last_eval_value) == (-1, -math.inf)
+
+
+def test_the_clock_is_the_counter_that_the_class_names():
+    assert (OnlineRLContext(env_step=5, train_iter=3).clock, OnlineRLContext.unit) == (5, "env_step")
+    assert (OfflineRLContext(train_iter=3, train_epoch=1).clock, OfflineRLContext.unit) == (3, "train_iter")
+    assert (Context(total_step=7).clock, Context.unit) == (7, "total_step")
+
+
+def test_an_optional_field_is_none_where_the_context_does_not_have_it():
+    assert OnlineRLContext(env_step=5).optional("env_step") == 5
+    assert OfflineRLContext().optional("env_step") is None
 
 
 def test_an_undeclared_attribute_is_an_error_with_the_nearest_name():
@@ -100,7 +98,7 @@ def test_an_undeclared_attribute_is_an_error_with_the_nearest_name():
         ctx.env_stp = 1
     with pytest.raises(AttributeError) as error:
         OnlineRLContext().train_itr  # noqa: B018
-    assert "no field 'train_itr'; did you mean 'train_iter'? Its fields are total_step, env_step" in str(error.value)
+    assert "no field 'train_itr'; did you mean 'train_iter'? Its fields are total_step, train_iter" in str(error.value)
     with pytest.raises(AttributeError, match=r"'xyzzy'\. Its fields"):
         OnlineRLContext().xyzzy  # noqa: B018
     with pytest.raises(AttributeError, match="no field 'trajectory'; did you mean 'trajectories'"):

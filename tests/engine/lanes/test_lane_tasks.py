@@ -166,12 +166,12 @@ def test_a_plain_function_in_the_lane_sees_the_counters_of_its_own_iteration():
 
 def test_a_kept_field_that_a_plain_function_changes_while_iterations_are_under_way_has_to_be_declared():
     def count(ctx):
-        ctx.last_eval_env_step += 3
+        ctx.last_eval_clock += 3
 
-    with pytest.raises(ChainError, match="last_eval_env_step is kept, and a function in the collect lane"):
+    with pytest.raises(ChainError, match="last_eval_clock is kept, and a function in the collect lane"):
         play({"max_staleness": 1}, count, role="collect")
     contexts = play(EXACT, count, role="collect", steps=3)[0].contexts
-    assert [ctx.last_eval_env_step for ctx in contexts] == [2, 5, 8]
+    assert [ctx.last_eval_clock for ctx in contexts] == [2, 5, 8]
 
 
 @declare(writes=("collect_kwargs",))

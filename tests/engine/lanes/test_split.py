@@ -47,8 +47,8 @@ def test_the_off_policy_chain_is_cut_before_the_buffer():
     assert lanes.collect.outputs == ("trajectories", "env_step", "env_episode")
     (evaluate,) = lanes.evaluate
     assert members(evaluate) == ["interaction_evaluator"]
-    assert evaluate.inputs == ("env_step", "train_iter", "last_eval_iter", "last_eval_env_step")
-    assert evaluate.outputs == ("eval_value", "last_eval_iter", "last_eval_value", "last_eval_env_step")
+    assert evaluate.inputs == ("env_step", "train_iter", "last_eval_iter", "last_eval_clock")
+    assert evaluate.outputs == ("eval_value", "last_eval_iter", "last_eval_value", "last_eval_clock")
 
 
 def test_the_on_policy_chain_estimates_advantages_where_it_collects():
@@ -92,7 +92,7 @@ def test_a_role_moves_a_function_that_declares_nothing_which_may_then_read_and_w
     # But for what lanes themselves put into the context.
     assert set(FIELDS) - set(lane.inputs) == {
         "total_step", "eval_value", "eval_output", "eval_params", "policy_lag",
-        "last_eval_iter", "last_eval_value", "last_eval_env_step",
+        "last_eval_iter", "last_eval_value", "last_eval_clock",
     }  # fmt: skip
     assert [leaf.name for leaf in lane.upstream] == []
     # It may be the collector.

@@ -70,7 +70,7 @@ def test_plain_progress_prints_at_most_one_line_every_five_seconds():
     progress = Progress(1000, "cartpole", file=out, clock=clock)
     for second in range(11):
         clock.now = 100.0 + second
-        progress.update(Status(env_step=50 * second, train_iter=10 * second))
+        progress.update(Status(clock=50 * second, train_iter=10 * second))
     progress.close()
     assert out.getvalue().splitlines() == [
         "cartpole 0/1,000 (0%)  0:00",

@@ -127,7 +127,7 @@ def test_rows_counted_by_the_checkpoint_that_are_damaged_are_named_and_removed(t
 def test_rows_behind_the_checkpoint_go_also_where_earlier_ones_were_lost(tmp_path):
     path = tmp_path / "metrics.csv"
     path.write_text("env_step\n30\n40\n50\n")
-    CsvWriter(path).load_state_dict({"rows": 4, "columns": ["env_step"]}, last_env_step=40)
+    CsvWriter(path).load_state_dict({"rows": 4, "columns": ["env_step"]}, last_clock=40)
     assert path.read_text() == "env_step\n30\n40\n"
 
 

@@ -48,7 +48,7 @@ def test_the_mean_is_taken_over_the_steps_that_all_seeds_have():
     short = (np.array([0.0, 100.0]), np.array([0.0, 10.0]))
     long = (np.array([50.0, 250.0]), np.array([25.0, 125.0]))
     curve = mean_curve("ppo", [short, long])
-    assert (curve.env_step[0], curve.env_step[-1]) == (50.0, 100.0)
+    assert (curve.steps[0], curve.steps[-1]) == (50.0, 100.0)
     assert (curve.mean[0], curve.mean[-1]) == (15.0, 30.0)
     assert (curve.low[-1], curve.high[-1]) == (10.0, 50.0)
 
@@ -62,7 +62,7 @@ def test_the_interval_of_many_seeds_is_that_of_their_mean():
 
 def test_one_run_is_its_own_curve():
     curve = mean_curve("ppo", [(np.array([0.0, 7.0]), np.array([1.0, 2.0]))])
-    assert curve.env_step.tolist() == [0.0, 7.0]
+    assert curve.steps.tolist() == [0.0, 7.0]
     assert curve.low.tolist() == curve.mean.tolist() == curve.high.tolist() == [1.0, 2.0]
 
 
