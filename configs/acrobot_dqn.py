@@ -18,3 +18,5 @@ main_config = EasyDict(
         other=dict(eps=dict(end=0.1, decay=12_000)),
     ),
 )
+
+proof = dict(target=-100.0)

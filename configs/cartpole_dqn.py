@@ -23,3 +23,5 @@ main_config = EasyDict(
         eval=dict(freq=5_000, n_episode=20),
     ),
 )
+
+proof = dict(target=475.0)

@@ -19,3 +19,5 @@ main_config = EasyDict(
         eval=dict(freq=20_000, n_episode=20),
     ),
 )
+
+proof = dict(target=475.0)

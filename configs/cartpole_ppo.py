@@ -17,3 +17,5 @@ main_config = EasyDict(
         eval=dict(n_episode=20),
     ),
 )
+
+proof = dict(target=475.0)

@@ -16,3 +16,5 @@ main_config = EasyDict(
         eval=dict(freq=20_000),
     ),
 )
+
+proof = dict(target=None, seeds=1, env_step=300_000)

@@ -20,3 +20,5 @@ main_config = EasyDict(
         other=dict(eps=dict(end=0.02, decay=80_000), buffer_size=200_000),
     ),
 )
+
+proof = dict(target=None)

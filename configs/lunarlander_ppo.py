@@ -25,3 +25,5 @@ main_config = EasyDict(
         eval=dict(freq=50_000, n_episode=20),
     ),
 )
+
+proof = dict(target=200.0)

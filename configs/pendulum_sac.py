@@ -17,3 +17,5 @@ main_config = EasyDict(
         other=dict(buffer_size=50_000),
     ),
 )
+
+proof = dict(target=-200.0)

@@ -77,9 +77,10 @@ def presets(algorithm: str = "") -> str:
     """The presets, of one algorithm or all."""
     rows = []
     for name in PRESETS:
-        if algorithm and not name.endswith(f"_{algorithm}"):
+        module = importlib.import_module(f"minding.configs.{name}")
+        if algorithm and module.main_config.policy.type != algorithm:
             continue
-        doc = inspect.getdoc(importlib.import_module(f"minding.configs.{name}")) or ""
+        doc = inspect.getdoc(module) or ""
         rows.append((f"`{name}`", doc.partition("\n")[0], " ".join(doc.rpartition("Expected: ")[2].split())))
     return _table(("preset", "what", "expected"), rows)
 

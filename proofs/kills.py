@@ -20,7 +20,9 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from minding.configs import PRESETS, compile_run, load_preset
 from minding.engine.checkpoint import load_checkpoint, newest_checkpoint
+from minding.engine.errors import MissingExtraError
 from minding.engine.run.fingerprint import fingerprint, metrics_fingerprint
 from minding.engine.run.run_dir import RunDir
 from proofs import pages as proof_pages
@@ -30,22 +32,8 @@ ROOT = Path(__file__).resolve().parent.parent
 KILLS = 6
 CHECKPOINTS = 40
 """About how many a run takes."""
-STEPS = {
-    "acrobot_dqn": 8_000,
-    "acrobot_ppo": 80_000,
-    "cartpole_a3c": 180_000,
-    "cartpole_dqn": 10_000,
-    "cartpole_impala": 180_000,
-    "cartpole_ppo": 60_000,
-    "halfcheetah_ppo": 30_000,
-    "halfcheetah_sac": 11_500,
-    "lunarlander_dqn": 12_000,
-    "lunarlander_ppo": 40_000,
-    "pendulum_ppo": 60_000,
-    "pendulum_sac": 2_500,
-    "pixelcatch_ppo": 72_000,
-}
-"""Environment steps of a run, by preset: enough for more than 1,000 gradient steps."""
+GRADIENT_STEPS = 1_100
+"""At least as many as a run makes, past the 830 after which moments without gradients would become denormal."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,15 +65,19 @@ class KillJob(Job):
 
 
 def make_job(preset: str, kills: int = KILLS, env_step: int | None = None) -> KillJob:
-    """The job of a preset; `env_step` in place of `STEPS`, to try it out."""
-    from minding.configs import compile_run, load_preset
+    """The job of a preset; `env_step` in place of what its gradient steps take, to try it out.
 
-    steps = env_step or STEPS[preset]
+    Raises:
+      MissingExtraError: the preset's environment needs a package that is not installed.
+    """
     cfg = compile_run(load_preset(preset))
-    learn = cfg.policy.learn
+    learn, n_sample = cfg.policy.learn, cfg.policy.collect.n_sample
     updates = math.prod(learn.get(key, 1) for key in ("n_epoch", "n_minibatch", "update_per_collect"))
     warmup = learn.get("warmup", 0)
-    iterations = (steps - warmup) // cfg.policy.collect.n_sample
+    # With few long iterations there would be no checkpoints to be killed between.
+    iterations = max(-(-GRADIENT_STEPS // updates), CHECKPOINTS)
+    steps = env_step or warmup + iterations * n_sample
+    iterations = (steps - warmup) // n_sample
     rows = max(steps // 2, warmup) if "buffer_size" in cfg.policy.other else 0
     return KillJob("kills", preset, 0, steps, kills, iterations * updates, rows)
 
@@ -166,7 +158,7 @@ def _is_done(results: Results, job: KillJob) -> bool:
 
 def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m proofs.kills", description=__doc__)
-    parser.add_argument("--only", action="append", choices=STEPS, metavar="PRESET", help=", ".join(STEPS))
+    parser.add_argument("--only", action="append", choices=PRESETS, metavar="PRESET", help=", ".join(PRESETS))
     parser.add_argument("--kills", type=int, default=KILLS, help=f"kills of each preset ({KILLS})")
     parser.add_argument("--again", action="store_true", help="run also what is done")
     parser.add_argument("--docs", type=Path, default=ROOT / "docs", help="folder of the pages (docs)")
@@ -182,8 +174,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = parse_arguments(argv)
     results = Results(args.docs)
     failed = False
-    for preset in args.only or STEPS:
-        job = make_job(preset, args.kills)
+    for preset in args.only or PRESETS:
+        try:
+            job = make_job(preset, args.kills)
+        except MissingExtraError as error:
+            print(f"{preset}: left out: {error}", file=sys.stderr, flush=True)
+            continue
         if not args.again and _is_done(results, job):
             continue
         try:

@@ -14,7 +14,7 @@ import numpy as np
 
 from minding.engine.run.curves import mean_curve
 from minding.engine.run.plotting import plot_curves
-from proofs.runs import ASYNC, DETERMINISM, LEARNING, Record, Results
+from proofs.runs import ASYNC, LEARNING, Record, Results
 
 _BLOCK = re.compile(r"(<!-- results:([\w:]+) -->\n).*?(<!-- /results -->)", re.DOTALL)
 NOT_YET = "Not measured yet: `make proofs`.\n"
@@ -243,7 +243,7 @@ def _async_kills(results: Results) -> str:
 
 
 def _determinism(results: Results) -> str:
-    records = [record for name in DETERMINISM for record in results.of("determinism", name)]
+    records = [record for name in LEARNING for record in results.of("determinism", name)]
     if not records:
         return NOT_YET
     rows = [

@@ -39,11 +39,11 @@ RUNNERS: dict[str, Callable[[Job, Path], Record]] = {
 
 
 def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
-    known = [*LEARNING, *(f"async:{name}" for name in LEARNING), *(f"determinism:{name}" for name in DETERMINISM)]
+    known = [*LEARNING, *(f"async:{name}" for name in LEARNING), *(f"determinism:{name}" for name in LEARNING)]
     known.append("memory")
     parser = argparse.ArgumentParser(prog="python -m proofs.run", description=__doc__)
     parser.add_argument("--only", action="append", choices=known, metavar="PROOF", help=", ".join(known))
-    parser.add_argument("--seeds", type=int, help="seeds of each learning proof (5; halfcheetah_sac 1)")
+    parser.add_argument("--seeds", type=int, help="seeds of each learning proof (as each preset says)")
     parser.add_argument("--jobs", type=int, default=1, help="processes at the same time (1; more share the cores)")
     parser.add_argument("--steps", type=int, help="environment steps of each run, to try the machinery out")
     parser.add_argument("--again", action="store_true", help="run also what is done")
@@ -62,8 +62,8 @@ def plan(args: argparse.Namespace) -> list[Job]:
     """All jobs that were asked for, the short ones first."""
     steps = args.steps
     jobs = [
-        Job("determinism", preset, 0, steps or env_step)
-        for preset, env_step in DETERMINISM.items()
+        Job("determinism", preset, 0, steps or DETERMINISM)
+        for preset in LEARNING
         if _wanted(args, f"determinism:{preset}")
     ]
     jobs += [

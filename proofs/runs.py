@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import hashlib
+import importlib
 import importlib.metadata
 import json
 import platform
@@ -14,7 +15,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from minding.configs import compile_run, load_preset
+from minding.configs import PRESETS, compile_run, load_preset
 from minding.engine.checkpoint import load_checkpoint, newest_checkpoint
 from minding.engine.run.curves import EVAL_RETURN, series
 from minding.engine.run.metrics import read_metrics
@@ -39,24 +40,18 @@ class Learning:
     seeds: int = 5
 
 
-LEARNING = {
-    proof.preset: proof
-    for proof in (
-        Learning("cartpole_ppo", 100_000, 475.0),
-        Learning("cartpole_dqn", 60_000, 475.0),
-        Learning("cartpole_impala", 500_000, 475.0),
-        Learning("cartpole_a3c", 500_000, 475.0),
-        Learning("acrobot_ppo", 300_000, -100.0),
-        Learning("acrobot_dqn", 100_000, -100.0),
-        Learning("pendulum_ppo", 200_000, -250.0),
-        Learning("pendulum_sac", 15_000, -200.0),
-        Learning("lunarlander_ppo", 500_000, 200.0),
-        Learning("lunarlander_dqn", 400_000, None),
-        Learning("halfcheetah_sac", 300_000, None, seeds=1),
-    )
-}
-DETERMINISM = {"cartpole_ppo": 10_000, "cartpole_dqn": 10_000, "pendulum_ppo": 10_000, "pendulum_sac": 10_000}
-"""Preset and environment steps after which two runs must have the same parameters, bit by bit."""
+def _learning(preset: str) -> Learning | None:
+    """What the preset's module says is to be proved."""
+    module = importlib.import_module(f"minding.configs.{preset}")
+    proof = getattr(module, "proof", None)
+    if proof is None:
+        return None
+    return Learning(preset, **{"env_step": module.main_config.run.max_env_step, **proof})
+
+
+LEARNING = {preset: proof for preset in PRESETS if (proof := _learning(preset)) is not None}
+DETERMINISM = 10_000
+"""Environment steps after which two runs of a preset must have the same parameters, bit by bit."""
 ASYNC = "async_learning"
 """The learning proofs again, with lanes."""
 MEMORY = 1_000_000

@@ -1,6 +1,7 @@
 """Every algorithm learns what it must bootstrap for, on two seeds, in seconds; long runs are in `make proofs`."""
 
 import numpy as np
+import of_algorithms
 import probes
 import pytest
 from easydict import EasyDict
@@ -10,26 +11,6 @@ from minding.configs import compile_run
 from minding.engine import OnlineRLContext, Task
 from minding.policies import ALGORITHMS
 
-ROLLOUTS = {"policy.collect.n_sample": 64, "policy.learn.learning_rate": 0.02}
-REPLAY = {
-    "policy.collect.n_sample": 8,
-    "policy.learn.batch_size": 32,
-    "policy.learn.warmup": 64,
-    "policy.learn.update_per_collect": 4,
-    "policy.other.buffer_size": 2000,
-}
-SETTINGS = {
-    "a3c": {**ROLLOUTS, "policy.learn.anneal_lr": "false"},
-    "dqn": {
-        **REPLAY,
-        "policy.learn.learning_rate": 0.005,
-        "policy.learn.target.freq": 20,
-        "policy.other.eps.decay": 1000,
-    },
-    "impala": {"policy.collect.n_sample": 16, "policy.learn.learning_rate": 0.01},
-    "ppo": {**ROLLOUTS, "policy.learn.learning_rate": 0.01, "policy.learn.n_minibatch": 2},
-    "sac": {**REPLAY, "policy.learn.learning_rate": 0.003, "policy.learn.alpha": 0.02},
-}
 FAST = ("ppo",)
 
 
@@ -47,7 +28,7 @@ def train(algorithm, probe, seed, steps):
         "policy": {"type": algorithm, "model": {"hidden": [16]}},
     }
     always = {"policy.learn.gamma": probe.GAMMA, "policy.eval.freq": 10**6, "run.max_env_step": steps}
-    overrides = {**always, **SETTINGS[algorithm]}
+    overrides = {**always, **of_algorithms.constant(algorithm, "LEARNS")}
     cfg = compile_run(EasyDict(user), [f"{key}={value}" for key, value in overrides.items()])
     task = Task()
     with task.start(ctx=OnlineRLContext()):
@@ -61,14 +42,10 @@ def choice(policy, state):
     return int(action[0, 0] > 0.0) if action.ndim == 2 else int(action[0])
 
 
-def test_the_table_covers_every_algorithm():
-    assert SETTINGS.keys() == set(ALGORITHMS)
-
-
 @pytest.mark.parametrize("seed", [0, 1])
 @pytest.mark.parametrize("probe", [probes.Invest, probes.KeepGoing])
 @pytest.mark.parametrize(
-    "algorithm", [name if name in FAST else pytest.param(name, marks=pytest.mark.slow) for name in SETTINGS]
+    "algorithm", [name if name in FAST else pytest.param(name, marks=pytest.mark.slow) for name in ALGORITHMS]
 )
 def test_what_pays_later_is_chosen_and_states_are_worth_what_they_are(algorithm, probe, seed):
     policy = train(algorithm, probe, seed, 2400)

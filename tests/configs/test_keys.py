@@ -1,12 +1,11 @@
 """One knob, one place: every key of the configuration is read by something."""
 
 import dataclasses
-import sys
-from pathlib import Path
 
 import pytest
 from easydict import EasyDict
 from fakes import IMAGE, VECTOR, dict_of
+from of_algorithms import SMALL, constant, environment, short_run
 
 from minding import training
 from minding.configs import compile_run
@@ -16,12 +15,6 @@ from minding.engine.lanes import LaneOptions
 from minding.engine.run.run_dir import RunDir
 from minding.envs import config_schema
 from minding.policies import ALGORITHMS, get_policy_class
-
-sys.path.append(str(Path(__file__).resolve().parent.parent / "contract"))
-from test_resume import OF_ALGORITHM, SMALL
-
-ALTERNATIVES = {"dqn": ("policy.learn.target.kind=soft",)}
-"""By algorithm, settings of a further run, for keys that the defaults leave unread."""
 
 
 class Recording(EasyDict):
@@ -67,11 +60,10 @@ def read_by(tiny_config, tmp_path_factory):
 
 def keys_read(algorithm, tiny_config, folder):
     read = set()
-    env_id = "CartPole-v1" if "discrete" in ALGORITHMS[algorithm].actions else "Pendulum-v1"
-    user = EasyDict(env={"env_id": env_id}, policy={"type": algorithm})
+    user = EasyDict(env={"env_id": environment(algorithm)}, policy={"type": algorithm})
     steps = ("run.max_env_step=160", f"run.out_dir={folder}")
-    for extra in dict.fromkeys(((), ALTERNATIVES.get(algorithm, ()))):
-        cfg = Recording(compile_run(user, [*SMALL, *OF_ALGORITHM[algorithm], *steps, *extra]), read)
+    for extra in dict.fromkeys(((), constant(algorithm, "ALTERNATIVES", ()))):
+        cfg = Recording(compile_run(user, [*SMALL, *short_run(algorithm), *steps, *extra]), read)
         training.train(cfg, RunDir.create(cfg), progress=True)
     images = dict_of(image=IMAGE, speed=VECTOR)
     get_policy_class(algorithm)(Recording(tiny_config(algorithm, images), read))

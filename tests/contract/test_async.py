@@ -1,7 +1,7 @@
 """Asynchronous runs of presets: without staleness the synchronous one bit by bit, and else repeatable."""
 
 import pytest
-from test_resume import OF_ALGORITHM, SMALL
+from of_algorithms import SMALL, short_run
 
 from minding import training
 from minding.configs import compile_run, load_preset
@@ -17,7 +17,7 @@ def outcome(preset, folder, *extra, resume=None):
     user = load_preset(preset)
     # Fewer than a short run has.
     user.policy.get("collect", {}).pop("random_steps", None)
-    settings = [*SMALL, *OF_ALGORITHM[user.policy.type], *extra, f"run.out_dir={folder}", "exp_name=run"]
+    settings = [*SMALL, *short_run(user.policy.type), *extra, f"run.out_dir={folder}", "exp_name=run"]
     cfg = compile_run(user, settings)
     run_dir = RunDir.create(cfg) if resume is None else RunDir(folder / "run")
     summary = training.train(cfg, run_dir, progress=False, resume=resume)

@@ -2,6 +2,7 @@
 
 import pytest
 from easydict import EasyDict
+from of_algorithms import environment
 
 from minding import training
 from minding.configs import compile_run
@@ -12,9 +13,8 @@ from minding.policies import ALGORITHMS
 @pytest.mark.slow
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_an_algorithm_learns_with_its_own_defaults(algorithm, tmp_path):
-    env_id = "CartPole-v1" if "discrete" in ALGORITHMS[algorithm].actions else "Pendulum-v1"
     short = ("run.max_env_step=1024", "run.final_episodes=1", f"run.out_dir={tmp_path}")
-    cfg = compile_run(EasyDict(env={"env_id": env_id}, policy={"type": algorithm}), short)
+    cfg = compile_run(EasyDict(env={"env_id": environment(algorithm)}, policy={"type": algorithm}), short)
     summary = training.train(cfg, RunDir.create(cfg), progress=False)
     assert summary.env_step >= 1024
     assert summary.train_iter > 0

@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from minding.policies import ALGORITHMS
+
 SCRIPT = Path(__file__).with_name("long_updates.py")
-ALL = ("a3c", "dqn", "impala", "ppo", "sac")
+ALL = tuple(ALGORITHMS)
 CASES = [
     ("one dispatch thread", ("sac",)),
     *(

@@ -10,6 +10,7 @@ import shutil
 import numpy as np
 import pytest
 from easydict import EasyDict
+from of_algorithms import SMALL, constant, environment, has, short_run
 
 from minding import training
 from minding.configs import PRESETS, compile_run, load_preset
@@ -17,56 +18,20 @@ from minding.engine.checkpoint import list_checkpoints, load_checkpoint, newest_
 from minding.engine.errors import MissingExtraError
 from minding.engine.run.fingerprint import fingerprint, metrics_fingerprint
 from minding.engine.run.run_dir import RunDir
+from minding.policies import ALGORITHMS
 from minding.training import runner
 
-ROLLOUTS = ("run.max_env_step=640", "run.metrics_freq=100", "policy.collect.n_sample=64", "policy.eval.freq=150")
-ON_POLICY = (*ROLLOUTS, "run.ckpt_freq=8", "policy.learn.n_epoch=2", "policy.learn.n_minibatch=2")
-TRAJECTORY = (*ROLLOUTS, "run.ckpt_freq=4", "policy.learn.n_epoch=2")
-SINGLE_STEP = (*ROLLOUTS, "run.ckpt_freq=2")
-OFF_POLICY = (
-    "run.max_env_step=320",
-    "run.ckpt_freq=12",
-    "run.metrics_freq=50",
-    "policy.collect.n_sample=16",
-    "policy.learn.batch_size=16",
-    "policy.learn.update_per_collect=2",
-    "policy.learn.warmup=48",
-    "policy.eval.freq=80",
-    # It wraps.
-    "policy.other.buffer_size=100",
-)
-SMALL = (
-    "run.final_episodes=2",
-    "run.tensorboard=false",
-    "env.collector_env_num=4",
-    "env.evaluator_env_num=2",
-    "env.max_episode_steps=30",
-    "policy.model.hidden=[16]",
-    "policy.eval.n_episode=3",
-)
 CASES = {
-    "PPO on a vector environment, observations normalised": (
-        "ppo",
-        "CartPole-v1",
-        ("env.backend=native", "policy.model.normalize_obs=true"),
-    ),
-    "PPO in worker processes, dict observations, rewards normalised": (
-        "ppo",
-        "fakes:Hunt",
-        ("env.backend=subprocess", "env.workers=2", "env.normalize_reward=true"),
-    ),
-    "IMPALA, observations normalised": ("impala", "CartPole-v1", ("policy.model.normalize_obs=true",)),
-    "A3C": ("a3c", "CartPole-v1", ()),
-    "DQN, n-step": ("dqn", "CartPole-v1", ("policy.learn.nstep=2", "policy.learn.target.freq=5")),
-    "SAC, random steps first": ("sac", "Pendulum-v1", ("policy.collect.random_steps=32",)),
+    case: (algorithm, *what)
+    for algorithm in ALGORITHMS
+    for case, what in constant(algorithm, "RESUMES", {algorithm: (environment(algorithm), ())}).items()
 }
 FAST = ("PPO on a vector environment, observations normalised", "DQN, n-step")
-OF_ALGORITHM = {"ppo": ON_POLICY, "impala": TRAJECTORY, "a3c": SINGLE_STEP, "dqn": OFF_POLICY, "sac": OFF_POLICY}
 
 
 def settings(algorithm, env_id, extra, tmp_path):
     user = EasyDict(env={"env_id": env_id}, policy={"type": algorithm})
-    return compile_run(user, [*SMALL, *OF_ALGORITHM[algorithm], *extra, f"run.out_dir={tmp_path}", "exp_name=run"])
+    return compile_run(user, [*SMALL, *short_run(algorithm), *extra, f"run.out_dir={tmp_path}", "exp_name=run"])
 
 
 @pytest.fixture
@@ -135,44 +100,35 @@ def check_exact_resume(cfg, tmp_path, photographed, moments):
 def test_a_run_killed_between_and_within_iterations_ends_as_if_it_went_on(name, tmp_path, photographed):
     cfg = settings(*CASES[name], tmp_path)
     # Iterations after the last checkpoint: before the first middleware, and before one in the middle.
-    late = 17 if cfg.chain == "off_policy" else 9
+    late = 17 if has(cfg.policy.type, "other.buffer_size") else 9
     check_exact_resume(cfg, tmp_path, photographed, {(late - 4, 0), (late, 3)})
 
 
 SHORT_ROLLOUTS = ("run.max_env_step=6000", "run.metrics_freq=1000", "policy.eval.freq=1500")
-PRESET = {
-    "ppo": (*SHORT_ROLLOUTS, "policy.collect.n_sample=256"),
-    "impala": SHORT_ROLLOUTS,
-    "a3c": SHORT_ROLLOUTS,
-    "dqn": (
-        "run.max_env_step=4800",
-        "policy.collect.n_sample=32",
-        "policy.learn.update_per_collect=4",
-        "run.metrics_freq=600",
-        "policy.learn.warmup=200",
-        "policy.eval.freq=1200",
-        "policy.other.buffer_size=700",
-    ),
-    "sac": (
-        "run.max_env_step=500",
-        "run.metrics_freq=100",
-        "policy.learn.warmup=100",
-        "policy.eval.freq=150",
-        "policy.other.buffer_size=300",
-    ),
-}
-"""Settings that make a preset short, by algorithm."""
+SHORT_REPLAY = (
+    "run.max_env_step=800",
+    "run.metrics_freq=100",
+    "policy.collect.n_sample=8",
+    "policy.learn.update_per_collect=2",
+    "policy.learn.warmup=100",
+    "policy.eval.freq=200",
+    "policy.other.buffer_size=300",
+)
 
 
 def short_preset(name, tmp_path):
     user = load_preset(name)
     extra = ["run.final_episodes=2", "policy.eval.n_episode=3", "env.evaluator_env_num=2", "exp_name=run"]
-    if user.policy.type == "sac":
+    algorithm = user.policy.type
+    extra += SHORT_REPLAY if has(algorithm, "other.buffer_size") else SHORT_ROLLOUTS
+    if has(algorithm, "collect.random_steps"):
         extra.append("policy.collect.random_steps=50")
+    if has(algorithm, "learn.n_minibatch"):
+        extra.append("policy.collect.n_sample=256")
     if user.env.env_id in ("HalfCheetah-v5", "ALE/Pong-v5"):
         extra.append("env.max_episode_steps=150")
     try:
-        cfg = compile_run(user, [*PRESET[user.policy.type], *extra, f"run.out_dir={tmp_path}"])
+        cfg = compile_run(user, [*extra, f"run.out_dir={tmp_path}"])
     except MissingExtraError as error:
         pytest.skip(str(error))
     updates = math.prod(cfg.policy.learn.get(key, 1) for key in ("n_epoch", "n_minibatch", "update_per_collect"))

@@ -4,9 +4,12 @@ import copy
 
 import numpy as np
 import pytest
-from fakes import VECTOR, Batches, rows_of, space_of
+from fakes import VECTOR, Batches, discrete, rows_of, space_of
 
 from minding.policies import get_policy_class
+
+CONTRACT = {"a3c": (VECTOR, discrete(3), {})}
+LEARNS = {"policy.collect.n_sample": 64, "policy.learn.learning_rate": 0.02, "policy.learn.anneal_lr": "false"}
 
 BATCH = 16
 

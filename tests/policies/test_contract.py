@@ -9,6 +9,7 @@ import types
 import warnings
 
 import numpy as np
+import of_algorithms
 import pytest
 from fakes import IMAGE, VECTOR, Batches, dict_of, discrete, multi_discrete, rows_of, space_of
 from treevalue import FastTreeValue
@@ -22,12 +23,9 @@ from minding.policies.core.guard import LearnGuard
 
 STEPS, BATCH, ROWS = 2, 8, 32
 CASES = {
-    "a3c": ("a3c", VECTOR, discrete(3), {}),
-    "dqn": ("dqn", VECTOR, discrete(3), {"policy.learn.target.freq": 4, "policy.model.dueling": True}),
-    "impala": ("impala", dict_of(a=VECTOR, b=discrete(2)), space_of(2, 2), {"policy.model.normalize_obs": True}),
-    "ppo": ("ppo", VECTOR, multi_discrete(3, 2), {}),
-    "ppo, box": ("ppo", dict_of(a=VECTOR, b=discrete(2)), space_of(2, 2), {"policy.learn.grad_norm": 0.0}),
-    "sac": ("sac", VECTOR, space_of(3), {"policy.model.normalize_obs": True}),
+    case: (algorithm, *what)
+    for algorithm in ALGORITHMS
+    for case, what in of_algorithms.constant(algorithm, "CONTRACT").items()
 }
 SIZES = {"action": 2, "obs.b": 2}
 
@@ -94,10 +92,6 @@ def differ(a, b):
     return [name for name in a if a[name].tobytes() != b[name].tobytes()]
 
 
-def test_the_table_covers_every_algorithm():
-    assert {algorithm for algorithm, *_ in CASES.values()} == set(ALGORITHMS)
-
-
 # Learning
 
 
@@ -114,8 +108,7 @@ def test_learning_compiles_once_and_another_batch_size_or_buffer_is_reported(pol
         warnings.simplefilter("error")
         for _ in range(5):
             policy.learn_mode.forward(batch)
-        # DQN: one for calls that move the target, one for the others.
-        assert policy._update.signatures <= (2 if policy.name == "dqn" else 1)
+        assert policy._update.signatures <= of_algorithms.constant(policy.name, "SIGNATURES", 1)
         smaller = IndexedBatch(batch.layout, batch.tables, batch.index[:, :-1].copy())
         with pytest.raises(RecompileWarning, match="keep batch sizes constant"):
             policy.learn_mode.forward(smaller)

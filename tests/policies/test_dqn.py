@@ -10,6 +10,22 @@ from minding.engine.data.batch import RowLayout
 from minding.engine.errors import MindingError
 from minding.policies import get_policy_class
 
+CONTRACT = {"dqn": (VECTOR, discrete(3), {"policy.learn.target.freq": 4, "policy.model.dueling": True})}
+SIGNATURES = 2
+"""One for calls that move the target, one for the others."""
+LEARNS = {
+    "policy.collect.n_sample": 8,
+    "policy.learn.batch_size": 32,
+    "policy.learn.warmup": 64,
+    "policy.learn.update_per_collect": 4,
+    "policy.other.buffer_size": 2000,
+    "policy.learn.learning_rate": 0.005,
+    "policy.learn.target.freq": 20,
+    "policy.other.eps.decay": 1000,
+}
+RESUMES = {"DQN, n-step": ("CartPole-v1", ("policy.learn.nstep=2", "policy.learn.target.freq=5"))}
+ALTERNATIVES = ("policy.learn.target.kind=soft",)
+
 STEPS, BATCH, ROWS = 2, 8, 32
 
 

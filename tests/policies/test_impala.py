@@ -4,10 +4,16 @@ import copy
 
 import numpy as np
 import pytest
-from fakes import VECTOR, Batches, discrete, rows_of
+from fakes import VECTOR, Batches, dict_of, discrete, rows_of, space_of
 
 from minding.engine.run.fingerprint import fingerprint
 from minding.policies import get_policy_class
+
+CONTRACT = {
+    "impala": (dict_of(a=VECTOR, b=discrete(2)), space_of(2, 2), {"policy.model.normalize_obs": True}),
+}
+LEARNS = {"policy.collect.n_sample": 16, "policy.learn.learning_rate": 0.01}
+RESUMES = {"IMPALA, observations normalised": ("CartPole-v1", ("policy.model.normalize_obs=true",))}
 
 STEPS, T, N = 2, 6, 2
 ROWS = T * N

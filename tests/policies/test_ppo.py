@@ -4,9 +4,25 @@ import copy
 
 import numpy as np
 import pytest
-from fakes import VECTOR, Batches, discrete, rows_of
+from fakes import VECTOR, Batches, dict_of, discrete, multi_discrete, rows_of, space_of
 
 from minding.policies import get_policy_class
+
+CONTRACT = {
+    "ppo": (VECTOR, multi_discrete(3, 2), {}),
+    "ppo, box": (dict_of(a=VECTOR, b=discrete(2)), space_of(2, 2), {"policy.learn.grad_norm": 0.0}),
+}
+LEARNS = {"policy.collect.n_sample": 64, "policy.learn.learning_rate": 0.01, "policy.learn.n_minibatch": 2}
+RESUMES = {
+    "PPO on a vector environment, observations normalised": (
+        "CartPole-v1",
+        ("env.backend=native", "policy.model.normalize_obs=true"),
+    ),
+    "PPO in worker processes, dict observations, rewards normalised": (
+        "fakes:Hunt",
+        ("env.backend=subprocess", "env.workers=2", "env.normalize_reward=true"),
+    ),
+}
 
 STEPS, BATCH = 3, 16
 

@@ -11,6 +11,18 @@ from minding.engine.process.runtime import to_device
 from minding.engine.seeding import generator_state, restore_generator
 from minding.policies import get_policy_class
 
+CONTRACT = {"sac": (VECTOR, space_of(3), {"policy.model.normalize_obs": True})}
+LEARNS = {
+    "policy.collect.n_sample": 8,
+    "policy.learn.batch_size": 32,
+    "policy.learn.warmup": 64,
+    "policy.learn.update_per_collect": 4,
+    "policy.other.buffer_size": 2000,
+    "policy.learn.learning_rate": 0.003,
+    "policy.learn.alpha": 0.02,
+}
+RESUMES = {"SAC, random steps first": ("Pendulum-v1", ("policy.collect.random_steps=32",))}
+
 BATCH = 16
 ACTION = space_of(2)
 

@@ -1,5 +1,6 @@
 """The proofs: what is run again, what is written down, and the tables made of it."""
 
+import importlib
 import json
 
 import numpy as np
@@ -10,7 +11,7 @@ from minding.engine.checkpoint import save_checkpoint
 from minding.engine.run.run_dir import RunDir
 from proofs import pages as proof_pages
 from proofs.run import main, parse_arguments, plan
-from proofs.runs import ROOT, Job, Results, config_hash, parameter_digest
+from proofs.runs import LEARNING, ROOT, Job, Learning, Results, config_hash, parameter_digest
 
 PAGE = "before\n<!-- results:cartpole_ppo -->\nold\n<!-- /results -->\nafter\n"
 JOB = Job("learning", "cartpole_ppo", 1, 100_000)
@@ -116,8 +117,18 @@ def test_the_plan_has_all_seeds_of_what_is_asked_for():
         "learning cartpole_ppo seed 1",
         "memory cartpole_ppo seed 0",
     ]
-    # Determinism; ten presets with five seeds and one with one, synchronously and in lanes; memory.
-    assert len(plan(parse_arguments([]))) == 4 + 2 * (10 * 5 + 1) + 1
+    # Determinism; all seeds synchronously and in lanes; memory.
+    seeds = sum(proof.seeds for proof in LEARNING.values())
+    assert len(plan(parse_arguments([]))) == len(LEARNING) + 2 * seeds + 1
+
+
+def test_what_is_proved_is_what_the_presets_say():
+    assert LEARNING["cartpole_ppo"] == Learning("cartpole_ppo", 100_000, 475.0, seeds=5)
+    assert LEARNING["halfcheetah_sac"] == Learning("halfcheetah_sac", 300_000, None, seeds=1)
+    assert "pong_ppo" not in LEARNING
+    for name, proof in LEARNING.items():
+        expected = importlib.import_module(f"minding.configs.{name}").__doc__.rpartition("Expected: ")[2]
+        assert proof.target is None or f"at least {proof.target:g}" in expected
     assert [job.overrides[2:] for job in plan(parse_arguments(["--only", "async:cartpole_ppo", "--seeds", "1"]))] == [
         ("lanes.async_mode=true",)
     ]

@@ -1,0 +1,77 @@
+"""What tests know of each algorithm: from its settings, and from constants of its test file.
+
+``tests/policies/test_<name>.py`` holds
+
+- ``CONTRACT``: cases of the contract table, by name: (observation, action, overrides);
+- ``LEARNS``: settings with which it learns the probes of ``test_learning.py``;
+
+and may hold
+
+- ``SIGNATURES``: how often its update is compiled, 1 if not given;
+- ``RESUMES``: cases of ``contract/test_resume.py``, by name: (environment, overrides); its defaults if not given;
+- ``ALTERNATIVES``: settings of a further run, for keys that the defaults leave unread.
+"""
+
+import importlib
+import sys
+from pathlib import Path
+
+from minding.policies import get_algorithm
+
+sys.path.append(str(Path(__file__).parent / "policies"))
+SMALL = (
+    "run.final_episodes=2",
+    "run.tensorboard=false",
+    "env.collector_env_num=4",
+    "env.evaluator_env_num=2",
+    "env.max_episode_steps=30",
+    "policy.model.hidden=[16]",
+    "policy.eval.n_episode=3",
+)
+"""Settings that make any run small."""
+
+
+def constant(algorithm, name, *default):
+    """A constant of the algorithm's test file; without a default it must be there."""
+    return getattr(importlib.import_module(f"test_{algorithm}"), name, *default)
+
+
+def environment(algorithm):
+    """The id of a small environment that it can act in."""
+    return "CartPole-v1" if "discrete" in get_algorithm(algorithm).actions else "Pendulum-v1"
+
+
+def has(algorithm, path):
+    """Whether the algorithm has a key, such as ``learn.n_epoch``."""
+    node = get_algorithm(algorithm).config_schema()
+    for key in path.split("."):
+        if key not in node:
+            return False
+        node = node[key]
+    return True
+
+
+def short_run(algorithm):
+    """Settings of a run of some seconds with many checkpoints; a replay buffer wraps."""
+    if has(algorithm, "other.buffer_size"):
+        return (
+            "run.max_env_step=320",
+            "run.ckpt_freq=12",
+            "run.metrics_freq=50",
+            "policy.collect.n_sample=16",
+            "policy.learn.batch_size=16",
+            "policy.learn.update_per_collect=2",
+            "policy.learn.warmup=48",
+            "policy.eval.freq=80",
+            "policy.other.buffer_size=100",
+        )
+    twice = [f"policy.learn.{key}" for key in ("n_epoch", "n_minibatch") if has(algorithm, f"learn.{key}")]
+    return (
+        "run.max_env_step=640",
+        "run.metrics_freq=100",
+        # Every second iteration.
+        f"run.ckpt_freq={2 * 2 ** len(twice)}",
+        "policy.collect.n_sample=64",
+        "policy.eval.freq=150",
+        *(f"{key}=2" for key in twice),
+    )
