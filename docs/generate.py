@@ -20,7 +20,7 @@ from minding.engine.config.compiler import RUN_SCHEMA
 from minding.engine.config.identity import POLICY, RUN
 from minding.engine.config.options import Option
 from minding.envs import config_schema
-from minding.policies import ALGORITHMS, get_algorithm
+from minding.policies import get_algorithm
 
 DOCS = Path(__file__).resolve().parent
 _BLOCK = re.compile(r"(<!-- generated:([\w:]+) -->\n).*?(<!-- /generated -->)", re.DOTALL)
@@ -64,24 +64,14 @@ def _middleware_row(declaration: Declaration, target: Any) -> tuple[str, ...]:
     return f"`{declaration.name}`", role, ", ".join(reads), ", ".join(declaration.writes), summary
 
 
-def algorithms() -> str:
-    """The algorithms of this version."""
-    rows = [
-        (f"[{each.class_name}](algorithms/{each.name}.md)", f"`{each.name}`", ", ".join(each.actions), each.chain)
-        for each in ALGORITHMS.values()
-    ]
-    return _table(("algorithm", "`policy.type`", "actions", "chain"), rows)
-
-
-def presets(algorithm: str = "") -> str:
-    """The presets, of one algorithm or all."""
+def presets(algorithm: str) -> str:
+    """The presets of an algorithm."""
     rows = []
     for name in PRESETS:
         module = importlib.import_module(f"minding.configs.{name}")
-        if algorithm and module.main_config.policy.type != algorithm:
-            continue
-        doc = inspect.getdoc(module) or ""
-        rows.append((f"`{name}`", doc.partition("\n")[0], " ".join(doc.rpartition("Expected: ")[2].split())))
+        if module.main_config.policy.type == algorithm:
+            doc = inspect.getdoc(module) or ""
+            rows.append((f"`{name}`", doc.partition("\n")[0], " ".join(doc.rpartition("Expected: ")[2].split())))
     return _table(("preset", "what", "expected"), rows)
 
 
@@ -97,14 +87,14 @@ def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def table(name: str) -> str:
-    """The table of a marker: ``keys:run``, ``keys:env``, ``keys:dqn``, ``presets``, ``presets:dqn``, ..."""
+    """The table of a marker: ``keys:run``, ``keys:env``, ``keys:dqn``, ``presets:dqn``, ..."""
     kind, _, of = name.partition(":")
     if kind == "keys":
         schemas = {"run": (RUN_SCHEMA, ""), "env": (config_schema(), "env.")}
         return keys(*schemas[of]) if of in schemas else keys(get_algorithm(of).config_schema(), "policy.")
     if kind == "presets":
         return presets(of)
-    return {"middleware": middleware, "algorithms": algorithms, "identity": identity}[kind]()
+    return {"middleware": middleware, "identity": identity}[kind]()
 
 
 def filled(text: str) -> str:

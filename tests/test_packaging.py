@@ -94,6 +94,14 @@ def test_every_algorithm_has_a_page():
     assert [name for name in ALGORITHMS if not (ROOT / "docs" / "algorithms" / f"{name}.md").is_file()] == []
 
 
+def test_no_file_names_all_algorithms():
+    """Whatever must know them finds them by their files: adding one touches its own five files only."""
+    words = [re.compile(rf"\b({name}|{each.class_name})\b") for name, each in ALGORITHMS.items()]
+    kinds = (".py", ".toml", ".md", ".yaml", ".cfg", "")
+    texts = {path: path.read_text(encoding="utf-8") for path in tracked_files() if path.suffix in kinds}
+    assert [str(path) for path, text in texts.items() if all(word.search(text) for word in words)] == []
+
+
 def test_no_file_holds_a_path_of_one_machine():
     found = []
     for path in tracked_files():

@@ -106,13 +106,13 @@ def test_a_run_killed_between_and_within_iterations_ends_as_if_it_went_on(name, 
 
 SHORT_ROLLOUTS = ("run.max_env_step=6000", "run.metrics_freq=1000", "policy.eval.freq=1500")
 SHORT_REPLAY = (
-    "run.max_env_step=800",
-    "run.metrics_freq=100",
-    "policy.collect.n_sample=8",
+    "run.max_env_step=2400",
+    "run.metrics_freq=300",
+    "policy.collect.n_sample=32",
     "policy.learn.update_per_collect=2",
-    "policy.learn.warmup=100",
-    "policy.eval.freq=200",
-    "policy.other.buffer_size=300",
+    "policy.learn.warmup=200",
+    "policy.eval.freq=600",
+    "policy.other.buffer_size=700",
 )
 
 
