@@ -36,6 +36,7 @@ types: $(INSTALLED) ## mypy
 
 bench: $(INSTALLED) ## speed against other libraries (about 20 minutes)
 	$(BIN)/python -m benchmarks.run $(ARGS)
+	test -f docs/results/async_overlap.json || $(BIN)/python -m benchmarks.async_overlap
 
 proofs: $(INSTALLED) ## the long evidence: learning over seeds, kills, crashes, faults (hours; continues where it stopped)
 	$(BIN)/python -m proofs.run $(ARGS)
@@ -43,7 +44,6 @@ proofs: $(INSTALLED) ## the long evidence: learning over seeds, kills, crashes, 
 	test -f docs/results/crashes.json || $(BIN)/python -m proofs.crashes
 	test -f docs/results/forged.json || $(BIN)/python -m proofs.forged
 	test -f docs/results/faults.json || $(BIN)/python -m proofs.faults faults
-	test -f docs/results/async_overlap.json || $(BIN)/python -m benchmarks.async_overlap
 	test -f docs/results/async_speeds.json || $(BIN)/python -m proofs.soak speeds
 	test -f docs/results/async_kills.json || $(BIN)/python -m proofs.soak kills
 	$(BIN)/python -m proofs.repeated_runs

@@ -25,10 +25,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks import pages
 from benchmarks.pairs import ROOT, call
 from benchmarks.report import cpu_model, own_versions
-from proofs.pages import overlap_table, update
-from proofs.runs import Results
 
 STEPS = 64
 """Environment steps of a rollout, in one environment."""
@@ -292,7 +291,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         measured["scaling"] = scaling(max(1, args.pairs // 2), args.iterations // 2)
     if args.only in (None, START_UP):
         measured["start_up"] = start_ups(args.pairs)
-    print(f"\n{overlap_table(measured)}")
+    print(f"\n{pages.overlap_table(measured)}")
     if args.pairs >= 5:
         _write(measured)
     return 0
@@ -300,8 +299,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _write(measured: dict[str, Any]) -> None:
     docs = ROOT / "docs"
-    results = Results(docs)
-    before = results.single("async_overlap") or {"overlap": [], "scaling": [], "start_up": []}
+    before = pages.read("async_overlap", docs) or {"overlap": [], "scaling": [], "start_up": []}
     again = {row["case"] for row in measured["overlap"]}
     kept = [row for row in before["overlap"] if row["case"] not in again]
     names = [case.name for case in CASES]
@@ -312,9 +310,7 @@ def _write(measured: dict[str, Any]) -> None:
         "cpu": cpu_model(),
         "versions": own_versions(),
     }
-    text = json.dumps(record, indent=1) + "\n"
-    (docs / "results" / "async_overlap.json").write_text(text, encoding="utf-8")
-    update(results)
+    pages.write("async_overlap", record, docs)
     if any(row["case"] == CASES[0].name for row in measured["overlap"]):
         _draw(measured["overlap"][0]["pairs"][-1]["n_epoch"], docs / "images" / "async_overlap.png")
 

@@ -23,10 +23,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks import pages
 from benchmarks.pairs import ROOT, call
 from benchmarks.report import cpu_model, own_versions
-from proofs.pages import presets_table, update
-from proofs.runs import Results
 
 COLLECT, LEARN, LAST = ("StepCollector", "gae_estimator"), ("multistep_trainer",), "online_logger"
 
@@ -148,21 +147,18 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(json.dumps(measure(wanted[0], args.measure == "async")))
         return 0
     measured = [compare(case, args.pairs) for case in wanted]
-    print(f"\n{presets_table(measured)}")
+    print(f"\n{pages.presets_table(measured)}")
     if args.pairs >= 5:
         _write(measured)
     return 0
 
 
 def _write(measured: list[dict[str, Any]]) -> None:
-    results = Results(ROOT / "docs")
-    found = {row["case"]: row for row in (results.single("async_presets") or {"cases": []})["cases"]}
+    docs = ROOT / "docs"
+    found = {row["case"]: row for row in (pages.read("async_presets", docs) or {"cases": []})["cases"]}
     found.update({row["case"]: row for row in measured})
     cases = [found[case.name] for case in CASES if case.name in found]
-    record = {"cases": cases, "cpu": cpu_model(), "versions": own_versions()}
-    path = ROOT / "docs" / "results" / "async_presets.json"
-    path.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
-    update(results)
+    pages.write("async_presets", {"cases": cases, "cpu": cpu_model(), "versions": own_versions()}, docs)
 
 
 if __name__ == "__main__":

@@ -1,43 +1,39 @@
 """From result files to the pages in ``docs``: tables between markers, and pictures of the curves.
 
-A table stands between ``<!-- results:NAME -->`` and ``<!-- /results -->``. NAME is a preset, or one of `TABLES`. What
-is between the two is replaced, the rest of the page stays.
+A table stands between the markers of `benchmarks.pages`, whose name is a preset, or one of `TABLES`.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 
+from benchmarks import pages
+from minding.configs import PRESETS
 from minding.engine.run.curves import mean_curve
 from minding.engine.run.plotting import plot_curves
 from proofs.runs import ASYNC, LEARNING, Record, Results
 
-_BLOCK = re.compile(r"(<!-- results:([\w:]+) -->\n).*?(<!-- /results -->)", re.DOTALL)
 NOT_YET = "Not measured yet: `make proofs`.\n"
 
 
 def update(results: Results) -> None:
     """Writes all tables and curves for which there is a marker in a page of ``results.docs``."""
-    for page in sorted(results.docs.rglob("*.md")):
-        text = page.read_text(encoding="utf-8")
-        fresh = filled(text, results, page.parent / "img")
-        if fresh != text:
-            page.write_text(fresh, encoding="utf-8")
+    pages.update(results.docs, lambda name, page: table(results, name, page.parent / "img"))
 
 
-def filled(text: str, results: Results, images: Path) -> str:
-    """A page's text with the present tables between its markers; curves go into `images`."""
-    return _BLOCK.sub(lambda block: block[1] + table(results, block[2], images) + block[3], text)
+def table(results: Results, name: str, images: Path) -> str | None:
+    """The Markdown that belongs between the markers of `name`; draws the curve of a preset into `images`.
 
-
-def table(results: Results, name: str, images: Path) -> str:
-    """The Markdown that belongs between the markers of `name`; draws the curve of a preset into `images`."""
+    Returns:
+      None where a name is not of the proofs.
+    """
     if name in TABLES:
         return TABLES[name](results)
+    if name not in PRESETS:
+        return None
     records = results.of("learning", name)
     if not records:
         return NOT_YET
@@ -126,92 +122,6 @@ def _async(results: Results) -> str:
         return NOT_YET
     head = "| preset | env steps | return of 100 episodes, one per seed | target | reached |"
     return "\n".join([head, "|---|---:|---|---:|---|", *rows, ""])
-
-
-SCALING_TARGET = 0.9
-
-
-def overlap_table(result: Record) -> str:
-    """Speed-up of lanes over a synchronous run, and of several collectors over one, as Markdown."""
-    lines = [
-        "| environment | `max_staleness` | pairs | share of collection | speed-up | lowest - highest | of the ideal "
-        "| target | met |",
-        "|---|---:|---:|---|---:|---|---:|---:|---|",
-    ]
-    for row in result["overlap"]:
-        # The longer of the two parts bounds what overlap can give.
-        collected = [pair["collect_share"] for pair in row["pairs"]]
-        ideals = [1.0 / max(part, 1.0 - part) for part in collected]
-        share = float(np.median([pair["ratio"] / ideal for pair, ideal in zip(row["pairs"], ideals)]))
-        met = "yes" if row["median"] >= row["target"] else "NO"
-        cells = (
-            row["case"],
-            row["max_staleness"],
-            len(row["pairs"]),
-            f"{min(collected):.0%} - {max(collected):.0%}",
-            f"{row['median']:.2f}x",
-            f"{row['lowest']:.2f} - {row['highest']:.2f}",
-            f"{share:.0%}",
-            f"{row['target']}x",
-            met,
-        )
-        lines.append(f"| {' | '.join(map(str, cells))} |")
-    lines += ["", "| collectors | env steps/s | over one | share of ideal | met |", "|---:|---:|---:|---:|---|"]
-    for row in result["scaling"]:
-        met = "yes" if row["share"] >= SCALING_TARGET else "NO"
-        speed = np.median(row["env_steps_per_second"])
-        lines.append(f"| {row['collectors']} | {speed:.0f} | {row['ratio']:.2f}x | {row['share']:.2f} | {met} |")
-    first = result["start_up"]
-    if first:
-        spread = f"{min(first):.2f} - {max(first):.2f} s, n = {len(first)}"
-        lines += ["", f"First rollout of `cartpole_ppo` {np.median(first):.2f} s after the start ({spread})."]
-    return "\n".join(lines)
-
-
-def presets_table(cases: list[Record]) -> str:
-    """Speed-up of lanes over synchronous runs of real presets, as Markdown."""
-    lines = [
-        "| case | pairs | synchronous: collect + learn = iteration, ms | asynchronous: longer part + between, ms "
-        "| speed-up | lowest - highest | target | met |",
-        "|---|---:|---|---|---:|---|---:|---|",
-    ]
-    for case in cases:
-        sync, lanes = ({name: _median_of(case, side, name) for name in case["pairs"][0][side]} for side in _SIDES)
-        ratios = [pair["ratio"] for pair in case["pairs"]]
-        target = case["target"]
-        cells = (
-            case["case"],
-            len(ratios),
-            f"{sync['collect']:.1f} + {sync['learn']:.1f} = {sync['iteration']:.1f}",
-            f"{lanes['iteration'] - lanes['between']:.1f} + {lanes['between']:.1f}",
-            f"{case['median']:.2f}x",
-            f"{min(ratios):.2f} - {max(ratios):.2f}",
-            "" if target is None else f"{target}x",
-            "" if target is None else "yes" if case["median"] >= target else "NO",
-        )
-        lines.append(f"| {' | '.join(map(str, cells))} |")
-    return "\n".join(lines)
-
-
-_SIDES = ("sync", "async")
-
-
-def _median_of(case: Record, side: str, name: str) -> float:
-    return float(np.median([pair[side][name] for pair in case["pairs"]]))
-
-
-def _async_presets(results: Results) -> str:
-    record = results.single("async_presets")
-    if record is None:
-        return NOT_YET
-    return f"{presets_table(record['cases'])}\n\nMeasured on {record['cpu']}, medians.\n"
-
-
-def _async_overlap(results: Results) -> str:
-    record = results.single("async_overlap")
-    if record is None:
-        return NOT_YET
-    return f"{overlap_table(record)}\n\nMeasured on {record['cpu']}, medians.\n"
 
 
 def _async_speeds(results: Results) -> str:
@@ -355,8 +265,6 @@ def _forged(results: Results) -> str:
 TABLES: dict[str, Callable[[Results], str]] = {
     "async": _async,
     "async_kills": _async_kills,
-    "async_overlap": _async_overlap,
-    "async_presets": _async_presets,
     "async_speeds": _async_speeds,
     "crashes": _crashes,
     "determinism": _determinism,

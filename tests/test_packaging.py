@@ -94,6 +94,11 @@ def test_every_algorithm_has_a_page():
     assert [name for name in ALGORITHMS if not (ROOT / "docs" / "algorithms" / f"{name}.md").is_file()] == []
 
 
+def test_benchmarks_do_not_need_the_proofs():
+    files = (ROOT / "benchmarks").rglob("*.py")
+    assert [path.name for path in files if re.search(r"^\s*(from|import) proofs", path.read_text(), re.M)] == []
+
+
 def test_no_file_names_all_algorithms():
     """Whatever must know them finds them by their files: adding one touches its own five files only."""
     words = [re.compile(rf"\b({name}|{each.class_name})\b") for name, each in ALGORITHMS.items()]

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from benchmarks.memory import slope
+from benchmarks.pages import filled, lanes_table
 from minding.engine.checkpoint import save_checkpoint
 from minding.engine.run.run_dir import RunDir
 from proofs import pages as proof_pages
@@ -79,12 +80,19 @@ def test_published_curves_stand_beside_the_measured_one_at_the_same_steps(result
     assert "Others: https://example.org/curve.csv. Two seeds." in text
 
 
-@pytest.mark.parametrize("page", ["reliability.md", "results/README.md"])
+@pytest.mark.parametrize("page", ["async.md", "reliability.md", "results/README.md"])
 def test_the_pages_show_what_the_result_files_say(page, tmp_path):
-    docs = ROOT / "docs"
+    docs, known = ROOT / "docs", []
+
+    def table(name):
+        text = lanes_table(name, docs) or proof_pages.table(Results(docs), name, tmp_path)
+        known.append((name, text is not None))
+        return text
+
     text = (docs / page).read_text(encoding="utf-8")
-    assert "<!-- results:" in text
-    assert proof_pages.filled(text, Results(docs), tmp_path) == text
+    assert filled(text, table) == text
+    assert known
+    assert all(found for _, found in known), known
 
 
 def test_results_of_other_settings_are_left_out(results):

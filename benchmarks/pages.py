@@ -1,0 +1,144 @@
+"""From result files to the pages in ``docs``.
+
+A table stands between ``<!-- results:NAME -->`` and ``<!-- /results -->``; the rest of a page is written by hand.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+Record = dict[str, Any]
+_BLOCK = re.compile(r"(<!-- results:([\w:]+) -->\n).*?(<!-- /results -->)", re.DOTALL)
+NOT_YET = "Not measured yet: `make bench`.\n"
+
+
+def update(docs: Path, table: Callable[[str, Path], str | None]) -> None:
+    """Fills all pages of a folder.
+
+    Args:
+      docs: the folder.
+      table: takes a name and the page; see `filled`.
+    """
+    for page in sorted(docs.rglob("*.md")):
+        text = page.read_text(encoding="utf-8")
+        fresh = filled(text, lambda name, page=page: table(name, page))  # type: ignore[misc]
+        if fresh != text:
+            page.write_text(fresh, encoding="utf-8")
+
+
+def filled(text: str, table: Callable[[str], str | None]) -> str:
+    """A page's text with tables between its markers; what is there stays where `table` returns None for the name."""
+
+    def fill(block: re.Match[str]) -> str:
+        found = table(block[2])
+        return block[0] if found is None else block[1] + found + block[3]
+
+    return _BLOCK.sub(fill, text)
+
+
+def lanes_table(name: str, docs: Path) -> str | None:
+    """What was measured of lanes, by the name of its file in ``docs/results``; None for another name."""
+    if name not in TABLES:
+        return None
+    record = read(name, docs)
+    if record is None:
+        return NOT_YET
+    return f"{TABLES[name](record)}\n\nMeasured on {record['cpu']}, medians.\n"
+
+
+def read(name: str, docs: Path) -> Record | None:
+    """A result, ``docs/results/<name>.json``; None if it was not measured yet."""
+    path = docs / "results" / f"{name}.json"
+    record: Record | None = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
+    return record
+
+
+def write(name: str, record: Record, docs: Path) -> None:
+    """Writes a result and the tables of all pages."""
+    path = docs / "results" / f"{name}.json"
+    path.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    update(docs, lambda marker, page: lanes_table(marker, docs))
+
+
+SCALING_TARGET = 0.9
+
+
+def overlap_table(result: Record) -> str:
+    """Speed-up of lanes over a synchronous run, and of several collectors over one, as Markdown."""
+    lines = [
+        "| environment | `max_staleness` | pairs | share of collection | speed-up | lowest - highest | of the ideal "
+        "| target | met |",
+        "|---|---:|---:|---|---:|---|---:|---:|---|",
+    ]
+    for row in result["overlap"]:
+        # The longer of the two parts bounds what overlap can give.
+        collected = [pair["collect_share"] for pair in row["pairs"]]
+        ideals = [1.0 / max(part, 1.0 - part) for part in collected]
+        share = float(np.median([pair["ratio"] / ideal for pair, ideal in zip(row["pairs"], ideals)]))
+        met = "yes" if row["median"] >= row["target"] else "NO"
+        cells = (
+            row["case"],
+            row["max_staleness"],
+            len(row["pairs"]),
+            f"{min(collected):.0%} - {max(collected):.0%}",
+            f"{row['median']:.2f}x",
+            f"{row['lowest']:.2f} - {row['highest']:.2f}",
+            f"{share:.0%}",
+            f"{row['target']}x",
+            met,
+        )
+        lines.append(f"| {' | '.join(map(str, cells))} |")
+    lines += ["", "| collectors | env steps/s | over one | share of ideal | met |", "|---:|---:|---:|---:|---|"]
+    for row in result["scaling"]:
+        met = "yes" if row["share"] >= SCALING_TARGET else "NO"
+        speed = np.median(row["env_steps_per_second"])
+        lines.append(f"| {row['collectors']} | {speed:.0f} | {row['ratio']:.2f}x | {row['share']:.2f} | {met} |")
+    first = result["start_up"]
+    if first:
+        spread = f"{min(first):.2f} - {max(first):.2f} s, n = {len(first)}"
+        lines += ["", f"First rollout of `cartpole_ppo` {np.median(first):.2f} s after the start ({spread})."]
+    return "\n".join(lines)
+
+
+def presets_table(cases: list[Record]) -> str:
+    """Speed-up of lanes over synchronous runs of real presets, as Markdown."""
+    lines = [
+        "| case | pairs | synchronous: collect + learn = iteration, ms | asynchronous: longer part + between, ms "
+        "| speed-up | lowest - highest | target | met |",
+        "|---|---:|---|---|---:|---|---:|---|",
+    ]
+    for case in cases:
+        sync, lanes = ({name: _median_of(case, side, name) for name in case["pairs"][0][side]} for side in _SIDES)
+        ratios = [pair["ratio"] for pair in case["pairs"]]
+        target = case["target"]
+        cells = (
+            case["case"],
+            len(ratios),
+            f"{sync['collect']:.1f} + {sync['learn']:.1f} = {sync['iteration']:.1f}",
+            f"{lanes['iteration'] - lanes['between']:.1f} + {lanes['between']:.1f}",
+            f"{case['median']:.2f}x",
+            f"{min(ratios):.2f} - {max(ratios):.2f}",
+            "" if target is None else f"{target}x",
+            "" if target is None else "yes" if case["median"] >= target else "NO",
+        )
+        lines.append(f"| {' | '.join(map(str, cells))} |")
+    return "\n".join(lines)
+
+
+_SIDES = ("sync", "async")
+
+
+def _median_of(case: Record, side: str, name: str) -> float:
+    return float(np.median([pair[side][name] for pair in case["pairs"]]))
+
+
+TABLES: dict[str, Callable[[Record], str]] = {
+    "async_overlap": overlap_table,
+    "async_presets": lambda record: presets_table(record["cases"]),
+}
