@@ -31,11 +31,15 @@ class Stateful(Protocol):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class EpisodeEnd:
-    """One finished episode. `episode_return` is the sum of the environment's own rewards (before normalisation)."""
+    """One finished episode. `episode_return` is the sum of the environment's own rewards (before normalisation).
+
+    `info` holds what its last step said of the declared keys of `info` (``env.info_keys``) that are one number each.
+    """
 
     env_id: int
     episode_return: float
     episode_length: int
+    info: Mapping[str, float] = dataclasses.field(default_factory=dict, hash=False)
 
 
 @dataclasses.dataclass(slots=True)
@@ -52,6 +56,8 @@ class EnvStep:
       valid: bool ``(N,)``, False where the source used this step to reset (the row is not a transition); None when all
         rows are valid.
       episodes: the episodes that ended in this step.
+      info: what the step said of the declared keys of `info` (``env.info_keys``), ``(N, ...)`` by name, zeros in rows
+        that are not valid; None when no keys are declared. A declared action mask is a part of `obs` and `next_obs`.
     """
 
     obs: Obs
@@ -61,6 +67,7 @@ class EnvStep:
     truncated: Array
     valid: Array | None
     episodes: Sequence[EpisodeEnd]
+    info: Mapping[str, Array] | None = None
 
     def begun(self) -> Array | None:
         """Numbers of the environments in which what was remembered ends with this step; None if there are none.
@@ -166,8 +173,13 @@ class LearnMode(Protocol):
 class EvalMode(Protocol):
     """Acts without exploration."""
 
-    def forward(self, obs: Obs) -> Array:
-        """Returns actions ``(N, ...)`` in the environment's units: what its own `step` takes, a row each."""
+    def forward(self, obs: Obs, action_mask: Array | None = None) -> Array:
+        """Returns actions ``(N, ...)`` in the environment's units: what its own `step` takes, a row each.
+
+        Args:
+          obs: as `EnvStep.obs`.
+          action_mask: bool ``(N, A)``, the legal actions, where `obs` does not hold them.
+        """
         ...
 
     def reset(self, env_ids: Sequence[int] | Array | None = None) -> None:

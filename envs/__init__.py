@@ -25,3 +25,8 @@ __all__ = [
 
 if "minding/PixelCatch-v0" not in gymnasium.registry:
     gymnasium.register("minding/PixelCatch-v0", "minding.envs.pixel:PixelCatch")
+    gymnasium.register(
+        "minding/MaskedGrid-v0",
+        "minding.envs.masked_grid:MaskedGrid",
+        vector_entry_point="minding.envs.masked_grid:MaskedGridVector",
+    )

@@ -12,12 +12,14 @@ import gymnasium
 import numpy as np
 
 from minding.engine.data import trees
+from minding.engine.data.masks import ACTION_MASK, random_legal
 from minding.engine.data.observation import observation_leaves
 from minding.engine.errors import ConfigError, EnvError, MindingError, ShapeError, SpaceError
-from minding.engine.types import Array
+from minding.engine.types import Array, EnvStep
 from minding.envs.config import env_settings
 from minding.envs.factory import env_factory
 from minding.envs.faults import Hang, close_env, describe
+from minding.envs.info import INFO, sample_action
 from minding.envs.layout import ObsLayout
 from minding.envs.manager import BatchedEnvManager, make_env_manager
 from minding.envs.spec import describe_env, episode_limit
@@ -54,6 +56,8 @@ class _Rollout:
     aliased: bool = False
     rounded: list[str] = dataclasses.field(default_factory=list)
     other_dtypes: set[str] = dataclasses.field(default_factory=set)
+    legal: list[float] = dataclasses.field(default_factory=list)
+    """Share of legal actions, where there is a mask."""
 
 
 def check_env(
@@ -89,7 +93,12 @@ def check_env(
         return [*findings, Finding("error", f"{rollout.place}: {text}", _fix_of(error))]
     finally:
         close_env(env, factory.name)
-    findings += _judge_arrays(rollout) + _judge_ends(rollout, episode_limit(env)) + _judge_rewards(rollout)
+    findings += (
+        _judge_arrays(rollout)
+        + _judge_masks(rollout)
+        + _judge_ends(rollout, episode_limit(env))
+        + _judge_rewards(rollout)
+    )
     try:
         findings += _check_seeds(settings, env_fn) + _check_resume(settings, env_fn)
         findings += _measure_speed(settings, steps, env_fn)
@@ -155,15 +164,17 @@ def _check_images(space: Mapping[str, Any]) -> list[Finding]:
 def _roll_out(env: AnyEnv, steps: int, step_timeout: float, found: _Rollout) -> None:
     activity = Activity()
     watch = Watch(activity, lambda: "the environment", step_timeout)
-    layout = ObsLayout(env.observation_space)
+    layout = ObsLayout(env.observation_space, env.action_space)
     row = layout.allocate(1)
     values = ValueCheck(layout)
     env.action_space.seed(_SEED)
+    rng = np.random.default_rng(_SEED)
 
-    def look(obs: Any, reward: Any = 0.0) -> None:
+    def look(obs: Any, reward: Any = 0.0, over: bool = False) -> None:
         layout.write(row, 0, obs)
-        if bad := values.bad_rows(row, np.array([reward])):
+        if bad := values.bad_rows(row, np.array([reward]), np.array([over])):
             raise EnvError(bad[0][1])
+        found.legal += [float(mask.mean()) for leaf, mask in zip(layout.leaves, row) if leaf.choices and not over]
         found.rounded += [what for _, what in values.rounded(row)]
         found.outside += not env.observation_space.contains(obs)
         found.other_dtypes |= _other_dtypes(layout, obs)
@@ -179,9 +190,9 @@ def _roll_out(env: AnyEnv, steps: int, step_timeout: float, found: _Rollout) -> 
         found.place = f"step {step}"
         before = _snapshot(obs)
         with activity.during("step"):
-            next_obs, reward, terminated, truncated, _ = env.step(env.action_space.sample())
+            next_obs, reward, terminated, truncated, _ = env.step(sample_action(env, obs, {}, rng))
         reward = as_reward(reward)
-        look(next_obs, reward)
+        look(next_obs, reward, bool(terminated))
         if any(np.asarray(flag).dtype.kind not in "biu" for flag in (terminated, truncated)):
             raise TypeError(f"terminated and truncated must be bool, got {terminated!r} and {truncated!r}")
         found.aliased |= not _equal(before, _snapshot(obs))
@@ -208,7 +219,7 @@ def _other_dtypes(layout: ObsLayout, obs: Any) -> set[str]:
         for key in leaf.keys:
             value = value[key]
         given = np.asarray(value).dtype
-        if leaf.shape and given != leaf.source_dtype:
+        if leaf.shape and given != leaf.source_dtype and not leaf.choices and leaf.part != INFO:
             found.add(f"{leaf.label} is {given}, its space says {leaf.source_dtype}")
     return found
 
@@ -244,6 +255,17 @@ def _judge_arrays(rollout: _Rollout) -> list[Finding]:
     return findings or [Finding("ok", "observations fit the space, and each is a separate array")]
 
 
+def _judge_masks(rollout: _Rollout) -> list[Finding]:
+    if not rollout.legal:
+        return []
+    text = (
+        f"the action mask leaves {np.mean(rollout.legal):.0%} of the actions on average, and always one that is legal"
+    )
+    if min(rollout.legal) == 1:
+        return [Finding("warn", "the action mask never forbids an action", "leave it out, or see how it is computed")]
+    return [Finding("ok", text)]
+
+
 def _judge_ends(rollout: _Rollout, limit: int | None) -> list[Finding]:
     steps = len(rollout.rewards)
     if not rollout.lengths:
@@ -267,15 +289,32 @@ def _judge_rewards(rollout: _Rollout) -> list[Finding]:
     return [Finding("ok", text)]
 
 
-def _random_actions(manager: BatchedEnvManager, description: Mapping[str, Any], count: int) -> list[Array]:
-    rng = np.random.default_rng(_SEED)
-    action = description["action"]
-    shape = (count, manager.num_envs)
-    if action["kind"] == "box":
-        return list(rng.uniform(-1, 1, (*shape, *action["shape"])).astype(np.float32))
-    if action["kind"] == "discrete":
-        return list(rng.integers(action["n"], size=shape))
-    return list(rng.integers(action["nvec"], size=(*shape, len(action["nvec"]))))
+class _RandomPlay:
+    """Steps environments with random actions in the policy's units, legal ones where there is a mask."""
+
+    def __init__(self, manager: BatchedEnvManager, description: Mapping[str, Any]) -> None:
+        self._manager = manager
+        self._space = description["action"]
+        self._masked = any(leaf.is_mask for leaf in observation_leaves(description["observation"]))
+        self._rng = np.random.default_rng(_SEED)
+        self.seconds = 0.0
+
+    def step(self) -> EnvStep:
+        """One step of all environments; adds to `seconds` what it took them."""
+        action = self._action()
+        start = time.perf_counter()
+        step = self._manager.step(action)
+        self.seconds += time.perf_counter() - start
+        return step
+
+    def _action(self) -> Array:
+        space, count = self._space, self._manager.num_envs
+        if space["kind"] == "box":
+            return self._rng.uniform(-1, 1, (count, *space["shape"])).astype(np.float32)
+        counts = space.get("nvec", [space.get("n")])
+        mask = self._manager.obs[ACTION_MASK] if self._masked else np.ones((count, sum(counts)), bool)
+        action = random_legal(mask, counts, self._rng)
+        return action.reshape(count, -1) if space["kind"] == "multi_discrete" else action
 
 
 def _check_seeds(settings: Mapping[str, Any], env_fn: Callable[..., AnyEnv] | None) -> list[Finding]:
@@ -286,8 +325,9 @@ def _check_seeds(settings: Mapping[str, Any], env_fn: Callable[..., AnyEnv] | No
         manager = make_env_manager(settings, 2, _SEED, env_fn=env_fn)
         firsts.append(manager.obs)
         stream = []
-        for action in _random_actions(manager, description, 50):
-            step = manager.step(action)
+        play = _RandomPlay(manager, description)
+        for _ in range(50):
+            step = play.step()
             stream += [leaf for _, leaf in trees.leaves(step.next_obs)] + [step.reward]
         streams.append(stream)
         manager.close()
@@ -308,8 +348,9 @@ def _check_resume(settings: Mapping[str, Any], env_fn: Callable[..., AnyEnv] | N
     copy = make_env_manager(settings, 1, _SEED + 1, env_fn=env_fn)
     try:
         manager.reset()
-        for action in _random_actions(manager, description, 20):
-            manager.step(action)
+        play = _RandomPlay(manager, description)
+        for _ in range(20):
+            play.step()
         copy.load_state_dict(manager.state_dict())
         if copy.resume_guarantee == "exact":
             return [Finding("ok", "a running episode can be resumed exactly, from its seed and actions")]
@@ -327,11 +368,11 @@ def _measure_speed(settings: Mapping[str, Any], steps: int, env_fn: Callable[...
         manager = make_env_manager(settings, num_envs, _SEED, env_fn=env_fn)
         try:
             manager.reset()
-            actions = _random_actions(manager, description, max(steps // num_envs, 1))
-            start = time.perf_counter()
-            for action in actions:
-                manager.step(action)
-            speeds.append(len(actions) * num_envs / (time.perf_counter() - start))
+            play = _RandomPlay(manager, description)
+            rounds = max(steps // num_envs, 1)
+            for _ in range(rounds):
+                play.step()
+            speeds.append(rounds * num_envs / play.seconds)
         finally:
             manager.close()
     text = (

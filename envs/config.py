@@ -21,6 +21,7 @@ def config_schema() -> dict[str, Option]:
         "collector_env_num": opt(8, "[1, inf)", "environments that collect training data"),
         "evaluator_env_num": opt(5, "[1, inf)", "environments that evaluate"),
         "backend": opt("auto", BACKENDS, "what steps the environments; subprocess pays off for slow ones only"),
+        "info_keys": opt([], None, "keys of info that travel with the step, such as action_mask or success"),
         "wrappers": opt([], None, "names, or {name: kwargs}, innermost first: see environments.md"),
         "max_episode_steps": opt(None, "[1, inf)", "time limit that replaces the environment's own, steps", type=int),
         "rescale_action": opt(True, None, "policies act in [-1, 1], mapped to the bounds of a finite Box"),
@@ -48,4 +49,9 @@ def env_settings(env_cfg: Mapping[str, Any]) -> dict[str, Any]:
     for key in env_cfg:
         if key not in schema and key not in _DERIVED:
             raise ConfigError(f"env.{key}: unknown key{nearest(key, schema)}")
-    return {key: option.check(env_cfg.get(key, option.default), f"env.{key}") for key, option in schema.items()}
+    settings = {key: option.check(env_cfg.get(key, option.default), f"env.{key}") for key, option in schema.items()}
+    if not all(isinstance(key, str) for key in settings["info_keys"]):
+        raise ConfigError(
+            f"env.info_keys={settings['info_keys']!r}: expected names of entries of info, such as [success]"
+        )
+    return settings

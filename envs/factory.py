@@ -10,12 +10,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import gymnasium
+from gymnasium import spaces
 from gymnasium.envs.registration import EnvSpec, load_env_creator
 from gymnasium.wrappers import TimeLimit
 
 from minding.engine.config.trust import add_project_to_path
 from minding.engine.errors import ConfigError, EnvError, MindingError, MissingExtraError, nearest
-from minding.envs.faults import START_TIMEOUT, Hang, describe
+from minding.envs.faults import START_TIMEOUT, Hang, close_env, describe
+from minding.envs.info import InfoForm, JoinInfo, probe
 from minding.envs.watchdog import watched
 from minding.envs.wrappers import AnyEnv, wrap
 
@@ -41,6 +43,8 @@ class EnvFactory:
       max_episode_steps: time limit that replaces the environment's own, None to keep that.
       step_timeout: seconds that one call of the environment may take; making it may take `START_TIMEOUT`, or this if it
         is longer.
+      info_keys: keys of `info` that join the observation (see `envs.info`).
+      form: what was found under them, see `probed`; None asks each environment.
     """
 
     name: str
@@ -49,6 +53,8 @@ class EnvFactory:
     wrappers: Sequence[str | Mapping[str, Any]]
     max_episode_steps: int | None
     step_timeout: float
+    info_keys: tuple[str, ...] = ()
+    form: InfoForm | None = None
 
     def __call__(self) -> AnyEnv:
         """Makes one.
@@ -60,7 +66,8 @@ class EnvFactory:
         """
         try:
             with watched("__init__", self.name, max(self.step_timeout, START_TIMEOUT)):
-                return wrap(_with_spaces(self._make()), self.wrappers)
+                env = wrap(_with_spaces(self._make()), self.wrappers)
+                return JoinInfo(env, self.form or probe(env, self.info_keys, self.name)) if self.info_keys else env
         except MindingError:
             raise
         except gymnasium.error.DependencyNotInstalled as error:
@@ -70,6 +77,15 @@ class EnvFactory:
             if misfit:
                 raise ConfigError(misfit) from error
             raise EnvError(f"{self.name} cannot be made: {describe(error)}") from error
+
+    def probed(self) -> tuple[EnvFactory, spaces.Space[Any], spaces.Space[Any]]:
+        """This factory with its `form`, and the two spaces, from an environment that is closed again."""
+        env = self()
+        try:
+            form = env.form if isinstance(env, JoinInfo) else None
+            return dataclasses.replace(self, form=form), env.observation_space, env.action_space
+        finally:
+            close_env(env, self.name)
 
     @property
     def native_spec(self) -> EnvSpec | None:
@@ -138,6 +154,7 @@ def env_factory(settings: Mapping[str, Any], env_fn: Callable[..., AnyEnv] | Non
         wrappers=tuple(settings["wrappers"]),
         max_episode_steps=settings["max_episode_steps"],
         step_timeout=settings["step_timeout"],
+        info_keys=tuple(settings["info_keys"]),
     )
 
 

@@ -164,14 +164,14 @@ class EnvGroup:
                 self._fault(row, str(error), error)
             except (Exception, SystemExit) as error:
                 self._fault(row, f"raised {describe(error)}", error)
-        if not self._values.fits(next_obs, arrays.reward):
+        if not self._values.fits(next_obs, arrays.reward, arrays.terminated):
             self._judge(next_obs)
         self._elapsed += 1
         return over
 
     def _judge(self, next_obs: list[Array]) -> None:
         """Deals with values of a step that cannot be used, and tells of those that float32 rounds."""
-        for row, what in self._values.bad_rows(next_obs, self.arrays.reward):
+        for row, what in self._values.bad_rows(next_obs, self.arrays.reward, self.arrays.terminated):
             if self.arrays.valid[row]:
                 self._fault(row, what)
         for row, what in self._values.rounded(next_obs):

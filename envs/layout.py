@@ -10,8 +10,10 @@ import numpy as np
 from gymnasium import spaces
 
 from minding.engine.data import trees
+from minding.engine.data.masks import ACTION_MASK, OBSERVATION
 from minding.engine.errors import ShapeError, SpaceError
 from minding.engine.types import Array, Obs
+from minding.envs.info import INFO, WithInfo, action_counts
 
 _FLOAT32_SQUARED = 1e76
 # An entry of this name would hide the method in trees and configurations.
@@ -20,7 +22,7 @@ _METHODS = frozenset(name for name in dir(dict) if not name.startswith("_"))
 
 @dataclasses.dataclass(frozen=True)
 class Leaf:
-    """One array of an observation.
+    """One array of an observation, or of the info that travels with it.
 
     Attributes:
       path: where the leaf is in the tree, such as ``'joint.position'``; empty for a plain array.
@@ -31,6 +33,8 @@ class Leaf:
       start: subtracted from Discrete and MultiDiscrete values, or None: policies count from 0.
       count: of a Discrete, MultiDiscrete or MultiBinary leaf, the number of values, ``()`` or `shape`; else None.
       source_shape: shape that the environment returns, where it is not `shape` (MultiDiscrete of several axes).
+      choices: of an action mask, the number of entries of each choice; else empty.
+      part: what it is a part of, for messages: ``'observation'`` or ``'info'``.
     """
 
     path: str
@@ -41,6 +45,8 @@ class Leaf:
     start: Any = None
     count: Any = None
     source_shape: tuple[int, ...] | None = None
+    choices: tuple[int, ...] = ()
+    part: str = OBSERVATION
 
     def coerce(self, obs: Any, lead: tuple[int, ...] = ()) -> Array:
         """Takes this leaf out of `obs` and checks it.
@@ -56,7 +62,7 @@ class Leaf:
             try:
                 value = value[key]
             except (KeyError, IndexError, TypeError):
-                raise ShapeError(f"observation has no entry {key!r} (space: {self.label})") from None
+                raise ShapeError(f"{self.part} has no entry {key!r} (space: {self.label})") from None
         array = np.asarray(value)
         expected = lead + (self.shape if self.source_shape is None else self.source_shape)
         if array.shape != expected:
@@ -68,6 +74,12 @@ class Leaf:
         return array if self.start is None else array - self.start
 
     def _check_cast(self, array: Array) -> None:
+        if self.choices:
+            # PettingZoo and Gymnasium give int8.
+            if array.dtype.kind not in "iu" or ((array != 0) & (array != 1)).any():
+                values = f" with values from {array.min()} to {array.max()}" if array.dtype.kind in "iu" else ""
+                raise ShapeError(f"{self.label}: expected bool, or integers 0 and 1, got {array.dtype}{values}")
+            return
         if not np.can_cast(array.dtype, self.dtype, "same_kind"):
             raise ShapeError(f"{self.label}: expected dtype {self.source_dtype}, got {array.dtype}")
         if self.dtype.kind in "iu" and array.size:
@@ -79,18 +91,36 @@ class Leaf:
 
     @property
     def label(self) -> str:
-        return f"observation {self.path!r}" if self.path else "observation"
+        return f"{self.part} {self.path!r}" if self.path else self.part
 
 
 class ObsLayout:
-    """The leaves of an observation space, in the sorted key order of `trees.leaves`."""
+    """The leaves of an observation space, in the sorted key order of `trees.leaves`, then those of declared info.
 
-    def __init__(self, space: spaces.Space[Any]) -> None:
-        """Raises SpaceError for a space that has no array form."""
-        self.leaves: tuple[Leaf, ...] = tuple(_find_leaves(space, "", ()))
-        self.plain = len(self.leaves) == 1 and not self.leaves[0].keys
+    Args:
+      space: of observations, or `WithInfo`.
+      action_space: of the environment, for which an entry `ACTION_MASK` of the observation says what is legal; None
+        takes such an entry for numbers.
+
+    Attributes:
+      leaves: one per array.
+      plain: whether the observation is one array.
+
+    Raises:
+      SpaceError: for a space that has no array form, or a mask that does not fit the actions.
+    """
+
+    def __init__(self, space: spaces.Space[Any], action_space: spaces.Space[Any] | None = None) -> None:
+        joined = isinstance(space, WithInfo)
+        found = _find_leaves(space[OBSERVATION], "", (OBSERVATION,)) if joined else _find_leaves(space, "", ())
+        if action_space is not None:
+            found = [_as_mask(leaf, action_space) if leaf.path == ACTION_MASK else leaf for leaf in found]
+        self._num_obs = len(found)
+        info = _find_leaves(space[INFO], "", (INFO,)) if joined else []
+        self.leaves: tuple[Leaf, ...] = (*found, *(dataclasses.replace(leaf, part=INFO) for leaf in info))
         first = self.leaves[0]
-        self._fast_shape = first.shape if self.plain and first.start is None else None
+        self.plain = self._num_obs == 1 and not first.path
+        self._fast_shape = first.shape if self.plain and first.start is None and not joined else None
         self._fast_dtypes = (first.dtype, first.source_dtype)
 
     def allocate(self, num_envs: int) -> list[Array]:
@@ -119,7 +149,14 @@ class ObsLayout:
         """The observation as policies see it: an array, or a FastTreeValue of the leaves."""
         if self.plain:
             return arrays[0]
-        return trees.unflatten((leaf.path, array) for leaf, array in zip(self.leaves, arrays))
+        obs_leaves = self.leaves[: self._num_obs]
+        return trees.unflatten((leaf.path, array) for leaf, array in zip(obs_leaves, arrays))
+
+    def info(self, arrays: Sequence[Array]) -> dict[str, Array] | None:
+        """The declared info by name; None if there is none."""
+        if self._num_obs == len(self.leaves):
+            return None
+        return {leaf.path: array for leaf, array in zip(self.leaves[self._num_obs :], arrays[self._num_obs :])}
 
 
 def _put(array: Array, rows: int | slice, value: Array) -> None:
@@ -156,6 +193,16 @@ def _find_leaves(space: Any, path: str, keys: tuple[str | int, ...]) -> list[Lea
     if not found:
         raise SpaceError(f"observation space {space} has no entries")
     return found
+
+
+def _as_mask(leaf: Leaf, action_space: spaces.Space[Any]) -> Leaf:
+    choices = action_counts(action_space)
+    if leaf.source_dtype.kind not in "biu" or leaf.shape != (sum(choices),):
+        raise SpaceError(
+            f"{leaf.label}: expected 0 or 1 for each of {sum(choices)} actions, a MultiBinary or Box of shape "
+            f"({sum(choices)},), got shape {leaf.shape} of {leaf.source_dtype}"
+        )
+    return Leaf(leaf.path, leaf.keys, leaf.shape, np.dtype(bool), leaf.source_dtype, choices=choices)
 
 
 def _array_leaf(space: Any, path: str, keys: tuple[str | int, ...]) -> Leaf:

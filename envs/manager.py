@@ -19,7 +19,7 @@ from minding.engine.types import Array, EnvStep, EpisodeEnd, LaneContext, Obs, S
 from minding.envs.actions import describe_actions
 from minding.envs.config import env_settings
 from minding.envs.factory import EnvFactory, env_factory
-from minding.envs.faults import close_env
+from minding.envs.info import probe
 from minding.envs.layout import ObsLayout
 from minding.envs.native import native_env, native_objection
 from minding.envs.normalize import RewardScaler
@@ -141,7 +141,7 @@ class BatchedEnvManager:
             raise ShapeError(f"action: expected {self.num_envs} rows, one per environment, got {len(env_action)}")
         if self._adapter.continuous:
             self._check_finite(env_action, action)
-        obs, next_obs, reward, terminated, truncated, valid = self._source.step(env_action)
+        obs, next_obs, reward, terminated, truncated, valid, info = self._source.step(env_action)
         self._obs = obs
         self._returns += reward
         self._lengths += self._one_step
@@ -152,11 +152,11 @@ class BatchedEnvManager:
             reward = np.clip(reward, -self._reward_clip, self._reward_clip)
         episodes: list[EpisodeEnd] = []
         if np.count_nonzero(terminated) or np.count_nonzero(truncated):
-            episodes = self._end_episodes((terminated | truncated).nonzero()[0])
+            episodes = self._end_episodes((terminated | truncated).nonzero()[0], info or {})
         if valid is not None:
             self._returns *= valid
             self._lengths *= valid
-        return EnvStep(obs, next_obs, reward, terminated, truncated, valid, episodes)
+        return EnvStep(obs, next_obs, reward, terminated, truncated, valid, episodes, info)
 
     def abandon(self) -> None:
         """Abandons the running episodes: they are not part of `state_dict`, and a reset comes next."""
@@ -193,10 +193,14 @@ class BatchedEnvManager:
             self._scaler.load_state_dict(state["reward_scaler"])
         self._forget(restarted)
 
-    def _end_episodes(self, rows: Array) -> list[EpisodeEnd]:
+    def _end_episodes(self, rows: Array, info: Mapping[str, Array]) -> list[EpisodeEnd]:
         returns, lengths = self._returns[rows].tolist(), self._lengths[rows].tolist()
         self._forget(rows)
-        return [EpisodeEnd(*end) for end in zip(rows.tolist(), returns, lengths)]
+        numbers = {name: values for name, values in info.items() if values.ndim == 1}
+        return [
+            EpisodeEnd(row, value, length, {name: float(values[row]) for name, values in numbers.items()})
+            for row, value, length in zip(rows.tolist(), returns, lengths)
+        ]
 
     def _forget(self, rows: Any) -> None:
         """New episodes begin in `rows`."""
@@ -249,7 +253,8 @@ class VectorEnvManager(BatchedEnvManager):
         name = settings["env_id"] or type(vector_env.unwrapped).__name__
         adapter = _adapter(vector_env.single_action_space, settings, name)
         restart, timeout = settings["on_error"] == "restart", settings["step_timeout"]
-        source = VectorSource(vector_env, name, seed, restart=restart, step_timeout=timeout)
+        form = probe(vector_env, settings["info_keys"], name) if settings["info_keys"] else None
+        source = VectorSource(vector_env, name, seed, restart=restart, step_timeout=timeout, form=form)
         super().__init__(source, adapter, settings, training)
 
 
@@ -331,8 +336,8 @@ class ManagerFactory:
         backend = _choose_backend(settings["backend"], factory, self.num_envs)
         if backend == "native":
             return VectorEnvManager(native_env(factory, self.num_envs), settings, seed, self.training)
-        observation_space, action_space = _spaces(factory)
-        layout = ObsLayout(observation_space)
+        factory, observation_space, action_space = factory.probed()
+        layout = ObsLayout(observation_space, action_space)
         adapter = _adapter(action_space, settings, factory.name)
         restart = settings["on_error"] == "restart"
         source: Source
@@ -379,14 +384,6 @@ def _choose_backend(backend: str, factory: EnvFactory, num_envs: int) -> str:
     if objection:
         _log.warning("%s: %s; env.backend=auto steps single environments", factory.name, objection)
     return "sync" if objection else "native"
-
-
-def _spaces(factory: EnvFactory) -> tuple[spaces.Space[Any], spaces.Space[Any]]:
-    env = factory()
-    try:
-        return env.observation_space, env.action_space
-    finally:
-        close_env(env, factory.name)
 
 
 def _adapter(space: spaces.Space[Any], settings: Mapping[str, Any], name: str) -> ActionAdapter:

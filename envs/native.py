@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import gymnasium
+import numpy as np
 from gymnasium.vector import VectorEnv
 
 from minding.envs.factory import EnvFactory
 from minding.envs.faults import START_TIMEOUT, Hang, close_env, describe
+from minding.envs.info import sample_action
 from minding.envs.watchdog import watched
 
 _TRIES = 5
@@ -42,8 +44,8 @@ def _keeps_limit(factory: EnvFactory) -> bool:
     env.action_space.seed(0)
     try:
         for seed in range(_TRIES):
-            env.reset(seed=seed)
-            _, _, terminated, truncated, _ = env.step(env.action_space.sample())
+            obs, info = env.reset(seed=seed)
+            _, _, terminated, truncated, _ = env.step(sample_action(env, obs, info, np.random.default_rng(seed)))
             if truncated[0] or not terminated[0]:
                 return bool(truncated[0])
         return True  # every episode has one step

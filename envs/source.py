@@ -29,6 +29,7 @@ class SourceStep(NamedTuple):
     terminated: Array
     truncated: Array
     valid: Array | None
+    info: dict[str, Array] | None = None
 
 
 class Source(abc.ABC):
@@ -140,14 +141,14 @@ class EpisodeSource(Source):
         begun = terminated | truncated | ~arrays.valid
         if not np.count_nonzero(begun):
             obs = self._act_on(next_leaves)
-            return SourceStep(obs, obs, reward, terminated, truncated, None)
+            return SourceStep(obs, obs, reward, terminated, truncated, None, self.layout.info(next_leaves))
         self._actions.begin(begun)
         leaves = [leaf.copy() for leaf in next_leaves]
         for leaf, first in zip(leaves, arrays.first_obs):
             leaf[begun] = first[begun]
         valid = None if arrays.valid.all() else arrays.valid.copy()
-        next_obs = self.layout.pack(next_leaves)
-        return SourceStep(self._act_on(leaves), next_obs, reward, terminated, truncated, valid)
+        next_obs, info = self.layout.pack(next_leaves), self.layout.info(next_leaves)
+        return SourceStep(self._act_on(leaves), next_obs, reward, terminated, truncated, valid, info)
 
     def state_dict(self) -> StateDict:
         running = range(self.num_envs if self._obs_leaves else 0)

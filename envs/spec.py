@@ -8,12 +8,14 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
+from minding.engine.data.masks import ACTION_MASK, OBSERVATION
 from minding.engine.data.observation import observation_leaves
 from minding.engine.errors import SpaceError
 from minding.envs.actions import describe_actions, policy_action_space
 from minding.envs.config import env_settings
 from minding.envs.factory import env_factory
 from minding.envs.faults import close_env
+from minding.envs.info import INFO, WithInfo
 from minding.envs.layout import ObsLayout
 from minding.envs.wrappers import AnyEnv
 
@@ -32,7 +34,8 @@ def describe_env(env_cfg: Mapping[str, Any], env_fn: Callable[..., AnyEnv] | Non
     Returns:
       ``{'observation': space, 'action': space, 'env_action': space, 'max_episode_steps': int | None,
       'num_agents': 1}``: what the policy sees and decides as in `describe_space`, and the environment's own action
-      space as in `describe_actions`.
+      space as in `describe_actions`. An action mask is ``{'kind': 'action_mask', 'counts': entries of each choice}``
+      in the observation; other declared keys of info are under ``'info'``.
     Raises:
       ConfigError: if the environment is unknown or the section is wrong.
       SpaceError: for spaces that have no array form.
@@ -43,11 +46,12 @@ def describe_env(env_cfg: Mapping[str, Any], env_fn: Callable[..., AnyEnv] | Non
     try:
         rescale = settings["rescale_action"]
         return {
-            "observation": describe_observation(env.observation_space),
+            "observation": describe_observation(env.observation_space, env.action_space),
             "action": describe_space(policy_action_space(env.action_space, rescale=rescale)),
             "env_action": describe_actions(env.action_space, rescale=rescale),
             "max_episode_steps": episode_limit(env),
             "num_agents": 1,
+            **_described_info(env.observation_space),
         }
     finally:
         close_env(env, factory.name)
@@ -84,14 +88,22 @@ def describe_space(space: spaces.Space[Any]) -> dict[str, Any]:
     )
 
 
-def describe_observation(space: spaces.Space[Any]) -> dict[str, Any]:
+def describe_observation(space: spaces.Space[Any], action_space: spaces.Space[Any] | None = None) -> dict[str, Any]:
     """Like `describe_space`, as handed out: floats are float32 and discrete values count from 0.
 
+    Args:
+      space: of observations, or `WithInfo`.
+      action_space: of the environment, for an action mask in the observation (see `ObsLayout`).
     Raises:
       SpaceError: also for images whose channels are last.
     """
-    ObsLayout(space)  # raises for what managers would not take
-    description = describe_space(space)
+    layout = ObsLayout(space, action_space)  # raises for what managers would not take
+    description = describe_space(space[OBSERVATION] if isinstance(space, WithInfo) else space)
+    for mask in layout.leaves:
+        if mask.choices:
+            description["spaces"][mask.path] = {"kind": "action_mask", "counts": list(mask.choices)}
+    if description["kind"] == "dict" and [*description["spaces"]] == [ACTION_MASK]:
+        raise SpaceError(f"the observation is nothing but its {ACTION_MASK!r}: give the policy something to see")
     _as_handed_out(description)
     for leaf in observation_leaves(description):
         if leaf.has_channels_last:
@@ -100,6 +112,13 @@ def describe_observation(space: spaces.Space[Any]) -> dict[str, Any]:
                 "policies take (C, H, W): add channel_first to env.wrappers, before frame_stack"
             )
     return description
+
+
+def _described_info(space: spaces.Space[Any]) -> dict[str, Any]:
+    """The declared info of `WithInfo`, as an entry of a description; none for other spaces."""
+    if not isinstance(space, WithInfo):
+        return {}
+    return {INFO: {key: {"shape": list(s.shape or ()), "dtype": str(s.dtype)} for key, s in space[INFO].items()}}
 
 
 def episode_limit(env: AnyEnv) -> int | None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
+from minding.engine.data.masks import without_legal
 from minding.engine.errors import EnvError
 from minding.engine.types import Array
 from minding.envs.layout import ObsLayout
@@ -57,14 +58,15 @@ class ValueCheck:
         self._leaves = leaves
         self._floats = [i for i, leaf in enumerate(leaves) if leaf.dtype.kind == "f"]
         self._counts = [(i, np.asarray(leaf.count)) for i, leaf in enumerate(leaves) if leaf.count is not None]
+        self._masks = [(i, leaf.choices) for i, leaf in enumerate(leaves) if leaf.choices]
         wide = [i for i, leaf in enumerate(leaves) if leaf.dtype.kind in "iu" and leaf.dtype.itemsize >= 4]
         # Integers that a policy takes as numbers; reported once for each leaf.
         self._wide = [i for i in wide if leaves[i].count is None]
         self._untold = set(self._floats)
         self._look_from = _EXACT**2 if self._floats else _FLOAT32_MAX
 
-    def fits(self, arrays: Sequence[Array], reward: Array) -> bool:
-        """False if `bad_rows` or `rounded` must check.
+    def fits(self, arrays: Sequence[Array], reward: Array, over: Array | None = None) -> bool:
+        """False if `bad_rows` or `rounded` must check; for the arguments see `bad_rows`.
 
         The sum of squares is several times cheaper than `isfinite` on small arrays, and small only if all are.
         """
@@ -74,14 +76,17 @@ class ValueCheck:
             total += float(flat.dot(flat))
         if not total < self._look_from:
             return False
+        if self._masks and any(rows.any() for _, rows in self._stuck(arrays, over)):
+            return False
         return not (self._counts or self._wide) or self._integers_fit(arrays)
 
-    def bad_rows(self, arrays: Sequence[Array], reward: Array) -> list[tuple[int, str]]:
+    def bad_rows(self, arrays: Sequence[Array], reward: Array, over: Array | None = None) -> list[tuple[int, str]]:
         """Rows with values that cannot be used, each with what was found in it.
 
         Args:
           arrays: one per leaf, ``(N, ...)``.
           reward: as the environments gave it, ``(N,)``.
+          over: bool ``(N,)``, rows that show the end of a terminated episode, where no action may be left.
         """
         found: dict[int, str] = {}
         for row in np.flatnonzero(~(np.abs(reward) <= _FLOAT32_MAX)):
@@ -97,6 +102,9 @@ class ValueCheck:
             outside = ((arrays[i] < 0) | (arrays[i] >= count)).reshape(len(arrays[i]), -1).any(1)
             for row in np.flatnonzero(outside):
                 found.setdefault(int(row), self._outside(i, arrays[i][row], count))
+        for i, rows in self._stuck(arrays, over):
+            for row in np.flatnonzero(rows):
+                found.setdefault(int(row), f"{self._leaves[i].label} allows no action ({_brief(arrays[i][row])})")
         return sorted(found.items())
 
     def rounded(self, arrays: Sequence[Array]) -> list[tuple[int, str]]:
@@ -118,6 +126,12 @@ class ValueCheck:
         if not self._untold:
             self._look_from = _FLOAT32_MAX / 2
         return found
+
+    def _stuck(self, arrays: Sequence[Array], over: Array | None) -> Iterator[tuple[int, Array]]:
+        """For each mask, the rows in which it leaves no action though one has to follow."""
+        for i, choices in self._masks:
+            rows = without_legal(arrays[i], choices)
+            yield i, rows if over is None else rows & ~over
 
     def _integers_fit(self, arrays: Sequence[Array]) -> bool:
         for i, count in self._counts:

@@ -13,6 +13,7 @@ from minding.engine.errors import CheckpointError, ConfigError, EnvError
 from minding.engine.types import Array, Obs, StateDict
 from minding.envs.faults import FaultStreak, Hang, close_env, describe
 from minding.envs.group import episode_seed
+from minding.envs.info import InfoForm
 from minding.envs.layout import ObsLayout
 from minding.envs.source import Source, SourceStep
 from minding.envs.values import ValueCheck, as_rewards
@@ -20,7 +21,10 @@ from minding.envs.watchdog import Activity, Watch
 
 _log = logging.getLogger("minding.envs")
 # Attributes that, with the random generator, are the whole state of a native vector environment.
-_NATIVE_STATE = {"CartPoleVectorEnv": ("state", "steps", "prev_done")}
+_NATIVE_STATE = {
+    "CartPoleVectorEnv": ("state", "steps", "prev_done"),
+    "MaskedGridVector": ("position", "visited", "steps"),
+}
 
 
 class VectorSource(Source):
@@ -40,21 +44,35 @@ class VectorSource(Source):
       seed: of the run.
       restart: whether a fault resets the environments (else EnvError).
       step_timeout: seconds that one call may take.
+      form: of the declared keys of `info`, None without.
     """
 
     def __init__(
-        self, env: VectorEnv[Any, Any, Any], name: str, seed: int, *, restart: bool, step_timeout: float
+        self,
+        env: VectorEnv[Any, Any, Any],
+        name: str,
+        seed: int,
+        *,
+        restart: bool,
+        step_timeout: float,
+        form: InfoForm | None = None,
     ) -> None:
         super().__init__()
         self.name = name
         self.num_envs = int(env.num_envs)
-        self.layout = ObsLayout(env.single_observation_space)
+        self._form = form
+        space = env.single_observation_space
+        joined = space if form is None else form.space(space, env.single_action_space)
+        self.layout = ObsLayout(joined, env.single_action_space)
         self._values = ValueCheck(self.layout)
         self._env = env
         self._seed = seed
         self._resets = 0
         self._restart = restart
-        self._finish = self._finisher(env.metadata.get("autoreset_mode"))
+        mode = env.metadata.get("autoreset_mode")
+        self._finish = self._finisher(mode)
+        # Whether a step shows the ends of episodes, and not the beginnings of the next.
+        self._shows_ends = mode != AutoresetMode.SAME_STEP
         self._done = np.zeros(self.num_envs, bool)
         self._any_done = False
         self._native = _NATIVE_STATE.get(type(env.unwrapped).__name__, ())
@@ -70,8 +88,9 @@ class VectorSource(Source):
             self._seed, self._resets = seed, 0
         try:
             with self._activity.during("reset"):
-                obs, _ = self._env.reset(seed=episode_seed(self._seed, 0, self._resets))
-            leaves = self._checked(obs, np.zeros(self.num_envs))
+                obs, info = self._env.reset(seed=episode_seed(self._seed, 0, self._resets))
+            leaves = self._split(obs, info, reset=True)
+            self._check_values(leaves, np.zeros(self.num_envs))
         except (Exception, Hang) as error:
             raise EnvError(self._message(f"failed in reset: {describe(error)}")) from error
         self._resets += 1
@@ -85,9 +104,10 @@ class VectorSource(Source):
         try:
             obs, reward, terminated, truncated, info = self._env.step(actions)
             given = as_rewards(reward, self.num_envs)
-            leaves = self._checked(obs, given)
-            reward = given.astype(np.float32)
+            leaves = self._split(obs, info)
             terminated, truncated = np.array(terminated, bool), np.array(truncated, bool)
+            self._check_values(leaves, given, terminated if self._shows_ends else None)
+            reward = given.astype(np.float32)
             return self._finish(leaves, reward, terminated, truncated, info)
         except (EnvError, Hang) as error:
             return self._fault(str(error), error)
@@ -160,8 +180,11 @@ class VectorSource(Source):
         self._any_done = np.count_nonzero(self._done) > 0
         if self._any_done:
             truncated &= ~terminated
-        obs = self._act_on(leaves)
-        return SourceStep(obs, obs, reward, terminated, truncated, valid)
+        obs, declared = self._act_on(leaves), self.layout.info(leaves)
+        if valid is not None and declared is not None:
+            for values in declared.values():
+                values[~valid] = 0
+        return SourceStep(obs, obs, reward, terminated, truncated, valid, declared)
 
     def _finish_same_step(
         self, leaves: list[Array], reward: Array, terminated: Array, truncated: Array, info: Any
@@ -170,24 +193,33 @@ class VectorSource(Source):
         truncated &= ~terminated
         obs = self._act_on(leaves)
         if not np.count_nonzero(done):
-            return SourceStep(obs, obs, reward, terminated, truncated, None)
+            return SourceStep(obs, obs, reward, terminated, truncated, None, self.layout.info(leaves))
         next_leaves = [leaf.copy() for leaf in leaves]
         for row in np.flatnonzero(done):
-            self.layout.write(next_leaves, int(row), info["final_obs"][row])
-        self._check_values(next_leaves, reward)
-        return SourceStep(obs, self.layout.pack(next_leaves), reward, terminated, truncated, None)
+            final = info["final_obs"][row]
+            if self._form is not None:
+                declared = {key: info["final_info"][key][row] for key in self._form.keys if key in info["final_info"]}
+                final = self._form.join(final, declared)
+            self.layout.write(next_leaves, int(row), final)
+        self._check_values(next_leaves, reward, terminated)
+        next_obs, shown = self.layout.pack(next_leaves), self.layout.info(next_leaves)
+        return SourceStep(obs, next_obs, reward, terminated, truncated, None, shown)
 
     def _finish_disabled(
         self, leaves: list[Array], reward: Array, terminated: Array, truncated: Array, info: Any
     ) -> SourceStep:
         done = terminated | truncated
         truncated &= ~terminated
-        next_obs = self._act_on(leaves)
+        next_obs, declared = self._act_on(leaves), self.layout.info(leaves)
         if not np.count_nonzero(done):
-            return SourceStep(next_obs, next_obs, reward, terminated, truncated, None)
-        first, _ = self._env.reset(options={"reset_mask": done})
-        obs = self._act_on(self._checked(first, reward))
-        return SourceStep(obs, next_obs, reward, terminated, truncated, None)
+            return SourceStep(next_obs, next_obs, reward, terminated, truncated, None, declared)
+        first = self._split(*self._env.reset(options={"reset_mask": done}), reset=True)
+        if self._form is not None:
+            # Info tells of the reset environments only.
+            for leaf, before in zip(first, leaves):
+                leaf[~done] = before[~done]
+        self._check_values(first, reward)
+        return SourceStep(self._act_on(first), next_obs, reward, terminated, truncated, None, declared)
 
     def _fault(self, what: str, cause: BaseException) -> SourceStep:
         message = self._message(what)
@@ -198,18 +230,20 @@ class VectorSource(Source):
         self.report([f"{message}; all of them begin new episodes"])
         obs = self.reset(None)
         none = np.zeros(self.num_envs, bool)
-        return SourceStep(obs, obs, np.zeros(self.num_envs, np.float32), none, none.copy(), none.copy())
+        declared = self.layout.info(self._obs_leaves)
+        return SourceStep(obs, obs, np.zeros(self.num_envs, np.float32), none, none.copy(), none.copy(), declared)
 
-    def _checked(self, obs: Any, reward: Array) -> list[Array]:
-        """The leaves of a batch of observations; ShapeError or EnvError if they do not fit or are not numbers."""
-        leaves = self.layout.split(obs, self.num_envs)
-        self._check_values(leaves, reward)
-        return leaves
+    def _split(self, obs: Any, info: Any, *, reset: bool = False) -> list[Array]:
+        """The leaves of a batch of observations and of the info declared; ShapeError if they do not fit."""
+        if self._form is not None:
+            obs = self._form.join_batch(obs, info, self.num_envs, reset=reset)
+        return self.layout.split(obs, self.num_envs)
 
-    def _check_values(self, leaves: list[Array], reward: Array) -> None:
-        if self._values.fits(leaves, reward):
+    def _check_values(self, leaves: list[Array], reward: Array, over: Array | None = None) -> None:
+        """EnvError if they are not numbers that fit; `over`: rows that show the end of a terminated episode."""
+        if self._values.fits(leaves, reward, over):
             return
-        for row, what in self._values.bad_rows(leaves, reward):
+        for row, what in self._values.bad_rows(leaves, reward, over):
             raise EnvError(f"environment {row}, step {self.lengths[row] + 1} of its episode: {what}")
         for row, what in self._values.rounded(leaves):
             _log.warning("%s", self._message(f"environment {row}: {what}"))

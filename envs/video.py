@@ -63,7 +63,8 @@ def record_episode(
     settings = {**env_cfg, "backend": "sync", "env_kwargs": kwargs}
     env = env_factory(env_settings(settings))()
     # The environment is made here and lent to the manager, because managers do not render.
-    manager = make_env_manager({**settings, "env_kwargs": {}}, 1, seed, training=False, env_fn=lambda: env)
+    lent = {**settings, "env_kwargs": {}, "wrappers": [], "info_keys": [], "max_episode_steps": None}
+    manager = make_env_manager(lent, 1, seed, training=False, env_fn=lambda: env)
     frames: list[Any] = []
     episodes: list[EpisodeEnd] = []
     episode_return = 0.0

@@ -106,6 +106,7 @@ class _Recorder:
         self._ends: list[Array] = []
         self._finals: list[Any] = []
         self._final_memory: list[Array] = []
+        self._info: dict[str, Array] = {}
         self.episodes: list[EpisodeEnd] = []
 
     def add(self, t: int, obs: Any, output: dict[str, Array], step: EnvStep, memory: Array | None) -> None:
@@ -116,6 +117,8 @@ class _Recorder:
         for name, value in output.items():
             self._outputs[name][t] = value
         self._reward[t] = step.reward
+        for name, value in (step.info or {}).items():
+            self._info.setdefault(name, np.zeros((self._shape[0], *value.shape), value.dtype))[t] = value
         if step.valid is not None:
             if self._valid is None:
                 self._valid = np.ones(self._shape, np.bool_)
@@ -151,6 +154,7 @@ class _Recorder:
             record=self._outputs,
             last_value=last_value,
             final_value=final_value,
+            info=self._info,
         )
 
     def _values(self, last_obs: Any, final_obs: Any, policy: CollectMode) -> tuple[Array | None, Array | None]:
@@ -181,7 +185,7 @@ class EpisodeCollector:
 
     Reads: env_step, env_episode; collect_kwargs if present (passed to the policy).
     Writes: episodes (a list of dicts of arrays ``(L, ...)``: obs, action, reward, terminated, truncated, the policy's
-      record, and `final_obs` ``(...)``), episode_stats, env_step, env_episode.
+      record, declared info as ``info.<key>``, and `final_obs` ``(...)``), episode_stats, env_step, env_episode.
 
     Args:
       cfg: the compiled configuration.
@@ -254,6 +258,7 @@ def _row(n: int, obs: Any, output: dict[str, Array], step: EnvStep) -> dict[str,
         "reward": step.reward[n],
         "terminated": step.terminated[n],
         "truncated": step.truncated[n],
+        **{f"info.{name}": value[n] for name, value in (step.info or {}).items()},
     }
 
 

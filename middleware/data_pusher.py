@@ -53,10 +53,12 @@ class data_pusher:
 def transitions(rollout: Rollout) -> dict[str, Array]:
     """The transitions of a rollout as flat arrays ``(n, ...)``, ordered by time, then environment.
 
-    Successor and `terminated` are those of the row that `rollout.bootstrap_row` names (n-step returns).
+    Successor and `terminated` are those of the row that `rollout.bootstrap_row` names (n-step returns). Declared info
+    is under ``info.<key>``.
     """
     next_obs, terminated = rollout.next_obs(), rollout.terminated
-    columns: dict[str, Array] = {"action": rollout.action, "reward": rollout.reward, **rollout.record}
+    info = {f"info.{name}": values for name, values in rollout.info.items()}
+    columns: dict[str, Array] = {"action": rollout.action, "reward": rollout.reward, **rollout.record, **info}
     successors = dict(named_leaves("next_obs", next_obs))
     if rollout.bootstrap_row is not None:
         rows = (rollout.bootstrap_row, np.arange(rollout.shape[1])[None, :])

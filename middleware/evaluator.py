@@ -166,7 +166,8 @@ class _Round:
         # No episode is longer than the round.
         if self._steps >= self._max_steps:
             for n in np.flatnonzero(self.playing & (self._lengths >= self._max_steps)).tolist():
-                self.cut.append(EpisodeEnd(n, float(self._returns[n]), int(self._lengths[n])))
+                info = {name: float(values[n]) for name, values in (step.info or {}).items() if values.ndim == 1}
+                self.cut.append(EpisodeEnd(n, float(self._returns[n]), int(self._lengths[n]), info))
                 self._count(self.cut[-1])
                 self.playing[n] = False
 

@@ -22,9 +22,10 @@ class gae_estimator:
     those that the collector recorded: the numbers are the same wherever this runs, and however old the policy was.
 
     Reads: trajectories (with `value` in its record).
-    Writes: train_data, flat arrays of T * N rows: the rollout's own, `advantage`, `return`, and `valid` (bool), false
-      for rows in which an environment was reset; of a policy with memory also `begun` (bool), true where the memory was
-      emptied before the row, and `sequence` (int64), the number of the row's environment.
+    Writes: train_data, flat arrays of T * N rows: the rollout's own (declared info as ``info.<key>``), `advantage`,
+      `return`, and `valid` (bool), false for rows in which an environment was reset; of a policy with memory also
+      `begun` (bool), true where the memory was emptied before the row, and `sequence` (int64), the number of the row's
+      environment.
     Config: policy.learn.gamma, policy.learn.gae_lambda.
 
     Args:
@@ -60,6 +61,7 @@ class gae_estimator:
             **dict(named_leaves("obs", rollout.obs)),
             "action": rollout.action,
             **rollout.record,
+            **{f"info.{name}": values for name, values in rollout.info.items()},
             "advantage": advantage,
             "return": advantage + value,
             "valid": np.ones(rollout.shape, np.bool_) if rollout.valid is None else rollout.valid,

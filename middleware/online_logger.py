@@ -5,7 +5,7 @@ from __future__ import annotations
 import collections
 import math
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from easydict import EasyDict
@@ -17,7 +17,7 @@ from minding.engine.run.loggers import TensorBoardWriter
 from minding.engine.run.metrics import CsvWriter
 from minding.engine.run.progress import Progress, Status
 from minding.engine.run.run_dir import RunDir
-from minding.engine.types import StateDict
+from minding.engine.types import EpisodeEnd, StateDict
 
 _EPISODES = 100
 _ROWS_WAIT = 1.0
@@ -26,7 +26,7 @@ _ROWS_WAIT = 1.0
 
 @declare(
     reads=("clock", "train_iter", "last_eval_iter", "last_eval_value", "last_eval_clock"),
-    optional=("train_output", "episode_stats", "env_episode", "train_epoch", "eval_value", "policy_lag"),
+    optional=("train_output", "episode_stats", "env_episode", "train_epoch", "eval_value", "eval_output", "policy_lag"),
 )
 def online_logger(
     cfg: EasyDict,
@@ -39,10 +39,12 @@ def online_logger(
 
     There is a row for every ``run.metrics_freq`` steps of the clock (environment steps, or gradient steps) with the
     means since the row before, so that two runs with one seed write the same rows (except the ``time/`` columns). Each
-    evaluation has its own row. Rows reach the files about once a second, and before the checkpoint that counts them.
+    evaluation has its own row, with the mean of each declared key of info (``env.info_keys``) over the last steps of
+    its episodes: ``eval/success`` is a success rate. Rows reach the files about once a second, and before the
+    checkpoint that counts them.
 
     Reads: clock, train_iter, last_eval_iter, last_eval_value, last_eval_clock; and if present train_output,
-      episode_stats, env_episode, train_epoch, eval_value, policy_lag.
+      episode_stats, env_episode, train_epoch, eval_value, eval_output, policy_lag.
     Writes: nothing.
     Config: run.metrics_freq, run.log_freq, run.tensorboard, run.max_env_step, run.max_train_iter, exp_name.
 
@@ -179,7 +181,7 @@ class OnlineLogger:
     def _write_evaluation(self, ctx: LearningContext, value: float) -> None:
         self._evaluated = (ctx.last_eval_iter, ctx.last_eval_clock)
         measured = {ctx.unit: ctx.last_eval_clock, "train_iter": ctx.last_eval_iter}
-        self._write({**measured, "eval/return_mean": value})
+        self._write({**measured, "eval/return_mean": value, **_info_means(ctx.eval_output or ())})
 
     def _write_means(self, ctx: LearningContext) -> None:
         seconds = self._seconds()
@@ -227,6 +229,12 @@ class OnlineLogger:
             eval_return=None if ctx.last_eval_value == -math.inf else ctx.last_eval_value,
             not_finite=tuple(self._train.not_finite()),
         )
+
+
+def _info_means(episodes: Sequence[EpisodeEnd]) -> dict[str, float]:
+    """Means of the declared info over the last steps of episodes, such as a success rate."""
+    names = dict.fromkeys(name for end in episodes for name in end.info)
+    return {f"eval/{name}": math.fsum(end.info[name] for end in episodes) / len(episodes) for name in names}
 
 
 def _mean(values: Iterable[float]) -> float | None:

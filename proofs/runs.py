@@ -97,6 +97,7 @@ def config_hash(preset: str, overrides: tuple[str, ...]) -> str:
     if policy["learn"]["anneal_steps"] is None:
         del policy["learn"]["anneal_steps"]
     decisive["policy"] = policy
+    decisive["env"] = {key: value for key, value in cfg.env.items() if key != "info_keys" or value}
     return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()[:12]
 
 

@@ -24,6 +24,11 @@ class Leaf:
         return self.space["kind"] == "box" and self.space["dtype"] == "uint8" and len(self.space["shape"]) == 3
 
     @property
+    def is_mask(self) -> bool:
+        """Whether it says which actions are legal (see `engine.data.masks`); networks do not take it as a number."""
+        return bool(self.space["kind"] == "action_mask")
+
+    @property
     def has_channels_last(self) -> bool:
         """Whether this is an image ``(H, W, C)``: read as ``(C, H, W)`` it would be four pixels wide at most."""
         return self.is_image and self.space["shape"][2] <= _MAX_COLOURS < self.space["shape"][0]
@@ -36,6 +41,8 @@ class Leaf:
             return Field((), "int32")
         if kind == "multi_discrete":
             return Field((len(self.space["nvec"]),), "int32")
+        if self.is_mask:
+            return Field((sum(self.space["counts"]),), "bool")
         dtype = "uint8" if self.is_image else "float32"
         return Field(tuple(self.space["shape"]), dtype)
 
@@ -50,6 +57,6 @@ def observation_leaves(space: Mapping[str, Any], path: str = "") -> list[Leaf]:
             for key, child in sorted(items)
             for leaf in observation_leaves(child, f"{path}.{key}" if path else str(key))
         ]
-    if space["kind"] not in ("box", "discrete", "multi_discrete", "multi_binary"):
+    if space["kind"] not in ("box", "discrete", "multi_discrete", "multi_binary", "action_mask"):
         raise SpaceError(f"observation {path or '(root)'}: no encoder for a space of kind {space['kind']!r}")
     return [Leaf(path, space)]

@@ -31,6 +31,7 @@ class Rollout:
       last_value: value of `last_obs`, float32 ``(N,)``, by the weights and the memory that acted; None for a policy
         that records no values.
       final_value: likewise of `final_obs`, float32 ``(E,)``.
+      info: declared keys of the environments' `info`, ``(T, N, ...)`` by name.
     """
 
     obs: Obs
@@ -46,6 +47,7 @@ class Rollout:
     bootstrap_row: Array | None = None
     last_value: Array | None = None
     final_value: Array | None = None
+    info: dict[str, Array] = dataclasses.field(default_factory=dict)
 
     @property
     def shape(self) -> tuple[int, int]:

@@ -153,5 +153,7 @@ def from_treetensor(value: Any) -> Tree:
 
 def _fast_tree(nested: dict[str, Any]) -> Tree:
     from treevalue import FastTreeValue
+    from treevalue.tree.common import create_storage
 
-    return FastTreeValue(nested)
+    # From a dict, FastTreeValue formats every array as text first, which takes milliseconds.
+    return FastTreeValue(create_storage(nested))

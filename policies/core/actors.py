@@ -14,6 +14,7 @@ import numpy as np
 
 from minding.engine.data import trees
 from minding.engine.data.actions import ActionAdapter
+from minding.engine.data.masks import masked_obs, random_legal
 from minding.engine.data.observation import observation_leaves
 from minding.engine.errors import MindingError, ShapeError
 from minding.engine.process.floats import flush_denormals
@@ -53,15 +54,23 @@ class Actor:
         self.space = dict(spec["action"])
         self.adapter = ActionAdapter(spec["env_action"])
         self.rng = rng
-        self._expected = {leaf.path: tuple(leaf.field.shape) for leaf in observation_leaves(spec["observation"])}
+        leaves = observation_leaves(spec["observation"])
+        self._expected = {leaf.path: tuple(leaf.field.shape) for leaf in leaves}
+        self._mask_path = next((leaf.path for leaf in leaves if leaf.is_mask), None)
         # Of an observation that is one array: its dimensions with the batch axis, and its shape without.
         self._plain = self._expected.get("")
         self._ndim = len(self._plain or ()) + 1
 
     # What an archetype defines.
 
-    def explore(self, outputs: Outputs, **collect_kwargs: Any) -> dict[str, Array]:
-        """Returns 'action' and the arrays of `record_fields`."""
+    def explore(self, outputs: Outputs, mask: Array | None = None, **collect_kwargs: Any) -> dict[str, Array]:
+        """Returns 'action' and the arrays of `record_fields`.
+
+        Args:
+          outputs: of the network, which leave illegal actions no chance.
+          mask: bool ``(B, A)``, for actions that do not come from the outputs; None if all actions are legal.
+          collect_kwargs: of the algorithm.
+        """
         raise NotImplementedError
 
     def decide(self, outputs: Outputs) -> Array:
@@ -72,21 +81,31 @@ class Actor:
 
     @flush_denormals
     def collect(self, obs: Obs, *, random: bool = False, **collect_kwargs: Any) -> dict[str, Array]:
-        """Acts with exploration, in the policy's own units; with `random`, uniformly over the whole space.
+        """Acts with exploration, in the policy's own units; with `random`, uniformly over the (legal) actions.
 
         An actor with memory takes the observations in, and records as 'memory' what it remembered before them.
         """
+        mask = None
+        if self._mask_path is not None:
+            mask = dict(trees.leaves(trees.from_nested(obs)))[self._mask_path]
         outputs, before = self._next_outputs(obs)
-        record = self.explore(outputs, **collect_kwargs)
+        record = self.explore(outputs, mask, **collect_kwargs)
         if random:
-            record["action"] = self.random_action(len(record["action"]))
+            record["action"] = self.random_action(len(record["action"]), mask)
         if before is not None:
             record["memory"] = before
         return record
 
     @flush_denormals
-    def act(self, obs: Obs) -> Array:
-        """Acts without exploration, in the environment's units; an actor with memory takes the observations in."""
+    def act(self, obs: Obs, action_mask: Array | None = None) -> Array:
+        """Acts without exploration, in the environment's units; an actor with memory takes the observations in.
+
+        Args:
+          obs: see `outputs`.
+          action_mask: bool ``(B, A)``, where `obs` does not hold the mask.
+        """
+        if action_mask is not None:
+            obs = masked_obs(obs, action_mask, self._expected)
         return self.adapter(self.decide(self._next_outputs(obs)[0]))
 
     def value(self, obs: Obs, memory: Array | None = None) -> Array:
@@ -159,8 +178,12 @@ class Actor:
             f"{_named(shapes)}{hint}"
         )
 
-    def random_action(self, count: int) -> Array:
+    def random_action(self, count: int, mask: Array | None = None) -> Array:
+        """Draws `count` actions uniformly, legal ones by a mask ``(count, A)``."""
         space = self.space
+        if mask is not None:
+            action = random_legal(mask, space.get("nvec", [space.get("n")]), self.rng)
+            return action.reshape(count, -1) if space["kind"] == "multi_discrete" else action
         if space["kind"] == "discrete":
             return self.rng.integers(0, space["n"], size=count)
         if space["kind"] == "multi_discrete":
@@ -187,13 +210,15 @@ class GreedyActor(Actor):
     Network outputs: action values ``(B, n)``.
     """
 
-    def explore(self, outputs: Outputs, *, eps: float = 0.0, **collect_kwargs: Any) -> dict[str, Array]:
+    def explore(
+        self, outputs: Outputs, mask: Array | None = None, *, eps: float = 0.0, **collect_kwargs: Any
+    ) -> dict[str, Array]:
         action = self.decide(outputs)
         if eps > 0.0:
             explore = np.flatnonzero(self.rng.random(len(action)) < eps)
             # Drawing an action takes longer than the network does.
             if len(explore):
-                action[explore] = self.random_action(len(explore))
+                action[explore] = self.random_action(len(explore), None if mask is None else mask[explore])
         return {"action": action}
 
     def decide(self, outputs: Outputs) -> Array:
@@ -219,7 +244,7 @@ class StochasticActor(Actor):
         super().__init__(name, network, spec, rng)
         self.distribution = distribution
 
-    def explore(self, outputs: Outputs, **collect_kwargs: Any) -> dict[str, Array]:
+    def explore(self, outputs: Outputs, mask: Array | None = None, **collect_kwargs: Any) -> dict[str, Array]:
         action, log_prob = self.distribution.sample(outputs[1:], self.rng)
         return {"action": self.shaped(action), "log_prob": log_prob, "value": outputs[0]}
 
@@ -239,7 +264,7 @@ class SquashedGaussianActor(Actor):
 
     distribution = SquashedGaussian()
 
-    def explore(self, outputs: Outputs, **collect_kwargs: Any) -> dict[str, Array]:
+    def explore(self, outputs: Outputs, mask: Array | None = None, **collect_kwargs: Any) -> dict[str, Array]:
         return {"action": self.shaped(self.distribution.sample(outputs, self.rng))}
 
     def decide(self, outputs: Outputs) -> Array:

@@ -80,8 +80,8 @@ class EvalView:
     actor: Actor
     origin: Origin
 
-    def forward(self, obs: Obs) -> Array:
-        return self.actor.act(obs)
+    def forward(self, obs: Obs, action_mask: Array | None = None) -> Array:
+        return self.actor.act(obs, action_mask)
 
     def reset(self, env_ids: Sequence[int] | Array | None = None) -> None:
         self.actor.reset(env_ids)

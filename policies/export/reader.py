@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from minding.engine.data import trees
+from minding.engine.data.masks import masked_obs
 from minding.engine.errors import ExportError, MissingExtraError
 from minding.engine.files import read_bounded, read_text
 from minding.engine.process import runtime
@@ -24,6 +25,7 @@ from minding.engine.process.floats import flush_denormals
 from minding.engine.types import Array, EvalMode, Obs
 from minding.policies.core.memory import Memory
 from minding.policies.export.model_files import check_operators
+from minding.policies.networks.host import ILLEGAL
 
 SCHEMA = 3
 TOLERANCE = 1e-5
@@ -86,8 +88,10 @@ class ExportedPolicy:
     def eval_mode(self) -> EvalMode:
         return self
 
-    def forward(self, obs: Obs) -> Array:
-        """Actions as the policy's eval mode gives them, in the environment's units."""
+    def forward(self, obs: Obs, action_mask: Array | None = None) -> Array:
+        """Actions as the policy's eval mode gives them, in the environment's units; `action_mask` as there."""
+        if action_mask is not None:
+            obs = masked_obs(obs, action_mask, [each["name"].removeprefix("obs.") for each in self._inputs])
         outputs = self.outputs(obs)
         if self._memory is not None:
             self._memory.write(outputs["next_memory"])
@@ -162,9 +166,12 @@ def compare(policy: Any, outputs: dict[str, Array], obs: Obs, memory: Array | No
     else:
         decision = policy.net.decision
         scores = raw[decision.output]
-        expected = {decision.name: scores}
+        # Equal for illegal actions, and too large to compare the others beside them.
+        illegal = (scores == ILLEGAL) & (outputs[decision.name] == ILLEGAL)
+        outputs = {**outputs, decision.name: np.where(illegal, 0.0, outputs[decision.name])}
+        expected = {decision.name: np.where(illegal, 0.0, scores)}
         parts = np.split(scores, np.cumsum(policy.spec["action"].get("nvec", [scores.shape[1]]))[:-1], axis=1)
-        clear = np.stack([_gap(part) for part in parts], axis=1) > TOLERANCE * _size(scores)
+        clear = np.stack([_gap(part) for part in parts], axis=1) > TOLERANCE * _size(expected[decision.name])
         differs = (outputs["action"] != action).reshape(len(action), -1)
         other = int((differs & clear).any(axis=1).sum())
     if memory is not None:

@@ -161,7 +161,8 @@ class _Input:
 
     @classmethod
     def of(cls, leaf: Leaf) -> _Input:
-        dtype = {"discrete": "int64", "multi_discrete": "int64", "multi_binary": "int8"}.get(leaf.space["kind"])
+        dtypes = {"discrete": "int64", "multi_discrete": "int64", "multi_binary": "int8", "action_mask": "bool"}
+        dtype = dtypes.get(leaf.space["kind"])
         return cls(leaf_name("obs", leaf), dtype or leaf.space["dtype"], tuple(leaf.field.shape))
 
     @property
@@ -287,6 +288,11 @@ def _checked(policy: BasePolicy, run: Run, names: Sequence[str]) -> dict[str, Ar
 def _draw(leaf: Leaf, count: int, rng: np.random.Generator) -> Array:
     wanted, space = _Input.of(leaf), leaf.space
     shape = (count, *wanted.shape)
+    if leaf.is_mask:
+        # One action of each choice in every row, and further ones.
+        counts = space["counts"]
+        chosen = [np.eye(n, dtype=bool)[rng.integers(0, n, count)] for n in counts]
+        return np.concatenate(chosen, axis=1) | (rng.random(shape) < 0.3)
     if np.dtype(wanted.dtype).kind == "f":
         return rng.standard_normal(shape).astype(wanted.dtype)
     return rng.integers(0, space.get("n", space.get("nvec", 2)), shape).astype(wanted.dtype)

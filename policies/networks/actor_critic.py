@@ -14,6 +14,7 @@ from minding.policies.networks.encoder import ObsEncoder
 from minding.policies.networks.heads import GaussianHead, SquashedGaussianHead, make_action_head
 from minding.policies.networks.layers import MLP, Linear, ScalarLinear
 from minding.policies.networks.recurrent import make_memory
+from minding.policies.networks.masks import action_mask
 
 
 class Decision(NamedTuple):
@@ -30,6 +31,8 @@ class ActorCritic(nn.Cell):
 
     Takes the observation leaves, and with memory the rows that it remembers, float32 (B, S), as the last one. Returns
     (value (B,), distribution parameters...), and with memory the new rows as the last output.
+
+    Logits of actions that the observation's mask forbids are `ILLEGAL`.
     """
 
     @property
@@ -53,6 +56,7 @@ class ActorCritic(nn.Cell):
         self.critic = MLP(features, model.hidden, model.activation, gain, rng)
         self.head = make_action_head(spec["action"], self.actor.out_features, rng, log_std=model.log_std)
         self.value = ScalarLinear(self.critic.out_features, 1.0, rng)
+        self.mask = action_mask(spec["observation"])
 
     @property
     def memory_size(self) -> int:
@@ -61,21 +65,26 @@ class ActorCritic(nn.Cell):
 
     def construct(self, obs):
         if self.memory is None:
-            return self.heads(self.encoder(obs))
+            return self.heads(self.encoder(obs), obs)
         features, rows = self.memory(self.encoder(obs[:-1]), obs[-1])
-        return (*self.heads(features), rows)
+        return (*self.heads(features, obs), rows)
 
-    def heads(self, features):
-        return (self.value(self.critic(features)), *self.head(self.actor(features)))
+    def heads(self, features, obs):
+        params = self.head(self.actor(features))
+        if self.mask is not None:
+            params = (self.mask(params[0], obs),)
+        return (self.value(self.critic(features)), *params)
 
     def host(self) -> numpy_forms.ActorCritic:
         heads = (self.critic.host(), self.value.host(), self.actor.host(), self.head.host())
-        return numpy_forms.ActorCritic(self.encoder.host(), None if self.memory is None else self.memory.host(), heads)
+        memory = None if self.memory is None else self.memory.host()
+        mask = None if self.mask is None else self.mask.host()
+        return numpy_forms.ActorCritic(self.encoder.host(), memory, heads, mask)
 
 
 class QNetwork(nn.Cell):
     """Action values (B, n); with `dueling` as V + A - mean A (Wang et al., 2016, eq. 9;
-    https://arxiv.org/abs/1511.06581)."""
+    https://arxiv.org/abs/1511.06581). Those of actions that the observation's mask forbids are `ILLEGAL`."""
 
     shared_outputs = ()
     memory_size = 0
@@ -87,17 +96,19 @@ class QNetwork(nn.Cell):
         self.torso = MLP(self.encoder.out_features, model.hidden, model.activation, None, rng)
         self.advantage = Linear(self.torso.out_features, spec["action"]["n"], None, rng)
         self.value = Linear(self.torso.out_features, 1, None, rng) if model.dueling else None
+        self.mask = action_mask(spec["observation"])
 
     def construct(self, obs):
         features = self.torso(self.encoder(obs))
         q = self.advantage(features)
         if self.value is not None:
             q = self.value(features) + q - q.mean(axis=-1, keep_dims=True)
-        return (q,)
+        return (q if self.mask is None else self.mask(q, obs),)
 
     def host(self) -> numpy_forms.QNetwork:
         value = self.value.host() if self.value is not None else None
-        return numpy_forms.QNetwork(self.encoder.host(), self.torso.host(), self.advantage.host(), value)
+        mask = self.mask.host() if self.mask is not None else None
+        return numpy_forms.QNetwork(self.encoder.host(), self.torso.host(), self.advantage.host(), value, mask)
 
 
 class SquashedActor(nn.Cell):

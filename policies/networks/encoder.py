@@ -128,7 +128,8 @@ class ConvNet(nn.Cell):
 class ObsEncoder(nn.Cell):
     """One encoder for each leaf of the observation; features ``(B, out_features)``.
 
-    A single vector or integer leaf passes unchanged. With several leaves each vector gets its own linear layer.
+    A single vector or integer leaf passes unchanged. With several leaves each vector gets its own linear layer. An
+    action mask is no feature.
 
     Args:
       space: description of the observation space (see `envs.describe_env`).
@@ -138,13 +139,15 @@ class ObsEncoder(nn.Cell):
 
     def __init__(self, space: Mapping[str, Any], model: Any, rng: np.random.Generator) -> None:
         super().__init__()
-        self.leaves = observation_leaves(space)
-        self.encoders = nn.CellList([self._leaf(leaf, model, rng) for leaf in self.leaves])
-        self.joined = len(self.leaves) > 1
+        leaves = observation_leaves(space)
+        # Where each encoder's leaf is among those of the observation.
+        self.places = [k for k, leaf in enumerate(leaves) if not leaf.is_mask]
+        self.encoders = nn.CellList([self._leaf(leaves[k], model, rng) for k in self.places])
+        self.joined = len(self.places) > 1
         self.projections = nn.CellList(
             [Linear(e.out_features, model.encoder_dim, math.sqrt(2), rng) for e in self.encoders] if self.joined else []
         )
-        self.out_features = model.encoder_dim * len(self.leaves) if self.joined else self.encoders[0].out_features
+        self.out_features = model.encoder_dim * len(self.places) if self.joined else self.encoders[0].out_features
         self.activation_name = model.activation
         self.activation = ACTIVATIONS[model.activation]()
 
@@ -164,18 +167,20 @@ class ObsEncoder(nn.Cell):
 
     def construct(self, leaves):
         if not self.joined:
-            return self.encoders[0](leaves[0])
+            return self.encoders[0](leaves[self.places[0]])
         parts = []
         for k in range(len(self.encoders)):
-            parts.append(self.activation(self.projections[k](self.encoders[k](leaves[k]))))
+            parts.append(self.activation(self.projections[k](self.encoders[k](leaves[self.places[k]]))))
         return ops.concat(parts, -1)
 
     def host(self) -> numpy_forms.ObsEncoder:
         encoders, projections = [e.host() for e in self.encoders], [p.host() for p in self.projections]
-        return numpy_forms.ObsEncoder(encoders, projections, self.activation_name)
+        return numpy_forms.ObsEncoder(encoders, projections, self.activation_name, self.places)
 
     def normalizers(self) -> list[tuple[int, Normalizer]]:
         """(leaf number, its normalizer) for every normalised leaf."""
         return [
-            (k, e.normalizer) for k, e in enumerate(self.encoders) if isinstance(e, Vector) and e.normalizer is not None
+            (k, e.normalizer)
+            for k, e in zip(self.places, self.encoders)
+            if isinstance(e, Vector) and e.normalizer is not None
         ]

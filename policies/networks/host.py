@@ -16,6 +16,8 @@ from minding.engine.types import Array
 Outputs = tuple[Array, ...]
 Layer = Callable[[Array], Array]
 Head = Callable[[Array], Outputs]
+ILLEGAL = -1e30
+"""Score of an illegal action: its probability is 0, and neither a difference from it nor its product with 0 is NaN."""
 Activation = Callable[[Array, Array], Array]
 """(input, array that receives the output) -> output."""
 
@@ -106,17 +108,30 @@ class ObsEncoder:
       encoders: one per leaf.
       projections: one per leaf; empty for a single leaf.
       activation: after each projection, one of `ACTIVATIONS`.
+      places: where each leaf is among those of the observation.
     """
 
-    def __init__(self, encoders: Sequence[Layer], projections: Sequence[Layer], activation: str) -> None:
-        self.encoders, self.projections = list(encoders), list(projections)
+    def __init__(
+        self, encoders: Sequence[Layer], projections: Sequence[Layer], activation: str, places: Sequence[int]
+    ) -> None:
+        self.encoders, self.projections, self.places = list(encoders), list(projections), list(places)
         self.activation = ACTIVATIONS[activation]
 
     def __call__(self, leaves: Sequence[Array]) -> Array:
         if not self.projections:
-            return self.encoders[0](leaves[0])
-        parts = [project(encode(x)) for project, encode, x in zip(self.projections, self.encoders, leaves)]
+            return self.encoders[0](leaves[self.places[0]])
+        parts = [project(encode(leaves[k])) for project, encode, k in zip(self.projections, self.encoders, self.places)]
         return np.concatenate([self.activation(part, part) for part in parts], axis=-1)
+
+
+class ActionMask:
+    """Logits or values ``(B, A)`` with `ILLEGAL` where the mask, which is leaf `place`, forbids the action."""
+
+    def __init__(self, place: int) -> None:
+        self.place = place
+
+    def __call__(self, scores: Array, leaves: Sequence[Array]) -> Array:
+        return np.where(leaves[self.place].astype(bool, copy=False), scores, np.float32(ILLEGAL))
 
 
 class LogitsHead:
@@ -183,34 +198,47 @@ class ActorCritic:
       encoder: of the observation.
       memory: follows the encoder, if there is one.
       heads: (critic, value, actor, head).
+      mask: of the logits, if the observation has one.
     """
 
-    def __init__(self, encoder: ObsEncoder, memory: GRU | None, heads: tuple[MLP, Linear, MLP, Head]) -> None:
-        self.encoder, self.memory = encoder, memory
+    def __init__(
+        self,
+        encoder: ObsEncoder,
+        memory: GRU | None,
+        heads: tuple[MLP, Linear, MLP, Head],
+        mask: ActionMask | None = None,
+    ) -> None:
+        self.encoder, self.memory, self.mask = encoder, memory, mask
         self.critic, self.value, self.actor, self.head = heads
 
     def __call__(self, leaves: Sequence[Array]) -> Outputs:
         if self.memory is None:
-            return self.outputs(self.encoder(leaves))
+            return self.outputs(self.encoder(leaves), leaves)
         rows = self.memory(self.encoder(leaves[:-1]), leaves[-1])
-        return *self.outputs(rows), rows
+        return *self.outputs(rows, leaves), rows
 
-    def outputs(self, features: Array) -> Outputs:
-        return self.value(self.critic(features))[:, 0], *self.head(self.actor(features))
+    def outputs(self, features: Array, leaves: Sequence[Array]) -> Outputs:
+        params = self.head(self.actor(features))
+        if self.mask is not None:
+            params = (self.mask(params[0], leaves),)
+        return self.value(self.critic(features))[:, 0], *params
 
 
 class QNetwork:
     """Observation leaves -> (action values ``(B, n)``,); dueling if there is a `value` layer."""
 
-    def __init__(self, encoder: ObsEncoder, torso: MLP, advantage: Linear, value: Linear | None) -> None:
+    def __init__(
+        self, encoder: ObsEncoder, torso: MLP, advantage: Linear, value: Linear | None, mask: ActionMask | None
+    ) -> None:
         self.encoder, self.torso, self.advantage, self.value = encoder, torso, advantage, value
+        self.mask = mask
 
     def __call__(self, leaves: Sequence[Array]) -> Outputs:
         features = self.torso(self.encoder(leaves))
         q = self.advantage(features)
         if self.value is not None:
             q = self.value(features) + q - q.mean(axis=-1, keepdims=True)
-        return (q,)
+        return (q if self.mask is None else self.mask(q, leaves),)
 
 
 class SquashedActor:

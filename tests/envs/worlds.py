@@ -179,3 +179,55 @@ class Slowpoke(Counter):
     def step(self, action):
         time.sleep(self.seconds)
         return super().step(action)
+
+
+class Permit(Counter):
+    """In each state one of the actions 2, 3, 4 is legal, the others are a ValueError; `rule` says which.
+
+    At a true end none is legal. `info` also says `success` (whether the episode has reached its end) and `spot`.
+
+    Args:
+      place: where the mask is: 'info', or 'obs' as an entry of a Dict.
+      bad: what is wrong with the mask from the second step on: 'empty', 'float', 'shape', 'missing', or 'two'.
+    """
+
+    def __init__(self, place="info", bad=None):
+        super().__init__()
+        self.place, self.bad = place, bad
+        self.action_space = spaces.Discrete(3, start=2)
+        if place == "obs":
+            mask = spaces.Box(0, 1, (3,), np.int8)
+            self.observation_space = spaces.Dict(observation=self.observation_space, action_mask=mask)
+
+    @staticmethod
+    def rule(start, steps):
+        """The legal action, counted from 0."""
+        return np.asarray(start + steps, int) % 3
+
+    def reset(self, *, seed=None, options=None):
+        obs, _ = super().reset(seed=seed)
+        return obs, self.say(False)
+
+    def step(self, action):
+        if action != 2 + self.rule(self.start, self.steps):
+            raise ValueError(f"{action} is illegal")
+        _, reward, terminated, truncated, _ = super().step(action)
+        info = self.say(terminated)
+        return self.observe(terminated), reward, terminated, truncated, info
+
+    def mask(self, terminated):
+        mask = np.zeros(3, np.int8)
+        mask[self.rule(self.start, self.steps)] = not terminated
+        if self.bad is None or self.steps < 2 or self.steps == self.length:
+            return mask
+        return {"empty": mask * 0, "float": mask.astype(float), "shape": mask[:2], "two": mask * 2}.get(self.bad)
+
+    def observe(self, terminated=False):
+        obs = super().observe()
+        return obs if self.place == "info" else {"observation": obs, "action_mask": self.mask(terminated)}
+
+    def say(self, terminated):
+        info = {"success": self.steps == self.length, "spot": np.array([self.start, self.steps])}
+        if self.place == "info" and not (self.bad == "missing" and self.steps == 2):
+            info["action_mask"] = self.mask(terminated)
+        return info

@@ -15,7 +15,7 @@ SPEC = {"observation": VECTOR, "action": space_of(4), "env_action": env_action(s
 class Passing(Actor):
     """Its actions and values are the outputs of its network."""
 
-    def explore(self, outputs, **collect_kwargs):
+    def explore(self, outputs, mask=None, **collect_kwargs):
         return {"action": outputs[0]}
 
     def decide(self, outputs):

@@ -1,0 +1,196 @@
+"""Declared keys of `info` (``env.info_keys``), joined to the observation so that they travel as it does.
+
+A step that shows an observation and some info becomes one value, `WithInfo` its space. An `action_mask` belongs to the
+observation and enters it (see `engine.data.masks`); other keys stay beside it. After a reset only the mask is there:
+the others say something about a step, and are zero.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+
+from minding.engine.data.masks import ACTION_MASK, OBSERVATION, random_legal, with_mask
+from minding.engine.errors import ConfigError, ShapeError, SpaceError, nearest
+from minding.engine.types import Array
+
+INFO = "info"
+_PROBE_SEED = 0
+
+
+class WithInfo(spaces.Dict):
+    """What one step shows: ``{'observation': ..., 'info': Dict}``."""
+
+    def contains(self, x: Any) -> bool:
+        """Whether the observation fits; nothing was promised of info."""
+        return bool(self[OBSERVATION].contains(x[OBSERVATION]))
+
+
+@dataclasses.dataclass(frozen=True)
+class InfoForm:
+    """What is taken out of `info`.
+
+    Attributes:
+      masked: whether the observation gets the entry `ACTION_MASK`.
+      fields: the other keys, with the space of each.
+    """
+
+    masked: bool
+    fields: Mapping[str, spaces.Space[Any]]
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The declared keys."""
+        return (*((ACTION_MASK,) if self.masked else ()), *self.fields)
+
+    def space(self, observation: spaces.Space[Any], action: spaces.Space[Any]) -> spaces.Space[Any]:
+        """The space of what `join` returns."""
+        if self.masked:
+            entries = observation.spaces if isinstance(observation, spaces.Dict) else observation
+            observation = spaces.Dict(with_mask(entries, spaces.MultiBinary(sum(action_counts(action)))))
+        if not self.fields:
+            return observation
+        return WithInfo({OBSERVATION: observation, INFO: spaces.Dict(dict(self.fields))})
+
+    def join(self, obs: Any, info: Mapping[str, Any], *, reset: bool = False) -> Any:
+        """The observation with what was declared.
+
+        Args:
+          obs: of one environment.
+          info: of the same reset or step.
+          reset: whether it was a reset.
+        Raises:
+          ShapeError: if a declared key is missing.
+        """
+        if self.masked:
+            obs = with_mask(obs, _entry(info, ACTION_MASK))
+        if not self.fields:
+            return obs
+        # A reset says nothing about a step, even where it has the key.
+        values = {key: _zero(space) if reset else _entry(info, key) for key, space in self.fields.items()}
+        return {OBSERVATION: obs, INFO: values}
+
+    def join_batch(self, obs: Any, info: Mapping[str, Any], num_envs: int, *, reset: bool = False) -> Any:
+        """The same for a vector environment. Rows that have a key, by Gymnasium's ``_key``, are set; others are zero.
+
+        Raises:
+          ShapeError: if no row has the mask.
+        """
+        if self.masked:
+            obs = with_mask(obs, _entry(info, ACTION_MASK))
+        if not self.fields:
+            return obs
+        zeros = {key: np.zeros((num_envs, *(space.shape or ())), space.dtype) for key, space in self.fields.items()}
+        values = {key: zero if reset else info.get(key, zero) for key, zero in zeros.items()}
+        return {OBSERVATION: obs, INFO: values}
+
+
+class JoinInfo(gymnasium.Wrapper[Any, Any, Any, Any]):  # type: ignore[misc]
+    """Observations with the declared keys of `info`, see `InfoForm`."""
+
+    def __init__(self, env: Any, form: InfoForm) -> None:
+        super().__init__(env)
+        self.form = form
+        self.observation_space = form.space(env.observation_space, env.action_space)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, Any]:
+        obs, info = self.env.reset(seed=seed, options=options)
+        return self.form.join(obs, info, reset=True), info
+
+    def step(self, action: Any) -> tuple[Any, Any, Any, Any, Any]:
+        obs, reward, terminated, truncated, info = self.env.step(action)
+        return self.form.join(obs, info), reward, terminated, truncated, info
+
+
+def probe(env: Any, keys: Sequence[str], name: str) -> InfoForm:
+    """Finds out what an environment, single or vector, says under the declared keys: a reset, and a step if needed.
+
+    Raises:
+      ConfigError: if a key is missing, or holds something else than numbers.
+      SpaceError: for an action mask where actions are continuous.
+    """
+    others = [key for key in keys if key != ACTION_MASK]
+    masked = len(others) < len(keys)
+    if masked:
+        action_counts(getattr(env, "single_action_space", env.action_space))
+    obs, info = env.reset(seed=_PROBE_SEED)
+    if masked and ACTION_MASK not in info:
+        raise ConfigError(_missing(name, ACTION_MASK, "reset", info))
+    if not others:
+        return InfoForm(masked, {})
+    _, _, _, _, info = env.step(sample_action(env, obs, info, np.random.default_rng(_PROBE_SEED)))
+    fields = {}
+    for key in others:
+        if key not in info:
+            raise ConfigError(_missing(name, key, "first step", info))
+        value = np.asarray(info[key])
+        if value.dtype.kind not in "biuf":
+            raise ConfigError(
+                f"env.info_keys: {name} gives {info[key]!r} under {key!r}; expected a number, a bool or an array of "
+                "them"
+            )
+        shape = value.shape[1:] if hasattr(env, "single_action_space") else value.shape
+        fields[key] = _space_of(shape, value.dtype)
+    return InfoForm(masked, fields)
+
+
+def action_counts(space: spaces.Space[Any]) -> tuple[int, ...]:
+    """The number of entries of each choice.
+
+    Raises:
+      SpaceError: actions of this space cannot be masked.
+    """
+    if isinstance(space, spaces.Discrete):
+        return (int(space.n),)
+    if isinstance(space, spaces.MultiDiscrete):
+        return tuple(int(n) for n in space.nvec.ravel())
+    raise SpaceError(f"an action mask needs Discrete or MultiDiscrete actions, got the space {space}")
+
+
+def sample_action(env: Any, obs: Any, info: Mapping[str, Any], rng: np.random.Generator) -> Any:
+    """A random action, or a batch of them, that is legal by the mask in `info` or in the observation, if there is one.
+
+    Args:
+      env: a single environment or a vector one.
+      obs, info: what it showed last.
+      rng: draws the action where there is a mask; else the action space does.
+    """
+    while isinstance(obs, Mapping) and ACTION_MASK not in obs and isinstance(obs.get(OBSERVATION), Mapping):
+        obs = obs[OBSERVATION]
+    mask = info.get(ACTION_MASK, obs.get(ACTION_MASK) if isinstance(obs, Mapping) else None)
+    if mask is None:
+        return env.action_space.sample()
+    space = getattr(env, "single_action_space", env.action_space)
+    drawn = random_legal(np.asarray(mask).astype(bool), action_counts(space), rng)
+    if isinstance(space, spaces.MultiDiscrete):
+        drawn = drawn.reshape(*drawn.shape[:-1], *space.shape)
+    return (drawn + space.start).astype(space.dtype)
+
+
+def _space_of(shape: tuple[int, ...], dtype: np.dtype[Any]) -> spaces.Space[Any]:
+    if dtype.kind == "f":
+        return spaces.Box(-np.inf, np.inf, shape, np.float32)
+    if dtype.kind == "b":
+        return spaces.Box(0, 1, shape, np.bool_)
+    limits = np.iinfo(np.int64)
+    return spaces.Box(limits.min, limits.max, shape, np.int64)
+
+
+def _zero(space: spaces.Space[Any]) -> Array:
+    return np.zeros(space.shape or (), space.dtype)
+
+
+def _entry(info: Mapping[str, Any], key: str) -> Any:
+    if not isinstance(info, Mapping) or key not in info:
+        raise ShapeError(f"info has no entry {key!r}, which env.info_keys declares")
+    return info[key]
+
+
+def _missing(name: str, key: str, where: str, info: Mapping[str, Any]) -> str:
+    known = ", ".join(map(repr, info)) or "nothing"
+    return f"env.info_keys: {name} gave no {key!r} in the info of its {where}{nearest(key, info)}; it gave {known}"

@@ -1,0 +1,213 @@
+"""Declared keys of info, and action masks, in every backend and autoreset mode."""
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium import spaces
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
+from worlds import Counter, Permit
+
+from minding.engine.data.masks import masked_obs, random_legal, without_legal
+from minding.engine.errors import ConfigError, EnvError, SpaceError
+from minding.envs import VectorEnvManager, check_env, describe_env, make_env_manager
+from minding.envs.info import sample_action
+
+KEYS = ["action_mask", "success", "spot"]
+MODES = list(AutoresetMode)
+
+
+def single(make, backend, place, num_envs=3, **env):
+    keys = KEYS if place == "info" else KEYS[1:]
+    return make("Permit", num_envs, backend=backend, info_keys=keys, env_kwargs={"place": place, **env})
+
+
+def vector(mode, place, num_envs=3, **env):
+    keys = KEYS if place == "info" else KEYS[1:]
+    made = SyncVectorEnv([lambda: Permit(place, **env)] * num_envs, autoreset_mode=mode)
+    return VectorEnvManager(made, {"info_keys": keys})
+
+
+def the_legal_ones(obs):
+    return obs.action_mask.argmax(axis=1)
+
+
+def play(manager, steps):
+    for _ in range(steps):
+        manager.step(the_legal_ones(manager.obs))
+
+
+@pytest.fixture(params=["sync", "subprocess", *MODES], ids=str)
+def manager(request, make, place):
+    made = vector(request.param, place) if request.param in MODES else single(make, request.param, place)
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize("place", ["info", "obs"])
+def test_the_mask_belongs_to_its_observation_also_after_resets_and_in_true_final_observations(manager):
+    obs, ends = manager.obs, {"terminated": 0, "truncated": 0}
+    for _ in range(40):
+        # The environment raises at an illegal action.
+        step = manager.step(the_legal_ones(obs))
+        valid = np.ones(3, bool) if step.valid is None else step.valid
+        for n in np.flatnonzero(valid):
+            start, steps = step.next_obs.observation[n]
+            expected = np.zeros(3, bool)
+            expected[Permit.rule(start, steps)] = not step.terminated[n]
+            assert step.next_obs.action_mask[n].tolist() == expected.tolist()
+            assert step.info["spot"][n].tolist() == [start, steps]
+            assert step.info["success"][n] == (step.terminated[n] or step.truncated[n])
+        assert not step.info["success"][~valid].any()
+        assert not step.info["spot"][~valid].any()
+        for end in step.episodes:
+            assert end.info == {"success": 1.0}
+            ends["terminated" if step.terminated[end.env_id] else "truncated"] += 1
+        obs = step.obs
+        going = (obs.observation == step.next_obs.observation).all(axis=1) & step.terminated
+        start, steps = obs.observation.T
+        assert np.array_equal(the_legal_ones(obs)[~going], Permit.rule(start, steps)[~going])
+    assert min(ends.values()) > 3
+    assert step.info["success"].dtype == bool
+    assert obs.action_mask.dtype == bool
+
+
+BAD = {
+    "empty": r"observation 'action_mask' allows no action",
+    "float": "observation 'action_mask': expected bool, or integers 0 and 1, got float64",
+    "shape": r"observation 'action_mask': expected shape .*3,?\), got .*2,?\)",
+    "two": "observation 'action_mask': expected bool, or integers 0 and 1, got int8 with values from 0 to 2",
+    "missing": "info has no entry 'action_mask', which env.info_keys declares",
+}
+
+
+@pytest.mark.parametrize("kind", BAD)
+@pytest.mark.parametrize("backend", ["sync", "subprocess"])
+def test_a_mask_that_cannot_be_used_is_an_error_that_names_the_environment(make, backend, kind):
+    manager = single(make, backend, "info", bad=kind)
+    manager.reset()
+    with pytest.raises(EnvError, match=rf"environment \d \(worlds:Permit\), step \d of its episode: .*{BAD[kind]}"):
+        play(manager, 9)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("kind", ["empty", "two"])
+def test_a_vector_environment_is_judged_alike(mode, kind):
+    manager = vector(mode, "info", bad=kind)
+    manager.reset()
+    with pytest.raises(EnvError, match=BAD[kind]):
+        play(manager, 9)
+
+
+def test_a_restart_after_a_fault_brings_a_mask(make):
+    manager = make("Permit", 2, info_keys=KEYS, env_kwargs={"bad": "empty"}, on_error="restart")
+    manager.reset()
+    for _ in range(8):
+        step = manager.step(the_legal_ones(manager.obs))
+        assert step.obs.action_mask.sum(axis=1).tolist() == [1, 1]
+    assert manager.fault_count > 1
+
+
+def test_running_episodes_resume_with_their_masks(make):
+    first, second = single(make, "sync", "info"), single(make, "sync", "info")
+    for _ in range(7):
+        first.step(the_legal_ones(first.obs))
+    second.load_state_dict(first.state_dict())
+    assert second.resume_guarantee == "exact"
+    for _ in range(9):
+        steps = [manager.step(the_legal_ones(manager.obs)) for manager in (first, second)]
+        assert np.array_equal(steps[0].next_obs.observation, steps[1].next_obs.observation)
+        assert np.array_equal(steps[0].next_obs.action_mask, steps[1].next_obs.action_mask)
+        assert np.array_equal(steps[0].info["spot"], steps[1].info["spot"])
+
+
+def test_descriptions_say_what_the_mask_covers_and_what_info_holds():
+    description = describe_env({"env_id": "worlds:Permit", "info_keys": KEYS})
+    assert description["observation"]["spaces"]["action_mask"] == {"kind": "action_mask", "counts": [3]}
+    assert list(description["observation"]["spaces"]) == ["action_mask", "observation"]
+    assert description["info"] == {
+        "success": {"shape": [], "dtype": "bool"},
+        "spot": {"shape": [2], "dtype": "float32"},
+    }
+    by_obs = describe_env({"env_id": "worlds:Permit", "env_kwargs": {"place": "obs"}})
+    assert by_obs["observation"] == description["observation"]
+    assert "info" not in by_obs
+
+
+@pytest.mark.parametrize(
+    ("env", "message"),
+    [
+        ({"info_keys": ["succes"]}, r"gave no 'succes' in the info of its first step; did you mean 'success'\?"),
+        ({"env_id": "worlds:Counter", "info_keys": ["action_mask"]}, "gave no 'action_mask' in the info of its reset"),
+        ({"info_keys": [3]}, r"env.info_keys=\[3\]: expected names"),
+        ({"env_id": "worlds:Echo", "info_keys": ["action_mask"]}, "an action mask needs Discrete or MultiDiscrete"),
+    ],
+)
+def test_declared_keys_that_are_not_there_are_refused_at_creation(env, message):
+    env = {"env_id": "worlds:Permit", **env}
+    for create in (describe_env, lambda env: make_env_manager(env, 2, 0)):
+        with pytest.raises((ConfigError, SpaceError), match=message):
+            create(env)
+
+
+def test_an_entry_action_mask_that_does_not_fit_the_actions_is_refused():
+    class Odd(Counter):
+        def __init__(self):
+            super().__init__()
+            self.observation_space = spaces.Dict(a=self.observation_space, action_mask=spaces.MultiBinary(5))
+
+    with pytest.raises(SpaceError, match=r"expected 0 or 1 for each of 2 actions, .* got shape \(5,\)"):
+        describe_env({}, Odd)
+
+
+def test_check_env_obeys_masks_and_reports_them():
+    findings = check_env({"env_id": "worlds:Permit", "info_keys": KEYS}, steps=100)
+    assert {f.level for f in findings} == {"ok"}
+    assert any("the action mask leaves 33% of the actions on average" in f.text for f in findings)
+    broken = check_env({"env_id": "worlds:Permit", "info_keys": KEYS, "env_kwargs": {"bad": "empty"}}, steps=100)
+    assert broken[-1].level == "error"
+    assert "allows no action" in broken[-1].text
+
+
+def test_check_env_passes_the_masked_grid():
+    findings = check_env({"env_id": "minding/MaskedGrid-v0", "info_keys": ["action_mask", "success"]}, steps=200)
+    assert {f.level for f in findings} == {"ok"}
+
+
+# Drawing
+
+
+def test_random_actions_are_legal_and_every_legal_one_is_as_likely():
+    rng = np.random.default_rng(0)
+    mask = np.array([[0, 1, 0, 1, 1], [1, 0, 0, 0, 0], [0, 0, 0, 0, 1]], bool)
+    drawn = np.stack([random_legal(mask, [5], rng) for _ in range(6000)])
+    assert np.bincount(drawn[:, 0], minlength=5)[[0, 2]].tolist() == [0, 0]
+    assert np.abs(np.bincount(drawn[:, 0], minlength=5)[[1, 3, 4]] - 2000).max() < 150
+    assert (drawn[:, 1:] == [0, 4]).all()
+    pairs = np.stack([random_legal(mask, [2, 3], rng)[:1] for _ in range(3000)])
+    assert set(map(tuple, pairs[:, 0])) == {(1, 1), (1, 2)}
+    assert random_legal(np.zeros((2, 3), bool), [3], rng).tolist() == [0, 0]
+
+
+def test_a_choice_without_a_legal_entry_is_found():
+    mask = np.array([[1, 0, 0, 1, 0], [1, 1, 0, 0, 0], [0, 0, 1, 1, 1]], bool)
+    assert without_legal(mask, [5]).tolist() == [False] * 3
+    assert without_legal(mask, [2, 3]).tolist() == [False, True, True]
+
+
+def test_sampling_respects_starts_and_several_choices():
+    class Two(gymnasium.Env):
+        action_space = spaces.MultiDiscrete([[2], [3]], start=[[5], [7]])
+
+    mask = np.array([0, 1, 0, 0, 1])
+    action = sample_action(Two(), {}, {"action_mask": mask}, np.random.default_rng(0))
+    assert action.tolist() == [[6], [9]]
+    assert Two.action_space.contains(action)
+
+
+def test_a_mask_joins_an_observation_in_the_form_that_the_policy_takes():
+    mask = np.ones((1, 2), bool)
+    assert masked_obs(np.zeros((1, 4)), mask, ["action_mask", "observation"]).observation.shape == (1, 4)
+    tree = masked_obs({"a": np.zeros(1), "b": np.ones(1)}, mask, ["a", "action_mask", "b"])
+    assert sorted(tree.keys()) == ["a", "action_mask", "b"]
+    pair = masked_obs((np.zeros(1), np.ones(1)), mask, ["action_mask", "observation.0", "observation.1"])
+    assert sorted(pair.observation.keys()) == ["0", "1"]
