@@ -13,8 +13,8 @@ from minding.policies.networks import host as numpy_forms
 from minding.policies.networks.encoder import ObsEncoder
 from minding.policies.networks.heads import GaussianHead, SquashedGaussianHead, make_action_head
 from minding.policies.networks.layers import MLP, Linear, ScalarLinear
-from minding.policies.networks.recurrent import make_memory
 from minding.policies.networks.masks import action_mask
+from minding.policies.networks.recurrent import make_memory
 
 
 class Decision(NamedTuple):

@@ -18,13 +18,13 @@ ENV = {"env_id": "minding/MaskedGrid-v0", "env_kwargs": {"side": 4}, "info_keys"
 class FirstLegal:
     """Takes the first legal action, and values a state at the number of cells that were not visited."""
 
-    record_fields = ("value",)
+    record_fields, memory = ("value",), None
 
     def forward(self, obs, **collect_kwargs):
         action = np.asarray(obs.action_mask).argmax(axis=1)
         return {"action": action, "value": self.value(obs)} if "random" in collect_kwargs else action
 
-    def value(self, obs):
+    def value(self, obs, memory=None):
         return 16 - obs.observation[:, :16].sum(axis=1)
 
     def reset(self, env_ids=None): ...
