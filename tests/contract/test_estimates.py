@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from easydict import EasyDict
-from test_resume import ON_POLICY, SMALL
+from of_algorithms import SMALL, short_run
 
 from minding.configs import compile_run
 from minding.engine import Task
@@ -20,7 +20,7 @@ def nothing(ctx):
 def returns(between, **start):
     """What is learned from in each of five iterations."""
     user = EasyDict(env={"env_id": "CartPole-v1"}, policy={"type": "ppo"})
-    cfg = compile_run(user, [*SMALL, *ON_POLICY, "policy.learn.learning_rate=0.05", "env.max_episode_steps=10"])
+    cfg = compile_run(user, [*SMALL, *short_run("ppo"), "policy.learn.learning_rate=0.05", "env.max_episode_steps=10"])
     policy, task, seen = get_policy_class("ppo")(cfg), Task(), []
     with task.start(ctx=OnlineRLContext(), **start):
         task.use(StepCollector(cfg, policy.collect_mode, make_env_manager(cfg.env, 4, 0)))
