@@ -6,6 +6,7 @@ from easydict import EasyDict
 
 from minding.engine.chain.context import UNITS
 from minding.engine.config.limits import run_length
+from minding.engine.data.rollout import uneven
 from minding.engine.errors import ConfigError
 
 
@@ -30,12 +31,8 @@ def _check_rollout(cfg: EasyDict) -> None:
     if "n_minibatch" in cfg.policy.learn:
         parts["policy.learn.n_minibatch"] = cfg.policy.learn.n_minibatch
     for name, count in parts.items():
-        if n_sample % count:
-            fitting = -(-n_sample // count) * count
-            raise ConfigError(
-                f"policy.collect.n_sample={n_sample} does not divide by {name}={count}: "
-                f"use policy.collect.n_sample={fitting}"
-            )
+        for problem in uneven(n_sample, name, count):
+            raise ConfigError(problem)
 
 
 def _check_warmup(cfg: EasyDict) -> None:

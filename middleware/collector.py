@@ -10,7 +10,7 @@ import numpy as np
 from minding.engine.chain.context import OnlineRLContext
 from minding.engine.chain.middleware import declare
 from minding.engine.data import trees
-from minding.engine.data.rollout import Rollout
+from minding.engine.data.rollout import Rollout, uneven
 from minding.engine.types import Array, CollectMode, EnvManager, EnvStep, EpisodeEnd, StateDict
 
 
@@ -48,12 +48,7 @@ class StepCollector:
 
     def requirements(self) -> Sequence[str]:
         """Anything that does not fit, as sentences for the chain check."""
-        if self._steps * self._env.num_envs != self._n_sample:
-            return [
-                f"policy.collect.n_sample={self._n_sample} is not a multiple of the {self._env.num_envs} environments: "
-                f"use {self._steps * self._env.num_envs}"
-            ]
-        return []
+        return uneven(self._n_sample, "num_envs", self._env.num_envs)
 
     def __call__(self, ctx: OnlineRLContext) -> None:
         """Collects one rollout."""

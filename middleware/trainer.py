@@ -12,6 +12,7 @@ from minding.engine.buffers import DeviceTables
 from minding.engine.chain.context import LearningContext
 from minding.engine.chain.middleware import declare
 from minding.engine.data.batch import Field, IndexedBatch, RowLayout
+from minding.engine.data.rollout import uneven
 from minding.engine.seeding import SeedStreams, generator_state, restore_generator
 from minding.engine.types import Array, LearnMode, StateDict
 from minding.middleware.schedules import schedule_steps
@@ -82,12 +83,7 @@ class multistep_trainer:
 
     def requirements(self) -> Sequence[str]:
         """Anything that does not fit, as sentences for the chain check."""
-        if self._n_sample % self._minibatches:
-            return [
-                f"policy.collect.n_sample={self._n_sample} does not divide into "
-                f"policy.learn.n_minibatch={self._minibatches} minibatches"
-            ]
-        return []
+        return uneven(self._n_sample, "policy.learn.n_minibatch", self._minibatches)
 
     def __call__(self, ctx: LearningContext) -> None:
         """Performs the iteration's gradient steps."""

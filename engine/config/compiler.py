@@ -21,7 +21,7 @@ from minding.engine.config.options import Option, opt, plain
 from minding.engine.config.yaml_text import MAX_BYTES, parse_yaml
 from minding.engine.errors import ConfigError, nearest
 from minding.engine.files import read_text
-from minding.engine.lanes.options import PINNING, TIMEOUT
+from minding.engine.lanes.options import SCHEMA as LANES
 
 __all__ = [
     "RUN_SCHEMA",
@@ -133,12 +133,7 @@ RUN_SCHEMA: dict[str, Any] = {
     },
     "lanes": {
         "async_mode": opt(False, None, "collect and evaluate in separate processes while the chain learns"),
-        "collectors": opt(None, "[1, inf)", "processes that collect; None: by the number of cores", type=int),
-        "max_staleness": opt(
-            None, "[0, inf)", "learner iterations that a rollout's weights may be old; None: by the algorithm", type=int
-        ),
-        "timeout": opt(TIMEOUT, "(0, inf)", "seconds without a sign of life after which a worker process is replaced"),
-        "pin": opt("auto", PINNING, "give each lane its own cores; auto: if there are at least three"),
+        **LANES,
     },
 }
 """The settings that belong to no policy and no environment."""

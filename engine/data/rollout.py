@@ -109,3 +109,19 @@ def named_leaves(prefix: str, tree: Obs) -> Iterator[tuple[str, Array]]:
     """Names the leaves of an observation: ``prefix`` for a plain array, ``prefix.path`` inside a tree."""
     for path, leaf in trees.leaves(tree):
         yield (f"{prefix}.{path}" if path else prefix), leaf
+
+
+def uneven(n_sample: int, name: str, count: int) -> list[str]:
+    """Says what is wrong with a rollout that does not split into equal parts; nothing where it does.
+
+    Args:
+      n_sample: environment steps of a rollout.
+      name: of the setting that says how many parts.
+      count: of them.
+    """
+    if n_sample % count == 0:
+        return []
+    fitting = -(-n_sample // count) * count
+    return [
+        f"policy.collect.n_sample={n_sample} does not divide by {name}={count}: use policy.collect.n_sample={fitting}"
+    ]

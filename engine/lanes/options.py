@@ -9,10 +9,18 @@ from typing import Any
 
 from minding.engine.chain.check import Node
 from minding.engine.chain.middleware import Role
+from minding.engine.config.options import opt
 from minding.engine.errors import ConfigError, nearest
 
-PINNING = ("auto", "on", "off")
-TIMEOUT = 300.0
+SCHEMA = {
+    "collectors": opt(None, "[1, inf)", "processes that collect; None: by the number of cores", type=int),
+    "max_staleness": opt(
+        None, "[0, inf)", "learner iterations that a rollout's weights may be old; None: by the algorithm", type=int
+    ),
+    "timeout": opt(300.0, "(0, inf)", "seconds without a sign of life after which a worker process is replaced"),
+    "pin": opt("auto", ("auto", "on", "off"), "give each lane its own cores; auto: if there are at least three"),
+}
+"""The section `lanes` of a configuration, but for `async_mode`."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,20 +38,14 @@ class LaneOptions:
         Signs of life come from a separate thread, so that an environment or a compilation may take longer.
     """
 
-    collectors: int | None = None
-    max_staleness: int | None = None
-    pin: str = "auto"
-    timeout: float = TIMEOUT
+    collectors: int | None = SCHEMA["collectors"].default
+    max_staleness: int | None = SCHEMA["max_staleness"].default
+    pin: str = SCHEMA["pin"].default
+    timeout: float = SCHEMA["timeout"].default
 
     def __post_init__(self) -> None:
-        if self.collectors is not None and self.collectors < 1:
-            raise ConfigError(f"lanes.collectors={self.collectors}: expected at least 1")
-        if self.max_staleness is not None and self.max_staleness < 0:
-            raise ConfigError(f"lanes.max_staleness={self.max_staleness}: expected 0 or more")
-        if not self.timeout > 0:
-            raise ConfigError(f"lanes.timeout={self.timeout}: expected more than 0 seconds")
-        if self.pin not in PINNING:
-            raise ConfigError(f"lanes.pin={self.pin!r}: expected one of {', '.join(PINNING)}")
+        for name, option in SCHEMA.items():
+            option.check(getattr(self, name), f"lanes.{name}")
 
     @classmethod
     def of(cls, options: LaneOptions | Mapping[str, Any] | None) -> LaneOptions:
@@ -54,11 +56,10 @@ class LaneOptions:
         """
         if isinstance(options, LaneOptions):
             return options
-        names = [field.name for field in dataclasses.fields(cls)]
         # The section also says whether a run is asynchronous at all.
         given = {name: value for name, value in (options or {}).items() if name != "async_mode"}
-        for name in given.keys() - set(names):
-            raise ConfigError(f"lanes.{name} is not a setting{nearest(name, names)}; known: {', '.join(names)}")
+        for name in given.keys() - SCHEMA.keys():
+            raise ConfigError(f"lanes.{name} is not a setting{nearest(name, SCHEMA)}; known: {', '.join(SCHEMA)}")
         return cls(**given)
 
     def resolve(self, leaves: Sequence[Node]) -> LaneOptions:

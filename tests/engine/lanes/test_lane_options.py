@@ -48,10 +48,10 @@ def test_more_collectors_than_may_work_at_the_same_time_are_an_error():
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"collectors": 0}, r"lanes\.collectors=0: expected at least 1"),
-        ({"max_staleness": -1}, r"lanes\.max_staleness=-1: expected 0 or more"),
-        ({"timeout": 0}, r"lanes\.timeout=0: expected more than 0 seconds"),
-        ({"pin": "yes"}, r"lanes\.pin='yes': expected one of auto, on, off"),
+        ({"collectors": 0}, r"lanes\.collectors=0: expected an integer in \[1, inf\)"),
+        ({"max_staleness": -1}, r"lanes\.max_staleness=-1: expected an integer in \[0, inf\)"),
+        ({"timeout": 0}, r"lanes\.timeout=0: expected a number in \(0, inf\)"),
+        ({"pin": "yes"}, r"lanes\.pin='yes': expected one of 'auto', 'on', 'off'"),
         ({"max_stalenes": 1}, r"lanes\.max_stalenes is not a setting; did you mean 'max_staleness'\?"),
     ],
 )

@@ -1,0 +1,96 @@
+"""Adding an algorithm touches five files: everything else finds it by their names."""
+
+import importlib.metadata
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+FIVE = {
+    "policies/dqn.py": "policies/twin.py",
+    "policies/settings/dqn.py": "policies/settings/twin.py",
+    "configs/cartpole_dqn.py": "configs/cartpole_twin.py",
+    "tests/policies/test_dqn.py": "tests/policies/test_twin.py",
+    "docs/algorithms/dqn.md": "docs/algorithms/twin.md",
+}
+"""What another algorithm's files are called here."""
+PLAN = "from proofs import run; print(*run.plan(run.parse_arguments(['--only', 'cartpole_twin', '--seeds', '1'])))"
+TABLE = "import minding.policies as p; print(p.get_policy_class('twin').__name__, p.ALGORITHMS['twin'].chain)"
+COLLECTED = [
+    "tests/policies/test_contract.py",
+    "tests/contract/test_defaults.py",
+    "tests/contract/test_resume.py",
+    "tests/contract/test_kill.py",
+    "tests/configs/test_keys.py",
+    "tests/configs/test_presets.py",
+    "tests/test_learning.py",
+]
+
+
+def copy(folder):
+    """The tree as it is checked in, with the links to its folders."""
+    if shutil.which("git") is None or not (ROOT / ".git").exists():
+        pytest.skip("no git checkout")
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
+    for name in subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines():
+        if (ROOT / name).exists():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, folder / name, follow_symlinks=False)
+    return folder
+
+
+def run(tree, *command):
+    env = {"PATH": str(Path(sys.executable).parent), "PYTHONPATH": str(tree / "src"), "HOME": str(tree)}
+    done = subprocess.run(command, cwd=tree, env=env, capture_output=True, text=True, check=False)
+    return done.returncode, done.stdout + done.stderr
+
+
+def last_line(tree, *command):
+    code, out = run(tree, *command)
+    assert code == 0, out
+    # MindSpore says things of its own before it.
+    return out.splitlines()[-1]
+
+
+@pytest.mark.slow
+def test_an_algorithm_of_five_files_is_found_by_everything(tmp_path):
+    tree = copy(tmp_path)
+    pages = {page: page.read_text() for page in (tree / "docs").rglob("*.md")}
+    for model, own in FIVE.items():
+        text = (tree / model).read_text()
+        (tree / own).write_text(text.replace("dqn", "twin").replace("DQN", "Twin"))
+
+    assert last_line(tree, sys.executable, "-c", TABLE) == "Twin off_policy"
+    assert last_line(tree, sys.executable, "-c", PLAN) == "learning cartpole_twin seed 0"
+    listed = [run(tree, sys.executable, "-m", "minding", "list", what)[1] for what in ("presets", "algorithms")]
+    assert all("twin" in text for text in listed)
+
+    # Nothing but the generated tables of its own page is written.
+    page = tree / "docs/algorithms/twin.md"
+    page.write_text(page.read_text().replace("policy.learn.double", "nothing"))
+    assert run(tree, sys.executable, "docs/generate.py") == (0, "")
+    assert "policy.learn.double" in page.read_text()
+    assert "cartpole_twin" in page.read_text()
+    assert {each: each.read_text() for each in pages} == pages
+
+    _, out = run(tree, sys.executable, "-m", "pytest", "--collect-only", "-q", *COLLECTED)
+    found = {line.partition("::")[0] for line in out.splitlines() if "twin" in line.lower()}
+    assert found == set(COLLECTED), out[-2000:]
+
+
+@pytest.mark.slow
+def test_the_import_contracts_hold_a_new_algorithm_too(tmp_path):
+    importlib.metadata.version("import-linter")
+    tree = copy(tmp_path)
+    for model, own in list(FIVE.items())[:2]:
+        (tree / own).write_text((tree / model).read_text().replace("dqn", "twin").replace("DQN", "Twin"))
+    lint = str(Path(sys.executable).with_name("lint-imports"))
+    assert run(tree, lint, "--no-cache")[0] == 0
+    with open(tree / "policies/twin.py", "a") as file:
+        file.write("\nfrom minding.policies.dqn import DQN\n")
+    code, out = run(tree, lint, "--no-cache")
+    assert code == 1
+    assert "minding.policies.twin -> minding.policies.dqn" in out
