@@ -96,7 +96,7 @@ def test_a_rollout_that_does_not_divide_is_refused_before_the_first_step(countin
     collector = StepCollector(counting_config(**{"policy.collect.n_sample": 7}), AgePolicy().collect_mode, env)
     with Task().start(ctx=OnlineRLContext()) as task:
         task.use(collector)
-        with pytest.raises(ChainError, match="n_sample=7 does not divide by num_envs=2: use .*=8"):
+        with pytest.raises(ChainError, match=r"n_sample=7 does not divide by num_envs=2: use .*=8"):
             task.run(max_step=1)
     assert env.actions == []
 
