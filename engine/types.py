@@ -212,16 +212,18 @@ class Policy(Protocol):
 
 @dataclasses.dataclass
 class LaneContext:
-    """What a worker process of an asynchronous run knows when it rebuilds what was shipped to it.
+    """What a worker of an asynchronous run knows when it rebuilds what was shipped to it.
 
     Attributes:
       index: number of the worker among those of its lane, from 0.
       weights: the arrays that policies act with, by parameter name; written in place between two iterations.
+      own_process: whether the worker has a process to itself, so that it may load MindSpore.
       on_refresh: called each time after `weights` was written.
     """
 
     index: int
     weights: dict[str, Array]
+    own_process: bool = True
     on_refresh: list[Callable[[], None]] = dataclasses.field(default_factory=list)
 
 

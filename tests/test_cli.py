@@ -92,8 +92,14 @@ def test_lanes_are_asked_for_by_flags(training, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert run(["train", "cartpole_ppo", "--async", "--collectors", "2", "lanes.max_staleness=3"]) == 0
     ((cfg, _),) = training.calls
-    expected = {"async_mode": True, "collectors": 2, "max_staleness": 3, "pin": "auto", "timeout": 300.0}
-    assert dict(cfg.lanes) == expected
+    assert dict(cfg.lanes) == {
+        "async_mode": True,
+        "collectors": 2,
+        "max_staleness": 3,
+        "pin": "auto",
+        "timeout": 300.0,
+        "transport": "processes",
+    }
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""State of functions that is not sent: variables around a function are copies in a worker process."""
+"""State of functions that is not sent: variables around a function are copies in a worker."""
 
 from __future__ import annotations
 
@@ -60,9 +60,9 @@ class Watch:
 
 def _stays(what: str, lane: str) -> str:
     return (
-        f"{what}, a variable outside the function, and runs in the {lane} lane: there the variable is a copy in "
-        "another process, which nothing else sees. Write to a field of the context that it declares, or send it with "
-        "task.emit, or use the function without a role, so that it stays in the main process"
+        f"{what}, a variable outside the function, and runs in the {lane} lane: there the variable is a copy, which "
+        "nothing else sees. Write to a field of the context that it declares, or send it with task.emit, or use the "
+        "function without a role, so that it stays in the main process"
     )
 
 

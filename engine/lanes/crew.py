@@ -14,10 +14,10 @@ from minding.engine.lanes.closures import check_assignments
 from minding.engine.lanes.messages import Answer, Ticket
 from minding.engine.lanes.options import LaneOptions
 from minding.engine.lanes.parcel import Parcel
-from minding.engine.lanes.process import WorkerProcess
 from minding.engine.lanes.remote import remote
 from minding.engine.lanes.split import Cut
-from minding.engine.lanes.weights import WeightBoard
+from minding.engine.lanes.supervised import SupervisedWorker
+from minding.engine.lanes.transport import Snapshot, Transport, WeightBoard
 from minding.engine.lanes.worker import WorkerPlan
 from minding.engine.run.trace import Trace
 from minding.engine.types import Array
@@ -38,9 +38,9 @@ class Run(Protocol):
 
 
 class Crew:
-    """Worker processes that run the same members.
+    """Workers that run the same members.
 
-    What is shipped is made by `prepare`, when a checkpoint has been loaded, and continues from there; processes start
+    What is shipped is made by `prepare`, when a checkpoint has been loaded, and continues from there; workers start
     with their first tickets.
 
     Args:
@@ -48,16 +48,25 @@ class Crew:
       role: what they do; gives the lane and its workers their names.
       cores: of each worker; as many workers as entries.
       options: settings of the run.
+      transport: starts them.
       run: hears what members say to the task.
     """
 
-    def __init__(self, cut: Cut, role: Role, cores: Sequence[frozenset[int]], options: LaneOptions, run: Run) -> None:
+    def __init__(
+        self,
+        cut: Cut,
+        role: Role,
+        cores: Sequence[frozenset[int]],
+        options: LaneOptions,
+        transport: Transport,
+        run: Run,
+    ) -> None:
         self.cut, self._run = cut, run
         name, count = _WORKER[role], len(cores)
         names = [name if count == 1 else f"{name} {k}" for k in range(count)]
-        self.workers = [WorkerProcess(name, options.timeout) for name in names]
+        self.workers = [SupervisedWorker(name, transport, options.timeout) for name in names]
         self.trace: Trace | None = None
-        self._lane, self._cores = role.value, cores
+        self._lane, self._cores, self._transport = role.value, cores, transport
         ahead = options.max_staleness or 0
         self._depth = ahead + 1 if role is Role.COLLECT else 1
         # Nothing is under way between two iterations.
@@ -85,7 +94,7 @@ class Crew:
             return
         self._parcel = Parcel([member.middleware for member in self.cut.members], self._lane)
         # A version for each ticket under way, the newest one, and one to write into.
-        self._board = WeightBoard(self._parcel.weights(), self._depth + 2)
+        self._board = self._transport.board(self._parcel.weights(), self._depth + 2)
         for leaf in self.cut.leaves:
             for hook in ("finish", "resumed"):
                 if hasattr(leaf.middleware, hook):
@@ -103,9 +112,9 @@ class Crew:
                 outputs=self.cut.outputs,
                 written=self.cut.written,
                 depth=self._depth,
-                cores=cores,
+                own_process=self._transport.own_process,
             )
-            worker.prepare(plan, self._board)
+            worker.prepare(plan, self._board, cores)
         self._prepared = True
 
     def publish(self) -> int:
@@ -120,12 +129,12 @@ class Crew:
 
     def submit(self, worker: int, number: int, fields: dict[str, Any]) -> Ticket:
         """Gives a worker a ticket with the newest weights."""
-        ticket = Ticket(number, self._board.version, self._board.retain(), fields)
+        ticket = Ticket(number, self._board.retain(), fields)
         self.workers[worker].submit(ticket)
         return ticket
 
     def check(self) -> None:
-        """Refuses members that would not do in another process what they do here.
+        """Refuses members that would not do in a worker what they do here.
 
         Raises:
           ChainError: one assigns to a variable outside of itself.
@@ -133,7 +142,7 @@ class Crew:
         check_assignments(self.cut.leaves, self._lane)
 
     def answer(self, worker: int) -> Answer:
-        """Waits for a worker's next answer and takes note of it; see `WorkerProcess.answer` for what it raises."""
+        """Waits for a worker's next answer and takes note of it; see `SupervisedWorker.answer` for what it raises."""
         answer = self.workers[worker].answer(lambda: self._run.interrupted_by is not None)
         self._received(worker, answer)
         return answer
@@ -155,8 +164,8 @@ class Crew:
                 acting: Any = self._parcel.shipped[place]
                 acting.load_state_dict(state)
 
-    def read_weights(self, slot: int, version: int) -> dict[str, Array]:
+    def read_weights(self, snapshot: Snapshot) -> dict[str, Array]:
         """A copy of the weights of a ticket; until the next `publish` also once it is answered."""
         arrays = self._board.empty()
-        self._board.read(slot, version, arrays)
+        self._board.read(snapshot, arrays)
         return arrays

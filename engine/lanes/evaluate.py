@@ -84,7 +84,7 @@ class EvaluateLane:
         _set_all(ctx, answer.fields)
         if "eval_params" in ctx.__dataclass_fields__:
             # Nothing is published before the next ticket.
-            ctx.eval_params = self._crew.read_weights(ticket.slot, ticket.version)
+            ctx.eval_params = self._crew.read_weights(ticket.weights)
         self._crew.tell(answer)
 
 

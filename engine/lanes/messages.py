@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+from minding.engine.lanes.transport import Snapshot
 from minding.engine.run.trace import Span
 from minding.engine.types import StateDict
 
@@ -15,13 +16,12 @@ class Ticket:
 
     Attributes:
       number: of the iteration, counted from the start of the lane.
-      version: of the weights to act with, and the slot of the board that holds it.
+      weights: to act with; retained until it is answered.
       fields: of the iteration's context, set before the members run.
     """
 
     number: int
-    version: int
-    slot: int
+    weights: Snapshot
     fields: dict[str, Any]
 
 

@@ -12,6 +12,7 @@ from minding.engine.chain.middleware import Role
 from minding.engine.config.options import opt
 from minding.engine.errors import ConfigError, nearest
 
+TRANSPORTS = ("processes", "threads")
 SCHEMA = {
     "collectors": opt(None, "[1, inf)", "processes that collect; None: by the number of cores", type=int),
     "max_staleness": opt(
@@ -19,6 +20,7 @@ SCHEMA = {
     ),
     "timeout": opt(300.0, "(0, inf)", "seconds without a sign of life after which a worker process is replaced"),
     "pin": opt("auto", ("auto", "on", "off"), "give each lane its own cores; auto: if there are at least three"),
+    "transport": opt("processes", TRANSPORTS, "what workers are; threads of this process are for debuggers"),
 }
 """The section `lanes` of a configuration, but for `async_mode`."""
 
@@ -28,7 +30,7 @@ class LaneOptions:
     """Settings of an asynchronous run, as in the section `lanes` of a configuration.
 
     Attributes:
-      collectors: worker processes of the collect lane; None takes one for each core beyond the first two, at least
+      collectors: workers of the collect lane; None takes one for each core beyond the first two, at least
         one, and no more than `max_staleness` lets work at the same time.
       max_staleness: how many iterations old the weights of a rollout may be when it is learned from; 0 gives the result
         of a synchronous run. None takes the smallest that the chain's learners state (their attribute `staleness`).
@@ -36,16 +38,24 @@ class LaneOptions:
         cores).
       timeout: seconds without a sign of life after which a worker is replaced; the third time in a row ends the run.
         Signs of life come from a separate thread, so that an environment or a compilation may take longer.
+      transport: what workers are: ``processes``, or ``threads`` of this process, for tests and debuggers: they take
+        turns with the learner, cannot load MindSpore and cannot be ended by force.
     """
 
     collectors: int | None = SCHEMA["collectors"].default
     max_staleness: int | None = SCHEMA["max_staleness"].default
     pin: str = SCHEMA["pin"].default
     timeout: float = SCHEMA["timeout"].default
+    transport: str = SCHEMA["transport"].default
 
     def __post_init__(self) -> None:
         for name, option in SCHEMA.items():
             option.check(getattr(self, name), f"lanes.{name}")
+        if self.pin == "on" and self.transport == "threads":
+            raise ConfigError(
+                "lanes.pin='on': threads of one process take turns and are not pinned; leave lanes.pin at auto, or use "
+                "lanes.transport=processes"
+            )
 
     @classmethod
     def of(cls, options: LaneOptions | Mapping[str, Any] | None) -> LaneOptions:
@@ -115,7 +125,8 @@ def plan_cores(options: LaneOptions, available: Sequence[int]) -> CorePlan:
     """
     count = options.collectors or 1
     free = list(available)
-    wanted = options.pin == "on" or (options.pin == "auto" and len(free) >= max(3, count + 1))
+    enough = len(free) >= max(3, count + 1) and options.transport == "processes"
+    wanted = options.pin == "on" or (options.pin == "auto" and enough)
     if not wanted or len(free) < 2:
         nowhere: frozenset[int] = frozenset()
         return CorePlan(nowhere, (nowhere,) * count, nowhere)

@@ -6,7 +6,7 @@ from typing import Any
 
 from minding.engine.chain.check import Node
 from minding.engine.errors import CheckpointError
-from minding.engine.lanes.process import WorkerProcess
+from minding.engine.lanes.supervised import SupervisedWorker
 from minding.engine.types import StateDict, Stateful
 
 
@@ -15,17 +15,17 @@ class RemoteMember:
 
     Args:
       leaf: the member.
-      workers: the processes it runs in, the first of which continues the state of a synchronous run.
+      workers: what it runs in, the first of which continues the state of a synchronous run.
       exact: whether nothing is under way when a checkpoint is taken.
     """
 
-    def __init__(self, leaf: Node, workers: list[WorkerProcess], exact: bool) -> None:
+    def __init__(self, leaf: Node, workers: list[SupervisedWorker], exact: bool) -> None:
         self._member: Any = leaf.middleware
         self._exact = exact
         self.declaration = leaf.declaration
 
     def __call__(self, ctx: Any) -> None:
-        raise AssertionError("runs in a worker process")
+        raise AssertionError("runs in a worker")
 
     @property
     def resume_guarantee(self) -> str:
@@ -34,7 +34,7 @@ class RemoteMember:
         return "in-flight" if own == "exact" and not self._exact else own
 
     def close(self) -> None:
-        """Closes what the member holds in this process."""
+        """Closes what the member holds here."""
         getattr(self._member, "close", lambda: None)()
 
 
@@ -42,7 +42,7 @@ class StatefulRemoteMember(RemoteMember):
     """One with state. In a run with several workers it holds those of the others under ``workers``, with the random
     streams that they act with; that of the first worker is part of the policy's state."""
 
-    def __init__(self, leaf: Node, workers: list[WorkerProcess], exact: bool) -> None:
+    def __init__(self, leaf: Node, workers: list[SupervisedWorker], exact: bool) -> None:
         super().__init__(leaf, workers, exact)
         self._key = f"{leaf.position}:{leaf.name}"
         self._workers = workers
@@ -59,8 +59,8 @@ class StatefulRemoteMember(RemoteMember):
         return state
 
     def load_state_dict(self, state: StateDict) -> None:
-        if any(worker.pid for worker in self._workers):
-            raise CheckpointError(f"{self._key} already runs in another process: load its state before the first run")
+        if any(worker.started for worker in self._workers):
+            raise CheckpointError(f"{self._key} already runs in a lane: load its state before the first run")
         others = state.get("workers", {})
         for k, worker in enumerate(self._workers):
             own = {"member": state, "acting": {}} if k == 0 else others.get(str(k))
@@ -69,17 +69,17 @@ class StatefulRemoteMember(RemoteMember):
                 start["members"][self._key] = own["member"]
                 worker.state = start
 
-    def _state_of(self, worker: WorkerProcess) -> StateDict | None:
+    def _state_of(self, worker: SupervisedWorker) -> StateDict | None:
         members = worker.state["members"] if worker.state else {}
         return members.get(self._key)
 
 
-def _numbered(worker: WorkerProcess) -> StateDict:
+def _numbered(worker: SupervisedWorker) -> StateDict:
     assert worker.state is not None
     return {str(place): state for place, state in enumerate(worker.state["acting"])}
 
 
-def remote(leaf: Node, workers: list[WorkerProcess], exact: bool) -> RemoteMember:
+def remote(leaf: Node, workers: list[SupervisedWorker], exact: bool) -> RemoteMember:
     """Stands in for a member."""
     stateful = isinstance(leaf.middleware, Stateful)
     return (StatefulRemoteMember if stateful else RemoteMember)(leaf, workers, exact)

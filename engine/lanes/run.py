@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 import logging
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,16 +17,20 @@ from minding.engine.lanes.collect import CollectLane
 from minding.engine.lanes.crew import Crew, Run
 from minding.engine.lanes.evaluate import EvaluateLane
 from minding.engine.lanes.options import LaneOptions, cores, plan_cores
-from minding.engine.lanes.process import close_all
+from minding.engine.lanes.processes import ProcessTransport
 from minding.engine.lanes.split import Split, collects, split
+from minding.engine.lanes.supervised import close_all
+from minding.engine.lanes.threads import ThreadTransport
+from minding.engine.lanes.transport import Transport
 from minding.engine.lanes.view import lanes_view
 from minding.engine.run.trace import Trace
 
 _log = logging.getLogger("minding.lanes")
+_TRANSPORTS: dict[str, Callable[[], Transport]] = {"processes": ProcessTransport, "threads": ThreadTransport}
 
 
 class Lanes:
-    """A chain whose collectors and evaluators run in separate processes.
+    """A chain whose collectors and evaluators run in workers.
 
     Attributes:
       nodes: the chain as the main process runs it.
@@ -45,6 +49,7 @@ class Lanes:
         self._context = type(ctx)
         self._cut = split(nodes, ctx.kept, [field.name for field in dataclasses.fields(ctx)])
         self._cores = plan_cores(self.options, cores())
+        transport = _TRANSPORTS[self.options.transport]()
         self._crews: list[Crew] = []
         self._collector: CollectLane | None = None
         self._evaluators: list[EvaluateLane] = []
@@ -52,11 +57,11 @@ class Lanes:
         self._unpinned: frozenset[int] | None = None
         places: dict[int, Node] = {}
         if self._cut.collect is not None:
-            crew = Crew(self._cut.collect, Role.COLLECT, self._cores.collectors, self.options, run)
+            crew = Crew(self._cut.collect, Role.COLLECT, self._cores.collectors, self.options, transport, run)
             self._collector = CollectLane(crew, staleness, ctx.kept)
             self._put(places, nodes, crew, self._collector)
         for cut in self._cut.evaluate:
-            crew = Crew(cut, Role.EVALUATE, [self._cores.evaluator], self.options, run)
+            crew = Crew(cut, Role.EVALUATE, [self._cores.evaluator], self.options, transport, run)
             lane = EvaluateLane(crew, staleness == 0)
             self._evaluators.append(lane)
             self._put(places, nodes, crew, lane)
@@ -67,7 +72,7 @@ class Lanes:
 
     @property
     def worker_pids(self) -> tuple[int, ...]:
-        """Process ids of all workers that run."""
+        """Process ids of all workers that run and are processes."""
         pids = [worker.pid for crew in self._crews for worker in crew.workers]
         return tuple(pid for pid in pids if pid is not None)
 
@@ -116,7 +121,7 @@ class Lanes:
             lane.settle(ctx)
 
     def close(self) -> None:
-        """Ends all worker processes."""
+        """Ends all workers."""
         close_all([worker for crew in self._crews for worker in crew.workers])
         if self._unpinned is not None:
             _pin_process(self._unpinned)

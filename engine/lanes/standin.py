@@ -1,8 +1,11 @@
-"""The task of a worker process: what a member tells it is sent to the main process with the answer."""
+"""The task of a worker: what a member tells it is sent to the main process with the answer."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+import contextvars
+import threading
+from collections.abc import Iterator, Sequence
 from typing import Any, NoReturn
 
 import cloudpickle
@@ -21,20 +24,15 @@ class LaneTask(Task):
     the run itself (handlers, checkpoints, a wait for the main process) is refused.
     """
 
-    @classmethod
-    def install(cls, lane: str) -> LaneTask:
-        """Turns the global task of this process into one of these, for modules that have already imported it."""
-        task.start()
-        task.__class__ = cls
-        assert isinstance(task, cls)
-        task._lane = lane
-        task._running = True
-        task._roles = {Role(lane)}
-        task._emitted = []
-        return task
+    def __init__(self) -> None:
+        super().__init__()
+        self.start()
+        self._lane = ""
+        self._emitted: list[bytes] = []
 
-    _lane: str
-    _emitted: list[bytes]
+    def enter(self, lane: str) -> None:
+        """Begins to run members of a lane."""
+        self._lane, self._roles, self._running = lane, {Role(lane)}, True
 
     def play(self, steps: Sequence[Step], ctx: Context) -> None:
         """Runs both halves of the members on the context of a ticket."""
@@ -79,6 +77,58 @@ class LaneTask(Task):
 
     def _refuse(self, what: str, why: str) -> NoReturn:
         raise ChainError(
-            f"{what}: called in the {self._lane} lane, a separate process: {why}. Call it from a middleware without "
+            f"{what}: called in the {self._lane} lane, in a worker: {why}. Call it from a middleware without "
             "a role, which runs in the main process"
         )
+
+
+_of_process: LaneTask | None = None
+_of_thread: contextvars.ContextVar[LaneTask | None] = contextvars.ContextVar("lane task", default=None)
+"""Threads that a member starts with a copy of its context, those of a `parallel`, have that of the member."""
+_lock = threading.Lock()
+_threads = 0
+
+
+class _Found(Task):
+    """What the global task is where workers run: it stands for that of the worker which asks, if one does.
+
+    Modules have imported the global task before there was a worker, and members refer to it; so it stays one object.
+    """
+
+    def __getattribute__(self, name: str) -> Any:
+        found = _of_thread.get() or _of_process
+        return object.__getattribute__(self if found is None else found, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        found = _of_thread.get() or _of_process
+        object.__setattr__(self if found is None else found, name, value)
+
+
+def replace_task(own: LaneTask) -> None:
+    """Makes the global task of this process, a worker, stand for `own`."""
+    global _of_process
+    _of_process = own
+    _make_global_task(_Found)
+
+
+@contextlib.contextmanager
+def replace_task_in_thread(own: LaneTask) -> Iterator[None]:
+    """Makes the global task stand for `own` in this thread, a worker; it is itself in all others."""
+    global _threads
+    with _lock:
+        _threads += 1
+        _make_global_task(_Found)
+    token = _of_thread.set(own)
+    try:
+        yield
+    finally:
+        _of_thread.reset(token)
+        with _lock:
+            _threads -= 1
+            if not _threads and _of_process is None:
+                _make_global_task(Task)
+
+
+def _make_global_task(kind: type[Task]) -> None:
+    # Not by assignment, which `_Found` passes on.
+    object.__setattr__(task, "__class__", kind)

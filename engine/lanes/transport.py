@@ -1,30 +1,25 @@
-"""How lanes communicate: messages whose arrays pass through shared memory, between two processes of one machine.
+"""What lanes require of a transport: where workers run, how messages and weights reach them, and how their end shows.
 
-A lane sees only `Channel`; a transport between machines is another implementation of it.
+Everything in lanes is written against these protocols. `engine.lanes.processes` implements them with processes of this
+machine and shared memory, `engine.lanes.threads` with threads of this process; a transport between machines implements
+the same. Nothing passes between the two sides but messages, weights and signs of life: what a worker is arrives as
+bytes, in the first message (`engine.lanes.worker.serve`).
 """
 
 from __future__ import annotations
 
-import contextlib
-import io
-import mmap
-import os
-import pickle
-import tempfile
-from collections.abc import Sequence
-from multiprocessing import reduction
-from multiprocessing.connection import Connection
+import dataclasses
+from collections.abc import Mapping
 from typing import Any, Protocol
 
-import cloudpickle
-import numpy as np
+from minding.engine.types import Array
 
-_ALIGNMENT = 64  # bytes, one cache line
-_SMALLEST = 1 << 12  # bytes of a slot
+STARTING, BETWEEN = -2, -1
+"""What a worker does, where it is in none of its members."""
 
 
 class ChannelClosed(Exception):
-    """The process at the other end has gone."""
+    """The other end has gone."""
 
 
 class Channel(Protocol):
@@ -35,6 +30,7 @@ class Channel(Protocol):
 
         Raises:
           ChannelClosed: the other end is closed.
+          Exception: what pickling raises; nothing was sent then.
         """
         ...
 
@@ -49,150 +45,149 @@ class Channel(Protocol):
         """
         ...
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Closes this end. What was sent before still arrives at the other one."""
+        ...
 
 
-class SharedMemoryChannel:
-    """A `Channel` over an unnamed pair of sockets, with arrays in anonymous shared memory.
+class Pulse(Protocol):
+    """Signs of life of a worker: it writes them, the main process reads them.
 
-    Pickle (protocol 5) takes a message apart into a short head, which goes over the socket, and the buffers of its
-    arrays, which are copied once into shared memory by the sender and once out of it by the receiver. The memory
-    has no name and ends with the processes that map it, however they end. It is a ring of `depth` slots as large as
-    the largest message so far.
-
-    Both ends are processes of one run, on a socket without an address: what is unpickled comes from nowhere else.
-
-    Args:
-      connection: one end of ``multiprocessing.Pipe()``.
-      depth: messages that may be under way in one direction.
+    Attributes:
+      member: number of the member that is running; `STARTING` before the worker is built, `BETWEEN` when none is.
     """
 
-    def __init__(self, connection: Connection, depth: int) -> None:
-        self._connection = connection
-        self._depth = depth
-        self._out: _Segment | None = None
-        self._in: _Segment | None = None
-        self._sent = self._received = 0
+    member: int
 
-    def fileno(self) -> int:
-        """Of the socket, to wait for several channels at once."""
-        return self._connection.fileno()
+    @property
+    def beats(self) -> int:
+        """Read in the main process: grows as long as the worker lives; 0 before its first sign of life."""
+        ...
 
-    def send(self, message: Any) -> None:
-        head, buffers = _take_apart(message)
-        sizes = [len(buffer) for buffer in buffers]
-        grown = self._grow(sizes)
-        if buffers:
-            assert self._out is not None
-            self._out.write(self._sent % self._depth, buffers)
-        try:
-            self._connection.send_bytes(pickle.dumps((head, sizes, grown)))
-            if grown:
-                assert self._out is not None
-                reduction.send_handle(self._connection, self._out.file, None)  # type: ignore[arg-type]
-        except OSError as error:
-            raise ChannelClosed(str(error)) from error
-        self._sent += 1
 
-    def receive(self, timeout: float | None = None) -> Any:
-        try:
-            if not self._connection.poll(timeout):
-                raise TimeoutError(f"no message within {timeout} s")
-            # From a process of this run, see above.
-            head, sizes, grown = pickle.loads(self._connection.recv_bytes())  # noqa: S301
-            if grown:
-                self._replace_in(_Segment(reduction.recv_handle(self._connection), grown, self._depth))
-        except TimeoutError:
-            raise
-        except (EOFError, OSError) as error:
-            raise ChannelClosed(str(error)) from error
-        buffers: Sequence[bytearray] = ()
-        if sizes:
-            assert self._in is not None
-            buffers = self._in.read(self._received % self._depth, sizes)
-        self._received += 1
-        return pickle.loads(head, buffers=buffers)  # noqa: S301
+@dataclasses.dataclass(frozen=True)
+class Snapshot:
+    """A published version of the weights, as a ticket tells a worker of it.
+
+    Attributes:
+      version: counted from 0.
+      place: where it is kept; for the board that made it and its readers.
+    """
+
+    version: int
+    place: Any
+
+
+class WeightReader(Protocol):
+    """What a worker gets of a board."""
+
+    def empty(self) -> dict[str, Array]:
+        """Returns arrays of the right shapes to `read` into."""
+        ...
+
+    def read(self, snapshot: Snapshot, into: Mapping[str, Array]) -> None:
+        """Copies a version out, whole.
+
+        Raises:
+          LaneError: it is no longer there: it was released too early.
+        """
+        ...
+
+
+class WeightBoard(WeightReader, Protocol):
+    """Versions of a set of named arrays. The learner publishes; a version stays as it is until it is released.
+
+    Once released, it can be read until the next `publish`.
+    """
+
+    @property
+    def version(self) -> int:
+        """The newest version published, -1 before the first."""
+        ...
+
+    def publish(self, arrays: Mapping[str, Array]) -> int:
+        """Copies `arrays` in as a new version, unless they equal the newest to the bit; returns the newest version.
+
+        Raises:
+          LaneError: more versions are retained than there is room for.
+        """
+        ...
+
+    def retain(self) -> Snapshot:
+        """Reserves the newest version for one reader, until it is passed to `release`."""
+        ...
+
+    def release(self, snapshot: Snapshot) -> None:
+        """Ends what `retain` began."""
+        ...
+
+
+class WorkerHandle(Protocol):
+    """A worker that runs, or did, as the main process holds it."""
+
+    @property
+    def kind(self) -> str:
+        """What it is, for messages: ``process``, ``thread``."""
+        ...
+
+    @property
+    def pid(self) -> int | None:
+        """Of its own process on this machine; None if it has none."""
+        ...
+
+    @property
+    def channel(self) -> Channel:
+        """To the worker; it is closed by the worker's end, however that came."""
+        ...
+
+    @property
+    def pulse(self) -> Pulse:
+        """Its signs of life. A worker may have died without closing its channel: it is then silent."""
+        ...
+
+    def hindrance(self) -> str | None:
+        """What is known to keep it from running, with the way out; None if nothing is."""
+        ...
+
+    def join(self, timeout: float) -> str | None:
+        """Waits for its end; returns how it ended, such as ``ended with exit code 1``, or None if it still runs."""
+        ...
+
+    def kill(self) -> None:
+        """Ends it by force, as far as that is possible; nothing that it sends arrives afterwards."""
+        ...
 
     def close(self) -> None:
-        self._connection.close()
-        for segment in (self._out, self._in):
-            if segment is not None:
-                segment.close()
-        self._out = self._in = None
-
-    def _grow(self, sizes: Sequence[int]) -> int:
-        """Makes a larger segment if a message does not fit; returns its bytes per slot, 0 if the old one suffices."""
-        needed = sum(_aligned(size) for size in sizes)
-        if not sizes or (self._out is not None and needed <= self._out.slot):
-            return 0
-        slot = max(_SMALLEST, 1 << (needed - 1).bit_length())
-        # What waits in the old segment stays readable: the receiver holds it until it comes to the new one.
-        if self._out is not None:
-            self._out.close()
-        self._out = _Segment(_anonymous_file(), slot, self._depth)
-        return slot
-
-    def _replace_in(self, segment: _Segment) -> None:
-        if self._in is not None:
-            self._in.close()
-        self._in = segment
+        """Releases what it held, once it has ended or was killed."""
+        ...
 
 
-class _Segment:
-    """Anonymous shared memory of `depth` slots."""
+class Transport(Protocol):
+    """Starts workers and publishes weights to them.
 
-    def __init__(self, file: int, slot: int, depth: int) -> None:
-        self.file = file
-        self.slot = slot
-        if os.fstat(file).st_size < slot * depth:
-            os.ftruncate(file, slot * depth)
-        self._map = mmap.mmap(file, slot * depth)
-        self._bytes = memoryview(self._map)
+    Attributes:
+      own_process: whether each worker has a process to itself, in which it may load MindSpore.
+    """
 
-    def write(self, index: int, buffers: Sequence[memoryview]) -> None:
-        position = index * self.slot
-        for buffer in buffers:
-            self._bytes[position : position + len(buffer)] = buffer
-            position += _aligned(len(buffer))
+    @property
+    def own_process(self) -> bool: ...
 
-    def read(self, index: int, sizes: Sequence[int]) -> list[bytearray]:
-        position, buffers = index * self.slot, []
-        for size in sizes:
-            buffers.append(bytearray(self._bytes[position : position + size]))
-            position += _aligned(size)
-        return buffers
+    def board(self, arrays: Mapping[str, Array], slots: int) -> WeightBoard:
+        """Makes room for weights.
 
-    def close(self) -> None:
-        self._bytes.release()
-        self._map.close()
-        os.close(self.file)
+        Args:
+          arrays: name to array; gives shapes and dtypes.
+          slots: versions that are held at the same time, with the one that is written.
+        """
+        ...
 
+    def start(self, name: str, board: WeightBoard, depth: int, cores: frozenset[int]) -> WorkerHandle:
+        """Starts a worker that runs `engine.lanes.worker.serve`.
 
-class _Packer(cloudpickle.Pickler):  # type: ignore[misc]
-    """Classes of the user's script, which a worker does not have, are sent by value."""
-
-    def reducer_override(self, thing: Any) -> Any:
-        if type(thing) is np.ndarray and not (thing.flags.forc or thing.dtype.hasobject):
-            # NumPy leaves only contiguous arrays out of the head.
-            return np.ascontiguousarray(thing).__reduce_ex__(pickle.HIGHEST_PROTOCOL)
-        return super().reducer_override(thing)
-
-
-def _take_apart(message: Any) -> tuple[bytes, list[memoryview]]:
-    buffers: list[pickle.PickleBuffer] = []
-    head = io.BytesIO()
-    _Packer(head, pickle.HIGHEST_PROTOCOL, buffer_callback=buffers.append).dump(message)
-    return head.getvalue(), [buffer.raw() for buffer in buffers]
-
-
-def _aligned(size: int) -> int:
-    return -(-size // _ALIGNMENT) * _ALIGNMENT
-
-
-def _anonymous_file() -> int:
-    """A file without a name: it is gone when the last process that holds it is."""
-    if hasattr(os, "memfd_create"):
-        return os.memfd_create("minding", os.MFD_CLOEXEC)
-    with tempfile.TemporaryFile() as file, contextlib.suppress(OSError):
-        return os.dup(file.fileno())
-    raise OSError("no anonymous shared memory: neither memfd_create nor a temporary file")
+        Args:
+          name: of the worker, for messages and lists of processes.
+          board: made by this transport; the worker gets a reader of it.
+          depth: messages with arrays that may wait in each direction.
+          cores: processor cores to stay on; empty for all.
+        """
+        ...

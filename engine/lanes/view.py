@@ -18,15 +18,16 @@ def lanes_view(nodes: Sequence[Node], split: Split, options: LaneOptions, cores:
     rows = [("lane", *pipeline_rows(nodes)[0])]
     rows += [(lane_of.get(row[0].strip(), "main"), *row) for row in pipeline_rows(nodes)[1:]]
     lines = [table(rows), ""]
+    one = {"processes": "process", "threads": "thread"}[options.transport]
     if split.collect is not None:
         count = options.collectors or 1
         lines.append(
-            f"collect lane: {count} process{'es' if count > 1 else ''}, weights at most {options.max_staleness} "
+            f"collect lane: {count} {options.transport if count > 1 else one}, weights at most {options.max_staleness} "
             f"learner iterations old{_pinned(cores.collectors)}"
         )
         lines += _crossing("collect", split.collect)
     for cut in split.evaluate:
-        lines.append(f"evaluate lane: 1 process, on a snapshot of the weights{_pinned([cores.evaluator])}")
+        lines.append(f"evaluate lane: 1 {one}, on a snapshot of the weights{_pinned([cores.evaluator])}")
         lines += _crossing("evaluate", cut)
     return "\n".join(lines)
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from minding.engine.errors import LaneError
+from minding.engine.lanes.transport import Snapshot
 from minding.engine.process.spawn import SPAWN
 from minding.engine.types import Array
 
@@ -16,8 +17,8 @@ _ALIGNMENT = 64  # bytes
 _FREE = -1
 
 
-class WeightBoard:
-    """Some versions of a set of named arrays, each whole in its own slot.
+class SharedWeights:
+    """A `WeightBoard` in shared memory: some versions, each whole in its own slot.
 
     The learner writes a version into a slot that no one reads, and only then tells a worker of it; the slot is kept
     until the worker has answered. A slot is therefore never written while someone may read it: torn reads are
@@ -69,11 +70,9 @@ class WeightBoard:
 
     @property
     def version(self) -> int:
-        """The newest version published, -1 before the first."""
         return _FREE if self._newest is None else int(self._stamps[self._newest][0])
 
     def publish(self, arrays: Mapping[str, Array]) -> int:
-        """Copies `arrays` in as a new version, unless they are those of the newest; returns the newest version."""
         slot = next((s for s, users in enumerate(self._users) if not users and s != self._newest), None)
         if slot is None:
             raise LaneError(f"weights: all {self._slots} versions are in use; a version was not released")
@@ -85,28 +84,21 @@ class WeightBoard:
             self._newest = slot
         return self.version
 
-    def retain(self) -> int:
-        """Reserves the newest version for a reader; returns its slot, to be passed to the reader and released later."""
+    def retain(self) -> Snapshot:
         assert self._newest is not None
         self._users[self._newest] += 1
-        return self._newest
+        return Snapshot(self.version, self._newest)
 
-    def release(self, slot: int) -> None:
-        """Releases what `retain` returned."""
-        self._users[slot] -= 1
+    def release(self, snapshot: Snapshot) -> None:
+        self._users[snapshot.place] -= 1
 
     # The readers' side
 
     def empty(self) -> dict[str, Array]:
-        """Arrays of the right shapes to `read` into."""
         return {name: np.zeros(shape, dtype) for name, (_, shape, dtype) in self._layout.items()}
 
-    def read(self, slot: int, version: int, into: Mapping[str, Array]) -> None:
-        """Copies a version out.
-
-        Raises:
-          LaneError: the slot holds another one: it was released too early.
-        """
+    def read(self, snapshot: Snapshot, into: Mapping[str, Array]) -> None:
+        slot, version = snapshot.place, snapshot.version
         before = int(self._stamps[slot][0])
         for name, view in self._views[slot].items():
             into[name][...] = view

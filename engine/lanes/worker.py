@@ -1,14 +1,12 @@
-"""The process at the other end of a lane: runs its part of the chain, one ticket at a time."""
+"""The other end of a lane: runs its part of the chain, one ticket at a time."""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
-import os
 import pickle
 import time
 import traceback
-from multiprocessing.connection import Connection
 from typing import Any
 
 import cloudpickle
@@ -21,11 +19,8 @@ from minding.engine.errors import ChainError, LaneError
 from minding.engine.lanes.closures import Watch
 from minding.engine.lanes.messages import Answer, Failure, Ticket
 from minding.engine.lanes.parcel import Parcel
-from minding.engine.lanes.pulse import BETWEEN, Pulse
 from minding.engine.lanes.standin import LaneTask
-from minding.engine.lanes.transport import ChannelClosed, SharedMemoryChannel
-from minding.engine.lanes.weights import WeightBoard
-from minding.engine.process.spawn import become_worker
+from minding.engine.lanes.transport import BETWEEN, Channel, ChannelClosed, Pulse, WeightReader
 from minding.engine.run.trace import Span
 from minding.engine.types import LaneContext, StateDict, Stateful
 
@@ -45,7 +40,7 @@ class WorkerPlan:
       written: fields that the members declare as written; None if one of them declares nothing: what they change is in
         the answer, too.
       depth: tickets that may wait.
-      cores: processor cores to stay on; empty for all.
+      own_process: whether the worker has a process to itself.
     """
 
     lane: str
@@ -57,51 +52,38 @@ class WorkerPlan:
     outputs: tuple[str, ...]
     written: tuple[str, ...] | None
     depth: int
-    cores: frozenset[int]
+    own_process: bool
 
 
-def main(connection: Connection, board: WeightBoard, pulse: Pulse) -> None:
-    """Takes a cloudpickled `WorkerPlan` and a state to continue from, and answers tickets until the channel closes.
+def serve(channel: Channel, weights: WeightReader, pulse: Pulse, task: LaneTask) -> None:
+    """Runs a worker, in the place that a transport made for it, until its channel closes.
+
+    The first message is a pickled pair: the cloudpickled `WorkerPlan`, and a state to continue from or None. Then come
+    tickets, each of which is answered; None ends the worker. An exception of a member is sent as a `Failure` and ends
+    it, too; one that is no `Exception` is its death, as of a process that calls `sys.exit`.
 
     Args:
-      connection: to the process that started this one.
-      board: where the weights are.
-      pulse: shows that it lives, and what it does.
+      channel: to the main process.
+      weights: reader of the board that tickets refer to.
+      pulse: is told what is running.
+      task: what members find as the global task.
     """
-    become_worker()
-    pulse.start()
     worker: Worker | None = None
-    channel: SharedMemoryChannel | None = None
     try:
-        plan, state = pickle.loads(connection.recv_bytes())  # noqa: S301
-        worker = _start(Worker(_placed(pickle.loads(plan)), board, pulse), state)  # noqa: S301
-        channel = SharedMemoryChannel(connection, worker.depth)
-        while True:
-            ticket = channel.receive()
-            if ticket is None:
-                return
+        plan, state = pickle.loads(channel.receive())  # noqa: S301 - from the main process of this run
+        worker = Worker(pickle.loads(plan), weights, pulse, task)  # noqa: S301
+        if state is not None:
+            worker.load_state_dict(state)
+        while (ticket := channel.receive()) is not None:
             channel.send(worker.work(ticket))
-    except (ChannelClosed, EOFError):
+    except ChannelClosed:
         return
     except Exception as error:
         with contextlib.suppress(ChannelClosed):
-            (channel or SharedMemoryChannel(connection, 1)).send(_failure(error))
+            channel.send(_failure(error))
     finally:
         if worker is not None:
             worker.close()
-
-
-def _placed(plan: WorkerPlan) -> WorkerPlan:
-    """Restricts this process to its cores before anything of the plan is built."""
-    if plan.cores and hasattr(os, "sched_setaffinity"):
-        os.sched_setaffinity(0, plan.cores)
-    return plan
-
-
-def _start(worker: Worker, state: StateDict | None) -> Worker:
-    if state is not None:
-        worker.load_state_dict(state)
-    return worker
 
 
 class Worker:
@@ -109,34 +91,34 @@ class Worker:
 
     Args:
       plan: what they are.
-      board: where their weights come from.
+      weights: where their weights come from.
       pulse: is told what is running.
+      task: runs them.
     """
 
-    def __init__(self, plan: WorkerPlan, board: WeightBoard, pulse: Pulse) -> None:
+    def __init__(self, plan: WorkerPlan, weights: WeightReader, pulse: Pulse, task: LaneTask) -> None:
         self._plan, self._pulse = plan, pulse
-        self.depth = plan.depth
-        self._board = board
-        self._lane = LaneContext(plan.index, board.empty())
+        self._weights, self._task = weights, task
+        self._lane = LaneContext(plan.index, weights.empty(), plan.own_process)
         self._version = -1
+        task.enter(plan.lane)
         members, built = plan.parcel.unpack(self._lane)
         leaves = [leaf for node in chain_nodes(members) for leaf in node.leaves()]
         self._leaves: dict[str, Any] = {key: leaf.middleware for key, leaf in zip(plan.keys, leaves, strict=True)}
         self._acting = [built[place] for place in plan.parcel.acting]
-        self._task = LaneTask.install(plan.lane)
         self._watch = Watch([leaf.middleware for leaf in leaves], plan.lane)
         self._spans: list[Span] = []
         self._steps = [
             Step(self._timed(index, member), name_of(member), f"{plan.lane} lane")
             for index, member in enumerate(members)
         ]
-        pulse.cells[1] = BETWEEN
+        pulse.member = BETWEEN
 
     def work(self, ticket: Ticket) -> Answer:
         """Runs the members on its own context."""
-        if ticket.version != self._version:
-            self._board.read(ticket.slot, ticket.version, self._lane.weights)
-            self._version = ticket.version
+        if ticket.weights.version != self._version:
+            self._weights.read(ticket.weights, self._lane.weights)
+            self._version = ticket.weights.version
             for refreshed in self._lane.on_refresh:
                 refreshed()
         ctx = self._plan.context()
@@ -182,14 +164,14 @@ class Worker:
                 getattr(member, "close", lambda: None)()
 
     def _timed(self, index: int, member: Any) -> Any:
-        name, cells = name_of(member), self._pulse.cells
+        name, pulse = name_of(member), self._pulse
 
         def call(ctx: Any) -> Any:
-            start, cells[1] = time.monotonic(), index
+            start, pulse.member = time.monotonic(), index
             try:
                 return member(ctx)
             finally:
-                cells[1] = BETWEEN
+                pulse.member = BETWEEN
                 self._spans.append(Span(name, start, time.monotonic()))
 
         return call

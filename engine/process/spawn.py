@@ -19,6 +19,8 @@ from minding.engine.process.signals import SIGNALS
 
 SPAWN = multiprocessing.get_context("spawn")
 """A fork after any operator of MindSpore can hang."""
+_STARTING = threading.Lock()
+"""The main script and the environment variables belong to all threads."""
 _THREAD_LIMITS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 
@@ -30,6 +32,11 @@ def lean_start() -> Iterator[None]:
     defined in the script still arrives, because cloudpickle sends the code of `__main__` by value. The child holds
     SIGINT and SIGTERM back, too, until it calls `become_worker`.
     """
+    with _STARTING:
+        yield from _lean_start()
+
+
+def _lean_start() -> Iterator[None]:
     # Its start would let signals through again.
     resource_tracker.ensure_running()
     blocked = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import cloudpickle
 import numpy as np
 
-from minding.engine.errors import MindingError
+from minding.engine.errors import LaneError, MindingError
 from minding.engine.process import runtime
 from minding.engine.seeding import SeedStreams
 from minding.engine.types import Array, Factory, LaneContext, StateDict
@@ -91,6 +91,11 @@ class GraphFactory:
     acting: StateDict
 
     def __call__(self, lane: LaneContext) -> CollectView | EvalView:
+        if not lane.own_process:
+            raise LaneError(
+                f"{self.policy.name}: the {self.mode.name} mode acts with a compiled graph, and MindSpore belongs to "
+                "one thread of a process: set lanes.transport=processes, or collect.backend=host for small networks"
+            )
         runtime.prepare(self.settings)
         policy = self.policy(self.config, modes=(self.mode.name,))
 

@@ -362,5 +362,5 @@ def test_state_that_is_loaded_by_hand_reaches_the_workers_before_their_first_run
         again.load_state_dict(policy.state_dict())
         other.run(max_step=6)
         assert toys.Outcome(record, again, other, 0).rows == sync.rows[3:]
-        with pytest.raises(CheckpointError, match="1:ToyCollector already runs in another process: load"):
+        with pytest.raises(CheckpointError, match="1:ToyCollector already runs in a lane: load"):
             other.load_state_dict(task.state_dict())

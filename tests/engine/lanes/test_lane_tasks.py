@@ -117,10 +117,10 @@ CALLS = {
     "emit": lambda: global_task.emit("x", (i for i in ())),
 }
 REFUSALS = {
-    "on": "on: called in the collect lane, a separate process: handlers are",
+    "on": "on: called in the collect lane, in a worker: handlers are",
     "once": "once: called in the collect lane",
     "at_boundary": "at_boundary: called in the collect lane",
-    "wait_for": "wait_for: called in the collect lane, a separate process: events of",
+    "wait_for": "wait_for: called in the collect lane, in a worker: events of",
     "emit": "emit.'x'.: its arguments cannot be sent from the",
 }
 

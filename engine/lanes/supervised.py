@@ -1,4 +1,4 @@
-"""A worker process as its lane sees it: tickets in, answers out, and a new process when one dies."""
+"""A worker as its lane sees it: tickets in, answers out, and a new worker when one dies."""
 
 from __future__ import annotations
 
@@ -8,19 +8,17 @@ import logging
 import pickle
 import time
 from collections.abc import Callable, Sequence
-from multiprocessing.process import BaseProcess
 
 import cloudpickle
 
 from minding.engine.errors import LaneError
 from minding.engine.lanes.messages import Answer, Failure, Ticket
-from minding.engine.lanes.pulse import STARTING, Pulse, Wait, is_stopped
-from minding.engine.lanes.transport import ChannelClosed, SharedMemoryChannel
-from minding.engine.lanes.weights import WeightBoard
-from minding.engine.lanes.worker import WorkerPlan, main
+from minding.engine.lanes.pulse import Wait
+from minding.engine.lanes.transport import STARTING, ChannelClosed, Transport, WeightBoard, WorkerHandle
+from minding.engine.lanes.worker import WorkerPlan
 from minding.engine.notes import add_note
 from minding.engine.process.signals import Interrupted
-from minding.engine.process.spawn import SPAWN, lean_start, stop_at_exit
+from minding.engine.process.spawn import stop_at_exit
 from minding.engine.types import StateDict
 
 _log = logging.getLogger("minding.lanes")
@@ -31,8 +29,8 @@ _START_TIMEOUT = 60.0  # s until its first sign of life
 _SILENT = 5.0  # s without a sign of life that are worth a word
 
 
-class WorkerProcess:
-    """One worker, restarted with its last state if it dies; its unanswered tickets are given to it again.
+class SupervisedWorker:
+    """One worker, started again with its last state if it dies; its unanswered tickets are given to it again.
 
     What it had half done is lost, and repeated from the state after its last answer, with the same weights.
 
@@ -43,41 +41,49 @@ class WorkerProcess:
 
     Args:
       name: for messages.
+      transport: starts it.
       timeout: seconds without a sign of life after which it counts as dead.
       limit: deaths in a row, without an answer in between, that end the run.
     """
 
-    def __init__(self, name: str, timeout: float, limit: int = 3) -> None:
+    def __init__(self, name: str, transport: Transport, timeout: float, limit: int = 3) -> None:
         self.name = name
         self.restarts = 0
         self.state: StateDict | None = None
+        self._transport = transport
         self._timeout, self._limit = timeout, limit
-        self._pulse = Pulse()
         self._plan: WorkerPlan
         self._board: WeightBoard
+        self._cores: frozenset[int] = frozenset()
         self._unanswered: collections.deque[Ticket] = collections.deque()
         self._deaths = 0
         self._arrived: Answer | None = None
-        self._running: list[tuple[BaseProcess, SharedMemoryChannel]] = []
+        # At most one; what ends it must not hold on to this object.
+        self._running: list[WorkerHandle] = []
         stop_at_exit(self, _stop, self._running)
 
     @property
+    def started(self) -> bool:
+        """Whether there is a worker, alive or dead, to which tickets go."""
+        return bool(self._running)
+
+    @property
     def pid(self) -> int | None:
-        """Of the process; None when there is none."""
-        return self._running[0][0].pid if self._running else None
+        """Of its process; None when there is none."""
+        return self._running[0].pid if self._running else None
 
     @property
     def unanswered(self) -> int:
         """Tickets under way."""
         return len(self._unanswered)
 
-    def prepare(self, plan: WorkerPlan, board: WeightBoard) -> None:
-        """Says what the worker is; a ticket's slot of `board` is released once it is answered."""
-        self._plan, self._board = plan, board
+    def prepare(self, plan: WorkerPlan, board: WeightBoard, cores: frozenset[int]) -> None:
+        """Says what the worker is and where it runs; the weights of a ticket are released once it is answered."""
+        self._plan, self._board, self._cores = plan, board, cores
         self._pickled = cloudpickle.dumps(plan)
 
     def submit(self, ticket: Ticket) -> None:
-        """Gives the worker a ticket; starts its process with the first one."""
+        """Gives the worker a ticket; starts it with the first one."""
         self._unanswered.append(ticket)
         if not self._running:
             self._start()
@@ -99,11 +105,12 @@ class WorkerProcess:
                 return answer
             if interrupted():
                 raise Interrupted(f"waiting for {self.name}")
-            wait.look(self._pulse)
+            pulse = self._running[0].pulse
+            wait.look(pulse)
             if wait.report_due():
                 _log.warning("%s", self._who_is_waited_for(wait))
-            if wait.silent >= max(self._timeout, 0.0 if self._pulse.cells[0] else _START_TIMEOUT):
-                self._running[0][0].kill()
+            if wait.silent >= max(self._timeout, 0.0 if pulse.beats else _START_TIMEOUT):
+                self._running[0].kill()
                 self._revive(f"gave no sign of life for {wait.silent:.0f} s (lanes.timeout)")
 
     def poll(self, timeout: float = 0.0) -> Answer | None:
@@ -114,7 +121,7 @@ class WorkerProcess:
             return None
         ticket = self._unanswered.popleft()
         assert ticket.number == answer.number
-        self._board.release(ticket.slot)
+        self._board.release(ticket.weights)
         self._deaths = 0
         self.state = answer.state
         return answer
@@ -122,8 +129,8 @@ class WorkerProcess:
     def look(self, timeout: float = 0.0) -> None:
         """Fetches the answer to the oldest ticket if it comes within `timeout` seconds, but leaves it for `poll`.
 
-        The state of the worker and the slot of the ticket stay as they are, so that nothing depends on when an answer
-        came that is not yet needed. A process that died is started again.
+        The state of the worker and the weights of the ticket stay as they are, so that nothing depends on when an
+        answer came that is not yet needed. A worker that died is started again.
 
         Raises:
           LaneError, Exception: as `answer`.
@@ -134,7 +141,7 @@ class WorkerProcess:
             # The run continues after one that an error ended.
             self._start()
         try:
-            message = self._running[0][1].receive(timeout)
+            message = self._running[0].channel.receive(timeout)
         except TimeoutError:
             return
         except ChannelClosed:
@@ -145,72 +152,64 @@ class WorkerProcess:
         self._arrived = message
 
     def ask_to_end(self) -> None:
-        """Lets the process end itself once it has done its tickets."""
+        """Lets the worker end itself once it has done its tickets."""
         _ask_to_end(self._running)
 
     def close(self, patience: float = _CLOSE_TIMEOUT) -> None:
-        """Ends the process, by force after `patience` seconds; tickets under way are released."""
+        """Ends the worker, by force after `patience` seconds; tickets under way are released."""
         _stop(self._running, patience)
         self._arrived = None
         while self._unanswered:
-            self._board.release(self._unanswered.popleft().slot)
+            self._board.release(self._unanswered.popleft().weights)
 
     def _start(self) -> None:
-        here, there = SPAWN.Pipe()
-        self._pulse = Pulse()
-        process = SPAWN.Process(
-            target=main, args=(there, self._board, self._pulse), name=f"minding-{self.name.replace(' ', '-')}"
-        )
-        with lean_start():
-            process.start()
-        # Only the worker holds the other end now, so that its death closes the channel.
-        there.close()
-        # Not as arguments: `start` never returns if the process dies before it has read more than a pipe holds.
-        with contextlib.suppress(OSError):
-            here.send_bytes(pickle.dumps((self._pickled, self.state)))
-        self._running.append((process, SharedMemoryChannel(here, self._plan.depth)))
+        handle = self._transport.start(self.name, self._board, self._plan.depth, self._cores)
+        self._running.append(handle)
+        # As bytes: they take no room among the arrays of the tickets that follow.
+        with contextlib.suppress(ChannelClosed):
+            handle.channel.send(pickle.dumps((self._pickled, self.state)))
         for ticket in self._unanswered:
             self._try_send(ticket)
 
     def _try_send(self, ticket: Ticket) -> bool:
         try:
-            self._running[0][1].send(ticket)
+            self._running[0].channel.send(ticket)
         except ChannelClosed:
             return False
         return True
 
     def _revive(self, ended: str | None = None) -> None:
-        """A new process in place of one that died; answers it had sent were received before."""
-        process, _ = self._running[0]
-        process.join(_CLOSE_TIMEOUT)
-        code = process.exitcode
+        """A new worker in place of one that died; answers it had sent were received before."""
+        handle = self._running[0]
+        end = handle.join(_CLOSE_TIMEOUT)
+        ended = ended or end or "does not answer"
+        who = f"the {handle.kind} of {self.name}"
         _end(self._running, patience=0.0)
         # Its ticket is given out again with the others.
         self._arrived = None
         self._deaths += 1
-        ended = ended or ("does not answer" if code is None else f"ended with exit code {code}")
         if self._deaths >= self._limit:
             raise LaneError(
-                f"the process of {self.name} died {self._deaths} times before it answered; it last {ended}: "
-                "run without async_mode to see whether an environment brings its process down"
+                f"{who} died {self._deaths} times before it answered; it last {ended}: run without async_mode to see "
+                f"whether an environment brings its {handle.kind} down"
             )
-        _log.warning("the process of %s %s; it is started again", self.name, ended)
+        _log.warning("%s %s; it is started again", who, ended)
         self.restarts += 1
         self._start()
 
     def _who_is_waited_for(self, wait: Wait) -> str:
-        ticket = self._unanswered[0]
-        member = self._pulse.cells[1]
+        ticket, handle = self._unanswered[0], self._running[0]
+        member = handle.pulse.member
         doing = "is starting" if member == STARTING else "is between two middleware"
         if member >= 0:
             doing = f"is in {self._plan.names[member]}"
-        if is_stopped(self.pid):
-            doing = f"is stopped: `kill -CONT {self.pid}` lets it continue"
+        doing = handle.hindrance() or doing
         if wait.silent > _SILENT:
             doing += f"; without a sign of life it is replaced after {self._timeout:g} s (lanes.timeout)"
+        where = handle.kind if handle.pid is None else f"{handle.kind} {handle.pid}"
         return (
             f"the run has waited {wait.seconds:.0f} s for {_WORK[self._plan.lane]} {ticket.number} of {self.name} "
-            f"(process {self.pid}), which {doing}"
+            f"({where}), which {doing}"
         )
 
     def _error(self, failure: Failure) -> Exception:
@@ -218,8 +217,8 @@ class WorkerProcess:
         return failure.error
 
 
-def close_all(workers: Sequence[WorkerProcess]) -> None:
-    """Ends the processes of several workers, at the same time."""
+def close_all(workers: Sequence[SupervisedWorker]) -> None:
+    """Ends several workers, at the same time."""
     for worker in workers:
         worker.ask_to_end()
     deadline = time.monotonic() + _CLOSE_TIMEOUT
@@ -227,25 +226,22 @@ def close_all(workers: Sequence[WorkerProcess]) -> None:
         worker.close(max(0.0, deadline - time.monotonic()))
 
 
-def _ask_to_end(running: list[tuple[BaseProcess, SharedMemoryChannel]]) -> None:
-    for _, channel in running:
+def _ask_to_end(running: list[WorkerHandle]) -> None:
+    for handle in running:
         with contextlib.suppress(ChannelClosed):
-            channel.send(None)
+            handle.channel.send(None)
 
 
-def _stop(running: list[tuple[BaseProcess, SharedMemoryChannel]], patience: float = _CLOSE_TIMEOUT) -> None:
+def _stop(running: list[WorkerHandle], patience: float = _CLOSE_TIMEOUT) -> None:
     _ask_to_end(running)
     _end(running, patience)
 
 
-def _end(running: list[tuple[BaseProcess, SharedMemoryChannel]], patience: float) -> None:
-    """Ends processes, by force if they have not ended within `patience` seconds."""
+def _end(running: list[WorkerHandle], patience: float) -> None:
+    """Ends workers, by force if they have not ended within `patience` seconds."""
     deadline = time.monotonic() + patience
-    for process, channel in running:
-        process.join(max(0.0, deadline - time.monotonic()))
-        if process.is_alive():
-            process.kill()
-        process.join()
-        process.close()
-        channel.close()
+    for handle in running:
+        if handle.join(max(0.0, deadline - time.monotonic())) is None:
+            handle.kill()
+        handle.close()
     running.clear()

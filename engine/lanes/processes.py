@@ -1,0 +1,90 @@
+"""Workers in processes of this machine: spawned, with shared memory between them and the main process."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+
+from minding.engine.lanes.pulse import SharedPulse
+from minding.engine.lanes.shared_memory import SharedMemoryChannel
+from minding.engine.lanes.standin import LaneTask, replace_task
+from minding.engine.lanes.transport import Channel, WeightBoard, WeightReader
+from minding.engine.lanes.weights import SharedWeights
+from minding.engine.lanes.worker import serve
+from minding.engine.process.spawn import SPAWN, become_worker, lean_start
+from minding.engine.types import Array
+
+
+class ProcessTransport:
+    """A `Transport` that spawns a process for each worker; see `SharedMemoryChannel` and `SharedWeights`."""
+
+    own_process = True
+
+    def board(self, arrays: Mapping[str, Array], slots: int) -> SharedWeights:
+        return SharedWeights(arrays, slots)
+
+    def start(self, name: str, board: WeightBoard, depth: int, cores: frozenset[int]) -> ProcessWorker:
+        here, there = SPAWN.Pipe()
+        pulse = SharedPulse()
+        process = SPAWN.Process(
+            target=_main, args=(there, depth, board, pulse, cores), name=f"minding-{name.replace(' ', '-')}"
+        )
+        with lean_start():
+            process.start()
+        # Only the worker holds the other end now, so that its death closes the channel.
+        there.close()
+        return ProcessWorker(process, SharedMemoryChannel(here, depth), pulse)
+
+
+class ProcessWorker:
+    """A `WorkerHandle` of a process."""
+
+    kind = "process"
+
+    def __init__(self, process: BaseProcess, channel: Channel, pulse: SharedPulse) -> None:
+        self._process = process
+        self.pid = process.pid
+        self.channel: Channel = channel
+        self.pulse = pulse
+
+    def hindrance(self) -> str | None:
+        return f"is stopped: `kill -CONT {self.pid}` lets it continue" if is_stopped(self.pid) else None
+
+    def join(self, timeout: float) -> str | None:
+        self._process.join(timeout)
+        code = self._process.exitcode
+        return None if code is None else f"ended with exit code {code}"
+
+    def kill(self) -> None:
+        self._process.kill()
+
+    def close(self) -> None:
+        self._process.join()
+        self._process.close()
+        self.channel.close()
+
+
+def is_stopped(pid: int | None) -> bool:
+    """Whether a process has been stopped by a signal; False if that cannot be determined."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return False
+    return stat.rpartition(")")[2].split()[0] in ("T", "t")
+
+
+def _main(
+    connection: Connection, depth: int, weights: WeightReader, pulse: SharedPulse, cores: frozenset[int]
+) -> None:
+    """The worker process."""
+    become_worker()
+    pulse.start()
+    # Before anything of the plan is built.
+    if cores and hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, cores)
+    task = LaneTask()
+    replace_task(task)
+    serve(SharedMemoryChannel(connection, depth), weights, pulse, task)

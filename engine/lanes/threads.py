@@ -1,0 +1,218 @@
+"""Workers in threads of this process: for tests, which start in no time, and for debuggers, which see all lanes.
+
+Threads take turns with the learner, so that little is gained in speed. Nothing is shared but what Python shares in a
+process, such as variables at the top of modules: members, messages and weights are copies, as in other processes.
+MindSpore belongs to one thread of a process: members that would load it are refused.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import pickle
+import queue
+import threading
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from minding.engine.errors import LaneError
+from minding.engine.lanes.packing import take_apart
+from minding.engine.lanes.standin import LaneTask, replace_task_in_thread
+from minding.engine.lanes.transport import STARTING, ChannelClosed, Snapshot, WeightBoard
+from minding.engine.lanes.worker import serve
+from minding.engine.types import Array
+
+_log = logging.getLogger("minding.lanes")
+_Parts = tuple[bytes, list[bytearray]]
+
+
+class ThreadTransport:
+    """A `Transport` that starts a thread for each worker."""
+
+    own_process = False
+
+    def board(self, arrays: Mapping[str, Array], slots: int) -> CopiedWeights:
+        return CopiedWeights(arrays, slots)
+
+    def start(self, name: str, board: WeightBoard, depth: int, cores: frozenset[int]) -> ThreadWorker:
+        return ThreadWorker(name, board)
+
+
+class ThreadWorker:
+    """A `WorkerHandle` of a thread. It cannot be ended by force: one that is killed ends when it next uses its channel.
+
+    Args:
+      name: of the worker.
+      board: it reads from.
+    """
+
+    kind = "thread"
+    pid = None
+
+    def __init__(self, name: str, board: WeightBoard) -> None:
+        self._name = name
+        self._ended = "ended"
+        self.channel, there = channel_pair()
+        self.pulse = ThreadPulse()
+        self._thread = threading.Thread(
+            target=self._run, args=(there, board), daemon=True, name=f"minding-{name.replace(' ', '-')}"
+        )
+        self._thread.start()
+
+    def hindrance(self) -> str | None:
+        return None
+
+    def join(self, timeout: float) -> str | None:
+        self._thread.join(timeout)
+        return None if self._thread.is_alive() else self._ended
+
+    def kill(self) -> None:
+        self.channel.close()
+
+    def close(self) -> None:
+        self.channel.close()
+        # One that waited for a message ends at once.
+        if self.join(0.1) is None:
+            _log.warning(
+                "the thread of %s still runs: a thread cannot be ended from outside. It ends once the member that runs "
+                "returns; lanes.transport=processes ends workers at once",
+                self._name,
+            )
+
+    def _run(self, channel: QueueChannel, board: WeightBoard) -> None:
+        task = LaneTask()
+        try:
+            with replace_task_in_thread(task):
+                serve(channel, board, self.pulse, task)
+        except BaseException as error:  # Its death, which the other end has to see.
+            self._ended = f"ended with {error!r}"
+        finally:
+            channel.close()
+
+
+class ThreadPulse:
+    """A `Pulse` of a thread, which lives as long as this process looks."""
+
+    def __init__(self) -> None:
+        self.member = STARTING
+        self._looks = itertools.count(1)
+
+    @property
+    def beats(self) -> int:
+        return next(self._looks)
+
+
+class QueueChannel:
+    """A `Channel` between threads. Messages are taken apart and put together again, so that both ends have their own.
+
+    Args:
+      out: what this end sends.
+      into: what it receives.
+    """
+
+    def __init__(self, out: _Pipe, into: _Pipe) -> None:
+        self._out, self._in = out, into
+
+    def send(self, message: Any) -> None:
+        head, buffers = take_apart(message)
+        self._out.put((head, [bytearray(buffer) for buffer in buffers]))
+
+    def receive(self, timeout: float | None = None) -> Any:
+        head, buffers = self._in.get(timeout)
+        return pickle.loads(head, buffers=buffers)  # noqa: S301 - from a thread of this process
+
+    def close(self) -> None:
+        self._out.end()
+        self._in.abandon()
+
+
+def channel_pair() -> tuple[QueueChannel, QueueChannel]:
+    """Both ends of a channel."""
+    there, back = _Pipe(), _Pipe()
+    return QueueChannel(there, back), QueueChannel(back, there)
+
+
+class _Pipe:
+    """One direction of a channel."""
+
+    def __init__(self) -> None:
+        # None is its end.
+        self._queue: queue.SimpleQueue[_Parts | None] = queue.SimpleQueue()
+        self._closed = False
+
+    def put(self, parts: _Parts) -> None:
+        if self._closed:
+            raise ChannelClosed("the other end is closed")
+        self._queue.put(parts)
+
+    def get(self, timeout: float | None) -> _Parts:
+        try:
+            parts = self._queue.get(timeout=timeout)
+        except queue.Empty:
+            raise TimeoutError(f"no message within {timeout} s") from None
+        if parts is None:
+            # For whoever asks again.
+            self._queue.put(None)
+            raise ChannelClosed("the other end is closed")
+        return parts
+
+    def end(self) -> None:
+        """Nothing more is put in; what is in it can still be taken."""
+        self._closed = True
+        self._queue.put(None)
+
+    def abandon(self) -> None:
+        """Nothing more is taken."""
+        self._closed = True
+        while not self._queue.empty():
+            self._queue.get()
+        self._queue.put(None)
+
+
+class CopiedWeights:
+    """A `WeightBoard` of copies, which are not written to once they are made.
+
+    Args:
+      arrays: name to array; gives shapes and dtypes.
+      slots: versions that can be held at the same time.
+    """
+
+    def __init__(self, arrays: Mapping[str, Array], slots: int) -> None:
+        self._shapes = {name: (array.shape, array.dtype) for name, array in arrays.items()}
+        self._slots = slots
+        self._versions: dict[int, dict[str, Array]] = {}
+        self._users: dict[int, int] = {}
+        self.version = -1
+
+    def publish(self, arrays: Mapping[str, Array]) -> int:
+        newest = self._versions.get(self.version)
+        copies = {name: np.array(arrays[name], dtype, order="C") for name, (_, dtype) in self._shapes.items()}
+        # As many as a board of slots has room for, so that what is not released is found out here, too.
+        held = sum(users > 0 or version == self.version for version, users in self._users.items())
+        if held >= self._slots:
+            raise LaneError(f"weights: all {self._slots} versions are in use; a version was not released")
+        for version in [version for version, users in self._users.items() if not users and version != self.version]:
+            del self._versions[version], self._users[version]
+        if newest is None or any(newest[name].tobytes() != copy.tobytes() for name, copy in copies.items()):
+            self.version += 1
+            self._versions[self.version], self._users[self.version] = copies, 0
+        return self.version
+
+    def retain(self) -> Snapshot:
+        self._users[self.version] += 1
+        return Snapshot(self.version, None)
+
+    def release(self, snapshot: Snapshot) -> None:
+        self._users[snapshot.version] -= 1
+
+    def empty(self) -> dict[str, Array]:
+        return {name: np.zeros(shape, dtype) for name, (shape, dtype) in self._shapes.items()}
+
+    def read(self, snapshot: Snapshot, into: Mapping[str, Array]) -> None:
+        copies = self._versions.get(snapshot.version)
+        if copies is None:
+            raise LaneError(f"weights: version {snapshot.version} is no longer there: it was released too early")
+        for name, copy in copies.items():
+            into[name][...] = copy
