@@ -76,9 +76,7 @@ def is_stopped(pid: int | None) -> bool:
     return stat.rpartition(")")[2].split()[0] in ("T", "t")
 
 
-def _main(
-    connection: Connection, depth: int, weights: WeightReader, pulse: SharedPulse, cores: frozenset[int]
-) -> None:
+def _main(connection: Connection, depth: int, weights: WeightReader, pulse: SharedPulse, cores: frozenset[int]) -> None:
     """The worker process."""
     become_worker()
     pulse.start()

@@ -14,7 +14,7 @@ from lane_toys import DieOnce, Record, ToyCollector, ToyContext, ToyEnv, ToyLear
 
 from minding.engine import Task, declare
 from minding.engine.errors import LaneError
-from minding.engine.lanes import process, pulse
+from minding.engine.lanes import pulse, supervised
 
 # Deaths
 
@@ -80,7 +80,7 @@ def test_workers_killed_at_random_moments_change_nothing(lanes, tmp_path):
 
 def test_a_stopped_worker_is_named_and_replaced_and_nothing_else_changes(monkeypatch, caplog):
     monkeypatch.setattr(pulse, "_FIRST_REPORT", 0.2)
-    monkeypatch.setattr(process, "_SILENT", 0.0)
+    monkeypatch.setattr(supervised, "_SILENT", 0.0)
     pids = []
 
     def stop(task, ctx):

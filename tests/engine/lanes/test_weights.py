@@ -1,4 +1,4 @@
-"""Versions of weights in shared memory: whole, kept while they are read, and never torn."""
+"""The contract of `WeightBoard` for every transport: versions are whole, kept while they are read, and never torn."""
 
 import threading
 
@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from minding.engine.errors import LaneError
-from minding.engine.lanes.weights import WeightBoard
+from minding.engine.lanes.threads import CopiedWeights
+from minding.engine.lanes.weights import SharedWeights
 from minding.engine.process.spawn import SPAWN, lean_start
 
 SHAPES = {"kernel": (3, 4), "bias": (), "none": (0, 2), "large": (5000,)}
@@ -16,22 +17,32 @@ def weights(number):
     return {name: np.full(shape, number, np.float32) for name, shape in SHAPES.items()}
 
 
-def read(board, slot, version):
+def read(board, snapshot):
     arrays = board.empty()
-    board.read(slot, version, arrays)
+    board.read(snapshot, arrays)
     return arrays
 
 
+BOARDS = pytest.mark.parametrize("make", [SharedWeights, CopiedWeights], ids=["processes", "threads"])
+
+
+@pytest.fixture(params=[SharedWeights, CopiedWeights], ids=["processes", "threads"])
+def board(request):
+    return request.param(weights(0), slots=3)
+
+
 @pytest.fixture
-def board():
-    return WeightBoard(weights(0), slots=3)
+def shared_board():
+    return SharedWeights(weights(0), slots=3)
 
 
 def test_every_array_of_a_version_is_read_as_it_was_published(board):
     assert board.version == -1
     sent = {name: np.random.default_rng(1).standard_normal(shape).astype(np.float32) for name, shape in SHAPES.items()}
     assert (board.publish(sent), board.version) == (0, 0)
-    arrived = read(board, board.retain(), 0)
+    snapshot = board.retain()
+    arrived = read(board, snapshot)
+    assert snapshot.version == 0
     assert arrived.keys() == sent.keys()
     assert all(np.array_equal(arrived[name], sent[name]) for name in sent)
     assert {name: (array.dtype, array.shape) for name, array in arrived.items()} == {
@@ -41,9 +52,10 @@ def test_every_array_of_a_version_is_read_as_it_was_published(board):
 
 def test_new_weights_are_a_new_version_and_the_same_weights_are_not(board):
     assert [board.publish(weights(number)) for number in (5, 5, 6, 5, 5)] == [0, 0, 1, 2, 2]
-    slot = board.retain()
+    snapshot = board.retain()
+    assert snapshot.version == 2
     assert board.publish(weights(5)) == 2
-    assert read(board, slot, 2)["large"][-1] == 5
+    assert read(board, snapshot)["large"][-1] == 5
 
 
 def test_versions_differ_by_a_single_bit_too(board):
@@ -53,54 +65,88 @@ def test_versions_differ_by_a_single_bit_too(board):
     assert board.publish(other) == 1
 
 
+def test_what_the_learner_changes_later_is_not_in_a_version(board):
+    arrays = weights(1)
+    board.publish(arrays)
+    snapshot = board.retain()
+    arrays["kernel"] += 1
+    assert read(board, snapshot)["kernel"].max() == 1
+
+
+def test_what_was_read_belongs_to_the_reader(board):
+    board.publish(weights(1))
+    snapshot = board.retain()
+    read(board, snapshot)["kernel"] += 1
+    assert read(board, snapshot)["kernel"].max() == 1
+
+
 def test_a_version_stays_as_long_as_somebody_retains_it(board):
     board.publish(weights(0))
-    slot = board.retain()
+    oldest = board.retain()
     for number in range(1, 10):
         assert board.publish(weights(number)) == number
-        assert read(board, slot, 0)["large"].max() == 0
+        assert read(board, oldest)["large"].max() == 0
     newest = board.retain()
-    assert newest != slot
-    assert read(board, newest, 9)["kernel"].min() == 9
+    assert (oldest.version, newest.version) == (0, 9)
+    assert read(board, newest)["kernel"].min() == 9
+
+
+def test_a_released_version_can_be_read_until_the_next_one_is_published(board):
+    board.publish(weights(3))
+    snapshot = board.retain()
+    board.release(snapshot)
+    assert read(board, snapshot)["large"].max() == 3
 
 
 def test_a_version_retained_twice_is_free_after_it_was_given_back_twice(board):
     board.publish(weights(0))
-    slot = board.retain()
-    assert board.retain() == slot
-    board.release(slot)
+    snapshot = board.retain()
+    assert board.retain() == snapshot
+    board.release(snapshot)
     board.publish(weights(1))
     board.retain()
     board.publish(weights(2))
     board.retain()
     with pytest.raises(LaneError, match="all 3 versions are in use; a version was not released"):
         board.publish(weights(3))
-    board.release(slot)
+    board.release(snapshot)
     assert board.publish(weights(3)) == 3
 
 
 def test_reading_what_was_given_back_too_early_is_refused(board):
     board.publish(weights(0))
-    slot = board.retain()
-    board.release(slot)
+    snapshot = board.retain()
+    board.release(snapshot)
     for number in (1, 2, 3):
         board.publish(weights(number))
-    with pytest.raises(LaneError, match=rf"slot {slot} held version \d, then \d; expected 0"):
-        read(board, slot, 0)
+    with pytest.raises(LaneError, match=r"held version \d, then \d; expected 0|version 0 is no longer there"):
+        read(board, snapshot)
 
 
-def test_a_board_of_no_weights_has_one_version():
-    board = WeightBoard({}, slots=2)
+@BOARDS
+def test_a_board_of_no_weights_has_one_version(make):
+    board = make({}, slots=2)
     assert [board.publish({}) for _ in range(3)] == [0, 0, 0]
-    assert read(board, board.retain(), 0) == {}
+    assert read(board, board.retain()) == {}
+
+
+@BOARDS
+def test_arrays_of_any_layout_and_dtype_arrive(make):
+    arrays = {"turned": np.arange(6.0).reshape(2, 3).T, "half": np.ones(3, np.float16), "count": np.array(2**40)}
+    board = make(arrays, slots=2)
+    board.publish(arrays)
+    arrived = read(board, board.retain())
+    assert {name: (array.dtype, array.tolist()) for name, array in arrived.items()} == {
+        name: (array.dtype, array.tolist()) for name, array in arrays.items()
+    }
 
 
 def read_along(board, connection):
     """Reads the versions it is told of; answers whether all numbers of one are the expected ones."""
     arrays = board.empty()
-    for slot, version, number in iter(connection.recv, None):
+    for snapshot, number in iter(connection.recv, None):
         try:
-            board.read(slot, version, arrays)
+            board.read(snapshot, arrays)
         except LaneError:
             connection.send("refused")
             continue
@@ -125,7 +171,7 @@ class Reader:
 
 
 def test_readers_that_follow_the_protocol_never_see_a_torn_version_and_others_are_found_out():
-    board = WeightBoard(weights(0), slots=4)
+    board = SharedWeights(weights(0), slots=4)
     readers = [Reader(board), Reader(board)]
     held = {}
     for number in range(1, 800):
@@ -137,7 +183,7 @@ def test_readers_that_follow_the_protocol_never_see_a_torn_version_and_others_ar
                 board.release(held.pop(reader))
             if reader not in held:
                 held[reader] = board.retain()
-                reader.connection.send((held[reader], board.version, number))
+                reader.connection.send((held[reader], number))
     for reader in held:
         assert reader.connection.recv() == "whole"
         board.release(held[reader])
@@ -145,10 +191,10 @@ def test_readers_that_follow_the_protocol_never_see_a_torn_version_and_others_ar
     outcomes = set()
     for number in range(2000, 2800):
         board.publish(weights(number))
-        slot = board.retain()
-        board.release(slot)
+        snapshot = board.retain()
+        board.release(snapshot)
         for reader in readers:
-            reader.connection.send((slot, board.version, number))
+            reader.connection.send((snapshot, number))
         for late in range(1, 5):
             board.publish(weights(number + late / 10))
         outcomes.update(reader.connection.recv() for reader in readers)
@@ -157,11 +203,12 @@ def test_readers_that_follow_the_protocol_never_see_a_torn_version_and_others_ar
     assert outcomes == {"whole", "refused"} or outcomes == {"refused"}
 
 
-def test_a_write_in_the_middle_of_a_read_is_found_out(board):
+def test_a_write_in_the_middle_of_a_read_is_found_out(shared_board):
     """The stamp is looked at before and after the copy, in the order in which it is written."""
+    board = shared_board
     board.publish(weights(0))
-    slot = board.retain()
-    board.release(slot)
+    snapshot = board.retain()
+    board.release(snapshot)
 
     class Overtaken(np.ndarray):
         """Written to in the middle of the copy: meanwhile the learner takes the slot."""
@@ -174,7 +221,7 @@ def test_a_write_in_the_middle_of_a_read_is_found_out(board):
     arrays = board.empty()
     arrays["bias"] = arrays["bias"].view(Overtaken)
     with pytest.raises(LaneError, match="held version 0, then"):
-        board.read(slot, 0, arrays)
+        board.read(snapshot, arrays)
 
 
 def test_a_thread_that_reads_what_it_retains_sees_whole_versions(board):
@@ -185,10 +232,10 @@ def test_a_thread_that_reads_what_it_retains_sees_whole_versions(board):
     def follow():
         for _ in range(500):
             told.acquire()
-            slot, version = tickets.pop()
-            arrays = read(board, slot, version)
-            seen.append({float(array.max()) for array in arrays.values() if array.size} == {float(version)})
-            answers.append(slot)
+            snapshot = tickets.pop()
+            arrays = read(board, snapshot)
+            seen.append({float(array.max()) for array in arrays.values() if array.size} == {float(snapshot.version)})
+            answers.append(snapshot)
 
     thread = threading.Thread(target=follow)
     thread.start()
@@ -199,7 +246,7 @@ def test_a_thread_that_reads_what_it_retains_sees_whole_versions(board):
         if version == 0 or answers:
             if answers:
                 board.release(answers.pop())
-            tickets.append((board.retain(), version))
+            tickets.append(board.retain())
             told.release()
     thread.join()
     assert seen == [True] * 500
