@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextvars
 import inspect
 import textwrap
 from collections.abc import Callable, Generator, Sequence
@@ -256,8 +255,7 @@ class Parallel(Composite):
                 return error
 
             others = [index for index in range(len(stacks)) if index != self._own_index]
-            # With the context variables of the caller: in a lane, `task` is the worker's for all members.
-            futures = {index: pool.submit(contextvars.copy_context().run, attempt, index) for index in others}
+            futures = {index: pool.submit(attempt, index) for index in others}
             own_outcome = attempt(self._own_index)
         outcomes = [futures[index].result() if index in futures else own_outcome for index in range(len(stacks))]
         for member_stack in stacks:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import contextvars
 import threading
 from collections.abc import Iterator, Sequence
 from typing import Any, NoReturn
@@ -83,10 +82,15 @@ class LaneTask(Task):
 
 
 _of_process: LaneTask | None = None
-_of_thread: contextvars.ContextVar[LaneTask | None] = contextvars.ContextVar("lane task", default=None)
-"""Threads that a member starts with a copy of its context, those of a `parallel`, have that of the member."""
+_of_thread = threading.local()
 _lock = threading.Lock()
 _threads = 0
+
+
+def _found() -> LaneTask | None:
+    """The task of the worker that asks, if one does."""
+    own: LaneTask | None = _of_thread.__dict__.get("task", _of_process)
+    return own
 
 
 class _Found(Task):
@@ -96,11 +100,11 @@ class _Found(Task):
     """
 
     def __getattribute__(self, name: str) -> Any:
-        found = _of_thread.get() or _of_process
+        found = _found()
         return object.__getattribute__(self if found is None else found, name)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        found = _of_thread.get() or _of_process
+        found = _found()
         object.__setattr__(self if found is None else found, name, value)
 
 
@@ -118,11 +122,11 @@ def replace_task_in_thread(own: LaneTask) -> Iterator[None]:
     with _lock:
         _threads += 1
         _make_global_task(_Found)
-    token = _of_thread.set(own)
+    _of_thread.task = own
     try:
         yield
     finally:
-        _of_thread.reset(token)
+        del _of_thread.task
         with _lock:
             _threads -= 1
             if not _threads and _of_process is None:

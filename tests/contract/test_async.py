@@ -6,6 +6,7 @@ from of_algorithms import SMALL, short_run
 from minding import training
 from minding.configs import compile_run, load_preset
 from minding.engine.checkpoint import load_checkpoint, newest_checkpoint
+from minding.engine.errors import LaneError
 from minding.engine.run.fingerprint import fingerprint, metrics_fingerprint
 from minding.engine.run.run_dir import RunDir
 
@@ -51,6 +52,18 @@ def test_without_staleness_every_preset_ends_as_its_synchronous_run(preset, extr
     lanes = outcome(preset, tmp_path / "async", *extra, *ASYNC)
     assert different(lanes, sync) == []
     assert lanes["guarantee"] == "exact"
+
+
+THREADS = (*ASYNC, "lanes.transport=threads")
+
+
+def test_without_staleness_a_run_in_threads_is_the_synchronous_one_too(tmp_path):
+    assert different(outcome("cartpole_ppo", tmp_path / "threads", *THREADS), outcome("cartpole_ppo", tmp_path)) == []
+
+
+def test_a_policy_that_acts_with_a_graph_is_refused_in_threads(tmp_path):
+    with pytest.raises(LaneError, match="ppo: the collect mode acts with a compiled graph, and MindSpore belongs to"):
+        outcome("cartpole_ppo", tmp_path, *GRAPH, *THREADS)
 
 
 def test_a_synchronous_run_goes_on_asynchronously_and_back_and_ends_as_if_nothing_had_happened(tmp_path):

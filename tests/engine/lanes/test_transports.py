@@ -1,0 +1,470 @@
+"""The contract of `Transport`, over all of them: workers, weights, ends, and runs that do not differ."""
+
+import dataclasses
+import os
+import pickle
+import signal
+import sys
+import threading
+import time
+
+import cloudpickle
+import lane_toys as toys
+import numpy as np
+import pytest
+from lane_toys import ExitOnce, Record, ToyCollector, ToyContext, ToyEnv, ToyLearner, ToyPolicy, run
+
+from minding.engine import ChainError, Task, declare
+from minding.engine import task as global_task
+from minding.engine.chain.check import chain_nodes
+from minding.engine.errors import ConfigError, LaneError
+from minding.engine.lanes import run as lanes_run
+from minding.engine.lanes import supervised
+from minding.engine.lanes.messages import Answer, Failure, Ticket
+from minding.engine.lanes.options import TRANSPORTS
+from minding.engine.lanes.parcel import Parcel
+from minding.engine.lanes.processes import ProcessTransport
+from minding.engine.lanes.threads import ThreadTransport
+from minding.engine.lanes.transport import BETWEEN, STARTING, ChannelClosed
+from minding.engine.lanes.worker import WorkerPlan
+
+OF_NAME = {"processes": ProcessTransport, "threads": ThreadTransport}
+ENDS = {"processes": "ended with exit code {}", "threads": "ended"}
+PATIENCE = 30.0  # s
+
+
+def test_every_transport_is_tested():
+    assert set(OF_NAME) == set(TRANSPORTS)
+
+
+@pytest.fixture(params=TRANSPORTS)
+def transport(request):
+    return request.param
+
+
+# A worker, as its handle shows it
+
+
+@declare(role="collect", reads=("level",), writes=("note", "level"))
+class Doubler:
+    """Doubles a kept field and an array of its own, and says where it ran."""
+
+    def __init__(self, mode):
+        self._mode, self.count = mode, 0
+        self.array = np.zeros(1000)
+
+    def __call__(self, ctx):
+        if ctx.level < 0:
+            raise ValueError("below zero")
+        if ctx.level == 13:
+            raise SystemExit(7)
+        self.array += ctx.level
+        self.count += 1
+        ctx.level *= 2
+        weight = self._mode.arrays["weight"].copy()
+        ctx.note = {"array": self.array, "weight": weight, "thread": threading.get_ident(), "pid": os.getpid()}
+
+    def state_dict(self):
+        return {"count": self.count, "array": self.array.copy()}
+
+    def load_state_dict(self, state):
+        self.count, self.array = state["count"], state["array"]
+
+
+def plan_of(member, **changed):
+    (leaf,) = (leaf for node in chain_nodes([member]) for leaf in node.leaves())
+    parcel = Parcel([member], "collect")
+    plan = WorkerPlan(
+        lane="collect", index=0, names=("Doubler",), keys=("0:Doubler",), parcel=parcel, context=ToyContext,
+        outputs=("note", "level"), written=leaf.declaration.writes, depth=3, own_process=False,
+    )  # fmt: skip
+    return dataclasses.replace(plan, **changed)
+
+
+class Bench:
+    """A started worker with its board."""
+
+    def __init__(self, name, state=None):
+        self.policy = ToyPolicy()
+        self.plan = plan_of(Doubler(self.policy.mode))
+        transport = OF_NAME[name]()
+        self.board = transport.board(self.plan.parcel.weights(), 3)
+        self.board.publish(self.policy.weights)
+        self.handle = transport.start("collector", self.board, 3, frozenset())
+        self.handle.channel.send(pickle.dumps((cloudpickle.dumps(self.plan), state)))
+
+    def submit(self, number, level):
+        self.handle.channel.send(Ticket(number, self.board.retain(), {"level": level, "total_step": number}))
+
+    def receive(self):
+        return self.handle.channel.receive(PATIENCE)
+
+
+@pytest.fixture
+def start(transport):
+    benches = []
+
+    def begin(**options):
+        benches.append(Bench(transport, **options))
+        return benches[-1]
+
+    yield begin
+    for bench in benches:
+        bench.handle.kill()
+        bench.handle.join(PATIENCE)
+        bench.handle.close()
+
+
+def test_a_worker_answers_tickets_in_order_and_ends_when_it_is_told_to(start, transport):
+    bench = start()
+    assert bench.handle.join(0.0) is None
+    for number in range(3):
+        bench.submit(number, 1.0 + number)
+    answers = [bench.receive() for _ in range(3)]
+    assert [type(answer) for answer in answers] == [Answer] * 3
+    assert [(answer.number, answer.fields["level"]) for answer in answers] == [(0, 2.0), (1, 4.0), (2, 6.0)]
+    # The array that the member goes on writing to is another one in each answer.
+    assert [answer.fields["note"]["array"][-1] for answer in answers] == [1.0, 3.0, 6.0]
+    assert answers[-1].state["members"]["0:Doubler"]["count"] == 3
+    assert bench.handle.pulse.member == BETWEEN
+    bench.handle.channel.send(None)
+    assert bench.handle.join(PATIENCE) == ENDS[transport].format(0)
+    with pytest.raises(ChannelClosed):
+        bench.receive()
+
+
+def test_a_worker_runs_where_its_handle_says(start, transport):
+    bench = start()
+    bench.submit(0, 1.0)
+    note = bench.receive().fields["note"]
+    if transport == "processes":
+        assert (bench.handle.kind, bench.handle.pid) == ("process", note["pid"])
+        assert note["pid"] != os.getpid()
+    else:
+        assert (bench.handle.kind, bench.handle.pid, note["pid"]) == ("thread", None, os.getpid())
+        assert note["thread"] != threading.get_ident()
+    assert bench.handle.hindrance() is None
+
+
+def test_a_worker_continues_from_a_state_and_shares_nothing_with_it(start):
+    state = {"members": {"0:Doubler": {"count": 5, "array": np.full(1000, 10.0)}}, "acting": []}
+    bench = start(state=state)
+    bench.submit(0, 1.0)
+    answer = bench.receive()
+    assert answer.state["members"]["0:Doubler"]["count"] == 6
+    assert answer.fields["note"]["array"][0] == 11.0
+    assert state["members"]["0:Doubler"]["array"][0] == 10.0
+
+
+def test_a_ticket_is_worked_on_with_the_weights_that_it_names(start):
+    bench = start()
+    for number in range(2):
+        bench.submit(number, 1.0)
+        bench.policy.weights["weight"][...] = number + 5.0
+        assert bench.board.publish(bench.policy.weights) == number + 1
+    bench.submit(2, 1.0)
+    found = [bench.receive().fields["note"]["weight"].tolist() for _ in range(3)]
+    assert found == [[1.0, -1.0], [5.0, 5.0], [6.0, 6.0]]
+
+
+def test_signs_of_life_come_while_a_worker_waits(start):
+    bench = start()
+    assert bench.handle.pulse.member in (STARTING, BETWEEN)
+    bench.submit(0, 1.0)
+    bench.receive()
+    beats = bench.handle.pulse.beats
+    assert beats > 0
+    deadline = time.monotonic() + PATIENCE
+    while bench.handle.pulse.beats == beats:
+        assert time.monotonic() < deadline
+
+
+def test_an_exception_of_a_member_comes_as_a_failure_and_ends_the_worker(start, transport):
+    bench = start()
+    bench.submit(0, -1.0)
+    failure = bench.receive()
+    assert type(failure) is Failure
+    assert (type(failure.error), failure.error.args) == (ValueError, ("below zero",))
+    assert 'raise ValueError("below zero")' in failure.text
+    assert bench.handle.join(PATIENCE) == ENDS[transport].format(0)
+
+
+def test_a_worker_that_dies_closes_its_channel_after_what_it_had_answered(start, transport):
+    bench = start()
+    bench.submit(0, 1.0)
+    bench.submit(1, 13)
+    assert bench.receive().number == 0
+    with pytest.raises(ChannelClosed):
+        bench.receive()
+    assert (
+        bench.handle.join(PATIENCE)
+        == {
+            "processes": "ended with exit code 7",
+            "threads": "ended with SystemExit(7)",
+        }[transport]
+    )
+
+
+def test_a_worker_that_is_killed_while_it_waits_ends(start, transport):
+    bench = start()
+    bench.submit(0, 1.0)
+    bench.receive()
+    bench.handle.kill()
+    assert bench.handle.join(PATIENCE) == ENDS[transport].format(-signal.SIGKILL)
+    with pytest.raises(ChannelClosed):
+        bench.receive()
+
+
+# Whole runs
+
+
+def lanes_of(transport, **options):
+    return {"transport": transport, **options}
+
+
+def test_without_staleness_a_run_is_the_synchronous_one(transport):
+    sync = run(9, eval_freq=4, learn_freq=2)
+    lanes = run(9, lanes_of(transport, max_staleness=0), eval_freq=4, learn_freq=2)
+    assert lanes.rows == sync.rows
+    assert lanes.policy.state_dict()["rng"] == sync.policy.state_dict()["rng"]
+
+
+def test_with_staleness_and_several_collectors_all_transports_give_the_same_run():
+    runs = [run(10, lanes_of(name, max_staleness=2, collectors=2), event=toys.random_delay) for name in TRANSPORTS]
+    assert runs[0].rows == runs[1].rows
+    assert runs[0].record.column("policy_lag") == runs[1].record.column("policy_lag")
+    assert {lag["max"] for lag in runs[0].record.column("policy_lag")} == {0, 1, 2}
+    assert {row["worker"] for row in runs[1].record.column("rollout")} == {0, 1}
+
+
+def test_a_worker_that_dies_is_started_again_from_its_last_state_and_nothing_changes(transport, tmp_path, caplog):
+    died = run(8, lanes_of(transport, max_staleness=0), event=ExitOnce(tmp_path, count=2, t=3))
+    assert died.restarts == 1
+    assert died.rows == run(8).rows
+    how = {"processes": "process of collector ended with exit code 3", "threads": "thread of collector ended with "}
+    assert f"the {how[transport]}" in caplog.text
+
+
+def test_workers_that_die_while_several_rollouts_are_under_way_repeat_them(transport, tmp_path):
+    lanes = lanes_of(transport, max_staleness=2, collectors=2)
+    died = run(8, lanes, event=ExitOnce(tmp_path, count=1, t=2))
+    assert died.restarts >= 1
+    assert died.rows == run(8, lanes).rows
+
+
+def exit_always(collector, count, t):
+    raise SystemExit("no more")
+
+
+def test_a_worker_that_always_dies_ends_the_run(transport):
+    kind = {"processes": "process", "threads": "thread"}[transport]
+    with pytest.raises(LaneError, match=f"the {kind} of collector died 3 times before it answered") as caught:
+        run(4, lanes_of(transport, max_staleness=0), event=exit_always)
+    assert f"whether an environment brings its {kind} down" in str(caught.value)
+
+
+def raise_second(collector, count, t):
+    if count == 2:
+        raise ValueError("broken env")
+
+
+def test_a_member_that_raises_ends_the_run_with_its_traceback_and_the_run_may_go_on(transport):
+    with pytest.raises(ValueError, match="broken env") as caught:
+        run(5, lanes_of(transport, max_staleness=1), event=raise_second)
+    assert caught.value.__notes__[0] == "in middleware 'ToyCollector' (collect lane, step 2)"
+    assert caught.value.__notes__[1].startswith("in the collect lane, collector:\nTraceback (most recent call last):")
+
+
+def play(transport, *members, steps=4, role=None, handle=None, also=()):
+    """Runs members, the toy collector and its learner; returns what was recorded and the task."""
+    policy, task = ToyPolicy(), Task()
+    lanes = None if transport is None else lanes_of(transport, max_staleness=0)
+    with task.start(transport is not None, ToyContext(), lanes=lanes, trace=True):
+        if handle is not None:
+            task.on("told", handle)
+        for member in members:
+            task.use(member, role=role)
+        record = Record(policy, *also)
+        task.use(ToyCollector(policy.mode, ToyEnv())).use(ToyLearner(policy)).use(record).run(max_step=steps)
+    return record, task
+
+
+@declare(role="collect", reads=("env_step",), writes=("note",))
+def teller():
+    def tell(ctx):
+        ctx.note = (global_task.running, global_task.has_role("collect"), global_task.has_role("learn"))
+        global_task.emit("told", ctx.env_step)
+        if ctx.total_step == 2:
+            global_task.finish = True
+
+    return tell
+
+
+def test_members_find_the_task_of_their_worker_and_the_main_process_its_own(transport):
+    told, own = [], []
+
+    def look(ctx):
+        own.append(global_task.running)
+
+    record, task = play(transport, teller(), steps=9, handle=told.append, also=[look])
+    assert (task.stop_reason, len(record.rows)) == ("finish", 3)
+    assert told == [0, 4, 8]
+    assert [ctx.note for ctx in record.contexts] == [(True, True, False)] * 3
+    assert own == [False] * 3
+    assert type(global_task) is Task
+
+
+@declare(role="collect", writes=("collect_kwargs",))
+def asking():
+    def ask(ctx):
+        global_task.on("x", print)
+
+    return ask
+
+
+def test_what_needs_the_main_process_is_refused(transport):
+    with pytest.raises(ChainError, match="on: called in the collect lane, in a worker: handlers are called in"):
+        play(transport, asking())
+
+
+def test_state_around_a_function_is_refused(transport):
+    seen = []
+
+    def append(ctx):
+        seen.append(ctx.env_step)
+
+    with pytest.raises(ChainError, match="append changes 'seen', a variable outside"):
+        play(transport, append, role="collect")
+    assert seen == []
+
+
+def test_what_took_how_long_is_traced(transport, tmp_path):
+    _, task = play(transport)
+    task.write_trace(tmp_path / "trace.json")
+    assert '"collector"' in (tmp_path / "trace.json").read_text()
+
+
+# A worker that is lost without a word
+
+
+class Lost:
+    """A handle of a worker on a machine that goes down: nothing arrives, nothing beats, and nothing is closed."""
+
+    def __init__(self, handle, answers):
+        self._handle, self._answers, self.channel = handle, answers, self
+        self.kind, self.pid, self.pulse = "actor", None, self
+        self.hindrance, self.join = (lambda: "is on a machine that does not answer"), (lambda timeout: None)
+        self.kill, self.close, self.killed = self._kill, handle.channel.close, False
+        self.send = handle.channel.send
+
+    @property
+    def member(self):
+        return self._handle.pulse.member
+
+    @property
+    def beats(self):
+        return self._handle.pulse.beats if self._answers else 1
+
+    def receive(self, timeout=None):
+        if not self._answers:
+            raise TimeoutError
+        message = self._handle.channel.receive(timeout)
+        self._answers -= 1
+        return message
+
+    def _kill(self):
+        self.killed = True
+        self._handle.kill()
+
+
+class LosingTransport(ThreadTransport):
+    """Its first worker is lost after three answers."""
+
+    def __init__(self):
+        self.lost = []
+
+    def start(self, name, board, depth, cores):
+        handle = super().start(name, board, depth, cores)
+        if self.lost:
+            return handle
+        self.lost.append(Lost(handle, answers=3))
+        return self.lost[0]
+
+
+def test_a_worker_that_is_silent_without_an_end_is_replaced_and_nothing_changes(monkeypatch, caplog):
+    transport = LosingTransport()
+    monkeypatch.setitem(lanes_run._TRANSPORTS, "threads", lambda: transport)
+    monkeypatch.setattr(supervised, "_CLOSE_TIMEOUT", 0.0)
+    lost = run(7, {"transport": "threads", "max_staleness": 0, "timeout": 0.1})
+    assert transport.lost[0].killed
+    assert lost.restarts == 1
+    assert lost.rows == run(7).rows
+    assert "the actor of collector gave no sign of life for 0 s (lanes.timeout); it is started again" in caplog.text
+
+
+# Threads
+
+
+def signals():
+    return [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+
+
+def test_threads_leave_signals_cores_and_the_main_script_of_the_process_alone():
+    before = signals(), os.sched_getaffinity(0), sys.modules["__main__"], type(global_task)
+    run(4, {"transport": "threads", "max_staleness": 0})
+    assert before == (signals(), os.sched_getaffinity(0), sys.modules["__main__"], type(global_task))
+    assert [thread.name for thread in threading.enumerate() if thread.name.startswith("minding-")] == []
+
+
+GATE = threading.Event()
+
+
+def hang(collector, count, t):
+    if count == 1:
+        GATE.wait(PATIENCE)
+
+
+def fail_at_one(task, ctx):
+    if ctx.total_step == 0:
+        raise ValueError("meanwhile")
+
+
+def test_a_thread_that_hangs_cannot_be_ended_and_a_warning_says_so(monkeypatch, caplog):
+    monkeypatch.setattr(supervised, "_CLOSE_TIMEOUT", 0.05)
+    GATE.clear()
+    with pytest.raises(ValueError, match="meanwhile"):
+        run(4, {"transport": "threads", "max_staleness": 1}, event=hang, also=[fail_at_one])
+    (hanging,) = [thread for thread in threading.enumerate() if thread.name == "minding-collector"]
+    assert "the thread of collector still runs: a thread cannot be ended from outside" in caplog.text
+    assert "lanes.transport=processes ends workers at once" in caplog.text
+    # It ends as soon as it can.
+    GATE.set()
+    hanging.join(PATIENCE)
+    assert not hanging.is_alive()
+    assert type(global_task) is Task
+
+
+def test_threads_are_not_pinned():
+    with pytest.raises(ConfigError, match=r"lanes\.pin='on': threads of one process take turns"):
+        Task().start(True, lanes={"transport": "threads", "pin": "on"})
+
+
+def test_an_unknown_transport_is_refused():
+    with pytest.raises(ConfigError, match=r"lanes\.transport='ray': expected one of processes, threads"):
+        Task().start(True, lanes={"transport": "ray"})
+
+
+def test_the_global_task_may_be_the_one_that_runs_with_threads():
+    def play_globally(**start):
+        policy, told = ToyPolicy(), []
+        with global_task.start(ctx=ToyContext(), **start):
+            global_task.on("told", lambda env_step: told.append((env_step, global_task.ctx.total_step)))
+            record = Record(policy, lambda ctx: told.append(global_task.running))
+            global_task.use(teller()).use(ToyCollector(policy.mode, ToyEnv())).use(ToyLearner(policy)).use(record)
+            global_task.run(max_step=2)
+            assert global_task.stop_reason == "max_step"
+        return toys.Outcome(record, policy, global_task, 0).rows, told
+
+    sync = play_globally()
+    assert play_globally(async_mode=True, lanes={"transport": "threads", "max_staleness": 0}) == sync
+    assert sync[1] == [(0, 0), True, (4, 1), True]
