@@ -62,7 +62,7 @@ class CollectLane:
                 value = value if here == before else here + self._gain[name]
             setattr(ctx, name, value)
         if "policy_lag" in ctx.__dataclass_fields__:
-            lag = version - ticket.weights.version
+            lag = version - ticket.version
             ctx.policy_lag = {"min": lag, "mean": float(lag), "max": lag}
         self._crew.tell(answer)
 

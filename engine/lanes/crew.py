@@ -129,7 +129,8 @@ class Crew:
 
     def submit(self, worker: int, number: int, fields: dict[str, Any]) -> Ticket:
         """Gives a worker a ticket with the newest weights."""
-        ticket = Ticket(number, self._board.retain(), fields)
+        weights = self._board.retain()
+        ticket = Ticket(number, weights.version, weights.place, fields)
         self.workers[worker].submit(ticket)
         return ticket
 

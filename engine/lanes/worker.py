@@ -116,9 +116,9 @@ class Worker:
 
     def work(self, ticket: Ticket) -> Answer:
         """Runs the members on its own context."""
-        if ticket.weights.version != self._version:
+        if ticket.version != self._version:
             self._weights.read(ticket.weights, self._lane.weights)
-            self._version = ticket.weights.version
+            self._version = ticket.version
             for refreshed in self._lane.on_refresh:
                 refreshed()
         ctx = self._plan.context()

@@ -156,9 +156,11 @@ def test_a_message_that_cannot_be_sent_is_an_error_and_the_next_one_arrives(ends
 
 
 def test_who_waits_for_a_message_is_told_of_the_end(ends):
-    threading.Timer(0.02, ends[0].close).start()
+    timer = threading.Timer(0.02, ends[0].close)
+    timer.start()
     with pytest.raises(ChannelClosed):
         ends[1].receive()
+    timer.join()
 
 
 def test_an_end_that_was_closed_sends_and_receives_no_more(ends):

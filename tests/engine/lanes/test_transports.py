@@ -94,7 +94,9 @@ class Bench:
         self.handle.channel.send(pickle.dumps((cloudpickle.dumps(self.plan), state)))
 
     def submit(self, number, level):
-        self.handle.channel.send(Ticket(number, self.board.retain(), {"level": level, "total_step": number}))
+        weights = self.board.retain()
+        fields = {"level": level, "total_step": number}
+        self.handle.channel.send(Ticket(number, weights.version, weights.place, fields))
 
     def receive(self):
         return self.handle.channel.receive(PATIENCE)
