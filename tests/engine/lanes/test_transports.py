@@ -452,7 +452,7 @@ def test_threads_are_not_pinned():
 
 
 def test_an_unknown_transport_is_refused():
-    with pytest.raises(ConfigError, match=r"lanes\.transport='ray': expected one of processes, threads"):
+    with pytest.raises(ConfigError, match=r"lanes\.transport='ray': expected one of 'processes', 'threads'"):
         Task().start(True, lanes={"transport": "ray"})
 
 
