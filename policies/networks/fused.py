@@ -15,6 +15,7 @@ from minding.engine.process.runtime import nn, ops
 from minding.policies.kernels import kernel, usable
 from minding.policies.networks.actor_critic import ActionValue, SquashedActor
 from minding.policies.networks.layers import MLP, Clip, Linear, ScalarLinear
+from minding.policies.networks.recurrent import GRU
 
 
 @functools.cache
@@ -178,6 +179,40 @@ def fused_squashed_actor(activation: str) -> Any:
 
 
 @functools.cache
+def fused_gru() -> Any:
+    """The primitive ``(W x + b, begun, first rows, U, c) -> new rows, rows before, gates`` of all steps of sequences,
+    with its gradient for the new rows; see `GRU.unroll`."""
+    slopes_of = kernel(
+        "gru_slopes",
+        lambda drows, before, gates, begun, rows, weight: (
+            *((drows[0], weight[0]), (drows[0], weight[0])),
+            rows,
+        ),
+        lambda drows, before, gates, begun, rows, weight: (drows, drows, drows),
+    )
+    parameter_gradient = kernel(
+        "linear_none_parameter_gradient",
+        lambda dout, out, x: ((dout[1], x[1]), (dout[1],)),
+        lambda dout, out, x: (dout, dout),
+    )
+
+    def gradient(given, begun, rows, weight, bias, out, dout):
+        dgiven, dkept, drows = slopes_of(dout[0], out[1], out[2], begun, rows, weight)
+        dweight, dbias = parameter_gradient(dkept, dkept, out[1])
+        return dgiven, ops.zeros_like(begun), drows, dweight, dbias
+
+    return kernel(
+        "gru",
+        lambda given, begun, rows, weight, bias: (
+            *((given[0], rows[1]), (given[0], rows[1])),
+            (given[0], 4 * rows[1]),
+        ),
+        lambda given, begun, rows, weight, bias: (given, given, given),
+        gradient,
+    )
+
+
+@functools.cache
 def fused_clip() -> Any:
     """The primitive ``(x, bounds) -> x within the bounds`` with its gradient; see `Clip`."""
     slope = kernel("clip_gradient", lambda dout, x, bounds: x, lambda dout, x, bounds: x)
@@ -206,6 +241,8 @@ def fuse_layers(root: nn.Cell) -> None:
             cell.fused = fused_squashed_actor(cell.torso.activation_name)
         elif isinstance(cell, MLP) and len(cell.layers) == 2:
             cell.fused = fused_two_layers(cell.activation_name)
+        elif isinstance(cell, GRU):
+            cell.fused = fused_gru()
         elif isinstance(cell, Clip):
             cell.fused = fused_clip()
         elif isinstance(cell, MLP):

@@ -2,12 +2,13 @@
 
 import numpy as np
 import pytest
-from fakes import VECTOR, dict_of, discrete
+from fakes import VECTOR, dict_of, discrete, needs_kernels
 
 from minding.engine.errors import ShapeError
-from minding.engine.process.runtime import ms, to_device
+from minding.engine.process.runtime import ms, nn, to_device
 from minding.policies import get_policy_class
 from minding.policies.core.acting import acting_network
+from minding.policies.networks.fused import fuse_layers
 from minding.policies.networks.recurrent import GRU
 
 FEATURES, SIZE = 3, 5
@@ -32,9 +33,10 @@ def sigmoid(x):
 def one_step(weights, x, h):
     """The formula, gate by gate."""
     w, b, u, c = weights
+    size = h.shape[-1]
     given, kept = x @ w.T + b, h @ u.T + c
-    r, z = (sigmoid(given[:, k : k + SIZE] + kept[:, k : k + SIZE]) for k in (0, SIZE))
-    n = np.tanh(given[:, 2 * SIZE :] + r * kept[:, 2 * SIZE :])
+    r, z = (sigmoid(given[:, k : k + size] + kept[:, k : k + size]) for k in (0, size))
+    n = np.tanh(given[:, 2 * size :] + r * kept[:, 2 * size :])
     return (1.0 - z) * n + z * h
 
 
@@ -176,3 +178,84 @@ def test_a_policy_without_memory_records_none(tiny_config):
     mode = get_policy_class("ppo")(tiny_config("ppo"), modes=("collect",)).collect_mode
     assert (mode.memory, "memory" in mode.forward(numbers(3, 4))) == (None, False)
     assert mode.forward(numbers(2, 4))["action"].shape == (2,)
+
+
+# Sequences
+
+
+STEPS, SEQUENCES = 4, 3
+BEGUN = np.zeros((STEPS, SEQUENCES), np.float32)
+BEGUN[[0, 2, 3, 3], [1, 0, 0, 2]] = 1.0
+
+
+def unrolled(weights, x, h):
+    """One step after another."""
+    made = []
+    for t in range(STEPS):
+        h = one_step(weights, x[t], h * (1.0 - BEGUN[t, :, None]))
+        made.append(h)
+    return np.stack(made)
+
+
+class Unrolling(nn.Cell):
+    def __init__(self, cell, out):
+        super().__init__()
+        self.cell, self.out = cell, out
+        self.begun = ms.Tensor(BEGUN.reshape(-1))
+        self.params = ms.ParameterTuple(list(cell.get_parameters()))
+        self.gradient = ms.value_and_grad(self.loss, (0, 1), self.params, has_aux=True)
+
+    def loss(self, x, rows):
+        made = self.cell.unroll(x, rows, self.begun)
+        return (self.out * made).sum(), made
+
+    @ms.jit
+    def construct(self, x, rows):
+        return self.gradient(x, rows)
+
+
+@pytest.mark.parametrize("size", [5, 8, 19])
+@pytest.mark.parametrize("form", ["plain", pytest.param("fused", marks=needs_kernels)])
+def test_sequences_are_steps_one_after_another_with_their_gradients(form, size):
+    cell = GRU(FEATURES, size, np.random.default_rng(0))
+    for seed, p in enumerate(cell.get_parameters()):
+        p.asnumpy()[...] = numbers(*p.shape, seed=seed)
+    if form == "fused":
+        fuse_layers(cell)
+        assert cell.fused is not None
+    x, h = numbers(STEPS, SEQUENCES, FEATURES, seed=8), numbers(SEQUENCES, size, seed=9)
+    out = numbers(STEPS, SEQUENCES, size, seed=10)
+    graph = Unrolling(cell, to_device(out.reshape(-1, size)))
+    (_, made), (by_input, by_weights) = graph(to_device(x.reshape(-1, FEATURES)), to_device(h))
+    arrays = [*weights_of(cell), x.astype(np.float64), h.astype(np.float64)]
+    expected = unrolled(arrays[:4], *arrays[4:])
+    np.testing.assert_allclose(made.asnumpy(), expected.reshape(-1, size), atol=1e-5)
+    found = [g.asnumpy() for g in (*by_weights, *by_input)]
+    found[4] = found[4].reshape(x.shape)
+    places = np.random.default_rng(0)
+    for k, (array, gradient) in enumerate(zip(arrays, found, strict=True)):
+        for flat in places.choice(array.size, min(array.size, 12), replace=False):
+            place = np.unravel_index(flat, array.shape)
+            sides = []
+            for sign in (1.0, -1.0):
+                moved = [a.copy() for a in arrays]
+                moved[k][place] += sign * 1e-6
+                sides.append((out * unrolled(moved[:4], *moved[4:])).sum())
+            assert gradient[place] == pytest.approx((sides[0] - sides[1]) / 2e-6, rel=1e-4, abs=1e-4), (k, place)
+    # Nothing flows back over a beginning.
+    assert not found[5][1].any()
+    assert found[5][0].any()
+
+
+@pytest.mark.parametrize("form", ["plain", pytest.param("fused", marks=needs_kernels)])
+def test_what_learning_unrolls_is_what_acting_remembered(form):
+    cell = GRU(FEATURES, SIZE, np.random.default_rng(0))
+    host, x, h = cell.host(), numbers(STEPS, SEQUENCES, FEATURES, seed=8), numbers(SEQUENCES, SIZE, seed=9)
+    if form == "fused":
+        fuse_layers(cell)
+    made = Unrolling(cell, to_device(numbers(STEPS * SEQUENCES, SIZE)))(
+        to_device(x.reshape(-1, FEATURES)), to_device(h)
+    )[0][1].asnumpy()
+    for t in range(STEPS):
+        h = host(x[t], h * (1.0 - BEGUN[t, :, None]))
+        np.testing.assert_allclose(made.reshape(STEPS, SEQUENCES, SIZE)[t], h, atol=1e-6)
