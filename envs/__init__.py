@@ -30,3 +30,9 @@ if "minding/PixelCatch-v0" not in gymnasium.registry:
         "minding.envs.masked_grid:MaskedGrid",
         vector_entry_point="minding.envs.masked_grid:MaskedGridVector",
     )
+    gymnasium.register(
+        "minding/TMaze-v0",
+        "minding.envs.tmaze:TMaze",
+        vector_entry_point="minding.envs.tmaze:TMazeVector",
+        max_episode_steps=100,
+    )
