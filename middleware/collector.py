@@ -56,7 +56,8 @@ class StepCollector:
         record = _Recorder(self._steps, self._env.num_envs)
         obs = self._env.obs
         # Some environments begin a new episode when a run is resumed.
-        self._policy.reset(np.flatnonzero(self._env.episode_steps == 0))
+        fresh = self._env.episode_steps == 0
+        self._policy.reset(np.flatnonzero(fresh))
         for t in range(self._steps):
             output = self._policy.forward(obs, random=random, **ctx.collect_kwargs)
             step = self._env.step(output["action"])
@@ -66,6 +67,7 @@ class StepCollector:
                 self._policy.reset(begun)
             obs = step.obs
         ctx.trajectories = rollout = record.rollout(obs, self._policy)
+        rollout.fresh = fresh
         ctx.trajectory_end_idx = rollout.end_idx()
         ctx.episode_stats = record.episodes
         ctx.env_step += record.valid_steps

@@ -16,6 +16,8 @@ from minding.engine.types import Array, Buffer, StateDict
 class data_pusher:
     """Pushes the rollout's transitions into the buffer; rows in which an environment was reset are left out.
 
+    A buffer of sequences is also told which rows belong together.
+
     The buffer's contents are saved with it, unless ``policy.other.save_buffer`` is off: a resumed run then refills its
     buffer before it learns.
 
@@ -30,12 +32,15 @@ class data_pusher:
 
     def __init__(self, cfg: Any, buffer: Buffer) -> None:
         self._buffer = buffer
+        self._sequences = bool(getattr(buffer, "takes_sequences", False))
         self._saves = bool(cfg.policy.other.save_buffer)
 
     def __call__(self, ctx: OnlineRLContext) -> None:
         """Pushes one rollout."""
         assert ctx.trajectories is not None
-        self._buffer.push(transitions(ctx.trajectories))
+        rollout = ctx.trajectories
+        rows = transitions(rollout)
+        self._buffer.push({**rows, **sequence_columns(rollout)} if self._sequences else rows)
 
     @property
     def resume_guarantee(self) -> str:
@@ -48,6 +53,17 @@ class data_pusher:
     def load_state_dict(self, state: StateDict) -> None:
         if state["buffer"] is not None:
             self._buffer.load_state_dict(state["buffer"])
+
+
+def sequence_columns(rollout: Rollout) -> dict[str, Array]:
+    """What an `EpisodeBuffer` takes besides the fields of `transitions`, as flat arrays ``(n,)`` of the same rows."""
+    columns = {
+        "sequence": np.broadcast_to(np.arange(rollout.shape[1]), rollout.shape),
+        "begun": rollout.begun(),
+        "ended": rollout.terminated | rollout.truncated,
+    }
+    keep = slice(None) if rollout.valid is None else rollout.valid.reshape(-1)
+    return {name: column.reshape(-1)[keep] for name, column in columns.items()}
 
 
 def transitions(rollout: Rollout) -> dict[str, Array]:

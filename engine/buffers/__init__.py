@@ -1,7 +1,8 @@
 """Replay buffers: struct-of-arrays rings in device memory, sampled by index."""
 
+from minding.engine.buffers.episode import EpisodeBuffer, SequenceBatch
 from minding.engine.buffers.ring import Ring
 from minding.engine.buffers.tables import DeviceTables
 from minding.engine.buffers.uniform import UniformBuffer
 
-__all__ = ["DeviceTables", "Ring", "UniformBuffer"]
+__all__ = ["DeviceTables", "EpisodeBuffer", "Ring", "SequenceBatch", "UniformBuffer"]

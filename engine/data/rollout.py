@@ -32,6 +32,7 @@ class Rollout:
         that records no values.
       final_value: likewise of `final_obs`, float32 ``(E,)``.
       info: declared keys of the environments' `info`, ``(T, N, ...)`` by name.
+      fresh: bool ``(N,)``, true where an episode begins with the first row; None if it is not known.
     """
 
     obs: Obs
@@ -48,6 +49,7 @@ class Rollout:
     last_value: Array | None = None
     final_value: Array | None = None
     info: dict[str, Array] = dataclasses.field(default_factory=dict)
+    fresh: Array | None = None
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -73,9 +75,11 @@ class Rollout:
         return cut
 
     def begun(self) -> Array:
-        """Bool ``(T, N)``, true where what was remembered ended with the row before, see `EnvStep.begun`; false in the
-        first row, in which 'memory' of the record is what there was."""
+        """Bool ``(T, N)``, true where the row continues no other: where what was remembered ended with the row before,
+        see `EnvStep.begun`, and in the first row where an episode begins with it."""
         begun = np.zeros(self.shape, np.bool_)
+        if self.fresh is not None:
+            begun[0] = self.fresh
         over = self.terminated | self.truncated
         begun[1:] = over[:-1] if self.valid is None else over[:-1] | ~self.valid[:-1]
         return begun

@@ -177,6 +177,18 @@ def test_environments_that_begin_a_new_episode_on_resume_are_forgotten(counting_
     assert ctx.trajectories.record["memory"][..., 0].T.tolist() == [[4, 5, 6, 7], [0, 1, 2, 3]]
 
 
+def test_an_episode_that_begins_with_a_rollout_is_told_from_one_that_goes_on(counting_config):
+    collector = StepCollector(counting_config("ppo"), AgePolicy().collect_mode, CountingEnv(lengths=(4, 3)))
+    begun = []
+    for _ in range(2):
+        ctx = OnlineRLContext()
+        collector(ctx)
+        begun.append(ctx.trajectories.begun().T.tolist())
+    # The first environment's second episode begins with the second rollout, the other one's went on from the first.
+    assert begun[0] == [[True, False, False, False], [True, False, False, True]]
+    assert begun[1] == [[True, False, False, False], [False, False, True, False]]
+
+
 def test_a_policy_without_values_records_none(counting_config):
     collector = StepCollector(counting_config("ppo"), AgePolicy(value=False).collect_mode, CountingEnv())
     ctx = OnlineRLContext()

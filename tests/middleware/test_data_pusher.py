@@ -7,8 +7,9 @@ import pytest
 from fakes import COUNTING_FIELDS, AgePolicy, CountingEnv
 from treevalue import FastTreeValue
 
-from minding.engine.buffers import UniformBuffer
+from minding.engine.buffers import EpisodeBuffer, UniformBuffer
 from minding.engine.chain.context import OnlineRLContext
+from minding.engine.data.batch import Field
 from minding.middleware import StepCollector, data_pusher, nstep_reward_enhancer
 from minding.middleware.data_pusher import transitions
 
@@ -102,3 +103,27 @@ def test_the_buffer_is_saved_with_it_unless_it_is_left_out(counting_config, save
     resumed = data_pusher(cfg, fresh)
     resumed.load_state_dict(pusher.state_dict())
     assert (pusher.resume_guarantee, len(fresh)) == (guarantee, rows)
+
+
+# Buffers of sequences
+
+
+@pytest.mark.parametrize("reset_rows", [False, True])
+def test_a_buffer_of_sequences_gets_whole_episodes_over_the_borders_of_rollouts(counting_config, reset_rows):
+    cfg = counting_config("dqn")
+    env, lengths = CountingEnv(lengths=(3, 5), reset_rows=reset_rows), (3, 5)
+    collector = StepCollector(cfg, AgePolicy(value=False).collect_mode, env)
+    buffer = EpisodeBuffer(40, {"obs": Field((3,)), "reward": Field()}, length=5, whole=True)
+    pusher = data_pusher(cfg, buffer)
+    for _ in range(4):
+        ctx = OnlineRLContext()
+        collector(ctx)
+        pusher(ctx)
+    batch = buffer.sample(1, 100)
+    drawn = set()
+    for obs, filled in zip(batch.layout.read(batch.tables.host, "obs", batch.index[0]), batch.filled[0]):
+        env_id, episode = obs[0, :2].astype(int)
+        assert obs[filled].astype(int).tolist() == [[env_id, episode, age] for age in range(lengths[env_id])]
+        drawn.add((env_id, episode))
+    # 16 rows of time: with a step for each reset, episodes take one row more.
+    assert buffer.num_episodes == len(drawn) == ((4 + 2) if reset_rows else (5 + 3))

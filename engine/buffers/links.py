@@ -1,0 +1,106 @@
+"""Which row of a ring follows which in its episode."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from minding.engine.types import Array, StateDict
+
+_NONE = -1
+
+
+class Links:
+    """Neighbours of rows in time. Rows go by their number in the order of all that were ever added.
+
+    Args:
+      capacity: rows of the ring; older ones are overwritten.
+    """
+
+    def __init__(self, capacity: int) -> None:
+        self._capacity = capacity
+        self._clear(0)
+
+    def _clear(self, added: int) -> None:
+        self._added = added
+        # By place in the ring: the row before, the row after, and what was said of the row.
+        self._before, self._after = np.full((2, self._capacity), _NONE)
+        self._sequence = np.zeros(self._capacity, np.int32)
+        self._begun, self._ended = np.zeros((2, self._capacity), np.bool_)
+        # By environment, of the running episode: the last row and, if it is known, the first one.
+        self._running: dict[int, tuple[int, int]] = {}
+        # First rows of the episodes that ended.
+        self._firsts: list[int] = []
+
+    @property
+    def oldest(self) -> int:
+        """The oldest row that is not overwritten."""
+        return max(0, self._added - self._capacity)
+
+    def add(self, sequence: Array, begun: Array, ended: Array) -> None:
+        """Adds at most `capacity` rows; see `EpisodeBuffer.push`."""
+        rows = self._added + np.arange(len(sequence))
+        place = rows % self._capacity
+        self._sequence[place], self._begun[place], self._ended[place] = sequence, begun, ended
+        self._before[place] = self._after[place] = _NONE
+        self._added += len(rows)
+        for number in np.unique(sequence).tolist():
+            mine = sequence == number
+            self._extend(number, rows[mine], begun[mine], ended[mine])
+        self._firsts = [first for first in self._firsts if first >= self.oldest]
+
+    def _extend(self, number: int, rows: Array, begun: Array, ended: Array) -> None:
+        """Adds the rows of one environment."""
+        last, first = self._running.pop(number, (_NONE, _NONE))
+        previous = np.concatenate([[last], rows[:-1]])
+        joined = ~begun & (previous >= self.oldest)
+        joined[1:] &= ~ended[:-1]
+        self._before[rows[joined] % self._capacity] = previous[joined]
+        self._after[previous[joined] % self._capacity] = rows[joined]
+        # The first row of each row's episode: the newest so far that begins one.
+        firsts = np.maximum.accumulate(np.where(begun, rows, first if not begun[0] else _NONE))
+        self._firsts += [f for f in firsts[ended].tolist() if f != _NONE]
+        if not ended[-1]:
+            self._running[number] = (int(rows[-1]), int(firsts[-1]))
+
+    def episodes(self) -> Array:
+        """First rows of the episodes that ended and are stored as wholes, in order."""
+        return np.sort(np.array(self._firsts, np.int64))
+
+    def ended(self, rows: Array) -> Array:
+        """Whether the episode ended with these rows."""
+        return self._ended[rows % self._capacity]
+
+    def follow(self, rows: Array, count: int) -> tuple[Array, Array]:
+        """Rows and what follows them in their episodes.
+
+        Returns:
+          (rows int64 ``(..., count)``, repeated where no more follow; bool, false where they are repeated).
+        """
+        index, filled = [rows], [np.ones(rows.shape, np.bool_)]
+        for _ in range(count - 1):
+            after = self._after[index[-1] % self._capacity]
+            filled.append(after != _NONE)
+            index.append(np.where(filled[-1], after, index[-1]))
+        return np.stack(index, axis=-1), np.stack(filled, axis=-1)
+
+    def go_back(self, rows: Array, count: int) -> tuple[Array, Array]:
+        """The rows that are `count` before these, or as far as their episodes are stored; and how far that is."""
+        steps = np.zeros(rows.shape, np.int64)
+        for _ in range(count):
+            before = self._before[rows % self._capacity]
+            there = before >= self.oldest
+            rows = np.where(there, before, rows)
+            steps += there
+        return rows, steps
+
+    def state_dict(self) -> StateDict:
+        place = (self.oldest + np.arange(self._added - self.oldest)) % self._capacity
+        columns = {"sequence": self._sequence, "begun": self._begun, "ended": self._ended}
+        return {"added": self._added, **{name: column[place] for name, column in columns.items()}}
+
+    def load_state_dict(self, state: StateDict) -> None:
+        """Restores; what is known of overwritten rows is left out, which changes nothing that is drawn."""
+        columns = [np.array(state[name]) for name in ("sequence", "begun", "ended")]
+        self._clear(int(state["added"]) - len(columns[0]))
+        if len(columns[0]):
+            self.add(*columns)

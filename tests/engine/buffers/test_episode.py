@@ -1,0 +1,214 @@
+"""Episodes and windows from replay, against lists of episodes."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from minding.engine.buffers import EpisodeBuffer
+from minding.engine.data.batch import Field
+from minding.engine.errors import ConfigError, ShapeError
+
+FIELDS = {"number": Field(), "age": Field((), "int32")}
+
+
+def buffer(capacity=20, length=3, **options):
+    return EpisodeBuffer(capacity, FIELDS, length=length, **options)
+
+
+class World:
+    """Environments whose rows say which episode they are of and how old it is: ``1000 * episode + age``.
+
+    Every row that is pushed is also kept in a list for each episode.
+    """
+
+    def __init__(self, envs):
+        self.envs = envs
+        self.episode = [None] * envs
+        self.count = 0
+        self.episodes = []
+
+    def rows(self, steps):
+        """One rollout; `steps`: for each row of time, what each environment does: 'go', 'end', 'reset' or 'fault'."""
+        number, sequence, begun, ended = [], [], [], []
+        for doing in steps:
+            for n, what in enumerate(doing):
+                if what in ("reset", "fault"):
+                    # No transition; a fault drops the running episode without an end.
+                    self.episode[n] = None
+                    continue
+                new = self.episode[n] is None
+                if new:
+                    self.episode[n] = {"rows": [], "ended": False}
+                    self.episodes.append(self.episode[n])
+                    self.count += 1
+                    self.episode[n]["id"] = self.count
+                episode = self.episode[n]
+                number.append(1000 * episode["id"] + len(episode["rows"]))
+                episode["rows"].append(number[-1])
+                sequence.append(n)
+                begun.append(new)
+                ended.append(what == "end")
+                if what == "end":
+                    episode["ended"] = True
+                    self.episode[n] = None
+        number = np.array(number)
+        columns = {"sequence": np.array(sequence, int), "begun": np.array(begun, bool), "ended": np.array(ended, bool)}
+        return {"number": number.astype(np.float32), "age": number % 1000, **columns}
+
+
+@st.composite
+def histories(draw):
+    """(environments, capacity, rollouts of what they do)."""
+    envs = draw(st.integers(1, 3))
+    doing = st.lists(st.sampled_from(["go", "go", "go", "end", "reset", "fault"]), min_size=envs, max_size=envs)
+    rollouts = draw(st.lists(st.lists(doing, min_size=1, max_size=4), min_size=1, max_size=8))
+    return envs, draw(st.integers(12, 24)), rollouts
+
+
+def fill(history, made, reload_at=None):
+    """Pushes a history; returns (buffer, the rows stored, all episodes)."""
+    envs, _, rollouts = history
+    world, pushed = World(envs), []
+    for k, rollout in enumerate(rollouts):
+        rows = world.rows(rollout)
+        if not len(rows["age"]):
+            continue
+        made.push(rows)
+        pushed += rows["number"].astype(int).tolist()
+        if k == reload_at:
+            other = buffer(made.capacity, made._length, burn_in=made._burn_in, whole=made._whole, seed=9)
+            other.load_state_dict(made.state_dict())
+            made = other
+    return made, pushed[-made.capacity :], world.episodes
+
+
+def numbers(batch):
+    return batch.layout.read(batch.tables.host, "number", batch.index).astype(int)
+
+
+@settings(deadline=None, derandomize=True, max_examples=150)
+@given(history=histories(), length=st.integers(1, 5), burn_in=st.integers(0, 4))
+def test_a_window_is_burn_in_and_rows_of_one_episode_in_order(history, length, burn_in):
+    made, stored, episodes = fill(history, buffer(history[1], length, burn_in=burn_in))
+    if not stored:
+        return
+    batch = made.sample(2, 16)
+    assert batch.index.shape == batch.filled.shape == batch.learned.shape == (2, 16, burn_in + length)
+    seen = set()
+    for row, filled, learned in zip(
+        numbers(batch).reshape(32, -1), batch.filled.reshape(32, -1), batch.learned.reshape(32, -1)
+    ):
+        own = next(e["rows"] for e in episodes if row[0] in e["rows"])
+        kept = [number for number in own if number in stored]
+        count = int(filled.sum())
+        start = kept.index(row[0])
+        # Neighbours in the episode, then the last of them again.
+        assert row[:count].tolist() == kept[start : start + count]
+        assert filled[:count].all()
+        assert (row[count:] == row[count - 1]).all()
+        before = int(learned.argmax())
+        # All the burn-in that there is, and all the rows.
+        assert before == min(burn_in, kept.index(row[before]))
+        assert learned.tolist() == [before <= k < min(before + length, count) for k in range(burn_in + length)]
+        assert count == min(burn_in + length, len(kept) - start)
+        seen.add(int(row[before]))
+    assert seen <= set(stored)
+
+
+@settings(deadline=None, derandomize=True, max_examples=150)
+@given(history=histories())
+def test_whole_episodes_are_those_that_ended_and_are_stored_from_their_first_row_on(history):
+    made, stored, episodes = fill(history, buffer(history[1], 12, whole=True))
+    whole = [e["rows"] for e in episodes if e["ended"] and set(e["rows"]) <= set(stored) and len(e["rows"]) <= 12]
+    assert made.num_episodes == len(whole)
+    if not whole:
+        with pytest.raises(ConfigError, match="no whole episode is stored yet"):
+            made.sample(1, 1)
+        return
+    batch = made.sample(4, 16)
+    drawn = {tuple(row[filled]) for row, filled in zip(numbers(batch).reshape(64, -1), batch.filled.reshape(64, -1))}
+    assert drawn <= {tuple(rows) for rows in whole}
+    assert np.array_equal(batch.learned, batch.filled)
+    if len(whole) <= 4:
+        assert len(drawn) == len(whole)
+
+
+@settings(deadline=None, derandomize=True, max_examples=80)
+@given(history=histories(), reload_at=st.integers(0, 7), whole=st.booleans())
+def test_a_buffer_that_was_saved_and_loaded_draws_as_if_nothing_had_happened(history, reload_at, whole):
+    options = {"length": 12, "whole": True} if whole else {"length": 3, "burn_in": 2}
+    made, stored, _ = fill(history, buffer(history[1], **options))
+    other, _, _ = fill(history, buffer(history[1], **options), reload_at)
+    if not stored or (whole and not made.num_episodes):
+        return
+    mine, theirs = made.sample(2, 8), other.sample(2, 8)
+    assert np.array_equal(mine.index, theirs.index)
+    assert np.array_equal(mine.filled, theirs.filled)
+    assert np.array_equal(mine.learned, theirs.learned)
+
+
+def test_a_window_by_hand():
+    """Two environments, mixed; the second one resets in the third row, which is left out."""
+    world, made = World(2), buffer(length=2, burn_in=1)
+    made.push(world.rows([["go", "go"], ["go", "end"], ["go", "reset"], ["go", "go"]]))
+    made.push(world.rows([["end", "go"]]))
+    batch = made.sample(1, 200)
+    windows = {
+        (*row.tolist(), *filled.tolist(), *learned.tolist())
+        for row, filled, learned in zip(numbers(batch)[0], batch.filled[0], batch.learned[0])
+    }
+    t, f = True, False
+    assert windows == {
+        (1000, 1001, 1002, t, t, t, t, t, f),
+        (1000, 1001, 1002, t, t, t, f, t, t),
+        (1001, 1002, 1003, t, t, t, f, t, t),
+        (1002, 1003, 1004, t, t, t, f, t, t),
+        (1003, 1004, 1004, t, t, f, f, t, f),
+        (2000, 2001, 2001, t, t, f, t, t, f),
+        (2000, 2001, 2001, t, t, f, f, t, f),
+        (3000, 3001, 3001, t, t, f, t, t, f),
+        (3000, 3001, 3001, t, t, f, f, t, f),
+    }
+
+
+def test_every_row_is_as_often_the_first_one_learned_from():
+    made = buffer(8, length=2, burn_in=3)
+    world = World(2)
+    for doing in (["go", "go"], ["go", "end"], ["end", "go"], ["go", "go"], ["go", "go"]):
+        made.push(world.rows([doing]))
+    batch = made.sample(40, 100)
+    first = np.take_along_axis(numbers(batch), batch.learned.argmax(-1)[..., None], -1)
+    counts = np.unique(first, return_counts=True)[1]
+    assert len(counts) == 8
+    # Four thousand draws: 500 each, deviation 21.
+    assert 400 < counts.min() <= counts.max() < 600
+
+
+def test_a_recorded_episode_is_pushed_as_a_whole():
+    made = buffer(length=4, whole=True)
+    made.push_episode({"number": np.arange(3, dtype=np.float32), "age": np.arange(3)})
+    made.push_episode({"number": np.arange(7, 9, dtype=np.float32), "age": np.arange(2)})
+    assert made.num_episodes == 2
+    assert {tuple(row) for row in numbers(made.sample(1, 50))[0]} == {(0, 1, 2, 2), (7, 8, 8, 8)}
+
+
+def test_what_does_not_fit_is_refused():
+    with pytest.raises(ConfigError, match="both together at most the capacity of 5 rows, got length=4, burn_in=2"):
+        buffer(5, length=4, burn_in=2)
+    with pytest.raises(ConfigError, match="whole episodes begin with an empty memory: set burn_in=0, not 2"):
+        buffer(whole=True, burn_in=2)
+    made = buffer(length=2, whole=True)
+    with pytest.raises(ConfigError, match="no whole episode is stored yet"):
+        made.sample(1, 1)
+    with pytest.raises(ConfigError, match="sample from an empty buffer"):
+        buffer().sample(1, 1)
+    rows = World(1).rows([["go"], ["go"], ["end"]])
+    made.push(rows)
+    with pytest.raises(ConfigError, match="an episode has more than length=2 rows: raise it to the time limit"):
+        made.sample(1, 1)
+    with pytest.raises(ShapeError, match=r"expected one number per row, \(3,\), got sequence \(1,\)"):
+        made.push({**rows, "sequence": np.zeros(1, int)})
+    del rows["begun"]
+    with pytest.raises(ShapeError, match=r"the rows lack begun, which tell episodes apart.*data_pusher"):
+        made.push(rows)
