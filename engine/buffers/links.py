@@ -68,7 +68,8 @@ class Links:
 
     def ended(self, rows: Array) -> Array:
         """Whether the episode ended with these rows."""
-        return self._ended[rows % self._capacity]
+        ended: Array = self._ended[rows % self._capacity]
+        return ended
 
     def follow(self, rows: Array, count: int) -> tuple[Array, Array]:
         """Rows and what follows them in their episodes.
