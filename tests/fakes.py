@@ -33,6 +33,17 @@ def multi_discrete(*nvec):
     return {"kind": "multi_discrete", "nvec": list(nvec)}
 
 
+def mask_of(*counts):
+    """The mask of choices with so many entries each, as an entry of an observation."""
+    return {"kind": "action_mask", "counts": list(counts)}
+
+
+def draw_masks(counts, rows, rng):
+    """Random masks ``(rows, sum of counts)`` that leave something of each choice."""
+    kept = [np.eye(n, dtype=bool)[rng.integers(0, n, rows)] for n in counts]
+    return np.concatenate(kept, axis=1) | (rng.random((rows, sum(counts))) < 0.4)
+
+
 def dict_of(**spaces):
     return {"kind": "dict", "spaces": spaces}
 
@@ -51,6 +62,10 @@ def rows_of(layout, count, rng, discrete_sizes=()):
             values[name] = rng.integers(0, sizes.get(name, 2), shape)
         elif field.dtype == "uint8":
             values[name] = rng.integers(0, 256, shape, dtype=np.uint8)
+        elif field.dtype == "bool":
+            # Masks: the first two actions are legal, others at times.
+            values[name] = rng.random(shape) < 0.5
+            values[name][:, :2] = values[name][:, 3:] = True
         elif name in ("terminated", "cut", "valid", "discount"):
             values[name] = rng.random(shape).astype(np.float32).round(2)
         else:

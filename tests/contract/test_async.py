@@ -43,6 +43,7 @@ CASES = [
     *(pytest.param(name, (), id=name) for name in ("cartpole_ppo", "cartpole_dqn", "cartpole_impala", "pendulum_sac")),
     *(pytest.param(name, GRAPH, id=f"{name}, graph") for name in ("cartpole_ppo", "pendulum_sac", "cartpole_a3c")),
     pytest.param("pixelcatch_ppo", (), id="pixelcatch_ppo"),
+    pytest.param("masked_grid_ppo", (), id="masked_grid_ppo"),
 ]
 
 

@@ -14,6 +14,7 @@ import pytest
 from fakes import IMAGE, VECTOR, Batches, dict_of, discrete, multi_discrete, rows_of, space_of
 from treevalue import FastTreeValue
 
+from minding.engine.data import trees
 from minding.engine.data.batch import IndexedBatch, RowLayout
 from minding.engine.errors import CheckpointError, MindingError, NonFiniteError, SpaceError
 from minding.engine.process.runtime import RecompileWarning
@@ -191,7 +192,7 @@ def test_the_host_actor_follows_training_and_equals_the_graph(policy, batch):
     before = [output.copy() for output in policy.actors["eval"].outputs(obs)]
     policy.learn_mode.forward(batch)
     after = policy.actors["eval"].outputs(obs)
-    leaves = [obs] if isinstance(obs, np.ndarray) else [obs["a"], obs["b"]]
+    leaves = [leaf for _, leaf in trees.leaves(obs)]
     for old, new, graph in zip(before, after, acting_network(policy.net, "graph", "act")(leaves)):
         assert not np.array_equal(old, new)
         np.testing.assert_allclose(new, graph, atol=1e-5)

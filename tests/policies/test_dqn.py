@@ -4,13 +4,16 @@ import copy
 
 import numpy as np
 import pytest
-from fakes import VECTOR, Batches, discrete, rows_of
+from fakes import VECTOR, Batches, dict_of, discrete, mask_of, rows_of
 
 from minding.engine.data.batch import RowLayout
 from minding.engine.errors import MindingError
 from minding.policies import get_policy_class
 
-CONTRACT = {"dqn": (VECTOR, discrete(3), {"policy.learn.target.freq": 4, "policy.model.dueling": True})}
+CONTRACT = {
+    "dqn": (VECTOR, discrete(3), {"policy.learn.target.freq": 4, "policy.model.dueling": True}),
+    "dqn, masked": (dict_of(action_mask=mask_of(3), observation=VECTOR), discrete(3), {}),
+}
 SIGNATURES = 2
 """One for calls that move the target, one for the others."""
 LEARNS = {
@@ -23,7 +26,10 @@ LEARNS = {
     "policy.learn.target.freq": 20,
     "policy.other.eps.decay": 1000,
 }
-RESUMES = {"DQN, n-step": ("CartPole-v1", ("policy.learn.nstep=2", "policy.learn.target.freq=5"))}
+RESUMES = {
+    "DQN, n-step": ("CartPole-v1", ("policy.learn.nstep=2", "policy.learn.target.freq=5")),
+    "DQN with action masks": ("minding/MaskedGrid-v0", ("env.info_keys=[action_mask]",)),
+}
 ALTERNATIVES = ("policy.learn.target.kind=soft",)
 
 STEPS, BATCH, ROWS = 2, 8, 32

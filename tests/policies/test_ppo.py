@@ -4,12 +4,13 @@ import copy
 
 import numpy as np
 import pytest
-from fakes import VECTOR, Batches, dict_of, discrete, multi_discrete, rows_of, space_of
+from fakes import VECTOR, Batches, dict_of, discrete, mask_of, multi_discrete, rows_of, space_of
 
 from minding.policies import get_policy_class
 
 CONTRACT = {
     "ppo": (VECTOR, multi_discrete(3, 2), {}),
+    "ppo, masked": (dict_of(a=VECTOR, action_mask=mask_of(3, 2)), multi_discrete(3, 2), {}),
     "ppo, box": (dict_of(a=VECTOR, b=discrete(2)), space_of(2, 2), {"policy.learn.grad_norm": 0.0}),
 }
 LEARNS = {"policy.collect.n_sample": 64, "policy.learn.learning_rate": 0.01, "policy.learn.n_minibatch": 2}
@@ -22,6 +23,7 @@ RESUMES = {
         "fakes:Hunt",
         ("env.backend=subprocess", "env.workers=2", "env.normalize_reward=true"),
     ),
+    "PPO with action masks": ("minding/MaskedGrid-v0", ("env.info_keys=[action_mask, success]",)),
 }
 
 STEPS, BATCH = 3, 16

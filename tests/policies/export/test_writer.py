@@ -9,7 +9,7 @@ import types
 
 import numpy as np
 import pytest
-from fakes import IMAGE, VECTOR, dict_of, discrete, multi_discrete, space_of
+from fakes import IMAGE, VECTOR, dict_of, discrete, draw_masks, mask_of, multi_discrete, space_of
 
 from minding.engine.checkpoint import disk
 from minding.engine.data import trees
@@ -45,10 +45,12 @@ CASES = {
     "ppo, image": ("ppo", IMAGE, discrete(3), {}),
     "dqn, dict": ("dqn", LEAVES, discrete(2), NORMALIZED),
     "sac, image beside vector": ("sac", dict_of(a=IMAGE, b=dict_of(c=VECTOR)), space_of(2), NORMALIZED),
+    "dqn, masked": ("dqn", dict_of(action_mask=mask_of(4), observation=VECTOR), discrete(4), {}),
+    "ppo, choices masked": ("ppo", dict_of(a=VECTOR, action_mask=mask_of(3, 2)), multi_discrete(3, 2), NORMALIZED),
     "ppo, memory": ("ppo", dict_of(a=VECTOR, b=discrete(2)), discrete(3), {**NORMALIZED, "memory_dim": 5}),
 }
 # As a MindIR file prepares itself anew for every batch size; ONNX is quick.
-SLOW_MINDIR = ("ppo, box", "ppo, own limits", "dqn, dueling", "dqn, dict", "sac, image beside vector")
+SLOW_MINDIR = ("ppo, box", "dqn, masked", "ppo, own limits", "dqn, dueling", "dqn, dict", "sac, image beside vector")
 LOW, HIGH = np.float32([-1.0, 0.0]), np.float32([3.0, 0.5])
 FORMATS = ("mindir", "onnx")
 # How the environment's own actions differ from those of the policy; a Box is scaled to LOW and HIGH.
@@ -82,6 +84,8 @@ def observation(space, count, seed=0):
             return (3.0 * rng.standard_normal(shape) + 1.0).astype(np.float32)
         if kind == "box":
             return rng.integers(0, 200, shape).astype(leaf.space["dtype"])
+        if leaf.is_mask:
+            return draw_masks(leaf.space["counts"], count, rng)
         return rng.integers(0, leaf.space.get("n", leaf.space.get("nvec", 2)), shape)
 
     leaves = {leaf.path: draw(leaf) for leaf in observation_leaves(space)}

@@ -1,0 +1,21 @@
+"""PPO with action masks on minding/MaskedGrid-v0: visit every cell of a grid once; over 90 % of the moves are illegal.
+
+Expected: an evaluation mean of at least 33.5 of 35 within 300k environment steps.
+"""
+
+from easydict import EasyDict
+
+main_config = EasyDict(
+    exp_name="masked_grid_ppo",
+    run=dict(max_env_step=300_000),
+    env=dict(env_id="minding/MaskedGrid-v0", collector_env_num=16, info_keys=["action_mask", "success"]),
+    policy=dict(
+        type="ppo",
+        model=dict(hidden=[128, 128]),
+        learn=dict(learning_rate=1e-3, n_epoch=8, n_minibatch=8),
+        collect=dict(n_sample=2048),
+        eval=dict(n_episode=50),
+    ),
+)
+
+proof = dict(target=33.5)
