@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector.utils import batch_space
 
 from minding.engine.errors import ConfigError, MissingExtraError, nearest
 from minding.envs.group import episode_seed
@@ -28,6 +29,7 @@ class EnvPoolVectorEnv(VectorEnv[Any, Any, Any]):  # type: ignore[misc]
         self.num_envs = num_envs
         self.single_observation_space = self._pool.observation_space
         self.single_action_space = self._pool.action_space
+        self.action_space = batch_space(self.single_action_space, num_envs)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         if seed is not None and seed != self._seed:

@@ -117,7 +117,7 @@ def probe(env: Any, keys: Sequence[str], name: str) -> InfoForm:
     others = [key for key in keys if key != ACTION_MASK]
     masked = len(others) < len(keys)
     if masked:
-        action_counts(getattr(env, "single_action_space", env.action_space))
+        action_counts(_action_space(env))
     obs, info = env.reset(seed=_PROBE_SEED)
     if masked and ACTION_MASK not in info:
         raise ConfigError(_missing(name, ACTION_MASK, "reset", info))
@@ -165,11 +165,16 @@ def sample_action(env: Any, obs: Any, info: Mapping[str, Any], rng: np.random.Ge
     mask = info.get(ACTION_MASK, obs.get(ACTION_MASK) if isinstance(obs, Mapping) else None)
     if mask is None:
         return env.action_space.sample()
-    space = getattr(env, "single_action_space", env.action_space)
+    space = _action_space(env)
     drawn = random_legal(np.asarray(mask).astype(bool), action_counts(space), rng)
     if isinstance(space, spaces.MultiDiscrete):
         drawn = drawn.reshape(*drawn.shape[:-1], *space.shape)
     return (drawn + space.start).astype(space.dtype)
+
+
+def _action_space(env: Any) -> spaces.Space[Any]:
+    """Of one environment."""
+    return env.single_action_space if hasattr(env, "single_action_space") else env.action_space
 
 
 def _space_of(shape: tuple[int, ...], dtype: np.dtype[Any]) -> spaces.Space[Any]:

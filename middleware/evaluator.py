@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -131,6 +131,12 @@ def play_episodes(
             len(cut), len(episodes), max_steps, cut[0].env_id,
         )  # fmt: skip
     return episodes
+
+
+def info_means(episodes: Sequence[EpisodeEnd]) -> dict[str, float]:
+    """Means of the declared info (``env.info_keys``) over the last steps of episodes, such as a success rate."""
+    names = dict.fromkeys(name for end in episodes for name in end.info)
+    return {name: float(np.mean([end.info[name] for end in episodes])) for name in names}
 
 
 class _Round:

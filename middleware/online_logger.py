@@ -5,7 +5,7 @@ from __future__ import annotations
 import collections
 import math
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from easydict import EasyDict
@@ -17,7 +17,8 @@ from minding.engine.run.loggers import TensorBoardWriter
 from minding.engine.run.metrics import CsvWriter
 from minding.engine.run.progress import Progress, Status
 from minding.engine.run.run_dir import RunDir
-from minding.engine.types import EpisodeEnd, StateDict
+from minding.engine.types import StateDict
+from minding.middleware.evaluator import info_means
 
 _EPISODES = 100
 _ROWS_WAIT = 1.0
@@ -180,8 +181,9 @@ class OnlineLogger:
 
     def _write_evaluation(self, ctx: LearningContext, value: float) -> None:
         self._evaluated = (ctx.last_eval_iter, ctx.last_eval_clock)
+        means = {f"eval/{name}": mean for name, mean in info_means(ctx.eval_output or ()).items()}
         measured = {ctx.unit: ctx.last_eval_clock, "train_iter": ctx.last_eval_iter}
-        self._write({**measured, "eval/return_mean": value, **_info_means(ctx.eval_output or ())})
+        self._write({**measured, "eval/return_mean": value, **means})
 
     def _write_means(self, ctx: LearningContext) -> None:
         seconds = self._seconds()
@@ -229,12 +231,6 @@ class OnlineLogger:
             eval_return=None if ctx.last_eval_value == -math.inf else ctx.last_eval_value,
             not_finite=tuple(self._train.not_finite()),
         )
-
-
-def _info_means(episodes: Sequence[EpisodeEnd]) -> dict[str, float]:
-    """Means of the declared info over the last steps of episodes, such as a success rate."""
-    names = dict.fromkeys(name for end in episodes for name in end.info)
-    return {f"eval/{name}": math.fsum(end.info[name] for end in episodes) / len(episodes) for name in names}
 
 
 def _mean(values: Iterable[float]) -> float | None:

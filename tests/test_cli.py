@@ -47,6 +47,7 @@ class Summary:
     unsaved: bool = False
     folder_lost: bool = False
     profile: str = ""
+    eval_info: dict = dataclasses.field(default_factory=lambda: {"success": 0.75})
 
 
 @pytest.fixture

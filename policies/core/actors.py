@@ -14,7 +14,7 @@ import numpy as np
 
 from minding.engine.data import trees
 from minding.engine.data.actions import ActionAdapter
-from minding.engine.data.masks import masked_obs, random_legal
+from minding.engine.data.masks import masked_obs, random_legal, without_legal
 from minding.engine.data.observation import observation_leaves
 from minding.engine.errors import MindingError, ShapeError
 from minding.engine.process.floats import flush_denormals
@@ -103,9 +103,11 @@ class Actor:
         Args:
           obs: see `outputs`.
           action_mask: bool ``(B, A)``, where `obs` does not hold the mask.
+        Raises:
+          ShapeError: for a mask that is not of the action space, or allows no action, as for other observations.
         """
         if action_mask is not None:
-            obs = masked_obs(obs, action_mask, self._expected)
+            obs = self._with_mask(obs, np.asarray(action_mask))
         return self.adapter(self.decide(self._next_outputs(obs)[0]))
 
     def value(self, obs: Obs, memory: Array | None = None) -> Array:
@@ -177,6 +179,22 @@ class Actor:
             f"observation for {self.name}: expected {_batched(self._expected)}, one row per environment, got "
             f"{_named(shapes)}{hint}"
         )
+
+    def _with_mask(self, obs: Obs, mask: Array) -> Obs:
+        if self._mask_path is None:
+            raise ShapeError(
+                f"action_mask for {self.name}: the environment it was trained in has none; declare it with "
+                "env.info_keys=[action_mask]"
+            )
+        counts = self.space.get("nvec", [self.space.get("n")])
+        if mask.ndim != 2 or mask.shape[1] != sum(counts) or mask.dtype.kind not in "biu":
+            raise ShapeError(
+                f"action_mask for {self.name}: expected bool (N, {sum(counts)}), got {mask.dtype} {mask.shape}"
+            )
+        stuck = without_legal(mask.astype(bool), counts)
+        if stuck.any():
+            raise ShapeError(f"action_mask for {self.name}: row {int(stuck.argmax())} allows no action")
+        return masked_obs(obs, mask, self._expected)
 
     def random_action(self, count: int, mask: Array | None = None) -> Array:
         """Draws `count` actions uniformly, legal ones by a mask ``(count, A)``."""

@@ -5,6 +5,7 @@ import pytest
 from fakes import VECTOR, Batches, dict_of, discrete, draw_masks, mask_of, multi_discrete, rows_of
 
 from minding.engine.data import trees
+from minding.engine.errors import ShapeError
 from minding.envs import describe_env, make_env_manager
 from minding.policies import get_policy_class
 from minding.policies.core.acting import acting_network
@@ -170,3 +171,28 @@ def test_dqn_takes_the_maximum_over_the_legal_next_actions(dqn):
     loss = np.where(np.abs(error) <= 1, 0.5 * error**2, np.abs(error) - 0.5).mean()
     metrics = dqn.learn_mode.forward(batches(values, np.arange(ROWS)[None]))
     assert metrics["loss"] == pytest.approx(loss, rel=1e-4)
+
+
+# Use
+
+
+def test_a_mask_given_apart_has_to_fit(ppo, tiny_config):
+    obs, mask = np.zeros((2, 4), np.float32), np.ones((2, ACTIONS), bool)
+    with pytest.raises(ShapeError, match=r"action_mask for ppo: expected bool \(N, 5\), got bool \(2, 4\)"):
+        ppo.eval_mode.forward(obs, action_mask=mask[:, :4])
+    with pytest.raises(ShapeError, match="row 1 allows no action"):
+        ppo.eval_mode.forward(obs, action_mask=mask & np.array([[True], [False]]))
+    with pytest.raises(ShapeError, match=r"expected action_mask .*, observation .*, got observation"):
+        ppo.eval_mode.forward({"observation": obs})
+    plain = get_policy_class("ppo")(tiny_config("ppo", VECTOR, discrete(ACTIONS)), modes=("eval",))
+    with pytest.raises(ShapeError, match=r"the environment it was trained in has none; declare it with env.info_keys"):
+        plain.eval_mode.forward(obs, action_mask=mask)
+
+
+def test_the_normaliser_sees_the_observation_beside_the_mask(build):
+    policy = build("ppo", ACTIONS, **{"policy.model.normalize_obs": True})
+    batches = Batches(policy, ROWS)
+    values, _ = values_of(policy, batches, draw_masks((ACTIONS,), ROWS, np.random.default_rng(0)))
+    policy.learn_mode.forward(batches(values, np.arange(ROWS)[None]))
+    ((_, normalizer),) = policy._normalizers.values()
+    np.testing.assert_allclose(normalizer.moments.mean, values["obs.observation"].mean(axis=0), rtol=1e-6)

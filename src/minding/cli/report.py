@@ -107,6 +107,7 @@ def _figures(summary: Any) -> dict[str, str]:
     lost = " (removed or renamed during the run: it holds only what came later)" if summary.folder_lost else ""
     return {
         "evaluation return": evaluation if summary.n_eval_episodes else "none",
+        **{f"mean {name}": f"{value:.4g}" for name, value in summary.eval_info.items()},
         **{UNITS[name]: f"{getattr(summary, name):,}" for name in counters},
         "time": f"{summary.wall_time:.1f} s, {summary.steps_per_second:,.0f} {UNITS[summary.unit]}/s",
         "ended by": str(summary.stop_reason),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,7 @@ from minding.engine.run.evidence import nan_batch_kept
 from minding.engine.run.loggers import console_logger
 from minding.engine.run.run_dir import RunDir
 from minding.middleware import CkptSaver, online_logger, termination_checker
+from minding.middleware.evaluator import info_means
 from minding.training.assembly import build
 from minding.training.evaluation import final_evaluation
 
@@ -29,6 +31,7 @@ class Summary:
       unit: what the clock of the run counts, see `engine.chain.context.UNITS`.
       env_step, train_iter: environment and gradient steps; no environment steps where it learned from recorded data.
       eval_return, eval_std, n_eval_episodes: returns of the final policy in fresh evaluation episodes.
+      eval_info: means of the declared info (``env.info_keys``) over the last steps of these episodes.
       wall_time: seconds of training, without the final evaluation, in all processes of the run.
       steps_per_second: steps of the clock per second of training.
       stop_reason: 'max_env_step', 'max_train_iter', 'max_train_epoch', 'stop_value', 'max_step', 'SIGINT' or 'SIGTERM'.
@@ -52,6 +55,7 @@ class Summary:
     unsaved: bool = False
     folder_lost: bool = False
     profile: str = ""
+    eval_info: Mapping[str, float] = dataclasses.field(default_factory=dict)
 
 
 def train(cfg: EasyDict, run_dir: RunDir, *, progress: bool = True, resume: str | Path | None = None) -> Summary:
@@ -126,4 +130,5 @@ def _train(cfg: EasyDict, run_dir: RunDir, progress: bool, resume: str | Path | 
         unsaved=saver.unsaved,
         folder_lost=saver.folder_lost,
         profile=profile,
+        eval_info=info_means(episodes),
     )
