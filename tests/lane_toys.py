@@ -14,6 +14,7 @@ import numpy as np
 
 from minding.engine import OnlineRLContext, Task, declare
 from minding.engine.seeding import SeedStreams, generator_state, restore_generator
+from minding.engine.types import EpisodeEnd
 
 STEPS = 4
 
@@ -242,7 +243,8 @@ class ToyEvaluator:
         if self._event is not None:
             self._event(self, self._count)
         ctx.eval_value = float(self._mode.arrays["bias"])
-        ctx.eval_output = {"number": self._count, "weight": self._mode.arrays["weight"].copy()}
+        weights = {f"weight_{k}": float(weight) for k, weight in enumerate(self._mode.arrays["weight"])}
+        ctx.eval_output = [EpisodeEnd(self._count, ctx.eval_value, STEPS, weights)]
         ctx.last_eval_iter, ctx.last_eval_value = ctx.train_iter, ctx.eval_value
         self._count += 1
 

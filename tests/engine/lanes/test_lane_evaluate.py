@@ -29,7 +29,7 @@ from minding.middleware import CkptSaver, online_logger
 def evaluations(outcome):
     """(iteration it came in, gradient steps it measured, value, its number)"""
     rows = [row for row in outcome.record.rows if row["eval_value"] is not None]
-    return [(row["total_step"], row["last_eval_iter"], row["eval_value"], row["eval_output"]["number"]) for row in rows]
+    return [(row["total_step"], row["last_eval_iter"], row["eval_value"], row["eval_output"][0].env_id) for row in rows]
 
 
 class Watch:
@@ -52,7 +52,8 @@ def test_without_staleness_every_result_is_waited_for():
         assert value == biases[train_iter // 2 - 1]
         # They are the weights as they stood before the iteration learned.
         assert float(watch.params[step]["bias"]) == value
-        assert watch.params[step]["weight"].tolist() == lanes.record.rows[step]["eval_output"]["weight"].tolist()
+        (episode,) = lanes.record.rows[step]["eval_output"]
+        assert watch.params[step]["weight"].tolist() == list(episode.info.values())
     assert [step for step, params in enumerate(watch.params) if params is not None] == [2, 4, 6, 8]
 
 

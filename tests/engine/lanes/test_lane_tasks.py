@@ -320,4 +320,4 @@ def test_a_plain_function_behind_the_collector_leaves_the_estimator_in_the_lane_
     assert estimates(lambda ctx: None, "collect") == alone
     assert not caplog.records
     assert estimates(lambda ctx: None, None) != alone
-    assert "estimator at position 3 has the role collect but stays in the main process, where weights" in caplog.text
+    assert "estimator at position 3 has the role collect but stays in the main process, where a policy" in caplog.text

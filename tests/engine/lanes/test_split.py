@@ -47,7 +47,7 @@ def test_the_off_policy_chain_is_cut_before_the_buffer():
     assert lanes.collect.outputs == ("trajectories", "env_step", "env_episode")
     (evaluate,) = lanes.evaluate
     assert members(evaluate) == ["interaction_evaluator"]
-    assert evaluate.inputs == ("env_step", "train_iter", "last_eval_iter", "last_eval_clock")
+    assert evaluate.inputs == ("clock", "train_iter", "last_eval_iter", "last_eval_clock")
     assert evaluate.outputs == ("eval_value", "last_eval_iter", "last_eval_value", "last_eval_clock")
 
 
