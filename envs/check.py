@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import time
 import traceback
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -12,16 +11,16 @@ import gymnasium
 import numpy as np
 
 from minding.engine.data import trees
-from minding.engine.data.masks import ACTION_MASK, random_legal
+from minding.engine.data.masks import ACTION_MASK
 from minding.engine.data.observation import observation_leaves
 from minding.engine.errors import ConfigError, EnvError, MindingError, ShapeError, SpaceError
-from minding.engine.types import Array, EnvStep
 from minding.envs.config import env_settings
 from minding.envs.factory import env_factory
 from minding.envs.faults import Hang, close_env, describe
 from minding.envs.info import INFO, sample_action
 from minding.envs.layout import ObsLayout
-from minding.envs.manager import BatchedEnvManager, make_env_manager
+from minding.envs.manager import make_env_manager
+from minding.envs.random_play import RandomPlay
 from minding.envs.spec import describe_env, episode_limit
 from minding.envs.values import ValueCheck, as_reward
 from minding.envs.watchdog import Activity, Watch
@@ -81,6 +80,14 @@ def check_env(
         description = describe_env(settings, env_fn)
     except MindingError as error:
         return [Finding("error", str(error), _fix_of(error.__cause__ or error))]
+    if _has_undeclared_mask(settings, env_fn, description):
+        close_env(env, factory.name)
+        fix = "set env.info_keys=[action_mask], unless illegal actions may be tried; what follows is with it"
+        settings["info_keys"] = [*settings["info_keys"], ACTION_MASK]
+        return [
+            Finding("warn", "info holds an action_mask that is not declared", fix),
+            *check_env(settings, steps, env_fn),
+        ]
     findings = [
         Finding("ok", f"observation {_brief(description['observation'])}, action {_brief(description['action'])}")
     ]
@@ -105,6 +112,19 @@ def check_env(
     except MindingError as error:
         findings.append(Finding("error", str(error), _fix_of(error.__cause__ or error)))
     return findings
+
+
+def _has_undeclared_mask(
+    settings: Mapping[str, Any], env_fn: Callable[..., AnyEnv] | None, description: Mapping[str, Any]
+) -> bool:
+    if any(leaf.is_mask for leaf in observation_leaves(description["observation"])):
+        return False
+    factory = env_factory({**settings, "info_keys": [ACTION_MASK]}, env_fn)
+    try:
+        close_env(factory(), factory.name)
+    except MindingError:
+        return False
+    return True
 
 
 def _fix_of(error: BaseException) -> str:
@@ -289,34 +309,6 @@ def _judge_rewards(rollout: _Rollout) -> list[Finding]:
     return [Finding("ok", text)]
 
 
-class _RandomPlay:
-    """Steps environments with random actions in the policy's units, legal ones where there is a mask."""
-
-    def __init__(self, manager: BatchedEnvManager, description: Mapping[str, Any]) -> None:
-        self._manager = manager
-        self._space = description["action"]
-        self._masked = any(leaf.is_mask for leaf in observation_leaves(description["observation"]))
-        self._rng = np.random.default_rng(_SEED)
-        self.seconds = 0.0
-
-    def step(self) -> EnvStep:
-        """One step of all environments; adds to `seconds` what it took them."""
-        action = self._action()
-        start = time.perf_counter()
-        step = self._manager.step(action)
-        self.seconds += time.perf_counter() - start
-        return step
-
-    def _action(self) -> Array:
-        space, count = self._space, self._manager.num_envs
-        if space["kind"] == "box":
-            return self._rng.uniform(-1, 1, (count, *space["shape"])).astype(np.float32)
-        counts = space.get("nvec", [space.get("n")])
-        mask = self._manager.obs[ACTION_MASK] if self._masked else np.ones((count, sum(counts)), bool)
-        action = random_legal(mask, counts, self._rng)
-        return action.reshape(count, -1) if space["kind"] == "multi_discrete" else action
-
-
 def _check_seeds(settings: Mapping[str, Any], env_fn: Callable[..., AnyEnv] | None) -> list[Finding]:
     description = describe_env(settings, env_fn)
     settings = dict(settings, backend="sync", on_error="raise")
@@ -325,7 +317,7 @@ def _check_seeds(settings: Mapping[str, Any], env_fn: Callable[..., AnyEnv] | No
         manager = make_env_manager(settings, 2, _SEED, env_fn=env_fn)
         firsts.append(manager.obs)
         stream = []
-        play = _RandomPlay(manager, description)
+        play = RandomPlay(manager, description)
         for _ in range(50):
             step = play.step()
             stream += [leaf for _, leaf in trees.leaves(step.next_obs)] + [step.reward]
@@ -348,7 +340,7 @@ def _check_resume(settings: Mapping[str, Any], env_fn: Callable[..., AnyEnv] | N
     copy = make_env_manager(settings, 1, _SEED + 1, env_fn=env_fn)
     try:
         manager.reset()
-        play = _RandomPlay(manager, description)
+        play = RandomPlay(manager, description)
         for _ in range(20):
             play.step()
         copy.load_state_dict(manager.state_dict())
@@ -368,7 +360,7 @@ def _measure_speed(settings: Mapping[str, Any], steps: int, env_fn: Callable[...
         manager = make_env_manager(settings, num_envs, _SEED, env_fn=env_fn)
         try:
             manager.reset()
-            play = _RandomPlay(manager, description)
+            play = RandomPlay(manager, description)
             rounds = max(steps // num_envs, 1)
             for _ in range(rounds):
                 play.step()

@@ -46,12 +46,7 @@ class Categorical:
         action = (cumulative <= threshold[:, None]).sum(axis=-1)
         # The uniform draw is below 1, but its product with the total may round up to the total.
         np.minimum(action, logits.shape[-1] - 1, out=action)
-        chosen = exp[np.arange(len(logits)), action]
-        if not chosen.all():
-            # Then the last action is drawn that can be: those after it may be illegal.
-            action = np.where(chosen > 0, action, logits.shape[-1] - 1 - (exp[:, ::-1] > 0).argmax(axis=-1))
-            chosen = exp[np.arange(len(logits)), action]
-        return action, np.log(chosen / total)
+        return action, np.log(exp[np.arange(len(logits)), action] / total)
 
     def mode(self, params: Params) -> Array:
         return params[0].argmax(axis=-1)

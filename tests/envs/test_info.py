@@ -10,6 +10,7 @@ from worlds import Counter, Permit
 from minding.engine.data.masks import masked_obs, random_legal, without_legal
 from minding.engine.errors import ConfigError, EnvError, SpaceError
 from minding.envs import VectorEnvManager, check_env, describe_env, make_env_manager
+from minding.envs.envpool import EnvPoolVectorEnv
 from minding.envs.info import sample_action
 
 KEYS = ["action_mask", "success", "spot"]
@@ -211,3 +212,39 @@ def test_a_mask_joins_an_observation_in_the_form_that_the_policy_takes():
     assert sorted(tree.keys()) == ["a", "action_mask", "b"]
     pair = masked_obs((np.zeros(1), np.ones(1)), mask, ["action_mask", "observation.0", "observation.1"])
     assert sorted(pair.observation.keys()) == ["0", "1"]
+
+
+def test_check_env_finds_a_mask_that_is_not_declared():
+    first, *others = check_env({"env_id": "worlds:Permit"}, steps=50)
+    assert (first.level, first.text) == ("warn", "info holds an action_mask that is not declared")
+    assert "env.info_keys=[action_mask]" in first.fix
+    assert {f.level for f in others} == {"ok"}
+
+
+class Pool:
+    """What EnvPool gives: spaces of one environment, info as arrays, resets in the next step."""
+
+    def __init__(self, seed):
+        self.envs = SyncVectorEnv([Permit] * 3, autoreset_mode=AutoresetMode.NEXT_STEP)
+        self.observation_space, self.action_space = self.envs.single_observation_space, spaces.Discrete(3, start=2)
+        self.seed = seed
+
+    def reset(self):
+        return self.envs.reset(seed=self.seed)
+
+    def step(self, actions):
+        return self.envs.step(actions)
+
+    def close(self):
+        self.envs.close()
+
+
+def test_masks_and_info_of_envpool_travel_too():
+    manager = VectorEnvManager(EnvPoolVectorEnv(Pool, 3, 5), {"info_keys": KEYS})
+    ends = 0
+    for _ in range(30):
+        step = manager.step(the_legal_ones(manager.obs))
+        ends += len(step.episodes)
+        assert [end.info for end in step.episodes] == [{"success": 1.0}] * len(step.episodes)
+    assert ends > 10
+    manager.close()

@@ -226,3 +226,20 @@ def test_ends_that_are_no_truth_values_and_exits_are_faults(flag):
         with pytest.raises(EnvError, match=rf"environment 0 .*{text}"):
             make_env_manager({}, 1, 0, env_fn=env_fn).step(ZEROS[:1])
         assert re.search(text, check_env({}, 20, env_fn=env_fn)[-1].text)
+
+
+def test_a_mask_may_be_empty_only_where_an_episode_has_ended():
+    space = spaces.Dict(action_mask=spaces.MultiBinary(5), a=spaces.Box(-1e9, 1e9, (1,)))
+    values = ValueCheck(ObsLayout(space, spaces.MultiDiscrete([2, 3])))
+    mask = np.array([[1, 0, 0, 0, 1], [0, 0, 0, 0, 0], [1, 1, 0, 0, 0]], bool)
+    # The last number is one that float32 rounds: rows are looked at closely.
+    arrays, over = [np.float32([[0], [0], [1e8]]), mask], np.array([False, True, False])
+    assert not values.fits(arrays, np.zeros(3), over)
+    found = values.bad_rows(arrays, np.zeros(3), over)
+    assert [(row, what.partition(" (")[0]) for row, what in found] == [
+        (2, "observation 'action_mask' allows no action")
+    ]
+    assert [row for row, _ in values.bad_rows(arrays, np.zeros(3))] == [1, 2]
+    mask[2] = mask[0]
+    arrays[0][2] = 0
+    assert values.fits(arrays, np.zeros(3), over)

@@ -82,7 +82,7 @@ class AlmostOne:
         return np.full(size, np.nextafter(np.float32(1), np.float32(0)), dtype)
 
 
-def test_a_draw_that_rounds_up_to_the_whole_takes_the_last_legal_action():
+def test_the_largest_draw_takes_the_last_legal_action():
     rng = np.random.default_rng(0)
     logits = rng.standard_normal((2000, 6)).astype(np.float32)
     logits[:, 4:] = ILLEGAL

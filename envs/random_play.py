@@ -1,0 +1,52 @@
+"""Random play of the environments of a manager."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from minding.engine.data.masks import ACTION_MASK, random_legal
+from minding.engine.data.observation import observation_leaves
+from minding.engine.types import Array, EnvStep
+from minding.envs.manager import BatchedEnvManager
+
+_SEED = 12345
+
+
+class RandomPlay:
+    """Steps environments with random actions in the policy's units, legal ones where there is a mask.
+
+    Args:
+      manager: of the environments.
+      description: of them, see `describe_env`.
+
+    Attributes:
+      seconds: that the environments took so far.
+    """
+
+    def __init__(self, manager: BatchedEnvManager, description: Mapping[str, Any]) -> None:
+        self._manager = manager
+        self._space = description["action"]
+        self._masked = any(leaf.is_mask for leaf in observation_leaves(description["observation"]))
+        self._rng = np.random.default_rng(_SEED)
+        self.seconds = 0.0
+
+    def step(self) -> EnvStep:
+        """One step of all environments; adds to `seconds` what it took them."""
+        action = self._action()
+        start = time.perf_counter()
+        step = self._manager.step(action)
+        self.seconds += time.perf_counter() - start
+        return step
+
+    def _action(self) -> Array:
+        space, count = self._space, self._manager.num_envs
+        if space["kind"] == "box":
+            return self._rng.uniform(-1, 1, (count, *space["shape"])).astype(np.float32)
+        counts = space.get("nvec", [space.get("n")])
+        mask = self._manager.obs[ACTION_MASK] if self._masked else np.ones((count, sum(counts)), bool)
+        action = random_legal(mask, counts, self._rng)
+        return action.reshape(count, -1) if space["kind"] == "multi_discrete" else action
