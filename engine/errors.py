@@ -60,6 +60,10 @@ class DamagedCheckpointError(CheckpointError):
     """A checkpoint cannot be read, or its contents do not fit together; an older one takes its place."""
 
 
+class DataError(MindingError, ValueError):
+    """Recorded data are missing, damaged, or of another environment."""
+
+
 class TrustError(MindingError):
     """A run folder names code that is not the user's own and was not declared trusted."""
 

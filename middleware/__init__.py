@@ -8,6 +8,7 @@ from minding.middleware.evaluator import interaction_evaluator
 from minding.middleware.gae_estimator import gae_estimator
 from minding.middleware.learner import OffPolicyLearner
 from minding.middleware.nstep_reward_enhancer import nstep_reward_enhancer
+from minding.middleware.offline_data_fetcher import offline_data_fetcher
 from minding.middleware.online_logger import online_logger
 from minding.middleware.termination_checker import termination_checker
 from minding.middleware.timers import epoch_timer, reward_timer
@@ -26,6 +27,7 @@ __all__ = [
     "interaction_evaluator",
     "multistep_trainer",
     "nstep_reward_enhancer",
+    "offline_data_fetcher",
     "online_logger",
     "reward_timer",
     "termination_checker",

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from minding.engine.buffers import DeviceTables
-from minding.engine.chain.context import OnlineRLContext
+from minding.engine.chain.context import OfflineRLContext, OnlineRLContext
 from minding.engine.config.compiler import compile_config
 from minding.engine.data.batch import Field, IndexedBatch, RowLayout
 from minding.engine.types import EnvStep, EpisodeEnd
@@ -360,9 +360,8 @@ COUNTING_FIELDS = {
 """Rows of `CountingEnv` for replay."""
 
 
-@dataclasses.dataclass
-class RecordingContext(OnlineRLContext):
-    """A context that notes which fields are read and which are set; `begin` starts the notes."""
+class Recording:
+    """Makes a context note which fields are read and which are set; `begin` starts the notes."""
 
     def begin(self):
         object.__setattr__(self, "touched", (set(), set()))
@@ -382,6 +381,14 @@ class RecordingContext(OnlineRLContext):
         if notes is not None:
             notes[1].add(name)
         super().__setattr__(name, value)
+
+
+class RecordingContext(Recording, OnlineRLContext):
+    """See `Recording`."""
+
+
+class RecordingOfflineContext(Recording, OfflineRLContext):
+    """See `Recording`."""
 
 
 class Hunt(gymnasium.Env):

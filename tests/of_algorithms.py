@@ -3,7 +3,7 @@
 ``tests/policies/test_<name>.py`` holds
 
 - ``CONTRACT``: cases of the contract table, by name: (observation, action, overrides);
-- ``LEARNS``: settings with which it learns the probes of ``test_learning.py``;
+- ``LEARNS``: settings with which it learns the probes of ``test_learning.py``, unless it learns from recorded data;
 
 and may hold
 
@@ -12,11 +12,22 @@ and may hold
 - ``ALTERNATIVES``: settings of a further run, for keys that the defaults leave unread.
 """
 
+import atexit
+import functools
 import importlib
+import shutil
 import sys
+import tempfile
 from pathlib import Path
 
+import numpy as np
+from easydict import EasyDict
+
+from minding.configs import compile_run
+from minding.engine.data.dataset import describe, save_dataset
+from minding.envs import make_evaluator_env
 from minding.policies import get_algorithm
+from minding.training.recording import play_recorded
 
 sys.path.append(str(Path(__file__).parent / "policies"))
 SMALL = (
@@ -51,8 +62,47 @@ def has(algorithm, path):
     return True
 
 
+def is_offline(algorithm):
+    """Whether it learns from recorded data."""
+    return get_algorithm(algorithm).unit == "train_iter"
+
+
+@functools.cache
+def recorded(env_id, steps=300):
+    """The folder of random play in an environment."""
+    cfg = compile_run(EasyDict(env={"env_id": env_id, "evaluator_env_num": 2}, policy={"type": "ppo"}))
+    env, rng = make_evaluator_env(cfg, "random"), np.random.default_rng(0)
+    space = cfg.env.spec.env_action
+
+    def act(obs):
+        if space.kind == "box":
+            return rng.uniform(space.low, space.high, (2, *space.shape)).astype(np.float32)
+        return rng.integers(0, space.n, 2)
+
+    folder = Path(tempfile.mkdtemp(prefix="recorded-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    save_dataset(folder / "data", play_recorded(act, lambda *ids: None, env, steps, {"env": describe(cfg.env)}))
+    env.close()
+    return folder / "data"
+
+
+def length(algorithm, steps, env_id=None):
+    """Settings of a run of so many steps of its clock, with what it learns from."""
+    if is_offline(algorithm):
+        return f"run.max_train_iter={steps}", f"policy.other.data={recorded(env_id or environment(algorithm))}"
+    return (f"run.max_env_step={steps}",)
+
+
 def short_run(algorithm):
     """Settings of a run of some seconds with many checkpoints; a replay buffer wraps."""
+    if is_offline(algorithm):
+        return (
+            *length(algorithm, 24),
+            "run.ckpt_freq=2",
+            "run.metrics_freq=5",
+            "policy.learn.batch_size=32",
+            "policy.eval.freq=8",
+        )
     if has(algorithm, "other.buffer_size"):
         return (
             "run.max_env_step=320",

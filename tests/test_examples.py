@@ -95,6 +95,22 @@ def test_an_example_runs_and_prints_its_result(name, args, result, tmp_path):
 
 
 @pytest.mark.slow
+def test_the_offline_example_learns_from_what_is_recorded_and_is_resumed(tmp_path):
+    run_example("on_policy.py", "--max-env-step", "8192", folder=tmp_path)
+    record = [sys.executable, "-m", "minding", "record-data", "runs/on_policy", "--steps", "500"]
+    assert subprocess.run(record, env=ENVIRONMENT, cwd=tmp_path, timeout=300, check=False).returncode == 0
+    arguments = ["--data", "runs/on_policy/data", "--max-train-iter", "100"]
+    out = run_example("offline.py", *arguments, folder=tmp_path)
+    assert out.returncode == 0, out.stderr
+    assert re.search(r"return \d+\.\d at the last evaluation, 100 gradient steps, 51 passes over 500 steps", out.stdout)
+    arguments[-1] = "150"
+    out = run_example("offline.py", *arguments, "--resume", "runs/offline", folder=tmp_path)
+    assert out.returncode == 0, out.stderr
+    assert re.search(r"resumed runs/offline/ckpt/iter_100 at train_iter 100 \(exact\)", out.stderr)
+    assert "150 gradient steps" in out.stdout
+
+
+@pytest.mark.slow
 def test_an_example_is_resumed(tmp_path):
     short = ["--max-env-step", "2048"]
     run_example("on_policy.py", *short, folder=tmp_path)

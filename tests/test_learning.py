@@ -12,6 +12,7 @@ from minding.engine import OnlineRLContext, Task
 from minding.policies import ALGORITHMS
 
 FAST = ("ppo",)
+ONLINE = [name for name in ALGORITHMS if not of_algorithms.is_offline(name)]
 
 
 def train(algorithm, probe, seed, steps):
@@ -45,7 +46,7 @@ def choice(policy, state):
 @pytest.mark.parametrize("seed", [0, 1])
 @pytest.mark.parametrize("probe", [probes.Invest, probes.KeepGoing])
 @pytest.mark.parametrize(
-    "algorithm", [name if name in FAST else pytest.param(name, marks=pytest.mark.slow) for name in ALGORITHMS]
+    "algorithm", [name if name in FAST else pytest.param(name, marks=pytest.mark.slow) for name in ONLINE]
 )
 def test_what_pays_later_is_chosen_and_states_are_worth_what_they_are(algorithm, probe, seed):
     policy = train(algorithm, probe, seed, 2400)

@@ -23,6 +23,8 @@ class Chain:
     """Appends the middleware to a started task."""
     context: type[Context]
     """What the middleware run on."""
+    check: Callable[[EasyDict], None] = lambda cfg: None
+    """Refuses a configuration that the chain cannot run with, before anything is built or written."""
 
 
 CHAINS: tuple[str, ...] = tuple(sorted(module.name for module in pkgutil.iter_modules(__path__)))

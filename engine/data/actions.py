@@ -76,6 +76,24 @@ class ActionAdapter:
         action = self._checked(action, self.shape)
         return self._clipped(action) if self.continuous else action.astype(self.dtype)
 
+    def invert(self, action: Array) -> Array:
+        """Returns the policy's actions for those of the environment, ``(N, *shape)``: the inverse of a call.
+
+        What a call has clipped stays so. Where a Box has one value only, the policy's action is 0.
+
+        Raises:
+          ShapeError: if the shape or the kind of number does not fit the space.
+        """
+        action = self._checked(action, self.shape)
+        if not self.continuous:
+            counted: Array = (action.astype(np.int64) - self.start).reshape(-1, *self._policy_shape)
+            return counted
+        if not self.rescaled:
+            return action.astype(np.float32)
+        scale = np.where(self.scale == 0, 1, self.scale)
+        own: Array = ((action - self.middle) / scale).astype(np.float32)
+        return own
+
     def _checked(self, action: Array, shape: tuple[int, ...]) -> Array:
         action = np.asarray(action)
         kinds = "f" if self.continuous else "iu"

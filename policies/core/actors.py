@@ -243,6 +243,30 @@ class GreedyActor(Actor):
         return outputs[0].argmax(axis=-1)
 
 
+class SamplingActor(Actor):
+    """Draws from a distribution and records nothing else.
+
+    Network outputs: the parameters of `distribution`.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        network: Network,
+        spec: Mapping[str, Any],
+        rng: np.random.Generator,
+        distribution: Distribution,
+    ) -> None:
+        super().__init__(name, network, spec, rng)
+        self.distribution = distribution
+
+    def explore(self, outputs: Outputs, mask: Array | None = None, **collect_kwargs: Any) -> dict[str, Array]:
+        return {"action": self.shaped(self.distribution.sample(outputs, self.rng)[0])}
+
+    def decide(self, outputs: Outputs) -> Array:
+        return self.shaped(self.distribution.mode(outputs))
+
+
 class StochasticActor(Actor):
     """Draws from a distribution, and records the log-probability and the state's value.
 

@@ -82,6 +82,39 @@ class ActorCritic(nn.Cell):
         return numpy_forms.ActorCritic(self.encoder.host(), memory, heads, mask)
 
 
+class PolicyNetwork(nn.Cell):
+    """Encoder, torso and action head; returns the parameters of the head's distribution.
+
+    Logits of actions that the observation's mask forbids are `ILLEGAL`.
+    """
+
+    memory_size = 0
+
+    @property
+    def shared_outputs(self) -> tuple[int, ...]:
+        """Indices of the outputs that have no batch axis."""
+        return (1,) if isinstance(self.head, GaussianHead) else ()
+
+    @property
+    def decision(self) -> Decision:
+        return Decision(0, "mean" if isinstance(self.head, GaussianHead) else "logits")
+
+    def __init__(self, spec: Mapping[str, Any], model: Any, rng: np.random.Generator) -> None:
+        super().__init__()
+        self.encoder = ObsEncoder(spec["observation"], model, rng)
+        self.torso = MLP(self.encoder.out_features, model.hidden, model.activation, math.sqrt(2), rng)
+        self.head = make_action_head(spec["action"], self.torso.out_features, rng, log_std=model.log_std)
+        self.mask = action_mask(spec["observation"])
+
+    def construct(self, obs):
+        params = self.head(self.torso(self.encoder(obs)))
+        return params if self.mask is None else (self.mask(params[0], obs),)
+
+    def host(self) -> numpy_forms.Actor:
+        mask = self.mask.host() if self.mask is not None else None
+        return numpy_forms.Actor(self.encoder.host(), self.torso.host(), self.head.host(), mask)
+
+
 class QNetwork(nn.Cell):
     """Action values (B, n); with `dueling` as V + A - mean A (Wang et al., 2016, eq. 9;
     https://arxiv.org/abs/1511.06581). Those of actions that the observation's mask forbids are `ILLEGAL`."""
@@ -133,8 +166,8 @@ class SquashedActor(nn.Cell):
             return layers[2], layers[4]
         return self.head(self.torso(features))
 
-    def host(self) -> numpy_forms.SquashedActor:
-        return numpy_forms.SquashedActor(self.encoder.host(), self.torso.host(), self.head.host())
+    def host(self) -> numpy_forms.Actor:
+        return numpy_forms.Actor(self.encoder.host(), self.torso.host(), self.head.host())
 
 
 class ActionValue(nn.Cell):

@@ -241,11 +241,12 @@ class QNetwork:
         return (q if self.mask is None else self.mask(q, leaves),)
 
 
-class SquashedActor:
-    """Observation leaves -> (mean, log deviation), each ``(B, A)``."""
+class Actor:
+    """Observation leaves -> parameters of the head's distribution."""
 
-    def __init__(self, encoder: ObsEncoder, torso: MLP, head: Head) -> None:
-        self.encoder, self.torso, self.head = encoder, torso, head
+    def __init__(self, encoder: ObsEncoder, torso: MLP, head: Head, mask: ActionMask | None = None) -> None:
+        self.encoder, self.torso, self.head, self.mask = encoder, torso, head, mask
 
     def __call__(self, leaves: Sequence[Array]) -> Outputs:
-        return self.head(self.torso(self.encoder(leaves)))
+        params = self.head(self.torso(self.encoder(leaves)))
+        return params if self.mask is None else (self.mask(params[0], leaves),)

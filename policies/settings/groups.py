@@ -25,14 +25,19 @@ def collect(n_sample: int) -> Schema:
     """Keys of collecting; `n_sample`: the default of the key."""
     return {
         "n_sample": opt(n_sample, "[1, inf)", "environment steps per iteration, over all environments together"),
-        "backend": opt("auto", ("auto", "graph", "host"), "what computes actions: a compiled graph, or NumPy"),
+        **acting(),
     }
 
 
-def evaluation() -> Schema:
-    """Keys of evaluation."""
+def acting() -> Schema:
+    """What computes actions."""
+    return {"backend": opt("auto", ("auto", "graph", "host"), "what computes actions: a compiled graph, or NumPy")}
+
+
+def evaluation(freq: int = 10_000) -> Schema:
+    """Keys of evaluation; `freq`: the default of the key."""
     return {
-        "freq": opt(10_000, "[1, inf)", "steps of the clock between evaluations"),
+        "freq": opt(freq, "[1, inf)", "steps of the clock between evaluations"),
         "n_episode": opt(10, "[1, inf)", "episodes per evaluation, spread evenly over the environments"),
         "max_episode_steps": opt(
             30_000, "[1, inf)", "steps after which an evaluation episode is cut off; its return so far counts"

@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 from easydict import EasyDict
 from fakes import IMAGE, VECTOR, dict_of
-from of_algorithms import SMALL, constant, environment, short_run
+from of_algorithms import SMALL, constant, environment, length, short_run
 
 from minding import training
 from minding.configs import compile_run
@@ -61,7 +61,7 @@ def read_by(tiny_config, tmp_path_factory):
 def keys_read(algorithm, tiny_config, folder):
     read = set()
     user = EasyDict(env={"env_id": environment(algorithm)}, policy={"type": algorithm})
-    steps = ("run.max_env_step=160", f"run.out_dir={folder}")
+    steps = (*length(algorithm, 160), f"run.out_dir={folder}")
     for extra in dict.fromkeys(((), constant(algorithm, "ALTERNATIVES", ()))):
         cfg = Recording(compile_run(user, [*SMALL, *short_run(algorithm), *steps, *extra]), read)
         training.train(cfg, RunDir.create(cfg), progress=True)

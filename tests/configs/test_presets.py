@@ -85,7 +85,7 @@ def test_an_action_space_that_the_algorithm_cannot_act_in_is_refused():
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_every_algorithm_compiles_given_only_environment_and_type(algorithm):
     cfg = compile_run(EasyDict(env={"env_id": environment(algorithm)}, policy={"type": algorithm}))
-    assert cfg.policy.collect.n_sample % cfg.env.collector_env_num == 0
+    assert cfg.policy.collect.get("n_sample", 0) % cfg.env.collector_env_num == 0
 
 
 @pytest.mark.parametrize(

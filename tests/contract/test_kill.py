@@ -4,12 +4,11 @@ import json
 
 import pytest
 
-from minding.configs import PRESETS
 from minding.engine.errors import MissingExtraError
 from proofs import kills as kill_proofs
 
 
-@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.parametrize("preset", kill_proofs.KILLED)
 def test_a_proof_goes_past_a_thousand_gradient_steps(preset, monkeypatch, tmp_path):
     # MuJoCo writes a log into the current folder.
     monkeypatch.chdir(tmp_path)

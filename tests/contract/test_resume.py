@@ -10,11 +10,12 @@ import shutil
 import numpy as np
 import pytest
 from easydict import EasyDict
-from of_algorithms import SMALL, constant, environment, has, short_run
+from of_algorithms import SMALL, constant, environment, has, is_offline, length, short_run
 
 from minding import training
 from minding.configs import PRESETS, compile_run, load_preset
 from minding.engine.checkpoint import list_checkpoints, load_checkpoint, newest_checkpoint
+from minding.engine.config.limits import run_length
 from minding.engine.errors import MissingExtraError
 from minding.engine.run.fingerprint import fingerprint, metrics_fingerprint
 from minding.engine.run.run_dir import RunDir
@@ -120,6 +121,10 @@ def short_preset(name, tmp_path):
     user = load_preset(name)
     extra = ["run.final_episodes=2", "policy.eval.n_episode=3", "env.evaluator_env_num=2", "exp_name=run"]
     algorithm = user.policy.type
+    if is_offline(algorithm):
+        return compile_run(
+            user, [*extra, *short_run(algorithm), *length(algorithm, 60, user.env.env_id), f"run.out_dir={tmp_path}"]
+        )
     extra += SHORT_REPLAY if has(algorithm, "other.buffer_size") else SHORT_ROLLOUTS
     if has(algorithm, "collect.random_steps"):
         extra.append("policy.collect.random_steps=50")
@@ -144,7 +149,7 @@ def test_every_preset_resumes_exactly_from_random_moments(name, tmp_path, photog
     monkeypatch.chdir(tmp_path)
     cfg = short_preset(name, tmp_path)
     rng = np.random.default_rng(PRESETS.index(name))
-    iterations = cfg.run.max_env_step // cfg.policy.collect.n_sample
+    iterations = run_length(cfg).steps // cfg.policy.collect.get("n_sample", 1)
     moments = {
         (int(step), int(rng.integers(4)))
         for step in rng.choice(np.arange(iterations // 2, iterations), size=4, replace=False)

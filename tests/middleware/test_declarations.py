@@ -4,7 +4,15 @@ import inspect
 
 import numpy as np
 import pytest
-from fakes import COUNTING_FIELDS, AgePolicy, CountingEnv, ReadingLearner, RecordingContext
+from fakes import (
+    COUNTING_FIELDS,
+    AgePolicy,
+    CountingEnv,
+    ReadingLearner,
+    RecordingContext,
+    RecordingOfflineContext,
+    space_of,
+)
 
 import minding.middleware as library
 from minding.engine import Task
@@ -23,6 +31,18 @@ class RunningTask:
     """A task in the middle of an iteration."""
 
     def at_boundary(self, fn): ...
+
+
+class Recorded:
+    """Eight recorded steps."""
+
+    digest = "a"
+
+    def __len__(self):
+        return 8
+
+    def columns(self):
+        return {"obs": np.zeros((8, 3), np.float32), "advantage": np.zeros(8, np.float32)}
 
 
 def filled_buffer():
@@ -44,6 +64,7 @@ MIDDLEWARE = {
     "interaction_evaluator": lambda cfg, path: library.interaction_evaluator(cfg, ACT.eval_mode, CountingEnv()),
     "multistep_trainer": lambda cfg, path: library.multistep_trainer(cfg, ReadingLearner(ON_POLICY_FIELDS)),
     "nstep_reward_enhancer": lambda cfg, path: library.nstep_reward_enhancer(cfg),
+    "offline_data_fetcher": lambda cfg, path: library.offline_data_fetcher(cfg, Recorded()),
     "online_logger": lambda cfg, path: library.online_logger(cfg, path, progress=True),
     "reward_timer": lambda cfg, path: library.reward_timer(1.0),
     "termination_checker": lambda cfg, path: library.termination_checker(
@@ -53,14 +74,17 @@ MIDDLEWARE = {
     "trajectory_trainer": lambda cfg, path: library.trajectory_trainer(cfg, ReadingLearner(TRAJECTORY_FIELDS)),
 }
 # Middleware of value-based chains take the settings of one.
+OFFLINE = {"offline_data_fetcher"}
 OFF_POLICY = {"OffPolicyLearner", "data_pusher", "eps_greedy_handler", "nstep_reward_enhancer"}
 
 
 @pytest.fixture
-def settings(counting_config):
+def settings(counting_config, tiny_config):
     def choose(name):
         if name in OFF_POLICY:
             return counting_config("dqn", **{"policy.learn.warmup": 10, "policy.learn.batch_size": 4})
+        if name in OFFLINE:
+            return tiny_config("bc", space_of(3), **{"policy.learn.batch_size": 4})
         return counting_config("ppo", **{"run.tensorboard": False, "run.metrics_freq": 1})
 
     return choose
@@ -87,7 +111,7 @@ def run(middleware, ctx):
 def test_a_middleware_touches_what_it_declares(name, settings, tmp_path):
     cfg = settings(name)
     middleware = MIDDLEWARE[name](cfg, tmp_path)
-    ctx = full_context(cfg).begin()
+    ctx = (RecordingOfflineContext() if name in OFFLINE else full_context(cfg)).begin()
     run(middleware, ctx)
     read, written = ctx.touched
     declared = declaration_of(middleware)

@@ -117,21 +117,26 @@ def test_learning_compiles_once_and_another_batch_size_or_buffer_is_reported(pol
             policy.learn_mode.forward(random_batch(Batches(policy, ROWS)))
 
 
+def not_a_number(policy):
+    """A field that the loss depends on, all NaN."""
+    fields = policy.learn_mode.fields
+    name = next(name for name in ("return", "reward", "obs", "obs.a") if name in fields)
+    return {name: np.full((ROWS, *fields[name].shape), np.nan, np.float32)}
+
+
 def test_a_nan_in_the_batch_is_an_error_that_names_the_metric(policy, compiled):
-    name = "return" if "return" in policy.learn_mode.fields else "reward"
-    broken = random_batch(compiled.batches, **{name: np.full(ROWS, np.nan, np.float32)})
+    broken = random_batch(compiled.batches, **not_a_number(policy))
     with pytest.raises(NonFiniteError, match=rf"{policy.name}: \w*loss is nan after this update"):
         policy.learn_mode.forward(broken)
 
 
 def test_with_skip_an_update_that_ends_in_nan_leaves_no_trace(policy, compiled):
-    name = "return" if "return" in policy.learn_mode.fields else "reward"
     learn = LearnGuard(policy.name, "skip", policy, policy._learn)
     assert learn(random_batch(compiled.batches))["skipped"] == 0.0
     state = copy.deepcopy(policy.state_dict())
     expected = learn(random_batch(compiled.batches))
     policy.load_state_dict(state)
-    broken = random_batch(compiled.batches, **{name: np.full(ROWS, np.nan, np.float32)})
+    broken = random_batch(compiled.batches, **not_a_number(policy))
     assert learn(broken) == {"grad_steps": 0, "skipped": 1.0}
     after = policy.state_dict()
     assert_same(after["params"], state["params"])
@@ -295,7 +300,7 @@ def test_an_action_space_that_the_algorithm_cannot_act_in_is_an_error(tiny_confi
 def test_defaults_come_from_the_algorithms_schema():
     for name in ALGORITHMS:
         defaults = get_policy_class(name).default_config()
-        assert defaults.learn.gamma == 0.99
+        assert defaults.learn.on_nan == "stop"
         assert defaults.collect.backend == "auto"
 
 

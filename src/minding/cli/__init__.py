@@ -20,6 +20,7 @@ from minding.cli.export import export
 from minding.cli.listing import list_known
 from minding.cli.plot import plot
 from minding.cli.process import end_at_signals, prepare_output
+from minding.cli.record_data import record_data
 from minding.cli.resume import resume
 from minding.cli.train import train
 
@@ -38,7 +39,7 @@ def cli(ctx: click.Context, debug: bool) -> None:
         click.echo(ctx.get_help())
 
 
-for command in (train, resume, evaluate, export, list_known, plot, check_env, doctor):
+for command in (train, resume, evaluate, record_data, export, list_known, plot, check_env, doctor):
     cli.add_command(command)
 
 
@@ -75,8 +76,9 @@ def _is_bad_input(error: Exception) -> bool:
     from minding.engine import errors
     from minding.engine.process import runtime
 
-    kinds = (errors.ConfigError, errors.SpaceError, errors.CheckpointError, errors.TrustError, errors.ExportError)
-    return isinstance(error, (*kinds, errors.MissingExtraError)) and not runtime.is_loaded()
+    given = (errors.ConfigError, errors.SpaceError, errors.DataError)
+    folders = (errors.CheckpointError, errors.TrustError, errors.ExportError, errors.MissingExtraError)
+    return isinstance(error, (*given, *folders)) and not runtime.is_loaded()
 
 
 def _fail(message: str, code: int) -> int:

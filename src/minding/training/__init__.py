@@ -4,6 +4,7 @@ from minding.training.assembly import build, check_runnable, make_policy
 from minding.training.evaluation import evaluate, final_evaluation
 from minding.training.export import Export, export_run, open_exported
 from minding.training.loading import Trained, load_policy
+from minding.training.recording import record_data
 from minding.training.runner import Summary, train
 
 __all__ = [
@@ -18,5 +19,6 @@ __all__ = [
     "load_policy",
     "make_policy",
     "open_exported",
+    "record_data",
     "train",
 ]

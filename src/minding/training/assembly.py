@@ -24,11 +24,13 @@ def check_runnable(cfg: EasyDict) -> None:
     """Refuses what cannot run here, before MindSpore is loaded and anything is written.
 
     Raises:
-      ConfigError: for an unknown chain, with the nearest, or a backend that the environment has not.
+      ConfigError: for an unknown chain, with the nearest, what the chain cannot run with, or a backend that the
+        environment has not.
+      DataError: if there are no recorded data to learn from.
       MissingExtraError: if the backend's package is not installed.
       SetupError: if the device is not there.
     """
-    get_chain(cfg.chain)
+    get_chain(cfg.chain).check(cfg)
     runtime.check_device(cfg.device)
     check_backend(cfg.env)
 

@@ -1,0 +1,38 @@
+"""Evaluate, draw recorded data, learn from them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from easydict import EasyDict
+
+from minding.configs.chains import Chain
+from minding.engine.chain.context import OfflineRLContext
+from minding.engine.chain.task import Task
+from minding.engine.data.dataset import check_fits, check_present, load_dataset
+from minding.engine.errors import ConfigError
+from minding.engine.types import Policy
+from minding.envs import make_evaluator_env
+from minding.middleware import interaction_evaluator, offline_data_fetcher, trainer
+
+
+def check(cfg: EasyDict) -> None:
+    """Refuses a configuration that names no recorded data."""
+    if not cfg.policy.other.get("data"):
+        raise ConfigError(
+            "policy.other.data is not given: expected the folder of recorded data; `minding record-data RUN --steps N` "
+            "makes one from a run folder"
+        )
+    check_present(Path(cfg.policy.other.data))
+
+
+def fill(task: Task, cfg: EasyDict, policy: Policy) -> None:
+    """Appends the chain to the task."""
+    data = load_dataset(cfg.policy.other.data)
+    check_fits(data, cfg.env, cfg.policy.other.data)
+    task.use(interaction_evaluator(cfg, policy.eval_mode, make_evaluator_env(cfg), task=task))
+    task.use(offline_data_fetcher(cfg, data))
+    task.use(trainer(cfg, policy.learn_mode))
+
+
+chain = Chain(fill, OfflineRLContext, check)

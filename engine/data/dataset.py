@@ -1,0 +1,200 @@
+"""Recorded data: what was done in an environment, step by step, kept in a folder as a checkpoint is.
+
+The folder holds arrays (safetensors), everything else (JSON) and a manifest with checksums; reading it runs no code and
+takes no more memory than its files have bytes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from minding.engine.checkpoint import load_checkpoint, not_finite, save_checkpoint
+from minding.engine.checkpoint.manifest import sha256
+from minding.engine.checkpoint.store import MISFITS, first_line
+from minding.engine.config.options import plain
+from minding.engine.data.actions import ActionAdapter
+from minding.engine.data.observation import observation_leaves
+from minding.engine.errors import DamagedCheckpointError, DataError, MindingError
+from minding.engine.types import Array
+
+_KIND = "recorded data"
+_ENV = {
+    "env_id": "the environment",
+    "wrappers": "what is done to observations and actions",
+    "observation": "the observations",
+    "env_action": "the action space",
+}
+"""What a description says of the environment, and what each part is."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Dataset:
+    """S steps of E episodes, one episode after the other, each in the order of time.
+
+    Attributes:
+      obs: by path of the leaf ('' for a plain array), ``(S, ...)``: the observations that were acted on.
+      action: ``(S, ...)``, in the environment's units.
+      reward: float32 ``(S,)``, the environment's own.
+      terminated, truncated: bool ``(S,)``, see `EnvStep`.
+      end: int64 ``(E,)``, the last step of each episode, rising. The episode that ran when recording ended is cut
+        there, neither terminated nor truncated.
+      final_obs: by path, ``(E, ...)``: the observation after the last step of each episode. The successor of any other
+        step is the next row.
+      about: JSON values: 'env', see `describe`, and what recorded it.
+      digest: of the folder's contents; empty before it is saved.
+    """
+
+    obs: Mapping[str, Array]
+    action: Array
+    reward: Array
+    terminated: Array
+    truncated: Array
+    end: Array
+    final_obs: Mapping[str, Array]
+    about: Mapping[str, Any]
+    digest: str = ""
+
+    def __len__(self) -> int:
+        return len(self.action)
+
+    def columns(self) -> dict[str, Array]:
+        """What policies learn from, by the names of their rows' fields; actions in the policy's own units."""
+        named = {f"obs.{path}" if path else "obs": values for path, values in self.obs.items()}
+        return {**named, "action": ActionAdapter(self.about["env"]["env_action"]).invert(self.action)}
+
+    def returns(self) -> Array:
+        """Float64 returns of the episodes that ended."""
+        starts = np.concatenate([[0], self.end[:-1] + 1])
+        sums = np.add.reduceat(self.reward.astype(np.float64), starts)
+        whole: Array = sums[self.terminated[self.end] | self.truncated[self.end]]
+        return whole
+
+
+def describe(env: Mapping[str, Any]) -> dict[str, Any]:
+    """What data say of the environment that they are from: the section `env` of a compiled configuration, in short."""
+    spec = env["spec"]
+    found: dict[str, Any] = plain(
+        {
+            "env_id": env["env_id"],
+            "wrappers": env["wrappers"],
+            "observation": spec["observation"],
+            "env_action": spec["env_action"],
+        }
+    )
+    return found
+
+
+def save_dataset(path: Path, data: Dataset) -> None:
+    """Writes data to a new folder, in one step and durably.
+
+    Raises:
+      DataError: there is something of that name already, or it cannot be written.
+    """
+    _check(data)
+    if path.exists():
+        raise DataError(f"{str(path)!r} exists: remove it, or give another folder")
+    arrays = {field.name: getattr(data, field.name) for field in dataclasses.fields(data)[:-2]}
+    try:
+        save_checkpoint(path, {"data": arrays}, {"kind": _KIND, "about": dict(data.about)})
+    except OSError as error:
+        raise DataError(f"{str(path)!r}: cannot write: {error.strerror}") from None
+
+
+def load_dataset(path: str | Path) -> Dataset:
+    """Reads and verifies recorded data.
+
+    Raises:
+      DataError: there are none, they are damaged, or the folder holds something else; one line that says what to do.
+    """
+    path = Path(path)
+    check_present(path)
+    try:
+        state, manifest = load_checkpoint(path)
+    except DamagedCheckpointError as error:
+        raise DataError(f"{error}: no whole recorded data; record them again") from None
+    if manifest.get("kind") != _KIND:
+        raise DataError(f"{str(path)!r} is a checkpoint, not recorded data; {_HOW}")
+    try:
+        digest = sha256("".join(sorted(entry["sha256"] for entry in manifest["files"].values())).encode())
+        data = Dataset(**state["data"], about=manifest["about"], digest=digest)
+        _check(data)
+    except (*MISFITS, MindingError) as error:
+        raise DataError(
+            f"{str(path)!r}: its arrays do not fit together ({first_line(error)}); record them again"
+        ) from None
+    return data
+
+
+_HOW = (
+    "`minding record-data RUN --steps N` records what the policy of a run folder does, such as that of "
+    "`minding train cartpole_ppo`"
+)
+
+
+def check_present(path: Path) -> None:
+    """Raises DataError, which says how data are recorded, if there is no such folder."""
+    if not path.is_dir():
+        raise DataError(f"no recorded data in {str(path)!r}: {_HOW}")
+
+
+def check_fits(data: Dataset, env: Mapping[str, Any], where: str) -> None:
+    """Refuses data of another environment.
+
+    Args:
+      data: what is to be learned from.
+      env: the section `env` of the compiled configuration.
+      where: where the data are, for the message.
+    Raises:
+      DataError: names each difference with both values.
+    """
+    here, there = describe(env), data.about["env"]
+    odd = [
+        f"{what} ({name}) is {_short(there.get(name))} there and {_short(here[name])} here"
+        for name, what in _ENV.items()
+        if there.get(name) != here[name]
+    ]
+    if odd:
+        raise DataError(f"the data in {where!r} are of another environment: {'; '.join(odd)}; record those of this one")
+
+
+def _check(data: Dataset) -> None:
+    """Raises ValueError or another of `MISFITS` unless the parts belong together."""
+    env = data.about["env"]
+    steps, ends = len(data.action), len(data.end)
+    if not steps:
+        raise ValueError("it holds no steps")
+    ActionAdapter(env["env_action"]).adopt(data.action)
+    flags = {"reward": "float32", "terminated": "bool", "truncated": "bool"}
+    for name, dtype in flags.items():
+        _expect(name, getattr(data, name), (steps,), dtype)
+    _expect("end", data.end, (ends,), "int64")
+    if not ends or data.end[-1] != steps - 1 or data.end[0] < 0 or (np.diff(data.end) < 1).any():
+        raise ValueError("the ends of episodes do not rise to the last step")
+    stray = data.terminated | data.truncated
+    stray = stray & ~np.isin(np.arange(steps), data.end)
+    if stray.any():
+        raise ValueError(f"step {int(np.argmax(stray))} ends an episode that goes on")
+    shapes = {leaf.path: tuple(leaf.field.shape) for leaf in observation_leaves(env["observation"])}
+    for what, leaves, count in (("obs", data.obs, steps), ("final_obs", data.final_obs, ends)):
+        if leaves.keys() != shapes.keys():
+            raise ValueError(f"{what} has the parts {sorted(leaves)}, expected {sorted(shapes)}")
+        for path, shape in shapes.items():
+            _expect(f"{what} {path}".strip(), leaves[path], (count, *shape), None)
+    damaged = not_finite({"obs": data.obs, "action": data.action, "reward": data.reward}, "data")
+    if damaged:
+        raise ValueError(f"{damaged} holds NaN or infinity")
+
+
+def _expect(name: str, array: Array, shape: tuple[int, ...], dtype: str | None) -> None:
+    if array.shape != shape or (dtype is not None and array.dtype.name != dtype) or array.dtype.kind not in "fiub":
+        raise ValueError(f"{name} is {array.dtype} {array.shape}, expected {dtype or 'numbers'} {shape}")
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 200 else f"{text[:200]}..."

@@ -1,0 +1,67 @@
+"""Behavioural cloning as a chain: evaluate, draw recorded data, learn from them, save.
+
+minding train cartpole_ppo
+minding record-data runs/cartpole_ppo --steps 20000
+python examples/offline.py --env CartPole-v1 --data runs/cartpole_ppo/data
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from easydict import EasyDict
+
+from minding.configs import compile_run
+from minding.engine import OfflineRLContext, task
+from minding.engine.data.dataset import check_fits, load_dataset
+from minding.engine.run.run_dir import RunDir
+from minding.envs import make_env_manager
+from minding.middleware import CkptSaver, interaction_evaluator, offline_data_fetcher, trainer
+from minding.policies import BC
+
+
+def parse_arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="Learns to do what was recorded by `minding record-data`.")
+    parser.add_argument("--data", required=True, help="folder of the recorded data")
+    parser.add_argument("--env", default="CartPole-v1", help="Gymnasium id or module:Class (%(default)s)")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--max-train-iter", type=int, default=2_000, help="gradient steps (%(default)s)")
+    parser.add_argument("--resume", metavar="RUN", help="continue the run in this folder")
+    return parser.parse_args()
+
+
+def main() -> None:
+    args = parse_arguments()
+    main_config = EasyDict(
+        exp_name="offline",
+        seed=args.seed,
+        run=dict(max_train_iter=args.max_train_iter),
+        env=dict(env_id=args.env),
+        policy=dict(type="bc", eval=dict(freq=max(1, args.max_train_iter // 4)), other=dict(data=args.data)),
+    )
+    cfg = compile_run(main_config)
+    dataset = load_dataset(args.data)
+    check_fits(dataset, cfg.env, args.data)
+    # A new run folder with the configuration in it: `minding eval` finds both.
+    run_dir = RunDir.open(args.resume) if args.resume else RunDir.create(cfg)
+    cfg.exp_name = run_dir.path.name
+    evaluator_env = make_env_manager(cfg.env, cfg.env.evaluator_env_num, cfg.seed + 1, training=False)
+    policy = BC(cfg)
+
+    with task.start(ctx=OfflineRLContext(), resume=args.resume):
+        task.use(interaction_evaluator(cfg, policy.eval_mode, evaluator_env))
+        task.use(offline_data_fetcher(cfg, dataset))
+        task.use(trainer(cfg, policy.learn_mode))
+        task.use(CkptSaver(policy, cfg.exp_name, train_freq=500))
+        # One gradient step per iteration.
+        task.run(max_step=args.max_train_iter)
+
+    result = f"return {task.ctx.last_eval_value:.1f} at the last evaluation"
+    print(
+        f"{result}, {task.ctx.train_iter:,} gradient steps, {task.ctx.train_epoch} passes over {len(dataset):,} steps"
+    )
+    print(f"play more episodes: minding eval {run_dir.path}")
+
+
+if __name__ == "__main__":
+    main()

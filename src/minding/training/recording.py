@@ -1,0 +1,177 @@
+"""Data from playing: what the policy of a run does in environments of evaluation, step by step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from easydict import EasyDict
+
+from minding.engine.config.identity import identity
+from minding.engine.data import trees
+from minding.engine.data.actions import ActionAdapter
+from minding.engine.data.dataset import Dataset, describe, load_dataset, save_dataset
+from minding.engine.run.run_dir import RunDir
+from minding.engine.types import Array, EnvManager, EnvStep, Obs, Policy
+from minding.envs import make_evaluator_env
+from minding.training.assembly import make_policy
+from minding.training.loading import load_policy
+
+Act = Callable[[Obs], Array]
+"""From observations ``(N, ...)`` to actions in the environment's units."""
+
+
+def record_data(
+    run: RunDir | str | Path,
+    steps: int,
+    out: Path | None = None,
+    *,
+    ckpt: Path | None = None,
+    explore: bool = False,
+    seed: int | None = None,
+    report: Callable[[int], None] = lambda done: None,
+) -> Dataset:
+    """Records what the policy of a run does, and saves it.
+
+    Args:
+      run: the run folder.
+      steps: environment steps to record; up to one more for each environment that plays.
+      out: the folder of the data; ``<run>/data`` by default.
+      ckpt: the checkpoint folder whose policy plays; the newest by default.
+      explore: play as while collecting, instead of without exploration.
+      seed: of the environments; the run's own by default.
+      report: is called with the steps recorded so far.
+
+    Returns:
+      The data, as they are read again.
+
+    Raises:
+      CheckpointError: if there is no whole checkpoint, or it belongs to another network.
+      DataError: if the folder exists or cannot be written.
+      TrustError: if the run folder names code that is not the user's own.
+    """
+    run = run if isinstance(run, RunDir) else RunDir.open(run)
+    folder = run.path / "data" if out is None else out
+    cfg, policy, found = load_policy(run, ckpt)
+    act: Act
+    act, reset = _exploring(cfg, policy) if explore else (policy.eval_mode.forward, policy.eval_mode.reset)
+    env = make_evaluator_env(EasyDict({**cfg, "seed": cfg.seed if seed is None else seed}), "env.record")
+    about = {
+        "env": describe(cfg.env),
+        "policy": {"identity": identity(cfg), "checkpoint": found.name, "explore": explore},
+        "seed": cfg.seed if seed is None else seed,
+    }
+    try:
+        data = play_recorded(act, reset, env, steps, about, report)
+    finally:
+        env.close()
+    save_dataset(folder, data)
+    return load_dataset(folder)
+
+
+def _exploring(cfg: EasyDict, trained: Policy) -> tuple[Act, Callable[..., None]]:
+    """Acts as while collecting, with what remains of random actions at the end of training."""
+    policy = make_policy(cfg, modes=("collect",))
+    policy.load_state_dict(trained.state_dict())
+    mode, adapter = policy.collect_mode, ActionAdapter(cfg.env.spec.env_action)
+    kwargs = {"eps": cfg.policy.other.eps.end} if "eps" in cfg.policy.other else {}
+    return lambda obs: adapter(mode.forward(obs, **kwargs)["action"]), mode.reset
+
+
+def play_recorded(
+    act: Act,
+    reset: Callable[..., None],
+    env: EnvManager,
+    steps: int,
+    about: Mapping[str, Any],
+    report: Callable[[int], None] = lambda done: None,
+) -> Dataset:
+    """Plays and records, the same number of steps in each environment.
+
+    Taking the episodes that end first would prefer short ones: the last one in each environment is cut where it is.
+
+    Args:
+      act, reset: as of `EvalMode`.
+      env: N environments; they are reset first.
+      steps: at least so many are recorded.
+      about: as of `Dataset`.
+      report: is called with the steps recorded so far.
+    """
+    obs = env.reset()
+    reset()
+    lanes = [_Lane() for _ in range(env.num_envs)]
+    recorded = 0
+    while recorded < steps:
+        action = act(obs)
+        step = env.play(action)
+        for n, lane in enumerate(lanes):
+            if step.valid is None or step.valid[n]:
+                lane.add(n, obs, action, step)
+                recorded += 1
+        begun = step.begun()
+        if begun is not None:
+            reset(begun)
+        obs = step.obs
+        report(recorded)
+    for n, lane in enumerate(lanes):
+        lane.cut(_row(obs, n))
+    return _joined(lanes, about)
+
+
+class _Lane:
+    """What happens in one environment."""
+
+    def __init__(self) -> None:
+        self.obs: list[dict[str, Array]] = []
+        self.final_obs: list[dict[str, Array]] = []
+        self.ends: list[int] = []
+        self.columns: dict[str, list[Any]] = {"action": [], "reward": [], "terminated": [], "truncated": []}
+
+    def add(self, n: int, obs: Obs, action: Array, step: EnvStep) -> None:
+        """Takes in row `n` of a step of all environments."""
+        self.obs.append(_row(obs, n))
+        values = {"action": action, "reward": step.reward, "terminated": step.terminated, "truncated": step.truncated}
+        for name, value in values.items():
+            self.columns[name].append(np.array(value[n]))
+        if step.terminated[n] or step.truncated[n]:
+            self._end(_row(step.next_obs, n))
+
+    def cut(self, obs: dict[str, Array]) -> None:
+        """Ends the running episode before `obs`."""
+        if self.obs and (not self.ends or self.ends[-1] != len(self.obs) - 1):
+            self._end(obs)
+
+    def _end(self, final_obs: dict[str, Array]) -> None:
+        self.ends.append(len(self.obs) - 1)
+        self.final_obs.append(final_obs)
+
+
+def _row(obs: Obs, n: int) -> dict[str, Array]:
+    return {path: np.array(leaf[n]) for path, leaf in trees.leaves(obs)}
+
+
+def _joined(lanes: list[_Lane], about: Mapping[str, Any]) -> Dataset:
+    """The episodes of one environment after those of another."""
+    offsets = np.cumsum([0, *(len(lane.obs) for lane in lanes[:-1])])
+    ends = [offset + np.array(lane.ends, np.int64) for offset, lane in zip(offsets, lanes, strict=True)]
+
+    def column(name: str) -> Array:
+        return np.stack([value for lane in lanes for value in lane.columns[name]])
+
+    return Dataset(
+        obs=_stacked(row for lane in lanes for row in lane.obs),
+        action=column("action"),
+        reward=column("reward").astype(np.float32),
+        terminated=column("terminated"),
+        truncated=column("truncated"),
+        end=np.concatenate(ends).astype(np.int64),
+        final_obs=_stacked(row for lane in lanes for row in lane.final_obs),
+        about=about,
+    )
+
+
+def _stacked(rows: Iterator[dict[str, Array]]) -> dict[str, Array]:
+    every = list(rows)
+    return {path: np.stack([row[path] for row in every]) for path in every[0]}

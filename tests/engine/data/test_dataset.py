@@ -1,0 +1,157 @@
+"""Recorded data: they come back as they were written, and no file makes trouble."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from minding.engine.checkpoint import save_checkpoint
+from minding.engine.data.dataset import Dataset, check_fits, describe, load_dataset, save_dataset
+from minding.engine.errors import DataError
+
+ENV = {
+    "env_id": "Toy-v0",
+    "wrappers": [],
+    "spec": {
+        "observation": {"kind": "box", "shape": [2], "dtype": "float32", "low": [-1, -1], "high": [1, 1]},
+        "env_action": {"kind": "box", "shape": [1], "dtype": "float32", "low": [-2.0], "high": [2.0], "rescaled": True},
+    },
+}
+
+
+def toy(**changes):
+    """Five steps: an episode of two that ends, and one of three that is cut."""
+    parts = {
+        "obs": {"": np.arange(10, dtype=np.float32).reshape(5, 2)},
+        "action": np.float32([[-2], [-1], [0], [1], [2]]),
+        "reward": np.float32([1, 2, 3, 4, 5]),
+        "terminated": np.array([False, True, False, False, False]),
+        "truncated": np.zeros(5, bool),
+        "end": np.array([1, 4]),
+        "final_obs": {"": np.full((2, 2), 9, np.float32)},
+        "about": {"env": describe(ENV)},
+    }
+    return Dataset(**{**parts, **changes})
+
+
+@pytest.fixture
+def saved(tmp_path):
+    save_dataset(tmp_path / "data", toy())
+    return tmp_path / "data"
+
+
+def test_data_come_back_as_they_were_written(saved):
+    found, data = load_dataset(saved), toy()
+    for name in ("action", "reward", "terminated", "truncated", "end"):
+        written = getattr(data, name)
+        assert (getattr(found, name).tobytes(), getattr(found, name).dtype) == (written.tobytes(), written.dtype)
+    assert found.obs[""].tolist() == data.obs[""].tolist()
+    assert found.final_obs[""].tolist() == data.final_obs[""].tolist()
+    assert (found.about, len(found)) == (data.about, 5)
+
+
+def test_policies_learn_in_their_own_units_and_only_whole_episodes_have_returns():
+    columns = toy().columns()
+    assert columns["action"].tolist() == [[-1.0], [-0.5], [0.0], [0.5], [1.0]]
+    assert set(columns) == {"obs", "action"}
+    assert toy().returns().tolist() == [3.0]
+
+
+def test_the_digest_is_that_of_the_contents(saved, tmp_path):
+    save_dataset(tmp_path / "again", toy())
+    save_dataset(tmp_path / "other", toy(reward=np.float32([1, 2, 3, 4, 6])))
+    digests = [load_dataset(tmp_path / name).digest for name in ("data", "again", "other")]
+    assert digests[0] == digests[1] != digests[2]
+
+
+def test_a_folder_is_not_written_over(saved):
+    with pytest.raises(DataError, match="exists: remove it, or give another folder"):
+        save_dataset(saved, toy())
+
+
+def test_missing_data_say_how_they_are_recorded(tmp_path):
+    with pytest.raises(DataError, match=r"no recorded data in .*: `minding record-data RUN --steps N` records"):
+        load_dataset(tmp_path / "nothing")
+
+
+@pytest.mark.parametrize("position", [0, 7, 40, 200, -3])
+def test_a_changed_byte_anywhere_is_one_clear_line(saved, position):
+    for file in sorted(saved.iterdir()):
+        whole = file.read_bytes()
+        damaged = bytearray(whole)
+        damaged[position % len(whole)] ^= 0x11
+        file.write_bytes(damaged)
+        check_refused(saved)
+        file.write_bytes(whole)
+    load_dataset(saved)
+
+
+@pytest.mark.parametrize("how", ["empty", "short", "gone", "huge"])
+def test_a_file_of_another_size_is_one_clear_line(saved, how):
+    for file in sorted(saved.iterdir()):
+        whole = file.read_bytes()
+        if how == "gone":
+            file.unlink()
+        elif how == "huge":
+            with open(file, "r+b") as opened:
+                opened.truncate(1 << 40)
+        else:
+            file.write_bytes(whole[: len(whole) // 2] if how == "short" else b"")
+        check_refused(saved)
+        file.unlink(missing_ok=True)
+        file.write_bytes(whole)
+    load_dataset(saved)
+
+
+def check_refused(folder):
+    with pytest.raises(DataError) as error:
+        load_dataset(folder)
+    assert "\n" not in str(error.value)
+    assert len(str(error.value)) < 1000
+
+
+FORGED = {
+    "no steps": {"action": np.zeros((0, 1), np.float32)},
+    "another length": {"reward": np.zeros(4, np.float32)},
+    "another dtype": {"reward": np.zeros(5)},
+    "not a number": {"obs": {"": np.full((5, 2), np.nan, np.float32)}},
+    "another shape": {"obs": {"": np.zeros((5, 3), np.float32)}},
+    "another leaf": {"obs": {"a": np.zeros((5, 2), np.float32)}},
+    "ends that fall": {"end": np.array([4, 1])},
+    "ends too early": {"end": np.array([1, 3])},
+    "an end within an episode": {"truncated": np.array([True, False, False, False, False])},
+    "final observations of another episode": {"final_obs": {"": np.zeros((3, 2), np.float32)}},
+    "discrete actions": {"action": np.zeros((5, 1), np.int64)},
+    "no space": {"about": {"env": {"env_id": "Toy-v0"}}},
+    "nothing": {"about": None},
+    "a list": {"obs": [1, 2]},
+}
+
+
+@pytest.mark.parametrize("name", FORGED)
+def test_arrays_that_do_not_belong_together_are_refused_with_right_checksums_too(tmp_path, name):
+    data = toy(**FORGED[name])
+    arrays = {field.name: getattr(data, field.name) for field in dataclasses.fields(data)[:-2]}
+    save_checkpoint(tmp_path / "data", {"data": arrays}, {"kind": "recorded data", "about": data.about})
+    with pytest.raises(DataError, match="its arrays do not fit together"):
+        load_dataset(tmp_path / "data")
+
+
+@pytest.mark.parametrize("state", [{}, {"data": {}}, {"data": {"action": 1, "evil": 2}}, {"data": 7}])
+def test_another_state_is_refused(tmp_path, state):
+    save_checkpoint(tmp_path / "data", state, {"kind": "recorded data", "about": {"env": describe(ENV)}})
+    check_refused(tmp_path / "data")
+
+
+def test_a_checkpoint_is_not_recorded_data(tmp_path):
+    save_checkpoint(tmp_path / "data", {"policy": {}}, {})
+    with pytest.raises(DataError, match="is a checkpoint, not recorded data"):
+        load_dataset(tmp_path / "data")
+
+
+def test_data_of_another_environment_are_refused_with_both_values():
+    check_fits(toy(), ENV, "data")
+    with pytest.raises(
+        DataError, match=r"another environment: the environment \(env_id\) is 'Toy-v0' there and 'X' here"
+    ):
+        check_fits(toy(), {**ENV, "env_id": "X"}, "data")

@@ -1,0 +1,86 @@
+"""Minibatches of recorded data: each step once in a pass, from any place on."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from minding.engine.chain.context import OfflineRLContext
+from minding.engine.errors import CheckpointError
+from minding.middleware import offline_data_fetcher
+
+
+class Data:
+    """Numbered steps."""
+
+    def __init__(self, steps, digest="a"):
+        self.steps, self.digest = steps, digest
+
+    def __len__(self):
+        return self.steps
+
+    def columns(self):
+        return {"number": np.arange(self.steps), "pair": np.arange(2 * self.steps).reshape(-1, 2)}
+
+
+@pytest.fixture(scope="module")
+def fetcher(tiny_config):
+    def make(steps, batch_size, seed=0, digest="a"):
+        cfg = tiny_config("bc", seed=seed, **{"policy.learn.batch_size": batch_size})
+        return offline_data_fetcher(cfg, Data(steps, digest))
+
+    return make
+
+
+def drawn(fetch, count, ctx=None):
+    """The numbers of `count` minibatches, and the context after them."""
+    ctx = OfflineRLContext() if ctx is None else ctx
+    numbers = []
+    for _ in range(count):
+        fetch(ctx)
+        assert ctx.train_data["pair"][:, 0].tolist() == (2 * ctx.train_data["number"]).tolist()
+        assert ctx.train_data["valid"].all()
+        numbers.append(ctx.train_data["number"].tolist())
+        ctx = ctx.renew()
+    return numbers, ctx
+
+
+@settings(max_examples=50, deadline=None)
+@given(steps=st.integers(1, 40), share=st.floats(0, 1), count=st.integers(1, 30))
+def test_every_pass_takes_every_step_once(fetcher, steps, share, count):
+    batch_size = max(1, round(share * steps))
+    batches, ctx = drawn(fetcher(steps, batch_size), count)
+    assert [len(batch) for batch in batches] == [batch_size] * count
+    numbers = [number for batch in batches for number in batch]
+    for start in range(0, len(numbers) - steps + 1, steps):
+        assert sorted(numbers[start : start + steps]) == list(range(steps))
+    assert (ctx.train_epoch, ctx.epoch_row) == divmod(len(numbers), steps)
+
+
+def test_passes_have_orders_of_their_own_and_the_seed_decides_them(fetcher):
+    batches, _ = drawn(fetcher(8, 8), 2)
+    assert batches[0] != batches[1]
+    assert drawn(fetcher(8, 8), 2)[0] == batches
+    assert drawn(fetcher(8, 8, seed=1), 2)[0] != batches
+
+
+@pytest.mark.parametrize("before", [1, 3, 4])
+def test_it_goes_on_from_the_counters_alone(fetcher, before):
+    whole, _ = drawn(fetcher(10, 4), 8)
+    _, ctx = drawn(fetcher(10, 4), before)
+    resumed = OfflineRLContext()
+    resumed.load_state_dict(ctx.state_dict())
+    assert drawn(fetcher(10, 4), 8 - before, resumed)[0] == whole[before:]
+
+
+def test_a_minibatch_larger_than_the_data_is_refused(fetcher):
+    (problem,) = fetcher(3, 4).requirements()
+    assert problem.startswith("policy.learn.batch_size=4 exceeds the 3 recorded steps")
+    assert fetcher(4, 4).requirements() == []
+
+
+def test_a_run_does_not_go_on_with_other_data(fetcher):
+    state = fetcher(10, 4).state_dict()
+    fetcher(10, 4).load_state_dict(state)
+    with pytest.raises(CheckpointError, match="learned from other data"):
+        fetcher(10, 4, digest="b").load_state_dict(state)

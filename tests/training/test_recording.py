@@ -1,0 +1,100 @@
+"""Data are recorded as they happened, and a policy learns from them."""
+
+import numpy as np
+import pytest
+from easydict import EasyDict
+from fakes import AgePolicy, CountingEnv
+from of_algorithms import SMALL, short_run
+
+from minding import training
+from minding.configs import compile_run
+from minding.engine.data.dataset import load_dataset
+from minding.engine.errors import ConfigError, DataError
+from minding.engine.run.run_dir import RunDir
+from minding.training.recording import play_recorded
+
+
+@pytest.mark.parametrize("reset_rows", [False, True])
+def test_each_episode_is_kept_in_order_with_its_true_end(reset_rows):
+    env, seen = CountingEnv(reset_rows=reset_rows), []
+    data = play_recorded(AgePolicy().eval_mode.forward, lambda ids=None: None, env, 12, {}, seen.append)
+    obs = data.obs[""]
+    assert len(data) >= 12
+    assert seen[-1] == len(data)
+    starts = [0, *(data.end[:-1] + 1)]
+    for start, end, final in zip(starts, data.end, data.final_obs[""], strict=True):
+        ages = obs[start : end + 1, 2]
+        # Environment and number of the episode stay, the age rises by one, and so on in the observation after the end.
+        assert ages.tolist() == list(range(end - start + 1))
+        assert (obs[start : end + 1, :2] == final[:2]).all()
+        assert final[2] == end - start + 1
+        whole = final[2] == env.lengths[int(final[0])]
+        assert data.terminated[end] == (whole and final[0] == 0)
+        assert data.truncated[end] == (whole and final[0] == 1)
+    assert data.action.tolist() == obs[:, 2].astype(int).tolist()
+    assert set(data.returns().tolist()) == {6.0, 3.0}
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A run of some iterations."""
+    folder = tmp_path_factory.mktemp("trained")
+    user = EasyDict(env={"env_id": "CartPole-v1"}, policy={"type": "ppo"})
+    cfg = compile_run(user, [*SMALL, *short_run("ppo"), f"run.out_dir={folder}", "exp_name=run"])
+    run_dir = RunDir.create(cfg)
+    training.train(cfg, run_dir, progress=False)
+    return run_dir
+
+
+def test_the_policy_of_a_run_is_recorded_and_repeats_itself(trained, tmp_path):
+    first = training.record_data(trained, 100, tmp_path / "first")
+    again = training.record_data(trained, 100, tmp_path / "again")
+    other = training.record_data(trained, 100, tmp_path / "other", seed=5)
+    assert first.digest == again.digest != other.digest
+    assert (len(first), first.about["policy"]["explore"]) == (100, False)
+    policy = training.load_policy(trained).policy
+    assert np.array_equal(policy.eval_mode.forward(first.obs[""]), first.action)
+
+
+def test_exploring_is_recorded_as_it_is_collected(trained, tmp_path):
+    data = training.record_data(trained, 200, tmp_path / "data", explore=True)
+    policy = training.load_policy(trained).policy
+    agreed = (policy.eval_mode.forward(data.obs[""]) == data.action).mean()
+    assert 0.2 < agreed < 1.0
+
+
+def test_a_policy_learns_what_was_recorded(trained, tmp_path):
+    data = training.record_data(trained, 400, tmp_path / "data")
+    user = EasyDict(env={"env_id": "CartPole-v1"}, policy={"type": "bc", "other": {"data": str(tmp_path / "data")}})
+    short = ["run.max_train_iter=1000", "run.max_train_epoch=40", "run.final_episodes=2", "run.tensorboard=false"]
+    cfg = compile_run(user, [*short, "policy.learn.batch_size=64", f"run.out_dir={tmp_path}", "exp_name=clone"])
+    summary = training.train(cfg, RunDir.create(cfg), progress=False)
+    assert (summary.stop_reason, summary.train_iter, summary.env_step) == ("max_train_epoch", 250, 0)
+    policy = training.load_policy(RunDir.open(tmp_path / "clone")).policy
+    assert (policy.eval_mode.forward(data.obs[""]) == data.action).mean() > 0.95
+
+
+@pytest.mark.parametrize(
+    ("data", "kind", "message"),
+    [
+        (None, ConfigError, "policy.other.data is not given: .* `minding record-data RUN --steps N`"),
+        ("nowhere", DataError, "no recorded data in 'nowhere': `minding record-data RUN --steps N` records"),
+    ],
+)
+def test_without_data_nothing_begins_and_the_message_says_how_to_record_some(data, kind, message):
+    user = EasyDict(env={"env_id": "CartPole-v1"}, policy={"type": "bc", "other": {"data": data}})
+    with pytest.raises(kind, match=message):
+        training.check_runnable(compile_run(user))
+
+
+def test_data_of_another_environment_are_refused(trained, tmp_path):
+    assert load_dataset(training_data(trained, tmp_path))
+    user = EasyDict(env={"env_id": "Acrobot-v1"}, policy={"type": "bc", "other": {"data": str(tmp_path / "data")}})
+    cfg = compile_run(user, [f"run.out_dir={tmp_path}"])
+    with pytest.raises(DataError, match="'CartPole-v1' there and 'Acrobot-v1' here"):
+        training.train(cfg, RunDir.create(cfg), progress=False)
+
+
+def training_data(trained, folder):
+    training.record_data(trained, 20, folder / "data")
+    return folder / "data"
