@@ -1,0 +1,37 @@
+"""Settings of behavioural cloning."""
+
+from __future__ import annotations
+
+from minding.engine.config.compiler import opt
+from minding.policies.settings import groups
+from minding.policies.settings.algorithm import Algorithm
+
+
+def schema() -> groups.Schema:
+    """The keys of `policy`."""
+    return {
+        "model": {
+            **groups.model([64, 64], "tanh"),
+            "log_std": opt(0.0, "[-5, 2]", "log deviation of continuous actions at the start"),
+        },
+        "learn": {
+            "learning_rate": opt(1e-3, "(0, 1]", "step size of Adam"),
+            **groups.anneal(True),
+            "batch_size": opt(256, "[1, inf)", "recorded steps per gradient step"),
+            "loss": opt(
+                "squared_error",
+                ("squared_error", "log_likelihood"),
+                "of continuous actions; discrete ones always have the log-likelihood",
+            ),
+            "grad_norm": opt(0.0, "[0, inf)", "gradients are scaled down to this norm; 0 leaves them"),
+            **groups.on_nan(),
+        },
+        "collect": groups.acting(),
+        "eval": groups.evaluation(freq=1000),
+        "other": {"data": opt(None, None, "folder of the recorded data, see `minding record-data`", type=str)},
+    }
+
+
+algorithm = Algorithm(
+    "bc", "BC", schema, actions=("discrete", "multi_discrete", "box"), chain="offline", unit="train_iter"
+)
