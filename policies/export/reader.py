@@ -166,10 +166,12 @@ def compare(policy: Any, outputs: dict[str, Array], obs: Obs, memory: Array | No
     else:
         decision = policy.net.decision
         scores = raw[decision.output]
-        # Equal for illegal actions, and too large to compare the others beside them.
-        illegal = (scores == ILLEGAL) & (outputs[decision.name] == ILLEGAL)
-        outputs = {**outputs, decision.name: np.where(illegal, 0.0, outputs[decision.name])}
-        expected = {decision.name: np.where(illegal, 0.0, scores)}
+        given, wanted = outputs[decision.name], scores
+        if given.shape == scores.shape:
+            # Equal for illegal actions, and too large to compare the others beside them.
+            illegal = (scores == ILLEGAL) & (given == ILLEGAL)
+            given, wanted = np.where(illegal, 0.0, given), np.where(illegal, 0.0, scores)
+        outputs, expected = {**outputs, decision.name: given}, {decision.name: wanted}
         parts = np.split(scores, np.cumsum(policy.spec["action"].get("nvec", [scores.shape[1]]))[:-1], axis=1)
         clear = np.stack([_gap(part) for part in parts], axis=1) > TOLERANCE * _size(expected[decision.name])
         differs = (outputs["action"] != action).reshape(len(action), -1)
