@@ -97,15 +97,15 @@ def test_one_hundred_thousand_steps_without_an_illegal_action(tiny_config):
         policy = get_policy_class(algorithm)(
             tiny_config(algorithm, spec["observation"], spec["action"]), modes=("collect",)
         )
-        manager = make_env_manager(GRID, 50, 0)
+        manager = make_env_manager(GRID, 100, 0)
         illegal = episodes = 0
         for _ in range(1000):
             mask = manager.obs.action_mask
             action = policy.collect_mode.forward(manager.obs, **kwargs)["action"]
-            illegal += int((~mask[np.arange(50), action]).sum())
+            illegal += int((~mask[np.arange(100), action]).sum())
             episodes += len(manager.step(action).episodes)
         assert illegal == 0
-        assert episodes > 2000
+        assert episodes > 4000
         manager.close()
 
 
