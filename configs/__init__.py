@@ -112,6 +112,7 @@ def compile_run(user: EasyDict, overrides: Iterable[str] = ()) -> EasyDict:
             f"of {algorithm.name!r}: `minding list presets` lists all"
         ) from None
     algorithm.check_actions(cfg.env.spec.action, f"env.env_id={cfg.env.env_id!r}")
+    algorithm.check_agents(cfg.env.spec, f"env.env_id={cfg.env.env_id!r}")
     check_settings(cfg)
     return cfg
 

@@ -1,7 +1,8 @@
 """The protocols through which middleware, policies, environments and buffers see each other.
 
-Axes: N environments, T time, B batch, K gradient steps of one learn call. Everything is batch-first. An observation
-(`Obs`) is one array ``(N, ...)`` or, for Dict and Tuple spaces, a `treevalue.FastTreeValue` of such arrays.
+Axes: N environments, M agents of each where there are several, T time, B batch, K gradient steps of one learn call.
+Everything is batch-first. An observation (`Obs`) is one array ``(N, ...)`` or, for Dict and Tuple spaces and several
+agents (see `engine.data.agents`), a `treevalue.FastTreeValue` of such arrays.
 """
 
 from __future__ import annotations
@@ -31,9 +32,11 @@ class Stateful(Protocol):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class EpisodeEnd:
-    """One finished episode. `episode_return` is the sum of the environment's own rewards (before normalisation).
+    """One finished episode. `episode_return` is the sum of the environment's own rewards (before normalisation), over
+    the steps and the agents.
 
-    `info` holds what its last step said of the declared keys of `info` (``env.info_keys``) that are one number each.
+    `info` holds what its last step said of the declared keys of `info` (``env.info_keys``) that are one number each;
+    with several agents also the return of each, as ``return.<name>``.
     """
 
     env_id: int
@@ -50,7 +53,7 @@ class EnvStep:
       obs: observation to act on next, ``(N, ...)``; after an end it is the first one of the new episode.
       next_obs: true successor of the observation acted on, ``(N, ...)``; the final observation where an episode
         ended. The same object as `obs` when no episode ended in this step.
-      reward: float32 ``(N,)``, after reward normalisation if that is on.
+      reward: float32 ``(N,)``, with several agents ``(N, M)``, after reward normalisation if that is on.
       terminated: bool ``(N,)``, a true end (no bootstrap).
       truncated: bool ``(N,)``, cut by a time limit (bootstrap from `next_obs`); never true together with `terminated`.
       valid: bool ``(N,)``, False where the source used this step to reset (the row is not a transition); None when all
@@ -68,6 +71,11 @@ class EnvStep:
     valid: Array | None
     episodes: Sequence[EpisodeEnd]
     info: Mapping[str, Array] | None = None
+
+    @property
+    def team_reward(self) -> Array:
+        """Sum of the agents' rewards, float32 ``(N,)``; the reward itself where there is one."""
+        return self.reward if self.reward.ndim == 1 else self.reward.sum(axis=1)
 
     def begun(self) -> Array | None:
         """Numbers of the environments in which what was remembered ends with this step; None if there are none.
@@ -131,6 +139,8 @@ class CollectMode(Protocol):
 
     def forward(self, obs: Obs, **collect_kwargs: Any) -> dict[str, Array]:
         """Returns ``{'action': (N, ...), ...record}``; the action in the policy's own units, as it is learned from.
+
+        With several agents everything is ``(N, M, ...)``.
 
         A policy with memory takes the observations in, and records as 'memory' what it remembered before them.
         """

@@ -6,6 +6,8 @@ import copy
 import dataclasses
 import importlib
 import inspect
+import pkgutil
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -15,7 +17,9 @@ from gymnasium.envs.registration import EnvSpec, load_env_creator
 from gymnasium.wrappers import TimeLimit
 
 from minding.engine.config.trust import add_project_to_path
+from minding.engine.data.masks import ACTION_MASK
 from minding.engine.errors import ConfigError, EnvError, MindingError, MissingExtraError, nearest
+from minding.envs.agents import AgentOptions, AgentsEnv, is_parallel, refuse_aec
 from minding.envs.faults import START_TIMEOUT, Hang, close_env, describe
 from minding.envs.info import InfoForm, JoinInfo, probe
 from minding.envs.watchdog import watched
@@ -27,6 +31,8 @@ _PROVIDERS = {
     "dm_control": ("shimmy", "shimmy", "dmc"),
 }
 _EXTRA_OF_MODULE = {"box2d": "box2d", "mujoco": "mujoco", "ale_py": "atari", "dm_control": "dmc"}
+# Packages of PettingZoo environments, package -> extra: the id 'package/name' is ``package.name.parallel_env``.
+_PARALLEL = {"mpe2": "mpe"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,6 +51,7 @@ class EnvFactory:
         is longer.
       info_keys: keys of `info` that join the observation (see `envs.info`).
       form: what was found under them, see `probed`; None asks each environment.
+      global_state, team_reward: for environments of several agents, see `AgentOptions`.
     """
 
     name: str
@@ -55,6 +62,8 @@ class EnvFactory:
     step_timeout: float
     info_keys: tuple[str, ...] = ()
     form: InfoForm | None = None
+    global_state: bool = False
+    team_reward: bool = False
 
     def __call__(self) -> AnyEnv:
         """Makes one.
@@ -66,8 +75,13 @@ class EnvFactory:
         """
         try:
             with watched("__init__", self.name, max(self.step_timeout, START_TIMEOUT)):
-                env = wrap(_with_spaces(self._make()), self.wrappers)
-                return JoinInfo(env, self.form or probe(env, self.info_keys, self.name)) if self.info_keys else env
+                env = self._make()
+                if isinstance(env, AgentsEnv):
+                    # They have put the mask into each agent's observation.
+                    keys = tuple(key for key in self.info_keys if key != ACTION_MASK)
+                else:
+                    env, keys = wrap(_with_spaces(env), self.wrappers), self.info_keys
+                return JoinInfo(env, self.form or probe(env, keys, self.name)) if keys else env
         except MindingError:
             raise
         except gymnasium.error.DependencyNotInstalled as error:
@@ -99,9 +113,24 @@ class EnvFactory:
         if isinstance(self.source, EnvSpec):
             return gymnasium.make(self.source, max_episode_steps=self.max_episode_steps, **self.kwargs)
         env = self.source(**self.kwargs)
+        if is_parallel(env):
+            return self._with_agents_axis(env)
+        refuse_aec(env, self.name)
+        if self.global_state or self.team_reward:
+            key = "global_state" if self.global_state else "team_reward"
+            raise ConfigError(f"env.{key}=true is for environments of several agents; {self.name} has one")
         if not any(hasattr(env, method) for method in ("reset", "step")):
             raise ConfigError(f"{self.name} returned {env!r}: expected an environment, with reset and step")
         return TimeLimit(env, self.max_episode_steps) if self.max_episode_steps else env
+
+    def _with_agents_axis(self, env: Any) -> AgentsEnv:
+        if self.wrappers:
+            raise ConfigError(
+                f"env.wrappers={list(self.wrappers)!r} are for environments of one agent; {self.name} has "
+                f"{len(env.possible_agents)}: wrap it in your own function and give its 'module:function' as env.env_id"
+            )
+        options = AgentOptions(self.global_state, self.team_reward, self.info_keys, self.max_episode_steps)
+        return AgentsEnv(env, self.name, options)
 
     def _misfit(self, error: BaseException) -> str:
         """What is wrong with `kwargs`, if that is what an error while it was made comes from; else empty."""
@@ -155,6 +184,8 @@ def env_factory(settings: Mapping[str, Any], env_fn: Callable[..., AnyEnv] | Non
         max_episode_steps=settings["max_episode_steps"],
         step_timeout=settings["step_timeout"],
         info_keys=tuple(settings["info_keys"]),
+        global_state=settings["global_state"],
+        team_reward=settings["team_reward"],
     )
 
 
@@ -179,6 +210,8 @@ def _with_spaces(env: Any) -> AnyEnv:
 
 
 def _find_source(env_id: str) -> EnvSpec | Callable[..., AnyEnv]:
+    if env_id.partition("/")[0] in _PARALLEL:
+        return _parallel_env(env_id)
     if ":" in env_id:
         module_name, _, name = env_id.partition(":")
         module = _import(module_name, env_id)
@@ -195,6 +228,19 @@ def _find_source(env_id: str) -> EnvSpec | Callable[..., AnyEnv]:
             raise ConfigError(f"env.env_id={env_id!r}: {module_name} has no {name!r}{nearest(name, vars(module))}")
         env_id = name
     return _fast_spec(_registered(env_id))
+
+
+def _parallel_env(env_id: str) -> Callable[..., Any]:
+    """The function that makes a PettingZoo environment of a package of `_PARALLEL`."""
+    package, _, name = env_id.partition("/")
+    try:
+        path = importlib.import_module(package).__path__
+    except ImportError:
+        raise MissingExtraError(package, _PARALLEL[package], f"env.env_id={env_id!r}") from None
+    known = [f"{package}/{module.name}" for module in pkgutil.iter_modules(path) if re.search(r"_v\d+$", module.name)]
+    if env_id not in known:
+        raise ConfigError(f"env.env_id={env_id!r}: unknown environment{nearest(env_id, known)}")
+    return importlib.import_module(f"{package}.{name}").parallel_env  # type: ignore[no-any-return]
 
 
 def _registered(env_id: str) -> EnvSpec:

@@ -13,7 +13,7 @@ from minding.engine.errors import EnvError, MindingError
 from minding.engine.types import Array
 from minding.envs.faults import FaultStreak, Hang, close_env, describe
 from minding.envs.layout import ObsLayout
-from minding.envs.values import ValueCheck, as_reward
+from minding.envs.values import ValueCheck, step_reward
 from minding.envs.watchdog import Activity
 from minding.envs.wrappers import AnyEnv
 
@@ -31,7 +31,7 @@ class StepArrays:
     Attributes:
       next_obs: true successors, one array per leaf.
       first_obs: first observations of episodes that began in this step; other rows are stale.
-      reward: float64 ``(N,)``.
+      reward: float64 ``(N,)``, with several agents ``(N, M)``.
       terminated: bool ``(N,)``.
       truncated: bool ``(N,)``, never true together with `terminated`.
       valid: bool ``(N,)``, False where a fault restarted the environment.
@@ -53,7 +53,7 @@ class StepArrays:
         return cls(
             next_obs=layout.allocate(num_envs),
             first_obs=layout.allocate(num_envs),
-            reward=np.zeros(num_envs),
+            reward=np.zeros((num_envs, *layout.reward_shape)),
             terminated=np.zeros(num_envs, bool),
             truncated=np.zeros(num_envs, bool),
             valid=np.ones(num_envs, bool),
@@ -154,7 +154,9 @@ class EnvGroup:
             try:
                 obs, reward, terminated, truncated, _ = env.step(actions[row])
                 write(next_obs, row, obs)
-                arrays.reward[row] = reward if type(reward) in _PLAIN else as_reward(reward)
+                arrays.reward[row] = (
+                    reward if type(reward) in _PLAIN else step_reward(reward, self._layout.reward_shape)
+                )
                 arrays.terminated[row] = terminated
                 arrays.truncated[row] = truncated and not terminated
                 if terminated or truncated:

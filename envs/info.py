@@ -134,7 +134,7 @@ def probe(env: Any, keys: Sequence[str], name: str) -> InfoForm:
                 f"env.info_keys: {name} gives {info[key]!r} under {key!r}; expected a number, a bool or an array of "
                 "them"
             )
-        shape = value.shape[1:] if hasattr(env, "single_action_space") else value.shape
+        shape = value.shape[1:] if hasattr(env, "num_envs") else value.shape
         fields[key] = _space_of(shape, value.dtype)
     return InfoForm(masked, fields)
 

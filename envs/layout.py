@@ -10,9 +10,11 @@ import numpy as np
 from gymnasium import spaces
 
 from minding.engine.data import trees
+from minding.engine.data.agents import ALIVE, STATE
 from minding.engine.data.masks import ACTION_MASK, OBSERVATION
 from minding.engine.errors import ShapeError, SpaceError
 from minding.engine.types import Array, Obs
+from minding.envs.agents import AgentsSpace
 from minding.envs.info import INFO, WithInfo, action_counts
 
 _FLOAT32_SQUARED = 1e76
@@ -100,10 +102,12 @@ class ObsLayout:
     Args:
       space: of observations, or `WithInfo`.
       action_space: of the environment, for which an entry `ACTION_MASK` of the observation says what is legal; None
-        takes such an entry for numbers.
+        takes such an entry for numbers. `AgentsSpace` brings its own.
 
     Attributes:
       leaves: one per array.
+      reward_shape: of the reward of one environment: ``()``, or ``(M,)`` for one per agent.
+      agents: names of the agents, None for one agent.
       plain: whether the observation is one array.
 
     Raises:
@@ -112,9 +116,14 @@ class ObsLayout:
 
     def __init__(self, space: spaces.Space[Any], action_space: spaces.Space[Any] | None = None) -> None:
         joined = isinstance(space, WithInfo)
-        found = _find_leaves(space[OBSERVATION], "", (OBSERVATION,)) if joined else _find_leaves(space, "", ())
-        if action_space is not None:
-            found = [_as_mask(leaf, action_space) if leaf.path == ACTION_MASK else leaf for leaf in found]
+        shown, keys = (space[OBSERVATION], (OBSERVATION,)) if joined else (space, ())
+        self.reward_shape: tuple[int, ...] = ()
+        self.agents: tuple[str, ...] | None = None
+        if isinstance(shown, AgentsSpace):
+            self.reward_shape, self.agents = shown.reward_shape, shown.names
+            found = _agents_leaves(shown, keys)
+        else:
+            found = _masked_leaves(shown, action_space, keys)
         self._num_obs = len(found)
         info = _find_leaves(space[INFO], "", (INFO,)) if joined else []
         self.leaves: tuple[Leaf, ...] = (*found, *(dataclasses.replace(leaf, part=INFO) for leaf in info))
@@ -171,6 +180,30 @@ def _put(array: Array, rows: int | slice, value: Array) -> None:
                 array[rows] = value
             return
     array[rows] = value
+
+
+def _masked_leaves(
+    space: spaces.Space[Any], action_space: spaces.Space[Any] | None, keys: tuple[str | int, ...]
+) -> list[Leaf]:
+    found = _find_leaves(space, "", keys)
+    if action_space is None:
+        return found
+    return [_as_mask(leaf, action_space) if leaf.path == ACTION_MASK else leaf for leaf in found]
+
+
+def _agents_leaves(space: AgentsSpace, keys: tuple[str | int, ...]) -> list[Leaf]:
+    """The leaves of one agent's observation with the agents axis, and what does not belong to the single agent."""
+    count = len(space.names)
+    found = [_with_axis(leaf, count) for leaf in _masked_leaves(space.one_observation, space.one_action, keys)]
+    found.append(Leaf(ALIVE, (*keys, ALIVE), (count,), np.dtype(bool), np.dtype(bool)))
+    if space.state is not None:
+        found += _find_leaves(space.state, STATE, (*keys, STATE))
+    return sorted(found, key=lambda leaf: leaf.path.split("."))
+
+
+def _with_axis(leaf: Leaf, count: int) -> Leaf:
+    source = None if leaf.source_shape is None else (count, *leaf.source_shape)
+    return dataclasses.replace(leaf, shape=(count, *leaf.shape), source_shape=source)
 
 
 def _find_leaves(space: Any, path: str, keys: tuple[str | int, ...]) -> list[Leaf]:

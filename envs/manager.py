@@ -17,6 +17,7 @@ from minding.engine.errors import ConfigError, EnvError, NonFiniteError, ShapeEr
 from minding.engine.seeding import SeedStreams
 from minding.engine.types import Array, EnvStep, EpisodeEnd, LaneContext, Obs, StateDict
 from minding.envs.actions import describe_actions
+from minding.envs.agents import agents_space
 from minding.envs.config import env_settings
 from minding.envs.factory import EnvFactory, env_factory
 from minding.envs.info import probe
@@ -53,11 +54,14 @@ class BatchedEnvManager:
         self._source = source
         self._adapter = adapter
         self._scaler = None
+        layout = source.layout
+        rewards = (self.num_envs, *layout.reward_shape)
         if training and settings["normalize_reward"]:
-            self._scaler = RewardScaler(self.num_envs, settings["reward_gamma"])
+            self._scaler = RewardScaler(rewards, settings["reward_gamma"])
         self._reward_clip = settings["reward_clip"] if training else None
         self._obs: Obs = None
-        self._returns = np.zeros(self.num_envs)
+        self._agents = layout.agents if layout.reward_shape else None
+        self._returns = np.zeros(rewards)
         self._lengths = source.lengths = np.zeros(self.num_envs, np.int64)
         # Adding an array takes half the time of adding a Python int.
         self._one_step = np.ones(self.num_envs, np.int64)
@@ -117,8 +121,8 @@ class BatchedEnvManager:
         """Steps every environment with what the policy's collect mode decided.
 
         Args:
-          action: in the policy's own units, ``(N, ...)``: integers that count from 0, or floats in [-1, 1] for a
-            rescaled Box.
+          action: in the policy's own units, ``(N, ...)``, of several agents ``(N, M, ...)``: integers that count
+            from 0, or floats in [-1, 1] for a rescaled Box.
         Raises:
           ShapeError: if the action does not fit the space.
           NonFiniteError: if an action is NaN or infinite; names environment and step.
@@ -154,7 +158,7 @@ class BatchedEnvManager:
         if np.count_nonzero(terminated) or np.count_nonzero(truncated):
             episodes = self._end_episodes((terminated | truncated).nonzero()[0], info or {})
         if valid is not None:
-            self._returns *= valid
+            self._returns[~valid] = 0.0
             self._lengths *= valid
         return EnvStep(obs, next_obs, reward, terminated, truncated, valid, episodes, info)
 
@@ -194,12 +198,15 @@ class BatchedEnvManager:
         self._forget(restarted)
 
     def _end_episodes(self, rows: Array, info: Mapping[str, Array]) -> list[EpisodeEnd]:
-        returns, lengths = self._returns[rows].tolist(), self._lengths[rows].tolist()
-        self._forget(rows)
+        returns, lengths = self._returns[rows], self._lengths[rows].tolist()
         numbers = {name: values for name, values in info.items() if values.ndim == 1}
+        if self._agents is not None:
+            numbers |= {f"return.{agent}": self._returns[:, m].copy() for m, agent in enumerate(self._agents)}
+            returns = returns.sum(axis=1)
+        self._forget(rows)
         return [
             EpisodeEnd(row, value, length, {name: float(values[row]) for name, values in numbers.items()})
-            for row, value, length in zip(rows.tolist(), returns, lengths)
+            for row, value, length in zip(rows.tolist(), returns.tolist(), lengths)
         ]
 
     def _forget(self, rows: Any) -> None:
@@ -338,7 +345,11 @@ class ManagerFactory:
             return VectorEnvManager(native_env(factory, self.num_envs), settings, seed, self.training)
         factory, observation_space, action_space = factory.probed()
         layout = ObsLayout(observation_space, action_space)
-        adapter = _adapter(action_space, settings, factory.name)
+        agents = agents_space(observation_space)
+        if agents is None:
+            adapter = _adapter(action_space, settings, factory.name)
+        else:
+            adapter = _adapter(agents.one_action, settings, factory.name, len(agents.names))
         restart = settings["on_error"] == "restart"
         source: Source
         if backend == "sync":
@@ -386,8 +397,10 @@ def _choose_backend(backend: str, factory: EnvFactory, num_envs: int) -> str:
     return "sync" if objection else "native"
 
 
-def _adapter(space: spaces.Space[Any], settings: Mapping[str, Any], name: str) -> ActionAdapter:
-    adapter = ActionAdapter(describe_actions(space, rescale=settings["rescale_action"]))
+def _adapter(
+    space: spaces.Space[Any], settings: Mapping[str, Any], name: str, agents: int | None = None
+) -> ActionAdapter:
+    adapter = ActionAdapter(describe_actions(space, rescale=settings["rescale_action"]), agents)
     if settings["rescale_action"] and adapter.continuous and not adapter.rescaled:
         _log.warning("%s: actions are not rescaled, because the action space has infinite bounds: %s", name, space)
     return adapter

@@ -19,13 +19,13 @@ class RewardScaler:
     unchanged until the first two returns are known.
 
     Args:
-      num_envs: N.
+      shape: ``(N,)``, or ``(N, M)`` for rewards of M agents, who share one scale.
       gamma: discount of the return, in [0, 1].
     """
 
-    def __init__(self, num_envs: int, gamma: float) -> None:
+    def __init__(self, shape: tuple[int, ...], gamma: float) -> None:
         self._gamma = gamma
-        self._returns = np.zeros(num_envs)
+        self._returns = np.zeros(shape)
         self._count = 0
         self._mean = 0.0
         self._squares = 0.0
@@ -41,16 +41,17 @@ class RewardScaler:
         """Takes the rewards of one step into the statistics and scales them.
 
         Args:
-          reward: float32 ``(N,)``.
+          reward: float32 ``(N,)`` or ``(N, M)``.
           valid: bool ``(N,)`` or None; other rows are left out of the statistics and begin a new return.
         Returns:
-          float32 ``(N,)``.
+          float32 of the same shape.
         """
         self._returns *= self._gamma
         self._returns += reward
         if valid is not None:
-            self._returns *= valid
-        self._update(self._returns if valid is None else self._returns[valid])
+            self._returns[~valid] = 0.0
+        returns = self._returns if valid is None else self._returns[valid]
+        self._update(returns if returns.ndim == 1 else returns.ravel())
         return (reward / self.scale).astype(np.float32)
 
     def forget(self, envs: Array) -> None:

@@ -68,7 +68,7 @@ class ProcessSource(EpisodeSource):
         options: WorkerOptions,
     ) -> None:
         count = min(options.workers or os.cpu_count() or 1, num_envs)
-        shared = SharedLayout(layout, (num_envs, *adapter.shape), adapter.dtype.str, count)
+        shared = SharedLayout(layout, (num_envs, *adapter.row_shape), adapter.dtype.str, count)
         block = SPAWN.RawArray(ctypes.c_byte, shared.size)
         arrays, self._shared_actions = shared.views(block)
         arrays.episode.fill(-1)

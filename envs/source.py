@@ -37,6 +37,7 @@ class Source(abc.ABC):
 
     Attributes:
       num_envs: N.
+      layout: of the observations.
       name: how messages call the environments.
       fault_count: faults since the start that led to a restart.
       resume_guarantee: ``'exact'`` if `load_state_dict` restores the running episodes, else
@@ -46,6 +47,7 @@ class Source(abc.ABC):
     """
 
     num_envs: int
+    layout: ObsLayout
     lengths: Array
     name: str
     fault_count: int = 0
@@ -104,7 +106,7 @@ class EpisodeSource(Source):
         self.seed = seed
         self.layout = layout
         self.arrays = arrays
-        self._actions = ActionLog((self.num_envs, *adapter.shape), adapter.dtype)
+        self._actions = ActionLog((self.num_envs, *adapter.row_shape), adapter.dtype)
 
     @abc.abstractmethod
     def _reset_envs(self) -> list[str]:

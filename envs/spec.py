@@ -12,6 +12,7 @@ from minding.engine.data.masks import ACTION_MASK, OBSERVATION
 from minding.engine.data.observation import observation_leaves
 from minding.engine.errors import SpaceError
 from minding.envs.actions import describe_actions, policy_action_space
+from minding.envs.agents import AgentsSpace, agents_space
 from minding.envs.config import env_settings
 from minding.envs.factory import env_factory
 from minding.envs.faults import close_env
@@ -35,7 +36,8 @@ def describe_env(env_cfg: Mapping[str, Any], env_fn: Callable[..., AnyEnv] | Non
       ``{'observation': space, 'action': space, 'env_action': space, 'max_episode_steps': int | None,
       'num_agents': 1}``: what the policy sees and decides as in `describe_space`, and the environment's own action
       space as in `describe_actions`. An action mask is ``{'kind': 'action_mask', 'counts': entries of each choice}``
-      in the observation; other declared keys of info are under ``'info'``.
+      in the observation; other declared keys of info are under ``'info'``. With several agents all of these are those
+      of each agent, and ``'agents'`` is ``{'names': list, 'state': space | None, 'team_reward': bool}``.
     Raises:
       ConfigError: if the environment is unknown or the section is wrong.
       SpaceError: for spaces that have no array form.
@@ -44,14 +46,20 @@ def describe_env(env_cfg: Mapping[str, Any], env_fn: Callable[..., AnyEnv] | Non
     factory = env_factory(settings, env_fn)
     env = factory()
     try:
-        rescale = settings["rescale_action"]
+        rescale, team = settings["rescale_action"], agents_space(env.observation_space)
+        if team is None:
+            observation, action = describe_observation(env.observation_space, env.action_space), env.action_space
+        else:
+            ObsLayout(env.observation_space)  # raises for what managers would not take
+            observation, action = describe_observation(team.one_observation, team.one_action), team.one_action
         return {
-            "observation": describe_observation(env.observation_space, env.action_space),
-            "action": describe_space(policy_action_space(env.action_space, rescale=rescale)),
-            "env_action": describe_actions(env.action_space, rescale=rescale),
+            "observation": observation,
+            "action": describe_space(policy_action_space(action, rescale=rescale)),
+            "env_action": describe_actions(action, rescale=rescale),
             "max_episode_steps": episode_limit(env),
-            "num_agents": 1,
-            **_described_info(env.observation_space),
+            "num_agents": 1 if team is None else len(team.names),
+            **_described_info(env.observation_space, 0 if team is None else 1),
+            **({} if team is None else {"agents": _described_agents(team)}),
         }
     finally:
         close_env(env, factory.name)
@@ -114,11 +122,17 @@ def describe_observation(space: spaces.Space[Any], action_space: spaces.Space[An
     return description
 
 
-def _described_info(space: spaces.Space[Any]) -> dict[str, Any]:
-    """The declared info of `WithInfo`, as an entry of a description; none for other spaces."""
+def _described_agents(team: AgentsSpace) -> dict[str, Any]:
+    state = None if team.state is None else describe_observation(team.state)
+    return {"names": list(team.names), "state": state, "team_reward": team.team_reward}
+
+
+def _described_info(space: spaces.Space[Any], axes: int) -> dict[str, Any]:
+    """The declared info of `WithInfo` without its first `axes`, as an entry of a description; none for other spaces."""
     if not isinstance(space, WithInfo):
         return {}
-    return {INFO: {key: {"shape": list(s.shape or ()), "dtype": str(s.dtype)} for key, s in space[INFO].items()}}
+    shapes = {key: list(entry.shape or ())[axes:] for key, entry in space[INFO].items()}
+    return {INFO: {key: {"shape": shapes[key], "dtype": str(entry.dtype)} for key, entry in space[INFO].items()}}
 
 
 def episode_limit(env: AnyEnv) -> int | None:

@@ -29,6 +29,20 @@ def as_reward(reward: Any) -> float:
     return float(array.item())
 
 
+def step_reward(reward: Any, shape: tuple[int, ...]) -> float | Array:
+    """The reward of one step: for ``()`` as `as_reward`, for ``(M,)`` those of M agents, an array of numbers.
+
+    Raises:
+      EnvError: it is anything else.
+    """
+    if not shape:
+        return as_reward(reward)
+    array = np.asarray(reward)
+    if array.dtype.kind not in "biuf" or array.shape != shape:
+        raise EnvError(f"reward is {_brief(reward)}; expected {shape[0]} numbers, one per agent")
+    return array
+
+
 def as_rewards(rewards: Any, num_envs: int) -> Array:
     """The rewards of a vector environment as float64 ``(N,)``.
 
@@ -39,6 +53,11 @@ def as_rewards(rewards: Any, num_envs: int) -> Array:
     if array.dtype.kind not in "biuf" or array.shape != (num_envs,):
         raise EnvError(f"rewards are {_brief(rewards)}; expected {num_envs} numbers, one per environment")
     return array.astype(np.float64)
+
+
+def _any_in_row(rows: Array) -> Array:
+    """Bool ``(N,)``: whether something is true in a row of ``(N, ...)``."""
+    return rows if rows.ndim == 1 else rows.reshape(len(rows), -1).any(axis=1)
 
 
 def _brief(value: Any) -> str:
@@ -70,7 +89,7 @@ class ValueCheck:
 
         The sum of squares is several times cheaper than `isfinite` on small arrays, and small only if all are.
         """
-        total = float(reward.dot(reward))
+        total = float(reward.dot(reward)) if reward.ndim == 1 else float((reward * reward).sum())
         for i in self._floats:
             flat = arrays[i].ravel("K")
             total += float(flat.dot(flat))
@@ -85,12 +104,12 @@ class ValueCheck:
 
         Args:
           arrays: one per leaf, ``(N, ...)``.
-          reward: as the environments gave it, ``(N,)``.
+          reward: as the environments gave it, ``(N,)`` or ``(N, M)``.
           over: bool ``(N,)``, rows that show the end of a terminated episode, where no action may be left.
         """
         found: dict[int, str] = {}
-        for row in np.flatnonzero(~(np.abs(reward) <= _FLOAT32_MAX)):
-            beyond = ", which float32 cannot hold" if np.isfinite(reward[row]) else ""
+        for row in np.flatnonzero(_any_in_row(~(np.abs(reward) <= _FLOAT32_MAX))):
+            beyond = ", which float32 cannot hold" if np.isfinite(reward[row]).all() else ""
             found[int(row)] = f"reward is {reward[row]}{beyond}"
         for i in self._floats:
             finite = np.isfinite(arrays[i]).reshape(len(arrays[i]), -1).all(1)
@@ -130,7 +149,7 @@ class ValueCheck:
     def _stuck(self, arrays: Sequence[Array], over: Array | None) -> Iterator[tuple[int, Array]]:
         """For each mask, the rows in which it leaves no action though one has to follow."""
         for i, choices in self._masks:
-            rows = without_legal(arrays[i], choices)
+            rows = _any_in_row(without_legal(arrays[i], choices))
             yield i, rows if over is None else rows & ~over
 
     def _integers_fit(self, arrays: Sequence[Array]) -> bool:

@@ -59,7 +59,7 @@ class SharedLayout:
         steps = StepArrays(
             next_obs=[take(rows + leaf.shape, leaf.dtype) for leaf in self.obs.leaves],
             first_obs=[take(rows + leaf.shape, leaf.dtype) for leaf in self.obs.leaves],
-            reward=take(rows, np.float64),
+            reward=take(rows + self.obs.reward_shape, np.float64),
             terminated=take(rows, bool),
             truncated=take(rows, bool),
             valid=take(rows, bool),

@@ -94,7 +94,7 @@ class _Recorder:
 
     def __init__(self, steps: int, envs: int) -> None:
         self._shape = (steps, envs)
-        self._reward = np.zeros(self._shape, np.float32)
+        self._reward: Array = np.zeros(0, np.float32)
         self._terminated = np.zeros(self._shape, np.bool_)
         self._truncated = np.zeros(self._shape, np.bool_)
         self._valid: Array | None = None
@@ -111,6 +111,7 @@ class _Recorder:
         self._obs.append(obs)
         if not self._outputs:
             self._outputs = {k: np.empty((self._shape[0], *v.shape), v.dtype) for k, v in output.items()}
+            self._reward = np.zeros((self._shape[0], *step.reward.shape), np.float32)
         for name, value in output.items():
             self._outputs[name][t] = value
         self._reward[t] = step.reward

@@ -159,7 +159,7 @@ class _Round:
 
     def add(self, step: EnvStep) -> None:
         """Takes in one step of all environments."""
-        self._returns += step.reward
+        self._returns += step.team_reward
         self._lengths += 1
         self._steps += 1
         for end in step.episodes:

@@ -19,10 +19,12 @@ class ActionAdapter:
     rescaled Box is acted on in [-1, 1]. Box actions are clipped to the environment's bounds.
 
     Args:
-      space: the environment's action space, as `envs.describe_actions` describes it.
+      space: the environment's action space, as `envs.describe_actions` describes it; with several agents that of each.
+      agents: M, if a row holds the actions of M agents, ``(N, M, ...)``.
 
     Attributes:
       shape: shape of one action of the environment.
+      row_shape: what one environment is stepped with: `shape`, with several agents ``(M, *shape)``.
       dtype: its dtype.
       continuous: whether it is a Box. Only then there are
       low, high: the environment's bounds, ``(*shape)``,
@@ -30,8 +32,10 @@ class ActionAdapter:
       scale, middle: ``action * scale + middle`` is what the environment gets, before it is clipped.
     """
 
-    def __init__(self, space: Mapping[str, Any]) -> None:
+    def __init__(self, space: Mapping[str, Any], agents: int | None = None) -> None:
         self.shape: tuple[int, ...] = tuple(space["shape"])
+        self._lead = () if agents is None else (agents,)
+        self.row_shape = (*self._lead, *self.shape)
         self.dtype: np.dtype[Any] = np.dtype(space["dtype"])
         self.continuous = space["kind"] == "box"
         self._policy_shape = self.shape
@@ -53,7 +57,7 @@ class ActionAdapter:
         return (np.full_like(self.low, -1), np.ones_like(self.high)) if self.rescaled else (self.low, self.high)
 
     def __call__(self, action: Array) -> Array:
-        """Returns what the policy's actions ``(N, ...)`` are to the environment: a fresh array ``(N, *shape)``.
+        """Returns what the policy's actions ``(N, ...)`` are to the environment: a fresh array ``(N, *row_shape)``.
 
         Raises:
           ShapeError: if the shape or the kind of number does not fit the space.
@@ -64,11 +68,14 @@ class ActionAdapter:
                 action = action * self.scale
                 action += self.middle
             return self._clipped(action)
-        counted = action.reshape(-1, *self.shape)
+        counted = action.reshape(-1, *self.row_shape)
         return (counted + self.start if self._shifted else counted).astype(self.dtype)
 
     def adopt(self, action: Array) -> Array:
-        """Returns actions that are the environment's already, ``(N, *shape)``: a fresh array in its dtype and bounds.
+        """Returns actions that are the environment's already as a fresh array in its dtype and bounds.
+
+        Args:
+          action: ``(N, *row_shape)``.
 
         Raises:
           ShapeError: if the shape or the kind of number does not fit the space.
@@ -96,13 +103,13 @@ class ActionAdapter:
 
     def _checked(self, action: Array, shape: tuple[int, ...]) -> Array:
         action = np.asarray(action)
+        shape = (*self._lead, *shape)
         kinds = "f" if self.continuous else "iu"
         if action.shape[1:] != shape or not action.ndim or action.dtype.kind not in kinds:
             kind = "float" if self.continuous else "integer"
             sizes = "".join(f", {size}" for size in shape) or ","
-            raise ShapeError(
-                f"action: expected {kind} (N{sizes}), one row per environment, got {action.dtype} {action.shape}"
-            )
+            rows = "one row per environment" if not self._lead else f"of {self._lead[0]} agents in each environment"
+            raise ShapeError(f"action: expected {kind} (N{sizes}), {rows}, got {action.dtype} {action.shape}")
         return action
 
     def _clipped(self, action: Array) -> Array:

@@ -1,4 +1,9 @@
-"""Advantages and returns over rollouts (NumPy, float64 inside); ends, time limits and reset rows are kept apart."""
+"""Advantages and returns over rollouts (NumPy, float64 inside); ends, time limits and reset rows are kept apart.
+
+Time is the first axis, and any axes may follow: ``(T, N)`` for N environments, ``(T, N, M)`` for the M agents of each.
+In the shapes below ``...`` stands for what follows N. Ends, and a reward that a team shares, may lack the trailing
+axes: they then hold for all agents of an environment.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +17,10 @@ def reverse_scan(delta: Array, decay: Array) -> Array:
     """Solves y_t = delta_t + decay_t * y_{t+1} with y_T = 0 by doubling shifts, in O(log T) array operations.
 
     Args:
-      delta, decay: float (T, N).
+      delta, decay: float (T, N, ...).
 
     Returns:
-      y, float64 (T, N).
+      y, float64 (T, N, ...).
     """
     y, c = delta.astype(np.float64), decay.astype(np.float64)
     shift = 1
@@ -35,25 +40,43 @@ def gae(
         A_t = delta_t + gamma * lambda * (1 - cut_t) * A_{t+1}
 
     Args:
-      reward: float32 (T, N), reward of the step taken at t.
-      value: float32 (T, N), V(s_t).
-      next_value: float32 (T, N), value of the true successor: of the final observation where an episode ended.
-      terminated: bool (T, N), true only at a true end (no bootstrap); a time limit sets `cut`, not this.
-      cut: bool (T, N), true where the next row does not continue this trajectory.
+      reward: float32 (T, N, ...) or (T, N), reward of the step taken at t.
+      value: float32 (T, N, ...), V(s_t).
+      next_value: float32 (T, N, ...), value of the true successor: of the final observation where an episode ended.
+      terminated: bool (T, N, ...) or (T, N), true only at a true end (no bootstrap); a time limit sets `cut`, not this.
+      cut: bool (T, N, ...) or (T, N), true where the next row does not continue this trajectory.
       gamma: discount, in [0, 1].
       gae_lambda: in [0, 1].
 
     Returns:
-      Advantages, float32 (T, N).
+      Advantages, float32 (T, N, ...).
 
     Raises:
-      ShapeError: if the shapes differ.
+      ShapeError: if the shapes do not fit.
     """
-    for name, array in (("value", value), ("next_value", next_value), ("terminated", terminated), ("cut", cut)):
-        if array.shape != reward.shape:
-            raise ShapeError(f"gae: {name} has shape {array.shape}, reward has {reward.shape}; expected (T, N) for all")
+    if next_value.shape != value.shape:
+        raise ShapeError(f"gae: next_value has shape {next_value.shape}, value has {value.shape}; expected the same")
+    reward, terminated, cut = (
+        over_agents(array, value.shape, f"gae: {name}")
+        for name, array in (("reward", reward), ("terminated", terminated), ("cut", cut))
+    )
     delta = reward + gamma * np.where(terminated, 0.0, next_value.astype(np.float64)) - value
     return reverse_scan(delta, np.where(cut, 0.0, gamma * gae_lambda)).astype(np.float32)
+
+
+def over_agents(array: Array, shape: tuple[int, ...], what: str) -> Array:
+    """An array ``(T, N, ...)`` or ``(T, N)`` with the trailing axes of `shape`: what holds for an environment holds for
+    each of its agents.
+
+    Raises:
+      ShapeError: if it is neither; `what` names it.
+    """
+    if array.shape == shape:
+        return array
+    if array.shape != shape[:2]:
+        either = f"{shape}" if shape == shape[:2] else f"{shape} or {shape[:2]}"
+        raise ShapeError(f"{what} has shape {array.shape}; expected {either}, the (T, N) of the values first")
+    return np.broadcast_to(array.reshape(*shape[:2], *[1] * (len(shape) - 2)), shape)
 
 
 def nstep(reward: Array, cut: Array, *, n: int, gamma: float) -> tuple[Array, Array, Array]:
@@ -64,17 +87,20 @@ def nstep(reward: Array, cut: Array, *, n: int, gamma: float) -> tuple[Array, Ar
     The target is ``R_t + gamma^k * V(s_{t+k})``, so successor, `terminated` and discount are those of step t + k - 1.
 
     Args:
-      reward: float32 (T, N).
-      cut: bool (T, N), true where the next row does not continue this trajectory.
+      reward: float32 (T, N, ...).
+      cut: bool (T, N, ...) or (T, N), true where the next row does not continue this trajectory.
       n: horizon, at least 1.
       gamma: discount.
 
     Returns:
-      (return float32 (T, N), row of the last step summed int64 (T, N), discount gamma^k float32 (T, N)).
+      (return float32, row of the last step summed int64, discount gamma^k float32), each (T, N, ...).
+
+    Raises:
+      ShapeError: if the shapes do not fit.
     """
-    steps = len(reward)
+    steps, cut = len(reward), over_agents(cut, reward.shape, "nstep: cut")
     total = np.zeros(reward.shape, np.float64)
-    last = np.broadcast_to(np.arange(steps)[:, None], reward.shape).copy()
+    last = np.broadcast_to(np.arange(steps).reshape(-1, *[1] * (reward.ndim - 1)), reward.shape).copy()
     discount = np.ones(reward.shape, np.float64)
     going = np.ones(reward.shape, bool)
     for i in range(min(n, steps)):

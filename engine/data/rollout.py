@@ -8,13 +8,15 @@ from collections.abc import Iterator
 import numpy as np
 
 from minding.engine.data import trees
+from minding.engine.data.agents import alive_agents
 from minding.engine.errors import ChainError
 from minding.engine.types import Array, Obs
 
 
 @dataclasses.dataclass(slots=True)
 class Rollout:
-    """A rollout of arrays with leading axes ``(T, N)``.
+    """A rollout of arrays with leading axes ``(T, N)``; with several agents a third one, M, follows in what is each
+    agent's own: its observation (see `engine.data.agents`), action, reward and the policy's record.
 
     Attributes:
       obs: observations acted on, ``(T, N, ...)`` (an array or a tree of them).
@@ -22,15 +24,15 @@ class Rollout:
       final_obs: true final observations of the ended episodes, ``(E, ...)``, in the order of `ends`; None if E = 0.
       ends: int64 ``(E, 2)``, the (t, n) of each ended episode, ordered by t, then n.
       action: ``(T, N, ...)``.
-      reward: float32 ``(T, N)``.
+      reward: float32 ``(T, N)``, with several agents ``(T, N, M)``.
       terminated, truncated: bool ``(T, N)``.
       valid: bool ``(T, N)``, False for rows in which an environment was reset (no transition); None if all are valid.
       bootstrap_row: int64 ``(T, N)``, the row whose successor, end and discount belong to this row's return (n-step);
         None: each row's own.
       record: what the policy recorded at each step, ``(T, N, ...)`` by name (log_prob, value, memory, ...).
-      last_value: value of `last_obs`, float32 ``(N,)``, by the weights and the memory that acted; None for a policy
-        that records no values.
-      final_value: likewise of `final_obs`, float32 ``(E,)``.
+      last_value: value of `last_obs`, float32 ``(N,)`` or ``(N, M)``, by the weights and the memory that acted;
+        None for a policy that records no values.
+      final_value: likewise of `final_obs`, float32 ``(E,)`` or ``(E, M)``.
       info: declared keys of the environments' `info`, ``(T, N, ...)`` by name.
       fresh: bool ``(N,)``, true where an episode begins with the first row; None if it is not known.
     """
@@ -54,7 +56,7 @@ class Rollout:
     @property
     def shape(self) -> tuple[int, int]:
         """(T, N)."""
-        return self.reward.shape  # type: ignore[return-value]
+        return self.terminated.shape  # type: ignore[return-value]
 
     def next_obs(self) -> Obs:
         """True successors ``(T, N, ...)``: the next row's observation, or the final one where an episode ended."""
@@ -74,6 +76,16 @@ class Rollout:
             cut[:-1] |= ~self.valid[1:]
         return cut
 
+    def left(self) -> Array:
+        """Bool ``(T, N, M)``, true where an agent that acted is not there any more in the true successor: its own end,
+        whatever becomes of the others."""
+        alive = alive_agents(self.obs)
+        following = np.concatenate([alive[1:], alive_agents(self.last_obs)[None]])
+        if self.final_obs is not None:
+            following[self.ends[:, 0], self.ends[:, 1]] = alive_agents(self.final_obs)
+        left: Array = alive & ~following
+        return left
+
     def begun(self) -> Array:
         """Bool ``(T, N)``, true where the row continues no other: where what was remembered ended with the row before,
         see `EnvStep.begun`, and in the first row where an episode begins with it."""
@@ -85,8 +97,8 @@ class Rollout:
         return begun
 
     def next_value(self) -> Array:
-        """Value of each row's true successor, float32 ``(T, N)``: the one recorded in the next row, or that of the
-        final or last observation.
+        """Value of each row's true successor, float32 ``(T, N)`` or ``(T, N, M)``: the one recorded in the next row,
+        or that of the final or last observation.
 
         Raises:
           ChainError: if no values were recorded.

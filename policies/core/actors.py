@@ -121,6 +121,11 @@ class Actor:
         """
         raise MindingError(f"{self.name} has no state value; gae_estimator fits actor-critic policies such as PPO")
 
+    @property
+    def newest_memory(self) -> Array | None:
+        """What is remembered now, ``(N, S)``; None without a memory, and before the first observations."""
+        return None if self.memory is None else self.memory.newest
+
     def reset(self, env_ids: Sequence[int] | Array | None = None) -> None:
         """Forgets these environments, or all; does nothing for actors without memory."""
         if self.memory is not None:

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from minding.engine.config.compiler import schema_defaults
+from minding.engine.data.agents import num_agents
 from minding.engine.data.batch import Field, IndexedBatch, RowLayout
 from minding.engine.data.observation import Leaf, observation_leaves
 from minding.engine.errors import CheckpointError, MindingError
@@ -19,6 +20,7 @@ from minding.engine.types import Array, StateDict
 from minding.policies import get_algorithm
 from minding.policies.core.acting import GraphNetwork, acting_network
 from minding.policies.core.actors import Actor, Network
+from minding.policies.core.agents import SharedActor
 from minding.policies.core.factories import GraphOrigin, HostOrigin
 from minding.policies.core.guard import LearnGuard
 from minding.policies.core.memory import Memory
@@ -62,7 +64,9 @@ class BasePolicy:
         self.cfg = cfg.policy
         self.spec = cfg.env.spec
         self.modes = tuple(modes)
-        get_algorithm(self.name).check_actions(self.spec["action"])
+        algorithm = get_algorithm(self.name)
+        algorithm.check_actions(self.spec["action"])
+        algorithm.check_agents(self.spec)
         streams = SeedStreams(cfg.seed)
         self.learn_rng = streams.generator("policy.learn")
         self.leaves = observation_leaves(self.spec["observation"])
@@ -109,8 +113,8 @@ class BasePolicy:
 
     @functools.cached_property
     def collect_mode(self) -> CollectView:
-        self._require("collect")
-        return CollectView(self.actors["collect"], self._origin(self.actors["collect"]))
+        actor = self._acting("collect")
+        return CollectView(actor, self._origin(actor))
 
     @functools.cached_property
     def learn_mode(self) -> LearnView:
@@ -119,8 +123,8 @@ class BasePolicy:
 
     @functools.cached_property
     def eval_mode(self) -> EvalView:
-        self._require("eval")
-        return EvalView(self.actors["eval"], self._origin(self.actors["eval"]))
+        actor = self._acting("eval")
+        return EvalView(actor, self._origin(actor))
 
     @classmethod
     def config_schema(cls) -> dict[str, Any]:
@@ -151,7 +155,13 @@ class BasePolicy:
         acting = {id(p) for p in self.net.get_parameters()}
         return {name: p.asnumpy() for name, p in self.params.items() if id(p) in acting}
 
-    def _origin(self, actor: Actor) -> Origin:
+    def _acting(self, mode: str) -> Actor | SharedActor:
+        """What acts in all environments: with several agents, one actor that they share."""
+        self._require(mode)
+        agents = num_agents(self.spec)
+        return self.actors[mode] if agents is None else SharedActor(self.actors[mode], agents)
+
+    def _origin(self, actor: Actor | SharedActor) -> Origin:
         if isinstance(actor.network, GraphNetwork):
             return GraphOrigin(self)
         return HostOrigin(actor, self.acting_weights(), self.config.seed)

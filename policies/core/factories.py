@@ -22,6 +22,7 @@ from minding.engine.process import runtime
 from minding.engine.seeding import SeedStreams
 from minding.engine.types import Array, Factory, LaneContext, StateDict
 from minding.policies.core.actors import Actor
+from minding.policies.core.agents import SharedActor
 from minding.policies.core.modes import CollectView, EvalView
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ class HostOrigin:
       seed: of the run.
     """
 
-    def __init__(self, actor: Actor, weights: Mapping[str, Array], seed: int) -> None:
+    def __init__(self, actor: Actor | SharedActor, weights: Mapping[str, Array], seed: int) -> None:
         self._actor, self._weights, self._seed = actor, weights, seed
 
     def factory(self, mode: ActingView) -> Factory:
@@ -157,7 +158,7 @@ def _weight(weights: Mapping[str, Array], name: str) -> Array:
     return weights[name]
 
 
-def _begin_anew(actor: Actor, seed: int, lane: LaneContext) -> None:
+def _begin_anew(actor: Actor | SharedActor, seed: int, lane: LaneContext) -> None:
     """Gives the actor of one of the further workers a random stream of its own and an empty memory."""
     actor.rng = SeedStreams(seed).generator(f"policy.act.{lane.index}")
     actor.reset()

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Protocol
 from minding.engine.data.batch import Field
 from minding.engine.types import Array, Factory, Obs, StateDict
 from minding.policies.core.actors import Actor
+from minding.policies.core.agents import SharedActor
 
 
 class Origin(Protocol):
@@ -28,7 +29,7 @@ class CollectView:
     """Acts with exploration, in the policy's own units. Its state: the random stream of acting, and the memory."""
 
     name: ClassVar[str] = "collect"
-    actor: Actor
+    actor: Actor | SharedActor
     origin: Origin
 
     @property
@@ -38,7 +39,7 @@ class CollectView:
 
     @property
     def memory(self) -> Array | None:
-        return None if self.actor.memory is None else self.actor.memory.newest
+        return self.actor.newest_memory
 
     def forward(self, obs: Obs, **collect_kwargs: Any) -> dict[str, Array]:
         return self.actor.collect(obs, **collect_kwargs)
@@ -77,7 +78,7 @@ class EvalView:
     """Acts without exploration, in the environment's units."""
 
     name: ClassVar[str] = "eval"
-    actor: Actor
+    actor: Actor | SharedActor
     origin: Origin
 
     def forward(self, obs: Obs, action_mask: Array | None = None) -> Array:

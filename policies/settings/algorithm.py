@@ -29,6 +29,8 @@ class Algorithm:
     """What the clock of its runs counts, see `engine.chain.context.UNITS`."""
     unit_box: bool = False
     """Whether it acts in Boxes of [-1, 1] only."""
+    agents: bool = False
+    """Whether it learns in environments of several agents."""
 
     def config_schema(self) -> dict[str, Any]:
         return self.schema()
@@ -49,6 +51,21 @@ class Algorithm:
             )
         if self.unit_box and space["kind"] == "box":
             self._check_limits(space)
+
+    def check_agents(self, spec: Mapping[str, Any], where: str = "the environment") -> None:
+        """Refuses several agents where the algorithm is one for a single agent.
+
+        Args:
+          spec: description of the environment (see `envs.describe_env`).
+          where: whose it is, for the message.
+        Raises:
+          SpaceError: it has several, and the algorithm takes one.
+        """
+        if "agents" in spec and not self.agents:
+            raise SpaceError(
+                f"policy.type={self.name!r} learns for one agent, {where} has {len(spec['agents']['names'])}: choose "
+                "another algorithm, such as 'ppo', whose agents share their parameters"
+            )
 
     def _check_limits(self, space: Mapping[str, Any]) -> None:
         low, high = (np.asarray(space[side], np.float64) for side in ("low", "high"))

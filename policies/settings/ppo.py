@@ -21,4 +21,6 @@ def schema() -> groups.Schema:
     return groups.actor_critic(learn, 1024)
 
 
-algorithm = Algorithm("ppo", "PPO", schema, actions=("discrete", "multi_discrete", "box"), chain="on_policy")
+algorithm = Algorithm(
+    "ppo", "PPO", schema, actions=("discrete", "multi_discrete", "box"), chain="on_policy", agents=True
+)

@@ -54,3 +54,17 @@ def test_actions_of_another_shape_or_kind_are_an_error(action):
             change(action)
     with pytest.raises(ShapeError, match=r"expected integer \(N, 4\), .* got int64 \(1, 2, 2\)"):
         adapter_of(spaces.MultiDiscrete([[2, 3], [4, 2]]))(np.zeros((1, 2, 2), int))
+
+
+def test_the_actions_of_several_agents_are_mapped_one_by_one():
+    box = spaces.Box(np.array([0.0, -2.0]), np.array([1.0, 2.0]), dtype=np.float32)
+    adapter = ActionAdapter(describe_actions(box, rescale=True), agents=3)
+    assert (adapter.shape, adapter.row_shape) == ((2,), (3, 2))
+    action = np.zeros((4, 3, 2), np.float32)
+    action[0, 1] = [1.0, -1.0]
+    assert adapter(action)[0].tolist() == [[0.5, 0.0], [1.0, -2.0], [0.5, 0.0]]
+    counted = ActionAdapter(describe_actions(spaces.Discrete(3, start=7), rescale=True), agents=2)
+    assert counted(np.array([[0, 2]])).tolist() == [[7, 9]]
+    assert counted.adopt(np.array([[7, 9]])).tolist() == [[7, 9]]
+    with pytest.raises(ShapeError, match=r"integer \(N, 2\), of 2 agents in each environment, got int64 \(2,\)"):
+        counted(np.array([0, 2]))

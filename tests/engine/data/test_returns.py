@@ -118,8 +118,43 @@ def test_nothing_leaks_over_a_cut_or_between_environments():
 
 def test_arrays_of_different_shape_are_refused():
     good, bad = np.zeros((3, 2), np.float32), np.zeros((2, 3), np.float32)
-    with pytest.raises(ShapeError, match=r"gae: next_value has shape \(2, 3\), reward has \(3, 2\)"):
-        gae(good, good, bad, good, good, gamma=0.9, gae_lambda=0.9)
+    flags = good.astype(bool)
+    with pytest.raises(ShapeError, match=r"gae: next_value has shape \(2, 3\), value has \(3, 2\)"):
+        gae(good, good, bad, flags, flags, gamma=0.9, gae_lambda=0.9)
+    with pytest.raises(ShapeError, match=r"gae: reward has shape \(2, 3\); expected \(3, 2\),"):
+        gae(bad, good, good, flags, flags, gamma=0.9, gae_lambda=0.9)
+    agents = np.zeros((3, 2, 4), np.float32)
+    with pytest.raises(ShapeError, match=r"gae: cut has shape \(3, 4\); expected \(3, 2, 4\) or \(3, 2\),"):
+        gae(agents, agents, agents, flags, np.zeros((3, 4), bool), gamma=0.9, gae_lambda=0.9)
+    with pytest.raises(ShapeError, match=r"nstep: cut has shape \(2, 3\)"):
+        nstep(good, bad.astype(bool), n=2, gamma=0.9)
+
+
+@pytest.mark.parametrize("ends_of", ["team", "agents"])
+@pytest.mark.parametrize("shared_reward", [False, True])
+def test_gae_of_agents_equals_the_loop_over_each(ends_of, shared_reward):
+    rng = np.random.default_rng(5)
+    shape = (40, 3, 4)
+    value, next_value = rng.standard_normal((2, *shape)).astype(np.float32)
+    reward = rng.standard_normal(shape[:2] if shared_reward else shape).astype(np.float32)
+    ends = shape[:2] if ends_of == "team" else shape
+    terminated = rng.random(ends) < 0.1
+    cut = terminated | (rng.random(ends) < 0.1)
+    advantage = gae(reward, value, next_value, terminated, cut, gamma=0.97, gae_lambda=0.9)
+    assert advantage.dtype == np.float32
+    for m in range(4):
+        own = [x if x.ndim == 2 else x[..., m] for x in (reward, value, next_value, terminated, cut)]
+        np.testing.assert_allclose(advantage[..., m], loop_gae(*own, 0.97, 0.9), rtol=1e-5, atol=1e-5)
+
+
+def test_nstep_of_agents_equals_the_loop_over_each():
+    rng = np.random.default_rng(6)
+    reward = rng.standard_normal((20, 3, 2)).astype(np.float32)
+    cut = rng.random((20, 3)) < 0.2
+    made = nstep(reward, cut, n=3, gamma=0.9)
+    for m in range(2):
+        for array, expected in zip(made, loop_nstep(reward[..., m], cut, 3, 0.9)):
+            np.testing.assert_allclose(array[..., m], expected, rtol=1e-5, atol=1e-6)
 
 
 def test_nstep_by_hand():

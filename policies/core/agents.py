@@ -1,0 +1,94 @@
+"""One actor for all agents of an environment: they share its parameters, and are rows of one batch to it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from minding.engine.data import trees
+from minding.engine.data.agents import agents_view, fold
+from minding.engine.errors import ShapeError
+from minding.engine.types import Array, Obs, StateDict
+from minding.policies.core.actors import Actor, Network
+from minding.policies.core.memory import Memory
+
+
+class SharedActor:
+    """Acts for M agents of N environments: what goes in and out is ``(N, M, ...)``, ``(N * M, ...)`` for the actor.
+
+    Agents that are not there get an action as well; environments ignore it, and nothing is learned of it.
+
+    Args:
+      actor: acts on the observations of single agents.
+      agents: M.
+    """
+
+    def __init__(self, actor: Actor, agents: int) -> None:
+        self.actor = actor
+        self.agents = agents
+
+    @property
+    def record_fields(self) -> Sequence[str]:
+        return self.actor.record_fields
+
+    @property
+    def network(self) -> Network:
+        return self.actor.network
+
+    @property
+    def rng(self) -> np.random.Generator:
+        return self.actor.rng
+
+    @rng.setter
+    def rng(self, rng: np.random.Generator) -> None:
+        self.actor.rng = rng
+
+    @property
+    def memory(self) -> Memory | None:
+        """What is remembered of each agent, in rows."""
+        return self.actor.memory
+
+    @property
+    def newest_memory(self) -> Array | None:
+        """What is remembered now, ``(N, M, S)``."""
+        memory = self.actor.newest_memory
+        return None if memory is None else self._unfold(memory)
+
+    def collect(self, obs: Obs, *, random: bool = False, **collect_kwargs: Any) -> dict[str, Array]:
+        record = self.actor.collect(self._rows(obs), random=random, **collect_kwargs)
+        return {name: self._unfold(values) for name, values in record.items()}
+
+    def act(self, obs: Obs, action_mask: Array | None = None) -> Array:
+        mask = None if action_mask is None else fold(np.asarray(action_mask))
+        return self._unfold(self.actor.act(self._rows(obs), mask))
+
+    def value(self, obs: Obs, memory: Array | None = None) -> Array:
+        return self._unfold(self.actor.value(self._rows(obs), None if memory is None else fold(memory)))
+
+    def reset(self, env_ids: Sequence[int] | Array | None = None) -> None:
+        if env_ids is not None:
+            env_ids = (np.asarray(env_ids, np.int64)[:, None] * self.agents + np.arange(self.agents)).ravel()
+        self.actor.reset(env_ids)
+
+    def state_dict(self) -> StateDict:
+        return self.actor.state_dict()
+
+    def load_state_dict(self, state: StateDict) -> None:
+        self.actor.load_state_dict(state)
+
+    def _rows(self, obs: Obs) -> Obs:
+        """The observations of all agents as rows of one batch."""
+        seen = agents_view(obs)
+        for path, leaf in seen.items():
+            if leaf.ndim < 2 or leaf.shape[1] != self.agents:
+                entry = f", {path!r}" if path else ""
+                raise ShapeError(
+                    f"observation for {self.actor.name}{entry}: expected (N, {self.agents}, ...), the {self.agents} "
+                    f"agents of each environment, got {leaf.shape}"
+                )
+        return trees.unflatten({path: fold(leaf) for path, leaf in seen.items()})
+
+    def _unfold(self, rows: Array) -> Array:
+        return rows.reshape(-1, self.agents, *rows.shape[1:])

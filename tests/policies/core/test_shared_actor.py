@@ -1,0 +1,89 @@
+"""One actor that the agents of an environment share."""
+
+import cloudpickle
+import numpy as np
+import pytest
+from fakes import space_of, tiny_config
+from treevalue import FastTreeValue
+
+from minding.engine.errors import ShapeError, SpaceError
+from minding.engine.types import LaneContext
+from minding.policies import get_algorithm
+from minding.policies.dqn import DQN
+from minding.policies.ppo import PPO
+
+SEEN = {"kind": "dict", "spaces": {"observation": space_of(3)}}
+NAMES = ["a", "b"]
+
+
+def team_config(algorithm="ppo", **kwargs):
+    cfg = tiny_config(algorithm, SEEN, **kwargs)
+    cfg.env.spec.update(num_agents=2, agents={"names": NAMES, "state": None, "team_reward": False})
+    return cfg
+
+
+@pytest.fixture(scope="module")
+def policies():
+    """The policy of a team, and of one agent with the same weights and random stream."""
+    return PPO(team_config(), modes=("collect", "eval")), PPO(tiny_config("ppo", SEEN), modes=("collect", "eval"))
+
+
+def team_obs(num_envs=4, seed=0):
+    seen = np.random.default_rng(seed).standard_normal((num_envs, 2, 3)).astype(np.float32)
+    return FastTreeValue({"observation": seen, "alive": np.ones((num_envs, 2), bool)}), seen.reshape(-1, 3)
+
+
+def test_each_agent_acts_as_a_single_one_with_the_same_network_does(policies):
+    team, single = policies
+    obs, rows = team_obs()
+    rows = FastTreeValue({"observation": rows})
+    made, expected = team.collect_mode.forward(obs), single.collect_mode.forward(rows)
+    assert made.keys() == expected.keys() == {"action", "log_prob", "value"}
+    for name, values in made.items():
+        assert values.shape == (4, 2)
+        assert np.array_equal(values.reshape(-1), expected[name])
+    assert np.array_equal(team.collect_mode.value(obs).reshape(-1), single.collect_mode.value(rows))
+    assert np.array_equal(team.eval_mode.forward(obs).reshape(-1), single.eval_mode.forward(rows))
+
+
+def test_random_actions_have_the_axis(policies):
+    assert policies[0].collect_mode.forward(team_obs()[0], random=True)["action"].shape == (4, 2)
+
+
+def test_observations_of_another_number_of_agents_are_refused(policies):
+    with pytest.raises(ShapeError, match=r"'observation': expected \(N, 2, ...\), the 2 agents .* got \(4, 3, 3\)"):
+        policies[0].eval_mode.forward({"observation": np.zeros((4, 3, 3), np.float32)})
+
+
+def test_it_acts_alike_in_another_process(policies):
+    team = policies[0]
+    factory = cloudpickle.loads(cloudpickle.dumps(team.collect_mode.factory()))
+    weights = {name: array.copy() for name, array in team.collect_mode.weights().items()}
+    rebuilt, other = (factory(LaneContext(index, weights)) for index in (0, 1))
+    obs, _ = team_obs()
+    made = team.collect_mode.forward(obs)
+    assert all(np.array_equal(values, made[name]) for name, values in rebuilt.forward(obs).items())
+    assert not np.array_equal(other.forward(obs)["action"], made["action"])
+
+
+def test_what_is_remembered_belongs_to_each_agent_and_ends_with_its_environment():
+    mode = PPO(team_config(memory_dim=4), modes=("collect",)).collect_mode
+    obs, _ = team_obs()
+    assert mode.memory is None
+    assert not mode.forward(obs)["memory"].any()
+    remembered = mode.memory.copy()
+    assert remembered.shape == (4, 2, 4)
+    assert np.array_equal(mode.forward(obs)["memory"], remembered)
+    kept = mode.memory[[0, 3]].copy()
+    mode.reset(np.array([1, 2]))
+    assert not mode.memory[[1, 2]].any()
+    assert np.array_equal(mode.memory[[0, 3]], kept)
+    final = FastTreeValue({"observation": obs.observation[:2], "alive": obs.alive[:2]})
+    assert mode.value(final, remembered[:2]).shape == (2, 2)
+
+
+def test_algorithms_for_one_agent_say_so():
+    with pytest.raises(SpaceError, match=r"policy.type='dqn' learns for one agent, the environment has 2: .*'ppo'"):
+        DQN(team_config("dqn"))
+    for name in ("sac", "impala", "a3c", "dqn"):
+        assert not get_algorithm(name).agents
