@@ -46,7 +46,9 @@ def dqn(build):
 
 
 @pytest.mark.parametrize("backend", ["host", "graph"])
-@pytest.mark.parametrize(("algorithm", "counts"), [("ppo", (5,)), ("ppo", (3, 2)), ("dqn", (5,)), ("a3c", (5,))])
+@pytest.mark.parametrize(
+    ("algorithm", "counts"), [("ppo", (5,)), ("ppo", (3, 2)), ("dqn", (5,)), ("a3c", (5,)), ("bc", (3, 2))]
+)
 def test_every_way_to_act_is_legal(build, algorithm, counts, backend):
     policy = build(algorithm, *counts, **{"policy.collect.backend": backend})
     rng = np.random.default_rng(0)
