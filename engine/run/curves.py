@@ -86,8 +86,8 @@ def series(metrics: Mapping[str, Array], name: str) -> tuple[Array, Array]:
 
 def return_series(metrics: Mapping[str, Array]) -> tuple[Array, Array]:
     """Steps and values of the evaluations, or of the training returns where there are fewer than two."""
-    steps, values = series(metrics, EVAL_RETURN)
-    return (steps, values) if len(steps) > 1 else series(metrics, COLLECT_RETURN)
+    evaluations, collected = series(metrics, EVAL_RETURN), series(metrics, COLLECT_RETURN)
+    return evaluations if len(evaluations[0]) > 1 or not len(collected[0]) else collected
 
 
 def mean_curve(label: str, runs: Sequence[tuple[Array, Array]], *, env_id: str = "", kind: str = "evaluation") -> Curve:
