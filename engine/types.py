@@ -164,14 +164,30 @@ class CollectMode(Protocol):
         ...
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class LearnOutput:
+    """What a learn call returns.
+
+    Attributes:
+      metrics: the mean of each over the gradient steps.
+      steps: number of gradient steps made.
+      priorities: float32, shaped like the index of the batch, where the algorithm has them: how much each row is worth
+        drawing again, from the step that used it; None elsewhere.
+    """
+
+    metrics: Mapping[str, float]
+    steps: int
+    priorities: Array | None = None
+
+
 class LearnMode(Protocol):
     """Performs all gradient steps of one iteration in one compiled call."""
 
     fields: Mapping[str, Any]
     """The rows that `forward` reads: name -> `engine.data.batch.Field`."""
 
-    def forward(self, batch: Any, progress: float = 0.0) -> dict[str, float]:
-        """Returns the mean of each metric; 'grad_steps' is the number of updates performed.
+    def forward(self, batch: Any, progress: float = 0.0) -> LearnOutput:
+        """Learns from a batch.
 
         Args:
           batch: an `engine.data.batch.IndexedBatch`.

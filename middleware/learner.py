@@ -10,17 +10,23 @@ from minding.engine.chain.context import LearningContext
 from minding.engine.chain.middleware import declare
 from minding.engine.types import Buffer, LearnMode
 from minding.middleware.schedules import schedule_steps
+from minding.middleware.trainer import learn_from
 
 _log = logging.getLogger("minding.learner")
 
 
-@declare(role="learn", reads=("clock", "train_iter"), writes=("train_output", "train_iter"))
+@declare(
+    role="learn",
+    reads=("clock", "train_iter"),
+    optional=("policy_lag",),
+    writes=("train_output", "train_iter"),
+)
 class OffPolicyLearner:
     """Draws minibatches from the buffer and performs all gradient steps of the iteration in one compiled call.
 
     While the buffer holds fewer than `warmup` transitions it does nothing, and says so once.
 
-    Reads: clock, train_iter.
+    Reads: clock, train_iter; policy_lag if present.
     Writes: train_output (mean of each metric over the gradient steps), train_iter.
     Config: policy.learn.{batch_size, update_per_collect, warmup, anneal_steps}, run.max_env_step or
       run.max_train_iter (schedules).
@@ -65,5 +71,4 @@ class OffPolicyLearner:
                 self._said = True
             return
         batch = self._buffer.sample(self._updates, self._batch_size)
-        ctx.train_output = self._policy.forward(batch, progress=ctx.clock / self._horizon)
-        ctx.train_iter += int(ctx.train_output["grad_steps"])
+        learn_from(ctx, self._policy, batch, self._horizon)

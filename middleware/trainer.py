@@ -141,5 +141,6 @@ def learn_from(ctx: LearningContext, policy: LearnMode, batch: IndexedBatch, hor
     lag = ctx.optional("policy_lag")
     if lag is not None:
         batch = dataclasses.replace(batch, lag=lag["max"])
-    ctx.train_output = policy.forward(batch, progress=ctx.clock / horizon)
-    ctx.train_iter += int(ctx.train_output["grad_steps"])
+    output = policy.forward(batch, progress=ctx.clock / horizon)
+    ctx.train_output = {**output.metrics, "grad_steps": output.steps}
+    ctx.train_iter += output.steps

@@ -12,18 +12,18 @@ without a correction for the difference. `R_t` comes from `gae_estimator` with t
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 
-from minding.engine.data.batch import Field, IndexedBatch
-from minding.engine.process.runtime import ms, ops
+from minding.engine.data.batch import Field, RowLayout
+from minding.engine.process.runtime import ops
 from minding.policies.core.actor_critic import ActorCriticPolicy
 from minding.policies.networks.actor_critic import ActorCritic
-from minding.policies.networks.optim import Adam
-from minding.policies.networks.rows import Rows
-from minding.policies.networks.steps import GradientSteps
+from minding.policies.networks.optim import Group, Optimizer
+from minding.policies.networks.steps import RootCell
 from minding.policies.ops import lean
-
-METRICS = ("loss", "policy_loss", "value_loss", "entropy", "approx_kl", "grad_norm")
 
 
 def a3c_loss(log_prob, entropy, value, batch, cfg):
@@ -31,49 +31,50 @@ def a3c_loss(log_prob, entropy, value, batch, cfg):
 
     Args:
       log_prob, value: float32 (B,), of the current network; entropy: float32 (B,) or scalar.
-      batch: (log-probability of the acting policy, n-step return), each float32 (B,).
+      batch: by name `log_prob` (of the acting policy) and `return` (the n-step return), each float32 (B,).
       cfg: the `learn` part of the configuration.
 
     Returns:
-      (loss, policy loss, value loss, entropy, KL estimate), scalars. The KL estimate, of the learned policy from the
+      (loss, metrics by name), scalars. The KL estimate, of the learned policy from the
       one that acted, is ``mean[(r - 1) - log r]`` (http://joschu.net/blog/kl-approx.html).
     """
-    old_log_prob, target = batch
-    advantage = target - value
+    advantage = batch["return"] - value
     policy_loss = -lean.mean(ops.stop_gradient(advantage) * log_prob)
     value_loss = 0.5 * lean.mean(ops.square(advantage))
     entropy = lean.mean(entropy)
     loss = policy_loss + cfg["value_weight"] * value_loss - cfg["entropy_weight"] * entropy
-    log_ratio = log_prob - old_log_prob
-    kl = lean.mean(ops.exp(log_ratio) - 1.0 - log_ratio)
-    return loss, policy_loss, value_loss, entropy, kl
+    log_ratio = log_prob - batch["log_prob"]
+    return loss, {
+        "loss": loss,
+        "policy_loss": policy_loss,
+        "value_loss": value_loss,
+        "entropy": entropy,
+        "approx_kl": lean.mean(ops.exp(log_ratio) - 1.0 - log_ratio),
+    }
 
 
-class A3CCell(GradientSteps):
-    """Root cell: network and optimizer; `step` is one gradient step."""
+class A3CCell(RootCell):
+    """Root cell: network and optimizer."""
 
-    def __init__(self, net: ActorCritic, policy: A3C) -> None:
-        super().__init__(len(METRICS))
-        learn = policy.cfg.learn
+    metrics = ("loss", "policy_loss", "value_loss", "entropy", "approx_kl", "grad_norm")
+
+    def __init__(self, net: ActorCritic, layout: RowLayout, learn: Mapping[str, Any]) -> None:
+        super().__init__(layout, ["obs", "action", "log_prob", "return"])
         self.net = net
-        self.optim = Adam(net.trainable_params(), eps=1e-5, max_grad_norm=learn.grad_norm)
-        self.rows = Rows(policy.layout, [*policy.obs_fields("obs"), "action", "log_prob", "return"])
-        self.num_leaves = len(policy.leaves)
+        self.optim = Optimizer(net=Group.of(net, learn, eps=1e-5, max_grad_norm=learn["grad_norm"]))
         # A plain dict of numbers: they are compiled in as constants.
         self.cfg = {name: learn[name] for name in ("value_weight", "entropy_weight")}
-        self.gradient = ms.value_and_grad(self.loss, None, self.optim.params, has_aux=True)
+        self.gradient = self.optim.gradient(self.loss, "net")
 
-    def loss(self, obs, action, batch):
-        outputs = self.net(obs)
-        log_prob, entropy = self.net.head.log_prob_entropy(outputs[1:], action)
+    def loss(self, batch):
+        outputs = self.net(batch["obs"])
+        log_prob, entropy = self.net.head.log_prob_entropy(outputs[1:], batch["action"])
         return a3c_loss(log_prob, entropy, outputs[0], batch, self.cfg)
 
-    def step(self, index, learning_rate, tables):
-        n = self.num_leaves
-        fields = self.rows(index, tables)
-        metrics, grads = self.gradient(fields[:n], fields[n], fields[n + 1 :])
-        norm = self.optim(grads, learning_rate, metrics)
-        return lean.stacked((*metrics, norm))
+    def step(self, batch):
+        metrics, grads = self.gradient(batch)
+        metrics["grad_norm"] = self.optim(grads, batch, metrics)["net"]
+        return metrics
 
 
 class A3C(ActorCriticPolicy):
@@ -82,16 +83,8 @@ class A3C(ActorCriticPolicy):
     name = "a3c"
 
     def _root(self, net: ActorCritic, rng: np.random.Generator) -> A3CCell:
-        return A3CCell(net, self)
+        return A3CCell(net, self.layout, self.cfg.learn)
 
     @property
     def row_fields(self) -> dict[str, Field]:
         return {**self.obs_fields("obs"), "action": self.action_field, "log_prob": Field(), "return": Field()}
-
-    def _learn(self, batch: IndexedBatch, progress: float) -> dict[str, float]:
-        rate = self.learning_rate(progress)
-        total = self._update(batch.tables, batch.index, np.array(rate, np.float32))
-        self.update_normalizers(batch)
-        steps = len(batch.index)
-        metrics = {name: float(value) / steps for name, value in zip(METRICS, total)}
-        return {**metrics, "learning_rate": rate, "grad_steps": steps}

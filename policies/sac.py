@@ -14,112 +14,107 @@ A gradient step takes all three from the same parameters and then moves everythi
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
-from minding.engine.data.batch import Field, IndexedBatch
+from minding.engine.data.batch import Field, IndexedBatch, RowLayout
 from minding.engine.process.runtime import ms, nn, ops
 from minding.policies.core.actors import Network, SquashedGaussianActor
 from minding.policies.core.base import BasePolicy
+from minding.policies.core.update import Inputs
 from minding.policies.networks.actor_critic import ActionValue, SquashedActor
-from minding.policies.networks.optim import Adam
-from minding.policies.networks.rows import Rows
+from minding.policies.networks.optim import Group, Optimizer
+from minding.policies.networks.steps import RootCell
 from minding.policies.networks.target import SoftTarget, equalize
-from minding.policies.ops import lean
 from minding.policies.ops.distributions import SquashedGaussian
 from minding.policies.ops.soft import soft_objectives
-
-METRICS = ("critic_loss", "actor_loss", "alpha_loss", "alpha", "q_value", "entropy")
 
 
 class Critics(nn.Cell):
     """Two independent critics."""
 
-    def __init__(self, policy: SAC, rng: np.random.Generator) -> None:
+    def __init__(self, spec: Mapping[str, Any], model: Any, rng: np.random.Generator) -> None:
         super().__init__()
-        self.q1 = ActionValue(policy.spec, policy.cfg.model, rng)
-        self.q2 = ActionValue(policy.spec, policy.cfg.model, rng)
+        self.q1 = ActionValue(spec, model, rng)
+        self.q2 = ActionValue(spec, model, rng)
 
     def construct(self, action, obs):
         return self.q1(action, obs), self.q2(action, obs)
 
 
-class SACCell(nn.Cell):
-    """Root cell: actor, twin critics and their targets, temperature, optimizer, one compiled update."""
+class SACCell(RootCell):
+    """Root cell: actor, twin critics and their targets, temperature, optimizer."""
 
-    def __init__(self, actor: SquashedActor, policy: SAC, rng: np.random.Generator) -> None:
-        super().__init__()
-        learn = policy.cfg.learn
+    metrics = ("critic_loss", "actor_loss", "alpha_loss", "alpha", "q_value", "entropy")
+
+    def __init__(
+        self,
+        actor: SquashedActor,
+        critics: Critics,
+        targets: Critics,
+        layout: RowLayout,
+        learn: Mapping[str, Any],
+        target_entropy: float,
+    ) -> None:
+        super().__init__(layout, ["obs", "next_obs", "action", "reward", "terminated", "discount"])
         self.net = actor
-        self.critics = Critics(policy, rng)
-        self.targets = Critics(policy, rng)
-        self.log_alpha = ms.Parameter(ms.Tensor(np.float32(math.log(learn.alpha))), name="log_alpha")
-        self.actor_params = ms.ParameterTuple(actor.trainable_params())
-        self.critic_params = ms.ParameterTuple(self.critics.trainable_params())
-        self.auto_alpha = bool(learn.auto_alpha)
-        self.optim = Adam([*self.actor_params, *self.critic_params, *([self.log_alpha] if self.auto_alpha else [])])
-        self.move_targets = SoftTarget(self.critics, self.targets, self.optim.block)
-        obs_names = [*policy.obs_fields("obs"), *policy.obs_fields("next_obs")]
-        names = [*obs_names, "action", "reward", "terminated", "discount"]
-        self.rows = Rows(policy.layout, names)
+        self.critics = critics
+        self.targets = targets
+        self.log_alpha = ms.Parameter(ms.Tensor(np.float32(math.log(learn["alpha"]))), name="log_alpha")
+        self.auto_alpha = bool(learn["auto_alpha"])
+        groups = {"actor": Group.of(actor, learn), "critics": Group.of(critics, learn)}
+        if self.auto_alpha:
+            groups["alpha"] = Group(params=[self.log_alpha], rate=learn["learning_rate"], anneal=learn["anneal_lr"])
+        self.optim = Optimizer(**groups)
+        self.move_targets = SoftTarget(critics, targets, self.optim.block("critics"))
         self.squashed = SquashedGaussian()
         self.soft_target, self.critic_loss, self.policy_loss = soft_objectives()
-        self.num_leaves = len(policy.leaves)
-        self.target_entropy = policy.target_entropy
-        # The step and the sums of the metrics before the first one.
-        self.zeros = (ms.Tensor(np.int32(0)), ms.Tensor(np.zeros(len(METRICS), np.float32)))
-        self.critic_gradient = ms.value_and_grad(self.loss_of_critics, None, self.critic_params, has_aux=True)
-        self.actor_gradient = ms.value_and_grad(self.loss_of_actor, None, self.actor_params, has_aux=True)
+        self.target_entropy = target_entropy
+        self.critic_gradient = self.optim.gradient(self.loss_of_critics, "critics")
+        self.actor_gradient = self.optim.gradient(self.loss_of_actor, "actor")
 
-    def loss_of_critics(self, obs, action, target):
-        q1, q2 = self.critics(action, obs)
-        return self.critic_loss(q1, q2, target)
+    def loss_of_critics(self, batch):
+        q1, q2 = self.critics(batch["action"], batch["obs"])
+        loss, q = self.critic_loss(q1, q2, batch["target"])
+        return loss, {"critic_loss": loss, "q_value": q}
 
-    def loss_of_actor(self, obs, noise, alpha):
-        mean, log_std = self.net(obs)
-        action, log_prob = self.squashed(mean, log_std, noise)
-        q1, q2 = self.critics(action, obs)
-        return self.policy_loss(q1, q2, log_prob, alpha)
+    def loss_of_actor(self, batch):
+        mean, log_std = self.net(batch["obs"])
+        action, log_prob = self.squashed(mean, log_std, batch["noise"])
+        q1, q2 = self.critics(action, batch["obs"])
+        loss, log_prob = self.policy_loss(q1, q2, log_prob, batch["alpha"])
+        return loss, {"actor_loss": loss, "entropy": -log_prob}
 
-    def construct(self, inputs, tables):
-        """Inputs: index int32 (K, B); standard normal noise float32 (K, B, A) for next and present actions; learning
-        rate and target share, each float32 (1,). With K = 1 the first three have no axis for it: a graph without a loop
-        starts faster. Returns the sums of `METRICS`."""
-        index, next_noise, noise, rate, tau = inputs
-        if index.ndim == 1:
-            return self.step(index, next_noise, noise, rate, tau, tables)
-        i, total = self.zeros
-        while i < index.shape[0]:
-            drawn = lean.entry(index, i), lean.entry(next_noise, i), lean.entry(noise, i)
-            total = total + self.step(drawn[0], drawn[1], drawn[2], rate, tau, tables)
-            i = i + 1
-        return total
-
-    def step(self, index, next_noise, noise, rate, tau, tables):
-        n = self.num_leaves
-        # Forward
-        fields = self.rows(index, tables)
-        obs, next_obs = fields[:n], fields[n : 2 * n]
-        action, reward, terminated, discount = fields[2 * n :]
-        alpha = ops.exp(self.log_alpha)
+    def step(self, batch):
+        batch["alpha"] = ops.exp(self.log_alpha)
         # Target
-        mean, log_std = self.net(next_obs)
-        next_action, next_log_prob = self.squashed(mean, log_std, next_noise)
-        next_q1, next_q2 = self.targets(next_action, next_obs)
-        target = self.soft_target(reward, discount, terminated, next_q1, next_q2, next_log_prob, alpha)
+        mean, log_std = self.net(batch["next_obs"])
+        next_action, next_log_prob = self.squashed(mean, log_std, batch["next_noise"])
+        next_q1, next_q2 = self.targets(next_action, batch["next_obs"])
+        batch["target"] = self.soft_target(
+            batch["reward"], batch["discount"], batch["terminated"], next_q1, next_q2, next_log_prob, batch["alpha"]
+        )
         # Loss
-        (q_loss, q), critic_grads = self.critic_gradient(obs, action, target)
-        (pi_loss, log_prob), actor_grads = self.actor_gradient(obs, noise, alpha)
-        entropy = -log_prob
-        excess = entropy - self.target_entropy
-        metrics = lean.stacked((q_loss, pi_loss, self.log_alpha * excess, alpha, q, entropy))
+        critic, critic_grads = self.critic_gradient(batch)
+        actor, actor_grads = self.actor_gradient(batch)
+        excess = actor["entropy"] - self.target_entropy
+        metrics = {
+            "critic_loss": critic["critic_loss"],
+            "actor_loss": actor["actor_loss"],
+            "alpha_loss": self.log_alpha * excess,
+            "alpha": batch["alpha"],
+            "q_value": critic["q_value"],
+            "entropy": actor["entropy"],
+        }
         # Update
-        grads = actor_grads + critic_grads
+        grads = {"actor": actor_grads["actor"], "critics": critic_grads["critics"]}
         if self.auto_alpha:
             # d L_alpha / d log(alpha)
-            grads = (*grads, excess)
-        done = self.optim(grads, rate, metrics)
-        self.move_targets(tau, done)
+            grads["alpha"] = (excess,)
+        norms = self.optim(grads, batch, (*metrics.values(), critic_grads["critics"], actor_grads["actor"]))
+        self.move_targets(batch["tau"], norms["critics"])
         return metrics
 
 
@@ -142,7 +137,8 @@ class SAC(BasePolicy):
         return SquashedActor(self.spec, self.cfg.model, rng)
 
     def _root(self, net: SquashedActor, rng: np.random.Generator) -> SACCell:
-        root = SACCell(net, self, rng)
+        critics, targets = (Critics(self.spec, self.cfg.model, rng) for _ in range(2))
+        root = SACCell(net, critics, targets, self.layout, self.cfg.learn, self.target_entropy)
         equalize(root.critics, root.targets)
         return root
 
@@ -153,13 +149,10 @@ class SAC(BasePolicy):
     def row_fields(self) -> dict[str, Field]:
         return self.transition_fields
 
-    def _learn(self, batch: IndexedBatch, progress: float) -> dict[str, float]:
-        steps, size = batch.index.shape
-        noise = self.learn_rng.standard_normal((2, steps, size, self.action_size), dtype=np.float32)
-        inputs = [batch.index, *noise]
-        if steps == 1:
-            inputs = [x[0] for x in inputs]
-        rates = (np.array(x, np.float32) for x in (self.learning_rate(progress), self.cfg.learn.tau))
-        total = self._update(batch.tables, *inputs, *rates)
-        self.update_normalizers(batch)
-        return {**{name: float(v) / steps for name, v in zip(METRICS, total)}, "grad_steps": steps}
+    def inputs(self, batch: IndexedBatch, progress: float) -> Inputs:
+        shape = (*batch.index.shape, self.action_size)
+        noise = self.learn_rng.standard_normal((2, *shape), dtype=np.float32)
+        return Inputs(
+            {"next_noise": noise[0], "noise": noise[1]},
+            {**self.root.optim.rates(progress), "tau": float(self.cfg.learn.tau)},
+        )

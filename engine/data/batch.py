@@ -17,6 +17,9 @@ import numpy as np
 from minding.engine.errors import NonFiniteError, ShapeError
 from minding.engine.types import Array
 
+OBSERVATIONS = ("obs", "next_obs")
+"""Names of the fields that are observations: an observation with several leaves has a field ``name.path`` for each."""
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Field:
@@ -69,6 +72,17 @@ class RowLayout:
                 width += field.size
         self.width = width
         self.num_tables = 1 + images
+
+    def tree(self, name: str) -> list[Column]:
+        """The columns of a field, or of all leaves of the observation `name`, in order.
+
+        Raises:
+          ShapeError: if there is none.
+        """
+        found = [c for c in self.columns.values() if c.name == name or c.name.startswith(f"{name}.")]
+        if not found:
+            raise ShapeError(f"rows have no field {name!r}; they have {', '.join(self.columns)}")
+        return found
 
     def empty(self, rows: int) -> tuple[Array, ...]:
         """Zeroed tables for `rows` rows."""
@@ -135,10 +149,12 @@ class IndexedBatch:
       layout: where each field lives.
       tables: the `engine.buffers.DeviceTables` that hold the rows.
       index: int32 ``(K, B)``; ``(K, T, N)`` for learners of trajectories, in the order of time.
+      weight: importance weights of the rows, float32, shaped like `index`; None: all are 1.
       lag: how many learner iterations old the weights were that the rows were collected with; 0 if unknown.
     """
 
     layout: RowLayout
     tables: Any
     index: Array
+    weight: Array | None = None
     lag: float = 0.0

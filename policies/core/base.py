@@ -16,7 +16,7 @@ from minding.engine.errors import CheckpointError, MindingError
 from minding.engine.process import runtime
 from minding.engine.process.runtime import nn
 from minding.engine.seeding import SeedStreams, generator_state, restore_generator
-from minding.engine.types import Array, StateDict
+from minding.engine.types import Array, LearnOutput, StateDict
 from minding.policies import get_algorithm
 from minding.policies.core.acting import GraphNetwork, acting_network
 from minding.policies.core.actors import Actor, Network
@@ -26,9 +26,10 @@ from minding.policies.core.guard import LearnGuard
 from minding.policies.core.memory import Memory
 from minding.policies.core.modes import CollectView, EvalView, LearnView, Origin
 from minding.policies.core.preparation import prepare
-from minding.policies.core.update import Update
+from minding.policies.core.update import Inputs, Update
 from minding.policies.networks.encoder import Normalizer, ObsEncoder
 from minding.policies.networks.fused import fuse_layers
+from minding.policies.networks.steps import RootCell
 
 MODES = ("collect", "learn", "eval")
 
@@ -93,16 +94,17 @@ class BasePolicy:
         """Returns the network that acts, with an `encoder` and its `memory_size`."""
         raise NotImplementedError
 
-    def _root(self, net: Any, rng: np.random.Generator) -> Any:
-        """Returns the cell that learns, for `Update`: it holds `net` as its attribute ``net`` and all other state."""
+    def _root(self, net: Any, rng: np.random.Generator) -> RootCell:
+        """Returns the cell that learns: it holds `net` as its attribute ``net`` and all other state."""
         raise NotImplementedError
 
     def _actor(self, network: Network, rng: np.random.Generator) -> Actor:
         """Returns what acts with the outputs of the acting network, drawing from `rng`."""
         raise NotImplementedError
 
-    def _learn(self, batch: IndexedBatch, progress: float) -> dict[str, float]:
-        raise NotImplementedError
+    def inputs(self, batch: IndexedBatch, progress: float) -> Inputs:
+        """Returns what the gradient steps of a batch need besides its rows and weights: step sizes, noise, ..."""
+        return Inputs(constants=self.root.optim.rates(progress))
 
     @property
     def row_fields(self) -> dict[str, Field]:
@@ -168,11 +170,25 @@ class BasePolicy:
 
     # Learning.
 
-    def learning_rate(self, progress: float) -> float:
-        """The configured step size, brought linearly to 0 over the schedule where `anneal_lr` is set."""
-        learn = self.cfg.learn
-        rate: float = learn.learning_rate
-        return rate * max(0.0, 1.0 - progress) if learn.anneal_lr else rate
+    def _learn(self, batch: IndexedBatch, progress: float) -> LearnOutput:
+        output = self._update(batch, self.inputs(batch, progress))
+        self._update_normalizers(batch)
+        return output
+
+    def observed(self, batch: IndexedBatch) -> Array:
+        """The rows that were learned from: a replay buffer may hold empty ones, a rollout those of resets."""
+        return np.unique(batch.index)
+
+    def _update_normalizers(self, batch: IndexedBatch) -> None:
+        """Adds the batch's observations to the running moments, after learning (see `Normalizer`)."""
+        if not self._normalizers:
+            return
+        rows = self.observed(batch)
+        if not len(rows):
+            return
+        for k, normalizer in self._normalizers.values():
+            values = batch.layout.read(batch.tables.host, leaf_name("obs", self.leaves[k]), rows)
+            normalizer.update(values.reshape(len(values), -1))
 
     def obs_fields(self, prefix: str) -> dict[str, Field]:
         """Row fields of an observation, one per leaf."""
@@ -198,18 +214,6 @@ class BasePolicy:
             "terminated": Field(),
             "discount": Field(default=self.cfg.learn.gamma),
         }
-
-    def update_normalizers(self, batch: IndexedBatch) -> None:
-        """Adds the batch's observations to the running moments, after learning (see `Normalizer`)."""
-        if not self._normalizers:
-            return
-        # Only rows that were learned from: a replay buffer may hold empty ones, a rollout those of resets.
-        rows = np.unique(batch.index)
-        if not len(rows):
-            return
-        for k, normalizer in self._normalizers.values():
-            values = batch.layout.read(batch.tables.host, leaf_name("obs", self.leaves[k]), rows)
-            normalizer.update(values.reshape(len(values), -1))
 
     # State.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import math
 from collections.abc import Callable, Mapping
@@ -12,12 +13,12 @@ from minding.engine.data.batch import IndexedBatch
 from minding.engine.errors import NonFiniteError
 from minding.engine.process.floats import flush_denormals
 from minding.engine.throttle import Throttle
-from minding.engine.types import Array, Stateful
+from minding.engine.types import Array, LearnOutput, Stateful
 
 MAX_SKIPS_IN_A_ROW = 100
 _log = logging.getLogger("minding.policies")
 
-Learn = Callable[[IndexedBatch, float], dict[str, float]]
+Learn = Callable[[IndexedBatch, float], LearnOutput]
 
 
 class LearnGuard:
@@ -43,8 +44,8 @@ class LearnGuard:
         self._warnings = Throttle()
 
     @flush_denormals
-    def __call__(self, batch: IndexedBatch, progress: float = 0.0) -> dict[str, float]:
-        """Learns; in skip mode the metric `skipped` is 1 for a call that was undone, whose `grad_steps` are 0.
+    def __call__(self, batch: IndexedBatch, progress: float = 0.0) -> LearnOutput:
+        """Learns; in skip mode the metric `skipped` is 1 for a call that was undone, which made no steps.
 
         Raises:
           NonFiniteError: with the rows of the batch, see `learn.on_nan`.
@@ -52,30 +53,31 @@ class LearnGuard:
         progress = min(max(progress, 0.0), 1.0)
         if self._skips:
             return self._learn_or_skip(batch, progress)
-        metrics = self._learn(batch, progress)
-        found = _bad_metric(metrics)
+        output = self._learn(batch, progress)
+        found = _bad_metric(output.metrics)
         if found is not None:
-            raise self._error(f"{found} after this update", batch, metrics)
-        return metrics
+            raise self._error(f"{found} after this update", batch, output.metrics)
+        return output
 
-    def _learn_or_skip(self, batch: IndexedBatch, progress: float) -> dict[str, float]:
+    def _learn_or_skip(self, batch: IndexedBatch, progress: float) -> LearnOutput:
         before = self._policy.state_dict()
-        metrics = self._learn(batch, progress)
+        output = self._learn(batch, progress)
+        metrics = output.metrics
         found = _bad_metric(metrics) or _bad_parameter(self._policy.state_dict()["params"])
         if found is None:
             self._in_a_row = 0
-            return {**metrics, "skipped": 0.0}
+            return dataclasses.replace(output, metrics={**metrics, "skipped": 0.0})
         self._policy.load_state_dict(before)
         self._in_a_row += 1
         if self._in_a_row >= MAX_SKIPS_IN_A_ROW:
             raise self._error(f"{found} after each of the last {MAX_SKIPS_IN_A_ROW} updates", batch, metrics)
         if self._warnings.due():
             _log.warning("%s: %s after this update: it was undone (learn.on_nan=skip)", self._name, found)
-        return {"grad_steps": 0, "skipped": 1.0}
+        return LearnOutput({"skipped": 1.0}, steps=0)
 
-    def _error(self, what: str, batch: IndexedBatch, metrics: dict[str, float]) -> NonFiniteError:
+    def _error(self, what: str, batch: IndexedBatch, metrics: Mapping[str, float]) -> NonFiniteError:
         return NonFiniteError(
-            f"{self._name}: {what}: lower learn.learning_rate or check the rewards", _rows_of(batch), metrics
+            f"{self._name}: {what}: lower learn.learning_rate or check the rewards", _rows_of(batch), dict(metrics)
         )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Protocol
 
 from minding.engine.data.batch import Field
-from minding.engine.types import Array, Factory, Obs, StateDict
+from minding.engine.types import Array, Factory, LearnOutput, Obs, StateDict
 from minding.policies.core.actors import Actor
 from minding.policies.core.agents import SharedActor
 
@@ -67,8 +67,8 @@ class CollectView:
 class LearnView:
     """All gradient steps of one iteration in one compiled call."""
 
-    forward: Callable[..., dict[str, float]]
-    """(batch, progress=0.0) -> metrics; `progress` in [0, 1] drives schedules."""
+    forward: Callable[..., LearnOutput]
+    """(batch, progress=0.0) -> metrics, steps and priorities; `progress` in [0, 1] drives schedules."""
     fields: Mapping[str, Field]
     """The rows that `forward` reads."""
 

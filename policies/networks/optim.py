@@ -1,95 +1,274 @@
-"""Adam inside a compiled update."""
+"""Optimizers inside a compiled update: named groups of parameters, each with its own method and settings."""
 
 from __future__ import annotations
 
+import dataclasses
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from minding.engine.errors import ConfigError
 from minding.engine.process.runtime import ms, nn, ops
 from minding.policies.kernels import kernel, usable
 from minding.policies.networks import flat
 
 
-class Adam(nn.Cell):
-    """Adam (Kingma and Ba, 2015, https://arxiv.org/abs/1412.6980, algorithm 1) with the epsilon of the paper.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Group:
+    """Parameters that are moved together.
 
-        theta -= lr * m_hat / (sqrt(v_hat) + eps)
-
-    `nn.Adam` adds epsilon before the bias correction of v; with PPO's 1e-5 that differs. Its kernel is used with
-    ``eps * sqrt(1 - beta2^t)``, which makes both equal. The learning rate is an input, so schedules never recompile.
-    With our own kernels, parameters and moments lie in one block each, and one kernel changes them all, see `flat`.
-
-    Args:
-      params: the parameters to update; no other optimizer holds them.
+    Attributes:
+      params: the parameters; no other group holds them.
+      rate: step size at the start.
+      anneal: bring it linearly to 0 over the schedule.
+      method: 'adam', 'adamw' or 'rmsprop', see `Adam` and `RMSProp`.
+      betas: decay of the mean of the gradient and of its square; RMSProp uses the second.
       eps: numerical floor of the denominator.
-      max_grad_norm: gradients are scaled down to this global L2 norm; 0 leaves them unchanged.
+      weight_decay: share of a weight, in units of the step size, that each step of 'adamw' takes off.
+      max_grad_norm: the group's gradients are scaled down to this global L2 norm; 0 leaves them unchanged.
+      every: only every so-many-th step moves the parameters; the others leave parameters and moments as they are.
     """
 
-    def __init__(self, params: Sequence[ms.Parameter], *, eps: float = 1e-8, max_grad_norm: float = 0.0) -> None:
+    params: Sequence[ms.Parameter]
+    rate: float
+    anneal: bool = False
+    method: str = "adam"
+    betas: tuple[float, float] = (0.9, 0.999)
+    eps: float = 1e-8
+    weight_decay: float = 0.0
+    max_grad_norm: float = 0.0
+    every: int = 1
+
+    def __post_init__(self) -> None:
+        if self.method not in METHODS:
+            raise ConfigError(f"optimizer group: expected method {', '.join(METHODS)}, got {self.method!r}")
+        if self.weight_decay and self.method != "adamw":
+            raise ConfigError(f"optimizer group: weight_decay={self.weight_decay} needs method 'adamw'")
+        if self.every < 1:
+            raise ConfigError(f"optimizer group: expected every >= 1, got {self.every}")
+
+    @classmethod
+    def of(cls, net: nn.Cell, learn: Mapping[str, Any], **settings: Any) -> Group:
+        """All trainable parameters of a network, with the step size and its schedule of a `learn` configuration."""
+        params = net.trainable_params()
+        return cls(params=params, rate=learn["learning_rate"], anneal=learn["anneal_lr"], **settings)
+
+    def rate_at(self, progress: float) -> float:
+        """The step size after this share of the schedule, in [0, 1]."""
+        return self.rate * max(0.0, 1.0 - progress) if self.anneal else self.rate
+
+
+class Optimizer(nn.Cell):
+    """Moves groups of parameters, each in its own way.
+
+    Args:
+      groups: by name.
+
+    Attributes:
+      steps: the `Adam` or `RMSProp` of each group, in order.
+    """
+
+    def __init__(self, **groups: Group) -> None:
         super().__init__()
-        self.params = ms.ParameterTuple(params)
-        self.count = len(params)
-        self.m = ms.ParameterTuple([self._zeros(f"m.{i}", p.shape) for i, p in enumerate(params)])
-        self.v = ms.ParameterTuple([self._zeros(f"v.{i}", p.shape) for i, p in enumerate(params)])
-        self.beta1, self.beta2, self.eps, self.max_grad_norm = 0.9, 0.999, eps, max_grad_norm
-        self.beta1_power = ms.Parameter(ms.Tensor(np.float32(1.0)), name="beta1_power", requires_grad=False)
-        self.beta2_power = ms.Parameter(ms.Tensor(np.float32(1.0)), name="beta2_power", requires_grad=False)
-        self.block = flat.Block(params) if usable() else None
-        if self.block is not None:
-            flat.hide(self, "flat_params", self.block.flat())
-            flat.hide(self, "flat_m", flat.Block(self.m).flat())
-            flat.hide(self, "flat_v", flat.Block(self.v).flat())
-            self.settings = ms.Tensor(np.array([self.beta1, self.beta2, eps, max_grad_norm], np.float32))
-            self.fused_adam = _fused_adam()
-        self.adam = ops.Adam()
-        self.half_square = ops.L2Loss()
+        self.groups = groups
+        self.names = tuple(groups)
+        self.rate_names = tuple(rate_name(name) for name in groups)
+        self.steps = nn.CellList([METHODS[group.method](group) for group in groups.values()])
 
-    @staticmethod
-    def _zeros(name: str, shape: Sequence[int]) -> ms.Parameter:
-        return ms.Parameter(ms.Tensor(np.zeros(shape, np.float32)), name=name, requires_grad=False)
+    def rates(self, progress: float) -> dict[str, float]:
+        """The inputs of an update that `construct` reads: the step size of each group."""
+        return {rate_name(name): group.rate_at(progress) for name, group in self.groups.items()}
 
-    def construct(self, grads, learning_rate, reads):
+    def block(self, name: str) -> flat.Block | None:
+        """The memory of a group's parameters; None where each has its own."""
+        block: flat.Block | None = self.steps[self.names.index(name)].block
+        return block
+
+    def gradient(self, loss: Callable[[Any], Any], *names: str) -> Gradient:
+        """The gradient of a loss for the parameters of the groups `names`; see `Gradient`."""
+        return Gradient(loss, {name: self.groups[name].params for name in names})
+
+    def construct(self, grads, batch, reads):
         """One step.
 
         Args:
-          grads: one per parameter.
-          learning_rate: float32 scalar or (1,).
+          grads: by name of the group, one per parameter.
+          batch: holds the step sizes, see `rates`.
           reads: a tensor or a tuple of them: what was computed from the parameters besides the gradients, such as the
             loss. The step waits for it, which nothing else ensures, see `flat`.
 
         Returns:
-          The global gradient norm before clipping (0 when `max_grad_norm` is 0), known after the step.
+          By name, the global norm of each group's gradients before they are scaled (0 without `max_grad_norm`), known
+          after the step.
         """
+        norms = {}
+        for k in range(len(self.names)):
+            name = self.names[k]
+            norms[name] = self.steps[k](grads[name], batch[self.rate_names[k]], reads)
+        return norms
+
+
+class Gradient(nn.Cell):
+    """Value and gradient of a loss.
+
+    Args:
+      loss: ``batch -> (loss, metrics by name)``.
+      params: by name of the group, the parameters that it is differentiated for.
+    """
+
+    def __init__(self, loss: Callable[[Any], Any], params: Mapping[str, Sequence[ms.Parameter]]) -> None:
+        # Parameters keep the names they have elsewhere.
+        super().__init__(auto_prefix=False)
+        joined = ms.ParameterTuple([p for group in params.values() for p in group])
+        self.value_and_grad = ms.value_and_grad(loss, None, joined, has_aux=True)
+        stops = [int(stop) for stop in np.cumsum([len(group) for group in params.values()])]
+        self.names, self.starts, self.stops = tuple(params), [0, *stops[:-1]], stops
+
+    def construct(self, batch):
+        """Returns (metrics, gradients by name of the group); the value of the loss is among the metrics."""
+        (_, metrics), grads = self.value_and_grad(batch)
+        named = {}
+        for k in range(len(self.names)):
+            named[self.names[k]] = grads[self.starts[k] : self.stops[k]]
+        return metrics, named
+
+
+class _Method(nn.Cell):
+    """Base of the methods: bounds the norm, and skips the steps that are not due. A subclass defines `move`."""
+
+    block: flat.Block | None = None
+
+    def __init__(self, group: Group) -> None:
+        super().__init__()
+        self.params = ms.ParameterTuple(group.params)
+        self.count = len(group.params)
+        self.beta1, self.beta2 = group.betas
+        self.eps, self.max_grad_norm, self.every = group.eps, group.max_grad_norm, group.every
+        self.weight_decay = group.weight_decay
+        self.half_square = ops.L2Loss()
+        if group.every > 1:
+            self.made = ms.Parameter(ms.Tensor(np.float32(0.0)), name="made", requires_grad=False)
+
+    def zeros(self, name: str) -> ms.ParameterTuple:
+        return ms.ParameterTuple(
+            [
+                ms.Parameter(ms.Tensor(np.zeros(p.shape, np.float32)), name=f"{name}.{i}", requires_grad=False)
+                for i, p in enumerate(self.params)
+            ]
+        )
+
+    def construct(self, grads, rate, reads):
         grads = ops.depend(grads, reads)
-        if self.block is not None:
-            blocks = (self.flat_params, self.flat_m, self.flat_v)
-            return self.fused_adam(*blocks, self.beta1_power, self.beta2_power, learning_rate, self.settings, *grads)
+        if self.every == 1:
+            return self.move(grads, rate)
+        made = self.made + 1.0
         norm = ops.zeros((), ms.float32)
-        if self.max_grad_norm > 0:
-            norm = ops.sqrt(2.0 * self.half_squares(grads))
-            scale = ops.minimum(self.max_grad_norm / (norm + 1e-6), 1.0)
-            clipped = []
-            for grad in grads:
-                clipped.append(grad * scale)
-            grads = clipped
-        power1 = self.beta1_power * self.beta1
-        power2 = self.beta2_power * self.beta2
-        numbers = (power1, power2, learning_rate, self.beta1, self.beta2, self.eps * ops.sqrt(1.0 - power2))
-        done: Any = ()
-        for i in range(self.count):
-            done = (*done, self.adam(self.params[i], self.m[i], self.v[i], *numbers, grads[i]))
-        ops.assign(self.beta1_power, power1)
-        ops.assign(self.beta2_power, power2)
-        return ops.depend(norm, done)
+        if made >= self.every:
+            norm = self.move(grads, rate)
+            made = made - self.every
+        return ops.depend(norm, ops.assign(self.made, ops.depend(made, norm)))
+
+    def move(self, grads, rate):
+        """Moves the parameters; returns the norm of the gradients before they are scaled."""
+        raise NotImplementedError
+
+    def bounded(self, grads):
+        """The gradients scaled down to the bound, and their norm before."""
+        norm = ops.zeros((), ms.float32)
+        if self.max_grad_norm <= 0:
+            return grads, norm
+        norm = ops.sqrt(2.0 * self.half_squares(grads))
+        scale = ops.minimum(self.max_grad_norm / (norm + 1e-6), 1.0)
+        clipped = []
+        for grad in grads:
+            clipped.append(grad * scale)
+        return clipped, norm
 
     def half_squares(self, grads):
         total = self.half_square(grads[0])
         for grad in grads[1:]:
             total = total + self.half_square(grad)
         return total
+
+
+class Adam(_Method):
+    """Adam (Kingma and Ba, 2015, https://arxiv.org/abs/1412.6980, algorithm 1) with the epsilon of the paper, and AdamW
+    (Loshchilov and Hutter, 2019, https://arxiv.org/abs/1711.05101, algorithm 2).
+
+        theta -= lr * m_hat / (sqrt(v_hat) + eps) + lr * weight_decay * theta
+
+    `nn.Adam` adds epsilon before the bias correction of v; with PPO's 1e-5 that differs. Its kernel is used with
+    ``eps * sqrt(1 - beta2^t)``, which makes both equal. The learning rate is an input, so schedules never recompile.
+    With our own kernels, parameters and moments lie in one block each, and one kernel changes them all, see `flat`.
+    """
+
+    def __init__(self, group: Group) -> None:
+        super().__init__(group)
+        self.m, self.v = self.zeros("m"), self.zeros("v")
+        self.beta1_power = ms.Parameter(ms.Tensor(np.float32(1.0)), name="beta1_power", requires_grad=False)
+        self.beta2_power = ms.Parameter(ms.Tensor(np.float32(1.0)), name="beta2_power", requires_grad=False)
+        if usable():
+            self.block = flat.Block(group.params)
+            flat.hide(self, "flat_params", self.block.flat())
+            flat.hide(self, "flat_m", flat.Block(self.m).flat())
+            flat.hide(self, "flat_v", flat.Block(self.v).flat())
+            settings = [self.beta1, self.beta2, self.eps, self.max_grad_norm, self.weight_decay]
+            self.settings = ms.Tensor(np.array(settings, np.float32))
+            self.fused_adam = _fused_adam()
+        self.adam = ops.Adam()
+
+    def move(self, grads, rate):
+        if self.block is not None:
+            blocks = (self.flat_params, self.flat_m, self.flat_v)
+            return self.fused_adam(*blocks, self.beta1_power, self.beta2_power, rate, self.settings, *grads)
+        grads, norm = self.bounded(grads)
+        power1 = self.beta1_power * self.beta1
+        power2 = self.beta2_power * self.beta2
+        numbers = (power1, power2, rate, self.beta1, self.beta2, self.eps * ops.sqrt(1.0 - power2))
+        done: Any = ()
+        for i in range(self.count):
+            if self.weight_decay > 0:
+                grads_i = ops.depend(
+                    grads[i], ops.assign(self.params[i], self.params[i] * (1.0 - rate * self.weight_decay))
+                )
+            else:
+                grads_i = grads[i]
+            done = (*done, self.adam(self.params[i], self.m[i], self.v[i], *numbers, grads_i))
+        ops.assign(self.beta1_power, power1)
+        ops.assign(self.beta2_power, power2)
+        return ops.depend(norm, done)
+
+
+class RMSProp(_Method):
+    """RMSProp (Hinton, 2012, https://www.cs.toronto.edu/~tijmen/csc321/slides/lecture_slides_lec6.pdf), with epsilon
+    outside of the root, as in A3C's reference and in PyTorch.
+
+        v = beta2 * v + (1 - beta2) * g^2
+        theta -= lr * g / (sqrt(v) + eps)
+    """
+
+    def __init__(self, group: Group) -> None:
+        super().__init__(group)
+        self.v = self.zeros("v")
+
+    def move(self, grads, rate):
+        grads, norm = self.bounded(grads)
+        done: Any = ()
+        for i in range(self.count):
+            square = self.beta2 * self.v[i] + (1.0 - self.beta2) * ops.square(grads[i])
+            moved = self.params[i] - rate * grads[i] / (ops.sqrt(square) + self.eps)
+            done = (*done, ops.assign(self.v[i], square), ops.assign(self.params[i], moved))
+        return ops.depend(norm, done)
+
+
+METHODS: dict[str, type[_Method]] = {"adam": Adam, "adamw": Adam, "rmsprop": RMSProp}
+
+
+def rate_name(group: str) -> str:
+    """Name of the input that holds a group's step size."""
+    return f"rate_{group}"
 
 
 @functools.cache

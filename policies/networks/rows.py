@@ -3,28 +3,34 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from minding.engine.data.batch import Column, RowLayout
+from minding.engine.data.batch import OBSERVATIONS, Column, RowLayout
 from minding.engine.process.runtime import ms, nn, ops
 from minding.policies.kernels import kernel, usable
 
 
 class Rows(nn.Cell):
-    """Gathers rows of the tables and returns the named fields, in the order asked for.
+    """Gathers rows of the tables and returns their fields by name.
 
     Args:
       layout: where each field lives.
-      names: the fields to return.
+      names: the fields to return; those of a tree (an observation with several leaves) by the name of the tree.
     """
 
     def __init__(self, layout: RowLayout, names: Sequence[str]) -> None:
         super().__init__()
-        columns = [layout.columns[name] for name in names]
-        self.num_fields = len(columns)
+        self.names = tuple(names)
+        trees = [layout.tree(name) for name in names]
+        columns = [column for tree in trees for column in tree]
+        stops = list(itertools.accumulate(len(tree) for tree in trees))
+        self.spans = list(zip([0, *stops[:-1]], stops, strict=True))
+        # Observations are taken apart into leaves even where they have only one: so encoders take them.
+        self.is_tree = [name in OBSERVATIONS for name in names]
         self.table = [c.table for c in columns]
         self.shape = [tuple(c.shape) for c in columns]
         numbers = [c for c in columns if c.table == 0]
@@ -33,14 +39,26 @@ class Rows(nn.Cell):
         self.numbers = (_FusedFields if usable() and len(numbers) > 1 else _Fields)(numbers)
 
     def construct(self, index, tables):
-        """Args: index int32 (B,), tables: the layout's tables. Returns fields, each (B, *shape)."""
+        """Returns a dict of the fields, each (B, *shape), those of `OBSERVATIONS` as tuples of their leaves.
+
+        Args:
+          index: int32 (B,), or of any shape with B entries.
+          tables: those of the layout.
+        """
+        if index.ndim > 1:
+            index = index.reshape((-1,))
         numbers = self.numbers(index, tables[0])
-        fields = []
-        for k in range(self.num_fields):
+        columns = []
+        for k in range(len(self.place)):
             if self.place[k] >= 0:
-                fields.append(numbers[self.place[k]])
+                columns.append(numbers[self.place[k]])
             else:
-                fields.append(ops.gather(tables[self.table[k]], index, 0).reshape((-1, *self.shape[k])))
+                columns.append(ops.gather(tables[self.table[k]], index, 0).reshape((-1, *self.shape[k])))
+        # Not `dict(zip(...))`, whose gradient MindSpore cannot take.
+        fields = {}
+        for k in range(len(self.names)):
+            start, stop = self.spans[k]
+            fields[self.names[k]] = columns[start:stop] if self.is_tree[k] else columns[start]
         return fields
 
 

@@ -15,6 +15,11 @@ def entry(x, i):
     return ops.Gather()(x, i, 0)
 
 
+def with_entry(x, i, value):
+    """x (K, ...) with x[i] = value, for a scalar int32 Tensor i."""
+    return ops.TensorScatterUpdate()(x, ops.ExpandDims()(ops.ExpandDims()(i, 0), 0), ops.ExpandDims()(value, 0))
+
+
 def mean(x):
     """The mean of all entries of (B,); a scalar as it is."""
     return x if x.ndim == 0 else ops.ReduceMean()(x, 0)
