@@ -22,7 +22,7 @@ from minding.engine.process.runtime import ops
 from minding.policies.core.actor_critic import ActorCriticPolicy
 from minding.policies.networks.actor_critic import ActorCritic
 from minding.policies.networks.optim import Group, Optimizer
-from minding.policies.networks.steps import RootCell
+from minding.policies.networks.steps import GradientSteps
 from minding.policies.ops import lean
 
 
@@ -53,7 +53,7 @@ def a3c_loss(log_prob, entropy, value, batch, cfg):
     }
 
 
-class A3CCell(RootCell):
+class A3CCell(GradientSteps):
     """Root cell: network and optimizer."""
 
     metrics = ("loss", "policy_loss", "value_loss", "entropy", "approx_kl", "grad_norm")
@@ -72,8 +72,8 @@ class A3CCell(RootCell):
         return a3c_loss(log_prob, entropy, outputs[0], batch, self.cfg)
 
     def step(self, batch):
-        metrics, grads = self.gradient(batch)
-        metrics["grad_norm"] = self.optim(grads, batch, metrics)["net"]
+        (_, metrics), grads = self.gradient(batch)
+        metrics["grad_norm"] = self.optim({"net": grads}, batch, metrics)["net"]
         return metrics
 
 

@@ -22,7 +22,7 @@ from minding.policies.core.base import BasePolicy
 from minding.policies.core.update import Inputs
 from minding.policies.networks.actor_critic import QNetwork
 from minding.policies.networks.optim import Group, Optimizer
-from minding.policies.networks.steps import RootCell
+from minding.policies.networks.steps import GradientSteps
 from minding.policies.networks.target import CopyTarget, SoftTarget, equalize
 from minding.policies.ops import lean
 from minding.policies.ops.values import chosen_value, huber
@@ -42,7 +42,7 @@ def dqn_loss(q, action, target):
     return loss, {"loss": loss, "q_value": lean.mean(chosen)}
 
 
-class DQNCell(RootCell):
+class DQNCell(GradientSteps):
     """Root cell: online and target network, optimizer."""
 
     metrics = ("loss", "q_value", "grad_norm")
@@ -67,11 +67,11 @@ class DQNCell(RootCell):
             next_value = chosen_value(next_q, ops.Argmax(-1)(self.net(batch["next_obs"])[0]))
         else:
             next_value = lean.largest(next_q)
-        batch["target"] = batch["reward"] + batch["discount"] * (1.0 - batch["terminated"]) * next_value
+        target = batch["reward"] + batch["discount"] * (1.0 - batch["terminated"]) * next_value
         # Loss
-        metrics, grads = self.gradient(batch)
+        (_, metrics), grads = self.gradient({"obs": batch["obs"], "action": batch["action"], "target": target})
         # Update
-        metrics["grad_norm"] = self.optim(grads, batch, metrics)["net"]
+        metrics["grad_norm"] = self.optim({"net": grads}, batch, metrics)["net"]
         if "tau" in batch:
             self.move_target(batch["tau"], metrics["grad_norm"])
         return metrics

@@ -19,7 +19,7 @@ from minding.engine.types import Array
 from minding.policies.core.actor_critic import ActorCriticPolicy
 from minding.policies.networks.actor_critic import ActorCritic
 from minding.policies.networks.optim import Group, Optimizer
-from minding.policies.networks.steps import RootCell
+from minding.policies.networks.steps import GradientSteps
 from minding.policies.ops.vtrace import vtrace
 
 NUMBERS = ("log_prob", "reward", "terminated", "cut", "valid")
@@ -68,11 +68,10 @@ def _total(x):
     return x.reshape((-1,)).sum()
 
 
-class IMPALACell(RootCell):
+class IMPALACell(GradientSteps):
     """Root cell: network and optimizer; a step takes rows in the order of time, (T, N)."""
 
     metrics = ("loss", "policy_loss", "value_loss", "entropy", "approx_kl", "rho", "grad_norm")
-    row_axes = 2
 
     def __init__(self, net: ActorCritic, layout: RowLayout, learn: Mapping[str, Any]) -> None:
         super().__init__(layout, ["obs", "next_obs", "action", *NUMBERS])
@@ -96,8 +95,8 @@ class IMPALACell(RootCell):
         for name in NUMBERS:
             batch[name] = batch[name].reshape(shape)
         batch["next_value"] = self.net(batch["next_obs"])[0].reshape(shape)
-        metrics, grads = self.gradient(batch)
-        metrics["grad_norm"] = self.optim(grads, batch, metrics)["net"]
+        (_, metrics), grads = self.gradient(batch)
+        metrics["grad_norm"] = self.optim({"net": grads}, batch, metrics)["net"]
         return metrics
 
 

@@ -26,7 +26,7 @@ from minding.policies.core.actor_critic import ActorCriticPolicy
 from minding.policies.core.update import Inputs
 from minding.policies.networks.actor_critic import ActorCritic
 from minding.policies.networks.optim import Group, Optimizer
-from minding.policies.networks.steps import ALL_ROWS, RootCell
+from minding.policies.networks.steps import ALL_ROWS, GradientSteps
 from minding.policies.ops import lean
 
 WEIGHT_BOUND = 2.0
@@ -71,7 +71,7 @@ def ppo_loss(log_prob, entropy, value, batch, cfg):
     }
 
 
-class PPOCell(RootCell):
+class PPOCell(GradientSteps):
     """Root cell: network and optimizer."""
 
     metrics = ("loss", "policy_loss", "value_loss", "entropy", "approx_kl", "clip_fraction", "grad_norm")
@@ -103,8 +103,8 @@ class PPOCell(RootCell):
         if "trust" in batch:
             batch["log_prob"], batch["value"] = batch["present_log_prob"], batch["present_value"]
             batch["advantage"] = batch["advantage"] * batch["trust"]
-        metrics, grads = self.gradient(batch)
-        norms = self.optim(grads, batch, (metrics["loss"], metrics["approx_kl"]))
+        (_, metrics), grads = self.gradient(batch)
+        norms = self.optim({"net": grads}, batch, (metrics["loss"], metrics["approx_kl"]))
         metrics["grad_norm"] = norms["net"]
         return metrics
 

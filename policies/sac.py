@@ -26,7 +26,7 @@ from minding.policies.core.base import BasePolicy
 from minding.policies.core.update import Inputs
 from minding.policies.networks.actor_critic import ActionValue, SquashedActor
 from minding.policies.networks.optim import Group, Optimizer
-from minding.policies.networks.steps import RootCell
+from minding.policies.networks.steps import GradientSteps
 from minding.policies.networks.target import SoftTarget, equalize
 from minding.policies.ops.distributions import SquashedGaussian
 from minding.policies.ops.soft import soft_objectives
@@ -44,7 +44,7 @@ class Critics(nn.Cell):
         return self.q1(action, obs), self.q2(action, obs)
 
 
-class SACCell(RootCell):
+class SACCell(GradientSteps):
     """Root cell: actor, twin critics and their targets, temperature, optimizer."""
 
     metrics = ("critic_loss", "actor_loss", "alpha_loss", "alpha", "q_value", "entropy")
@@ -85,35 +85,36 @@ class SACCell(RootCell):
         action, log_prob = self.squashed(mean, log_std, batch["noise"])
         q1, q2 = self.critics(action, batch["obs"])
         loss, log_prob = self.policy_loss(q1, q2, log_prob, batch["alpha"])
-        return loss, {"actor_loss": loss, "entropy": -log_prob}
+        return loss, {"actor_loss": loss, "log_prob": log_prob}
 
     def step(self, batch):
-        batch["alpha"] = ops.exp(self.log_alpha)
+        alpha = ops.exp(self.log_alpha)
         # Target
         mean, log_std = self.net(batch["next_obs"])
         next_action, next_log_prob = self.squashed(mean, log_std, batch["next_noise"])
         next_q1, next_q2 = self.targets(next_action, batch["next_obs"])
-        batch["target"] = self.soft_target(
-            batch["reward"], batch["discount"], batch["terminated"], next_q1, next_q2, next_log_prob, batch["alpha"]
+        target = self.soft_target(
+            batch["reward"], batch["discount"], batch["terminated"], next_q1, next_q2, next_log_prob, alpha
         )
         # Loss
-        critic, critic_grads = self.critic_gradient(batch)
-        actor, actor_grads = self.actor_gradient(batch)
-        excess = actor["entropy"] - self.target_entropy
+        (_, critic), critic_grads = self.critic_gradient(
+            {"obs": batch["obs"], "action": batch["action"], "target": target}
+        )
+        (_, actor), actor_grads = self.actor_gradient({"obs": batch["obs"], "noise": batch["noise"], "alpha": alpha})
+        entropy = -actor["log_prob"]
+        excess = entropy - self.target_entropy
         metrics = {
             "critic_loss": critic["critic_loss"],
             "actor_loss": actor["actor_loss"],
             "alpha_loss": self.log_alpha * excess,
-            "alpha": batch["alpha"],
+            "alpha": alpha,
             "q_value": critic["q_value"],
-            "entropy": actor["entropy"],
+            "entropy": entropy,
         }
         # Update
-        grads = {"actor": actor_grads["actor"], "critics": critic_grads["critics"]}
-        if self.auto_alpha:
-            # d L_alpha / d log(alpha)
-            grads["alpha"] = (excess,)
-        norms = self.optim(grads, batch, (*metrics.values(), critic_grads["critics"], actor_grads["actor"]))
+        # That of the temperature is d L_alpha / d log(alpha).
+        grads = {"actor": actor_grads, "critics": critic_grads, "alpha": (excess,)}
+        norms = self.optim(grads, batch, (metrics, grads))
         self.move_targets(batch["tau"], norms["critics"])
         return metrics
 

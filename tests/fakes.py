@@ -12,7 +12,7 @@ from minding.engine.buffers import DeviceTables
 from minding.engine.chain.context import OfflineRLContext, OnlineRLContext
 from minding.engine.config.compiler import compile_config
 from minding.engine.data.batch import Field, IndexedBatch, RowLayout
-from minding.engine.types import EnvStep, EpisodeEnd
+from minding.engine.types import EnvStep, EpisodeEnd, LearnOutput
 from minding.policies import get_algorithm, kernels
 
 needs_kernels = pytest.mark.skipif(not kernels.compiled(), reason="no C++ compiler at installation: no kernels")
@@ -106,6 +106,12 @@ def tiny_config(algorithm, observation=VECTOR, action=None, seed=0, env=None, me
     if memory_dim:
         cfg.policy.model.update(memory="gru", memory_dim=memory_dim)
     return cfg
+
+
+def set_rate(policy, rate):
+    """Gives all optimizer groups of a policy this step size."""
+    groups = policy.root.optim.groups
+    groups.update({name: dataclasses.replace(group, rate=rate) for name, group in groups.items()})
 
 
 class Batches:
@@ -346,7 +352,7 @@ class ReadingLearner:
         for rows in batch.index:
             self.steps.append({name: batch.layout.read(tables, name, rows) for name in batch.layout.fields})
         self.progress.append(progress)
-        return {"loss": 0.5, "grad_steps": len(batch.index)}
+        return LearnOutput({"loss": 0.5}, steps=len(batch.index))
 
 
 COUNTING_FIELDS = {

@@ -559,9 +559,12 @@ def _sum_of_squares(x: Any) -> Any:
     return (x * x).sum()
 
 
+_SUBMODULES = {"nn": "nn", "ops": "ops", "functional": "ops.functional"}
+
+
 def __getattr__(name: str) -> Any:
     if name == "ms":
         return _import()
-    if name in ("nn", "ops"):
-        return importlib.import_module(f"{_import().__name__}.{name}")
+    if name in _SUBMODULES:
+        return importlib.import_module(f"{_import().__name__}.{_SUBMODULES[name]}")
     raise AttributeError(f"module 'minding.engine.process.runtime' has no attribute {name!r}")

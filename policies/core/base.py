@@ -29,7 +29,7 @@ from minding.policies.core.preparation import prepare
 from minding.policies.core.update import Inputs, Update
 from minding.policies.networks.encoder import Normalizer, ObsEncoder
 from minding.policies.networks.fused import fuse_layers
-from minding.policies.networks.steps import RootCell
+from minding.policies.networks.steps import GradientSteps
 
 MODES = ("collect", "learn", "eval")
 
@@ -94,7 +94,7 @@ class BasePolicy:
         """Returns the network that acts, with an `encoder` and its `memory_size`."""
         raise NotImplementedError
 
-    def _root(self, net: Any, rng: np.random.Generator) -> RootCell:
+    def _root(self, net: Any, rng: np.random.Generator) -> GradientSteps:
         """Returns the cell that learns: it holds `net` as its attribute ``net`` and all other state."""
         raise NotImplementedError
 
@@ -172,14 +172,14 @@ class BasePolicy:
 
     def _learn(self, batch: IndexedBatch, progress: float) -> LearnOutput:
         output = self._update(batch, self.inputs(batch, progress))
-        self._update_normalizers(batch)
+        self.update_normalizers(batch)
         return output
 
     def observed(self, batch: IndexedBatch) -> Array:
         """The rows that were learned from: a replay buffer may hold empty ones, a rollout those of resets."""
         return np.unique(batch.index)
 
-    def _update_normalizers(self, batch: IndexedBatch) -> None:
+    def update_normalizers(self, batch: IndexedBatch) -> None:
         """Adds the batch's observations to the running moments, after learning (see `Normalizer`)."""
         if not self._normalizers:
             return

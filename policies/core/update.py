@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import warnings
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
@@ -12,7 +13,7 @@ from minding.engine.data.batch import IndexedBatch
 from minding.engine.process import runtime
 from minding.engine.process.runtime import RecompileWarning
 from minding.engine.types import Array, LearnOutput
-from minding.policies.networks.steps import GradientSteps, RootCell
+from minding.policies.networks.steps import BoundSteps, GradientSteps
 
 
 @dataclasses.dataclass(slots=True)
@@ -32,19 +33,19 @@ class Update:
     """All gradient steps of an iteration in one compiled call.
 
     The tables are parameters of the compiled graph, so it is compiled for one buffer; another buffer causes a
-    recompilation, which is reported. For each set of input names there is a graph.
+    recompilation, which is reported. Each set of input names has a graph, and so has a call of a single step.
 
     Args:
       root: makes a step.
       name: used in messages.
     """
 
-    def __init__(self, root: RootCell, name: str) -> None:
+    def __init__(self, root: GradientSteps, name: str) -> None:
         self._root = root
         self._name = name
         self._metrics = tuple(root.metrics)
         self._tables: object = None
-        self._compiled: dict[tuple[str, ...], runtime.Compiled] = {}
+        self._compiled: dict[tuple[Any, ...], runtime.Compiled] = {}
 
     @property
     def signatures(self) -> int:
@@ -53,21 +54,20 @@ class Update:
 
     def __call__(self, batch: IndexedBatch, inputs: Inputs) -> LearnOutput:
         """Makes the gradient steps of a batch; metrics are means over those made."""
-        index, values = batch.index, list(inputs.steps.values())
-        if len(index) == 1:
-            # See `GradientSteps`.
-            index, values = index[0], [x[0] for x in values]
-        numbers = [np.float32(x) if isinstance(x, float) else x for x in inputs.constants.values()]
-        arrays = [np.asarray(x) for x in (index, *values, *numbers)]
-        returned = self._graph(batch, inputs)(*[runtime.to_device(x) for x in arrays])
+        count, values = len(batch.index), [batch.index, *inputs.steps.values()]
+        if count == 1:
+            values = [x[0] for x in values]
+        values += [np.asarray(x, np.float32) if isinstance(x, float) else x for x in inputs.constants.values()]
+        returned = self._graph(batch, inputs)(*[runtime.to_device(x) for x in values])
         total, priorities = returned if self._root.prioritized else (returned, None)
         # `tolist()` is four times as fast as `asnumpy()` on a fresh tensor.
         sums = total.tolist()
-        steps = len(batch.index) if self._root.watched is None else int(sums[-1])
-        metrics = {name: value / steps for name, value in zip(self._metrics, sums)}
+        if count > 1 and self._root.watched is not None:
+            count = int(sums[-1])
+        metrics = {name: value / count for name, value in zip(self._metrics, sums)}
         if priorities is not None:
             priorities = priorities.asnumpy().reshape(batch.index.shape)
-        return LearnOutput(metrics, steps, priorities)
+        return LearnOutput(metrics, count, priorities)
 
     def _graph(self, batch: IndexedBatch, inputs: Inputs) -> runtime.Compiled:
         if batch.tables is not self._tables:
@@ -79,8 +79,9 @@ class Update:
                 )
             self._tables = batch.tables
             self._compiled = {}
-        names = (*inputs.steps, *inputs.constants)
-        if names not in self._compiled:
-            cell = GradientSteps(self._root, batch.tables.parameters, tuple(inputs.steps), tuple(inputs.constants))
-            self._compiled[names] = runtime.Compiled(cell, self._name)
-        return self._compiled[names]
+        loop = len(batch.index) > 1
+        variant = (loop, *inputs.steps, *inputs.constants)
+        if variant not in self._compiled:
+            tables, names = batch.tables.parameters, (tuple(inputs.steps), tuple(inputs.constants))
+            self._compiled[variant] = runtime.Compiled(BoundSteps(self._root, tables, *names, loop), self._name)
+        return self._compiled[variant]

@@ -186,4 +186,4 @@ class ActionValue(nn.Cell):
         features, action = self.encoder(obs), action.reshape((-1, self.action_size))
         if self.fused is not None:
             return self.fused(features, action, *self.params)[2]
-        return self.value(self.torso(ops.concat((features, action), -1)))
+        return self.value(self.torso(ops.Concat(-1)((features, action))))

@@ -85,7 +85,7 @@ class OneHot(nn.Cell):
         parts = []
         for k in range(len(self.sizes)):
             parts.append(ops.gather(self.tables[k], x[:, k], 0))
-        return parts[0] if len(parts) == 1 else ops.concat(parts, -1)
+        return parts[0] if len(parts) == 1 else ops.Concat(-1)(parts)
 
     def host(self) -> numpy_forms.OneHot:
         return numpy_forms.OneHot(self.sizes)
@@ -171,7 +171,7 @@ class ObsEncoder(nn.Cell):
         parts = []
         for k in range(len(self.encoders)):
             parts.append(self.activation(self.projections[k](self.encoders[k](leaves[self.places[k]]))))
-        return ops.concat(parts, -1)
+        return ops.Concat(-1)(parts)
 
     def host(self) -> numpy_forms.ObsEncoder:
         encoders, projections = [e.host() for e in self.encoders], [p.host() for p in self.projections]

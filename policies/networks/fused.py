@@ -165,7 +165,7 @@ def fused_squashed_actor(activation: str) -> Any:
             dout[2], dout[4], out[3], bounds, out[0], out[1], weight2, weight3, weight4
         )
         params = parameter_gradients(x, out[0], out[1], slope1, slope2, dout[2], dlog_std)
-        return features_gradient(slope1, slope1, weight1), *params, ops.zeros_like(bounds)
+        return features_gradient(slope1, slope1, weight1), *params, ops.ZerosLike()(bounds)
 
     return kernel(
         name,
@@ -218,7 +218,7 @@ def fused_clip() -> Any:
     slope = kernel("clip_gradient", lambda dout, x, bounds: x, lambda dout, x, bounds: x)
 
     def gradient(x, bounds, out, dout):
-        return slope(dout, x, bounds), ops.zeros_like(bounds)
+        return slope(dout, x, bounds), ops.ZerosLike()(bounds)
 
     return kernel("clip", lambda x, bounds: x, lambda x, bounds: x, gradient)
 

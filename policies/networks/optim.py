@@ -13,6 +13,7 @@ from minding.engine.errors import ConfigError
 from minding.engine.process.runtime import ms, nn, ops
 from minding.policies.kernels import kernel, usable
 from minding.policies.networks import flat
+from minding.policies.ops import lean
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -75,7 +76,7 @@ class Optimizer(nn.Cell):
         self.groups = groups
         self.names = tuple(groups)
         self.rate_names = tuple(rate_name(name) for name in groups)
-        self.steps = nn.CellList([METHODS[group.method](group) for group in groups.values()])
+        self.steps = nn.CellList([_make(group) for group in groups.values()])
 
     def rates(self, progress: float) -> dict[str, float]:
         """The inputs of an update that `construct` reads: the step size of each group."""
@@ -86,9 +87,21 @@ class Optimizer(nn.Cell):
         block: flat.Block | None = self.steps[self.names.index(name)].block
         return block
 
-    def gradient(self, loss: Callable[[Any], Any], *names: str) -> Gradient:
-        """The gradient of a loss for the parameters of the groups `names`; see `Gradient`."""
-        return Gradient(loss, {name: self.groups[name].params for name in names})
+    def gradient(self, loss: Callable[[Any], Any], name: str) -> Callable[[Any], Any]:
+        """Differentiates a loss for the parameters of a group.
+
+        Args:
+          loss: ``batch -> (loss, metrics by name)``.
+          name: of the group.
+
+        Returns:
+          The compiled function ``batch -> ((loss, metrics by name), gradients)``; `construct` takes the gradients.
+        """
+        gradient: Callable[[Any], Any] = ms.value_and_grad(loss, None, self.parameters(name), has_aux=True)
+        return gradient
+
+    def parameters(self, name: str) -> ms.ParameterTuple:
+        return ms.ParameterTuple(self.groups[name].params)
 
     def construct(self, grads, batch, reads):
         """One step.
@@ -103,40 +116,15 @@ class Optimizer(nn.Cell):
           By name, the global norm of each group's gradients before they are scaled (0 without `max_grad_norm`), known
           after the step.
         """
-        norms = {}
+        norms: Any = ()
         for k in range(len(self.names)):
-            name = self.names[k]
-            norms[name] = self.steps[k](grads[name], batch[self.rate_names[k]], reads)
-        return norms
-
-
-class Gradient(nn.Cell):
-    """Value and gradient of a loss.
-
-    Args:
-      loss: ``batch -> (loss, metrics by name)``.
-      params: by name of the group, the parameters that it is differentiated for.
-    """
-
-    def __init__(self, loss: Callable[[Any], Any], params: Mapping[str, Sequence[ms.Parameter]]) -> None:
-        # Parameters keep the names they have elsewhere.
-        super().__init__(auto_prefix=False)
-        joined = ms.ParameterTuple([p for group in params.values() for p in group])
-        self.value_and_grad = ms.value_and_grad(loss, None, joined, has_aux=True)
-        stops = [int(stop) for stop in np.cumsum([len(group) for group in params.values()])]
-        self.names, self.starts, self.stops = tuple(params), [0, *stops[:-1]], stops
-
-    def construct(self, batch):
-        """Returns (metrics, gradients by name of the group); the value of the loss is among the metrics."""
-        (_, metrics), grads = self.value_and_grad(batch)
-        named = {}
-        for k in range(len(self.names)):
-            named[self.names[k]] = grads[self.starts[k] : self.stops[k]]
-        return metrics, named
+            norms = (*norms, self.steps[k](grads[self.names[k]], batch[self.rate_names[k]], reads))
+        return lean.named(self.names, norms)
 
 
 class _Method(nn.Cell):
-    """Base of the methods: bounds the norm, and skips the steps that are not due. A subclass defines `move`."""
+    """Base of the methods. `construct` moves the parameters and returns the norm of the gradients before they are
+    scaled."""
 
     block: flat.Block | None = None
 
@@ -145,11 +133,9 @@ class _Method(nn.Cell):
         self.params = ms.ParameterTuple(group.params)
         self.count = len(group.params)
         self.beta1, self.beta2 = group.betas
-        self.eps, self.max_grad_norm, self.every = group.eps, group.max_grad_norm, group.every
+        self.eps, self.max_grad_norm = group.eps, group.max_grad_norm
         self.weight_decay = group.weight_decay
         self.half_square = ops.L2Loss()
-        if group.every > 1:
-            self.made = ms.Parameter(ms.Tensor(np.float32(0.0)), name="made", requires_grad=False)
 
     def zeros(self, name: str) -> ms.ParameterTuple:
         return ms.ParameterTuple(
@@ -158,21 +144,6 @@ class _Method(nn.Cell):
                 for i, p in enumerate(self.params)
             ]
         )
-
-    def construct(self, grads, rate, reads):
-        grads = ops.depend(grads, reads)
-        if self.every == 1:
-            return self.move(grads, rate)
-        made = self.made + 1.0
-        norm = ops.zeros((), ms.float32)
-        if made >= self.every:
-            norm = self.move(grads, rate)
-            made = made - self.every
-        return ops.depend(norm, ops.assign(self.made, ops.depend(made, norm)))
-
-    def move(self, grads, rate):
-        """Moves the parameters; returns the norm of the gradients before they are scaled."""
-        raise NotImplementedError
 
     def bounded(self, grads):
         """The gradients scaled down to the bound, and their norm before."""
@@ -219,7 +190,8 @@ class Adam(_Method):
             self.fused_adam = _fused_adam()
         self.adam = ops.Adam()
 
-    def move(self, grads, rate):
+    def construct(self, grads, rate, reads):
+        grads = ops.depend(grads, reads)
         if self.block is not None:
             blocks = (self.flat_params, self.flat_m, self.flat_v)
             return self.fused_adam(*blocks, self.beta1_power, self.beta2_power, rate, self.settings, *grads)
@@ -253,7 +225,8 @@ class RMSProp(_Method):
         super().__init__(group)
         self.v = self.zeros("v")
 
-    def move(self, grads, rate):
+    def construct(self, grads, rate, reads):
+        grads = ops.depend(grads, reads)
         grads, norm = self.bounded(grads)
         done: Any = ()
         for i in range(self.count):
@@ -261,6 +234,29 @@ class RMSProp(_Method):
             moved = self.params[i] - rate * grads[i] / (ops.sqrt(square) + self.eps)
             done = (*done, ops.assign(self.v[i], square), ops.assign(self.params[i], moved))
         return ops.depend(norm, done)
+
+
+class Delayed(nn.Cell):
+    """Makes every so-many-th step of a method; the others leave parameters and moments as they are."""
+
+    def __init__(self, method: _Method, every: int) -> None:
+        super().__init__()
+        self.method, self.every, self.block = method, float(every), method.block
+        self.made = ms.Parameter(ms.Tensor(np.float32(0.0)), name="made", requires_grad=False)
+        self.zero = ms.Tensor(np.float32(0.0))
+
+    def construct(self, grads, rate, reads):
+        made = self.made + 1.0
+        norm = self.zero
+        if made >= self.every:
+            norm = self.method(grads, rate, reads)
+            made = made - self.every
+        return ops.depend(norm, ops.assign(self.made, made))
+
+
+def _make(group: Group) -> _Method | Delayed:
+    method = METHODS[group.method](group)
+    return Delayed(method, group.every) if group.every > 1 else method
 
 
 METHODS: dict[str, type[_Method]] = {"adam": Adam, "adamw": Adam, "rmsprop": RMSProp}

@@ -12,10 +12,11 @@ import numpy as np
 from minding.engine.data.batch import OBSERVATIONS, Column, RowLayout
 from minding.engine.process.runtime import ms, nn, ops
 from minding.policies.kernels import kernel, usable
+from minding.policies.ops import lean
 
 
 class Rows(nn.Cell):
-    """Gathers rows of the tables and returns their fields by name.
+    """Gathers rows of the tables and takes them apart into fields.
 
     Args:
       layout: where each field lives.
@@ -28,9 +29,10 @@ class Rows(nn.Cell):
         trees = [layout.tree(name) for name in names]
         columns = [column for tree in trees for column in tree]
         stops = list(itertools.accumulate(len(tree) for tree in trees))
-        self.spans = list(zip([0, *stops[:-1]], stops, strict=True))
-        # Observations are taken apart into leaves even where they have only one: so encoders take them.
-        self.is_tree = [name in OBSERVATIONS for name in names]
+        self.starts, self.stops = [0, *stops[:-1]], stops
+        # Encoders take the leaves of an observation, even where it has only one.
+        self.is_leaf = [name in OBSERVATIONS and len(tree) == 1 for name, tree in zip(names, trees, strict=True)]
+        self.is_plain = [name not in OBSERVATIONS for name in names]
         self.table = [c.table for c in columns]
         self.shape = [tuple(c.shape) for c in columns]
         numbers = [c for c in columns if c.table == 0]
@@ -39,7 +41,7 @@ class Rows(nn.Cell):
         self.numbers = (_FusedFields if usable() and len(numbers) > 1 else _Fields)(numbers)
 
     def construct(self, index, tables):
-        """Returns a dict of the fields, each (B, *shape), those of `OBSERVATIONS` as tuples of their leaves.
+        """Returns the fields in the order of `names`, each (B, *shape), those of `OBSERVATIONS` as tuples of leaves.
 
         Args:
           index: int32 (B,), or of any shape with B entries.
@@ -47,18 +49,22 @@ class Rows(nn.Cell):
         """
         if index.ndim > 1:
             index = index.reshape((-1,))
-        numbers = self.numbers(index, tables[0])
-        columns = []
+        numbers = self.numbers(index, lean.item(tables, 0))
+        columns: Any = ()
         for k in range(len(self.place)):
             if self.place[k] >= 0:
-                columns.append(numbers[self.place[k]])
+                columns = (*columns, lean.item(numbers, self.place[k]))
             else:
-                columns.append(ops.gather(tables[self.table[k]], index, 0).reshape((-1, *self.shape[k])))
-        # Not `dict(zip(...))`, whose gradient MindSpore cannot take.
-        fields = {}
+                image = ops.gather(tables[self.table[k]], index, 0)
+                columns = (*columns, image.reshape((-1, *self.shape[k])))
+        fields: Any = ()
         for k in range(len(self.names)):
-            start, stop = self.spans[k]
-            fields[self.names[k]] = columns[start:stop] if self.is_tree[k] else columns[start]
+            if self.is_plain[k]:
+                fields = (*fields, lean.item(columns, self.starts[k]))
+            elif self.is_leaf[k]:
+                fields = (*fields, (lean.item(columns, self.starts[k]),))
+            else:
+                fields = (*fields, columns[self.starts[k] : self.stops[k]])
         return fields
 
 
@@ -86,7 +92,7 @@ class _Fields(nn.Cell):
             if self.integer[k]:
                 value = ops.cast(value, ms.int32)
             fields.append(value)
-        return fields
+        return tuple(fields)
 
 
 class _FusedFields(nn.Cell):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -13,12 +13,12 @@ from minding.policies.networks.rows import Rows
 from minding.policies.ops import lean
 
 PRIORITY = "priority"
-"""Name under which `RootCell.step` returns priorities."""
+"""Name under which `GradientSteps.step` returns priorities."""
 ALL_ROWS = "all_rows"
-"""Name of the input with the numbers of all rows, see `RootCell.present`."""
+"""Name of the input with the numbers of all rows, see `GradientSteps.present`."""
 
 
-class RootCell(nn.Cell):
+class GradientSteps(nn.Cell):
     """Base of the cells that hold an algorithm's networks and optimizers. A subclass defines `step`.
 
     Args:
@@ -28,21 +28,23 @@ class RootCell(nn.Cell):
     Attributes:
       metrics: names of the numbers that `step` returns.
       prioritized: whether it also returns one priority per row, under the name `PRIORITY`.
-      row_axes: number of axes of the rows of one step: 1 for (B,), 2 for (T, N).
       present_names: names of what `present` returns.
       watched, limit: name of the metric that ends the steps of a call once it exceeds the limit; None: nothing does.
     """
 
-    metrics: ClassVar[Sequence[str]] = ()
-    row_axes: ClassVar[int] = 1
-    present_names: ClassVar[Sequence[str]] = ()
+    metrics: tuple[str, ...] = ()
+    present_names: tuple[str, ...] = ()
+    prioritized = False
+    watched: str | None = None
+    limit = 0.0
 
     def __init__(self, layout: RowLayout, fields: Sequence[str]) -> None:
         super().__init__()
         self.rows = Rows(layout, fields)
-        self.prioritized = False
-        self.watched: str | None = None
-        self.limit = 0.0
+        self.fields = self.rows.names
+        # The step, the watched metric and the sums of the metrics before the first one.
+        zeros = (np.int32(0), np.float32(0), np.zeros(len(self.metrics), np.float32))
+        self.zeros = tuple(ms.Tensor(x) for x in zeros)
 
     def step(self, batch):
         """Makes one gradient step and returns the metrics by name.
@@ -64,95 +66,91 @@ class RootCell(nn.Cell):
         """
         raise NotImplementedError
 
+    def construct(self, names, num_steps, all_rows, inputs, tables):
+        """Makes the gradient steps of a call, one after another.
 
-class GradientSteps(nn.Cell):
-    """All gradient steps of a learn call.
+        Args:
+          names: of what `step` gets: the fields, the inputs, and `present_names` where they are asked for.
+          num_steps: number of inputs that have an entry for each step; 0: there is one step, whose inputs have no axis
+            for it, since a graph without a loop starts faster.
+          all_rows: number of the input `ALL_ROWS`; 0 without.
+          inputs: the index of rows first, int32 (K, B) or (K, T, N).
+          tables: the parameters that hold the rows.
+
+        Returns:
+          The sums of the metrics, in their order; then, where a metric is watched and there is a loop, the number of
+          steps made. With priorities a pair of this and the priorities, shaped like the index.
+        """
+        present: Any = ()
+        if all_rows:
+            present = self.present(lean.named(self.fields, self.rows(lean.item(inputs, all_rows), tables)))
+        if not num_steps:
+            returned = self.step(self.batch(names, inputs, present, tables))
+            total = self.stacked(returned)
+            return (total, returned[PRIORITY]) if self.prioritized else total
+        i, watched, total = self.zeros
+        index = lean.item(inputs, 0)
+        priorities = ops.Cast()(index, ms.float32) if self.prioritized else ()
+        while self.goes_on(i, index.shape[0], watched):
+            values: Any = ()
+            for k in range(len(inputs)):
+                x = lean.item(inputs, k)
+                values = (*values, lean.entry(x, i) if k < num_steps else x)
+            returned = self.step(self.batch(names, values, present, tables))
+            total = total + self.stacked(returned)
+            if self.watched is not None:
+                watched = returned[self.watched]
+            if self.prioritized:
+                priorities = lean.with_entry(priorities, i, returned[PRIORITY])
+            i = i + 1
+        if self.watched is not None:
+            total = ops.Concat()((total, ops.ExpandDims()(ops.Cast()(i, ms.float32), 0)))
+        return (total, priorities) if self.prioritized else total
+
+    def goes_on(self, i, count, watched):
+        if self.watched is None:
+            return i < count
+        return i < count and watched <= self.limit
+
+    def batch(self, names, values, present, tables):
+        """All that a step needs, by name."""
+        index = lean.item(values, 0)
+        chosen: Any = ()
+        if len(present) > 0:
+            for name in self.present_names:
+                chosen = (*chosen, ops.gather(present[name], index, 0))
+        return lean.named(names, (*self.rows(index, tables), *values, *chosen))
+
+    def stacked(self, returned):
+        values: Any = ()
+        for name in self.metrics:
+            values = (*values, returned[name])
+        return lean.stacked(values)
+
+
+class BoundSteps(nn.Cell):
+    """The gradient steps of a root cell, compiled for tables and inputs.
 
     Args:
-      root: makes one step.
+      root: makes the steps.
       tables: the parameters that hold the rows.
       steps: names of the inputs that have an entry for each step.
       constants: names of those that hold for all steps.
+      loop: whether there are several steps.
     """
 
-    def __init__(self, root: RootCell, tables: Any, steps: Sequence[str], constants: Sequence[str]) -> None:
+    def __init__(
+        self, root: GradientSteps, tables: Any, steps: Sequence[str], constants: Sequence[str], loop: bool
+    ) -> None:
         # Parameters keep the names they have under the root.
         super().__init__(auto_prefix=False)
         self.root = root
         self.tables = ms.ParameterTuple(tables)
-        self.names = (*steps, *constants)
-        self.num_steps = len(steps)
-        self.has_present = ALL_ROWS in constants
-        # The step, the watched metric and the sums of the metrics before the first one.
-        zeros = (np.int32(0), np.float32(0), np.zeros(len(root.metrics), np.float32))
-        self.zeros = tuple(ms.Tensor(x) for x in zeros)
-        self.one = ms.Tensor(np.ones(1, np.float32))
+        inputs = ["index", *steps, *constants]
+        self.all_rows = inputs.index(ALL_ROWS) if ALL_ROWS in inputs else 0
+        self.names = (*root.fields, *inputs, *(root.present_names if self.all_rows else ()))
+        self.num_steps = 1 + len(steps) if loop else 0
 
     @ms.jit
-    def construct(self, index, *inputs):
-        """Makes the steps one after another.
-
-        Args:
-          index: int32 (K, B) or (K, T, N): the rows of each step.
-          inputs: those of `steps`, (K, ...) each, then those of `constants`. With K = 1 index and inputs of steps come
-            without that axis: a graph without a loop starts faster.
-
-        Returns:
-          (sums of the metrics, in their order; then, where a metric is watched, the number of steps made; and where the
-          algorithm has priorities, those of the rows, shaped like `index`).
-        """
-        root = self.root
-        present = self.of_all_rows(inputs)
-        if index.ndim == root.row_axes:
-            returned = root.step(self.batch(index, inputs, present))
-            total = self.stacked(returned)
-            if root.watched is not None:
-                total = ops.concat((total, self.one))
-            return (total, returned[PRIORITY]) if root.prioritized else total
-        i, watched, total = self.zeros
-        priorities = ops.cast(index, ms.float32)
-        while self.goes_on(i, index.shape[0], watched):
-            values = []
-            for k in range(len(inputs)):
-                values.append(lean.entry(inputs[k], i) if k < self.num_steps else inputs[k])
-            returned = root.step(self.batch(lean.entry(index, i), values, present))
-            total = total + self.stacked(returned)
-            if root.watched is not None:
-                watched = returned[root.watched]
-            if root.prioritized:
-                priorities = lean.with_entry(priorities, i, returned[PRIORITY])
-            i = i + 1
-        if root.watched is not None:
-            total = ops.concat((total, ops.expand_dims(ops.cast(i, ms.float32), 0)))
-        return (total, priorities) if root.prioritized else total
-
-    def goes_on(self, i, count, watched):
-        if self.root.watched is None:
-            return i < count
-        return i < count and watched <= self.root.limit
-
-    def of_all_rows(self, inputs):
-        if not self.has_present:
-            return ()
-        constants = {}
-        for k in range(self.num_steps, len(self.names)):
-            constants[self.names[k]] = inputs[k]
-        rows = self.root.rows(constants[ALL_ROWS], self.tables)
-        return self.root.present(rows)
-
-    def batch(self, index, values, present):
-        """All that a step needs, by name."""
-        batch = self.root.rows(index, self.tables)
-        batch["index"] = index
-        for k in range(len(self.names)):
-            batch[self.names[k]] = values[k]
-        if self.has_present:
-            for name in self.root.present_names:
-                batch[name] = ops.gather(present[name], index, 0)
-        return batch
-
-    def stacked(self, returned):
-        values = []
-        for name in self.root.metrics:
-            values.append(returned[name])
-        return lean.stacked(values)
+    def construct(self, *inputs):
+        return self.root(self.names, self.num_steps, self.all_rows, inputs, self.tables)

@@ -91,7 +91,7 @@ def _fused_squash() -> Any:
 
     def gradient(mean, log_std, noise, out, dout):
         dmean, dlog_std = slope(out[0], log_std, noise, dout[0], dout[1])
-        return dmean, dlog_std, ops.zeros_like(noise)
+        return dmean, dlog_std, ops.ZerosLike()(noise)
 
     return kernel(
         "squash",

@@ -7,7 +7,17 @@ primitives leave nothing and compute the same.
 
 from __future__ import annotations
 
-from minding.engine.process.runtime import ops
+from minding.engine.process.runtime import functional, ops
+
+
+def named(names, values):
+    """Tuples of names and of values as a dict; `dict(zip(...))` has no gradient."""
+    return functional.make_dict(names, values)
+
+
+def item(values, k):
+    """values[k] of a tuple, for a number k."""
+    return functional.tuple_getitem(values, k)
 
 
 def entry(x, i):

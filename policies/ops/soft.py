@@ -70,7 +70,7 @@ def _fused_twin_loss() -> Any:
 
     def gradient(q1, q2, target, out, dout):
         dq1, dq2 = slope(q1, q2, target, dout[0])
-        return dq1, dq2, ops.zeros_like(target)
+        return dq1, dq2, ops.ZerosLike()(target)
 
     return kernel("twin_loss", lambda q1, q2, target: ((), ()), lambda q1, q2, target: (q1, q1), gradient)
 
@@ -85,7 +85,7 @@ def _fused_policy_loss() -> Any:
 
     def gradient(q1, q2, log_prob, alpha, out, dout):
         dq1, dq2, dlog_prob = slope(q1, q2, log_prob, alpha, dout[0])
-        return dq1, dq2, dlog_prob, ops.zeros_like(alpha)
+        return dq1, dq2, dlog_prob, ops.ZerosLike()(alpha)
 
     return kernel(
         "soft_policy_loss",

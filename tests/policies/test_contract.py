@@ -18,6 +18,7 @@ from minding.engine.data import trees
 from minding.engine.data.batch import IndexedBatch, RowLayout
 from minding.engine.errors import CheckpointError, MindingError, NonFiniteError, SpaceError
 from minding.engine.process.runtime import RecompileWarning
+from minding.engine.types import LearnOutput
 from minding.policies import ALGORITHMS, get_policy_class
 from minding.policies.core.acting import acting_network
 from minding.policies.core.guard import LearnGuard
@@ -98,8 +99,9 @@ def differ(a, b):
 
 def test_one_learn_call_changes_the_weights_and_counts_its_steps(policy, batch):
     before = params(policy, "net.")
-    metrics = policy.learn_mode.forward(batch)
-    assert metrics["grad_steps"] == STEPS
+    output = policy.learn_mode.forward(batch)
+    metrics = output.metrics
+    assert output.steps == STEPS
     assert all(np.isfinite(value) for value in metrics.values())
     assert len(differ(before, params(policy, "net."))) > len(before) / 2
 
@@ -132,12 +134,12 @@ def test_a_nan_in_the_batch_is_an_error_that_names_the_metric(policy, compiled):
 
 def test_with_skip_an_update_that_ends_in_nan_leaves_no_trace(policy, compiled):
     learn = LearnGuard(policy.name, "skip", policy, policy._learn)
-    assert learn(random_batch(compiled.batches))["skipped"] == 0.0
+    assert learn(random_batch(compiled.batches)).metrics["skipped"] == 0.0
     state = copy.deepcopy(policy.state_dict())
     expected = learn(random_batch(compiled.batches))
     policy.load_state_dict(state)
     broken = random_batch(compiled.batches, **not_a_number(policy))
-    assert learn(broken) == {"grad_steps": 0, "skipped": 1.0}
+    assert learn(broken) == LearnOutput({"skipped": 1.0}, steps=0)
     after = policy.state_dict()
     assert_same(after["params"], state["params"])
     assert {**after, "params": None, "moments": None} == {**state, "params": None, "moments": None}
@@ -150,7 +152,7 @@ def test_on_nan_is_a_setting_of_every_algorithm(tiny_config):
     made = get_policy_class("dqn")(tiny_config("dqn", **{"policy.learn.on_nan": "skip"}))
     before = params(made)
     broken = random_batch(Batches(made, ROWS), reward=np.full(ROWS, np.inf, np.float32))
-    assert made.learn_mode.forward(broken)["skipped"] == 1.0
+    assert made.learn_mode.forward(broken).metrics["skipped"] == 1.0
     assert_same(params(made), before)
 
 

@@ -4,7 +4,7 @@ import copy
 
 import numpy as np
 import pytest
-from fakes import VECTOR, Batches, dict_of, discrete, mask_of, rows_of
+from fakes import VECTOR, Batches, dict_of, discrete, mask_of, rows_of, set_rate
 
 from minding.engine.data.batch import RowLayout
 from minding.engine.errors import MindingError
@@ -74,7 +74,7 @@ def policies(built):
     yield built
     for kind, policy in built.items():
         policy.load_state_dict(states[kind])
-        policy.cfg.learn.learning_rate = 1e-3
+        set_rate(policy, 1e-3)
 
 
 @pytest.mark.parametrize("kind", ["double", "plain"])
@@ -87,7 +87,7 @@ def test_the_update_computes_the_loss_of_its_formula(policies, batch_of, kind):
             p.asnumpy()[...] += 0.3
     policy.cfg.learn.learning_rate, policy.cfg.learn.target.tau = 1e-12, 1e-12
     values = rows(policy)
-    metrics = policy.learn_mode.forward(batch_of(kind, values))
+    metrics = policy.learn_mode.forward(batch_of(kind, values)).metrics
     policy.cfg.learn.target.tau = 0.25
 
     taken = {name: value[:BATCH] for name, value in values.items()}

@@ -8,7 +8,7 @@ from minding.engine.process import runtime
 from minding.engine.process.runtime import ms, nn, ops, to_device
 from minding.policies.networks import flat, optim
 from minding.policies.networks.layers import MLP, Linear
-from minding.policies.networks.optim import Adam
+from minding.policies.networks.optim import Adam, Group, Optimizer
 from minding.policies.networks.target import CopyTarget, SoftTarget, equalize
 
 STEPS, ROWS, RATE, TAU = 60, 8, 0.05, 0.2
@@ -32,10 +32,10 @@ class Train(nn.Cell):
     def __init__(self, kind):
         super().__init__()
         self.net, self.target = Net(), Net()
-        self.optim = Adam(self.net.trainable_params())
+        self.optim = Optimizer(net=Group(params=self.net.trainable_params(), rate=RATE))
         equalize(self.net, self.target)
-        self.move = kind(self.net, self.target, self.optim.block)
-        self.gradient = ms.value_and_grad(self.loss, None, self.optim.params)
+        self.move = kind(self.net, self.target, self.optim.block("net"))
+        self.gradient = ms.value_and_grad(self.loss, None, ms.ParameterTuple(self.net.trainable_params()))
 
     def loss(self, x, goal):
         return ops.square(self.net(x) - goal).mean()
@@ -48,7 +48,7 @@ class Train(nn.Cell):
             goal = 0.5 * self.target(x) + 1.0
             loss, grads = self.gradient(x, goal)
             bias = self.net.head.bias.sum()
-            done = self.optim(grads, rate, (loss, bias))
+            done = self.optim({"net": grads}, {"rate_net": rate}, (loss, bias))["net"]
             self.move(move[i], done)
             biases = biases + bias
             i = i + 1
@@ -97,7 +97,7 @@ def test_no_read_sees_an_early_or_late_value_in_many_steps_of_a_loop(kind, monke
         with monkeypatch.context() as patch:
             patch.setattr(optim, "usable", lambda form=form: form == "flat")
             train = Train(target_kind)
-        assert (train.optim.block is not None) == (form == "flat")
+        assert (train.optim.block("net") is not None) == (form == "flat")
         biases = float(train(*inputs))
         found[form] = [*weights(train.net), *weights(train.target), biases]
     expected = np_train(start, x, move, kind == "soft")
@@ -133,7 +133,7 @@ def test_what_is_assigned_to_a_parameter_is_in_the_flat_ones_and_back():
 
 @needs_kernels
 def test_flat_parameters_are_no_part_of_the_state():
-    adam = Adam(Net().trainable_params())
+    adam = Adam(Group(params=Net().trainable_params(), rate=RATE))
     assert adam.flat_params.size == 16 * 4
     # Four weights, their two moments, two powers.
     assert sum(1 for _ in adam.parameters_and_names()) == 4 + 2 * 4 + 2

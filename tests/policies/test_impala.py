@@ -4,7 +4,7 @@ import copy
 
 import numpy as np
 import pytest
-from fakes import VECTOR, Batches, dict_of, discrete, rows_of, space_of
+from fakes import VECTOR, Batches, dict_of, discrete, rows_of, set_rate, space_of
 
 from minding.engine.run.fingerprint import fingerprint
 from minding.policies import get_policy_class
@@ -35,7 +35,7 @@ def policy(built):
     state = copy.deepcopy(built.state_dict())
     yield built
     built.load_state_dict(state)
-    built.cfg.learn.learning_rate = 0.01
+    set_rate(built, 0.01)
 
 
 @pytest.fixture(scope="module")
@@ -93,17 +93,18 @@ def expected_metrics(policy, values):
 
 
 def test_the_update_computes_the_loss_of_its_formula(policy, batch_for):
-    policy.cfg.learn.learning_rate = TINY
+    set_rate(policy, TINY)
     cut, terminated = flags((1, 0), (2, 1), (3, 1), (4, 0)), flags((1, 0), (2, 1))
     values, batch = batch_for(cut=cut, terminated=terminated, valid=1 - flags((3, 1)))
     expected = expected_metrics(policy, values)
-    metrics = policy.learn_mode.forward(batch)
-    assert metrics["grad_steps"] == STEPS
+    output = policy.learn_mode.forward(batch)
+    metrics = output.metrics
+    assert output.steps == STEPS
     assert {name: metrics[name] for name in expected} == pytest.approx(expected, rel=1e-4, abs=1e-5)
 
 
 def test_a_time_limit_bootstraps_from_the_true_successor_and_a_true_end_does_not(policy, batch_for):
-    policy.cfg.learn.learning_rate = TINY
+    set_rate(policy, TINY)
     losses, start = {}, copy.deepcopy(policy.state_dict())
     for end in ("terminated", "truncated"):
         for successor in (0.0, 5.0):
@@ -112,7 +113,7 @@ def test_a_time_limit_bootstraps_from_the_true_successor_and_a_true_end_does_not
             values["next_obs"][2 * N] = successor
             _, batch = batch_for(next_obs=values["next_obs"], cut=flags((2, 0)), terminated=terminated)
             policy.load_state_dict(start)
-            losses[end, successor] = policy.learn_mode.forward(batch)["value_loss"]
+            losses[end, successor] = policy.learn_mode.forward(batch).metrics["value_loss"]
     assert losses["terminated", 0.0] == losses["terminated", 5.0]
     assert abs(losses["truncated", 0.0] - losses["truncated", 5.0]) > 1e-3
 
@@ -128,7 +129,7 @@ def test_nothing_is_learned_from_a_reset_row(policy, batch_for):
             values[name][row] = number
         fields = {name: values[name] for name in ("obs", "next_obs", "reward", "log_prob")}
         _, batch = batch_for(**fields, valid=1 - flags((3, 1)), cut=flags((2, 1), (3, 1)))
-        metrics = policy.learn_mode.forward(batch)
+        metrics = policy.learn_mode.forward(batch).metrics
         state = policy.state_dict()
         assert state["moments"]
         results.append((metrics, fingerprint(state)))
@@ -153,6 +154,6 @@ def test_the_learned_policy_comes_closer_to_actions_that_did_well(policy, batch_
 def test_the_learning_rate_falls_to_zero_over_the_run(policy, batch_for, progress, rate):
     _, batch = batch_for()
     before = policy.state_dict()["params"]["net.value.bias"]
-    metrics = policy.learn_mode.forward(batch, progress=progress)
+    metrics = policy.learn_mode.forward(batch, progress=progress).metrics
     assert metrics["learning_rate"] == pytest.approx(rate)
     assert np.array_equal(policy.state_dict()["params"]["net.value.bias"], before) == (rate == 0.0)

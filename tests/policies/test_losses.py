@@ -22,6 +22,15 @@ def t(*numbers, dtype=np.float32):
     return to_device(np.array(numbers, dtype))
 
 
+PPO_ROWS = ("log_prob", "advantage", "return", "value")
+A3C_ROWS = ("log_prob", "return")
+IMPALA_ROWS = ("log_prob", "reward", "terminated", "cut", "valid", "next_value")
+
+
+def named(names, tensors):
+    return dict(zip(names, tensors, strict=True))
+
+
 def value(tensor):
     return tensor.asnumpy()
 
@@ -65,8 +74,8 @@ def test_the_chosen_value_is_that_of_the_action():
 def test_dqn_loss_by_hand():
     q = to_device(np.array([[1, 5], [2, 0]], np.float32))
     # Errors 5 - 4.5 = 0.5 and 2 - 5 = -3: (0.125 + 2.5) / 2.
-    loss, chosen = dqn_loss(q, t(1, 0, dtype=np.int32), t(4.5, 5.0))
-    assert (float(loss), float(chosen)) == (1.3125, 3.5)
+    loss, metrics = dqn_loss(q, t(1, 0, dtype=np.int32), t(4.5, 5.0))
+    assert (float(loss), float(metrics["q_value"])) == (1.3125, 3.5)
 
 
 def test_dqn_loss_has_its_gradient_and_none_flows_into_the_target():
@@ -126,22 +135,28 @@ def test_ppo_loss_by_hand():
     # Ratios 1.5 (clipped to 1.2, advantage 1) and 1.5 (not clipped, advantage -1); values 1.0 -> 0.2 after the clip
     # and 0.1 -> 0.1 with targets 0: max(1, 0.04) and 0.01; entropy 0.5.
     old = math.log(0.2)
-    batch = t(old, old), t(1.0, -1.0), t(0.0, 0.0), t(0.0, 0.0)
-    outputs = ppo_loss(t(math.log(0.3), math.log(0.3)), t(0.5, 0.5), t(1.0, 0.1), batch, PPO)
-    loss, policy_loss, value_loss, entropy, kl, clipped = (float(x) for x in outputs)
-    assert policy_loss == pytest.approx((-1.2 + 1.5) / 2, abs=1e-5)
-    assert value_loss == pytest.approx(0.5 * (1.0 + 0.01) / 2)
-    assert entropy == 0.5
-    assert kl == pytest.approx(0.5 - math.log(1.5), abs=1e-5)
-    assert clipped == 1.0
-    assert loss == pytest.approx(0.15 + 0.5 * 0.2525 - 0.005, abs=1e-5)
+    batch = named(PPO_ROWS, (t(old, old), t(1.0, -1.0), t(0.0, 0.0), t(0.0, 0.0)))
+    loss, metrics = ppo_loss(t(math.log(0.3), math.log(0.3)), t(0.5, 0.5), t(1.0, 0.1), batch, PPO)
+    assert {name: float(x) for name, x in metrics.items()} == {
+        "loss": float(loss),
+        "policy_loss": pytest.approx((-1.2 + 1.5) / 2, abs=1e-5),
+        "value_loss": pytest.approx(0.5 * (1.0 + 0.01) / 2),
+        "entropy": 0.5,
+        "approx_kl": pytest.approx(0.5 - math.log(1.5), abs=1e-5),
+        "clip_fraction": 1.0,
+    }
+    assert float(loss) == pytest.approx(0.15 + 0.5 * 0.2525 - 0.005, abs=1e-5)
 
 
 def test_without_the_value_clip_the_error_is_the_plain_one():
-    batch = t(0.0), t(0.0), t(0.0), t(5.0)
+    batch = named(PPO_ROWS, (t(0.0), t(0.0), t(0.0), t(5.0)))
+
+    def value_loss(cfg):
+        return float(ppo_loss(t(0.0), t(0.0), t(1.0), batch, cfg)[1]["value_loss"])
+
     # The clipped value 4.8 would be worse than 1.
-    assert float(ppo_loss(t(0.0), t(0.0), t(1.0), batch, PPO)[2]) == pytest.approx(0.5 * 4.8**2)
-    assert float(ppo_loss(t(0.0), t(0.0), t(1.0), batch, {**PPO, "value_clip": False})[2]) == 0.5
+    assert value_loss(PPO) == pytest.approx(0.5 * 4.8**2)
+    assert value_loss({**PPO, "value_clip": False}) == 0.5
 
 
 def np_ppo(log_prob, value, old_log_prob, advantage, target, old_value):
@@ -155,7 +170,7 @@ def test_ppo_loss_has_its_gradients():
     rng = np.random.default_rng(1)
     old_log_prob, advantage, target, old_value = rng.standard_normal((4, 16))
     log_prob, state_value = old_log_prob + rng.normal(0, 0.3, 16), old_value + rng.normal(0, 0.3, 16)
-    batch = tuple(t(*x) for x in (old_log_prob, advantage, target, old_value))
+    batch = named(PPO_ROWS, [t(*x) for x in (old_log_prob, advantage, target, old_value)])
     entropy = t(*np.zeros(16))
     assert_gradient(
         lambda x: ppo_loss(x, entropy, t(*state_value), batch, PPO)[0],
@@ -173,31 +188,36 @@ def test_ppo_loss_has_its_gradients():
 
 def test_a3c_loss_by_hand():
     # Advantages 3 - 1 = 2 and 0 - 1 = -1: -(2 * -1 - 1 * -2) / 2 = 0, and (4 + 1) / 2 / 2.
-    batch = t(-1.0, -2.0 - math.log(2.0)), t(3.0, 0.0)
-    loss, policy_loss, value_loss, entropy, kl = (
-        float(x) for x in a3c_loss(t(-1.0, -2.0), t(0.5, 1.5), t(1.0, 1.0), batch, ACTOR_CRITIC)
-    )
-    assert (policy_loss, value_loss, entropy) == (0.0, 1.25, 1.0)
-    # Ratios 1 and 2.
-    assert kl == pytest.approx((1.0 - math.log(2.0)) / 2, abs=1e-6)
-    assert loss == pytest.approx(0.625 - 0.01)
+    batch = named(A3C_ROWS, (t(-1.0, -2.0 - math.log(2.0)), t(3.0, 0.0)))
+    loss, metrics = a3c_loss(t(-1.0, -2.0), t(0.5, 1.5), t(1.0, 1.0), batch, ACTOR_CRITIC)
+    assert {name: float(x) for name, x in metrics.items()} == {
+        "loss": float(loss),
+        "policy_loss": 0.0,
+        "value_loss": 1.25,
+        "entropy": 1.0,
+        # Ratios 1 and 2.
+        "approx_kl": pytest.approx((1.0 - math.log(2.0)) / 2, abs=1e-6),
+    }
+    assert float(loss) == pytest.approx(0.625 - 0.01)
 
 
 def test_a3c_loss_has_its_gradients_and_none_flows_through_the_advantage():
     rng = np.random.default_rng(2)
     log_prob, state_value, target = rng.standard_normal((3, 8))
     zeros = t(*np.zeros(8))
+    batch = named(A3C_ROWS, (zeros, t(*target)))
     assert_gradient(
-        lambda x: a3c_loss(x, zeros, t(*state_value), (zeros, t(*target)), ACTOR_CRITIC)[0],
+        lambda x: a3c_loss(x, zeros, t(*state_value), batch, ACTOR_CRITIC)[0],
         lambda x: -((target - state_value) * x).mean() + 0.25 * ((target - state_value) ** 2).mean(),
         log_prob,
     )
     assert_gradient(
-        lambda x: a3c_loss(t(*log_prob), zeros, x, (zeros, t(*target)), ACTOR_CRITIC)[0],
+        lambda x: a3c_loss(t(*log_prob), zeros, x, batch, ACTOR_CRITIC)[0],
         lambda x: -((target - state_value) * log_prob).mean() + 0.25 * ((target - x) ** 2).mean(),
         state_value,
     )
-    entropy_gradient = ms.grad(lambda x: a3c_loss(zeros, x, zeros, (zeros, zeros), ACTOR_CRITIC)[0])(zeros)
+    entropy = t(*np.zeros(8))
+    entropy_gradient = ms.grad(lambda x: a3c_loss(zeros, x, zeros, batch, ACTOR_CRITIC)[0])(entropy)
     np.testing.assert_allclose(value(entropy_gradient), np.full(8, -0.01 / 8), rtol=1e-5)
 
 
@@ -211,20 +231,24 @@ def test_impala_loss_by_hand():
     old = column(math.log(0.1), math.log(0.4), 0.0)
     log_prob = column(math.log(0.2), math.log(0.2), 0.0)
     flags = column(0.0, 1.0, 0.0), column(0.0, 1.0, 1.0), column(1.0, 1.0, 0.0)
-    batch = old, column(1.0, 3.0, 100.0), *flags, column(4.0, 50.0, 50.0)
-    outputs = impala_loss(log_prob, column(0.5, 1.5, 9.0), column(2.0, 4.0, 50.0), batch, IMPALA)
-    loss, policy_loss, value_loss, entropy, kl, rho = (float(x) for x in outputs)
-    assert policy_loss == pytest.approx(-(0.75 - 0.5) * math.log(0.2) / 2, abs=1e-5)
-    assert value_loss == pytest.approx(0.5 * (0.75**2 + 0.5**2) / 2)
-    assert entropy == 1.0
-    assert kl == pytest.approx((1.0 - math.log(2.0) - 0.5 + math.log(2.0)) / 2, abs=1e-5)
-    assert rho == pytest.approx(0.75)
-    assert loss == pytest.approx(policy_loss + 0.5 * value_loss - 0.01, abs=1e-6)
+    batch = named(IMPALA_ROWS, (old, column(1.0, 3.0, 100.0), *flags, column(4.0, 50.0, 50.0)))
+    loss, metrics = impala_loss(log_prob, column(0.5, 1.5, 9.0), column(2.0, 4.0, 50.0), batch, IMPALA)
+    policy_loss, value_loss = -(0.75 - 0.5) * math.log(0.2) / 2, 0.5 * (0.75**2 + 0.5**2) / 2
+    assert {name: float(x) for name, x in metrics.items()} == {
+        "loss": float(loss),
+        "policy_loss": pytest.approx(policy_loss, abs=1e-5),
+        "value_loss": pytest.approx(value_loss),
+        "entropy": 1.0,
+        "approx_kl": pytest.approx((1.0 - math.log(2.0) - 0.5 + math.log(2.0)) / 2, abs=1e-5),
+        "rho": pytest.approx(0.75),
+    }
+    assert float(loss) == pytest.approx(policy_loss + 0.5 * value_loss - 0.01, abs=1e-5)
 
 
 def test_impala_loss_of_resets_only_is_zero():
     zeros, ones = column(0.0, 0.0), column(1.0, 1.0)
-    assert float(impala_loss(ones, ones, ones, (zeros, ones, zeros, ones, zeros, ones), IMPALA)[0]) == 0.0
+    batch = named(IMPALA_ROWS, (zeros, ones, zeros, ones, zeros, ones))
+    assert float(impala_loss(ones, ones, ones, batch, IMPALA)[0]) == 0.0
 
 
 def test_impala_loss_has_its_gradients_and_its_targets_have_none():
@@ -238,7 +262,8 @@ def test_impala_loss_has_its_gradients_and_its_targets_have_none():
     # With both bounds the same, the two are one.
     target, advantage = state_value + correction, correction
     zeros = np.zeros((6, 1))
-    batch = [to_device(x.astype(np.float32)) for x in (old_log_prob, reward, zeros, zeros, zeros + 1, next_value)]
+    columns = (old_log_prob, reward, zeros, zeros, zeros + 1, next_value)
+    batch = named(IMPALA_ROWS, [to_device(x.astype(np.float32)) for x in columns])
     entropy = to_device(zeros.astype(np.float32))
 
     def reference(log_prob, state_value):

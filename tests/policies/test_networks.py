@@ -18,7 +18,7 @@ from minding.policies.networks.actor_critic import ActionValue, ActorCritic, QNe
 from minding.policies.networks.encoder import ConvNet, Normalizer
 from minding.policies.networks.init import fan_in_uniform, orthogonal
 from minding.policies.networks.layers import MLP, Linear
-from minding.policies.networks.optim import Adam
+from minding.policies.networks.optim import Group, Optimizer
 from minding.policies.networks.rows import Rows
 from minding.policies.networks.target import CopyTarget, SoftTarget, equalize
 
@@ -214,11 +214,11 @@ class Descend(nn.Cell):
 
     def __init__(self, params, **options):
         super().__init__()
-        self.optim = Adam(params, **options)
+        self.optim = Optimizer(net=Group(params=params, rate=1.0, **options))
 
     @ms.jit
-    def construct(self, learning_rate, *grads):
-        return self.optim(grads, learning_rate, grads)
+    def construct(self, rate, *grads):
+        return self.optim({"net": grads}, {"rate_net": rate}, grads)["net"]
 
 
 def np_adam(params, steps, rates, eps, max_norm):
@@ -264,8 +264,8 @@ def test_adam_is_the_papers_over_ten_steps(max_norm, eps):
 class Move(nn.Cell):
     def __init__(self, kind, online, target):
         super().__init__()
-        self.optim = Adam(online.trainable_params())
-        self.move = kind(online, target, self.optim.block)
+        self.optim = Optimizer(net=Group(params=online.trainable_params(), rate=1.0))
+        self.move = kind(online, target, self.optim.block("net"))
 
     @ms.jit
     def construct(self, number):
@@ -319,7 +319,8 @@ class Take(nn.Cell):
 
     @ms.jit
     def construct(self, index, *tables):
-        return tuple(self.rows(index, tables))
+        fields = self.rows(index, tables)
+        return tuple([fields[name] for name in self.rows.names])
 
 
 def test_rows_are_taken_apart_as_they_were_packed():
@@ -338,6 +339,8 @@ def test_rows_are_taken_apart_as_they_were_packed():
     index = np.array([5, 0, 0, 3], np.int32)
     fields = Take(layout, names)(to_device(index), *[to_device(t) for t in layout.pack(values)])
     for name, field in zip(names, fields):
-        found, expected = field.asnumpy(), values[name][index]
+        # An observation is a tuple of its leaves.
+        (leaf,) = field if name == "obs" else (field,)
+        found, expected = leaf.asnumpy(), values[name][index]
         assert found.dtype == layout.fields[name].dtype
         assert np.array_equal(found.reshape(expected.shape), expected)

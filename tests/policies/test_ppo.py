@@ -4,7 +4,7 @@ import copy
 
 import numpy as np
 import pytest
-from fakes import VECTOR, Batches, dict_of, discrete, mask_of, multi_discrete, rows_of, space_of
+from fakes import VECTOR, Batches, dict_of, discrete, mask_of, multi_discrete, rows_of, set_rate, space_of
 
 from minding.policies import get_policy_class
 
@@ -40,7 +40,7 @@ def policy(built):
     state = copy.deepcopy(built.state_dict())
     yield built
     built.load_state_dict(state)
-    built.cfg.learn.learning_rate = 0.01
+    set_rate(built, 0.01)
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +63,7 @@ def batch_for(policy, batches):
 def test_the_update_computes_the_loss_of_its_formula(policy, batch_for):
     old_log_prob = np.log(np.random.default_rng(1).uniform(0.2, 0.5, BATCH)).astype(np.float32)
     values, batch = batch_for(log_prob=old_log_prob)
-    policy.cfg.learn.learning_rate = 1e-12
+    set_rate(policy, 1e-12)
     state_value, logits = (x.astype(np.float64) for x in policy.actors["eval"].outputs(values["obs"]))
     log_p = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
     advantage = (values["advantage"] - values["advantage"].mean()) / (values["advantage"].std() + 1e-8)
@@ -72,7 +72,7 @@ def test_the_update_computes_the_loss_of_its_formula(policy, batch_for):
     # The old value is the present one: the clip changes nothing.
     value_loss = 0.5 * ((state_value - values["return"]) ** 2).mean()
     entropy = -(np.exp(log_p) * log_p).sum(axis=1).mean()
-    metrics = policy.learn_mode.forward(batch)
+    metrics = policy.learn_mode.forward(batch).metrics
     # However many steps the KL limit allows, the means are those of one.
     assert metrics["policy_loss"] == pytest.approx(policy_loss, rel=1e-4, abs=1e-5)
     assert metrics["value_loss"] == pytest.approx(value_loss, rel=1e-4)
@@ -83,24 +83,25 @@ def test_the_update_computes_the_loss_of_its_formula(policy, batch_for):
 
 
 def test_the_first_step_on_its_own_data_has_no_kl_and_makes_all_steps(policy, batch_for):
-    policy.cfg.learn.learning_rate = 1e-12
+    set_rate(policy, 1e-12)
     _, batch = batch_for()
-    metrics = policy.learn_mode.forward(batch)
-    assert metrics["grad_steps"] == STEPS
+    output = policy.learn_mode.forward(batch)
+    metrics = output.metrics
+    assert output.steps == STEPS
     assert abs(metrics["approx_kl"]) < 1e-6
     assert metrics["clip_fraction"] == 0.0
 
 
 def test_steps_end_when_the_policy_has_moved_too_far(policy, batch_for):
     _, batch = batch_for(log_prob=np.full(BATCH, -5.0, np.float32))
-    assert policy.learn_mode.forward(batch)["grad_steps"] == 1
+    assert policy.learn_mode.forward(batch).steps == 1
 
 
 @pytest.mark.parametrize(("progress", "rate"), [(0.0, 0.01), (0.25, 0.0075), (1.0, 0.0), (1.5, 0.0)])
 def test_the_learning_rate_falls_to_zero_over_the_run(policy, batch_for, progress, rate):
     _, batch = batch_for()
     before = policy.state_dict()["params"]["net.value.bias"]
-    metrics = policy.learn_mode.forward(batch, progress=progress)
+    metrics = policy.learn_mode.forward(batch, progress=progress).metrics
     assert metrics["learning_rate"] == pytest.approx(rate)
     assert np.array_equal(policy.state_dict()["params"]["net.value.bias"], before) == (rate == 0.0)
 
@@ -109,14 +110,15 @@ def test_data_of_an_older_policy_are_weighted_and_clipped_around_the_present_one
     old_log_prob = np.log(np.random.default_rng(1).uniform(0.05, 0.9, BATCH)).astype(np.float32)
     values, batch = batch_for(log_prob=old_log_prob, value=np.full(BATCH, 9.0, np.float32))
     batch.lag = 1
-    policy.cfg.learn.learning_rate = 1e-12
+    set_rate(policy, 1e-12)
     state_value, logits = (x.astype(np.float64) for x in policy.actors["eval"].outputs(values["obs"]))
     log_p = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
     weight = np.minimum(np.exp(log_p[np.arange(BATCH), values["action"]] - old_log_prob), 2.0)
     advantage = (values["advantage"] - values["advantage"].mean()) / (values["advantage"].std() + 1e-8)
-    metrics = policy.learn_mode.forward(batch)
+    output = policy.learn_mode.forward(batch)
+    metrics = output.metrics
     # The update starts from the present policy: no ratio is clipped, and no value either.
-    assert metrics["grad_steps"] == STEPS
+    assert output.steps == STEPS
     assert metrics["clip_fraction"] == 0.0
     assert metrics["policy_loss"] == pytest.approx(-(weight * advantage).mean(), rel=1e-4, abs=1e-5)
     assert metrics["value_loss"] == pytest.approx(0.5 * ((state_value - values["return"]) ** 2).mean(), rel=1e-4)
@@ -133,13 +135,13 @@ def test_every_step_on_older_data_is_that_on_data_of_the_policy_at_the_start(pol
     weight = np.minimum(np.exp(present["log_prob"] - older["log_prob"]), 2.0)
     start = copy.deepcopy(policy.state_dict())
     _, batch = batch_for(**{**present, "advantage": present["advantage"] * weight})
-    expected, params = policy.learn_mode.forward(batch), policy.state_dict()["params"]
+    expected, params = policy.learn_mode.forward(batch).metrics, policy.state_dict()["params"]
     policy.load_state_dict(start)
     _, batch = batch_for(**{**present, **older})
     batch.lag = 1
     # All of it happens in the compiled update: what acts is not asked, and the rollout stays as it was collected.
     monkeypatch.setattr(policy.actors["collect"], "network", None)
-    assert policy.learn_mode.forward(batch) == pytest.approx(expected, rel=1e-4, abs=1e-6)
+    assert policy.learn_mode.forward(batch).metrics == pytest.approx(expected, rel=1e-4, abs=1e-6)
     for name, value in policy.state_dict()["params"].items():
         np.testing.assert_allclose(value, params[name], rtol=1e-3, atol=1e-5, err_msg=name)
     assert np.array_equal(batch.layout.read(batch.tables.host, "log_prob"), older["log_prob"])

@@ -4,7 +4,7 @@ import copy
 
 import numpy as np
 import pytest
-from fakes import VECTOR, Batches, rows_of, space_of
+from fakes import VECTOR, Batches, rows_of, set_rate, space_of
 
 from minding.engine.data.batch import RowLayout
 from minding.engine.process.runtime import to_device
@@ -70,7 +70,8 @@ def q_values(critics, action, obs):
 def test_the_update_computes_the_losses_of_its_formulas(policy, rows, batch):
     for p in policy.root.targets.get_parameters():
         p.asnumpy()[...] += 0.1
-    policy.cfg.learn.learning_rate = policy.cfg.learn.tau = 1e-12
+    policy.cfg.learn.tau = 1e-12
+    set_rate(policy, 1e-12)
     twin = np.random.default_rng()
     restore_generator(twin, generator_state(policy.learn_rng))
     noise = twin.standard_normal((1, 2, BATCH, 2), dtype=np.float32)[0]
@@ -81,7 +82,8 @@ def test_the_update_computes_the_losses_of_its_formulas(policy, rows, batch):
     q1, q2 = q_values(policy.root.critics, rows["action"], rows["obs"])
     q_of_policy = np.minimum(*q_values(policy.root.critics, action, rows["obs"]))
 
-    metrics = policy.learn_mode.forward(batch)
+    output = policy.learn_mode.forward(batch)
+    metrics = output.metrics
     assert metrics["critic_loss"] == pytest.approx((0.5 * (q1 - y) ** 2 + 0.5 * (q2 - y) ** 2).mean(), rel=1e-4)
     assert metrics["actor_loss"] == pytest.approx((0.2 * log_prob - q_of_policy).mean(), rel=1e-3, abs=1e-5)
     assert metrics["entropy"] == pytest.approx(-log_prob.mean(), rel=1e-4)
@@ -89,7 +91,7 @@ def test_the_update_computes_the_losses_of_its_formulas(policy, rows, batch):
     assert metrics["alpha"] == pytest.approx(0.2, rel=1e-6)
     # The target entropy is minus the number of actions.
     assert metrics["alpha_loss"] == pytest.approx(-np.log(0.2) * (log_prob.mean() - 2.0), rel=1e-4)
-    assert metrics["grad_steps"] == 1
+    assert output.steps == 1
 
 
 def test_the_temperature_falls_while_the_entropy_is_above_its_target_and_rises_below(policy, batch):
@@ -97,7 +99,7 @@ def test_the_temperature_falls_while_the_entropy_is_above_its_target_and_rises_b
     for bias, sign in ((0.0, -1), (-8.0, 1)):
         log_std[:] = bias
         before = float(policy.root.log_alpha.asnumpy())
-        metrics = policy.learn_mode.forward(batch)
+        metrics = policy.learn_mode.forward(batch).metrics
         assert (metrics["entropy"] > policy.target_entropy) == (sign < 0)
         assert np.sign(float(policy.root.log_alpha.asnumpy()) - before) == sign
 

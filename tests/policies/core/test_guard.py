@@ -7,11 +7,12 @@ import pytest
 
 from minding.engine.data.batch import Field, IndexedBatch, RowLayout
 from minding.engine.errors import NonFiniteError
+from minding.engine.types import LearnOutput
 from minding.policies.core.guard import MAX_SKIPS_IN_A_ROW, LearnGuard
 
 LAYOUT = RowLayout({"reward": Field(), "action": Field((), "int32"), "image": Field((2,), "uint8")})
-BAD = {"loss": float("nan"), "grad_steps": 1}
-GOOD = {"loss": 0.5, "grad_steps": 1}
+BAD = {"loss": float("nan")}
+GOOD = {"loss": 0.5}
 
 
 class Weights:
@@ -24,7 +25,7 @@ class Weights:
     def learn(self, batch, progress):
         self.progress = progress
         self.weight = self.weight + 1
-        return self.metrics
+        return LearnOutput(self.metrics, steps=1)
 
     def state_dict(self):
         return {"params": {"net.weight": self.weight.copy()}}
@@ -74,9 +75,9 @@ def test_the_rows_of_an_error_do_not_change_with_the_buffer(batch):
 def test_skip_undoes_the_call_and_counts_it(batch):
     weights = Weights()
     learn = guard(weights, "skip")
-    assert learn(batch) == {"loss": 0.5, "grad_steps": 1, "skipped": 0.0}
+    assert learn(batch) == LearnOutput({"loss": 0.5, "skipped": 0.0}, steps=1)
     weights.metrics = BAD
-    assert learn(batch) == {"grad_steps": 0, "skipped": 1.0}
+    assert learn(batch) == LearnOutput({"skipped": 1.0}, steps=0)
     weights.metrics = GOOD
     learn(batch)
     assert weights.weight.tolist() == [2.0, 2.0]
@@ -88,9 +89,9 @@ def test_skip_finds_a_bad_parameter_although_all_metrics_are_finite(batch, value
 
     def learn(batch, progress):
         weights.weight = np.array([0, value], np.float32)
-        return GOOD
+        return LearnOutput(GOOD, steps=1)
 
-    assert LearnGuard("dqn", "skip", weights, learn)(batch)["skipped"] == 1.0
+    assert LearnGuard("dqn", "skip", weights, learn)(batch).metrics["skipped"] == 1.0
     assert weights.weight.tolist() == [0.0, 0.0]
     assert "parameter net.weight is NaN or infinite after this update: it was undone" in caplog.text
 
