@@ -85,7 +85,8 @@ def test_the_update_computes_the_loss_of_its_formula(policies, batch_of, kind):
     for cell in (target.torso, target.advantage):
         for p in cell.get_parameters():
             p.asnumpy()[...] += 0.3
-    policy.cfg.learn.learning_rate, policy.cfg.learn.target.tau = 1e-12, 1e-12
+    set_rate(policy, 1e-12)
+    policy.cfg.learn.target.tau = 1e-12
     values = rows(policy)
     metrics = policy.learn_mode.forward(batch_of(kind, values)).metrics
     policy.cfg.learn.target.tau = 0.25

@@ -140,7 +140,7 @@ def test_ppo_computes_the_loss_of_the_legal_actions_and_leaves_the_others_alone(
         chosen = log_p[legal.tolist().index(values["action"][n])]
         expected.append((chosen, -(np.exp(log_p) * log_p).sum()))
     log_prob, entropy = np.array(expected).T
-    metrics = ppo.learn_mode.forward(batches(values, np.arange(ROWS)[None]))
+    metrics = ppo.learn_mode.forward(batches(values, np.arange(ROWS)[None])).metrics
     ratio = np.exp(log_prob - old)
     advantage = (values["advantage"] - values["advantage"].mean()) / (values["advantage"].std() + 1e-8)
     policy_loss = np.maximum(-advantage * ratio, -advantage * np.clip(ratio, 0.8, 1.2)).mean()
@@ -171,7 +171,7 @@ def test_dqn_takes_the_maximum_over_the_legal_next_actions(dqn):
     target = values["reward"] + 0.5 * np.where(terminated, 0.0, best)
     error = q[np.arange(ROWS), values["action"]] - target
     loss = np.where(np.abs(error) <= 1, 0.5 * error**2, np.abs(error) - 0.5).mean()
-    metrics = dqn.learn_mode.forward(batches(values, np.arange(ROWS)[None]))
+    metrics = dqn.learn_mode.forward(batches(values, np.arange(ROWS)[None])).metrics
     assert metrics["loss"] == pytest.approx(loss, rel=1e-4)
 
 

@@ -319,8 +319,7 @@ class Take(nn.Cell):
 
     @ms.jit
     def construct(self, index, *tables):
-        fields = self.rows(index, tables)
-        return tuple([fields[name] for name in self.rows.names])
+        return self.rows(index, tables)
 
 
 def test_rows_are_taken_apart_as_they_were_packed():

@@ -37,7 +37,8 @@ def policy(built):
     state = copy.deepcopy(built.state_dict())
     yield built
     built.load_state_dict(state)
-    built.cfg.learn.learning_rate, built.cfg.learn.tau = 3e-4, 0.005
+    set_rate(built, 3e-4)
+    built.cfg.learn.tau = 0.005
 
 
 @pytest.fixture
@@ -109,7 +110,8 @@ def test_every_part_learns_and_the_targets_follow_by_their_share(policy, batch):
     parts = {"net": root.net, "q1": root.critics.q1, "q2": root.critics.q2}
     before = {name: [p.asnumpy().copy() for p in cell.get_parameters()] for name, cell in parts.items()}
     targets = [p.asnumpy().copy() for p in root.targets.get_parameters()]
-    policy.cfg.learn.learning_rate, policy.cfg.learn.tau = 0.01, 0.25
+    set_rate(policy, 0.01)
+    policy.cfg.learn.tau = 0.25
     policy.learn_mode.forward(batch)
     for name, cell in parts.items():
         assert any(not np.array_equal(a, p.asnumpy()) for a, p in zip(before[name], cell.get_parameters()))
