@@ -9,18 +9,19 @@ there. Of the data only observations s and actions a are read, no reward.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 
-from minding.engine.data.batch import Field, IndexedBatch
-from minding.engine.process.runtime import ms, nn, ops
+from minding.engine.data.batch import Field, RowLayout
+from minding.engine.process.runtime import ops
 from minding.policies.core.actors import Network, SamplingActor
 from minding.policies.core.base import BasePolicy
 from minding.policies.networks.actor_critic import PolicyNetwork
-from minding.policies.networks.optim import Adam
-from minding.policies.networks.rows import Rows
+from minding.policies.networks.optim import Group, Optimizer
+from minding.policies.networks.steps import GradientSteps
 from minding.policies.ops import lean
-
-METRICS = ("loss", "grad_norm")
 
 
 def cloning_loss(log_prob):
@@ -47,46 +48,37 @@ def squared_error_loss(mean, action):
     return lean.mean(ops.square(mean - action).sum(axis=-1))
 
 
-class BCCell(nn.Cell):
-    """Root cell: network and optimizer; `construct` performs all gradient steps of an iteration."""
+class BCCell(GradientSteps):
+    """Root cell: network and optimizer.
 
-    def __init__(self, net: PolicyNetwork, policy: BC) -> None:
-        super().__init__()
-        learn = policy.cfg.learn
+    Args:
+      net: the policy.
+      layout: of the rows.
+      learn: the `learn` part of the configuration.
+      squared: whether the loss is the squared error.
+    """
+
+    metrics = ("loss", "grad_norm")
+
+    def __init__(self, net: PolicyNetwork, layout: RowLayout, learn: Mapping[str, Any], squared: bool) -> None:
+        super().__init__(layout, ["obs", "action"])
         self.net = net
-        self.optim = Adam(net.trainable_params(), max_grad_norm=learn.grad_norm)
-        self.rows = Rows(policy.layout, [*policy.obs_fields("obs"), "action"])
-        self.num_leaves = len(policy.leaves)
-        self.squared = learn.loss == "squared_error" and policy.spec["action"]["kind"] == "box"
-        # The step and the sums of the metrics before the first one.
-        self.zeros = (ms.Tensor(np.int32(0)), ms.Tensor(np.zeros(len(METRICS), np.float32)))
-        self.gradient = ms.value_and_grad(self.loss, None, self.optim.params)
+        self.optim = Optimizer(net=Group.of(net, learn, max_grad_norm=learn["grad_norm"]))
+        self.squared = squared
+        self.gradient = self.optim.gradient(self.loss, "net")
 
-    def loss(self, obs, action):
-        outputs = self.net(obs)
+    def loss(self, batch):
+        outputs, action = self.net(batch["obs"]), batch["action"]
         if self.squared:
-            return squared_error_loss(outputs[0], action.reshape(outputs[0].shape))
-        return cloning_loss(self.net.head.log_prob_entropy(outputs, action)[0])
+            loss = squared_error_loss(outputs[0], action.reshape(outputs[0].shape))
+        else:
+            loss = cloning_loss(self.net.head.log_prob_entropy(outputs, action)[0])
+        return loss, {"loss": loss}
 
-    def construct(self, inputs, tables):
-        """Inputs: index int32 (K, B), with K = 1 without that axis; learning rate (1,).
-
-        Returns the sums of `METRICS`.
-        """
-        index, learning_rate = inputs
-        if index.ndim == 1:
-            return self.step(index, learning_rate, tables)
-        i, total = self.zeros
-        while i < index.shape[0]:
-            total = total + self.step(lean.entry(index, i), learning_rate, tables)
-            i = i + 1
-        return total
-
-    def step(self, index, learning_rate, tables):
-        fields = self.rows(index, tables)
-        loss, grads = self.gradient(fields[: self.num_leaves], fields[self.num_leaves])
-        norm = self.optim(grads, learning_rate, loss)
-        return lean.stacked((loss, norm))
+    def step(self, batch):
+        (_, metrics), grads = self.gradient(batch)
+        metrics["grad_norm"] = self.optim({"net": grads}, batch, metrics)["net"]
+        return metrics
 
 
 class BC(BasePolicy):
@@ -98,7 +90,8 @@ class BC(BasePolicy):
         return PolicyNetwork(self.spec, self.cfg.model, rng)
 
     def _root(self, net: PolicyNetwork, rng: np.random.Generator) -> BCCell:
-        return BCCell(net, self)
+        squared = self.cfg.learn.loss == "squared_error" and self.spec["action"]["kind"] == "box"
+        return BCCell(net, self.layout, self.cfg.learn, squared)
 
     def _actor(self, network: Network, rng: np.random.Generator) -> SamplingActor:
         return SamplingActor(self.name, network, self.spec, rng, self.net.head.distribution)
@@ -106,11 +99,3 @@ class BC(BasePolicy):
     @property
     def row_fields(self) -> dict[str, Field]:
         return {**self.obs_fields("obs"), "action": self.action_field}
-
-    def _learn(self, batch: IndexedBatch, progress: float) -> dict[str, float]:
-        steps, rate = len(batch.index), self.learning_rate(progress)
-        index = batch.index[0] if steps == 1 else batch.index
-        total = self._update(batch.tables, index, np.array(rate, np.float32))
-        self.update_normalizers(batch)
-        metrics = {name: float(value) / steps for name, value in zip(METRICS, total)}
-        return {**metrics, "learning_rate": rate, "grad_steps": steps}

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import numpy as np
 
-from minding.engine.data.batch import IndexedBatch
-from minding.engine.types import LearnOutput
 from minding.policies.core.actors import Network, StochasticActor
 from minding.policies.core.base import BasePolicy
 from minding.policies.networks.actor_critic import ActorCritic
@@ -16,7 +12,7 @@ from minding.policies.networks.actor_critic import ActorCritic
 class ActorCriticPolicy(BasePolicy):
     """Draws actions from a distribution and records their log-probability and the state's value.
 
-    A subclass defines `_root` and `row_fields`; its root cell has an optimizer with the group ``net``.
+    A subclass defines `_root` and `row_fields`.
     """
 
     def _network(self, rng: np.random.Generator) -> ActorCritic:
@@ -24,8 +20,3 @@ class ActorCriticPolicy(BasePolicy):
 
     def _actor(self, network: Network, rng: np.random.Generator) -> StochasticActor:
         return StochasticActor(self.name, network, self.spec, rng, self.net.head.distribution)
-
-    def _learn(self, batch: IndexedBatch, progress: float) -> LearnOutput:
-        output = super()._learn(batch, progress)
-        rate = self.root.optim.groups["net"].rate_at(progress)
-        return dataclasses.replace(output, metrics={**output.metrics, "learning_rate": rate})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Sequence
 from typing import Any, ClassVar
@@ -173,7 +174,7 @@ class BasePolicy:
     def _learn(self, batch: IndexedBatch, progress: float) -> LearnOutput:
         output = self._update(batch, self.inputs(batch, progress))
         self.update_normalizers(batch)
-        return output
+        return dataclasses.replace(output, metrics={**output.metrics, **self.root.optim.reported_rates(progress)})
 
     def observed(self, batch: IndexedBatch) -> Array:
         """The rows that were learned from: a replay buffer may hold empty ones, a rollout those of resets."""

@@ -82,6 +82,13 @@ class Optimizer(nn.Cell):
         """The inputs of an update that `construct` reads: the step size of each group."""
         return {rate_name(name): group.rate_at(progress) for name, group in self.groups.items()}
 
+    def reported_rates(self, progress: float) -> dict[str, float]:
+        """The step sizes as metrics: one if all groups have the same."""
+        rates = {name: group.rate_at(progress) for name, group in self.groups.items()}
+        if len(set(rates.values())) == 1:
+            return {"learning_rate": next(iter(rates.values()))}
+        return {f"learning_rate_{name}": rate for name, rate in rates.items()}
+
     def block(self, name: str) -> flat.Block | None:
         """The memory of a group's parameters; None where each has its own."""
         block: flat.Block | None = self.steps[self.names.index(name)].block

@@ -67,7 +67,7 @@ def test_the_update_computes_the_loss_of_its_formula_and_lowers_it(build, action
     losses = []
     for _ in range(30):
         expected = expected_loss(policy, values, loss)
-        losses.append(policy.learn_mode.forward(batch)["loss"])
+        losses.append(policy.learn_mode.forward(batch).metrics["loss"])
         assert losses[-1] == pytest.approx(expected, rel=1e-4)
     assert losses[-1] < 0.9 * losses[0]
 
