@@ -24,7 +24,7 @@ ALWAYS_INLINE double sum_of_squares(const float* x, Index count) {
 }
 
 // The three blocks, the powers of beta1 and beta2 up to here, the step size, the settings (beta1, beta2, epsilon, bound
-// of the norm or 0), the gradients -> their norm before it is bounded, 0 without a bound
+// of the norm or 0, share of a parameter that is taken off in units of the step size), the gradients -> their norm before it is bounded, 0 without a bound
 ALWAYS_INLINE int adam(const Call& call) {
   const int last = call.count - 1;
   const float* settings = call.floats(SETTINGS);
@@ -32,6 +32,7 @@ ALWAYS_INLINE int adam(const Call& call) {
   const float power1 = *call.floats(POWER_1) *= beta1, power2 = *call.floats(POWER_2) *= beta2;
   const float correction = std::sqrt(1.0f - power2);
   const float rate = *call.floats(RATE) * correction / (1.0f - power1), floor = settings[2] * correction;
+  const float kept = 1.0f - *call.floats(RATE) * settings[4];
   float norm = 0.0f, scale = 1.0f;
   if (bound > 0.0f) {
     double sum = 0.0;
@@ -53,7 +54,7 @@ ALWAYS_INLINE int adam(const Call& call) {
       Float8 m1 = load(m + j) * beta1 + g * (1.0f - beta1), v1 = load(v + j) * beta2 + g * g * (1.0f - beta2);
       store(m + j, m1);
       store(v + j, v1);
-      store(p + j, load(p + j) - rate * m1 / (square_root(v1) + floor));
+      store(p + j, load(p + j) * kept - rate * m1 / (square_root(v1) + floor));
     }
     const Index padded = round_up(count, ALIGNMENT);
     p += padded;
