@@ -94,15 +94,17 @@ class AgentsEnv(gymnasium.Env[Any, Any]):  # type: ignore[misc]
         self._options = options
         self._place = {agent: m for m, agent in enumerate(self.names)}
         observation = _same_space(env.observation_space, self.names, "observe", name)
-        self.one_action = _same_space(env.action_space, self.names, "act in", name)
+        self.single_action_space = _same_space(env.action_space, self.names, "act in", name)
         self._masked = ACTION_MASK in options.info_keys
         self._infos = tuple(key for key in options.info_keys if key != ACTION_MASK)
-        self._one = _entries(observation, self.one_action, self._masked, name)
+        self._one = _entries(observation, self.single_action_space, self._masked, name)
         self._plain = not isinstance(observation, spaces.Dict)
         state = _state_space(env, name) if options.global_state else None
-        self.observation_space = AgentsSpace(self.names, self._one, self.one_action, state, options.team_reward)
-        self.action_space = batch_space(self.one_action, len(self.names))
-        self._discrete = isinstance(self.one_action, spaces.Discrete)
+        self.observation_space = AgentsSpace(
+            self.names, self._one, self.single_action_space, state, options.team_reward
+        )
+        self.action_space = batch_space(self.single_action_space, len(self.names))
+        self._discrete = isinstance(self.single_action_space, spaces.Discrete)
         self._max_episode_steps = _step_limit(env, options.max_episode_steps)
         self._steps = 0
         self._alive = np.zeros(len(self.names), bool)

@@ -1,5 +1,7 @@
 """Asynchronous runs of presets: without staleness the synchronous one bit by bit, and else repeatable."""
 
+import importlib.util
+
 import pytest
 from of_algorithms import SMALL, short_run
 
@@ -35,6 +37,7 @@ def different(found, expected):
     return sorted(key for key in found.keys() | expected.keys() if found.get(key) != expected.get(key))
 
 
+needs_mpe = pytest.mark.skipif(importlib.util.find_spec("mpe2") is None, reason="needs the extra 'mpe'")
 ASYNC = ("lanes.async_mode=true", "lanes.collectors=1", "lanes.max_staleness=0")
 
 
@@ -44,6 +47,7 @@ CASES = [
     *(pytest.param(name, GRAPH, id=f"{name}, graph") for name in ("cartpole_ppo", "pendulum_sac", "cartpole_a3c")),
     pytest.param("pixelcatch_ppo", (), id="pixelcatch_ppo"),
     pytest.param("masked_grid_ppo", (), id="masked_grid_ppo"),
+    pytest.param("simple_spread_ippo", (), id="simple_spread_ippo", marks=needs_mpe),
 ]
 
 

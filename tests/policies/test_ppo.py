@@ -23,6 +23,10 @@ RESUMES = {
         "fakes:Hunt",
         ("env.backend=subprocess", "env.workers=2", "env.normalize_reward=true"),
     ),
+    "PPO with agents who leave, come late and have masks": (
+        "agent_worlds:Squad",
+        ("env.env_kwargs={leave: 2, late: 1, mask: info}", "env.info_keys=[action_mask, load]"),
+    ),
     "PPO with action masks": ("minding/MaskedGrid-v0", ("env.info_keys=[action_mask, success]",)),
 }
 

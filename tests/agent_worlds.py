@@ -1,0 +1,126 @@
+"""Small environments of several agents with known answers; importable as ``agent_worlds:Squad``."""
+
+import numpy as np
+from gymnasium import spaces
+
+
+class Squad:
+    """A parallel environment of PettingZoo's kind: three agents on the clock of a `Counter`.
+
+    Agent m observes (start, steps, m, its last action) and earns ``10 * m + steps``; ``info['load']`` is 100 m + steps.
+    An episode of even length terminates for all, one of odd length is truncated.
+
+    Args:
+      leave: step in which 'b' terminates, None: with the others.
+      late: step after which 'c' appears, 0: from the start.
+      mask: where the masks are: 'info', 'obs', or None; of agent m, action (m + steps) % 2 is legal.
+      odd: what is wrong: 'spaces', 'shape', 'missing', 'nan', 'reserved', 'raise'.
+      length: of every episode, None: 2 to 6.
+    """
+
+    possible_agents = ["a", "b", "c"]  # noqa: RUF012
+
+    def __init__(self, leave=None, late=0, mask=None, odd=None, length=None):
+        self.leave, self.late, self.mask, self.odd, self.fixed = leave, late, mask, odd, length
+        self.agents = []
+
+    def observation_space(self, agent):
+        size = 5 if self.odd == "spaces" and agent == "c" else 4
+        space = spaces.Box(-np.inf, np.inf, (size,), np.float32)
+        if self.odd == "reserved":
+            return spaces.Dict(alive=space)
+        return space if self.mask != "obs" else spaces.Dict(seen=space, action_mask=spaces.MultiBinary(2))
+
+    def action_space(self, agent):
+        return spaces.Discrete(2, start=5)
+
+    def reset(self, seed=None, options=None):
+        self.rng = np.random.default_rng(seed)
+        self.length = self.fixed or int(self.rng.integers(2, 7))
+        self.start, self.steps = float(self.rng.integers(1_000_000)), 0
+        self.last = dict.fromkeys(self.possible_agents, 0)
+        self.agents = ["a", "b"] if self.late else ["a", "b", "c"]
+        return self.tell(self.agents)
+
+    def step(self, actions):
+        assert list(actions) == self.agents
+        assert all(type(action) is int and action in (5, 6) for action in actions.values())
+        if self.odd == "raise" and self.steps == 1:
+            raise RuntimeError("radio lost")
+        self.last.update(actions)
+        self.steps += 1
+        over, acting = self.steps == self.length, self.agents
+        ends = {agent: over and self.length % 2 == 0 for agent in acting}
+        cuts = {agent: over and self.length % 2 == 1 for agent in acting}
+        if self.steps == self.leave and "b" in acting:
+            ends["b"], cuts["b"] = True, False
+        rewards = {agent: 10.0 * self.place(agent) + self.steps for agent in acting}
+        if self.odd == "nan" and self.steps == 2:
+            rewards["b"] = np.nan
+        told = acting if self.odd != "missing" or self.steps < 2 else acting[:-1]
+        self.agents = [agent for agent in acting if not ends[agent] and not cuts[agent]]
+        if self.late and self.steps == self.late and not over:
+            self.agents = [*self.agents, "c"]
+            told = [*told, "c"]
+        obs, infos = self.tell(told)
+        return obs, rewards, ends, cuts, infos
+
+    def state(self):
+        return np.array([self.start, self.steps, len(self.agents)])
+
+    def place(self, agent):
+        return self.possible_agents.index(agent)
+
+    def tell(self, agents):
+        obs, infos = {}, {}
+        for agent in agents:
+            m = self.place(agent)
+            obs[agent] = np.array([self.start, self.steps, m, self.last[agent]], np.float32)
+            if self.odd == "shape" and agent == "b" and self.steps == 2:
+                obs[agent] = obs[agent][:2]
+            infos[agent] = {"load": 100.0 * m + self.steps}
+            legal = np.eye(2, dtype=np.int8)[(m + self.steps) % 2]
+            if self.mask == "obs":
+                obs[agent] = {"seen": obs[agent], "action_mask": legal}
+            elif self.mask == "info":
+                infos[agent]["action_mask"] = legal
+        return obs, infos
+
+    def close(self):
+        pass
+
+
+class Nobody(Squad):
+    """Names no agents."""
+
+    possible_agents = ()
+
+
+class Stateless(Squad):
+    """Offers no global state, as PettingZoo's base class says it."""
+
+    def state(self):
+        raise NotImplementedError
+
+
+class TakingTurns(Squad):
+    """PettingZoo's other interface."""
+
+    def agent_iter(self):
+        raise AssertionError
+
+
+class Parts(Squad):
+    """'a' earns 1 for the first action, the others for the second; episodes of 8 steps, 'b' leaves after 5."""
+
+    def __init__(self):
+        super().__init__(leave=5, length=8)
+
+    def step(self, actions):
+        obs, _, ends, cuts, infos = super().step(actions)
+        rewards = {agent: float(action - 5 == (agent != "a")) for agent, action in actions.items()}
+        return obs, rewards, ends, cuts, infos
+
+    def tell(self, agents):
+        obs, infos = super().tell(agents)
+        return {agent: seen * np.float32([0, 0.1, 1, 0]) for agent, seen in obs.items()}, infos
