@@ -26,6 +26,7 @@ from minding.policies.core.base import BasePolicy
 from minding.policies.core.update import Inputs
 from minding.policies.networks.actor_critic import ActionValue, SquashedActor
 from minding.policies.networks.optim import Group, Optimizer
+from minding.policies.networks.order import after
 from minding.policies.networks.steps import GradientSteps
 from minding.policies.networks.target import SoftTarget, equalize
 from minding.policies.ops.distributions import SquashedGaussian
@@ -115,7 +116,9 @@ class SACCell(GradientSteps):
         # That of the temperature is d L_alpha / d log(alpha).
         grads = {"actor": actor_grads, "critics": critic_grads, "alpha": (excess,)}
         norms = self.optim(grads, batch, (metrics, grads))
-        self.move_targets(batch["tau"], norms["critics"])
+        moved = self.move_targets(batch["tau"], norms["critics"])
+        # Who waits for a metric waits for the whole step.
+        metrics["entropy"] = after(entropy, (norms, moved))
         return metrics
 
 

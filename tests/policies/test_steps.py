@@ -1,0 +1,130 @@
+"""The gradient steps of a call: their order, and priorities."""
+
+import types
+
+import numpy as np
+import pytest
+from fakes import VECTOR, Batches, discrete, rows_of, set_rate, space_of
+
+from minding.engine.data.batch import Field
+from minding.engine.process.runtime import ms, nn, ops, to_device
+from minding.policies import ALGORITHMS, get_policy_class, kernels
+from minding.policies.core.update import Inputs, Update
+from minding.policies.networks.optim import Group, Optimizer
+from minding.policies.networks.order import after
+from minding.policies.networks.steps import PRIORITY, BoundSteps, GradientSteps
+
+ROWS = 8
+
+
+class StepThenAct(nn.Cell):
+    """A forward pass that follows a gradient step in one compiled call."""
+
+    def __init__(self, steps):
+        super().__init__(auto_prefix=False)
+        self.steps, self.net = steps, steps.root.net
+
+    @ms.jit
+    def construct(self, obs, *inputs):
+        steps = self.steps
+        total = steps.root(steps.names, steps.num_steps, steps.all_rows, inputs, steps.tables)
+        return self.net((after(obs, total),))
+
+
+@pytest.mark.parametrize("form", ["kernels", "plain"])
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_a_forward_pass_after_a_step_reads_the_new_weights(algorithm, form, tiny_config, monkeypatch):
+    if form == "plain":
+        monkeypatch.setattr(kernels, "compiled", lambda: False)
+    action = discrete(3) if "discrete" in ALGORITHMS[algorithm].actions else space_of(2)
+    policy = get_policy_class(algorithm)(tiny_config(algorithm, VECTOR, action))
+    set_rate(policy, 0.05)
+    batches = Batches(policy, ROWS)
+    values = rows_of(batches.layout, ROWS, np.random.default_rng(0), {"action": 2})
+    index = np.arange(ROWS).reshape(1, 4, 2) if "cut" in batches.layout.fields else np.arange(ROWS)[None]
+    batch = batches(values, index)
+    inputs = policy.inputs(batch, 0.0)
+    steps = BoundSteps(policy.root, batch.tables.parameters, tuple(inputs.steps), tuple(inputs.constants), False)
+    arrays = [batch.index[0], *(x[0] for x in inputs.steps.values())]
+    arrays += [np.asarray(x, np.float32) for x in inputs.constants.values()]
+    obs, act = values["obs"], policy.actors["eval"].outputs
+    before = [x.copy() for x in act(obs)]
+    found = StepThenAct(steps)(to_device(obs), *[to_device(x) for x in arrays])
+    for old, new, made in zip(before, act(obs), found):
+        np.testing.assert_allclose(made.asnumpy(), new, rtol=1e-3, atol=1e-4)
+        assert np.abs(new - old).max() > 1e-2
+
+
+class Errors(GradientSteps):
+    """Moves one weight by the sum of the rows' numbers; the priority of a row is its distance from the weight."""
+
+    metrics = ("weight",)
+    prioritized = True
+
+    def __init__(self, layout):
+        super().__init__(layout, ["number"])
+        self.weight = ms.Parameter(ms.Tensor(np.float32(0.0)), name="weight")
+
+    def step(self, batch):
+        number = batch["number"]
+        weight = self.weight + 0.0
+        distance = ops.abs(number - weight) * batch["scale"]
+        moved = ops.assign(self.weight, ops.depend(weight + number.sum(), distance))
+        return {"weight": ops.depend(weight, moved), PRIORITY: ops.depend(distance, moved)}
+
+
+@pytest.mark.parametrize("steps", [1, 3])
+def test_each_drawn_row_gets_the_priority_of_the_step_that_used_it(steps):
+    policy = types.SimpleNamespace(learn_mode=types.SimpleNamespace(fields={"number": Field()}))
+    batches = Batches(policy, 4)
+    index = np.array([[0, 1], [1, 1], [3, 0]])[:steps]
+    batch = batches({"number": np.array([1.0, 2.0, 4.0, 8.0], np.float32)}, index)
+    scale = np.array([1.0, 10.0, 100.0], np.float32)[:steps]
+    output = Update(Errors(batches.layout), "test")(batch, Inputs({"scale": scale}))
+    # The weight is 0, then 1 + 2 = 3, then 3 + 2 + 2 = 7.
+    expected = [[1.0, 2.0], [10.0, 10.0], [100.0, 600.0]][:steps]
+    assert output.priorities.tolist() == expected
+    assert (output.steps, output.metrics["weight"]) == (steps, pytest.approx(np.mean([0.0, 3.0, 7.0][:steps])))
+
+
+class Descend(nn.Cell):
+    def __init__(self, **groups):
+        super().__init__()
+        self.optim = Optimizer(**groups)
+
+    @ms.jit
+    def construct(self, rate, grad):
+        grads = {"fast": (grad,), "slow": (grad,)}
+        return self.optim(grads, {"rate_fast": rate, "rate_slow": rate * 0.1}, grad)
+
+
+@pytest.mark.parametrize("form", ["kernels", "plain"])
+def test_each_group_is_moved_in_its_own_way_and_a_delayed_one_every_other_step(form, monkeypatch):
+    if form == "plain":
+        monkeypatch.setattr(kernels, "compiled", lambda: False)
+    start = np.array([1.0, -2.0, 0.5], np.float32)
+    params = {name: ms.Parameter(ms.Tensor(start), name=name) for name in ("fast", "slow")}
+    descend = Descend(
+        fast=Group(params=[params["fast"]], rate=0.1, method="adamw", betas=(0.8, 0.9), eps=1e-3, weight_decay=0.5),
+        slow=Group(params=[params["slow"]], rate=0.01, method="rmsprop", betas=(0.9, 0.7), eps=1e-2, every=2),
+    )
+    fast, slow = start.astype(np.float64), start.astype(np.float64)
+    m, v, square = 0.0, 0.0, 0.0
+    for t in range(1, 6):
+        grad = np.random.default_rng(t).standard_normal(3).astype(np.float32)
+        descend(to_device(np.array([0.1], np.float32)), to_device(grad))
+        m, v = 0.8 * m + 0.2 * grad, 0.9 * v + 0.1 * grad.astype(np.float64) ** 2
+        fast = fast * (1 - 0.1 * 0.5) - 0.1 * (m / (1 - 0.8**t)) / (np.sqrt(v / (1 - 0.9**t)) + 1e-3)
+        if t % 2 == 0:
+            square = 0.7 * square + 0.3 * grad.astype(np.float64) ** 2
+            slow = slow - 0.01 * grad / (np.sqrt(square) + 1e-2)
+        np.testing.assert_allclose(params["fast"].asnumpy(), fast, rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(params["slow"].asnumpy(), slow, rtol=1e-4, atol=1e-5)
+
+
+def test_step_sizes_follow_the_schedule_of_their_group():
+    params = [ms.Parameter(ms.Tensor(np.zeros(1, np.float32)), name=name) for name in "ab"]
+    optim = Optimizer(a=Group(params=params[:1], rate=0.5, anneal=True), b=Group(params=params[1:], rate=0.25))
+    assert optim.rates(0.5) == {"rate_a": 0.25, "rate_b": 0.25}
+    assert optim.reported_rates(0.5) == {"learning_rate": 0.25}
+    assert optim.reported_rates(1.0) == {"learning_rate_a": 0.0, "learning_rate_b": 0.25}
