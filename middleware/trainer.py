@@ -13,6 +13,7 @@ from minding.engine.chain.context import LearningContext
 from minding.engine.chain.middleware import declare
 from minding.engine.data.batch import Field, IndexedBatch, RowLayout
 from minding.engine.data.rollout import uneven
+from minding.engine.errors import ShapeError
 from minding.engine.seeding import SeedStreams, generator_state, restore_generator
 from minding.engine.types import Array, LearnMode, StateDict
 from minding.middleware.schedules import schedule_steps
@@ -43,7 +44,8 @@ def trainer(cfg: Any, policy: LearnMode) -> Callable[[LearningContext], None]:
         tables, valid = store.put(data), _valid_rows(data)
         if not len(valid):
             return
-        index = _fill(valid, len(data["valid"]))[None, :].astype(np.int32)
+        index = sequences(data) if learns_from_sequences(policy) else _fill(valid, len(data["valid"]))
+        index = index[None].astype(np.int32)
         learn_from(ctx, policy, IndexedBatch(tables.layout, tables, index), horizon)
 
     return train
@@ -62,6 +64,9 @@ class multistep_trainer:
     other rows of the same pass, so that all minibatches have one size. Where every row is that of a reset, there is no
     gradient step.
 
+    A policy with memory gets whole sequences: a minibatch is the rows of some of the environments in the order of time,
+    index ``(K, T, B)``, reset rows included, which it leaves out itself.
+
     Reads: train_data (flat arrays), clock, train_iter; policy_lag if present.
     Writes: train_output (mean of each metric over the gradient steps), train_iter.
     Config: policy.learn.n_epoch, policy.learn.n_minibatch, policy.learn.anneal_steps, run.max_env_step or
@@ -78,11 +83,15 @@ class multistep_trainer:
         self._store = RolloutStore(policy.fields, "multistep_trainer, train_data")
         self._passes, self._minibatches = learn.n_epoch, learn.n_minibatch
         self._n_sample = cfg.policy.collect.n_sample
+        self._sequences = learns_from_sequences(policy)
+        self._envs = cfg.env.collector_env_num
         self._horizon = schedule_steps(cfg)
         self._rng = SeedStreams(cfg.seed).generator("multistep_trainer")
 
     def requirements(self) -> Sequence[str]:
         """Anything that does not fit, as sentences for the chain check."""
+        if self._sequences and self._envs % self._minibatches:
+            return [_uneven(self._minibatches, self._envs, "env.collector_env_num=")]
         return uneven(self._n_sample, "policy.learn.n_minibatch", self._minibatches)
 
     def __call__(self, ctx: LearningContext) -> None:
@@ -93,9 +102,20 @@ class multistep_trainer:
         valid, rows = _valid_rows(data), len(data["valid"])
         if not len(valid):
             return
-        passes = [_fill(self._rng.permutation(valid), rows) for _ in range(self._passes)]
-        index = np.concatenate(passes).reshape(self._passes * self._minibatches, -1).astype(np.int32)
-        learn_from(ctx, self._policy, IndexedBatch(tables.layout, tables, index), self._horizon)
+        if self._sequences:
+            index = self._minibatches_of(sequences(data))
+        else:
+            passes = [_fill(self._rng.permutation(valid), rows) for _ in range(self._passes)]
+            index = np.concatenate(passes).reshape(self._passes * self._minibatches, -1)
+        learn_from(ctx, self._policy, IndexedBatch(tables.layout, tables, index.astype(np.int32)), self._horizon)
+
+    def _minibatches_of(self, rows: Array) -> Array:
+        """Sequences ``(T, N)`` in a new order for each pass: ``(K, T, B)``."""
+        steps, envs = rows.shape
+        if envs % self._minibatches:
+            raise ShapeError(f"multistep_trainer: {_uneven(self._minibatches, envs, 'ctx.train_data holds ')}")
+        order = np.concatenate([self._rng.permutation(envs) for _ in range(self._passes)])
+        return rows[:, order].reshape(steps, self._passes * self._minibatches, -1).transpose(1, 0, 2)
 
     def state_dict(self) -> StateDict:
         return {"rng": generator_state(self._rng)}
@@ -125,6 +145,38 @@ class RolloutStore:
             self._tables = DeviceTables(self._layout, len(block[0]))
         self._tables.write(0, block)
         return self._tables
+
+
+def learns_from_sequences(policy: LearnMode) -> bool:
+    """Whether a policy learns from the rows of an environment in the order of time: whether it has a memory."""
+    return "memory" in policy.fields
+
+
+def sequences(data: Mapping[str, Array]) -> Array:
+    """The rows of each sequence of train_data in the order of time, ``(T, N)``.
+
+    Raises:
+      ShapeError: if the data do not say to which sequence a row belongs, or sequences differ in length.
+    """
+    if "sequence" not in data:
+        raise ShapeError(
+            "ctx.train_data has no field 'sequence', without which a policy with memory cannot learn; let "
+            "gae_estimator write the data, or add the number of each row's environment"
+        )
+    numbers, lengths = np.unique(data["sequence"], return_counts=True)
+    if (lengths != lengths[0]).any():
+        raise ShapeError(
+            f"ctx.train_data: sequences must have one length, got {lengths.min()} to {lengths.max()} rows; mark rows "
+            "that are not to be learned from in 'valid' instead of removing them"
+        )
+    return np.argsort(data["sequence"], kind="stable").reshape(len(numbers), -1).T
+
+
+def _uneven(minibatches: int, envs: int, where: str) -> str:
+    return (
+        f"policy.learn.n_minibatch={minibatches} does not divide the environments ({where}{envs}), whose sequences a "
+        "policy with memory learns from as wholes: change one of them"
+    )
 
 
 def _valid_rows(data: dict[str, Array]) -> Array:

@@ -11,6 +11,10 @@ In an asynchronous run the policy that acted, mu, is older than the one that an 
 still clipped around pi_old, and A is weighted by min(w, pi_old(a|s) / mu(a|s)), w = 2: the decoupled objective of
 Hilton et al., 2022, https://arxiv.org/abs/2110.00641, eq. 2, with a bounded weight. Clipped around mu, most of the
 gradient would be lost: the updates between the two have used up the range. Without lag both are the same.
+
+With memory (`model.memory`) the network is unrolled over each environment's part of the rollout, from what was
+remembered before it, and gradients flow back as far as that: back-propagation through time, truncated to the rollout.
+A minibatch is then some of the environments; rows of resets are unrolled with the others and weigh 0 in the means.
 """
 
 from __future__ import annotations
@@ -22,6 +26,7 @@ import numpy as np
 
 from minding.engine.data.batch import Field, IndexedBatch, RowLayout
 from minding.engine.process.runtime import ms, ops
+from minding.engine.types import Array
 from minding.policies.core.actor_critic import ActorCriticPolicy
 from minding.policies.core.update import Inputs
 from minding.policies.networks.actor_critic import ActorCritic
@@ -29,6 +34,8 @@ from minding.policies.networks.optim import Group, Optimizer
 from minding.policies.networks.steps import ALL_ROWS, GradientSteps
 from minding.policies.ops import lean
 
+MEMORY = ("memory", "begun", "valid")
+"""Fields of rows that a policy with memory learns from besides the others."""
 WEIGHT_BOUND = 2.0
 """Of the weight of rows that an older policy collected."""
 
@@ -38,7 +45,8 @@ def ppo_loss(log_prob, entropy, value, batch, cfg):
 
     Args:
       log_prob, value: float32 (B,), of the current network; entropy: float32 (B,) or scalar.
-      batch: by name `log_prob` and `value` (the old ones), `advantage` and `return`, each float32 (B,).
+      batch: by name `log_prob` and `value` (the old ones), `advantage`, `return` and, if rows weigh differently,
+        `valid`, each float32 (B,).
       cfg: the `learn` part of the configuration.
 
     Returns:
@@ -51,24 +59,31 @@ def ppo_loss(log_prob, entropy, value, batch, cfg):
     log_ratio = log_prob - batch["log_prob"]
     ratio = ops.exp(log_ratio)
     surrogate = ops.maximum(-advantage * ratio, -advantage * ops.clamp(ratio, 1.0 - clip, 1.0 + clip))
-    policy_loss = lean.mean(surrogate)
+    policy_loss = _mean(surrogate, batch)
     # Value
     error = ops.square(value - target)
     if cfg["value_clip"]:
         clipped = old_value + ops.clamp(value - old_value, -clip, clip)
         error = ops.maximum(error, ops.square(clipped - target))
-    value_loss = 0.5 * lean.mean(error)
+    value_loss = 0.5 * _mean(error, batch)
     # Total
-    entropy = lean.mean(entropy)
+    entropy = _mean(entropy, batch)
     loss = policy_loss + cfg["value_weight"] * value_loss - cfg["entropy_weight"] * entropy
     return loss, {
         "loss": loss,
         "policy_loss": policy_loss,
         "value_loss": value_loss,
         "entropy": entropy,
-        "approx_kl": lean.mean(ratio - 1.0 - log_ratio),
-        "clip_fraction": lean.mean(ops.cast(ops.abs(ratio - 1.0) > clip, ms.float32)),
+        "approx_kl": _mean(ratio - 1.0 - log_ratio, batch),
+        "clip_fraction": _mean(ops.cast(ops.abs(ratio - 1.0) > clip, ms.float32), batch),
     }
+
+
+def _mean(x, batch):
+    """The mean over rows; a scalar as it is."""
+    if "valid" not in batch or x.ndim == 0:
+        return lean.mean(x)
+    return lean.mean(x * batch["valid"]) / ops.maximum(lean.mean(batch["valid"]), 1e-8)
 
 
 class PPOCell(GradientSteps):
@@ -78,7 +93,8 @@ class PPOCell(GradientSteps):
     present_names = ("present_log_prob", "present_value", "trust")
 
     def __init__(self, net: ActorCritic, layout: RowLayout, learn: Mapping[str, Any]) -> None:
-        super().__init__(layout, ["obs", "action", "log_prob", "return", "value"])
+        remembers = net.memory is not None
+        super().__init__(layout, ["obs", "action", "log_prob", "return", "value", *(MEMORY if remembers else ())])
         self.net = net
         self.optim = Optimizer(net=Group.of(net, learn, eps=1e-5, max_grad_norm=learn["grad_norm"]))
         # A plain dict of numbers: they are compiled in as constants.
@@ -88,13 +104,13 @@ class PPOCell(GradientSteps):
         self.gradient = self.optim.gradient(self.loss, "net")
 
     def loss(self, batch):
-        outputs = self.net(batch["obs"])
+        outputs = self.net.of_rows(batch)
         log_prob, entropy = self.net.head.log_prob_entropy(outputs[1:], batch["action"])
         return ppo_loss(log_prob, entropy, outputs[0], batch, self.cfg)
 
     def present(self, rows):
         """Log-probability and value of rows under the present policy, and how much the rows count."""
-        outputs = self.net(rows["obs"])
+        outputs = self.net.of_rows(rows)
         log_prob = self.net.head.log_prob_entropy(outputs[1:], rows["action"])[0]
         trust = ops.clamp(ops.exp(log_prob - rows["log_prob"]), max=WEIGHT_BOUND)
         return {"present_log_prob": log_prob, "present_value": outputs[0], "trust": trust}
@@ -124,14 +140,42 @@ class PPO(ActorCriticPolicy):
             **self.obs_fields("obs"),
             "action": self.action_field,
             **dict.fromkeys(("log_prob", "value", "advantage", "return"), number),
+            **(dict(zip(MEMORY, (Field((self.net.memory_size,)), number, number))) if self.net.memory_size else {}),
         }
 
     def inputs(self, batch: IndexedBatch, progress: float) -> Inputs:
-        advantage = batch.layout.read(batch.tables.host, "advantage")[batch.index]
+        steps = len(batch.index)
+        advantage = self._read("advantage", batch).reshape(steps, -1)
         if self.cfg.learn.normalize_advantage:
             # What becomes infinite here makes the loss so, which is an error that says more.
             with np.errstate(over="ignore", invalid="ignore"):
-                mean, std = advantage.mean(axis=1, keepdims=True), advantage.std(axis=1, keepdims=True)
+                if self.net.memory_size:
+                    mean, std = _moments(advantage, self._counted(batch).reshape(steps, -1))
+                else:
+                    mean, std = advantage.mean(axis=1, keepdims=True), advantage.std(axis=1, keepdims=True)
                 advantage = (advantage - mean) / (std + 1e-8)
-        old = {ALL_ROWS: np.arange(batch.tables.rows, dtype=np.int32)} if batch.lag > 0 else {}
+        old = {ALL_ROWS: self._all_rows(batch)} if batch.lag > 0 else {}
         return Inputs({"advantage": advantage}, {**self.root.optim.rates(progress), **old})
+
+    def _all_rows(self, batch: IndexedBatch) -> Array:
+        """Int32 ``(R,)``; with memory ``(T, N)``, in the order of time, then of environments."""
+        rows = np.arange(batch.tables.rows, dtype=np.int32)
+        return rows.reshape(batch.index.shape[1], -1) if self.net.memory_size else rows
+
+    def observed(self, batch: IndexedBatch) -> Array:
+        return np.unique(batch.index[self._counted(batch)]) if self.net.memory_size else super().observed(batch)
+
+    def _counted(self, batch: IndexedBatch) -> Array:
+        """Which rows of sequences are no resets; bool, shaped like the index."""
+        return self._read("valid", batch) > 0
+
+    def _read(self, name: str, batch: IndexedBatch) -> Array:
+        return batch.layout.read(batch.tables.host, name)[batch.index]
+
+
+def _moments(x: Array, counted: Array) -> tuple[Array, Array]:
+    """Mean and deviation of each row of x ``(K, R)`` over what counts, ``(K, 1)``; 0 where nothing does."""
+    count = np.maximum(counted.sum(axis=1, keepdims=True), 1).astype(np.float32)
+    mean = np.where(counted, x, 0.0).sum(axis=1, keepdims=True) / count
+    deviation = np.where(counted, x - mean, 0.0)
+    return mean, np.sqrt(np.square(deviation).sum(axis=1, keepdims=True) / count)

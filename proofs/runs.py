@@ -92,6 +92,8 @@ def config_hash(preset: str, overrides: tuple[str, ...]) -> str:
     policy = {**cfg.policy, **{part: dict(cfg.policy[part]) for part in ("learn", "eval", "other")}}
     policy["learn"].pop("on_nan")
     policy["other"].pop("save_buffer", None)
+    if policy["model"].get("memory") == "none":
+        policy["model"] = {key: x for key, x in policy["model"].items() if key not in ("memory", "memory_dim")}
     # Nor are limits that no preset run reaches: on endless evaluations, on schedules separate from the run.
     policy["eval"].pop("max_episode_steps")
     if policy["learn"]["anneal_steps"] is None:

@@ -66,6 +66,8 @@ def rows_of(layout, count, rng, discrete_sizes=()):
             # Masks: the first two actions are legal, others at times.
             values[name] = rng.random(shape) < 0.5
             values[name][:, :2] = values[name][:, 3:] = True
+        elif name == "begun":
+            values[name] = rng.random(shape) < 0.2
         elif name in ("terminated", "cut", "valid", "discount"):
             values[name] = rng.random(shape).astype(np.float32).round(2)
         else:
@@ -81,10 +83,10 @@ def env_action(action, **changes):
     return {"shape": [len(sizes)] if sizes else [], "dtype": "int64", **action, "start": 0, **changes}
 
 
-def tiny_config(algorithm, observation=VECTOR, action=None, seed=0, env=None, memory_dim=0, **overrides):
+def tiny_config(algorithm, observation=VECTOR, action=None, seed=0, env=None, **overrides):
     """A small compiled configuration, for spaces that no environment has to back; hidden layers of 8.
 
-    `env`: what differs in the environment's own action space, see `env_action`; `memory_dim`: a GRU of that size.
+    `env`: what differs in the environment's own action space, see `env_action`.
     """
     entry = get_algorithm(algorithm)
     if action is None:
@@ -102,10 +104,7 @@ def tiny_config(algorithm, observation=VECTOR, action=None, seed=0, env=None, me
         "policy": {"type": algorithm, "model": {"hidden": [8], "cnn_dim": 8, "encoder_dim": 4}},
     }
     texts = [f"{key}={'null' if value is None else value}" for key, value in overrides.items()]
-    cfg = compile_config(user, entry, lambda env: spec, overrides=texts)
-    if memory_dim:
-        cfg.policy.model.update(memory="gru", memory_dim=memory_dim)
-    return cfg
+    return compile_config(user, entry, lambda env: spec, overrides=texts)
 
 
 def set_rate(policy, rate):

@@ -72,9 +72,9 @@ class BasePolicy:
         streams = SeedStreams(cfg.seed)
         self.learn_rng = streams.generator("policy.learn")
         self.leaves = observation_leaves(self.spec["observation"])
-        self.layout = RowLayout(self.row_fields)
         rng = streams.generator("policy.init")
         self.net = self._network(rng)
+        self.layout = RowLayout(self.row_fields)
         if "learn" in self.modes:
             self.root = self._root(self.net, rng)
             self._update = Update(self.root, f"{self.name}.learn")

@@ -69,6 +69,19 @@ class ActorCritic(nn.Cell):
         features, rows = self.memory(self.encoder(obs[:-1]), obs[-1])
         return (*self.heads(features, obs), rows)
 
+    def of_rows(self, batch):
+        """The outputs for the rows of a batch, without those of the memory.
+
+        Args:
+          batch: by name `obs`; with memory also `index`, int32 (T, B), the rows of sequences in the order of time,
+            `memory`, float32 (T B, S), of which the first rows count, and `begun`, float32 (T B,).
+        """
+        features = self.encoder(batch["obs"])
+        if self.memory is not None:
+            rows = ops.Slice()(batch["memory"], (0, 0), (batch["index"].shape[1], self.memory.size))
+            features = self.memory.unroll(features, rows, batch["begun"])
+        return self.heads(features, batch["obs"])
+
     def heads(self, features, obs):
         params = self.head(self.actor(features))
         if self.mask is not None:

@@ -58,11 +58,11 @@ class GradientSteps(nn.Cell):
     def present(self, rows):
         """What the steps need of all rows under the parameters before the first step: by name, (R,) each.
 
-        It is asked for where the policy passes an input `ALL_ROWS`, int32 (R,); `step` then finds the values of its own
-        rows in its batch, by `present_names`.
+        It is asked for where the policy passes an input `ALL_ROWS`, int32 with R entries in order; `step` then finds
+        the values of its own rows in its batch, by `present_names`.
 
         Args:
-          rows: the fields of all rows, by name.
+          rows: by name: `index`, the input `ALL_ROWS`, and the fields of these rows.
         """
         raise NotImplementedError
 
@@ -83,7 +83,8 @@ class GradientSteps(nn.Cell):
         """
         present: Any = ()
         if all_rows:
-            present = self.present(lean.named(self.fields, self.rows(lean.item(inputs, all_rows), tables)))
+            rows = lean.item(inputs, all_rows)
+            present = self.present(lean.named((*self.fields, "index"), (*self.rows(rows, tables), rows)))
         if not num_steps:
             returned = self.step(self.batch(names, inputs, present, tables))
             total = self.stacked(returned)
@@ -117,8 +118,9 @@ class GradientSteps(nn.Cell):
         index = lean.item(values, 0)
         chosen: Any = ()
         if len(present) > 0:
+            flat = index.reshape((-1,)) if index.ndim > 1 else index
             for name in self.present_names:
-                chosen = (*chosen, ops.gather(present[name], index, 0))
+                chosen = (*chosen, ops.gather(present[name], flat, 0))
         return lean.named(names, (*self.rows(index, tables), *values, *chosen))
 
     def stacked(self, returned):

@@ -21,6 +21,14 @@ def model(hidden: list[int], activation: str) -> Schema:
     }
 
 
+def memory() -> Schema:
+    """Keys of what a network remembers."""
+    return {
+        "memory": opt("none", ("none", "gru"), "what earlier observations leave behind, between encoder and heads"),
+        "memory_dim": opt(64, "[1, inf)", "numbers remembered of each environment"),
+    }
+
+
 def collect(n_sample: int) -> Schema:
     """Keys of collecting; `n_sample`: the default of the key."""
     return {

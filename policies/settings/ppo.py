@@ -18,7 +18,9 @@ def schema() -> groups.Schema:
         "normalize_advantage": opt(True, None, "to zero mean and unit variance in each minibatch"),
         "target_kl": opt(None, "(0, inf)", "end the gradient steps once the KL exceeds 1.5 times this", type=float),
     }
-    return groups.actor_critic(learn, 1024)
+    schema = groups.actor_critic(learn, 1024)
+    schema["model"] |= groups.memory()
+    return schema
 
 
 algorithm = Algorithm(

@@ -48,6 +48,8 @@ CASES = [
     pytest.param("pixelcatch_ppo", (), id="pixelcatch_ppo"),
     pytest.param("masked_grid_ppo", (), id="masked_grid_ppo"),
     pytest.param("simple_spread_ippo", (), id="simple_spread_ippo", marks=needs_mpe),
+    pytest.param("tmaze_ppo", (), id="tmaze_ppo"),
+    pytest.param("tmaze_ppo", GRAPH, id="tmaze_ppo, graph"),
 ]
 
 
@@ -79,7 +81,7 @@ def test_a_synchronous_run_goes_on_asynchronously_and_back_and_ends_as_if_nothin
     assert different(last, whole) == []
 
 
-@pytest.mark.parametrize("preset", ["cartpole_ppo", "cartpole_dqn"])
+@pytest.mark.parametrize("preset", ["cartpole_ppo", "cartpole_dqn", "tmaze_ppo"])
 def test_a_run_with_staleness_and_two_collectors_repeats_itself_to_the_bit(preset, tmp_path):
     # Evaluations come when they are there.
     lanes = ("lanes.async_mode=true", "lanes.max_staleness=2", "lanes.collectors=2", "policy.eval.freq=100000")

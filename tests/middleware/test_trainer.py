@@ -117,3 +117,67 @@ def test_the_schedule_runs_over_its_own_steps_where_they_are_set(counting_config
     cfg = counting_config("a3c", **{"run.max_env_step": 100, "policy.learn.anneal_steps": 400})
     trainer(cfg, learner)(context(train_data=data(8)))
     assert learner.progress == [0.125]
+
+
+# Whole sequences
+
+
+SEQUENCES = {"number": Field(), "memory": Field((2,))}
+
+
+def sequence_data(steps, envs, invalid=()):
+    """Rows in the order of time; a row's number is ``10 * environment + step``."""
+    t, n = np.divmod(np.arange(steps * envs), envs)
+    memory = np.zeros((steps * envs, 2), np.float32)
+    return {**data(steps * envs, invalid), "number": (10.0 * n + t).astype(np.float32), "sequence": n, "memory": memory}
+
+
+@pytest.fixture
+def sequence_trainer(counting_config):
+    def make(factory=multistep_trainer, minibatches=2, envs=4):
+        settings = {"policy.learn.n_epoch": 3, "policy.learn.n_minibatch": minibatches}
+        learner = ReadingLearner(SEQUENCES)
+        return factory(counting_config("ppo", **settings, **{"env.collector_env_num": envs}), learner), learner
+
+    return make
+
+
+def test_a_policy_with_memory_gets_whole_sequences_in_the_order_of_time(sequence_trainer):
+    middleware, learner = sequence_trainer()
+    middleware(context(train_data=sequence_data(3, 4, invalid=(5,))))
+    assert len(learner.steps) == 6
+    orders = []
+    for step in learner.steps:
+        number = step["number"]
+        assert number.shape == (3, 2)
+        assert np.array_equal(number - number[0], [[0, 0], [1, 1], [2, 2]])
+        orders += (number[0] / 10).astype(int).tolist()
+    passes = [orders[i : i + 4] for i in (0, 4, 8)]
+    assert all(sorted(one) == [0, 1, 2, 3] for one in passes)
+    assert passes[0] != passes[1] != passes[2]
+
+
+def test_the_plain_trainer_takes_all_sequences_in_one_step(sequence_trainer):
+    middleware, learner = sequence_trainer(trainer)
+    middleware(context(train_data=sequence_data(2, 3)))
+    assert [step["number"].tolist() for step in learner.steps] == [[[0, 10, 20], [1, 11, 21]]]
+
+
+def test_environments_that_do_not_divide_into_minibatches_are_refused(sequence_trainer):
+    middleware, learner = sequence_trainer(minibatches=3)
+    (problem,) = middleware.requirements()
+    assert problem.startswith("policy.learn.n_minibatch=3 does not divide the environments (env.collector_env_num=4)")
+    with pytest.raises(ShapeError, match=r"n_minibatch=3 does not divide the environments \(ctx.train_data holds 4\)"):
+        middleware(context(train_data=sequence_data(2, 4)))
+    assert learner.steps == []
+    assert sequence_trainer(minibatches=2)[0].requirements() == []
+
+
+def test_data_that_are_no_whole_sequences_are_refused(sequence_trainer):
+    middleware, _ = sequence_trainer()
+    rows = sequence_data(3, 4)
+    with pytest.raises(ShapeError, match="sequences must have one length, got 2 to 3 rows; mark rows"):
+        middleware(context(train_data={name: array[1:] for name, array in rows.items()}))
+    del rows["sequence"]
+    with pytest.raises(ShapeError, match="no field 'sequence', without which a policy with memory cannot learn"):
+        middleware(context(train_data=rows))

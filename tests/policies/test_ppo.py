@@ -12,6 +12,11 @@ CONTRACT = {
     "ppo": (VECTOR, multi_discrete(3, 2), {}),
     "ppo, masked": (dict_of(a=VECTOR, action_mask=mask_of(3, 2)), multi_discrete(3, 2), {}),
     "ppo, box": (dict_of(a=VECTOR, b=discrete(2)), space_of(2, 2), {"policy.learn.grad_norm": 0.0}),
+    "ppo, memory": (
+        dict_of(a=VECTOR, action_mask=mask_of(3)),
+        discrete(3),
+        {"policy.model.memory": "gru", "policy.model.memory_dim": 5, "policy.model.normalize_obs": True},
+    ),
 }
 LEARNS = {"policy.collect.n_sample": 64, "policy.learn.learning_rate": 0.01, "policy.learn.n_minibatch": 2}
 RESUMES = {
@@ -28,6 +33,7 @@ RESUMES = {
         ("env.env_kwargs={leave: 2, late: 1, mask: info}", "env.info_keys=[action_mask, load]"),
     ),
     "PPO with action masks": ("minding/MaskedGrid-v0", ("env.info_keys=[action_mask, success]",)),
+    "PPO with memory": ("minding/TMaze-v0", ("policy.model.memory=gru", "policy.model.memory_dim=8")),
 }
 
 STEPS, BATCH = 3, 16

@@ -12,6 +12,7 @@ from minding.policies.networks.fused import fuse_layers
 from minding.policies.networks.recurrent import GRU
 
 FEATURES, SIZE = 3, 5
+MEMORY = {"policy.model.memory": "gru", "policy.model.memory_dim": SIZE}
 
 
 def numbers(*shape, seed=0):
@@ -94,7 +95,7 @@ def test_gradients_equal_differences(cell):
 @pytest.fixture
 def build(tiny_config):
     def make(observation=VECTOR, **overrides):
-        cfg = tiny_config("ppo", observation, discrete(3), memory_dim=SIZE, **overrides)
+        cfg = tiny_config("ppo", observation, discrete(3), **MEMORY, **overrides)
         return get_policy_class("ppo")(cfg, modes=("collect", "eval"))
 
     return make

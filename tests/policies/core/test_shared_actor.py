@@ -67,7 +67,8 @@ def test_it_acts_alike_in_another_process(policies):
 
 
 def test_what_is_remembered_belongs_to_each_agent_and_ends_with_its_environment():
-    mode = PPO(team_config(memory_dim=4), modes=("collect",)).collect_mode
+    memory = {"policy.model.memory": "gru", "policy.model.memory_dim": 4}
+    mode = PPO(team_config(**memory), modes=("collect",)).collect_mode
     obs, _ = team_obs()
     assert mode.memory is None
     assert not mode.forward(obs)["memory"].any()

@@ -26,6 +26,7 @@ pytest.importorskip("onnx")
 onnxruntime = pytest.importorskip("onnxruntime")
 
 NORMALIZED = {"policy.model.normalize_obs": True}
+GRU = {"policy.model.memory": "gru", "policy.model.memory_dim": 5}
 LEAVES = dict_of(
     a=VECTOR,
     b=discrete(2),
@@ -47,7 +48,7 @@ CASES = {
     "sac, image beside vector": ("sac", dict_of(a=IMAGE, b=dict_of(c=VECTOR)), space_of(2), NORMALIZED),
     "dqn, masked": ("dqn", dict_of(action_mask=mask_of(4), observation=VECTOR), discrete(4), {}),
     "ppo, choices masked": ("ppo", dict_of(a=VECTOR, action_mask=mask_of(3, 2)), multi_discrete(3, 2), NORMALIZED),
-    "ppo, memory": ("ppo", dict_of(a=VECTOR, b=discrete(2)), discrete(3), {**NORMALIZED, "memory_dim": 5}),
+    "ppo, memory": ("ppo", dict_of(a=VECTOR, b=discrete(2)), discrete(3), {**NORMALIZED, **GRU}),
 }
 # As a MindIR file prepares itself anew for every batch size; ONNX is quick.
 SLOW_MINDIR = ("ppo, box", "dqn, masked", "ppo, own limits", "dqn, dueling", "dqn, dict", "sac, image beside vector")

@@ -1,0 +1,21 @@
+"""PPO with a GRU on minding/TMaze-v0: remember for ten steps which way to turn.
+
+Expected: an evaluation mean of at least 0.95 of 1 within 150k environment steps; without memory it stays at 0.5.
+"""
+
+from easydict import EasyDict
+
+main_config = EasyDict(
+    exp_name="tmaze_ppo",
+    run=dict(max_env_step=150_000),
+    env=dict(env_id="minding/TMaze-v0", collector_env_num=16),
+    policy=dict(
+        type="ppo",
+        model=dict(hidden=[32], memory="gru", memory_dim=32),
+        learn=dict(learning_rate=1e-3, gamma=0.98),
+        collect=dict(n_sample=512),
+        eval=dict(n_episode=20),
+    ),
+)
+
+proof = dict(target=0.95)
