@@ -1,8 +1,9 @@
 """Replay buffers: struct-of-arrays rings in device memory, sampled by index."""
 
 from minding.engine.buffers.episode import EpisodeBuffer, SequenceBatch
+from minding.engine.buffers.prioritized import PrioritizedBuffer
 from minding.engine.buffers.ring import Ring
 from minding.engine.buffers.tables import DeviceTables
 from minding.engine.buffers.uniform import UniformBuffer
 
-__all__ = ["DeviceTables", "EpisodeBuffer", "Ring", "SequenceBatch", "UniformBuffer"]
+__all__ = ["DeviceTables", "EpisodeBuffer", "PrioritizedBuffer", "Ring", "SequenceBatch", "UniformBuffer"]

@@ -1,0 +1,75 @@
+"""Prioritized replay: draws in proportion, weights by hand, exact resume."""
+
+import copy
+
+import numpy as np
+import pytest
+
+from minding.engine.buffers import PrioritizedBuffer
+from minding.engine.buffers.sum_tree import SumTree
+from minding.engine.data.batch import Field
+from minding.engine.errors import ConfigError, NonFiniteError
+
+
+def test_a_sum_tree_finds_the_row_whose_part_of_the_sum_it_is():
+    tree = SumTree(5)
+    tree.write(np.array([0, 1, 3, 4, 3]), np.array([1.0, 2.0, 9.0, 0.5, 4.0]))
+    assert tree.total == 7.5
+    assert tree.read(np.arange(5)).tolist() == [1.0, 2.0, 0.0, 4.0, 0.5]
+    mass = np.array([[0.0, 0.99, 1.0], [2.99, 3.0, 6.99], [7.0, 7.49, 2.0]])
+    assert tree.find(mass).tolist() == [[0, 0, 1], [1, 3, 3], [4, 4, 1]]
+
+
+def buffer(capacity=4, rows=4, **options):
+    made = PrioritizedBuffer(capacity, {"number": Field()}, **options)
+    made.push({"number": np.arange(rows, dtype=np.float32)})
+    return made
+
+
+def test_rows_are_drawn_in_proportion_to_their_priority_one_from_each_part():
+    made = buffer(alpha=1.0)
+    made.update(np.array([[0, 1, 2, 3]]), np.array([[1.0, 2.0, 3.0, 4.0]], np.float32))
+    index = made.sample(1000, 10).index
+    # Parts of a tenth: a row of priority p is drawn p times, from p parts, in every minibatch.
+    for row in range(4):
+        assert abs(np.mean((index == row).sum(axis=1)) - (row + 1)) < 0.01
+    assert np.ptp((index == 3).sum(axis=1)) <= 1
+
+
+def test_weights_by_hand_and_their_exponent_rises_to_one():
+    made = buffer(alpha=1.0, beta=0.5, beta_steps=2)
+    made.update(np.arange(4)[None], np.array([[1.0, 4.0, 4.0, 16.0]], np.float32))
+    batch = made.sample(3, 400)
+    for k, beta in enumerate((0.5, 0.75, 1.0)):
+        expected = np.array([1.0, 4.0, 4.0, 16.0])[batch.index[k]] ** -beta
+        np.testing.assert_allclose(batch.weight[k], expected, rtol=1e-5)
+    assert made.beta == 1.0
+
+
+def test_new_rows_have_the_highest_priority_and_overwrite_the_oldest():
+    made = buffer(alpha=1.0)
+    made.update(np.arange(4)[None], np.array([[0.0, 0.0, 0.0, 1e6]], np.float32))
+    made.push({"number": np.array([9.0], np.float32)})
+    drawn = np.bincount(made.sample(100, 10).index.ravel(), minlength=4)
+    assert drawn[1] == drawn[2] == 0
+    assert drawn[0] == pytest.approx(500, abs=100)
+
+
+def test_a_restored_buffer_draws_the_same():
+    made, rng = buffer(8, 6, seed=3), np.random.default_rng(0)
+    for _ in range(3):
+        made.update(made.sample(2, 4).index, rng.random((2, 4)).astype(np.float32))
+    state = copy.deepcopy(made.state_dict())
+    other = PrioritizedBuffer(8, {"number": Field()}, seed=9)
+    other.load_state_dict(state)
+    a, b = made.sample(3, 4), other.sample(3, 4)
+    assert a.index.tobytes() == b.index.tobytes()
+    assert a.weight.tobytes() == b.weight.tobytes()
+
+
+def test_what_cannot_be_drawn_or_written_is_an_error():
+    with pytest.raises(ConfigError, match="empty buffer"):
+        PrioritizedBuffer(4, {"number": Field()}).sample(1, 1)
+    made = buffer()
+    with pytest.raises(NonFiniteError, match="priority of row 2 is NaN or infinite"):
+        made.update(np.array([[1, 2]]), np.array([[1.0, np.nan]], np.float32))
