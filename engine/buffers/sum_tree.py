@@ -27,7 +27,8 @@ class SumTree:
 
     def read(self, rows: Array) -> Array:
         """Priorities of rows, float64 of the same shape."""
-        return self._tree[self._leaves + rows]
+        priorities: Array = self._tree[self._leaves + rows]
+        return priorities
 
     def write(self, rows: Array, priorities: Array) -> None:
         """Sets priorities (n,) of rows (n,); of a row given twice the last one stays."""
@@ -46,4 +47,5 @@ class SumTree:
             right = mass >= left
             mass -= np.where(right, left, 0.0)
             node += right
-        return node - self._leaves
+        rows: Array = node - self._leaves
+        return rows
