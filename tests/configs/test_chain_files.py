@@ -3,17 +3,17 @@
 import pytest
 
 from minding.configs.chains import CHAINS, Chain, get_chain
-from minding.engine.chain.context import OnlineRLContext
+from minding.engine.chain.context import OfflineRLContext, OnlineRLContext
 from minding.engine.errors import ConfigError
 from minding.policies import ALGORITHMS
 
 
 def test_each_file_is_a_chain_and_says_what_it_runs_on():
-    assert CHAINS == ("off_policy", "on_policy", "single_step", "trajectory")
+    assert CHAINS == ("off_policy", "offline", "on_policy", "single_step", "trajectory")
     for name in CHAINS:
         chain = get_chain(name)
         assert isinstance(chain, Chain)
-        assert chain.context is OnlineRLContext
+        assert chain.context is (OfflineRLContext if name == "offline" else OnlineRLContext)
 
 
 def test_each_algorithm_names_a_chain():
