@@ -14,7 +14,7 @@ class Squad:
       leave: step in which 'b' terminates, None: with the others.
       late: step after which 'c' appears, 0: from the start.
       mask: where the masks are: 'info', 'obs', or None; of agent m, action (m + steps) % 2 is legal.
-      odd: what is wrong: 'spaces', 'shape', 'missing', 'nan', 'reserved', 'raise'.
+      odd: what is wrong: 'spaces', 'shape', 'missing', 'nan', 'reserved', 'raise', 'keeps' (who ended stays listed).
       length: of every episode, None: 2 to 6.
     """
 
@@ -58,7 +58,7 @@ class Squad:
         if self.odd == "nan" and self.steps == 2:
             rewards["b"] = np.nan
         told = acting if self.odd != "missing" or self.steps < 2 else acting[:-1]
-        self.agents = [agent for agent in acting if not ends[agent] and not cuts[agent]]
+        self.agents = [agent for agent in acting if self.odd == "keeps" or not (ends[agent] or cuts[agent])]
         if self.late and self.steps == self.late and not over:
             self.agents = [*self.agents, "c"]
             told = [*told, "c"]

@@ -107,6 +107,12 @@ def test_one_that_comes_late_has_nothing_before(squad):
     assert step.obs.alive.tolist() == [[True, True, True]]
 
 
+def test_an_end_counts_also_where_the_environment_goes_on_to_list_the_agent(squad):
+    manager = squad(1, length=3, odd="keeps")
+    ends = [bool(manager.step(actions(1)).truncated[0]) for _ in range(3)]
+    assert ends == [False, False, True]
+
+
 def test_a_time_limit_of_ours_truncates_and_all_live_on(squad):
     manager = squad(1, length=6, env={"max_episode_steps": 2})
     manager.step(actions(1))
