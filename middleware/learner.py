@@ -34,7 +34,8 @@ class OffPolicyLearner:
     Args:
       cfg: the compiled configuration.
       policy: ``policy.learn_mode``.
-      buffer: filled by a `data_pusher` upstream.
+      buffer: filled by a `data_pusher` upstream; one that draws by priority is told the new priorities of the drawn
+        rows (`PrioritizedBuffer.update`).
     """
 
     # Data in the replay buffer are far older than what a lane adds to their age.
@@ -43,10 +44,11 @@ class OffPolicyLearner:
     def __init__(self, cfg: Any, policy: LearnMode, buffer: Buffer) -> None:
         learn = cfg.policy.learn
         self._policy = policy
-        self._buffer = buffer
+        self._buffer: Any = buffer
         self._updates, self._batch_size, self._warmup = learn.update_per_collect, learn.batch_size, learn.warmup
         self._horizon = schedule_steps(cfg)
         self._said = False
+        self._prioritized = bool(getattr(buffer, "prioritized", False))
 
     def requirements(self) -> Sequence[str]:
         """Anything that does not fit, as sentences for the chain check."""
@@ -61,6 +63,11 @@ class OffPolicyLearner:
                 f"the buffer holds the fields {sorted(self._buffer.fields)}, the policy learns from "
                 f"{sorted(self._policy.fields)}: make the buffer with fields=policy.learn_mode.fields"
             )
+        if self._prioritized and not getattr(self._policy, "prioritized", False):
+            problems.append(
+                "the buffer draws by priority, and the policy returns none: set policy.other.replay=prioritized if the "
+                "algorithm has it, or use a UniformBuffer"
+            )
         return problems
 
     def __call__(self, ctx: LearningContext) -> None:
@@ -71,4 +78,6 @@ class OffPolicyLearner:
                 self._said = True
             return
         batch = self._buffer.sample(self._updates, self._batch_size)
-        learn_from(ctx, self._policy, batch, self._horizon)
+        priorities = learn_from(ctx, self._policy, batch, self._horizon).priorities
+        if priorities is not None and self._prioritized:
+            self._buffer.update(batch.index, priorities)

@@ -15,7 +15,7 @@ from minding.engine.data.batch import Field, IndexedBatch, RowLayout
 from minding.engine.data.rollout import uneven
 from minding.engine.errors import ShapeError
 from minding.engine.seeding import SeedStreams, generator_state, restore_generator
-from minding.engine.types import Array, LearnMode, StateDict
+from minding.engine.types import Array, LearnMode, LearnOutput, StateDict
 from minding.middleware.schedules import schedule_steps
 
 
@@ -188,11 +188,12 @@ def _fill(rows: Array, count: int) -> Array:
     return rows if len(rows) == count else np.resize(rows, count)
 
 
-def learn_from(ctx: LearningContext, policy: LearnMode, batch: IndexedBatch, horizon: int) -> None:
-    """Performs the gradient steps of a batch; writes train_output and train_iter."""
+def learn_from(ctx: LearningContext, policy: LearnMode, batch: IndexedBatch, horizon: int) -> LearnOutput:
+    """Performs the gradient steps of a batch; writes train_output and train_iter, and returns what the policy did."""
     lag = ctx.optional("policy_lag")
     if lag is not None:
         batch = dataclasses.replace(batch, lag=lag["max"])
     output = policy.forward(batch, progress=ctx.clock / horizon)
     ctx.train_output = {**output.metrics, "grad_steps": output.steps}
     ctx.train_iter += output.steps
+    return output

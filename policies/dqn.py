@@ -1,10 +1,11 @@
-"""DQN: Q-learning with a replay buffer and a target network; double and dueling as switches.
+"""DQN: Q-learning with a replay buffer and a target network; double, dueling and prioritized replay as switches.
 
 Mnih et al., 2015, https://doi.org/10.1038/nature14236; double: van Hasselt et al., 2016,
-https://arxiv.org/abs/1509.06461, eq. 4; dueling: Wang et al., 2016, https://arxiv.org/abs/1511.06581, eq. 9.
+https://arxiv.org/abs/1509.06461, eq. 4; dueling: Wang et al., 2016, https://arxiv.org/abs/1511.06581, eq. 9;
+prioritized replay: Schaul et al., 2016, https://arxiv.org/abs/1511.05952, algorithm 1.
 
     y = R + gamma^k (1 - terminated) Q_target(s', argmax_a Q(s', a))      (double; else argmax of Q_target)
-    L = mean[ huber(Q(s, a) - y) ]
+    L = mean[ w huber(Q(s, a) - y) ]           (prioritized: w importance weights, priorities |Q(s, a) - y|; else w = 1)
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from minding.policies.core.base import BasePolicy
 from minding.policies.core.update import Inputs
 from minding.policies.networks.actor_critic import QNetwork
 from minding.policies.networks.optim import Group, Optimizer
-from minding.policies.networks.steps import GradientSteps
+from minding.policies.networks.steps import PRIORITY, GradientSteps
 from minding.policies.networks.target import CopyTarget, SoftTarget, equalize
 from minding.policies.ops import lean
 from minding.policies.ops.values import chosen_value, huber
@@ -42,13 +43,32 @@ def dqn_loss(q, action, target):
     return loss, {"loss": loss, "q_value": lean.mean(chosen)}
 
 
+def weighted_dqn_loss(q, action, target, weight):
+    """The same for rows drawn by priority.
+
+    Args:
+      weight: float32 (B,), importance weights; the others as in `dqn_loss`.
+
+    Returns:
+      (loss, metrics by name), scalars, and among them the priorities under `PRIORITY`: float32 (B,), the size of each
+      row's error.
+    """
+    chosen = chosen_value(q, action)
+    error = chosen - ops.stop_gradient(target)
+    loss = lean.mean(weight * huber(error))
+    return loss, {"loss": loss, "q_value": lean.mean(chosen), PRIORITY: ops.Abs()(ops.stop_gradient(error))}
+
+
 class DQNCell(GradientSteps):
-    """Root cell: online and target network, optimizer."""
+    """Root cell: online and target network, optimizer. With `prioritized`, steps take weights and return priorities."""
 
     metrics = ("loss", "q_value", "grad_norm")
 
-    def __init__(self, net: QNetwork, target: QNetwork, layout: RowLayout, learn: Mapping[str, Any]) -> None:
+    def __init__(
+        self, net: QNetwork, target: QNetwork, layout: RowLayout, learn: Mapping[str, Any], prioritized: bool = False
+    ) -> None:
         super().__init__(layout, ["obs", "next_obs", "action", "reward", "terminated", "discount"])
+        self.prioritized = prioritized
         self.net = net
         self.target = target
         self.optim = Optimizer(net=Group.of(net, learn, max_grad_norm=learn["grad_norm"]))
@@ -58,6 +78,8 @@ class DQNCell(GradientSteps):
         self.gradient = self.optim.gradient(self.loss, "net")
 
     def loss(self, batch):
+        if self.prioritized:
+            return weighted_dqn_loss(self.net(batch["obs"])[0], batch["action"], batch["target"], batch["weight"])
         return dqn_loss(self.net(batch["obs"])[0], batch["action"], batch["target"])
 
     def step(self, batch):
@@ -69,7 +91,10 @@ class DQNCell(GradientSteps):
             next_value = lean.largest(next_q)
         target = batch["reward"] + batch["discount"] * (1.0 - batch["terminated"]) * next_value
         # Loss
-        (_, metrics), grads = self.gradient({"obs": batch["obs"], "action": batch["action"], "target": target})
+        rows = {"obs": batch["obs"], "action": batch["action"], "target": target}
+        if self.prioritized:
+            rows["weight"] = batch["weight"]
+        (_, metrics), grads = self.gradient(rows)
         # Update
         metrics["grad_norm"] = self.optim({"net": grads}, batch, metrics)["net"]
         if "tau" in batch:
@@ -87,7 +112,8 @@ class DQN(BasePolicy):
         return QNetwork(self.spec, self.cfg.model, rng)
 
     def _root(self, net: QNetwork, rng: np.random.Generator) -> DQNCell:
-        root = DQNCell(net, QNetwork(self.spec, self.cfg.model, rng), self.layout, self.cfg.learn)
+        prioritized = self.cfg.other.replay == "prioritized"
+        root = DQNCell(net, QNetwork(self.spec, self.cfg.model, rng), self.layout, self.cfg.learn, prioritized)
         equalize(root.net, root.target)
         return root
 
@@ -110,7 +136,10 @@ class DQN(BasePolicy):
         tau = self._tau(len(batch.index))
         self._learn_steps += len(batch.index)
         # Most calls move nothing; their graph has no branch for it, which makes it faster.
-        return Inputs({"tau": tau} if tau.any() else {}, self.root.optim.rates(progress))
+        steps = {"tau": tau} if tau.any() else {}
+        if self.root.prioritized:
+            steps["weight"] = np.ones(batch.index.shape, np.float32) if batch.weight is None else batch.weight
+        return Inputs(steps, self.root.optim.rates(progress))
 
     def state_dict(self) -> StateDict:
         return {**super().state_dict(), "learn_steps": self._learn_steps}

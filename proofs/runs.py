@@ -94,6 +94,8 @@ def config_hash(preset: str, overrides: tuple[str, ...]) -> str:
     policy["other"].pop("save_buffer", None)
     if policy["model"].get("memory") == "none":
         policy["model"] = {key: x for key, x in policy["model"].items() if key not in ("memory", "memory_dim")}
+    if policy["other"].get("replay") == "uniform":
+        policy["other"] = {key: x for key, x in policy["other"].items() if key not in ("replay", "priority")}
     # Nor are limits that no preset run reaches: on endless evaluations, on schedules separate from the run.
     policy["eval"].pop("max_episode_steps")
     if policy["learn"]["anneal_steps"] is None:

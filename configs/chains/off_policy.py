@@ -5,10 +5,10 @@ from __future__ import annotations
 from easydict import EasyDict
 
 from minding.configs.chains import Chain
-from minding.engine.buffers import UniformBuffer
+from minding.engine.buffers import PrioritizedBuffer, UniformBuffer
 from minding.engine.chain.context import OnlineRLContext
 from minding.engine.chain.task import Task
-from minding.engine.types import Policy
+from minding.engine.types import Buffer, Policy
 from minding.envs import make_collector_env, make_evaluator_env
 from minding.middleware import (
     OffPolicyLearner,
@@ -20,9 +20,17 @@ from minding.middleware import (
 )
 
 
+def replay_buffer(cfg: EasyDict, policy: Policy) -> Buffer:
+    """The configured buffer for what the policy learns from."""
+    other, fields = cfg.policy.other, policy.learn_mode.fields
+    if other.get("replay") == "prioritized":
+        return PrioritizedBuffer(other.buffer_size, fields, seed=cfg.seed, **other.priority)
+    return UniformBuffer(other.buffer_size, fields, seed=cfg.seed)
+
+
 def fill(task: Task, cfg: EasyDict, policy: Policy) -> None:
     """Appends the chain to the task."""
-    buffer = UniformBuffer(cfg.policy.other.buffer_size, policy.learn_mode.fields, seed=cfg.seed)
+    buffer = replay_buffer(cfg, policy)
     task.use(interaction_evaluator(cfg, policy.eval_mode, make_evaluator_env(cfg), task=task))
     if "eps" in cfg.policy.other:
         task.use(eps_greedy_handler(cfg))

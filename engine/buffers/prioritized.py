@@ -32,6 +32,9 @@ class PrioritizedBuffer:
       seed: of the sampling stream.
     """
 
+    prioritized = True
+    """Whether it wants priorities back from learning, see `update`."""
+
     def __init__(
         self,
         capacity: int,

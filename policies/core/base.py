@@ -122,7 +122,7 @@ class BasePolicy:
     @functools.cached_property
     def learn_mode(self) -> LearnView:
         self._require("learn")
-        return LearnView(self._guarded_learn, self.row_fields)
+        return LearnView(self._guarded_learn, self.row_fields, self.root.prioritized)
 
     @functools.cached_property
     def eval_mode(self) -> EvalView:

@@ -71,6 +71,8 @@ class LearnView:
     """(batch, progress=0.0) -> metrics, steps and priorities; `progress` in [0, 1] drives schedules."""
     fields: Mapping[str, Field]
     """The rows that `forward` reads."""
+    prioritized: bool = False
+    """Whether it returns priorities."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -28,6 +28,7 @@ def schema() -> groups.Schema:
         "eval": groups.evaluation(),
         "other": {
             **groups.replay(50_000),
+            **groups.priority(),
             "eps": {
                 "kind": opt("linear", ("linear", "exp"), "shape of the schedule"),
                 "start": opt(1.0, "[0, 1]", "share of random actions at the start"),

@@ -61,6 +61,18 @@ def replay(size: int) -> Schema:
     }
 
 
+def priority() -> Schema:
+    """Keys of a replay buffer that can draw by priority."""
+    return {
+        "replay": opt("uniform", ("uniform", "prioritized"), "draw transitions alike, or by the size of their error"),
+        "priority": {
+            "alpha": opt(0.6, "[0, 1]", "prioritized: 0 draws alike, 1 in proportion to the error"),
+            "beta": opt(0.4, "[0, 1]", "prioritized: exponent of the importance weights at the start; rises to 1"),
+            "beta_steps": opt(100_000, "[1, inf)", "prioritized: gradient steps until it is 1"),
+        },
+    }
+
+
 def anneal(default: bool) -> Schema:
     """Keys of a learning rate that falls to 0."""
     return {

@@ -1,12 +1,13 @@
 """Learning from replay."""
 
+import dataclasses
 import logging
 
 import numpy as np
 import pytest
 from fakes import ReadingLearner
 
-from minding.engine.buffers import UniformBuffer
+from minding.engine.buffers import PrioritizedBuffer, UniformBuffer
 from minding.engine.chain.context import OnlineRLContext
 from minding.engine.data.batch import Field
 from minding.middleware import OffPolicyLearner
@@ -69,3 +70,35 @@ def test_a_buffer_of_other_fields_is_refused_with_the_fix(parts):
 def test_a_warm_up_that_the_buffer_can_never_hold_is_refused(parts):
     (problem,) = parts(capacity=9)[0].requirements()
     assert "policy.learn.warmup=10 exceeds the buffer's capacity 9: it would never learn" in problem
+
+
+class Judge(ReadingLearner):
+    """Gives a row the size of its number as its priority."""
+
+    prioritized = True
+
+    def forward(self, batch, progress=0.0):
+        output = super().forward(batch, progress)
+        numbers = np.stack([step["number"] for step in self.steps[-output.steps :]])
+        return dataclasses.replace(output, priorities=numbers)
+
+
+def test_a_prioritized_buffer_learns_the_priorities_of_the_rows_that_were_drawn(counting_config):
+    learn = {"warmup": 4, "batch_size": 4, "update_per_collect": 3}
+    cfg = counting_config(**{f"policy.learn.{key}": value for key, value in learn.items()}, **{"run.max_env_step": 100})
+    buffer = PrioritizedBuffer(4, FIELDS, alpha=1.0)
+    buffer.push(numbers(4, start=6))
+    middleware = OffPolicyLearner(cfg, Judge(FIELDS), buffer)
+    assert middleware.requirements() == []
+    middleware(OnlineRLContext())
+    # Equal priorities draw each row once; then they are the numbers.
+    assert buffer.state_dict()["priorities"] == pytest.approx([6, 7, 8, 9])
+
+
+def test_a_buffer_that_wants_priorities_from_a_policy_without_them_is_refused_with_the_fix(counting_config):
+    middleware = OffPolicyLearner(counting_config(), ReadingLearner(FIELDS), PrioritizedBuffer(10_000, FIELDS))
+    (problem,) = middleware.requirements()
+    assert problem == (
+        "the buffer draws by priority, and the policy returns none: set policy.other.replay=prioritized if the "
+        "algorithm has it, or use a UniformBuffer"
+    )

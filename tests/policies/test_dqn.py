@@ -1,6 +1,7 @@
 """DQN: one update against NumPy, the target's schedule, exploration."""
 
 import copy
+import dataclasses
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from minding.policies import get_policy_class
 
 CONTRACT = {
     "dqn": (VECTOR, discrete(3), {"policy.learn.target.freq": 4, "policy.model.dueling": True}),
+    "dqn, prioritized": (VECTOR, discrete(3), {"policy.other.replay": "prioritized", "policy.learn.target.freq": 4}),
     "dqn, masked": (dict_of(action_mask=mask_of(3), observation=VECTOR), discrete(3), {}),
 }
 SIGNATURES = 2
@@ -28,9 +30,10 @@ LEARNS = {
 }
 RESUMES = {
     "DQN, n-step": ("CartPole-v1", ("policy.learn.nstep=2", "policy.learn.target.freq=5")),
+    "DQN, prioritized": ("CartPole-v1", ("policy.other.replay=prioritized", "policy.other.priority.beta_steps=50")),
     "DQN with action masks": ("minding/MaskedGrid-v0", ("env.info_keys=[action_mask]",)),
 }
-ALTERNATIVES = ("policy.learn.target.kind=soft",)
+ALTERNATIVES = ("policy.learn.target.kind=soft", "policy.other.replay=prioritized")
 
 STEPS, BATCH, ROWS = 2, 8, 32
 
@@ -44,7 +47,7 @@ def rows(policy):
 
 @pytest.fixture(scope="module")
 def built(tiny_config):
-    """Two policies with the same start: double with a periodic target, plain with a soft one."""
+    """Policies with the same start: double with a periodic target, plain with a soft one, and one with priorities."""
     kinds = {
         "double": {"policy.learn.target.freq": 4, "policy.model.normalize_obs": True},
         "plain": {
@@ -53,6 +56,7 @@ def built(tiny_config):
             "policy.learn.target.tau": 0.25,
             "policy.learn.grad_norm": 0.0,
         },
+        "prioritized": {"policy.learn.target.freq": 4, "policy.other.replay": "prioritized"},
     }
     return {
         kind: get_policy_class("dqn")(tiny_config("dqn", VECTOR, discrete(3), **overrides))
@@ -103,6 +107,28 @@ def test_the_update_computes_the_loss_of_its_formula(policies, batch_of, kind):
     assert metrics["loss"] == pytest.approx(loss, rel=1e-4)
     assert metrics["q_value"] == pytest.approx(q[at, taken["action"]].mean(), rel=1e-3, abs=1e-5)
     assert (metrics["grad_norm"] > 0) == (kind == "double")
+
+
+def test_errors_of_rows_are_weighted_and_are_their_priorities(policies, batch_of):
+    policy = policies["prioritized"]
+    for cell in (policy.root.target.torso, policy.root.target.advantage):
+        for p in cell.get_parameters():
+            p.asnumpy()[...] += 0.3
+    set_rate(policy, 1e-12)
+    values = rows(policy)
+    weight = np.tile(np.linspace(0.1, 1, BATCH, dtype=np.float32), (STEPS, 1))
+    output = policy.learn_mode.forward(dataclasses.replace(batch_of("prioritized", values), weight=weight))
+
+    taken = {name: value[:BATCH] for name, value in values.items()}
+    q, next_online = q_values(policy.root.net, taken["obs"]), q_values(policy.root.net, taken["next_obs"])
+    best, at = next_online.argmax(axis=1), np.arange(BATCH)
+    next_value = q_values(policy.root.target, taken["next_obs"])[at, best]
+    y = taken["reward"] + taken["discount"] * (1 - taken["terminated"]) * next_value
+    error = np.abs(q[at, taken["action"]] - y)
+    loss = (weight[0] * np.where(error <= 1, 0.5 * error**2, error - 0.5)).mean()
+    assert output.metrics["loss"] == pytest.approx(loss, rel=1e-4)
+    assert output.priorities.shape == INDEX.shape
+    np.testing.assert_allclose(output.priorities, [error, error], rtol=1e-3, atol=1e-5)
 
 
 def q_values(net, x):
