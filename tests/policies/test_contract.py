@@ -135,6 +135,11 @@ def test_a_nan_in_the_batch_is_an_error_that_names_the_metric(policy, compiled):
         policy.learn_mode.forward(broken)
 
 
+def outcome(output):
+    """What a learn call returned, to be compared to the bit."""
+    return output.metrics, output.steps, None if output.priorities is None else output.priorities.tobytes()
+
+
 def test_with_skip_an_update_that_ends_in_nan_leaves_no_trace(policy, compiled):
     learn = LearnGuard(policy.name, "skip", policy, policy._learn)
     assert learn(random_batch(compiled.batches)).metrics["skipped"] == 0.0
@@ -146,7 +151,7 @@ def test_with_skip_an_update_that_ends_in_nan_leaves_no_trace(policy, compiled):
     after = policy.state_dict()
     assert_same(after["params"], state["params"])
     assert fingerprint(after) == fingerprint(state)
-    assert learn(random_batch(compiled.batches)) == expected
+    assert outcome(learn(random_batch(compiled.batches))) == outcome(expected)
 
 
 def test_on_nan_is_a_setting_of_every_algorithm(tiny_config):
@@ -241,7 +246,7 @@ def test_a_policy_whose_graph_has_run_goes_on_from_a_loaded_state(policy, batch,
     other.learn_mode.forward(batch)
     other.load_state_dict(state)
     assert_same(other.state_dict()["params"], state["params"])
-    assert other.learn_mode.forward(batch) == policy.learn_mode.forward(batch)
+    assert outcome(other.learn_mode.forward(batch)) == outcome(policy.learn_mode.forward(batch))
     assert_same(other.state_dict()["params"], policy.state_dict()["params"])
     obs = observation(policy)
     assert_same(other.collect_mode.forward(obs), policy.collect_mode.forward(obs))
