@@ -24,7 +24,10 @@ def replay_buffer(cfg: EasyDict, policy: Policy) -> Buffer:
     """The configured buffer for what the policy learns from."""
     other, fields = cfg.policy.other, policy.learn_mode.fields
     if other.get("replay") == "prioritized":
-        return PrioritizedBuffer(other.buffer_size, fields, seed=cfg.seed, **other.priority)
+        alpha, beta, beta_steps = other.priority.alpha, other.priority.beta, other.priority.beta_steps
+        return PrioritizedBuffer(
+            other.buffer_size, fields, alpha=alpha, beta=beta, beta_steps=beta_steps, seed=cfg.seed
+        )
     return UniformBuffer(other.buffer_size, fields, seed=cfg.seed)
 
 

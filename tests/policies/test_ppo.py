@@ -19,6 +19,7 @@ CONTRACT = {
     ),
 }
 LEARNS = {"policy.collect.n_sample": 64, "policy.learn.learning_rate": 0.01, "policy.learn.n_minibatch": 2}
+ALTERNATIVES = ("policy.model.memory=gru",)
 RESUMES = {
     "PPO on a vector environment, observations normalised": (
         "CartPole-v1",
