@@ -162,7 +162,7 @@ def test_an_entry_action_mask_that_does_not_fit_the_actions_is_refused():
 
 def test_check_env_obeys_masks_and_reports_them():
     findings = check_env({"env_id": "worlds:Permit", "info_keys": KEYS}, steps=100)
-    assert {f.level for f in findings} == {"ok"}
+    assert [f for f in findings if f.level != "ok"] == []
     assert any("the action mask leaves 33% of the actions on average" in f.text for f in findings)
     broken = check_env({"env_id": "worlds:Permit", "info_keys": KEYS, "env_kwargs": {"bad": "empty"}}, steps=100)
     assert broken[-1].level == "error"
