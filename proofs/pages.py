@@ -69,9 +69,14 @@ def _learning(name: str, records: list[Record]) -> str:
 
 
 def _setting(records: list[Record]) -> str:
-    versions = records[-1]["versions"]
-    named = ", ".join(f"{name} {version}" for name, version in versions.items())
-    return f"Measured with {named}; configuration {records[-1]['settings_hash']}."
+    """What the records were measured with: each version that occurs, and the configuration where all have one."""
+    found: dict[str, dict[str, None]] = {}
+    for record in records:
+        for name, version in record["versions"].items():
+            found.setdefault(name, {})[version] = None
+    named = ", ".join(f"{name} {' and '.join(versions)}" for name, versions in found.items())
+    settings = {record["settings_hash"] for record in records}
+    return f"Measured with {named}" + (f"; configuration {settings.pop()}." if len(settings) == 1 else ".")
 
 
 def _beside(records: list[Record], published: Record | None) -> str:

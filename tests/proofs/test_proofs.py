@@ -163,3 +163,9 @@ def test_the_slope_leaves_out_the_warm_up():
     percent_an_hour, mb_a_million = slope(growing)
     assert percent_an_hour == pytest.approx(100.0 / 505.5)
     assert mb_a_million == pytest.approx(1.0)
+
+
+def test_a_table_names_every_commit_that_it_was_measured_on():
+    records = [{"versions": {"numpy": "1", "commit": c}, "settings_hash": h} for c, h in (("a", "x"), ("b", "y"))]
+    assert proof_pages._setting(records) == "Measured with numpy 1, commit a and b."
+    assert proof_pages._setting(records[:1]) == "Measured with numpy 1, commit a; configuration x."
