@@ -4,9 +4,10 @@ import gymnasium
 
 from minding.envs.check import Finding, check_env
 from minding.envs.config import config_schema, default_config
-from minding.envs.factory import register_env
-from minding.envs.manager import VectorEnvManager, make_env_manager
+from minding.envs.making import make_env_manager
+from minding.envs.manager import VectorEnvManager
 from minding.envs.roles import make_collector_env, make_evaluator_env
+from minding.envs.single.factory import register_env
 from minding.envs.spec import describe_env, describe_space
 
 __all__ = [
@@ -24,15 +25,15 @@ __all__ = [
 ]
 
 if "minding/PixelCatch-v0" not in gymnasium.registry:
-    gymnasium.register("minding/PixelCatch-v0", "minding.envs.pixel:PixelCatch")
+    gymnasium.register("minding/PixelCatch-v0", "minding.envs.games.pixel_catch:PixelCatch")
     gymnasium.register(
         "minding/MaskedGrid-v0",
-        "minding.envs.masked_grid:MaskedGrid",
-        vector_entry_point="minding.envs.masked_grid:MaskedGridVector",
+        "minding.envs.games.masked_grid:MaskedGrid",
+        vector_entry_point="minding.envs.games.masked_grid:MaskedGridVector",
     )
     gymnasium.register(
         "minding/TMaze-v0",
-        "minding.envs.tmaze:TMaze",
-        vector_entry_point="minding.envs.tmaze:TMazeVector",
+        "minding.envs.games.tmaze:TMaze",
+        vector_entry_point="minding.envs.games.tmaze:TMazeVector",
         max_episode_steps=100,
     )

@@ -15,16 +15,16 @@ from minding.engine.data.masks import ACTION_MASK
 from minding.engine.data.observation import observation_leaves
 from minding.engine.errors import ConfigError, EnvError, MindingError, ShapeError, SpaceError
 from minding.envs.config import env_settings
-from minding.envs.factory import env_factory
-from minding.envs.faults import Hang, close_env, describe
-from minding.envs.info import INFO, sample_action
-from minding.envs.layout import ObsLayout
-from minding.envs.manager import make_env_manager
+from minding.envs.guards.faults import Hang, close_env, describe
+from minding.envs.guards.values import ValueCheck, as_reward
+from minding.envs.guards.watchdog import Activity, Watch
+from minding.envs.making import make_env_manager
 from minding.envs.random_play import RandomPlay
+from minding.envs.single.factory import env_factory
+from minding.envs.single.wrappers import AnyEnv
+from minding.envs.spaces.info import INFO, sample_action
+from minding.envs.spaces.layout import ObsLayout
 from minding.envs.spec import describe_env, episode_limit
-from minding.envs.values import ValueCheck, as_reward
-from minding.envs.watchdog import Activity, Watch
-from minding.envs.wrappers import AnyEnv
 
 _SEED = 12345
 _LARGE_REWARD = 100.0

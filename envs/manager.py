@@ -1,11 +1,10 @@
-"""`make_env_manager`: N environments behind the one form of `EnvStep`, whatever steps them."""
+"""The manager: N environments behind the one form of `EnvStep`, whatever steps them."""
 
 from __future__ import annotations
 
-import dataclasses
 import logging
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -13,25 +12,16 @@ from gymnasium import spaces
 from gymnasium.vector import VectorEnv
 
 from minding.engine.data.actions import ActionAdapter
-from minding.engine.errors import ConfigError, EnvError, NonFiniteError, ShapeError
-from minding.engine.seeding import SeedStreams
-from minding.engine.types import Array, EnvStep, EpisodeEnd, LaneContext, Obs, StateDict
-from minding.envs.actions import describe_actions
-from minding.envs.agents import agents_space
+from minding.engine.errors import EnvError, NonFiniteError, ShapeError
+from minding.engine.types import Array, EnvStep, EpisodeEnd, Factory, Obs, StateDict
+from minding.envs.backends.source import Source
+from minding.envs.backends.vector import VectorSource
 from minding.envs.config import env_settings
-from minding.envs.factory import EnvFactory, env_factory
-from minding.envs.info import probe
-from minding.envs.layout import ObsLayout
-from minding.envs.native import native_env, native_objection
 from minding.envs.normalize import RewardScaler
-from minding.envs.source import Source
-from minding.envs.vector import VectorSource
-from minding.envs.wrappers import AnyEnv
+from minding.envs.spaces.actions import describe_actions
+from minding.envs.spaces.info import probe
 
 _log = logging.getLogger("minding.envs")
-
-# One vector step of CartPole costs about as much as five single ones; for fewer the loop is faster.
-_NATIVE_FROM = 6
 
 
 class BatchedEnvManager:
@@ -45,6 +35,9 @@ class BatchedEnvManager:
       adapter: of the actions.
       settings: checked settings, see `env_settings`.
       training: apply reward normalisation and clipping if the settings ask for them.
+
+    Attributes:
+      origin: rebuilds this manager in another process; None where nothing can.
     """
 
     def __init__(
@@ -66,20 +59,20 @@ class BatchedEnvManager:
         # Adding an array takes half the time of adding a Python int.
         self._one_step = np.ones(self.num_envs, np.int64)
         self._closed = False
-        self._factory: ManagerFactory | None = None
+        self.origin: Factory | None = None
 
-    def factory(self) -> ManagerFactory:
+    def factory(self) -> Factory:
         """The factory that rebuilds this manager in another process.
 
         Raises:
           EnvError: it was not made by `make_env_manager`.
         """
-        if self._factory is None:
+        if self.origin is None:
             raise EnvError(
                 f"the environments of {self._source.name} were not made by make_env_manager and cannot be rebuilt in "
                 "another process: make them with make_env_manager(cfg.env, ...), or run without async_mode"
             )
-        return self._factory
+        return self.origin
 
     def weights(self) -> dict[str, Array]:
         """None: environments do not depend on the policy's weights."""
@@ -258,148 +251,17 @@ class VectorEnvManager(BatchedEnvManager):
     ) -> None:
         settings = env_settings(env_cfg or {})
         name = settings["env_id"] or type(vector_env.unwrapped).__name__
-        adapter = _adapter(vector_env.single_action_space, settings, name)
+        adapter = action_adapter(vector_env.single_action_space, settings, name)
         restart, timeout = settings["on_error"] == "restart", settings["step_timeout"]
         form = probe(vector_env, settings["info_keys"], name) if settings["info_keys"] else None
         source = VectorSource(vector_env, name, seed, restart=restart, step_timeout=timeout, form=form)
         super().__init__(source, adapter, settings, training)
 
 
-def make_env_manager(
-    env_cfg: Mapping[str, Any],
-    num_envs: int,
-    seed: int,
-    *,
-    training: bool = True,
-    env_fn: Callable[..., AnyEnv] | None = None,
-) -> BatchedEnvManager:
-    """Makes `num_envs` environments that step together.
-
-    Backends (``env_cfg.backend``):
-
-    - ``native``: the environment's own vector version, all environments in one NumPy step. They
-      share one random generator, seeded from `seed`.
-    - ``sync``: single environments in a loop in this process. Every episode has its own seed, so that an
-      environment's episodes do not depend on how long those of others are.
-    - ``subprocess``: the same in worker processes. A step costs some 50 us of messages: worth it for
-      environments slower than that, never for classic control.
-    - ``envpool``: the C++ environments of the `envpool` extra.
-    - ``auto``: native for many environments of a kind that has it, otherwise sync.
-
-    Args:
-      env_cfg: the `env` section of a configuration; missing keys take their defaults.
-      num_envs: N.
-      seed: of all episodes.
-      training: False for evaluation: rewards are then neither normalised nor clipped.
-      env_fn: makes one environment, in place of ``env_cfg.env_id``; takes ``env_kwargs``.
-    Raises:
-      ConfigError: if the section or the environment is wrong; names the key.
-      SpaceError: for spaces that have no array form.
-      MissingExtraError: if a package that brings the environment is not installed.
-    """
-    if num_envs < 1 or seed < 0:
-        raise ConfigError(f"make_env_manager(num_envs={num_envs}, seed={seed}): expected at least 1 and 0")
-    settings = env_settings(env_cfg)
-    factory = None if settings["backend"] == "envpool" else env_factory(settings, env_fn)
-    return ManagerFactory(settings, factory, num_envs, seed, training).make(seed)
-
-
-@dataclasses.dataclass(frozen=True)
-class ManagerFactory:
-    """All that a manager is made of; sent to other processes.
-
-    Attributes:
-      settings: checked settings, see `env_settings`.
-      factory: makes one environment; None for EnvPool, which finds them by id.
-      num_envs, seed, training: see `make_env_manager`.
-    """
-
-    settings: Mapping[str, Any]
-    factory: EnvFactory | None
-    num_envs: int
-    seed: int
-    training: bool
-
-    def __call__(self, lane: LaneContext) -> BatchedEnvManager:
-        """Worker 0 gets the same environments, each further one its own seed."""
-        seed = self.seed
-        if lane.index:
-            seed = SeedStreams(seed).integers(f"worker.{lane.index}", 1)[0]
-        return self.make(seed)
-
-    def make(self, seed: int) -> BatchedEnvManager:
-        """Makes the manager."""
-        manager = self._make(seed)
-        manager._factory = self
-        return manager
-
-    def _make(self, seed: int) -> BatchedEnvManager:
-        settings, factory = self.settings, self.factory
-        if factory is None:
-            from minding.envs.envpool import envpool_vector_env
-
-            vector_env = envpool_vector_env(settings, self.num_envs, seed)
-            return VectorEnvManager(vector_env, settings, seed, self.training)
-        backend = _choose_backend(settings["backend"], factory, self.num_envs)
-        if backend == "native":
-            return VectorEnvManager(native_env(factory, self.num_envs), settings, seed, self.training)
-        factory, observation_space, action_space = factory.probed()
-        layout = ObsLayout(observation_space, action_space)
-        agents = agents_space(observation_space)
-        if agents is None:
-            adapter = _adapter(action_space, settings, factory.name)
-        else:
-            adapter = _adapter(agents.one_action, settings, factory.name, len(agents.names))
-        restart = settings["on_error"] == "restart"
-        source: Source
-        if backend == "sync":
-            from minding.envs.local import LocalSource
-
-            source = LocalSource(factory, layout, adapter, self.num_envs, seed, restart)
-        else:
-            from minding.envs.processes import ProcessSource, WorkerOptions
-
-            options = WorkerOptions(settings["workers"], settings["step_timeout"], restart)
-            source = ProcessSource(factory, layout, adapter, self.num_envs, seed, options)
-        return BatchedEnvManager(source, adapter, settings, self.training)
-
-
-def check_backend(env_cfg: Mapping[str, Any]) -> None:
-    """Refuses an ``env.backend`` that cannot step the environment here.
-
-    Raises:
-      ConfigError: the environment has no such version.
-      MissingExtraError: the backend's package is not installed.
-    """
-    settings = env_settings(env_cfg)
-    if settings["backend"] == "envpool":
-        from minding.envs.envpool import check_envpool
-
-        check_envpool(settings)
-    else:
-        _choose_backend(settings["backend"], env_factory(settings), 1)
-
-
-def _choose_backend(backend: str, factory: EnvFactory, num_envs: int) -> str:
-    native = factory.native_spec is not None
-    if backend == "native" and not native:
-        raise ConfigError(
-            f"env.backend='native': {factory.name} has no vector version, or wrappers are "
-            "configured; use 'sync' or 'auto'"
-        )
-    if backend not in ("native", "auto") or not native or (backend == "auto" and num_envs < _NATIVE_FROM):
-        return "sync" if backend == "auto" else backend
-    objection = native_objection(factory)
-    if objection and backend == "native":
-        raise ConfigError(f"env.backend='native': {factory.name}: {objection}; use 'sync' or 'auto'")
-    if objection:
-        _log.warning("%s: %s; env.backend=auto steps single environments", factory.name, objection)
-    return "sync" if objection else "native"
-
-
-def _adapter(
+def action_adapter(
     space: spaces.Space[Any], settings: Mapping[str, Any], name: str, agents: int | None = None
 ) -> ActionAdapter:
+    """Maps the policy's actions into `space`; a warning says where they cannot be rescaled."""
     adapter = ActionAdapter(describe_actions(space, rescale=settings["rescale_action"]), agents)
     if settings["rescale_action"] and adapter.continuous and not adapter.rescaled:
         _log.warning("%s: actions are not rescaled, because the action space has infinite bounds: %s", name, space)

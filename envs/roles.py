@@ -5,7 +5,8 @@ from __future__ import annotations
 from easydict import EasyDict
 
 from minding.engine.seeding import SeedStreams
-from minding.envs.manager import BatchedEnvManager, make_env_manager
+from minding.envs.making import make_env_manager
+from minding.envs.manager import BatchedEnvManager
 
 
 def make_collector_env(cfg: EasyDict) -> BatchedEnvManager:

@@ -11,14 +11,14 @@ from gymnasium import spaces
 from minding.engine.data.masks import ACTION_MASK, OBSERVATION
 from minding.engine.data.observation import observation_leaves
 from minding.engine.errors import SpaceError
-from minding.envs.actions import describe_actions, policy_action_space
-from minding.envs.agents import AgentsSpace, agents_space
 from minding.envs.config import env_settings
-from minding.envs.factory import env_factory
-from minding.envs.faults import close_env
-from minding.envs.info import INFO, WithInfo
-from minding.envs.layout import ObsLayout
-from minding.envs.wrappers import AnyEnv
+from minding.envs.guards.faults import close_env
+from minding.envs.single.factory import env_factory
+from minding.envs.single.wrappers import AnyEnv
+from minding.envs.spaces.actions import describe_actions, policy_action_space
+from minding.envs.spaces.agents import AgentsSpace, agents_space
+from minding.envs.spaces.info import INFO, WithInfo
+from minding.envs.spaces.layout import ObsLayout
 
 # Bounds of larger boxes (images) are given as one pair of numbers.
 _MAX_LISTED_BOUNDS = 64

@@ -10,8 +10,8 @@ from typing import Any
 from minding.engine.errors import ConfigError, MissingExtraError
 from minding.engine.types import EpisodeEnd, EvalMode
 from minding.envs.config import env_settings
-from minding.envs.factory import env_factory
-from minding.envs.manager import make_env_manager
+from minding.envs.making import make_env_manager
+from minding.envs.single.factory import env_factory
 
 _FORMATS = (".gif", ".mp4", ".mkv", ".mov", ".avi", ".webm")
 

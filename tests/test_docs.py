@@ -27,7 +27,7 @@ from minding.engine.chain.middleware import declaration_of
 from minding.engine.config.compiler import RUN_SCHEMA, save_config
 from minding.engine.data.rollout import Rollout
 from minding.envs.config import BACKENDS, config_schema
-from minding.envs.wrappers import WRAPPERS
+from minding.envs.single.wrappers import WRAPPERS
 from minding.middleware import StepCollector
 from minding.policies import ALGORITHMS
 
@@ -345,10 +345,10 @@ def test_the_tables_of_backends_wrappers_and_guarantees_are_whole():
 
 
 def test_the_threshold_of_the_native_backend_is_the_one_of_the_code():
-    from minding.envs import manager
+    from minding.envs import making
 
     (row,) = [row for row in table(DOCS / "environments.md", "`env.backend`") if row[0] == "`auto`"]
-    assert f"native for {manager._NATIVE_FROM} or more environments" in row[1]
+    assert f"native for {making._NATIVE_FROM} or more environments" in row[1]
 
 
 def test_the_page_for_users_of_di_engine_names_every_middleware():

@@ -10,7 +10,7 @@ from minding.configs import compile_run
 from minding.engine.chain.context import OnlineRLContext
 from minding.engine.process.runtime import assign
 from minding.envs import make_evaluator_env
-from minding.envs.group import episode_seed
+from minding.envs.backends.group import episode_seed
 from minding.middleware import StepCollector
 from minding.middleware.evaluator import play_episodes
 

@@ -148,7 +148,7 @@ def test_the_wheel_holds_all_packages_and_imports_without_the_tree(tmp_path):
         assert {f"minding/{file}" for file in files} <= set(names)
     assert {"minding/py.typed", "minding/__main__.py"} <= set(names)
     assert {name.split("/")[0] for name in names} == {"minding", f"minding-{minding.__version__}.dist-info"}
-    code = "import minding.engine, minding.envs.factory, minding.configs; print(minding.__file__)"
+    code = "import minding.engine, minding.envs.single.factory, minding.configs; print(minding.__file__)"
     out = subprocess.run(
         [sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": str(wheel)}, capture_output=True, text=True
     )

@@ -10,7 +10,7 @@ from minding.configs.chains import get_chain
 from minding.engine.chain.task import Task
 from minding.engine.process import runtime
 from minding.engine.types import Policy
-from minding.envs.manager import check_backend
+from minding.envs.making import check_backend
 from minding.policies import get_policy_class
 
 

@@ -6,7 +6,7 @@ from gymnasium import spaces
 
 from minding.engine.data.actions import ActionAdapter
 from minding.engine.errors import ShapeError
-from minding.envs.actions import describe_actions
+from minding.envs.spaces.actions import describe_actions
 
 
 def adapter_of(space, rescale=True):

@@ -9,7 +9,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
 from minding.engine.errors import ConfigError, MissingExtraError, nearest
-from minding.envs.group import episode_seed
+from minding.envs.backends.group import episode_seed
 
 
 class EnvPoolVectorEnv(VectorEnv[Any, Any, Any]):  # type: ignore[misc]

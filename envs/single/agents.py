@@ -19,6 +19,8 @@ from minding.engine.data.agents import ALIVE, STATE
 from minding.engine.data.masks import ACTION_MASK, OBSERVATION, with_mask
 from minding.engine.errors import ConfigError, EnvError, ShapeError, SpaceError
 from minding.engine.types import Array
+from minding.envs.spaces.agents import AgentsSpace
+from minding.envs.spaces.info import action_counts
 
 _RESERVED = (ALIVE, STATE)
 
@@ -38,38 +40,6 @@ class AgentOptions:
     team_reward: bool = False
     info_keys: tuple[str, ...] = ()
     max_episode_steps: int | None = None
-
-
-class AgentsSpace(spaces.Dict):
-    """Observations of all agents, ``(M, ...)`` each, with `ALIVE` and, if asked for, `STATE`.
-
-    Args:
-      names: of the agents, in the order of the axis.
-      observation: the entries of one agent's observation.
-      action: the action space of one agent.
-      state: the space of the global state, None without.
-      team_reward: whether there is one reward for all.
-    """
-
-    def __init__(
-        self,
-        names: Sequence[str],
-        observation: spaces.Dict,
-        action: spaces.Space[Any],
-        state: spaces.Space[Any] | None,
-        team_reward: bool,
-    ) -> None:
-        self.names = tuple(names)
-        self.one_observation, self.one_action = observation, action
-        self.state, self.team_reward = state, team_reward
-        entries = {key: batch_space(space, len(names)) for key, space in observation.spaces.items()}
-        entries[ALIVE] = spaces.Box(0, 1, (len(names),), np.bool_)
-        super().__init__(entries if state is None else {**entries, STATE: state})
-
-    @property
-    def reward_shape(self) -> tuple[int, ...]:
-        """Of the reward of one step."""
-        return () if self.team_reward else (len(self.names),)
 
 
 class AgentsEnv(gymnasium.Env[Any, Any]):  # type: ignore[misc]
@@ -205,13 +175,6 @@ class AgentsEnv(gymnasium.Env[Any, Any]):  # type: ignore[misc]
         return joined
 
 
-def agents_space(space: spaces.Space[Any]) -> AgentsSpace | None:
-    """The space of several agents that `space` is or, where declared info has joined it, holds; None for one agent."""
-    if isinstance(space, spaces.Dict) and not isinstance(space, AgentsSpace):
-        space = space.spaces.get(OBSERVATION, space)
-    return space if isinstance(space, AgentsSpace) else None
-
-
 def is_parallel(env: Any) -> bool:
     """Whether an object has PettingZoo's parallel interface."""
     return hasattr(env, "possible_agents") and not hasattr(env, "agent_iter")
@@ -257,8 +220,6 @@ def _entries(space: spaces.Space[Any], action: spaces.Space[Any], masked: bool, 
         if key in entries:
             raise SpaceError(f"{name}: the agents' observations have an entry {key!r}, a reserved name: rename it")
     if masked:
-        from minding.envs.info import action_counts
-
         entries = with_mask(entries, spaces.MultiBinary(sum(action_counts(action))))
     return spaces.Dict(entries)
 

@@ -12,8 +12,8 @@ from worlds import Counter
 
 from minding.engine.errors import EnvError, MindingError
 from minding.envs import VectorEnvManager, check_env, describe_env, make_env_manager
-from minding.envs.layout import ObsLayout
-from minding.envs.values import ValueCheck
+from minding.envs.guards.values import ValueCheck
+from minding.envs.spaces.layout import ObsLayout
 
 ZEROS = np.zeros(2, np.int64)
 

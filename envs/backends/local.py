@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from minding.engine.data.actions import ActionAdapter
 from minding.engine.types import Array
-from minding.envs.factory import EnvFactory
-from minding.envs.group import EnvGroup, StepArrays
-from minding.envs.layout import ObsLayout
-from minding.envs.source import EpisodeSource
-from minding.envs.watchdog import Watch
+from minding.envs.backends.group import EnvGroup, StepArrays
+from minding.envs.backends.source import EpisodeSource
+from minding.envs.guards.watchdog import Watch
+from minding.envs.single.factory import EnvFactory
+from minding.envs.spaces.layout import ObsLayout
 
 
 class LocalSource(EpisodeSource):

@@ -10,7 +10,7 @@ import numpy as np
 from minding.engine.data.masks import without_legal
 from minding.engine.errors import EnvError
 from minding.engine.types import Array
-from minding.envs.layout import ObsLayout
+from minding.envs.spaces.layout import ObsLayout
 
 _FLOAT32_MAX = float(np.finfo(np.float32).max)
 _EXACT = 2.0**24

@@ -13,9 +13,9 @@ import numpy as np
 from minding.engine.errors import MindingError
 from minding.engine.process.spawn import become_worker
 from minding.engine.types import Array
-from minding.envs.faults import describe
-from minding.envs.group import EnvGroup, StepArrays
-from minding.envs.layout import ObsLayout
+from minding.envs.backends.group import EnvGroup, StepArrays
+from minding.envs.guards.faults import describe
+from minding.envs.spaces.layout import ObsLayout
 
 _ALIGNMENT = 64  # bytes, one cache line
 

@@ -10,7 +10,7 @@ from worlds import Recycler
 
 from minding.engine.errors import ConfigError, MissingExtraError, SpaceError
 from minding.envs import check_env, describe_env, make_env_manager
-from minding.envs.wrappers import wrap
+from minding.envs.single.wrappers import wrap
 
 
 class Image(gymnasium.Env):

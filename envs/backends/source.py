@@ -13,9 +13,9 @@ from minding.engine.data.actions import ActionAdapter
 from minding.engine.errors import CheckpointError, EnvError
 from minding.engine.throttle import Throttle
 from minding.engine.types import Array, Obs, StateDict
-from minding.envs.group import StepArrays
-from minding.envs.layout import ObsLayout
-from minding.envs.replay import ActionLog
+from minding.envs.backends.group import StepArrays
+from minding.envs.backends.replay import ActionLog
+from minding.envs.spaces.layout import ObsLayout
 
 _log = logging.getLogger("minding.envs")
 

@@ -11,13 +11,13 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 
 from minding.engine.errors import CheckpointError, ConfigError, EnvError
 from minding.engine.types import Array, Obs, StateDict
-from minding.envs.faults import FaultStreak, Hang, close_env, describe
-from minding.envs.group import episode_seed
-from minding.envs.info import InfoForm
-from minding.envs.layout import ObsLayout
-from minding.envs.source import Source, SourceStep
-from minding.envs.values import ValueCheck, as_rewards
-from minding.envs.watchdog import Activity, Watch
+from minding.envs.backends.group import episode_seed
+from minding.envs.backends.source import Source, SourceStep
+from minding.envs.guards.faults import FaultStreak, Hang, close_env, describe
+from minding.envs.guards.values import ValueCheck, as_rewards
+from minding.envs.guards.watchdog import Activity, Watch
+from minding.envs.spaces.info import InfoForm
+from minding.envs.spaces.layout import ObsLayout
 
 _log = logging.getLogger("minding.envs")
 # Attributes that, with the random generator, are the whole state of a native vector environment.

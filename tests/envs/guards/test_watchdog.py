@@ -78,7 +78,7 @@ def test_hangs_in_reset_are_found_and_no_except_in_the_environment_swallows_it()
 
 
 def test_hangs_while_an_environment_is_made_are_found(monkeypatch):
-    monkeypatch.setattr("minding.envs.factory.START_TIMEOUT", 0.2)
+    monkeypatch.setattr("minding.envs.single.factory.START_TIMEOUT", 0.2)
     with pytest.raises(EnvError, match=r"Stuck cannot be made: __init__\(\) did not return within 0.2 s"):
         make_env_manager({"step_timeout": 0.1, "env_kwargs": {"where": "__init__"}}, 1, 0, env_fn=Stuck)
 
@@ -128,7 +128,8 @@ import ctypes, sys, time
 import numpy as np
 sys.path[:0] = {folders!r}
 from worlds import Counter
-from minding.envs import make_env_manager, watchdog
+from minding.envs import make_env_manager
+from minding.envs.guards import watchdog
 watchdog.GRACE = 0.2
 
 class Compiled(Counter):
@@ -146,7 +147,7 @@ manager.step(np.zeros(1, np.int64))
 
 
 def test_a_call_that_cannot_be_interrupted_ends_the_process_with_exit_code_1():
-    script = COMPILED.format(folders=[str(folder) for folder in Path(__file__).parents[:2]])
+    script = COMPILED.format(folders=[str(folder) for folder in Path(__file__).parents[1:3]])
     start = time.monotonic()
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=30)
     assert done.returncode == 1
@@ -157,7 +158,7 @@ def test_a_call_that_cannot_be_interrupted_ends_the_process_with_exit_code_1():
 
 
 def test_workers_are_waited_for_by_name_and_each_environment_has_its_own_time(make, monkeypatch, caplog):
-    monkeypatch.setattr("minding.envs.processes.WARN_AFTER", 0.1)
+    monkeypatch.setattr("minding.envs.backends.processes.WARN_AFTER", 0.1)
     manager = make("Slowpoke", 3, backend="subprocess", workers=1, step_timeout=0.6, env_kwargs={"seconds": 0.35})
     manager.reset()
     manager.step(np.zeros(3, np.int64))

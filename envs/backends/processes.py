@@ -20,12 +20,12 @@ from minding.engine.data.actions import ActionAdapter
 from minding.engine.errors import EnvError
 from minding.engine.process.spawn import SPAWN, lean_start, stop_at_exit
 from minding.engine.types import Array
-from minding.envs.factory import EnvFactory
-from minding.envs.faults import START_TIMEOUT, FaultStreak
-from minding.envs.layout import ObsLayout
-from minding.envs.source import EpisodeSource
-from minding.envs.watchdog import WARN_AFTER
-from minding.envs.worker import SharedLayout, WorkerPlan, main
+from minding.envs.backends.source import EpisodeSource
+from minding.envs.backends.worker import SharedLayout, WorkerPlan, main
+from minding.envs.guards.faults import START_TIMEOUT, FaultStreak
+from minding.envs.guards.watchdog import WARN_AFTER
+from minding.envs.single.factory import EnvFactory
+from minding.envs.spaces.layout import ObsLayout
 
 _log = logging.getLogger("minding.envs")
 _CLOSE_TIMEOUT = 2.0  # s

@@ -8,7 +8,7 @@ from gymnasium import spaces
 
 from minding.engine.data.actions import ActionAdapter
 from minding.engine.errors import SpaceError
-from minding.envs.actions import describe_actions, policy_action_space
+from minding.envs.spaces.actions import describe_actions, policy_action_space
 
 
 def test_the_space_that_policies_act_in():

@@ -6,7 +6,7 @@ from gymnasium import spaces
 
 from minding.engine.data import trees
 from minding.engine.errors import ShapeError, SpaceError
-from minding.envs.layout import ObsLayout
+from minding.envs.spaces.layout import ObsLayout
 
 
 def test_leaves_follow_the_sorted_key_order_of_trees():

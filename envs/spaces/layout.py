@@ -14,8 +14,8 @@ from minding.engine.data.agents import ALIVE, STATE
 from minding.engine.data.masks import ACTION_MASK, OBSERVATION
 from minding.engine.errors import ShapeError, SpaceError
 from minding.engine.types import Array, Obs
-from minding.envs.agents import AgentsSpace
-from minding.envs.info import INFO, WithInfo, action_counts
+from minding.envs.spaces.agents import AgentsSpace
+from minding.envs.spaces.info import INFO, WithInfo, action_counts
 
 _FLOAT32_SQUARED = 1e76
 # An entry of this name would hide the method in trees and configurations.

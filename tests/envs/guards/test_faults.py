@@ -11,7 +11,7 @@ from worlds import Counter
 
 from minding.engine.errors import EnvError
 from minding.envs import make_env_manager
-from minding.envs.faults import FaultStreak
+from minding.envs.guards.faults import FaultStreak
 
 KINDS = {
     "raise": "RuntimeError: motor stalled",

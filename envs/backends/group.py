@@ -11,11 +11,11 @@ import numpy as np
 
 from minding.engine.errors import EnvError, MindingError
 from minding.engine.types import Array
-from minding.envs.faults import FaultStreak, Hang, close_env, describe
-from minding.envs.layout import ObsLayout
-from minding.envs.values import ValueCheck, step_reward
-from minding.envs.watchdog import Activity
-from minding.envs.wrappers import AnyEnv
+from minding.envs.guards.faults import FaultStreak, Hang, close_env, describe
+from minding.envs.guards.values import ValueCheck, step_reward
+from minding.envs.guards.watchdog import Activity
+from minding.envs.single.wrappers import AnyEnv
+from minding.envs.spaces.layout import ObsLayout
 
 _log = logging.getLogger("minding.envs")
 # An environment whose reset fails this often in a row is broken for good.

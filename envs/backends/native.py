@@ -8,10 +8,10 @@ import gymnasium
 import numpy as np
 from gymnasium.vector import VectorEnv
 
-from minding.envs.factory import EnvFactory
-from minding.envs.faults import START_TIMEOUT, Hang, close_env, describe
-from minding.envs.info import sample_action
-from minding.envs.watchdog import watched
+from minding.envs.guards.faults import START_TIMEOUT, Hang, close_env, describe
+from minding.envs.guards.watchdog import watched
+from minding.envs.single.factory import EnvFactory
+from minding.envs.spaces.info import sample_action
 
 _TRIES = 5
 

@@ -19,11 +19,11 @@ from gymnasium.wrappers import TimeLimit
 from minding.engine.config.trust import add_project_to_path
 from minding.engine.data.masks import ACTION_MASK
 from minding.engine.errors import ConfigError, EnvError, MindingError, MissingExtraError, nearest
-from minding.envs.agents import AgentOptions, AgentsEnv, is_parallel, refuse_aec
-from minding.envs.faults import START_TIMEOUT, Hang, close_env, describe
-from minding.envs.info import InfoForm, JoinInfo, probe
-from minding.envs.watchdog import watched
-from minding.envs.wrappers import AnyEnv, wrap
+from minding.envs.guards.faults import START_TIMEOUT, Hang, close_env, describe
+from minding.envs.guards.watchdog import watched
+from minding.envs.single.agents import AgentOptions, AgentsEnv, is_parallel, refuse_aec
+from minding.envs.single.wrappers import AnyEnv, wrap
+from minding.envs.spaces.info import InfoForm, JoinInfo, probe
 
 # Namespaces that another package registers, as (module, distribution, extra).
 _PROVIDERS = {
@@ -45,11 +45,11 @@ class EnvFactory:
       name: how messages call the environment.
       source: a Gymnasium spec, or a callable that returns an environment.
       kwargs: keyword arguments of the environment.
-      wrappers: names or {name: kwargs} of envs/wrappers.py, innermost first.
+      wrappers: names or {name: kwargs} of `envs.single.wrappers`, innermost first.
       max_episode_steps: time limit that replaces the environment's own, None to keep that.
       step_timeout: seconds that one call of the environment may take; making it may take `START_TIMEOUT`, or this if it
         is longer.
-      info_keys: keys of `info` that join the observation (see `envs.info`).
+      info_keys: keys of `info` that join the observation (see `envs.spaces.info`).
       form: what was found under them, see `probed`; None asks each environment.
       global_state, team_reward: for environments of several agents, see `AgentOptions`.
     """

@@ -1,0 +1,157 @@
+"""`make_env_manager`: N environments from their settings, and which backend steps them."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from minding.engine.errors import ConfigError
+from minding.engine.seeding import SeedStreams
+from minding.engine.types import LaneContext
+from minding.envs.backends.native import native_env, native_objection
+from minding.envs.backends.source import Source
+from minding.envs.config import env_settings
+from minding.envs.manager import BatchedEnvManager, VectorEnvManager, action_adapter
+from minding.envs.single.factory import EnvFactory, env_factory
+from minding.envs.single.wrappers import AnyEnv
+from minding.envs.spaces.agents import agents_space
+from minding.envs.spaces.layout import ObsLayout
+
+_log = logging.getLogger("minding.envs")
+
+# One vector step of CartPole costs about as much as five single ones; for fewer the loop is faster.
+_NATIVE_FROM = 6
+
+
+def make_env_manager(
+    env_cfg: Mapping[str, Any],
+    num_envs: int,
+    seed: int,
+    *,
+    training: bool = True,
+    env_fn: Callable[..., AnyEnv] | None = None,
+) -> BatchedEnvManager:
+    """Makes `num_envs` environments that step together.
+
+    Backends (``env_cfg.backend``):
+
+    - ``native``: the environment's own vector version, all environments in one NumPy step. They
+      share one random generator, seeded from `seed`.
+    - ``sync``: single environments in a loop in this process. Every episode has its own seed, so that an
+      environment's episodes do not depend on how long those of others are.
+    - ``subprocess``: the same in worker processes. A step costs some 50 us of messages: worth it for
+      environments slower than that, never for classic control.
+    - ``envpool``: the C++ environments of the `envpool` extra.
+    - ``auto``: native for many environments of a kind that has it, otherwise sync.
+
+    Args:
+      env_cfg: the `env` section of a configuration; missing keys take their defaults.
+      num_envs: N.
+      seed: of all episodes.
+      training: False for evaluation: rewards are then neither normalised nor clipped.
+      env_fn: makes one environment, in place of ``env_cfg.env_id``; takes ``env_kwargs``.
+    Raises:
+      ConfigError: if the section or the environment is wrong; names the key.
+      SpaceError: for spaces that have no array form.
+      MissingExtraError: if a package that brings the environment is not installed.
+    """
+    if num_envs < 1 or seed < 0:
+        raise ConfigError(f"make_env_manager(num_envs={num_envs}, seed={seed}): expected at least 1 and 0")
+    settings = env_settings(env_cfg)
+    factory = None if settings["backend"] == "envpool" else env_factory(settings, env_fn)
+    return ManagerFactory(settings, factory, num_envs, seed, training).make(seed)
+
+
+@dataclasses.dataclass(frozen=True)
+class ManagerFactory:
+    """All that a manager is made of; sent to other processes.
+
+    Attributes:
+      settings: checked settings, see `env_settings`.
+      factory: makes one environment; None for EnvPool, which finds them by id.
+      num_envs, seed, training: see `make_env_manager`.
+    """
+
+    settings: Mapping[str, Any]
+    factory: EnvFactory | None
+    num_envs: int
+    seed: int
+    training: bool
+
+    def __call__(self, lane: LaneContext) -> BatchedEnvManager:
+        """Worker 0 gets the same environments, each further one its own seed."""
+        seed = self.seed
+        if lane.index:
+            seed = SeedStreams(seed).integers(f"worker.{lane.index}", 1)[0]
+        return self.make(seed)
+
+    def make(self, seed: int) -> BatchedEnvManager:
+        """Makes the manager."""
+        manager = self._make(seed)
+        manager.origin = self
+        return manager
+
+    def _make(self, seed: int) -> BatchedEnvManager:
+        settings, factory = self.settings, self.factory
+        if factory is None:
+            from minding.envs.backends.envpool import envpool_vector_env
+
+            vector_env = envpool_vector_env(settings, self.num_envs, seed)
+            return VectorEnvManager(vector_env, settings, seed, self.training)
+        backend = _choose_backend(settings["backend"], factory, self.num_envs)
+        if backend == "native":
+            return VectorEnvManager(native_env(factory, self.num_envs), settings, seed, self.training)
+        factory, observation_space, action_space = factory.probed()
+        layout = ObsLayout(observation_space, action_space)
+        agents = agents_space(observation_space)
+        if agents is None:
+            adapter = action_adapter(action_space, settings, factory.name)
+        else:
+            adapter = action_adapter(agents.one_action, settings, factory.name, len(agents.names))
+        restart = settings["on_error"] == "restart"
+        source: Source
+        if backend == "sync":
+            from minding.envs.backends.local import LocalSource
+
+            source = LocalSource(factory, layout, adapter, self.num_envs, seed, restart)
+        else:
+            from minding.envs.backends.processes import ProcessSource, WorkerOptions
+
+            options = WorkerOptions(settings["workers"], settings["step_timeout"], restart)
+            source = ProcessSource(factory, layout, adapter, self.num_envs, seed, options)
+        return BatchedEnvManager(source, adapter, settings, self.training)
+
+
+def check_backend(env_cfg: Mapping[str, Any]) -> None:
+    """Refuses an ``env.backend`` that cannot step the environment here.
+
+    Raises:
+      ConfigError: the environment has no such version.
+      MissingExtraError: the backend's package is not installed.
+    """
+    settings = env_settings(env_cfg)
+    if settings["backend"] == "envpool":
+        from minding.envs.backends.envpool import check_envpool
+
+        check_envpool(settings)
+    else:
+        _choose_backend(settings["backend"], env_factory(settings), 1)
+
+
+def _choose_backend(backend: str, factory: EnvFactory, num_envs: int) -> str:
+    native = factory.native_spec is not None
+    if backend == "native" and not native:
+        raise ConfigError(
+            f"env.backend='native': {factory.name} has no vector version, or wrappers are "
+            "configured; use 'sync' or 'auto'"
+        )
+    if backend not in ("native", "auto") or not native or (backend == "auto" and num_envs < _NATIVE_FROM):
+        return "sync" if backend == "auto" else backend
+    objection = native_objection(factory)
+    if objection and backend == "native":
+        raise ConfigError(f"env.backend='native': {factory.name}: {objection}; use 'sync' or 'auto'")
+    if objection:
+        _log.warning("%s: %s; env.backend=auto steps single environments", factory.name, objection)
+    return "sync" if objection else "native"

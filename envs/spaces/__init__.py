@@ -1,0 +1,1 @@
+"""What environments show and take: action spaces, observations in memory, declared `info`, the agents axis."""
