@@ -124,21 +124,21 @@ def _sac(name: str, env_id: str) -> SACCase:
     return SACCase(
         name=name, env_id=env_id, num_envs=1, hidden=(256, 256), batch_size=256, learning_rate=3e-4,
         iteration_steps=1, warmup_steps=500, window_steps=400, buffer_size=100_000, learning_starts=300,
-        targets={"sb3": 1.8},
+        targets={"sb3": 2.4},
     )  # fmt: skip
 
 
 _DQN = DQNCase(
     name="dqn_cartpole", env_id="CartPole-v1", num_envs=1, hidden=(128, 128), batch_size=128,
     learning_rate=1e-3, iteration_steps=4, warmup_steps=2000, window_steps=6000, buffer_size=50_000,
-    learning_starts=1000, targets={"sb3": 2.0},
+    learning_starts=1000, targets={"sb3": 2.5},
 )  # fmt: skip
 
 CASES: dict[str, Case] = {
     case.name: case
     for case in (
-        _ppo_cartpole(8, warmup=8, window=32, targets={"sb3": 2.5, "cleanrl_style": 2.5}),
-        _ppo_cartpole(64, warmup=4, window=12, targets={"sb3": 2.5, "cleanrl_style": 2.5}),
+        _ppo_cartpole(8, warmup=8, window=32, targets={"sb3": 3.8, "cleanrl_style": 2.5}),
+        _ppo_cartpole(64, warmup=4, window=12, targets={"sb3": 4.5, "cleanrl_style": 2.5, "purejaxrl_style": 0.75}),
         _DQN,
         _sac("sac_pendulum", "Pendulum-v1"),
         _sac("sac_halfcheetah", "HalfCheetah-v5"),

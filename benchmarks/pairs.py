@@ -14,7 +14,11 @@ from benchmarks.cases import Case
 from benchmarks.window import Measurement
 
 ROOT = Path(__file__).resolve().parent.parent
-PEER_MODULES = {"sb3": "benchmarks.peers.sb3", "cleanrl_style": "benchmarks.peers.cleanrl_style_ppo"}
+PEER_MODULES = {
+    "sb3": "benchmarks.peers.sb3",
+    "cleanrl_style": "benchmarks.peers.cleanrl_style_ppo",
+    "purejaxrl_style": "benchmarks.peers.purejaxrl_style_ppo",
+}
 PEERS_PYTHON_VARIABLE = "MINDING_PEERS_PYTHON"
 
 
@@ -42,7 +46,7 @@ class Side:
 
     @classmethod
     def peer(cls, name: str, python: str, threads: int) -> Side:
-        """A peer with that many threads in torch and in its linear algebra libraries."""
+        """A peer with that many threads in torch, in its linear algebra libraries and in XLA."""
         count = str(threads)
         return cls(
             name,
@@ -139,7 +143,7 @@ class Plan:
     Attributes:
       pairs: pairs a comparison.
       scale: length of the timed windows, in units of each case's own.
-      peers_python: interpreter that has torch and the peers.
+      peers_python: interpreter that has torch, jax and the peers.
       peer_threads: torch threads of a peer.
       timeout: seconds after which a process is ended.
     """
@@ -203,7 +207,7 @@ def find_peers_python(tell: Callable[[str], None]) -> str:
     ready = folder / "installed"
     python = str(folder / "bin" / "python")
     if not ready.exists():
-        tell(f"making {folder.name} for the peers (torch, stable-baselines3); this takes minutes")
+        tell(f"making {folder.name} for the peers (torch, jax, stable-baselines3); this takes minutes")
         requirements = str(ROOT / "benchmarks" / "peers" / "requirements.txt")
         call([sys.executable, "-m", "venv", "--clear", str(folder)], {}, timeout=300)
         call([python, "-m", "pip", "install", "-q", "-r", requirements], {"PYTHONPATH": ""}, timeout=3600)

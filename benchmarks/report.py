@@ -20,7 +20,7 @@ from benchmarks.pairs import Comparison, Plan, RunFailed, call, median_rate
 from benchmarks.probes import Reading
 from benchmarks.window import Measurement
 
-PACKAGES = ("mindspore", "torch", "stable_baselines3", "gymnasium", "mujoco", "numpy")
+PACKAGES = ("mindspore", "torch", "stable_baselines3", "jax", "gymnasium", "mujoco", "numpy")
 SPEED_COLUMNS = (
     "case",
     "peer",

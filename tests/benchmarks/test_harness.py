@@ -113,10 +113,10 @@ class TestMeasurement:
 
 class TestPairs:
     def test_pairs_alternate_and_give_the_median_of_the_pairwise_ratios(self, two_sides):
-        two_sides([100, 300, 400], [50, 100, 400])
+        two_sides([150, 300, 400], [50, 100, 400])
         told: list[str] = []
         result = pairs.compare(CASES["dqn_cartpole"], "sb3", PLAN, told.append)
-        assert result.ratios == [2.0, 3.0, 1.0]
+        assert result.ratios == [3.0, 3.0, 1.0]
         assert result.met is True
         assert told[1] == "dqn_cartpole against sb3, pair 2: 300/s against 100/s, 3.00x"
 
@@ -141,6 +141,7 @@ class TestPairs:
             ("ppo_cartpole_8", "cleanrl_style"),
             ("ppo_cartpole_64", "sb3"),
             ("ppo_cartpole_64", "cleanrl_style"),
+            ("ppo_cartpole_64", "purejaxrl_style"),
             ("dqn_cartpole", "sb3"),
             ("sac_pendulum", "sb3"),
             ("sac_halfcheetah", "sb3"),
