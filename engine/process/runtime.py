@@ -14,10 +14,11 @@ measured with MindSpore 2.10 on CPU:
   long per kernel but has to be woken: 0.3 ms per call against 0.1 ms. Graphs of a few small kernels, such as DQN's
   update, are done in 0.6 times the time with one. The new pipeline would add a helper thread that spins on an empty
   queue.
-- one kernel thread: with two an update of 256 x 256 networks takes 0.9 times as long and one of small networks 1.3
-  times; without AVX-512 the last bits depend on their number, and with convolutions they differ from run to run. A
-  second thread is only found if the pool, which the first graph makes, is made for one dispatch thread; the plain loop
-  is taken by graphs that come after that setting.
+- one kernel thread of MindSpore's: with two an update of small networks takes 1.3 times as long; without AVX-512 the
+  last bits depend on their number, and with convolutions they differ from run to run. More are for convolutions, and
+  for installations without our own kernels, which have threads of their own. A second thread is only found if the pool,
+  which the first graph makes, is made for one dispatch thread; the plain loop is taken by graphs that come after that
+  setting.
 - one BLAS thread in NumPy: acting multiplies small matrices, for which a second thread costs more than it gives (a row
   by 128 x 128: 2.7 us against 6.7 us, and a millisecond when another process wants the core).
 - the compiler cache stays off: it matches graphs by order, and silently returns the result of another function.
@@ -76,7 +77,7 @@ class Settings:
 
     Attributes:
       device: one of `DEVICES`; ``auto`` takes an Ascend processor if one is there, else the CPU.
-      threads: kernel threads on CPU.
+      threads: threads of MindSpore's own kernels on CPU.
       convolutions: whether its policies may have convolutions.
       short_graphs: whether its updates are a matter of some tens of small kernels.
 
@@ -95,7 +96,9 @@ class Settings:
 
     def differences(self, other: Settings) -> list[str]:
         """What is different in `other` but for the device, in words."""
-        found = [f"run.jit_threads={self.threads} instead of {other.threads}"] * (self.threads != other.threads)
+        found = []
+        if self.threads != other.threads:
+            found.append(f"{self.threads} of MindSpore's kernel threads instead of {other.threads}")
         if self.convolutions != other.convolutions:
             found.append(f"networks {'with' if self.convolutions else 'without'} convolutions")
         if self.short_graphs != other.short_graphs:

@@ -15,11 +15,12 @@ def prepare(cfg: Any) -> None:
     Every policy does this before anything else, so that it computes the same in a script, a command and a worker.
     """
     images = any(leaf.is_image for leaf in observation_leaves(cfg.env.spec.observation))
+    # Kernels of our own have threads of their own. With more than one MindSpore's would round differently.
+    threads = 1 if kernels.compiled() and not images else cfg.run.jit_threads
     runtime.prepare(
-        runtime.Settings(
-            cfg.device, cfg.run.jit_threads, convolutions=images, short_graphs=_updates_are_short(cfg.policy, images)
-        )
+        runtime.Settings(cfg.device, threads, convolutions=images, short_graphs=_updates_are_short(cfg.policy, images))
     )
+    kernels.prepare(cfg.run.jit_threads)
 
 
 def _updates_are_short(policy: Any, images: bool) -> bool:

@@ -8,14 +8,18 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import importlib.util
 import shutil
 import sysconfig
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from minding.engine.errors import SetupError
 from minding.engine.process import runtime
 
+_AVX512 = 0x20
+"""Bit of `dnnl_cpu_isa_t` that AVX-512 adds to AVX2."""
 _LIBRARY = Path(__file__).with_name(f"_kernels{sysconfig.get_config_var('EXT_SUFFIX')}")
 
 
@@ -41,6 +45,55 @@ def fault() -> tuple[str, str] | None:
     if compiler is None:
         return "not compiled: there is no C++ compiler", f"install g++, then {again}"
     return f"not compiled, although there is {compiler} now", f"{again}, which shows what the compiler says"
+
+
+def prepare(threads: int) -> None:
+    """Settles for the whole process how large products are computed; results do not depend on `threads`.
+
+    On processors with AVX-512 oneDNN computes them, which MindSpore brings, unless ``ONEDNN_MAX_CPU_ISA`` keeps it
+    from using that. Call it once MindSpore is prepared.
+
+    Args:
+      threads: among how many threads kernels divide large work, the calling one included.
+
+    Raises:
+      SetupError: the library was compiled from other sources.
+    """
+    if not compiled():
+        return
+    _function("use_threads")(threads)
+    use_onednn(_onednn_has_avx512())
+
+
+def use_onednn(on: bool) -> bool:
+    """Whether oneDNN computes large products from now on; returns whether it does."""
+    path = _onednn()
+    return bool(_function("use_onednn")(str(path).encode() if on and path is not None else None))
+
+
+@functools.cache
+def _function(name: str) -> Any:
+    """A function of the library that is no kernel; in a process it is the library that graphs use."""
+    try:
+        return getattr(ctypes.CDLL(str(_LIBRARY)), name)
+    except AttributeError:
+        raise SetupError(
+            f"{_LIBRARY} has no function {name}: it was compiled from other sources; install minding again"
+        ) from None
+
+
+@functools.cache
+def _onednn() -> Path | None:
+    """The oneDNN library of MindSpore's wheel, which MindSpore has loaded."""
+    package = importlib.util.find_spec("mindspore")
+    found = Path(package.origin).parent / "lib" / "libdnnl.so.3" if package and package.origin else None
+    return found if found is not None and found.is_file() else None
+
+
+def _onednn_has_avx512() -> bool:
+    path = _onednn()
+    # Asking settles it: what the environment says later is ignored.
+    return path is not None and bool(ctypes.CDLL(str(path)).dnnl_get_effective_cpu_isa() & _AVX512)
 
 
 def usable() -> bool:

@@ -1,4 +1,4 @@
-// Products of small float32 matrices on one core: C = A B, with an activation of it.
+// Products of float32 matrices on one core: C = A B, with an activation of it.
 //
 // C is made 16 columns at a time: these columns of B are packed into a panel that stays in the first-level cache, and
 // tiles of 6 x 16 sums stay in registers (Goto and van de Geijn, 2008, https://doi.org/10.1145/1356052.1356053).
@@ -143,11 +143,14 @@ ALWAYS_INLINE void pack_rows(Index m, Index terms, Matrix<true> a, float* panels
   }
 }
 
-// c (m, n) = A B + bias for A (m, k) and B (k, n), `bias` (n,) or null. `finish(rows, columns, start, stride)` changes
-// finished columns of it while they are in the cache.
+// c (m, n) = A B + bias for A (m, k) and B (k, n), `bias` (n,) or null. `c_stride` elements lie between the starts of two
+// rows of c. `finish(rows, columns, start, stride)` changes finished columns of it while they are in the cache.
+//
+// An element is the sum of its terms in their order, in groups of BLOCK, whatever else is computed with it: blocks of a
+// product, computed one by one, are those of the whole product to the bit.
 template <bool a_by_columns, bool b_by_columns, class Finish>
 ALWAYS_INLINE void multiply(Index m, Index n, Index k, Matrix<a_by_columns> a, Matrix<b_by_columns> b,
-                            const float* bias, float* c, Finish finish) {
+                            const float* bias, float* c, Index c_stride, Finish finish) {
   alignas(64) float panel[BLOCK * TILE_COLUMNS];
   for (Index first = 0; first < k; first += BLOCK) {
     Index terms = smaller(BLOCK, k - first);
@@ -176,11 +179,11 @@ ALWAYS_INLINE void multiply(Index m, Index n, Index k, Matrix<a_by_columns> a, M
         Index count = smaller(height, m - i);
         Matrix<a_by_columns> left{next, rows.stride};
         if (columns > LANES)
-          rows_of_tiles<true>(count, terms, left, panel, start, c + i * n + j, n, columns);
+          rows_of_tiles<true>(count, terms, left, panel, start, c + i * c_stride + j, c_stride, columns);
         else
-          rows_of_tiles<false>(count, terms, left, panel, start, c + i * n + j, n, columns);
+          rows_of_tiles<false>(count, terms, left, panel, start, c + i * c_stride + j, c_stride, columns);
       }
-      if (first + terms == k) finish(m, columns, c + j, n);
+      if (first + terms == k) finish(m, columns, c + j, c_stride);
     }
   }
 }

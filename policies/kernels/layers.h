@@ -80,11 +80,14 @@ constexpr Index FEW = 4;
 
 enum Name { NONE, RELU, TANH };
 
-// Products c (m, n) of a (m, k) and b (k, n), see linear.cpp.
+// c (m, n) = activation(a b^T + bias) for a (m, k), b (n, k)
 void multiply_by_transposed(Index m, Index n, Index k, const float* a, const float* b, const float* bias, float* c,
                             int activation);
+// c (m, n) = a b^T + bias for few columns
 void multiply_by_few(Index m, Index n, Index k, const float* a, const float* b, const float* bias, float* c);
+// c (m, n) = a b for a (m, k), b (k, n)
 void multiply_plain(Index m, Index n, Index k, const float* a, const float* b, Index b_stride, float* c);
+// c (m, n) = a^T b for a (k, m), b (k, n)
 void multiply_transposed(Index m, Index n, Index k, const float* a, const float* b, float* c);
 
 ALWAYS_INLINE bool is_zero(const float* x, Index count) {

@@ -1,49 +1,8 @@
 // Linear layers as kernels of a MindSpore graph: product, bias and activation in one, one layer or several, and the
 // parts of the gradient.
-#include "gemm.h"
 #include "layers.h"
 
 namespace minding {
-
-// The three products that a layer needs, one function each: inlined into every kernel they take minutes to compile.
-
-// c (m, n) = activation(a b^T + bias) for a (m, k), b (n, k)
-CLONED void multiply_by_transposed(Index m, Index n, Index k, const float* a, const float* b, const float* bias,
-                                   float* c, int activation) {
-  multiply(m, n, k, Matrix<false>{a, k}, Matrix<true>{b, k}, bias, c,
-           [=](Index rows, Index columns, float* x, Index stride) __attribute__((always_inline)) {
-             if (activation == RELU) change(rows, columns, x, stride, Relu::of);
-             if (activation == TANH) change(rows, columns, x, stride, Tanh::of);
-           });
-}
-
-// c (m, n) = a b^T + bias of few columns, as scalar products: most of a tile of sums would be thrown away.
-CLONED void multiply_by_few(Index m, Index n, Index k, const float* a, const float* b, const float* bias, float* c) {
-  for (Index i = 0; i < m; i++) {
-    for (Index j = 0; j < n; j++) {
-      const float *x = a + i * k, *y = b + j * k;
-      Float8 sums[4] = {};
-      Index t = 0;
-      for (; t + 4 * LANES <= k; t += 4 * LANES)
-        for (Index u = 0; u < 4; u++) sums[u] += load(x + t + u * LANES) * load(y + t + u * LANES);
-      for (; t + LANES <= k; t += LANES) sums[0] += load(x + t) * load(y + t);
-      float sum = sum_of((sums[0] + sums[1]) + (sums[2] + sums[3]));
-      for (; t < k; t++) sum += x[t] * y[t];
-      c[i * n + j] = sum + bias[j];
-    }
-  }
-}
-
-// c (m, n) = a b for a (m, k), b (k, n)
-CLONED void multiply_plain(Index m, Index n, Index k, const float* a, const float* b, Index b_stride, float* c) {
-  multiply(m, n, k, Matrix<false>{a, k}, Matrix<false>{b, b_stride}, nullptr, c, [](Index, Index, float*, Index) {});
-}
-
-// c (m, n) = a^T b for a (k, m), b (k, n)
-CLONED void multiply_transposed(Index m, Index n, Index k, const float* a, const float* b, float* c) {
-  multiply(m, n, k, Matrix<true>{a, m}, Matrix<false>{b, n}, nullptr, c, [](Index, Index, float*, Index) {});
-}
-
 namespace {
 
 // x (B, I), weight (O, I), bias (O,) -> activation(x weight^T + bias) (B, O), or (B,) if O is 1

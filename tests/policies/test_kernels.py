@@ -1,61 +1,18 @@
 """The library's kernels against float64 NumPy, called directly: no graph, no MindSpore."""
 
-import ctypes
 import itertools
 
 import numpy as np
 import pytest
 from fakes import needs_kernels
-
-from minding.policies import kernels
+from kernel_calls import close, doubles, draws, result, run
 
 pytestmark = needs_kernels
-LIBRARY = ctypes.CDLL(str(kernels._LIBRARY)) if kernels.compiled() else None
 SIZES = (
     # batch, inputs, outputs: one of all, edges of tiles (6 x 16), of blocks (256), of vectors (8), usual networks.
     (1, 1, 1), (5, 3, 7), (6, 8, 16), (7, 9, 17), (13, 16, 15), (12, 255, 33), (3, 256, 5), (9, 257, 4),
     (33, 600, 18), (300, 1, 24), (600, 5, 3), (256, 4, 256), (256, 256, 1), (128, 128, 2), (64, 64, 64),
 )  # fmt: skip
-
-
-def run(name, *arrays):
-    """Calls the kernel as `ops.Custom` does: inputs, then outputs. Returns its code, 0 for success."""
-    for array in arrays:
-        assert array.dtype in (np.float32, np.int32)
-        assert array.flags.c_contiguous
-    count = len(arrays)
-    shapes = [(ctypes.c_int64 * max(1, a.ndim))(*a.shape) for a in arrays]
-    pointers = (ctypes.POINTER(ctypes.c_int64) * count)(
-        *[ctypes.cast(s, ctypes.POINTER(ctypes.c_int64)) for s in shapes]
-    )
-    return getattr(LIBRARY, name)(
-        count,
-        (ctypes.c_void_p * count)(*[a.ctypes.data for a in arrays]),
-        (ctypes.c_int * count)(*[a.ndim for a in arrays]),
-        pointers,
-        (ctypes.c_char_p * count)(*[str(a.dtype).encode() for a in arrays]),
-        None,
-        None,
-    )
-
-
-def result(name, inputs, *shapes, dtype=np.float32):
-    outputs = [np.full(shape, 77, dtype) for shape in shapes]
-    assert run(name, *inputs, *outputs) == 0
-    return outputs[0] if len(outputs) == 1 else outputs
-
-
-def draws(seed, *shapes):
-    rng = np.random.default_rng(seed)
-    return [rng.standard_normal(shape).astype(np.float32) for shape in shapes]
-
-
-def doubles(arrays):
-    return [a.astype(np.float64) for a in arrays]
-
-
-def close(found, expected, terms):
-    np.testing.assert_allclose(found, expected, rtol=2e-5, atol=2e-6 * np.sqrt(terms))
 
 
 VALUE = {"none": lambda x: x, "relu": lambda x: np.maximum(x, 0), "tanh": np.tanh}

@@ -1,0 +1,38 @@
+// Products of matrices by oneDNN, which MindSpore's wheel brings.
+//
+// It is looked up when the process is prepared and not linked: what computes a product is then settled before the first
+// one, and depends on the processor and the settings alone. oneDNN computes in the calling thread, since it is built for
+// a thread pool and gets none.
+#include "onednn.h"
+
+#include <dlfcn.h>
+
+namespace minding {
+namespace {
+
+typedef int (*Sgemm)(char, char, Index, Index, Index, float, const float*, Index, const float*, Index, float, float*,
+                     Index);
+Sgemm sgemm = nullptr;
+
+}  // namespace
+
+bool has_onednn() { return sgemm != nullptr; }
+
+void onednn_multiply(char turn_a, char turn_b, Index m, Index n, Index k, const float* a, Index a_stride,
+                     const float* b, Index b_stride, float* c) {
+  const int failed = sgemm(turn_a, turn_b, m, n, k, 1.0f, a, a_stride, b, b_stride, 0.0f, c, n);
+  // There was no memory.
+  if (failed) std::abort();
+}
+
+}  // namespace minding
+
+#pragma GCC visibility push(default)
+// Lets kernels compute large products with the oneDNN library at `path`, or without it where that is null. 1 if they do.
+extern "C" int use_onednn(const char* path) {
+  void* library = path == nullptr ? nullptr : dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  void* found = library == nullptr ? nullptr : dlsym(library, "dnnl_sgemm");
+  minding::sgemm = reinterpret_cast<minding::Sgemm>(found);
+  return found != nullptr;
+}
+#pragma GCC visibility pop

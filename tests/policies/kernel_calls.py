@@ -1,0 +1,49 @@
+"""Calls of kernels outside of graphs, as `ops.Custom` makes them."""
+
+import ctypes
+
+import numpy as np
+
+from minding.policies import kernels
+
+LIBRARY = ctypes.CDLL(str(kernels._LIBRARY)) if kernels.compiled() else None
+
+
+def run(name, *arrays):
+    """Calls the kernel as `ops.Custom` does: inputs, then outputs. Returns its code, 0 for success."""
+    for array in arrays:
+        assert array.dtype in (np.float32, np.int32)
+        assert array.flags.c_contiguous
+    count = len(arrays)
+    shapes = [(ctypes.c_int64 * max(1, a.ndim))(*a.shape) for a in arrays]
+    pointers = (ctypes.POINTER(ctypes.c_int64) * count)(
+        *[ctypes.cast(s, ctypes.POINTER(ctypes.c_int64)) for s in shapes]
+    )
+    return getattr(LIBRARY, name)(
+        count,
+        (ctypes.c_void_p * count)(*[a.ctypes.data for a in arrays]),
+        (ctypes.c_int * count)(*[a.ndim for a in arrays]),
+        pointers,
+        (ctypes.c_char_p * count)(*[str(a.dtype).encode() for a in arrays]),
+        None,
+        None,
+    )
+
+
+def result(name, inputs, *shapes, dtype=np.float32):
+    outputs = [np.full(shape, 77, dtype) for shape in shapes]
+    assert run(name, *inputs, *outputs) == 0
+    return outputs[0] if len(outputs) == 1 else outputs
+
+
+def draws(seed, *shapes):
+    rng = np.random.default_rng(seed)
+    return [rng.standard_normal(shape).astype(np.float32) for shape in shapes]
+
+
+def doubles(arrays):
+    return [a.astype(np.float64) for a in arrays]
+
+
+def close(found, expected, terms):
+    np.testing.assert_allclose(found, expected, rtol=2e-5, atol=2e-6 * np.sqrt(terms))

@@ -1,0 +1,204 @@
+"""Products on several threads and by oneDNN: the same bits for any number of threads, and the right ones."""
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from fakes import VECTOR, Batches, needs_kernels, rows_of, space_of, tiny_config
+from kernel_calls import LIBRARY, close, doubles, draws, result
+
+from minding.engine.data.batch import RowLayout
+from minding.engine.process.floats import flush_denormals
+from minding.policies import get_policy_class, kernels
+
+pytestmark = needs_kernels
+LARGE = (
+    # batch, inputs, outputs: 2^20 multiplications and more; edges of tiles (6 x 16) and blocks (256 terms, 384 rows).
+    (256, 256, 256), (385, 257, 17), (2048, 64, 64), (1025, 4, 300), (300, 300, 5), (7, 400, 400), (400, 7, 400),
+    (768, 96, 33), (1400, 31, 48),
+)  # fmt: skip
+SMALL = ((64, 64, 64), (5, 3, 7), (0, 300, 300))
+RANDOM = np.random.default_rng(0).integers(90, 400, (8, 3)).tolist()
+WITH_ONEDNN = pytest.param(True, marks=pytest.mark.skipif(kernels._onednn() is None, reason="MindSpore without oneDNN"))
+
+
+@pytest.fixture(autouse=True)
+def _the_defaults_afterwards():
+    yield
+    LIBRARY.use_threads(1)
+    kernels.use_onednn(False)
+
+
+def layer(batch, inputs, outputs, activation="tanh"):
+    """Results and all gradients of a layer; a third of the rows have none."""
+    x, weight, bias, dout = draws(3, (batch, inputs), (outputs, inputs), (outputs,), (batch, outputs))
+    weight /= np.float32(np.sqrt(inputs))
+    dout[batch // 3 : 2 * batch // 3] = 0.0
+    y = result(f"linear_{activation}", (x, weight, bias), (batch, outputs))
+    dx = result(f"linear_{activation}_input_gradient", (dout, y, weight), (batch, inputs))
+    dweight, dbias = result(f"linear_{activation}_parameter_gradient", (dout, y, x), (outputs, inputs), (outputs,))
+    return y, dx, dweight, dbias
+
+
+def bits(arrays):
+    return [array.tobytes() for array in arrays]
+
+
+@pytest.mark.parametrize("onednn", [False, WITH_ONEDNN])
+@pytest.mark.parametrize("sizes", [*LARGE, *SMALL, *RANDOM], ids=str)
+def test_the_number_of_threads_changes_no_bit(sizes, onednn):
+    assert kernels.use_onednn(onednn) == onednn
+    expected = bits(layer(*sizes))
+    for count in (2, 3, 8):
+        LIBRARY.use_threads(count)
+        assert bits(layer(*sizes)) == expected, count
+
+
+@pytest.mark.parametrize("activation", ["none", "relu", "tanh"])
+@pytest.mark.parametrize("sizes", [(256, 256, 256), (128, 128, 128), (2048, 64, 64), (300, 100, 130), (256, 65, 67)])
+def test_onednn_computes_large_layers_and_their_gradients(sizes, activation):
+    if not kernels.use_onednn(True):
+        pytest.skip("MindSpore without oneDNN")
+    batch, inputs, outputs = sizes
+    arrays = x, weight, bias, dout = draws(0, (batch, inputs), (outputs, inputs), (outputs,), (batch, outputs))
+    x64, weight64, bias64, dout64 = doubles(arrays)
+    y = result(f"linear_{activation}", (x, weight, bias), (batch, outputs))
+    value = {"none": lambda x: x, "relu": lambda x: np.maximum(x, 0), "tanh": np.tanh}[activation]
+    close(y, value(x64 @ weight64.T + bias64), inputs)
+    y64 = y.astype(np.float64)
+    before = dout64 * {"none": 1.0, "relu": y64 > 0, "tanh": 1 - y64 * y64}[activation]
+    dx = result(f"linear_{activation}_input_gradient", (dout, y, weight), (batch, inputs))
+    close(dx, before @ weight64, outputs)
+    dweight, dbias = result(f"linear_{activation}_parameter_gradient", (dout, y, x), (outputs, inputs), (outputs,))
+    close(dweight, before.T @ x64, batch)
+    close(dbias, before.sum(0), batch)
+    kernels.use_onednn(False)
+    assert y.tobytes() != result(f"linear_{activation}", (x, weight, bias), (batch, outputs)).tobytes()
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+@pytest.mark.parametrize("onednn", [False, WITH_ONEDNN])
+def test_what_is_not_finite_shows_in_large_products(onednn, bad):
+    kernels.use_onednn(onednn)
+    LIBRARY.use_threads(2)
+    x, weight, bias, dout = draws(0, (256, 256), (256, 256), (256,), (256, 256))
+    dout[:200] = 0.0
+    weight[3, 11] = bad
+    y = result("linear_none", (x, weight, bias), (256, 256))
+    assert not np.isfinite(y[:, 3]).any()
+    assert np.isfinite(np.delete(y, 3, axis=1)).all()
+    dx = result("linear_none_input_gradient", (dout, dout, weight), (256, 256))
+    assert np.isnan(dx[:200, 11]).all()
+    assert np.isfinite(np.delete(dx, 11, axis=1)).all()
+    x[7, 5] = bad
+    dweight, _ = result("linear_none_parameter_gradient", (dout, dout, x), (256, 256), (256,))
+    assert not np.isfinite(dweight[:, 5]).any()
+
+
+def os_threads():
+    return {int(path.name) for path in Path("/proc/self/task").iterdir()}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_small_products_need_no_threads_and_large_ones_leave_them_asleep():
+    before = os_threads()
+    LIBRARY.use_threads(4)
+    layer(64, 64, 64)
+    layer(256, 256, 256)
+    LIBRARY.use_threads(3)
+    layer(64, 64, 64)
+    kept = os_threads()
+    layer(256, 256, 256)
+    helpers = os_threads() - before
+    assert len(helpers) == 2
+    assert len(kept - before) == 3
+    deadline = time.monotonic() + 30
+    state = {}
+    while time.monotonic() < deadline and set(state.values()) != {"S"}:
+        state = {n: Path(f"/proc/self/task/{n}/stat").read_text().rpartition(")")[2].split()[0] for n in helpers}
+    assert set(state.values()) == {"S"}
+
+
+def test_helpers_compute_in_the_floating_point_mode_of_their_caller():
+    LIBRARY.use_threads(2)
+    ones, zero = np.full((256, 256), 1e-20, np.float32), np.zeros(256, np.float32)
+    denormal = np.full((256, 256), 1e-22, np.float32)
+    for _ in range(20):
+        assert result("linear_none", (ones, denormal, zero), (256, 256)).all()
+        assert not flush_denormals(lambda: result("linear_none", (ones, denormal, zero), (256, 256)))().any()
+
+
+def test_several_callers_at_once_get_their_own_results():
+    expected = bits(layer(256, 256, 256))
+    LIBRARY.use_threads(3)
+    wrong = []
+
+    def check():
+        for _ in range(20):
+            if bits(layer(256, 256, 256)) != expected:
+                wrong.append(threading.current_thread().name)
+
+    callers = [threading.Thread(target=check) for _ in range(3)]
+    for caller in callers:
+        caller.start()
+    for caller in callers:
+        caller.join()
+    assert wrong == []
+
+
+FORKED = """
+import os, sys
+from kernel_calls import LIBRARY
+from test_products import bits, layer
+expected = bits(layer(256, 256, 256))
+LIBRARY.use_threads(2)
+assert bits(layer(256, 256, 256)) == expected
+child = os.fork()
+assert bits(layer(256, 256, 256)) == expected
+if child == 0:
+    sys.exit(7)
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) - 7)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_forked_process_has_threads_of_its_own_and_both_end():
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry)}
+    done = subprocess.run(
+        [sys.executable, "-c", FORKED], env=environment, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+SIZES = {"policy.model.hidden": [128, 128], "policy.learn.alpha": 0.2}
+
+
+def parameters(policy):
+    return {name: p.asnumpy().copy() for name, p in policy.params.items()}
+
+
+def test_updates_continue_with_another_number_of_threads_to_the_bit():
+    def build(count):
+        return get_policy_class("sac")(tiny_config("sac", VECTOR, space_of(2), **SIZES, **{"run.jit_threads": count}))
+
+    def learn(policy, calls):
+        rows = rows_of(RowLayout(policy.learn_mode.fields), 128, np.random.default_rng(0))
+        batches = Batches(policy, 128)
+        for _ in range(calls):
+            policy.learn_mode.forward(batches(rows, [range(128)]))
+
+    whole = build(1)
+    learn(whole, 4)
+    half = build(1)
+    learn(half, 2)
+    resumed = build(3)
+    resumed.load_state_dict(half.state_dict())
+    learn(resumed, 2)
+    expected = parameters(whole)
+    for name, value in parameters(resumed).items():
+        assert value.tobytes() == expected[name].tobytes(), name
