@@ -26,6 +26,7 @@ class Case:
       warmup_steps: env steps before the clock starts, past compilation and `learning_starts`.
       window_steps: env steps on the clock, some seconds for the slower side.
       targets: peer -> the least our speed has to be, in units of the peer's.
+      threads: threads that compute an update, on both sides.
     """
 
     name: str
@@ -39,6 +40,7 @@ class Case:
     warmup_steps: int
     window_steps: int
     targets: Mapping[str, float]
+    threads: int = 1
 
     def window(self, scale: float) -> int:
         """Env steps on the clock, `window_steps` times `scale`, rounded up to whole iterations."""
@@ -120,11 +122,11 @@ def _ppo_cartpole(num_envs: int, warmup: int, window: int, targets: Mapping[str,
     )  # fmt: skip
 
 
-def _sac(name: str, env_id: str) -> SACCase:
+def _sac(name: str, env_id: str, target: float = 2.4, threads: int = 1) -> SACCase:
     return SACCase(
-        name=name, env_id=env_id, num_envs=1, hidden=(256, 256), batch_size=256, learning_rate=3e-4,
+        name=name, env_id=env_id, threads=threads, num_envs=1, hidden=(256, 256), batch_size=256, learning_rate=3e-4,
         iteration_steps=1, warmup_steps=500, window_steps=400, buffer_size=100_000, learning_starts=300,
-        targets={"sb3": 2.4},
+        targets={"sb3": target},
     )  # fmt: skip
 
 
@@ -142,6 +144,8 @@ CASES: dict[str, Case] = {
         _DQN,
         _sac("sac_pendulum", "Pendulum-v1"),
         _sac("sac_halfcheetah", "HalfCheetah-v5"),
+        _sac("sac_pendulum_two_threads", "Pendulum-v1", target=2.2, threads=2),
+        _sac("sac_halfcheetah_two_threads", "HalfCheetah-v5", target=2.2, threads=2),
     )
 }
 

@@ -13,6 +13,8 @@ PRESETS = {
     "dqn_cartpole": "cartpole_dqn",
     "sac_pendulum": "pendulum_sac",
     "sac_halfcheetah": "halfcheetah_sac",
+    "sac_pendulum_two_threads": "pendulum_sac",
+    "sac_halfcheetah_two_threads": "halfcheetah_sac",
 }
 
 
@@ -29,6 +31,7 @@ def overrides(case: Case) -> list[str]:
         "policy.learn.learning_rate": case.learning_rate,
         "policy.learn.gamma": case.gamma,
         "policy.collect.n_sample": case.iteration_steps,
+        "run.jit_threads": case.threads,
     }
     match case:
         case PPOCase():

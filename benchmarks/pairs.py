@@ -46,11 +46,11 @@ class Side:
 
     @classmethod
     def peer(cls, name: str, python: str, threads: int) -> Side:
-        """A peer with that many threads in torch, in its linear algebra libraries and in XLA."""
+        """A peer that may use that many threads in torch, in its linear algebra libraries and in XLA."""
         count = str(threads)
         return cls(
             name,
-            (python, "-m", PEER_MODULES[name], "--threads", count),
+            (python, "-m", PEER_MODULES[name]),
             {
                 "PYTHONPATH": "",
                 "OMP_NUM_THREADS": count,
@@ -144,14 +144,12 @@ class Plan:
       pairs: pairs a comparison.
       scale: length of the timed windows, in units of each case's own.
       peers_python: interpreter that has torch, jax and the peers.
-      peer_threads: torch threads of a peer.
       timeout: seconds after which a process is ended.
     """
 
     pairs: int
     scale: float
     peers_python: str
-    peer_threads: int
     timeout: float
 
 
@@ -165,7 +163,7 @@ def compare(case: Case, peer: str, plan: Plan, tell: Callable[[str], None]) -> C
       tell: told one line after every pair.
     """
     result = Comparison(case.name, peer, case.targets[peer])
-    ours, theirs = Side.ours(), Side.peer(peer, plan.peers_python, plan.peer_threads)
+    ours, theirs = Side.ours(), Side.peer(peer, plan.peers_python, case.threads)
     for pair in range(1, plan.pairs + 1):
         try:
             # The pair's number seeds both sides, so that pairs differ and the halves of a pair do not.

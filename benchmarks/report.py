@@ -157,13 +157,13 @@ class Report:
             for side in ("minding", "peers")
             if machine[side]
         )
-        threads = "one torch thread" if plan.peer_threads == 1 else f"{plan.peer_threads} torch threads"
         return (
             f"{machine['cpu']}, {machine['cores']} cores, {machine['system']}, "
             f"load {machine['load']} at the start. {sides}. "
             f"Environment steps per second of steady training, medians over {plan.pairs} pairs run "
             f"alternately, each run in a separate process; `ratio` is the median of the pairwise ratios. "
-            f"`cores` is the processor time used over wall time, ours / peer. Peers run with {threads}."
+            f"`cores` is the processor time used over wall time, ours / peer. Both sides compute with "
+            "one thread, unless the case says otherwise."
         )
 
     def tables(self) -> list[tuple[tuple[str, ...], list[tuple[str, ...]]]]:

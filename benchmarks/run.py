@@ -25,20 +25,19 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--pairs", type=int, default=5, help="pairs a comparison (5)")
     parser.add_argument("--scale", type=float, default=1.0, help="length of the timed windows (1 is some seconds)")
     parser.add_argument("--quick", action="store_true", help="one pair with short windows: does everything run?")
-    parser.add_argument("--peer-threads", type=int, default=1, help="torch threads of the peers (1)")
     parser.add_argument("--timeout", type=float, default=600.0, help="seconds until a process is ended (600)")
     parser.add_argument("--output", type=Path, help="folder of latest.md and latest.json")
     args = parser.parse_args(argv)
     if args.quick:
         args.pairs, args.scale = 1, QUICK_SCALE
-    if args.pairs < 1 or args.scale <= 0 or args.peer_threads < 1:
-        parser.error("--pairs and --peer-threads must be at least 1, --scale above 0")
+    if args.pairs < 1 or args.scale <= 0:
+        parser.error("--pairs must be at least 1, --scale above 0")
     return args
 
 
 def output_folder(args: argparse.Namespace) -> Path:
     """Where the report goes; a partial or short run never replaces the published table."""
-    partial = args.only or args.quick or args.peer_threads != 1
+    partial = args.only or args.quick
     return args.output or (RESULTS / "local" if partial else RESULTS)
 
 
@@ -54,7 +53,7 @@ def run(args: argparse.Namespace, console: Console) -> Report:
 
     chosen = [case for case in CASES.values() if not args.only or case.name in args.only]
     python = pairs.find_peers_python(tell) if chosen else ""
-    plan = Plan(args.pairs, args.scale, python, args.peer_threads, args.timeout)
+    plan = Plan(args.pairs, args.scale, python, args.timeout)
     machine = describe_machine(python or None)
     results = [pairs.compare(case, peer, plan, tell) for case, peer in pairs.comparisons(chosen)]
     readings = [probes.read(name, args.timeout) for name in probes.PROBES if not args.only or name in args.only]

@@ -70,28 +70,25 @@ class RunOptions:
       case: the work.
       seed: seed of the environments and networks; both sides of a pair get the same.
       scale: length of the timed window, in units of `case.window_steps`.
-      threads: torch threads of a peer.
     """
 
     case: Case
     seed: int
     scale: float
-    threads: int
 
 
 def parse_options(argv: Sequence[str] | None = None) -> RunOptions:
-    """Reads the command line that every side takes: ``CASE [--seed S] [--scale F] [--threads T]``."""
+    """Reads the command line that every side takes: ``CASE [--seed S] [--scale F]``."""
     parser = argparse.ArgumentParser()
     parser.add_argument("case")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--scale", type=float, default=1.0, help="length of the timed window (1 is a few seconds)")
-    parser.add_argument("--threads", type=int, default=1, help="torch threads (1)")
     args = parser.parse_args(argv)
     try:
         case = find_case(args.case)
     except KeyError as error:
         parser.error(error.args[0])
-    return RunOptions(case, args.seed, args.scale, args.threads)
+    return RunOptions(case, args.seed, args.scale)
 
 
 def measure(options: RunOptions, peer: str, train_for: TrainFor) -> Measurement:

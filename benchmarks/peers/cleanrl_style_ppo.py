@@ -190,7 +190,7 @@ def build(options: RunOptions) -> Trainer:
 
 def main() -> None:
     options = parse_options()
-    torch.set_num_threads(options.threads)
+    torch.set_num_threads(options.case.threads)
     print(measure(options, "cleanrl_style", build(options).train_for).to_json())
 
 

@@ -20,7 +20,7 @@ from benchmarks.window import RunOptions, measure, parse_options
 OPTIONS = parse_options() if __name__ == "__main__" else None
 if OPTIONS is not None:
     # XLA sizes its thread pools by the cores it may use, when it is imported.
-    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[-OPTIONS.threads :])
+    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[-OPTIONS.case.threads :])
 
 import jax  # noqa: E402
 import jax.numpy as jnp  # noqa: E402

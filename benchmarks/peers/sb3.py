@@ -89,7 +89,7 @@ def build(case: Case, seed: int) -> BaseAlgorithm:
 
 def main() -> None:
     options = parse_options()
-    torch.set_num_threads(options.threads)
+    torch.set_num_threads(options.case.threads)
     model = build(options.case, options.seed)
 
     def train_for(env_steps: int) -> int:

@@ -20,7 +20,7 @@ from benchmarks.pairs import Comparison, Plan, RunFailed, Side
 from benchmarks.window import Measurement
 
 ROOT = Path(__file__).resolve().parents[2]
-PLAN = Plan(pairs=3, scale=1.0, peers_python=sys.executable, peer_threads=1, timeout=30)
+PLAN = Plan(pairs=3, scale=1.0, peers_python=sys.executable, timeout=30)
 
 
 def speed(steps_per_second: float, peer: str = "sb3", case: str = "dqn_cartpole") -> Measurement:
@@ -145,12 +145,17 @@ class TestPairs:
             ("dqn_cartpole", "sb3"),
             ("sac_pendulum", "sb3"),
             ("sac_halfcheetah", "sb3"),
+            ("sac_pendulum_two_threads", "sb3"),
+            ("sac_halfcheetah_two_threads", "sb3"),
         ]
 
-    def test_peers_get_one_thread_everywhere(self):
-        side = Side.peer("sb3", "/usr/bin/python3", 1)
-        assert side.command[-2:] == ("--threads", "1")
-        assert {side.environment[k] for k in ("OMP_NUM_THREADS", "MKL_NUM_THREADS")} == {"1"}
+    @pytest.mark.parametrize("case", ["sac_pendulum", "sac_pendulum_two_threads"])
+    def test_both_sides_get_the_threads_of_the_case(self, case):
+        threads = CASES[case].threads
+        assert threads == (2 if case.endswith("two_threads") else 1)
+        side = Side.peer("sb3", "/usr/bin/python3", threads)
+        assert {side.environment[k] for k in ("OMP_NUM_THREADS", "MKL_NUM_THREADS")} == {str(threads)}
+        assert f"run.jit_threads={threads}" in ours.overrides(CASES[case])
 
     @pytest.mark.parametrize(
         ("script", "message"),
@@ -283,7 +288,7 @@ class TestReport:
         assert "| import | 0.2 s | <= 0.3 s | yes |" in page
         assert "A processor, 2 cores, Linux x86_64, load 0.5 at the start." in page
         assert "torch 2.13.0" in page
-        assert "Peers run with one torch thread." in page
+        assert "Both sides compute with one thread, unless the case says otherwise." in page
 
     def test_a_case_that_did_not_run_is_listed_with_its_reason(self, finished):
         assert "| ppo_cartpole_8 | sb3 | 0 | - | - | - | - | - | >= 2.5x | failed |" in finished.to_markdown()
@@ -326,7 +331,7 @@ class TestRun:
 
         assert folder() == ROOT / "benchmarks" / "results"
         local = ROOT / "benchmarks" / "results" / "local"
-        assert [folder("--quick"), folder("--only", "dqn_cartpole"), folder("--peer-threads", "2")] == [local] * 3
+        assert [folder("--quick"), folder("--only", "dqn_cartpole")] == [local] * 2
         assert folder("--quick", "--output", "here") == Path("here")
 
     def test_one_case_from_the_command_line_to_the_files(self, two_sides, monkeypatch, tmp_path, capsys):
