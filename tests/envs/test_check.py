@@ -1,6 +1,7 @@
 """The check of a user's environment."""
 
 import sys
+import time
 import types
 
 import gymnasium
@@ -10,7 +11,7 @@ from gymnasium import spaces
 from worlds import Counter, Faulty, Nested, Recycler, Torque, Unseeded
 
 from minding.engine.errors import ConfigError
-from minding.envs import check_env, describe_env
+from minding.envs import check, check_env, describe_env
 
 
 def troubles(env_fn, steps=100, **env):
@@ -161,3 +162,28 @@ def test_an_environment_that_hangs_is_an_error_of_the_check():
     found = check_env({"env_kwargs": {"kind": "hang"}, "step_timeout": 0.2}, 100, env_fn=Faulty)[-1]
     assert found.level == "error"
     assert "step() did not return within 0.2 s (env.step_timeout)" in found.text
+
+
+class Pausing(Counter):
+    """Pauses at every step from the first measurement of eight environments on, for so many steps."""
+
+    pauses = 0
+
+    def step(self, action):
+        if Pausing.pauses:
+            Pausing.pauses -= 1
+            time.sleep(0.011)
+        return super().step(action)
+
+
+@pytest.mark.parametrize(("pauses", "level"), [(8, "ok"), (10_000, "warn")])
+def test_a_slow_environment_is_told_from_a_machine_that_paused_once(pauses, level, monkeypatch):
+    make = check.make_env_manager
+
+    def make_and_pause(settings, num_envs, *args, **kwargs):
+        Pausing.pauses = pauses if num_envs == 8 else 0
+        return make(settings, num_envs, *args, **kwargs)
+
+    monkeypatch.setattr(check, "make_env_manager", make_and_pause)
+    last = check_env({}, 100, env_fn=Pausing)[-1]
+    assert (last.level, last.fix) == (level, "" if level == "ok" else "try env.backend=subprocess")
