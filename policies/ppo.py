@@ -29,10 +29,13 @@ from minding.engine.process.runtime import ms, ops
 from minding.engine.types import Array
 from minding.policies.core.actor_critic import ActorCriticPolicy
 from minding.policies.core.update import Inputs
+from minding.policies.kernels import usable
 from minding.policies.networks.actor_critic import ActorCritic
+from minding.policies.networks.heads import fuse_likelihood
 from minding.policies.networks.optim import Group, Optimizer
 from minding.policies.networks.steps import ALL_ROWS, GradientSteps
 from minding.policies.ops import lean
+from minding.policies.ops.surrogate import FusedSurrogate
 
 MEMORY = ("memory", "begun", "valid")
 """Fields of rows that a policy with memory learns from besides the others."""
@@ -41,7 +44,7 @@ WEIGHT_BOUND = 2.0
 
 
 def ppo_loss(log_prob, entropy, value, batch, cfg):
-    """The loss of one minibatch.
+    """The loss of one minibatch; `FusedSurrogate` is its form with our own kernels.
 
     Args:
       log_prob, value: float32 (B,), of the current network; entropy: float32 (B,) or scalar.
@@ -99,6 +102,8 @@ class PPOCell(GradientSteps):
         self.optim = Optimizer(net=Group.of(net, learn, eps=1e-5, max_grad_norm=learn["grad_norm"]))
         # A plain dict of numbers: they are compiled in as constants.
         self.cfg = {k: learn[k] for k in ("clip_ratio", "value_clip", "value_weight", "entropy_weight")}
+        fuse_likelihood(net.head)
+        self.fused = FusedSurrogate(self.cfg) if usable() else None
         if learn["target_kl"]:
             self.watched, self.limit = "approx_kl", 1.5 * learn["target_kl"]
         self.gradient = self.optim.gradient(self.loss, "net")
@@ -106,6 +111,8 @@ class PPOCell(GradientSteps):
     def loss(self, batch):
         outputs = self.net.of_rows(batch)
         log_prob, entropy = self.net.head.log_prob_entropy(outputs[1:], batch["action"])
+        if self.fused is not None:
+            return self.fused(log_prob, entropy, outputs[0], batch)
         return ppo_loss(log_prob, entropy, outputs[0], batch, self.cfg)
 
     def present(self, rows):

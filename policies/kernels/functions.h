@@ -24,6 +24,13 @@ ALWAYS_INLINE Float8 exponential(Float8 x) {
   return y * reinterpret_cast<Float8&>(exponent);
 }
 
+// e^x for any x: 0 below -87, infinite above 88.
+ALWAYS_INLINE Float8 any_exponential(Float8 x) {
+  const Float8 small = Float8{}, large = Float8{} + __builtin_inff();
+  Float8 y = exponential(bounded(x, -87.0f, 88.0f));
+  return where(x < -87.0f, small, where(x > 88.0f, large, y));
+}
+
 // log(1 + x) for 0 <= x <= 1.
 ALWAYS_INLINE Float8 log_of_one_plus(Float8 x) {
   // Above sqrt(2) - 1 that of the half: (1 + x) / 2 = 1 + f.
@@ -40,6 +47,16 @@ ALWAYS_INLINE Float8 log_of_one_plus(Float8 x) {
   y = y * f + 3.3333331174e-1f;
   y = y * f * z - 0.5f * z + f;
   return where(halved, y + 0.69314718056f, y);
+}
+
+// log(x) for x >= 2^-126, finite.
+ALWAYS_INLINE Float8 logarithm(Float8 x) {
+  // x = 2^exponent (1 + f) with 0 <= f < 1.
+  Int8 bits = (Int8)x;
+  Float8 exponent = __builtin_convertvector((bits >> 23) - 127, Float8);
+  Float8 scaled = (Float8)((bits & 0x7fffff) | (127 << 23));
+  Float8 y = exponent * 0.69314718056f + log_of_one_plus(scaled - 1.0f);
+  return where(x != x, x, y);
 }
 
 ALWAYS_INLINE Float8 hyperbolic_tangent(Float8 x) {

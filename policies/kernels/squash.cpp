@@ -7,21 +7,6 @@ namespace {
 
 const float LOG_2 = 0.69314718056f, HALF_LOG_2PI = 0.91893853320f;
 
-// Up to eight numbers from x on, then zeros.
-ALWAYS_INLINE Float8 load_some(const float* x, Index count) {
-  if (count >= LANES) return load(x);
-  float some[LANES] = {};
-  std::memcpy(some, x, count * sizeof(float));
-  return load(some);
-}
-
-ALWAYS_INLINE void store_some(float* x, Float8 values, Index count) {
-  if (count >= LANES) return store(x, values);
-  float some[LANES];
-  store(some, values);
-  std::memcpy(x, some, count * sizeof(float));
-}
-
 // mean, log deviation in [-87, 87], noise (B, A) -> action (B, A), log-probability (B,)
 ALWAYS_INLINE int squash(const Call& call) {
   static thread_local Workspace workspace;

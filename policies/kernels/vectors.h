@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <cstdlib>
+#include <cstring>
 
 #define ALWAYS_INLINE inline __attribute__((always_inline))
 
@@ -23,7 +24,29 @@ constexpr Index LANES = 8;
 
 ALWAYS_INLINE Float8 load(const float* x) { return *reinterpret_cast<const Float8*>(x); }
 ALWAYS_INLINE void store(float* x, Float8 value) { *reinterpret_cast<Float8*>(x) = value; }
+// Up to eight numbers from x on, then zeros.
+ALWAYS_INLINE Float8 load_some(const float* x, Index count) {
+  if (count >= LANES) return load(x);
+  float some[LANES] = {};
+  std::memcpy(some, x, count * sizeof(float));
+  return load(some);
+}
+
+ALWAYS_INLINE void store_some(float* x, Float8 values, Index count) {
+  if (count >= LANES) return store(x, values);
+  float some[LANES];
+  store(some, values);
+  std::memcpy(x, some, count * sizeof(float));
+}
+
 ALWAYS_INLINE Float8 where(Int8 condition, Float8 yes, Float8 no) { return condition ? yes : no; }
+// The larger of two numbers, NaN if one of them is.
+ALWAYS_INLINE Float8 larger(Float8 a, Float8 b) { return where((a > b) | (a != a), a, b); }
+// x within the bounds; NaN stays.
+ALWAYS_INLINE Float8 bounded(Float8 x, float low, float high) {
+  Float8 above = where(x < low, Float8{} + low, x);
+  return where(above > high, Float8{} + high, above);
+}
 ALWAYS_INLINE Index smaller(Index a, Index b) { return a < b ? a : b; }
 ALWAYS_INLINE Index round_up(Index n, Index unit) { return (n + unit - 1) / unit * unit; }
 

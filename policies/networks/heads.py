@@ -1,7 +1,7 @@
 """Action heads: each maps features ``(B, F)`` to a tuple of parameters of its `distribution` over actions.
 
 The distribution draws actions in NumPy, see `ops.sampling`; log-probabilities and entropies of the update are compiled
-(`log_prob_entropy`). A test holds both equal.
+(`log_prob_entropy`). A test keeps both equal. `fuse_likelihood` makes them one kernel.
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 
 from minding.engine.errors import SpaceError
-from minding.engine.process.runtime import ms, nn
+from minding.engine.process.runtime import ms, nn, ops
+from minding.policies.kernels import usable
 from minding.policies.networks import host as numpy_forms
 from minding.policies.networks.layers import Clip, Linear
-from minding.policies.ops import distributions, sampling
+from minding.policies.ops import distributions, likelihood, sampling
 
 
 class CategoricalHead(nn.Cell):
@@ -26,11 +27,15 @@ class CategoricalHead(nn.Cell):
         super().__init__()
         self.linear = Linear(features, n, gain, rng)
         self.distribution = sampling.Categorical()
+        self.ends = ms.Tensor(np.array([n], np.int32))
+        self.fused: ops.Primitive | None = None
 
     def construct(self, x):
         return (self.linear(x),)
 
     def log_prob_entropy(self, params, action):
+        if self.fused is not None:
+            return self.fused(params[0], action, self.ends)[:2]
         return distributions.categorical_log_prob_entropy(params[0], action)
 
     def host(self) -> numpy_forms.LogitsHead:
@@ -46,11 +51,15 @@ class MultiCategoricalHead(nn.Cell):
         self.distribution = sampling.MultiCategorical(nvec)
         self.stops = [int(s) for s in np.cumsum(nvec)]
         self.starts = [0, *self.stops[:-1]]
+        self.ends = ms.Tensor(np.array(self.stops, np.int32))
+        self.fused: ops.Primitive | None = None
 
     def construct(self, x):
         return (self.linear(x),)
 
     def log_prob_entropy(self, params, action):
+        if self.fused is not None:
+            return self.fused(params[0], action, self.ends)[:2]
         log_prob, entropy = 0.0, 0.0
         for k in range(len(self.starts)):
             logits = params[0][:, self.starts[k] : self.stops[k]]
@@ -72,11 +81,14 @@ class GaussianHead(nn.Cell):
         self.linear = Linear(features, size, gain, rng)
         self.distribution = sampling.DiagonalGaussian()
         self.log_std = ms.Parameter(ms.Tensor(np.full(size, log_std, np.float32)), name="log_std")
+        self.fused: ops.Primitive | None = None
 
     def construct(self, x):
         return self.linear(x), self.log_std
 
     def log_prob_entropy(self, params, action):
+        if self.fused is not None:
+            return self.fused(params[0], params[1], action)
         return distributions.gaussian_log_prob_entropy(params[0], params[1], action.reshape(params[0].shape))
 
     def host(self) -> numpy_forms.GaussianHead:
@@ -101,6 +113,13 @@ class SquashedGaussianHead(nn.Cell):
 
     def host(self) -> numpy_forms.SquashedGaussianHead:
         return numpy_forms.SquashedGaussianHead(self.mean.host(), self.log_std.host(), self.LOG_STD_RANGE)
+
+
+def fuse_likelihood(head: nn.Cell) -> None:
+    """Lets `log_prob_entropy` of a head be one kernel with its gradient on CPU; call it before anything is compiled."""
+    if usable():
+        normal = isinstance(head, GaussianHead)
+        head.fused = likelihood.fused_normal() if normal else likelihood.fused_categorical()
 
 
 def make_action_head(

@@ -1,0 +1,59 @@
+"""Log-probabilities and entropies as one kernel each with its gradient (compiled); `distributions` has the plain forms.
+
+All arrays are float32 but for the integers named.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from minding.engine.process.runtime import ops
+from minding.policies.kernels import kernel
+
+
+@functools.cache
+def fused_categorical() -> Any:
+    """The primitive ``(logits (B, S), actions int32 (B,) or (B, K), ends int32 (K,)) -> log-probability (B,), entropy
+    (B,), logarithms of all probabilities (B, S)`` with its gradient for the first two.
+
+    It serves K independent choices: `ends` says where the logits of each end among the S.
+    """
+    slope = kernel(
+        "categorical_gradient",
+        lambda log_p, action, ends, dlog_prob, dentropy: log_p,
+        lambda log_p, action, ends, dlog_prob, dentropy: log_p,
+    )
+
+    def gradient(logits, action, ends, out, dout):
+        dlogits = slope(out[2], action, ends, dout[0], dout[1])
+        return dlogits, ops.ZerosLike()(action), ops.ZerosLike()(ends)
+
+    return kernel(
+        "categorical",
+        lambda logits, action, ends: ((logits[0],), (logits[0],), logits),
+        lambda logits, action, ends: (logits, logits, logits),
+        gradient,
+    )
+
+
+@functools.cache
+def fused_normal() -> Any:
+    """The primitive ``(mean (B, A), log deviation (A,), actions (B, ...)) -> log-probability (B,), entropy ()`` with
+    its gradient for mean and log deviation."""
+    slopes = kernel(
+        "normal_gradient",
+        lambda mean, log_std, action, dlog_prob, dentropy: (mean, log_std),
+        lambda mean, log_std, action, dlog_prob, dentropy: (mean, log_std),
+    )
+
+    def gradient(mean, log_std, action, out, dout):
+        dmean, dlog_std = slopes(mean, log_std, action, dout[0], dout[1])
+        return dmean, dlog_std, ops.ZerosLike()(action)
+
+    return kernel(
+        "normal",
+        lambda mean, log_std, action: ((mean[0],), ()),
+        lambda mean, log_std, action: (mean, mean),
+        gradient,
+    )

@@ -1,0 +1,314 @@
+"""The kernels of PPO's loss: values and gradients against float64 NumPy, and against the plain form in a graph."""
+
+import numpy as np
+import pytest
+from fakes import discrete, multi_discrete, needs_kernels, space_of
+from kernel_calls import draws, result, run
+
+from minding.engine.process.runtime import ms, nn, to_device
+from minding.policies.networks.heads import fuse_likelihood, make_action_head
+from minding.policies.networks.host import ILLEGAL
+from minding.policies.ops.surrogate import FusedSurrogate
+from minding.policies.ppo import ppo_loss
+
+pytestmark = needs_kernels
+CLOSE = {"rtol": 1e-5, "atol": 1e-6}
+
+
+def numeric_gradient(function, x, step=1e-6):
+    gradient = np.zeros_like(x)
+    for i in np.ndindex(x.shape):
+        up, down = x.copy(), x.copy()
+        up[i] += step
+        down[i] -= step
+        gradient[i] = (function(up) - function(down)) / (2 * step)
+    return gradient
+
+
+# Distributions.
+
+
+def np_categorical(logits, action, nvec):
+    """Log-probability, entropy (B,) and logarithms of all probabilities (B, S) in float64."""
+    logits = logits.astype(np.float64)
+    parts, log_prob, entropy = [], 0.0, 0.0
+    stops = np.cumsum(nvec)
+    for k, (start, stop) in enumerate(zip(stops - nvec, stops)):
+        part = logits[:, start:stop] - logits[:, start:stop].max(axis=1, keepdims=True)
+        log_p = part - np.log(np.exp(part).sum(axis=1, keepdims=True))
+        parts.append(log_p)
+        log_prob = log_prob + log_p[np.arange(len(logits)), action.reshape(len(logits), -1)[:, k]]
+        entropy = entropy - (np.exp(log_p) * log_p).sum(axis=1)
+    return log_prob, entropy, np.concatenate(parts, axis=1)
+
+
+def categorical(logits, action, nvec):
+    rows = len(logits)
+    return result("categorical", (logits, action, np.cumsum(nvec, dtype=np.int32)), (rows,), (rows,), logits.shape)
+
+
+def categorical_gradient(log_p, action, nvec, *given):
+    return result("categorical_gradient", (log_p, action, np.cumsum(nvec, dtype=np.int32), *given), log_p.shape)
+
+
+@pytest.mark.parametrize("scale", [1.0, 30.0, 1e4])
+@pytest.mark.parametrize("rows", [1, 2, 8, 37])
+@pytest.mark.parametrize("nvec", [(2,), (1,), (3, 1, 9)])
+def test_choices_and_their_gradients(nvec, rows, scale):
+    rng = np.random.default_rng(rows)
+    logits = (scale * rng.uniform(-1, 1, (rows, sum(nvec)))).astype(np.float32)
+    action = rng.integers(0, nvec, (rows, len(nvec))).astype(np.int32)
+    action = action[:, 0].copy() if len(nvec) == 1 else action
+    found = categorical(logits, action, nvec)
+    for a, b in zip(found, np_categorical(logits, action, nvec)):
+        np.testing.assert_allclose(a, b, rtol=2e-6, atol=2e-6)
+    dlog_prob, dentropy = draws(1, (rows,), (rows,))
+
+    def objective(x):
+        log_prob, entropy, _ = np_categorical(x, action, nvec)
+        return (dlog_prob * log_prob + dentropy * entropy).sum()
+
+    slope = categorical_gradient(found[2], action, nvec, dlog_prob, dentropy)
+    tolerance = CLOSE if scale == 1.0 else {"rtol": 1e-4, "atol": 1e-5}
+    np.testing.assert_allclose(slope, numeric_gradient(objective, logits.astype(np.float64), 1e-5), **tolerance)
+
+
+def test_illegal_choices_have_no_part_in_value_or_gradient():
+    logits = np.array([[1.0, ILLEGAL, 2.0], [ILLEGAL, ILLEGAL, 0.5], [ILLEGAL] * 3], np.float32)
+    action = np.array([2, 2, 1], np.int32)
+    log_prob, entropy, log_p = categorical(logits, action, (3,))
+    p = 1 / (1 + np.e)
+    np.testing.assert_allclose(log_prob, [np.log(1 - p), 0.0, -np.log(3.0)], **CLOSE)
+    expected = [-(p * np.log(p) + (1 - p) * np.log(1 - p)), 0.0, np.log(3.0)]
+    np.testing.assert_allclose(entropy, expected, **CLOSE)
+    slope = categorical_gradient(log_p, action, (3,), *np.ones((2, 3), np.float32))
+    assert np.isfinite(slope).all()
+    assert slope[0, 1] == 0.0
+    assert not slope[1].any()
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_a_score_that_is_not_finite_shows(bad):
+    logits = np.array([[0.0, 1.0, 2.0], [bad, 1.0, 2.0], [3.0, 2.0, bad]], np.float32)
+    action = np.array([0, 1, 1], np.int32)
+    log_prob, entropy, log_p = categorical(logits, action, (3,))
+    assert np.isnan(log_prob).tolist() == np.isnan(entropy).tolist() == [False, True, True]
+    slope = categorical_gradient(log_p, action, (3,), *np.ones((2, 3), np.float32))
+    assert np.isfinite(slope[0]).all()
+    assert np.isnan(slope[1:]).all()
+
+
+@pytest.mark.parametrize("action", [-1, 3])
+def test_an_action_that_does_not_exist_is_refused(action):
+    logits, outputs = np.zeros((1, 3), np.float32), np.zeros((3, 3), np.float32)
+    given = (logits, np.array([action], np.int32), np.array([3], np.int32))
+    assert run("categorical", *given, outputs[0, :1].copy(), outputs[1, :1].copy(), outputs[:1].copy()) != 0
+
+
+def np_normal(mean, log_std, action):
+    z = (action - mean) / np.exp(log_std)
+    constant = 0.5 * np.log(2 * np.pi) * len(log_std)
+    return -0.5 * (z**2).sum(axis=1) - log_std.sum() - constant, log_std.sum() + 0.5 * len(log_std) + constant
+
+
+@pytest.mark.parametrize(("rows", "size"), [(1, 1), (7, 3), (33, 8)])
+def test_a_normal_distribution_and_its_gradients(rows, size):
+    mean, log_std, action, dlog_prob, dentropy = arrays = draws(2, (rows, size), (size,), (rows, size), (rows,), ())
+    log_prob, entropy = result("normal", (mean, log_std, action), (rows,), ())
+    mean64, log_std64, action64, *upstream = [x.astype(np.float64) for x in arrays]
+    expected = np_normal(mean64, log_std64, action64)
+    np.testing.assert_allclose(log_prob, expected[0], **CLOSE)
+    np.testing.assert_allclose(entropy, expected[1], **CLOSE)
+
+    def objective(mean, log_std):
+        values = np_normal(mean, log_std, action64)
+        return (upstream[0] * values[0]).sum() + upstream[1] * values[1]
+
+    dmean, dlog_std = result("normal_gradient", (mean, log_std, action, dlog_prob, dentropy), mean.shape, (size,))
+    expected_mean = numeric_gradient(lambda x: objective(x, log_std64), mean64)
+    expected_log_std = numeric_gradient(lambda x: objective(mean64, x), log_std64)
+    np.testing.assert_allclose(dmean, expected_mean, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(dlog_std, expected_log_std, rtol=1e-5, atol=2e-5)
+
+
+def test_nan_stays_in_a_normal_distribution():
+    mean, log_std, action = np.zeros((2, 1), np.float32), np.zeros(1, np.float32), np.array([[1], [np.nan]], np.float32)
+    log_prob, _ = result("normal", (mean, log_std, action), (2,), ())
+    assert np.isnan(log_prob).tolist() == [False, True]
+    ones = (np.ones(2, np.float32), np.ones((), np.float32))
+    dmean, dlog_std = result("normal_gradient", (mean, log_std, action, *ones), mean.shape, (1,))
+    assert np.isnan(dmean[:, 0]).tolist() == [False, True]
+    assert np.isnan(dlog_std).all()
+
+
+# The objective.
+
+CFG = {"clip_ratio": 0.2, "value_clip": True, "value_weight": 0.5, "entropy_weight": 0.03}
+
+
+def settings(cfg):
+    clip = cfg["clip_ratio"]
+    values = [clip, clip if cfg["value_clip"] else -1.0, cfg["value_weight"], cfg["entropy_weight"]]
+    return np.array(values, np.float32)
+
+
+def np_objective(log_prob, entropy, value, old, old_value, advantage, target, weight, cfg):
+    def mean(x):
+        return (x * weight).mean() / max(np.mean(weight), 1e-8)
+
+    clip = cfg["clip_ratio"]
+    ratio = np.exp(log_prob - old)
+    policy = mean(np.maximum(-advantage * ratio, -advantage * np.clip(ratio, 1 - clip, 1 + clip)))
+    error = (value - target) ** 2
+    if cfg["value_clip"]:
+        error = np.maximum(error, (old_value + np.clip(value - old_value, -clip, clip) - target) ** 2)
+    value_loss, mean_entropy = 0.5 * mean(error), mean(entropy) if entropy.ndim else entropy
+    loss = policy + cfg["value_weight"] * value_loss - cfg["entropy_weight"] * mean_entropy
+    kl, outside = mean(ratio - 1 - np.log(ratio)), mean(np.abs(ratio - 1) > clip)
+    return np.array([loss, policy, value_loss, mean_entropy, kl, outside])
+
+
+def rows_of_a_loss(rows, *, entropies=True, weights=True):
+    rng = np.random.default_rng(rows)
+    old, old_value, advantage, target = rng.standard_normal((4, rows)).astype(np.float32)
+    log_prob, value = old + rng.normal(0, 0.3, rows), old_value + rng.normal(0, 0.3, rows)
+    entropy = rng.uniform(0, 1, rows if entropies else ())
+    weight = rng.integers(0, 2, rows) if weights else np.ones(())
+    given = (log_prob, entropy, value, old, old_value, advantage, target, weight)
+    return [np.asarray(x, np.float32) for x in given]
+
+
+def surrogate(given, cfg):
+    return np.array(result("clipped_surrogate", (*given, settings(cfg)), *[()] * 6))
+
+
+def surrogate_gradient(given, cfg, scale=1.0):
+    inputs = (*given, settings(cfg), np.array(scale, np.float32))
+    return result("clipped_surrogate_gradient", inputs, *[x.shape for x in given[:3]])
+
+
+@pytest.mark.parametrize("value_clip", [True, False])
+@pytest.mark.parametrize("weights", [True, False])
+@pytest.mark.parametrize("entropies", [True, False])
+@pytest.mark.parametrize("rows", [1, 8, 37])
+def test_the_objective_and_its_gradients(rows, entropies, weights, value_clip):
+    cfg = {**CFG, "value_clip": value_clip}
+    given = rows_of_a_loss(rows, entropies=entropies, weights=weights)
+    doubles = [x.astype(np.float64) for x in given]
+    np.testing.assert_allclose(surrogate(given, cfg), np_objective(*doubles, cfg), **CLOSE)
+    for k, slope in enumerate(surrogate_gradient(given, cfg, scale=2.0)):
+
+        def objective(x, k=k):
+            return 2.0 * np_objective(*doubles[:k], x, *doubles[k + 1 :], cfg)[0]
+
+        np.testing.assert_allclose(slope, numeric_gradient(objective, doubles[k]), **CLOSE)
+
+
+@pytest.mark.parametrize("k", range(8))
+def test_nan_in_any_input_makes_the_loss_nan(k):
+    given = rows_of_a_loss(21)
+    given[k][20] = np.nan
+    assert np.isnan(surrogate(given, CFG)[0])
+    slopes = surrogate_gradient(given, CFG)
+    if k in (0, 3, 5):
+        assert np.isnan(slopes[0][20])
+    if k in (2, 4, 6):
+        assert np.isnan(slopes[2][20])
+    if k == 7:
+        assert all(np.isnan(slope).all() for slope in slopes)
+
+
+def test_rows_of_weight_zero_count_for_nothing():
+    given = rows_of_a_loss(16)
+    given[7][:] = 0.0
+    assert not surrogate(given, CFG)[1:].any()
+    assert not any(slope.any() for slope in surrogate_gradient(given, CFG))
+
+
+def test_the_mean_over_no_rows_is_nan():
+    assert np.isnan(surrogate(rows_of_a_loss(0), CFG)).all()
+    assert [slope.shape for slope in surrogate_gradient(rows_of_a_loss(0), CFG)] == [(0,)] * 3
+
+
+def test_ratios_beyond_the_range_of_numbers():
+    given = rows_of_a_loss(4, weights=False)
+    given[0][:], given[3][:] = [1e4, 1e4, -1e4, -1e4], 0.0
+    given[5][:] = [1.0, -1.0, 1.0, -1.0]
+    loss, policy, *_ = surrogate(given, CFG)
+    # The clip bounds what a good action brings, not what a bad one costs.
+    assert loss == policy == np.inf
+    slope = surrogate_gradient(given, CFG)[0]
+    assert slope.tolist() == [0.0, np.inf, 0.0, 0.0]
+
+
+# In a graph.
+
+
+METRICS = ("loss", "policy_loss", "value_loss", "entropy", "approx_kl", "clip_fraction")
+
+
+class Slopes(nn.Cell):
+    """Loss, metrics, and the gradients of the loss for the parameters of a distribution and for the value."""
+
+    def __init__(self, head, params, value, fused):
+        super().__init__()
+        self.head, self.fused = head, fused
+        given = [ms.Parameter(to_device(x.copy()), name=f"given.{k}") for k, x in enumerate((*params, value))]
+        self.given = ms.ParameterTuple(given)
+        self.count = len(params)
+        self.gradient = ms.value_and_grad(self.loss, None, self.given, has_aux=True)
+
+    def loss(self, batch):
+        log_prob, entropy = self.head.log_prob_entropy(self.given[: self.count], batch["action"])
+        value = self.given[self.count]
+        if self.fused is not None:
+            return self.fused(log_prob, entropy, value, batch)
+        return ppo_loss(log_prob, entropy, value, batch, CFG)
+
+    @ms.jit
+    def construct(self, batch):
+        (loss, metrics), grads = self.gradient(batch)
+        numbers = ()
+        for name in METRICS:
+            numbers = (*numbers, metrics[name])
+        return loss, *numbers, *grads
+
+
+HEADS = {
+    "categorical": discrete(3),
+    "multi_categorical": multi_discrete(3, 2),
+    "normal": space_of(2, 2),
+}
+
+
+@pytest.mark.parametrize("weights", [True, False])
+@pytest.mark.parametrize("name", HEADS)
+def test_graphs_with_the_kernels_compute_the_plain_form(name, weights):
+    rows, rng = 13, np.random.default_rng(0)
+    given = rows_of_a_loss(rows)
+    batch = dict(zip(("log_prob", "value", "advantage", "return", "valid"), given[3:]))
+    if not weights:
+        del batch["valid"]
+    if name == "normal":
+        batch["action"] = rng.standard_normal((rows, 2, 2)).astype(np.float32)
+        params = [rng.standard_normal((rows, 4)), np.full(4, -0.5)]
+    else:
+        nvec = [3] if name == "categorical" else [3, 2]
+        batch["action"] = rng.integers(0, nvec, (rows, len(nvec))).astype(np.int32)
+        params = [rng.standard_normal((rows, sum(nvec)))]
+        if name == "categorical":
+            batch["action"] = batch["action"][:, 0].copy()
+            params[0][batch["action"] != 1, 1] = ILLEGAL
+    batch["log_prob"] = rng.normal(-2.0, 0.5, rows).astype(np.float32)
+    params = [x.astype(np.float32) for x in params]
+    found = []
+    for fused in (False, True):
+        head = make_action_head(HEADS[name], 4, np.random.default_rng(0))
+        if fused:
+            fuse_likelihood(head)
+        assert (head.fused is not None) == fused
+        cell = Slopes(head, params, given[2], FusedSurrogate(CFG) if fused else None)
+        found.append(cell({name: to_device(x) for name, x in batch.items()}))
+    assert len(found[0]) == 1 + len(METRICS) + len(params) + 1
+    for a, b in zip(*found, strict=True):
+        np.testing.assert_allclose(b.asnumpy(), a.asnumpy(), **CLOSE)
