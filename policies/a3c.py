@@ -22,7 +22,7 @@ from minding.engine.process.runtime import ops
 from minding.policies.core.actor_critic import ActorCriticPolicy
 from minding.policies.networks.actor_critic import ActorCritic
 from minding.policies.networks.optim import Group, Optimizer
-from minding.policies.networks.steps import GradientSteps
+from minding.policies.networks.steps import GradientStep
 from minding.policies.ops import lean
 
 
@@ -53,7 +53,7 @@ def a3c_loss(log_prob, entropy, value, batch, cfg):
     }
 
 
-class A3CCell(GradientSteps):
+class A3CCell(GradientStep):
     """Root cell: network and optimizer."""
 
     metrics = ("loss", "policy_loss", "value_loss", "entropy", "approx_kl", "grad_norm")
@@ -71,7 +71,7 @@ class A3CCell(GradientSteps):
         log_prob, entropy = self.net.head.log_prob_entropy(outputs[1:], batch["action"])
         return a3c_loss(log_prob, entropy, outputs[0], batch, self.cfg)
 
-    def step(self, batch):
+    def construct(self, batch):
         (_, metrics), grads = self.gradient(batch)
         metrics["grad_norm"] = self.optim({"net": grads}, batch, metrics)["net"]
         return metrics

@@ -20,7 +20,7 @@ from minding.policies.core.actors import Network, SamplingActor
 from minding.policies.core.base import BasePolicy
 from minding.policies.networks.actor_critic import PolicyNetwork
 from minding.policies.networks.optim import Group, Optimizer
-from minding.policies.networks.steps import GradientSteps
+from minding.policies.networks.steps import GradientStep
 from minding.policies.ops import lean
 
 
@@ -48,7 +48,7 @@ def squared_error_loss(mean, action):
     return lean.mean(ops.square(mean - action).sum(axis=-1))
 
 
-class BCCell(GradientSteps):
+class BCCell(GradientStep):
     """Root cell: network and optimizer.
 
     Args:
@@ -75,7 +75,7 @@ class BCCell(GradientSteps):
             loss = cloning_loss(self.net.head.log_prob_entropy(outputs, action)[0])
         return loss, {"loss": loss}
 
-    def step(self, batch):
+    def construct(self, batch):
         (_, metrics), grads = self.gradient(batch)
         metrics["grad_norm"] = self.optim({"net": grads}, batch, metrics)["net"]
         return metrics

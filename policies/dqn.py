@@ -23,7 +23,7 @@ from minding.policies.core.base import BasePolicy
 from minding.policies.core.update import Inputs
 from minding.policies.networks.actor_critic import QNetwork
 from minding.policies.networks.optim import Group, Optimizer
-from minding.policies.networks.steps import PRIORITY, GradientSteps
+from minding.policies.networks.steps import PRIORITY, GradientStep
 from minding.policies.networks.target import CopyTarget, SoftTarget, equalize
 from minding.policies.ops import lean
 from minding.policies.ops.values import chosen_value, huber
@@ -59,7 +59,7 @@ def weighted_dqn_loss(q, action, target, weight):
     return loss, {"loss": loss, "q_value": lean.mean(chosen), PRIORITY: ops.Abs()(ops.stop_gradient(error))}
 
 
-class DQNCell(GradientSteps):
+class DQNCell(GradientStep):
     """Root cell: online and target network, optimizer. With `prioritized`, steps take weights and return priorities."""
 
     metrics = ("loss", "q_value", "grad_norm")
@@ -82,7 +82,7 @@ class DQNCell(GradientSteps):
             return weighted_dqn_loss(self.net(batch["obs"])[0], batch["action"], batch["target"], batch["weight"])
         return dqn_loss(self.net(batch["obs"])[0], batch["action"], batch["target"])
 
-    def step(self, batch):
+    def construct(self, batch):
         # Target
         next_q = self.target(batch["next_obs"])[0]
         if self.double:

@@ -19,7 +19,7 @@ from minding.engine.types import Array
 from minding.policies.core.actor_critic import ActorCriticPolicy
 from minding.policies.networks.actor_critic import ActorCritic
 from minding.policies.networks.optim import Group, Optimizer
-from minding.policies.networks.steps import GradientSteps
+from minding.policies.networks.steps import GradientStep
 from minding.policies.ops.vtrace import vtrace
 
 NUMBERS = ("log_prob", "reward", "terminated", "cut", "valid")
@@ -68,7 +68,7 @@ def _total(x):
     return x.reshape((-1,)).sum()
 
 
-class IMPALACell(GradientSteps):
+class IMPALACell(GradientStep):
     """Root cell: network and optimizer; a step takes rows in the order of time, (T, N)."""
 
     metrics = ("loss", "policy_loss", "value_loss", "entropy", "approx_kl", "rho", "grad_norm")
@@ -90,7 +90,7 @@ class IMPALACell(GradientSteps):
             entropy = entropy.reshape(shape)
         return impala_loss(log_prob.reshape(shape), entropy, outputs[0].reshape(shape), batch, self.cfg)
 
-    def step(self, batch):
+    def construct(self, batch):
         shape = batch["index"].shape
         for name in NUMBERS:
             batch[name] = batch[name].reshape(shape)

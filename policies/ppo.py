@@ -33,7 +33,7 @@ from minding.policies.kernels import usable
 from minding.policies.networks.actor_critic import ActorCritic
 from minding.policies.networks.heads import fuse_likelihood
 from minding.policies.networks.optim import Group, Optimizer
-from minding.policies.networks.steps import ALL_ROWS, GradientSteps
+from minding.policies.networks.steps import ALL_ROWS, GradientStep
 from minding.policies.ops import lean
 from minding.policies.ops.surrogate import FusedSurrogate
 
@@ -89,7 +89,7 @@ def _mean(x, batch):
     return lean.mean(x * batch["valid"]) / ops.maximum(lean.mean(batch["valid"]), 1e-8)
 
 
-class PPOCell(GradientSteps):
+class PPOCell(GradientStep):
     """Root cell: network and optimizer."""
 
     metrics = ("loss", "policy_loss", "value_loss", "entropy", "approx_kl", "clip_fraction", "grad_norm")
@@ -122,7 +122,7 @@ class PPOCell(GradientSteps):
         trust = ops.clamp(ops.exp(log_prob - rows["log_prob"]), max=WEIGHT_BOUND)
         return {"present_log_prob": log_prob, "present_value": outputs[0], "trust": trust}
 
-    def step(self, batch):
+    def construct(self, batch):
         if "trust" in batch:
             batch["log_prob"], batch["value"] = batch["present_log_prob"], batch["present_value"]
             batch["advantage"] = batch["advantage"] * batch["trust"]

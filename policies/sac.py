@@ -27,7 +27,7 @@ from minding.policies.core.update import Inputs
 from minding.policies.networks.actor_critic import ActionValue, SquashedActor
 from minding.policies.networks.optim import Group, Optimizer
 from minding.policies.networks.order import after
-from minding.policies.networks.steps import GradientSteps
+from minding.policies.networks.steps import GradientStep
 from minding.policies.networks.target import SoftTarget, equalize
 from minding.policies.ops.distributions import SquashedGaussian
 from minding.policies.ops.soft import soft_objectives
@@ -45,7 +45,7 @@ class Critics(nn.Cell):
         return self.q1(action, obs), self.q2(action, obs)
 
 
-class SACCell(GradientSteps):
+class SACCell(GradientStep):
     """Root cell: actor, twin critics and their targets, temperature, optimizer."""
 
     metrics = ("critic_loss", "actor_loss", "alpha_loss", "alpha", "q_value", "entropy")
@@ -88,7 +88,7 @@ class SACCell(GradientSteps):
         loss, log_prob = self.policy_loss(q1, q2, log_prob, batch["alpha"])
         return loss, {"actor_loss": loss, "log_prob": log_prob}
 
-    def step(self, batch):
+    def construct(self, batch):
         alpha = ops.exp(self.log_alpha)
         # Target
         mean, log_std = self.net(batch["next_obs"])

@@ -15,6 +15,7 @@ from minding.engine.data.batch import Field, IndexedBatch, RowLayout
 from minding.engine.data.observation import Leaf, observation_leaves
 from minding.engine.errors import CheckpointError, MindingError
 from minding.engine.process import runtime
+from minding.engine.process.floats import flush_denormals
 from minding.engine.process.runtime import nn
 from minding.engine.seeding import SeedStreams, generator_state, restore_generator
 from minding.engine.types import Array, LearnOutput, StateDict
@@ -30,7 +31,7 @@ from minding.policies.core.preparation import prepare
 from minding.policies.core.update import Inputs, Update
 from minding.policies.networks.encoder import Normalizer, ObsEncoder
 from minding.policies.networks.fused import fuse_layers
-from minding.policies.networks.steps import GradientSteps
+from minding.policies.networks.steps import GradientStep
 
 MODES = ("collect", "learn", "eval")
 
@@ -87,7 +88,7 @@ class BasePolicy:
         self._normalizers = _find_normalizers(self.root)
         self._acting_network = acting_network(self.net, self.cfg.collect.backend, f"{self.name}.act")
         self.actors = {mode: self._make_actor(mode, streams) for mode in ("collect", "eval")}
-        self._guarded_learn = LearnGuard(self.name, self.cfg.learn.on_nan, self, self._learn)
+        self._guard = LearnGuard(self.name, self.cfg.learn.on_nan, self)
 
     # What an algorithm defines.
 
@@ -95,7 +96,7 @@ class BasePolicy:
         """Returns the network that acts, with an `encoder` and its `memory_size`."""
         raise NotImplementedError
 
-    def _root(self, net: Any, rng: np.random.Generator) -> GradientSteps:
+    def _root(self, net: Any, rng: np.random.Generator) -> GradientStep:
         """Returns the cell that learns: it holds `net` as its attribute ``net`` and all other state."""
         raise NotImplementedError
 
@@ -122,7 +123,7 @@ class BasePolicy:
     @functools.cached_property
     def learn_mode(self) -> LearnView:
         self._require("learn")
-        return LearnView(self._guarded_learn, self.row_fields, self.root.prioritized)
+        return LearnView(self.learn, self.row_fields, self.root.prioritized)
 
     @functools.cached_property
     def eval_mode(self) -> EvalView:
@@ -171,10 +172,22 @@ class BasePolicy:
 
     # Learning.
 
-    def _learn(self, batch: IndexedBatch, progress: float) -> LearnOutput:
+    @flush_denormals
+    def learn(self, batch: IndexedBatch, progress: float = 0.0) -> LearnOutput:
+        """Makes the gradient steps of a batch in one compiled call: the `forward` of the learn mode.
+
+        Args:
+          batch: rows and, for each step, their numbers.
+          progress: share of the run that is over, which drives schedules; held within [0, 1].
+        Raises:
+          NonFiniteError: the call ended in NaN or infinity, see `LearnGuard`.
+        """
+        progress = min(max(progress, 0.0), 1.0)
+        before = self._guard.state()
         output = self._update(batch, self.inputs(batch, progress))
         self.update_normalizers(batch)
-        return dataclasses.replace(output, metrics={**output.metrics, **self.root.optim.reported_rates(progress)})
+        output = dataclasses.replace(output, metrics={**output.metrics, **self.root.optim.reported_rates(progress)})
+        return self._guard.checked(output, batch, before)
 
     def observed(self, batch: IndexedBatch) -> Array:
         """The rows that were learned from: a replay buffer may hold empty ones, a rollout those of resets."""

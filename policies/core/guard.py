@@ -5,24 +5,21 @@ from __future__ import annotations
 import dataclasses
 import logging
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 
 from minding.engine.data.batch import IndexedBatch
 from minding.engine.errors import NonFiniteError
-from minding.engine.process.floats import flush_denormals
 from minding.engine.throttle import Throttle
-from minding.engine.types import Array, LearnOutput, Stateful
+from minding.engine.types import Array, LearnOutput, StateDict, Stateful
 
 MAX_SKIPS_IN_A_ROW = 100
 _log = logging.getLogger("minding.policies")
 
-Learn = Callable[[IndexedBatch, float], LearnOutput]
-
 
 class LearnGuard:
-    """Wraps a policy's learn call.
+    """Looks at what every learn call of a policy left.
 
     With ``stop``, metrics that are not finite end the run. With ``skip``, the call is undone as if it had never been
     made, even if only a parameter is not finite; each call then costs a copy of the state.
@@ -32,38 +29,36 @@ class LearnGuard:
       name: of the policy, for messages.
       on_nan: "stop" or "skip".
       policy: whose state is restored, and whose parameters are checked.
-      learn: performs the gradient steps.
     """
 
-    def __init__(self, name: str, on_nan: str, policy: Stateful, learn: Learn) -> None:
+    def __init__(self, name: str, on_nan: str, policy: Stateful) -> None:
         self._name = name
         self._skips = on_nan == "skip"
         self._policy = policy
-        self._learn = learn
         self._in_a_row = 0
         self._warnings = Throttle()
 
-    @flush_denormals
-    def __call__(self, batch: IndexedBatch, progress: float = 0.0) -> LearnOutput:
-        """Learns; in skip mode the metric `skipped` is 1 for a call that was undone, which made no steps.
+    def state(self) -> StateDict | None:
+        """What `checked` may need: the state before the call; None in stop mode."""
+        return self._policy.state_dict() if self._skips else None
 
+    def checked(self, output: LearnOutput, batch: IndexedBatch, before: StateDict | None) -> LearnOutput:
+        """Returns what the call did; in skip mode the metric `skipped` is 1 for one that was undone, with 0 steps.
+
+        Args:
+          output: of the call.
+          batch: what it learned from, for the error.
+          before: what `state` returned before it.
         Raises:
           NonFiniteError: with the rows of the batch, see `learn.on_nan`.
         """
-        progress = min(max(progress, 0.0), 1.0)
-        if self._skips:
-            return self._learn_or_skip(batch, progress)
-        output = self._learn(batch, progress)
-        found = _bad_metric(output.metrics)
-        if found is not None:
-            raise self._error(f"{found} after this update", batch, output.metrics)
-        return output
-
-    def _learn_or_skip(self, batch: IndexedBatch, progress: float) -> LearnOutput:
-        before = self._policy.state_dict()
-        output = self._learn(batch, progress)
         metrics = output.metrics
-        found = _bad_metric(metrics) or _bad_parameter(self._policy.state_dict()["params"])
+        found = _bad_metric(metrics)
+        if before is None:
+            if found is not None:
+                raise self._error(f"{found} after this update", batch, metrics)
+            return output
+        found = found or _bad_parameter(self._policy.state_dict()["params"])
         if found is None:
             self._in_a_row = 0
             return dataclasses.replace(output, metrics={**metrics, "skipped": 0.0})

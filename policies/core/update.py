@@ -1,4 +1,4 @@
-"""Runs a policy's gradient steps: inputs by name, compiled for the tables that they read."""
+"""A policy's gradient steps: inputs by name, and a compiled loop for the tables and inputs that it is called with."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from minding.engine.data.batch import IndexedBatch
 from minding.engine.process import runtime
 from minding.engine.process.runtime import RecompileWarning
 from minding.engine.types import Array, LearnOutput
-from minding.policies.networks.steps import BoundSteps, GradientSteps
+from minding.policies.networks.steps import GradientLoop, GradientStep
 
 
 @dataclasses.dataclass(slots=True)
@@ -40,7 +40,7 @@ class Update:
       name: used in messages.
     """
 
-    def __init__(self, root: GradientSteps, name: str) -> None:
+    def __init__(self, root: GradientStep, name: str) -> None:
         self._root = root
         self._name = name
         self._metrics = tuple(root.metrics)
@@ -58,7 +58,10 @@ class Update:
         if count == 1:
             values = [x[0] for x in values]
         values += [np.asarray(x, np.float32) if isinstance(x, float) else x for x in inputs.constants.values()]
-        returned = self._graph(batch, inputs)(*[runtime.to_device(x) for x in values])
+        variant = (count > 1, *inputs.steps, *inputs.constants)
+        if batch.tables is not self._tables or variant not in self._compiled:
+            self._add(variant, batch, inputs)
+        returned = self._compiled[variant](*[runtime.to_device(x) for x in values])
         total, priorities = returned if self._root.prioritized else (returned, None)
         # `tolist()` is four times as fast as `asnumpy()` on a fresh tensor.
         sums = total.tolist()
@@ -69,7 +72,7 @@ class Update:
             priorities = priorities.asnumpy().reshape(batch.index.shape)
         return LearnOutput(metrics, count, priorities)
 
-    def _graph(self, batch: IndexedBatch, inputs: Inputs) -> runtime.Compiled:
+    def _add(self, variant: tuple[Any, ...], batch: IndexedBatch, inputs: Inputs) -> None:
         if batch.tables is not self._tables:
             if self._tables is not None:
                 warnings.warn(
@@ -79,9 +82,6 @@ class Update:
                 )
             self._tables = batch.tables
             self._compiled = {}
-        loop = len(batch.index) > 1
-        variant = (loop, *inputs.steps, *inputs.constants)
-        if variant not in self._compiled:
-            tables, names = batch.tables.parameters, (tuple(inputs.steps), tuple(inputs.constants))
-            self._compiled[variant] = runtime.Compiled(BoundSteps(self._root, tables, *names, loop), self._name)
-        return self._compiled[variant]
+        names = (tuple(inputs.steps), tuple(inputs.constants))
+        loop = GradientLoop(self._root, batch.tables.parameters, *names, len(batch.index) > 1)
+        self._compiled[variant] = runtime.Compiled(loop, self._name)

@@ -1,4 +1,4 @@
-"""The gradient steps of one learn call, compiled."""
+"""The gradient steps of one learn call, compiled: what an algorithm does in one, and the loop over them."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from minding.policies.networks.rows import Rows
 from minding.policies.ops import lean
 
 PRIORITY = "priority"
-"""Name under which `GradientSteps.step` returns priorities."""
+"""Name under which `GradientStep` returns priorities."""
 ALL_ROWS = "all_rows"
-"""Name of the input with the numbers of all rows, see `GradientSteps.present`."""
+"""Name of the input with the numbers of all rows, see `GradientStep.present`."""
 
 
-class GradientSteps(nn.Cell):
-    """Base of the cells that hold an algorithm's networks and optimizers. A subclass defines `step`.
+class GradientStep(nn.Cell):
+    """Base of the cells that hold an algorithm's networks and optimizers. A subclass defines `construct`.
 
     Args:
       layout: of the rows that are learned from.
-      fields: names of those that `step` reads.
+      fields: names of those that `construct` reads.
 
     Attributes:
-      metrics: names of the numbers that `step` returns.
+      metrics: names of the numbers that `construct` returns.
       prioritized: whether it also returns one priority per row, under the name `PRIORITY`.
       present_names: names of what `present` returns.
       watched, limit: name of the metric that ends the steps of a call once it exceeds the limit; None: nothing does.
@@ -41,12 +41,8 @@ class GradientSteps(nn.Cell):
     def __init__(self, layout: RowLayout, fields: Sequence[str]) -> None:
         super().__init__()
         self.rows = Rows(layout, fields)
-        self.fields = self.rows.names
-        # The step, the watched metric and the sums of the metrics before the first one.
-        zeros = (np.int32(0), np.float32(0), np.zeros(len(self.metrics), np.float32))
-        self.zeros = tuple(ms.Tensor(x) for x in zeros)
 
-    def step(self, batch):
+    def construct(self, batch):
         """Makes one gradient step and returns the metrics by name.
 
         Args:
@@ -58,35 +54,62 @@ class GradientSteps(nn.Cell):
     def present(self, rows):
         """What the steps need of all rows under the parameters before the first step: by name, (R,) each.
 
-        It is asked for where the policy passes an input `ALL_ROWS`, int32 with R entries in order; `step` then finds
-        the values of its own rows in its batch, by `present_names`.
+        It is asked for where the policy passes an input `ALL_ROWS`, int32 with R entries in order; `construct` then
+        finds the values of its own rows in its batch, by `present_names`.
 
         Args:
           rows: by name: `index`, the input `ALL_ROWS`, and the fields of these rows.
         """
         raise NotImplementedError
 
-    def construct(self, names, num_steps, all_rows, inputs, tables):
-        """Makes the gradient steps of a call, one after another.
+
+class GradientLoop(nn.Cell):
+    """The gradient steps of a call, one after another, compiled for tables and inputs.
+
+    Args:
+      root: makes a step.
+      tables: the parameters that hold the rows.
+      steps: names of the inputs that have an entry for each step.
+      constants: names of those that hold for all steps.
+      loop: whether there are several steps. Else inputs have no axis for them: a graph without a loop starts faster.
+    """
+
+    def __init__(
+        self, root: GradientStep, tables: Any, steps: Sequence[str], constants: Sequence[str], loop: bool
+    ) -> None:
+        # Parameters keep the names they have under the root.
+        super().__init__(auto_prefix=False)
+        self.root = root
+        self.tables = ms.ParameterTuple(tables)
+        inputs = ("index", *steps, *constants)
+        self.all_rows = inputs.index(ALL_ROWS) if ALL_ROWS in inputs else 0
+        self.present_names = root.present_names if self.all_rows else ()
+        self.row_names = (*root.rows.names, "index")
+        self.names = (*root.rows.names, *inputs, *self.present_names)
+        self.num_steps = 1 + len(steps) if loop else 0
+        self.metrics, self.prioritized = root.metrics, root.prioritized
+        self.watched, self.limit = root.watched, root.limit
+        # The step, the watched metric and the sums of the metrics before the first one.
+        zeros = (np.int32(0), np.float32(0), np.zeros(len(self.metrics), np.float32))
+        self.zeros = tuple(ms.Tensor(x) for x in zeros)
+
+    @ms.jit
+    def construct(self, *inputs):
+        """Makes the steps.
 
         Args:
-          names: of what `step` gets: the fields, the inputs, and `present_names` where they are asked for.
-          num_steps: number of inputs that have an entry for each step; 0: there is one step, whose inputs have no axis
-            for it, since a graph without a loop starts faster.
-          all_rows: number of the input `ALL_ROWS`; 0 without.
-          inputs: the index of rows first, int32 (K, B) or (K, T, N).
-          tables: the parameters that hold the rows.
+          inputs: the index of rows first, int32 (K, B) or (K, T, N), then those by steps, then those for all.
 
         Returns:
           The sums of the metrics, in their order; then, where a metric is watched and there is a loop, the number of
           steps made. With priorities a pair of this and the priorities, shaped like the index.
         """
         present: Any = ()
-        if all_rows:
-            rows = lean.item(inputs, all_rows)
-            present = self.present(lean.named((*self.fields, "index"), (*self.rows(rows, tables), rows)))
-        if not num_steps:
-            returned = self.step(self.batch(names, inputs, present, tables))
+        if self.all_rows:
+            rows = lean.item(inputs, self.all_rows)
+            present = self.root.present(lean.named(self.row_names, (*self.root.rows(rows, self.tables), rows)))
+        if not self.num_steps:
+            returned = self.root(self.batch(inputs, present))
             total = self.stacked(returned)
             return (total, returned[PRIORITY]) if self.prioritized else total
         i, watched, total = self.zeros
@@ -96,8 +119,8 @@ class GradientSteps(nn.Cell):
             values: Any = ()
             for k in range(len(inputs)):
                 x = lean.item(inputs, k)
-                values = (*values, lean.entry(x, i) if k < num_steps else x)
-            returned = self.step(self.batch(names, values, present, tables))
+                values = (*values, lean.entry(x, i) if k < self.num_steps else x)
+            returned = self.root(self.batch(values, present))
             total = total + self.stacked(returned)
             if self.watched is not None:
                 watched = returned[self.watched]
@@ -113,7 +136,7 @@ class GradientSteps(nn.Cell):
             return i < count
         return i < count and watched <= self.limit
 
-    def batch(self, names, values, present, tables):
+    def batch(self, values, present):
         """All that a step needs, by name."""
         index = lean.item(values, 0)
         chosen: Any = ()
@@ -121,38 +144,10 @@ class GradientSteps(nn.Cell):
             flat = index.reshape((-1,)) if index.ndim > 1 else index
             for name in self.present_names:
                 chosen = (*chosen, ops.gather(present[name], flat, 0))
-        return lean.named(names, (*self.rows(index, tables), *values, *chosen))
+        return lean.named(self.names, (*self.root.rows(index, self.tables), *values, *chosen))
 
     def stacked(self, returned):
         values: Any = ()
         for name in self.metrics:
             values = (*values, returned[name])
         return lean.stacked(values)
-
-
-class BoundSteps(nn.Cell):
-    """The gradient steps of a root cell, compiled for tables and inputs.
-
-    Args:
-      root: makes the steps.
-      tables: the parameters that hold the rows.
-      steps: names of the inputs that have an entry for each step.
-      constants: names of those that hold for all steps.
-      loop: whether there are several steps.
-    """
-
-    def __init__(
-        self, root: GradientSteps, tables: Any, steps: Sequence[str], constants: Sequence[str], loop: bool
-    ) -> None:
-        # Parameters keep the names they have under the root.
-        super().__init__(auto_prefix=False)
-        self.root = root
-        self.tables = ms.ParameterTuple(tables)
-        inputs = ["index", *steps, *constants]
-        self.all_rows = inputs.index(ALL_ROWS) if ALL_ROWS in inputs else 0
-        self.names = (*root.fields, *inputs, *(root.present_names if self.all_rows else ()))
-        self.num_steps = 1 + len(steps) if loop else 0
-
-    @ms.jit
-    def construct(self, *inputs):
-        return self.root(self.names, self.num_steps, self.all_rows, inputs, self.tables)

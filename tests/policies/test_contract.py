@@ -140,8 +140,18 @@ def outcome(output):
     return output.metrics, output.steps, None if output.priorities is None else output.priorities.tobytes()
 
 
-def test_with_skip_an_update_that_ends_in_nan_leaves_no_trace(policy, compiled):
-    learn = LearnGuard(policy.name, "skip", policy, policy._learn)
+@pytest.mark.parametrize(("given", "used"), [(-0.5, 0.0), (0.25, 0.25), (1.5, 1.0)])
+def test_progress_stays_within_its_range(policy, compiled, monkeypatch, given, used):
+    seen = []
+    monkeypatch.setattr(policy, "inputs", lambda batch, progress: seen.append(progress) or inputs(batch, progress))
+    inputs = type(policy).inputs.__get__(policy)
+    policy.learn_mode.forward(random_batch(compiled.batches), given)
+    assert seen == [used]
+
+
+def test_with_skip_an_update_that_ends_in_nan_leaves_no_trace(policy, compiled, monkeypatch):
+    monkeypatch.setattr(policy, "_guard", LearnGuard(policy.name, "skip", policy))
+    learn = policy.learn_mode.forward
     assert learn(random_batch(compiled.batches)).metrics["skipped"] == 0.0
     state = copy.deepcopy(policy.state_dict())
     expected = learn(random_batch(compiled.batches))

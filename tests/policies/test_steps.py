@@ -12,7 +12,7 @@ from minding.policies import ALGORITHMS, get_policy_class, kernels
 from minding.policies.core.update import Inputs, Update
 from minding.policies.networks.optim import Group, Optimizer
 from minding.policies.networks.order import after
-from minding.policies.networks.steps import PRIORITY, BoundSteps, GradientSteps
+from minding.policies.networks.steps import PRIORITY, GradientLoop, GradientStep
 
 ROWS = 8
 
@@ -20,14 +20,13 @@ ROWS = 8
 class StepThenAct(nn.Cell):
     """A forward pass that follows a gradient step in one compiled call."""
 
-    def __init__(self, steps):
+    def __init__(self, loop):
         super().__init__(auto_prefix=False)
-        self.steps, self.net = steps, steps.root.net
+        self.loop, self.net = loop, loop.root.net
 
     @ms.jit
     def construct(self, obs, *inputs):
-        steps = self.steps
-        total = steps.root(steps.names, steps.num_steps, steps.all_rows, inputs, steps.tables)
+        total = self.loop.construct(*inputs)
         return self.net((after(obs, total),))
 
 
@@ -44,18 +43,18 @@ def test_a_forward_pass_after_a_step_reads_the_new_weights(algorithm, form, tiny
     index = np.arange(ROWS).reshape(1, 4, 2) if "cut" in batches.layout.fields else np.arange(ROWS)[None]
     batch = batches(values, index)
     inputs = policy.inputs(batch, 0.0)
-    steps = BoundSteps(policy.root, batch.tables.parameters, tuple(inputs.steps), tuple(inputs.constants), False)
+    loop = GradientLoop(policy.root, batch.tables.parameters, tuple(inputs.steps), tuple(inputs.constants), False)
     arrays = [batch.index[0], *(x[0] for x in inputs.steps.values())]
     arrays += [np.asarray(x, np.float32) for x in inputs.constants.values()]
     obs, act = values["obs"], policy.actors["eval"].outputs
     before = [x.copy() for x in act(obs)]
-    found = StepThenAct(steps)(to_device(obs), *[to_device(x) for x in arrays])
+    found = StepThenAct(loop)(to_device(obs), *[to_device(x) for x in arrays])
     for old, new, made in zip(before, act(obs), found):
         np.testing.assert_allclose(made.asnumpy(), new, rtol=1e-3, atol=1e-4)
         assert np.abs(new - old).max() > 1e-2
 
 
-class Errors(GradientSteps):
+class Errors(GradientStep):
     """Moves one weight by the sum of the rows' numbers; the priority of a row is its distance from the weight."""
 
     metrics = ("weight",)
@@ -65,7 +64,7 @@ class Errors(GradientSteps):
         super().__init__(layout, ["number"])
         self.weight = ms.Parameter(ms.Tensor(np.float32(0.0)), name="weight")
 
-    def step(self, batch):
+    def construct(self, batch):
         number = batch["number"]
         weight = self.weight + 0.0
         distance = ops.abs(number - weight) * batch["scale"]

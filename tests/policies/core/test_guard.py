@@ -22,8 +22,7 @@ class Weights:
         self.weight = np.zeros(2, np.float32)
         self.metrics = GOOD
 
-    def learn(self, batch, progress):
-        self.progress = progress
+    def learn(self, batch):
         self.weight = self.weight + 1
         return LearnOutput(self.metrics, steps=1)
 
@@ -35,7 +34,14 @@ class Weights:
 
 
 def guard(weights, on_nan):
-    return LearnGuard("dqn", on_nan, weights, weights.learn)
+    """A learn call of these weights, guarded as policies do it."""
+    made = LearnGuard("dqn", on_nan, weights)
+
+    def learn(batch):
+        before = made.state()
+        return made.checked(weights.learn(batch), batch, before)
+
+    return learn
 
 
 @pytest.fixture
@@ -87,11 +93,12 @@ def test_skip_undoes_the_call_and_counts_it(batch):
 def test_skip_finds_a_bad_parameter_although_all_metrics_are_finite(batch, value, caplog):
     weights = Weights()
 
-    def learn(batch, progress):
+    def learn(batch):
         weights.weight = np.array([0, value], np.float32)
         return LearnOutput(GOOD, steps=1)
 
-    assert LearnGuard("dqn", "skip", weights, learn)(batch).metrics["skipped"] == 1.0
+    weights.learn = learn
+    assert guard(weights, "skip")(batch).metrics["skipped"] == 1.0
     assert weights.weight.tolist() == [0.0, 0.0]
     assert "parameter net.weight is NaN or infinite after this update: it was undone" in caplog.text
 
@@ -112,10 +119,3 @@ def test_a_hundred_skips_in_a_row_end_the_run_with_the_batch(batch, caplog):
     assert (MAX_SKIPS_IN_A_ROW, len(caplog.records)) == (100, 1)
     assert caught.value.batch["reward"].tolist() == [10.0, 30.0]
     assert weights.weight.tolist() == [1.0, 1.0]
-
-
-@pytest.mark.parametrize(("given", "used"), [(-0.5, 0.0), (0.25, 0.25), (1.5, 1.0)])
-def test_progress_stays_within_its_range(batch, given, used):
-    weights = Weights()
-    guard(weights, "stop")(batch, progress=given)
-    assert weights.progress == used
