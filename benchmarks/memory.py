@@ -16,7 +16,7 @@ from benchmarks.worker_memory import resident_mb
 from minding import training
 from minding.configs import compile_run, load_preset
 from minding.engine import OnlineRLContext, Task
-from minding.engine.process.runtime import RecompileWarning
+from minding.engine.process.compiled import RecompileWarning
 from minding.middleware import termination_checker
 
 SAMPLES = 50

@@ -28,23 +28,17 @@ measured with MindSpore 2.10 on CPU:
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import ctypes
 import dataclasses
 import functools
-import gc
 import importlib
 import importlib.util
 import os
-import shutil
 import sys
-import tempfile
-import time
 import types
 import warnings
-import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +46,7 @@ import numpy as np
 
 from minding.engine.errors import SetupError, ShapeError
 from minding.engine.process import floats
+from minding.engine.process.cache import cache_dir
 from minding.engine.run.loggers import console_logger
 from minding.engine.types import Array
 
@@ -65,10 +60,6 @@ _BLAS_SETTINGS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 _M_ARENA_MAX = -8
 """Option of glibc's `mallopt`: number of heaps."""
 _PYTHON_RANGE = ((3, 10), (3, 12))
-
-
-class RecompileWarning(UserWarning):
-    """A compiled function is recompiled because the shapes or dtypes of its inputs changed."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -116,34 +107,6 @@ class _State:
 
 
 _state = _State()
-
-
-@functools.cache
-def cache_dir() -> Path:
-    """Creates and returns the folder for compiler dumps: ``$XDG_CACHE_HOME/minding`` or ``~/.cache/minding``.
-
-    If that cannot be created or written (a user without a home), it is a temporary folder that is removed with this
-    process, and a warning says so.
-    """
-    given = os.environ.get("XDG_CACHE_HOME", "")
-    # As the XDG specification wants it, an empty or relative path is ignored. Without a home, "~" stays as it is.
-    base = Path(given if os.path.isabs(given) else os.path.expanduser("~/.cache"))
-    reason = "this user has no home folder"
-    if base.is_absolute():
-        try:
-            (base / "minding").mkdir(parents=True, exist_ok=True)
-            with tempfile.TemporaryFile(dir=base / "minding"):
-                return base / "minding"
-        except OSError as error:
-            reason = f"{base / 'minding'} cannot be written: {error.strerror}"
-    folder = tempfile.mkdtemp(prefix="minding-")
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    console_logger().warning(
-        "no cache folder (%s): compiler dumps of this process go to %s; set XDG_CACHE_HOME to a writable folder",
-        reason,
-        folder,
-    )
-    return Path(folder)
 
 
 def prepare(settings: Settings) -> None:
@@ -260,7 +223,7 @@ def _apply(settings: Settings, module: types.ModuleType) -> None:
             if device == "CPU":
                 _prepare_cpu(settings, module)
             else:
-                _run_first_graph(module)
+                run_small_graph(module)
         except RuntimeError as error:
             raise SetupError(
                 f"MindSpore cannot be prepared any more ({str(error).partition(chr(10))[0]}): build the policy before "
@@ -281,13 +244,13 @@ def _prepare_cpu(settings: Settings, module: types.ModuleType) -> None:
     module.device_context.cpu.op_tuning.threads_num(settings.threads)
     if settings.threads == 1:
         module.runtime.dispatch_threads_num(1 if settings.short_graphs else _DISPATCH_THREADS)
-    _run_first_graph(module)
+    run_small_graph(module)
     if settings.threads > 1:
         module.runtime.dispatch_threads_num(_DISPATCH_THREADS)
 
 
 @floats.flush_denormals
-def _run_first_graph(module: types.ModuleType) -> None:
+def run_small_graph(module: types.ModuleType) -> None:
     """Runs a throwaway graph: the first one prints the runtime's settings, and makes the threads that compute.
 
     Threads inherit the floating-point mode of the one that makes them.
@@ -390,172 +353,6 @@ def assign(parameter: Any, value: Array) -> None:
         parameter.asnumpy()[...] = value
     else:
         parameter.copy_(load().Tensor(value))
-
-
-class Compiled:
-    """A compiled cell with a guard against recompilation. It computes in the mode of `floats.flush_denormals`.
-
-    The first `expected` input signatures for each number of inputs compile silently; any further one is reported with
-    a RecompileWarning.
-    NumPy arrays and Python numbers would be compiled in as constants and are refused.
-
-    Args:
-      cell: an `nn.Cell` whose `construct` is decorated with `ms.jit`.
-      name: used in messages.
-      expected: number of distinct input signatures, for each number of inputs, that are part of normal work.
-    """
-
-    def __init__(self, cell: Any, name: str, expected: int = 1) -> None:
-        self._cell = cell
-        self._name = name
-        self._expected = expected
-        self._tensor = load().Tensor
-        self._graphs: dict[tuple[Any, ...], Callable[[tuple[Any, ...]], Any] | None] = {}
-        self._last: tuple[Any, ...] | None = None
-
-    @property
-    def signatures(self) -> int:
-        """Number of distinct input signatures compiled so far."""
-        return len(self._graphs)
-
-    @floats.flush_denormals
-    def __call__(self, *inputs: Any) -> Any:
-        signature = tuple([self._describe(position, x) for position, x in enumerate(inputs)])
-        if signature != self._last:
-            self._note(signature)
-        graph = self._graphs[signature]
-        if graph is not None:
-            return graph(inputs)
-        _free_unused()
-        output = self._cell(*inputs)
-        phase, self._graphs[signature] = _graph_of(self._cell, inputs)
-        weakref.finalize(self, _unused.append, phase).atexit = False
-        return output
-
-    def _describe(self, position: int, x: Any) -> tuple[Any, ...]:
-        if not isinstance(x, self._tensor):
-            raise TypeError(
-                f"compiled function {self._name!r}, input {position}: expected a Tensor, got {type(x).__name__}, which "
-                "would be compiled in as a constant; pass it through minding.engine.process.runtime.to_device"
-            )
-        return x.shape, x.dtype
-
-    def _note(self, signature: tuple[Any, ...]) -> None:
-        if signature not in self._graphs:
-            self._graphs[signature] = None
-            if sum(len(seen) == len(signature) for seen in self._graphs) > self._expected:
-                warnings.warn(
-                    f"compiled function {self._name!r} is recompiled (time {len(self._graphs)}): inputs were "
-                    f"{self._last}, now {signature}; keep batch sizes constant",
-                    RecompileWarning,
-                    stacklevel=3,
-                )
-        self._last = signature
-
-
-def _graph_of(cell: Any, inputs: tuple[Any, ...]) -> tuple[str, Callable[[tuple[Any, ...]], Any]]:
-    """Name of the graph that `cell` was compiled to for inputs of these signatures, and a function that runs it.
-
-    A call of the cell looks that graph up every time, which takes a sixth of the time of a DQN update.
-    """
-    executor = _graph_api()._JitExecutor(type(cell).construct.__wrapped__, time.time_ns(), None, cell)
-    phase = executor.compile("construct", *inputs)
-    run = executor._graph_executor
-    return phase, lambda inputs: run(inputs, phase)
-
-
-_unused: list[str] = []
-"""Names of compiled graphs whose owner is gone."""
-
-
-def release() -> None:
-    """Frees the graphs that can no longer be called, with the parameters, buffers and kernels that they hold.
-
-    MindSpore keeps the graph of a function under `jit` until the process ends, and with it a replay buffer that it
-    learned from. Code that is done with a policy deletes it and calls this; the next compilation does the same. It is
-    not done as soon as an owner goes, because that may be in the middle of a compilation or in another thread.
-    """
-    if _state.module is None or not _free_unused():
-        return
-    # MindSpore keeps what the last graph was compiled with: let that be a throwaway graph.
-    api = _graph_api()
-    earlier = set(api.ms_compile_cache)
-    api.JitExecutor_.get_instance().set_weights_values({})
-    api._pynative_executor.clear_res()
-    _compile_trivial(_state.module)
-    _unused.extend(api.ms_compile_cache - earlier)
-    _free_unused()
-    gc.collect()
-
-
-def _free_unused() -> int:
-    """Frees graphs without an owner; returns how many."""
-    gc.collect()
-    api, count = _graph_api(), len(_unused)
-    for _ in range(count):
-        phase = _unused.pop()
-        api.ms_compile_cache.discard(phase)
-        api.JitExecutor_.get_instance().del_net_res(None, {phase})
-    return count
-
-
-def _graph_api() -> types.ModuleType:
-    return importlib.import_module("mindspore.graph.api")
-
-
-def _compile_trivial(module: types.ModuleType) -> None:
-    module.jit(_sum_of_squares)(module.Tensor(np.ones(1, np.float32))).asnumpy()
-
-
-def self_test() -> dict[str, str]:
-    """Imports MindSpore, checks a compiled gradient by hand, and the floating-point mode. Used by `minding doctor`.
-
-    Returns:
-      What was found, as texts by name.
-
-    Raises:
-      SetupError: with the fix, if a step fails.
-    """
-    start = time.perf_counter()
-    module = load()
-    loaded = time.perf_counter()
-    x = to_device(np.array([1.0, 2.0, 3.0], np.float32))
-    gradient = module.jit(module.grad(_sum_of_squares))(x).asnumpy()
-    if not np.allclose(gradient, [2.0, 4.0, 6.0]):
-        raise SetupError(
-            f"the gradient of sum(x^2) at [1, 2, 3] is {gradient.tolist()}, expected [2, 4, 6]: reinstall MindSpore"
-        )
-    done = time.perf_counter()
-    return {
-        "mindspore": str(module.__version__),
-        "device": _state.resolved,
-        "import": f"{loaded - start:.1f} s",
-        "compiled gradient": f"ok in {done - loaded:.1f} s",
-        "denormal numbers": _check_denormals(module),
-    }
-
-
-def _check_denormals(module: types.ModuleType) -> str:
-    """Raises SetupError if a graph or NumPy keeps denormal numbers, see `floats`."""
-    smallest = np.full(8, 6e-45, np.float32)
-    graph = module.jit(_scaled)
-
-    @floats.flush_denormals
-    def kept() -> list[str]:
-        # The first call of a graph runs in other threads than later ones.
-        calls = [(f"call {i} of a graph", graph(to_device(smallest)).asnumpy()) for i in range(1, 4)]
-        return [name for name, result in (*calls, ("NumPy", _scaled(smallest))) if result.any()]
-
-    if _state.resolved == "CPU" and (where := kept()):
-        raise SetupError(
-            f"denormal numbers are kept in {', '.join(where)}, so a resumed run may differ in its last bits: "
-            "use Linux on x86-64 or AArch64"
-        )
-    return "zero"
-
-
-def _scaled(x: Any) -> Any:
-    return x * np.float32(0.9)
 
 
 def _sum_of_squares(x: Any) -> Any:

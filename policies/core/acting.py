@@ -9,6 +9,7 @@ import numpy as np
 
 from minding.engine.errors import ConfigError
 from minding.engine.process import runtime
+from minding.engine.process.compiled import Compiled
 from minding.engine.process.runtime import ms, nn
 from minding.engine.types import Array
 from minding.policies.core.actors import Network, Outputs
@@ -58,7 +59,7 @@ class GraphNetwork:
     """
 
     def __init__(self, net: nn.Cell, name: str) -> None:
-        self._compiled = runtime.Compiled(_Graph(net), name, expected=8)
+        self._compiled = Compiled(_Graph(net), name, expected=8)
         self._shared = frozenset(net.shared_outputs)
 
     def __call__(self, leaves: Sequence[Array]) -> Outputs:

@@ -11,7 +11,7 @@ import numpy as np
 
 from minding.engine.data.batch import IndexedBatch
 from minding.engine.process import runtime
-from minding.engine.process.runtime import RecompileWarning
+from minding.engine.process.compiled import Compiled, RecompileWarning
 from minding.engine.types import Array, LearnOutput
 from minding.policies.networks.steps import GradientLoop, GradientStep
 
@@ -45,7 +45,7 @@ class Update:
         self._name = name
         self._metrics = tuple(root.metrics)
         self._tables: object = None
-        self._compiled: dict[tuple[Any, ...], runtime.Compiled] = {}
+        self._compiled: dict[tuple[Any, ...], Compiled] = {}
 
     @property
     def signatures(self) -> int:
@@ -84,4 +84,4 @@ class Update:
             self._compiled = {}
         names = (tuple(inputs.steps), tuple(inputs.constants))
         loop = GradientLoop(self._root, batch.tables.parameters, *names, len(batch.index) > 1)
-        self._compiled[variant] = runtime.Compiled(loop, self._name)
+        self._compiled[variant] = Compiled(loop, self._name)

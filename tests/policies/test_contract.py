@@ -17,7 +17,7 @@ from treevalue import FastTreeValue
 from minding.engine.data import trees
 from minding.engine.data.batch import IndexedBatch, RowLayout
 from minding.engine.errors import CheckpointError, MindingError, NonFiniteError, SpaceError
-from minding.engine.process.runtime import RecompileWarning
+from minding.engine.process.compiled import RecompileWarning
 from minding.engine.run.fingerprint import fingerprint
 from minding.engine.types import LearnOutput
 from minding.policies import ALGORITHMS, get_policy_class

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from fakes import VECTOR, Batches, discrete, rows_of, space_of
 
-from minding.engine.process import runtime
+from minding.engine.process import compiled
 from minding.policies import get_policy_class
 
 
@@ -27,16 +27,16 @@ def test_a_policy_its_tables_and_its_graphs_are_freed_with_the_last_reference(al
 
     # The first policy of a process prepares it, with a graph that stays.
     learn_and_drop()
-    runtime.release()
+    compiled.release()
     graphs = set(api.ms_compile_cache)
     references = learn_and_drop()
     assert len(api.ms_compile_cache) > len(graphs)
-    runtime.release()
+    compiled.release()
     assert [reference() for reference in references if reference() is not None] == []
     assert api.ms_compile_cache == graphs
     before = heap_in_use()
     learn_and_drop()
-    runtime.release()
+    compiled.release()
     # The compiler keeps functions of MindSpore that the update calls, see `ops.lean`.
     assert heap_in_use() - before < HEAP_KEPT_KB
 

@@ -59,10 +59,10 @@ def _settings() -> Iterator[Row]:
 
 def _self_test() -> Iterator[Row]:
     from minding.engine.errors import SetupError
-    from minding.engine.process import runtime
+    from minding.engine.process.self_test import self_test
 
     try:
-        for name, found in runtime.self_test().items():
+        for name, found in self_test().items():
             yield f"self-test: {name}", found, "ok"
         yield _kernels()
     except SetupError as error:

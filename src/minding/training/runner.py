@@ -12,7 +12,7 @@ from easydict import EasyDict
 
 from minding.configs.chains import get_chain
 from minding.engine.chain.task import Task
-from minding.engine.process import runtime
+from minding.engine.process import compiled
 from minding.engine.process.signals import SignalGuard
 from minding.engine.run.evidence import nan_batch_kept
 from minding.engine.run.loggers import console_logger
@@ -74,7 +74,7 @@ def train(cfg: EasyDict, run_dir: RunDir, *, progress: bool = True, resume: str 
         return _train(cfg, run_dir, progress, resume)
     finally:
         # The next run in this process finds the memory of this one free.
-        runtime.release()
+        compiled.release()
 
 
 def _train(cfg: EasyDict, run_dir: RunDir, progress: bool, resume: str | Path | None) -> Summary:

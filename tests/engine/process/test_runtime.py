@@ -12,7 +12,9 @@ import pytest
 
 from minding.engine.errors import SetupError
 from minding.engine.process import runtime
-from minding.engine.process.runtime import Compiled, RecompileWarning, ms, nn, to_device
+from minding.engine.process.cache import cache_dir
+from minding.engine.process.compiled import Compiled, RecompileWarning
+from minding.engine.process.runtime import ms, nn, to_device
 
 
 def run_fresh(script, **environment):
@@ -90,9 +92,9 @@ def test_without_a_usable_cache_folder_there_is_a_warning_and_a_temporary_one(
         monkeypatch.delenv(name) if value is None else monkeypatch.setenv(name, value)
     # No such user: without HOME nobody knows the home folder.
     monkeypatch.setattr(os, "getuid", lambda: 54321)
-    runtime.cache_dir.cache_clear()
-    folder = runtime.cache_dir()
-    runtime.cache_dir.cache_clear()
+    cache_dir.cache_clear()
+    folder = cache_dir()
+    cache_dir.cache_clear()
     assert folder.is_dir()
     assert folder.parent == tmp_path / "tmp"
     assert [path.name for path in tmp_path.iterdir()] == ["tmp"]
@@ -264,27 +266,3 @@ def test_what_would_be_compiled_in_as_a_constant_is_refused(constant):
     with pytest.raises(TypeError, match=f"'double', input 0: expected a Tensor, got {type(constant).__name__}"):
         double(constant)
     assert double.signatures == 0
-
-
-def test_the_self_test_takes_a_gradient_and_reports_what_it_found():
-    found = runtime.self_test()
-    assert found["mindspore"].startswith("2.10")
-    assert found["device"] == "CPU"
-    assert found["compiled gradient"].startswith("ok in ")
-    assert found["denormal numbers"] == "zero"
-
-
-def test_the_self_test_notices_denormal_numbers_that_are_kept(monkeypatch):
-    monkeypatch.setattr(runtime.floats, "flush_denormals", lambda function: function)
-    with pytest.raises(SetupError, match=r"denormal numbers are kept in .*NumPy, so a resumed run may differ"):
-        runtime.self_test()
-
-
-def sum_of_cubes(x):
-    return (x * x * x).sum()
-
-
-def test_the_self_test_notices_a_wrong_gradient(monkeypatch):
-    monkeypatch.setattr(runtime, "_sum_of_squares", sum_of_cubes)
-    with pytest.raises(SetupError, match=r"is \[3.0, 12.0, 27.0\], expected \[2, 4, 6\]: reinstall MindSpore"):
-        runtime.self_test()
