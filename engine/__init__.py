@@ -20,6 +20,7 @@ from minding.engine.errors import (
     ShapeError,
     SpaceError,
 )
+from minding.engine.lanes import LaneOptions
 
 if TYPE_CHECKING:
     from minding.engine.config.compiler import compile_config
@@ -45,6 +46,9 @@ __all__ = [
     "declare",
     "task",
 ]
+
+# The chain does not know of lanes, which are made of chains.
+Task.lane_settings = LaneOptions.of
 
 
 def __getattr__(name: str) -> Any:

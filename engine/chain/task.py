@@ -2,34 +2,30 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any, ClassVar
 
 from minding.engine.chain import lifecycle
+from minding.engine.chain.boundary import Boundary
 from minding.engine.chain.check import Node, chain_nodes, check_chain, pipeline_view
 from minding.engine.chain.context import Context, OnlineRLContext
+from minding.engine.chain.division import Divider, Division, Settings
+from minding.engine.chain.ending import Ending, check_max_step
 from minding.engine.chain.events import Emitter, EventBus
 from minding.engine.chain.familiar import RolePlayer, refuse_arguments
 from minding.engine.chain.middleware import Middleware, Role, check_callable, name_of
 from minding.engine.chain.pipeline import Composer, Composite, Half, Step, run_first_halves, run_second_halves
-from minding.engine.chain.profiling import ProfileTable, format_profile
-from minding.engine.errors import ChainError, CheckpointError, ConfigError, MiddlewareError
-from minding.engine.lanes import LaneOptions
-from minding.engine.notes import add_note
+from minding.engine.chain.recording import Recorded, Recording
+from minding.engine.errors import ChainError, CheckpointError, MiddlewareError
 from minding.engine.process.signals import Interrupted, SignalGuard
-from minding.engine.run.trace import Trace
 from minding.engine.types import StateDict
-
-if TYPE_CHECKING:
-    from minding.engine.lanes.run import Lanes
 
 Wrapper = Callable[[Middleware], Middleware]
 
 
-class Task(Composer, Emitter, RolePlayer):
+class Task(Ending, Recorded, Composer, Emitter, RolePlayer):
     """A chain of middleware, the context they share, and the loop around them.
 
     ::
@@ -42,36 +38,36 @@ class Task(Composer, Emitter, RolePlayer):
     them. Nothing here is safe to call from other threads, except the events and `stop`.
     """
 
+    lane_settings: ClassVar[Settings]
+    """Reads `lanes` of `start`; `minding.engine`, which puts chain and lanes together, sets it."""
+
     def __init__(self) -> None:
         self._started = False
         self._running = False
         # Never replaced: second halves made by `wrap` hold on to it.
         self._stack: list[Half] = []
-        self._reset(OnlineRLContext(), profile=False, resume=None)
+        self._reset(OnlineRLContext(), Recording(profile=False, trace=False), resume=None)
 
     def __reduce__(self) -> tuple[Any, tuple[()]]:
         # Middleware that hold on to a task find that of their own process in a worker.
         return _task_of_this_process, ()
 
-    def _reset(self, ctx: Context, profile: bool, resume: str | Path | None) -> None:
+    def _reset(self, ctx: Context, recording: Recording, resume: str | Path | None) -> None:
         self._ctx = ctx
-        self._lane_options: LaneOptions | None = None
-        self._lanes: Lanes | None = None
-        self._trace: Trace | None = None
+        self._divider: Divider | None = None
+        self._lanes: Division | None = None
+        self._recording = recording
         self._resume_request = resume
         self._chain: list[Middleware] = []
         self._given_roles: list[Role | None] = []
         self._wrappers: list[Wrapper] = []
         self._roles: set[Role] = set()
         self._events = EventBus()
-        self._profiled = profile
-        self._profile = ProfileTable([])
         self._finish = False
         self._signal: str | None = None
         self._stop_reason: str | None = None
         self._error: BaseException | None = None
-        self._within_iteration = False
-        self._boundary_calls: list[Callable[[], object]] = []
+        self._boundary = Boundary()
         self._stack.clear()
 
     # Start and end
@@ -81,7 +77,7 @@ class Task(Composer, Emitter, RolePlayer):
         async_mode: bool = False,
         ctx: Context | None = None,
         *,
-        lanes: LaneOptions | Mapping[str, Any] | None = None,
+        lanes: Divider | Mapping[str, Any] | None = None,
         profile: bool = False,
         trace: bool = False,
         resume: str | Path | None = None,
@@ -107,9 +103,8 @@ class Task(Composer, Emitter, RolePlayer):
             workers = f"; processes that collect: lanes={{'collectors': {ctx}}}" if isinstance(ctx, int) else ""
             raise ChainError(f"start: ctx must be a Context object such as OnlineRLContext(), got {ctx!r}{workers}")
         refuse_arguments("start", other, ("async_mode", "ctx", "lanes", "profile", "trace", "resume"))
-        self._reset(OnlineRLContext() if ctx is None else ctx, profile, resume)
-        self._lane_options = LaneOptions.of(lanes) if async_mode else None
-        self._trace = Trace() if trace else None
+        self._reset(OnlineRLContext() if ctx is None else ctx, Recording(profile, trace), resume)
+        self._divider = type(self).lane_settings(lanes) if async_mode else None
         self._started = True
         return self
 
@@ -151,33 +146,9 @@ class Task(Composer, Emitter, RolePlayer):
         return self._running
 
     @property
-    def finish(self) -> bool:
-        """Whether the run ends after this iteration; middleware set it to True, `run` begins with False."""
-        return self._finish or self._signal is not None
-
-    @finish.setter
-    def finish(self, value: bool) -> None:
-        self._finish = bool(value)
-
-    @property
     def resuming(self) -> bool:
         """Whether `start` was asked to resume, and that is still to be done."""
         return self._resume_request is not None
-
-    @property
-    def interrupted_by(self) -> str | None:
-        """The signal that has requested the end: whatever can be skipped until then should be. None without one."""
-        return self._signal
-
-    @property
-    def error(self) -> BaseException | None:
-        """The exception that ends the run, for its finish hooks; None if it ends in any other way, and afterwards."""
-        return self._error
-
-    @property
-    def stop_reason(self) -> str | None:
-        """Why the last run ended: ``max_step, finish, SIGINT, SIGTERM, exception``; None before that."""
-        return self._stop_reason
 
     # The chain
 
@@ -241,7 +212,7 @@ class Task(Composer, Emitter, RolePlayer):
           CheckpointError: there is nothing to resume from, or the checkpoint belongs to something else.
           Exception: what a middleware, handler or hook raised, with a note that says where.
         """
-        limit = _check_max_step(max_step)
+        limit = check_max_step(max_step)
         steps, nodes = self._prepare()
         self._running = True
         self._finish = False
@@ -266,8 +237,7 @@ class Task(Composer, Emitter, RolePlayer):
         nodes = self._nodes()
         if self._resume_request is not None:
             lifecycle.checkpointer(nodes)
-        if self._profiled and len(self._profile.rows) != len(nodes):
-            self._profile = ProfileTable([node.name for node in nodes])
+        self._recording.begin([node.name for node in nodes])
         return [self._step(index, node) for index, node in enumerate(nodes)], nodes
 
     def _step(self, index: int, node: Node) -> Step:
@@ -275,11 +245,7 @@ class Task(Composer, Emitter, RolePlayer):
         for wrapper in self._wrappers:
             call = wrapper(call)
             check_callable(call, f"the wrapper {name_of(wrapper)} made of {node.name}")
-        if self._profiled:
-            call = self._profile.timed(index, call)
-        if self._trace is not None:
-            call = self._trace.timed(node.name, call)
-        return Step(call, node.name, f"position {index}")
+        return Step(self._recording.timed(index, node.name, call), node.name, f"position {index}")
 
     def _resume(self, nodes: list[Node]) -> None:
         if self._resume_request is None:
@@ -292,12 +258,12 @@ class Task(Composer, Emitter, RolePlayer):
     def _run_and_end(self, steps: list[Step], nodes: list[Node], limit: int | None) -> None:
         try:
             if self._lanes is not None:
-                self._lanes.begin(self._trace)
+                self._lanes.begin(self._recording.trace)
             self._stop_reason = self._iterate(steps, limit)
             if self._lanes is not None and self._signal is None:
                 self._lanes.settle(self._ctx)
         except BaseException as error:
-            self._boundary_calls.clear()
+            self._boundary.drop()
             self._stop_reason, self._error = "exception", error
             lifecycle.note_others(error, self._end(nodes), "the end of the run failed too")
             # Its traceback keeps everything alive that ran.
@@ -317,21 +283,19 @@ class Task(Composer, Emitter, RolePlayer):
             total_step = self._ctx.total_step
             if limit is not None and total_step >= limit:
                 return "max_step"
-            self._within_iteration = True
+            self._boundary.within = True
             begun = None if self._lanes is None else self._ctx.state_dict()
             try:
                 run_first_halves(steps, self._ctx, stack, total_step)
             except Interrupted:
                 # Not yet begun, unless something was counted before what waited.
-                self._within_iteration = self._ctx.state_dict() != begun
-                self._boundary_calls.clear()
+                self._boundary.within = self._ctx.state_dict() != begun
+                self._boundary.drop()
                 continue
             if stack:
                 run_second_halves(stack, total_step)
             self.renew()
-            self._within_iteration = False
-            if self._boundary_calls:
-                self._call_at_boundary()
+            self._boundary.reach(total_step)
 
     def renew(self) -> None:
         """Puts the context of the next iteration in place; `run` does it after each one."""
@@ -345,18 +309,7 @@ class Task(Composer, Emitter, RolePlayer):
         Raises:
           ChainError: no iteration is running.
         """
-        if not self._within_iteration:
-            raise ChainError("at_boundary: no iteration is running; call it from a middleware")
-        self._boundary_calls.append(fn)
-
-    def _call_at_boundary(self) -> None:
-        calls, self._boundary_calls = self._boundary_calls, []
-        for call in calls:
-            try:
-                call()
-            except BaseException as error:
-                add_note(error, f"in {name_of(call)!r} at the end of step {self._ctx.total_step - 1}")
-                raise
+        self._boundary.add(fn)
 
     def _end(self, nodes: list[Node]) -> list[Exception]:
         """Calls the hooks and emits ``finish``; returns what went wrong."""
@@ -367,10 +320,6 @@ class Task(Composer, Emitter, RolePlayer):
         except Exception as error:
             errors.append(error)
         return errors
-
-    def interrupt(self, signal: str) -> None:
-        """Ends the run after this iteration, or the next one before it begins, as the signal of that name would."""
-        self._signal = signal
 
     # State and views
 
@@ -395,64 +344,40 @@ class Task(Composer, Emitter, RolePlayer):
     @property
     def within_iteration(self) -> bool:
         """Whether an iteration is running, or was aborted by an error; see `at_boundary`."""
-        return self._within_iteration
+        return self._boundary.within
 
     @property
     def resume_guarantee(self) -> str:
         """The guarantee for a run that resumes from the present `state_dict`: the weakest of `lifecycle.GUARANTEES`."""
-        return lifecycle.weakest_guarantee(self._nodes(), self._within_iteration)
+        return lifecycle.weakest_guarantee(self._nodes(), self._boundary.within)
 
     def _nodes(self) -> list[Node]:
         """The chain as this process runs it."""
         return chain_nodes(self._chain, self._given_roles) if self._lanes is None else self._lanes.nodes
 
     def _cut_into_lanes(self) -> None:
-        if self._lane_options is not None and self._lanes is None:
-            lanes = self._make_lanes(self._lane_options)
+        if self._divider is not None and self._lanes is None:
+            lanes = self._divide(self._divider)
             lanes.check()
             self._lanes = lanes
 
-    def _make_lanes(self, options: LaneOptions) -> Lanes:
-        # Processes and shared memory are not part of a synchronous run.
-        from minding.engine.lanes.run import Lanes
-
-        chain = chain_nodes(self._chain, self._given_roles)
-        return Lanes(chain, self._ctx, options, self)
+    def _divide(self, divider: Divider) -> Division:
+        return divider.divide(chain_nodes(self._chain, self._given_roles), self._ctx, self)
 
     @property
-    def lanes(self) -> Lanes | None:
+    def lanes(self) -> Division | None:
         """The lanes of an asynchronous run, from the first `run` or `load_state_dict` on."""
         return self._lanes
-
-    def write_trace(self, path: str | Path) -> None:
-        """Writes what ran when, one row per lane, in the Chrome trace format.
-
-        Raises:
-          ChainError: the task was not started with ``trace=True``.
-        """
-        if self._trace is None:
-            raise ChainError("write_trace: nothing was recorded; start with task.start(..., trace=True)")
-        self._trace.write(path)
-
-    def profile(self) -> str:
-        """Returns the time of each middleware as a table.
-
-        Raises:
-          ChainError: the task was not started with ``profile=True``.
-        """
-        if not self._profiled:
-            raise ChainError("profile: nothing was measured; start with task.start(..., profile=True)")
-        return format_profile(self._profile)
 
     def __repr__(self) -> str:
         state = "running" if self._running else "started" if self._started else "not started"
         head = f"Task ({state}, {len(self._chain)} middleware, total_step {self._ctx.total_step})"
         if not self._chain:
             return head
-        if self._lane_options is None:
+        if self._divider is None:
             return f"{head}\n{pipeline_view(self._chain, self._given_roles)}"
         nodes = chain_nodes(self._chain, self._given_roles)
-        lanes = self._lanes or self._make_lanes(self._lane_options)
+        lanes = self._lanes or self._divide(self._divider)
         return f"{head}\n{lanes.view(nodes)}"
 
     def _require_started(self, what: str) -> None:
@@ -462,18 +387,6 @@ class Task(Composer, Emitter, RolePlayer):
     def _require_idle(self, what: str) -> None:
         if self._running:
             raise ChainError(f"{what}: this task is running; do it before the run, or use another Task() inside")
-
-
-def _check_max_step(max_step: int | None) -> int | None:
-    if max_step is None:
-        return None
-    try:
-        limit = -1 if isinstance(max_step, bool) else operator.index(max_step)
-    except TypeError:
-        limit = -1
-    if limit < 0:
-        raise ConfigError(f"run: max_step must be an integer of 0 or more (1000, not 1e3), got {max_step!r}")
-    return limit
 
 
 def _task_of_this_process() -> Task:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import logging
 import pickle
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from minding.engine.chain.check import Node
 from minding.engine.chain.context import Context
+from minding.engine.chain.division import Run
 from minding.engine.chain.middleware import Role
 from minding.engine.lanes.closures import check_assignments
 from minding.engine.lanes.messages import Answer, Ticket
@@ -24,17 +25,6 @@ from minding.engine.types import Array
 
 _log = logging.getLogger("minding.lanes")
 _WORKER = {Role.COLLECT: "collector", Role.EVALUATE: "evaluator"}
-
-
-class Run(Protocol):
-    """The task whose chain is run, as lanes see it."""
-
-    finish: bool
-
-    @property
-    def interrupted_by(self) -> str | None: ...
-
-    def emit(self, event: str, /, *args: Any, **kwargs: Any) -> None: ...
 
 
 class Crew:

@@ -12,9 +12,10 @@ from typing import Any
 
 from minding.engine.chain.check import Node
 from minding.engine.chain.context import Context
+from minding.engine.chain.division import Run
 from minding.engine.chain.middleware import Role
 from minding.engine.lanes.collect import CollectLane
-from minding.engine.lanes.crew import Crew, Run
+from minding.engine.lanes.crew import Crew
 from minding.engine.lanes.evaluate import EvaluateLane
 from minding.engine.lanes.options import LaneOptions, cores, plan_cores
 from minding.engine.lanes.processes import ProcessTransport

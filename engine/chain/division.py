@@ -1,0 +1,86 @@
+"""What a task asks of whatever runs parts of its chain elsewhere.
+
+`engine.lanes` answers; the chain knows nothing of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from minding.engine.chain.check import Node
+from minding.engine.chain.context import Context
+from minding.engine.run.trace import Trace
+
+
+class Division(Protocol):
+    """A chain of which parts run elsewhere.
+
+    Attributes:
+      nodes: the chain as this process runs it.
+    """
+
+    nodes: list[Node]
+
+    @property
+    def worker_pids(self) -> tuple[int, ...]:
+        """Process ids of what runs elsewhere."""
+        ...
+
+    @property
+    def restarts(self) -> int:
+        """How often a part died and was restarted."""
+        ...
+
+    def check(self) -> None:
+        """Refuses middleware that cannot do elsewhere what they do here.
+
+        Raises:
+          ChainError: with what to do instead.
+        """
+        ...
+
+    def begin(self, trace: Trace | None) -> None:
+        """Before the first iteration of a run, with all state loaded."""
+        ...
+
+    def settle(self, ctx: Context) -> None:
+        """At the end of a run that was not interrupted: waits for what is under way."""
+        ...
+
+    def close(self) -> None:
+        """Ends what runs elsewhere."""
+        ...
+
+    def view(self, nodes: Sequence[Node]) -> str:
+        """The chain by parts, as text."""
+        ...
+
+
+class Run(Protocol):
+    """The task whose chain is run, as its parts see it."""
+
+    finish: bool
+
+    @property
+    def interrupted_by(self) -> str | None: ...
+
+    def emit(self, event: str, /, *args: Any, **kwargs: Any) -> None: ...
+
+
+class Divider(Protocol):
+    """Checked settings of an asynchronous run, which know how to divide a chain."""
+
+    def divide(self, nodes: Sequence[Node], ctx: Context, run: Run) -> Division:
+        """Divides a chain.
+
+        Args:
+          nodes: the chain.
+          ctx: the first context.
+          run: the task that runs it.
+        """
+        ...
+
+
+Settings = Callable[[Any], Divider]
+"""From what `start` was given as `lanes`, a mapping or None, to a `Divider`; ConfigError for what is out of range."""

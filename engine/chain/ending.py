@@ -1,0 +1,56 @@
+"""How a run ends: what asks for it, and why it did."""
+
+from __future__ import annotations
+
+import operator
+
+from minding.engine.errors import ConfigError
+
+
+class Ending:
+    """The end of a task's run, as middleware and hooks ask for it and see it."""
+
+    _finish: bool
+    _signal: str | None
+    _stop_reason: str | None
+    _error: BaseException | None
+
+    @property
+    def finish(self) -> bool:
+        """Whether the run ends after this iteration; middleware set it to True, `run` begins with False."""
+        return self._finish or self._signal is not None
+
+    @finish.setter
+    def finish(self, value: bool) -> None:
+        self._finish = bool(value)
+
+    @property
+    def interrupted_by(self) -> str | None:
+        """The signal that has requested the end: whatever can be skipped until then should be. None without one."""
+        return self._signal
+
+    @property
+    def error(self) -> BaseException | None:
+        """The exception that ends the run, for its finish hooks; None if it ends in any other way, and afterwards."""
+        return self._error
+
+    @property
+    def stop_reason(self) -> str | None:
+        """Why the last run ended: ``max_step, finish, SIGINT, SIGTERM, exception``; None before that."""
+        return self._stop_reason
+
+    def interrupt(self, signal: str) -> None:
+        """Ends the run after this iteration, or the next one before it begins, as the signal of that name would."""
+        self._signal = signal
+
+
+def check_max_step(max_step: int | None) -> int | None:
+    if max_step is None:
+        return None
+    try:
+        limit = -1 if isinstance(max_step, bool) else operator.index(max_step)
+    except TypeError:
+        limit = -1
+    if limit < 0:
+        raise ConfigError(f"run: max_step must be an integer of 0 or more (1000, not 1e3), got {max_step!r}")
+    return limit

@@ -1,0 +1,65 @@
+"""What a task records of its run where it is asked to: the time of each middleware, and what ran when."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from minding.engine.chain.middleware import Middleware
+from minding.engine.chain.profiling import ProfileTable, format_profile
+from minding.engine.errors import ChainError
+from minding.engine.run.trace import Trace
+
+
+class Recording:
+    """The time table and the trace of a task, each if it is asked for.
+
+    Args:
+      profile: measure the time of each middleware.
+      trace: record what ran when.
+
+    Attributes:
+      trace, profile: what was recorded; None if it was not asked for.
+    """
+
+    def __init__(self, profile: bool, trace: bool) -> None:
+        self.trace = Trace() if trace else None
+        self.profile = ProfileTable([]) if profile else None
+
+    def begin(self, names: list[str]) -> None:
+        """Makes room for the middleware of a chain; a further run of the same chain adds to what there is."""
+        if self.profile is not None and len(self.profile.rows) != len(names):
+            self.profile = ProfileTable(names)
+
+    def timed(self, index: int, name: str, call: Middleware) -> Middleware:
+        """Puts what is recorded around the middleware at a place of the chain."""
+        if self.profile is not None:
+            call = self.profile.timed(index, call)
+        return call if self.trace is None else self.trace.timed(name, call)
+
+
+class Recorded:
+    """What a task says of its recording."""
+
+    _recording: Recording
+
+    def write_trace(self, path: str | Path) -> None:
+        """Writes what ran when, one row per lane, in the Chrome trace format.
+
+        Raises:
+          ChainError: the task was not started with ``trace=True``.
+        """
+        trace = self._recording.trace
+        if trace is None:
+            raise ChainError("write_trace: nothing was recorded; start with task.start(..., trace=True)")
+        trace.write(path)
+
+    def profile(self) -> str:
+        """Returns the time of each middleware as a table.
+
+        Raises:
+          ChainError: the task was not started with ``profile=True``.
+        """
+        table = self._recording.profile
+        if table is None:
+            raise ChainError("profile: nothing was measured; start with task.start(..., profile=True)")
+        return format_profile(table)
