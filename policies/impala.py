@@ -104,6 +104,8 @@ class IMPALA(ActorCriticPolicy):
     """Importance-weighted actor-learner for Discrete, MultiDiscrete and Box actions; learns from whole trajectories."""
 
     name = "impala"
+    # V-trace needs the values of the present network, not of the one that acted.
+    record_fields = ("log_prob",)
 
     def _root(self, net: ActorCritic, rng: np.random.Generator) -> IMPALACell:
         return IMPALACell(net, self.layout, self.cfg.learn)

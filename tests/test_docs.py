@@ -389,3 +389,10 @@ def test_the_page_for_users_of_di_engine_names_keys_that_exist():
 def leaves(schema, *path):
     for key, node in schema.items():
         yield from leaves(node, *path, key) if isinstance(node, dict) else [(*path, key)]
+
+
+def test_the_paths_through_the_code_lead_through_files_that_exist():
+    text = (DOCS / "architecture.md").read_text()
+    named = {place for place in re.findall(r"`([a-z]+/[a-z_/.]+)`", text) if "<" not in place}
+    assert len(named) > 15
+    assert [place for place in named if not (ROOT / place).exists()] == []

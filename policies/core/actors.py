@@ -8,7 +8,7 @@ of each environment if the network has a memory. With a NumPy network it pickles
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -45,7 +45,7 @@ class Actor:
       memory: what is remembered of each environment; None for a network without memory.
     """
 
-    record_fields: ClassVar[tuple[str, ...]] = ()
+    record_fields: tuple[str, ...] = ()
     memory: Memory | None = None
 
     def __init__(self, name: str, network: Network, spec: Mapping[str, Any], rng: np.random.Generator) -> None:
@@ -273,12 +273,10 @@ class SamplingActor(Actor):
 
 
 class StochasticActor(Actor):
-    """Draws from a distribution, and records the log-probability and the state's value.
+    """Draws from a distribution, and records the log-probability and, where learning uses it, the state's value.
 
     Network outputs: value ``(B,)``, then the parameters of `distribution`.
     """
-
-    record_fields = ("log_prob", "value")
 
     def __init__(
         self,
@@ -287,13 +285,17 @@ class StochasticActor(Actor):
         spec: Mapping[str, Any],
         rng: np.random.Generator,
         distribution: Distribution,
+        record_fields: tuple[str, ...] = ("log_prob", "value"),
     ) -> None:
         super().__init__(name, network, spec, rng)
-        self.distribution = distribution
+        self.distribution, self.record_fields = distribution, record_fields
 
     def explore(self, outputs: Outputs, mask: Array | None = None, **collect_kwargs: Any) -> dict[str, Array]:
         action, log_prob = self.distribution.sample(outputs[1:], self.rng)
-        return {"action": self.shaped(action), "log_prob": log_prob, "value": outputs[0]}
+        record = {"action": self.shaped(action), "log_prob": log_prob}
+        if "value" in self.record_fields:
+            record["value"] = outputs[0]
+        return record
 
     def decide(self, outputs: Outputs) -> Array:
         return self.shaped(self.distribution.mode(outputs[1:]))

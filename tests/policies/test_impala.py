@@ -157,3 +157,9 @@ def test_the_learning_rate_falls_to_zero_over_the_run(policy, batch_for, progres
     metrics = policy.learn_mode.forward(batch, progress=progress).metrics
     assert metrics["learning_rate"] == pytest.approx(rate)
     assert np.array_equal(policy.state_dict()["params"]["net.value.bias"], before) == (rate == 0.0)
+
+
+def test_the_values_of_the_acting_policy_are_not_recorded(built):
+    assert built.collect_mode.record_fields == ("log_prob",)
+    record = built.collect_mode.forward(np.zeros((2, *VECTOR["shape"]), np.float32))
+    assert set(record) == {"action", "log_prob"}
