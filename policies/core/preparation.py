@@ -24,5 +24,5 @@ def prepare(cfg: Any) -> None:
 
 
 def _updates_are_short(policy: Any, images: bool) -> bool:
-    """Whether an update is one gradient step whose networks are a kernel each."""
+    """Whether an update is one gradient step whose layers are a kernel each."""
     return policy.learn.get("update_per_collect") == 1 and not images and kernels.compiled()

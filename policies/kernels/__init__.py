@@ -36,9 +36,11 @@ def fault() -> tuple[str, str] | None:
     again = "install minding again, with `pip install -v`"
     if compiled():
         try:
-            ctypes.CDLL(str(_LIBRARY))
+            _function("use_threads")
         except OSError as error:
             return f"cannot be loaded ({error})", again
+        except SetupError as error:
+            return str(error), again
         return None
     if others:
         return f"compiled for another Python ({others[0]}), not for this one ({_LIBRARY.name})", again
@@ -78,7 +80,7 @@ def _function(name: str) -> Any:
         return getattr(ctypes.CDLL(str(_LIBRARY)), name)
     except AttributeError:
         raise SetupError(
-            f"{_LIBRARY} has no function {name}: it was compiled from other sources; install minding again"
+            f"compiled from other sources ({_LIBRARY} has no function {name}): install minding again"
         ) from None
 
 

@@ -1,4 +1,4 @@
-// What a linear layer computes, forward and back, for the kernels of layers and of networks.
+// What a linear layer computes, forward and back, for the kernels of layers.
 #pragma once
 
 #include <cstring>
@@ -155,50 +155,6 @@ ALWAYS_INLINE void parameter_gradients(Index batch, Index in, Index out, const f
     multiply_transposed(out, in, batch, before, x, dweight);
   }
   sum_rows(batch, out, before, dbias);
-}
-
-// The gradient before the activation of a layer (batch, in) from that before the next one's (batch, out), the next
-// one's weight (out, in) and the layer's result (batch, in)
-template <class Activation>
-ALWAYS_INLINE void gradient_before(Index batch, Index in, Index out, const float* next, const float* weight,
-                                   const float* result, float* before) {
-  multiply_some_rows(batch, in, out, next, weight, in, before);
-  change_before<Activation>(before, result, batch * in, before);
-}
-
-// The same from a head with few outputs, or two of them with as many: without packing, in one pass over memory.
-template <class Activation, int heads>
-ALWAYS_INLINE void gradient_before_heads(Index batch, Index in, Index out, const float* const (&next)[heads],
-                                         const float* const (&weight)[heads], const float* result, float* before) {
-  constexpr Index WIDTH = 4;
-  bool finite = true;
-  for (int h = 0; h < heads; h++) finite = finite && is_finite(weight[h], out, in, in);
-  for (Index i = 0; i < batch; i++, result += in, before += in) {
-    bool zero = finite;
-    for (int h = 0; h < heads; h++) zero = zero && is_zero(next[h] + i * out, out);
-    if (zero) {
-      std::memset(before, 0, in * sizeof(float));
-      continue;
-    }
-    Index j = 0;
-    for (; j + WIDTH * LANES <= in; j += WIDTH * LANES) {
-      Float8 sum[WIDTH] = {};
-      for (int h = 0; h < heads; h++)
-        for (Index t = 0; t < out; t++) {
-          const float factor = next[h][i * out + t], *terms = weight[h] + t * in + j;
-          for (Index u = 0; u < WIDTH; u++) sum[u] += factor * load(terms + u * LANES);
-        }
-      for (Index u = 0; u < WIDTH; u++)
-        store(before + j + u * LANES, Activation::gradient(sum[u], load(result + j + u * LANES)));
-    }
-    const Index rest = j;
-    for (; j < in; j++) {
-      before[j] = 0.0f;
-      for (int h = 0; h < heads; h++)
-        for (Index t = 0; t < out; t++) before[j] += next[h][i * out + t] * weight[h][t * in + j];
-    }
-    change_before<Activation>(before + rest, result + rest, in - rest, before + rest);
-  }
 }
 
 }  // namespace minding

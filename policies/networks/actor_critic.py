@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from minding.engine.process.runtime import ms, nn, ops
+from minding.engine.process.runtime import nn, ops
 from minding.policies.networks import host as numpy_forms
 from minding.policies.networks.encoder import ObsEncoder
 from minding.policies.networks.heads import GaussianHead, SquashedGaussianHead, make_action_head
@@ -169,15 +169,9 @@ class SquashedActor(nn.Cell):
         self.encoder = ObsEncoder(spec["observation"], model, rng)
         self.torso = MLP(self.encoder.out_features, model.hidden, model.activation, None, rng)
         self.head = SquashedGaussianHead(self.torso.out_features, math.prod(spec["action"]["shape"]), rng)
-        self.params = ms.ParameterTuple([*self.torso.params, *self.head.params])
-        self.fused: ops.Primitive | None = None
 
     def construct(self, obs):
-        features = self.encoder(obs)
-        if self.fused is not None:
-            layers = self.fused(features, *self.params, self.head.clip.bounds)
-            return layers[2], layers[4]
-        return self.head(self.torso(features))
+        return self.head(self.torso(self.encoder(obs)))
 
     def host(self) -> numpy_forms.Actor:
         return numpy_forms.Actor(self.encoder.host(), self.torso.host(), self.head.host())
@@ -192,11 +186,7 @@ class ActionValue(nn.Cell):
         self.action_size = math.prod(spec["action"]["shape"])
         self.torso = MLP(self.encoder.out_features + self.action_size, model.hidden, model.activation, None, rng)
         self.value = ScalarLinear(self.torso.out_features, None, rng)
-        self.params = ms.ParameterTuple([*self.torso.params, self.value.weight, self.value.bias])
-        self.fused: ops.Primitive | None = None
 
     def construct(self, action, obs):
         features, action = self.encoder(obs), action.reshape((-1, self.action_size))
-        if self.fused is not None:
-            return self.fused(features, action, *self.params)[2]
         return self.value(self.torso(ops.Concat(-1)((features, action))))

@@ -105,7 +105,6 @@ class SquashedGaussianHead(nn.Cell):
         super().__init__()
         self.mean = Linear(features, size, None, rng)
         self.log_std = Linear(features, size, None, rng)
-        self.params = [p for layer in (self.mean, self.log_std) for p in (layer.weight, layer.bias)]
         self.clip = Clip(*self.LOG_STD_RANGE)
 
     def construct(self, x):

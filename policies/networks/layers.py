@@ -98,15 +98,10 @@ class MLP(nn.Cell):
         self.layers = nn.CellList([Linear(a, b, gain, rng) for a, b in itertools.pairwise(sizes)])
         self.activation_name = activation
         self.activation = ACTIVATIONS[activation]()
-        self.params = ms.ParameterTuple([p for layer in self.layers for p in (layer.weight, layer.bias)])
-        self.fused: ops.Primitive | None = None
         # Whether the fused form of each layer has the activation in it.
         self.layers_activate = False
 
     def construct(self, x):
-        if self.fused is not None:
-            weight1, bias1, weight2, bias2 = self.params
-            return self.fused(x, weight1, bias1, weight2, bias2)[1]
         for layer in self.layers:
             x = layer(x) if self.layers_activate else self.activation(layer(x))
         return x

@@ -17,9 +17,10 @@ def half_square(error):
 
 
 def smaller(a, b):
-    """min(a, b), any shape, with half the kernels of `ops.minimum` in the gradient, which goes to b where both are
-    equal."""
-    return ops.select(ops.stop_gradient(a < b), a, b)
+    """min(a, b), NaN if one of them is, any shape; the gradient goes to b where both are equal, and takes half the
+    kernels of that of `ops.minimum`."""
+    first = ops.LogicalOr()(a < b, a != a)
+    return ops.select(ops.stop_gradient(first), a, b)
 
 
 def huber(error):

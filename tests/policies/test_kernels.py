@@ -1,7 +1,5 @@
 """The library's kernels against float64 NumPy, called directly: no graph, no MindSpore."""
 
-import itertools
-
 import numpy as np
 import pytest
 from fakes import needs_kernels
@@ -56,12 +54,6 @@ def test_a_weight_that_is_not_finite_shows_in_rows_whose_gradient_is_zero(bad):
     dx = result("linear_none_input_gradient", (dout, dout, weight), (16, 20))
     assert np.isnan(dx[:12, 11]).all()
     assert np.isfinite(np.delete(dx, 11, axis=1)).all()
-    first, second, weight2 = draws(1, (16, 6), (16, 20), (20, 6))
-    value_weight = weight[3:4].copy()
-    dvalue = dout[:, 0].copy()
-    arrays = (dvalue, first, np.abs(second), weight2, value_weight)
-    slopes = result("action_value_relu_slopes", arrays, (16, 6), (16, 20))
-    assert np.isnan(slopes[1][:12, 11]).all()
 
 
 def test_a_layer_of_one_output_needs_no_axis_for_it():
@@ -73,100 +65,6 @@ def test_a_layer_of_one_output_needs_no_axis_for_it():
     dweight, dbias = result("linear_scalar_parameter_gradient", (dout, y, x), (1, 20), (1,))
     close(dweight, dout64[None] @ x64, 9)
     close(dbias, [dout64.sum()], 9)
-
-
-@pytest.mark.parametrize("activation", ["relu", "tanh"])
-@pytest.mark.parametrize("hidden", [(8, 5), (33, 17, 64)])
-def test_several_layers_are_the_layers_one_by_one(hidden, activation):
-    sizes, batch, layers = (7, *hidden), 21, len(hidden)
-    params = [a for i, o in zip(sizes, hidden) for a in draws(i + o, (o, i), (o,))]
-    (x, dout), weights = draws(2, (batch, 7), (batch, hidden[-1])), params[::2]
-    shapes = [(batch, h) for h in hidden]
-    results = result(f"mlp_{activation}", (x, *params), *shapes)
-    slopes = result(f"mlp_{activation}_slopes", (dout, *results, *weights[1:]), *shapes)
-    gradients = result("mlp_parameters", (x, *results[:-1], *slopes), *[p.shape for p in params])
-    value, slope = x.astype(np.float64), dout.astype(np.float64)
-    inputs = [x, *results]
-    for k in range(layers):
-        value = VALUE[activation](value @ params[2 * k].T.astype(np.float64) + params[2 * k + 1])
-        close(results[k], value, 64)
-    for k in reversed(range(layers)):
-        slope = slope * SLOPE[activation](results[k].astype(np.float64))
-        close(slopes[k], slope, 64)
-        close(gradients[2 * k], slope.T @ inputs[k], 64)
-        close(gradients[2 * k + 1], slope.sum(0), 64)
-        slope = slope @ weights[k].astype(np.float64)
-
-
-def layer(activation, x, weight, bias):
-    """In float64."""
-    return VALUE[activation](x @ weight.T.astype(np.float64) + bias)
-
-
-@pytest.mark.parametrize("activation", ["relu", "tanh"])
-@pytest.mark.parametrize(("features", "actions", "hidden", "batch"), [(7, 3, (33, 67), 21), (1, 1, (1, 2), 1)])
-def test_an_action_value_and_its_gradients(features, actions, hidden, batch, activation):
-    sizes = (features + actions, *hidden, 1)
-    params = [a for i, o in itertools.pairwise(sizes) for a in draws(i + o, (o, i), (o,))]
-    x, action, dvalue = draws(9, (batch, features), (batch, actions), (batch,))
-    dvalue[batch // 3 : batch // 2] = 0.0
-    shapes = [(batch, h) for h in hidden]
-    first, second, value = result(f"action_value_{activation}", (x, action, *params), *shapes, (batch,))
-    joined = np.concatenate((x, action), 1)
-    close(first, layer(activation, joined, *params[:2]), 8)
-    close(second, layer(activation, first, *params[2:4]), hidden[0])
-    close(value, layer("none", second, *params[4:])[:, 0], hidden[1])
-    first64, second64, dvalue64 = doubles((first, second, dvalue))
-    slope2 = dvalue64[:, None] * params[4] * SLOPE[activation](second64)
-    slope1 = slope2 @ params[2].astype(np.float64) * SLOPE[activation](first64)
-    slopes = result(f"action_value_{activation}_slopes", (dvalue, first, second, params[2], params[4]), *shapes)
-    close(slopes[0], slope1, hidden[1])
-    close(slopes[1], slope2, 1)
-    assert not slopes[0][batch // 3 : batch // 2].any()
-    gradients = result(
-        "action_value_parameters", (x, action, first, second, *slopes, dvalue), *[p.shape for p in params]
-    )
-    for k, (inputs, outputs) in enumerate(((joined, slope1), (first64, slope2), (second64, dvalue64[:, None]))):
-        close(gradients[2 * k], outputs.T @ inputs, batch * hidden[1])
-        close(gradients[2 * k + 1], outputs.sum(0), batch * hidden[1])
-    dx = slope1 @ params[0].astype(np.float64)
-    close(result("action_value_features_gradient", (slopes[0], params[0], action), x.shape), dx[:, :features], 99)
-    close(result("action_value_action_gradient", (slopes[0], params[0], action), action.shape), dx[:, features:], 99)
-
-
-@pytest.mark.parametrize("activation", ["relu", "tanh"])
-@pytest.mark.parametrize(("features", "actions", "hidden", "batch"), [(5, 3, (33, 67), 21), (1, 1, (2, 1), 1)])
-def test_a_squashed_actor_and_its_gradients(features, actions, hidden, batch, activation):
-    sizes = ((features, hidden[0]), hidden, (hidden[1], actions), (hidden[1], actions))
-    params = [a for k, (i, o) in enumerate(sizes) for a in draws(20 + k, (o, i), (o,))]
-    x, dmean, dlog_std = draws(10, (batch, features), (batch, actions), (batch, actions))
-    dmean[batch // 3 : batch // 2] = dlog_std[batch // 3 : batch // 2] = 0.0
-    bounds = np.array([-0.5, 0.7], np.float32)
-    shapes, head = [(batch, h) for h in hidden], (batch, actions)
-    first, second, mean, raw, log_std = result(
-        f"squashed_actor_{activation}", (x, *params, bounds), *shapes, head, head, head
-    )
-    close(first, layer(activation, x, *params[:2]), features)
-    close(second, layer(activation, first, *params[2:4]), hidden[0])
-    close(mean, layer("none", second, *params[4:6]), hidden[1])
-    close(raw, layer("none", second, *params[6:]), hidden[1])
-    assert np.array_equal(log_std, raw.clip(*bounds))
-    first64, second64, dmean64, dlog64 = doubles((first, second, dmean, dlog_std))
-    dlog64 = dlog64 * ((raw >= bounds[0]) & (raw <= bounds[1]))
-    slope2 = (dmean64 @ params[4] + dlog64 @ params[6]) * SLOPE[activation](second64)
-    slope1 = slope2 @ params[2].astype(np.float64) * SLOPE[activation](first64)
-    inputs = (dmean, dlog_std, raw, bounds, first, second, params[2], params[4], params[6])
-    found1, found2, before = result(f"squashed_actor_{activation}_slopes", inputs, *shapes, head)
-    close(found1, slope1, hidden[1])
-    close(found2, slope2, 2 * actions)
-    assert np.array_equal(before, dlog64)
-    gradients = result(
-        "squashed_actor_parameters", (x, first, second, found1, found2, dmean, before), *[p.shape for p in params]
-    )
-    pairs = ((x, slope1), (first64, slope2), (second64, dmean64), (second64, dlog64))
-    for k, (inputs, outputs) in enumerate(pairs):
-        close(gradients[2 * k], outputs.T @ inputs, batch * hidden[1])
-        close(gradients[2 * k + 1], outputs.sum(0), batch * hidden[1])
 
 
 def soft_draws(batch):
