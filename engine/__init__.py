@@ -20,7 +20,7 @@ from minding.engine.errors import (
     ShapeError,
     SpaceError,
 )
-from minding.engine.lanes import LaneOptions
+from minding.engine.lanes.divider import LaneDivider
 
 if TYPE_CHECKING:
     from minding.engine.config.compiler import compile_config
@@ -48,7 +48,7 @@ __all__ = [
 ]
 
 # The chain does not know of lanes, which are made of chains.
-Task.lane_settings = LaneOptions.of
+Task.divider = LaneDivider
 
 
 def __getattr__(name: str) -> Any:

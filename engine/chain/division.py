@@ -82,5 +82,5 @@ class Divider(Protocol):
         ...
 
 
-Settings = Callable[[Any], Divider]
-"""From what `start` was given as `lanes`, a mapping or None, to a `Divider`; ConfigError for what is out of range."""
+MakeDivider = Callable[[Any], Divider]
+"""From what `start` was given as `lanes` (None if nothing was); ConfigError for what is unknown or out of range."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Any, ClassVar
@@ -11,7 +11,7 @@ from minding.engine.chain import lifecycle
 from minding.engine.chain.boundary import Boundary
 from minding.engine.chain.check import Node, chain_nodes, check_chain, pipeline_view
 from minding.engine.chain.context import Context, OnlineRLContext
-from minding.engine.chain.division import Divider, Division, Settings
+from minding.engine.chain.division import Divider, Division, MakeDivider
 from minding.engine.chain.ending import Ending, check_max_step
 from minding.engine.chain.events import Emitter, EventBus
 from minding.engine.chain.familiar import RolePlayer, refuse_arguments
@@ -38,7 +38,7 @@ class Task(Ending, Recorded, Composer, Emitter, RolePlayer):
     them. Nothing here is safe to call from other threads, except the events and `stop`.
     """
 
-    lane_settings: ClassVar[Settings]
+    divider: ClassVar[MakeDivider]
     """Reads `lanes` of `start`; `minding.engine`, which puts chain and lanes together, sets it."""
 
     def __init__(self) -> None:
@@ -77,7 +77,7 @@ class Task(Ending, Recorded, Composer, Emitter, RolePlayer):
         async_mode: bool = False,
         ctx: Context | None = None,
         *,
-        lanes: Divider | Mapping[str, Any] | None = None,
+        lanes: object = None,
         profile: bool = False,
         trace: bool = False,
         resume: str | Path | None = None,
@@ -88,7 +88,7 @@ class Task(Ending, Recorded, Composer, Emitter, RolePlayer):
         Args:
           async_mode: collect and evaluate in separate processes while the chain learns, see `engine.lanes`.
           ctx: context of the first iteration; ``OnlineRLContext()`` if None.
-          lanes: settings of an asynchronous run, `LaneOptions` or a mapping with its fields.
+          lanes: settings of an asynchronous run, `engine.lanes.LaneOptions` or a mapping with its fields.
           profile: measure the time of each middleware for `profile`.
           trace: record what ran when, for `write_trace`.
           resume: ``"latest"``, a checkpoint folder or a run folder; the chain's CkptSaver restores everything
@@ -104,7 +104,7 @@ class Task(Ending, Recorded, Composer, Emitter, RolePlayer):
             raise ChainError(f"start: ctx must be a Context object such as OnlineRLContext(), got {ctx!r}{workers}")
         refuse_arguments("start", other, ("async_mode", "ctx", "lanes", "profile", "trace", "resume"))
         self._reset(OnlineRLContext() if ctx is None else ctx, Recording(profile, trace), resume)
-        self._divider = type(self).lane_settings(lanes) if async_mode else None
+        self._divider = type(self).divider(lanes) if async_mode else None
         self._started = True
         return self
 

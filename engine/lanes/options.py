@@ -8,8 +8,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from minding.engine.chain.check import Node
-from minding.engine.chain.context import Context
-from minding.engine.chain.division import Division, Run
 from minding.engine.chain.middleware import Role
 from minding.engine.config.options import opt
 from minding.engine.errors import ConfigError, nearest
@@ -73,13 +71,6 @@ class LaneOptions:
         for name in given.keys() - SCHEMA.keys():
             raise ConfigError(f"lanes.{name} is not a setting{nearest(name, SCHEMA)}; known: {', '.join(SCHEMA)}")
         return cls(**given)
-
-    def divide(self, nodes: Sequence[Node], ctx: Context, run: Run) -> Division:
-        """Cuts a chain into lanes, see `engine.chain.division`."""
-        # Processes and shared memory are not part of a synchronous run.
-        from minding.engine.lanes.run import Lanes
-
-        return Lanes(nodes, ctx, self, run)
 
     def resolve(self, leaves: Sequence[Node]) -> LaneOptions:
         """Fills in what was left open.
