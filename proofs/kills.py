@@ -94,7 +94,7 @@ def run_kills(job: KillJob, runs: Path) -> Record:
     folder = runs / "kills" / job.preset
     shutil.rmtree(folder, ignore_errors=True)
     start = time.monotonic()
-    _train(job, folder / "whole", None)
+    train(job, folder / "whole")
     seconds = time.monotonic() - start
     expected = outcome(RunDir.open(folder / "whole" / job.preset))
     # Not `job.seed` alone: presets are to be killed at different moments.
@@ -104,7 +104,7 @@ def run_kills(job: KillJob, runs: Path) -> Record:
         sequences += 1
         killed = folder / f"killed_{sequences}"
         # Short enough for several kills on the way to the end.
-        while not _train(job, killed, rng.uniform(0.0, seconds / 2) if kills < job.kills else None):
+        while not train(job, killed, rng.uniform(0.0, seconds / 2) if kills < job.kills else None):
             kills += 1
         found = outcome(_last_run(killed))
         different |= {key for key in found.keys() | expected.keys() if found.get(key) != expected.get(key)}
@@ -139,10 +139,19 @@ def _last_run(folder: Path) -> RunDir:
     return RunDir(max((path.parent for path in folder.glob("*/summary.json")), key=lambda path: path.stat().st_mtime))
 
 
-def _train(job: KillJob, folder: Path, kill_after: float | None) -> bool:
-    """Runs ``minding train --resume``; returns whether it came to its end before it was killed after some seconds."""
+def command_of(job: KillJob, folder: Path) -> list[str]:
+    """The command that trains in a run folder in `folder`, or resumes what is there."""
     overrides = [*job.overrides, f"run.out_dir={folder}", f"exp_name={job.preset}"]
-    command = [sys.executable, "-m", "minding", "train", job.preset, *overrides, "--resume", "--no-progress"]
+    return [sys.executable, "-m", "minding", "train", job.preset, *overrides, "--resume", "--no-progress"]
+
+
+def train(job: KillJob, folder: Path, kill_after: float | None = None) -> bool:
+    """Runs `command_of`; returns whether it came to its end before it was killed after some seconds.
+
+    Raises:
+      RunFailed: it ended with an error.
+    """
+    command = command_of(job, folder)
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
         try:
             out, _ = process.communicate(timeout=kill_after)

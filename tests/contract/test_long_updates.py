@@ -13,8 +13,13 @@ ALL = tuple(ALGORITHMS)
 CASES = [
     ("one dispatch thread", ("sac",)),
     *(
-        pytest.param(setting, ALL, marks=pytest.mark.slow)
-        for setting in ("one dispatch thread", "two dispatch threads", "two kernel threads", "no kernels")
+        pytest.param(setting, algorithms, marks=pytest.mark.slow)
+        for setting, algorithms in (
+            ("one dispatch thread", tuple(name for name in ALL if name != "sac")),
+            ("two dispatch threads", ALL),
+            ("two kernel threads", ALL),
+            ("no kernels", ALL),
+        )
     ),
 ]
 
