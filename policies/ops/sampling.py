@@ -38,15 +38,15 @@ class Categorical:
 
     def sample(self, params: Params, rng: np.random.Generator) -> tuple[Array, Array]:
         """Draws by inverting the cumulative distribution."""
-        logits = params[0]
-        exp = np.exp(logits - logits.max(axis=-1, keepdims=True))
-        cumulative = exp.cumsum(axis=-1)
-        total = cumulative[:, -1]
-        threshold = rng.random(len(logits), dtype=np.float32) * total
-        action = (cumulative <= threshold[:, None]).sum(axis=-1)
-        # The uniform draw is below 1, but its product with the total may round up to the total.
-        np.minimum(action, logits.shape[-1] - 1, out=action)
-        return action, np.log(exp[np.arange(len(logits)), action] / total)
+        # One row per choice: NumPy reduces whole rows at once, but the few entries of a column one by one.
+        logits = np.ascontiguousarray(params[0].T)
+        exp = np.exp(logits - np.maximum.reduce(logits, axis=0))
+        cumulative = np.add.accumulate(exp, axis=0)
+        total = cumulative[-1]
+        threshold = rng.random(len(total), dtype=np.float32) * total
+        # Without the last one: the draw is below 1, but its product with the total may round up to the total.
+        action = np.add.reduce(cumulative[:-1] <= threshold, axis=0)
+        return action, np.log(exp[action, np.arange(len(total))] / total)
 
     def mode(self, params: Params) -> Array:
         return params[0].argmax(axis=-1)
