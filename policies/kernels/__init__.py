@@ -75,7 +75,7 @@ def use_onednn(on: bool) -> bool:
 
 @functools.cache
 def _function(name: str) -> Any:
-    """A function of the library that is no kernel; in a process it is the library that graphs use."""
+    """A function of the library; in a process it is the library that graphs use."""
     try:
         return getattr(ctypes.CDLL(str(_LIBRARY)), name)
     except AttributeError:
@@ -115,7 +115,12 @@ def kernel(
       shape: (shapes of the inputs...) -> shape of the output, or a tuple of them.
       dtype: (dtypes of the inputs...) -> dtype of the output, or a tuple of them.
       gradient: (inputs..., output, gradient of the output) -> gradients of the inputs.
+
+    Raises:
+      SetupError: the library was compiled from other sources.
     """
+    # MindSpore would say only when a graph runs that there is no such function.
+    _function(name)
     # Imported here: to ask whether there are kernels must not load MindSpore.
     from minding.engine.process.runtime import ops
 

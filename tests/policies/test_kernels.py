@@ -5,6 +5,9 @@ import pytest
 from fakes import needs_kernels
 from kernel_calls import close, doubles, draws, result, run
 
+from minding.engine.errors import SetupError
+from minding.policies import kernels
+
 pytestmark = needs_kernels
 SIZES = (
     # batch, inputs, outputs: one of all, edges of tiles (6 x 16), of blocks (256), of vectors (8), usual networks.
@@ -233,3 +236,8 @@ def test_the_tanh_normal_and_its_gradient(spread):
         by_log_std = (objective(mean64, log_std64 + step) - objective(mean64, log_std64 - step)) / 2e-5
         np.testing.assert_allclose(dmean[:, k], by_mean, rtol=2e-4, atol=2e-4)
         np.testing.assert_allclose(dlog_std[:, k], by_log_std, rtol=2e-4, atol=2e-4)
+
+
+def test_a_library_without_the_kernel_is_an_error_before_anything_runs():
+    with pytest.raises(SetupError, match=r"no function imaginary.*install minding again"):
+        kernels.kernel("imaginary", lambda x: x, lambda x: x)
