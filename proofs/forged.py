@@ -1,11 +1,12 @@
-"""Run folders from anybody: forged or damaged checkpoints, configurations and metrics, read as the commands read them.
+"""Folders from anybody: forged or damaged checkpoints, configurations, metrics and data, read as the commands do.
 
     python -m proofs.forged
 
-A short run is made; then one file of a copy of it is forged, with checksums that fit, or damaged, and the copy is read:
-checkpoints as by `minding eval` and by `minding resume`, configurations and metrics as by all commands. Each reading
-must end within its time and memory with the older checkpoint, one clear line, or values that a run could have written.
-Takes about three minutes; the figures go to ``docs/results/forged.json``.
+A short run is made, and what its policy does is recorded; then one file of a copy of it is forged, with checksums that
+fit, or damaged, and the copy is read: checkpoints as by `minding eval` and by `minding resume`, configurations and
+metrics as by all commands, recorded data as by an algorithm that learns from them. Each reading must end within its
+time and memory with the older checkpoint, one clear line, or values that a run could have written. Takes about three
+minutes; the figures go to ``docs/results/forged.json``.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+import numpy as np
 from easydict import EasyDict
 
 from minding import training
@@ -36,6 +38,7 @@ from minding.configs import compile_run
 from minding.engine.chain.context import OnlineRLContext
 from minding.engine.chain.task import Task
 from minding.engine.config.identity import check_newest
+from minding.engine.data.dataset import check_fits, load_dataset
 from minding.engine.errors import MindingError
 from minding.engine.run.metrics import CsvWriter, read_metrics
 from minding.engine.run.plotting import EVAL_RETURN
@@ -48,7 +51,7 @@ from proofs.runs import Results, commit
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "docs" / "results" / "forged.json"
-CASES = {"checkpoints": 700, "configurations": 200, "metrics": 100}
+CASES = {"checkpoints": 700, "configurations": 200, "metrics": 100, "datasets": 200}
 MOST_SECONDS, MOST_MB, MOST_TEXT = 2.0, 200.0, 2100
 SETTINGS = (
     *("exp_name=run", "run.max_env_step=240", "run.final_episodes=2", "run.ckpt_freq=4", "run.metrics_freq=20"),
@@ -63,11 +66,12 @@ class Hang(BaseException):
 
 
 def make_run(folder: Path) -> RunDir:
-    """A finished run of a few iterations, with checkpoints of which only two stay."""
+    """A finished run of a few iterations, with checkpoints of which only two stay, and recorded data."""
     user = EasyDict(env={"env_id": "CartPole-v1"}, policy={"type": "dqn"})
     cfg = compile_run(user, [*SETTINGS, f"run.out_dir={folder}"])
     run = RunDir.create(cfg)
     training.train(cfg, run, progress=False)
+    training.record_data(run, 60)
     return run
 
 
@@ -109,6 +113,13 @@ class Readers:
             writer.load_state_dict({"rows": 3, "columns": ["env_step", EVAL_RETURN]})
             writer.write({"env_step": 240.0})
         read_metrics(self.run / "metrics.csv")
+        return "read"
+
+    def learn(self) -> str:
+        data = load_dataset(self.run / "data")
+        check_fits(data, compile_run(RunDir.open(self.run).load_config()).env, str(self.run / "data"))
+        if any(len(values) != len(data) for values in data.columns().values()) or not np.isfinite(data.returns()).all():
+            raise ValueError("data that do not fit together were read")
         return "read"
 
     def _which(self, name: str) -> str:
@@ -157,6 +168,10 @@ def cases(kind: str, count: int, original: Path, readers: Readers, seed: int) ->
                 change = forge.forge_config
                 change(run / "config.yaml", rng)
                 read = readers.configure
+            elif kind == "datasets":
+                change = forge.CHECKPOINT_FORGES[number % len(forge.CHECKPOINT_FORGES)]
+                change(run / "data", rng)
+                read = readers.learn
             else:
                 change = forge.forge_text
                 change(run / "metrics.csv", rng)
@@ -173,7 +188,7 @@ def measure(counts: dict[str, int], seed: int = 0) -> dict[str, Any]:
         newest = max((run.checkpoints).glob("iter_*"), key=lambda path: int(path.name[5:])).name
         with forge.copied(run.path, Path(parent) / "forged" / "run") as place:
             readers = Readers(place, newest)
-            for read in (readers.play, readers.resume, readers.configure, readers.tabulate):
+            for read in (readers.play, readers.resume, readers.configure, readers.tabulate, readers.learn):
                 read()
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         for kind, count in counts.items():

@@ -179,20 +179,21 @@ def _check(data: Dataset) -> None:
     stray = stray & ~np.isin(np.arange(steps), data.end)
     if stray.any():
         raise ValueError(f"step {int(np.argmax(stray))} ends an episode that goes on")
-    shapes = {leaf.path: tuple(leaf.field.shape) for leaf in observation_leaves(env["observation"])}
+    fields = {leaf.path: leaf.field for leaf in observation_leaves(env["observation"])}
     for what, leaves, count in (("obs", data.obs, steps), ("final_obs", data.final_obs, ends)):
-        if leaves.keys() != shapes.keys():
-            raise ValueError(f"{what} has the parts {sorted(leaves)}, expected {sorted(shapes)}")
-        for path, shape in shapes.items():
-            _expect(f"{what} {path}".strip(), leaves[path], (count, *shape), None)
-    damaged = not_finite({"obs": data.obs, "action": data.action, "reward": data.reward}, "data")
+        if leaves.keys() != fields.keys():
+            raise ValueError(f"{what} has the parts {sorted(leaves)}, expected {sorted(fields)}")
+        for path, field in fields.items():
+            _expect(f"{what} {path}".strip(), leaves[path], (count, *field.shape), field.dtype)
+    parts = {"obs": data.obs, "final_obs": data.final_obs, "action": data.action, "reward": data.reward}
+    damaged = not_finite(parts, "data")
     if damaged:
         raise ValueError(f"{damaged} holds NaN or infinity")
 
 
-def _expect(name: str, array: Array, shape: tuple[int, ...], dtype: str | None) -> None:
-    if array.shape != shape or (dtype is not None and array.dtype.name != dtype) or array.dtype.kind not in "fiub":
-        raise ValueError(f"{name} is {array.dtype} {array.shape}, expected {dtype or 'numbers'} {shape}")
+def _expect(name: str, array: Array, shape: tuple[int, ...], dtype: str) -> None:
+    if (array.shape, array.dtype.name) != (shape, dtype):
+        raise ValueError(f"{name} is {array.dtype} {array.shape}, expected {dtype} {shape}")
 
 
 def _short(value: Any) -> str:

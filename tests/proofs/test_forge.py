@@ -11,12 +11,13 @@ from minding.engine.chain.context import OnlineRLContext
 from minding.engine.chain.task import Task
 from minding.engine.checkpoint import BlockArray, save_checkpoint
 from minding.engine.config.identity import identity
+from minding.engine.data.dataset import Dataset, describe, save_dataset
 from minding.engine.run.run_dir import RunDir
 from minding.middleware import CkptSaver
 from proofs import forge
 from proofs import forged as forge_proofs
 
-CASES = {"checkpoints": 120, "configurations": 60, "metrics": 60}
+CASES = {"checkpoints": 120, "configurations": 60, "metrics": 60, "datasets": 100}
 
 
 class Policy:
@@ -45,6 +46,15 @@ class Readers(forge_proofs.Readers):
         self.task.use(self.saver)
 
 
+def recorded(env):
+    """Two episodes of two steps in CartPole."""
+    ends = np.array([False, True, False, True])
+    about = {"env": describe(env), "policy": {}, "seed": 0}
+    arrays = {"obs": {"": np.ones((4, 4), np.float32)}, "final_obs": {"": np.zeros((2, 4), np.float32)}}
+    columns = {"action": np.array([0, 1, 1, 0]), "reward": np.ones(4, np.float32), "end": np.array([1, 3])}
+    return Dataset(**arrays, **columns, terminated=ends, truncated=~ends & False, about=about)
+
+
 @pytest.fixture
 def forged(tmp_path):
     """Readers of a copy of a run folder, and the original."""
@@ -59,6 +69,7 @@ def forged(tmp_path):
         info = {"identity": identity(cfg), "guarantee": "exact", **dict.fromkeys(("env_step", "train_iter"), step)}
         state = {"policy": readers.policy.state_dict(), "task": counters, "config": cfg}
         save_checkpoint(run.checkpoints / f"iter_{step}", state, {**info, "total_step": step})
+    save_dataset(run.path / "data", recorded(cfg.env))
     original = run.path.rename(tmp_path / "original")
     return readers, original
 

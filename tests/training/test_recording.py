@@ -7,7 +7,9 @@ from fakes import AgePolicy, CountingEnv
 from of_algorithms import SMALL, short_run
 
 from minding import training
+from minding.cli import run
 from minding.configs import compile_run
+from minding.engine.checkpoint import newest_checkpoint
 from minding.engine.data.dataset import load_dataset
 from minding.engine.errors import ConfigError, DataError
 from minding.engine.run.run_dir import RunDir
@@ -54,6 +56,46 @@ def test_the_policy_of_a_run_is_recorded_and_repeats_itself(trained, tmp_path):
     assert (len(first), first.about["policy"]["explore"]) == (100, False)
     policy = training.load_policy(trained).policy
     assert np.array_equal(policy.eval_mode.forward(first.obs[""]), first.action)
+
+
+def test_the_command_records_says_what_came_of_it_and_writes_over_nothing(trained, tmp_path, capsys):
+    arguments = ["record-data", str(trained.path), "--steps", "100", "--seed", "5", "--out", str(tmp_path / "data")]
+    assert run([*arguments, "--ckpt", str(newest_checkpoint(trained.checkpoints))]) == 0
+    out = capsys.readouterr().out.splitlines()
+    data = load_dataset(tmp_path / "data")
+    assert data.digest == training.record_data(trained, 100, tmp_path / "same", seed=5).digest
+    mean, count = data.returns().mean(), len(data.returns())
+    assert out[-2].startswith(f"100 steps, {count} whole episodes: return {mean:.1f} ± ")
+    assert out[-1] == f"data: {tmp_path / 'data'}"
+    assert run(arguments) == 2
+    error = capsys.readouterr().err
+    assert "exists: remove it, or give another folder with --out" in error
+    assert error.count("\n") == 1
+    assert load_dataset(tmp_path / "data").digest == data.digest
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["absent", "--steps", "10"], "no run folder 'absent'"),
+        (["RUN"], "Missing option '--steps'"),
+        (["RUN", "--steps", "0"], "0 is not in the range x>=1"),
+        (["RUN", "--steps", "10", "--ckpt", "absent"], "Directory 'absent' does not exist"),
+    ],
+)
+def test_bad_input_of_the_command_is_one_line_and_exit_code_2(arguments, message, trained, capsys):
+    arguments = [str(trained.path) if each == "RUN" else each for each in arguments]
+    assert run(["record-data", *arguments]) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
+    assert not (trained.path / "data").exists()
+
+
+def test_steps_without_a_whole_episode_are_recorded_and_pointed_out(trained, tmp_path, capsys):
+    assert run(["record-data", str(trained.path), "--steps", "2", "--out", str(tmp_path / "data")]) == 0
+    assert "2 steps, no whole episode: record more to know their returns" in capsys.readouterr().out
+    assert len(load_dataset(tmp_path / "data")) == 2
 
 
 def test_exploring_is_recorded_as_it_is_collected(trained, tmp_path):

@@ -116,6 +116,8 @@ FORGED = {
     "another dtype": {"reward": np.zeros(5)},
     "not a number": {"obs": {"": np.full((5, 2), np.nan, np.float32)}},
     "another shape": {"obs": {"": np.zeros((5, 3), np.float32)}},
+    "observations of another dtype": {"obs": {"": np.full((5, 2), 1e300)}},
+    "a final observation that is not a number": {"final_obs": {"": np.full((2, 2), np.nan, np.float32)}},
     "another leaf": {"obs": {"a": np.zeros((5, 2), np.float32)}},
     "ends that fall": {"end": np.array([4, 1])},
     "ends too early": {"end": np.array([1, 3])},
