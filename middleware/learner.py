@@ -8,6 +8,7 @@ from typing import Any
 
 from minding.engine.chain.context import LearningContext
 from minding.engine.chain.middleware import declare
+from minding.engine.data.batch import misfits
 from minding.engine.types import Buffer, LearnMode
 from minding.middleware.schedules import schedule_steps
 from minding.middleware.trainer import learn_from
@@ -34,14 +35,16 @@ class OffPolicyLearner:
     Args:
       cfg: the compiled configuration.
       policy: ``policy.learn_mode``.
-      buffer: filled by a `data_pusher` upstream; one that draws by priority is told the new priorities of the drawn
-        rows (`PrioritizedBuffer.update`).
+      buffer: filled by a `data_pusher` upstream. It may have more fields than the policy learns from, and other
+        learners may share it.
+      priorities: whether this learner tells a buffer that draws by priority the new priorities of the drawn rows
+        (`PrioritizedBuffer.update`); one of those that share the buffer does.
     """
 
     # Data in the replay buffer are far older than what a lane adds to their age.
     staleness = 4
 
-    def __init__(self, cfg: Any, policy: LearnMode, buffer: Buffer) -> None:
+    def __init__(self, cfg: Any, policy: LearnMode, buffer: Buffer, *, priorities: bool = True) -> None:
         learn = cfg.policy.learn
         self._policy = policy
         self._buffer: Any = buffer
@@ -49,6 +52,7 @@ class OffPolicyLearner:
         self._horizon = schedule_steps(cfg)
         self._said = False
         self._prioritized = bool(getattr(buffer, "prioritized", False))
+        self._sets_priorities = self._prioritized and priorities
 
     def requirements(self) -> Sequence[str]:
         """Anything that does not fit, as sentences for the chain check."""
@@ -58,17 +62,24 @@ class OffPolicyLearner:
                 f"policy.learn.warmup={self._warmup} exceeds the buffer's capacity {self._buffer.capacity}: it would "
                 "never learn; raise policy.other.buffer_size"
             )
-        if dict(self._buffer.fields) != dict(self._policy.fields):
-            problems.append(
-                f"the buffer holds the fields {sorted(self._buffer.fields)}, the policy learns from "
-                f"{sorted(self._policy.fields)}: make the buffer with fields=policy.learn_mode.fields"
-            )
+        problems += misfits(self._policy.fields, self._buffer.fields)
         if self._prioritized and not getattr(self._policy, "prioritized", False):
             problems.append(
                 "the buffer draws by priority, and the policy returns none: set policy.other.replay=prioritized if the "
                 "algorithm has it, or use a UniformBuffer"
             )
         return problems
+
+    def clashes(self, chain: Sequence[object]) -> Sequence[str]:
+        """Says if the priorities of a shared buffer are set by several learners or by none."""
+        sharing = [m for m in chain if isinstance(m, OffPolicyLearner) and m._buffer is self._buffer]
+        setting = [m for m in sharing if m._sets_priorities]
+        if not self._prioritized or sharing[0] is not self or len(setting) == 1:
+            return []
+        return [
+            f"{len(setting) or 'none'} of the {len(sharing)} learners of its buffer set the priorities of rows, which "
+            "are errors of one policy: leave priorities=True to one of them and give priorities=False to the others"
+        ]
 
     def __call__(self, ctx: LearningContext) -> None:
         """Performs the iteration's gradient steps."""
@@ -79,5 +90,5 @@ class OffPolicyLearner:
             return
         batch = self._buffer.sample(self._updates, self._batch_size)
         priorities = learn_from(ctx, self._policy, batch, self._horizon).priorities
-        if priorities is not None and self._prioritized:
+        if priorities is not None and self._sets_priorities:
             self._buffer.update(batch.index, priorities)

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from minding.engine.data.batch import Field, RowLayout
+from minding.engine.data.batch import Field
 from minding.engine.process.runtime import ops
 from minding.policies.core.actor_critic import ActorCriticPolicy
 from minding.policies.networks.actor_critic import ActorCritic
@@ -58,8 +58,8 @@ class A3CCell(GradientStep):
 
     metrics = ("loss", "policy_loss", "value_loss", "entropy", "approx_kl", "grad_norm")
 
-    def __init__(self, net: ActorCritic, layout: RowLayout, learn: Mapping[str, Any]) -> None:
-        super().__init__(layout, ["obs", "action", "log_prob", "return"])
+    def __init__(self, net: ActorCritic, learn: Mapping[str, Any]) -> None:
+        super().__init__(["obs", "action", "log_prob", "return"])
         self.net = net
         self.optim = Optimizer(net=Group.of(net, learn, eps=1e-5, max_grad_norm=learn["grad_norm"]))
         # A plain dict of numbers: they are compiled in as constants.
@@ -83,7 +83,7 @@ class A3C(ActorCriticPolicy):
     name = "a3c"
 
     def _root(self, net: ActorCritic, rng: np.random.Generator) -> A3CCell:
-        return A3CCell(net, self.layout, self.cfg.learn)
+        return A3CCell(net, self.cfg.learn)
 
     @property
     def row_fields(self) -> dict[str, Field]:

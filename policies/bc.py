@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from minding.engine.data.batch import Field, RowLayout
+from minding.engine.data.batch import Field
 from minding.engine.process.runtime import ops
 from minding.policies.core.actors import Network, SamplingActor
 from minding.policies.core.base import BasePolicy
@@ -53,15 +53,14 @@ class BCCell(GradientStep):
 
     Args:
       net: the policy.
-      layout: of the rows.
       learn: the `learn` part of the configuration.
       squared: whether the loss is the squared error.
     """
 
     metrics = ("loss", "grad_norm")
 
-    def __init__(self, net: PolicyNetwork, layout: RowLayout, learn: Mapping[str, Any], squared: bool) -> None:
-        super().__init__(layout, ["obs", "action"])
+    def __init__(self, net: PolicyNetwork, learn: Mapping[str, Any], squared: bool) -> None:
+        super().__init__(["obs", "action"])
         self.net = net
         self.optim = Optimizer(net=Group.of(net, learn, max_grad_norm=learn["grad_norm"]))
         self.squared = squared
@@ -91,7 +90,7 @@ class BC(BasePolicy):
 
     def _root(self, net: PolicyNetwork, rng: np.random.Generator) -> BCCell:
         squared = self.cfg.learn.loss == "squared_error" and self.spec["action"]["kind"] == "box"
-        return BCCell(net, self.layout, self.cfg.learn, squared)
+        return BCCell(net, self.cfg.learn, squared)
 
     def _actor(self, network: Network, rng: np.random.Generator) -> SamplingActor:
         return SamplingActor(self.name, network, self.spec, rng, self.net.head.distribution)

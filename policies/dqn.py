@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from minding.engine.data.batch import Field, IndexedBatch, RowLayout
+from minding.engine.data.batch import Field, IndexedBatch
 from minding.engine.process.runtime import ops
 from minding.engine.types import Array, StateDict
 from minding.policies.core.actors import GreedyActor, Network
@@ -64,10 +64,8 @@ class DQNCell(GradientStep):
 
     metrics = ("loss", "q_value", "grad_norm")
 
-    def __init__(
-        self, net: QNetwork, target: QNetwork, layout: RowLayout, learn: Mapping[str, Any], prioritized: bool = False
-    ) -> None:
-        super().__init__(layout, ["obs", "next_obs", "action", "reward", "terminated", "discount"])
+    def __init__(self, net: QNetwork, target: QNetwork, learn: Mapping[str, Any], prioritized: bool = False) -> None:
+        super().__init__(["obs", "next_obs", "action", "reward", "terminated", "discount"])
         self.prioritized = prioritized
         self.net = net
         self.target = target
@@ -113,7 +111,7 @@ class DQN(BasePolicy):
 
     def _root(self, net: QNetwork, rng: np.random.Generator) -> DQNCell:
         prioritized = self.cfg.other.replay == "prioritized"
-        root = DQNCell(net, QNetwork(self.spec, self.cfg.model, rng), self.layout, self.cfg.learn, prioritized)
+        root = DQNCell(net, QNetwork(self.spec, self.cfg.model, rng), self.cfg.learn, prioritized)
         equalize(root.net, root.target)
         return root
 

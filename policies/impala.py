@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from minding.engine.data.batch import Field, IndexedBatch, RowLayout
+from minding.engine.data.batch import Field, IndexedBatch
 from minding.engine.process.runtime import ops
 from minding.engine.types import Array
 from minding.policies.core.actor_critic import ActorCriticPolicy
@@ -73,8 +73,8 @@ class IMPALACell(GradientStep):
 
     metrics = ("loss", "policy_loss", "value_loss", "entropy", "approx_kl", "rho", "grad_norm")
 
-    def __init__(self, net: ActorCritic, layout: RowLayout, learn: Mapping[str, Any]) -> None:
-        super().__init__(layout, ["obs", "next_obs", "action", *NUMBERS])
+    def __init__(self, net: ActorCritic, learn: Mapping[str, Any]) -> None:
+        super().__init__(["obs", "next_obs", "action", *NUMBERS])
         self.net = net
         self.optim = Optimizer(net=Group.of(net, learn, eps=1e-5, max_grad_norm=learn["grad_norm"]))
         # A plain dict of numbers: they are compiled in as constants.
@@ -108,7 +108,7 @@ class IMPALA(ActorCriticPolicy):
     record_fields = ("log_prob",)
 
     def _root(self, net: ActorCritic, rng: np.random.Generator) -> IMPALACell:
-        return IMPALACell(net, self.layout, self.cfg.learn)
+        return IMPALACell(net, self.cfg.learn)
 
     @property
     def row_fields(self) -> dict[str, Field]:

@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from minding.engine.data.batch import Field, IndexedBatch, RowLayout
+from minding.engine.data.batch import Field, IndexedBatch
 from minding.engine.process.runtime import ms, ops
 from minding.engine.types import Array
 from minding.policies.core.actor_critic import ActorCriticPolicy
@@ -95,9 +95,9 @@ class PPOCell(GradientStep):
     metrics = ("loss", "policy_loss", "value_loss", "entropy", "approx_kl", "clip_fraction", "grad_norm")
     present_names = ("present_log_prob", "present_value", "trust")
 
-    def __init__(self, net: ActorCritic, layout: RowLayout, learn: Mapping[str, Any]) -> None:
+    def __init__(self, net: ActorCritic, learn: Mapping[str, Any]) -> None:
         remembers = net.memory is not None
-        super().__init__(layout, ["obs", "action", "log_prob", "return", "value", *(MEMORY if remembers else ())])
+        super().__init__(["obs", "action", "log_prob", "return", "value", *(MEMORY if remembers else ())])
         self.net = net
         self.optim = Optimizer(net=Group.of(net, learn, eps=1e-5, max_grad_norm=learn["grad_norm"]))
         # A plain dict of numbers: they are compiled in as constants.
@@ -138,7 +138,7 @@ class PPO(ActorCriticPolicy):
     name = "ppo"
 
     def _root(self, net: ActorCritic, rng: np.random.Generator) -> PPOCell:
-        return PPOCell(net, self.layout, self.cfg.learn)
+        return PPOCell(net, self.cfg.learn)
 
     @property
     def row_fields(self) -> dict[str, Field]:

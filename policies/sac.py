@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from minding.engine.data.batch import Field, IndexedBatch, RowLayout
+from minding.engine.data.batch import Field, IndexedBatch
 from minding.engine.process.runtime import ms, nn, ops
 from minding.policies.core.actors import Network, SquashedGaussianActor
 from minding.policies.core.base import BasePolicy
@@ -55,11 +55,10 @@ class SACCell(GradientStep):
         actor: SquashedActor,
         critics: Critics,
         targets: Critics,
-        layout: RowLayout,
         learn: Mapping[str, Any],
         target_entropy: float,
     ) -> None:
-        super().__init__(layout, ["obs", "next_obs", "action", "reward", "terminated", "discount"])
+        super().__init__(["obs", "next_obs", "action", "reward", "terminated", "discount"])
         self.net = actor
         self.critics = critics
         self.targets = targets
@@ -142,7 +141,7 @@ class SAC(BasePolicy):
 
     def _root(self, net: SquashedActor, rng: np.random.Generator) -> SACCell:
         critics, targets = (Critics(self.spec, self.cfg.model, rng) for _ in range(2))
-        root = SACCell(net, critics, targets, self.layout, self.cfg.learn, self.target_entropy)
+        root = SACCell(net, critics, targets, self.cfg.learn, self.target_entropy)
         equalize(root.critics, root.targets)
         return root
 

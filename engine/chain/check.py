@@ -81,7 +81,7 @@ def check_chain(
     Raises:
       ChainError: with all problems found: a field read that nothing upstream writes, a learner before the
         collector, a field that the context does not have, a clash inside `parallel`, and what the
-        middleware's own ``requirements()`` say.
+        middleware's own ``requirements()`` and ``clashes()`` say.
     """
     nodes = chain_nodes(chain, roles)
     problems = [
@@ -215,11 +215,13 @@ def _writes(node: Node) -> set[str]:
 
 
 def _own_requirements(nodes: Sequence[Node]) -> Iterator[str]:
+    chain = [leaf.middleware for leaf in _all_leaves(nodes)]
     for leaf in _all_leaves(nodes):
         requirements: Callable[[], Sequence[str]] | None = getattr(leaf.middleware, "requirements", None)
-        if requirements is not None:
-            for problem in requirements():
-                yield f"{leaf.name} at position {leaf.position}: {problem}"
+        clashes: Callable[[Sequence[Middleware]], Sequence[str]] | None = getattr(leaf.middleware, "clashes", None)
+        problems = [*(requirements() if requirements else ()), *(clashes(chain) if clashes else ())]
+        for problem in problems:
+            yield f"{leaf.name} at position {leaf.position}: {problem}"
 
 
 def _all_leaves(nodes: Sequence[Node]) -> Iterator[Node]:

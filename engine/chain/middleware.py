@@ -27,6 +27,7 @@ order of the chain, once the rest of the chain has finished. Optional attributes
   default of ``max_staleness`` in an asynchronous run.
 - ``requirements() -> Sequence[str]``: problems found in what the middleware was given, as readable sentences;
   the chain check refuses to start with any.
+- ``clashes(chain) -> Sequence[str]``: likewise, problems with the other middleware of the chain.
 """
 SecondHalf = Generator[None, None, None]
 """What a generator middleware returns."""

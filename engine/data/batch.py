@@ -81,7 +81,11 @@ class RowLayout:
         """
         found = [c for c in self.columns.values() if c.name == name or c.name.startswith(f"{name}.")]
         if not found:
-            raise ShapeError(f"rows have no field {name!r}; they have {', '.join(self.columns)}")
+            raise ShapeError(
+                f"the rows have no field {name!r}, which a policy learns from; they have {', '.join(self.columns)}: "
+                "make what holds them with the fields of all policies that learn from them, "
+                "fields={**policy.learn_mode.fields, ...}"
+            )
         return found
 
     def empty(self, rows: int) -> tuple[Array, ...]:
@@ -105,7 +109,11 @@ class RowLayout:
             if value is None:
                 default = self.fields[name].default
                 if default is None:
-                    raise ShapeError(f"transition field {name!r} is missing; got {sorted(values)}")
+                    raise ShapeError(
+                        f"field {name!r} of the rows is missing; got {', '.join(sorted(values))}: it is needed by a "
+                        "policy that learns from them, and has to be recorded by the policy that collects or written "
+                        "by a middleware behind the collector"
+                    )
                 target[:] = default
                 continue
             if value.shape != (count, *column.shape):
@@ -139,6 +147,36 @@ class RowLayout:
             return
         names = [c.name for c in self.columns.values() if c.table == 0 and c.start <= cols[0] < c.stop]
         raise NonFiniteError(f"{where}: field {names[0]!r} of row {rows[0]} is {tables[0][rows[0], cols[0]]}")
+
+
+def misfits(needed: Mapping[str, Field], held: Mapping[str, Field]) -> list[str]:
+    """Says what keeps a learner from rows that hold other fields than it reads; more of them do not matter.
+
+    Args:
+      needed: the fields that the learner reads.
+      held: those of the rows.
+    """
+    problems = []
+    for name, field in needed.items():
+        here = held.get(name)
+        if here is None:
+            problems.append(
+                f"the buffer has no field {name!r}, which the policy learns from; it has {', '.join(held)}. "
+                "data_pusher writes what the buffer was made for: give it the fields of all its learners, "
+                "fields={**policy.learn_mode.fields, ...}"
+            )
+        elif (here.shape, here.dtype) != (field.shape, field.dtype):
+            problems.append(
+                f"field {name!r} is {here.dtype} {here.shape} in the buffer, and the policy learns from "
+                f"{field.dtype} {field.shape}: another environment or other settings made the buffer"
+            )
+        elif here.default != field.default:
+            problems.append(
+                f"field {name!r}, where nothing writes it, is {here.default} in the buffer, and the policy expects "
+                f"{field.default}: learners that share a buffer need the same settings there, such as "
+                "policy.learn.gamma for 'discount'"
+            )
+    return problems
 
 
 @dataclasses.dataclass(slots=True)

@@ -11,7 +11,7 @@ import numpy as np
 
 from minding.engine.config.compiler import schema_defaults
 from minding.engine.data.agents import num_agents
-from minding.engine.data.batch import Field, IndexedBatch, RowLayout
+from minding.engine.data.batch import Field, IndexedBatch
 from minding.engine.data.observation import Leaf, observation_leaves
 from minding.engine.errors import CheckpointError, MindingError
 from minding.engine.process import runtime
@@ -75,7 +75,6 @@ class BasePolicy:
         self.leaves = observation_leaves(self.spec["observation"])
         rng = streams.generator("policy.init")
         self.net = self._network(rng)
-        self.layout = RowLayout(self.row_fields)
         if "learn" in self.modes:
             self.root = self._root(self.net, rng)
             self._update = Update(self.root, f"{self.name}.learn")

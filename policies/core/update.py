@@ -83,5 +83,5 @@ class Update:
             self._tables = batch.tables
             self._compiled = {}
         names = (tuple(inputs.steps), tuple(inputs.constants))
-        loop = GradientLoop(self._root, batch.tables.parameters, *names, len(batch.index) > 1)
+        loop = GradientLoop(self._root, batch, *names, len(batch.index) > 1)
         self._compiled[variant] = Compiled(loop, self._name)

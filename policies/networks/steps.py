@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from minding.engine.data.batch import RowLayout
+from minding.engine.data.batch import IndexedBatch
 from minding.engine.process.runtime import ms, nn, ops
 from minding.policies.networks.rows import Rows
 from minding.policies.ops import lean
@@ -22,8 +22,7 @@ class GradientStep(nn.Cell):
     """Base of the cells that hold an algorithm's networks and optimizers. A subclass defines `construct`.
 
     Args:
-      layout: of the rows that are learned from.
-      fields: names of those that `construct` reads.
+      fields: names of those of the rows that `construct` reads.
 
     Attributes:
       metrics: names of the numbers that `construct` returns.
@@ -38,9 +37,9 @@ class GradientStep(nn.Cell):
     watched: str | None = None
     limit = 0.0
 
-    def __init__(self, layout: RowLayout, fields: Sequence[str]) -> None:
+    def __init__(self, fields: Sequence[str]) -> None:
         super().__init__()
-        self.rows = Rows(layout, fields)
+        self.fields = tuple(fields)
 
     def construct(self, batch):
         """Makes one gradient step and returns the metrics by name.
@@ -68,24 +67,25 @@ class GradientLoop(nn.Cell):
 
     Args:
       root: makes a step.
-      tables: the parameters that hold the rows.
+      batch: says where the rows are, which may have more fields than the root reads.
       steps: names of the inputs that have an entry for each step.
       constants: names of those that hold for all steps.
       loop: whether there are several steps. Else inputs have no axis for them: a graph without a loop starts faster.
     """
 
     def __init__(
-        self, root: GradientStep, tables: Any, steps: Sequence[str], constants: Sequence[str], loop: bool
+        self, root: GradientStep, batch: IndexedBatch, steps: Sequence[str], constants: Sequence[str], loop: bool
     ) -> None:
         # Parameters keep the names they have under the root.
         super().__init__(auto_prefix=False)
         self.root = root
-        self.tables = ms.ParameterTuple(tables)
+        self.rows = Rows(batch.layout, root.fields)
+        self.tables = ms.ParameterTuple(batch.tables.parameters)
         inputs = ("index", *steps, *constants)
         self.all_rows = inputs.index(ALL_ROWS) if ALL_ROWS in inputs else 0
         self.present_names = root.present_names if self.all_rows else ()
-        self.row_names = (*root.rows.names, "index")
-        self.names = (*root.rows.names, *inputs, *self.present_names)
+        self.row_names = (*root.fields, "index")
+        self.names = (*root.fields, *inputs, *self.present_names)
         self.num_steps = 1 + len(steps) if loop else 0
         self.metrics, self.prioritized = root.metrics, root.prioritized
         self.watched, self.limit = root.watched, root.limit
@@ -107,7 +107,7 @@ class GradientLoop(nn.Cell):
         present: Any = ()
         if self.all_rows:
             rows = lean.item(inputs, self.all_rows)
-            present = self.root.present(lean.named(self.row_names, (*self.root.rows(rows, self.tables), rows)))
+            present = self.root.present(lean.named(self.row_names, (*self.rows(rows, self.tables), rows)))
         if not self.num_steps:
             returned = self.root(self.batch(inputs, present))
             total = self.stacked(returned)
@@ -144,7 +144,7 @@ class GradientLoop(nn.Cell):
             flat = index.reshape((-1,)) if index.ndim > 1 else index
             for name in self.present_names:
                 chosen = (*chosen, ops.gather(present[name], flat, 0))
-        return lean.named(self.names, (*self.root.rows(index, self.tables), *values, *chosen))
+        return lean.named(self.names, (*self.rows(index, self.tables), *values, *chosen))
 
     def stacked(self, returned):
         values: Any = ()

@@ -62,9 +62,15 @@ def test_a_buffer_and_a_policy_that_fit_have_no_problem(parts):
 def test_a_buffer_of_other_fields_is_refused_with_the_fix(parts):
     (problem,) = parts(buffer_fields={"number": Field((2,)), "other": Field()})[0].requirements()
     assert problem == (
-        "the buffer holds the fields ['number', 'other'], the policy learns from ['number']: make the buffer with "
-        "fields=policy.learn_mode.fields"
+        "field 'number' is float32 (2,) in the buffer, and the policy learns from float32 (): another environment or "
+        "other settings made the buffer"
     )
+    (problem,) = parts(buffer_fields={"other": Field()})[0].requirements()
+    assert problem.startswith("the buffer has no field 'number', which the policy learns from; it has other.")
+
+
+def test_a_buffer_may_have_more_fields_than_the_policy_reads(parts):
+    assert parts(buffer_fields={"other": Field(), **FIELDS})[0].requirements() == []
 
 
 def test_a_warm_up_that_the_buffer_can_never_hold_is_refused(parts):

@@ -1,0 +1,133 @@
+"""Several policies that learn from one buffer, each from its own fields."""
+
+import numpy as np
+import pytest
+from fakes import rows_of, tiny_config
+
+from minding.engine.buffers import PrioritizedBuffer, UniformBuffer
+from minding.engine.chain.check import chain_nodes, check_chain
+from minding.engine.chain.context import OnlineRLContext
+from minding.engine.chain.lifecycle import load_middleware_state, middleware_state
+from minding.engine.chain.middleware import declare
+from minding.engine.data.batch import Field, RowLayout
+from minding.engine.errors import ChainError, ShapeError
+from minding.engine.run.fingerprint import fingerprint
+from minding.middleware import OffPolicyLearner, data_pusher
+from minding.policies import get_policy_class
+
+ROWS = 24
+REPLAY = {"policy.learn.batch_size": 4, "policy.learn.update_per_collect": 3, "policy.learn.warmup": 1}
+
+
+def policy_of(algorithm, **overrides):
+    cfg = tiny_config(algorithm, **overrides)
+    return get_policy_class(algorithm)(cfg, ("learn",))
+
+
+def union(*policies):
+    """Their fields, behind one that none of them reads: all columns stand elsewhere than in a policy's own rows."""
+    fields = {"unread": Field((3,))}
+    for policy in policies:
+        fields.update(policy.learn_mode.fields)
+    return fields
+
+
+def test_two_policies_learn_from_one_buffer_what_each_learns_from_rows_of_its_own():
+    dqn, cloned = policy_of("dqn", **REPLAY), policy_of("bc")
+    shared = UniformBuffer(ROWS, union(dqn, cloned), seed=1)
+    values = rows_of(RowLayout(shared.fields), ROWS, np.random.default_rng(0), {"action": 3})
+    shared.push(values)
+    batches = {"dqn": shared.sample(3, 4), "bc": shared.sample(2, 8)}
+    for policy in (dqn, cloned):
+        alone = policy_of(policy.name, **(REPLAY if policy is dqn else {}))
+        own = UniformBuffer(ROWS, alone.learn_mode.fields)
+        own.push({name: values[name] for name in own.fields})
+        batch = own.sample(1, 1)
+        batch.index = batches[policy.name].index
+        there, here = policy.learn_mode.forward(batches[policy.name]), alone.learn_mode.forward(batch)
+        assert there == here
+        assert fingerprint(policy.state_dict()) == fingerprint(alone.state_dict())
+
+
+def test_rows_without_a_field_that_is_learned_from_are_refused_by_name():
+    policy = policy_of("dqn", **REPLAY)
+    fields = {name: field for name, field in policy.learn_mode.fields.items() if name != "terminated"}
+    buffer = UniformBuffer(ROWS, fields)
+    buffer.push(rows_of(RowLayout(fields), ROWS, np.random.default_rng(0), {"action": 3}))
+    with pytest.raises(ShapeError, match=r"no field 'terminated', which a policy learns from; they have obs, next_obs"):
+        policy.learn_mode.forward(buffer.sample(1, 4))
+    (problem,) = OffPolicyLearner(policy.config, policy.learn_mode, buffer).requirements()
+    assert "the buffer has no field 'terminated', which the policy learns from; it has obs, " in problem
+    assert "data_pusher writes what the buffer was made for: give it the fields of all its learners" in problem
+
+
+def test_learners_that_expect_another_discount_in_one_field_are_refused():
+    one, other = (policy_of("dqn", **REPLAY, **{"policy.learn.gamma": gamma}) for gamma in (0.9, 0.8))
+    (problem,) = OffPolicyLearner(
+        other.config, other.learn_mode, UniformBuffer(ROWS, one.learn_mode.fields)
+    ).requirements()
+    assert "field 'discount', where nothing writes it, is 0.9 in the buffer, and the policy expects 0.8" in problem
+
+
+@declare(role="collect", writes=("trajectories", "env_step", "env_episode"))
+def collecting(ctx):
+    """Stands for a collector in the check of a chain."""
+
+
+def learners(buffer, *priorities):
+    policies = [policy_of("dqn", **REPLAY, **{"policy.other.replay": "prioritized"}) for _ in priorities]
+    return policies, [
+        OffPolicyLearner(p.config, p.learn_mode, buffer, priorities=given) for p, given in zip(policies, priorities)
+    ]
+
+
+@pytest.mark.parametrize(("given", "found"), [((True, True), "2 of the 2"), ((False, False), "none of the 2")])
+def test_priorities_of_a_shared_buffer_are_set_by_one_learner(given, found):
+    buffer = PrioritizedBuffer(ROWS, policy_of("dqn").learn_mode.fields)
+    policies, chain = learners(buffer, *given)
+    pusher = data_pusher(policies[0].config, buffer)
+    with pytest.raises(ChainError, match=f"{found} learners of its buffer set the priorities of rows"):
+        check_chain([collecting, pusher, *chain], OnlineRLContext)
+    chain[0] = OffPolicyLearner(policies[0].config, policies[0].learn_mode, buffer, priorities=not given[0])
+    check_chain([collecting, pusher, *chain], OnlineRLContext)
+
+
+def test_the_learner_without_priorities_leaves_them_alone():
+    buffer = PrioritizedBuffer(ROWS, policy_of("dqn").learn_mode.fields, alpha=1.0)
+    buffer.push(rows_of(RowLayout(buffer.fields), ROWS, np.random.default_rng(0), {"action": 3}))
+    (_, _), (setting, reading) = learners(buffer, True, False)
+    ctx = OnlineRLContext()
+    before = buffer.state_dict()["priorities"].copy()
+    reading(ctx)
+    assert np.array_equal(buffer.state_dict()["priorities"], before)
+    setting(ctx)
+    assert not np.array_equal(buffer.state_dict()["priorities"], before)
+    assert ctx.train_iter == 6
+
+
+def test_a_shared_buffer_is_saved_once_and_restored_for_all():
+    def parts(rows):
+        dqn, other = policy_of("dqn", **REPLAY), policy_of("dqn", seed=1, **REPLAY)
+        buffer = UniformBuffer(ROWS, union(dqn), seed=3)
+        if rows:
+            buffer.push(rows_of(RowLayout(buffer.fields), rows, np.random.default_rng(0), {"action": 3}))
+        chain = [
+            data_pusher(dqn.config, buffer),
+            *(OffPolicyLearner(p.config, p.learn_mode, buffer) for p in (dqn, other)),
+        ]
+        return chain, buffer, (dqn, other)
+
+    chain, buffer, policies = parts(ROWS)
+    for learner in chain[1:]:
+        learner(OnlineRLContext())
+    state = middleware_state(chain_nodes(chain))
+    assert sum("ring" in path for path in fingerprint(state)) == len(fingerprint(buffer.state_dict()["ring"]))
+    again, restored, others = parts(0)
+    load_middleware_state(chain_nodes(again), state)
+    for policy, other in zip(policies, others):
+        other.load_state_dict(policy.state_dict())
+    for one, two in zip(chain[1:], again[1:]):
+        one(OnlineRLContext())
+        two(OnlineRLContext())
+    assert fingerprint(buffer.state_dict()) == fingerprint(restored.state_dict())
+    assert all(fingerprint(p.state_dict()) == fingerprint(o.state_dict()) for p, o in zip(policies, others))
