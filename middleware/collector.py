@@ -67,7 +67,8 @@ class StepCollector:
                 self._policy.reset(begun)
             obs = step.obs
         ctx.trajectories = rollout = record.rollout(obs, self._policy)
-        rollout.fresh = fresh
+        rollout.fresh = np.zeros(rollout.shape, np.bool_)
+        rollout.fresh[0] = fresh
         ctx.trajectory_end_idx = rollout.end_idx()
         ctx.episode_stats = record.episodes
         ctx.env_step += record.valid_steps

@@ -57,17 +57,18 @@ class data_pusher:
 
 def sequence_columns(rollout: Rollout) -> dict[str, Array]:
     """What an `EpisodeBuffer` takes besides the fields of `transitions`, as flat arrays ``(n,)`` of the same rows."""
+    envs = rollout.shape[1]
     columns = {
-        "sequence": np.broadcast_to(np.arange(rollout.shape[1]), rollout.shape),
+        "sequence": np.broadcast_to(rollout.collector * envs + np.arange(envs), rollout.shape),
         "begun": rollout.begun(),
         "ended": rollout.terminated | rollout.truncated,
     }
-    keep = slice(None) if rollout.valid is None else rollout.valid.reshape(-1)
+    keep = rollout.transitions().reshape(-1)
     return {name: column.reshape(-1)[keep] for name, column in columns.items()}
 
 
 def transitions(rollout: Rollout) -> dict[str, Array]:
-    """The transitions of a rollout as flat arrays ``(n, ...)``, ordered by time, then environment.
+    """The transitions of a rollout that are ready, as flat arrays ``(n, ...)``, ordered by time, then environment.
 
     Successor and `terminated` are those of the row that `rollout.bootstrap_row` names (n-step returns). Declared info
     is under ``info.<key>``.
@@ -85,7 +86,7 @@ def transitions(rollout: Rollout) -> dict[str, Array]:
     columns["terminated"] = terminated
     steps, envs = rollout.shape
     flat = {name: value.reshape(steps * envs, *value.shape[2:]) for name, value in columns.items()}
-    if rollout.valid is not None:
-        keep = rollout.valid.reshape(-1)
+    if rollout.valid is not None or rollout.ready is not None:
+        keep = rollout.transitions().reshape(-1)
         flat = {name: value[keep] for name, value in flat.items()}
     return flat

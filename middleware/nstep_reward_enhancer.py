@@ -3,48 +3,63 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
 from typing import Any
+
+import numpy as np
 
 from minding.engine.chain.context import OnlineRLContext
 from minding.engine.chain.middleware import declare
+from minding.engine.data.joined import join, last_rows, rollout_of, rollout_state
 from minding.engine.data.returns import nstep
+from minding.engine.data.rollout import Rollout
+from minding.engine.types import StateDict
 
 
-@declare(role="collect", reads=("trajectories",), writes=("trajectories",))
+@declare(role="collect", reads=("trajectories",), writes=("trajectories", "trajectory_end_idx"))
 class nstep_reward_enhancer:
-    """Turns rewards into n-step returns within each trajectory.
+    """Turns rewards into n-step returns within each trajectory (Hessel et al., 2018, https://arxiv.org/abs/1710.02298).
 
-    Successor, `terminated` and discount become those of the n-th step, or of the last step before the trajectory or
-    the rollout ends, never across one (Hessel et al., 2018, https://arxiv.org/abs/1710.02298).
+    Successor, `terminated` and discount become those of the n-th step, or of the last one before the trajectory ends.
+    The border of a rollout ends nothing: rows whose n steps are not over yet come with a later rollout, before its own
+    rows, so that the rows and their returns do not depend on the length of rollouts. They are saved with it until then.
 
     Reads: trajectories.
-    Writes: trajectories (reward, bootstrap_row, and `discount` in the record).
-    Config: policy.learn.nstep, policy.learn.gamma, policy.collect.n_sample.
+    Writes: trajectories (earlier rows in front, reward, bootstrap_row, ready, and `discount` in the record),
+      trajectory_end_idx.
+    Config: policy.learn.nstep, policy.learn.gamma.
     """
 
     def __init__(self, cfg: Any) -> None:
         self._n = cfg.policy.learn.nstep
         self._gamma = cfg.policy.learn.gamma
-        self._steps = cfg.policy.collect.n_sample // cfg.env.collector_env_num
-
-    def requirements(self) -> Sequence[str]:
-        """Anything that does not fit, as sentences for the chain check."""
-        if self._steps < self._n:
-            return [
-                f"policy.learn.nstep={self._n}, but a rollout has only {self._steps} steps per environment, so that "
-                "every return would be cut short: raise policy.collect.n_sample or lower env.collector_env_num"
-            ]
-        return []
+        # By collector: the rows that a return of the next rollout may need; of those that are `ready` it is due.
+        self._tails: dict[int, Rollout] = {}
 
     def __call__(self, ctx: OnlineRLContext) -> None:
-        """Rewrites the rollout's rewards."""
+        """Hands on the rows whose returns are complete."""
         rollout = ctx.trajectories
         assert rollout is not None
-        reward, last, discount = nstep(rollout.reward, rollout.cut(), n=self._n, gamma=self._gamma)
+        if rollout.collector in self._tails:
+            rollout = join(self._tails[rollout.collector], rollout)
+        cut = rollout.cut()
+        reward, last, discount = nstep(rollout.reward, cut, n=self._n, gamma=self._gamma)
+        # Agents of one environment share its steps.
+        steps, envs = rollout.shape
+        last, discount = (values.reshape(steps, envs, -1)[..., 0] for values in (last, discount))
+        complete = np.take_along_axis(cut, last, axis=0) | (last == np.arange(steps)[:, None] + self._n - 1)
+        due = np.ones(cut.shape, np.bool_) if rollout.ready is None else rollout.ready
+        self._tails[rollout.collector] = last_rows(dataclasses.replace(rollout, ready=due & ~complete), self._n - 1)
         ctx.trajectories = dataclasses.replace(
             rollout,
             reward=reward,
             bootstrap_row=last,
             record={**rollout.record, "discount": discount},
+            ready=due & complete,
         )
+        ctx.trajectory_end_idx = ctx.trajectories.end_idx()
+
+    def state_dict(self) -> StateDict:
+        return {"tails": {str(number): rollout_state(tail) for number, tail in self._tails.items()}}
+
+    def load_state_dict(self, state: StateDict) -> None:
+        self._tails = {int(number): rollout_of(tail) for number, tail in state["tails"].items()}

@@ -82,7 +82,7 @@ def over_agents(array: Array, shape: tuple[int, ...], what: str) -> Array:
 def nstep(reward: Array, cut: Array, *, n: int, gamma: float) -> tuple[Array, Array, Array]:
     """n-step returns within each trajectory (Sutton, 1988; Hessel et al., 2018, https://arxiv.org/abs/1710.02298).
 
-        R_t = sum_{i<k} gamma^i r_{t+i},   k = min(n, steps left in the trajectory and in the rollout)
+        R_t = sum_{i<k} gamma^i r_{t+i},   k = min(n, steps left in the trajectory and in the arrays)
 
     The target is ``R_t + gamma^k * V(s_{t+k})``, so successor, `terminated` and discount are those of step t + k - 1.
 

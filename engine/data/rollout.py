@@ -34,7 +34,11 @@ class Rollout:
         None for a policy that records no values.
       final_value: likewise of `final_obs`, float32 ``(E,)`` or ``(E, M)``.
       info: declared keys of the environments' `info`, ``(T, N, ...)`` by name.
-      fresh: bool ``(N,)``, true where an episode begins with the first row; None if it is not known.
+      fresh: bool ``(T, N)``, true in rows with which an episode begins whatever the row before was, as with the first
+        one of a rollout; None if it is not known.
+      ready: bool ``(T, N)``, the rows to be learned from now: of others the return is not complete, or they were ready
+        in an earlier rollout (n-step); None: all rows that are valid.
+      collector: number of the collector among those that take turns (asynchronous runs); each has its own environments.
     """
 
     obs: Obs
@@ -52,6 +56,8 @@ class Rollout:
     final_value: Array | None = None
     info: dict[str, Array] = dataclasses.field(default_factory=dict)
     fresh: Array | None = None
+    ready: Array | None = None
+    collector: int = 0
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -74,7 +80,14 @@ class Rollout:
         if self.valid is not None:
             cut |= ~self.valid
             cut[:-1] |= ~self.valid[1:]
+        if self.fresh is not None:
+            cut[:-1] |= self.fresh[1:]
         return cut
+
+    def transitions(self) -> Array:
+        """Bool ``(T, N)``, true in rows that are transitions to be learned from now."""
+        rows = np.ones(self.shape, np.bool_) if self.valid is None else self.valid
+        return rows if self.ready is None else rows & self.ready
 
     def left(self) -> Array:
         """Bool ``(T, N, M)``, true where an agent that acted is not there any more in the true successor: its own end,
@@ -88,12 +101,10 @@ class Rollout:
 
     def begun(self) -> Array:
         """Bool ``(T, N)``, true where the row continues no other: where what was remembered ended with the row before,
-        see `EnvStep.begun`, and in the first row where an episode begins with it."""
-        begun = np.zeros(self.shape, np.bool_)
-        if self.fresh is not None:
-            begun[0] = self.fresh
+        see `EnvStep.begun`, and where `fresh` says so."""
+        begun = np.zeros(self.shape, np.bool_) if self.fresh is None else self.fresh.copy()
         over = self.terminated | self.truncated
-        begun[1:] = over[:-1] if self.valid is None else over[:-1] | ~self.valid[:-1]
+        begun[1:] |= over[:-1] if self.valid is None else over[:-1] | ~self.valid[:-1]
         return begun
 
     def next_value(self) -> Array:

@@ -8,6 +8,7 @@ from typing import Any
 
 from minding.engine.chain.check import Node
 from minding.engine.chain.middleware import Declaration
+from minding.engine.data.rollout import Rollout
 from minding.engine.errors import ChainError
 from minding.engine.lanes.crew import Crew
 from minding.engine.lanes.messages import Ticket
@@ -60,6 +61,8 @@ class CollectLane:
                 before, here = ticket.fields[name], getattr(ctx, name)
                 self._gain[name] = value - before
                 value = value if here == before else here + self._gain[name]
+            if isinstance(value, Rollout):
+                value.collector = worker
             setattr(ctx, name, value)
         if "policy_lag" in ctx.__dataclass_fields__:
             lag = version - ticket.version

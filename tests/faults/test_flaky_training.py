@@ -62,7 +62,9 @@ def test_replay_holds_only_true_transitions(counting_config, backend, kind, nste
     collector = StepCollector(cfg, AgePolicy(value=False).collect_mode, env)
     ctx = run(collector, nstep_reward_enhancer(cfg), data_pusher(cfg, buffer))
     assert env.fault_count > 5
-    assert buffer.rows == ctx.env_step > 200
+    # Rows whose returns are not complete wait for the next rollout.
+    assert 0 <= ctx.env_step - buffer.rows <= (nstep - 1) * ENVS
+    assert buffer.rows > 200
 
 
 def test_a_worker_that_kills_itself_cuts_the_trajectories_of_its_environments(counting_config):

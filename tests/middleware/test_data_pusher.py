@@ -51,15 +51,15 @@ def test_an_n_step_transition_takes_successor_end_and_discount_from_its_last_ste
     ctx = context(cfg, CountingEnv(lengths=(3, 2)))
     nstep_reward_enhancer(cfg)(ctx)
     flat = transitions(ctx.trajectories)
-    first = slice(0, None, 2)
-    # Environment 0: rewards 1, 2, 3 (true end), 1; environment 1: 1, 2 (time limit), 1, 2 (time limit).
-    assert flat["reward"][first].tolist() == [2.0, 3.5, 3.0, 1.0]
-    assert flat["next_obs"][first][:, 2].tolist() == [2, 3, 3, 1]
-    assert flat["terminated"][first].tolist() == [False, True, True, False]
-    assert flat["discount"][first].tolist() == [0.25, 0.25, 0.5, 0.5]
-    assert flat["reward"][1::2].tolist() == [2.0, 2.0, 2.0, 2.0]
-    assert flat["next_obs"][1::2].tolist() == [[1, 0, 2], [1, 0, 2], [1, 1, 2], [1, 1, 2]]
-    assert flat["terminated"][1::2].tolist() == [False] * 4
+    # Environment 0: rewards 1, 2, 3 (true end), 1, which waits; environment 1: 1, 2 (time limit), 1, 2 (time limit).
+    first, second = (flat["obs"][:, 0] == number for number in (0, 1))
+    assert flat["reward"][first].tolist() == [2.0, 3.5, 3.0]
+    assert flat["next_obs"][first][:, 2].tolist() == [2, 3, 3]
+    assert flat["terminated"][first].tolist() == [False, True, True]
+    assert flat["discount"][first].tolist() == [0.25, 0.25, 0.5]
+    assert flat["reward"][second].tolist() == [2.0, 2.0, 2.0, 2.0]
+    assert flat["next_obs"][second].tolist() == [[1, 0, 2], [1, 0, 2], [1, 1, 2], [1, 1, 2]]
+    assert flat["terminated"][second].tolist() == [False] * 4
 
 
 @pytest.mark.parametrize("reset_rows", [False, True])
