@@ -16,7 +16,7 @@ from minding.engine.types import Array, Buffer, StateDict
 class data_pusher:
     """Pushes the rollout's transitions into the buffer; rows in which an environment was reset are left out.
 
-    A buffer of sequences is also told which rows belong together.
+    A buffer of sequences, or one that stores images once, is also told which row follows which.
 
     The buffer's contents are saved with it, unless ``policy.other.save_buffer`` is off: a resumed run then refills its
     buffer before it learns.
@@ -32,7 +32,7 @@ class data_pusher:
 
     def __init__(self, cfg: Any, buffer: Buffer) -> None:
         self._buffer = buffer
-        self._sequences = bool(getattr(buffer, "takes_sequences", False))
+        self._ordered = bool(getattr(buffer, "takes_order", False))
         self._saves = bool(cfg.policy.other.save_buffer)
 
     def __call__(self, ctx: OnlineRLContext) -> None:
@@ -40,7 +40,7 @@ class data_pusher:
         assert ctx.trajectories is not None
         rollout = ctx.trajectories
         rows = transitions(rollout)
-        self._buffer.push({**rows, **sequence_columns(rollout)} if self._sequences else rows)
+        self._buffer.push({**rows, **sequence_columns(rollout)} if self._ordered else rows)
 
     @property
     def resume_guarantee(self) -> str:
@@ -56,15 +56,25 @@ class data_pusher:
 
 
 def sequence_columns(rollout: Rollout) -> dict[str, Array]:
-    """What an `EpisodeBuffer` takes besides the fields of `transitions`, as flat arrays ``(n,)`` of the same rows."""
+    """What a buffer that knows the order of its rows takes besides the fields of `transitions`, as flat arrays ``(n,)``
+    of the same rows."""
     envs = rollout.shape[1]
     columns = {
         "sequence": np.broadcast_to(rollout.collector * envs + np.arange(envs), rollout.shape),
         "begun": rollout.begun(),
         "ended": rollout.terminated | rollout.truncated,
+        "steps": _steps_ahead(rollout),
     }
     keep = rollout.transitions().reshape(-1)
     return {name: column.reshape(-1)[keep] for name, column in columns.items()}
+
+
+def _steps_ahead(rollout: Rollout) -> Array:
+    """After how many steps the successor of each row comes."""
+    if rollout.bootstrap_row is None:
+        return np.ones(rollout.shape, np.int64)
+    ahead: Array = rollout.bootstrap_row - np.arange(rollout.shape[0])[:, None] + 1
+    return ahead
 
 
 def transitions(rollout: Rollout) -> dict[str, Array]:

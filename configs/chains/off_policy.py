@@ -26,9 +26,9 @@ def replay_buffer(cfg: EasyDict, policy: Policy) -> Buffer:
     if other.get("replay") == "prioritized":
         alpha, beta, beta_steps = other.priority.alpha, other.priority.beta, other.priority.beta_steps
         return PrioritizedBuffer(
-            other.buffer_size, fields, alpha=alpha, beta=beta, beta_steps=beta_steps, seed=cfg.seed
+            other.buffer_size, fields, alpha=alpha, beta=beta, beta_steps=beta_steps, images_once=True, seed=cfg.seed
         )
-    return UniformBuffer(other.buffer_size, fields, seed=cfg.seed)
+    return UniformBuffer(other.buffer_size, fields, images_once=True, seed=cfg.seed)
 
 
 def fill(task: Task, cfg: EasyDict, policy: Policy) -> None:

@@ -10,15 +10,11 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from minding.engine.buffers.links import Links
 from minding.engine.buffers.ring import Ring
 from minding.engine.data.batch import Field, IndexedBatch, RowLayout
-from minding.engine.errors import ConfigError, ShapeError
+from minding.engine.errors import ConfigError
 from minding.engine.seeding import SeedStreams, generator_state, restore_generator
 from minding.engine.types import Array, StateDict
-
-SEQUENCE_COLUMNS = ("sequence", "begun", "ended")
-"""What `EpisodeBuffer.push` takes besides the fields of the rows."""
 
 
 @dataclasses.dataclass(slots=True, kw_only=True)
@@ -51,13 +47,16 @@ class EpisodeBuffer:
       length: rows of a sequence that are learned from; for whole episodes at least that of the longest.
       burn_in: rows before them, as many as the episode has. A sequence has ``burn_in + length`` places.
       whole: draw whole episodes; there is no burn-in then.
+      images_once: store images once: those of `next_obs` are found at the row that follows. Rows are pushed by a
+        `data_pusher` then, which says what follows what.
       seed: of the sampling stream.
 
     Raises:
       ConfigError: for a length that does not fit the capacity, or burn-in of whole episodes.
     """
 
-    takes_sequences = True
+    takes_order = True
+    """Rows come with `engine.buffers.ring.ORDER`."""
 
     def __init__(
         self,
@@ -67,6 +66,7 @@ class EpisodeBuffer:
         length: int,
         burn_in: int = 0,
         whole: bool = False,
+        images_once: bool = False,
         seed: int = 0,
     ) -> None:
         if length < 1 or burn_in < 0 or burn_in + length > capacity:
@@ -78,9 +78,10 @@ class EpisodeBuffer:
             raise ConfigError(
                 f"episode buffer: whole episodes begin with an empty memory: set burn_in=0, not {burn_in}"
             )
-        self.ring = Ring(capacity, RowLayout(fields))
+        self.ring = Ring(capacity, RowLayout(fields, images_once=images_once), ordered=True)
         self.capacity = capacity
-        self._links = Links(capacity)
+        assert self.ring.links is not None
+        self._links = self.ring.links
         self._length, self._burn_in, self._whole = length, burn_in, whole
         self._rng = SeedStreams(seed).generator("buffer")
 
@@ -97,30 +98,8 @@ class EpisodeBuffer:
         return len(self._links.episodes())
 
     def push(self, transitions: Mapping[str, Array]) -> None:
-        """Appends rows, those of each environment in the order of time.
-
-        Args:
-          transitions: one array ``(n, *shape)`` per field, and `sequence` (int, the row's environment), `begun` (bool,
-            the row does not continue the one before it of its environment) and `ended` (bool, the episode ended with
-            it), ``(n,)`` each.
-
-        Raises:
-          ShapeError: if one of them is missing or has another shape.
-          ConfigError: if there are more rows than are kept.
-          NonFiniteError: if a value is NaN or infinite; nothing is written then.
-        """
-        missing = [name for name in SEQUENCE_COLUMNS if name not in transitions]
-        if missing:
-            raise ShapeError(
-                f"episode buffer: the rows lack {', '.join(missing)}, which tell episodes apart; got "
-                f"{', '.join(sorted(transitions))}: push them with data_pusher"
-            )
-        count = len(self.ring.push(transitions))
-        columns = [np.asarray(transitions[name]) for name in SEQUENCE_COLUMNS]
-        if any(column.shape != (count,) for column in columns):
-            shapes = ", ".join(f"{name} {c.shape}" for name, c in zip(SEQUENCE_COLUMNS, columns))
-            raise ShapeError(f"episode buffer: expected one number per row, ({count},), got {shapes}")
-        self._links.add(*columns)
+        """Appends rows, those of each environment in the order of time; see `Ring.push`, which says what they hold."""
+        self.ring.push(transitions)
 
     def push_episode(self, episode: Mapping[str, Array]) -> None:
         """Appends a whole episode, one array ``(n, *shape)`` per field; the first one says how many rows it has."""
@@ -146,20 +125,24 @@ class EpisodeBuffer:
         place = np.arange(index.shape[-1])
         learned = filled & (place >= before[..., None]) & (place < before[..., None] + self._length)
         rows = (index % self.capacity).astype(np.int32)
+        drawn = self.ring.batch(rows)
         return SequenceBatch(
-            layout=self.ring.layout, tables=self.ring.tables, index=rows, filled=filled, learned=learned
+            layout=drawn.layout,
+            tables=drawn.tables,
+            index=rows,
+            successor=drawn.successor,
+            filled=filled,
+            learned=learned,
         )
 
     def state_dict(self) -> StateDict:
         return {
             "ring": self.ring.state_dict(),
-            "links": self._links.state_dict(),
             "rng": generator_state(self._rng),
         }
 
     def load_state_dict(self, state: StateDict) -> None:
         self.ring.load_state_dict(state["ring"])
-        self._links.load_state_dict(state["links"])
         restore_generator(self._rng, state["rng"])
 
     def _windows(self, shape: tuple[int, int]) -> tuple[Array, Array]:

@@ -37,7 +37,7 @@ class Links:
         return max(0, self._added - self._capacity)
 
     def add(self, sequence: Array, begun: Array, ended: Array) -> None:
-        """Adds at most `capacity` rows; see `EpisodeBuffer.push`."""
+        """Adds at most `capacity` rows; see `Ring.push`."""
         rows = self._added + np.arange(len(sequence))
         place = rows % self._capacity
         self._sequence[place], self._begun[place], self._ended[place] = sequence, begun, ended
@@ -83,6 +83,24 @@ class Links:
             filled.append(after != _NONE)
             index.append(np.where(filled[-1], after, index[-1]))
         return np.stack(index, axis=-1), np.stack(filled, axis=-1)
+
+    def ahead(self, rows: Array, steps: Array) -> tuple[Array, Array]:
+        """Follows each row by its own number of steps, as far as its episode is stored.
+
+        Returns:
+          (the rows it comes to int64; the steps that are left), shaped like `rows`.
+        """
+        left = steps.astype(np.int64)
+        while True:
+            after = self._after[rows % self._capacity]
+            goes = (left > 0) & (after != _NONE)
+            if not goes.any():
+                return rows, left
+            rows, left = np.where(goes, after, rows), left - goes
+
+    def running(self, rows: Array) -> Array:
+        """Whether rows are the last ones of episodes that go on."""
+        return np.isin(rows, [last for last, _ in self._running.values()])
 
     def go_back(self, rows: Array, count: int) -> tuple[Array, Array]:
         """The rows that are `count` before these, or as far as their episodes are stored; and how far that is."""

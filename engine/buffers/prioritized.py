@@ -29,6 +29,8 @@ class PrioritizedBuffer:
       alpha: 0 draws uniformly, 1 in proportion to the priority.
       beta: exponent of the importance weights at the start; it rises linearly to 1.
       beta_steps: number of minibatches drawn until then.
+      images_once: store images once: those of `next_obs` are found at the row that follows. Rows are pushed by a
+        `data_pusher` then, which says what follows what.
       seed: of the sampling stream.
     """
 
@@ -43,9 +45,10 @@ class PrioritizedBuffer:
         alpha: float = 0.6,
         beta: float = 0.4,
         beta_steps: int = 100_000,
+        images_once: bool = False,
         seed: int = 0,
     ) -> None:
-        self.ring = Ring(capacity, RowLayout(fields))
+        self.ring = Ring(capacity, RowLayout(fields, images_once=images_once))
         self.capacity = capacity
         self._alpha, self._beta, self._beta_steps = alpha, beta, beta_steps
         self._tree = SumTree(capacity)
@@ -55,6 +58,11 @@ class PrioritizedBuffer:
     @property
     def fields(self) -> Mapping[str, Field]:
         return self.ring.layout.fields
+
+    @property
+    def takes_order(self) -> bool:
+        """Whether rows come with `engine.buffers.ring.ORDER`."""
+        return self.ring.links is not None
 
     @property
     def beta(self) -> float:
@@ -85,7 +93,7 @@ class PrioritizedBuffer:
         for k, priorities in enumerate(self._tree.read(rows)):
             weight[k] = (priorities / priorities.min()) ** -self.beta
             self._drawn += 1
-        return IndexedBatch(self.ring.layout, self.ring.tables, rows.astype(np.int32), weight)
+        return self.ring.batch(rows.astype(np.int32), weight)
 
     def update(self, index: Array, priorities: Array) -> None:
         """Sets the priorities of drawn rows; of a row drawn twice the last one stays.

@@ -7,12 +7,18 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from minding.engine.buffers.links import Links
+from minding.engine.buffers.successors import Successors
 from minding.engine.buffers.tables import DeviceTables
 from minding.engine.checkpoint import BlockArray
-from minding.engine.data.batch import RowLayout
-from minding.engine.errors import CheckpointError, ConfigError
+from minding.engine.data.batch import IndexedBatch, RowLayout
+from minding.engine.errors import CheckpointError, ConfigError, ShapeError
 from minding.engine.types import Array, StateDict
 
+ORDER = ("sequence", "begun", "ended", "steps")
+"""What a ring that knows which row follows which takes besides the fields of the rows."""
+FEW = 64
+"""Spare places at the start, at least."""
 BLOCK_BYTES = 1 << 20
 """About this much of a table is one file of a checkpoint: small ones cost by number, large ones by unchanged rows."""
 
@@ -20,17 +26,29 @@ BLOCK_BYTES = 1 << 20
 class Ring:
     """A first-in-first-out ring of rows whose tables live in device memory (`DeviceTables`).
 
+    Where the layout stores images once, an observation that no row holds is kept at a spare place behind the ring: the
+    one at the end of an episode, and that after the newest row of an environment. There are as many as it takes.
+
     Args:
       capacity: number of rows kept.
       layout: the row's fields.
+      ordered: whether it knows which row follows which; it does where the layout stores images once.
+
+    Attributes:
+      links: which row follows which; None where it does not know.
     """
 
-    def __init__(self, capacity: int, layout: RowLayout) -> None:
+    def __init__(self, capacity: int, layout: RowLayout, *, ordered: bool = False) -> None:
         if capacity < 1:
             raise ConfigError(f"buffer capacity: expected at least 1 row, got {capacity}")
         self.capacity = capacity
         self.layout = layout
-        self.tables = DeviceTables(layout, capacity)
+        self.links = Links(capacity) if ordered or layout.linked else None
+        self._successors: Successors | None = None
+        if layout.linked and self.links is not None:
+            self._successors = Successors(self.links, capacity)
+            self._successors.grow(max(FEW, capacity // 16))
+        self.tables = DeviceTables(layout, capacity, self._successors.spare if self._successors else 0)
         self._pushed = 0
         self._origin = _new_origin()
 
@@ -43,7 +61,12 @@ class Ring:
         return self._pushed % self.capacity
 
     def push(self, values: Mapping[str, Array]) -> Array:
-        """Appends rows, each field ``(n, *shape)``; returns the int64 row numbers written, in order.
+        """Appends rows, each field ``(n, *shape)``; returns the int64 places written, in order.
+
+        A ring that knows which row follows which also takes `ORDER`, ``(n,)`` each: `sequence` (int, the row's
+        environment, whose rows come in the order of time), `begun` (bool, the row does not continue the one before it
+        of its environment), `ended` (bool, the episode ended with it) and `steps` (int, after how many steps the
+        successor comes; 1 if it is left out).
 
         Raises:
           ShapeError: if a field is missing or has another shape.
@@ -55,6 +78,8 @@ class Ring:
         count = len(block[0])
         if count > self.capacity:
             raise ConfigError(f"push of {count} rows into a buffer of {self.capacity}: raise the capacity")
+        if self.links is not None and count:
+            self._link(self.links, values, count)
         start = self.cursor
         head = min(count, self.capacity - start)
         self.tables.write(start, [new[:head] for new in block])
@@ -63,13 +88,57 @@ class Ring:
         self._pushed += count
         return (start + np.arange(count)) % self.capacity
 
+    def _link(self, links: Links, values: Mapping[str, Array], count: int) -> None:
+        """Takes note of the order of new rows, and stores the observations that no row holds."""
+        missing = [name for name in ORDER if name not in values and name != "steps"]
+        if missing:
+            raise ShapeError(
+                f"the rows lack {', '.join(missing)}, which tell episodes apart; got {', '.join(sorted(values))}: push "
+                "them with data_pusher"
+            )
+        columns = [np.asarray(values.get(name, np.ones(count, np.int64))) for name in ORDER]
+        if any(column.shape != (count,) for column in columns):
+            shapes = ", ".join(f"{name} {c.shape}" for name, c in zip(ORDER, columns))
+            raise ShapeError(f"expected one number per row, ({count},), got {shapes}")
+        rows = self._pushed + np.arange(count)
+        if self._successors is not None:
+            self._successors.release(rows[rows >= self.capacity] - self.capacity)
+        links.add(*columns[:3])
+        if self._successors is not None:
+            self._keep_successors(self._successors, rows, columns[3], values)
+
+    def _keep_successors(self, successors: Successors, rows: Array, steps: Array, values: Mapping[str, Array]) -> None:
+        missing, number = successors.add(rows, steps)
+        wanted = int(number.max(initial=-1)) + 1
+        if wanted > successors.num_free:
+            successors.grow(2 * (successors.spare + wanted))
+            self.tables = DeviceTables(self.layout, self.capacity, successors.spare, self.tables)
+        places = successors.occupy(rows[missing], number)
+        first = missing[np.unique(number, return_index=True)[1]]
+        for name in self.layout.linked:
+            column = self.layout.columns[name]
+            self.tables.put(column.table, places, values[name][first].reshape(len(first), column.stop))
+
+    def batch(self, index: Array, weight: Array | None = None) -> IndexedBatch:
+        """The rows at these places, int32, as a learner takes them."""
+        successor = None if self._successors is None else self._successors.place[index]
+        return IndexedBatch(self.layout, self.tables, index, weight, successor=successor)
+
     def read(self, name: str, rows: Array) -> Array:
-        """A field of the given rows, as a copy."""
+        """A field of the rows at the given places, as a copy."""
+        if self._successors is not None and self.layout.columns[name].linked:
+            rows = self._successors.place[rows]
         return self.layout.read(self.tables.host, name, rows).copy()
 
     def state_dict(self) -> StateDict:
         """Rows in use (views, not copies, in blocks) and how many were ever pushed."""
+        state: StateDict = {} if self.links is None else {"links": self.links.state_dict()}
+        if self._successors is not None:
+            used = self._successors.used()
+            state["successors"] = self._successors.state_dict(len(self))
+            state["spare"] = {str(table): self.tables.host[table][used] for table in self._looked_up()}
         return {
+            **state,
             "pushed": self._pushed,
             "capacity": self.capacity,
             "fields": self._fields(),
@@ -87,12 +156,25 @@ class Ring:
                 f"buffer: the checkpoint holds {state['capacity']} rows of {state['fields']}, "
                 f"this run has {self.capacity} rows of {self._fields()}"
             )
+        if self.links is not None:
+            self.links.load_state_dict(state["links"])
+        if self._successors is not None:
+            self._successors.load_state_dict(state["successors"])
+            if self._successors.spare != self.tables.spare:
+                self.tables = DeviceTables(self.layout, self.capacity, self._successors.spare)
+            for table in self._looked_up():
+                self.tables.put(table, self._successors.used(), np.asarray(state["spare"][str(table)]))
         self.tables.write(0, [np.asarray(state["tables"][str(i)]) for i in range(len(self.tables.host))])
         self._pushed = int(state["pushed"])
         self._origin = _new_origin()
 
+    def _looked_up(self) -> list[int]:
+        """Tables in which successors are looked up."""
+        return [self.layout.columns[name].table for name in self.layout.linked]
+
     def _fields(self) -> StateDict:
-        return {name: [list(f.shape), f.dtype] for name, f in self.layout.fields.items()}
+        kinds = self.layout.linked
+        return {name: [list(f.shape), f.dtype, *["linked"] * (name in kinds)] for name, f in self.layout.fields.items()}
 
     def _in_blocks(self, table: Array) -> BlockArray:
         rows = max(1, BLOCK_BYTES // max(1, table[0].nbytes))

@@ -22,13 +22,22 @@ class DeviceTables:
     Args:
       layout: the row's fields.
       rows: number of rows.
+      spare: number of places behind them for images that belong to no row, see `RowLayout.empty`.
+      replaced: tables that these take the place of; their rows are copied.
+
+    Attributes:
+      origin: the same for tables that replaced each other.
     """
 
-    def __init__(self, layout: RowLayout, rows: int) -> None:
+    def __init__(self, layout: RowLayout, rows: int, spare: int = 0, replaced: DeviceTables | None = None) -> None:
         ms = runtime.load()
         self.layout = layout
-        self.rows = rows
-        host = layout.empty(rows)
+        self.rows, self.spare = rows, spare
+        self.origin: object = self if replaced is None else replaced.origin
+        host = layout.empty(rows, spare)
+        if replaced is not None:
+            for new, old in zip(host, replaced.host, strict=True):
+                new[: len(old)] = old
         self.parameters = [
             ms.Parameter(ms.Tensor(table), name=f"rows.{i}", requires_grad=False) for i, table in enumerate(host)
         ]
@@ -42,8 +51,17 @@ class DeviceTables:
         if not self._shared:
             self._scatter(start, block)
 
+    def put(self, table: int, places: Array, values: Array) -> None:
+        """Writes values ``(n, width)`` to places of one table."""
+        self.host[table][places] = values
+        if not self._shared:
+            self._put_on_device(table, places, values)
+
     def _scatter(self, start: int, block: Sequence[Array]) -> None:
+        for table, new in enumerate(block):
+            self._put_on_device(table, np.arange(start, start + len(new)), new)
+
+    def _put_on_device(self, table: int, places: Array, values: Array) -> None:
         ms: Any = runtime.load()
-        for parameter, new in zip(self.parameters, block, strict=True):
-            rows = ms.Tensor(np.arange(start, start + len(new), dtype=np.int32))
-            ms.ops.ScatterUpdate()(parameter, rows, ms.Tensor(new))
+        where = ms.Tensor(places.astype(np.int32))
+        ms.ops.ScatterUpdate()(self.parameters[table], where, ms.Tensor(values))

@@ -19,17 +19,24 @@ class UniformBuffer:
     Args:
       capacity: number of transitions kept; the oldest is overwritten first.
       fields: name -> Field, usually ``policy.learn_mode.fields``.
+      images_once: store images once: those of `next_obs` are found at the row that follows. Rows are pushed by a
+        `data_pusher` then, which says what follows what.
       seed: of the sampling stream.
     """
 
-    def __init__(self, capacity: int, fields: Mapping[str, Field], *, seed: int = 0) -> None:
-        self.ring = Ring(capacity, RowLayout(fields))
+    def __init__(self, capacity: int, fields: Mapping[str, Field], *, images_once: bool = False, seed: int = 0) -> None:
+        self.ring = Ring(capacity, RowLayout(fields, images_once=images_once))
         self.capacity = capacity
         self._rng = SeedStreams(seed).generator("buffer")
 
     @property
     def fields(self) -> Mapping[str, Field]:
         return self.ring.layout.fields
+
+    @property
+    def takes_order(self) -> bool:
+        """Whether rows come with `engine.buffers.ring.ORDER`."""
+        return self.ring.links is not None
 
     def __len__(self) -> int:
         return len(self.ring)
@@ -47,7 +54,7 @@ class UniformBuffer:
         if not len(self):
             raise ConfigError("sample from an empty buffer: push transitions first (data_pusher), or wait for warm-up")
         index = self._rng.integers(0, len(self), size=(updates, batch_size), dtype=np.int32)
-        return IndexedBatch(self.ring.layout, self.ring.tables, index)
+        return self.ring.batch(index)
 
     def state_dict(self) -> StateDict:
         return {"ring": self.ring.state_dict(), "rng": generator_state(self._rng)}

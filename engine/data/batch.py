@@ -42,7 +42,10 @@ class Field:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Column:
-    """Where a field lives: table number, first and last column (exclusive), shape and dtype of a row's value."""
+    """Where a field lives: table number, first and last column (exclusive), shape and dtype of a row's value.
+
+    With `linked` it is not stored: it is that of the successor, in the table of another field.
+    """
 
     name: str
     table: int
@@ -50,6 +53,7 @@ class Column:
     stop: int
     shape: tuple[int, ...]
     dtype: str
+    linked: bool = False
 
 
 class RowLayout:
@@ -57,21 +61,42 @@ class RowLayout:
 
     Args:
       fields: name -> Field, in the order in which columns are laid out.
+      images_once: images of `next_obs` have no table: they are those of `obs`, found through the row's successor.
+
+    Attributes:
+      linked: names of the fields that are found so.
     """
 
-    def __init__(self, fields: Mapping[str, Field]) -> None:
+    def __init__(self, fields: Mapping[str, Field], *, images_once: bool = False) -> None:
         self.fields = dict(fields)
         self.columns: dict[str, Column] = {}
+        self.linked = tuple(name for name in self.fields if images_once and self._is_successor(name))
         width, images = 0, 0
         for name, field in self.fields.items():
+            if name in self.linked:
+                continue
             if field.dtype == "uint8":
                 images += 1
                 self.columns[name] = Column(name, images, 0, field.size, field.shape, field.dtype)
             else:
                 self.columns[name] = Column(name, 0, width, width + field.size, field.shape, field.dtype)
                 width += field.size
+        for name in self.linked:
+            self.columns[name] = dataclasses.replace(self.columns[_before(name)], name=name, linked=True)
+        # In the order of the fields.
+        self.columns = {name: self.columns[name] for name in self.fields}
         self.width = width
         self.num_tables = 1 + images
+
+    def _is_successor(self, name: str) -> bool:
+        """Whether a field holds the images that the successor has in `obs`."""
+        field = self.fields[name]
+        return name.startswith("next_obs") and field.dtype == "uint8" and self.fields.get(_before(name)) == field
+
+    @property
+    def stored(self) -> list[Column]:
+        """The columns of the fields that have a place of their own."""
+        return [column for column in self.columns.values() if not column.linked]
 
     def tree(self, name: str) -> list[Column]:
         """The columns of a field, or of all leaves of the observation `name`, in order.
@@ -88,12 +113,13 @@ class RowLayout:
             )
         return found
 
-    def empty(self, rows: int) -> tuple[Array, ...]:
-        """Zeroed tables for `rows` rows."""
+    def empty(self, rows: int, spare: int = 0) -> tuple[Array, ...]:
+        """Zeroed tables for `rows` rows, with so many spare places behind them where successors are looked up."""
         tables: list[Array] = [np.zeros((rows, self.width), np.float32)]
-        for column in self.columns.values():
+        looked_up = {self.columns[name].table for name in self.linked}
+        for column in self.stored:
             if column.table:
-                tables.append(np.zeros((rows, column.stop), np.uint8))
+                tables.append(np.zeros((rows + spare * (column.table in looked_up), column.stop), np.uint8))
         return tuple(tables)
 
     def write(self, tables: Sequence[Array], rows: slice, values: Mapping[str, Array]) -> None:
@@ -103,8 +129,8 @@ class RowLayout:
           ShapeError: if a required field is missing, or an array does not have the field's shape.
         """
         count = rows.stop - rows.start
-        for name, column in self.columns.items():
-            value = values.get(name)
+        for column in self.stored:
+            name, value = column.name, values.get(column.name)
             target = tables[column.table][rows, column.start : column.stop]
             if value is None:
                 default = self.fields[name].default
@@ -130,7 +156,8 @@ class RowLayout:
         return tables
 
     def read(self, tables: Sequence[Array], name: str, index: Array | slice | None = None) -> Array:
-        """A field of the given rows (all by default), in its own dtype: ``(n, *shape)``."""
+        """A field of the given rows (all by default), in its own dtype: ``(n, *shape)``; where it is `linked`, `index`
+        holds the places of the successors."""
         column = self.columns[name]
         rows = tables[column.table][slice(None) if index is None else index]
         values = rows[..., column.start : column.stop].reshape(*rows.shape[:-1], *column.shape)
@@ -147,6 +174,11 @@ class RowLayout:
             return
         names = [c.name for c in self.columns.values() if c.table == 0 and c.start <= cols[0] < c.stop]
         raise NonFiniteError(f"{where}: field {names[0]!r} of row {rows[0]} is {tables[0][rows[0], cols[0]]}")
+
+
+def _before(name: str) -> str:
+    """The field of `obs` that belongs to one of `next_obs`."""
+    return name.removeprefix("next_")
 
 
 def misfits(needed: Mapping[str, Field], held: Mapping[str, Field]) -> list[str]:
@@ -188,6 +220,7 @@ class IndexedBatch:
       tables: the `engine.buffers.DeviceTables` that hold the rows.
       index: int32 ``(K, B)``; ``(K, T, N)`` for learners of trajectories, in the order of time.
       weight: importance weights of the rows, float32, shaped like `index`; None: all are 1.
+      successor: where the fields are that the layout calls linked, int32, shaped like `index`; None without any.
       lag: how many learner iterations old the weights were that the rows were collected with; 0 if unknown.
     """
 
@@ -196,3 +229,14 @@ class IndexedBatch:
     index: Array
     weight: Array | None = None
     lag: float = 0.0
+    successor: Array | None = None
+
+    def distinct(self) -> tuple[dict[str, Array], Array]:
+        """The rows that it refers to, each once, by field; and the index into them, int32, shaped like `index`."""
+        rows, first, index = np.unique(self.index, return_index=True, return_inverse=True)
+        where = rows if self.successor is None else self.successor.reshape(-1)[first]
+        fields = {
+            name: self.layout.read(self.tables.host, name, where if column.linked else rows)
+            for name, column in self.layout.columns.items()
+        }
+        return fields, index.reshape(self.index.shape).astype(np.int32)

@@ -87,6 +87,5 @@ def _bad_parameter(params: Mapping[str, Array]) -> str | None:
 
 def _rows_of(batch: IndexedBatch) -> dict[str, Array]:
     """The rows that a batch refers to, by field, and ``index`` ``(K, B)``: which of them each gradient step used."""
-    rows, index = np.unique(batch.index, return_inverse=True)
-    fields = {name: batch.layout.read(batch.tables.host, name, rows) for name in batch.layout.fields}
-    return {**fields, "index": index.reshape(batch.index.shape).astype(np.int32)}
+    fields, index = batch.distinct()
+    return {**fields, "index": index}

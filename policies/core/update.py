@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from minding.engine.buffers import DeviceTables
 from minding.engine.data.batch import IndexedBatch
 from minding.engine.process import runtime
 from minding.engine.process.compiled import Compiled, RecompileWarning
 from minding.engine.types import Array, LearnOutput
-from minding.policies.networks.steps import GradientLoop, GradientStep
+from minding.policies.networks.steps import SUCCESSOR, GradientLoop, GradientStep
 
 
 @dataclasses.dataclass(slots=True)
@@ -44,7 +45,7 @@ class Update:
         self._root = root
         self._name = name
         self._metrics = tuple(root.metrics)
-        self._tables: object = None
+        self._tables: DeviceTables | None = None
         self._compiled: dict[tuple[Any, ...], Compiled] = {}
 
     @property
@@ -54,6 +55,8 @@ class Update:
 
     def __call__(self, batch: IndexedBatch, inputs: Inputs) -> LearnOutput:
         """Makes the gradient steps of a batch; metrics are means over those made."""
+        if batch.successor is not None:
+            inputs = Inputs({SUCCESSOR: batch.successor, **inputs.steps}, inputs.constants)
         count, values = len(batch.index), [batch.index, *inputs.steps.values()]
         if count == 1:
             values = [x[0] for x in values]
@@ -74,7 +77,7 @@ class Update:
 
     def _add(self, variant: tuple[Any, ...], batch: IndexedBatch, inputs: Inputs) -> None:
         if batch.tables is not self._tables:
-            if self._tables is not None:
+            if self._tables is not None and self._tables.origin is not batch.tables.origin:
                 warnings.warn(
                     f"{self._name} learns from another buffer than before and is recompiled; use one buffer",
                     RecompileWarning,

@@ -34,28 +34,30 @@ class Rows(nn.Cell):
         self.is_leaf = [name in OBSERVATIONS and len(tree) == 1 for name, tree in zip(names, trees, strict=True)]
         self.is_plain = [name not in OBSERVATIONS for name in names]
         self.table = [c.table for c in columns]
+        self.linked = [c.linked for c in columns]
         self.shape = [tuple(c.shape) for c in columns]
         numbers = [c for c in columns if c.table == 0]
         # The number of each field among those of table 0.
         self.place = [numbers.index(c) if c.table == 0 else -1 for c in columns]
         self.numbers = (_FusedFields if usable() and len(numbers) > 1 else _Fields)(numbers)
 
-    def construct(self, index, tables):
+    def construct(self, index, successor, tables):
         """Returns the fields in the order of `names`, each (B, *shape), those of `OBSERVATIONS` as tuples of leaves.
 
         Args:
           index: int32 (B,), or of any shape with B entries.
+          successor: where the fields are that are `linked`, shaped like `index`.
           tables: those of the layout.
         """
         if index.ndim > 1:
-            index = index.reshape((-1,))
+            index, successor = index.reshape((-1,)), successor.reshape((-1,))
         numbers = self.numbers(index, lean.item(tables, 0))
         columns: Any = ()
         for k in range(len(self.place)):
             if self.place[k] >= 0:
                 columns = (*columns, lean.item(numbers, self.place[k]))
             else:
-                image = ops.gather(tables[self.table[k]], index, 0)
+                image = ops.gather(tables[self.table[k]], successor if self.linked[k] else index, 0)
                 columns = (*columns, image.reshape((-1, *self.shape[k])))
         fields: Any = ()
         for k in range(len(self.names)):

@@ -18,6 +18,10 @@ ALL_ROWS = "all_rows"
 """Name of the input with the numbers of all rows, see `GradientStep.present`."""
 
 
+SUCCESSOR = "successor"
+"""Name of the input with the places of the rows' successors, where the rows do not hold those themselves."""
+
+
 class GradientStep(nn.Cell):
     """Base of the cells that hold an algorithm's networks and optimizers. A subclass defines `construct`.
 
@@ -82,7 +86,8 @@ class GradientLoop(nn.Cell):
         self.rows = Rows(batch.layout, root.fields)
         self.tables = ms.ParameterTuple(batch.tables.parameters)
         inputs = ("index", *steps, *constants)
-        self.all_rows = inputs.index(ALL_ROWS) if ALL_ROWS in inputs else 0
+        # Numbers of inputs; 0, that of the index, where there is none.
+        self.all_rows, self.successor = (inputs.index(name) if name in inputs else 0 for name in (ALL_ROWS, SUCCESSOR))
         self.present_names = root.present_names if self.all_rows else ()
         self.row_names = (*root.fields, "index")
         self.names = (*root.fields, *inputs, *self.present_names)
@@ -107,7 +112,7 @@ class GradientLoop(nn.Cell):
         present: Any = ()
         if self.all_rows:
             rows = lean.item(inputs, self.all_rows)
-            present = self.root.present(lean.named(self.row_names, (*self.rows(rows, self.tables), rows)))
+            present = self.root.present(lean.named(self.row_names, (*self.rows(rows, rows, self.tables), rows)))
         if not self.num_steps:
             returned = self.root(self.batch(inputs, present))
             total = self.stacked(returned)
@@ -139,12 +144,13 @@ class GradientLoop(nn.Cell):
     def batch(self, values, present):
         """All that a step needs, by name."""
         index = lean.item(values, 0)
+        successor = lean.item(values, self.successor)
         chosen: Any = ()
         if len(present) > 0:
             flat = index.reshape((-1,)) if index.ndim > 1 else index
             for name in self.present_names:
                 chosen = (*chosen, ops.gather(present[name], flat, 0))
-        return lean.named(self.names, (*self.rows(index, self.tables), *values, *chosen))
+        return lean.named(self.names, (*self.rows(index, successor, self.tables), *values, *chosen))
 
     def stacked(self, returned):
         values: Any = ()

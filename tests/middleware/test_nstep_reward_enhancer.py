@@ -7,15 +7,13 @@ import pytest
 from fakes import AgePolicy, CountingEnv
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from streams import GAMMA, Stream
 from treevalue import FastTreeValue
 
 from minding.engine.chain.context import OnlineRLContext
 from minding.engine.checkpoint import load_checkpoint, save_checkpoint
-from minding.engine.data.rollout import Rollout
 from minding.middleware import StepCollector, nstep_reward_enhancer
 from minding.middleware.data_pusher import sequence_columns, transitions
-
-GAMMA = 0.9
 
 
 @pytest.fixture(scope="module")
@@ -23,70 +21,6 @@ def config_of():
     from fakes import tiny_config
 
     return lambda n, gamma=GAMMA: tiny_config("dqn", **{"policy.learn.nstep": n, "policy.learn.gamma": gamma})
-
-
-class Stream:
-    """What happens in N environments, step by step; observations are (environment, time), half a step later at ends.
-
-    Args:
-      agents: number of agents with a reward of their own; 0: one for the environment.
-      resets: steps after an end are spent on the reset. Without, environments still restart after faults.
-    """
-
-    def __init__(self, seed, steps, envs=3, agents=0, resets=False):
-        rng = np.random.default_rng(seed)
-        self.steps, self.envs = steps, envs
-        self.reward = rng.standard_normal((steps, envs, *[agents] * bool(agents))).astype(np.float32)
-        self.terminated, self.truncated = np.zeros((2, steps, envs), bool)
-        self.valid = np.ones((steps, envs), bool)
-        over = np.zeros(envs, bool)
-        for t in range(steps):
-            fault = rng.random(envs) < 0.08
-            self.valid[t] = ~((over & resets) | fault)
-            draw = rng.random(envs)
-            self.terminated[t] = self.valid[t] & (draw < 0.12)
-            self.truncated[t] = self.valid[t] & (draw > 0.9)
-            over = self.terminated[t] | self.truncated[t]
-        self.reward[~self.valid] = 0.0
-
-    def obs(self, t):
-        return np.stack([np.arange(self.envs), np.full(self.envs, t)], axis=1).astype(np.float32)
-
-    def rollout(self, start, stop):
-        ends = np.argwhere((self.terminated | self.truncated)[start:stop])
-        over = np.ones(self.envs, bool) if start == 0 else (self.terminated | self.truncated)[start - 1]
-        fresh = np.zeros((stop - start, self.envs), bool)
-        fresh[0] = over
-        return Rollout(
-            obs=np.stack([self.obs(t) for t in range(start, stop)]),
-            last_obs=self.obs(stop),
-            final_obs=np.stack([ends[:, 1], ends[:, 0] + start + 0.5], 1).astype(np.float32) if len(ends) else None,
-            ends=ends,
-            action=np.arange(start, stop)[:, None] * 100 + np.arange(self.envs),
-            reward=self.reward[start:stop],
-            terminated=self.terminated[start:stop],
-            truncated=self.truncated[start:stop],
-            valid=None if self.valid[start:stop].all() else self.valid[start:stop],
-            record={"mark": self.reward[start:stop] * 2},
-            fresh=fresh,
-        )
-
-    def expected(self, n):
-        """(environment, time) -> return, discount, successor, terminated, by a loop in double precision."""
-        rows = {}
-        for env in range(self.envs):
-            for start in range(self.steps):
-                total = np.zeros(self.reward.shape[2:])
-                for t in range(start, min(start + n, self.steps)):
-                    if not self.valid[t, env]:
-                        break
-                    total = total + GAMMA ** (t - start) * self.reward[t, env].astype(np.float64)
-                    over = self.terminated[t, env] or self.truncated[t, env]
-                    if over or t == start + n - 1 or (t + 1 < self.steps and not self.valid[t + 1, env]):
-                        successor = (env, t + 0.5 if over else t + 1)
-                        rows[env, start] = total, GAMMA ** (t + 1 - start), successor, self.terminated[t, env]
-                        break
-        return rows
 
 
 def handed_on(enhancer, rollout):

@@ -319,7 +319,7 @@ class Take(nn.Cell):
 
     @ms.jit
     def construct(self, index, *tables):
-        return self.rows(index, tables)
+        return self.rows(index, index, tables)
 
 
 def test_rows_are_taken_apart_as_they_were_packed():

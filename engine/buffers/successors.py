@@ -1,0 +1,105 @@
+"""Where the successor of each row of a ring is."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from minding.engine.buffers.links import Links
+from minding.engine.types import Array, StateDict
+
+
+class Successors:
+    """For each row the place of its successor's observation.
+
+    That is the place of the row that follows, once it is stored. Until then, and for good where none follows, as at the
+    end of an episode, the observation has a spare place behind the ring. Rows with the same successor share it.
+
+    Args:
+      links: which row follows which.
+      capacity: rows of the ring.
+
+    Attributes:
+      place: int32 ``(capacity,)``, by place of the row.
+      spare: number of spare places; they begin at `capacity`.
+    """
+
+    def __init__(self, links: Links, capacity: int) -> None:
+        self._links, self._capacity = links, capacity
+        self.place = np.zeros(capacity, np.int32)
+        self.spare = 0
+        # Of each spare place, how many rows it is the successor's.
+        self._users = np.zeros(0, np.int64)
+        # Rows that wait for the one that follows, and after how many steps it comes.
+        self._open, self._steps = np.zeros((2, 0), np.int64)
+
+    def grow(self, spare: int) -> None:
+        """Makes more spare places."""
+        self._users = np.concatenate([self._users, np.zeros(spare - self.spare, np.int64)])
+        self.spare = spare
+
+    @property
+    def num_free(self) -> int:
+        """Spare places that no row uses."""
+        return int((self._users == 0).sum())
+
+    def release(self, rows: Array) -> None:
+        """Forgets rows that are about to be overwritten."""
+        self._leave(rows % self._capacity)
+        kept = ~np.isin(self._open, rows)
+        self._open, self._steps = self._open[kept], self._steps[kept]
+
+    def add(self, rows: Array, steps: Array) -> tuple[Array, Array]:
+        """Looks up the successors of new rows, and of those that waited for them.
+
+        Args:
+          rows: their numbers, which `links` knows already.
+          steps: after how many steps the successor of each comes.
+
+        Returns:
+          (rows whose successor is not stored, as positions in `rows`; for each the number of its spare place, counted
+          over those that are new, the same for rows with the same successor).
+        """
+        waiting, left = np.concatenate([self._open, rows]), np.concatenate([self._steps, steps])
+        reached, left_over = self._links.ahead(waiting, left)
+        found = left_over == 0
+        places = waiting[found] % self._capacity
+        self._leave(places[: int(found[: len(self._open)].sum())])
+        self.place[places] = reached[found] % self._capacity
+        fresh = ~found
+        fresh[: len(self._open)] = False
+        going = ~found & self._links.running(reached)
+        self._open, self._steps = waiting[going], left[going]
+        same = np.stack([reached[fresh], left_over[fresh]], axis=1)
+        _, number = np.unique(same, axis=0, return_inverse=True)
+        return np.flatnonzero(fresh[-len(rows) :]), number.reshape(-1)
+
+    def occupy(self, rows: Array, number: Array) -> Array:
+        """Gives rows spare places, one per number; returns those of the numbers in order, as places behind the ring."""
+        free = np.flatnonzero(self._users == 0)[: number.max(initial=-1) + 1]
+        self.place[rows % self._capacity] = self._capacity + free[number]
+        np.add.at(self._users, free[number], 1)
+        spare: Array = self._capacity + free
+        return spare
+
+    def used(self) -> Array:
+        """Spare places that rows use."""
+        used: Array = self._capacity + np.flatnonzero(self._users)
+        return used
+
+    def _leave(self, places: Array) -> None:
+        """Takes back the spare places of rows at these places of the ring."""
+        spare = self.place[places] - self._capacity
+        np.subtract.at(self._users, spare[spare >= 0], 1)
+        self.place[places] = 0
+
+    def state_dict(self, rows: int) -> StateDict:
+        """State of a ring that holds so many rows."""
+        return {"spare": self.spare, "place": self.place[:rows].copy(), "open": self._open, "steps": self._steps}
+
+    def load_state_dict(self, state: StateDict) -> None:
+        place = np.asarray(state["place"])
+        self.place[:] = 0
+        self.place[: len(place)] = place
+        self.spare = int(state["spare"])
+        self._users = np.bincount(place[place >= self._capacity] - self._capacity, minlength=self.spare)
+        self._open, self._steps = (np.array(state[name], np.int64) for name in ("open", "steps"))

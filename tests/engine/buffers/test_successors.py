@@ -1,0 +1,180 @@
+"""Images that are stored once: the successor of every row is the one that stored successors have."""
+
+import numpy as np
+import pytest
+from fakes import IMAGE, tiny_config
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from streams import Stream
+
+from minding.engine.buffers import EpisodeBuffer, PrioritizedBuffer, UniformBuffer
+from minding.engine.buffers import ring as storage
+from minding.engine.chain.context import OnlineRLContext
+from minding.engine.checkpoint import load_checkpoint, save_checkpoint
+from minding.engine.data.batch import Field, RowLayout
+from minding.engine.errors import CheckpointError, ShapeError
+from minding.engine.run.fingerprint import fingerprint
+from minding.middleware import data_pusher, nstep_reward_enhancer
+from minding.policies import get_policy_class
+
+PIXELS = (1, 2, 2)
+FIELDS = {
+    "obs": Field(PIXELS, "uint8"),
+    "next_obs": Field(PIXELS, "uint8"),
+    "reward": Field(),
+    "terminated": Field(),
+    "discount": Field(default=0.9),
+}
+
+
+def pushing(buffers, n=1):
+    """Pushes rollouts into all buffers as a chain does."""
+    cfg = tiny_config("dqn", **{"policy.learn.nstep": n})
+    chain = [nstep_reward_enhancer(cfg), *(data_pusher(cfg, buffer) for buffer in buffers)]
+
+    def push(rollout):
+        ctx = OnlineRLContext()
+        ctx.trajectories = rollout
+        for middleware in chain:
+            middleware(ctx)
+
+    return push
+
+
+def check_same(once, stored):
+    assert len(once) == len(stored)
+    rows = np.arange(len(stored))
+    for name in stored.fields:
+        assert np.array_equal(once.ring.read(name, rows), stored.ring.read(name, rows)), name
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    seed=st.integers(0, 10_000),
+    lengths=st.lists(st.integers(1, 6), min_size=1, max_size=14),
+    n=st.integers(1, 4),
+    resets=st.booleans(),
+    capacity=st.sampled_from([18, 30, 200]),
+    collectors=st.sampled_from([1, 2]),
+    reloads=st.sets(st.integers(0, 13), max_size=2),
+)
+def test_successors_are_those_that_were_seen(seed, lengths, n, resets, capacity, collectors, reloads):
+    streams = [Stream(seed + k, sum(lengths), resets=resets, image=PIXELS) for k in range(collectors)]
+    once, stored = (UniformBuffer(capacity, FIELDS, images_once=given) for given in (True, False))
+    push, start = pushing([once, stored], n), 0
+    for k, length in enumerate(lengths):
+        for number, stream in enumerate(streams):
+            rollout = stream.rollout(start, start + length)
+            rollout.collector = number
+            push(rollout)
+            check_same(once, stored)
+        start += length
+        if k in reloads:
+            state = once.state_dict()
+            once.load_state_dict(state)
+            assert fingerprint(once.state_dict()) == fingerprint(state)
+            check_same(once, stored)
+
+
+def test_observations_at_ends_find_room_and_leave_it_to_others(monkeypatch):
+    monkeypatch.setattr(storage, "FEW", 1)
+    stream = Stream(3, 400, image=PIXELS)
+    once, stored = (UniformBuffer(90, FIELDS, images_once=given) for given in (True, False))
+    push = pushing([once, stored], 3)
+    for start in range(0, 400, 5):
+        push(stream.rollout(start, start + 5))
+        check_same(once, stored)
+    # One place per episode among 90 rows, and three per environment: it grew, and not without end.
+    assert 16 < once.ring.tables.spare < 90
+
+
+def test_it_is_restored_from_a_checkpoint_into_a_new_buffer(tmp_path):
+    stream = Stream(4, 60, image=PIXELS)
+    once, stored, other = (UniformBuffer(50, FIELDS, images_once=given) for given in (True, False, True))
+    push = pushing([once, stored], 2)
+    for start in range(0, 30, 3):
+        push(stream.rollout(start, start + 3))
+    save_checkpoint(tmp_path / "iter_1", once.state_dict(), {})
+    other.load_state_dict(load_checkpoint(tmp_path / "iter_1")[0])
+    check_same(other, stored)
+    push = pushing([once, stored, other], 2)
+    for start in range(30, 60, 3):
+        push(stream.rollout(start, start + 3))
+        check_same(other, stored)
+    with pytest.raises(CheckpointError, match="linked"):
+        UniformBuffer(50, FIELDS).load_state_dict(once.state_dict())
+
+
+def test_images_take_half_the_memory():
+    shape = (4, 84, 84)
+    fields = {**FIELDS, "obs": Field(shape, "uint8"), "next_obs": Field(shape, "uint8")}
+    once, stored = (
+        sum(t.nbytes for t in UniformBuffer(1600, fields, images_once=given).ring.tables.host)
+        for given in (True, False)
+    )
+    assert once / stored == pytest.approx(17 / 32, rel=1e-3)
+
+
+def test_numbers_stay_with_their_row_and_other_images_too():
+    fields = {
+        "obs.n": Field((3,)),
+        "obs.i": Field((2,), "uint8"),
+        "next_obs.n": Field((3,)),
+        "other": Field((2,), "uint8"),
+    }
+    layout = RowLayout({**fields, "next_obs.i": Field((2,), "uint8")}, images_once=True)
+    assert layout.linked == ("next_obs.i",)
+    assert [t.shape for t in layout.empty(10, 3)] == [(10, 6), (13, 2), (10, 2)]
+    assert list(layout.columns) == list(layout.fields)
+    assert RowLayout({**fields, "next_obs.i": Field((3,), "uint8")}, images_once=True).linked == ()
+    assert not UniformBuffer(5, {"obs": Field((3,)), "next_obs": Field((3,))}, images_once=True).takes_order
+
+
+def test_rows_that_do_not_say_what_follows_what_are_refused():
+    rows = {name: np.zeros((2, *field.shape), field.dtype) for name, field in FIELDS.items()}
+    with pytest.raises(ShapeError, match="the rows lack sequence, begun, ended, which tell episodes apart"):
+        UniformBuffer(5, FIELDS, images_once=True).push(rows)
+
+
+# Learning from them
+
+
+def stream_into(buffers, rollouts=12):
+    stream, push = Stream(8, rollouts * 4, image=tuple(IMAGE["shape"])), pushing(buffers, 2)
+    for k in range(rollouts):
+        push(stream.rollout(4 * k, 4 * k + 4))
+        yield k
+
+
+def make(policy, kind, once):
+    return kind(60, policy.learn_mode.fields, images_once=once, seed=2)
+
+
+@pytest.mark.parametrize("kind", [UniformBuffer, PrioritizedBuffer])
+def test_training_is_the_same_to_the_bit(kind, monkeypatch):
+    monkeypatch.setattr(storage, "FEW", 8)  # It grows, which needs another compilation.
+    replay = "prioritized" if kind is PrioritizedBuffer else "uniform"
+    policies = [get_policy_class("dqn")(tiny_config("dqn", IMAGE, **{"policy.other.replay": replay})) for _ in range(2)]
+    buffers = [make(policy, kind, once) for policy, once in zip(policies, (True, False))]
+    for k in stream_into(buffers):
+        if k < 2:
+            continue
+        for policy, buffer in zip(policies, buffers):
+            batch = buffer.sample(3, 8)
+            output = policy.learn_mode.forward(batch)
+            if output.priorities is not None:
+                buffer.update(batch.index, output.priorities)
+    assert fingerprint(policies[0].state_dict()) == fingerprint(policies[1].state_dict())
+    assert buffers[0].ring.tables.spare > 8
+
+
+def test_sequences_find_their_successors_and_a_batch_its_rows():
+    once, stored = (EpisodeBuffer(60, FIELDS, length=3, images_once=given, seed=1) for given in (True, False))
+    stream, push = Stream(8, 48, image=PIXELS), pushing([once, stored], 1)
+    for start in range(0, 48, 4):
+        push(stream.rollout(start, start + 4))
+    batches = [buffer.sample(2, 5) for buffer in (once, stored)]
+    (one, index), (two, other) = (batch.distinct() for batch in batches)
+    assert np.array_equal(index, other)
+    for name in FIELDS:
+        assert np.array_equal(one[name], two[name])
