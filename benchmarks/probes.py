@@ -1,4 +1,4 @@
-"""What is measured without a peer: import time, environment worker memory, middleware overhead."""
+"""What is measured in units of its own: import time, worker memory, middleware overhead, prioritized replay."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from benchmarks.pairs import ROOT, RunFailed, call
+from benchmarks.pairs import ROOT, RunFailed, call, find_peers_python
 
 SOURCE = {"PYTHONPATH": str(ROOT / "src")}
 IMPORT_RUNS = 5
+REPLAY_PAIRS = 5
 IMPORT_SCRIPT = """
 import json, sys, time
 start = time.perf_counter()
@@ -62,6 +63,11 @@ class Reading:
     details: Any = None
 
     @property
+    def beside(self) -> str:
+        """What another library was found to need, for the table."""
+        return str(self.details.get("beside", "")) if isinstance(self.details, dict) else ""
+
+    @property
     def met(self) -> bool | None:
         return None if self.value is None else self.value <= self.limit
 
@@ -106,6 +112,18 @@ def middleware_overhead(timeout: float) -> tuple[float, Any]:
     return largest_number(record, "us_per_call"), record
 
 
+def prioritized_replay(timeout: float) -> tuple[float, Any]:
+    """Milliseconds of drawing 256 of 1e6 rows and setting their priorities, measured in turns with cpprb."""
+    ours = [sys.executable, "-m", "benchmarks.replay"], SOURCE
+    theirs = (
+        [find_peers_python(print), "-m", "benchmarks.peers.cpprb_replay"],
+        {"PYTHONPATH": "", "OMP_NUM_THREADS": "1"},
+    )
+    pairs = [[parse_json(call(*side, timeout))["ms"] for side in (ours, theirs)] for _ in range(REPLAY_PAIRS)]
+    own, other = (statistics.median(side) for side in zip(*pairs, strict=True))
+    return own, {"beside": f"cpprb {other:.2f} ms, {REPLAY_PAIRS} pairs", "pairs": pairs}
+
+
 def largest_number(record: Any, key: str) -> float:
     """Largest value stored under `key` at any depth of nested dicts and lists.
 
@@ -130,6 +148,7 @@ PROBES = {
     "import_time": Probe("import minding.engine", 0.3, "s", import_time),
     "worker_memory": Probe("environment worker, resident", 60.0, "MB", worker_memory),
     "middleware_overhead": Probe("middleware call", 2.0, "us", middleware_overhead),
+    "prioritized_replay": Probe("prioritized replay, 256 of 1e6 rows", 0.5, "ms", prioritized_replay),
 }
 
 

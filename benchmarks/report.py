@@ -20,7 +20,7 @@ from benchmarks.pairs import Comparison, Plan, RunFailed, call, median_rate
 from benchmarks.probes import Reading
 from benchmarks.window import Measurement
 
-PACKAGES = ("mindspore", "torch", "stable_baselines3", "jax", "gymnasium", "mujoco", "numpy")
+PACKAGES = ("mindspore", "torch", "stable_baselines3", "jax", "cpprb", "gymnasium", "mujoco", "numpy")
 SPEED_COLUMNS = (
     "case",
     "peer",
@@ -33,7 +33,7 @@ SPEED_COLUMNS = (
     "target",
     "met",
 )
-READING_COLUMNS = ("measurement", "value", "limit", "met")
+READING_COLUMNS = ("measurement", "value", "limit", "met", "beside")
 VERDICTS = {True: "yes", False: "NO", None: "failed"}
 VERSIONS_SCRIPT = f"""
 import importlib.metadata, json, platform
@@ -113,7 +113,7 @@ def speed_row(result: Comparison) -> tuple[str, ...]:
 def reading_row(reading: Reading) -> tuple[str, ...]:
     """One line of the second table, as text."""
     value = "-" if reading.value is None else f"{reading.value:.3g} {reading.unit}"
-    return (reading.title, value, f"<= {reading.limit:g} {reading.unit}", VERDICTS[reading.met])
+    return (reading.title, value, f"<= {reading.limit:g} {reading.unit}", VERDICTS[reading.met], reading.beside)
 
 
 @dataclasses.dataclass

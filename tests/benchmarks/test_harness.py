@@ -257,6 +257,15 @@ class TestProbes:
         reading = probes.read("worker_memory", timeout=30)
         assert (reading.value, reading.met) == (61.0, False)
 
+    def test_replay_is_measured_in_turns_and_shown_beside_the_peer(self, monkeypatch):
+        monkeypatch.setattr(probes, "find_peers_python", lambda tell: "python")
+        probe_answer(
+            monkeypatch, *[{"ms": ms} for pair in zip((0.5, 0.2, 0.4, 0.9, 0.3), (4, 1, 2, 3, 5)) for ms in pair]
+        )
+        reading = probes.read("prioritized_replay", timeout=30)
+        assert (reading.value, reading.met, reading.beside) == (0.4, True, "cpprb 3.00 ms, 5 pairs")
+        assert report.reading_row(reading)[-1] == reading.beside
+
     def test_the_slowest_number_is_found_at_any_depth(self):
         record = {"plain": [{"n": 1, "us_per_call": 0.4}], "generator": {"us_per_call": 1.1}}
         assert probes.largest_number(record, "us_per_call") == 1.1
