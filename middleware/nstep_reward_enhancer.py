@@ -48,7 +48,9 @@ class nstep_reward_enhancer:
         last, discount = (values.reshape(steps, envs, -1)[..., 0] for values in (last, discount))
         complete = np.take_along_axis(cut, last, axis=0) | (last == np.arange(steps)[:, None] + self._n - 1)
         due = np.ones(cut.shape, np.bool_) if rollout.ready is None else rollout.ready
-        self._tails[rollout.collector] = last_rows(dataclasses.replace(rollout, ready=due & ~complete), self._n - 1)
+        if self._n > 1:
+            waiting = dataclasses.replace(rollout, ready=due & ~complete)
+            self._tails[rollout.collector] = last_rows(waiting, self._n - 1)
         ctx.trajectories = dataclasses.replace(
             rollout,
             reward=reward,

@@ -45,9 +45,9 @@ class Stream:
 
     def rollout(self, start, stop):
         ends = np.argwhere((self.terminated | self.truncated)[start:stop])
-        over = np.ones(self.envs, bool) if start == 0 else (self.terminated | self.truncated)[start - 1]
         fresh = np.zeros((stop - start, self.envs), bool)
-        fresh[0] = over
+        # No step of the running episode was taken before.
+        fresh[0] = start == 0 or (self.terminated | self.truncated | ~self.valid)[start - 1]
         return Rollout(
             obs=np.stack([self.obs(t) for t in range(start, stop)]),
             last_obs=self.obs(stop),

@@ -90,11 +90,11 @@ class Ring:
 
     def _link(self, links: Links, values: Mapping[str, Array], count: int) -> None:
         """Takes note of the order of new rows, and stores the observations that no row holds."""
-        missing = [name for name in ORDER if name not in values and name != "steps"]
+        missing = [name for name in (*ORDER, *self.layout.linked) if name not in values and name != "steps"]
         if missing:
             raise ShapeError(
-                f"the rows lack {', '.join(missing)}, which tell episodes apart; got {', '.join(sorted(values))}: push "
-                "them with data_pusher"
+                f"the rows lack {', '.join(missing)}, which tell what follows what; got {', '.join(sorted(values))}: "
+                "push them with data_pusher"
             )
         columns = [np.asarray(values.get(name, np.ones(count, np.int64))) for name in ORDER]
         if any(column.shape != (count,) for column in columns):

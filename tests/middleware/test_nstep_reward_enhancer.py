@@ -11,6 +11,7 @@ from streams import GAMMA, Stream
 from treevalue import FastTreeValue
 
 from minding.engine.chain.context import OnlineRLContext
+from minding.engine.chain.task import Task
 from minding.engine.checkpoint import load_checkpoint, save_checkpoint
 from minding.middleware import StepCollector, nstep_reward_enhancer
 from minding.middleware.data_pusher import sequence_columns, transitions
@@ -165,3 +166,33 @@ def test_everything_else_of_the_rollout_stays(counting_config):
     for name in ("obs", "last_obs", "final_obs", "ends", "action", "terminated", "truncated", "valid"):
         assert getattr(after, name) is getattr(before, name)
     assert np.array_equal(after.record["value"], before.record["value"])
+
+
+def rows_by_collector(cfg, iterations, **lanes):
+    """What a data_pusher would push, by collector; with `lanes` they collect in lanes."""
+    found = {}
+
+    def note(ctx):
+        rows = {**transitions(ctx.trajectories), **sequence_columns(ctx.trajectories)}
+        found.setdefault(ctx.trajectories.collector, []).append(rows)
+
+    task = Task()
+    with task.start(bool(lanes), OnlineRLContext(), lanes=lanes or None):
+        task.use(StepCollector(cfg, AgePolicy(value=False).collect_mode, CountingEnv(lengths=(5, 7))))
+        task.use(nstep_reward_enhancer(cfg)).use(note)
+        task.run(max_step=iterations)
+    return {
+        number: {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+        for number, parts in found.items()
+    }
+
+
+def test_in_lanes_each_collector_hands_on_the_rows_of_its_own_environments(config_of):
+    cfg = _four_steps(config_of(3))
+    (sync,) = rows_by_collector(cfg, 5).values()
+    lanes = rows_by_collector(cfg, 10, collectors=2, max_staleness=1, transport="threads")
+    assert sorted(lanes) == [0, 1]
+    for number, rows in lanes.items():
+        assert np.array_equal(rows.pop("sequence"), sync["sequence"] + 2 * number)
+        for name, values in rows.items():
+            assert np.array_equal(values, sync[name]), name
