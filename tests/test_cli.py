@@ -5,6 +5,7 @@ import dataclasses
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -359,13 +360,23 @@ def test_training_without_the_kernels_says_where_the_fix_is(compiled, training, 
         ([], None, r"there is no C\+\+ compiler", "install g++"),
         ([], "/usr/bin/g++", r"although there is /usr/bin/g\+\+ now", "pip install -v"),
         (["_kernels.cpython-310.so"], None, r"for another Python \(_kernels.cpython-310.so\)", "install minding again"),
+        (
+            ["_kernels.so", "other"],
+            None,
+            r"compiled from other sources \(.*_kernels.so has no function",
+            "install minding",
+        ),
         (["_kernels.so"], None, r"cannot be loaded \(.*_kernels.so: file too short\)", "install minding again"),
     ],
 )
 def test_doctor_says_why_there_are_no_kernels(files, compiler, found, fix, tmp_path, monkeypatch):
     for name in files:
         (tmp_path / name).touch()
+    if "other" in files:
+        # A library of somebody else's.
+        shutil.copy(sys.modules["_ctypes"].__file__, tmp_path / "_kernels.so")
     monkeypatch.setattr(kernels, "_LIBRARY", tmp_path / "_kernels.so")
+    monkeypatch.setattr(kernels, "_function", kernels._function.__wrapped__)
     monkeypatch.setattr(kernels, "compiled", (tmp_path / "_kernels.so").is_file)
     monkeypatch.setattr(kernels.shutil, "which", lambda name: compiler)
     _, what, how = _kernels()

@@ -38,11 +38,12 @@ def test_a_policy_its_tables_and_its_graphs_are_freed_with_the_last_reference(al
     learn_and_drop()
     compiled.release()
     # The compiler keeps functions of MindSpore that the update calls, see `ops.lean`.
-    assert heap_in_use() - before < HEAP_KEPT_KB
+    assert heap_in_use() - before < HEAP_KEPT_KB[algorithm]
 
 
-HEAP_KEPT_KB = 900
-"""Of one compiled update: it was 970 (DQN) and 1310 (PPO) with calls of MindSpore's own functions."""
+HEAP_KEPT_KB = {"dqn": 900, "ppo": 900, "sac": 1250}
+"""Of one compiled update: it was 970 (DQN) and 1310 (PPO) with calls of MindSpore's own functions. SAC differentiates
+the layers of both critics twice, and of each the compiler keeps a copy of the function that makes the gradient."""
 
 
 def heap_in_use():

@@ -10,7 +10,7 @@ from minding.policies.a3c import a3c_loss
 from minding.policies.dqn import dqn_loss
 from minding.policies.impala import impala_loss
 from minding.policies.ops.soft import soft_policy_loss, soft_target, twin_loss
-from minding.policies.ops.values import chosen_value, huber
+from minding.policies.ops.values import chosen_value, huber, smaller
 from minding.policies.ppo import ppo_loss
 
 ACTOR_CRITIC = {"value_weight": 0.5, "entropy_weight": 0.01}
@@ -100,6 +100,11 @@ def test_the_loss_of_a_soft_policy_by_hand():
     # (0.1 * 2 - 1 + 0.1 * 4 - 3) / 2
     loss, log_prob = soft_policy_loss(t(1.0, 5.0), t(2.0, 3.0), t(2.0, 4.0), t(0.1))
     assert (float(loss), float(log_prob)) == (pytest.approx(-1.7), 3.0)
+
+
+def test_the_smaller_of_two_numbers_is_nan_if_one_of_them_is():
+    found = smaller(t(1.0, np.nan, 3.0, np.nan), t(2.0, 2.0, np.nan, np.nan)).asnumpy()
+    assert np.array_equal(found, [1.0, np.nan, np.nan, np.nan], equal_nan=True)
 
 
 @pytest.mark.parametrize("part", [0, 1, 2])
