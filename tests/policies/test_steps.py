@@ -30,7 +30,7 @@ class StepThenAct(nn.Cell):
         return self.net((after(obs, total),))
 
 
-@pytest.mark.parametrize("form", ["kernels", "plain"])
+@pytest.mark.parametrize("form", ["kernels", pytest.param("plain", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_a_forward_pass_after_a_step_reads_the_new_weights(algorithm, form, tiny_config, monkeypatch):
     if form == "plain":
