@@ -10,21 +10,12 @@ prioritized replay: Schaul et al., 2016, https://arxiv.org/abs/1511.05952, algor
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import numpy as np
 
-from minding.engine.data.batch import Field, IndexedBatch
 from minding.engine.process.runtime import ops
-from minding.engine.types import Array, StateDict
-from minding.policies.core.actors import GreedyActor, Network
-from minding.policies.core.base import BasePolicy
-from minding.policies.core.update import Inputs
+from minding.policies.core.action_values import ActionValuePolicy
 from minding.policies.networks.actor_critic import QNetwork
-from minding.policies.networks.optim import Group, Optimizer
-from minding.policies.networks.steps import PRIORITY, GradientStep
-from minding.policies.networks.target import CopyTarget, SoftTarget, equalize
+from minding.policies.networks.q_learning import QLearning
 from minding.policies.ops import lean
 from minding.policies.ops.values import chosen_value, huber
 
@@ -36,112 +27,35 @@ def dqn_loss(q, action, target):
       q: float32 (B, A); action: int32 (B,); target: float32 (B,), no gradient flows into it.
 
     Returns:
-      (loss, metrics by name), scalars; `q_value` is the mean chosen value.
-    """
-    chosen = chosen_value(q, action)
-    loss = lean.mean(huber(chosen - ops.stop_gradient(target)))
-    return loss, {"loss": loss, "q_value": lean.mean(chosen)}
-
-
-def weighted_dqn_loss(q, action, target, weight):
-    """The same for rows drawn by priority.
-
-    Args:
-      weight: float32 (B,), importance weights; the others as in `dqn_loss`.
-
-    Returns:
-      (loss, metrics by name), scalars, and among them the priorities under `PRIORITY`: float32 (B,), the size of each
-      row's error.
+      (loss, chosen value, size of the error), each float32 (B,).
     """
     chosen = chosen_value(q, action)
     error = chosen - ops.stop_gradient(target)
-    loss = lean.mean(weight * huber(error))
-    return loss, {"loss": loss, "q_value": lean.mean(chosen), PRIORITY: ops.Abs()(ops.stop_gradient(error))}
+    return huber(error), chosen, ops.Abs()(ops.stop_gradient(error))
 
 
-class DQNCell(GradientStep):
-    """Root cell: online and target network, optimizer. With `prioritized`, steps take weights and return priorities."""
+class DQNCell(QLearning):
+    """Root cell of DQN."""
 
-    metrics = ("loss", "q_value", "grad_norm")
-
-    def __init__(self, net: QNetwork, target: QNetwork, learn: Mapping[str, Any], prioritized: bool = False) -> None:
-        super().__init__(["obs", "next_obs", "action", "reward", "terminated", "discount"])
-        self.prioritized = prioritized
-        self.net = net
-        self.target = target
-        self.optim = Optimizer(net=Group.of(net, learn, max_grad_norm=learn["grad_norm"]))
-        moving = SoftTarget if learn["target"]["kind"] == "soft" else CopyTarget
-        self.move_target = moving(net, target, self.optim.block("net"))
-        self.double = bool(learn["double"])
-        self.gradient = self.optim.gradient(self.loss, "net")
-
-    def loss(self, batch):
-        if self.prioritized:
-            return weighted_dqn_loss(self.net(batch["obs"])[0], batch["action"], batch["target"], batch["weight"])
-        return dqn_loss(self.net(batch["obs"])[0], batch["action"], batch["target"])
-
-    def construct(self, batch):
-        # Target
+    def backup(self, batch):
         next_q = self.target(batch["next_obs"])[0]
         if self.double:
             next_value = chosen_value(next_q, ops.Argmax(-1)(self.net(batch["next_obs"])[0]))
         else:
             next_value = lean.largest(next_q)
-        target = batch["reward"] + batch["discount"] * (1.0 - batch["terminated"]) * next_value
-        # Loss
-        rows = {"obs": batch["obs"], "action": batch["action"], "target": target}
-        if self.prioritized:
-            rows["weight"] = batch["weight"]
-        (_, metrics), grads = self.gradient(rows)
-        # Update
-        metrics["grad_norm"] = self.optim({"net": grads}, batch, metrics)["net"]
-        if "tau" in batch:
-            self.move_target(batch["tau"], metrics["grad_norm"])
-        return metrics
+        return batch["reward"] + batch["discount"] * (1.0 - batch["terminated"]) * next_value
+
+    def errors(self, batch):
+        return dqn_loss(self.net(batch["obs"])[0], batch["action"], batch["target"])
 
 
-class DQN(BasePolicy):
+class DQN(ActionValuePolicy):
     """Deep Q-network for Discrete actions."""
 
     name = "dqn"
-    _learn_steps = 0
 
     def _network(self, rng: np.random.Generator) -> QNetwork:
         return QNetwork(self.spec, self.cfg.model, rng)
 
-    def _root(self, net: QNetwork, rng: np.random.Generator) -> DQNCell:
-        prioritized = self.cfg.other.replay == "prioritized"
-        root = DQNCell(net, QNetwork(self.spec, self.cfg.model, rng), self.cfg.learn, prioritized)
-        equalize(root.net, root.target)
-        return root
-
-    def _actor(self, network: Network, rng: np.random.Generator) -> GreedyActor:
-        return GreedyActor(self.name, network, self.spec, rng)
-
-    @property
-    def row_fields(self) -> dict[str, Field]:
-        return self.transition_fields
-
-    def _tau(self, steps: int) -> Array:
-        """Share of the online weights that moves into the target after each of the next `steps` gradient steps."""
-        target = self.cfg.learn.target
-        if target.kind == "soft":
-            return np.full(steps, target.tau, np.float32)
-        number = self._learn_steps + 1 + np.arange(steps)
-        return (number % target.freq == 0).astype(np.float32)
-
-    def inputs(self, batch: IndexedBatch, progress: float) -> Inputs:
-        tau = self._tau(len(batch.index))
-        self._learn_steps += len(batch.index)
-        # Most calls move nothing; their graph has no branch for it, which makes it faster.
-        steps = {"tau": tau} if tau.any() else {}
-        if self.root.prioritized:
-            steps["weight"] = np.ones(batch.index.shape, np.float32) if batch.weight is None else batch.weight
-        return Inputs(steps, self.root.optim.rates(progress))
-
-    def state_dict(self) -> StateDict:
-        return {**super().state_dict(), "learn_steps": self._learn_steps}
-
-    def load_state_dict(self, state: StateDict) -> None:
-        super().load_state_dict(state)
-        self._learn_steps = int(state["learn_steps"])
+    def _learner(self, net: QNetwork, target: QNetwork, prioritized: bool) -> DQNCell:
+        return DQNCell(net, target, self.cfg.learn, prioritized)

@@ -241,6 +241,55 @@ class QNetwork:
         return (q if self.mask is None else self.mask(q, leaves),)
 
 
+class QuantileMean:
+    """The mean of quantiles, ``(B, A, N)`` -> ``(B, A)``."""
+
+    def __call__(self, atoms: Array) -> Array:
+        mean: Array = atoms.mean(axis=-1)
+        return mean
+
+
+class SupportMean:
+    """The mean of categorical distributions: logits ``(B, A, N)`` over the support ``(N,)`` -> ``(B, A)``."""
+
+    def __init__(self, support: Array) -> None:
+        self.support = support
+
+    def __call__(self, atoms: Array) -> Array:
+        weights = np.exp(atoms - atoms.max(axis=-1, keepdims=True))
+        mean: Array = (weights @ self.support) / weights.sum(axis=-1)
+        return mean
+
+
+class ReturnDistribution:
+    """Observation leaves -> (action values ``(B, A)``,), the means of N atoms each.
+
+    Args:
+      parts: (encoder, torso, advantage, value); the atoms are dueling if there is a `value` layer.
+      shape: (-1, A, N), that of the atoms.
+      mean: from the atoms to the values.
+      mask: of the values, if the observation has one.
+    """
+
+    def __init__(
+        self,
+        parts: tuple[ObsEncoder, MLP, Linear, Linear | None],
+        shape: tuple[int, int, int],
+        mean: Layer,
+        mask: ActionMask | None,
+    ) -> None:
+        self.encoder, self.torso, self.advantage, self.value = parts
+        self.shape, self.mean, self.mask = shape, mean, mask
+
+    def __call__(self, leaves: Sequence[Array]) -> Outputs:
+        features = self.torso(self.encoder(leaves))
+        atoms = self.advantage(features).reshape(self.shape)
+        if self.value is not None:
+            atoms = self.value(features)[:, None] + atoms - atoms.mean(axis=1, keepdims=True)
+        values = self.mean(atoms)
+        return (values if self.mask is None else self.mask(values, leaves),)
+
+
 class Actor:
     """Observation leaves -> parameters of the head's distribution."""
 

@@ -71,6 +71,11 @@ class SoftTarget(_Pair):
         return tau
 
 
+def make_target(online: nn.Cell, target: nn.Cell, block: flat.Block | None, kind: str) -> CopyTarget | SoftTarget:
+    """What moves the target: 'soft', or 'periodic', which copies; see `_Pair` for the other arguments."""
+    return SoftTarget(online, target, block) if kind == "soft" else CopyTarget(online, target, block)
+
+
 def equalize(online: nn.Cell, target: nn.Cell) -> None:
     """Makes the target equal to the online network."""
     for source, copy in zip(online.get_parameters(), target.get_parameters()):

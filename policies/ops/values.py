@@ -10,6 +10,13 @@ def chosen_value(q, action):
     return ops.squeeze(ops.gather_elements(q, 1, ops.expand_dims(action, -1)), -1)
 
 
+def chosen_atoms(atoms, action):
+    """The atoms of the chosen action; float32 (B, A, N), int32 (B,) -> float32 (B, N)."""
+    rows, _, count = atoms.shape
+    index = ops.BroadcastTo((rows, 1, count))(ops.Reshape()(action, (rows, 1, 1)))
+    return ops.Squeeze(1)(ops.GatherD()(atoms, 1, index))
+
+
 def half_square(error):
     """e^2/2, any shape; written so that the gradient, e, is one kernel."""
     constant = ops.stop_gradient(error)

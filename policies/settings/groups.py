@@ -100,6 +100,40 @@ def off_policy_learn(learning_rate: float, batch_size: int, updates: int) -> Sch
     }
 
 
+def action_values(model_keys: Schema | None = None, learn: Schema | None = None) -> Schema:
+    """Keys of policies of action values that learn from replay; `model_keys`, `learn`: their own keys there."""
+    return {
+        "model": {
+            **model([128, 128], "relu"),
+            "dueling": opt(False, None, "separate streams for state value and advantages"),
+            **(model_keys or {}),
+        },
+        "learn": {
+            **off_policy_learn(1e-3, 128, 2),
+            "double": opt(True, None, "choose the next action with the online network"),
+            "grad_norm": opt(10.0, "[0, inf)", "gradients are scaled down to this norm; 0 leaves them"),
+            "target": {
+                "kind": opt("periodic", ("periodic", "soft"), "copy every `freq` steps, or move by `tau` each step"),
+                "freq": opt(250, "[1, inf)", "gradient steps between copies"),
+                "tau": opt(0.005, "(0, 1]", "share of the online weights per step"),
+            },
+            **(learn or {}),
+        },
+        "collect": collect(8),
+        "eval": evaluation(),
+        "other": {
+            **replay(50_000),
+            **priority(),
+            "eps": {
+                "kind": opt("linear", ("linear", "exp"), "shape of the schedule"),
+                "start": opt(1.0, "[0, 1]", "share of random actions at the start"),
+                "end": opt(0.05, "[0, 1]", "share of random actions at the end"),
+                "decay": opt(10_000, "[1, inf)", "environment steps from start to end (exp: time constant)"),
+            },
+        },
+    }
+
+
 def actor_critic(learn: Schema, n_sample: int) -> Schema:
     """Keys of policies with an actor and a state value; `learn`: their own keys for learning."""
     return {

@@ -1,11 +1,12 @@
 """Networks: the NumPy form against the compiled form, initial weights, optimizer, target, rows."""
 
+import functools
 import math
 
 import numpy as np
 import pytest
 from easydict import EasyDict
-from fakes import IMAGE, VECTOR, dict_of, discrete, multi_discrete, rows_of, space_of
+from fakes import IMAGE, VECTOR, dict_of, discrete, draw_masks, mask_of, multi_discrete, rows_of, space_of
 from treevalue import FastTreeValue
 
 from minding.engine.data import trees
@@ -19,6 +20,7 @@ from minding.policies.networks.encoder import ConvNet, Normalizer
 from minding.policies.networks.init import fan_in_uniform, orthogonal
 from minding.policies.networks.layers import MLP, Linear
 from minding.policies.networks.optim import Group, Optimizer
+from minding.policies.networks.return_distribution import QuantileMean, ReturnDistribution
 from minding.policies.networks.rows import Rows
 from minding.policies.networks.target import CopyTarget, SoftTarget, equalize
 
@@ -45,6 +47,8 @@ def observations(space, count, seed=1):
             made.append(draw.integers(0, leaf.space["n"], count))
         elif kind == "multi_discrete":
             made.append(draw.integers(0, leaf.space["nvec"], (count, len(leaf.space["nvec"]))))
+        elif leaf.is_mask:
+            made.append(draw_masks(leaf.space["counts"], count, draw))
         elif leaf.is_image or leaf.space.get("dtype") == "uint8":
             made.append(draw.integers(0, 256, (count, *leaf.space["shape"]), dtype=np.uint8))
         elif kind == "multi_binary":
@@ -54,6 +58,10 @@ def observations(space, count, seed=1):
     return made
 
 
+def distribution(mean, spec, model, draw):
+    return ReturnDistribution(spec, model, mean, draw)
+
+
 NETWORKS = {
     "actor-critic, categorical": (ActorCritic, VECTOR, discrete(3), {}),
     "actor-critic, gaussian, relu": (ActorCritic, space_of(2, 3), space_of(4), {"activation": "relu"}),
@@ -61,6 +69,18 @@ NETWORKS = {
     "actor-critic without hidden layers": (ActorCritic, VECTOR, discrete(3), {"hidden": []}),
     "action values, multi-discrete observation": (QNetwork, multi_discrete(3, 4), discrete(3), {}),
     "action values, dueling, normalised": (QNetwork, VECTOR, discrete(3), {"dueling": True, "normalize_obs": True}),
+    "quantiles, dueling, normalised": (
+        functools.partial(distribution, QuantileMean(5)),
+        VECTOR,
+        discrete(3),
+        {"dueling": True, "normalize_obs": True},
+    ),
+    "quantiles, masked": (
+        functools.partial(distribution, QuantileMean(4)),
+        dict_of(a=VECTOR, action_mask=mask_of(3)),
+        discrete(3),
+        {},
+    ),
     "squashed actor, dict of vectors": (
         SquashedActor,
         dict_of(b=VECTOR, a=dict_of(x=discrete(3)), c={"kind": "tuple", "spaces": [space_of(2)]}),
@@ -136,6 +156,17 @@ def test_dueling_adds_the_value_and_takes_out_the_mean_advantage():
     net.value.weight.asnumpy()[:] = 0.0
     (q,) = acting_network(net, "host", "act")(observations(VECTOR, 6))
     np.testing.assert_allclose(q.mean(axis=1), np.full(6, 100.0), rtol=1e-6)
+
+
+def test_dueling_adds_the_value_and_takes_out_the_mean_advantage_of_each_atom():
+    spec = {"observation": VECTOR, "action": discrete(3)}
+    net = ReturnDistribution(spec, EasyDict({**MODEL, "dueling": True}), QuantileMean(2), rng())
+    net.value.bias.asnumpy()[:] = [100.0, 200.0]
+    net.value.weight.asnumpy()[:] = 0.0
+    (obs,) = observations(VECTOR, 6)
+    atoms = net.atoms((to_device(obs),)).asnumpy()
+    np.testing.assert_allclose(atoms.mean(axis=1), np.tile([100.0, 200.0], (6, 1)), rtol=1e-6)
+    np.testing.assert_allclose(net.host()((obs,))[0], atoms.mean(axis=2), rtol=1e-6)
 
 
 def test_an_actor_compiles_at_most_once_for_each_power_of_two():

@@ -42,6 +42,7 @@ CASES = {
     "ppo, choices of two axes": ("ppo", VECTOR, multi_discrete(2, 3, 4, 2), {}),
     "dqn, from minus two": ("dqn", VECTOR, discrete(3), {}),
     "dqn, dueling": ("dqn", VECTOR, discrete(3), {"policy.model.dueling": True}),
+    "qrdqn, dueling": ("qrdqn", VECTOR, discrete(3), {"policy.model.n_quantiles": 5, "policy.model.dueling": True}),
     "sac": ("sac", VECTOR, space_of(2), NORMALIZED),
     "ppo, image": ("ppo", IMAGE, discrete(3), {}),
     "dqn, dict": ("dqn", LEAVES, discrete(2), NORMALIZED),
@@ -51,7 +52,15 @@ CASES = {
     "ppo, memory": ("ppo", dict_of(a=VECTOR, b=discrete(2)), discrete(3), {**NORMALIZED, **GRU}),
 }
 # As a MindIR file prepares itself anew for every batch size; ONNX is quick.
-SLOW_MINDIR = ("ppo, box", "dqn, masked", "ppo, own limits", "dqn, dueling", "dqn, dict", "sac, image beside vector")
+SLOW_MINDIR = (
+    "ppo, box",
+    "qrdqn, dueling",
+    "dqn, masked",
+    "ppo, own limits",
+    "dqn, dueling",
+    "dqn, dict",
+    "sac, image beside vector",
+)
 LOW, HIGH = np.float32([-1.0, 0.0]), np.float32([3.0, 0.5])
 FORMATS = ("mindir", "onnx")
 # How the environment's own actions differ from those of the policy; a Box is scaled to LOW and HIGH.
@@ -159,7 +168,8 @@ def test_a_file_acts_as_the_policy_does_at_any_batch_size(case, file_format, mad
         np.testing.assert_allclose(outputs["policy_action"], np.clip(own, low, high), atol=1e-5)
         np.testing.assert_allclose(outputs["action"], action, atol=2e-5)
     else:
-        name, number = ("q_values", 0) if one.policy.name == "dqn" else ("logits", 1)
+        number, name = one.policy.net.decision[:2]
+        assert name == ("logits" if one.policy.name == "ppo" else "q_values")
         np.testing.assert_allclose(outputs[name], raw[number], atol=1e-5)
         assert outputs["action"].dtype == np.int32
         assert np.array_equal(outputs["action"], action)

@@ -1,0 +1,25 @@
+"""QR-DQN on CartPole-v1: balance a pole on a cart.
+
+Expected: an evaluation mean of at least 475 of 500 within 60k environment steps.
+"""
+
+from easydict import EasyDict
+
+main_config = EasyDict(
+    exp_name="cartpole_qrdqn",
+    run=dict(max_env_step=60_000),
+    env=dict(env_id="CartPole-v1"),
+    policy=dict(
+        type="qrdqn",
+        # As cartpole_dqn. The returns of this task hardly vary: few quantiles are enough.
+        model=dict(hidden=[256, 256], n_quantiles=16),
+        learn=dict(
+            learning_rate=1.5e-3, anneal_lr=True, batch_size=64, update_per_collect=128, nstep=3, target=dict(freq=512)
+        ),
+        collect=dict(n_sample=256),
+        other=dict(eps=dict(end=0.04, decay=8_000)),
+        eval=dict(freq=5_000, n_episode=20),
+    ),
+)
+
+proof = dict(target=475.0)

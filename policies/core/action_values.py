@@ -1,0 +1,64 @@
+"""What policies that act by action values and learn them from replay have in common."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from minding.engine.data.batch import Field, IndexedBatch
+from minding.engine.types import Array, StateDict
+from minding.policies.core.actors import GreedyActor, Network
+from minding.policies.core.base import BasePolicy
+from minding.policies.core.update import Inputs
+from minding.policies.networks.q_learning import QLearning
+from minding.policies.networks.target import equalize
+
+
+class ActionValuePolicy(BasePolicy):
+    """Takes the action of the highest value or, by chance `eps`, any; learns from single transitions.
+
+    A subclass defines `_network` and `_learner`.
+    """
+
+    _learn_steps = 0
+
+    def _learner(self, net: Any, target: Any, prioritized: bool) -> QLearning:
+        """Returns the root cell of an online and a target network, see `QLearning`."""
+        raise NotImplementedError
+
+    def _root(self, net: Any, rng: np.random.Generator) -> QLearning:
+        root = self._learner(net, self._network(rng), self.cfg.other.replay == "prioritized")
+        equalize(root.net, root.target)
+        return root
+
+    def _actor(self, network: Network, rng: np.random.Generator) -> GreedyActor:
+        return GreedyActor(self.name, network, self.spec, rng)
+
+    @property
+    def row_fields(self) -> dict[str, Field]:
+        return self.transition_fields
+
+    def _tau(self, steps: int) -> Array:
+        """Share of the online weights that moves into the target after each of the next `steps` gradient steps."""
+        target = self.cfg.learn.target
+        if target.kind == "soft":
+            return np.full(steps, target.tau, np.float32)
+        number = self._learn_steps + 1 + np.arange(steps)
+        return (number % target.freq == 0).astype(np.float32)
+
+    def inputs(self, batch: IndexedBatch, progress: float) -> Inputs:
+        tau = self._tau(len(batch.index))
+        self._learn_steps += len(batch.index)
+        # Most calls move nothing; their graph has no branch for it, which makes it faster.
+        steps = {"tau": tau} if tau.any() else {}
+        if self.root.prioritized:
+            steps["weight"] = np.ones(batch.index.shape, np.float32) if batch.weight is None else batch.weight
+        return Inputs(steps, self.root.optim.rates(progress))
+
+    def state_dict(self) -> StateDict:
+        return {**super().state_dict(), "learn_steps": self._learn_steps}
+
+    def load_state_dict(self, state: StateDict) -> None:
+        super().load_state_dict(state)
+        self._learn_steps = int(state["learn_steps"])

@@ -1,0 +1,106 @@
+"""Networks of return distributions: for each action N atoms, of which one number, the mean, is its value."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from minding.engine.process.runtime import ms, nn, ops
+from minding.policies.networks import host as numpy_forms
+from minding.policies.networks.actor_critic import Decision
+from minding.policies.networks.encoder import ObsEncoder
+from minding.policies.networks.layers import MLP, Linear
+from minding.policies.networks.masks import action_mask
+
+
+class QuantileMean(nn.Cell):
+    """The mean of N quantiles: (B, A, N) -> (B, A).
+
+    Args:
+      count: N.
+    """
+
+    def __init__(self, count: int) -> None:
+        super().__init__()
+        self.count = count
+
+    def construct(self, atoms):
+        return ops.ReduceMean()(atoms, -1)
+
+    def host(self) -> numpy_forms.QuantileMean:
+        return numpy_forms.QuantileMean()
+
+
+class SupportMean(nn.Cell):
+    """The mean of categorical distributions over a support: logits (B, A, N) -> (B, A).
+
+    Args:
+      low, high: ends of the support.
+      count: N, equally spaced values from the one to the other.
+
+    Attributes:
+      support: these values, float32 (N,).
+    """
+
+    def __init__(self, low: float, high: float, count: int) -> None:
+        super().__init__()
+        self.count = count
+        self.support = ms.Tensor(np.linspace(low, high, count, dtype=np.float32))
+
+    def construct(self, atoms):
+        return ops.ReduceSum()(ops.Softmax(-1)(atoms) * self.support, -1)
+
+    def host(self) -> numpy_forms.SupportMean:
+        return numpy_forms.SupportMean(self.support.asnumpy())
+
+
+class ReturnDistribution(nn.Cell):
+    """Action values (B, A) as means of N atoms each; with `dueling` every atom is V + A - mean A (Hessel et al., 2018,
+    https://arxiv.org/abs/1710.02298, section on Rainbow). Values of actions that the observation's mask forbids are
+    `ILLEGAL`.
+
+    Args:
+      spec: description of the environment's spaces.
+      model: the configuration `policy.model`.
+      mean: from the atoms to the values; knows their number.
+      rng: draws the weights.
+    """
+
+    shared_outputs = ()
+    memory_size = 0
+    decision = Decision(0, "q_values")
+
+    def __init__(self, spec: Mapping[str, Any], model: Any, mean: nn.Cell, rng: np.random.Generator) -> None:
+        super().__init__()
+        self.shape = (-1, spec["action"]["n"], mean.count)
+        self.encoder = ObsEncoder(spec["observation"], model, rng)
+        self.torso = MLP(self.encoder.out_features, model.hidden, model.activation, None, rng)
+        features = self.torso.out_features
+        self.advantage = Linear(features, spec["action"]["n"] * mean.count, None, rng)
+        self.value = Linear(features, mean.count, None, rng) if model.dueling else None
+        self.mean = mean
+        self.mask = action_mask(spec["observation"])
+
+    def construct(self, obs):
+        return (self.values(self.atoms(obs), obs),)
+
+    def atoms(self, obs):
+        """What is known of each action's return, float32 (B, A, N): quantiles, or logits."""
+        features = self.torso(self.encoder(obs))
+        atoms = ops.Reshape()(self.advantage(features), self.shape)
+        if self.value is not None:
+            atoms = ops.ExpandDims()(self.value(features), 1) + atoms - ops.ReduceMean(True)(atoms, 1)
+        return atoms
+
+    def values(self, atoms, obs):
+        """Action values (B, A) of these atoms."""
+        values = self.mean(atoms)
+        return values if self.mask is None else self.mask(values, obs)
+
+    def host(self) -> numpy_forms.ReturnDistribution:
+        value = self.value.host() if self.value is not None else None
+        mask = self.mask.host() if self.mask is not None else None
+        parts = (self.encoder.host(), self.torso.host(), self.advantage.host(), value)
+        return numpy_forms.ReturnDistribution(parts, self.shape, self.mean.host(), mask)

@@ -1,0 +1,42 @@
+"""Quantile regression (compiled)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from minding.engine.process.runtime import ops
+from minding.engine.types import Array
+
+
+def midpoints(count: int) -> Array:
+    """The levels (2 i + 1) / (2 N) of N quantiles with equal shares (Dabney et al., 2018, lemma 2): float32 (N,)."""
+    return ((2.0 * np.arange(count) + 1.0) / (2.0 * count)).astype(np.float32)
+
+
+def quantile_huber(quantiles, levels, target, kappa):
+    """Quantile Huber loss between quantiles and samples (Dabney et al., 2018, https://arxiv.org/abs/1710.10044, eq. 9
+    and 10):
+
+        L_b = sum_i mean_j |tau_i - 1{u_ij < 0}| H(u_ij),   u_ij = target_j - quantile_i
+        H(u) = u^2/2 where |u| <= kappa, else kappa (|u| - kappa/2)
+
+    The slope, -mean_j |tau_i - 1{u < 0}| clip(u, -kappa, kappa), comes with the loss, so that the gradient takes
+    no kernel over pairs.
+
+    Args:
+      quantiles: float32 (B, N), which gradients flow into.
+      levels: float32 (N,) or (B, N), the tau of each.
+      target: float32 (B, M), samples or equally likely atoms; no gradient flows into them.
+      kappa: number above 0.
+
+    Returns:
+      float32 (B,).
+    """
+    fixed = ops.stop_gradient(quantiles)
+    error = ops.ExpandDims()(ops.stop_gradient(target), 1) - ops.ExpandDims()(fixed, 2)
+    levels = ops.ExpandDims()(levels, -1)
+    slope = ops.clamp(error, -kappa, kappa)
+    weighted = ops.Select()(error < 0.0, (1.0 - levels) * slope, levels * slope)
+    loss = ops.ReduceMean()(weighted * (error - 0.5 * slope), -1)
+    # The second term is 0, but not its gradient.
+    return ops.ReduceSum()(loss - ops.ReduceMean()(weighted, -1) * (quantiles - fixed), -1)

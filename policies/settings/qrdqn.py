@@ -1,0 +1,18 @@
+"""Settings of QR-DQN."""
+
+from __future__ import annotations
+
+from minding.engine.config.compiler import opt
+from minding.policies.settings import groups
+from minding.policies.settings.algorithm import Algorithm
+
+
+def schema() -> groups.Schema:
+    """The keys of `policy`."""
+    return groups.action_values(
+        {"n_quantiles": opt(50, "[1, inf)", "quantiles of each action's return")},
+        {"kappa": opt(1.0, "(0, inf)", "error from which on the quantile loss is linear")},
+    )
+
+
+algorithm = Algorithm("qrdqn", "QRDQN", schema, actions=("discrete",), chain="off_policy")
