@@ -20,29 +20,17 @@ from typing import Any
 import numpy as np
 
 from minding.engine.data.batch import Field, IndexedBatch
-from minding.engine.process.runtime import ms, nn, ops
+from minding.engine.process.runtime import ms, ops
 from minding.policies.core.actors import Network, SquashedGaussianActor
 from minding.policies.core.base import BasePolicy
 from minding.policies.core.update import Inputs
-from minding.policies.networks.actor_critic import ActionValue, SquashedActor
+from minding.policies.networks.actor_critic import SquashedActor, TwinCritics
 from minding.policies.networks.optim import Group, Optimizer
 from minding.policies.networks.order import after
 from minding.policies.networks.steps import GradientStep
 from minding.policies.networks.target import SoftTarget, equalize
 from minding.policies.ops.distributions import SquashedGaussian
 from minding.policies.ops.soft import soft_objectives
-
-
-class Critics(nn.Cell):
-    """Two independent critics."""
-
-    def __init__(self, spec: Mapping[str, Any], model: Any, rng: np.random.Generator) -> None:
-        super().__init__()
-        self.q1 = ActionValue(spec, model, rng)
-        self.q2 = ActionValue(spec, model, rng)
-
-    def construct(self, action, obs):
-        return self.q1(action, obs), self.q2(action, obs)
 
 
 class SACCell(GradientStep):
@@ -53,8 +41,8 @@ class SACCell(GradientStep):
     def __init__(
         self,
         actor: SquashedActor,
-        critics: Critics,
-        targets: Critics,
+        critics: TwinCritics,
+        targets: TwinCritics,
         learn: Mapping[str, Any],
         target_entropy: float,
     ) -> None:
@@ -140,7 +128,7 @@ class SAC(BasePolicy):
         return SquashedActor(self.spec, self.cfg.model, rng)
 
     def _root(self, net: SquashedActor, rng: np.random.Generator) -> SACCell:
-        critics, targets = (Critics(self.spec, self.cfg.model, rng) for _ in range(2))
+        critics, targets = (TwinCritics(self.spec, self.cfg.model, rng) for _ in range(2))
         root = SACCell(net, critics, targets, self.cfg.learn, self.target_entropy)
         equalize(root.critics, root.targets)
         return root

@@ -21,6 +21,7 @@ from minding.engine.process.floats import flush_denormals
 from minding.engine.seeding import generator_state, restore_generator
 from minding.engine.types import Array, Obs, StateDict
 from minding.policies.core.memory import Memory
+from minding.policies.core.noise import ActionNoise
 from minding.policies.networks.host import Outputs
 from minding.policies.ops.sampling import Distribution, SquashedGaussian
 
@@ -318,3 +319,35 @@ class SquashedGaussianActor(Actor):
 
     def decide(self, outputs: Outputs) -> Array:
         return self.shaped(self.distribution.mode(outputs))
+
+
+class NoisyActor(Actor):
+    """Adds noise to Box actions and holds the sum within [-1, 1]; the noise belongs to the actor's state.
+
+    Network outputs: actions ``(B, A)`` in [-1, 1].
+    """
+
+    def __init__(
+        self, name: str, network: Network, spec: Mapping[str, Any], rng: np.random.Generator, noise: ActionNoise
+    ) -> None:
+        super().__init__(name, network, spec, rng)
+        self.noise = noise
+
+    def explore(self, outputs: Outputs, mask: Array | None = None, **collect_kwargs: Any) -> dict[str, Array]:
+        action = outputs[0] + self.noise.draw(outputs[0].shape, self.rng)
+        return {"action": self.shaped(np.clip(action, -1.0, 1.0, out=action))}
+
+    def decide(self, outputs: Outputs) -> Array:
+        return self.shaped(outputs[0])
+
+    def reset(self, env_ids: Sequence[int] | Array | None = None) -> None:
+        """Forgets these environments, or all, and begins the noise anew in them."""
+        super().reset(env_ids)
+        self.noise.reset(env_ids)
+
+    def state_dict(self) -> StateDict:
+        return {**super().state_dict(), "noise": self.noise.state_dict()}
+
+    def load_state_dict(self, state: StateDict) -> None:
+        super().load_state_dict(state)
+        self.noise.load_state_dict(state["noise"])

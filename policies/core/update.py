@@ -24,10 +24,12 @@ class Inputs:
     Attributes:
       steps: by name, arrays ``(K, ...)`` with an entry for each step.
       constants: by name, arrays and numbers that hold for all steps.
+      counts: by name of a metric that not every step has, how many of these do; the others return 0 for it.
     """
 
     steps: Mapping[str, Array] = dataclasses.field(default_factory=dict)
     constants: Mapping[str, Array | float] = dataclasses.field(default_factory=dict)
+    counts: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
 
 class Update:
@@ -54,9 +56,13 @@ class Update:
         return sum(compiled.signatures for compiled in self._compiled.values())
 
     def __call__(self, batch: IndexedBatch, inputs: Inputs) -> LearnOutput:
-        """Makes the gradient steps of a batch; metrics are means over those made."""
+        """Makes the gradient steps of a batch.
+
+        Metrics are means over the steps made; those of `counts` are means over the steps that have them, and are left
+        out where none does.
+        """
         if batch.successor is not None:
-            inputs = Inputs({SUCCESSOR: batch.successor, **inputs.steps}, inputs.constants)
+            inputs = dataclasses.replace(inputs, steps={SUCCESSOR: batch.successor, **inputs.steps})
         count, values = len(batch.index), [batch.index, *inputs.steps.values()]
         if count == 1:
             values = [x[0] for x in values]
@@ -70,7 +76,8 @@ class Update:
         sums = total.tolist()
         if count > 1 and self._root.watched is not None:
             count = int(sums[-1])
-        metrics = {name: value / count for name, value in zip(self._metrics, sums)}
+        counts = {name: inputs.counts.get(name, count) for name in self._metrics}
+        metrics = {name: value / counts[name] for name, value in zip(self._metrics, sums) if counts[name]}
         if priorities is not None:
             priorities = priorities.asnumpy().reshape(batch.index.shape)
         return LearnOutput(metrics, count, priorities)

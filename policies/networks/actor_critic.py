@@ -11,14 +11,14 @@ import numpy as np
 from minding.engine.process.runtime import nn, ops
 from minding.policies.networks import host as numpy_forms
 from minding.policies.networks.encoder import ObsEncoder
-from minding.policies.networks.heads import GaussianHead, SquashedGaussianHead, make_action_head
+from minding.policies.networks.heads import DeterministicHead, GaussianHead, SquashedGaussianHead, make_action_head
 from minding.policies.networks.layers import MLP, Linear, ScalarLinear
 from minding.policies.networks.masks import action_mask
 from minding.policies.networks.recurrent import make_memory
 
 
 class Decision(NamedTuple):
-    """Which output of an acting network decides the action without exploration: scores of choices, or a mean."""
+    """Which output of an acting network decides the action without exploration: scores, a mean or an action."""
 
     output: int
     name: str
@@ -177,6 +177,26 @@ class SquashedActor(nn.Cell):
         return numpy_forms.Actor(self.encoder.host(), self.torso.host(), self.head.host())
 
 
+class DeterministicActor(nn.Cell):
+    """Encoder, torso and deterministic head; returns (action,), (B, A) in [-1, 1]."""
+
+    shared_outputs = ()
+    memory_size = 0
+    decision = Decision(0, "action")
+
+    def __init__(self, spec: Mapping[str, Any], model: Any, rng: np.random.Generator) -> None:
+        super().__init__()
+        self.encoder = ObsEncoder(spec["observation"], model, rng)
+        self.torso = MLP(self.encoder.out_features, model.hidden, model.activation, None, rng)
+        self.head = DeterministicHead(self.torso.out_features, math.prod(spec["action"]["shape"]), rng)
+
+    def construct(self, obs):
+        return self.head(self.torso(self.encoder(obs)))
+
+    def host(self) -> numpy_forms.Actor:
+        return numpy_forms.Actor(self.encoder.host(), self.torso.host(), self.head.host())
+
+
 class ActionValue(nn.Cell):
     """Q(s, a) for continuous actions: float32 (B,) from action (B, *shape) and observation leaves."""
 
@@ -190,3 +210,15 @@ class ActionValue(nn.Cell):
     def construct(self, action, obs):
         features, action = self.encoder(obs), action.reshape((-1, self.action_size))
         return self.value(self.torso(ops.Concat(-1)((features, action))))
+
+
+class TwinCritics(nn.Cell):
+    """Two independent `ActionValue` networks: a pair of float32 (B,)."""
+
+    def __init__(self, spec: Mapping[str, Any], model: Any, rng: np.random.Generator) -> None:
+        super().__init__()
+        self.q1 = ActionValue(spec, model, rng)
+        self.q2 = ActionValue(spec, model, rng)
+
+    def construct(self, action, obs):
+        return self.q1(action, obs), self.q2(action, obs)

@@ -16,7 +16,7 @@ from minding.engine.errors import SpaceError
 from minding.engine.process.runtime import ms, nn, ops
 from minding.policies.kernels import usable
 from minding.policies.networks import host as numpy_forms
-from minding.policies.networks.layers import Clip, Linear
+from minding.policies.networks.layers import MLP, Clip, Linear
 from minding.policies.ops import distributions, likelihood, sampling
 
 
@@ -112,6 +112,21 @@ class SquashedGaussianHead(nn.Cell):
 
     def host(self) -> numpy_forms.SquashedGaussianHead:
         return numpy_forms.SquashedGaussianHead(self.mean.host(), self.log_std.host(), self.LOG_STD_RANGE)
+
+
+class DeterministicHead(nn.Cell):
+    """No distribution, but the action itself, ``(B, A)`` in [-1, 1]: tanh of a linear layer (Lillicrap et al., 2016,
+    https://arxiv.org/abs/1509.02971, section 7)."""
+
+    def __init__(self, features: int, size: int, rng: np.random.Generator) -> None:
+        super().__init__()
+        self.layer = MLP(features, [size], "tanh", None, rng)
+
+    def construct(self, x):
+        return (self.layer(x),)
+
+    def host(self) -> numpy_forms.DeterministicHead:
+        return numpy_forms.DeterministicHead(self.layer.host())
 
 
 def fuse_likelihood(head: nn.Cell) -> None:

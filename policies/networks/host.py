@@ -164,6 +164,16 @@ class SquashedGaussianHead:
         return self.mean(x), np.clip(self.log_std(x), *self.limits)
 
 
+class DeterministicHead:
+    """Actions ``(B, A)`` in [-1, 1], the tanh of a linear layer."""
+
+    def __init__(self, layer: MLP) -> None:
+        self.layer = layer
+
+    def __call__(self, x: Array) -> Outputs:
+        return (self.layer(x),)
+
+
 class GRU:
     """One step of a gated recurrent unit: ``(B, F)`` and the rows ``(B, S)`` it remembers to the new rows.
 

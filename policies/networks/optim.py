@@ -29,7 +29,6 @@ class Group:
       eps: numerical floor of the denominator.
       weight_decay: share of a weight, in units of the step size, that each step of 'adamw' takes off.
       max_grad_norm: the group's gradients are scaled down to this global L2 norm; 0 leaves them unchanged.
-      every: only every so-many-th step moves the parameters; the others leave parameters and moments as they are.
     """
 
     params: Sequence[ms.Parameter]
@@ -40,15 +39,12 @@ class Group:
     eps: float = 1e-8
     weight_decay: float = 0.0
     max_grad_norm: float = 0.0
-    every: int = 1
 
     def __post_init__(self) -> None:
         if self.method not in METHODS:
             raise ConfigError(f"optimizer group: expected method {', '.join(METHODS)}, got {self.method!r}")
         if self.weight_decay and self.method != "adamw":
             raise ConfigError(f"optimizer group: weight_decay={self.weight_decay} needs method 'adamw'")
-        if self.every < 1:
-            raise ConfigError(f"optimizer group: expected every >= 1, got {self.every}")
 
     @classmethod
     def of(cls, net: nn.Cell, learn: Mapping[str, Any], **settings: Any) -> Group:
@@ -76,7 +72,7 @@ class Optimizer(nn.Cell):
         self.groups = groups
         self.names = tuple(groups)
         self.rate_names = tuple(rate_name(name) for name in groups)
-        self.steps = nn.CellList([_make(group) for group in groups.values()])
+        self.steps = nn.CellList([METHODS[group.method](group) for group in groups.values()])
 
     def rates(self, progress: float) -> dict[str, float]:
         """The inputs of an update that `construct` reads: the step size of each group."""
@@ -114,7 +110,7 @@ class Optimizer(nn.Cell):
         """One step.
 
         Args:
-          grads: by name of the group, one per parameter.
+          grads: by name of the group, one per parameter; groups that are not named stay as they are.
           batch: holds the step sizes, see `rates`.
           reads: a tensor or a tuple of them: what was computed from the parameters besides the gradients, such as the
             loss. The step waits for it, which nothing else ensures, see `flat`.
@@ -123,10 +119,13 @@ class Optimizer(nn.Cell):
           By name, the global norm of each group's gradients before they are scaled (0 without `max_grad_norm`), known
           after the step.
         """
+        moved: Any = ()
         norms: Any = ()
         for k in range(len(self.names)):
-            norms = (*norms, self.steps[k](grads[self.names[k]], batch[self.rate_names[k]], reads))
-        return lean.named(self.names, norms)
+            if self.names[k] in grads:
+                moved = (*moved, self.names[k])
+                norms = (*norms, self.steps[k](grads[self.names[k]], batch[self.rate_names[k]], reads))
+        return lean.named(moved, norms)
 
 
 class _Method(nn.Cell):
@@ -241,29 +240,6 @@ class RMSProp(_Method):
             moved = self.params[i] - rate * grads[i] / (ops.sqrt(square) + self.eps)
             done = (*done, ops.assign(self.v[i], square), ops.assign(self.params[i], moved))
         return ops.depend(norm, done)
-
-
-class Delayed(nn.Cell):
-    """Makes every so-many-th step of a method; the others leave parameters and moments as they are."""
-
-    def __init__(self, method: _Method, every: int) -> None:
-        super().__init__()
-        self.method, self.every, self.block = method, float(every), method.block
-        self.made = ms.Parameter(ms.Tensor(np.float32(0.0)), name="made", requires_grad=False)
-        self.zero = ms.Tensor(np.float32(0.0))
-
-    def construct(self, grads, rate, reads):
-        made = self.made + 1.0
-        norm = self.zero
-        if made >= self.every:
-            norm = self.method(grads, rate, reads)
-            made = made - self.every
-        return ops.depend(norm, ops.assign(self.made, made))
-
-
-def _make(group: Group) -> _Method | Delayed:
-    method = METHODS[group.method](group)
-    return Delayed(method, group.every) if group.every > 1 else method
 
 
 METHODS: dict[str, type[_Method]] = {"adam": Adam, "adamw": Adam, "rmsprop": RMSProp}

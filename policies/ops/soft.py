@@ -44,6 +44,11 @@ def soft_policy_loss(q1, q2, log_prob, alpha):
     return loss, ops.stop_gradient(log_prob).mean()
 
 
+def twin_objective() -> Callable[..., Any]:
+    """`twin_loss`, as one kernel where there are kernels."""
+    return _fused_twin_loss() if usable() else twin_loss
+
+
 class SoftObjectives(NamedTuple):
     """`soft_target`, `twin_loss` and `soft_policy_loss`."""
 

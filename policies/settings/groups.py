@@ -42,6 +42,22 @@ def acting() -> Schema:
     return {"backend": opt("auto", ("auto", "graph", "host"), "what computes actions: a compiled graph, or NumPy")}
 
 
+def random_steps() -> Schema:
+    """Keys of a start with random actions."""
+    return {"random_steps": opt(0, "[0, inf)", "environment steps of uniformly random actions at the start")}
+
+
+def noise(kind: str, sigma: float) -> Schema:
+    """Keys of noise on continuous actions; arguments are the defaults of the keys."""
+    return {
+        "noise": {
+            "kind": opt(kind, ("gaussian", "ou"), "independent from step to step, or an Ornstein-Uhlenbeck process"),
+            "sigma": opt(sigma, "[0, inf)", "deviation of what each step draws; actions lie in [-1, 1]"),
+            "theta": opt(0.15, "(0, 1]", "ou: share of the noise that a step takes away"),
+        }
+    }
+
+
 def evaluation(freq: int = 10_000) -> Schema:
     """Keys of evaluation; `freq`: the default of the key."""
     return {

@@ -18,10 +18,7 @@ def schema() -> groups.Schema:
             "auto_alpha": opt(True, None, "learn the temperature"),
             "target_entropy": opt(None, None, "target entropy, nats; None: -(action size)", type=float),
         },
-        "collect": {
-            **groups.collect(8),
-            "random_steps": opt(0, "[0, inf)", "environment steps of uniformly random actions at the start"),
-        },
+        "collect": {**groups.collect(8), **groups.random_steps()},
         "eval": groups.evaluation(),
         "other": groups.replay(1_000_000),
     }

@@ -15,7 +15,7 @@ from minding.engine.data.observation import observation_leaves
 from minding.engine.errors import ConfigError, SpaceError
 from minding.engine.process.runtime import ms, nn, to_device
 from minding.policies.core.acting import GraphNetwork, acting_network
-from minding.policies.networks.actor_critic import ActionValue, ActorCritic, QNetwork, SquashedActor
+from minding.policies.networks.actor_critic import ActionValue, ActorCritic, DeterministicActor, QNetwork, SquashedActor
 from minding.policies.networks.encoder import ConvNet, Normalizer
 from minding.policies.networks.init import fan_in_uniform, orthogonal
 from minding.policies.networks.layers import MLP, Linear
@@ -88,6 +88,7 @@ NETWORKS = {
         {},
     ),
     "squashed actor, bits": (SquashedActor, {"kind": "multi_binary", "shape": [5]}, space_of(2), {}),
+    "deterministic actor, normalised": (DeterministicActor, VECTOR, space_of(2, 3), {"normalize_obs": True}),
     "action values, bytes that are no image": (QNetwork, space_of(6, dtype="uint8", low=0, high=255), discrete(2), {}),
 }
 

@@ -27,6 +27,7 @@ CASES = {
     "several choices": ("ppo", space_of(2, 3), multi_discrete(3, 2), {"policy.model.activation": "relu"}),
     "gaussian, normalised": ("ppo", VECTOR, space_of(2, 2), {"policy.model.normalize_obs": True}),
     "squashed gaussian": ("sac", VECTOR, space_of(3), {}),
+    "noise that goes on": ("td3", VECTOR, space_of(3), {"policy.collect.noise.kind": "ou"}),
     "memory": ("ppo", NESTED, discrete(3), {"policy.model.memory": "gru", "policy.model.memory_dim": 5}),
 }
 COUNT = 5

@@ -44,6 +44,7 @@ CASES = {
     "dqn, dueling": ("dqn", VECTOR, discrete(3), {"policy.model.dueling": True}),
     "qrdqn, dueling": ("qrdqn", VECTOR, discrete(3), {"policy.model.n_quantiles": 5, "policy.model.dueling": True}),
     "sac": ("sac", VECTOR, space_of(2), NORMALIZED),
+    "td3": ("td3", VECTOR, space_of(2), NORMALIZED),
     "ppo, image": ("ppo", IMAGE, discrete(3), {}),
     "dqn, dict": ("dqn", LEAVES, discrete(2), NORMALIZED),
     "sac, image beside vector": ("sac", dict_of(a=IMAGE, b=dict_of(c=VECTOR)), space_of(2), NORMALIZED),
@@ -60,6 +61,7 @@ SLOW_MINDIR = (
     "dqn, dueling",
     "dqn, dict",
     "sac, image beside vector",
+    "td3",
 )
 LOW, HIGH = np.float32([-1.0, 0.0]), np.float32([3.0, 0.5])
 FORMATS = ("mindir", "onnx")

@@ -1,0 +1,88 @@
+"""Noise that is added to continuous actions for exploration, in NumPy and without MindSpore."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from minding.engine.types import Array, StateDict
+from minding.policies.core.memory import Memory
+
+
+class GaussianNoise:
+    """Independent normal numbers with deviation `sigma`; nothing is remembered from step to step.
+
+    Args:
+      sigma: deviation, in units of the policy's actions.
+    """
+
+    def __init__(self, sigma: float) -> None:
+        self.sigma = np.float32(sigma)
+
+    def draw(self, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
+        """The noise of the next step, float32 ``(N, A)``, one row per environment."""
+        return self.sigma * rng.standard_normal(shape, dtype=np.float32)
+
+    def reset(self, env_ids: Sequence[int] | Array | None = None) -> None:
+        """Begins anew in these environments, or in all."""
+
+    def state_dict(self) -> StateDict:
+        return {}
+
+    def load_state_dict(self, state: StateDict) -> None:
+        pass
+
+
+class OUNoise:
+    """Ornstein-Uhlenbeck process (Uhlenbeck and Ornstein, 1930; Lillicrap et al., 2016,
+    https://arxiv.org/abs/1509.02971, section 3), 0 at the start of an episode:
+
+        x_{t+1} = (1 - theta) x_t + sigma e_t,   e_t ~ N(0, 1)
+
+    In the long run its variance is ``sigma^2 / (1 - (1 - theta)^2)``, and numbers k steps apart have the correlation
+    ``(1 - theta)^k``.
+
+    Args:
+      sigma: deviation of what each step adds, in units of the policy's actions.
+      theta: share of the distance to 0 that a step takes away, in (0, 1]; 1 is Gaussian noise.
+      size: numbers of an action.
+      owner: of the algorithm, for messages.
+    """
+
+    def __init__(self, sigma: float, theta: float, size: int, owner: str) -> None:
+        self.sigma, self.kept = np.float32(sigma), np.float32(1.0 - theta)
+        self._memory = Memory(size, owner)
+
+    def draw(self, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
+        """The noise of the next step, float32 ``(N, A)``, one row per environment.
+
+        Raises:
+          ShapeError: if N is not that of the step before.
+        """
+        noise: Array = self.sigma * rng.standard_normal(shape, dtype=np.float32)
+        noise += self.kept * self._memory.rows(shape[0])
+        # A reset writes into what is remembered.
+        self._memory.write(noise.copy())
+        return noise
+
+    def reset(self, env_ids: Sequence[int] | Array | None = None) -> None:
+        """Begins anew in these environments; None: in all, of which there may then be another number."""
+        self._memory.forget(env_ids)
+
+    def state_dict(self) -> StateDict:
+        return self._memory.state_dict()
+
+    def load_state_dict(self, state: StateDict) -> None:
+        self._memory.load_state_dict(state)
+
+
+ActionNoise = GaussianNoise | OUNoise
+
+
+def make_noise(cfg: Mapping[str, Any], size: int, owner: str) -> ActionNoise:
+    """The noise of a `policy.collect.noise` configuration for actions of `size` numbers."""
+    if cfg["kind"] == "ou":
+        return OUNoise(cfg["sigma"], cfg["theta"], size, owner)
+    return GaussianNoise(cfg["sigma"])

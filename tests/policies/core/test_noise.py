@@ -1,0 +1,137 @@
+"""Noise for exploration: its statistics, what it remembers of each environment, and the actor that adds it."""
+
+import copy
+
+import numpy as np
+import pytest
+from fakes import VECTOR, env_action, space_of
+
+from minding.engine.errors import ShapeError
+from minding.policies.core.actors import NoisyActor
+from minding.policies.core.noise import GaussianNoise, OUNoise, make_noise
+
+SIGMA, THETA = 0.2, 0.15
+ENVS, SIZE = 2000, 2
+
+
+def rng(seed=0):
+    return np.random.default_rng(seed)
+
+
+def ou(owner="td3"):
+    return OUNoise(SIGMA, THETA, SIZE, owner)
+
+
+def path(noise, steps, draw, envs=ENVS):
+    return np.stack([noise.draw((envs, SIZE), draw) for _ in range(steps)])
+
+
+def test_gaussian_noise_has_its_deviation_and_no_memory():
+    drawn = path(GaussianNoise(SIGMA), 20, rng()).astype(np.float64)
+    assert drawn.mean() == pytest.approx(0.0, abs=0.003)
+    assert drawn.std() == pytest.approx(SIGMA, rel=0.01)
+    assert (drawn[1:] * drawn[:-1]).mean() / drawn.var() == pytest.approx(0.0, abs=0.015)
+    assert np.corrcoef(drawn[:, :, 0].ravel(), drawn[:, :, 1].ravel())[0, 1] == pytest.approx(0.0, abs=0.02)
+
+
+def test_ornstein_uhlenbeck_noise_has_the_variance_and_the_autocorrelation_of_its_formula():
+    drawn = path(ou(), 120, rng()).astype(np.float64)
+    kept = 1 - THETA
+    for t in (0, 1, 5):
+        variance = SIGMA**2 * (1 - kept ** (2 * (t + 1))) / (1 - kept**2)
+        assert drawn[t].var() == pytest.approx(variance, rel=0.06)
+    settled = drawn[60:]
+    assert settled.mean() == pytest.approx(0.0, abs=0.01)
+    assert settled.var() == pytest.approx(SIGMA**2 / (1 - kept**2), rel=0.03)
+    for lag in (1, 3, 10):
+        correlation = (settled[lag:] * settled[:-lag]).mean() / settled.var()
+        assert correlation == pytest.approx(kept**lag, abs=0.03)
+
+
+def test_each_step_follows_from_the_one_before():
+    noise, draws = ou(), rng(3).standard_normal((3, 4, SIZE), dtype=np.float32)
+    x = np.zeros((4, SIZE))
+    for drawn, found in zip(draws, path(noise, 3, rng(3), envs=4)):
+        x = (1 - THETA) * x + SIGMA * drawn
+        np.testing.assert_allclose(found, x, rtol=1e-5, atol=1e-7)
+
+
+def test_environments_that_begin_anew_begin_at_zero_and_the_others_go_on():
+    noise, twin = ou(), ou()
+    for each in (noise, twin):
+        path(each, 5, rng(1), envs=3)
+    noise.reset(np.array([1]))
+    found, whole = noise.draw((3, SIZE), rng(2)), twin.draw((3, SIZE), rng(2))
+    assert np.array_equal(found[[0, 2]], whole[[0, 2]])
+    assert np.array_equal(found[1], ou().draw((3, SIZE), rng(2))[1])
+    assert not np.array_equal(found[1], whole[1])
+
+
+def test_what_was_drawn_stays_as_it_is_when_its_environment_begins_anew():
+    noise = ou()
+    drawn = noise.draw((2, SIZE), rng())
+    kept = drawn.copy()
+    noise.reset([0])
+    noise.draw((2, SIZE), rng())
+    assert np.array_equal(drawn, kept)
+
+
+def test_another_number_of_environments_needs_a_reset():
+    noise = ou("ddpg")
+    noise.draw((3, SIZE), rng())
+    with pytest.raises(ShapeError, match=r"ddpg remembers 3 environments .* call reset\(\)"):
+        noise.draw((2, SIZE), rng())
+    noise.reset()
+    assert noise.draw((2, SIZE), rng()).shape == (2, SIZE)
+
+
+def test_the_state_is_where_the_process_stands():
+    noise = ou()
+    path(noise, 4, rng(), envs=3)
+    state = copy.deepcopy(noise.state_dict())
+    expected = path(noise, 3, rng(7), envs=3)
+    fresh = ou()
+    fresh.load_state_dict(state)
+    assert np.array_equal(path(fresh, 3, rng(7), envs=3), expected)
+
+
+def test_the_kind_is_a_setting():
+    settings = {"sigma": SIGMA, "theta": THETA}
+    assert isinstance(make_noise({"kind": "gaussian", **settings}, SIZE, "td3"), GaussianNoise)
+    made = make_noise({"kind": "ou", **settings}, SIZE, "td3")
+    assert np.array_equal(path(made, 5, rng(), envs=2), path(ou(), 5, rng(), envs=2))
+
+
+def noisy(noise, output):
+    spec = {"observation": VECTOR, "action": space_of(2, 1), "env_action": env_action(space_of(2, 1))}
+
+    def network(leaves):
+        return (np.full((len(leaves[0]), SIZE), output, np.float32),)
+
+    return NoisyActor("noisy", network, spec, rng(), noise)
+
+
+def test_collected_actions_have_the_noise_and_stay_in_the_box_and_others_have_none():
+    obs = np.zeros((4000, 4), np.float32)
+    near = noisy(GaussianNoise(SIGMA), 0.25)
+    drawn = near.collect(obs)["action"]
+    assert (drawn.shape, drawn.dtype) == ((4000, 2, 1), np.float32)
+    assert (drawn.mean(), drawn.std()) == (pytest.approx(0.25, abs=0.01), pytest.approx(SIGMA, rel=0.03))
+    edge = noisy(GaussianNoise(SIGMA), 0.95).collect(obs)["action"]
+    assert edge.max() == 1.0
+    assert (edge == 1.0).mean() == pytest.approx(0.401, abs=0.03)
+    assert np.array_equal(near.act(obs), np.full((4000, 2, 1), 0.25, np.float32))
+
+
+def test_the_actor_resets_saves_and_restores_its_noise():
+    obs = np.zeros((3, 4), np.float32)
+    one, other = noisy(ou(), 0.0), noisy(ou(), 0.0)
+    for _ in range(4):
+        one.collect(obs)
+    other.load_state_dict(copy.deepcopy(one.state_dict()))
+    assert np.array_equal(one.collect(obs)["action"], other.collect(obs)["action"])
+    one.reset([2])
+    first, second = one.collect(obs)["action"], other.collect(obs)["action"]
+    assert [np.array_equal(a, b) for a, b in zip(first, second)] == [True, True, False]
+    one.reset()
+    assert one.collect(obs[:2])["action"].shape == (2, 2, 1)

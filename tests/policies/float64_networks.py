@@ -1,0 +1,56 @@
+"""Deterministic actors and critics with one hidden layer in float64 NumPy, and the gradients of what uses them."""
+
+import numpy as np
+
+
+def params(policy):
+    """All parameters of a policy by name."""
+    return {name: value.astype(np.float64) for name, value in policy.state_dict()["params"].items()}
+
+
+def replaced(p, policy, part):
+    """The same, with those of a part as they are now."""
+    return {**p, **{name: value for name, value in params(policy).items() if name.startswith(f"{part}.")}}
+
+
+def moved(before, after):
+    """The parts of the policy whose parameters differ, without the optimizer."""
+    return {name.split(".")[0] for name in before if not np.array_equal(before[name], after[name])} - {"optim"}
+
+
+def actor(p, part, obs):
+    """Actions (B, A) of a `DeterministicActor`."""
+    head = f"{part}.head.layer.layers.0"
+    return np.tanh(_hidden(p, part, obs) @ p[f"{head}.weight"].T + p[f"{head}.bias"])
+
+
+def value(p, part, action, obs):
+    """Values (B,) of an `ActionValue`."""
+    features = _hidden(p, part, np.concatenate([obs, action], axis=1))
+    return (features @ p[f"{part}.value.weight"].T + p[f"{part}.value.bias"])[:, 0]
+
+
+def _hidden(p, part, x):
+    return np.maximum(x @ p[f"{part}.torso.layers.0.weight"].T + p[f"{part}.torso.layers.0.bias"], 0.0)
+
+
+def finite_differences(loss, p, part, step=1e-6):
+    """Central differences of a loss for all parameters of a part, in their order."""
+    grads = []
+    for name in [name for name in p if name.startswith(f"{part}.")]:
+        grad = np.zeros(p[name].shape)
+        for at in np.ndindex(grad.shape):
+            values = []
+            for side in (step, -step):
+                changed = p[name].copy()
+                changed[at] += side
+                values.append(loss({**p, name: changed}))
+            grad[at] = (values[0] - values[1]) / (2 * step)
+        grads.append(grad)
+    return grads
+
+
+def gradients(policy, group):
+    """Those of the first gradient step, of a group of the optimizer: Adam's first moment is a tenth of them."""
+    optim = policy.root.optim
+    return [m.asnumpy().astype(np.float64) / 0.1 for m in optim.steps[optim.names.index(group)].m]
