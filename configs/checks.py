@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from easydict import EasyDict
 
 from minding.engine.chain.context import UNITS
@@ -20,6 +22,7 @@ def check_settings(cfg: EasyDict) -> None:
     _check_warmup(cfg)
     _check_random_steps(cfg)
     _check_stop_value(cfg)
+    _check_support(cfg)
 
 
 def _check_rollout(cfg: EasyDict) -> None:
@@ -80,6 +83,18 @@ def _check_stop_value(cfg: EasyDict) -> None:
                 f"run.stop_value={cfg.run.stop_value} can never be reached: policy.eval.freq={freq} exceeds {name}, "
                 f"{steps} {UNITS[run_length(cfg).unit]}; lower policy.eval.freq"
             )
+
+
+def _check_support(cfg: EasyDict) -> None:
+    """The support of return distributions is an interval."""
+    if "v_min" not in cfg.policy.model:
+        return
+    low, high = cfg.policy.model.v_min, cfg.policy.model.v_max
+    if not -math.inf < low < high < math.inf:
+        raise ConfigError(
+            f"policy.model.v_min={low} and policy.model.v_max={high}: expected numbers with v_min below v_max, which "
+            "enclose the discounted returns of the environment"
+        )
 
 
 def _limits(cfg: EasyDict) -> dict[str, int]:

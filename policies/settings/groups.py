@@ -89,6 +89,15 @@ def priority() -> Schema:
     }
 
 
+def support() -> Schema:
+    """Keys of the support of categorical return distributions."""
+    return {
+        "n_atoms": opt(51, "[2, inf)", "returns that are told apart, equally spaced"),
+        "v_min": opt(-10.0, None, "the smallest of them; smaller ones count as this one"),
+        "v_max": opt(10.0, None, "the largest of them"),
+    }
+
+
 def anneal(default: bool) -> Schema:
     """Keys of a learning rate that falls to 0."""
     return {

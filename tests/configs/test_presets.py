@@ -106,6 +106,8 @@ def test_every_algorithm_compiles_given_only_environment_and_type(algorithm):
             ["policy.collect.random_steps=5000", "run.max_env_step=5000"],
             ["policy.collect.random_steps=5000", "run.max_env_step"],
         ),
+        ("c51", ["policy.model.v_max=-10"], ["policy.model.v_min=-10.0", "policy.model.v_max=-10.0"]),
+        ("c51", ["policy.model.v_max=.inf"], ["policy.model.v_min=-10.0", "policy.model.v_max=inf"]),
         ("ppo", ["run.stop_value=1", "run.max_env_step=5000"], ["run.stop_value=1.0", "policy.eval.freq=10000"]),
     ],
 )

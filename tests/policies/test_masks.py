@@ -48,7 +48,7 @@ def dqn(build):
 @pytest.mark.parametrize("backend", ["host", "graph"])
 @pytest.mark.parametrize(
     ("algorithm", "counts"),
-    [("ppo", (5,)), ("ppo", (3, 2)), ("dqn", (5,)), ("qrdqn", (5,)), ("a3c", (5,)), ("bc", (3, 2))],
+    [("ppo", (5,)), ("ppo", (3, 2)), ("dqn", (5,)), ("qrdqn", (5,)), ("c51", (5,)), ("a3c", (5,)), ("bc", (3, 2))],
 )
 def test_every_way_to_act_is_legal(build, algorithm, counts, backend):
     policy = build(algorithm, *counts, **{"policy.collect.backend": backend})
@@ -57,7 +57,7 @@ def test_every_way_to_act_is_legal(build, algorithm, counts, backend):
     obs = observations(mask, rng)
     ways = [policy.collect_mode.forward(obs)["action"], policy.collect_mode.forward(obs, random=True)["action"]]
     ways += [policy.eval_mode.forward(obs), policy.eval_mode.forward(np.asarray(obs.observation), action_mask=mask)]
-    if algorithm in ("dqn", "qrdqn"):
+    if algorithm in ("dqn", "qrdqn", "c51"):
         ways.append(policy.collect_mode.forward(obs, eps=0.7)["action"])
     starts = np.cumsum([0, *counts[:-1]])
     for action in ways:

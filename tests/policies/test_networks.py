@@ -20,7 +20,7 @@ from minding.policies.networks.encoder import ConvNet, Normalizer
 from minding.policies.networks.init import fan_in_uniform, orthogonal
 from minding.policies.networks.layers import MLP, Linear
 from minding.policies.networks.optim import Group, Optimizer
-from minding.policies.networks.return_distribution import QuantileMean, ReturnDistribution
+from minding.policies.networks.return_distribution import QuantileMean, ReturnDistribution, SupportMean
 from minding.policies.networks.rows import Rows
 from minding.policies.networks.target import CopyTarget, SoftTarget, equalize
 
@@ -80,6 +80,12 @@ NETWORKS = {
         dict_of(a=VECTOR, action_mask=mask_of(3)),
         discrete(3),
         {},
+    ),
+    "probabilities, dueling, masked": (
+        functools.partial(distribution, SupportMean(-2.0, 5.0, 6)),
+        dict_of(a=VECTOR, action_mask=mask_of(3)),
+        discrete(3),
+        {"dueling": True},
     ),
     "squashed actor, dict of vectors": (
         SquashedActor,
@@ -168,6 +174,16 @@ def test_dueling_adds_the_value_and_takes_out_the_mean_advantage_of_each_atom():
     atoms = net.atoms((to_device(obs),)).asnumpy()
     np.testing.assert_allclose(atoms.mean(axis=1), np.tile([100.0, 200.0], (6, 1)), rtol=1e-6)
     np.testing.assert_allclose(net.host()((obs,))[0], atoms.mean(axis=2), rtol=1e-6)
+
+
+def test_the_mean_over_a_support_by_hand():
+    mean, logits = (
+        SupportMean(0.0, 4.0, 3),
+        np.float32([[[0.0, 0.0, 0.0], [0.0, 0.0, math.log(2.0)]], [[1e4, 0, 0]] * 2]),
+    )
+    expected = [[2.0, (2.0 + 2.0 * 4.0) / 4.0], [0.0, 0.0]]
+    np.testing.assert_allclose(mean(to_device(logits)).asnumpy(), expected, rtol=1e-6)
+    np.testing.assert_allclose(mean.host()(logits), expected, rtol=1e-6)
 
 
 def test_an_actor_compiles_at_most_once_for_each_power_of_two():

@@ -34,6 +34,7 @@ LEAVES = dict_of(
     d=space_of(2, 2, dtype="int32"),
     e={"kind": "multi_binary", "shape": [3]},
 )
+SUPPORT = {"policy.model.n_atoms": 5, "policy.model.v_min": -1.0, "policy.model.v_max": 1.0}
 CASES = {
     "ppo, discrete": ("ppo", VECTOR, discrete(3), NORMALIZED),
     "ppo, box": ("ppo", VECTOR, space_of(2, 2), NORMALIZED),
@@ -43,6 +44,7 @@ CASES = {
     "dqn, from minus two": ("dqn", VECTOR, discrete(3), {}),
     "dqn, dueling": ("dqn", VECTOR, discrete(3), {"policy.model.dueling": True}),
     "qrdqn, dueling": ("qrdqn", VECTOR, discrete(3), {"policy.model.n_quantiles": 5, "policy.model.dueling": True}),
+    "c51, masked": ("c51", dict_of(action_mask=mask_of(4), observation=VECTOR), discrete(4), SUPPORT),
     "sac": ("sac", VECTOR, space_of(2), NORMALIZED),
     "td3": ("td3", VECTOR, space_of(2), NORMALIZED),
     "ppo, image": ("ppo", IMAGE, discrete(3), {}),

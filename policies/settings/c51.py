@@ -1,0 +1,14 @@
+"""Settings of C51."""
+
+from __future__ import annotations
+
+from minding.policies.settings import groups
+from minding.policies.settings.algorithm import Algorithm
+
+
+def schema() -> groups.Schema:
+    """The keys of `policy`."""
+    return groups.action_values(groups.support())
+
+
+algorithm = Algorithm("c51", "C51", schema, actions=("discrete",), chain="off_policy")
