@@ -23,10 +23,10 @@ from minding.policies import get_algorithm
 from minding.policies.core.acting import GraphNetwork, acting_network
 from minding.policies.core.actors import Actor, Network
 from minding.policies.core.agents import SharedActor
-from minding.policies.core.factories import GraphOrigin, HostOrigin
+from minding.policies.core.factories import View, graph_view, host_view
 from minding.policies.core.guard import LearnGuard
 from minding.policies.core.memory import Memory
-from minding.policies.core.modes import CollectView, EvalView, LearnView, Origin
+from minding.policies.core.modes import CollectView, EvalView, LearnView
 from minding.policies.core.preparation import prepare
 from minding.policies.core.update import Inputs, Update
 from minding.policies.networks.encoder import Normalizer, ObsEncoder
@@ -116,8 +116,7 @@ class BasePolicy:
 
     @functools.cached_property
     def collect_mode(self) -> CollectView:
-        actor = self._acting("collect")
-        return CollectView(actor, self._origin(actor))
+        return self._acting(CollectView)
 
     @functools.cached_property
     def learn_mode(self) -> LearnView:
@@ -126,8 +125,7 @@ class BasePolicy:
 
     @functools.cached_property
     def eval_mode(self) -> EvalView:
-        actor = self._acting("eval")
-        return EvalView(actor, self._origin(actor))
+        return self._acting(EvalView)
 
     @classmethod
     def config_schema(cls) -> dict[str, Any]:
@@ -158,16 +156,14 @@ class BasePolicy:
         acting = {id(p) for p in self.net.get_parameters()}
         return {name: p.asnumpy() for name, p in self.params.items() if id(p) in acting}
 
-    def _acting(self, mode: str) -> Actor | SharedActor:
-        """What acts in all environments: with several agents, one actor that they share."""
-        self._require(mode)
-        agents = num_agents(self.spec)
-        return self.actors[mode] if agents is None else SharedActor(self.actors[mode], agents)
-
-    def _origin(self, actor: Actor | SharedActor) -> Origin:
-        if isinstance(actor.network, GraphNetwork):
-            return GraphOrigin(self)
-        return HostOrigin(actor, self.acting_weights(), self.config.seed)
+    def _acting(self, mode: type[View]) -> View:
+        """A mode that acts in all environments: with several agents, by one actor that they share."""
+        self._require(mode.name)
+        own, agents = self.actors[mode.name], num_agents(self.spec)
+        actor = own if agents is None else SharedActor(own, agents)
+        if isinstance(own.network, GraphNetwork):
+            return graph_view(mode, actor, self)
+        return host_view(mode, actor, self.acting_weights(), self.config.seed)
 
     # Learning.
 

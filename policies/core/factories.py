@@ -12,7 +12,7 @@ import dataclasses
 import io
 import pickle
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import cloudpickle
 import numpy as np
@@ -29,40 +29,29 @@ if TYPE_CHECKING:
     from minding.policies.core.base import BasePolicy
 
 ActingView = type[CollectView] | type[EvalView]
+View = TypeVar("View", CollectView, EvalView)
 
 
-class HostOrigin:
-    """An actor whose arrays are views of `weights`.
+def host_view(mode: type[View], actor: Actor | SharedActor, weights: Mapping[str, Array], seed: int) -> View:
+    """The mode of an actor with a NumPy network.
 
     Args:
-      actor: with a NumPy network.
+      mode: its class.
+      actor: its arrays are views of `weights`.
       weights: the live, contiguous arrays of the parameters by name.
       seed: of the run.
     """
-
-    def __init__(self, actor: Actor | SharedActor, weights: Mapping[str, Array], seed: int) -> None:
-        self._actor, self._weights, self._seed = actor, weights, seed
-
-    def factory(self, mode: ActingView) -> Factory:
-        return HostFactory(mode, pack(self._actor, self._weights), self._seed)
-
-    def weights(self) -> Mapping[str, Array]:
-        return self._weights
+    return mode(actor, lambda: weights, lambda mode: HostFactory(mode, pack(actor, weights), seed))
 
 
-class GraphOrigin:
-    """An actor whose network is a compiled graph of `policy`."""
+def graph_view(mode: type[View], actor: Actor | SharedActor, policy: BasePolicy) -> View:
+    """The mode of an actor whose network is a compiled graph of `policy`."""
 
-    def __init__(self, policy: BasePolicy) -> None:
-        self._policy = policy
-
-    def factory(self, mode: ActingView) -> Factory:
-        policy = self._policy
+    def factory(mode: ActingView) -> GraphFactory:
         acting = policy.actors[mode.name].state_dict()
         return GraphFactory(mode, type(policy), policy.config, runtime.settings(), acting)
 
-    def weights(self) -> Mapping[str, Array]:
-        return self._policy.acting_weights()
+    return mode(actor, policy.acting_weights, factory)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,7 +66,9 @@ class HostFactory:
         actor = unpack(self.actor, lane.weights)
         if lane.index > 0:
             _begin_anew(actor, self.seed, lane)
-        return self.mode(actor, HostOrigin(actor, lane.weights, self.seed))
+        mode: Any = self.mode
+        view: CollectView | EvalView = host_view(mode, actor, lane.weights, self.seed)
+        return view
 
 
 @dataclasses.dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 from minding.engine.data.batch import Field
 from minding.engine.types import Array, Factory, LearnOutput, Obs, StateDict
@@ -12,16 +12,8 @@ from minding.policies.core.actors import Actor
 from minding.policies.core.agents import SharedActor
 
 
-class Origin(Protocol):
-    """What an acting mode is rebuilt from in other processes."""
-
-    def factory(self, mode: type[CollectView] | type[EvalView]) -> Factory:
-        """Returns the factory that rebuilds a mode in another process."""
-        ...
-
-    def weights(self) -> Mapping[str, Array]:
-        """Returns the live arrays, by parameter name, that the actor computes with."""
-        ...
+Weights = Callable[[], Mapping[str, Array]]
+"""Returns the live arrays, by parameter name, that an actor computes with."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -30,7 +22,9 @@ class CollectView:
 
     name: ClassVar[str] = "collect"
     actor: Actor | SharedActor
-    origin: Origin
+    weights: Weights
+    rebuilt_by: Callable[[type[CollectView]], Factory]
+    """Returns what rebuilds a mode in another process."""
 
     @property
     def record_fields(self) -> Sequence[str]:
@@ -57,10 +51,7 @@ class CollectView:
         self.actor.load_state_dict(state)
 
     def factory(self) -> Factory:
-        return self.origin.factory(CollectView)
-
-    def weights(self) -> Mapping[str, Array]:
-        return self.origin.weights()
+        return self.rebuilt_by(CollectView)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -81,7 +72,9 @@ class EvalView:
 
     name: ClassVar[str] = "eval"
     actor: Actor | SharedActor
-    origin: Origin
+    weights: Weights
+    rebuilt_by: Callable[[type[EvalView]], Factory]
+    """Returns what rebuilds a mode in another process."""
 
     def forward(self, obs: Obs, action_mask: Array | None = None) -> Array:
         return self.actor.act(obs, action_mask)
@@ -90,7 +83,4 @@ class EvalView:
         self.actor.reset(env_ids)
 
     def factory(self) -> Factory:
-        return self.origin.factory(EvalView)
-
-    def weights(self) -> Mapping[str, Array]:
-        return self.origin.weights()
+        return self.rebuilt_by(EvalView)
