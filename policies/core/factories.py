@@ -20,7 +20,7 @@ import numpy as np
 from minding.engine.errors import LaneError, MindingError
 from minding.engine.process import runtime
 from minding.engine.seeding import SeedStreams
-from minding.engine.types import Array, Factory, LaneContext, StateDict
+from minding.engine.types import Array, LaneContext, StateDict
 from minding.policies.core.actors import Actor
 from minding.policies.core.agents import SharedActor
 from minding.policies.core.modes import CollectView, EvalView

@@ -11,7 +11,6 @@ from minding.engine.types import Array, Factory, LearnOutput, Obs, StateDict
 from minding.policies.core.actors import Actor
 from minding.policies.core.agents import SharedActor
 
-
 Weights = Callable[[], Mapping[str, Array]]
 """Returns the live arrays, by parameter name, that an actor computes with."""
 
