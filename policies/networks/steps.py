@@ -82,7 +82,7 @@ class GradientLoop(nn.Cell):
     ) -> None:
         # Parameters keep the names they have under the root.
         super().__init__(auto_prefix=False)
-        self.root, self.rows = root, root.rows
+        self.root = root
         self.rows = Rows(batch.layout, root.fields)
         self.tables = ms.ParameterTuple(batch.tables.parameters)
         inputs = ("index", *steps, *constants)
