@@ -22,7 +22,8 @@ from minding.envs.making import make_env_manager
 from minding.envs.random_play import RandomPlay
 from minding.envs.single.factory import env_factory
 from minding.envs.single.wrappers import AnyEnv
-from minding.envs.spaces.info import INFO, sample_action
+from minding.envs.spaces.dtypes import as_declared, other_dtypes
+from minding.envs.spaces.info import sample_action
 from minding.envs.spaces.layout import ObsLayout
 from minding.envs.spec import describe_env, episode_limit
 
@@ -201,8 +202,8 @@ def _roll_out(env: AnyEnv, steps: int, step_timeout: float, found: _Rollout) -> 
             raise EnvError(bad[0][1])
         found.legal += [float(mask.mean()) for leaf, mask in zip(layout.leaves, row) if leaf.choices and not over]
         found.rounded += [what for _, what in values.rounded(row)]
-        found.outside += not env.observation_space.contains(obs)
-        found.other_dtypes |= _other_dtypes(layout, obs)
+        found.outside += not env.observation_space.contains(as_declared(env.observation_space, obs))
+        found.other_dtypes |= other_dtypes(layout, obs)
 
     with activity.during("reset"):
         answer = env.reset(seed=_SEED)
@@ -234,19 +235,6 @@ def _roll_out(env: AnyEnv, steps: int, step_timeout: float, found: _Rollout) -> 
                 obs, _ = env.reset()
             look(obs)
     watch.close()
-
-
-def _other_dtypes(layout: ObsLayout, obs: Any) -> set[str]:
-    """Dtypes that differ from the declared ones, in words."""
-    found = set()
-    for leaf in layout.leaves:
-        value = obs
-        for key in leaf.keys:
-            value = value[key]
-        given = np.asarray(value).dtype
-        if leaf.shape and given != leaf.source_dtype and not leaf.choices and leaf.part != INFO:
-            found.add(f"{leaf.label} is {given}, its space says {leaf.source_dtype}")
-    return found
 
 
 def _snapshot(obs: Any) -> Any:

@@ -14,7 +14,9 @@ class Squad:
       leave: step in which 'b' terminates, None: with the others.
       late: step after which 'c' appears, 0: from the start.
       mask: where the masks are: 'info', 'obs', or None; of agent m, action (m + steps) % 2 is legal.
-      odd: what is wrong: 'spaces', 'shape', 'missing', 'nan', 'reserved', 'raise', 'keeps' (who ended stays listed).
+      odd: what is wrong: 'spaces', 'shape', 'missing', 'nan', 'reserved', 'raise', 'keeps' (who ended stays listed),
+        'nobody' (after a reset), and from step 2 on: 'no reward', 'no termination' or 'no truncation' of 'b', a
+        stranger 'z' with an observation ('seen'), with a reward ('paid') or among the agents ('listed').
       length: of every episode, None: 2 to 6.
     """
 
@@ -39,7 +41,7 @@ class Squad:
         self.length = self.fixed or int(self.rng.integers(2, 7))
         self.start, self.steps = float(self.rng.integers(1_000_000)), 0
         self.last = dict.fromkeys(self.possible_agents, 0)
-        self.agents = ["a", "b"] if self.late else ["a", "b", "c"]
+        self.agents = [] if self.odd == "nobody" else ["a", "b"] if self.late else ["a", "b", "c"]
         return self.tell(self.agents)
 
     def step(self, actions):
@@ -63,7 +65,19 @@ class Squad:
             self.agents = [*self.agents, "c"]
             told = [*told, "c"]
         obs, infos = self.tell(told)
+        if self.steps > 1:
+            self.spoil(obs, rewards, ends, cuts)
         return obs, rewards, ends, cuts, infos
+
+    def spoil(self, obs, rewards, ends, cuts):
+        missing = {"no reward": rewards, "no termination": ends, "no truncation": cuts}
+        missing.get(self.odd, {}).pop("b", None)
+        if self.odd == "seen":
+            obs["z"] = obs["a"]
+        elif self.odd == "paid":
+            rewards["z"] = 0.0
+        elif self.odd == "listed":
+            self.agents = [*self.agents, "z"]
 
     def state(self):
         return np.array([self.start, self.steps, len(self.agents)])

@@ -18,18 +18,15 @@ from minding.engine.checkpoint.manifest import sha256
 from minding.engine.checkpoint.store import MISFITS, first_line
 from minding.engine.config.options import plain
 from minding.engine.data.actions import ActionAdapter
+from minding.engine.data.differences import differences
 from minding.engine.data.observation import observation_leaves
 from minding.engine.errors import DamagedCheckpointError, DataError, MindingError
 from minding.engine.types import Array
 
 _KIND = "recorded data"
-_ENV = {
-    "env_id": "the environment",
-    "wrappers": "what is done to observations and actions",
-    "observation": "the observations",
-    "env_action": "the action space",
-}
-"""What a description says of the environment, and what each part is."""
+_ENV = {"env_id": "env.env_id", "wrappers": "env.wrappers", "observation": "observation", "env_action": "action"}
+"""What a description says of the environment, and how messages call each part."""
+_MOST_TOLD = 4
 
 
 @dataclasses.dataclass(frozen=True)
@@ -150,16 +147,16 @@ def check_fits(data: Dataset, env: Mapping[str, Any], where: str) -> None:
       env: the section `env` of the compiled configuration.
       where: where the data are, for the message.
     Raises:
-      DataError: names each difference with both values.
+      DataError: names what differs, with both values.
     """
     here, there = describe(env), data.about["env"]
-    odd = [
-        f"{what} ({name}) is {_short(there.get(name))} there and {_short(here[name])} here"
-        for name, what in _ENV.items()
-        if there.get(name) != here[name]
-    ]
+    odd = [text for name, what in _ENV.items() for text in differences(what, there.get(name), here[name])]
     if odd:
-        raise DataError(f"the data in {where!r} are of another environment: {'; '.join(odd)}; record those of this one")
+        more = [f"and {len(odd) - _MOST_TOLD} more"] if len(odd) > _MOST_TOLD else []
+        raise DataError(
+            f"the data in {where!r} are of another environment: record data of this one with `minding record-data`, "
+            f"or train in theirs. What differs: {'; '.join([*odd[:_MOST_TOLD], *more])}"
+        )
 
 
 def _check(data: Dataset) -> None:
@@ -194,8 +191,3 @@ def _check(data: Dataset) -> None:
 def _expect(name: str, array: Array, shape: tuple[int, ...], dtype: str) -> None:
     if (array.shape, array.dtype.name) != (shape, dtype):
         raise ValueError(f"{name} is {array.dtype} {array.shape}, expected {dtype} {shape}")
-
-
-def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 200 else f"{text[:200]}..."

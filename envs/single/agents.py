@@ -46,8 +46,9 @@ class AgentsEnv(gymnasium.Env[Any, Any]):  # type: ignore[misc]
     """A PettingZoo parallel environment with an agents axis.
 
     Each agent has its place in the order of `possible_agents`. Where one is missing, because it has left or has not
-    come yet, its observation, info and reward are zero, its mask allows everything, and its action is ignored. The
-    episode is over when no agent is left: `truncated` if one of the last was cut off by a time limit, else
+    come yet, its observation, info and reward are zero, its mask allows everything, and its action is ignored. It is
+    a fault if one that acted, and that is still there or has just ended, lacks its reward, termination or truncation.
+    The episode is over when no agent is left: `truncated` if one of the last was cut off by a time limit, else
     `terminated`. An agent that leaves before that has come to its own true end.
 
     Args:
@@ -62,7 +63,7 @@ class AgentsEnv(gymnasium.Env[Any, Any]):  # type: ignore[misc]
         self.parallel = env
         self.names: tuple[str, ...] = _agent_names(env, name)
         self._options = options
-        self._place = {agent: m for m, agent in enumerate(self.names)}
+        self._place = _Places((agent, m) for m, agent in enumerate(self.names))
         observation = _same_space(env.observation_space, self.names, "observe", name)
         self.single_action_space = _same_space(env.action_space, self.names, "act in", name)
         self._masked = ACTION_MASK in options.info_keys
@@ -87,6 +88,10 @@ class AgentsEnv(gymnasium.Env[Any, Any]):  # type: ignore[misc]
         obs, infos = given
         self._steps, self._known = 0, {}
         self._alive = self._present(self.parallel.agents)
+        if not self._alive.any():
+            raise EnvError(
+                "reset gave no agents: `agents` is empty after it; expected those of possible_agents that act first"
+            )
         return self._observation(obs, infos), self._info(infos)
 
     def step(self, action: Array) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
@@ -94,6 +99,9 @@ class AgentsEnv(gymnasium.Env[Any, Any]):  # type: ignore[misc]
         actions = {agent: self._action(action[self._place[agent]]) for agent in acting}
         obs, rewards, terminations, truncations, infos = self.parallel.step(actions)
         self._steps += 1
+        there = {*self.parallel.agents, *obs, *_true(terminations), *_true(truncations)}
+        told = {"reward": rewards, "termination": terminations, "truncation": truncations}
+        _check_told(told, [agent for agent in acting if agent in there])
         reward = np.zeros(len(self.names))
         for agent, value in rewards.items():
             reward[self._place[agent]] = value
@@ -125,6 +133,7 @@ class AgentsEnv(gymnasium.Env[Any, Any]):  # type: ignore[misc]
         return there
 
     def _observation(self, given: Mapping[str, Any], infos: Mapping[str, Any]) -> dict[str, Any]:
+        self._present(given)  # refuses strangers
         seen = {}
         for agent, obs in given.items():
             entries = {OBSERVATION: obs} if self._plain else obs
@@ -173,6 +182,16 @@ class AgentsEnv(gymnasium.Env[Any, Any]):  # type: ignore[misc]
                 like = self._known.setdefault(key, np.zeros_like(next(iter(told.values()), 0)))
                 joined[key] = np.stack([told.get(agent, like) for agent in self.names])
         return joined
+
+
+class _Places(dict[str, int]):
+    """The place of each agent on the axis."""
+
+    def __missing__(self, agent: str) -> int:
+        raise EnvError(
+            f"agent {agent!r} is unknown: expected one of {list(self)}; name it in possible_agents, "
+            "where all agents belong that there can be"
+        )
 
 
 def is_parallel(env: Any) -> bool:
@@ -250,3 +269,17 @@ def _entry(infos: Mapping[str, Any], agent: str, key: str) -> Any:
     if key not in infos.get(agent, {}):
         raise ShapeError(f"the info of {agent!r} has no entry {key!r}, which env.info_keys declares")
     return infos[agent][key]
+
+
+def _true(flags: Mapping[str, Any]) -> list[str]:
+    return [agent for agent, flag in flags.items() if flag]
+
+
+def _check_told(told: Mapping[str, Mapping[str, Any]], agents: Sequence[str]) -> None:
+    """EnvError unless each of the agents has its entry in all that a step told; the keys of `told` name it."""
+    for what, values in told.items():
+        for agent in agents:
+            if agent not in values:
+                raise EnvError(
+                    f"there is no {what} of {agent!r}, who acted in this step: expected one for each that did"
+                )

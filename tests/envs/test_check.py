@@ -88,6 +88,35 @@ def test_wrong_dtypes_bounds_and_large_rewards_are_found():
     assert "rewards lie in [1e+03" in texts
 
 
+@pytest.mark.parametrize("form", ["plain", "dict", "tuple"])
+@pytest.mark.parametrize("outside", [False, True])
+def test_another_dtype_within_the_bounds_is_not_told_as_outside(form, outside):
+    box = spaces.Box(-10, 10, (2,), np.float32)
+
+    class Doubled(Counter):
+        def __init__(self):
+            super().__init__()
+            forms = {"plain": box, "dict": spaces.Dict(at=box), "tuple": spaces.Tuple([box])}
+            self.observation_space = forms[form]
+
+        def show(self, obs):
+            obs = np.sin(obs.astype(np.float64)) + 20 * outside
+            return {"plain": obs, "dict": {"at": obs}, "tuple": (obs,)}[form]
+
+        def reset(self, **kwargs):
+            obs, info = super().reset(**kwargs)
+            return self.show(obs), info
+
+        def step(self, action):
+            obs, *rest = super().step(action)
+            return self.show(obs), *rest
+
+    texts = list(troubles(Doubled))
+    assert len(texts) == 1 + outside
+    assert "float64, its space says float32" in texts[0]
+    assert all("outside the observation space" in text for text in texts[1:])
+
+
 def test_spaces_without_an_array_form_and_old_signatures_are_errors():
     class Text(Counter):
         def __init__(self):

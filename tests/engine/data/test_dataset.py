@@ -151,9 +151,49 @@ def test_a_checkpoint_is_not_recorded_data(tmp_path):
         load_dataset(tmp_path / "data")
 
 
+def refusal(data=None, **env):
+    with pytest.raises(DataError) as found:
+        check_fits(data or toy(), {**ENV, **env}, "data")
+    return str(found.value)
+
+
 def test_data_of_another_environment_are_refused_with_both_values():
     check_fits(toy(), ENV, "data")
-    with pytest.raises(
-        DataError, match=r"another environment: the environment \(env_id\) is 'Toy-v0' there and 'X' here"
-    ):
-        check_fits(toy(), {**ENV, "env_id": "X"}, "data")
+    assert refusal(env_id="X") == (
+        "the data in 'data' are of another environment: record data of this one with `minding record-data`, or train "
+        "in theirs. What differs: env.env_id is 'Toy-v0' there, 'X' here"
+    )
+
+
+def test_of_spaces_only_what_differs_is_told():
+    spec = ENV["spec"]
+    boxes = {"shape": [3], "low": [-1, -1, -8], "high": [1, 1, 8]}
+    other = {"observation": {**spec["observation"], **boxes}, "env_action": {"kind": "discrete", "n": 2, "start": 0}}
+    told = refusal(env_id="X", spec=other)
+    assert told.endswith(
+        "env.env_id is 'Toy-v0' there, 'X' here; observation.shape is [2] there, [3] here; "
+        "action.kind is 'box' there, 'discrete' here"
+    )
+    wide = {**spec, "observation": {**spec["observation"], "high": [1, 2]}}
+    assert refusal(spec=wide).endswith("What differs: observation.high is [1, 1] there, [1, 2] here")
+
+
+def test_many_differences_are_counted_and_long_values_cut():
+    def described(size):
+        parts = {f"part{i}": {"kind": "box", "shape": [1], "low": [size] * 90} for i in range(9)}
+        return {**ENV["spec"], "observation": {"kind": "dict", "spaces": parts}}
+
+    there = toy(about={"env": describe({**ENV, "spec": described(0)})})
+    told = refusal(there, spec=described(1))
+    assert "observation.part0.low is [0, 0, 0" in told
+    assert told.endswith("; and 5 more")
+    assert len(told) < 700
+
+
+def test_an_entry_that_one_side_lacks_differs():
+    parts = {"at": ENV["spec"]["observation"]}
+    there = toy(
+        about={"env": describe({**ENV, "spec": {**ENV["spec"], "observation": {"kind": "dict", "spaces": {}}}})}
+    )
+    spec = {**ENV["spec"], "observation": {"kind": "dict", "spaces": parts}}
+    assert "observation.at is missing there, {'kind': 'box'" in refusal(there, spec=spec)

@@ -213,6 +213,12 @@ def test_spaces_that_do_not_fit_are_refused(squad, kwargs, error, words):
         ("missing", "step 2 .*no observation of 'c'"),
         ("nan", "step 2 .*reward is .*nan"),
         ("raise", "step 2 .*radio lost"),
+        ("no reward", "step 2 .*no reward of 'b', who acted"),
+        ("no termination", "step 2 .*no termination of 'b', who acted"),
+        ("no truncation", "step 2 .*no truncation of 'b', who acted"),
+        ("seen", "step 2 .*agent 'z' is unknown.*possible_agents"),
+        ("paid", "step 2 .*agent 'z' is unknown.*possible_agents"),
+        ("listed", "step 2 .*agent 'z' is unknown.*possible_agents"),
     ],
 )
 def test_faults_name_environment_step_and_agent(squad, odd, words):
@@ -220,6 +226,31 @@ def test_faults_name_environment_step_and_agent(squad, odd, words):
     manager.step(actions(1))
     with pytest.raises(EnvError, match=words):
         manager.step(actions(1))
+
+
+@pytest.mark.parametrize("odd", ["no reward", "no termination", "no truncation"])
+def test_the_last_step_of_an_episode_owes_each_agent_the_same(squad, odd):
+    manager = squad(1, odd=odd, length=2)
+    manager.step(actions(1))
+    with pytest.raises(EnvError, match=f"step 2 .*{odd} of 'b'"):
+        manager.step(actions(1))
+
+
+def test_one_that_leaves_in_a_step_is_owed_its_reward(squad):
+    manager = squad(1, odd="no reward", leave=2, length=4)
+    manager.step(actions(1))
+    with pytest.raises(EnvError, match="no reward of 'b'"):
+        manager.step(actions(1))
+
+
+def test_nothing_is_owed_to_one_that_was_gone_before(squad):
+    manager = squad(1, odd="no reward", leave=1, length=4)
+    assert [manager.step(actions(1)).reward[0].tolist() for _ in range(3)] == [[1, 11, 21], [2, 0, 22], [3, 0, 23]]
+
+
+def test_a_reset_without_agents_is_a_fault(squad):
+    with pytest.raises(EnvError, match="reset gave no agents"):
+        squad(1, odd="nobody").reset()
 
 
 def test_a_fault_can_restart_the_environment(squad):
