@@ -9,7 +9,7 @@ import numpy as np
 
 from minding.engine.chain.context import OfflineRLContext
 from minding.engine.chain.middleware import declare
-from minding.engine.data.dataset import Dataset
+from minding.engine.data.dataset import Dataset, too_few
 from minding.engine.errors import CheckpointError
 from minding.engine.seeding import SeedStreams
 from minding.engine.types import Array, StateDict
@@ -44,12 +44,7 @@ class offline_data_fetcher:
 
     def requirements(self) -> Sequence[str]:
         """Anything that does not fit, as sentences for the chain check."""
-        if self._batch_size > self._steps:
-            return [
-                f"policy.learn.batch_size={self._batch_size} exceeds the {self._steps} recorded steps: every minibatch "
-                "would hold steps twice; record more, or lower it"
-            ]
-        return []
+        return too_few(self._steps, self._batch_size)
 
     def __call__(self, ctx: OfflineRLContext) -> None:
         """Draws a minibatch."""

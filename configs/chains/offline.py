@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from easydict import EasyDict
 
 from minding.configs.chains import Chain
 from minding.engine.chain.context import OfflineRLContext
 from minding.engine.chain.task import Task
-from minding.engine.data.dataset import check_fits, check_present, load_dataset
+from minding.engine.data.dataset import check_fits, check_folder, load_dataset
 from minding.engine.errors import ConfigError
 from minding.engine.types import Policy
 from minding.envs import make_evaluator_env
@@ -17,13 +15,13 @@ from minding.middleware import interaction_evaluator, offline_data_fetcher, trai
 
 
 def check(cfg: EasyDict) -> None:
-    """Refuses a configuration that names no recorded data."""
+    """Refuses a configuration that names no recorded data which fit it, before they are read."""
     if not cfg.policy.other.get("data"):
         raise ConfigError(
             "policy.other.data is not given: expected the folder of recorded data; `minding record-data RUN --steps N` "
             "makes one from a run folder"
         )
-    check_present(Path(cfg.policy.other.data))
+    check_folder(cfg.policy.other.data, cfg.env, cfg.policy.learn.batch_size)
 
 
 def fill(task: Task, cfg: EasyDict, policy: Policy) -> None:

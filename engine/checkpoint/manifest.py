@@ -56,14 +56,14 @@ def read_manifest(path: Path) -> dict[str, Any]:
         whole = encode_manifest(manifest) == data
     except (OSError, ValueError, TypeError, AttributeError, RecursionError, CheckpointError) as error:
         what = getattr(error, "strerror", None) or type(error).__name__
-        raise DamagedCheckpointError(f"{path}: no readable manifest ({what}); not a whole checkpoint") from error
+        raise DamagedCheckpointError(f"{path}: no readable manifest ({what})") from error
     if not whole:
-        raise DamagedCheckpointError(f"{path}: damaged manifest (its checksum does not fit); not a whole checkpoint")
+        raise DamagedCheckpointError(f"{path}: damaged manifest (its checksum does not fit)")
     if manifest.get("schema") != SCHEMA:
         schema = repr(manifest.get("schema"))[:40]
-        raise DamagedCheckpointError(f"{path}: checkpoint schema {schema}; this version reads schema {SCHEMA}")
+        raise DamagedCheckpointError(f"{path}: its manifest is of schema {schema}; this version reads schema {SCHEMA}")
     if not (isinstance(manifest.get("tag"), str) and _are_files(manifest.get("files"))):
-        raise DamagedCheckpointError(f"{path}: its manifest does not say which files belong to it; not a checkpoint")
+        raise DamagedCheckpointError(f"{path}: its manifest does not say which files belong to it")
     return manifest
 
 

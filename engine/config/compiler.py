@@ -127,7 +127,9 @@ RUN_SCHEMA: dict[str, Any] = {
         "tensorboard": opt(True, None, "also write TensorBoard files"),
         "ckpt_freq": opt(1000, "[1, inf)", "gradient steps between two checkpoints"),
         "out_dir": opt("runs", None, "folder that holds the run folders"),
-        "jit_threads": opt(1, "[1, inf)", "threads of kernels; more help layers of 128 and wider, see kernels.md"),
+        "jit_threads": opt(
+            1, "[1, 256]", "threads of kernels, at most one per core; they help wide layers, see kernels.md"
+        ),
         "profile": opt(False, None, "print the time table of the middleware at the end"),
         "trace": opt(False, None, "write trace.json for chrome://tracing: what ran when, by lane"),
     },

@@ -7,14 +7,16 @@ takes no more memory than its files have bytes.
 from __future__ import annotations
 
 import dataclasses
+import logging
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from minding.engine.checkpoint import load_checkpoint, not_finite, save_checkpoint
-from minding.engine.checkpoint.manifest import sha256
+from minding.engine.checkpoint import load_checkpoint, not_finite, read_manifest, save_checkpoint
+from minding.engine.checkpoint.manifest import MANIFEST, sha256
 from minding.engine.checkpoint.store import MISFITS, first_line
 from minding.engine.config.options import plain
 from minding.engine.data.actions import ActionAdapter
@@ -23,9 +25,12 @@ from minding.engine.data.observation import observation_leaves
 from minding.engine.errors import DamagedCheckpointError, DataError, MindingError
 from minding.engine.types import Array
 
+_log = logging.getLogger("minding.data")
 _KIND = "recorded data"
 _ENV = {"env_id": "env.env_id", "wrappers": "env.wrappers", "observation": "observation", "env_action": "action"}
-"""What a description says of the environment, and how messages call each part."""
+"""What a description says of the environment, and how messages call each part; data that differ in one are refused."""
+_CONDITIONS = {"env_kwargs": "env.env_kwargs", "max_episode_steps": "the time limit of episodes"}
+"""What else it says. Such data can be learned from, and may be meant to be: a difference is a warning."""
 _MOST_TOLD = 4
 
 
@@ -81,6 +86,8 @@ def describe(env: Mapping[str, Any]) -> dict[str, Any]:
             "wrappers": env["wrappers"],
             "observation": spec["observation"],
             "env_action": spec["env_action"],
+            "env_kwargs": env["env_kwargs"],
+            "max_episode_steps": spec["max_episode_steps"],
         }
     )
     return found
@@ -97,9 +104,14 @@ def save_dataset(path: Path, data: Dataset) -> None:
         raise DataError(f"{str(path)!r} exists: remove it, or give another folder")
     arrays = {field.name: getattr(data, field.name) for field in dataclasses.fields(data)[:-2]}
     try:
-        save_checkpoint(path, {"data": arrays}, {"kind": _KIND, "about": dict(data.about)})
+        save_checkpoint(path, {"data": arrays}, _info(data))
     except OSError as error:
         raise DataError(f"{str(path)!r}: cannot write: {error.strerror}") from None
+
+
+def _info(data: Dataset) -> dict[str, Any]:
+    """What the manifest says of data."""
+    return {"kind": _KIND, "about": dict(data.about), "steps": len(data)}
 
 
 def load_dataset(path: str | Path) -> Dataset:
@@ -109,21 +121,19 @@ def load_dataset(path: str | Path) -> Dataset:
       DataError: there are none, they are damaged, or the folder holds something else; one line that says what to do.
     """
     path = Path(path)
-    check_present(path)
+    _read_manifest(path)
     try:
         state, manifest = load_checkpoint(path)
     except DamagedCheckpointError as error:
-        raise DataError(f"{error}: no whole recorded data; record them again") from None
-    if manifest.get("kind") != _KIND:
-        raise DataError(f"{str(path)!r} is a checkpoint, not recorded data; {_HOW}")
+        raise DataError(f"the recorded data are damaged: {error}; {_AGAIN}") from None
     try:
         digest = sha256("".join(sorted(entry["sha256"] for entry in manifest["files"].values())).encode())
         data = Dataset(**state["data"], about=manifest["about"], digest=digest)
         _check(data)
+        if manifest["steps"] != len(data):
+            raise ValueError(f"{len(data)} steps, the manifest says {str(manifest['steps'])[:40]}")
     except (*MISFITS, MindingError) as error:
-        raise DataError(
-            f"{str(path)!r}: its arrays do not fit together ({first_line(error)}); record them again"
-        ) from None
+        raise DataError(f"{str(path)!r}: its arrays do not fit together ({first_line(error)}); {_AGAIN}") from None
     return data
 
 
@@ -131,16 +141,57 @@ _HOW = (
     "`minding record-data RUN --steps N` records what the policy of a run folder does, such as that of "
     "`minding train cartpole_ppo`"
 )
+_AGAIN = "record them again with `minding record-data`"
 
 
-def check_present(path: Path) -> None:
-    """Raises DataError, which says how data are recorded, if there is no such folder."""
-    if not path.is_dir():
-        raise DataError(f"no recorded data in {str(path)!r}: {_HOW}")
+def _read_manifest(path: Path) -> dict[str, Any]:
+    """The manifest of recorded data; the other files are not looked at."""
+    if not os.path.exists(path / MANIFEST):
+        inside = path / "data"
+        hint = f"; did you mean {str(inside)!r}?" if os.path.exists(inside / MANIFEST) else f": {_HOW}"
+        raise DataError(f"no recorded data in {str(path)!r}{hint}")
+    try:
+        manifest = read_manifest(path)
+    except DamagedCheckpointError as error:
+        raise DataError(f"the recorded data are damaged: {error}; {_AGAIN}") from None
+    if manifest.get("kind") != _KIND:
+        raise DataError(f"{str(path)!r} is a checkpoint, not recorded data; {_HOW}")
+    return manifest
+
+
+def check_folder(path: str | Path, env: Mapping[str, Any], batch_size: int) -> None:
+    """Refuses a folder that a run cannot learn from, by its manifest alone, which takes no time.
+
+    Damage of the other files is found by `load_dataset`.
+
+    Args:
+      path: where the data are.
+      env: the section `env` of the compiled configuration.
+      batch_size: steps of a minibatch.
+    Raises:
+      DataError: there are no recorded data, they are of another environment, or fewer than a minibatch.
+    """
+    manifest = _read_manifest(Path(path))
+    about, steps = manifest.get("about"), manifest.get("steps")
+    if not (isinstance(about, dict) and isinstance(about.get("env"), dict) and type(steps) is int):
+        raise DataError(f"{str(path)!r}: its manifest does not say what was recorded, or how many steps; {_AGAIN}")
+    _refuse_another(about["env"], env, str(path))
+    for problem in too_few(steps, batch_size):
+        raise DataError(f"{str(path)!r}: {problem}")
+
+
+def too_few(steps: int, batch_size: int) -> list[str]:
+    """Says in a sentence that `steps` recorded steps are fewer than a minibatch takes; empty if they are not."""
+    if batch_size <= steps:
+        return []
+    return [
+        f"policy.learn.batch_size={batch_size} exceeds the {steps} recorded steps: every minibatch would hold steps "
+        "twice; record more, or lower it"
+    ]
 
 
 def check_fits(data: Dataset, env: Mapping[str, Any], where: str) -> None:
-    """Refuses data of another environment.
+    """Refuses data of another environment, and warns of data recorded in the same one under other conditions.
 
     Args:
       data: what is to be learned from.
@@ -149,14 +200,28 @@ def check_fits(data: Dataset, env: Mapping[str, Any], where: str) -> None:
     Raises:
       DataError: names what differs, with both values.
     """
-    here, there = describe(env), data.about["env"]
-    odd = [text for name, what in _ENV.items() for text in differences(what, there.get(name), here[name])]
-    if odd:
-        more = [f"and {len(odd) - _MOST_TOLD} more"] if len(odd) > _MOST_TOLD else []
+    there = data.about["env"]
+    _refuse_another(there, env, where)
+    told = _told(there, env, _CONDITIONS)
+    if told:
+        _log.warning("the data in %r were recorded under other conditions: %s", where, told)
+
+
+def _refuse_another(there: Mapping[str, Any], env: Mapping[str, Any], where: str) -> None:
+    told = _told(there, env, _ENV)
+    if told:
         raise DataError(
             f"the data in {where!r} are of another environment: record data of this one with `minding record-data`, "
-            f"or train in theirs. What differs: {'; '.join([*odd[:_MOST_TOLD], *more])}"
+            f"or train in theirs. What differs: {told}"
         )
+
+
+def _told(there: Mapping[str, Any], env: Mapping[str, Any], parts: Mapping[str, str]) -> str:
+    """In what data differ from this environment, with both values; empty if in nothing."""
+    here = describe(env)
+    odd = [text for name, what in parts.items() for text in differences(what, there.get(name), here[name])]
+    more = [f"and {len(odd) - _MOST_TOLD} more"] if len(odd) > _MOST_TOLD else []
+    return "; ".join([*odd[:_MOST_TOLD], *more])
 
 
 def _check(data: Dataset) -> None:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import functools
+import logging
 from typing import Any
 
 from minding.engine.data.observation import observation_leaves
+from minding.engine.lanes.options import cores
 from minding.engine.process import runtime
 from minding.policies import kernels
+
+_log = logging.getLogger("minding.run")
 
 
 def prepare(cfg: Any) -> None:
@@ -15,12 +20,29 @@ def prepare(cfg: Any) -> None:
     Every policy does this before anything else, so that it computes the same in a script, a command and a worker.
     """
     images = any(leaf.is_image for leaf in observation_leaves(cfg.env.spec.observation))
+    given = _within_cores(cfg.run.jit_threads)
     # Kernels of our own have threads of their own. With more than one MindSpore's would round differently.
-    threads = 1 if kernels.compiled() and not images else cfg.run.jit_threads
+    threads = 1 if kernels.compiled() and not images else given
     runtime.prepare(
         runtime.Settings(cfg.device, threads, convolutions=images, short_graphs=_updates_are_short(cfg.policy, images))
     )
-    kernels.prepare(cfg.run.jit_threads)
+    kernels.prepare(given)
+
+
+def _within_cores(threads: int) -> int:
+    """`threads`, or the number of cores if there are fewer: a run may continue on a smaller machine than it began on."""
+    available = len(cores())
+    if threads > available:
+        _warn_once(
+            f"run.jit_threads={threads} exceeds the number of cores that this process may use: it computes with "
+            f"{available}"
+        )
+    return min(threads, available)
+
+
+@functools.cache
+def _warn_once(message: str) -> None:
+    _log.warning(message)
 
 
 def _updates_are_short(policy: Any, images: bool) -> bool:

@@ -56,7 +56,8 @@ def prepare(threads: int) -> None:
     from using that. Call it once MindSpore is prepared.
 
     Args:
-      threads: among how many threads kernels divide large work, the calling one included.
+      threads: among how many threads kernels divide large work, the calling one included; from 1 to 256, other
+        numbers count as the nearest of these.
 
     Raises:
       SetupError: the library was compiled from other sources.

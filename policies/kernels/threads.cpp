@@ -8,6 +8,7 @@
 #include <pthread.h>
 #include <signal.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -25,6 +26,8 @@ namespace {
 
 // The gap between two large products of an update.
 constexpr std::chrono::microseconds AWAKE(100);
+// As many threads as a configuration may ask for; more cost the whole machine and help no product.
+constexpr int MOST = 256;
 
 ALWAYS_INLINE void pause() {
 #if defined(__x86_64__)
@@ -192,6 +195,10 @@ void divide(Index count, Part part, const void* data) {
 }  // namespace minding
 
 #pragma GCC visibility push(default)
-// How many threads kernels may use, at least 1; it holds for the whole process.
-extern "C" void use_threads(int count) { minding::given.store(count); }
+// How many threads kernels may use, from 1 to MOST; it holds for the whole process. Returns how many it is now.
+extern "C" int use_threads(int count) {
+  const int within = std::max(1, std::min(count, minding::MOST));
+  minding::given.store(within);
+  return within;
+}
 #pragma GCC visibility pop

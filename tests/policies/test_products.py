@@ -133,6 +133,11 @@ def test_helpers_compute_in_the_floating_point_mode_of_their_caller():
         assert not flush_denormals(lambda: result("linear_none", (ones, denormal, zero), (256, 256)))().any()
 
 
+def test_the_number_of_threads_is_bounded():
+    # Threads are made by the first large product only.
+    assert [LIBRARY.use_threads(count) for count in (-1, 0, 1, 5, 256, 257, 2**31 - 1)] == [1, 1, 1, 5, 256, 256, 256]
+
+
 def test_several_callers_at_once_get_their_own_results():
     expected = bits(layer(256, 256, 256))
     LIBRARY.use_threads(3)

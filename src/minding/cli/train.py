@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import shutil
-from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -79,22 +76,7 @@ def run_training(cfg: EasyDict, run_dir: RunDir, *, resume: bool, progress: bool
             from minding.engine.run.lock import RunLock
 
             held.enter_context(RunLock(run_dir.path))
-        if not resume:
-            held.enter_context(_only_if_begun(run_dir.path))
         return _train_locked(cfg, run_dir, resume=resume, progress=progress)
-
-
-@contextlib.contextmanager
-def _only_if_begun(folder: Path) -> Iterator[None]:
-    """Removes the folder of a run that failed before it wrote anything but its configuration."""
-    from minding.engine.run.lock import LOCK_FILE
-
-    try:
-        yield
-    except Exception:
-        if folder.is_dir() and {path.name for path in folder.iterdir()} <= {"config.yaml", LOCK_FILE}:
-            shutil.rmtree(folder, ignore_errors=True)
-        raise
 
 
 def _train_locked(cfg: EasyDict, run_dir: RunDir, *, resume: bool, progress: bool) -> int:

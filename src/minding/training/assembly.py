@@ -26,7 +26,7 @@ def check_runnable(cfg: EasyDict) -> None:
     Raises:
       ConfigError: for an unknown chain, with the nearest, what the chain cannot run with, or a backend that the
         environment has not.
-      DataError: if there are no recorded data to learn from.
+      DataError: if there are no recorded data to learn from, or they are of another environment or too few.
       MissingExtraError: if the backend's package is not installed.
       SetupError: if the device is not there.
     """
@@ -39,7 +39,7 @@ def build(task: Task, cfg: EasyDict) -> Policy:
     """Builds the policy and fills the started `task` with the configured chain.
 
     Raises:
-      ConfigError, MissingExtraError, SetupError: as `check_runnable`.
+      ConfigError, DataError, MissingExtraError, SetupError: as `check_runnable`.
     """
     check_runnable(cfg)
     policy = make_policy(cfg)

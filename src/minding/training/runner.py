@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -12,14 +14,16 @@ from easydict import EasyDict
 
 from minding.configs.chains import get_chain
 from minding.engine.chain.task import Task
+from minding.engine.errors import ConfigError
 from minding.engine.process import compiled
 from minding.engine.process.signals import SignalGuard
 from minding.engine.run.evidence import nan_batch_kept
+from minding.engine.run.lock import LOCK_FILE
 from minding.engine.run.loggers import console_logger
 from minding.engine.run.run_dir import RunDir
 from minding.middleware import CkptSaver, online_logger, termination_checker
 from minding.middleware.evaluator import info_means
-from minding.training.assembly import build
+from minding.training.assembly import build, check_runnable
 from minding.training.evaluation import final_evaluation
 
 
@@ -63,18 +67,37 @@ def train(cfg: EasyDict, run_dir: RunDir, *, progress: bool = True, resume: str 
 
     Args:
       cfg: compiled configuration.
-      run_dir: a fresh run folder, or that of the run to resume.
+      run_dir: a fresh run folder, or that of the run to resume. A fresh one is removed if the run fails before it has
+        written anything but its configuration.
       progress: show a progress bar.
       resume: ``"latest"``, or anything else that `Task.start` resumes from; None starts from the beginning.
 
     Returns:
       The run's figures.
+
+    Raises:
+      ConfigError, DataError, MissingExtraError, SetupError: as `check_runnable`, before MindSpore is loaded.
     """
     try:
-        return _train(cfg, run_dir, progress, resume)
+        with contextlib.nullcontext() if resume else _only_if_begun(run_dir):
+            if not run_dir.path.is_dir():
+                raise ConfigError(f"no run folder {str(run_dir.path)!r}: RunDir.create(cfg) makes one")
+            check_runnable(cfg)
+            return _train(cfg, run_dir, progress, resume)
     finally:
         # The next run in this process finds the memory of this one free.
         compiled.release()
+
+
+@contextlib.contextmanager
+def _only_if_begun(run_dir: RunDir) -> Iterator[None]:
+    """Removes the folder of a run that failed before it wrote anything but its configuration."""
+    try:
+        yield
+    except Exception:
+        if run_dir.path.is_dir() and {each.name for each in run_dir.path.iterdir()} <= {"config.yaml", LOCK_FILE}:
+            shutil.rmtree(run_dir.path, ignore_errors=True)
+        raise
 
 
 def _train(cfg: EasyDict, run_dir: RunDir, progress: bool, resume: str | Path | None) -> Summary:

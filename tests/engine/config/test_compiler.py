@@ -107,6 +107,7 @@ def test_the_environment_fills_in_its_spec_in_plain_types():
         ({"policy": {"learn": 3}}, "policy.learn=3: expected a section with the keys learning_rate"),
         ({"policy": {"type": "dqn"}}, "policy.type='dqn': expected one of 'ppo'"),
         ({"seed": -1}, "seed=-1: expected an integer in [0, inf)"),
+        ({"run": {"jit_threads": 257}}, "run.jit_threads=257: expected an integer in [1, 256]"),
         (
             {"device": "cpu"},
             "device='cpu': expected one of 'auto', 'CPU', 'Ascend', 'GPU'; did you mean 'CPU'",

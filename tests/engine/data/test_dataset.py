@@ -6,14 +6,16 @@ import numpy as np
 import pytest
 
 from minding.engine.checkpoint import save_checkpoint
-from minding.engine.data.dataset import Dataset, check_fits, describe, load_dataset, save_dataset
+from minding.engine.data.dataset import Dataset, check_fits, check_folder, describe, load_dataset, save_dataset
 from minding.engine.errors import DataError
 
 ENV = {
     "env_id": "Toy-v0",
     "wrappers": [],
+    "env_kwargs": {},
     "spec": {
         "observation": {"kind": "box", "shape": [2], "dtype": "float32", "low": [-1, -1], "high": [1, 1]},
+        "max_episode_steps": 200,
         "env_action": {"kind": "box", "shape": [1], "dtype": "float32", "low": [-2.0], "high": [2.0], "rescaled": True},
     },
 }
@@ -107,6 +109,8 @@ def check_refused(folder):
     with pytest.raises(DataError) as error:
         load_dataset(folder)
     assert "\n" not in str(error.value)
+    assert "record-data" in str(error.value)
+    assert "whole checkpoint" not in str(error.value)
     assert len(str(error.value)) < 1000
 
 
@@ -134,7 +138,7 @@ FORGED = {
 def test_arrays_that_do_not_belong_together_are_refused_with_right_checksums_too(tmp_path, name):
     data = toy(**FORGED[name])
     arrays = {field.name: getattr(data, field.name) for field in dataclasses.fields(data)[:-2]}
-    save_checkpoint(tmp_path / "data", {"data": arrays}, {"kind": "recorded data", "about": data.about})
+    save_checkpoint(tmp_path / "data", {"data": arrays}, {"kind": "recorded data", "about": data.about, "steps": 5})
     with pytest.raises(DataError, match="its arrays do not fit together"):
         load_dataset(tmp_path / "data")
 
@@ -197,3 +201,42 @@ def test_an_entry_that_one_side_lacks_differs():
     )
     spec = {**ENV["spec"], "observation": {"kind": "dict", "spaces": parts}}
     assert "observation.at is missing there, {'kind': 'box'" in refusal(there, spec=spec)
+
+
+def test_data_of_other_conditions_are_learned_from_with_a_warning_that_names_both_values(caplog):
+    check_fits(toy(), ENV, "data")
+    assert caplog.messages == []
+    check_fits(toy(), {**ENV, "env_kwargs": {"g": 9.0}, "spec": {**ENV["spec"], "max_episode_steps": 50}}, "data")
+    assert caplog.messages == [
+        "the data in 'data' were recorded under other conditions: env.env_kwargs.g is missing there, 9.0 "
+        "here; the time limit of episodes is 200 there, 50 here"
+    ]
+
+
+def test_a_folder_is_examined_by_its_manifest_alone(saved):
+    for file in saved.iterdir():
+        if file.name != "manifest.json":
+            file.unlink()
+    check_folder(saved, ENV, 5)
+    with pytest.raises(DataError, match="policy.learn.batch_size=6 exceeds the 5 recorded steps"):
+        check_folder(saved, ENV, 6)
+    with pytest.raises(DataError, match="'Toy-v0' there, 'X' here"):
+        check_folder(saved, {**ENV, "env_id": "X"}, 5)
+    with pytest.raises(DataError, match="the recorded data are damaged"):
+        load_dataset(saved)
+
+
+@pytest.mark.parametrize("info", [{}, {"about": 1, "steps": 5}, {"about": {"env": []}, "steps": 5}, {"steps": "5"}])
+def test_a_manifest_that_does_not_describe_the_data_is_refused(tmp_path, info):
+    save_checkpoint(tmp_path / "data", {}, {"kind": "recorded data", "about": {"env": describe(ENV)}, **info})
+    with pytest.raises(DataError, match="does not say what was recorded, or how many steps; record them again"):
+        check_folder(tmp_path / "data", ENV, 1)
+
+
+def test_another_number_of_steps_than_the_manifest_says_is_refused(tmp_path):
+    data = toy()
+    arrays = {field.name: getattr(data, field.name) for field in dataclasses.fields(data)[:-2]}
+    info = {"kind": "recorded data", "about": data.about, "steps": 500}
+    save_checkpoint(tmp_path / "data", {"data": arrays}, info)
+    with pytest.raises(DataError, match="5 steps, the manifest says 500"):
+        load_dataset(tmp_path / "data")

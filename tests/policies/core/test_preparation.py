@@ -12,7 +12,8 @@ from minding import training
 from minding.engine.process import runtime
 from minding.engine.process.runtime import Settings
 from minding.engine.types import LaneContext
-from minding.policies import get_policy_class
+from minding.policies import get_policy_class, kernels
+from minding.policies.core import preparation
 
 UPDATES = "policy.learn.update_per_collect"
 CASES = {
@@ -41,6 +42,7 @@ def test_scripts_and_the_command_line_prepare_mindspore_alike_and_workers_as_the
         raise Asked(asked)
 
     monkeypatch.setattr(runtime, "prepare", prepare)
+    monkeypatch.setattr(preparation, "cores", lambda: [0, 1])
     for build in builders:
         with pytest.raises(Asked) as caught:
             build()
@@ -67,6 +69,22 @@ print(asked)
     monkeypatch.setenv("PYTHONPATH", ":".join(entry for entry in sys.path if entry))
     out = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=False)
     assert (out.stdout.splitlines()[-1:], out.stderr) == (["[('threads_num', 1), ('dispatch_threads_num', 2)]"], "")
+
+
+@needs_kernels
+@pytest.mark.parametrize(("observation", "of_mindspore"), [(VECTOR, 1), (IMAGE, 3)])
+def test_no_more_threads_than_cores_compute_and_that_is_said_once(observation, of_mindspore, monkeypatch, caplog):
+    asked = []
+    monkeypatch.setattr(preparation, "cores", lambda: [0, 2, 5])
+    monkeypatch.setattr(runtime, "prepare", lambda settings: asked.append(settings.threads))
+    monkeypatch.setattr(kernels, "prepare", asked.append)
+    preparation._warn_once.cache_clear()
+    for threads in (3, 4, 4):
+        preparation.prepare(tiny_config("ppo", observation, **{"run.jit_threads": threads}))
+    assert asked == [of_mindspore, 3] * 3
+    assert caplog.messages == [
+        "run.jit_threads=4 exceeds the number of cores that this process may use: it computes with 3"
+    ]
 
 
 def test_another_preparation_than_that_of_the_process_is_reported_once(monkeypatch, caplog):

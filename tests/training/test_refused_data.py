@@ -1,0 +1,126 @@
+"""Recorded data that a run cannot learn from are refused before it begins, and leave nothing behind."""
+
+import numpy as np
+import pytest
+from easydict import EasyDict
+
+from minding import training
+from minding.cli import run
+from minding.configs import compile_run
+from minding.engine.checkpoint import save_checkpoint
+from minding.engine.data.dataset import Dataset, describe, save_dataset
+from minding.engine.errors import ConfigError, DataError, SetupError
+from minding.engine.process import runtime
+from minding.engine.run.run_dir import RunDir
+
+
+def config(folder, data, batch_size=4):
+    user = EasyDict(env={"env_id": "CartPole-v1"}, policy={"type": "bc", "other": {"data": str(data)}})
+    return compile_run(user, [f"policy.learn.batch_size={batch_size}", f"run.out_dir={folder}/runs", "exp_name=clone"])
+
+
+def recorded(env):
+    """Two episodes of two steps of an environment with two actions or more."""
+    width, ends = env.spec.observation.shape[0], np.array([False, True, False, True])
+    return Dataset(
+        obs={"": np.ones((4, width), np.float32)},
+        action=np.array([0, 1, 1, 0]),
+        reward=np.ones(4, np.float32),
+        terminated=ends,
+        truncated=np.zeros(4, bool),
+        end=np.array([1, 3]),
+        final_obs={"": np.zeros((2, width), np.float32)},
+        about={"env": describe(env)},
+    )
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    """A folder of data that fit, and folders of other things."""
+    parent = tmp_path_factory.mktemp("folders")
+    save_dataset(parent / "good", recorded(config(parent, "good").env))
+    acrobot = EasyDict(env={"env_id": "Acrobot-v1"}, policy={"type": "bc"})
+    save_dataset(parent / "acrobot", recorded(compile_run(acrobot).env))
+    save_checkpoint(parent / "checkpoint", {"policy": {}}, {})
+    (parent / "empty").mkdir()
+    run_folder = RunDir.create(config(parent, "none")).path.rename(parent / "run")
+    save_dataset(run_folder / "data", recorded(config(parent, "none").env))
+    return parent
+
+
+REFUSED = {
+    "absent": (4, "no recorded data in .*absent': `minding record-data RUN --steps N` records"),
+    "empty": (4, "no recorded data in .*empty': `minding record-data RUN --steps N` records"),
+    "run": (4, r"no recorded data in .*run'; did you mean '.*run/data'\?"),
+    "checkpoint": (4, "checkpoint' is a checkpoint, not recorded data; `minding record-data"),
+    "acrobot": (4, "another environment: .* env.env_id is 'Acrobot-v1' there, 'CartPole-v1' here"),
+    "good": (5, "good': policy.learn.batch_size=5 exceeds the 4 recorded steps"),
+}
+
+
+@pytest.fixture
+def not_prepared(monkeypatch):
+    """MindSpore must not be asked for anything."""
+
+    def prepare(settings):
+        raise AssertionError("MindSpore was prepared")
+
+    monkeypatch.setattr(runtime, "prepare", prepare)
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_the_command_ends_with_code_2_and_one_line_and_makes_no_run_folder(
+    name, folders, tmp_path, capsys, not_prepared
+):
+    batch_size, message = REFUSED[name]
+    settings = [f"policy.other.data={folders / name}", f"policy.learn.batch_size={batch_size}"]
+    assert run(["train", "cartpole_bc", *settings, f"run.out_dir={tmp_path / 'runs'}"]) == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    with pytest.raises(DataError, match=message):
+        raise DataError(error)
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_script_gets_the_error_before_mindspore_is_prepared_and_no_run_folder_stays(
+    name, folders, tmp_path, not_prepared
+):
+    batch_size, message = REFUSED[name]
+    cfg = config(tmp_path, folders / name, batch_size)
+    run_dir = RunDir.create(cfg)
+    with pytest.raises(DataError, match=message):
+        training.train(cfg, run_dir, progress=False)
+    assert not run_dir.path.exists()
+    with pytest.raises(ConfigError, match=r"no run folder '.*clone': RunDir.create\(cfg\) makes one"):
+        training.train(cfg, run_dir, progress=False)
+
+
+def test_data_that_fit_go_on_to_mindspore(folders, tmp_path, not_prepared):
+    cfg = config(tmp_path, folders / "good")
+    with pytest.raises(AssertionError, match="MindSpore was prepared"):
+        training.train(cfg, RunDir.create(cfg), progress=False)
+
+
+def test_the_folder_of_an_earlier_run_stays(folders, tmp_path, not_prepared):
+    cfg = config(tmp_path, folders / "empty")
+    run_dir = RunDir.create(cfg)
+    with pytest.raises(DataError):
+        training.train(cfg, run_dir, progress=False, resume="latest")
+    assert run_dir.config.exists()
+
+
+@pytest.mark.parametrize("begun", [False, True])
+def test_a_run_that_fails_before_it_begins_leaves_no_folder(begun, folders, tmp_path, monkeypatch):
+    cfg = config(tmp_path, folders / "good")
+    run_dir = RunDir.create(cfg)
+
+    def prepare(settings):
+        if begun:
+            run_dir.metrics.write_text("train_iter\n")
+        raise SetupError("no device")
+
+    monkeypatch.setattr(runtime, "prepare", prepare)
+    with pytest.raises(SetupError, match="no device"):
+        training.train(cfg, run_dir, progress=False)
+    assert run_dir.path.exists() is begun
