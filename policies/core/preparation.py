@@ -30,7 +30,7 @@ def prepare(cfg: Any) -> None:
 
 
 def _within_cores(threads: int) -> int:
-    """`threads`, or the number of cores if there are fewer: a run may continue on a smaller machine than it began on."""
+    """`threads`, or the number of cores if there are fewer: a run may go on where there are fewer than at its start."""
     available = len(cores())
     if threads > available:
         _warn_once(

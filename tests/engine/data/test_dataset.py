@@ -218,7 +218,7 @@ def test_a_folder_is_examined_by_its_manifest_alone(saved):
         if file.name != "manifest.json":
             file.unlink()
     check_folder(saved, ENV, 5)
-    with pytest.raises(DataError, match="policy.learn.batch_size=6 exceeds the 5 recorded steps"):
+    with pytest.raises(DataError, match=r"policy\.learn\.batch_size=6 exceeds the 5 recorded steps"):
         check_folder(saved, ENV, 6)
     with pytest.raises(DataError, match="'Toy-v0' there, 'X' here"):
         check_folder(saved, {**ENV, "env_id": "X"}, 5)
