@@ -172,7 +172,8 @@ def test_data_of_another_environment_are_refused_with_both_values():
 def test_of_spaces_only_what_differs_is_told():
     spec = ENV["spec"]
     boxes = {"shape": [3], "low": [-1, -1, -8], "high": [1, 1, 8]}
-    other = {"observation": {**spec["observation"], **boxes}, "env_action": {"kind": "discrete", "n": 2, "start": 0}}
+    action = {"kind": "discrete", "n": 2, "start": 0}
+    other = {**spec, "observation": {**spec["observation"], **boxes}, "env_action": action}
     told = refusal(env_id="X", spec=other)
     assert told.endswith(
         "env.env_id is 'Toy-v0' there, 'X' here; observation.shape is [2] there, [3] here; "
