@@ -133,7 +133,7 @@ def test_data_of_another_environment_are_refused(trained, tmp_path):
     assert load_dataset(training_data(trained, tmp_path))
     user = EasyDict(env={"env_id": "Acrobot-v1"}, policy={"type": "bc", "other": {"data": str(tmp_path / "data")}})
     cfg = compile_run(user, [f"run.out_dir={tmp_path}"])
-    with pytest.raises(DataError, match="'CartPole-v1' there and 'Acrobot-v1' here"):
+    with pytest.raises(DataError, match="'CartPole-v1' there, 'Acrobot-v1' here"):
         training.train(cfg, RunDir.create(cfg), progress=False)
 
 
