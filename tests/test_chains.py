@@ -167,7 +167,9 @@ def test_a_buffer_of_other_fields_says_how_to_make_it(parts):
         data_pusher(cfg.dqn, buffer),
         OffPolicyLearner(cfg.dqn, made["dqn"].learn_mode, buffer),
     )
-    assert text.startswith("OffPolicyLearner at position 2: the buffer holds the fields ['obs'], the policy learns")
+    assert "OffPolicyLearner at position 2: field 'obs' is float32 (3,) in the buffer, and the policy" in text
+    assert all(f"field '{name}'" in text for name in ("next_obs", "action", "reward", "terminated", "discount"))
+    assert "fields={**policy.learn_mode.fields, ...}" in text
 
 
 def test_an_estimator_of_a_policy_without_values_is_refused(parts):

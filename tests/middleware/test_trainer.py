@@ -90,7 +90,7 @@ def test_rows_that_are_not_finite_or_missing_never_reach_the_learner(counting_co
     bad["number"][3] = np.nan
     with pytest.raises(NonFiniteError, match="trainer, train_data: field 'number' of row 3 is nan"):
         middleware(context(train_data=bad))
-    with pytest.raises(ShapeError, match="field 'number' is missing"):
+    with pytest.raises(ShapeError, match="field 'number' of the rows is missing; got valid"):
         middleware(context(train_data={"valid": np.ones(8, bool)}))
     assert learner.steps == []
 

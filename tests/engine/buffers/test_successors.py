@@ -59,7 +59,8 @@ def check_same(once, stored):
     lengths=st.lists(st.integers(1, 6), min_size=1, max_size=14),
     n=st.integers(1, 4),
     resets=st.booleans(),
-    capacity=st.sampled_from([18, 30, 200]),
+    # The largest push: 3 environments, a rollout of 6 steps and the 3 that waited for their return.
+    capacity=st.sampled_from([27, 36, 200]),
     collectors=st.sampled_from([1, 2]),
     reloads=st.sets(st.integers(0, 13), max_size=2),
 )
