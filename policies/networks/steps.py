@@ -109,10 +109,11 @@ class GradientLoop(nn.Cell):
           The sums of the metrics, in their order; then, where a metric is watched and there is a loop, the number of
           steps made. With priorities a pair of this and the priorities, shaped like the index.
         """
-        # Of what it is asked to compile the compiler keeps more, when it is freed, than of a method.
-        return self.made(inputs)
+        # Of a freed graph the compiler keeps more of the function that it was asked for than of a method.
+        return self.all_steps(inputs)
 
-    def made(self, inputs):
+    def all_steps(self, inputs):
+        """What `construct` returns."""
         present: Any = ()
         if self.all_rows:
             rows = lean.item(inputs, self.all_rows)

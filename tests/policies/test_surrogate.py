@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from fakes import discrete, multi_discrete, needs_kernels, space_of
 from kernel_calls import draws, result, run
+from numeric import numeric_gradient
 
 from minding.engine.process.runtime import ms, nn, to_device
 from minding.policies.networks.heads import fuse_likelihood, make_action_head
@@ -13,16 +14,6 @@ from minding.policies.ppo import ppo_loss
 
 pytestmark = needs_kernels
 CLOSE = {"rtol": 1e-5, "atol": 1e-6}
-
-
-def numeric_gradient(function, x, step=1e-6):
-    gradient = np.zeros_like(x)
-    for i in np.ndindex(x.shape):
-        up, down = x.copy(), x.copy()
-        up[i] += step
-        down[i] -= step
-        gradient[i] = (function(up) - function(down)) / (2 * step)
-    return gradient
 
 
 # Distributions.
