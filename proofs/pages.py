@@ -12,6 +12,7 @@ import numpy as np
 
 from benchmarks import pages
 from minding.configs import PRESETS
+from minding.engine.run.aggregates import aggregate, estimate, mean
 from minding.engine.run.curves import mean_curve
 from minding.engine.run.plotting import plot_curves
 from proofs.runs import ASYNC, LEARNING, Record, Results
@@ -111,6 +112,52 @@ def _curve(name: str, records: list[Record], published: Record | None, images: P
     images.mkdir(parents=True, exist_ok=True)
     plot_curves(curves, images / f"{name}.png")
     return f"\n![evaluation return of {name}](img/{name}.png)\n"
+
+
+def _seeds(results: Results) -> str:
+    """All presets over their seeds, and the share of seeds that reach the target of their preset."""
+    rows, reached = [], []
+    for proof in LEARNING.values():
+        records = results.of("learning", proof.preset)
+        if not records:
+            continue
+        scores = [record["eval_mean"] for record in records]
+        good = [] if proof.target is None else [float(score >= proof.target) for score in scores]
+        if good:
+            reached.append(np.array(good)[:, None])
+        found = aggregate(scores)
+        cells = (
+            f"`{proof.preset}`",
+            "" if proof.target is None else f"{proof.target:g}",
+            f"{sum(good):.0f} of {len(good)}" if good else f"{len(scores)}",
+            _score(found.mean.value),
+            _score(found.iqm.value),
+            f"{_score(found.iqm.low)} to {_score(found.iqm.high)}" if found.n > 1 else "",
+            f"{records[0]['env_step']:,}",
+            f"`{_command_of(records)}`",
+        )
+        rows.append(f"| {' | '.join(cells)} |")
+    if not rows:
+        return NOT_YET
+    head = "| preset | target | seeds that reach it | mean | IQM | 95 % interval of the IQM | env steps | command |"
+    lines = [head, "|---|---:|---|---:|---:|---|---:|---|", *rows]
+    if reached:
+        share, runs = estimate(reached, mean), sum(map(len, reached))
+        lines += ["", f"{share.value:.0%} of {runs} seeds reach the target of their preset; 95 % interval, with seeds "
+                  f"drawn within each of {len(reached)} presets: {share.low:.0%} to {share.high:.0%}."]  # fmt: skip
+    return "\n".join([*lines, ""])
+
+
+def _score(value: float) -> str:
+    return f"{value:,.1f}" if abs(value) >= 10 else f"{value:.3g}"
+
+
+def _command_of(records: list[Record]) -> str:
+    """The one command that runs these seeds again."""
+    seeds = [record["seed"] for record in records]
+    through = len(seeds) > 1 and seeds == list(range(seeds[0], seeds[-1] + 1))
+    given = f"{seeds[0]}-{seeds[-1]}" if through else ",".join(map(str, seeds))
+    return str(records[0]["command"]).replace(f"seed={seeds[0]}", f"--seeds {given}")
 
 
 def _async(results: Results) -> str:
@@ -279,5 +326,6 @@ TABLES: dict[str, Callable[[Results], str]] = {
     "kills": _kills,
     "memory": _memory,
     "repeated_runs": _repeated_runs,
+    "seeds": _seeds,
     "signals": _signals,
 }

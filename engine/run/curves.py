@@ -15,6 +15,7 @@ from minding.engine.config.compiler import load_config
 from minding.engine.config.identity import changes
 from minding.engine.config.options import plain
 from minding.engine.errors import ConfigError
+from minding.engine.run.aggregates import bootstrap_interval, mean
 from minding.engine.run.loggers import console_logger
 from minding.engine.run.metrics import clock_of, read_metrics
 from minding.engine.run.run_dir import RunDir
@@ -23,7 +24,6 @@ from minding.engine.types import Array
 EVAL_RETURN = "eval/return_mean"
 COLLECT_RETURN = "collect/return_mean"
 _GRID_POINTS = 200
-_BOOTSTRAP_DRAWS = 2000
 _SAME_RUN = ("log_freq", "tensorboard", "profile", "trace", "ckpt_freq", "final_episodes", "out_dir")
 """Settings of the section `run` that change no return."""
 _MOST_SETTINGS = 3
@@ -66,11 +66,15 @@ class _Run:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What its returns depend on, but for the seed."""
-        settings = {name: value for name, value in plain(self.cfg).items() if name not in ("seed", "exp_name")}
-        if isinstance(settings.get("run"), dict):
-            settings["run"] = {name: value for name, value in settings["run"].items() if name not in _SAME_RUN}
-        return settings
+        return settings_of(self.cfg)
+
+
+def settings_of(cfg: EasyDict) -> dict[str, Any]:
+    """What the returns of a run depend on, but for the seed."""
+    settings = {name: value for name, value in plain(cfg).items() if name not in ("seed", "exp_name")}
+    if isinstance(settings.get("run"), dict):
+        settings["run"] = {name: value for name, value in settings["run"].items() if name not in _SAME_RUN}
+    return settings
 
 
 def series(metrics: Mapping[str, Array], name: str) -> tuple[Array, Array]:
@@ -104,9 +108,8 @@ def mean_curve(label: str, runs: Sequence[tuple[Array, Array]], *, env_id: str =
     first, last = max(steps[0] for steps, _ in runs), min(steps[-1] for steps, _ in runs)
     grid = runs[0][0] if len(runs) == 1 else np.linspace(first, max(first, last), _GRID_POINTS)
     table = np.stack([np.interp(grid, steps, values) for steps, values in runs])
-    draws = np.random.default_rng(0).integers(len(runs), size=(_BOOTSTRAP_DRAWS, len(runs)))
-    low, high = np.percentile(table[draws].mean(axis=1), [2.5, 97.5], axis=0)
-    return Curve(label, grid, table.mean(axis=0), low, high, len(runs), env_id, kind)
+    low, high = bootstrap_interval([table], mean)
+    return Curve(label, grid, mean(table), low, high, len(runs), env_id, kind)
 
 
 def learning_curves(paths: Iterable[str | os.PathLike[str]]) -> list[Curve]:

@@ -61,6 +61,21 @@ def test_the_table_is_written_between_the_markers_and_the_curve_is_drawn(results
     assert (tmp_path / "img" / "cartpole_ppo.png").is_file()
 
 
+def test_one_table_has_all_presets_with_their_seeds_and_commands(results, tmp_path):
+    (tmp_path / "results.md").write_text(PAGE.replace("cartpole_ppo", "seeds"))
+    scores = {0: 500.0, 1: 480.0, 2: 400.0, 3: 490.0, 5: 500.0}
+    for seed, mean in scores.items():
+        results.append("learning", {**record(seed, mean), "command": f"minding train cartpole_ppo seed={seed} a.b=1"})
+    results.append("learning", {**record(2, -200.0), "preset": "acrobot_dqn"})
+    results.append("learning", {**record(3, -80.0), "preset": "acrobot_dqn"})
+    proof_pages.update(results)
+    text = (tmp_path / "results.md").read_text()
+    command = "`minding train cartpole_ppo --seeds 0,1,2,3,5 a.b=1`"
+    assert f"| `cartpole_ppo` | 475 | 4 of 5 | 474.0 | 490.0 | 426.7 to 500.0 | 100,352 | {command} |" in text
+    assert "| `acrobot_dqn` | -100 | 1 of 2 | -140.0 | -140.0 | -200.0 to -80.0 | 100,352 |" in text
+    assert "71% of 7 seeds reach the target of their preset; 95 % interval, with seeds drawn within each of 2" in text
+
+
 def test_published_curves_stand_beside_the_measured_one_at_the_same_steps(results, tmp_path):
     pytest.importorskip("matplotlib")
     published = {
@@ -80,7 +95,7 @@ def test_published_curves_stand_beside_the_measured_one_at_the_same_steps(result
     assert "Others: https://example.org/curve.csv. Two seeds." in text
 
 
-@pytest.mark.parametrize("page", ["async.md", "reliability.md", "results/README.md"])
+@pytest.mark.parametrize("page", ["async.md", "reliability.md", "results.md", "results/README.md"])
 def test_the_pages_show_what_the_result_files_say(page, tmp_path):
     docs, known = ROOT / "docs", []
 

@@ -69,6 +69,31 @@ def check_lane_settings(overrides: Sequence[str], cfg: EasyDict, option: str) ->
         )
 
 
+def check_seed_options(overrides: Sequence[str], seeds: Sequence[int] | None, jobs: int | None, resume: bool) -> None:
+    """Refuses options that contradict `--seeds`, or that do nothing with or without it.
+
+    Args:
+      overrides: all of the command line, with those that options stand for.
+      seeds: what `--seeds` gave, None without it.
+      jobs: what `--jobs` gave, None without it.
+      resume: whether `--resume` was given.
+    Raises:
+      ConfigError: names the options.
+    """
+    from minding.engine.config.compiler import parse_overrides
+    from minding.engine.errors import ConfigError
+
+    if seeds is None:
+        if jobs is not None:
+            raise ConfigError(f"--jobs {jobs} has no effect on one run: also give --seeds, such as --seeds 0-4")
+        return
+    seed = parse_overrides(overrides).get("seed")
+    if seed is not None:
+        raise ConfigError(f"--seeds and seed={_yaml(seed)} contradict each other: give only one of them")
+    if resume:
+        raise ConfigError("--resume has no effect with --seeds, which always resumes: leave it out")
+
+
 def _at(tree: Any, key: str) -> Any:
     for part in key.split("."):
         tree = tree.get(part) if isinstance(tree, Mapping) else None

@@ -10,7 +10,8 @@ import click
 
 from minding.cli.common import bad_input, trust_option
 from minding.cli.process import report_lost_output, signals_reach_the_run
-from minding.cli.settings import check_lane_settings, with_shortcuts
+from minding.cli.seeds import SeedList, train_seeds
+from minding.cli.settings import check_lane_settings, check_seed_options, with_shortcuts
 
 if TYPE_CHECKING:
     from easydict import EasyDict
@@ -26,6 +27,14 @@ _UNSAVED = 3
 @click.argument("config")
 @click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...")
 @click.option("--seed", type=int, help="Seed of the run; the same as seed=N.")
+@click.option(
+    "--seeds",
+    type=SeedList(),
+    metavar="SEEDS",
+    help="Train once with each of these seeds, such as 0-4 or 0,3,7, in processes of their own; seeds that are "
+    "finished are not trained again, interrupted ones are resumed.",
+)
+@click.option("--jobs", type=click.IntRange(min=1), help="With --seeds: seeds at the same time (1).")
 @click.option("--out", metavar="FOLDER", help="Folder that holds the run folders; the same as run.out_dir=FOLDER.")
 @click.option(
     "--resume",
@@ -41,6 +50,8 @@ _UNSAVED = 3
 def train(
     config: str,
     overrides: tuple[str, ...],
+    seeds: tuple[int, ...] | None,
+    jobs: int | None,
     resume: bool,
     trust: bool,
     no_progress: bool,
@@ -52,6 +63,8 @@ def train(
     that defines main_config. The name of a preset always means the preset: a folder of that name is given as a
     path, such as ./cartpole_ppo. KEY=VALUE changes a setting, such as policy.learn.learning_rate=3e-4.
 
+    --seeds ends with one table and one plot of all seeds: mean, interquartile mean and 95 % intervals.
+
     SIGINT and SIGTERM finish the iteration, save a checkpoint and exit with 130 and 143 within 10 s; a second
     signal ends the process at once.
     """
@@ -61,11 +74,15 @@ def train(
         from minding.engine.run.run_dir import RunDir
 
         settings = with_shortcuts(overrides, options)
+        check_seed_options(settings, seeds, jobs, resume)
         cfg = compile_run(load_user_config(config, trust=trust), settings)
         check_lane_settings(settings, cfg, "--async")
         training.check_runnable(cfg)
-        earlier = _resumable(cfg) if resume else None
-        run_dir = earlier or RunDir.create(cfg)
+        if seeds is None:
+            earlier = _resumable(cfg) if resume else None
+            run_dir = earlier or RunDir.create(cfg)
+    if seeds is not None:
+        return train_seeds(cfg, seeds, jobs or 1, progress=not no_progress)
     return run_training(cfg, run_dir, resume=earlier is not None, progress=not no_progress)
 
 

@@ -1,0 +1,139 @@
+"""Commands that run in processes of their own, several at a time; a signal ends all of them in order."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from minding.engine.process.signals import SignalGuard
+
+_POLL_SECONDS = 0.1
+_MOST_READ = 8192
+_PROGRAM = """\
+import ctypes, os, signal, sys
+ctypes.CDLL(None).prctl(1, signal.SIGTERM)
+if os.getppid() != int(sys.argv.pop(1)):
+    sys.exit("the process that started this one has ended")
+from {module} import {function}
+{function}()
+"""
+"""The kernel ends the process with the one that started it (PR_SET_PDEATHSIG), however that one ends."""
+
+
+@dataclasses.dataclass
+class Command:
+    """A Python function to be run in a process of its own, and what became of it.
+
+    Attributes:
+      function: ``"module:function"``; it takes no arguments and ends with `sys.exit`, or returns.
+      args: ``sys.argv[1:]`` of the process.
+      output: file that takes standard output and errors, after what it holds.
+      code: exit code, the negative number of the signal that ended it, or None before it has ended.
+    """
+
+    function: str
+    args: Sequence[str]
+    output: Path
+    code: int | None = None
+    _begin: int = dataclasses.field(default=0, repr=False)
+    _process: subprocess.Popen[bytes] | None = dataclasses.field(default=None, repr=False)
+    _told: bool = dataclasses.field(default=False, repr=False)
+
+    @property
+    def running(self) -> bool:
+        """Whether the process has started and has not been seen to end."""
+        return self._process is not None and self.code is None
+
+    def start(self, parent: int) -> None:
+        """Starts the process, which ends when the process with the number `parent` does."""
+        module, _, function = self.function.partition(":")
+        program = _PROGRAM.format(module=module, function=function)
+        command = [sys.executable, "-c", program, str(parent), *self.args]
+        with open(self.output, "ab") as output:
+            self._begin = output.tell()
+            # Ctrl-C reaches all processes of a terminal's foreground group: these are told by their parent, once.
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
+            )
+
+    def printed(self) -> list[str]:
+        """The last whole lines that the process has printed, of at most 8 KB."""
+        if self._process is None:
+            return []
+        with open(self.output, "rb") as output:
+            end = output.seek(0, os.SEEK_END)
+            output.seek(max(self._begin, end - _MOST_READ))
+            text = output.read().decode("utf-8", errors="replace")
+        return [line.rstrip() for line in text.split("\n")[:-1]]
+
+    def look(self) -> None:
+        """Takes the exit code if the process has ended."""
+        if self._process is not None:
+            self.code = self._process.poll()
+
+    def end(self) -> None:
+        """Asks a running process to end, once: a second SIGTERM would end it without a checkpoint."""
+        if self.running and not self._told and self._process is not None:
+            self._told = True
+            self._process.terminate()
+
+    def wait(self) -> None:
+        """Waits for the end of the process, if it was started."""
+        if self._process is not None:
+            self.code = self._process.wait()
+
+
+def run_commands(commands: Sequence[Command], parallel: int, watch: Callable[[], None]) -> str | None:
+    """Runs commands in order, `parallel` at a time, until all have ended.
+
+    The first SIGINT or SIGTERM is passed on to the running ones as SIGTERM, whose own end is waited for, and no other
+    is started. A second one ends this process, and with it all of them, at once. Call it in the main thread.
+
+    Args:
+      commands: each gets its `code` when it ends; one that fails does not end the others.
+      parallel: processes at the same time.
+      watch: called some times a second, and once more when all have ended.
+
+    Returns:
+      The name of the signal that came, or None.
+    """
+    received: list[str] = []
+
+    def end_all(name: str) -> None:
+        received.append(name)
+        for command in commands:
+            command.end()
+
+    try:
+        with SignalGuard(end_all):
+            _run(commands, parallel, watch, received)
+    finally:
+        # Also after an error in `watch`.
+        for command in commands:
+            command.end()
+            command.wait()
+    watch()
+    return received[0] if received else None
+
+
+def _run(commands: Sequence[Command], parallel: int, watch: Callable[[], None], received: Sequence[str]) -> None:
+    waiting = collections.deque(commands)
+    while True:
+        for command in commands:
+            command.look()
+        while waiting and not received and sum(command.running for command in commands) < parallel:
+            command = waiting.popleft()
+            command.start(os.getpid())
+            if received:
+                # The signal came while the process was being started.
+                command.end()
+        watch()
+        if not any(command.running for command in commands):
+            return
+        time.sleep(_POLL_SECONDS)

@@ -1,0 +1,102 @@
+"""What a few runs say of an algorithm: point estimates over seeds, and how far they can be trusted.
+
+After Agarwal et al. (2021), "Deep reinforcement learning at the edge of the statistical precipice",
+https://arxiv.org/abs/2108.13264.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from minding.engine.errors import NonFiniteError, ShapeError
+from minding.engine.types import Array
+
+_DRAWS = 2000
+_PERCENTILES = (2.5, 97.5)
+Statistic = Callable[[Array], Array]
+"""Takes scores ``(..., n, M)``, where the runs are the last axis but one; returns ``(..., M)``."""
+
+
+def mean(scores: Array) -> Array:
+    """The mean over the runs, the last axis but one."""
+    result: Array = scores.mean(axis=-2)
+    return result
+
+
+def interquartile_mean(scores: Array) -> Array:
+    """The mean of the middle half of the runs, the last axis but one (Agarwal et al., 2021, section 4.3).
+
+    Of n runs the ``floor(n / 4)`` lowest and as many of the highest are left out, as in the paper's own program.
+    """
+    runs = scores.shape[-2]
+    left_out = runs // 4
+    result: Array = np.sort(scores, axis=-2)[..., left_out : runs - left_out, :].mean(axis=-2)
+    return result
+
+
+def bootstrap_interval(strata: Sequence[Array], statistic: Statistic) -> tuple[Array, Array]:
+    """The 95 % percentile interval of a stratified bootstrap (Agarwal et al., 2021, section 4.1).
+
+    Each draw takes as many runs of every task as there are, with replacement, and computes the statistic of all of
+    them. The draws are the same each time.
+
+    Args:
+      strata: for each task the scores of its runs, float64 ``(n, M)``: M figures of each run, such as the points of a
+        curve.
+      statistic: what is estimated.
+
+    Returns:
+      Lower and upper ends, float64 ``(M,)``.
+    """
+    rng = np.random.default_rng(0)
+    drawn = [scores[rng.integers(len(scores), size=(_DRAWS, len(scores)))] for scores in strata]
+    low, high = np.percentile(statistic(np.concatenate(drawn, axis=1)), _PERCENTILES, axis=0)
+    return low, high
+
+
+class Estimate(NamedTuple):
+    """A figure with the ends of its 95 % interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Aggregate:
+    """What the scores of the seeds of one configuration say together.
+
+    Attributes:
+      n: number of seeds.
+      mean: their mean.
+      iqm: their interquartile mean.
+    """
+
+    n: int
+    mean: Estimate
+    iqm: Estimate
+
+
+def aggregate(scores: Sequence[float]) -> Aggregate:
+    """Summarises one score per seed.
+
+    Raises:
+      ShapeError: if there is none.
+      NonFiniteError: if one is NaN or infinite.
+    """
+    table = np.asarray(scores, np.float64).reshape(-1, 1)
+    if not len(table):
+        raise ShapeError("scores to summarise: expected at least one, got none; give the scores of finished runs")
+    if not np.isfinite(table).all():
+        raise NonFiniteError(f"scores to summarise: expected finite numbers, got {list(scores)}; leave such runs out")
+    return Aggregate(len(table), estimate([table], mean), estimate([table], interquartile_mean))
+
+
+def estimate(strata: Sequence[Array], statistic: Statistic) -> Estimate:
+    """A statistic of scores ``(n, 1)`` of each task, with its interval; see `bootstrap_interval`."""
+    low, high = bootstrap_interval(strata, statistic)
+    return Estimate(float(statistic(np.concatenate(strata))[0]), float(low[0]), float(high[0]))

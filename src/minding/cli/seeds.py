@@ -1,0 +1,239 @@
+"""`minding train --seeds`: one run per seed, each in a process of its own, then one table and one plot."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import re
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from minding.cli.common import bad_input, print_table
+from minding.cli.process import signals_reach_the_run
+
+if TYPE_CHECKING:
+    from easydict import EasyDict
+
+    from minding.engine.process.commands import Command
+    from minding.engine.run.aggregates import Estimate
+    from minding.engine.run.run_dir import RunDir
+    from minding.training.seeds import SeedRuns
+
+_EXIT_CODES = {"SIGINT": 130, "SIGTERM": 143}
+_MOST_SEEDS = 1000
+_NO_NEWS = ("waiting", "starting")
+_LINE_SECONDS = 10.0
+"""Seconds between two lines of one seed where the output is not a terminal."""
+
+
+class SeedList(click.ParamType[tuple[int, ...]]):
+    """Numbers and ranges of numbers: ``0-4`` or ``0,3,7``."""
+
+    name = "seeds"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
+        """The seeds in the order in which they are given."""
+        if isinstance(value, tuple):
+            return value
+        seeds: list[int] = []
+        for part in str(value).split(","):
+            match = re.fullmatch(r"\s*(\d{1,9})(?:-(\d{1,9}))?\s*", part)
+            first, last = (int(match[1]), int(match[2] or match[1])) if match else (1, 0)
+            if last < first:
+                self.fail(f"{value!r}: expected seeds such as 0-4 or 0,3,7, {part!r} is neither a seed nor a range")
+            if last - first + len(seeds) >= _MOST_SEEDS:
+                self.fail(f"{value!r} are more than {_MOST_SEEDS} seeds: give fewer")
+            seeds += range(first, last + 1)
+        twice = next((seed for seed in seeds if seeds.count(seed) > 1), None)
+        if twice is not None:
+            self.fail(f"{value!r} names the seed {twice} twice: give each seed once")
+        return tuple(seeds)
+
+
+def train_seeds(cfg: EasyDict, seeds: Sequence[int], jobs: int, *, progress: bool) -> int:
+    """Trains what is missing of these seeds, `jobs` at a time, and reports all of them; returns the exit code.
+
+    Args:
+      cfg: the compiled configuration, whose own seed does not matter.
+      seeds: the seeds to train.
+      jobs: processes at the same time.
+      progress: show how far each seed is.
+    """
+    from minding.training.seeds import SeedRuns
+
+    with contextlib.ExitStack() as held:
+        with bad_input():
+            from minding.engine.run.lock import RunLock
+
+            runs = SeedRuns.of(cfg)
+            held.enter_context(RunLock(runs.folder))
+        click.echo(f"{cfg.policy.type} on {cfg.env.env_id}, seeds {', '.join(map(str, seeds))}, in {runs.folder}")
+        return _train_locked(runs, seeds, jobs, progress)
+
+
+def _train_locked(runs: SeedRuns, seeds: Sequence[int], jobs: int, progress: bool) -> int:
+    from minding.engine.process.commands import run_commands
+
+    commands = {seed: runs.command(seed) for seed in seeds if runs.finished(seed) is None}
+    done = [str(seed) for seed in seeds if seed not in commands]
+    if done:
+        click.echo(f"finished before: {', '.join(done)}")
+    display = _Display(runs, commands, progress)
+    with signals_reach_the_run(), display:
+        signal = run_commands(list(commands.values()), jobs, display.show)
+    finished = {seed: run_dir for seed in seeds if (run_dir := runs.finished(seed)) is not None}
+    failed = [seed for seed in commands if seed not in finished and signal is None]
+    if signal is None and finished:
+        report_seeds(runs, finished)
+    left = len(seeds) - len(finished)
+    if left:
+        what = f"seeds {', '.join(map(str, failed))} failed" if failed else f"ended by {signal}"
+        click.echo(f"minding: {what}: {len(finished)} of {len(seeds)} seeds are finished; the same command trains the "
+                   "others, from their checkpoints", err=True)  # fmt: skip
+    return _EXIT_CODES[signal] if signal else int(bool(failed))
+
+
+class _Display:
+    """One line per seed while they run: kept up to date on a terminal, elsewhere printed from time to time.
+
+    Args:
+      runs: where they are.
+      commands: what runs, by seed.
+      progress: show more than how each seed ended.
+    """
+
+    def __init__(self, runs: SeedRuns, commands: Mapping[int, Command], progress: bool) -> None:
+        self._runs, self._commands, self._progress = runs, commands, progress
+        self._live: Any = None
+        # What was printed last of each seed, and when.
+        self._shown: dict[int, tuple[str, float]] = {}
+
+    def __enter__(self) -> _Display:
+        if self._progress and self._commands and sys.stdout.isatty():
+            from rich.live import Live
+
+            self._live = Live(auto_refresh=False)
+            self._live.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._live is not None:
+            self._live.stop()
+
+    def show(self) -> None:
+        """Shows where the seeds are now."""
+        lines = {seed: self._line(seed, command) for seed, command in self._commands.items()}
+        if self._live is not None:
+            from rich.text import Text
+
+            texts = [Text(f"seed {seed}  {line}", no_wrap=True, overflow="ellipsis") for seed, line in lines.items()]
+            self._live.update(_group(texts), refresh=True)
+            return
+        now = time.monotonic()
+        for seed, line in lines.items():
+            shown, at = self._shown.get(seed, ("", -math.inf))
+            ended = self._commands[seed].code is not None
+            due = ended or (self._progress and line not in _NO_NEWS and now - at >= _LINE_SECONDS)
+            if due and line != shown:
+                self._shown[seed] = (line, now)
+                click.echo(f"seed {seed}  {line}")
+
+    def _line(self, seed: int, command: Command) -> str:
+        if command.code is None:
+            return self._position(seed, command) if command.running else _NO_NEWS[0]
+        run_dir = self._runs.finished(seed)
+        if run_dir is not None:
+            from minding.training.seeds import figures_of
+
+            return f"done: {_evaluation(figures_of(run_dir))}"
+        if command.code in _EXIT_CODES.values():
+            return "interrupted"
+        how = f"exit code {command.code}" if command.code > 0 else f"killed by signal {-command.code}"
+        reason = next((f": {line}" for line in reversed(command.printed()) if line), "")
+        return f"failed ({how}){reason}; see {command.output}"
+
+    def _position(self, seed: int, command: Command) -> str:
+        """The newest line in which the process says how far it is."""
+        from minding.training.seeds import name_of
+
+        title = f"{name_of(seed)} "
+        newest = next((line for line in reversed(command.printed()) if line.startswith(title)), None)
+        return _NO_NEWS[1] if newest is None else newest.removeprefix(title)
+
+
+def report_seeds(runs: SeedRuns, finished: Mapping[int, RunDir]) -> None:
+    """Prints the table of the finished seeds and what they say together, draws their curve, and writes both down."""
+    from minding.engine.run.aggregates import aggregate
+    from minding.training.seeds import figures_of
+
+    figures = {seed: figures_of(run_dir) for seed, run_dir in finished.items()}
+    click.echo()
+    _print_seeds(figures)
+    scores = {seed: each["eval_return"] for seed, each in figures.items() if each.get("n_eval_episodes")}
+    summary: dict[str, Any] = {"seeds": figures}
+    lines: dict[str, str] = {}
+    if scores:
+        found = aggregate(list(scores.values()))
+        summary |= {"n": found.n, "mean": found.mean._asdict(), "iqm": found.iqm._asdict()}
+        lines |= {"mean": _estimate(found.mean), "interquartile mean": _estimate(found.iqm)}
+    lines["curve"] = _draw(runs, list(finished.values()))
+    lines["folder"] = str(runs.folder)
+    width = max(map(len, lines))
+    click.echo("\n".join(f"  {name:<{width}}  {text}" for name, text in lines.items()))
+    try:
+        runs.summary.write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
+    except OSError as error:
+        click.echo(f"minding: {runs.summary} was not written: {error.strerror}", err=True)
+
+
+def _print_seeds(figures: Mapping[int, Mapping[str, Any]]) -> None:
+    from minding.engine.chain.context import UNITS
+
+    unit = next(iter(figures.values())).get("unit", "env_step")
+    rows = [
+        (
+            str(seed),
+            _evaluation(each),
+            f"{each.get(unit, 0):,}",
+            f"{each.get('wall_time', 0):,.0f}",
+            each["stop_reason"],
+        )
+        for seed, each in figures.items()
+    ]
+    print_table("", ("seed", "evaluation return", UNITS[unit], "seconds", "ended by"), rows)
+
+
+def _evaluation(figures: Mapping[str, Any]) -> str:
+    if not figures.get("n_eval_episodes"):
+        return "no evaluation"
+    return f"{figures['eval_return']:.1f} ± {figures['eval_std']:.1f} over {figures['n_eval_episodes']} episodes"
+
+
+def _estimate(found: Estimate) -> str:
+    return f"{found.value:.1f} [{found.low:.1f}, {found.high:.1f}] (95 % bootstrap interval over seeds)"
+
+
+def _draw(runs: SeedRuns, run_dirs: Sequence[RunDir]) -> str:
+    """Draws the curve over the seeds; returns where it is, or why not."""
+    from minding.engine.errors import ConfigError, MissingExtraError
+    from minding.engine.run.curves import learning_curves
+    from minding.engine.run.plotting import plot_curves
+
+    try:
+        plot_curves(learning_curves([run_dir.path for run_dir in run_dirs]), runs.curve)
+    except (MissingExtraError, ConfigError) as error:
+        return f"not drawn: {error}"
+    except OSError as error:
+        return f"not drawn: {error.strerror}"
+    return str(runs.curve)
+
+
+def _group(texts: Sequence[Any]) -> Any:
+    from rich.console import Group
+
+    return Group(*texts)

@@ -1,0 +1,65 @@
+"""Point estimates over seeds and their intervals, by numbers that can be worked out by hand."""
+
+import numpy as np
+import pytest
+
+from minding.engine.errors import NonFiniteError, ShapeError
+from minding.engine.run.aggregates import aggregate, bootstrap_interval, interquartile_mean, mean
+
+
+def column(*scores):
+    return np.array(scores, np.float64)[:, None]
+
+
+@pytest.mark.parametrize(
+    ("scores", "expected"),
+    [
+        # floor(n / 4) runs are left out at either end.
+        ([7.0], 7.0),
+        ([0.0, 9.0, 3.0], 4.0),
+        ([100.0, 2.0, 3.0, -50.0], 2.5),
+        ([100.0, 4.0, 3.0, 2.0, -50.0], 3.0),
+        ([1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 70.0, 80.0], 4.5),
+    ],
+)
+def test_the_interquartile_mean_leaves_out_a_quarter_at_either_end(scores, expected):
+    assert interquartile_mean(column(*scores)) == pytest.approx([expected])
+
+
+def test_several_figures_of_a_run_are_estimated_each_for_itself():
+    table = np.array([[0.0, 4.0], [1.0, 3.0], [2.0, 2.0], [30.0, -10.0]])
+    assert interquartile_mean(table) == pytest.approx([1.5, 2.5])
+    assert mean(table) == pytest.approx([8.25, -0.25])
+
+
+def test_the_interval_is_that_of_the_binomial_distribution():
+    # One run of five has 1: the mean of a draw is k / 5 with k ~ B(5, 0.2), P(k <= 2) = 0.942, P(k <= 3) = 0.993.
+    found = aggregate([0.0, 0.0, 1.0, 0.0, 0.0])
+    assert found.mean == pytest.approx((0.2, 0.0, 0.6))
+    # The interquartile mean of a draw is 0 for k <= 1, then 1/3, 2/3 and 1.
+    assert found.iqm == pytest.approx((0.0, 0.0, 2 / 3))
+    assert found.n == 5
+
+
+def test_draws_are_made_within_each_task():
+    tasks = [column(0.0, 0.0, 0.0), column(10.0, 10.0, 10.0)]
+    assert [float(end[0]) for end in bootstrap_interval(tasks, mean)] == [5.0, 5.0]
+    # Where one task alone varies, its half of the runs does: the mean of its draws is 0, 1/2 or 1.
+    low, high = bootstrap_interval([column(0.0, 1.0), column(4.0, 4.0)], mean)
+    assert (low[0], high[0]) == (2.0, 2.5)
+
+
+def test_the_same_scores_give_the_same_interval():
+    scores = np.random.default_rng(3).normal(size=7)
+    assert aggregate(list(scores)) == aggregate(list(scores))
+
+
+def test_one_seed_has_no_spread():
+    assert aggregate([12.5]).iqm == (12.5, 12.5, 12.5)
+
+
+def test_scores_that_say_nothing_are_refused():
+    with pytest.raises(ShapeError, match="expected at least one, got none"):
+        aggregate([])
+    with pytest.raises(NonFiniteError, match=r"got \[1.0, nan\]"):
+        aggregate([1.0, float("nan")])

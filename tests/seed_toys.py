@@ -1,0 +1,60 @@
+"""Stands in for `minding train` in the processes of seeds; MindSpore and NumPy stay away, so that it starts at once.
+
+What a seed does is in ``plan.json`` beside the folder of the seeds: a return that it reaches, ``"fails"``, ``"waits"``
+for SIGTERM, ``"calls"`` Ctrl-C on its parent and then waits, or ``"crashes"``.
+"""
+
+import json
+import os
+import shutil
+import signal
+import sys
+from pathlib import Path
+
+
+def main():
+    command, settings, *options = sys.argv[1:]
+    given = dict(option.split("=", 1) for option in options if "=" in option)
+    assert (command, options[-2:]) == ("train", ["--resume", "--trust"])
+    folder = Path(given["run.out_dir"])
+    seed, run = given["seed"], folder / given["exp_name"]
+    plan = json.loads((folder.parent / "plan.json").read_text())[seed]
+    with open(folder.parent / "calls", "a") as calls:
+        calls.write(f"{seed}\n")
+    run.mkdir(exist_ok=True)
+    shutil.copy(settings, run / "config.yaml")
+    print(f"{given['exp_name']} 1,024/2,048 (50%)  return 20.0", flush=True)
+    if plan == "fails":
+        sys.exit(_print_error("minding: environment 3, step 12: reward is nan"))
+    if plan == "crashes":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if plan in ("waits", "calls"):
+        signal.signal(signal.SIGTERM, lambda *_: _end(run, 143, stop_reason="SIGTERM"))
+        if plan == "calls":
+            os.kill(os.getppid(), signal.SIGINT)
+        while True:
+            signal.pause()
+    (run / "metrics.csv").write_text(f"env_step,eval/return_mean\n0,20.0\n2048,{plan}\n")
+    _end(run, 0, stop_reason="max_env_step", eval_return=plan, n_eval_episodes=100)
+
+
+def _print_error(line):
+    print(line, file=sys.stderr)
+    return 1
+
+
+def _end(run, code, **figures):
+    known = {"unit": "env_step", "env_step": 2048, "eval_std": 1.5, "wall_time": 2.0, "unsaved": False}
+    (run / "summary.json").write_text(json.dumps({**known, **figures}))
+    sys.stdout.flush()
+    os._exit(code)
+
+
+def until_told():
+    """Writes its number as ``started-<name>`` in a folder and waits for a file ``go`` there, or for SIGTERM."""
+    folder, name = Path(sys.argv[1]), sys.argv[2]
+    signal.signal(signal.SIGTERM, lambda *_: os._exit(143))
+    (folder / f"started-{name}").write_text(str(os.getpid()))
+    while not (folder / "go").exists():
+        os.sched_yield()
+    sys.exit(int(sys.argv[3]))

@@ -1,0 +1,147 @@
+"""`minding train --seeds`: which seeds are trained, how each ends, and the figures over all of them."""
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import seed_toys
+
+from minding.cli import run
+from minding.cli.seeds import SeedList, _Display
+from minding.configs import compile_run, load_preset
+from minding.training import seeds as seed_runs
+
+TOYS = str(Path(seed_toys.__file__).parent)
+
+
+@pytest.fixture
+def train(tmp_path, monkeypatch, capsys):
+    """Runs the command with toys for trainings; returns exit code, standard output and errors."""
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([TOYS, *sys.path]))
+    monkeypatch.setattr(seed_runs, "_MINDING", "seed_toys:main")
+
+    def command(plan, *args):
+        (tmp_path / "plan.json").write_text(json.dumps({str(seed): what for seed, what in plan.items()}))
+        code = run(["train", "cartpole_ppo", "--out", str(tmp_path), *args])
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return command
+
+
+def calls(folder):
+    """The seeds whose processes were started since this was last asked."""
+    file = folder / "calls"
+    found = file.read_text().split() if file.exists() else []
+    file.unlink(missing_ok=True)
+    return sorted(map(int, found))
+
+
+def test_each_seed_has_a_run_folder_and_all_together_have_a_table_and_a_curve(train, tmp_path):
+    pytest.importorskip("matplotlib")
+    plan = {0: 100.0, 1: 40.0, 2: 50.0, 3: 60.0, 4: -1000.0}
+    code, out, error = train(plan, "--seeds", "0-4", "--jobs", "2")
+    assert (code, error) == (0, "")
+    folder = tmp_path / "cartpole_ppo-seeds"
+    assert "seed 3  done: 60.0 ± 1.5 over 100 episodes" in out
+    # A quarter of five, rounded down, is left out at either end.
+    assert "interquartile mean  50.0 [" in out
+    assert "mean                -150.0 [" in out
+    assert sorted(path.name for path in folder.iterdir() if (path / "config.yaml").exists()) == [
+        f"seed_{seed}" for seed in plan
+    ]
+    summary = json.loads((folder / "summary.json").read_text())
+    assert (summary["n"], summary["iqm"]["value"], summary["seeds"]["3"]["eval_return"]) == (5, 50.0, 60.0)
+    assert summary["iqm"]["low"] <= 40.0 <= 60.0 <= summary["iqm"]["high"]
+    assert (folder / "curve.png").is_file()
+
+
+def test_a_seed_that_fails_is_reported_and_ends_no_other_and_the_same_command_trains_it_again(train, tmp_path):
+    code, out, error = train({0: "fails", 3: "crashes", 7: 70.0}, "--seeds", "0,3,7")
+    assert code == 1
+    log = tmp_path / "cartpole_ppo-seeds" / "logs" / "seed_0.txt"
+    assert f"seed 0  failed (exit code 1): minding: environment 3, step 12: reward is nan; see {log}" in out
+    assert "seed 3  failed (killed by signal 9)" in out
+    assert "seed 7  done: 70.0" in out
+    assert "minding: seeds 0, 3 failed: 1 of 3 seeds are finished; the same command trains the others" in error
+    assert calls(tmp_path) == [0, 3, 7]
+    code, out, error = train({0: 10.0, 3: 30.0}, "--seeds", "0,3,7")
+    assert (code, error, calls(tmp_path)) == (0, "", [0, 3])
+    assert "finished before: 7" in out
+    # All are finished: nothing is trained, and the table is there again.
+    code, out, _ = train({}, "--seeds", "0,3,7")
+    assert (code, calls(tmp_path)) == (0, [])
+    assert "36.7" in out
+
+
+def test_ctrl_c_ends_all_of_them_and_the_same_command_goes_on(train, tmp_path):
+    code, out, error = train({0: 5.0, 1: "waits", 2: "calls", 3: 9.0}, "--seeds", "0-3", "--jobs", "2")
+    assert code == 130
+    assert "seed 1  interrupted" in out
+    assert "seed 2  interrupted" in out
+    assert "interquartile mean" not in out
+    assert "minding: ended by SIGINT: 1 of 4 seeds are finished" in error
+    assert calls(tmp_path) == [0, 1, 2]
+    code, out, _ = train({1: 6.0, 2: 7.0, 3: 9.0}, "--seeds", "0-3")
+    assert (code, calls(tmp_path)) == (0, [1, 2, 3])
+    assert "mean                6.8 [" in out
+
+
+def test_other_settings_have_a_folder_of_their_own(train, tmp_path):
+    train({0: 1.0}, "--seeds", "0")
+    train({0: 2.0}, "--seeds", "0", "policy.learn.gamma=0.9")
+    assert calls(tmp_path) == [0, 0]
+    for settings in ([], ["policy.learn.gamma=0.9"], ["run.log_freq=2.0"]):
+        train({0: 2.0, 1: 3.0}, "--seeds", "0-1", *settings)
+    assert calls(tmp_path) == [1, 1]
+    assert sorted(path.name for path in tmp_path.glob("*seeds*")) == ["cartpole_ppo-seeds", "cartpole_ppo-seeds-1"]
+
+
+def test_the_lines_of_running_seeds_say_how_far_they_are(train, tmp_path, capsys):
+    train({0: 1.0}, "--seeds", "0")
+    runs = seed_runs.SeedRuns.of(compile_run(load_preset("cartpole_ppo"), [f"run.out_dir={tmp_path}"]))
+    (tmp_path / "plan.json").write_text(json.dumps({"5": "waits"}))
+    commands = {5: runs.command(5), 6: runs.command(6)}
+    shown, quiet = (_Display(runs, commands, progress) for progress in (True, False))
+    commands[5].start(os.getpid())
+    deadline = time.monotonic() + 60
+    while not commands[5].printed():
+        assert time.monotonic() < deadline
+    for display in (shown, shown, quiet):
+        display.show()
+    assert capsys.readouterr().out == "seed 5  1,024/2,048 (50%)  return 20.0\n"
+    commands[5].end()
+    commands[5].wait()
+    quiet.show()
+    assert capsys.readouterr().out == "seed 5  interrupted\n"
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["--seeds", "4-0"], "'4-0': expected seeds such as 0-4 or 0,3,7, '4-0' is neither a seed nor a range"),
+        (["--seeds", "0,,1"], "'' is neither a seed nor a range"),
+        (["--seeds", "-1"], "'-1' is neither a seed nor a range"),
+        (["--seeds", "a"], "'a' is neither a seed nor a range"),
+        (["--seeds", "0-3,2"], "'0-3,2' names the seed 2 twice: give each seed once"),
+        (["--seeds", "0-1000"], "are more than 1000 seeds: give fewer"),
+        (["--seeds", "0-1", "--seed", "3"], "--seeds and seed=3 contradict each other: give only one of them"),
+        (["--seeds", "0-1", "--resume"], "--resume has no effect with --seeds, which always resumes: leave it out"),
+        (["--jobs", "2"], "--jobs 2 has no effect on one run: also give --seeds, such as --seeds 0-4"),
+        (["--seeds", "0-1", "--jobs", "0"], "0 is not in the range"),
+        (["--seeds", "0-1", "policy.learn.gamma=2"], "policy.learn.gamma=2: expected a number in [0, 1]"),
+    ],
+)
+def test_bad_input_is_one_line_with_the_fix_and_starts_nothing(train, tmp_path, args, message):
+    code, out, error = train({}, *args)
+    assert (code, out, error.count("\n")) == (2, "", 1)
+    assert message in error
+    assert calls(tmp_path) == []
+    assert not (tmp_path / "cartpole_ppo-seeds").exists()
+
+
+def test_seeds_are_numbers_and_ranges():
+    assert SeedList().convert("0-2, 7,5", None, None) == (0, 1, 2, 7, 5)
