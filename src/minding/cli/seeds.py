@@ -198,20 +198,25 @@ def _print_seeds(figures: Mapping[int, Mapping[str, Any]]) -> None:
     rows = [
         (
             str(seed),
-            _evaluation(each),
+            _return(each) if each.get("n_eval_episodes") else "",
+            str(each.get("n_eval_episodes", 0)),
             f"{each.get(unit, 0):,}",
             f"{each.get('wall_time', 0):,.0f}",
             each["stop_reason"],
         )
         for seed, each in figures.items()
     ]
-    print_table("", ("seed", "evaluation return", UNITS[unit], "seconds", "ended by"), rows)
+    print_table("", ("seed", "evaluation return", "episodes", UNITS[unit], "seconds", "ended by"), rows)
 
 
 def _evaluation(figures: Mapping[str, Any]) -> str:
     if not figures.get("n_eval_episodes"):
         return "no evaluation"
-    return f"{figures['eval_return']:.1f} ± {figures['eval_std']:.1f} over {figures['n_eval_episodes']} episodes"
+    return f"{_return(figures)} over {figures['n_eval_episodes']} episodes"
+
+
+def _return(figures: Mapping[str, Any]) -> str:
+    return f"{figures['eval_return']:.1f} ± {figures['eval_std']:.1f}"
 
 
 def _estimate(found: Estimate) -> str:

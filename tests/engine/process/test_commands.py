@@ -50,6 +50,9 @@ def test_a_signal_reaches_those_that_run_and_no_other_is_started(tmp_path):
 
     def watch():
         if len(started(tmp_path)) == 2 and not sent:
+            # The terminal's Ctrl-C does not reach them besides: their sessions are their own.
+            sessions = {os.getsid(int((tmp_path / name).read_text())) for name in started(tmp_path)}
+            assert os.getsid(0) not in sessions
             sent.append(os.kill(os.getpid(), signal.SIGINT))
 
     before = signal.getsignal(signal.SIGINT)
