@@ -15,28 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from minding.engine.process.runtime import ms, ops
+from minding.engine.process.runtime import ms
 from minding.policies.core.action_values import ActionValuePolicy
 from minding.policies.networks.q_learning import DistributionalQLearning
 from minding.policies.networks.return_distribution import QuantileMean, ReturnDistribution
-from minding.policies.ops.quantiles import midpoints, quantile_huber
-
-
-def qrdqn_loss(quantiles, target, levels, kappa):
-    """Quantile Huber loss between the quantiles of chosen actions and the target's.
-
-    Args:
-      quantiles: float32 (B, N); target: float32 (B, N), no gradient flows into it.
-      levels: float32 (N,), the tau of each quantile.
-      kappa: where the loss becomes linear.
-
-    Returns:
-      (loss, value, priority), each float32 (B,). The priority is the size of the error of the mean: the loss itself is
-      above 0 for quantiles that are right, and would have rows drawn for their noise.
-    """
-    value = ops.ReduceMean()(quantiles, -1)
-    error = ops.ReduceMean()(target, -1) - value
-    return quantile_huber(quantiles, levels, target, kappa), value, ops.Abs()(ops.stop_gradient(error))
+from minding.policies.ops.quantiles import midpoints, quantile_loss
 
 
 class QRDQNCell(DistributionalQLearning):
@@ -53,7 +36,7 @@ class QRDQNCell(DistributionalQLearning):
         return self.returns(batch, self.next_atoms(batch))
 
     def errors(self, batch):
-        return qrdqn_loss(self.chosen(batch), batch["target"], self.levels, self.kappa)
+        return quantile_loss(self.chosen(batch), self.levels, batch["target"], self.kappa)
 
 
 class QRDQN(ActionValuePolicy):

@@ -5,12 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from minding.engine.process.runtime import nn, ops
+import numpy as np
+
+from minding.engine.process.runtime import ms, nn, ops
 from minding.policies.networks.optim import Group, Optimizer
+from minding.policies.networks.return_distribution import ReturnDistribution
 from minding.policies.networks.steps import PRIORITY, GradientStep
 from minding.policies.networks.target import make_target
 from minding.policies.ops import lean
-from minding.policies.ops.values import chosen_atoms
+from minding.policies.ops.categorical import cross_entropy, project
+from minding.policies.ops.values import chosen_atoms, chosen_value, value_loss
+
+RANDOM, NEXT_RANDOM, CHOICE_RANDOM = "random", "next_random", "choice_random"
+"""Names of random numbers that a network takes as a last leaf, such as noise: of the online network for `obs`, of the
+target for `next_obs`, and of the network that chooses the next action. Without them it does without."""
 
 
 class QLearning(GradientStep):
@@ -50,6 +58,10 @@ class QLearning(GradientStep):
 
     # What the algorithms share.
 
+    def seen(self, batch, obs, random):
+        """The leaves of an observation and, if the batch has them, random numbers as the last one."""
+        return (*batch[obs], batch[random]) if random in batch else batch[obs]
+
     def loss(self, batch):
         loss, value, priority = self.errors(batch)
         loss = lean.mean(batch["weight"] * loss if self.prioritized else loss)
@@ -60,7 +72,7 @@ class QLearning(GradientStep):
 
     def construct(self, batch):
         # Target
-        rows = {"obs": batch["obs"], "action": batch["action"], "target": self.backup(batch)}
+        rows = {"obs": self.seen(batch, "obs", RANDOM), "action": batch["action"], "target": self.backup(batch)}
         # Loss
         if self.prioritized:
             rows["weight"] = batch["weight"]
@@ -70,6 +82,22 @@ class QLearning(GradientStep):
         if "tau" in batch:
             self.move_target(batch["tau"], metrics["grad_norm"])
         return metrics
+
+
+class ExpectedQLearning(QLearning):
+    """Q-learning of action values alone: y = R + gamma^k (1 - terminated) Q_target(s', a*), with the Huber loss."""
+
+    def backup(self, batch):
+        next_q = self.target(self.seen(batch, "next_obs", NEXT_RANDOM))[0]
+        if self.double:
+            choosing = self.net(self.seen(batch, "next_obs", CHOICE_RANDOM))[0]
+            next_value = chosen_value(next_q, ops.Argmax(-1)(choosing))
+        else:
+            next_value = lean.largest(next_q)
+        return batch["reward"] + batch["discount"] * (1.0 - batch["terminated"]) * next_value
+
+    def errors(self, batch):
+        return value_loss(self.net(batch["obs"])[0], batch["action"], batch["target"])
 
 
 class DistributionalQLearning(QLearning):
@@ -82,9 +110,9 @@ class DistributionalQLearning(QLearning):
     def next_atoms(self, batch):
         """Atoms of the target network for the greedy next actions, float32 (B, N): those of the highest mean by the
         online network (double), else by the target network."""
-        atoms = self.target.atoms(batch["next_obs"])
+        atoms = self.target.atoms(self.seen(batch, "next_obs", NEXT_RANDOM))
         if self.double:
-            values = self.net(batch["next_obs"])[0]
+            values = self.net(self.seen(batch, "next_obs", CHOICE_RANDOM))[0]
         else:
             values = self.target.values(atoms, batch["next_obs"])
         return chosen_atoms(atoms, ops.Argmax(-1)(values))
@@ -93,3 +121,27 @@ class DistributionalQLearning(QLearning):
         """R + gamma^k (1 - terminated) x for each x of atoms (B, N) or (1, N): float32 (B, N)."""
         decay = batch["discount"] * (1.0 - batch["terminated"])
         return ops.ExpandDims()(batch["reward"], -1) + ops.ExpandDims()(decay, -1) * atoms
+
+
+class CategoricalQLearning(DistributionalQLearning):
+    """Q-learning of categorical return distributions (Bellemare et al., 2017, https://arxiv.org/abs/1707.06887,
+    algorithm 1); `net.mean` is a `SupportMean`."""
+
+    def __init__(
+        self, net: ReturnDistribution, target: ReturnDistribution, learn: Mapping[str, Any], prioritized: bool
+    ) -> None:
+        super().__init__(net, target, learn, prioritized)
+        support = net.mean.support.asnumpy()
+        self.low, self.spacing = float(support[0]), float(support[1] - support[0])
+        self.support = ms.Tensor(support[None])
+        self.places = ms.Tensor(np.arange(len(support), dtype=np.float32))
+
+    def backup(self, batch):
+        probability = ops.Softmax(-1)(self.next_atoms(batch))
+        return project(probability, (self.returns(batch, self.support) - self.low) / self.spacing, self.places)
+
+    def errors(self, batch):
+        logits = self.chosen(batch)
+        # The relative entropy is the priority: rows that are predicted right have none, however uncertain they are.
+        loss, priority = cross_entropy(logits, batch["target"])
+        return loss, self.net.mean(ops.stop_gradient(logits)), priority

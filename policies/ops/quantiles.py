@@ -40,3 +40,15 @@ def quantile_huber(quantiles, levels, target, kappa):
     loss = ops.ReduceMean()(weighted * (error - 0.5 * slope), -1)
     # The second term is 0, but not its gradient.
     return ops.ReduceSum()(loss - ops.ReduceMean()(weighted, -1) * (quantiles - fixed), -1)
+
+
+def quantile_loss(quantiles, levels, target, kappa):
+    """Quantile Huber loss between the quantiles of chosen actions and the target's, see `quantile_huber`.
+
+    Returns:
+      (loss, value, priority), each float32 (B,). The priority is the size of the error of the mean: the loss itself is
+      above 0 for quantiles that are right, and would have rows drawn for their noise.
+    """
+    value = ops.ReduceMean()(quantiles, -1)
+    error = ops.ReduceMean()(target, -1) - value
+    return quantile_huber(quantiles, levels, target, kappa), value, ops.Abs()(ops.stop_gradient(error))

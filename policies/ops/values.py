@@ -38,3 +38,17 @@ def huber(error):
     """
     clipped = ops.stop_gradient(ops.clamp(error, -1.0, 1.0))
     return clipped * (error - 0.5 * clipped)
+
+
+def value_loss(q, action, target):
+    """Huber loss between chosen values and targets.
+
+    Args:
+      q: float32 (B, A); action: int32 (B,); target: float32 (B,), no gradient flows into it.
+
+    Returns:
+      (loss, chosen value, size of the error), each float32 (B,).
+    """
+    chosen = chosen_value(q, action)
+    error = chosen - ops.stop_gradient(target)
+    return huber(error), chosen, ops.Abs()(ops.stop_gradient(error))

@@ -1,47 +1,45 @@
 """C51: projection and loss by hand and against NumPy, one update against NumPy."""
 
-import copy
-import dataclasses
-
 import numpy as np
 import pytest
-from fakes import VECTOR, Batches, dict_of, discrete, draw_masks, mask_of, rows_of, set_rate
+from action_values import (
+    ALTERNATIVES,
+    AT,
+    LEARNS,
+    MASKED,
+    PRIORITIZED,
+    SIGNATURES,
+    STEPS,
+    batches_of,
+    best_actions,
+    check_masked_choice,
+    contract_cases,
+    disturbed,
+    learn,
+    make_policy,
+    np_atoms,
+    np_log_softmax,
+    np_project,
+    np_returns,
+    params,
+)
 from numeric import assert_gradient, t, value
 
-from minding.engine.data.batch import RowLayout
 from minding.engine.process.runtime import ms, to_device
-from minding.policies import get_policy_class
 from minding.policies.ops.categorical import cross_entropy, project
 
 SMALL = {"policy.model.n_atoms": 7, "policy.model.v_min": -2.0, "policy.model.v_max": 1.0}
-CONTRACT = {
-    "c51": (VECTOR, discrete(3), {**SMALL, "policy.learn.target.freq": 4, "policy.model.dueling": True}),
-    "c51, prioritized": (VECTOR, discrete(3), {**SMALL, "policy.other.replay": "prioritized"}),
-    "c51, masked": (dict_of(action_mask=mask_of(3), observation=VECTOR), discrete(3), SMALL),
-}
-SIGNATURES = 2
-"""One for calls that move the target, one for the others."""
-LEARNS = {
-    "policy.model.n_atoms": 21,
-    "policy.collect.n_sample": 8,
-    "policy.learn.batch_size": 32,
-    "policy.learn.warmup": 64,
-    "policy.learn.update_per_collect": 4,
-    "policy.other.buffer_size": 2000,
-    "policy.learn.learning_rate": 0.005,
-    "policy.learn.target.freq": 20,
-    "policy.other.eps.decay": 1000,
-}
+CONTRACT = contract_cases("c51", n_atoms=7, v_min=-2.0, v_max=1.0)
+LEARNS = {**LEARNS, "policy.model.n_atoms": 21}
 RESUMES = {
     "C51, prioritized": (
         "CartPole-v1",
         ("policy.model.n_atoms=7", "policy.other.replay=prioritized", "policy.learn.target.freq=5"),
     ),
 }
-ALTERNATIVES = ("policy.learn.target.kind=soft", "policy.other.replay=prioritized")
+__all__ = ["ALTERNATIVES", "SIGNATURES"]
 
-STEPS, BATCH, ROWS, ACTIONS, ATOMS = 2, 8, 32, 3, 7
-INDEX = np.tile(np.arange(BATCH), (STEPS, 1))
+ATOMS = 7
 SUPPORT = np.linspace(-2.0, 1.0, ATOMS)
 
 
@@ -73,18 +71,6 @@ def test_the_projection_by_hand(positions, expected):
     assert projected([[0.5, 0.25, 0.25]], [positions]) == [expected]
 
 
-def np_project(probability, x, support):
-    """Algorithm 1 of the paper with its loop over the atoms, float64."""
-    low, step = support[0], support[1] - support[0]
-    moved = np.zeros((len(probability), len(support)))
-    for b, j in np.ndindex(*probability.shape):
-        place = (np.clip(x[b, j], support[0], support[-1]) - low) / step
-        lower = min(int(np.floor(place + 1e-12)), len(support) - 2)
-        moved[b, lower] += probability[b, j] * (lower + 1 - place)
-        moved[b, lower + 1] += probability[b, j] * (place - lower)
-    return moved
-
-
 def test_the_projection_equals_algorithm_1_and_keeps_sum_and_mean():
     rng = np.random.default_rng(0)
     probability = rng.dirichlet(np.ones(9), 50)
@@ -105,11 +91,6 @@ def test_a_return_that_is_not_finite_is_not_hidden_by_the_bounds(x):
 
 
 # The loss
-
-
-def np_log_softmax(logits):
-    shifted = logits - logits.max(axis=-1, keepdims=True)
-    return shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
 
 
 def test_the_cross_entropy_by_hand():
@@ -139,75 +120,41 @@ def test_the_cross_entropy_has_its_gradient_and_none_flows_into_the_target():
 # The update
 
 
-def built_policy(tiny_config, **overrides):
-    return get_policy_class("c51")(tiny_config("c51", VECTOR, discrete(ACTIONS), **SMALL, **overrides))
-
-
 @pytest.fixture(scope="module")
 def built(tiny_config):
     """Policies with the same start: double; with the target's choice and dueling; and prioritized."""
-    return {
-        "double": built_policy(tiny_config),
-        "plain": built_policy(tiny_config, **{"policy.learn.double": False, "policy.model.dueling": True}),
-        "prioritized": built_policy(tiny_config, **{"policy.other.replay": "prioritized"}),
-    }
+    plain = {"policy.learn.double": False, "policy.model.dueling": True}
+    kinds = {"double": {}, "plain": plain, "prioritized": PRIORITIZED}
+    return {kind: make_policy(tiny_config, "c51", **SMALL, **changes) for kind, changes in kinds.items()}
 
 
 @pytest.fixture(scope="module")
 def batch_of(built):
-    batches = {kind: Batches(policy, ROWS) for kind, policy in built.items()}
-    return lambda kind, values: batches[kind](values, INDEX)
+    return batches_of(built)
 
 
 @pytest.fixture
 def policies(built):
-    """The policies, put back where they were before the test, with targets that differ."""
-    states = {kind: copy.deepcopy(policy.state_dict()) for kind, policy in built.items()}
-    rng = np.random.default_rng(7)
-    for policy in built.values():
-        for p in policy.root.target.get_parameters():
-            p.asnumpy()[...] += rng.normal(0.0, 0.5, p.shape).astype(np.float32)
-        # Steps too small to change anything.
-        set_rate(policy, 1e-12)
-    yield built
-    for kind, policy in built.items():
-        policy.load_state_dict(states[kind])
+    yield from disturbed(built)
 
 
-def linear(layer, x):
-    return x @ layer.weight.asnumpy().T.astype(np.float64) + layer.bias.asnumpy()
+def log_probability(p, part, obs):
+    return np_log_softmax(np_atoms(p, part, obs, ATOMS))
 
 
-def np_log_probability(net, x):
-    """The network in float64, (B, A, N): one hidden layer, dueling if there is a value."""
-    hidden = np.maximum(linear(net.torso.layers[0], x.astype(np.float64)), 0.0)
-    atoms = linear(net.advantage, hidden).reshape(-1, ACTIONS, ATOMS)
-    if net.value is not None:
-        atoms = linear(net.value, hidden)[:, None] + atoms - atoms.mean(axis=1, keepdims=True)
-    return np_log_softmax(atoms)
+def means(p, part, obs):
+    return np.exp(log_probability(p, part, obs)) @ SUPPORT
 
 
 @pytest.mark.parametrize("kind", ["double", "plain", "prioritized"])
 def test_the_update_computes_the_loss_of_its_formula(policies, batch_of, kind):
-    policy = policies[kind]
-    values = rows_of(RowLayout(policy.learn_mode.fields), ROWS, np.random.default_rng(0), {"action": ACTIONS})
-    # True ends among them.
-    values["terminated"][::3], values["terminated"][1::3] = 1.0, 0.0
-    batch, weight = batch_of(kind, values), np.ones(BATCH)
-    if kind == "prioritized":
-        weight = np.linspace(0.1, 1.0, BATCH)
-        batch = dataclasses.replace(batch, weight=np.tile(weight.astype(np.float32), (STEPS, 1)))
-    output = policy.learn_mode.forward(batch)
-
-    taken = {name: each[:BATCH] for name, each in values.items()}
-    at, online, target = np.arange(BATCH), policy.root.net, policy.root.target
-    next_probability = np.exp(np_log_probability(target, taken["next_obs"]))
-    choosing = next_probability if kind == "plain" else np.exp(np_log_probability(online, taken["next_obs"]))
-    best = (choosing @ SUPPORT).argmax(axis=1)
-    assert (best != (next_probability @ SUPPORT).argmax(axis=1)).any() == (kind != "plain")
-    decay = taken["discount"] * (1.0 - taken["terminated"])
-    m = np_project(next_probability[at, best], taken["reward"][:, None] + decay[:, None] * SUPPORT, SUPPORT)
-    log_p = np_log_probability(online, taken["obs"])[at, taken["action"]]
+    p = params(policies[kind])
+    rows, weight, output = learn(policies[kind], batch_of, kind)
+    chooser, next_obs = "target" if kind == "plain" else "net", rows["next_obs"]
+    best = best_actions(means(p, chooser, next_obs), means(p, "target", next_obs), kind != "plain")
+    next_probability = np.exp(log_probability(p, "target", next_obs)[AT, best])
+    m = np_project(next_probability, np_returns(rows, SUPPORT), SUPPORT)
+    log_p = log_probability(p, "net", rows["obs"])[AT, rows["action"]]
     loss = -(m * log_p).sum(axis=1)
     assert output.metrics["loss"] == pytest.approx((weight * loss).mean(), rel=1e-5)
     assert output.metrics["q_value"] == pytest.approx((np.exp(log_p) @ SUPPORT).mean(), rel=1e-5)
@@ -219,24 +166,15 @@ def test_the_update_computes_the_loss_of_its_formula(policies, batch_of, kind):
 
 @pytest.mark.parametrize("double", [True, False])
 def test_the_next_action_is_the_best_legal_one(tiny_config, double):
-    space = dict_of(action_mask=mask_of(ACTIONS), observation=VECTOR)
-    policy = get_policy_class("c51")(tiny_config("c51", space, discrete(ACTIONS), **SMALL))
-    root, rng = policy.root, np.random.default_rng(5)
-    root.double = double
-    for p in root.target.get_parameters():
-        p.asnumpy()[...] += rng.normal(0.0, 0.5, p.shape).astype(np.float32)
-    obs, mask = rng.standard_normal((30, 4)).astype(np.float32), draw_masks((ACTIONS,), 30, rng)
-    logits = value(root.next_atoms({"next_obs": (to_device(mask), to_device(obs))}))
-    means = np.exp(np_log_probability(root.net if double else root.target, obs)) @ SUPPORT
-    best = np.where(mask, means, -np.inf).argmax(axis=1)
-    assert (best != means.argmax(axis=1)).any()
-    expected = np_log_probability(root.target, obs)[np.arange(30), best]
+    policy = make_policy(tiny_config, "c51", MASKED, **SMALL)
+    obs, logits, best = check_masked_choice(policy, double, means)
+    expected = log_probability(params(policy), "target", obs)[np.arange(len(obs)), best]
     np.testing.assert_allclose(np_log_softmax(logits), expected, atol=1e-5)
 
 
 def test_the_values_that_decide_are_the_means_of_the_distributions(policies):
     policy = policies["plain"]
     obs = np.random.default_rng(3).standard_normal((20, 4)).astype(np.float32)
-    means = np.exp(np_log_probability(policy.net, obs)) @ SUPPORT
-    np.testing.assert_allclose(policy.actors["eval"].outputs(obs)[0], means, atol=1e-5)
-    assert np.array_equal(policy.eval_mode.forward(obs), means.argmax(axis=1))
+    expected = means(params(policy), "net", obs)
+    np.testing.assert_allclose(policy.actors["eval"].outputs(obs)[0], expected, atol=1e-5)
+    assert np.array_equal(policy.eval_mode.forward(obs), expected.argmax(axis=1))

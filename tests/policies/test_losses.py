@@ -8,10 +8,9 @@ from numeric import assert_gradient, t, value
 
 from minding.engine.process.runtime import ms, to_device
 from minding.policies.a3c import a3c_loss
-from minding.policies.dqn import dqn_loss
 from minding.policies.impala import impala_loss
 from minding.policies.ops.soft import soft_policy_loss, soft_target, twin_loss
-from minding.policies.ops.values import chosen_value, huber, smaller
+from minding.policies.ops.values import chosen_value, huber, smaller, value_loss
 from minding.policies.ppo import ppo_loss
 
 ACTOR_CRITIC = {"value_weight": 0.5, "entropy_weight": 0.01}
@@ -46,22 +45,22 @@ def test_the_chosen_value_is_that_of_the_action():
     assert value(chosen_value(q, t(2, 0, dtype=np.int32))).tolist() == [3.0, 4.0]
 
 
-def test_dqn_loss_by_hand():
+def test_the_value_loss_by_hand():
     q = to_device(np.array([[1, 5], [2, 0]], np.float32))
     # Errors 5 - 4.5 = 0.5 and 2 - 5 = -3.
-    loss, chosen, error = dqn_loss(q, t(1, 0, dtype=np.int32), t(4.5, 5.0))
+    loss, chosen, error = value_loss(q, t(1, 0, dtype=np.int32), t(4.5, 5.0))
     assert [value(x).tolist() for x in (loss, chosen, error)] == [[0.125, 2.5], [5.0, 2.0], [0.5, 3.0]]
 
 
-def test_dqn_loss_has_its_gradient_and_none_flows_into_the_target():
+def test_the_value_loss_has_its_gradient_and_none_flows_into_the_target():
     action, target = np.array([1, 0, 2]), np.array([0.3, -2.0, 0.9])
     assert_gradient(
-        lambda q: dqn_loss(q, t(*action, dtype=np.int32), t(*target))[0].sum(),
+        lambda q: value_loss(q, t(*action, dtype=np.int32), t(*target))[0].sum(),
         lambda q: np_huber(q[np.arange(3), action] - target).sum(),
         np.random.default_rng(0).standard_normal((3, 3)),
     )
     q = to_device(np.ones((3, 3), np.float32))
-    gradient = ms.grad(lambda target: dqn_loss(q, t(*action, dtype=np.int32), target)[0].sum())(t(*target))
+    gradient = ms.grad(lambda target: value_loss(q, t(*action, dtype=np.int32), target)[0].sum())(t(*target))
     assert value(gradient).tolist() == [0.0, 0.0, 0.0]
 
 

@@ -1,48 +1,44 @@
 """QR-DQN: its loss by hand and against NumPy, one update against NumPy."""
 
-import copy
-import dataclasses
-
 import numpy as np
 import pytest
-from fakes import VECTOR, Batches, dict_of, discrete, draw_masks, mask_of, rows_of, set_rate
+from action_values import (
+    ALTERNATIVES,
+    AT,
+    LEARNS,
+    MASKED,
+    PRIORITIZED,
+    SIGNATURES,
+    STEPS,
+    batches_of,
+    best_actions,
+    check_masked_choice,
+    contract_cases,
+    disturbed,
+    learn,
+    make_policy,
+    np_atoms,
+    np_quantile_huber,
+    np_returns,
+    params,
+)
 from numeric import assert_gradient, t, value
 
-from minding.engine.data.batch import RowLayout
 from minding.engine.process.runtime import ms, to_device
-from minding.policies import get_policy_class
-from minding.policies.ops.quantiles import midpoints, quantile_huber
-from minding.policies.qrdqn import qrdqn_loss
+from minding.policies.ops.quantiles import midpoints, quantile_huber, quantile_loss
 
 SMALL = {"policy.model.n_quantiles": 5}
-CONTRACT = {
-    "qrdqn": (VECTOR, discrete(3), {**SMALL, "policy.learn.target.freq": 4, "policy.model.dueling": True}),
-    "qrdqn, prioritized": (VECTOR, discrete(3), {**SMALL, "policy.other.replay": "prioritized"}),
-    "qrdqn, masked": (dict_of(action_mask=mask_of(3), observation=VECTOR), discrete(3), SMALL),
-}
-SIGNATURES = 2
-"""One for calls that move the target, one for the others."""
-LEARNS = {
-    "policy.model.n_quantiles": 8,
-    "policy.collect.n_sample": 8,
-    "policy.learn.batch_size": 32,
-    "policy.learn.warmup": 64,
-    "policy.learn.update_per_collect": 4,
-    "policy.other.buffer_size": 2000,
-    "policy.learn.learning_rate": 0.005,
-    "policy.learn.target.freq": 20,
-    "policy.other.eps.decay": 1000,
-}
+CONTRACT = contract_cases("qrdqn", n_quantiles=5)
+LEARNS = {**LEARNS, "policy.model.n_quantiles": 8}
 RESUMES = {
     "QR-DQN, prioritized": (
         "CartPole-v1",
         ("policy.model.n_quantiles=5", "policy.other.replay=prioritized", "policy.learn.target.freq=5"),
     ),
 }
-ALTERNATIVES = ("policy.learn.target.kind=soft", "policy.other.replay=prioritized")
+__all__ = ["ALTERNATIVES", "SIGNATURES"]
 
-STEPS, BATCH, ROWS, ACTIONS, QUANTILES = 2, 8, 32, 3, 5
-INDEX = np.tile(np.arange(BATCH), (STEPS, 1))
+QUANTILES = 5
 
 
 # The loss
@@ -61,16 +57,6 @@ def test_the_quantile_huber_loss_by_hand():
     # Linear from 2 on: 3 costs 2 (3 - 1), -5/2 costs 2 (5/2 - 1).
     loss = quantile_huber(t([0.0, 2.0]), t(0.25, 0.75), t([-0.5, 3.0]), 2.0)
     assert value(loss).tolist() == [(0.75 / 8 + 0.25 * 4.0) / 2 + (0.25 * 3.0 + 0.75 * 0.5) / 2]
-
-
-def np_quantile_huber(quantiles, levels, target, kappa):
-    """The formula with a loop over pairs, float64 (B,)."""
-    loss = np.zeros(len(quantiles))
-    for b, i, j in np.ndindex(*quantiles.shape, target.shape[1]):
-        u = float(target[b, j]) - float(quantiles[b, i])
-        huber = 0.5 * u**2 if abs(u) <= kappa else kappa * (abs(u) - 0.5 * kappa)
-        loss[b] += abs(float(levels[i]) - (u < 0)) * huber / target.shape[1]
-    return loss
 
 
 @pytest.mark.parametrize("kappa", [0.3, 1.0, 4.0])
@@ -107,9 +93,9 @@ def test_minimising_it_finds_the_quantiles():
 
 def test_no_gradient_flows_into_the_target_and_the_priority_is_the_error_of_the_mean():
     quantiles, target = t([1.0, 3.0], [0.0, 0.0]), t([4.0, 6.0], [-1.0, 1.0])
-    gradient = ms.grad(lambda x: qrdqn_loss(quantiles, x, t(0.25, 0.75), 1.0)[0].sum())(target)
+    gradient = ms.grad(lambda x: quantile_loss(quantiles, t(0.25, 0.75), x, 1.0)[0].sum())(target)
     assert value(gradient).tolist() == [[0.0, 0.0], [0.0, 0.0]]
-    loss, mean, priority = qrdqn_loss(quantiles, target, t(0.25, 0.75), 1.0)
+    loss, mean, priority = quantile_loss(quantiles, t(0.25, 0.75), target, 1.0)
     assert value(mean).tolist() == [2.0, 0.0]
     # The second row is right on the average.
     assert value(priority).tolist() == [3.0, 0.0]
@@ -119,78 +105,41 @@ def test_no_gradient_flows_into_the_target_and_the_priority_is_the_error_of_the_
 # The update
 
 
-def built_policy(tiny_config, **overrides):
-    return get_policy_class("qrdqn")(tiny_config("qrdqn", VECTOR, discrete(ACTIONS), **SMALL, **overrides))
-
-
 @pytest.fixture(scope="module")
 def built(tiny_config):
     """Policies with the same start: double; with the target's choice, dueling and another kappa; and prioritized."""
     plain = {"policy.learn.double": False, "policy.model.dueling": True, "policy.learn.kappa": 0.5}
-    return {
-        "double": built_policy(tiny_config),
-        "plain": built_policy(tiny_config, **plain),
-        "prioritized": built_policy(tiny_config, **{"policy.other.replay": "prioritized"}),
-    }
+    kinds = {"double": {}, "plain": plain, "prioritized": PRIORITIZED}
+    return {kind: make_policy(tiny_config, "qrdqn", **SMALL, **changes) for kind, changes in kinds.items()}
 
 
 @pytest.fixture(scope="module")
 def batch_of(built):
-    batches = {kind: Batches(policy, ROWS) for kind, policy in built.items()}
-    return lambda kind, values: batches[kind](values, INDEX)
+    return batches_of(built)
 
 
 @pytest.fixture
 def policies(built):
-    """The policies, put back where they were before the test, with targets that differ."""
-    states = {kind: copy.deepcopy(policy.state_dict()) for kind, policy in built.items()}
-    rng = np.random.default_rng(7)
-    for policy in built.values():
-        for p in policy.root.target.get_parameters():
-            p.asnumpy()[...] += rng.normal(0.0, 0.5, p.shape).astype(np.float32)
-        # Steps too small to change anything.
-        set_rate(policy, 1e-12)
-    yield built
-    for kind, policy in built.items():
-        policy.load_state_dict(states[kind])
+    yield from disturbed(built)
 
 
-def np_quantiles(net, x):
-    """The network in float64, (B, A, N): one hidden layer, dueling if there is a value."""
-    hidden = np.maximum(linear(net.torso.layers[0], x.astype(np.float64)), 0.0)
-    atoms = linear(net.advantage, hidden).reshape(-1, ACTIONS, QUANTILES)
-    if net.value is None:
-        return atoms
-    return linear(net.value, hidden)[:, None] + atoms - atoms.mean(axis=1, keepdims=True)
+def quantiles_of(p, part, obs):
+    return np_atoms(p, part, obs, QUANTILES)
 
 
-def linear(layer, x):
-    return x @ layer.weight.asnumpy().T.astype(np.float64) + layer.bias.asnumpy()
+def means(p, part, obs):
+    return quantiles_of(p, part, obs).mean(axis=2)
 
 
 @pytest.mark.parametrize("kind", ["double", "plain", "prioritized"])
 def test_the_update_computes_the_loss_of_its_formula(policies, batch_of, kind):
-    policy = policies[kind]
-    values = rows_of(RowLayout(policy.learn_mode.fields), ROWS, np.random.default_rng(0), {"action": ACTIONS})
-    # True ends among them.
-    values["terminated"][::3], values["terminated"][1::3] = 1.0, 0.0
-    batch, weight = batch_of(kind, values), np.ones(BATCH)
-    if kind == "prioritized":
-        weight = np.linspace(0.1, 1.0, BATCH)
-        batch = dataclasses.replace(batch, weight=np.tile(weight.astype(np.float32), (STEPS, 1)))
-    output = policy.learn_mode.forward(batch)
-
-    taken = {name: each[:BATCH] for name, each in values.items()}
-    at, online, target = np.arange(BATCH), policy.root.net, policy.root.target
-    next_quantiles = np_quantiles(target, taken["next_obs"])
-    choosing = next_quantiles if kind == "plain" else np_quantiles(online, taken["next_obs"])
-    best = choosing.mean(axis=2).argmax(axis=1)
-    assert (best != next_quantiles.mean(axis=2).argmax(axis=1)).any() == (kind != "plain")
-    decay = taken["discount"] * (1.0 - taken["terminated"])
-    y = taken["reward"][:, None] + decay[:, None] * next_quantiles[at, best]
-    chosen = np_quantiles(online, taken["obs"])[at, taken["action"]]
-    kappa = 0.5 if kind == "plain" else 1.0
-    loss = np_quantile_huber(chosen, midpoints(QUANTILES), y, kappa)
+    p = params(policies[kind])
+    rows, weight, output = learn(policies[kind], batch_of, kind)
+    chooser, next_obs = "target" if kind == "plain" else "net", rows["next_obs"]
+    best = best_actions(means(p, chooser, next_obs), means(p, "target", next_obs), kind != "plain")
+    y = np_returns(rows, quantiles_of(p, "target", next_obs)[AT, best])
+    chosen = quantiles_of(p, "net", rows["obs"])[AT, rows["action"]]
+    loss = np_quantile_huber(chosen, midpoints(QUANTILES), y, 0.5 if kind == "plain" else 1.0)
     assert output.metrics["loss"] == pytest.approx((weight * loss).mean(), rel=1e-5)
     assert output.metrics["q_value"] == pytest.approx(chosen.mean(), rel=1e-5, abs=1e-6)
     assert output.metrics["grad_norm"] > 0.0
@@ -201,26 +150,15 @@ def test_the_update_computes_the_loss_of_its_formula(policies, batch_of, kind):
 
 @pytest.mark.parametrize("double", [True, False])
 def test_the_next_action_is_the_best_legal_one(tiny_config, double):
-    space = dict_of(action_mask=mask_of(ACTIONS), observation=VECTOR)
-    policy = get_policy_class("qrdqn")(tiny_config("qrdqn", space, discrete(ACTIONS), **SMALL))
-    root, rng = policy.root, np.random.default_rng(5)
-    root.double = double
-    for p in root.target.get_parameters():
-        p.asnumpy()[...] += rng.normal(0.0, 0.5, p.shape).astype(np.float32)
-    obs, mask = rng.standard_normal((30, 4)).astype(np.float32), draw_masks((ACTIONS,), 30, rng)
-    found = value(root.next_atoms({"next_obs": (to_device(mask), to_device(obs))}))
-    quantiles, means = (
-        np_quantiles(root.target, obs),
-        np_quantiles(root.net if double else root.target, obs).mean(axis=2),
-    )
-    best = np.where(mask, means, -np.inf).argmax(axis=1)
-    assert (best != means.argmax(axis=1)).any()
-    np.testing.assert_allclose(found, quantiles[np.arange(30), best], atol=1e-5)
+    policy = make_policy(tiny_config, "qrdqn", MASKED, **SMALL)
+    obs, found, best = check_masked_choice(policy, double, means)
+    expected = quantiles_of(params(policy), "target", obs)[np.arange(len(obs)), best]
+    np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
 def test_the_values_that_decide_are_the_means_of_the_quantiles(policies):
     policy = policies["plain"]
     obs = np.random.default_rng(3).standard_normal((20, 4)).astype(np.float32)
-    means = np_quantiles(policy.net, obs).mean(axis=2)
-    np.testing.assert_allclose(policy.actors["eval"].outputs(obs)[0], means, atol=1e-5)
-    assert np.array_equal(policy.eval_mode.forward(obs), means.argmax(axis=1))
+    expected = means(params(policy), "net", obs)
+    np.testing.assert_allclose(policy.actors["eval"].outputs(obs)[0], expected, atol=1e-5)
+    assert np.array_equal(policy.eval_mode.forward(obs), expected.argmax(axis=1))
