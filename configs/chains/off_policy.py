@@ -35,7 +35,8 @@ def fill(task: Task, cfg: EasyDict, policy: Policy) -> None:
     """Appends the chain to the task."""
     buffer = replay_buffer(cfg, policy)
     task.use(interaction_evaluator(cfg, policy.eval_mode, make_evaluator_env(cfg), task=task))
-    if "eps" in cfg.policy.other:
+    # Noise on the weights explores in its place.
+    if "eps" in cfg.policy.other and not cfg.policy.model.get("noisy", False):
         task.use(eps_greedy_handler(cfg))
     task.use(StepCollector(cfg, policy.collect_mode, make_collector_env(cfg)))
     if cfg.policy.learn.nstep > 1:

@@ -10,15 +10,16 @@ from minding.engine.data.batch import Field, IndexedBatch
 from minding.engine.types import Array, StateDict
 from minding.policies.core.actors import GreedyActor, Network
 from minding.policies.core.base import BasePolicy
+from minding.policies.core.noise import weight_noise
 from minding.policies.core.update import Inputs
-from minding.policies.networks.q_learning import QLearning
+from minding.policies.networks.q_learning import CHOICE_RANDOM, NEXT_RANDOM, RANDOM, QLearning
 from minding.policies.networks.target import equalize
 
 
 class ActionValuePolicy(BasePolicy):
     """Takes the action of the highest value or, by chance `eps`, any; learns from single transitions.
 
-    A subclass defines `_network` and `_learner`.
+    A subclass defines `_network`, with its `noise_size`, and `_learner`.
     """
 
     _learn_steps = 0
@@ -33,7 +34,9 @@ class ActionValuePolicy(BasePolicy):
         return root
 
     def _actor(self, network: Network, rng: np.random.Generator) -> GreedyActor:
-        return GreedyActor(self.name, network, self.spec, rng)
+        actor = GreedyActor(self.name, network, self.spec, rng)
+        actor.noise_size = self.net.noise_size
+        return actor
 
     @property
     def row_fields(self) -> dict[str, Field]:
@@ -47,11 +50,21 @@ class ActionValuePolicy(BasePolicy):
         number = self._learn_steps + 1 + np.arange(steps)
         return (number % target.freq == 0).astype(np.float32)
 
+    def _draw(self, batch: IndexedBatch) -> dict[str, Array]:
+        """Random numbers of the networks, by name as in `networks.q_learning`, ``(K, ...)`` each: the noise of noisy
+        layers, the same for all rows of a gradient step."""
+        if not self.net.noise_size:
+            return {}
+        names = (RANDOM, NEXT_RANDOM, CHOICE_RANDOM) if self.cfg.learn.double else (RANDOM, NEXT_RANDOM)
+        noise = weight_noise((len(names), len(batch.index), 1, self.net.noise_size), self.learn_rng)
+        return dict(zip(names, noise))
+
     def inputs(self, batch: IndexedBatch, progress: float) -> Inputs:
         tau = self._tau(len(batch.index))
         self._learn_steps += len(batch.index)
         # Most calls move nothing; their graph has no branch for it, which makes it faster.
         steps = {"tau": tau} if tau.any() else {}
+        steps.update(self._draw(batch))
         if self.root.prioritized:
             steps["weight"] = np.ones(batch.index.shape, np.float32) if batch.weight is None else batch.weight
         return Inputs(steps, self.root.optim.rates(progress))

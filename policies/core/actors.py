@@ -21,14 +21,15 @@ from minding.engine.process.floats import flush_denormals
 from minding.engine.seeding import generator_state, restore_generator
 from minding.engine.types import Array, Obs, StateDict
 from minding.policies.core.memory import Memory
-from minding.policies.core.noise import ActionNoise
+from minding.policies.core.noise import ActionNoise, weight_noise
 from minding.policies.networks.host import Outputs
 from minding.policies.ops.sampling import Distribution, SquashedGaussian
 
 Network = Callable[[Sequence[Array]], Outputs]
 """Observation leaves, ``(B, ...)`` each, to the outputs of an acting network.
 
-One with a memory takes what it remembers, ``(B, S)``, as the last leaf and returns it anew as the last output.
+One with noisy layers explores with a further leaf, their noise, ``(B, S)``, and acts by its means without it. One with
+a memory takes what it remembers, ``(B, S)``, as the last leaf and returns it anew as the last output.
 """
 
 
@@ -44,10 +45,13 @@ class Actor:
     Attributes:
       adapter: from the policy's actions to the environment's.
       memory: what is remembered of each environment; None for a network without memory.
+      noise_size: numbers of noise on the weights, drawn anew for every observation to explore from; 0 for a network
+        without noisy layers.
     """
 
     record_fields: tuple[str, ...] = ()
     memory: Memory | None = None
+    noise_size = 0
 
     def __init__(self, name: str, network: Network, spec: Mapping[str, Any], rng: np.random.Generator) -> None:
         self.name = name
@@ -89,7 +93,7 @@ class Actor:
         mask = None
         if self._mask_path is not None:
             mask = dict(trees.leaves(trees.from_nested(obs)))[self._mask_path]
-        outputs, before = self._next_outputs(obs)
+        outputs, before = self._next_outputs(obs, explore=True)
         record = self.explore(outputs, mask, **collect_kwargs)
         if random:
             record["action"] = self.random_action(len(record["action"]), mask)
@@ -143,25 +147,28 @@ class Actor:
 
     # What archetypes share.
 
-    def outputs(self, obs: Obs, memory: Array | None = None) -> Outputs:
-        """The network's outputs for a batch of observations; changes nothing.
+    def outputs(self, obs: Obs, memory: Array | None = None, *, explore: bool = False) -> Outputs:
+        """The network's outputs for a batch of observations; changes nothing but, to explore, the random stream.
 
         Args:
           obs: ``(B, ...)``; for Dict and Tuple spaces a tree of such arrays: nested dicts and tuples as the space has
             them, or a FastTreeValue.
           memory: float32 ``(B, S)``, what is remembered before them; None: what is remembered now.
+          explore: draw noise for the weights, if the network has noisy layers.
         Raises:
           ShapeError: if it is not what the environment hands out, such as a single observation without a batch axis.
         """
         plain = isinstance(obs, np.ndarray) and obs.ndim == self._ndim and obs.shape[1:] == self._plain
         leaves = (obs,) if plain else self._leaves(obs)
+        if explore and self.noise_size:
+            leaves = (*leaves, weight_noise((len(leaves[0]), self.noise_size), self.rng))
         if self.memory is None:
             return self.network(leaves)
         return self.network((*leaves, self.memory.rows(len(leaves[0])) if memory is None else memory))
 
-    def _next_outputs(self, obs: Obs) -> tuple[Outputs, Array | None]:
+    def _next_outputs(self, obs: Obs, *, explore: bool = False) -> tuple[Outputs, Array | None]:
         """The outputs for the next observation of each environment, and what was remembered before it."""
-        outputs = self.outputs(obs)
+        outputs = self.outputs(obs, explore=explore)
         if self.memory is None:
             return outputs, None
         before = self.memory.rows(len(outputs[0]))

@@ -1,4 +1,4 @@
-"""Noise that is added to continuous actions for exploration, in NumPy and without MindSpore."""
+"""Noise for exploration, on continuous actions and on weights, in NumPy and without MindSpore."""
 
 from __future__ import annotations
 
@@ -86,3 +86,11 @@ def make_noise(cfg: Mapping[str, Any], size: int, owner: str) -> ActionNoise:
     if cfg["kind"] == "ou":
         return OUNoise(cfg["sigma"], cfg["theta"], size, owner)
     return GaussianNoise(cfg["sigma"])
+
+
+def weight_noise(shape: tuple[int, ...], rng: np.random.Generator) -> Array:
+    """Draws the numbers of noisy layers (Fortunato et al., 2018, https://arxiv.org/abs/1706.10295, eq. 10 and 11):
+    sgn(x) sqrt(|x|) of standard normal x, float32."""
+    normal = rng.standard_normal(shape, dtype=np.float32)
+    noise: Array = np.copysign(np.sqrt(np.abs(normal)), normal)
+    return noise

@@ -134,6 +134,7 @@ class QNetwork(nn.Cell):
 
     shared_outputs = ()
     memory_size = 0
+    noise_size = 0
     decision = Decision(0, "q_values")
 
     def __init__(self, spec: Mapping[str, Any], model: Any, rng: np.random.Generator) -> None:

@@ -8,6 +8,7 @@ everything else is float32.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -65,6 +66,45 @@ class MLP:
             x = x @ transposed
             x += bias
             activation(x, x)
+        return x
+
+
+class NoisyLinear:
+    """y = mean(x) + f (deviation(e x)), for the layer's numbers (e, f) of the noise; see `networks.noisy`.
+
+    Args:
+      mean, deviation: linear layers of the means and of the deviations.
+      start: where the layer's numbers begin in the noise.
+    """
+
+    def __init__(self, mean: Linear, deviation: Linear, start: int) -> None:
+        self.mean, self.deviation = mean, deviation
+        inputs, outputs = mean.transposed.shape
+        self.inputs = slice(start, start + inputs)
+        self.outputs = slice(start + inputs, start + inputs + outputs)
+
+    def __call__(self, x: Array, noise: Array | None = None) -> Array:
+        y = self.mean(x)
+        if noise is not None:
+            y += noise[:, self.outputs] * self.deviation(x * noise[:, self.inputs])
+        return y
+
+
+class NoisyMLP:
+    """Noisy linear layers with an activation after each.
+
+    Args:
+      layers: the layers.
+      activation: one of `ACTIVATIONS`.
+    """
+
+    def __init__(self, layers: Sequence[NoisyLinear], activation: str) -> None:
+        self.layers, self.activation = list(layers), ACTIVATIONS[activation]
+
+    def __call__(self, x: Array, noise: Array | None = None) -> Array:
+        for layer in self.layers:
+            x = layer(x, noise)
+            self.activation(x, x)
         return x
 
 
@@ -283,7 +323,7 @@ class ReturnDistribution:
 
     def __init__(
         self,
-        parts: tuple[ObsEncoder, MLP, Linear, Linear | None],
+        parts: tuple[ObsEncoder, Any, Any, Any],
         shape: tuple[int, int, int],
         mean: Layer,
         mask: ActionMask | None,
@@ -292,12 +332,58 @@ class ReturnDistribution:
         self.shape, self.mean, self.mask = shape, mean, mask
 
     def __call__(self, leaves: Sequence[Array]) -> Outputs:
-        features = self.torso(self.encoder(leaves))
-        atoms = self.advantage(features).reshape(self.shape)
-        if self.value is not None:
-            atoms = self.value(features)[:, None] + atoms - atoms.mean(axis=1, keepdims=True)
+        advantage, value = self.streams(leaves)
+        atoms = advantage.reshape(self.shape)
+        if value is not None:
+            atoms = value[:, None] + atoms - atoms.mean(axis=1, keepdims=True)
         values = self.mean(atoms)
         return (values if self.mask is None else self.mask(values, leaves),)
+
+    def streams(self, leaves: Sequence[Array]) -> tuple[Array, Array | None]:
+        """Advantages ``(B, A N)``, and values ``(B, N)`` if there is a `value` layer."""
+        features = self.torso(self.encoder(leaves))
+        return self.advantage(features), None if self.value is None else self.value(features)
+
+
+class NoisyReturnDistribution(ReturnDistribution):
+    """The same with noisy layers; a leaf behind the `num_leaves` of the observation is the noise."""
+
+    def __init__(self, num_leaves: int, *parts: Any) -> None:
+        super().__init__(*parts)
+        self.num_leaves = num_leaves
+
+    def streams(self, leaves: Sequence[Array]) -> tuple[Array, Array | None]:
+        noise = leaves[-1] if len(leaves) > self.num_leaves else None
+        features = self.torso(self.encoder(leaves), noise)
+        return self.advantage(features, noise), None if self.value is None else self.value(features, noise)
+
+
+class ImplicitQuantiles:
+    """Observation leaves -> (action values ``(B, A)``,), means of quantiles at fixed fractions.
+
+    Args:
+      parts: (encoder, torso, advantage, value); dueling if there is a `value` layer.
+      embedding: of the fractions.
+      cosines: ``(K, n)``, what it embeds.
+      mask: of the values, if the observation has one.
+    """
+
+    def __init__(
+        self,
+        parts: tuple[ObsEncoder, MLP, Linear, Linear | None],
+        embedding: MLP,
+        cosines: Array,
+        mask: ActionMask | None,
+    ) -> None:
+        self.encoder, self.torso, self.advantage, self.value = parts
+        self.embedding, self.cosines, self.mask = embedding, cosines, mask
+
+    def __call__(self, leaves: Sequence[Array]) -> Outputs:
+        features = self.torso(self.encoder(leaves)) * self.embedding(self.cosines).mean(axis=0)
+        q = self.advantage(features)
+        if self.value is not None:
+            q = self.value(features) + q - q.mean(axis=-1, keepdims=True)
+        return (q if self.mask is None else self.mask(q, leaves),)
 
 
 class Actor:

@@ -7,12 +7,14 @@ from typing import Any
 
 import numpy as np
 
+from minding.engine.data.observation import observation_leaves
 from minding.engine.process.runtime import ms, nn, ops
 from minding.policies.networks import host as numpy_forms
 from minding.policies.networks.actor_critic import Decision
 from minding.policies.networks.encoder import ObsEncoder
 from minding.policies.networks.layers import MLP, Linear
 from minding.policies.networks.masks import action_mask
+from minding.policies.networks.noisy import NoisyLinear, NoisyMLP, place_noise
 
 
 class QuantileMean(nn.Cell):
@@ -70,29 +72,41 @@ class ReturnDistribution(nn.Cell):
 
     shared_outputs = ()
     memory_size = 0
+    noise_size = 0
     decision = Decision(0, "q_values")
 
     def __init__(self, spec: Mapping[str, Any], model: Any, mean: nn.Cell, rng: np.random.Generator) -> None:
         super().__init__()
         self.shape = (-1, spec["action"]["n"], mean.count)
         self.encoder = ObsEncoder(spec["observation"], model, rng)
-        self.torso = MLP(self.encoder.out_features, model.hidden, model.activation, None, rng)
+        self.torso = self._torso(self.encoder.out_features, model, rng)
         features = self.torso.out_features
-        self.advantage = Linear(features, spec["action"]["n"] * mean.count, None, rng)
-        self.value = Linear(features, mean.count, None, rng) if model.dueling else None
+        self.advantage = self._linear(features, spec["action"]["n"] * mean.count, model, rng)
+        self.value = self._linear(features, mean.count, model, rng) if model.dueling else None
         self.mean = mean
         self.mask = action_mask(spec["observation"])
+
+    def _torso(self, features: int, model: Any, rng: np.random.Generator) -> nn.Cell:
+        return MLP(features, model.hidden, model.activation, None, rng)
+
+    def _linear(self, features: int, count: int, model: Any, rng: np.random.Generator) -> nn.Cell:
+        return Linear(features, count, None, rng)
 
     def construct(self, obs):
         return (self.values(self.atoms(obs), obs),)
 
     def atoms(self, obs):
         """What is known of each action's return, float32 (B, A, N): quantiles, or logits."""
-        features = self.torso(self.encoder(obs))
-        atoms = ops.Reshape()(self.advantage(features), self.shape)
-        if self.value is not None:
-            atoms = ops.ExpandDims()(self.value(features), 1) + atoms - ops.ReduceMean(True)(atoms, 1)
+        advantage, value = self.streams(obs)
+        atoms = ops.Reshape()(advantage, self.shape)
+        if value is not None:
+            atoms = ops.ExpandDims()(value, 1) + atoms - ops.ReduceMean(True)(atoms, 1)
         return atoms
+
+    def streams(self, obs):
+        """Advantages float32 (B, A N), and with `dueling` values (B, N), else None."""
+        features = self.torso(self.encoder(obs))
+        return self.advantage(features), None if self.value is None else self.value(features)
 
     def values(self, atoms, obs):
         """Action values (B, A) of these atoms."""
@@ -100,7 +114,38 @@ class ReturnDistribution(nn.Cell):
         return values if self.mask is None else self.mask(values, obs)
 
     def host(self) -> numpy_forms.ReturnDistribution:
+        return numpy_forms.ReturnDistribution(*self._host_parts())
+
+    def _host_parts(self) -> tuple[Any, ...]:
         value = self.value.host() if self.value is not None else None
         mask = self.mask.host() if self.mask is not None else None
         parts = (self.encoder.host(), self.torso.host(), self.advantage.host(), value)
-        return numpy_forms.ReturnDistribution(parts, self.shape, self.mean.host(), mask)
+        return parts, self.shape, self.mean.host(), mask
+
+
+class NoisyReturnDistribution(ReturnDistribution):
+    """The same with noise on all weights behind the encoder (see `networks.noisy`), which starts at
+    ``model.noisy_sigma``.
+
+    Attributes:
+      noise_size: numbers of the noise, a leaf behind those of the observation.
+    """
+
+    def __init__(self, spec: Mapping[str, Any], model: Any, mean: nn.Cell, rng: np.random.Generator) -> None:
+        super().__init__(spec, model, mean, rng)
+        self.noise_size = place_noise(self)
+        self.num_leaves = len(observation_leaves(spec["observation"]))
+
+    def _torso(self, features: int, model: Any, rng: np.random.Generator) -> nn.Cell:
+        return NoisyMLP(features, model.hidden, model.activation, model.noisy_sigma, rng)
+
+    def _linear(self, features: int, count: int, model: Any, rng: np.random.Generator) -> nn.Cell:
+        return NoisyLinear(features, count, model.noisy_sigma, rng)
+
+    def streams(self, obs):
+        noise = obs[-1] if len(obs) > self.num_leaves else None
+        features = self.torso(self.encoder(obs), noise)
+        return self.advantage(features, noise), None if self.value is None else self.value(features, noise)
+
+    def host(self) -> numpy_forms.NoisyReturnDistribution:
+        return numpy_forms.NoisyReturnDistribution(self.num_leaves, *self._host_parts())

@@ -98,6 +98,14 @@ def support() -> Schema:
     }
 
 
+def noisy(default: bool) -> Schema:
+    """Keys of noise on weights; `default`: that of the key."""
+    return {
+        "noisy": opt(default, None, "explore by noise on the weights, whose size is learned, and not by `other.eps`"),
+        "noisy_sigma": opt(0.5, "[0, inf)", "size of that noise at the start, times 1/sqrt(inputs of the layer)"),
+    }
+
+
 def anneal(default: bool) -> Schema:
     """Keys of a learning rate that falls to 0."""
     return {

@@ -1,0 +1,100 @@
+"""Linear layers with noise on their weights, whose size is learned: exploration without random actions.
+
+A network of such layers takes the noise of all of them as one more leaf behind those of the observation, float32
+``(1, S)`` for the whole batch or ``(B, S)`` with noise of its own for each row, see `core.noise.weight_noise`. Without
+that leaf it computes with the means of its weights.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from minding.engine.process.runtime import nn, ops
+from minding.policies.networks import host as numpy_forms
+from minding.policies.networks.layers import Linear
+
+
+class NoisyLinear(nn.Cell):
+    """Linear layer with factorised Gaussian noise (Fortunato et al., 2018, https://arxiv.org/abs/1706.10295, eq. 9 to
+    11), for numbers e of the layer's inputs and f of its outputs, the transformed ones of eq. 10 and 11:
+
+        y_i = sum_j (mu_ij + sigma_ij f_i e_j) x_j + mu_i + sigma_i f_i
+            = (mu x + mu)_i + f_i (sigma (e x) + sigma)_i
+
+    In the second form no noisy weight is ever made, and every row can have noise of its own. mu starts uniform in
+    +-1/sqrt(in), sigma at sigma_0/sqrt(in) (section 3.2).
+
+    Args:
+      in_features, out_features: sizes.
+      sigma: sigma_0.
+      rng: draws the means.
+
+    Attributes:
+      start: where the layer's numbers begin in the noise, see `place_noise`.
+    """
+
+    def __init__(self, in_features: int, out_features: int, sigma: float, rng: np.random.Generator) -> None:
+        super().__init__()
+        self.mean = Linear(in_features, out_features, None, rng)
+        self.deviation = Linear(in_features, out_features, None, rng)
+        for parameter in self.deviation.get_parameters():
+            parameter.asnumpy()[...] = sigma / math.sqrt(in_features)
+        self.in_features, self.noise_size = in_features, in_features + out_features
+        self.start = 0
+
+    def construct(self, x, noise=None):
+        """y ``(B, out)`` for x ``(B, in)`` and the noise of the whole network; None: by the means."""
+        mean = self.mean(x)
+        if noise is None:
+            return mean
+        middle = self.start + self.in_features
+        inputs, outputs = noise[:, self.start : middle], noise[:, middle : self.start + self.noise_size]
+        return mean + outputs * self.deviation(x * inputs)
+
+    def host(self) -> numpy_forms.NoisyLinear:
+        return numpy_forms.NoisyLinear(self.mean.host(), self.deviation.host(), self.start)
+
+
+class NoisyMLP(nn.Cell):
+    """Noisy linear layers with an activation after each.
+
+    Args:
+      in_features: size of the input.
+      hidden: sizes of the layers; empty gives the identity.
+      activation: 'relu' or 'tanh'.
+      sigma: see `NoisyLinear`.
+      rng: draws the means.
+    """
+
+    def __init__(
+        self, in_features: int, hidden: Sequence[int], activation: str, sigma: float, rng: np.random.Generator
+    ) -> None:
+        super().__init__()
+        sizes = [in_features, *hidden]
+        self.out_features = sizes[-1]
+        self.layers = nn.CellList([NoisyLinear(a, b, sigma, rng) for a, b in itertools.pairwise(sizes)])
+        self.activation_name = activation
+
+    def construct(self, x, noise=None):
+        for layer in self.layers:
+            x = layer(x, noise)
+            # tanh; MindSpore's own on CPU is wrong by up to 1e-4.
+            x = ops.ReLU()(x) if self.activation_name == "relu" else 2.0 * ops.Sigmoid()(2.0 * x) - 1.0
+        return x
+
+    def host(self) -> numpy_forms.NoisyMLP:
+        return numpy_forms.NoisyMLP([layer.host() for layer in self.layers], self.activation_name)
+
+
+def place_noise(net: nn.Cell) -> int:
+    """Gives each noisy layer of a network its place in the noise; returns S, the size of the noise of all."""
+    size = 0
+    for _, cell in net.cells_and_names():
+        if isinstance(cell, NoisyLinear):
+            cell.start = size
+            size += cell.noise_size
+    return size

@@ -1,0 +1,168 @@
+"""Noisy layers: by hand, against the formula with noisy weights, and how a policy of them acts."""
+
+import copy
+import math
+
+import numpy as np
+import pytest
+from action_values import Noise, linear, make_policy
+from easydict import EasyDict
+from numeric import assert_gradient, numeric_gradient, t, value
+
+from minding.configs import compile_run
+from minding.configs.chains.off_policy import fill
+from minding.engine.chain.task import Task
+from minding.engine.process.runtime import ms, to_device
+from minding.policies import get_policy_class
+from minding.policies.core.noise import weight_noise
+from minding.policies.networks.noisy import NoisyLinear, NoisyMLP, place_noise
+
+
+def rng(seed=0):
+    return np.random.default_rng(seed)
+
+
+def draw(*shape, seed=1):
+    return rng(seed).standard_normal(shape).astype(np.float32)
+
+
+def parameters(net, name="net"):
+    """By name, in float64."""
+    return {f"{name}.{path}": p.asnumpy().astype(np.float64) for path, p in net.parameters_and_names()}
+
+
+# Noise
+
+
+def test_the_noise_is_the_signed_root_of_normal_numbers():
+    noise = weight_noise((200, 300), rng())
+    assert noise.dtype == np.float32
+    # Its square with its sign is normal again.
+    normal = np.sign(noise) * noise**2
+    np.testing.assert_allclose(normal, rng().standard_normal((200, 300), dtype=np.float32), rtol=1e-5)
+
+
+# Layers
+
+
+def layer_by_hand():
+    layer = NoisyLinear(2, 2, 0.5, rng())
+    layer.mean.weight.asnumpy()[...], layer.mean.bias.asnumpy()[...] = [[1, 2], [3, 4]], [10, 20]
+    layer.deviation.weight.asnumpy()[...], layer.deviation.bias.asnumpy()[...] = [[1, 0], [2, 1]], [5, 3]
+    return layer
+
+
+def test_a_noisy_layer_by_hand():
+    layer, x = layer_by_hand(), np.float32([[1.0, 10.0]])
+    noise = np.float32([[2.0, -1.0, 0.5, -3.0]])
+    # Weights: 1 + 1 * 0.5 * 2 = 2 and 2; 3 + 2 * -3 * 2 = -9 and 4 + 1 * -3 * -1 = 7. Biases: 10 + 5 * 0.5 and 20 - 9.
+    expected = [[2.0 + 20.0 + 12.5, -9.0 + 70.0 + 11.0]]
+    assert value(layer(to_device(x), to_device(noise))).tolist() == expected
+    assert layer.host()(x, noise).tolist() == expected
+    # By the means.
+    assert value(layer(to_device(x))).tolist() == layer.host()(x).tolist() == [[31.0, 63.0]]
+
+
+def test_a_noisy_layer_starts_with_uniform_means_and_one_deviation():
+    layer = NoisyLinear(16, 100, 0.5, rng())
+    for mean in (layer.mean.weight.asnumpy(), layer.mean.bias.asnumpy()):
+        assert 0.2 < np.abs(mean).max() <= 0.25
+    for deviation in (layer.deviation.weight.asnumpy(), layer.deviation.bias.asnumpy()):
+        assert (deviation == np.float32(0.5 / math.sqrt(16))).all()
+
+
+@pytest.mark.parametrize("activation", ["relu", "tanh"])
+def test_every_row_can_have_noise_of_its_own_and_each_layer_takes_its_part(activation):
+    net = NoisyMLP(3, [5, 4], activation, 0.5, rng())
+    assert place_noise(net) == (3 + 5) + (5 + 4)
+    x, noise, p = 3.0 * draw(6, 3), draw(6, 17, seed=2), parameters(net)
+    expected = []
+    for row, numbers in zip(x.astype(np.float64), noise):
+        numbers = Noise(numbers)
+        for k in range(2):
+            row = linear(p, f"net.layers.{k}", row, numbers)
+            row = np.maximum(row, 0.0) if activation == "relu" else np.tanh(row)
+        expected.append(row)
+    np.testing.assert_allclose(net.host()(x, noise), expected, atol=1e-5)
+    np.testing.assert_allclose(value(net(to_device(x), to_device(noise))), expected, atol=1e-5)
+    # One noise for all rows.
+    first = net.host()(x, noise[:1])
+    np.testing.assert_allclose(value(net(to_device(x), to_device(noise[:1]))), first, atol=1e-5)
+    np.testing.assert_allclose(first[0], expected[0], atol=1e-5)
+    assert not np.allclose(first[1], expected[1], atol=1e-2)
+
+
+def test_the_gradients_of_means_deviations_and_input():
+    layer = layer_by_hand()
+    x, noise, slope = draw(4, 2).astype(np.float64), draw(4, 4, seed=2), draw(4, 2, seed=3)
+    p, parts = parameters(layer), layer.trainable_params()
+    gradients = ms.grad(
+        lambda: (layer(t(*x), to_device(noise)) * to_device(slope)).sum(), None, ms.ParameterTuple(parts)
+    )()
+
+    def loss(p, x=x):
+        rows = [linear(p, "net", row, Noise(numbers)) for row, numbers in zip(x, noise)]
+        return (np.array(rows) * slope).sum()
+
+    for (name, array), gradient in zip(p.items(), gradients, strict=True):
+        expected = numeric_gradient(lambda w, name=name: loss({**p, name: w}), array)
+        np.testing.assert_allclose(value(gradient), expected, rtol=1e-4, atol=1e-5)
+    assert_gradient(lambda x: (layer(x, to_device(noise)) * to_device(slope)).sum(), lambda x: loss(p, x), x)
+
+
+# Acting
+
+
+OBS = draw(200, 4)
+
+
+@pytest.fixture(scope="module")
+def noisy(tiny_config):
+    return make_policy(tiny_config, "rainbow", **{"policy.model.noisy_sigma": 2.0})
+
+
+@pytest.fixture
+def policy(noisy):
+    state = copy.deepcopy(noisy.state_dict())
+    yield noisy
+    noisy.load_state_dict(state)
+
+
+def test_each_acting_step_and_each_row_has_noise_of_its_own_and_evaluation_none(policy):
+    same = np.repeat(OBS[:1], 200, axis=0)
+    rows = policy.collect_mode.forward(same)["action"]
+    assert len(np.unique(rows)) > 1
+    steps = [policy.collect_mode.forward(OBS)["action"] for _ in range(2)]
+    assert not np.array_equal(*steps)
+    greedy = policy.actors["eval"].outputs(OBS)[0].argmax(axis=1)
+    assert np.array_equal(policy.eval_mode.forward(OBS), greedy)
+    assert 0.1 < (steps[0] != greedy).mean() < 0.9
+
+
+def test_the_noise_goes_on_where_a_saved_state_left_it(policy, tiny_config):
+    policy.collect_mode.forward(OBS)
+    state = copy.deepcopy(policy.state_dict())
+    expected = [policy.collect_mode.forward(OBS)["action"] for _ in range(2)]
+    fresh = make_policy(tiny_config, "rainbow")
+    fresh.load_state_dict(state)
+    for action in expected:
+        assert np.array_equal(fresh.collect_mode.forward(OBS)["action"], action)
+
+
+def test_a_graph_explores_with_the_same_noise_as_the_host(policy, tiny_config):
+    graph = make_policy(tiny_config, "rainbow", **{"policy.collect.backend": "graph"})
+    graph.load_state_dict(policy.state_dict())
+    # 5 rows are padded to 8.
+    host, compiled = (each.actors["collect"].outputs(OBS[:5], explore=True)[0] for each in (policy, graph))
+    np.testing.assert_allclose(host, compiled, atol=1e-5)
+    assert not np.allclose(host, policy.actors["eval"].outputs(OBS[:5])[0], atol=1e-2)
+
+
+@pytest.mark.parametrize("noisy", [True, False])
+def test_random_actions_are_scheduled_only_without_noise(noisy):
+    user = EasyDict(env={"env_id": "CartPole-v1"}, policy={"type": "rainbow"})
+    cfg = compile_run(user, [f"policy.model.noisy={noisy}", "policy.model.hidden=[8]", "policy.other.buffer_size=2000"])
+    task = Task()
+    with task.start():
+        fill(task, cfg, get_policy_class("rainbow")(cfg))
+        assert ("eps_greedy_handler" in repr(task)) != noisy
