@@ -1,0 +1,28 @@
+"""Settings of Rainbow."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from minding.engine.config.compiler import opt
+from minding.policies.settings import groups
+from minding.policies.settings.algorithm import Algorithm
+
+
+def schema() -> groups.Schema:
+    """The keys of `policy`."""
+    keys = groups.action_values(
+        {
+            "distributional": opt(True, None, "learn the distribution of returns as C51; otherwise their mean as DQN"),
+            **groups.support(),
+            **groups.noisy(True),
+        }
+    )
+    # What is off in the algorithms that these parts come from.
+    on = (("model", "dueling", True), ("learn", "nstep", 3), ("other", "replay", "prioritized"))
+    for section, key, value in on:
+        keys[section][key] = dataclasses.replace(keys[section][key], default=value)
+    return keys
+
+
+algorithm = Algorithm("rainbow", "Rainbow", schema, actions=("discrete",), chain="off_policy")
