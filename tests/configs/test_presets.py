@@ -24,11 +24,13 @@ def test_a_preset_is_named_for_its_environment_and_algorithm_and_says_what_to_ex
     cfg = load_preset(name)
     assert cfg.exp_name == name
     # What follows the algorithm tells presets of the same two apart.
-    # PPO in an environment of several agents goes by the name of IPPO.
-    where, _, rest = name.replace("_ippo", "_ppo").partition(f"_{cfg.policy.type}")
+    # PPO in an environment of several agents goes by the name of IPPO, and DQN with a switch by that of its paper.
+    for own, algorithm in (("_ippo", "_ppo"), ("_double_dqn", "_dqn"), ("_dueling_dqn", "_dqn")):
+        name = name.replace(own, algorithm)
+    where, _, rest = name.partition(f"_{cfg.policy.type}")
     assert rest == "" or rest.startswith("_")
     assert re.sub(r"[_-]", "", where) in re.sub(r"[_-]", "", cfg.env.env_id.lower())
-    assert "Expected: " in importlib.import_module(f"minding.configs.{name}").__doc__
+    assert "Expected: " in importlib.import_module(f"minding.configs.{cfg.exp_name}").__doc__
 
 
 @pytest.mark.parametrize("name", PRESETS)
