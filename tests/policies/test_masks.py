@@ -13,6 +13,7 @@ from minding.policies.networks.host import ILLEGAL
 from minding.policies.ops.sampling import Categorical
 
 ROWS, ACTIONS = 16, 5
+OF_ACTION_VALUES = ("dqn", "qrdqn", "c51", "iqn", "rainbow")
 GRID = {"env_id": "minding/MaskedGrid-v0", "info_keys": ["action_mask", "success"]}
 
 
@@ -48,7 +49,10 @@ def dqn(build):
 @pytest.mark.parametrize("backend", ["host", "graph"])
 @pytest.mark.parametrize(
     ("algorithm", "counts"),
-    [("ppo", (5,)), ("ppo", (3, 2)), ("dqn", (5,)), ("qrdqn", (5,)), ("c51", (5,)), ("a3c", (5,)), ("bc", (3, 2))],
+    [
+        *(("ppo", (5,)), ("ppo", (3, 2)), ("a3c", (5,)), ("bc", (3, 2))),
+        *((algorithm, (5,)) for algorithm in OF_ACTION_VALUES),
+    ],
 )
 def test_every_way_to_act_is_legal(build, algorithm, counts, backend):
     policy = build(algorithm, *counts, **{"policy.collect.backend": backend})
@@ -57,7 +61,7 @@ def test_every_way_to_act_is_legal(build, algorithm, counts, backend):
     obs = observations(mask, rng)
     ways = [policy.collect_mode.forward(obs)["action"], policy.collect_mode.forward(obs, random=True)["action"]]
     ways += [policy.eval_mode.forward(obs), policy.eval_mode.forward(np.asarray(obs.observation), action_mask=mask)]
-    if algorithm in ("dqn", "qrdqn", "c51"):
+    if algorithm in OF_ACTION_VALUES:
         ways.append(policy.collect_mode.forward(obs, eps=0.7)["action"])
     starts = np.cumsum([0, *counts[:-1]])
     for action in ways:

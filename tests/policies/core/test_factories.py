@@ -23,6 +23,8 @@ from minding.policies.core.factories import pack, unpack
 NESTED = dict_of(a=dict_of(b=discrete(3), c=VECTOR), d=space_of(2, 2))
 CASES = {
     "action values, dueling": ("dqn", VECTOR, discrete(3), {"policy.model.dueling": True}),
+    "noise on weights": ("rainbow", VECTOR, discrete(3), {"policy.model.noisy_sigma": 2.0}),
+    "implicit quantiles, dueling": ("iqn", VECTOR, discrete(3), {"policy.model.dueling": True}),
     "categorical, nested observations": ("ppo", NESTED, discrete(3), {}),
     "several choices": ("ppo", space_of(2, 3), multi_discrete(3, 2), {"policy.model.activation": "relu"}),
     "gaussian, normalised": ("ppo", VECTOR, space_of(2, 2), {"policy.model.normalize_obs": True}),

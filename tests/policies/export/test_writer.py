@@ -44,6 +44,8 @@ CASES = {
     "dqn, from minus two": ("dqn", VECTOR, discrete(3), {}),
     "dqn, dueling": ("dqn", VECTOR, discrete(3), {"policy.model.dueling": True}),
     "qrdqn, dueling": ("qrdqn", VECTOR, discrete(3), {"policy.model.n_quantiles": 5, "policy.model.dueling": True}),
+    "iqn, dueling": ("iqn", VECTOR, discrete(3), {"policy.model.dueling": True}),
+    "rainbow": ("rainbow", VECTOR, discrete(3), SUPPORT),
     "c51, masked": ("c51", dict_of(action_mask=mask_of(4), observation=VECTOR), discrete(4), SUPPORT),
     "sac": ("sac", VECTOR, space_of(2), NORMALIZED),
     "td3": ("td3", VECTOR, space_of(2), NORMALIZED),
@@ -58,6 +60,8 @@ CASES = {
 SLOW_MINDIR = (
     "ppo, box",
     "qrdqn, dueling",
+    "iqn, dueling",
+    "rainbow",
     "dqn, masked",
     "ppo, own limits",
     "dqn, dueling",
