@@ -6,6 +6,7 @@ import math
 
 from easydict import EasyDict
 
+from minding.engine.annealing import check_points
 from minding.engine.chain.context import UNITS
 from minding.engine.config.limits import run_length
 from minding.engine.data.rollout import uneven
@@ -23,6 +24,7 @@ def check_settings(cfg: EasyDict) -> None:
     _check_random_steps(cfg)
     _check_stop_value(cfg)
     _check_support(cfg)
+    _check_schedules(cfg)
 
 
 def _check_rollout(cfg: EasyDict) -> None:
@@ -95,6 +97,15 @@ def _check_support(cfg: EasyDict) -> None:
             f"policy.model.v_min={low} and policy.model.v_max={high}: expected numbers with v_min below v_max, which "
             "enclose the discounted returns of the environment"
         )
+
+
+def _check_schedules(cfg: EasyDict) -> None:
+    """Piecewise schedules have corners, and others have none."""
+    learn, eps = cfg.policy.learn, cfg.policy.other.get("eps")
+    if "anneal_kind" in learn:
+        check_points(learn.anneal_kind, learn.anneal_points, "policy.learn.anneal_points")
+    if eps is not None:
+        check_points(eps.kind, eps.points, "policy.other.eps.points")
 
 
 def _limits(cfg: EasyDict) -> dict[str, int]:

@@ -4,6 +4,7 @@ from minding.middleware.ckpt_saver import CkptSaver
 from minding.middleware.collector import EpisodeCollector, StepCollector
 from minding.middleware.data_pusher import data_pusher
 from minding.middleware.eps_greedy_handler import eps_greedy_handler
+from minding.middleware.eps_greedy_masker import eps_greedy_masker
 from minding.middleware.evaluator import interaction_evaluator
 from minding.middleware.gae_estimator import gae_estimator
 from minding.middleware.learner import OffPolicyLearner
@@ -23,6 +24,7 @@ __all__ = [
     "data_pusher",
     "epoch_timer",
     "eps_greedy_handler",
+    "eps_greedy_masker",
     "gae_estimator",
     "interaction_evaluator",
     "multistep_trainer",

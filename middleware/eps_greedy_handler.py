@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
+from minding.engine.annealing import left
 from minding.engine.chain.context import OnlineRLContext
 from minding.engine.chain.middleware import declare
 
@@ -14,17 +14,22 @@ from minding.engine.chain.middleware import declare
 def eps_greedy_handler(cfg: Any) -> Callable[[OnlineRLContext], None]:
     """Sets ``collect_kwargs['eps']`` from the schedule.
 
-    linear: from `start` to `end` over `decay` environment steps; exp: ``end + (start - end) exp(-env_step / decay)``.
+    ``end + (start - end) left(env_step / decay)``: linear falls over `decay` environment steps, exp with that time
+    constant, constant stays at `start`, and piecewise follows `points`; see `engine.annealing`.
 
     Reads: env_step; collect_kwargs if present (other keys stay).
     Writes: collect_kwargs.
-    Config: policy.other.eps.{kind, start, end, decay}.
+    Config: policy.other.eps.{kind, start, end, decay, points}.
     """
     eps = cfg.policy.other.eps
 
     def handle(ctx: OnlineRLContext) -> None:
-        share = ctx.env_step / eps.decay
-        left = math.exp(-share) if eps.kind == "exp" else max(0.0, 1.0 - share)
-        ctx.collect_kwargs = {**ctx.collect_kwargs, "eps": eps.end + (eps.start - eps.end) * left}
+        ctx.collect_kwargs = {**ctx.collect_kwargs, "eps": eps_at(eps, ctx.env_step)}
 
     return handle
+
+
+def eps_at(eps: Any, env_step: float) -> float:
+    """The share of random actions after so many environment steps, by the section `policy.other.eps`."""
+    share: float = eps.end + (eps.start - eps.end) * left(eps.kind, env_step / eps.decay, eps.points)
+    return share

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from minding.engine.annealing import rate_left
 from minding.engine.chain.context import UNITS
 from minding.engine.config.limits import run_length
 
@@ -32,11 +33,13 @@ def rate_jump(saved: Mapping[str, Any], now: Mapping[str, Any], clock: int) -> s
     earlier, unit = schedule_steps(saved), run_length(now).unit
     return (
         f"the learning rate goes from {_rate(saved, clock):.3g} to {_rate(now, clock):.3g} at {unit} "
-        f"{clock}: it is brought to 0 over {schedule_steps(now)} {UNITS[unit]} now, over {earlier} before; "
+        f"{clock}: its schedule has {schedule_steps(now)} {UNITS[unit]} now, {earlier} before; "
         f"policy.learn.anneal_steps={earlier} keeps the earlier schedule"
     )
 
 
 def _rate(cfg: Mapping[str, Any], clock: int) -> float:
-    rate: float = cfg["policy"]["learn"]["learning_rate"]
-    return rate * max(0.0, 1.0 - clock / schedule_steps(cfg))
+    learn = cfg["policy"]["learn"]
+    progress = min(clock / schedule_steps(cfg), 1.0)
+    rate: float = learn["learning_rate"]
+    return rate * rate_left(learn.get("anneal_kind", "linear"), progress, learn.get("anneal_points", ()))

@@ -13,6 +13,7 @@ A gradient step takes all three from the same parameters and then moves everythi
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Mapping
 from typing import Any
@@ -54,7 +55,7 @@ class SACCell(GradientStep):
         self.auto_alpha = bool(learn["auto_alpha"])
         groups = {"actor": Group.of(actor, learn), "critics": Group.of(critics, learn)}
         if self.auto_alpha:
-            groups["alpha"] = Group(params=[self.log_alpha], rate=learn["learning_rate"], anneal=learn["anneal_lr"])
+            groups["alpha"] = dataclasses.replace(groups["actor"], params=[self.log_alpha])
         self.optim = Optimizer(**groups)
         self.move_targets = SoftTarget(critics, targets, self.optim.block("critics"))
         self.squashed = SquashedGaussian()

@@ -96,6 +96,11 @@ def config_hash(preset: str, overrides: tuple[str, ...]) -> str:
         policy["model"] = {key: x for key, x in policy["model"].items() if key not in ("memory", "memory_dim")}
     if policy["other"].get("replay") == "uniform":
         policy["other"] = {key: x for key, x in policy["other"].items() if key not in ("replay", "priority")}
+    if policy["learn"].get("anneal_kind") == "linear":
+        del policy["learn"]["anneal_kind"], policy["learn"]["anneal_points"]
+    if policy["other"].get("eps", {}).get("points") == []:
+        eps = {key: x for key, x in policy["other"]["eps"].items() if key != "points"}
+        policy["other"] = {**policy["other"], "eps": eps}
     # Nor are limits that no preset run reaches: on endless evaluations, on schedules separate from the run.
     policy["eval"].pop("max_episode_steps")
     if policy["learn"]["anneal_steps"] is None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from minding.engine.annealing import Points, rate_left
 from minding.engine.errors import ConfigError
 from minding.engine.process.runtime import ms, nn, ops
 from minding.policies.kernels import kernel, usable
@@ -23,7 +24,7 @@ class Group:
     Attributes:
       params: the parameters; no other group holds them.
       rate: step size at the start.
-      anneal: bring it linearly to 0 over the schedule.
+      anneal: bring it down over the schedule, in the way of `kind` and `points`, see `engine.annealing.rate_left`.
       method: 'adam', 'adamw' or 'rmsprop', see `Adam` and `RMSProp`.
       betas: decay of the mean of the gradient and of its square; RMSProp uses the second.
       eps: numerical floor of the denominator.
@@ -34,6 +35,8 @@ class Group:
     params: Sequence[ms.Parameter]
     rate: float
     anneal: bool = False
+    kind: str = "linear"
+    points: Points = ()
     method: str = "adam"
     betas: tuple[float, float] = (0.9, 0.999)
     eps: float = 1e-8
@@ -50,11 +53,12 @@ class Group:
     def of(cls, net: nn.Cell, learn: Mapping[str, Any], **settings: Any) -> Group:
         """All trainable parameters of a network, with the step size and its schedule of a `learn` configuration."""
         params = net.trainable_params()
-        return cls(params=params, rate=learn["learning_rate"], anneal=learn["anneal_lr"], **settings)
+        schedule = {"anneal": learn["anneal_lr"], "kind": learn["anneal_kind"], "points": learn["anneal_points"]}
+        return cls(params=params, rate=learn["learning_rate"], **schedule, **settings)
 
     def rate_at(self, progress: float) -> float:
         """The step size after this share of the schedule, in [0, 1]."""
-        return self.rate * max(0.0, 1.0 - progress) if self.anneal else self.rate
+        return self.rate * rate_left(self.kind, progress, self.points) if self.anneal else self.rate
 
 
 class Optimizer(nn.Cell):

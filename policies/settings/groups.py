@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from minding.engine.annealing import SHAPES
 from minding.engine.config.compiler import opt
 
 Schema = dict[str, Any]
@@ -107,9 +108,12 @@ def noisy(default: bool) -> Schema:
 
 
 def anneal(default: bool) -> Schema:
-    """Keys of a learning rate that falls to 0."""
+    """Keys of a learning rate that falls."""
+    kinds = tuple(shape for shape in SHAPES if shape != "constant")
     return {
-        "anneal_lr": opt(default, None, "bring the learning rate linearly to 0 over anneal_steps"),
+        "anneal_lr": opt(default, None, "bring the learning rate down over anneal_steps"),
+        "anneal_kind": opt("linear", kinds, "how: straight to 0, exponentially to 0.7 %, or along anneal_points"),
+        "anneal_points": opt([], None, "piecewise: [share of anneal_steps, share of the learning rate] at each corner"),
         "anneal_steps": opt(None, "[1, inf)", "steps of the clock for that; None: the whole run", type=int),
     }
 
@@ -158,10 +162,11 @@ def action_values(model_keys: Schema | None = None, learn: Schema | None = None)
             **replay(50_000),
             **priority(),
             "eps": {
-                "kind": opt("linear", ("linear", "exp"), "shape of the schedule"),
+                "kind": opt("linear", SHAPES, "shape of the schedule"),
                 "start": opt(1.0, "[0, 1]", "share of random actions at the start"),
                 "end": opt(0.05, "[0, 1]", "share of random actions at the end"),
                 "decay": opt(10_000, "[1, inf)", "environment steps from start to end (exp: time constant)"),
+                "points": opt([], None, "piecewise: [share of decay, what is left of start - end] at each corner"),
             },
         },
     }

@@ -60,6 +60,7 @@ MIDDLEWARE = {
     "data_pusher": lambda cfg, path: library.data_pusher(cfg, UniformBuffer(50, COUNTING_FIELDS)),
     "epoch_timer": lambda cfg, path: library.epoch_timer(1),
     "eps_greedy_handler": lambda cfg, path: library.eps_greedy_handler(cfg),
+    "eps_greedy_masker": lambda cfg, path: library.eps_greedy_masker(),
     "gae_estimator": lambda cfg, path: library.gae_estimator(cfg, ACT.collect_mode),
     "interaction_evaluator": lambda cfg, path: library.interaction_evaluator(cfg, ACT.eval_mode, CountingEnv()),
     "multistep_trainer": lambda cfg, path: library.multistep_trainer(cfg, ReadingLearner(ON_POLICY_FIELDS)),

@@ -16,10 +16,15 @@ from minding.middleware import eps_greedy_handler
         ("exp", 0, 0.9),
         ("exp", 100, 0.1 + 0.8 * 0.36787944),
         ("exp", 10_000, 0.1),
+        ("constant", 500, 0.9),
+        ("piecewise", 25, 0.1 + 0.8 * 0.6),
+        ("piecewise", 200, 0.1),
     ],
 )
 def test_eps_follows_its_schedule(counting_config, kind, env_step, eps):
     settings = {"kind": kind, "start": 0.9, "end": 0.1, "decay": 100}
+    if kind == "piecewise":
+        settings["points"] = [[0, 1], [0.5, 0.2], [1, 0]]
     cfg = counting_config(**{f"policy.other.eps.{key}": value for key, value in settings.items()})
     given = {"other": 1}
     ctx = OnlineRLContext(env_step=env_step, collect_kwargs=given)

@@ -131,3 +131,6 @@ def test_step_sizes_follow_the_schedule_of_their_group():
     assert optim.rates(0.5) == {"rate_a": 0.25, "rate_b": 0.25}
     assert optim.reported_rates(0.5) == {"learning_rate": 0.25}
     assert optim.reported_rates(1.0) == {"learning_rate_a": 0.0, "learning_rate_b": 0.25}
+    points = [[0.0, 1.0], [0.5, 0.5], [1.0, 0.25]]
+    piecewise = Group(params=params, rate=0.5, anneal=True, kind="piecewise", points=points)
+    assert [piecewise.rate_at(progress) for progress in (0.0, 0.5, 0.75, 1.0)] == [0.5, 0.25, 0.1875, 0.125]

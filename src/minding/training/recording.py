@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from minding.engine.data.dataset import Dataset, describe, load_dataset, save_da
 from minding.engine.run.run_dir import RunDir
 from minding.engine.types import Array, EnvManager, EnvStep, Obs, Policy
 from minding.envs import make_evaluator_env
+from minding.middleware.eps_greedy_handler import eps_at
 from minding.training.assembly import make_policy
 from minding.training.loading import load_policy
 
@@ -76,7 +78,7 @@ def _exploring(cfg: EasyDict, trained: Policy) -> tuple[Act, Callable[..., None]
     policy = make_policy(cfg, modes=("collect",))
     policy.load_state_dict(trained.state_dict())
     mode, adapter = policy.collect_mode, ActionAdapter(cfg.env.spec.env_action)
-    kwargs = {"eps": cfg.policy.other.eps.end} if "eps" in cfg.policy.other else {}
+    kwargs = {"eps": eps_at(cfg.policy.other.eps, math.inf)} if "eps" in cfg.policy.other else {}
     return lambda obs: adapter(mode.forward(obs, **kwargs)["action"]), mode.reset
 
 

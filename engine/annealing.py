@@ -1,0 +1,72 @@
+"""How much is left of a value that changes over a run, by the shape of its schedule."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from minding.engine.errors import ConfigError
+
+SHAPES = ("linear", "exp", "constant", "piecewise")
+_TIME_CONSTANTS = 5.0
+"""Of an exponential schedule of a learning rate."""
+Points = Sequence[Sequence[float]]
+"""Pairs of a share of the schedule and what is left there."""
+
+
+def left(shape: str, share: float, points: Points = ()) -> float:
+    """What is left of the way from a start to an end.
+
+        linear     max(0, 1 - x)
+        exp        exp(-x)
+        constant   1
+        piecewise  straight lines through the points, level before the first and after the last
+
+    Args:
+      shape: one of `SHAPES`.
+      share: x, how much of the schedule is over: 0 at the start, 1 at its end, and beyond.
+      points: those of 'piecewise'.
+    """
+    if shape == "linear":
+        return max(0.0, 1.0 - share)
+    if shape == "exp":
+        return math.exp(-share)
+    if shape == "constant":
+        return 1.0
+    table = np.asarray(points, np.float64)
+    return float(np.interp(share, table[:, 0], table[:, 1]))
+
+
+def rate_left(kind: str, progress: float, points: Points = ()) -> float:
+    """What is left of a learning rate after this share of its schedule, in [0, 1]; 'exp' ends at 0.7 % of it."""
+    return left(kind, _TIME_CONSTANTS * progress if kind == "exp" else progress, points)
+
+
+def check_points(shape: str, points: object, path: str) -> None:
+    """Refuses points that make no schedule, and those that a shape does not read.
+
+    Args:
+      shape: one of `SHAPES`.
+      points: what the configuration holds.
+      path: of the setting, for the message.
+    Raises:
+      ConfigError: says what is expected.
+    """
+    if shape != "piecewise":
+        if points:
+            raise ConfigError(f"{path}={points!r} has no effect on a schedule of kind {shape!r}: use 'piecewise'")
+        return
+    pairs = points if isinstance(points, list) else []
+    numbers = all(isinstance(pair, list) and len(pair) == 2 and all(map(_is_number, pair)) for pair in pairs)
+    if not pairs or not numbers or any(a[0] >= b[0] for a, b in itertools.pairwise(pairs)):
+        raise ConfigError(
+            f"{path}={points!r}: expected pairs of a share of the schedule, rising, and what is left there, such as "
+            "[[0, 1], [0.5, 0.2], [1, 0]]"
+        )
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value) and value >= 0

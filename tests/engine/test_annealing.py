@@ -1,0 +1,49 @@
+"""Shapes of schedules, by numbers."""
+
+import pytest
+
+from minding.engine.annealing import SHAPES, check_points, left, rate_left
+from minding.engine.errors import ConfigError
+
+POINTS = [[0.1, 1.0], [0.5, 0.2], [1.0, 0.0]]
+
+
+@pytest.mark.parametrize(
+    ("shape", "share", "expected"),
+    [
+        ("linear", 0.25, 0.75),
+        ("linear", 1.5, 0.0),
+        ("exp", 0.0, 1.0),
+        ("exp", 2.0, 0.1353352832366127),
+        ("constant", 7.0, 1.0),
+        ("piecewise", 0.0, 1.0),
+        ("piecewise", 0.3, 0.6),
+        ("piecewise", 0.75, 0.1),
+        ("piecewise", 3.0, 0.0),
+    ],
+)
+def test_what_is_left(shape, share, expected):
+    assert left(shape, share, POINTS) == pytest.approx(expected)
+    assert shape in SHAPES
+
+
+@pytest.mark.parametrize(
+    "points",
+    [[], [[0, 1], [0, 0]], [[1, 1], [0, 0]], [[0, -1]], [[0, 1, 2]], [0, 1], [[0, True]], [[0, float("nan")]], None],
+)
+def test_points_that_make_no_schedule_are_refused(points):
+    with pytest.raises(ConfigError, match=r"eps\.points=.*expected pairs of a share of the schedule, rising"):
+        check_points("piecewise", points, "eps.points")
+
+
+def test_points_that_are_not_read_are_refused():
+    with pytest.raises(ConfigError, match=r"eps\.points=\[\[0, 1\]\] has no effect on a schedule of kind 'linear'"):
+        check_points("linear", [[0, 1]], "eps.points")
+    check_points("linear", [], "eps.points")
+    check_points("piecewise", [[0, 1], [1, 0.5]], "eps.points")
+
+
+def test_an_exponential_learning_rate_ends_within_its_schedule():
+    assert rate_left("exp", 1.0) == pytest.approx(0.006737946999)
+    assert rate_left("linear", 0.75) == 0.25
+    assert rate_left("piecewise", 0.3, POINTS) == pytest.approx(0.6)
