@@ -6,6 +6,7 @@ Only the standard library is imported here: the peers read this module in their 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
 import json
 import time
@@ -70,15 +71,19 @@ class RunOptions:
       case: the work.
       seed: seed of the environments and networks; both sides of a pair get the same.
       scale: length of the timed window, in units of `case.window_steps`.
+      around: is entered for the timed window.
     """
 
     case: Case
     seed: int
     scale: float
+    around: contextlib.AbstractContextManager[object] = dataclasses.field(default_factory=contextlib.nullcontext)
 
 
-def parse_options(argv: Sequence[str] | None = None) -> RunOptions:
-    """Reads the command line that every side takes: ``CASE [--seed S] [--scale F]``."""
+def parse_options(
+    argv: Sequence[str] | None = None, around: contextlib.AbstractContextManager[object] | None = None
+) -> RunOptions:
+    """Reads the command line that every side takes, ``CASE [--seed S] [--scale F]``; `around` see `RunOptions`."""
     parser = argparse.ArgumentParser()
     parser.add_argument("case")
     parser.add_argument("--seed", type=int, default=1)
@@ -88,7 +93,7 @@ def parse_options(argv: Sequence[str] | None = None) -> RunOptions:
         case = find_case(args.case)
     except KeyError as error:
         parser.error(error.args[0])
-    return RunOptions(case, args.seed, args.scale)
+    return RunOptions(case, args.seed, args.scale, around or contextlib.nullcontext())
 
 
 def measure(options: RunOptions, peer: str, train_for: TrainFor) -> Measurement:
@@ -100,7 +105,8 @@ def measure(options: RunOptions, peer: str, train_for: TrainFor) -> Measurement:
       train_for: continues the training; acting, environment, storing and learning all happen inside.
     """
     train_for(options.case.warmup_steps)
-    cpu_start, start = time.process_time(), time.perf_counter()
-    env_steps = train_for(options.case.window(options.scale))
-    seconds, cpu_seconds = time.perf_counter() - start, time.process_time() - cpu_start
+    with options.around:
+        cpu_start, start = time.process_time(), time.perf_counter()
+        env_steps = train_for(options.case.window(options.scale))
+        seconds, cpu_seconds = time.perf_counter() - start, time.process_time() - cpu_start
     return Measurement(options.case.name, peer, env_steps, seconds, cpu_seconds)

@@ -15,7 +15,7 @@ from stable_baselines3.common.env_util import make_vec_env
 from torch import nn
 
 from benchmarks.cases import Case, DQNCase, PPOCase, ReplayCase, SACCase
-from benchmarks.window import measure, parse_options
+from benchmarks.window import Measurement, RunOptions, measure, parse_options
 
 
 def ppo(case: PPOCase, common: dict[str, Any]) -> PPO:
@@ -87,8 +87,8 @@ def build(case: Case, seed: int) -> BaseAlgorithm:
     raise TypeError(f"expected a PPOCase, DQNCase or SACCase, got {type(case).__name__} ({case.name})")
 
 
-def main() -> None:
-    options = parse_options()
+def run_case(options: RunOptions) -> Measurement:
+    """Builds the model of the case and times it."""
     torch.set_num_threads(options.case.threads)
     model = build(options.case, options.seed)
 
@@ -97,7 +97,11 @@ def main() -> None:
         model.learn(env_steps, reset_num_timesteps=False)
         return model.num_timesteps - before
 
-    print(measure(options, "sb3", train_for).to_json())
+    return measure(options, "sb3", train_for)
+
+
+def main() -> None:
+    print(run_case(parse_options()).to_json())
 
 
 if __name__ == "__main__":
