@@ -101,6 +101,9 @@ def run_case(options: RunOptions) -> Measurement:
             start = task.ctx.env_step
             while task.ctx.env_step < start + steps:
                 task.run(max_step=task.ctx.total_step + -(-steps // cfg.policy.collect.n_sample))
+                if task.interrupted_by:
+                    # From now on every run ends at once.
+                    raise SystemExit(f"interrupted by {task.interrupted_by}")
             return task.ctx.env_step - start
 
         return measure(options, "minding", train_for)

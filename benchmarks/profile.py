@@ -1,7 +1,7 @@
 """Where the time of an iteration goes: ``python -m benchmarks.profile SIDE CASE [--seed S] [--scale F]``.
 
-SIDE is `minding` or `sb3`, which runs in the interpreter of the peers. The process is looked at every few milliseconds of
-its processor time, that of all threads. What it has used since the last look counts for the innermost function that
+SIDE is `minding` or `sb3`, which runs in the interpreter of the peers. The process is looked at every few milliseconds
+of its processor time, that of all threads. What it has used since the last look counts for the innermost function that
 belongs to a part: libraries count for the part that calls them, and a call into compiled code for the function that
 made it.
 """

@@ -6,6 +6,7 @@ from typing import Any
 
 import gymnasium
 import numpy as np
+from gymnasium import spaces
 from gymnasium.vector import VectorEnv
 
 from minding.envs.guards.faults import START_TIMEOUT, Hang, close_env, describe
@@ -55,4 +56,30 @@ def _keeps_limit(factory: EnvFactory) -> bool:
 
 def _make(factory: EnvFactory, num_envs: int, limit: dict[str, int]) -> VectorEnv[Any, Any, Any]:
     kwargs = {**factory.kwargs, **limit}
-    return gymnasium.make_vec(factory.native_spec, num_envs, vectorization_mode="vector_entry_point", **kwargs)
+    env = gymnasium.make_vec(factory.native_spec, num_envs, vectorization_mode="vector_entry_point", **kwargs)
+    raw = env.unwrapped
+    space = vars(raw).get("action_space")
+    if type(space) is spaces.MultiDiscrete:
+        raw.action_space = QuickMultiDiscrete(space)
+    return env
+
+
+class QuickMultiDiscrete(spaces.MultiDiscrete):
+    """A MultiDiscrete space that answers `contains` in a fifth of the time, which some environments ask in every step.
+
+    Args:
+      space: the space it is equal to.
+    """
+
+    def __init__(self, space: spaces.MultiDiscrete) -> None:
+        super().__init__(space.nvec, space.dtype.type, start=space.start)
+        self._shifted = bool(self.start.any())
+        self._unsigned = np.dtype(f"u{self.dtype.itemsize}")
+        self._counts = self.nvec.astype(self._unsigned)
+
+    def contains(self, x: Any) -> bool:
+        if type(x) is not np.ndarray or x.dtype != self.dtype or x.shape != self._shape:
+            return super().contains(x)
+        offset = x - self.start if self._shifted else x
+        # As unsigned numbers, negative ones are large.
+        return bool((offset.view(self._unsigned) < self._counts).all())

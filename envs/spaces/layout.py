@@ -149,7 +149,11 @@ class ObsLayout:
 
     def split(self, obs: Any, num_envs: int) -> list[Array]:
         """Fresh C-ordered arrays, one per leaf, of the batched observation of a vector environment."""
-        lead, fresh = (num_envs,), self.allocate(num_envs)
+        lead, fast = (num_envs,), self._fast_shape
+        fits = fast is not None and type(obs) is np.ndarray and obs.shape == lead + fast
+        if fits and obs.dtype is self._fast_dtypes[0]:
+            return [obs.copy()]
+        fresh = self.allocate(num_envs)
         for leaf, array in zip(self.leaves, fresh):
             _put(array, slice(None), leaf.coerce(obs, lead))
         return fresh

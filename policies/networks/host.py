@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from minding.engine.types import Array
+from minding.policies.networks.host_pair import MLPPair
 
 Outputs = tuple[Array, ...]
 Layer = Callable[[Array], Array]
@@ -259,7 +260,8 @@ class ActorCritic:
         mask: ActionMask | None = None,
     ) -> None:
         self.encoder, self.memory, self.mask = encoder, memory, mask
-        self.critic, self.value, self.actor, self.head = heads
+        critic, self.value, actor, self.head = heads
+        self.torsos = MLPPair(critic, actor)
 
     def __call__(self, leaves: Sequence[Array]) -> Outputs:
         if self.memory is None:
@@ -268,10 +270,11 @@ class ActorCritic:
         return *self.outputs(rows, leaves), rows
 
     def outputs(self, features: Array, leaves: Sequence[Array]) -> Outputs:
-        params = self.head(self.actor(features))
+        critic, actor = self.torsos(features)
+        params = self.head(actor)
         if self.mask is not None:
             params = (self.mask(params[0], leaves),)
-        return self.value(self.critic(features))[:, 0], *params
+        return self.value(critic)[:, 0], *params
 
 
 class QNetwork:

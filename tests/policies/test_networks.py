@@ -2,6 +2,7 @@
 
 import functools
 import math
+from copy import deepcopy
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from minding.engine.process.runtime import ms, nn, to_device
 from minding.policies.core.acting import GraphNetwork, acting_network
 from minding.policies.networks.actor_critic import ActionValue, ActorCritic, DeterministicActor, QNetwork, SquashedActor
 from minding.policies.networks.encoder import ConvNet, Normalizer
+from minding.policies.networks.host_pair import MLPPair
 from minding.policies.networks.init import fan_in_uniform, orthogonal
 from minding.policies.networks.layers import MLP, Linear
 from minding.policies.networks.optim import Group, Optimizer
@@ -116,6 +118,20 @@ def test_the_host_form_equals_the_compiled_form(name):
             np.testing.assert_allclose(a, b, atol=1e-5)
         for p in net.get_parameters():
             p.asnumpy()[...] += 0.05
+
+
+@pytest.mark.parametrize("sizes", [(3,), (4, 64, 64), (5, 7), (33, 128, 16, 8)])
+@pytest.mark.parametrize("activation", ["relu", "tanh"])
+def test_two_networks_at_once_compute_what_each_does_to_the_bit(sizes, activation):
+    first, second = (MLP(sizes[0], sizes[1:], activation, 1.0, rng(seed)).host() for seed in (3, 4))
+    pair = MLPPair(first, second)
+    for copy in (pair, deepcopy(pair)):
+        for count in (1, 2, 7, 64):
+            x = rng(count).standard_normal((count, sizes[0])).astype(np.float32)
+            for mine, alone in zip(copy(x), copy.both, strict=True):
+                np.testing.assert_array_equal(mine, alone(x))
+            for _, bias in copy.both[1].layers:
+                bias += 0.5
 
 
 def test_images_are_encoded_by_the_graph_only():

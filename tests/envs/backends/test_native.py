@@ -1,12 +1,18 @@
 """The vector version of an environment plays the same game as single ones, or is not used."""
 
+import itertools
+
 import gymnasium
 import numpy as np
 import pytest
+from gymnasium import spaces
 from gymnasium.envs.classic_control.cartpole import CartPoleVectorEnv
 
 from minding.engine.errors import ConfigError
 from minding.envs import make_env_manager
+from minding.envs.backends.native import QuickMultiDiscrete, native_env
+from minding.envs.config import env_settings
+from minding.envs.single.factory import env_factory
 
 
 class Forgetful(CartPoleVectorEnv):
@@ -52,3 +58,29 @@ def test_a_vector_version_that_loses_the_time_limit_is_an_error_if_it_was_asked_
 def test_cartpole_and_other_shipped_ones_keep_theirs(caplog):
     make_env_manager({"env_id": "CartPole-v1", "max_episode_steps": 7}, 8, 0).close()
     assert not caplog.text
+
+
+@pytest.mark.parametrize("start", [None, [0, 3, -7]])
+@pytest.mark.parametrize("dtype", [np.int8, np.int64])
+def test_the_quick_space_contains_what_the_plain_one_does(start, dtype):
+    plain = spaces.MultiDiscrete([2, 5, 9], dtype=dtype, start=start)
+    quick = QuickMultiDiscrete(plain)
+    assert quick == plain
+    limits = np.iinfo(dtype)
+    extremes = [limits.min, limits.min + 1, limits.max - 1, limits.max]
+    near = [-8, -7, -1, 0, 1, 2, 3, 4, 7, 8, 9]
+    given = [np.array(values, dtype) for values in itertools.product([*near, *extremes], repeat=3)]
+    answers = [quick.contains(x) for x in given]
+    assert answers == [plain.contains(x) for x in given]
+    assert True in answers
+    odd = [[0, 3, 0], np.zeros(3), np.zeros(2, dtype), np.zeros((1, 3), dtype), np.zeros(3, np.int16), None]
+    assert [quick.contains(x) for x in odd] == [plain.contains(x) for x in odd]
+
+
+def test_a_vector_version_refuses_actions_that_do_not_exist():
+    env = native_env(env_factory(env_settings({"env_id": "CartPole-v1"})), 8)
+    assert type(env.unwrapped.action_space) is QuickMultiDiscrete
+    env.reset(seed=0)
+    env.step(np.zeros(8, np.int64))
+    with pytest.raises(AssertionError, match="invalid"):
+        env.step(np.full(8, 2))

@@ -1,0 +1,44 @@
+"""Two NumPy networks of the same sizes at once: acting with small networks takes as long as the calls of NumPy."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from numpy.lib.stride_tricks import as_strided
+
+from minding.engine.types import Array
+
+if TYPE_CHECKING:
+    from minding.policies.networks.host import MLP
+
+
+class MLPPair:
+    """Two MLPs of the same sizes for the same input, ``(B, F)`` to both outputs; half as many calls of NumPy.
+
+    Args:
+      first, second: the MLPs.
+    """
+
+    def __init__(self, first: MLP, second: MLP) -> None:
+        self.both = first, second
+        self.layers = [(_beside(w, v), _beside(b, c)[:, None]) for (w, b), (v, c) in zip(first.layers, second.layers)]
+        self.activation = first.activation
+
+    def __call__(self, x: Array) -> tuple[Array, Array]:
+        activation = self.activation
+        if not self.layers:
+            return x, x
+        for transposed, bias in self.layers:
+            x = x @ transposed
+            x += bias
+            activation(x, x)
+        return x[0], x[1]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Where the arrays lie is another matter in another process.
+        return MLPPair, self.both
+
+
+def _beside(a: Array, b: Array) -> Array:
+    """Two arrays of one shape as one with a leading axis, over their own memory, which must outlive it."""
+    return as_strided(a, (2, *a.shape), (b.ctypes.data - a.ctypes.data, *a.strides))
