@@ -74,6 +74,25 @@ class PPOCase(Case):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class A2CCase(Case):
+    """A2C with separate tanh networks for policy and value: one step of Adam for each rollout.
+
+    Attributes:
+      rollout_length: steps of each environment between two updates.
+      gae_lambda: decay of generalized advantage estimation; 1 gives n-step returns.
+      entropy_weight: weight of the entropy bonus.
+      value_weight: weight of the value loss.
+      grad_norm: the global gradient norm is clipped to it.
+    """
+
+    rollout_length: int
+    gae_lambda: float = 1.0
+    entropy_weight: float = 0.01
+    value_weight: float = 0.5
+    grad_norm: float = 0.5
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class ReplayCase(Case):
     """An off-policy algorithm: one gradient step every `iteration_steps` env steps, relu networks.
 
@@ -130,6 +149,11 @@ def _sac(name: str, env_id: str, target: float = 2.4, threads: int = 1) -> SACCa
     )  # fmt: skip
 
 
+_A2C = A2CCase(
+    name="a2c_cartpole", env_id="CartPole-v1", num_envs=8, hidden=(64, 64), batch_size=40, learning_rate=7e-4,
+    iteration_steps=40, rollout_length=5, warmup_steps=8_000, window_steps=40_000, targets={"sb3": 3.0},
+)  # fmt: skip
+
 _DQN = DQNCase(
     name="dqn_cartpole", env_id="CartPole-v1", num_envs=1, hidden=(128, 128), batch_size=128,
     learning_rate=1e-3, iteration_steps=4, warmup_steps=2000, window_steps=6000, buffer_size=50_000,
@@ -141,6 +165,7 @@ CASES: dict[str, Case] = {
     for case in (
         _ppo_cartpole(8, warmup=8, window=32, targets={"sb3": 3.8, "cleanrl_style": 2.5}),
         _ppo_cartpole(64, warmup=4, window=12, targets={"sb3": 4.5, "cleanrl_style": 2.5, "purejaxrl_style": 0.75}),
+        _A2C,
         _DQN,
         _sac("sac_pendulum", "Pendulum-v1"),
         _sac("sac_halfcheetah", "HalfCheetah-v5"),

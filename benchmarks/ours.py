@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from benchmarks.cases import Case, DQNCase, PPOCase, ReplayCase, SACCase
+from benchmarks.cases import A2CCase, Case, DQNCase, PPOCase, ReplayCase, SACCase
 from benchmarks.window import Measurement, RunOptions, measure, parse_options
 
 PRESETS = {
     "ppo_cartpole_8": "cartpole_ppo",
     "ppo_cartpole_64": "cartpole_ppo",
+    "a2c_cartpole": "cartpole_a2c",
     "dqn_cartpole": "cartpole_dqn",
     "sac_pendulum": "pendulum_sac",
     "sac_halfcheetah": "halfcheetah_sac",
@@ -36,6 +37,8 @@ def overrides(case: Case) -> list[str]:
     match case:
         case PPOCase():
             keys |= _ppo_keys(case)
+        case A2CCase():
+            keys |= _gradient_keys(case) | {"policy.learn.optimizer": "adam", "env.normalize_reward": False}
         case DQNCase():
             # Our target counts gradient steps, the case counts env steps.
             keys |= _replay_keys(case) | {
@@ -53,19 +56,24 @@ def overrides(case: Case) -> list[str]:
                 "policy.learn.tau": case.tau,
             }
         case _:
-            raise TypeError(f"expected a PPOCase, DQNCase or SACCase, got {type(case).__name__} ({case.name})")
+            raise TypeError(f"expected a PPOCase, A2CCase, DQNCase or SACCase, got {type(case).__name__} ({case.name})")
     return [f"{key}={value}" for key, value in keys.items()]
 
 
 def _ppo_keys(case: PPOCase) -> dict[str, Any]:
-    return {
-        "policy.model.activation": "tanh",
+    return _gradient_keys(case) | {
         "policy.learn.n_epoch": case.epochs,
         "policy.learn.n_minibatch": case.minibatches,
-        "policy.learn.gae_lambda": case.gae_lambda,
         "policy.learn.clip_ratio": case.clip_ratio,
         "policy.learn.value_clip": True,
+    }
+
+
+def _gradient_keys(case: PPOCase | A2CCase) -> dict[str, Any]:
+    return {
+        "policy.model.activation": "tanh",
         "policy.model.normalize_obs": False,
+        "policy.learn.gae_lambda": case.gae_lambda,
         "policy.learn.entropy_weight": case.entropy_weight,
         "policy.learn.value_weight": case.value_weight,
         "policy.learn.grad_norm": case.grad_norm,

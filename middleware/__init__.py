@@ -8,6 +8,7 @@ from minding.middleware.eps_greedy_masker import eps_greedy_masker
 from minding.middleware.evaluator import interaction_evaluator
 from minding.middleware.gae_estimator import gae_estimator
 from minding.middleware.learner import OffPolicyLearner
+from minding.middleware.montecarlo_return_estimator import montecarlo_return_estimator
 from minding.middleware.nstep_reward_enhancer import nstep_reward_enhancer
 from minding.middleware.offline_data_fetcher import offline_data_fetcher
 from minding.middleware.online_logger import online_logger
@@ -27,6 +28,7 @@ __all__ = [
     "eps_greedy_masker",
     "gae_estimator",
     "interaction_evaluator",
+    "montecarlo_return_estimator",
     "multistep_trainer",
     "nstep_reward_enhancer",
     "offline_data_fetcher",

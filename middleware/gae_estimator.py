@@ -5,14 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from minding.engine.chain.context import OnlineRLContext
 from minding.engine.chain.middleware import declare
-from minding.engine.data.agents import agents_view, alive_agents, fold
-from minding.engine.data.returns import gae, over_agents
-from minding.engine.data.rollout import named_leaves
-from minding.engine.types import Array, CollectMode, Obs
+from minding.engine.types import CollectMode
+from minding.middleware.estimates import rows_with_advantages
 
 
 @declare(role="collect", reads=("trajectories",), writes=("train_data",))
@@ -49,35 +45,5 @@ class gae_estimator:
 
     def __call__(self, ctx: OnlineRLContext) -> None:
         """Computes the advantages of the iteration."""
-        rollout = ctx.trajectories
-        assert rollout is not None
-        value, terminated, cut = rollout.record["value"], rollout.terminated, rollout.cut()
-        valid = np.ones(rollout.shape, np.bool_) if rollout.valid is None else rollout.valid
-        axes = value.ndim
-        if axes > 2:
-            # An agent that leaves has come to its end, and nothing is learned of one that is not there.
-            left = rollout.left()
-            terminated, cut = terminated[..., None] | left, cut[..., None] | left
-            valid = valid[..., None] & alive_agents(rollout.obs)
-        learn = {"gamma": self._gamma, "gae_lambda": self._gae_lambda}
-        advantage = gae(rollout.reward, value, rollout.next_value(), terminated, cut, **learn)
-        columns: dict[str, Array] = {
-            **_named_obs(rollout.obs, axes),
-            "action": rollout.action,
-            **rollout.record,
-            **{f"info.{name}": values for name, values in rollout.info.items()},
-            "advantage": advantage,
-            "return": advantage + value,
-            "valid": valid,
-        }
-        if "memory" in rollout.record:
-            columns["begun"] = over_agents(rollout.begun(), value.shape, "begun")
-            columns["sequence"] = np.broadcast_to(np.arange(value[0].size).reshape(value.shape[1:]), value.shape)
-        ctx.train_data = {name: fold(array, axes) for name, array in columns.items()}
-
-
-def _named_obs(obs: Obs, axes: int) -> dict[str, Array]:
-    """The columns of an observation; of several agents what they themselves see."""
-    if axes == 2:
-        return dict(named_leaves("obs", obs))
-    return {f"obs.{path}": leaf for path, leaf in agents_view(obs).items()}
+        assert ctx.trajectories is not None
+        ctx.train_data = rows_with_advantages(ctx.trajectories, gamma=self._gamma, gae_lambda=self._gae_lambda)

@@ -27,18 +27,16 @@ import numpy as np
 from minding.engine.data.batch import Field, IndexedBatch
 from minding.engine.process.runtime import ms, ops
 from minding.engine.types import Array
-from minding.policies.core.actor_critic import ActorCriticPolicy
+from minding.policies.core.actor_critic import MEMORY, ActorCriticPolicy
 from minding.policies.core.update import Inputs
 from minding.policies.kernels import usable
 from minding.policies.networks.actor_critic import ActorCritic
 from minding.policies.networks.heads import fuse_likelihood
 from minding.policies.networks.optim import Group, Optimizer
 from minding.policies.networks.steps import ALL_ROWS, GradientStep
-from minding.policies.ops import lean
+from minding.policies.ops.policy_gradient import row_mean
 from minding.policies.ops.surrogate import FusedSurrogate
 
-MEMORY = ("memory", "begun", "valid")
-"""Fields of rows that a policy with memory learns from besides the others."""
 WEIGHT_BOUND = 2.0
 """Of the weight of rows that an older policy collected."""
 
@@ -62,31 +60,24 @@ def ppo_loss(log_prob, entropy, value, batch, cfg):
     log_ratio = log_prob - batch["log_prob"]
     ratio = ops.exp(log_ratio)
     surrogate = ops.maximum(-advantage * ratio, -advantage * ops.clamp(ratio, 1.0 - clip, 1.0 + clip))
-    policy_loss = _mean(surrogate, batch)
+    policy_loss = row_mean(surrogate, batch)
     # Value
     error = ops.square(value - target)
     if cfg["value_clip"]:
         clipped = old_value + ops.clamp(value - old_value, -clip, clip)
         error = ops.maximum(error, ops.square(clipped - target))
-    value_loss = 0.5 * _mean(error, batch)
+    value_loss = 0.5 * row_mean(error, batch)
     # Total
-    entropy = _mean(entropy, batch)
+    entropy = row_mean(entropy, batch)
     loss = policy_loss + cfg["value_weight"] * value_loss - cfg["entropy_weight"] * entropy
     return loss, {
         "loss": loss,
         "policy_loss": policy_loss,
         "value_loss": value_loss,
         "entropy": entropy,
-        "approx_kl": _mean(ratio - 1.0 - log_ratio, batch),
-        "clip_fraction": _mean(ops.cast(ops.abs(ratio - 1.0) > clip, ms.float32), batch),
+        "approx_kl": row_mean(ratio - 1.0 - log_ratio, batch),
+        "clip_fraction": row_mean(ops.cast(ops.abs(ratio - 1.0) > clip, ms.float32), batch),
     }
-
-
-def _mean(x, batch):
-    """The mean over rows; a scalar as it is."""
-    if "valid" not in batch or x.ndim == 0:
-        return lean.mean(x)
-    return lean.mean(x * batch["valid"]) / ops.maximum(lean.mean(batch["valid"]), 1e-8)
 
 
 class PPOCell(GradientStep):
@@ -142,47 +133,14 @@ class PPO(ActorCriticPolicy):
 
     @property
     def row_fields(self) -> dict[str, Field]:
-        number = Field()
-        return {
-            **self.obs_fields("obs"),
-            "action": self.action_field,
-            **dict.fromkeys(("log_prob", "value", "advantage", "return"), number),
-            **(dict(zip(MEMORY, (Field((self.net.memory_size,)), number, number))) if self.net.memory_size else {}),
-        }
+        numbers = dict.fromkeys(("log_prob", "value", "advantage", "return"), Field())
+        return {**self.obs_fields("obs"), "action": self.action_field, **numbers, **self.memory_fields}
 
     def inputs(self, batch: IndexedBatch, progress: float) -> Inputs:
-        steps = len(batch.index)
-        advantage = self._read("advantage", batch).reshape(steps, -1)
-        if self.cfg.learn.normalize_advantage:
-            # What becomes infinite here makes the loss so, which is an error that says more.
-            with np.errstate(over="ignore", invalid="ignore"):
-                if self.net.memory_size:
-                    mean, std = _moments(advantage, self._counted(batch).reshape(steps, -1))
-                else:
-                    mean, std = advantage.mean(axis=1, keepdims=True), advantage.std(axis=1, keepdims=True)
-                advantage = (advantage - mean) / (std + 1e-8)
         old = {ALL_ROWS: self._all_rows(batch)} if batch.lag > 0 else {}
-        return Inputs({"advantage": advantage}, {**self.root.optim.rates(progress), **old})
+        return Inputs({"advantage": self.advantage(batch)}, {**self.root.optim.rates(progress), **old})
 
     def _all_rows(self, batch: IndexedBatch) -> Array:
         """Int32 ``(R,)``; with memory ``(T, N)``, in the order of time, then of environments."""
         rows = np.arange(batch.tables.rows, dtype=np.int32)
         return rows.reshape(batch.index.shape[1], -1) if self.net.memory_size else rows
-
-    def observed(self, batch: IndexedBatch) -> Array:
-        return np.unique(batch.index[self._counted(batch)]) if self.net.memory_size else super().observed(batch)
-
-    def _counted(self, batch: IndexedBatch) -> Array:
-        """Which rows of sequences are no resets; bool, shaped like the index."""
-        return self._read("valid", batch) > 0
-
-    def _read(self, name: str, batch: IndexedBatch) -> Array:
-        return batch.layout.read(batch.tables.host, name)[batch.index]
-
-
-def _moments(x: Array, counted: Array) -> tuple[Array, Array]:
-    """Mean and deviation of each row of x ``(K, R)`` over what counts, ``(K, 1)``; 0 where nothing does."""
-    count = np.maximum(counted.sum(axis=1, keepdims=True), 1).astype(np.float32)
-    mean = np.where(counted, x, 0.0).sum(axis=1, keepdims=True) / count
-    deviation = np.where(counted, x - mean, 0.0)
-    return mean, np.sqrt(np.square(deviation).sum(axis=1, keepdims=True) / count)

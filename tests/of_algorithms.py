@@ -10,6 +10,7 @@ and may hold
 - ``SIGNATURES``: how often its update is compiled, 1 if not given;
 - ``RESUMES``: cases of ``contract/test_resume.py``, by name: (environment, overrides); its defaults if not given;
 - ``MOVES``: settings with which every gradient step moves the network that acts, unless the defaults do;
+- ``BOOTSTRAPS``: False for an algorithm that learns nothing from beyond a time limit;
 - ``ALTERNATIVES``: settings of a further run, for keys that the defaults leave unread.
 """
 

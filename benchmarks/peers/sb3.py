@@ -9,12 +9,12 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from stable_baselines3 import DQN, PPO, SAC
+from stable_baselines3 import A2C, DQN, PPO, SAC
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.env_util import make_vec_env
 from torch import nn
 
-from benchmarks.cases import Case, DQNCase, PPOCase, ReplayCase, SACCase
+from benchmarks.cases import A2CCase, Case, DQNCase, PPOCase, ReplayCase, SACCase
 from benchmarks.window import Measurement, RunOptions, measure, parse_options
 
 
@@ -30,11 +30,28 @@ def ppo(case: PPOCase, common: dict[str, Any]) -> PPO:
         ent_coef=case.entropy_weight,
         vf_coef=case.value_weight,
         max_grad_norm=case.grad_norm,
-        policy_kwargs={
-            "net_arch": {"pi": list(case.hidden), "vf": list(case.hidden)},
-            "activation_fn": nn.Tanh,
-        },
+        policy_kwargs=tanh_networks(case),
     )
+
+
+def a2c(case: A2CCase, common: dict[str, Any]) -> A2C:
+    return A2C(
+        **common,
+        n_steps=case.rollout_length,
+        gae_lambda=case.gae_lambda,
+        ent_coef=case.entropy_weight,
+        vf_coef=case.value_weight,
+        max_grad_norm=case.grad_norm,
+        use_rms_prop=False,
+        policy_kwargs=tanh_networks(case),
+    )
+
+
+def tanh_networks(case: Case) -> dict[str, Any]:
+    return {
+        "net_arch": {"pi": list(case.hidden), "vf": list(case.hidden)},
+        "activation_fn": nn.Tanh,
+    }
 
 
 def replay_options(case: ReplayCase) -> dict[str, Any]:
@@ -80,11 +97,13 @@ def build(case: Case, seed: int) -> BaseAlgorithm:
     match case:
         case PPOCase():
             return ppo(case, common)
+        case A2CCase():
+            return a2c(case, common)
         case DQNCase():
             return dqn(case, common)
         case SACCase():
             return sac(case, common)
-    raise TypeError(f"expected a PPOCase, DQNCase or SACCase, got {type(case).__name__} ({case.name})")
+    raise TypeError(f"expected a PPOCase, A2CCase, DQNCase or SACCase, got {type(case).__name__} ({case.name})")
 
 
 def run_case(options: RunOptions) -> Measurement:

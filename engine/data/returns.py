@@ -31,6 +31,26 @@ def reverse_scan(delta: Array, decay: Array) -> Array:
     return y
 
 
+def outcome(ended: Array, cut: Array) -> tuple[Array, Array]:
+    """What becomes of the trajectory that each row belongs to.
+
+    Args:
+      ended: bool (T, N), true where an episode ended.
+      cut: bool (T, N), true where the next row does not continue this trajectory.
+
+    Returns:
+      (rows of an episode whose end is among the rows, rows of one that goes on behind them), bool (T, N) each; rows of
+      one that was given up are neither.
+    """
+    steps = len(cut)
+    # The row with which each trajectory stops; T where none does.
+    stop = np.where(cut, np.arange(steps)[:, None], steps)
+    stop = np.minimum.accumulate(stop[::-1])[::-1]
+    running: Array = stop == steps
+    over: Array = ~running & np.take_along_axis(ended, np.minimum(stop, steps - 1), axis=0)
+    return over, running
+
+
 def gae(
     reward: Array, value: Array, next_value: Array, terminated: Array, cut: Array, *, gamma: float, gae_lambda: float
 ) -> Array:

@@ -6,15 +6,22 @@ from typing import ClassVar
 
 import numpy as np
 
+from minding.engine.data.batch import Field, IndexedBatch
+from minding.engine.types import Array
 from minding.policies.core.actors import Network, StochasticActor
+from minding.policies.core.advantages import standardized
 from minding.policies.core.base import BasePolicy
 from minding.policies.networks.actor_critic import ActorCritic
+
+MEMORY = ("memory", "begun", "valid")
+"""Fields of rows that a policy with memory learns from besides the others."""
 
 
 class ActorCriticPolicy(BasePolicy):
     """Draws actions from a distribution and records what learning uses of log-probability and the state's value.
 
-    A subclass defines `_root` and `row_fields`.
+    A subclass defines `_root` and `row_fields`. One whose settings have a memory learns from sequences: the index of a
+    batch is then ``(K, T, B)``, and rows of resets are among those of a sequence, but do not count.
     """
 
     record_fields: ClassVar[tuple[str, ...]] = ("log_prob", "value")
@@ -25,3 +32,27 @@ class ActorCriticPolicy(BasePolicy):
 
     def _actor(self, network: Network, rng: np.random.Generator) -> StochasticActor:
         return StochasticActor(self.name, network, self.spec, rng, self.net.head.distribution, self.record_fields)
+
+    @property
+    def memory_fields(self) -> dict[str, Field]:
+        """Row fields of a policy with memory; none without."""
+        size = self.net.memory_size
+        return dict(zip(MEMORY, (Field((size,)), Field(), Field()))) if size else {}
+
+    def advantage(self, batch: IndexedBatch) -> Array:
+        """The advantages of a batch for its gradient steps, float32 ``(K, R)``, as `learn.normalize_advantage` says."""
+        steps = len(batch.index)
+        advantage = self._read("advantage", batch).reshape(steps, -1)
+        if not self.cfg.learn.normalize_advantage:
+            return advantage
+        return standardized(advantage, self._counted(batch).reshape(steps, -1) if self.net.memory_size else None)
+
+    def observed(self, batch: IndexedBatch) -> Array:
+        return np.unique(batch.index[self._counted(batch)]) if self.net.memory_size else super().observed(batch)
+
+    def _counted(self, batch: IndexedBatch) -> Array:
+        """Which rows of sequences are no resets; bool, shaped like the index."""
+        return self._read("valid", batch) > 0
+
+    def _read(self, name: str, batch: IndexedBatch) -> Array:
+        return batch.layout.read(batch.tables.host, name)[batch.index]

@@ -83,9 +83,9 @@ class Optimizer(nn.Cell):
         return {rate_name(name): group.rate_at(progress) for name, group in self.groups.items()}
 
     def reported_rates(self, progress: float) -> dict[str, float]:
-        """The step sizes as metrics: one if all groups have the same."""
+        """The step sizes as metrics: one if all groups have the same, throughout."""
         rates = {name: group.rate_at(progress) for name, group in self.groups.items()}
-        if len(set(rates.values())) == 1:
+        if len({(group.rate, group.anneal) for group in self.groups.values()}) == 1:
             return {"learning_rate": next(iter(rates.values()))}
         return {f"learning_rate_{name}": rate for name, rate in rates.items()}
 
@@ -94,21 +94,22 @@ class Optimizer(nn.Cell):
         block: flat.Block | None = self.steps[self.names.index(name)].block
         return block
 
-    def gradient(self, loss: Callable[[Any], Any], name: str) -> Callable[[Any], Any]:
-        """Differentiates a loss for the parameters of a group.
+    def gradient(self, loss: Callable[[Any], Any], *names: str) -> Callable[[Any], Any]:
+        """Differentiates a loss for the parameters of groups.
 
         Args:
           loss: ``batch -> (loss, metrics by name)``.
-          name: of the group.
+          names: of the groups.
 
         Returns:
-          The compiled function ``batch -> ((loss, metrics by name), gradients)``; `construct` takes the gradients.
+          The compiled function ``batch -> ((loss, metrics by name), gradients)``: those of the groups one after
+          another; `construct` takes those of each.
         """
-        gradient: Callable[[Any], Any] = ms.value_and_grad(loss, None, self.parameters(name), has_aux=True)
+        gradient: Callable[[Any], Any] = ms.value_and_grad(loss, None, self.parameters(*names), has_aux=True)
         return gradient
 
-    def parameters(self, name: str) -> ms.ParameterTuple:
-        return ms.ParameterTuple(self.groups[name].params)
+    def parameters(self, *names: str) -> ms.ParameterTuple:
+        return ms.ParameterTuple([p for name in names for p in self.groups[name].params])
 
     def construct(self, grads, batch, reads):
         """One step.
@@ -247,6 +248,12 @@ class RMSProp(_Method):
 
 
 METHODS: dict[str, type[_Method]] = {"adam": Adam, "adamw": Adam, "rmsprop": RMSProp}
+
+
+def method_of(learn: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings of a `Group` from a `learn` configuration that has `optimizer` and `grad_norm`."""
+    betas = (0.9, 0.99) if learn["optimizer"] == "rmsprop" else (0.9, 0.999)
+    return {"method": learn["optimizer"], "betas": betas, "eps": 1e-5, "max_grad_norm": learn["grad_norm"]}
 
 
 def rate_name(group: str) -> str:

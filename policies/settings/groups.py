@@ -99,6 +99,19 @@ def support() -> Schema:
     }
 
 
+def passes(n_epoch: int, n_minibatch: int) -> Schema:
+    """Keys of learning from a rollout in minibatches; arguments are the defaults of the keys."""
+    return {
+        "n_epoch": opt(n_epoch, "[1, inf)", "passes over each rollout"),
+        "n_minibatch": opt(n_minibatch, "[1, inf)", "minibatches per pass, reshuffled each time"),
+    }
+
+
+def optimizer(default: str) -> Schema:
+    """Keys of the method that moves weights; `default`: of the key."""
+    return {"optimizer": opt(default, ("adam", "rmsprop"), "what moves the weights; RMSProp with decay 0.99")}
+
+
 def noisy(default: bool) -> Schema:
     """Keys of noise on weights; `default`: that of the key."""
     return {

@@ -10,8 +10,7 @@ from minding.policies.settings.algorithm import Algorithm
 def schema() -> groups.Schema:
     """The keys of `policy`."""
     learn = {
-        "n_epoch": opt(4, "[1, inf)", "passes over each rollout"),
-        "n_minibatch": opt(4, "[1, inf)", "minibatches per pass, reshuffled each time"),
+        **groups.passes(4, 4),
         "gae_lambda": opt(0.95, "[0, 1]", "trades bias for variance of the advantage"),
         "clip_ratio": opt(0.2, "(0, 1)", "clip range of the probability ratio"),
         "value_clip": opt(True, None, "clip the change of the value by clip_ratio"),

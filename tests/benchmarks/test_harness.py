@@ -142,6 +142,7 @@ class TestPairs:
             ("ppo_cartpole_64", "sb3"),
             ("ppo_cartpole_64", "cleanrl_style"),
             ("ppo_cartpole_64", "purejaxrl_style"),
+            ("a2c_cartpole", "sb3"),
             ("dqn_cartpole", "sb3"),
             ("sac_pendulum", "sb3"),
             ("sac_halfcheetah", "sb3"),

@@ -63,6 +63,7 @@ MIDDLEWARE = {
     "eps_greedy_masker": lambda cfg, path: library.eps_greedy_masker(),
     "gae_estimator": lambda cfg, path: library.gae_estimator(cfg, ACT.collect_mode),
     "interaction_evaluator": lambda cfg, path: library.interaction_evaluator(cfg, ACT.eval_mode, CountingEnv()),
+    "montecarlo_return_estimator": lambda cfg, path: library.montecarlo_return_estimator(cfg, ACT.collect_mode),
     "multistep_trainer": lambda cfg, path: library.multistep_trainer(cfg, ReadingLearner(ON_POLICY_FIELDS)),
     "nstep_reward_enhancer": lambda cfg, path: library.nstep_reward_enhancer(cfg),
     "offline_data_fetcher": lambda cfg, path: library.offline_data_fetcher(cfg, Recorded()),

@@ -1,4 +1,4 @@
-"""Deterministic actors and critics with one hidden layer in float64 NumPy, and the gradients of what uses them."""
+"""Actors and critics with one hidden layer in float64 NumPy, and the gradients of what uses them."""
 
 import numpy as np
 
@@ -28,6 +28,33 @@ def value(p, part, action, obs):
     """Values (B,) of an `ActionValue`."""
     features = _hidden(p, part, np.concatenate([obs, action], axis=1))
     return (features @ p[f"{part}.value.weight"].T + p[f"{part}.value.bias"])[:, 0]
+
+
+def state_value(p, obs):
+    """Values (B,) of an `ActorCritic`."""
+    return (_tanh(p, "net.critic", obs) @ p["net.value.weight"].T + p["net.value.bias"])[:, 0]
+
+
+def scores(p, torso, obs):
+    """Logits (B, n), or means (B, A), of an `ActorCritic` (torso "net.actor") or a `PolicyNetwork` ("net.torso")."""
+    return _tanh(p, torso, obs) @ p["net.head.linear.weight"].T + p["net.head.linear.bias"]
+
+
+def categorical(logits, action):
+    """Log-probabilities and entropies, (B,) each."""
+    log_p = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
+    return log_p[np.arange(len(action)), action], -(np.exp(log_p) * log_p).sum(axis=1)
+
+
+def normal(mean, log_std, action):
+    """Log-probabilities (B,) and the entropy."""
+    z = (action - mean) / np.exp(log_std)
+    constant = 0.5 * np.log(2 * np.pi)
+    return (-0.5 * z**2 - log_std - constant).sum(axis=1), (log_std + 0.5 + constant).sum()
+
+
+def _tanh(p, part, x):
+    return np.tanh(x @ p[f"{part}.layers.0.weight"].T + p[f"{part}.layers.0.bias"])
 
 
 def _hidden(p, part, x):

@@ -1,0 +1,21 @@
+"""Policy gradient (REINFORCE) on CartPole-v1: balance a pole on a cart.
+
+Expected: an evaluation mean of at least 475 of 500 within 300k environment steps (a target, not measured yet).
+"""
+
+from easydict import EasyDict
+
+main_config = EasyDict(
+    exp_name="cartpole_pg",
+    run=dict(max_env_step=300_000),
+    # Two environments: a rollout is as long as the longest episode, and what is learned from is hardly older.
+    env=dict(env_id="CartPole-v1", collector_env_num=2),
+    policy=dict(
+        type="pg",
+        model=dict(normalize_obs=True),
+        learn=dict(learning_rate=1e-2),
+        eval=dict(freq=20_000, n_episode=20),
+    ),
+)
+
+proof = dict(target=475.0)

@@ -1,0 +1,22 @@
+"""A2C on Pendulum-v1: swing a pendulum up and hold it, one continuous torque.
+
+Expected: an evaluation mean of at least -250 within 500k environment steps (a target, not measured yet).
+"""
+
+from easydict import EasyDict
+
+main_config = EasyDict(
+    exp_name="pendulum_a2c",
+    run=dict(max_env_step=500_000),
+    env=dict(env_id="Pendulum-v1", normalize_reward=True, reward_gamma=0.9),
+    policy=dict(
+        type="a2c",
+        model=dict(normalize_obs=True),
+        # The pendulum falls within a second: a short horizon is enough and learns faster.
+        learn=dict(learning_rate=1e-3, optimizer="adam", gamma=0.9, gae_lambda=0.95, entropy_weight=0.0),
+        collect=dict(n_sample=80),
+        eval=dict(freq=25_000, n_episode=20),
+    ),
+)
+
+proof = dict(target=-250.0)

@@ -1,0 +1,76 @@
+"""AC: one-step actor-critic, which learns from every step as it is taken.
+
+Sutton and Barto, 2018, http://incompleteideas.net/book/the-book-2nd.html, section 13.5, one-step actor-critic
+(episodic), without the factor gamma^t:
+
+    delta = R + gamma (1 - terminated) V(S') - V(S)
+    w     <- w + alpha_w mean[ delta grad V(S) ]
+    theta <- theta + alpha_theta mean[ delta grad log pi(A|S) ]
+
+The mean is over the environments, which take one step each between two gradient steps; actor and critic each have a
+step size and statistics of their own. delta comes from `gae_estimator` with ``gae_lambda`` 0, as `advantage`, and as
+``return - V``; with other middleware, or another lambda, their advantages and returns are in its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from minding.engine.data.batch import Field
+from minding.policies.core.actor_critic import ActorCriticPolicy
+from minding.policies.networks.actor_critic import ActorCritic
+from minding.policies.networks.heads import fuse_likelihood
+from minding.policies.networks.optim import Group, Optimizer, method_of
+from minding.policies.networks.steps import GradientStep
+from minding.policies.ops.policy_gradient import advantage_loss
+
+
+class ACCell(GradientStep):
+    """Root cell: network and optimizer; the encoder of an observation moves with the actor, from both losses."""
+
+    metrics = ("loss", "policy_loss", "value_loss", "entropy", "approx_kl", "actor_grad_norm", "critic_grad_norm")
+
+    def __init__(self, net: ActorCritic, learn: Mapping[str, Any]) -> None:
+        super().__init__(["obs", "action", "log_prob", "advantage", "return"])
+        self.net = net
+        critic = [*net.critic.trainable_params(), *net.value.trainable_params()]
+        valued = {id(p) for p in critic}
+        actor = [p for p in net.trainable_params() if id(p) not in valued]
+        settings = {"anneal": learn["anneal_lr"], **method_of(learn)}
+        self.optim = Optimizer(
+            actor=Group(params=actor, rate=learn["learning_rate"], **settings),
+            critic=Group(params=critic, rate=learn["critic_learning_rate"], **settings),
+        )
+        # A plain dict of numbers: they are compiled in as constants.
+        self.cfg = {name: learn[name] for name in ("value_weight", "entropy_weight")}
+        fuse_likelihood(net.head)
+        self.gradient, self.count = self.optim.gradient(self.loss, "actor", "critic"), len(actor)
+
+    def loss(self, batch):
+        outputs = self.net(batch["obs"])
+        log_prob, entropy = self.net.head.log_prob_entropy(outputs[1:], batch["action"])
+        return advantage_loss(log_prob, entropy, outputs[0], batch, self.cfg)
+
+    def construct(self, batch):
+        (_, metrics), grads = self.gradient(batch)
+        grads = {"actor": grads[: self.count], "critic": grads[self.count :]}
+        norms = self.optim(grads, batch, metrics)
+        metrics["actor_grad_norm"], metrics["critic_grad_norm"] = norms["actor"], norms["critic"]
+        return metrics
+
+
+class AC(ActorCriticPolicy):
+    """One-step actor-critic for Discrete, MultiDiscrete and Box actions."""
+
+    name = "ac"
+
+    def _root(self, net: ActorCritic, rng: np.random.Generator) -> ACCell:
+        return ACCell(net, self.cfg.learn)
+
+    @property
+    def row_fields(self) -> dict[str, Field]:
+        numbers = dict.fromkeys(("log_prob", "advantage", "return"), Field())
+        return {**self.obs_fields("obs"), "action": self.action_field, **numbers}

@@ -1,0 +1,38 @@
+"""Settings of PG."""
+
+from __future__ import annotations
+
+from minding.engine.config.compiler import opt
+from minding.policies.settings import groups
+from minding.policies.settings.algorithm import Algorithm
+
+
+def schema() -> groups.Schema:
+    """The keys of `policy`."""
+    return {
+        "model": {
+            **groups.model([64, 64], "tanh"),
+            "log_std": opt(0.0, "[-5, 2]", "log deviation of continuous actions at the start"),
+        },
+        "learn": {
+            "learning_rate": opt(3e-3, "(0, 1]", "step size"),
+            **groups.anneal(True),
+            **groups.optimizer("adam"),
+            **groups.passes(1, 1),
+            "gamma": opt(0.99, "[0, 1]", "discount"),
+            "baseline": opt(
+                "standardized",
+                ("none", "mean", "standardized"),
+                "of the returns of a minibatch: 0, their mean, or that with returns divided by their deviation",
+            ),
+            "entropy_weight": opt(0.0, "[0, inf)", "weight of the entropy bonus"),
+            "grad_norm": opt(0.5, "[0, inf)", "gradients are scaled down to this norm; 0 leaves them"),
+            **groups.on_nan(),
+        },
+        "collect": groups.collect(1024),
+        "eval": groups.evaluation(),
+        "other": {},
+    }
+
+
+algorithm = Algorithm("pg", "PG", schema, actions=("discrete", "multi_discrete", "box"), chain="monte_carlo")

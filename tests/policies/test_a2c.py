@@ -1,0 +1,159 @@
+"""A2C: one update against float64 NumPy, gradients by finite differences, sequences, RMSProp, Monte-Carlo returns."""
+
+import copy
+
+import numpy as np
+import pytest
+from easydict import EasyDict
+from fakes import VECTOR, Batches, dict_of, discrete, mask_of, multi_discrete, rows_of, set_rate, space_of
+from float64_networks import categorical, finite_differences, gradients, normal, params, scores, state_value
+
+from minding import training
+from minding.configs import compile_run
+from minding.engine import OnlineRLContext, Task
+from minding.policies import get_policy_class
+
+CONTRACT = {
+    "a2c": (VECTOR, space_of(2, 2), {"policy.model.normalize_obs": True}),
+    "a2c, memory, masked": (
+        dict_of(a=VECTOR, action_mask=mask_of(3, 2)),
+        multi_discrete(3, 2),
+        {"policy.model.memory": "gru", "policy.model.memory_dim": 5},
+    ),
+}
+LEARNS = {"policy.collect.n_sample": 32, "policy.learn.learning_rate": 0.01, "policy.learn.anneal_lr": "false"}
+ALTERNATIVES = ("policy.model.memory=gru",)
+RESUMES = {
+    "A2C with memory and action masks": (
+        "minding/MaskedGrid-v0",
+        ("policy.model.memory=gru", "policy.model.memory_dim=8", "env.info_keys=[action_mask, success]"),
+    ),
+    "A2C with Monte-Carlo returns": ("CartPole-v1", ("chain=monte_carlo",)),
+}
+
+BATCH, RATE = 12, 0.01
+ADAM = {"policy.learn.optimizer": "adam", "policy.learn.grad_norm": 0.0, "policy.learn.learning_rate": RATE}
+
+
+@pytest.fixture(scope="module")
+def built(tiny_config):
+    return get_policy_class("a2c")(tiny_config("a2c", VECTOR, discrete(3), **ADAM))
+
+
+@pytest.fixture
+def policy(built):
+    state = copy.deepcopy(built.state_dict())
+    yield built
+    built.load_state_dict(state)
+    built.cfg.learn.normalize_advantage = False
+
+
+@pytest.fixture(scope="module")
+def batches(built):
+    return Batches(built, BATCH)
+
+
+@pytest.fixture
+def rows(batches):
+    return rows_of(batches.layout, BATCH, np.random.default_rng(0), {"action": 3})
+
+
+ALL = np.arange(BATCH)[None]
+
+
+def metrics_of(p, rows, advantage):
+    log_prob, entropy = categorical(scores(p, "net.actor", rows["obs"]), rows["action"])
+    policy_loss, entropy = -(advantage * log_prob).mean(), entropy.mean()
+    value_loss = 0.5 * ((state_value(p, rows["obs"]) - rows["return"]) ** 2).mean()
+    ratio = np.exp(log_prob - rows["log_prob"])
+    return {
+        "loss": policy_loss + 0.5 * value_loss - 0.01 * entropy,
+        "policy_loss": policy_loss,
+        "value_loss": value_loss,
+        "entropy": entropy,
+        "approx_kl": (ratio - 1 - np.log(ratio)).mean(),
+    }
+
+
+def test_losses_are_those_of_the_formula_and_gradients_their_finite_differences(policy, batches, rows):
+    p = params(policy)
+    output = policy.learn_mode.forward(batches(rows, ALL))
+    assert output.steps == 1
+    expected = metrics_of(p, rows, rows["advantage"].astype(np.float64))
+    assert {name: output.metrics[name] for name in expected} == pytest.approx(expected, rel=1e-5, abs=1e-6)
+    slopes = finite_differences(lambda x: metrics_of(x, rows, rows["advantage"])["loss"], p, "net")
+    for grad, wanted in zip(gradients(policy, "net"), slopes, strict=True):
+        np.testing.assert_allclose(grad, wanted, rtol=1e-4, atol=1e-6)
+
+
+def test_advantages_are_standardised_where_asked_for(policy, batches, rows):
+    policy.cfg.learn.normalize_advantage = True
+    advantage = rows["advantage"].astype(np.float64)
+    expected = metrics_of(params(policy), rows, (advantage - advantage.mean()) / advantage.std())
+    metrics = policy.learn_mode.forward(batches(rows, ALL)).metrics
+    assert metrics["policy_loss"] == pytest.approx(expected["policy_loss"], rel=1e-5, abs=1e-6)
+    assert metrics["value_loss"] == pytest.approx(expected["value_loss"], rel=1e-5)
+
+
+@pytest.mark.parametrize(("progress", "rate"), [(0.0, RATE), (0.25, 0.75 * RATE), (1.0, 0.0)])
+def test_the_learning_rate_falls_to_zero_over_the_run(policy, batches, rows, progress, rate):
+    before = params(policy)["net.value.bias"]
+    assert policy.learn_mode.forward(batches(rows, ALL), progress=progress).metrics["learning_rate"] == rate
+    assert np.array_equal(params(policy)["net.value.bias"], before) == (rate == 0.0)
+
+
+def test_sequences_of_a_memory_begin_anew_at_ends_and_resets_do_not_count(tiny_config):
+    overrides = {**ADAM, "policy.model.memory": "gru", "policy.model.memory_dim": 4}
+    policy = get_policy_class("a2c")(tiny_config("a2c", VECTOR, space_of(2), **overrides))
+    steps, envs = 4, 3
+    rng, mode = np.random.default_rng(0), policy.collect_mode
+    begun, valid = np.zeros((steps, envs), bool), np.ones((steps, envs), bool)
+    begun[[1, 3], [0, 2]], valid[[0, 2], [0, 2]] = True, False
+    acted = []
+    for t in range(steps):
+        mode.reset(np.flatnonzero(begun[t]))
+        obs = rng.standard_normal((envs, 4)).astype(np.float32)
+        acted.append({"obs": obs, **mode.forward(obs)})
+    rows = {name: np.concatenate([row[name] for row in acted]) for name in acted[0]}
+    advantage, target = rng.standard_normal((2, steps * envs)).astype(np.float32)
+    rows.update(advantage=advantage, begun=begun.reshape(-1), valid=valid.reshape(-1), **{"return": target})
+    index = np.arange(steps * envs).reshape(1, steps, envs)
+    set_rate(policy, 1e-12)
+    metrics = policy.learn_mode.forward(Batches(policy, steps * envs)(rows, index)).metrics
+    counted = rows["valid"]
+    policy_loss = -(advantage * rows["log_prob"].astype(np.float64))[counted].mean()
+    value_loss = 0.5 * ((rows["value"] - target)[counted].astype(np.float64) ** 2).mean()
+    entropy = normal(np.zeros((1, 2)), np.zeros(2), np.zeros((1, 2)))[1]
+    # What was unrolled is what was acted.
+    assert abs(metrics["approx_kl"]) < 1e-6
+    expected = [policy_loss, value_loss, policy_loss + 0.5 * value_loss - 0.01 * entropy]
+    assert [metrics[name] for name in ("policy_loss", "value_loss", "loss")] == pytest.approx(expected, rel=1e-4)
+
+
+def test_rmsprop_is_the_method_by_default_and_the_gradient_is_bounded(tiny_config):
+    policy = get_policy_class("a2c")(tiny_config("a2c", VECTOR, discrete(3), **{"policy.learn.anneal_lr": False}))
+    batches = Batches(policy, BATCH)
+    rows = rows_of(batches.layout, BATCH, np.random.default_rng(0), {"action": 3})
+    p = params(policy)
+    slopes = finite_differences(lambda x: metrics_of(x, rows, rows["advantage"])["loss"], p, "net")
+    norm = np.sqrt(sum((slope**2).sum() for slope in slopes))
+    metrics = policy.learn_mode.forward(batches(rows, ALL)).metrics
+    assert metrics["grad_norm"] == pytest.approx(norm, rel=1e-4)
+    assert norm > 0.5
+    names, after = [name for name in p if name.startswith("net.")], params(policy)
+    for name, slope in zip(names, slopes, strict=True):
+        grad = slope * 0.5 / norm
+        np.testing.assert_allclose(after[name], p[name] - 7e-4 * grad / (0.1 * np.abs(grad) + 1e-5), atol=2e-5)
+
+
+def test_it_learns_from_monte_carlo_returns_as_from_lambda_one():
+    results = []
+    for chain in ("monte_carlo", "on_policy"):
+        user = EasyDict(env={"env_id": "CartPole-v1"}, policy={"type": "a2c", "model": {"hidden": [8]}}, chain=chain)
+        cfg, task = compile_run(user, ["policy.eval.freq=1000000"]), Task()
+        with task.start(ctx=OnlineRLContext()):
+            policy = training.build(task, cfg)
+            task.run(max_step=6)
+        results.append(params(policy))
+    for name, values in results[0].items():
+        assert np.array_equal(values, results[1][name]), name
