@@ -38,7 +38,11 @@ def overrides(case: Case) -> list[str]:
         case PPOCase():
             keys |= _ppo_keys(case)
         case A2CCase():
-            keys |= _gradient_keys(case) | {"policy.learn.optimizer": "adam", "env.normalize_reward": False}
+            keys |= _gradient_keys(case) | {
+                "policy.learn.optimizer": "adam",
+                "policy.learn.normalize_advantage": False,
+                "env.normalize_reward": False,
+            }
         case DQNCase():
             # Our target counts gradient steps, the case counts env steps.
             keys |= _replay_keys(case) | {

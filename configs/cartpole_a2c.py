@@ -8,13 +8,14 @@ from easydict import EasyDict
 main_config = EasyDict(
     exp_name="cartpole_a2c",
     run=dict(max_env_step=300_000),
-    # With one gradient step per rollout, values near 50 are learned too slowly: a policy that forgets does not recover.
-    env=dict(env_id="CartPole-v1", normalize_reward=True, reward_gamma=0.98),
+    env=dict(env_id="CartPole-v1", normalize_reward=True),
     policy=dict(
         type="a2c",
         model=dict(normalize_obs=True),
-        learn=dict(learning_rate=1e-3, optimizer="adam", gamma=0.98),
-        collect=dict(n_sample=80),
+        # Rollouts longer than the paper's: with ten steps and gamma 0.98 the pole is balanced, but after 225 steps the
+        # cart leaves the track.
+        learn=dict(learning_rate=3e-3, optimizer="adam", gae_lambda=0.95, normalize_advantage=True),
+        collect=dict(n_sample=256),
         eval=dict(freq=20_000, n_episode=20),
     ),
 )

@@ -10,7 +10,7 @@ from float64_networks import finite_differences, gradients, normal, params, scor
 from minding.engine.data.returns import gae
 from minding.policies import get_policy_class
 
-CONTRACT = {"ac": (dict_of(a=VECTOR, b=discrete(2)), multi_discrete(3, 2), {"policy.model.normalize_obs": True})}
+CONTRACT = {"ac": (dict_of(a=VECTOR, b=discrete(2)), multi_discrete(3, 2), {"policy.model.activation": "relu"})}
 LEARNS = {
     "policy.collect.n_sample": 8,
     "policy.learn.learning_rate": 0.01,
