@@ -24,9 +24,14 @@ CONTRACT = {
 LEARNS = {"policy.collect.n_sample": 32, "policy.learn.learning_rate": 0.01, "policy.learn.anneal_lr": "false"}
 ALTERNATIVES = ("policy.model.memory=gru",)
 RESUMES = {
-    "A2C with memory and action masks": (
-        "minding/MaskedGrid-v0",
-        ("policy.model.memory=gru", "policy.model.memory_dim=8", "env.info_keys=[action_mask, success]"),
+    "A2C with memory and agents who leave, come late and have masks": (
+        "agent_worlds:Squad",
+        (
+            "env.env_kwargs={leave: 2, late: 1, mask: info}",
+            "env.info_keys=[action_mask, load]",
+            "policy.model.memory=gru",
+            "policy.model.memory_dim=8",
+        ),
     ),
     "A2C with Monte-Carlo returns": ("CartPole-v1", ("chain=monte_carlo",)),
 }
