@@ -25,7 +25,7 @@ class montecarlo_return_estimator:
         G_t = sum_k gamma^k r_{t+k}
 
     Without a critic there is nothing to bootstrap from. Rows wait until their episode is over, through any number of
-    rollouts, and are then learned from exactly once: leaving out episodes that a rollout cuts would prefer short ones.
+    rollouts, and are then used exactly once: leaving out episodes that a rollout cuts would prefer short ones.
     train_data always has as many rows as the rollout, so that every minibatch has the same size: the oldest rows whose
     return is known, or none that is valid while there are too few. Others stay for later rollouts, and are saved until
     then. A time limit ends the sum, as a true end does. Of an episode that was given up, for instance after a fault,

@@ -6,7 +6,7 @@ Williams, 1992, https://doi.org/10.1007/BF00992696; Sutton and Barto, 2018, sect
     L = -mean[ (G_t - b) log pi(a_t|s_t) ] - c_e mean[ H ]
 
 b is 0 or the mean return of the minibatch; with ``baseline=standardized``, G - b is also divided by the deviation of
-the returns. `montecarlo_return_estimator` writes G: an episode is learned from once it is over.
+the returns. `montecarlo_return_estimator` writes G: an episode is used as soon as it is over.
 """
 
 from __future__ import annotations
