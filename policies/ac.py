@@ -14,6 +14,7 @@ step size and statistics of their own. delta comes from `gae_estimator` with ``g
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
@@ -39,10 +40,10 @@ class ACCell(GradientStep):
         critic = [*net.critic.trainable_params(), *net.value.trainable_params()]
         valued = {id(p) for p in critic}
         actor = [p for p in net.trainable_params() if id(p) not in valued]
-        settings = {"anneal": learn["anneal_lr"], **method_of(learn)}
+        whole = Group.of(net, learn, **method_of(learn))
         self.optim = Optimizer(
-            actor=Group(params=actor, rate=learn["learning_rate"], **settings),
-            critic=Group(params=critic, rate=learn["critic_learning_rate"], **settings),
+            actor=dataclasses.replace(whole, params=actor),
+            critic=dataclasses.replace(whole, params=critic, rate=learn["critic_learning_rate"]),
         )
         # A plain dict of numbers: they are compiled in as constants.
         self.cfg = {name: learn[name] for name in ("value_weight", "entropy_weight")}
