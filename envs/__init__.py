@@ -37,3 +37,4 @@ if "minding/PixelCatch-v0" not in gymnasium.registry:
         vector_entry_point="minding.envs.games.tmaze:TMazeVector",
         max_episode_steps=100,
     )
+    gymnasium.register("minding/BitFlip-v0", "minding.envs.games.bit_flip:BitFlip")

@@ -7,6 +7,7 @@ from minding.middleware.eps_greedy_handler import eps_greedy_handler
 from minding.middleware.eps_greedy_masker import eps_greedy_masker
 from minding.middleware.evaluator import interaction_evaluator
 from minding.middleware.gae_estimator import gae_estimator
+from minding.middleware.her_data_enhancer import her_data_enhancer
 from minding.middleware.learner import OffPolicyLearner
 from minding.middleware.montecarlo_return_estimator import montecarlo_return_estimator
 from minding.middleware.nstep_reward_enhancer import nstep_reward_enhancer
@@ -27,6 +28,7 @@ __all__ = [
     "eps_greedy_handler",
     "eps_greedy_masker",
     "gae_estimator",
+    "her_data_enhancer",
     "interaction_evaluator",
     "montecarlo_return_estimator",
     "multistep_trainer",

@@ -1,5 +1,6 @@
 """Every library middleware touches the context fields that it declares, and no others."""
 
+import dataclasses
 import inspect
 
 import numpy as np
@@ -19,7 +20,9 @@ from minding.engine import Task
 from minding.engine.buffers import UniformBuffer
 from minding.engine.chain.middleware import declaration_of
 from minding.engine.data.batch import Field
+from minding.engine.data.trees import unflatten
 from minding.engine.types import CollectMode, EpisodeEnd
+from minding.envs.games.bit_flip import BitFlip
 
 ON_POLICY_FIELDS = {"obs": Field((3,)), "advantage": Field()}
 TRAJECTORY_FIELDS = {"obs": Field((3,)), "cut": Field()}
@@ -45,6 +48,22 @@ class Recorded:
         return {"obs": np.zeros((8, 3), np.float32), "advantage": np.zeros(8, np.float32)}
 
 
+class Nowhere:
+    """A buffer that keeps nothing."""
+
+    def push(self, transitions):
+        pass
+
+
+def with_goals(rollout):
+    """The rollout of an environment with goals: each is what is seen."""
+    goals = {}
+    for name in ("obs", "last_obs", "final_obs"):
+        seen = getattr(rollout, name)
+        goals[name] = None if seen is None else unflatten(dict.fromkeys(("achieved_goal", "desired_goal"), seen))
+    return dataclasses.replace(rollout, **goals)
+
+
 def filled_buffer():
     buffer = UniformBuffer(50, COUNTING_FIELDS)
     zeros = np.zeros((20, 3), np.float32)
@@ -62,6 +81,7 @@ MIDDLEWARE = {
     "eps_greedy_handler": lambda cfg, path: library.eps_greedy_handler(cfg),
     "eps_greedy_masker": lambda cfg, path: library.eps_greedy_masker(),
     "gae_estimator": lambda cfg, path: library.gae_estimator(cfg, ACT.collect_mode),
+    "her_data_enhancer": lambda cfg, path: library.her_data_enhancer(cfg, Nowhere(), BitFlip(3)),
     "interaction_evaluator": lambda cfg, path: library.interaction_evaluator(cfg, ACT.eval_mode, CountingEnv()),
     "montecarlo_return_estimator": lambda cfg, path: library.montecarlo_return_estimator(cfg, ACT.collect_mode),
     "multistep_trainer": lambda cfg, path: library.multistep_trainer(cfg, ReadingLearner(ON_POLICY_FIELDS)),
@@ -77,7 +97,7 @@ MIDDLEWARE = {
 }
 # Middleware of value-based chains take the settings of one.
 OFFLINE = {"offline_data_fetcher"}
-OFF_POLICY = {"OffPolicyLearner", "data_pusher", "eps_greedy_handler", "nstep_reward_enhancer"}
+OFF_POLICY = {"OffPolicyLearner", "data_pusher", "eps_greedy_handler", "her_data_enhancer", "nstep_reward_enhancer"}
 
 
 @pytest.fixture
@@ -114,6 +134,9 @@ def test_a_middleware_touches_what_it_declares(name, settings, tmp_path):
     cfg = settings(name)
     middleware = MIDDLEWARE[name](cfg, tmp_path)
     ctx = (RecordingOfflineContext() if name in OFFLINE else full_context(cfg)).begin()
+    if name == "her_data_enhancer":
+        ctx.trajectories = with_goals(ctx.trajectories)
+        ctx.begin()
     run(middleware, ctx)
     read, written = ctx.touched
     declared = declaration_of(middleware)

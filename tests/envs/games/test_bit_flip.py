@@ -1,0 +1,58 @@
+"""BitFlip: the game, and its rules for any goals."""
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.utils.env_checker import check_env
+
+import minding.envs  # noqa: F401 - registers it
+
+
+@pytest.fixture
+def env():
+    return gymnasium.make("minding/BitFlip-v0", bits=5)
+
+
+def test_it_is_an_environment_of_gymnasiums(env):
+    check_env(env.unwrapped, skip_render_check=True)
+
+
+def test_an_action_flips_its_bit_and_the_goal_ends_the_episode(env):
+    for seed in range(20):
+        obs, _ = env.reset(seed=seed)
+        wrong = np.flatnonzero(obs["observation"] != obs["desired_goal"])
+        assert len(wrong) > 0
+        for k, bit in enumerate(wrong):
+            before = obs["achieved_goal"].copy()
+            obs, reward, terminated, truncated, _ = env.step(bit)
+            assert np.flatnonzero(before != obs["achieved_goal"]).tolist() == [bit]
+            last = k == len(wrong) - 1
+            assert (reward, terminated) == (0.0 if last else -1.0, last)
+            assert truncated == (k == 4)
+
+
+def test_after_as_many_steps_as_bits_it_is_truncated(env):
+    obs, _ = env.reset(seed=1)
+    right = int(np.flatnonzero(obs["observation"] == obs["desired_goal"])[0])
+    ends = [env.step(right)[2:4] for _ in range(5)]
+    assert ends == [(False, False)] * 4 + [(False, True)]
+
+
+def test_every_distance_to_the_goal_occurs(env):
+    distances = {
+        int(np.abs(o["observation"] - o["desired_goal"]).sum()) for o, _ in (env.reset(seed=s) for s in range(99))
+    }
+    assert distances == {1, 2, 3, 4, 5}
+
+
+def test_the_rules_take_one_goal_or_many(env):
+    goals = np.array([[1, 0, 1, 0, 0], [1, 1, 1, 0, 0]], np.float32)
+    rules = env.unwrapped
+    assert rules.compute_reward(goals, goals[:1], {}).tolist() == [0.0, -1.0]
+    assert rules.compute_terminated(goals, goals[1], {}).tolist() == [False, True]
+    assert rules.compute_reward(goals[0], goals[0], {}) == 0.0
+
+
+def test_no_bits_are_refused():
+    with pytest.raises(ValueError, match="bits=0: expected at least 1"):
+        gymnasium.make("minding/BitFlip-v0", bits=0)
