@@ -1,11 +1,33 @@
 """Fixtures for the whole suite; ``fakes`` next to this file becomes importable by its presence."""
 
 import gc
+import itertools
+import os
 
 import fakes
 import pytest
 
 from minding.engine.process import runtime
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items):
+    """Gives each worker an equal share of the slow tests, and those first: what is left at the end is short.
+
+    Workers begin with equal shares of the list, in order, and then take from the end of each other's.
+    """
+    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    if workers == 1:
+        # Tests of one module stay together.
+        return
+    slow = [item for item in items if item.get_closest_marker("slow")]
+    fast = iter([item for item in items if not item.get_closest_marker("slow")])
+    count, items[:] = len(items), []
+    for k in range(workers):
+        size = count * (k + 1) // workers - count * k // workers
+        first = slow[len(slow) * k // workers : len(slow) * (k + 1) // workers][:size]
+        items += [*first, *itertools.islice(fast, size - len(first))]
+    items += [*fast]
 
 
 def pytest_collection_finish():

@@ -1,4 +1,4 @@
-"""Every algorithm learns what it must bootstrap for, on two seeds, in seconds; long runs are in `make proofs`."""
+"""Every algorithm learns what it must bootstrap for, in seconds; long runs are in `make proofs`."""
 
 import numpy as np
 import of_algorithms
@@ -43,8 +43,7 @@ def choice(policy, state):
     return int(action[0, 0] > 0.0) if action.ndim == 2 else int(action[0])
 
 
-@pytest.mark.parametrize("seed", [0, 1])
-@pytest.mark.parametrize("probe", [probes.Invest, probes.KeepGoing])
+@pytest.mark.parametrize(("probe", "seed"), [(probes.Invest, 0), (probes.KeepGoing, 1)])
 @pytest.mark.parametrize(
     "algorithm", [name if name in FAST else pytest.param(name, marks=pytest.mark.slow) for name in ONLINE]
 )

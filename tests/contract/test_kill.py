@@ -58,15 +58,6 @@ def test_what_was_killed_often_enough_is_not_run_again(tmp_path, monkeypatch, ca
     assert [json.loads(line)["kills"] for line in lines] == [2, 3]
 
 
-ARCHETYPES = {
-    "cartpole_impala": 170_000,
-    "cartpole_a3c": 170_000,
-    "cartpole_ppo": 20_000,
-    "pendulum_sac": 2_200,
-}
-"""One preset for each kind of chain and update, with steps for more than 1,000 gradient steps; DQN is below."""
-
-
 def different(left, right):
     """What is not the same at the end of two runs."""
     found, expected = kill_proofs.outcome(left), kill_proofs.outcome(right)
@@ -89,21 +80,21 @@ def train_and_kill(job, folder, share):
     assert not run_dir.summary.exists()
 
 
-# Both runs are made in fresh processes: one seed gives one run, too. `make proofs` kills all presets, more often.
+# Both runs are made in fresh processes: one seed gives one run, too. Here rollouts are learned from, below a replay
+# buffer; `test_resume` has the state of each algorithm, and `make proofs` kills all presets, more often.
 @pytest.mark.slow
-@pytest.mark.parametrize("preset", ARCHETYPES)
-def test_the_train_command_killed_and_resumed_ends_as_without_a_kill(preset, tmp_path):
-    job = kill_proofs.make_job(preset, env_step=ARCHETYPES[preset])
+def test_the_train_command_killed_and_resumed_ends_as_without_a_kill(tmp_path):
+    job = kill_proofs.make_job("cartpole_ppo", env_step=14_000)
     assert job.gradient_steps > 1000
-    train_and_kill(job, tmp_path / "killed", random.Random(preset).uniform(0.2, 0.8))
+    train_and_kill(job, tmp_path / "killed", random.Random(job.preset).uniform(0.2, 0.8))
     for folder in ("whole", "killed"):
         assert kill_proofs.train(job, tmp_path / folder)
-    assert different(*(RunDir.open(tmp_path / folder / preset) for folder in ("whole", "killed"))) == []
+    assert different(*(RunDir.open(tmp_path / folder / job.preset) for folder in ("whole", "killed"))) == []
 
 
 @pytest.mark.slow
 def test_a_proof_kills_until_there_were_enough_and_compares(tmp_path):
-    job = kill_proofs.make_job("cartpole_dqn", kills=2, env_step=4000)
+    job = kill_proofs.make_job("cartpole_dqn", kills=2, env_step=3400)
     assert job.gradient_steps > 1000
     record = kill_proofs.run_kills(job, tmp_path)
     assert (record["different"], record["kills"], record["equal"]) == ([], 2, True)
