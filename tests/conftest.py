@@ -1,7 +1,6 @@
 """Fixtures for the whole suite; ``fakes`` next to this file becomes importable by its presence."""
 
 import gc
-import itertools
 import os
 
 import fakes
@@ -21,13 +20,13 @@ def pytest_collection_modifyitems(items):
         # Tests of one module stay together.
         return
     slow = [item for item in items if item.get_closest_marker("slow")]
-    fast = iter([item for item in items if not item.get_closest_marker("slow")])
+    fast = [item for item in items if not item.get_closest_marker("slow")]
     count, items[:] = len(items), []
-    for k in range(workers):
-        size = count * (k + 1) // workers - count * k // workers
-        first = slow[len(slow) * k // workers : len(slow) * (k + 1) // workers][:size]
-        items += [*first, *itertools.islice(fast, size - len(first))]
-    items += [*fast]
+    for left in range(workers, 0, -1):
+        share = len(slow) // left
+        others = (count - len(items)) // left - share
+        items += [*slow[:share], *fast[:others]]
+        slow, fast = slow[share:], fast[others:]
 
 
 def pytest_collection_finish():
