@@ -9,6 +9,7 @@ from easydict import EasyDict
 from minding.engine.annealing import check_points
 from minding.engine.chain.context import UNITS
 from minding.engine.config.limits import run_length
+from minding.engine.data.agents import num_agents
 from minding.engine.data.rollout import uneven
 from minding.engine.errors import ConfigError
 
@@ -25,6 +26,7 @@ def check_settings(cfg: EasyDict) -> None:
     _check_stop_value(cfg)
     _check_support(cfg)
     _check_schedules(cfg)
+    _check_rnd(cfg)
 
 
 def _check_rollout(cfg: EasyDict) -> None:
@@ -106,6 +108,16 @@ def _check_schedules(cfg: EasyDict) -> None:
         check_points(learn.anneal_kind, learn.anneal_points, "policy.learn.anneal_points")
     if eps is not None:
         check_points(eps.kind, eps.points, "policy.other.eps.points")
+
+
+def _check_rnd(cfg: EasyDict) -> None:
+    """What is new is a matter of one agent."""
+    rnd = cfg.policy.other.get("rnd")
+    if rnd is not None and rnd.weight and num_agents(cfg.env.spec) is not None:
+        raise ConfigError(
+            f"policy.other.rnd.weight={rnd.weight} with env.env_id={cfg.env.env_id!r}: RND rewards one agent, and this "
+            "environment has several; use policy.other.rnd.weight=0"
+        )
 
 
 def _limits(cfg: EasyDict) -> dict[str, int]:

@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
+
+if TYPE_CHECKING:
+    from minding.engine.data.rollout import Rollout
 
 Array = npt.NDArray[Any]
 Obs = Any
@@ -194,6 +197,25 @@ class LearnMode(Protocol):
           progress: share of the run that is over, in [0, 1]; drives schedules.
         """
         ...
+
+
+class RewardEstimate(NamedTuple):
+    """What a `RewardModel` gives for a rollout: a reward for each step, float32 like the rollout's own, and metrics."""
+
+    reward: Array
+    metrics: Mapping[str, float]
+
+
+class RewardModel(Protocol):
+    """Gives the steps of a rollout rewards of its own."""
+
+    def estimate(self, rollout: Rollout) -> RewardEstimate:
+        """Returns the rewards of a rollout, and learns from it if it learns."""
+        ...
+
+    def state_dict(self) -> StateDict: ...
+
+    def load_state_dict(self, state: StateDict) -> None: ...
 
 
 class EvalMode(Protocol):

@@ -13,6 +13,7 @@ from minding.middleware.montecarlo_return_estimator import montecarlo_return_est
 from minding.middleware.nstep_reward_enhancer import nstep_reward_enhancer
 from minding.middleware.offline_data_fetcher import offline_data_fetcher
 from minding.middleware.online_logger import online_logger
+from minding.middleware.reward_estimator import reward_estimator
 from minding.middleware.termination_checker import termination_checker
 from minding.middleware.timers import epoch_timer, reward_timer
 from minding.middleware.trainer import multistep_trainer, trainer
@@ -35,6 +36,7 @@ __all__ = [
     "nstep_reward_enhancer",
     "offline_data_fetcher",
     "online_logger",
+    "reward_estimator",
     "reward_timer",
     "termination_checker",
     "trainer",

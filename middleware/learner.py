@@ -19,7 +19,7 @@ _log = logging.getLogger("minding.learner")
 @declare(
     role="learn",
     reads=("clock", "train_iter"),
-    optional=("policy_lag",),
+    optional=("policy_lag", "train_output"),
     writes=("train_output", "train_iter"),
 )
 class OffPolicyLearner:

@@ -22,7 +22,7 @@ from minding.middleware.schedules import schedule_steps
 @declare(
     role="learn",
     reads=("train_data", "clock", "train_iter"),
-    optional=("policy_lag",),
+    optional=("policy_lag", "train_output"),
     writes=("train_output", "train_iter"),
 )
 def trainer(cfg: Any, policy: LearnMode) -> Callable[[LearningContext], None]:
@@ -54,7 +54,7 @@ def trainer(cfg: Any, policy: LearnMode) -> Callable[[LearningContext], None]:
 @declare(
     role="learn",
     reads=("train_data", "clock", "train_iter"),
-    optional=("policy_lag",),
+    optional=("policy_lag", "train_output"),
     writes=("train_output", "train_iter"),
 )
 class multistep_trainer:
@@ -194,6 +194,6 @@ def learn_from(ctx: LearningContext, policy: LearnMode, batch: IndexedBatch, hor
     if lag is not None:
         batch = dataclasses.replace(batch, lag=lag["max"])
     output = policy.forward(batch, progress=ctx.clock / horizon)
-    ctx.train_output = {**output.metrics, "grad_steps": output.steps}
+    ctx.train_output = {**(ctx.train_output or {}), **output.metrics, "grad_steps": output.steps}
     ctx.train_iter += output.steps
     return output

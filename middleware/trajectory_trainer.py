@@ -19,7 +19,7 @@ from minding.middleware.trainer import RolloutStore, learn_from
 @declare(
     role="learn",
     reads=("trajectories", "clock", "train_iter"),
-    optional=("policy_lag",),
+    optional=("policy_lag", "train_output"),
     writes=("train_output", "train_iter"),
 )
 class trajectory_trainer:

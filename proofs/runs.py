@@ -96,6 +96,8 @@ def config_hash(preset: str, overrides: tuple[str, ...]) -> str:
         policy["model"] = {key: x for key, x in policy["model"].items() if key not in ("memory", "memory_dim")}
     if policy["other"].get("replay") == "uniform":
         policy["other"] = {key: x for key, x in policy["other"].items() if key not in ("replay", "priority")}
+    if not policy["other"].get("rnd", {}).get("weight"):
+        policy["other"] = {key: x for key, x in policy["other"].items() if key != "rnd"}
     if policy["learn"].get("anneal_kind") == "linear":
         del policy["learn"]["anneal_kind"], policy["learn"]["anneal_points"]
     if policy["other"].get("eps", {}).get("points") == []:

@@ -1,4 +1,4 @@
-"""Evaluate, collect, estimate advantages, learn from this rollout."""
+"""Evaluate, collect, reward what is new if asked for, estimate advantages, learn from this rollout."""
 
 from __future__ import annotations
 
@@ -9,13 +9,25 @@ from minding.engine.chain.context import OnlineRLContext
 from minding.engine.chain.task import Task
 from minding.engine.types import Policy
 from minding.envs import make_collector_env, make_evaluator_env
-from minding.middleware import StepCollector, gae_estimator, interaction_evaluator, multistep_trainer
+from minding.middleware import (
+    StepCollector,
+    gae_estimator,
+    interaction_evaluator,
+    multistep_trainer,
+    reward_estimator,
+)
 
 
 def fill(task: Task, cfg: EasyDict, policy: Policy) -> None:
     """Appends the chain to the task."""
     task.use(interaction_evaluator(cfg, policy.eval_mode, make_evaluator_env(cfg), task=task))
     task.use(StepCollector(cfg, policy.collect_mode, make_collector_env(cfg)))
+    rnd = cfg.policy.other.get("rnd")
+    if rnd is not None and rnd.weight:
+        # Loads MindSpore.
+        from minding.policies.rewards.rnd import RND
+
+        task.use(reward_estimator(RND(cfg), rnd.weight))
     task.use(gae_estimator(cfg, policy.collect_mode))
     task.use(multistep_trainer(cfg, policy.learn_mode))
 

@@ -185,6 +185,21 @@ def action_values(model_keys: Schema | None = None, learn: Schema | None = None)
     }
 
 
+def rnd() -> Schema:
+    """Keys of a reward for what is new, see `policies.rewards.rnd`."""
+    return {
+        "rnd": {
+            "weight": opt(0.0, "[0, inf)", "rnd: what its rewards are multiplied with; 0 leaves it out"),
+            "learning_rate": opt(1e-3, "(0, 1]", "rnd: step size of Adam"),
+            "gamma": opt(0.99, "[0, 1]", "rnd: discount of the sums whose deviation its rewards are divided by"),
+            "n_epoch": opt(1, "[1, inf)", "rnd: passes over each rollout"),
+            "n_minibatch": opt(4, "[1, inf)", "rnd: minibatches per pass"),
+            "hidden": opt([64], "[1, inf)", "rnd: sizes of the hidden layers of the random network"),
+            "dim": opt(32, "[1, inf)", "rnd: outputs of the random network"),
+        }
+    }
+
+
 def actor_critic(learn: Schema, n_sample: int) -> Schema:
     """Keys of policies with an actor and a state value; `learn`: their own keys for learning."""
     return {

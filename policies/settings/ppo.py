@@ -19,6 +19,7 @@ def schema() -> groups.Schema:
     }
     schema = groups.actor_critic(learn, 1024)
     schema["model"] |= groups.memory()
+    schema["other"] |= groups.rnd()
     return schema
 
 

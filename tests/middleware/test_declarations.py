@@ -21,7 +21,7 @@ from minding.engine.buffers import UniformBuffer
 from minding.engine.chain.middleware import declaration_of
 from minding.engine.data.batch import Field
 from minding.engine.data.trees import unflatten
-from minding.engine.types import CollectMode, EpisodeEnd
+from minding.engine.types import CollectMode, EpisodeEnd, RewardEstimate
 from minding.envs.games.bit_flip import BitFlip
 
 ON_POLICY_FIELDS = {"obs": Field((3,)), "advantage": Field()}
@@ -46,6 +46,13 @@ class Recorded:
 
     def columns(self):
         return {"obs": np.zeros((8, 3), np.float32), "advantage": np.zeros(8, np.float32)}
+
+
+class NoReward:
+    """Rewards nothing."""
+
+    def estimate(self, rollout):
+        return RewardEstimate(np.zeros(rollout.shape, np.float32), {})
 
 
 class Nowhere:
@@ -88,6 +95,7 @@ MIDDLEWARE = {
     "nstep_reward_enhancer": lambda cfg, path: library.nstep_reward_enhancer(cfg),
     "offline_data_fetcher": lambda cfg, path: library.offline_data_fetcher(cfg, Recorded()),
     "online_logger": lambda cfg, path: library.online_logger(cfg, path, progress=True),
+    "reward_estimator": lambda cfg, path: library.reward_estimator(NoReward(), 1.0),
     "reward_timer": lambda cfg, path: library.reward_timer(1.0),
     "termination_checker": lambda cfg, path: library.termination_checker(
         max_env_step=10**6, max_train_iter=10**6, stop_value=10**6, task=Task().start()

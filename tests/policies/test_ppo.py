@@ -19,7 +19,7 @@ CONTRACT = {
     ),
 }
 LEARNS = {"policy.collect.n_sample": 64, "policy.learn.learning_rate": 0.01, "policy.learn.n_minibatch": 2}
-ALTERNATIVES = ("policy.model.memory=gru",)
+ALTERNATIVES = ("policy.model.memory=gru", "policy.other.rnd.weight=0.5")
 RESUMES = {
     "PPO on a vector environment, observations normalised": (
         "CartPole-v1",
@@ -34,7 +34,10 @@ RESUMES = {
         ("env.env_kwargs={leave: 2, late: 1, mask: info}", "env.info_keys=[action_mask, load]"),
     ),
     "PPO with action masks": ("minding/MaskedGrid-v0", ("env.info_keys=[action_mask, success]",)),
-    "PPO with memory": ("minding/TMaze-v0", ("policy.model.memory=gru", "policy.model.memory_dim=8")),
+    "PPO with memory and RND": (
+        "minding/TMaze-v0",
+        ("policy.model.memory=gru", "policy.model.memory_dim=8", "policy.other.rnd.weight=0.5"),
+    ),
 }
 
 STEPS, BATCH = 3, 16

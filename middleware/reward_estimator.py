@@ -1,0 +1,50 @@
+"""Rewards that a model adds to those of the environment."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from minding.engine.chain.context import OnlineRLContext
+from minding.engine.chain.middleware import declare
+from minding.engine.errors import ShapeError
+from minding.engine.types import RewardModel, StateDict
+
+
+@declare(role="learn", reads=("trajectories",), optional=("train_output",), writes=("trajectories", "train_output"))
+class reward_estimator:
+    """Adds the rewards of a model, such as RND's for what is new, to those of the rollout; the model learns from it.
+
+    Put it behind the collector and before what computes returns: `gae_estimator`, or `data_pusher`. Returns of episodes
+    and evaluations stay those of the environment.
+
+    Reads: trajectories; train_output if present.
+    Writes: trajectories (reward), train_output (what the model says of itself).
+    Config: nothing.
+
+    Args:
+      model: gives and learns rewards; it is saved with this middleware.
+      weight: what its rewards are multiplied with.
+    """
+
+    def __init__(self, model: RewardModel, weight: float) -> None:
+        self._model, self._weight = model, weight
+
+    def __call__(self, ctx: OnlineRLContext) -> None:
+        """Adds the rewards of one rollout."""
+        rollout = ctx.trajectories
+        assert rollout is not None
+        estimate = self._model.estimate(rollout)
+        if estimate.reward.shape != rollout.reward.shape:
+            raise ShapeError(
+                f"reward_estimator: the model's rewards have shape {estimate.reward.shape}, those of the rollout "
+                f"{rollout.reward.shape}: use a model that gives each agent a reward of its own"
+            )
+        reward = rollout.reward + self._weight * estimate.reward
+        ctx.trajectories = dataclasses.replace(rollout, reward=reward.astype(rollout.reward.dtype))
+        ctx.train_output = {**(ctx.train_output or {}), **estimate.metrics}
+
+    def state_dict(self) -> StateDict:
+        return {"model": self._model.state_dict()}
+
+    def load_state_dict(self, state: StateDict) -> None:
+        self._model.load_state_dict(state["model"])

@@ -1,0 +1,206 @@
+"""RND: random network distillation, a reward for what has rarely been seen.
+
+Burda et al., 2018, https://arxiv.org/abs/1810.12894: a network learns to predict the outputs of another one, whose
+weights are random and stay as they are. It learns from what the agent sees: where it still errs, the agent has rarely
+been.
+
+    e(s') = mean_k( f_k(s'; theta) - g_k(s') )^2       prediction error; theta minimises its mean over the rollout
+    r_i   = e(s') / sqrt(var(G) + 1e-8),   G_t = gamma_i G_{t-1} + e_t
+
+G is a discounted sum over all steps of an environment, also across the ends of its episodes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from easydict import EasyDict
+
+from minding.engine.buffers import DeviceTables
+from minding.engine.data.batch import IndexedBatch, RowLayout
+from minding.engine.data.observation import observation_leaves
+from minding.engine.data.rollout import Rollout, named_leaves
+from minding.engine.data.statistics import RunningMoments
+from minding.engine.errors import NonFiniteError
+from minding.engine.process import runtime
+from minding.engine.process.floats import flush_denormals
+from minding.engine.process.runtime import nn, ops
+from minding.engine.seeding import SeedStreams, generator_state, restore_generator
+from minding.engine.types import Array, RewardEstimate, StateDict
+from minding.policies.core.preparation import prepare
+from minding.policies.core.update import Inputs, Update
+from minding.policies.networks.encoder import ObsEncoder
+from minding.policies.networks.fused import fuse_layers
+from minding.policies.networks.layers import MLP, Linear
+from minding.policies.networks.optim import Group, Optimizer
+from minding.policies.networks.steps import ALL_ROWS, PRIORITY, GradientStep
+from minding.policies.ops import lean
+
+_EPSILON = 1e-8
+
+
+class Features(nn.Cell):
+    """Numbers that stand for an observation, float32 ``(B, dim)``."""
+
+    def __init__(self, space: Mapping[str, Any], model: Any, hidden: list[int], dim: int, rng: np.random.Generator):
+        super().__init__()
+        self.encoder = ObsEncoder(space, model, rng)
+        self.body = MLP(self.encoder.out_features, hidden, "relu", math.sqrt(2), rng)
+        self.head = Linear(self.body.out_features, dim, math.sqrt(2), rng)
+
+    def construct(self, leaves):
+        return self.head(self.body(self.encoder(leaves)))
+
+
+class RNDCell(GradientStep):
+    """Root cell: the network that predicts, the one that is predicted, and the optimizer of the first.
+
+    Args:
+      space: description of the observation space.
+      model: settings of the encoders.
+      cfg: the section `policy.other.rnd`.
+      rng: draws the weights.
+    """
+
+    metrics = ("rnd_loss",)
+    present_names = ("error",)
+    # Of each row the error under the weights before the first step.
+    prioritized = True
+
+    def __init__(self, space: Mapping[str, Any], model: Any, cfg: Any, rng: np.random.Generator) -> None:
+        super().__init__(["next_obs"])
+        self.target = Features(space, model, cfg.hidden, cfg.dim, rng)
+        # One layer more than what it predicts, as in the paper.
+        self.predictor = Features(space, model, [*cfg.hidden, cfg.hidden[-1]], cfg.dim, rng)
+        group = Group(params=self.predictor.trainable_params(), rate=cfg.learning_rate)
+        self.optim = Optimizer(predictor=group)
+        self.gradient = self.optim.gradient(self.loss, "predictor")
+
+    def errors(self, leaves):
+        """Prediction errors, float32 (B,)."""
+        return ops.ReduceMean()(ops.square(self.predictor(leaves) - self.target(leaves)), -1)
+
+    def loss(self, batch):
+        loss = lean.mean(self.errors(batch["next_obs"]))
+        return loss, {"rnd_loss": loss}
+
+    def present(self, rows):
+        return {"error": self.errors(rows["next_obs"])}
+
+    def construct(self, batch):
+        (_, metrics), grads = self.gradient(batch)
+        self.optim({"predictor": grads}, batch, metrics["rnd_loss"])
+        metrics[PRIORITY] = batch["error"]
+        return metrics
+
+
+class RND:
+    """Estimates intrinsic rewards of rollouts and learns from each of them.
+
+    Args:
+      cfg: the compiled configuration; ``policy.other.rnd`` and, for the encoders, ``policy.model``.
+    """
+
+    name = "rnd"
+
+    def __init__(self, cfg: Any) -> None:
+        prepare(cfg)
+        self.cfg = cfg.policy.other.rnd
+        streams = SeedStreams(cfg.seed)
+        space, model = cfg.env.spec["observation"], EasyDict({**cfg.policy.model, "normalize_obs": True})
+        self.root = RNDCell(space, model, self.cfg, streams.generator("rnd.init"))
+        fuse_layers(self.root)
+        self.params = dict(self.root.parameters_and_names())
+        self._update = Update(self.root, "rnd.learn")
+        leaves = observation_leaves(space)
+        self._layout = RowLayout({f"next_obs.{x.path}" if x.path else "next_obs": x.field for x in leaves})
+        self._normalizers = {
+            f"{name}.{k}": (list(self._layout.fields)[k], normalizer)
+            for name in ("target", "predictor")
+            for k, normalizer in getattr(self.root, name).encoder.normalizers()
+        }
+        self._tables: DeviceTables | None = None
+        self._rng = streams.generator("rnd.learn")
+        # Of each collector's environments the discounted sums, and the moments of all of them.
+        self._sums: dict[int, Array] = {}
+        self._moments = RunningMoments()
+
+    @flush_denormals
+    def estimate(self, rollout: Rollout) -> RewardEstimate:
+        """Intrinsic rewards of the steps of a rollout, by the errors before it is learned from; then learns from it.
+
+        Raises:
+          NonFiniteError: if an observation or an error is NaN or infinite.
+        """
+        steps, envs = rollout.shape
+        successors = named_leaves("next_obs", rollout.next_obs())
+        data = {name: leaf.reshape(steps * envs, *leaf.shape[2:]) for name, leaf in successors}
+        rows = np.flatnonzero(rollout.transitions().reshape(-1))
+        if not len(rows):
+            return RewardEstimate(np.zeros(rollout.shape, np.float32), {})
+        self._normalize(data, rows)
+        index, tables = self._minibatches(rows, steps * envs), self._put(data)
+        constants: dict[str, Array | float] = dict(self.root.optim.rates(0.0))
+        constants[ALL_ROWS] = np.arange(steps * envs, dtype=np.int32)
+        output = self._update(IndexedBatch(self._layout, tables, index), Inputs(constants=constants))
+        errors = np.zeros(steps * envs, np.float32)
+        assert output.priorities is not None
+        errors[index.reshape(-1)] = output.priorities.reshape(-1)
+        if not np.isfinite(errors).all():
+            why = "rnd: a prediction error is NaN or infinite: lower policy.other.rnd.learning_rate"
+            raise NonFiniteError(why, metrics=output.metrics)
+        reward = self._scaled(errors.reshape(rollout.shape), rollout)
+        return RewardEstimate(reward, {**output.metrics, "rnd_reward": float(reward.reshape(-1)[rows].mean())})
+
+    def _normalize(self, data: Mapping[str, Array], rows: Array) -> None:
+        """Takes the observations into the moments first: untouched ones of other sizes would look new for ever."""
+        for name, normalizer in self._normalizers.values():
+            normalizer.update(data[name][rows].reshape(len(rows), -1))
+
+    def _minibatches(self, rows: Array, count: int) -> Array:
+        """Int32 ``(K, B)``: some passes over the rows, each in an order of its own; `count` rows would all fit."""
+        parts = self.cfg.n_minibatch
+        places = -(-count // parts) * parts
+        passes = [np.resize(self._rng.permutation(rows), places) for _ in range(self.cfg.n_epoch)]
+        return np.concatenate(passes).reshape(self.cfg.n_epoch * parts, -1).astype(np.int32)
+
+    def _put(self, data: Mapping[str, Array]) -> DeviceTables:
+        block = self._layout.pack(data)
+        self._layout.check_finite(block, "rnd, ctx.trajectories")
+        if self._tables is None or self._tables.rows != len(block[0]):
+            self._tables = DeviceTables(self._layout, len(block[0]))
+        self._tables.write(0, block)
+        return self._tables
+
+    def _scaled(self, errors: Array, rollout: Rollout) -> Array:
+        """Errors in units of the deviation of their discounted sums."""
+        total = self._sums.get(rollout.collector, np.zeros(rollout.shape[1]))
+        sums = np.empty(rollout.shape)
+        for t, step in enumerate(errors):
+            sums[t] = total = self.cfg.gamma * total + step
+        self._sums[rollout.collector] = total
+        self._moments.update(sums.reshape(-1))
+        return (errors / np.sqrt(self._moments.var + _EPSILON)).astype(np.float32)
+
+    def state_dict(self) -> StateDict:
+        """Copies of all parameters by name, moments, sums, and the random stream."""
+        return {
+            "params": {name: p.asnumpy().copy() for name, p in self.params.items()},
+            "observations": {name: each.moments.state_dict() for name, (_, each) in self._normalizers.items()},
+            "sums": {str(collector): total.copy() for collector, total in self._sums.items()},
+            "moments": self._moments.state_dict(),
+            "rng": generator_state(self._rng),
+        }
+
+    def load_state_dict(self, state: StateDict) -> None:
+        """Writes saved values in place, so that the compiled graph uses them."""
+        for name, p in self.params.items():
+            runtime.assign(p, state["params"][name])
+        for name, (_, normalizer) in self._normalizers.items():
+            normalizer.moments.load_state_dict(state["observations"][name])
+        self._sums = {int(collector): np.array(total) for collector, total in state["sums"].items()}
+        self._moments.load_state_dict(state["moments"])
+        restore_generator(self._rng, state["rng"])

@@ -1,0 +1,121 @@
+"""RND: its rewards against NumPy in float64, what it learns, and what it saves."""
+
+import copy
+
+import numpy as np
+import pytest
+from fakes import dict_of, discrete, space_of
+
+from minding.engine.data import trees
+from minding.engine.data.rollout import Rollout
+from minding.engine.errors import NonFiniteError
+from minding.policies.rewards.rnd import RND
+
+STEPS, ENVS = 6, 2
+SETTINGS = {
+    "policy.other.rnd.weight": 1.0,
+    "policy.other.rnd.hidden": [8],
+    "policy.other.rnd.dim": 4,
+    "policy.other.rnd.n_minibatch": 4,
+    "policy.other.rnd.gamma": 0.5,
+    "policy.other.rnd.learning_rate": 0.01,
+}
+
+
+@pytest.fixture(scope="module")
+def built(tiny_config):
+    return RND(tiny_config("ppo", dict_of(a=space_of(3), b=discrete(2)), discrete(3), **SETTINGS))
+
+
+@pytest.fixture
+def rnd(built):
+    state = copy.deepcopy(built.state_dict())
+    yield built
+    built.load_state_dict(state)
+
+
+def rollout(seed=0, valid=None, value=None):
+    """A rollout of random observations, or of one that all are."""
+    rng = np.random.default_rng(seed)
+    a = rng.normal(3.0, 2.0, (STEPS + 1, ENVS, 3)).astype(np.float32)
+    b = rng.integers(0, 2, (STEPS + 1, ENVS))
+    if value is not None:
+        a[:], b[:] = value, 1
+    none = np.zeros((STEPS, ENVS), bool)
+    obs, last = (trees.unflatten({"a": a[part], "b": b[part]}) for part in (slice(STEPS), STEPS))
+    zeros = np.zeros((STEPS, ENVS), np.float32)
+    return Rollout(obs, last, None, np.empty((0, 2), np.int64), zeros, zeros, none, none, valid, {})
+
+
+def mlp(params, name, x):
+    """A network of `Features`, in float64."""
+    layers = sorted(key for key in params if key.startswith(f"{name}.body.layers") and key.endswith("weight"))
+    parts = []
+    for k, leaf in enumerate(x):
+        weight, bias = (params[f"{name}.encoder.projections.{k}.{part}"] for part in ("weight", "bias"))
+        parts.append(np.tanh(leaf @ weight.T.astype(np.float64) + bias))
+    x = np.concatenate(parts, axis=1)
+    for key in layers:
+        x = np.maximum(x @ params[key].T.astype(np.float64) + params[key.replace("weight", "bias")], 0.0)
+    return x @ params[f"{name}.head.weight"].T.astype(np.float64) + params[f"{name}.head.bias"]
+
+
+def test_rewards_are_errors_before_learning_over_the_deviation_of_their_discounted_sums(rnd):
+    before, given = rnd.state_dict()["params"], rollout()
+    found = rnd.estimate(given)
+    after = given.next_obs()
+    a = after.a.reshape(STEPS * ENVS, 3).astype(np.float64)
+    x = np.clip((a - a.mean(axis=0)) / np.sqrt(a.var(axis=0) + 1e-8), -10, 10), np.eye(2)[after.b.reshape(-1)]
+    errors = np.square(mlp(before, "predictor", x) - mlp(before, "target", x)).mean(axis=1).reshape(STEPS, ENVS)
+    sums, total = [], np.zeros(ENVS)
+    for step in errors:
+        total = 0.5 * total + step
+        sums.append(total)
+    np.testing.assert_allclose(found.reward, errors / np.sqrt(np.var(sums) + 1e-8), rtol=2e-4)
+    assert found.metrics["rnd_reward"] == pytest.approx(found.reward.mean())
+    # A second rollout goes on with the sums.
+    np.testing.assert_allclose(rnd.state_dict()["sums"]["0"], total, rtol=1e-4)
+
+
+def test_only_what_predicts_learns_and_its_errors_fall(rnd):
+    before = rnd.state_dict()["params"]
+    losses = [rnd.estimate(rollout()).metrics["rnd_loss"] for _ in range(30)]
+    assert losses[-1] < 0.5 * losses[0]
+    after = rnd.state_dict()["params"]
+    moved = {name for name in before if not np.array_equal(before[name], after[name])}
+    learned = {name for name in before if name.startswith("predictor.") and ".normalizer." not in name}
+    assert learned <= moved
+    assert not {name for name in moved if name.startswith("target.") and ".normalizer." not in name}
+
+
+def test_what_was_seen_often_is_rewarded_less_than_what_is_new(rnd):
+    usual = rollout(value=1.0)
+    for seed in range(20):
+        rnd.estimate(rollout(seed))
+        rnd.estimate(usual)
+    assert rnd.estimate(rollout(99)).reward.mean() > 3 * rnd.estimate(usual).reward.mean()
+
+
+def test_reset_rows_are_neither_rewarded_nor_learned_from(rnd):
+    valid = np.ones((STEPS, ENVS), bool)
+    valid[2, 1] = valid[5, 0] = False
+    reward = rnd.estimate(rollout(valid=valid)).reward
+    assert (reward[~valid] == 0.0).all()
+    assert (reward[valid] > 0.0).all()
+    assert rnd.estimate(rollout(valid=np.zeros_like(valid))).metrics == {}
+
+
+def test_it_continues_exactly_from_its_state(rnd):
+    rnd.estimate(rollout(0))
+    state = copy.deepcopy(rnd.state_dict())
+    first = [rnd.estimate(rollout(seed)) for seed in (1, 2)]
+    end = copy.deepcopy(rnd.state_dict())
+    rnd.load_state_dict(state)
+    again = [rnd.estimate(rollout(seed)) for seed in (1, 2)]
+    np.testing.assert_equal([each.reward for each in again], [each.reward for each in first])
+    np.testing.assert_equal(rnd.state_dict(), end)
+
+
+def test_an_observation_of_nan_is_named(rnd):
+    with pytest.raises(NonFiniteError, match=r"rnd, ctx\.trajectories"):
+        rnd.estimate(rollout(value=np.nan))
