@@ -111,6 +111,9 @@ def test_every_algorithm_compiles_given_only_environment_and_type(algorithm):
         ("c51", ["policy.model.v_max=-10"], ["policy.model.v_min=-10.0", "policy.model.v_max=-10.0"]),
         ("c51", ["policy.model.v_max=.inf"], ["policy.model.v_min=-10.0", "policy.model.v_max=inf"]),
         ("ppo", ["run.stop_value=1", "run.max_env_step=5000"], ["run.stop_value=1.0", "policy.eval.freq=10000"]),
+        ("dqn", ["policy.other.eps.points=[[0, 1], [1, 0]]"], ["policy.other.eps.points=", "has no effect"]),
+        ("dqn", ["policy.other.eps.kind=piecewise"], ["policy.other.eps.points=[]: expected pairs"]),
+        ("ppo", ["policy.learn.anneal_kind=piecewise"], ["policy.learn.anneal_points=[]: expected pairs"]),
     ],
 )
 def test_a_run_that_would_do_nothing_of_what_it_is_asked_for_is_refused(algorithm, overrides, both):
@@ -118,6 +121,13 @@ def test_a_run_that_would_do_nothing_of_what_it_is_asked_for_is_refused(algorith
     with pytest.raises(ConfigError) as error:
         compile_run(EasyDict(env={"env_id": env_id}, policy={"type": algorithm}), overrides)
     assert all(key in str(error.value) for key in both), str(error.value)
+
+
+def test_what_is_new_is_a_matter_of_one_agent():
+    squad = EasyDict(env={"env_id": "agent_worlds:Squad"}, policy={"type": "ppo"})
+    compile_run(squad)
+    with pytest.raises(ConfigError, match=r"rnd\.weight=0\.5 .*RND rewards one agent, and this"):
+        compile_run(squad, ["policy.other.rnd.weight=0.5"])
 
 
 def test_an_algorithm_of_actions_in_the_unit_box_refuses_other_limits():
