@@ -38,3 +38,8 @@ if "minding/PixelCatch-v0" not in gymnasium.registry:
         max_episode_steps=100,
     )
     gymnasium.register("minding/BitFlip-v0", "minding.envs.games.bit_flip:BitFlip")
+    gymnasium.register(
+        "minding/RepeatPrevious-v0",
+        "minding.envs.games.repeat_previous:RepeatPrevious",
+        vector_entry_point="minding.envs.games.repeat_previous:RepeatPreviousVector",
+    )

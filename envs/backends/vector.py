@@ -24,6 +24,7 @@ _log = logging.getLogger("minding.envs")
 _NATIVE_STATE = {
     "CartPoleVectorEnv": ("state", "steps", "prev_done"),
     "MaskedGridVector": ("position", "visited", "steps"),
+    "RepeatPreviousVector": ("shown", "steps"),
     "TMazeVector": ("position", "north", "steps"),
 }
 

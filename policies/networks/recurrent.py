@@ -16,40 +16,45 @@ from minding.policies.networks.layers import Linear
 from minding.policies.ops import lean
 
 
-class GRU(nn.Cell):
-    """Gated recurrent unit (Cho et al., 2014, https://arxiv.org/abs/1406.1078, in the form of cuDNN and PyTorch).
-
-        r = sigmoid(W_r x + b_r + U_r h + c_r)
-        z = sigmoid(W_z x + b_z + U_z h + c_z)
-        n = tanh(W_n x + b_n + r (U_n h + c_n))
-        h' = (1 - z) n + z h
+class Memory(nn.Cell):
+    """Base of memories. A subclass defines `gates`, `step`, `features` and `host`.
 
     Args:
       in_features: F.
-      size: S; the features returned are the new rows.
+      dim: D, of the features returned.
+      size: S, numbers remembered.
       rng: draws the weights.
+
+    Attributes:
+      gates: how many layers of D units see an observation, and how many what is remembered.
     """
 
-    def __init__(self, in_features: int, size: int, rng: np.random.Generator) -> None:
+    gates: int
+
+    def __init__(self, in_features: int, dim: int, size: int, rng: np.random.Generator) -> None:
         super().__init__()
-        self.size = self.out_features = size
-        self.inputs = Linear(in_features, 3 * size, 1.0, rng)
-        self.recurrent = Linear(size, 3 * size, 1.0, rng)
+        self.size, self.out_features = size, dim
+        self.inputs = Linear(in_features, self.gates * dim, 1.0, rng)
+        self.recurrent = Linear(dim, self.gates * dim, 1.0, rng)
         self.sigmoid = ops.Sigmoid()
         self.first_step = ms.Tensor(np.int32(0))
         self.fused: ops.Primitive | None = None
 
     def construct(self, x, rows):
         rows = self.step(self.inputs(x), rows)
-        return rows, rows
+        return self.features(rows), rows
 
     def step(self, given, rows):
-        size = self.size
-        kept = self.recurrent(rows)
-        gates = self.sigmoid(given[:, : 2 * size] + kept[:, : 2 * size])
-        # tanh; MindSpore's own on CPU is wrong by up to 1e-4.
-        candidate = 2.0 * self.sigmoid(2.0 * (given[:, 2 * size :] + gates[:, :size] * kept[:, 2 * size :])) - 1.0
-        return candidate + gates[:, size:] * (rows - candidate)
+        """The new rows (B, S), from what `inputs` makes of the observation, (B, gates D), and the rows before."""
+        raise NotImplementedError
+
+    def features(self, rows):
+        """The features (B, D) that rows (B, S) stand for."""
+        raise NotImplementedError
+
+    def tanh(self, x):
+        # MindSpore's own on CPU is wrong by up to 1e-4.
+        return 2.0 * self.sigmoid(2.0 * x) - 1.0
 
     def unroll(self, x, rows, begun):
         """Takes in T observations of B sequences one after another.
@@ -60,28 +65,105 @@ class GRU(nn.Cell):
           begun: float32 (T B,), 1 where what was remembered before is forgotten.
 
         Returns:
-          Features (T B, S).
+          Features (T B, D).
         """
         given = self.inputs(x)
         if self.fused is not None:
             return self.fused(given, begun, rows, self.recurrent.weight, self.recurrent.bias)[0]
-        count, size = rows.shape
+        count, size = rows.shape[0], self.out_features
         steps = given.shape[0] // count
-        given, kept = given.reshape((steps, count, 3 * size)), (1.0 - begun).reshape((steps, count, 1))
+        given, kept = given.reshape((steps, count, self.gates * size)), (1.0 - begun).reshape((steps, count, 1))
         made = ops.zeros_like(given[:, :, :size])
         t = self.first_step
         # Unrolled by the compiler, 32 steps take 14 s to compile; this takes 2 s for any number.
         while t < steps:
             rows = self.step(lean.entry(given, t), rows * lean.entry(kept, t))
-            made = ops.TensorScatterUpdate()(made, t.reshape((1, 1)), rows.reshape((1, count, size)))
+            made = ops.TensorScatterUpdate()(made, t.reshape((1, 1)), self.features(rows).reshape((1, count, size)))
             t = t + 1
         return made.reshape((-1, size))
+
+    def host(self) -> numpy_forms.Memory:
+        """The form in NumPy."""
+        raise NotImplementedError
+
+
+class GRU(Memory):
+    """Gated recurrent unit (Cho et al., 2014, https://arxiv.org/abs/1406.1078, in the form of cuDNN and PyTorch).
+
+        r = sigmoid(W_r x + b_r + U_r h + c_r)
+        z = sigmoid(W_z x + b_z + U_z h + c_z)
+        n = tanh(W_n x + b_n + r (U_n h + c_n))
+        h' = (1 - z) n + z h
+
+    Remembers h, which is also what it returns.
+
+    Args:
+      in_features: F.
+      dim: of h.
+      rng: draws the weights.
+    """
+
+    gates = 3
+
+    def __init__(self, in_features: int, dim: int, rng: np.random.Generator) -> None:
+        super().__init__(in_features, dim, dim, rng)
+
+    def step(self, given, rows):
+        size = self.out_features
+        kept = self.recurrent(rows)
+        gates = self.sigmoid(given[:, : 2 * size] + kept[:, : 2 * size])
+        candidate = self.tanh(given[:, 2 * size :] + gates[:, :size] * kept[:, 2 * size :])
+        return candidate + gates[:, size:] * (rows - candidate)
+
+    def features(self, rows):
+        return rows
 
     def host(self) -> numpy_forms.GRU:
         return numpy_forms.GRU(self.inputs.host(), self.recurrent.host())
 
 
-def make_memory(model: Any, in_features: int, rng: np.random.Generator) -> GRU | None:
+class LSTM(Memory):
+    """Long short-term memory (Hochreiter and Schmidhuber, 1997, https://doi.org/10.1162/neco.1997.9.8.1735; with the
+    forget gate of Gers et al., 2000, https://doi.org/10.1162/089976600300015015).
+
+        i, f, o = sigmoid(W x + b + U h + c), each with weights of its own
+        g = tanh(W_g x + b_g + U_g h + c_g)
+        c' = f c + i g
+        h' = o tanh(c')
+
+    Remembers h and c, side by side, and returns h. The forget gate starts with the bias 1 (Jozefowicz et al., 2015,
+    https://proceedings.mlr.press/v37/jozefowicz15.html), half of the memory of a step would be gone otherwise.
+
+    Args:
+      in_features: F.
+      dim: of h, and of c.
+      rng: draws the weights.
+    """
+
+    gates = 4
+
+    def __init__(self, in_features: int, dim: int, rng: np.random.Generator) -> None:
+        super().__init__(in_features, dim, 2 * dim, rng)
+        self.inputs.bias.asnumpy()[dim : 2 * dim] = 1.0
+
+    def step(self, given, rows):
+        size = self.out_features
+        total = given + self.recurrent(rows[:, :size])
+        gates = self.sigmoid(total[:, : 3 * size])
+        cell = gates[:, size : 2 * size] * rows[:, size:] + gates[:, :size] * self.tanh(total[:, 3 * size :])
+        return ops.Concat(-1)((gates[:, 2 * size :] * self.tanh(cell), cell))
+
+    def features(self, rows):
+        return rows[:, : self.out_features]
+
+    def host(self) -> numpy_forms.LSTM:
+        return numpy_forms.LSTM(self.inputs.host(), self.recurrent.host())
+
+
+def make_memory(model: Any, in_features: int, rng: np.random.Generator) -> Memory | None:
     """The memory that ``model.memory`` names; None for 'none', and for algorithms without that setting."""
     kind = model.get("memory", "none")
-    return GRU(in_features, model.memory_dim, rng) if kind == "gru" else None
+    return None if kind == "none" else MEMORIES[kind](in_features, model.memory_dim, rng)
+
+
+MEMORIES: dict[str, type[GRU] | type[LSTM]] = {"gru": GRU, "lstm": LSTM}

@@ -25,8 +25,8 @@ def model(hidden: list[int], activation: str) -> Schema:
 def memory() -> Schema:
     """Keys of what a network remembers."""
     return {
-        "memory": opt("none", ("none", "gru"), "what earlier observations leave behind, between encoder and heads"),
-        "memory_dim": opt(64, "[1, inf)", "numbers remembered of each environment"),
+        "memory": opt("none", ("none", "gru", "lstm"), "what earlier observations leave, between encoder and heads"),
+        "memory_dim": opt(64, "[1, inf)", "units of the memory; one number each is remembered, two of an LSTM's"),
     }
 
 

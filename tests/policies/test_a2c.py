@@ -18,18 +18,18 @@ CONTRACT = {
     "a2c, memory, masked": (
         dict_of(a=VECTOR, action_mask=mask_of(3, 2)),
         multi_discrete(3, 2),
-        {"policy.model.memory": "gru", "policy.model.memory_dim": 5},
+        {"policy.model.memory": "lstm", "policy.model.memory_dim": 5},
     ),
 }
 LEARNS = {"policy.collect.n_sample": 32, "policy.learn.learning_rate": 0.01, "policy.learn.anneal_lr": "false"}
-ALTERNATIVES = ("policy.model.memory=gru",)
+ALTERNATIVES = ("policy.model.memory=lstm",)
 RESUMES = {
     "A2C with memory and agents who leave, come late and have masks": (
         "agent_worlds:Squad",
         (
             "env.env_kwargs={leave: 2, late: 1, mask: info}",
             "env.info_keys=[action_mask, load]",
-            "policy.model.memory=gru",
+            "policy.model.memory=lstm",
             "policy.model.memory_dim=8",
         ),
     ),

@@ -9,7 +9,7 @@ from minding.engine.process.runtime import ms, nn, to_device
 from minding.policies import get_policy_class
 from minding.policies.core.acting import acting_network
 from minding.policies.networks.fused import fuse_layers
-from minding.policies.networks.recurrent import GRU
+from minding.policies.networks.recurrent import GRU, LSTM
 
 FEATURES, SIZE = 3, 5
 MEMORY = {"policy.model.memory": "gru", "policy.model.memory_dim": SIZE}
@@ -19,9 +19,9 @@ def numbers(*shape, seed=0):
     return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
 
 
-@pytest.fixture(scope="module")
-def cell():
-    made = GRU(FEATURES, SIZE, np.random.default_rng(0))
+@pytest.fixture(scope="module", params=[GRU, LSTM])
+def cell(request):
+    made = request.param(FEATURES, SIZE, np.random.default_rng(0))
     for seed, p in enumerate(made.get_parameters()):
         p.asnumpy()[...] = numbers(*p.shape, seed=seed)
     return made
@@ -31,7 +31,7 @@ def sigmoid(x):
     return 1.0 / (1.0 + np.exp(-x))
 
 
-def one_step(weights, x, h):
+def gru_step(weights, x, h):
     """The formula, gate by gate."""
     w, b, u, c = weights
     size = h.shape[-1]
@@ -39,6 +39,18 @@ def one_step(weights, x, h):
     r, z = (sigmoid(given[:, k : k + size] + kept[:, k : k + size]) for k in (0, size))
     n = np.tanh(given[:, 2 * size :] + r * kept[:, 2 * size :])
     return (1.0 - z) * n + z * h
+
+
+def lstm_step(weights, x, rows):
+    """The formula, gate by gate."""
+    w, b, u, c = weights
+    h, cell = np.split(rows, 2, axis=-1)
+    i, f, o, g = np.split(x @ w.T + b + h @ u.T + c, 4, axis=-1)
+    cell = sigmoid(f) * cell + sigmoid(i) * np.tanh(g)
+    return np.concatenate([sigmoid(o) * np.tanh(cell), cell], axis=-1)
+
+
+FORMULAS = {GRU: gru_step, LSTM: lstm_step}
 
 
 def weights_of(cell):
@@ -51,27 +63,42 @@ def test_a_step_by_hand():
     for p in made.get_parameters():
         p.asnumpy()[...] = 0.0
     made.inputs.bias.asnumpy()[2] = 0.5
-    rows = made.host()(np.zeros((1, 1), np.float32), np.full((1, 1), 0.8, np.float32))
+    features, rows = made.host()(np.zeros((1, 1), np.float32), np.full((1, 1), 0.8, np.float32))
     np.testing.assert_allclose(rows, [[0.5 * np.tanh(0.5) + 0.4]], rtol=1e-6)
+    assert np.array_equal(features, rows)
+
+
+def test_a_step_of_an_lstm_by_hand():
+    """All weights 0 but biases: the forget gate keeps sigmoid(1), the others are 1/2."""
+    made = LSTM(1, 1, np.random.default_rng(0))
+    biases = made.inputs.bias.asnumpy().copy()
+    for p in made.get_parameters():
+        p.asnumpy()[...] = 0.0
+    # The forget gate is the second.
+    assert biases.tolist() == [0.0, 1.0, 0.0, 0.0]
+    made.inputs.bias.asnumpy()[...] = [0.0, 1.0, 0.0, 0.5]
+    features, rows = made.host()(np.zeros((1, 1), np.float32), np.array([[0.3, 0.8]], np.float32))
+    remembered = 0.8 * sigmoid(1.0) + 0.5 * np.tanh(0.5)
+    np.testing.assert_allclose(rows, [[0.5 * np.tanh(remembered), remembered]], rtol=1e-6)
+    assert np.array_equal(features, rows[:, :1])
 
 
 @pytest.mark.parametrize("scale", [1.0, 1000.0])
 def test_both_forms_equal_the_formula(cell, scale):
-    x, h = scale * numbers(7, FEATURES, seed=8), numbers(7, SIZE, seed=9)
+    x, before = scale * numbers(7, FEATURES, seed=8), numbers(7, cell.size, seed=9)
     with np.errstate(over="ignore"):
-        expected = one_step(weights_of(cell), x.astype(np.float64), h.astype(np.float64))
-    np.testing.assert_allclose(cell.host()(x, h), expected, atol=1e-5)
-    features, rows = cell(to_device(x), to_device(h))
-    np.testing.assert_allclose(rows.asnumpy(), expected, atol=1e-5)
-    assert np.array_equal(features.asnumpy(), rows.asnumpy())
+        expected = FORMULAS[type(cell)](weights_of(cell), x.astype(np.float64), before.astype(np.float64))
+    for features, rows in (cell.host()(x, before), [each.asnumpy() for each in cell(to_device(x), to_device(before))]):
+        np.testing.assert_allclose(rows, expected, atol=1e-5)
+        assert np.array_equal(features, rows[:, :SIZE])
 
 
 def test_gradients_equal_differences(cell):
-    x, h, out = numbers(4, FEATURES, seed=8), numbers(4, SIZE, seed=9), numbers(4, SIZE, seed=10)
+    x, h, out = numbers(4, FEATURES, seed=8), numbers(4, cell.size, seed=9), numbers(4, cell.size, seed=10)
     weights = weights_of(cell)
 
     def loss(weights, h):
-        return (out * one_step(weights, x.astype(np.float64), h)).sum()
+        return (out * FORMULAS[type(cell)](weights, x.astype(np.float64), h)).sum()
 
     def forward(x, h):
         return (to_device(out) * cell(x, h)[1]).sum()
@@ -189,12 +216,12 @@ BEGUN = np.zeros((STEPS, SEQUENCES), np.float32)
 BEGUN[[0, 2, 3, 3], [1, 0, 0, 2]] = 1.0
 
 
-def unrolled(weights, x, h):
-    """One step after another."""
-    made = []
+def unrolled(one_step, weights, x, h):
+    """The features of one step after another."""
+    made, size = [], weights[2].shape[1]
     for t in range(STEPS):
         h = one_step(weights, x[t], h * (1.0 - BEGUN[t, :, None]))
-        made.append(h)
+        made.append(h[:, :size])
     return np.stack(made)
 
 
@@ -215,21 +242,27 @@ class Unrolling(nn.Cell):
         return self.gradient(x, rows)
 
 
-@pytest.mark.parametrize("size", [5, 8, 19])
-@pytest.mark.parametrize("form", ["plain", pytest.param("fused", marks=needs_kernels)])
-def test_sequences_are_steps_one_after_another_with_their_gradients(form, size):
-    cell = GRU(FEATURES, size, np.random.default_rng(0))
+@pytest.mark.parametrize(
+    ("kind", "form", "size"),
+    [
+        *[(GRU, "plain", size) for size in (5, 8, 19)],
+        *[pytest.param(GRU, "fused", size, marks=needs_kernels) for size in (5, 8, 19)],
+        (LSTM, "plain", 5),
+    ],
+)
+def test_sequences_are_steps_one_after_another_with_their_gradients(kind, form, size):
+    cell, one_step = kind(FEATURES, size, np.random.default_rng(0)), FORMULAS[kind]
     for seed, p in enumerate(cell.get_parameters()):
         p.asnumpy()[...] = numbers(*p.shape, seed=seed)
     if form == "fused":
         fuse_layers(cell)
         assert cell.fused is not None
-    x, h = numbers(STEPS, SEQUENCES, FEATURES, seed=8), numbers(SEQUENCES, size, seed=9)
+    x, h = numbers(STEPS, SEQUENCES, FEATURES, seed=8), numbers(SEQUENCES, cell.size, seed=9)
     out = numbers(STEPS, SEQUENCES, size, seed=10)
     graph = Unrolling(cell, to_device(out.reshape(-1, size)))
     (_, made), (by_input, by_weights) = graph(to_device(x.reshape(-1, FEATURES)), to_device(h))
     arrays = [*weights_of(cell), x.astype(np.float64), h.astype(np.float64)]
-    expected = unrolled(arrays[:4], *arrays[4:])
+    expected = unrolled(one_step, arrays[:4], *arrays[4:])
     np.testing.assert_allclose(made.asnumpy(), expected.reshape(-1, size), atol=1e-5)
     found = [g.asnumpy() for g in (*by_weights, *by_input)]
     found[4] = found[4].reshape(x.shape)
@@ -241,22 +274,24 @@ def test_sequences_are_steps_one_after_another_with_their_gradients(form, size):
             for sign in (1.0, -1.0):
                 moved = [a.copy() for a in arrays]
                 moved[k][place] += sign * 1e-6
-                sides.append((out * unrolled(moved[:4], *moved[4:])).sum())
+                sides.append((out * unrolled(one_step, moved[:4], *moved[4:])).sum())
             assert gradient[place] == pytest.approx((sides[0] - sides[1]) / 2e-6, rel=1e-4, abs=1e-4), (k, place)
     # Nothing flows back over a beginning.
     assert not found[5][1].any()
     assert found[5][0].any()
 
 
-@pytest.mark.parametrize("form", ["plain", pytest.param("fused", marks=needs_kernels)])
-def test_what_learning_unrolls_is_what_acting_remembered(form):
-    cell = GRU(FEATURES, SIZE, np.random.default_rng(0))
-    host, x, h = cell.host(), numbers(STEPS, SEQUENCES, FEATURES, seed=8), numbers(SEQUENCES, SIZE, seed=9)
+@pytest.mark.parametrize(
+    ("kind", "form"), [(GRU, "plain"), pytest.param(GRU, "fused", marks=needs_kernels), (LSTM, "plain")]
+)
+def test_what_learning_unrolls_is_what_acting_remembered(kind, form):
+    cell = kind(FEATURES, SIZE, np.random.default_rng(0))
+    host, x, h = cell.host(), numbers(STEPS, SEQUENCES, FEATURES, seed=8), numbers(SEQUENCES, cell.size, seed=9)
     if form == "fused":
         fuse_layers(cell)
     made = Unrolling(cell, to_device(numbers(STEPS * SEQUENCES, SIZE)))(
         to_device(x.reshape(-1, FEATURES)), to_device(h)
     )[0][1].asnumpy()
     for t in range(STEPS):
-        h = host(x[t], h * (1.0 - BEGUN[t, :, None]))
-        np.testing.assert_allclose(made.reshape(STEPS, SEQUENCES, SIZE)[t], h, atol=1e-6)
+        features, h = host(x[t], h * (1.0 - BEGUN[t, :, None]))
+        np.testing.assert_allclose(made.reshape(STEPS, SEQUENCES, SIZE)[t], features, atol=1e-6)
