@@ -1,0 +1,21 @@
+"""DDPG on Pendulum-v1: swing a pendulum up and hold it, one continuous torque.
+
+Expected: an evaluation mean of at least -200 within 20k environment steps (a target, not measured yet).
+"""
+
+from easydict import EasyDict
+
+main_config = EasyDict(
+    exp_name="pendulum_ddpg",
+    run=dict(max_env_step=20_000),
+    env=dict(env_id="Pendulum-v1", collector_env_num=1),
+    policy=dict(
+        type="ddpg",
+        learn=dict(update_per_collect=1),
+        collect=dict(n_sample=1, random_steps=1_000),
+        eval=dict(freq=2_500, n_episode=20),
+        other=dict(buffer_size=50_000),
+    ),
+)
+
+proof = dict(target=-200.0)

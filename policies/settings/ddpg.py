@@ -1,0 +1,24 @@
+"""Settings of DDPG."""
+
+from __future__ import annotations
+
+from minding.engine.config.compiler import opt
+from minding.policies.settings import groups
+from minding.policies.settings.algorithm import Algorithm
+
+
+def schema() -> groups.Schema:
+    """The keys of `policy`."""
+    return {
+        "model": groups.model([256, 256], "relu"),
+        "learn": {
+            **groups.off_policy_learn(1e-3, 256, 8),
+            "tau": opt(0.005, "(0, 1]", "share of the online networks moved into the targets per gradient step"),
+        },
+        "collect": {**groups.collect(8), **groups.random_steps(), **groups.noise("ou", 0.2)},
+        "eval": groups.evaluation(),
+        "other": groups.replay(1_000_000),
+    }
+
+
+algorithm = Algorithm("ddpg", "DDPG", schema, actions=("box",), chain="off_policy", unit_box=True)
