@@ -116,7 +116,9 @@ class PolicyNetwork(nn.Cell):
         super().__init__()
         self.encoder = ObsEncoder(spec["observation"], model, rng)
         self.torso = MLP(self.encoder.out_features, model.hidden, model.activation, math.sqrt(2), rng)
-        self.head = make_action_head(spec["action"], self.torso.out_features, rng, log_std=model.log_std)
+        # Algorithms of discrete actions alone have no such key.
+        log_std = model.get("log_std", 0.0)
+        self.head = make_action_head(spec["action"], self.torso.out_features, rng, log_std=log_std)
         self.mask = action_mask(spec["observation"])
 
     def construct(self, obs):
