@@ -1,0 +1,182 @@
+"""Discrete SAC: maximum-entropy actor-critic whose expectations over the actions are exact.
+
+Christodoulou, 2019, https://arxiv.org/abs/1910.07207, section 3 and algorithm 1, for the SAC of Haarnoja et al., 2018,
+https://arxiv.org/abs/1812.05905.
+
+    V(s) = sum_a pi(a|s) [ min_i Q_i(s, a) - alpha log pi(a|s) ]
+    y = R + gamma^k (1 - terminated) V(s'),   with Q_target_i for Q_i
+    L_Q = mean[ 1/2 (Q_1(s, a) - y)^2 + 1/2 (Q_2(s, a) - y)^2 ]
+    L_pi = -mean[ V(s) ]
+    L_alpha = log(alpha) mean[ H(pi(.|s)) - c log n(s) ],   n(s) the number of (legal) actions in s
+
+A gradient step takes all three from the same parameters and then moves everything at once, as SAC does here.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from minding.engine.data.batch import Field, IndexedBatch
+from minding.engine.process.runtime import ms, nn, ops
+from minding.policies.core.actors import Network, SamplingActor
+from minding.policies.core.base import BasePolicy
+from minding.policies.core.update import Inputs
+from minding.policies.networks.actor_critic import PolicyNetwork, QNetwork
+from minding.policies.networks.optim import Group, Optimizer
+from minding.policies.networks.order import after
+from minding.policies.networks.steps import GradientStep
+from minding.policies.networks.target import SoftTarget, equalize
+from minding.policies.ops import lean
+from minding.policies.ops.soft import twin_objective
+from minding.policies.ops.values import chosen_value
+
+
+def soft_value(log_p, q, alpha):
+    """Value of states under a policy, with its entropy: sum_a pi(a) [ Q(a) - alpha log pi(a) ].
+
+    Args:
+      log_p: float32 (B, A), log-probabilities; an illegal action's is so low that its probability is 0.
+      q: float32 (B, A), finite for illegal actions, too.
+      alpha: scalar, the temperature.
+
+    Returns:
+      float32 (B,).
+    """
+    return ops.ReduceSum()(ops.Exp()(log_p) * (q - alpha * log_p), -1)
+
+
+def mean_entropy(log_p):
+    """Mean entropy of policies, nats; log_p float32 (B, A) as for `soft_value`. Returns a scalar without gradient."""
+    log_p = ops.stop_gradient(log_p)
+    return -lean.mean(ops.ReduceSum()(ops.Exp()(log_p) * log_p, -1))
+
+
+class TwinQNetworks(nn.Cell):
+    """Two independent `QNetwork`: a pair of float32 (B, A)."""
+
+    def __init__(self, spec: Mapping[str, Any], model: Any, rng: np.random.Generator) -> None:
+        super().__init__()
+        self.q1 = QNetwork(spec, model, rng)
+        self.q2 = QNetwork(spec, model, rng)
+
+    def construct(self, obs):
+        return self.q1(obs)[0], self.q2(obs)[0]
+
+
+class DiscreteSACCell(GradientStep):
+    """Root cell: actor, twin critics and their targets, temperature, optimizer.
+
+    Args:
+      actor: its first output is the logits (B, A).
+      critics, targets: the online critics and their targets.
+      learn: the configuration `policy.learn`.
+      count: number of actions, A.
+    """
+
+    metrics = ("critic_loss", "actor_loss", "alpha_loss", "alpha", "q_value", "entropy")
+
+    def __init__(
+        self,
+        actor: PolicyNetwork,
+        critics: TwinQNetworks,
+        targets: TwinQNetworks,
+        learn: Mapping[str, Any],
+        count: int,
+    ) -> None:
+        super().__init__(["obs", "next_obs", "action", "reward", "terminated", "discount"])
+        self.net = actor
+        self.critics = critics
+        self.targets = targets
+        self.log_alpha = ms.Parameter(ms.Tensor(np.float32(math.log(learn["alpha"]))), name="log_alpha")
+        groups = {"actor": Group.of(actor, learn), "critics": Group.of(critics, learn)}
+        if learn["auto_alpha"]:
+            groups["alpha"] = dataclasses.replace(groups["actor"], params=[self.log_alpha])
+        self.optim = Optimizer(**groups)
+        self.move_targets = SoftTarget(critics, targets, self.optim.block("critics"))
+        self.critic_loss = twin_objective()
+        self.log_count = ms.Tensor(np.float32(math.log(count)))
+        self.target_entropy_share = float(learn["target_entropy_share"])
+        self.critic_gradient = self.optim.gradient(self.loss_of_critics, "critics")
+        self.actor_gradient = self.optim.gradient(self.loss_of_actor, "actor")
+
+    def loss_of_critics(self, batch):
+        q1, q2 = self.critics(batch["obs"])
+        chosen1, chosen2 = chosen_value(q1, batch["action"]), chosen_value(q2, batch["action"])
+        loss, q = self.critic_loss(chosen1, chosen2, batch["target"])
+        # The actor is judged by the same values.
+        return loss, {"critic_loss": loss, "q_value": q, "q": ops.stop_gradient(ops.Minimum()(q1, q2))}
+
+    def loss_of_actor(self, batch):
+        log_p = self.log_policy(batch["obs"])
+        loss = -lean.mean(soft_value(log_p, batch["q"], batch["alpha"]))
+        return loss, {"actor_loss": loss, "entropy": mean_entropy(log_p)}
+
+    def construct(self, batch):
+        alpha = ops.exp(self.log_alpha)
+        # Target
+        next_q1, next_q2 = self.targets(batch["next_obs"])
+        next_value = soft_value(self.log_policy(batch["next_obs"]), ops.Minimum()(next_q1, next_q2), alpha)
+        target = batch["reward"] + batch["discount"] * (1.0 - batch["terminated"]) * next_value
+        # Loss
+        (_, critic), critic_grads = self.critic_gradient(
+            {"obs": batch["obs"], "action": batch["action"], "target": target}
+        )
+        (_, actor), actor_grads = self.actor_gradient({"obs": batch["obs"], "q": critic["q"], "alpha": alpha})
+        excess = actor["entropy"] - self.target_entropy_share * self.largest_entropy(batch["obs"])
+        metrics = {
+            "critic_loss": critic["critic_loss"],
+            "actor_loss": actor["actor_loss"],
+            "alpha_loss": self.log_alpha * excess,
+            "alpha": alpha,
+            "q_value": critic["q_value"],
+            "entropy": actor["entropy"],
+        }
+        # Update
+        # That of the temperature is d L_alpha / d log(alpha).
+        grads = {"actor": actor_grads, "critics": critic_grads, "alpha": (excess,)}
+        norms = self.optim(grads, batch, (metrics, grads))
+        moved = self.move_targets(batch["tau"], norms["critics"])
+        # Who waits for a metric waits for the whole step.
+        metrics["entropy"] = after(actor["entropy"], (norms, moved))
+        return metrics
+
+    def log_policy(self, obs):
+        """Log-probabilities of all actions, float32 (B, A)."""
+        return ops.LogSoftmax(-1)(self.net(obs)[0])
+
+    def largest_entropy(self, obs):
+        """Mean entropy of who takes all legal actions alike, a scalar."""
+        if self.net.mask is None:
+            return self.log_count
+        legal = ops.Cast()(lean.item(obs, self.net.mask.place), ms.float32)
+        return lean.mean(ops.Log()(ops.ReduceSum()(legal, -1)))
+
+
+class DiscreteSAC(BasePolicy):
+    """Soft actor-critic for Discrete actions."""
+
+    name = "discrete_sac"
+
+    def _network(self, rng: np.random.Generator) -> PolicyNetwork:
+        return PolicyNetwork(self.spec, self.cfg.model, rng)
+
+    def _root(self, net: PolicyNetwork, rng: np.random.Generator) -> DiscreteSACCell:
+        critics, targets = (TwinQNetworks(self.spec, self.cfg.model, rng) for _ in range(2))
+        root = DiscreteSACCell(net, critics, targets, self.cfg.learn, self.spec["action"]["n"])
+        equalize(root.critics, root.targets)
+        return root
+
+    def _actor(self, network: Network, rng: np.random.Generator) -> SamplingActor:
+        return SamplingActor(self.name, network, self.spec, rng, self.net.head.distribution)
+
+    @property
+    def row_fields(self) -> dict[str, Field]:
+        return self.transition_fields
+
+    def inputs(self, batch: IndexedBatch, progress: float) -> Inputs:
+        return Inputs(constants={**self.root.optim.rates(progress), "tau": float(self.cfg.learn.tau)})

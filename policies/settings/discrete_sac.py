@@ -1,0 +1,32 @@
+"""Settings of discrete SAC."""
+
+from __future__ import annotations
+
+from minding.engine.config.compiler import opt
+from minding.policies.settings import groups
+from minding.policies.settings.algorithm import Algorithm
+
+
+def schema() -> groups.Schema:
+    """The keys of `policy`."""
+    return {
+        "model": {
+            **groups.model([256, 256], "relu"),
+            "dueling": opt(False, None, "critics with separate streams for state value and advantages"),
+        },
+        "learn": {
+            **groups.off_policy_learn(3e-4, 256, 8),
+            "tau": opt(0.005, "(0, 1]", "share of the online critics moved into the targets per gradient step"),
+            "alpha": opt(1.0, "(0, inf)", "temperature at the start"),
+            "auto_alpha": opt(True, None, "learn the temperature"),
+            "target_entropy_share": opt(
+                0.98, "[0, 1]", "target entropy as a share of the largest, log(number of legal actions)"
+            ),
+        },
+        "collect": {**groups.collect(8), **groups.random_steps()},
+        "eval": groups.evaluation(),
+        "other": groups.replay(1_000_000),
+    }
+
+
+algorithm = Algorithm("discrete_sac", "DiscreteSAC", schema, actions=("discrete",), chain="off_policy")
