@@ -1,7 +1,7 @@
 """Discrete SAC on CartPole-v1: balance a pole on a cart.
 
-Expected: an evaluation mean of at least 475 of 500 within 60k environment steps (a target; the only run so far ended
-at 384).
+Expected: an evaluation mean of at least 475 of 500 within 60k environment steps (a target that seed 0
+misses, with 326).
 """
 
 from easydict import EasyDict
@@ -13,8 +13,7 @@ main_config = EasyDict(
     policy=dict(
         type="discrete_sac",
         model=dict(hidden=[128, 128]),
-        # A share of 0.98 would keep the two actions about as likely as each other, with which no pole stays up; with
-        # 0.3 evaluations stay near 310.
+        # A share of 0.98 would keep the two actions about as likely as each other.
         learn=dict(
             learning_rate=1e-3,
             anneal_lr=True,
