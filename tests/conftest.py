@@ -2,11 +2,17 @@
 
 import gc
 import os
+import signal
 
 import fakes
 import pytest
 
 from minding.engine.process import runtime
+
+# A shell without job control starts its background jobs with SIGINT ignored, and all that they start inherits it. Tests
+# send that signal.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(trylast=True)

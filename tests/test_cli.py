@@ -423,7 +423,7 @@ def test_a_run_folder_of_the_train_command_can_be_opened(training, compiled, tmp
         ("env.env_kwargs.gravity=9", "env.env_kwargs={'gravity': 9} does not fit CartPole-v1"),
         ("policy.typ=ppo", "unknown key 'policy.typ'; did you mean 'type'?"),
         ("policy.type=dqn", "policy.type='dqn': the other settings are those of 'ppo' (unknown key 'policy.learn"),
-        ("policy.type=reinforce", "unknown algorithm 'reinforce'. Expected one of "),
+        ("policy.type=zzz", "unknown algorithm 'zzz'. Expected one of "),
     ],
 )
 def test_a_wrong_setting_makes_no_run_folder(override, message, capsys, tmp_path, monkeypatch):

@@ -13,6 +13,7 @@ from minding.policies.networks.actor_critic import Decision
 from minding.policies.networks.encoder import ObsEncoder
 from minding.policies.networks.layers import MLP, Linear
 from minding.policies.networks.masks import action_mask
+from minding.policies.networks.order import after
 from minding.policies.ops.quantiles import midpoints
 
 
@@ -53,7 +54,8 @@ class ImplicitQuantiles(nn.Cell):
         self.cosines = ms.Tensor(np.cos(frequencies * midpoints(model.n_fractions)[:, None]).astype(np.float32))
 
     def construct(self, obs):
-        mean = ops.ReduceMean(True)(self.embedding(self.cosines), 0)
+        # No input of the embedding comes from the observation: without the order its weights could be read too early.
+        mean = ops.ReduceMean(True)(self.embedding(after(self.cosines, obs)), 0)
         values = self.outputs(self.torso(self.encoder(obs)) * mean)
         return (values if self.mask is None else self.mask(values, obs),)
 

@@ -56,6 +56,11 @@ class Group:
         schedule = {"anneal": learn["anneal_lr"], "kind": learn["anneal_kind"], "points": learn["anneal_points"]}
         return cls(params=params, rate=learn["learning_rate"], **schedule, **settings)
 
+    @property
+    def schedule(self) -> tuple[float, bool, str, Points]:
+        """All that the step size depends on."""
+        return self.rate, self.anneal, self.kind, self.points
+
     def rate_at(self, progress: float) -> float:
         """The step size after this share of the schedule, in [0, 1]."""
         return self.rate * rate_left(self.kind, progress, self.points) if self.anneal else self.rate
@@ -85,8 +90,9 @@ class Optimizer(nn.Cell):
     def reported_rates(self, progress: float) -> dict[str, float]:
         """The step sizes as metrics: one if all groups have the same, throughout."""
         rates = {name: group.rate_at(progress) for name, group in self.groups.items()}
-        if len({(group.rate, group.anneal) for group in self.groups.values()}) == 1:
-            return {"learning_rate": next(iter(rates.values()))}
+        first, *others = self.groups.values()
+        if all(group.schedule == first.schedule for group in others):
+            return {"learning_rate": first.rate_at(progress)}
         return {f"learning_rate_{name}": rate for name, rate in rates.items()}
 
     def block(self, name: str) -> flat.Block | None:
