@@ -1,4 +1,4 @@
-"""A binary tree of sums: draws rows in proportion to their priority."""
+"""Sums of priorities over blocks of rows: draws rows in proportion to their priority."""
 
 from __future__ import annotations
 
@@ -6,24 +6,32 @@ import numpy as np
 
 from minding.engine.types import Array
 
+HEIGHT = 8
+"""Levels of the trees over blocks. The sums of the blocks, thousands at most, are searched as one sorted array."""
+
 
 class SumTree:
-    """Priorities of rows, float64; reading and writing n of them takes O(n log capacity).
+    """Priorities of rows, float64; reading and writing n of them takes O(n).
 
-    Every inner node is the sum of its two children, so that the tree follows from the priorities alone.
+    Rows lie in blocks of ``2^HEIGHT``, each with a binary tree whose inner nodes are the sums of their two children;
+    the running sum over the trees' roots finds the block. All of it follows from the priorities alone.
 
     Args:
       capacity: number of rows; those without a priority have 0.
     """
 
     def __init__(self, capacity: int) -> None:
-        self._depth = max(1, (capacity - 1).bit_length())
-        self._leaves = 1 << self._depth
+        depth = max(1, (capacity - 1).bit_length())
+        self._height = min(depth, HEIGHT)
+        self._leaves = 1 << depth
+        # As of one tree over all rows: node i is the sum of nodes 2i and 2i + 1. What is above the roots is not kept.
         self._tree = np.zeros(2 * self._leaves)
+        self._first_root = self._leaves >> self._height
+        self._roots = self._tree[self._first_root : 2 * self._first_root]
 
     @property
     def total(self) -> float:
-        return float(self._tree[1])
+        return float(self._bounds()[-1])
 
     def read(self, rows: Array) -> Array:
         """Priorities of rows, float64 of the same shape."""
@@ -34,18 +42,28 @@ class SumTree:
         """Sets priorities (n,) of rows (n,); of a row given twice the last one stays."""
         tree, node = self._tree, self._leaves + rows
         tree[node] = priorities
-        for _ in range(self._depth):
+        for _ in range(self._height):
             node = node >> 1
-            tree[node] = tree[2 * node] + tree[2 * node + 1]
+            left = node << 1
+            tree[node] = tree[left] + tree[left + 1]
 
     def find(self, mass: Array) -> Array:
         """The rows at which the running sum of priorities passes `mass`, in [0, total); int64 of the same shape."""
-        tree, node, mass = self._tree, np.ones(mass.shape, np.int64), mass.copy()
-        for _ in range(self._depth):
-            node = 2 * node
+        bounds = self._bounds()
+        root = np.searchsorted(bounds[1:-1], mass, side="right")
+        tree, node = self._tree, self._first_root + root
+        mass = mass - bounds[root]
+        for _ in range(self._height):
+            node = node << 1
             left = tree[node]
             right = mass >= left
-            mass -= np.where(right, left, 0.0)
+            mass -= left * right
             node += right
         rows: Array = node - self._leaves
         return rows
+
+    def _bounds(self) -> Array:
+        """The running sum of priorities before each block and, last, after all of them."""
+        bounds = np.zeros(len(self._roots) + 1)
+        np.cumsum(self._roots, out=bounds[1:])
+        return bounds

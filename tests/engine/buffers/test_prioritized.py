@@ -20,6 +20,20 @@ def test_a_sum_tree_finds_the_row_whose_part_of_the_sum_it_is():
     assert tree.find(mass).tolist() == [[0, 0, 1], [1, 3, 3], [4, 4, 1]]
 
 
+def test_a_tree_of_many_blocks_finds_what_the_running_sum_finds():
+    rng = np.random.default_rng(0)
+    # Whole numbers: every sum is exact.
+    priorities = rng.integers(1, 100, 5000).astype(float)
+    tree = SumTree(5000)
+    tree.write(np.arange(5000), np.ones(5000))
+    rows = rng.permutation(5000)
+    tree.write(rows, priorities[rows])
+    sums = np.cumsum(priorities)
+    assert tree.total == sums[-1]
+    mass = np.concatenate([sums[:-1], sums - 1, sums - 0.5, rng.random(3000) * sums[-1]])
+    np.testing.assert_array_equal(tree.find(mass), np.searchsorted(sums, mass, side="right"))
+
+
 def buffer(capacity=4, rows=4, **options):
     made = PrioritizedBuffer(capacity, {"number": Field()}, **options)
     made.push({"number": np.arange(rows, dtype=np.float32)})
