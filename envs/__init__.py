@@ -6,7 +6,7 @@ from minding.envs.check import Finding, check_env
 from minding.envs.config import config_schema, default_config
 from minding.envs.making import make_env_manager
 from minding.envs.manager import VectorEnvManager
-from minding.envs.roles import make_collector_env, make_evaluator_env
+from minding.envs.roles import make_collector_env, make_evaluator_env, make_goal_rules
 from minding.envs.single.factory import register_env
 from minding.envs.spec import describe_env, describe_space
 
@@ -21,6 +21,7 @@ __all__ = [
     "make_collector_env",
     "make_env_manager",
     "make_evaluator_env",
+    "make_goal_rules",
     "register_env",
 ]
 
@@ -38,6 +39,7 @@ if "minding/PixelCatch-v0" not in gymnasium.registry:
         max_episode_steps=100,
     )
     gymnasium.register("minding/BitFlip-v0", "minding.envs.games.bit_flip:BitFlip")
+    gymnasium.register("minding/PointReach-v0", "minding.envs.games.point_reach:PointReach", max_episode_steps=50)
     gymnasium.register(
         "minding/RepeatPrevious-v0",
         "minding.envs.games.repeat_previous:RepeatPrevious",

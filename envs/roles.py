@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from easydict import EasyDict
 
 from minding.engine.seeding import SeedStreams
+from minding.envs.config import env_settings
 from minding.envs.making import make_env_manager
 from minding.envs.manager import BatchedEnvManager
+from minding.envs.single.factory import env_factory
 
 
 def make_collector_env(cfg: EasyDict) -> BatchedEnvManager:
@@ -30,6 +34,17 @@ def make_evaluator_env(cfg: EasyDict, stream: str = "env.evaluate") -> BatchedEn
       ConfigError, SpaceError, MissingExtraError: as `make_env_manager`.
     """
     return make_env_manager(cfg.env, cfg.env.evaluator_env_num, _seed(cfg, stream), training=False)
+
+
+def make_goal_rules(cfg: EasyDict) -> Any:
+    """An environment whose `compute_reward` and `compute_terminated` say what any goals are worth; it is never stepped.
+
+    Args:
+      cfg: compiled configuration of the run.
+    Raises:
+      ConfigError, MissingExtraError: as `make_env_manager`.
+    """
+    return env_factory(env_settings(cfg.env))().unwrapped
 
 
 def _seed(cfg: EasyDict, stream: str) -> int:

@@ -31,12 +31,16 @@ def replay_buffer(cfg: EasyDict, policy: Policy) -> Buffer:
     return UniformBuffer(other.buffer_size, fields, images_once=True, seed=cfg.seed)
 
 
+def explores_by_chance(cfg: EasyDict) -> bool:
+    """Whether actions are random at times; noise on the weights explores in its place."""
+    return "eps" in cfg.policy.other and not cfg.policy.model.get("noisy", False)
+
+
 def fill(task: Task, cfg: EasyDict, policy: Policy) -> None:
     """Appends the chain to the task."""
     buffer = replay_buffer(cfg, policy)
     task.use(interaction_evaluator(cfg, policy.eval_mode, make_evaluator_env(cfg), task=task))
-    # Noise on the weights explores in its place.
-    if "eps" in cfg.policy.other and not cfg.policy.model.get("noisy", False):
+    if explores_by_chance(cfg):
         task.use(eps_greedy_handler(cfg))
     task.use(StepCollector(cfg, policy.collect_mode, make_collector_env(cfg)))
     if cfg.policy.learn.nstep > 1:

@@ -1,1 +1,1 @@
-"""Environments of our own, small enough for tests: PixelCatch, MaskedGrid, TMaze, BitFlip, RepeatPrevious."""
+"""Environments of our own, small enough for tests."""

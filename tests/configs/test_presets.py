@@ -11,6 +11,7 @@ from easydict import EasyDict
 from of_algorithms import environment
 
 from minding.configs import PRESETS, compile_run, load_preset, load_user_config
+from minding.configs.chains import get_chain
 from minding.engine.config.compiler import save_config, schema_defaults
 from minding.engine.errors import ConfigError, MissingExtraError, SpaceError
 from minding.engine.process import runtime
@@ -42,7 +43,9 @@ def test_a_preset_compiles(name, monkeypatch, tmp_path):
     except MissingExtraError as error:
         pytest.skip(str(error))
     assert cfg.env.spec.observation
-    assert cfg.chain == get_algorithm(cfg.policy.type).chain
+    assert cfg.chain == load_preset(name).get("chain", get_algorithm(cfg.policy.type).chain)
+    if "chain" in load_preset(name):
+        get_chain(cfg.chain).check(cfg)
 
 
 @pytest.mark.parametrize("name", PRESETS)

@@ -1,0 +1,24 @@
+"""Double DQN with hindsight on BitFlip-v0: reach a pattern of bits, with a reward that says nothing on the way.
+
+Expected: an evaluation mean of at least -5 within 40k environment steps (a target, not measured yet).
+"""
+
+from easydict import EasyDict
+
+main_config = EasyDict(
+    exp_name="bitflip_dqn",
+    chain="hindsight",
+    run=dict(max_env_step=40_000),
+    env=dict(env_id="minding/BitFlip-v0", env_kwargs=dict(bits=10)),
+    policy=dict(
+        type="dqn",
+        model=dict(hidden=[256]),
+        # Iterations of whole episodes: goals are drawn from what follows within a rollout.
+        learn=dict(gamma=0.98, update_per_collect=80),
+        collect=dict(n_sample=160),
+        eval=dict(freq=5_000, n_episode=50),
+        other=dict(eps=dict(decay=20_000), buffer_size=200_000),
+    ),
+)
+
+proof = dict(target=-5.0)

@@ -1,0 +1,52 @@
+"""Evaluate, explore, collect, store as it was and with the goals that were reached, learn from replay."""
+
+from __future__ import annotations
+
+from easydict import EasyDict
+
+from minding.configs.chains import Chain
+from minding.configs.chains.off_policy import explores_by_chance, replay_buffer
+from minding.engine.chain.context import OnlineRLContext
+from minding.engine.chain.task import Task
+from minding.engine.data.observation import observation_leaves
+from minding.engine.errors import ConfigError
+from minding.engine.types import Policy
+from minding.envs import make_collector_env, make_evaluator_env, make_goal_rules
+from minding.middleware import (
+    OffPolicyLearner,
+    StepCollector,
+    data_pusher,
+    eps_greedy_handler,
+    her_data_enhancer,
+    interaction_evaluator,
+)
+from minding.middleware.her_data_enhancer import ACHIEVED, DESIRED
+
+
+def check(cfg: EasyDict) -> None:
+    """Raises ConfigError unless the environment has goals and the algorithm learns from replay, without `nstep`."""
+    leaves = {leaf.path for leaf in observation_leaves(cfg.env.spec.observation)}
+    if missing := [name for name in (ACHIEVED, DESIRED) if name not in leaves]:
+        raise ConfigError(
+            f"chain='hindsight' with env.env_id={cfg.env.env_id!r}: its observation has no entry {missing[0]!r}; use "
+            "an environment with goals, or chain=off_policy"
+        )
+    if "buffer_size" not in cfg.policy.other or "nstep" not in cfg.policy.learn:
+        raise ConfigError(f"chain='hindsight' with policy.type={cfg.policy.type!r}: it does not learn from replay")
+    if cfg.policy.learn.nstep > 1:
+        raise ConfigError(f"policy.learn.nstep={cfg.policy.learn.nstep} sums rewards of one goal: use 1 with hindsight")
+
+
+def fill(task: Task, cfg: EasyDict, policy: Policy) -> None:
+    """Appends the chain to the task."""
+    buffer = replay_buffer(cfg, policy)
+    task.use(interaction_evaluator(cfg, policy.eval_mode, make_evaluator_env(cfg), task=task))
+    if explores_by_chance(cfg):
+        task.use(eps_greedy_handler(cfg))
+    task.use(StepCollector(cfg, policy.collect_mode, make_collector_env(cfg)))
+    task.use(data_pusher(cfg, buffer))
+    task.use(her_data_enhancer(cfg, buffer, make_goal_rules(cfg)))
+    task.use(OffPolicyLearner(cfg, policy.learn_mode, buffer))
+
+
+chain = Chain(fill, OnlineRLContext, check)

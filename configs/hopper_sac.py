@@ -1,0 +1,18 @@
+"""SAC on Hopper-v5: hop on one leg, three continuous torques (extra mujoco).
+
+Expected: an evaluation mean of at least 3000 within 1M environment steps (a target, not measured yet).
+"""
+
+from easydict import EasyDict
+
+main_config = EasyDict(
+    exp_name="hopper_sac",
+    run=dict(max_env_step=1_000_000, metrics_freq=5_000),
+    env=dict(env_id="Hopper-v5", collector_env_num=1),
+    policy=dict(
+        type="sac",
+        learn=dict(warmup=10_000, update_per_collect=1),
+        collect=dict(n_sample=1, random_steps=10_000),
+        eval=dict(freq=20_000),
+    ),
+)

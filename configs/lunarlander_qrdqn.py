@@ -1,0 +1,25 @@
+"""QR-DQN on LunarLander-v3: land between the flags (extra box2d).
+
+Expected: an evaluation mean of at least 200 within 400k environment steps (a target, not measured yet).
+"""
+
+from easydict import EasyDict
+
+main_config = EasyDict(
+    exp_name="lunarlander_qrdqn",
+    run=dict(max_env_step=400_000),
+    env=dict(env_id="LunarLander-v3"),
+    policy=dict(
+        type="qrdqn",
+        # As lunarlander_dqn.
+        model=dict(hidden=[256, 256]),
+        learn=dict(
+            learning_rate=5e-4, anneal_lr=True, update_per_collect=16, nstep=3, target=dict(kind="soft"), warmup=5_000
+        ),
+        collect=dict(n_sample=64),
+        eval=dict(freq=25_000, n_episode=20),
+        other=dict(eps=dict(end=0.02, decay=80_000), buffer_size=200_000),
+    ),
+)
+
+proof = dict(target=200.0)

@@ -1,0 +1,19 @@
+"""SAC on LunarLander-v3 with continuous engines: land between the flags (extra box2d).
+
+Expected: an evaluation mean of at least 200 within 200k environment steps (a target, not measured yet).
+"""
+
+from easydict import EasyDict
+
+main_config = EasyDict(
+    exp_name="lunarlander_sac",
+    run=dict(max_env_step=200_000),
+    env=dict(env_id="LunarLander-v3", env_kwargs=dict(continuous=True)),
+    policy=dict(
+        type="sac",
+        learn=dict(learning_rate=1e-3, update_per_collect=16, warmup=5_000),
+        collect=dict(n_sample=32, random_steps=5_000),
+        eval=dict(freq=25_000, n_episode=20),
+        other=dict(buffer_size=200_000),
+    ),
+)

@@ -1,0 +1,24 @@
+"""SAC with hindsight on PointReach-v0: bring a point to a place, with a reward that says nothing on the way.
+
+Expected: an evaluation mean of at least -20 within 30k environment steps (a target, not measured yet).
+"""
+
+from easydict import EasyDict
+
+main_config = EasyDict(
+    exp_name="pointreach_sac",
+    chain="hindsight",
+    run=dict(max_env_step=30_000),
+    env=dict(env_id="minding/PointReach-v0", info_keys=["is_success"]),
+    policy=dict(
+        type="sac",
+        model=dict(hidden=[64, 64]),
+        # Iterations of whole episodes: goals are drawn from what follows within a rollout.
+        learn=dict(learning_rate=1e-3, gamma=0.98, batch_size=128, update_per_collect=100),
+        collect=dict(n_sample=400, random_steps=1_000),
+        eval=dict(freq=5_000, n_episode=20),
+        other=dict(buffer_size=200_000),
+    ),
+)
+
+proof = dict(target=-20.0)

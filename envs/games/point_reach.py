@@ -1,0 +1,79 @@
+"""PointReach: bring a point with inertia to a place in the plane, with a reward that says nothing on the way."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+
+from minding.engine.types import Array
+
+_FORCE = 0.03
+_KEPT = 0.7
+"""Share of the velocity that a step leaves: with full force a point comes to 0.1 per step."""
+
+
+class PointReach(gymnasium.Env[dict[str, Array], Array]):  # type: ignore[misc]
+    """A point in the square [-1, 1]^2, pushed by a force, is to come within `tolerance` of a goal.
+
+        v' = 0.7 v + 0.03 a,   x' = x + v'        (at a wall the point stops, in the direction of the wall)
+
+    Start and goal are uniformly random, and apart. A step costs 1 unless it reaches the goal, which ends the episode.
+    As an environment with goals it has `compute_reward` and `compute_terminated`, which take one goal or any number of
+    them. ``info['is_success']`` says whether the goal was reached.
+
+    Observation: a Dict of `observation` (x and v, float32 ``(4,)``; v in units of the greatest speed), `achieved_goal`
+    (x) and `desired_goal`, float32 ``(2,)``. Action: the force a, float32 ``(2,)`` in [-1, 1].
+
+    Args:
+      tolerance: distance from the goal that counts as reached.
+    """
+
+    def __init__(self, tolerance: float = 0.05) -> None:
+        if not 0.0 < tolerance < 1.0:
+            raise ValueError(f"tolerance={tolerance}: expected more than 0 and less than 1")
+        place = spaces.Box(-1.0, 1.0, (2,), np.float32)
+        state = spaces.Box(-1.0, 1.0, (4,), np.float32)
+        self.observation_space = spaces.Dict(observation=state, achieved_goal=place, desired_goal=place)
+        self.action_space = spaces.Box(-1.0, 1.0, (2,), np.float32)
+        self._tolerance = tolerance
+        self._place = self._velocity = self._goal = np.zeros(2, np.float32)
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[dict[str, Array], dict[str, Any]]:
+        super().reset(seed=seed)
+        self._velocity = np.zeros(2, np.float32)
+        self._place, self._goal = self._random_place(), self._random_place()
+        while self.compute_terminated(self._place, self._goal, {}):
+            self._goal = self._random_place()
+        return self._observe(), {"is_success": False}
+
+    def step(self, action: Array) -> tuple[dict[str, Array], float, bool, bool, dict[str, Any]]:
+        force = np.clip(np.asarray(action, np.float32), -1.0, 1.0)
+        self._velocity = np.float32(_KEPT) * self._velocity + np.float32(_FORCE) * force
+        place = self._place + self._velocity
+        self._place = np.clip(place, -1.0, 1.0)
+        self._velocity[place != self._place] = 0.0
+        reward = self.compute_reward(self._place, self._goal, {})
+        reached = bool(self.compute_terminated(self._place, self._goal, {}))
+        return self._observe(), float(reward), reached, False, {"is_success": reached}
+
+    def compute_reward(self, achieved_goal: Array, desired_goal: Array, info: Any) -> Array:
+        """0 where the goal is reached, -1 elsewhere: float32, without the last axis of the goals ``(..., 2)``."""
+        return self.compute_terminated(achieved_goal, desired_goal, info).astype(np.float32) - np.float32(1.0)
+
+    def compute_terminated(self, achieved_goal: Array, desired_goal: Array, info: Any) -> Array:
+        """Bool, whether the goal is reached."""
+        distance = np.linalg.norm(np.asarray(achieved_goal) - np.asarray(desired_goal), axis=-1)
+        return np.asarray(distance <= self._tolerance)
+
+    def _random_place(self) -> Array:
+        return self.np_random.uniform(-1.0, 1.0, 2).astype(np.float32)
+
+    def _observe(self) -> dict[str, Array]:
+        speed = self._velocity * np.float32((1.0 - _KEPT) / _FORCE)
+        state = np.concatenate([self._place, np.clip(speed, -1.0, 1.0)])
+        return {"observation": state, "achieved_goal": self._place.copy(), "desired_goal": self._goal.copy()}
