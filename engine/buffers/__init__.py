@@ -2,8 +2,17 @@
 
 from minding.engine.buffers.episode import EpisodeBuffer, SequenceBatch
 from minding.engine.buffers.prioritized import PrioritizedBuffer
+from minding.engine.buffers.reservoir import ReservoirBuffer
 from minding.engine.buffers.ring import Ring
 from minding.engine.buffers.tables import DeviceTables
 from minding.engine.buffers.uniform import UniformBuffer
 
-__all__ = ["DeviceTables", "EpisodeBuffer", "PrioritizedBuffer", "Ring", "SequenceBatch", "UniformBuffer"]
+__all__ = [
+    "DeviceTables",
+    "EpisodeBuffer",
+    "PrioritizedBuffer",
+    "ReservoirBuffer",
+    "Ring",
+    "SequenceBatch",
+    "UniformBuffer",
+]

@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Mapping
 
 import numpy as np
 
+from minding.engine.buffers import saved
 from minding.engine.buffers.links import Links
 from minding.engine.buffers.successors import Successors
 from minding.engine.buffers.tables import DeviceTables
-from minding.engine.checkpoint import BlockArray
 from minding.engine.data.batch import IndexedBatch, RowLayout
-from minding.engine.errors import CheckpointError, ConfigError, ShapeError
+from minding.engine.errors import ConfigError, ShapeError
 from minding.engine.types import Array, StateDict
 
 ORDER = ("sequence", "begun", "ended", "steps")
 """What a ring that knows which row follows which takes besides the fields of the rows."""
 FEW = 64
 """Spare places at the start, at least."""
-BLOCK_BYTES = 1 << 20
-"""About this much of a table is one file of a checkpoint: small ones cost by number, large ones by unchanged rows."""
 
 
 class Ring:
@@ -50,7 +47,7 @@ class Ring:
             self._successors.grow(max(FEW, capacity // 16))
         self.tables = DeviceTables(layout, capacity, self._successors.spare if self._successors else 0)
         self._pushed = 0
-        self._origin = _new_origin()
+        self._origin = saved.new_origin()
 
     def __len__(self) -> int:
         return min(self._pushed, self.capacity)
@@ -140,9 +137,10 @@ class Ring:
         return {
             **state,
             "pushed": self._pushed,
-            "capacity": self.capacity,
-            "fields": self._fields(),
-            "tables": {str(i): self._in_blocks(table) for i, table in enumerate(self.tables.host)},
+            **saved.described(self.layout, self.capacity),
+            "tables": {
+                str(i): saved.in_blocks(table, len(self), self._versions) for i, table in enumerate(self.tables.host)
+            },
         }
 
     def load_state_dict(self, state: StateDict) -> None:
@@ -151,11 +149,7 @@ class Ring:
         Raises:
           CheckpointError: if the saved rows have other fields or another capacity.
         """
-        if state["fields"] != self._fields() or state["capacity"] != self.capacity:
-            raise CheckpointError(
-                f"buffer: the checkpoint holds {state['capacity']} rows of {state['fields']}, "
-                f"this run has {self.capacity} rows of {self._fields()}"
-            )
+        saved.check_fits(state, self.layout, self.capacity)
         if self.links is not None:
             self.links.load_state_dict(state["links"])
         if self._successors is not None:
@@ -166,19 +160,11 @@ class Ring:
                 self.tables.put(table, self._successors.used(), np.asarray(state["spare"][str(table)]))
         self.tables.write(0, [np.asarray(state["tables"][str(i)]) for i in range(len(self.tables.host))])
         self._pushed = int(state["pushed"])
-        self._origin = _new_origin()
+        self._origin = saved.new_origin()
 
     def _looked_up(self) -> list[int]:
         """Tables in which successors are looked up."""
         return [self.layout.columns[name].table for name in self.layout.linked]
-
-    def _fields(self) -> StateDict:
-        kinds = self.layout.linked
-        return {name: [list(f.shape), f.dtype, *["linked"] * (name in kinds)] for name, f in self.layout.fields.items()}
-
-    def _in_blocks(self, table: Array) -> BlockArray:
-        rows = max(1, BLOCK_BYTES // max(1, table[0].nbytes))
-        return BlockArray(table[: len(self)], rows, self._versions(rows))
 
     def _versions(self, block_rows: int) -> list[int]:
         """For each block, how many rows had been pushed when it was last written to, counted from the origin.
@@ -190,9 +176,3 @@ class Ring:
         lap = self._pushed - self.cursor
         last = np.where(first < self.cursor, lap + np.minimum(end, self.cursor), lap - self.capacity + end)
         return [self._origin + int(pushed) for pushed in last]
-
-
-def _new_origin() -> int:
-    """Where versions are counted from. Random, not seeded: equal versions must mean equal rows, also between a run
-    and one that was resumed from it and diverged."""
-    return secrets.randbits(48)

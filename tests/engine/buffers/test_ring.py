@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from minding.engine.buffers import Ring
-from minding.engine.buffers import ring as storage
+from minding.engine.buffers import saved as storage
 from minding.engine.data.batch import Field, RowLayout
 from minding.engine.errors import CheckpointError, ConfigError, NonFiniteError, ShapeError
 from minding.engine.process.runtime import ms, nn, ops, to_device

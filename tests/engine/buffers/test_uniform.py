@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from minding.engine.buffers import UniformBuffer
-from minding.engine.buffers import ring as storage
+from minding.engine.buffers import saved as storage
 from minding.engine.checkpoint import load_checkpoint, save_checkpoint
 from minding.engine.data.batch import Field
 from minding.engine.errors import ConfigError

@@ -1,0 +1,138 @@
+"""A sample of all rows ever pushed."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+
+from minding.engine.buffers import ReservoirBuffer
+from minding.engine.buffers import saved as storage
+from minding.engine.checkpoint import load_checkpoint, save_checkpoint
+from minding.engine.data.batch import Field
+from minding.engine.errors import CheckpointError, ConfigError, NonFiniteError
+from minding.engine.seeding import generator_state
+
+FIELDS = {"number": Field(), "image": Field((2,), "uint8")}
+
+
+def rows(*numbers):
+    """Rows of two tables that tell which they are."""
+    x = np.array(numbers)
+    return {"number": x.astype(np.float32), "image": np.repeat(x.astype(np.uint8), 2).reshape(-1, 2)}
+
+
+def buffer(capacity=4, seed=0, pushes=()):
+    made = ReservoirBuffer(capacity, FIELDS, seed=seed)
+    push(made, 0, pushes)
+    return made
+
+
+def push(made, start, counts):
+    """Pushes so many rows at a time, numbered from `start`."""
+    for count in counts:
+        made.push(rows(*range(start, start + count)))
+        start += count
+
+
+def contents(made):
+    """The numbers of the held rows, by place; checks that the fields of a row belong together."""
+    place = np.arange(len(made))
+    numbers = made.read("number", place).astype(int)
+    assert np.array_equal(made.read("image", place), np.repeat(numbers, 2).reshape(-1, 2))
+    return numbers.tolist()
+
+
+def test_all_rows_are_held_until_it_is_full():
+    made = buffer(capacity=6, pushes=(1, 3))
+    assert (contents(made), len(made)) == ([0, 1, 2, 3], 4)
+    push(made, 4, (2,))
+    assert contents(made) == [0, 1, 2, 3, 4, 5]
+    push(made, 6, (40,))
+    assert len(made) == 6
+    assert len(set(contents(made))) == 6
+
+
+PUSHES = {"one by one": [1] * 10, "several at a time": [3, 3, 4], "more at a time than it holds": [10]}
+
+
+@pytest.mark.parametrize("pushes", PUSHES.values(), ids=PUSHES)
+def test_every_set_of_rows_is_equally_likely_to_be_held_however_they_come(pushes):
+    draws, sets = 4500, list(itertools.combinations(range(10), 2))
+    counts, made = dict.fromkeys(sets, 0), buffer(capacity=2)
+    start = made.state_dict()
+    for seed in range(draws):
+        # The same tables each time, which is quicker than new ones.
+        fresh = generator_state(np.random.default_rng(seed))
+        made.load_state_dict({**start, "rng": {"drawn": fresh, "kept": fresh}})
+        push(made, 0, pushes)
+        counts[tuple(sorted(contents(made)))] += 1
+    expected = draws / len(sets)
+    # 44 degrees of freedom: chi-square is below 78.7 in 99.9 % of cases.
+    assert sum((count - expected) ** 2 / expected for count in counts.values()) < 78.7
+
+
+def test_old_rows_are_held_as_often_as_new_ones():
+    made = buffer(capacity=500, pushes=[100] * 100)
+    held = np.array(contents(made))
+    # Shares of the first and of the last tenth: binomial, 50 rows with a deviation of 6.5.
+    for tenth in (held < 1000, held >= 9000):
+        assert abs(tenth.sum() - 50) < 4 * math.sqrt(500 * 0.1 * 0.9)
+
+
+def test_held_rows_are_drawn_alike():
+    made = buffer(capacity=5, pushes=(3,))
+    batch = made.sample(500, 12)
+    assert (batch.index.shape, batch.index.dtype) == ((500, 12), np.int32)
+    assert batch.tables is made.tables
+    counts = np.bincount(batch.index.reshape(-1), minlength=5)
+    assert counts[3:].tolist() == [0, 0]
+    # 2 degrees of freedom: chi-square is below 13.8 in 99.9 % of cases.
+    assert ((counts[:3] - 2000) ** 2 / 2000).sum() < 13.8
+
+
+def test_the_seed_decides_what_is_held_and_draws_do_not():
+    held = []
+    for seed, draws in ((0, 0), (0, 3), (1, 0)):
+        made = buffer(seed=seed, pushes=(10,))
+        made.sample(draws, 5)
+        push(made, 10, (20,))
+        held.append(contents(made))
+    assert held[0] == held[1]
+    assert held[0] != held[2]
+
+
+def test_a_checkpoint_brings_it_back_and_the_next_one_links_what_did_not_change(tmp_path, monkeypatch):
+    monkeypatch.setattr(storage, "BLOCK_BYTES", 8)  # Two rows of the numbers, four of the images.
+    made = buffer(capacity=8, pushes=(8,))
+    save_checkpoint(tmp_path / "iter_1", made.state_dict(), {})
+    before = contents(made)
+    push(made, 8, (4,))
+    kept = [a == b for a, b in zip(before, contents(made))]
+    assert True in kept
+    assert False in kept
+    save_checkpoint(tmp_path / "iter_2", made.state_dict(), {}, previous=tmp_path / "iter_1")
+    pairs = zip(sorted((tmp_path / "iter_1").glob("block-*")), sorted((tmp_path / "iter_2").glob("block-*")))
+    unchanged = [all(kept[i : i + n]) for n in (2, 4) for i in range(0, 8, n)]
+    assert sorted(one.samefile(two) for one, two in pairs) == sorted(unchanged)
+    assert True in unchanged
+    other = buffer(capacity=8, seed=7)
+    other.load_state_dict(load_checkpoint(tmp_path / "iter_2")[0])
+    assert contents(other) == contents(made)
+    for each in (made, other):
+        push(each, 12, (5, 30))
+    assert contents(other) == contents(made)
+    assert np.array_equal(other.sample(2, 4).index, made.sample(2, 4).index)
+
+
+def test_what_does_not_fit_is_refused():
+    with pytest.raises(ConfigError, match="sample from an empty buffer: push transitions first"):
+        buffer().sample(1, 1)
+    with pytest.raises(ConfigError, match="expected at least 1 row, got 0"):
+        buffer(capacity=0)
+    with pytest.raises(CheckpointError, match="the checkpoint holds 4 rows of .* this run has 5 rows"):
+        buffer(capacity=5).load_state_dict(buffer().state_dict())
+    made = buffer(pushes=(2,))
+    with pytest.raises(NonFiniteError, match="replay push: field 'number' of row 1"):
+        made.push({**rows(3, 4), "number": np.array([3, np.nan], np.float32)})
+    assert contents(made) == [0, 1]
