@@ -14,6 +14,7 @@ from minding.middleware.nstep_reward_enhancer import nstep_reward_enhancer
 from minding.middleware.offline_data_fetcher import offline_data_fetcher
 from minding.middleware.online_logger import online_logger
 from minding.middleware.reward_estimator import reward_estimator
+from minding.middleware.sqil_data_pusher import sqil_data_pusher
 from minding.middleware.termination_checker import termination_checker
 from minding.middleware.timers import epoch_timer, reward_timer
 from minding.middleware.trainer import multistep_trainer, trainer
@@ -38,6 +39,7 @@ __all__ = [
     "online_logger",
     "reward_estimator",
     "reward_timer",
+    "sqil_data_pusher",
     "termination_checker",
     "trainer",
     "trajectory_trainer",

@@ -36,9 +36,12 @@ class data_pusher:
         self._saves = bool(cfg.policy.other.save_buffer)
 
     def __call__(self, ctx: OnlineRLContext) -> None:
-        """Pushes one rollout."""
+        """Pushes the rollout of an iteration."""
         assert ctx.trajectories is not None
-        rollout = ctx.trajectories
+        self.push(ctx.trajectories)
+
+    def push(self, rollout: Rollout) -> None:
+        """Pushes a rollout."""
         rows = transitions(rollout)
         self._buffer.push({**rows, **sequence_columns(rollout)} if self._ordered else rows)
 

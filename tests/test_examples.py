@@ -162,3 +162,17 @@ def test_the_custom_environment_is_solved_at_the_defaults(tmp_path):
     check_result(out, r"return 0\.10 after", tmp_path)
     (config,) = tmp_path.glob("runs/*/config.yaml")
     assert "final_episodes: 50" in config.read_text()
+
+
+@pytest.mark.slow
+def test_the_imitation_example_learns_beside_what_is_recorded_and_is_resumed(copied):
+    record = [sys.executable, "-m", "minding", "record-data", "runs/on_policy", "--steps", "300"]
+    assert subprocess.run(record, env=ENVIRONMENT, cwd=copied, timeout=300, check=False).returncode == 0
+    arguments = ["--data", "runs/on_policy/data", "--max-env-step", "1600"]
+    out = run_example("sqil.py", *arguments, folder=copied)
+    check_result(out, r"return \d+\.\d at the last evaluation, 1,600 environment steps, 300 steps of the exp", copied)
+    arguments[-1] = "2000"
+    out = run_example("sqil.py", *arguments, "--resume", "runs/sqil", folder=copied)
+    assert out.returncode == 0, out.stderr
+    assert re.search(r"resumed runs/sqil/ckpt/iter_\d+ at env_step 1600 \(exact\)", out.stderr)
+    assert "2,000 environment steps" in out.stdout

@@ -1,6 +1,7 @@
 """Replay buffers: struct-of-arrays rings in device memory, sampled by index."""
 
 from minding.engine.buffers.episode import EpisodeBuffer, SequenceBatch
+from minding.engine.buffers.mixed import MixedBuffer
 from minding.engine.buffers.prioritized import PrioritizedBuffer
 from minding.engine.buffers.reservoir import ReservoirBuffer
 from minding.engine.buffers.ring import Ring
@@ -10,6 +11,7 @@ from minding.engine.buffers.uniform import UniformBuffer
 __all__ = [
     "DeviceTables",
     "EpisodeBuffer",
+    "MixedBuffer",
     "PrioritizedBuffer",
     "ReservoirBuffer",
     "Ring",

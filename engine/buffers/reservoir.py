@@ -113,5 +113,7 @@ class ReservoirBuffer:
 
     def _versions(self, block_rows: int) -> list[int]:
         """For each block, how many rows had been pushed when it was last written to, counted from the origin."""
-        last = np.maximum.reduceat(self._written[: len(self)], np.arange(0, len(self), block_rows)) if len(self) else []
+        if not len(self):
+            return []
+        last = np.maximum.reduceat(self._written[: len(self)], np.arange(0, len(self), block_rows))
         return [self._origin + int(pushed) for pushed in last]

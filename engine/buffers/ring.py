@@ -9,7 +9,7 @@ import numpy as np
 from minding.engine.buffers import saved
 from minding.engine.buffers.links import Links
 from minding.engine.buffers.successors import Successors
-from minding.engine.buffers.tables import DeviceTables
+from minding.engine.buffers.tables import DeviceTables, TablesPart
 from minding.engine.data.batch import IndexedBatch, RowLayout
 from minding.engine.errors import ConfigError, ShapeError
 from minding.engine.types import Array, StateDict
@@ -30,12 +30,15 @@ class Ring:
       capacity: number of rows kept.
       layout: the row's fields.
       ordered: whether it knows which row follows which; it does where the layout stores images once.
+      tables: where the rows are; None makes tables. A layout that stores images once needs its own.
 
     Attributes:
       links: which row follows which; None where it does not know.
     """
 
-    def __init__(self, capacity: int, layout: RowLayout, *, ordered: bool = False) -> None:
+    def __init__(
+        self, capacity: int, layout: RowLayout, *, ordered: bool = False, tables: TablesPart | None = None
+    ) -> None:
         if capacity < 1:
             raise ConfigError(f"buffer capacity: expected at least 1 row, got {capacity}")
         self.capacity = capacity
@@ -45,7 +48,8 @@ class Ring:
         if layout.linked and self.links is not None:
             self._successors = Successors(self.links, capacity)
             self._successors.grow(max(FEW, capacity // 16))
-        self.tables = DeviceTables(layout, capacity, self._successors.spare if self._successors else 0)
+        spare = self._successors.spare if self._successors else 0
+        self.tables: DeviceTables | TablesPart = DeviceTables(layout, capacity, spare) if tables is None else tables
         self._pushed = 0
         self._origin = saved.new_origin()
 
@@ -109,6 +113,7 @@ class Ring:
         wanted = int(number.max(initial=-1)) + 1
         if wanted > successors.num_free:
             successors.grow(2 * (successors.spare + wanted))
+            assert isinstance(self.tables, DeviceTables)
             self.tables = DeviceTables(self.layout, self.capacity, successors.spare, self.tables)
         places = successors.occupy(rows[missing], number)
         first = missing[np.unique(number, return_index=True)[1]]

@@ -65,3 +65,27 @@ class DeviceTables:
         ms: Any = runtime.load()
         where = ms.Tensor(places.astype(np.int32))
         ms.ops.ScatterUpdate()(self.parameters[table], where, ms.Tensor(values))
+
+
+class TablesPart:
+    """Neighbouring rows of tables, to be written as tables of their own.
+
+    Args:
+      tables: without spare places.
+      start: the first of the rows.
+      rows: how many.
+    """
+
+    spare = 0
+
+    def __init__(self, tables: DeviceTables, start: int, rows: int) -> None:
+        self._tables, self._start = tables, start
+        self.host: tuple[Array, ...] = tuple(table[start : start + rows] for table in tables.host)
+
+    def write(self, start: int, block: Sequence[Array]) -> None:
+        """See `DeviceTables.write`."""
+        self._tables.write(self._start + start, block)
+
+    def put(self, table: int, places: Array, values: Array) -> None:
+        """See `DeviceTables.put`."""
+        self._tables.put(table, self._start + places, values)

@@ -69,6 +69,15 @@ class Dataset:
         named = {f"obs.{path}" if path else "obs": values for path, values in self.obs.items()}
         return {**named, "action": ActionAdapter(self.about["env"]["env_action"]).invert(self.action)}
 
+    def transitions(self) -> dict[str, Array]:
+        """What learning from replay takes: `columns`, and successor, reward and true end of each step."""
+        following = {}
+        for path, values in self.obs.items():
+            after = np.roll(values, -1, axis=0)
+            after[self.end] = self.final_obs[path]
+            following[f"next_obs.{path}" if path else "next_obs"] = after
+        return {**self.columns(), **following, "reward": self.reward, "terminated": self.terminated}
+
     def returns(self) -> Array:
         """Float64 returns of the episodes that ended."""
         starts = np.concatenate([[0], self.end[:-1] + 1])

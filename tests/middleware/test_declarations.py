@@ -97,6 +97,7 @@ MIDDLEWARE = {
     "online_logger": lambda cfg, path: library.online_logger(cfg, path, progress=True),
     "reward_estimator": lambda cfg, path: library.reward_estimator(NoReward(), 1.0),
     "reward_timer": lambda cfg, path: library.reward_timer(1.0),
+    "sqil_data_pusher": lambda cfg, path: library.sqil_data_pusher(cfg, UniformBuffer(50, COUNTING_FIELDS), True),
     "termination_checker": lambda cfg, path: library.termination_checker(
         max_env_step=10**6, max_train_iter=10**6, stop_value=10**6, task=Task().start()
     ),
@@ -105,7 +106,14 @@ MIDDLEWARE = {
 }
 # Middleware of value-based chains take the settings of one.
 OFFLINE = {"offline_data_fetcher"}
-OFF_POLICY = {"OffPolicyLearner", "data_pusher", "eps_greedy_handler", "her_data_enhancer", "nstep_reward_enhancer"}
+OFF_POLICY = {
+    "OffPolicyLearner",
+    "data_pusher",
+    "eps_greedy_handler",
+    "her_data_enhancer",
+    "nstep_reward_enhancer",
+    "sqil_data_pusher",
+}
 
 
 @pytest.fixture

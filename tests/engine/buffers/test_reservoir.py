@@ -39,7 +39,7 @@ def contents(made):
     """The numbers of the held rows, by place; checks that the fields of a row belong together."""
     place = np.arange(len(made))
     numbers = made.read("number", place).astype(int)
-    assert np.array_equal(made.read("image", place), np.repeat(numbers, 2).reshape(-1, 2))
+    assert np.array_equal(made.read("image", place), np.repeat(numbers % 256, 2).reshape(-1, 2))
     return numbers.tolist()
 
 
@@ -53,12 +53,12 @@ def test_all_rows_are_held_until_it_is_full():
     assert len(set(contents(made))) == 6
 
 
-PUSHES = {"one by one": [1] * 10, "several at a time": [3, 3, 4], "more at a time than it holds": [10]}
+PUSHES = {"one by one": [1] * 5, "several at a time": [1, 3, 1], "more at a time than it holds": [5]}
 
 
 @pytest.mark.parametrize("pushes", PUSHES.values(), ids=PUSHES)
 def test_every_set_of_rows_is_equally_likely_to_be_held_however_they_come(pushes):
-    draws, sets = 4500, list(itertools.combinations(range(10), 2))
+    draws, sets = 1500, list(itertools.combinations(range(5), 2))
     counts, made = dict.fromkeys(sets, 0), buffer(capacity=2)
     start = made.state_dict()
     for seed in range(draws):
@@ -68,8 +68,8 @@ def test_every_set_of_rows_is_equally_likely_to_be_held_however_they_come(pushes
         push(made, 0, pushes)
         counts[tuple(sorted(contents(made)))] += 1
     expected = draws / len(sets)
-    # 44 degrees of freedom: chi-square is below 78.7 in 99.9 % of cases.
-    assert sum((count - expected) ** 2 / expected for count in counts.values()) < 78.7
+    # 9 degrees of freedom: chi-square is below 27.9 in 99.9 % of cases.
+    assert sum((count - expected) ** 2 / expected for count in counts.values()) < 27.9
 
 
 def test_old_rows_are_held_as_often_as_new_ones():
@@ -130,7 +130,7 @@ def test_what_does_not_fit_is_refused():
         buffer().sample(1, 1)
     with pytest.raises(ConfigError, match="expected at least 1 row, got 0"):
         buffer(capacity=0)
-    with pytest.raises(CheckpointError, match="the checkpoint holds 4 rows of .* this run has 5 rows"):
+    with pytest.raises(CheckpointError, match=r"the checkpoint holds 4 rows of .* this run has 5 rows"):
         buffer(capacity=5).load_state_dict(buffer().state_dict())
     made = buffer(pushes=(2,))
     with pytest.raises(NonFiniteError, match="replay push: field 'number' of row 1"):

@@ -59,6 +59,15 @@ def test_policies_learn_in_their_own_units_and_only_whole_episodes_have_returns(
     assert toy().returns().tolist() == [3.0]
 
 
+def test_the_successor_of_an_episodes_last_step_is_what_was_seen_after_it():
+    rows = toy(final_obs={"": np.float32([[8, 8], [9, 9]])}).transitions()
+    assert rows["next_obs"].tolist() == [[2, 3], [8, 8], [6, 7], [8, 9], [9, 9]]
+    assert rows["obs"].tolist() == toy().obs[""].tolist()
+    assert rows["terminated"].tolist() == [False, True, False, False, False]
+    assert rows["reward"].tolist() == [1, 2, 3, 4, 5]
+    assert rows["action"].tolist() == [[-1.0], [-0.5], [0.0], [0.5], [1.0]]
+
+
 def test_the_digest_is_that_of_the_contents(saved, tmp_path):
     save_dataset(tmp_path / "again", toy())
     save_dataset(tmp_path / "other", toy(reward=np.float32([1, 2, 3, 4, 6])))

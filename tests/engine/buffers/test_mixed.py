@@ -1,0 +1,95 @@
+"""Minibatches from several buffers."""
+
+import copy
+
+import numpy as np
+import pytest
+
+from minding.engine.buffers import MixedBuffer
+from minding.engine.data.batch import Field
+from minding.engine.errors import ConfigError
+
+FIELDS = {"number": Field(), "image": Field((2,), "uint8")}
+
+
+def rows(start, count):
+    """Rows of two tables that tell which they are."""
+    x = np.arange(start, start + count)
+    return {"number": x.astype(np.float32), "image": np.repeat(x.astype(np.uint8), 2).reshape(-1, 2)}
+
+
+def mixed(pushed=(5, 3), parts=((4, 0.75), (6, 0.25)), seed=0):
+    """Rows from 0 on in the first part, and from 100 on in the second."""
+    made = MixedBuffer(parts, FIELDS, seed=seed)
+    for number, (part, count) in enumerate(zip(made.parts, pushed)):
+        for row in range(count):
+            part.push(rows(100 * number + row, 1))
+    return made
+
+
+def numbers(batch):
+    """The drawn rows; checks that the fields of a row belong together."""
+    found, image = (batch.layout.read(batch.tables.host, name, batch.index) for name in FIELDS)
+    assert np.array_equal(image, np.repeat(found[..., None], 2, axis=-1))
+    return found.astype(int)
+
+
+def test_every_minibatch_has_its_share_of_each_part_whose_rows_are_drawn_alike():
+    batch = mixed().sample(500, 16)
+    assert (batch.index.shape, batch.index.dtype) == ((500, 16), np.int32)
+    found = numbers(batch)
+    # The first part has overwritten its oldest row.
+    for drawn, held in ((found[:, :12], [1, 2, 3, 4]), (found[:, 12:], [100, 101, 102])):
+        numbered, counts = np.unique(drawn, return_counts=True)
+        assert numbered.tolist() == held
+        expected = drawn.size / len(held)
+        # At most 3 degrees of freedom: chi-square is below 16.3 in 99.9 % of cases.
+        assert ((counts - expected) ** 2 / expected).sum() < 16.3
+
+
+def test_a_part_is_a_buffer_of_its_own():
+    made = mixed()
+    first, second = made.parts
+    assert (len(first), first.capacity, len(second), second.capacity) == (4, 4, 3, 6)
+    assert (made.capacity, made.fields, second.fields) == (10, FIELDS, FIELDS)
+    assert set(numbers(second.sample(20, 4)).ravel()) == {100, 101, 102}
+    assert second.ring.read("number", np.arange(3)).tolist() == [100, 101, 102]
+
+
+def test_learning_that_waits_for_rows_waits_for_each_part_until_it_is_full():
+    lengths = [len(mixed(pushed)) for pushed in ((0, 0), (4, 0), (2, 3), (4, 5), (3, 6), (9, 6))]
+    assert lengths == [0, 0, 2, 5, 3, 10]
+
+
+def test_each_part_brings_back_its_rows_and_the_draws_of_all():
+    made = mixed()
+    made.sample(3, 8)
+    other = mixed(pushed=(0, 0), seed=9)
+    for part, saved in zip(other.parts, made.parts):
+        part.load_state_dict(copy.deepcopy(saved.state_dict()))
+    assert np.array_equal(numbers(other.sample(4, 8)), numbers(made.sample(4, 8)))
+    # What is not saved, such as recorded data, is pushed anew.
+    again = mixed(pushed=(0, 3), seed=9)
+    again.parts[0].load_state_dict(copy.deepcopy(made.parts[0].state_dict()))
+    assert np.array_equal(numbers(again.sample(4, 8)), numbers(made.sample(4, 8)))
+
+
+@pytest.mark.parametrize(
+    ("parts", "message"),
+    [
+        ([], "shares above 0 that add up to 1"),
+        ([(4, 0.5), (4, 0.4)], "shares above 0 that add up to 1"),
+        ([(4, 1.5), (4, -0.5)], "shares above 0 that add up to 1"),
+        ([(4, 0.5), (0, 0.5)], "capacities of at least 1 row"),
+    ],
+)
+def test_parts_that_make_no_sense_are_refused(parts, message):
+    with pytest.raises(ConfigError, match=message):
+        MixedBuffer(parts, FIELDS)
+
+
+def test_minibatches_that_cannot_be_divided_or_drawn_are_refused():
+    with pytest.raises(ConfigError, match="minibatches of 10 rows cannot be divided by"):
+        mixed().sample(1, 10)
+    with pytest.raises(ConfigError, match="push transitions into every part first"):
+        mixed((3, 0)).sample(1, 4)

@@ -1,0 +1,99 @@
+"""Rewards of imitation, from two collectors into the halves of minibatches."""
+
+import numpy as np
+import pytest
+from fakes import COUNTING_FIELDS, AgePolicy, CountingEnv
+
+from minding.engine.buffers import EpisodeBuffer, MixedBuffer, UniformBuffer
+from minding.engine.chain.context import OnlineRLContext
+from minding.engine.chain.task import Task
+from minding.engine.types import LearnOutput
+from minding.middleware import OffPolicyLearner, StepCollector, sqil_data_pusher
+from minding.middleware.data_pusher import transitions
+
+
+@pytest.fixture
+def cfg(counting_config):
+    return counting_config("dqn", **{"policy.learn.warmup": 4, "policy.learn.batch_size": 8})
+
+
+def collected(cfg, **env):
+    ctx = OnlineRLContext()
+    StepCollector(cfg, AgePolicy(value=False).collect_mode, CountingEnv(**env))(ctx)
+    return ctx
+
+
+@pytest.mark.parametrize(("expert", "reward"), [(True, 1.0), (False, 0.0)])
+def test_only_the_rewards_of_what_is_pushed_are_replaced(cfg, expert, reward):
+    ctx, buffer = collected(cfg, lengths=(3, 2), reset_rows=True), UniformBuffer(20, COUNTING_FIELDS)
+    before = ctx.trajectories.reward.copy()
+    sqil_data_pusher(cfg, buffer, expert)(ctx)
+    flat = transitions(ctx.trajectories)
+    assert np.array_equal(ctx.trajectories.reward, before)
+    assert before.any()
+    rows = np.arange(len(flat["reward"]))
+    assert len(buffer) == len(rows)
+    for name in ("obs", "next_obs", "action", "terminated"):
+        assert np.array_equal(buffer.ring.read(name, rows), flat[name])
+    assert buffer.ring.read("reward", rows).tolist() == [reward] * len(rows)
+
+
+def test_a_buffer_of_sequences_is_told_what_follows_what(cfg):
+    buffer = EpisodeBuffer(20, COUNTING_FIELDS, length=3)
+    sqil_data_pusher(cfg, buffer, True)(collected(cfg, lengths=(3, 3)))
+    assert buffer.num_episodes == 2
+
+
+class Halves:
+    """A learner that looks at its minibatches: where each row is from, and its reward."""
+
+    fields = COUNTING_FIELDS
+    prioritized = False
+
+    def __init__(self):
+        self.seen = []
+
+    def forward(self, batch, progress=0.0):
+        rows = {name: batch.layout.read(batch.tables.host, name, batch.index) for name in ("obs", "reward")}
+        self.seen.append((rows["obs"][..., 0] >= 2, rows["reward"]))
+        return LearnOutput({}, len(batch.index), None)
+
+
+def test_half_of_each_minibatch_is_the_experts_in_a_chain_with_a_collector_of_each(cfg):
+    # As DI-engine writes it. The expert's environments are those from the second on.
+    buffer, learner = MixedBuffer([(50, 0.5), (50, 0.5)], COUNTING_FIELDS), Halves()
+    agent, expert = buffer.parts
+    policy, expert_policy = AgePolicy(value=False), AgePolicy(value=False)
+    with Task().start(ctx=OnlineRLContext()) as task:
+        task.use(StepCollector(cfg, policy.collect_mode, CountingEnv(lengths=(3, 2))))
+        task.use(sqil_data_pusher(cfg, agent, expert=False))
+        task.use(StepCollector(cfg, expert_policy.collect_mode, ExpertEnv(lengths=(3, 2))))
+        task.use(sqil_data_pusher(cfg, expert, expert=True))
+        task.use(OffPolicyLearner(cfg, learner, buffer))
+        task.run(max_step=3)
+    assert len(learner.seen) == 3
+    for is_expert, reward in learner.seen:
+        assert is_expert.sum(axis=1).tolist() == [4] * len(is_expert)
+        assert np.array_equal(reward, is_expert.astype(np.float32))
+
+
+class ExpertEnv(CountingEnv):
+    """Environments that call themselves 2 and 3."""
+
+    def _observe(self):
+        return super()._observe() + np.float32([2, 0, 0])
+
+
+def test_returns_of_several_steps_are_refused(counting_config):
+    cfg = counting_config("dqn", **{"policy.learn.nstep": 3})
+    (problem,) = sqil_data_pusher(cfg, UniformBuffer(20, COUNTING_FIELDS), False).requirements()
+    assert problem.startswith("policy.learn.nstep=3 sums rewards of the environment")
+
+
+@pytest.mark.parametrize(("save_buffer", "guarantee", "rows"), [(True, "exact", 8), (False, "without-buffer", 0)])
+def test_the_buffer_is_saved_with_it_unless_it_is_left_out(counting_config, save_buffer, guarantee, rows):
+    cfg = counting_config("dqn", **{"policy.other.save_buffer": save_buffer})
+    pusher, fresh = (sqil_data_pusher(cfg, UniformBuffer(50, COUNTING_FIELDS), True) for _ in range(2))
+    pusher(collected(cfg, lengths=(3, 2)))
+    fresh.load_state_dict(pusher.state_dict())
+    assert (pusher.resume_guarantee, len(fresh._pusher._buffer)) == (guarantee, rows)
