@@ -9,7 +9,7 @@ from typing import Any
 from minding.engine.chain.context import LearningContext
 from minding.engine.chain.middleware import declare
 from minding.engine.data.batch import misfits
-from minding.engine.types import Buffer, LearnMode
+from minding.engine.types import Buffer, LearnMode, LearnOutput
 from minding.middleware.schedules import schedule_steps
 from minding.middleware.trainer import learn_from
 
@@ -25,11 +25,13 @@ _log = logging.getLogger("minding.learner")
 class OffPolicyLearner:
     """Draws minibatches from the buffer and performs all gradient steps of the iteration in one compiled call.
 
-    While the buffer holds fewer than `warmup` transitions it does nothing, and says so once.
+    While the buffer holds fewer than `warmup` transitions it does nothing, and says so once. With `updates_per_step` an
+    iteration has as many calls of `update_per_collect` steps each, also none, as bring all gradient steps so far to
+    this ratio to the environment steps behind the warm-up.
 
     Reads: clock, train_iter; policy_lag if present.
     Writes: train_output (mean of each metric over the gradient steps), train_iter.
-    Config: policy.learn.{batch_size, update_per_collect, warmup, anneal_steps}, run.max_env_step or
+    Config: policy.learn.{batch_size, update_per_collect, updates_per_step, warmup, anneal_steps}, run.max_env_step or
       run.max_train_iter (schedules).
 
     Args:
@@ -49,6 +51,7 @@ class OffPolicyLearner:
         self._policy = policy
         self._buffer: Any = buffer
         self._updates, self._batch_size, self._warmup = learn.update_per_collect, learn.batch_size, learn.warmup
+        self._ratio: float | None = learn.get("updates_per_step")
         self._horizon = schedule_steps(cfg)
         self._said = False
         self._prioritized = bool(getattr(buffer, "prioritized", False))
@@ -73,6 +76,11 @@ class OffPolicyLearner:
     def clashes(self, chain: Sequence[object]) -> Sequence[str]:
         """Says if the priorities of a shared buffer are set by several learners or by none."""
         sharing = [m for m in chain if isinstance(m, OffPolicyLearner) and m._buffer is self._buffer]
+        if self._ratio is not None and len([m for m in chain if isinstance(m, OffPolicyLearner)]) > 1:
+            return [
+                f"policy.learn.updates_per_step={self._ratio} counts the gradient steps of all learners of the chain: "
+                "set policy.learn.update_per_collect where there are several"
+            ]
         setting = [m for m in sharing if m._sets_priorities]
         if not self._prioritized or sharing[0] is not self or len(setting) == 1:
             return []
@@ -88,7 +96,31 @@ class OffPolicyLearner:
                 _log.info("learning starts when the buffer holds %d transitions", self._warmup)
                 self._said = True
             return
+        outputs = [self._learn(ctx) for _ in range(self._calls(ctx))]
+        if len(outputs) > 1:
+            ctx.train_output = {
+                **(ctx.train_output or {}),
+                **_mean(outputs),
+                "grad_steps": sum(output.steps for output in outputs),
+            }
+
+    def _calls(self, ctx: LearningContext) -> int:
+        """How often this iteration learns."""
+        if self._ratio is None:
+            return 1
+        due = self._ratio * (ctx.clock - self._warmup) - ctx.train_iter
+        return max(0, int(due / self._updates))
+
+    def _learn(self, ctx: LearningContext) -> LearnOutput:
         batch = self._buffer.sample(self._updates, self._batch_size)
-        priorities = learn_from(ctx, self._policy, batch, self._horizon).priorities
-        if priorities is not None and self._sets_priorities:
-            self._buffer.update(batch.index, priorities)
+        output = learn_from(ctx, self._policy, batch, self._horizon)
+        if output.priorities is not None and self._sets_priorities:
+            self._buffer.update(batch.index, output.priorities)
+        return output
+
+
+def _mean(outputs: Sequence[LearnOutput]) -> dict[str, float]:
+    """The mean of each metric over the calls that have it."""
+    names = dict.fromkeys(name for output in outputs for name in output.metrics)
+    values = {name: [output.metrics[name] for output in outputs if name in output.metrics] for name in names}
+    return {name: sum(found) / len(found) for name, found in values.items()}

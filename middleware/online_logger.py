@@ -201,6 +201,7 @@ class OnlineLogger:
             return {"train_epoch": epoch}
         return {
             "env_episode": ctx.optional("env_episode"),
+            "train/updates_per_step": ctx.train_iter / ctx.clock if ctx.clock else None,
             "collect/return_mean": _mean(value for value, _ in self._episodes),
             "collect/length_mean": _mean(length for _, length in self._episodes),
         }

@@ -125,6 +125,7 @@ RUN_SCHEMA: dict[str, Any] = {
         "log_freq": opt(0.5, "(0, inf)", "seconds between two refreshes of the progress display"),
         "metrics_freq": opt(1000, "[1, inf)", "steps of the clock between two rows of metrics"),
         "tensorboard": opt(True, None, "also write TensorBoard files"),
+        "gradient_stats": opt(False, None, "log norms of gradients, weights and steps, by group of parameters"),
         "ckpt_freq": opt(1000, "[1, inf)", "gradient steps between two checkpoints"),
         "out_dir": opt("runs", None, "folder that holds the run folders"),
         "jit_threads": opt(

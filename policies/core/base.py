@@ -77,6 +77,8 @@ class BasePolicy:
         self.net = self._network(rng)
         if "learn" in self.modes:
             self.root = self._root(self.net, rng)
+            if cfg.run.gradient_stats:
+                self.root.optim.watch()
             self._update = Update(self.root, f"{self.name}.learn")
         else:
             self.root = _ActingRoot(self.net)
@@ -181,7 +183,9 @@ class BasePolicy:
         before = self._guard.state()
         output = self._update(batch, self.inputs(batch, progress))
         self.update_normalizers(batch)
-        output = dataclasses.replace(output, metrics={**output.metrics, **self.root.optim.reported_rates(progress)})
+        optim = self.root.optim
+        more = {**optim.reported_rates(progress), **optim.take_statistics()}
+        output = dataclasses.replace(output, metrics={**output.metrics, **more})
         return self._guard.checked(output, batch, before)
 
     def observed(self, batch: IndexedBatch) -> Array:

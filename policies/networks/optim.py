@@ -11,9 +11,12 @@ import numpy as np
 
 from minding.engine.annealing import Points, rate_left
 from minding.engine.errors import ConfigError
+from minding.engine.process import runtime
 from minding.engine.process.runtime import ms, nn, ops
 from minding.policies.kernels import kernel, usable
 from minding.policies.networks import flat
+from minding.policies.networks.order import after
+from minding.policies.networks.statistics import STATISTICS, joined, joined_after, step_statistics
 from minding.policies.ops import lean
 
 
@@ -82,6 +85,27 @@ class Optimizer(nn.Cell):
         self.names = tuple(groups)
         self.rate_names = tuple(rate_name(name) for name in groups)
         self.steps = nn.CellList([METHODS[group.method](group) for group in groups.values()])
+        self.watched = False
+
+    def watch(self) -> None:
+        """Makes updates that are compiled later take note of what each step looks like, see `take_statistics`."""
+        self.watched = True
+        self.zero = ms.Tensor(np.zeros(1, np.float32))
+        zeros = np.zeros(len(STATISTICS) + 1, np.float32)
+        # Sums over steps: no part of the state.
+        sums = [ms.Parameter(ms.Tensor(zeros), name=f"statistics.{n}", requires_grad=False) for n in self.names]
+        object.__setattr__(self, "sums", tuple(sums))
+
+    def take_statistics(self) -> dict[str, float]:
+        """`STATISTICS` of each group, ``<name>_<group>``, as means over its steps since they were taken last; empty
+        unless it watches."""
+        found: dict[str, float] = {}
+        for name, sums in zip(self.names, self.sums if self.watched else ()):
+            *totals, steps = sums.asnumpy().tolist()
+            if steps:
+                found.update({f"{what}_{name}": total / steps for what, total in zip(STATISTICS, totals)})
+            runtime.assign(sums, np.zeros(len(STATISTICS) + 1, np.float32))
+        return found
 
     def rates(self, progress: float) -> dict[str, float]:
         """The inputs of an update that `construct` reads: the step size of each group."""
@@ -135,8 +159,19 @@ class Optimizer(nn.Cell):
         for k in range(len(self.names)):
             if self.names[k] in grads:
                 moved = (*moved, self.names[k])
-                norms = (*norms, self.steps[k](grads[self.names[k]], batch[self.rate_names[k]], reads))
+                if self.watched:
+                    norm = self.watched_step(k, grads[self.names[k]], batch[self.rate_names[k]], reads)
+                else:
+                    norm = self.steps[k](grads[self.names[k]], batch[self.rate_names[k]], reads)
+                norms = (*norms, norm)
         return lean.named(moved, norms)
+
+    def watched_step(self, k, grads, rate, reads):
+        """The step of group k, which is taken note of."""
+        before = joined(self.zero, self.steps[k].params)
+        norm = self.steps[k](grads, rate, (reads, before))
+        found = step_statistics(joined(self.zero, grads), before, joined_after(self.zero, self.steps[k].params, norm))
+        return after(norm, ops.AssignAdd()(self.sums[k], found))
 
 
 class _Method(nn.Cell):

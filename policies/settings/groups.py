@@ -143,6 +143,12 @@ def off_policy_learn(learning_rate: float, batch_size: int, updates: int) -> Sch
         **anneal(False),
         "batch_size": opt(batch_size, "[1, inf)", "transitions per gradient step"),
         "update_per_collect": opt(updates, "[1, inf)", "gradient steps per iteration"),
+        "updates_per_step": opt(
+            None,
+            "(0, inf)",
+            "gradient steps per environment step, in calls of update_per_collect; None: one call per iteration",
+            type=float,
+        ),
         "warmup": opt(1000, "[1, inf)", "transitions in the buffer before learning starts"),
         "gamma": opt(0.99, "[0, 1]", "discount"),
         "nstep": opt(1, "[1, inf)", "steps of the return before bootstrapping"),

@@ -108,3 +108,60 @@ def test_a_buffer_that_wants_priorities_from_a_policy_without_them_is_refused_wi
         "the buffer draws by priority, and the policy returns none: set policy.other.replay=prioritized if the "
         "algorithm has it, or use a UniformBuffer"
     )
+
+
+# Ratio of updates to environment steps
+
+
+def trained(middleware, ctx, env_steps):
+    """Gradient steps of iterations that end at these environment steps."""
+    made = []
+    for env_step in env_steps:
+        before, ctx.env_step, ctx.train_output = ctx.train_iter, env_step, None
+        middleware(ctx)
+        made.append(ctx.train_iter - before)
+    return made
+
+
+def test_gradient_steps_follow_the_environment_steps_behind_the_warm_up_in_whole_calls(parts):
+    middleware, _, buffer = parts(updates_per_step=0.5)
+    buffer.push(numbers(10))
+    # Warm-up is 10, a call makes 3 steps: due are 0.5 (steps - 10).
+    assert trained(middleware, OnlineRLContext(), (8, 14, 16, 17, 40, 41)) == [0, 0, 3, 0, 12, 0]
+
+
+def test_a_resumed_run_goes_on_with_the_same_steps(parts):
+    steps = (16, 30, 36, 51)
+    middleware, _, buffer = parts(updates_per_step=0.5)
+    buffer.push(numbers(10))
+    whole = trained(middleware, OnlineRLContext(), steps)
+    ctx = OnlineRLContext()
+    assert trained(middleware, ctx, steps[:2]) == whole[:2]
+    again, _, buffer = parts(updates_per_step=0.5)
+    buffer.push(numbers(10))
+    assert trained(again, OnlineRLContext(train_iter=ctx.train_iter), steps[2:]) == whole[2:]
+
+
+class Counts(ReadingLearner):
+    """Its loss counts its calls; every other call has another metric."""
+
+    def forward(self, batch, progress=0.0):
+        output, number = super().forward(batch, progress), len(self.progress)
+        more = {"rare": 10.0} if number % 2 == 0 else {}
+        return dataclasses.replace(output, metrics={"loss": float(number), **more})
+
+
+def test_metrics_are_means_over_the_calls_of_an_iteration(counting_config):
+    learn = {"warmup": 4, "batch_size": 4, "update_per_collect": 3, "updates_per_step": 1.0}
+    cfg = counting_config(**{f"policy.learn.{key}": value for key, value in learn.items()}, **{"run.max_env_step": 100})
+    buffer = UniformBuffer(10, FIELDS)
+    buffer.push(numbers(4))
+    ctx = OnlineRLContext(env_step=13, train_output={"before": 1.0})
+    OffPolicyLearner(cfg, Counts(FIELDS), buffer)(ctx)
+    assert ctx.train_output == {"before": 1.0, "loss": 2.0, "rare": 10.0, "grad_steps": 9}
+
+
+def test_one_ratio_for_several_learners_is_refused(parts):
+    (one, *_), (two, *_) = (parts(updates_per_step=0.5) for _ in range(2))
+    assert "counts the gradient steps of all learners of the chain" in one.clashes([one, two])[0]
+    assert one.clashes([one]) == []

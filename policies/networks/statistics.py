@@ -1,0 +1,53 @@
+"""What gradients look like, and the steps that they cause (compiled)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from minding.engine.process.runtime import ms, ops
+from minding.policies.networks.order import after
+from minding.policies.ops import lean
+
+STATISTICS = ("grad_norm", "grad_zero", "grad_nonfinite", "weight_norm", "update_ratio")
+"""Of a group of parameters: global norm of its gradients before they are scaled, shares of them that are 0 and that are
+NaN or infinite, global norm of the parameters before the step, and that of the step as a share of it
+(0 where it is 0)."""
+
+
+def joined(zero, values):
+    """All entries of a tuple of float32 arrays as one array ``(n + 1,)``, behind `zero`, float32 (1,), by which also a
+    single array is copied."""
+    flat: Any = (zero,)
+    for k in range(len(values)):
+        flat = (*flat, ops.Reshape()(lean.item(values, k), (-1,)))
+    return ops.Concat()(flat)
+
+
+def joined_after(zero, params, done):
+    """`joined` parameters, read once `done` is there. One by one: MindSpore looks through a tuple that waits."""
+    read: Any = ()
+    for k in range(len(params)):
+        read = (*read, after(lean.item(params, k), done))
+    return joined(zero, read)
+
+
+def step_statistics(grads, before, params):
+    """`STATISTICS` of a step, and a 1 that counts it: float32 (6,).
+
+    Args:
+      grads: `joined` gradients.
+      before, params: `joined` parameters before the step and after it.
+    """
+    count = grads.shape[0] - 1
+    zeros = (_total(ops.Equal()(grads, 0.0)) - 1.0) / count
+    odd = _total(ops.LogicalNot()(ops.IsFinite()(grads))) / count
+    weight, step = _norm(before), _norm(params - before)
+    return lean.stacked((_norm(grads), zeros, odd, weight, ops.DivNoNan()(step, weight), ops.OnesLike()(weight)))
+
+
+def _norm(x):
+    return ops.Sqrt()(2.0 * ops.L2Loss()(x))
+
+
+def _total(flags):
+    return ops.ReduceSum()(ops.Cast()(flags, ms.float32), 0)
