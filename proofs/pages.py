@@ -5,6 +5,7 @@ A table stands between the markers of `benchmarks.pages`, whose name is a preset
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from minding.configs import PRESETS
 from minding.engine.run.aggregates import aggregate, estimate, mean
 from minding.engine.run.curves import mean_curve
 from minding.engine.run.plotting import plot_curves
-from proofs.runs import ASYNC, LEARNING, Record, Results
+from proofs.runs import ASYNC, COLLECTING, LEARNING, Record, Results
 
 NOT_YET = "Not measured yet: `make proofs`.\n"
 
@@ -53,9 +54,11 @@ def one_line(kind: str, record: Record) -> str:
 
 def _learning(name: str, records: list[Record]) -> str:
     target = LEARNING[name].target if name in LEARNING else None
+    played = records[0]["env_step"] > 0
     rows = [
-        f"| {r['seed']} | {r['eval_mean']:.1f} ± {r['eval_std']:.1f} | {r['env_step']:,} | {r['train_iter']:,} "
-        f"| {r['seconds']:,.0f} |"
+        f"| {r['seed']} | {r['eval_mean']:.1f} ± {r['eval_std']:.1f} "
+        + (f"| {r['env_step']:,} " if played else "")
+        + f"| {r['train_iter']:,} | {r['seconds']:,.0f} |"
         for r in records
     ]
     means = [r["eval_mean"] for r in records]
@@ -64,8 +67,11 @@ def _learning(name: str, records: list[Record]) -> str:
         reached = sum(mean >= target for mean in means)
         verdict = f"{reached} of {len(means)} seeds reach {target:g}. {verdict}"
     command = records[0]["command"].replace(f"seed={records[0]['seed']}", "seed=S")
-    head = f"| seed | return of {records[0]['eval_episodes']} episodes | env steps | gradient steps | seconds |"
-    lines = [head, "|---:|---:|---:|---:|---:|", *rows, "", verdict, "", f"`{command}`", "", _setting(records), ""]
+    columns = ["seed", f"return of {records[0]['eval_episodes']} episodes", "gradient steps", "seconds"]
+    if played:
+        columns.insert(2, "env steps")
+    head = [f"| {' | '.join(columns)} |", f"|{'---:|' * len(columns)}"]
+    lines = [*head, *rows, "", verdict, "", f"`{command}`", "", _setting(records), ""]
     return "\n".join(lines)
 
 
@@ -101,11 +107,12 @@ def _beside(records: list[Record], published: Record | None) -> str:
 
 
 def _curve(name: str, records: list[Record], published: Record | None, images: Path) -> str:
-    runs = [(np.array(r["curve"]["env_step"]), np.array(r["curve"]["eval_return"])) for r in records]
+    unit = next(key for key in records[0]["curve"] if key != "eval_return")
+    runs = [(np.array(r["curve"][unit]), np.array(r["curve"]["eval_return"])) for r in records]
     runs = [(steps, returns) for steps, returns in runs if len(steps)]
     if not runs:
         return ""
-    curves = [mean_curve(name, runs)]
+    curves = [dataclasses.replace(mean_curve(name, runs), unit=unit)]
     if published is not None:
         steps = np.array(published["env_step"])
         curves.append(mean_curve(published["label"], [(steps, np.array(seed)) for seed in published["eval_return"]]))
@@ -133,7 +140,7 @@ def _seeds(results: Results) -> str:
             _score(found.mean.value),
             _score(found.iqm.value),
             f"{_score(found.iqm.low)} to {_score(found.iqm.high)}" if found.n > 1 else "",
-            f"{records[0]['env_step']:,}",
+            f"{records[0]['env_step']:,}" if records[0]["env_step"] else "",
             f"`{_command_of(records)}`",
         )
         rows.append(f"| {' | '.join(cells)} |")
@@ -162,7 +169,7 @@ def _command_of(records: list[Record]) -> str:
 
 def _async(results: Results) -> str:
     rows = []
-    for proof in LEARNING.values():
+    for proof in COLLECTING.values():
         records = results.of(ASYNC, proof.preset)
         if not records:
             continue

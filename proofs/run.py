@@ -17,6 +17,7 @@ from pathlib import Path
 from proofs import pages as proof_pages
 from proofs.runs import (
     ASYNC,
+    COLLECTING,
     DETERMINISM,
     LEARNING,
     MEMORY,
@@ -39,8 +40,7 @@ RUNNERS: dict[str, Callable[[Job, Path], Record]] = {
 
 
 def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
-    known = [*LEARNING, *(f"async:{name}" for name in LEARNING), *(f"determinism:{name}" for name in LEARNING)]
-    known.append("memory")
+    known = [*LEARNING, *(f"{kind}:{name}" for kind in ("async", "determinism") for name in COLLECTING), "memory"]
     parser = argparse.ArgumentParser(prog="python -m proofs.run", description=__doc__)
     parser.add_argument("--only", action="append", choices=known, metavar="PROOF", help=", ".join(known))
     parser.add_argument("--seeds", type=int, help="seeds of each learning proof (as each preset says)")
@@ -63,13 +63,13 @@ def plan(args: argparse.Namespace) -> list[Job]:
     steps = args.steps
     jobs = [
         Job("determinism", preset, 0, steps or DETERMINISM)
-        for preset in LEARNING
+        for preset in COLLECTING
         if _wanted(args, f"determinism:{preset}")
     ]
     jobs += [
-        Job(kind, proof.preset, seed, steps or proof.env_step)
-        for kind, prefix in (("learning", ""), (ASYNC, "async:"))
-        for proof in LEARNING.values()
+        Job(kind, proof.preset, seed, steps if steps and proof.env_step else proof.env_step)
+        for kind, prefix, proofs in (("learning", "", LEARNING), (ASYNC, "async:", COLLECTING))
+        for proof in proofs.values()
         if _wanted(args, prefix + proof.preset)
         for seed in range(args.seeds or proof.seeds)
     ]

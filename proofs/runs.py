@@ -12,6 +12,7 @@ import platform
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,12 +33,18 @@ class RunFailed(RuntimeError):
 
 @dataclasses.dataclass(frozen=True)
 class Learning:
-    """A preset, the mean return over 100 evaluation episodes it has to reach, and the steps it has for that."""
+    """A preset, the mean return over 100 evaluation episodes it has to reach, and the steps it has for that.
+
+    Attributes:
+      env_step: environment steps; 0 for a preset that learns from recorded data, as long as its settings say.
+      recorded: the preset whose trained policy is recorded for it, and for how many environment steps.
+    """
 
     preset: str
     env_step: int
     target: float | None
     seeds: int = 5
+    recorded: tuple[str, int] | None = None
 
 
 def _learning(preset: str) -> Learning | None:
@@ -46,10 +53,13 @@ def _learning(preset: str) -> Learning | None:
     proof = getattr(module, "proof", None)
     if proof is None:
         return None
-    return Learning(preset, **{"env_step": module.main_config.run.max_env_step, **proof})
+    env_step = 0 if "recorded" in proof else module.main_config.run.max_env_step
+    return Learning(preset, **{"env_step": env_step, **proof})
 
 
 LEARNING = {preset: proof for preset in PRESETS if (proof := _learning(preset)) is not None}
+COLLECTING = {preset: proof for preset, proof in LEARNING.items() if proof.recorded is None}
+"""Those that play while they learn: they run in lanes, too, and for a number of environment steps."""
 DETERMINISM = 10_000
 """Environment steps after which two runs of a preset must have the same parameters, bit by bit."""
 ASYNC = "async_learning"
@@ -70,7 +80,8 @@ class Job:
     @property
     def overrides(self) -> tuple[str, ...]:
         lanes = ("lanes.async_mode=true",) if self.kind == ASYNC else ()
-        return (f"seed={self.seed}", f"run.max_env_step={self.env_step}", *lanes)
+        steps = (f"run.max_env_step={self.env_step}",) if self.env_step else ()
+        return (f"seed={self.seed}", *steps, *lanes)
 
     @property
     def config_hash(self) -> str:
@@ -86,6 +97,8 @@ def config_hash(preset: str, overrides: tuple[str, ...]) -> str:
     cfg = compile_run(load_preset(preset), overrides)
     decisive = {key: cfg[key] for key in ("seed", "chain", "env", "policy")}
     decisive["run"] = {"max_env_step": cfg.run.max_env_step}
+    if cfg.run.max_train_iter is not None:
+        decisive["run"]["max_train_iter"] = cfg.run.max_train_iter
     if cfg.lanes.async_mode:
         decisive["lanes"] = {key: cfg.lanes[key] for key in ("collectors", "max_staleness")}
     # How a run is saved and what it does with a batch of NaN is not part of what an undisturbed run learns.
@@ -162,7 +175,7 @@ def _same_settings(record: Record, other: Record) -> bool:
 def run_learning(job: Job, runs: Path) -> Record:
     """Trains a preset and takes its final evaluation and its curve."""
     folder = runs / ASYNC if job.kind == ASYNC else runs
-    run_dir = _train(job, folder / job.preset / f"seed_{job.seed}")
+    run_dir = _train(job, folder / job.preset / f"seed_{job.seed}", _recorded(LEARNING[job.preset], runs))
     summary = json.loads(run_dir.summary.read_text(encoding="utf-8"))
     steps, returns = series(read_metrics(run_dir.metrics), EVAL_RETURN)
     return {
@@ -173,7 +186,7 @@ def run_learning(job: Job, runs: Path) -> Record:
         "env_step": summary["env_step"],
         "train_iter": summary["train_iter"],
         "seconds": round(summary["wall_time"], 1),
-        "curve": {"env_step": steps.tolist(), "eval_return": returns.round(2).tolist()},
+        "curve": {summary["unit"]: steps.tolist(), "eval_return": returns.round(2).tolist()},
     }
 
 
@@ -200,10 +213,25 @@ def run_memory(job: Job, runs: Path) -> Record:
     return {**head_of(job), "env_step": job.env_step, **json.loads(out.splitlines()[-1])}
 
 
-def _train(job: Job, folder: Path) -> RunDir:
+def _recorded(proof: Learning, runs: Path) -> list[str]:
+    """Trains and records the policy that a preset learns from, unless that is done; returns the setting for it."""
+    if proof.recorded is None:
+        return []
+    preset, steps = proof.recorded
+    data = runs / "recorded" / f"{preset}_{steps}"
+    if not data.exists():
+        job = Job("learning", preset, 0, LEARNING[preset].env_step)
+        run_dir = _train(job, runs / "recorded" / preset)
+        record = ["minding", "record-data", str(run_dir.path), "--steps", str(steps)]
+        _run([sys.executable, "-m", *record, "--out", str(data.with_suffix(".part"))])
+        data.with_suffix(".part").rename(data)
+    return [f"policy.other.data={data}"]
+
+
+def _train(job: Job, folder: Path, more: Sequence[str] = ()) -> RunDir:
     """Runs ``minding train`` into a separate folder; what an interrupted run left there is removed."""
     shutil.rmtree(folder, ignore_errors=True)
-    overrides = [*job.overrides, f"run.out_dir={folder}", f"exp_name={job.preset}"]
+    overrides = [*job.overrides, *more, f"run.out_dir={folder}", f"exp_name={job.preset}"]
     _run([sys.executable, "-m", "minding", "train", job.preset, *overrides, "--no-progress"])
     return RunDir.open(folder / job.preset)
 

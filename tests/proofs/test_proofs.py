@@ -12,7 +12,7 @@ from minding.engine.checkpoint import save_checkpoint
 from minding.engine.run.run_dir import RunDir
 from proofs import pages as proof_pages
 from proofs.run import main, parse_arguments, plan
-from proofs.runs import LEARNING, ROOT, Job, Learning, Results, config_hash, parameter_digest
+from proofs.runs import COLLECTING, LEARNING, ROOT, Job, Learning, Results, config_hash, parameter_digest
 
 PAGE = "before\n<!-- results:cartpole_ppo -->\nold\n<!-- /results -->\nafter\n"
 JOB = Job("learning", "cartpole_ppo", 1, 100_000)
@@ -140,9 +140,34 @@ def test_the_plan_has_all_seeds_of_what_is_asked_for():
         "learning cartpole_ppo seed 1",
         "memory cartpole_ppo seed 0",
     ]
-    # Determinism; all seeds synchronously and in lanes; memory.
-    seeds = sum(proof.seeds for proof in LEARNING.values())
-    assert len(plan(parse_arguments([]))) == len(LEARNING) + 2 * seeds + 1
+    # Determinism; all seeds synchronously and, of what collects, in lanes; memory.
+    seeds, in_lanes = (sum(proof.seeds for proof in proofs.values()) for proofs in (LEARNING, COLLECTING))
+    assert len(plan(parse_arguments([]))) == len(COLLECTING) + seeds + in_lanes + 1
+
+
+def test_a_preset_that_learns_from_recorded_data_runs_for_its_own_gradient_steps():
+    (job,) = plan(parse_arguments(["--only", "cartpole_bc", "--seeds", "1"]))
+    assert job.overrides == ("seed=0",)
+    assert LEARNING["cartpole_bc"].recorded == ("cartpole_ppo", 20_000)
+    assert config_hash("cartpole_bc", ()) != config_hash("cartpole_bc", ("run.max_train_iter=7",))
+    with pytest.raises(SystemExit):
+        parse_arguments(["--only", "async:cartpole_bc"])
+
+
+def test_the_table_of_recorded_data_counts_gradient_steps(results, tmp_path):
+    pytest.importorskip("matplotlib")
+    (tmp_path / "bc.md").write_text(PAGE.replace("cartpole_ppo", "cartpole_bc"))
+    learned = {
+        "preset": "cartpole_bc",
+        "env_step": 0,
+        "curve": {"train_iter": [500, 1500], "eval_return": [9.0, 490.0]},
+    }
+    results.append("learning", {**record(0, 490.0), **learned})
+    proof_pages.update(results)
+    text = (tmp_path / "bc.md").read_text()
+    assert "| seed | return of 100 episodes | gradient steps | seconds |" in text
+    assert "| 0 | 490.0 ± 2.5 | 1,568 | 12 |" in text
+    assert "1 of 1 seeds reach 475." in text
 
 
 def test_what_is_proved_is_what_the_presets_say():
