@@ -14,7 +14,6 @@ A gradient step takes all three from the same parameters and then moves everythi
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Mapping
 from typing import Any
@@ -25,12 +24,11 @@ from minding.engine.data.batch import Field, IndexedBatch
 from minding.engine.process.runtime import ms, nn, ops
 from minding.policies.core.actors import Network, SamplingActor
 from minding.policies.core.base import BasePolicy
+from minding.policies.core.soft_actor_critic import SoftActorCritic
 from minding.policies.core.update import Inputs
 from minding.policies.networks.actor_critic import PolicyNetwork, QNetwork
-from minding.policies.networks.optim import Group, Optimizer
 from minding.policies.networks.order import after
-from minding.policies.networks.steps import GradientStep
-from minding.policies.networks.target import SoftTarget, equalize
+from minding.policies.networks.target import equalize
 from minding.policies.ops import lean
 from minding.policies.ops.soft import twin_objective
 from minding.policies.ops.values import chosen_value
@@ -68,8 +66,8 @@ class TwinQNetworks(nn.Cell):
         return self.q1(obs)[0], self.q2(obs)[0]
 
 
-class DiscreteSACCell(GradientStep):
-    """Root cell: actor, twin critics and their targets, temperature, optimizer.
+class DiscreteSACCell(SoftActorCritic):
+    """Root cell of a policy of discrete actions.
 
     Args:
       actor: its first output is the logits (B, A).
@@ -77,8 +75,6 @@ class DiscreteSACCell(GradientStep):
       learn: the configuration `policy.learn`.
       count: number of actions, A.
     """
-
-    metrics = ("critic_loss", "actor_loss", "alpha_loss", "alpha", "q_value", "entropy")
 
     def __init__(
         self,
@@ -88,21 +84,10 @@ class DiscreteSACCell(GradientStep):
         learn: Mapping[str, Any],
         count: int,
     ) -> None:
-        super().__init__(["obs", "next_obs", "action", "reward", "terminated", "discount"])
-        self.net = actor
-        self.critics = critics
-        self.targets = targets
-        self.log_alpha = ms.Parameter(ms.Tensor(np.float32(math.log(learn["alpha"]))), name="log_alpha")
-        groups = {"actor": Group.of(actor, learn), "critics": Group.of(critics, learn)}
-        if learn["auto_alpha"]:
-            groups["alpha"] = dataclasses.replace(groups["actor"], params=[self.log_alpha])
-        self.optim = Optimizer(**groups)
-        self.move_targets = SoftTarget(critics, targets, self.optim.block("critics"))
+        super().__init__(actor, critics, targets, learn)
         self.critic_loss = twin_objective()
         self.log_count = ms.Tensor(np.float32(math.log(count)))
         self.target_entropy_share = float(learn["target_entropy_share"])
-        self.critic_gradient = self.optim.gradient(self.loss_of_critics, "critics")
-        self.actor_gradient = self.optim.gradient(self.loss_of_actor, "actor")
 
     def loss_of_critics(self, batch):
         q1, q2 = self.critics(batch["obs"])

@@ -13,7 +13,6 @@ A gradient step takes all three from the same parameters and then moves everythi
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Mapping
 from typing import Any
@@ -21,23 +20,20 @@ from typing import Any
 import numpy as np
 
 from minding.engine.data.batch import Field, IndexedBatch
-from minding.engine.process.runtime import ms, ops
+from minding.engine.process.runtime import ops
 from minding.policies.core.actors import Network, SquashedGaussianActor
 from minding.policies.core.base import BasePolicy
+from minding.policies.core.soft_actor_critic import SoftActorCritic
 from minding.policies.core.update import Inputs
 from minding.policies.networks.actor_critic import SquashedActor, TwinCritics
-from minding.policies.networks.optim import Group, Optimizer
 from minding.policies.networks.order import after
-from minding.policies.networks.steps import GradientStep
-from minding.policies.networks.target import SoftTarget, equalize
+from minding.policies.networks.target import equalize
 from minding.policies.ops.distributions import SquashedGaussian
 from minding.policies.ops.soft import soft_objectives
 
 
-class SACCell(GradientStep):
-    """Root cell: actor, twin critics and their targets, temperature, optimizer."""
-
-    metrics = ("critic_loss", "actor_loss", "alpha_loss", "alpha", "q_value", "entropy")
+class SACCell(SoftActorCritic):
+    """Root cell of a policy of squashed Gaussians; `target_entropy`: nats."""
 
     def __init__(
         self,
@@ -47,22 +43,10 @@ class SACCell(GradientStep):
         learn: Mapping[str, Any],
         target_entropy: float,
     ) -> None:
-        super().__init__(["obs", "next_obs", "action", "reward", "terminated", "discount"])
-        self.net = actor
-        self.critics = critics
-        self.targets = targets
-        self.log_alpha = ms.Parameter(ms.Tensor(np.float32(math.log(learn["alpha"]))), name="log_alpha")
-        self.auto_alpha = bool(learn["auto_alpha"])
-        groups = {"actor": Group.of(actor, learn), "critics": Group.of(critics, learn)}
-        if self.auto_alpha:
-            groups["alpha"] = dataclasses.replace(groups["actor"], params=[self.log_alpha])
-        self.optim = Optimizer(**groups)
-        self.move_targets = SoftTarget(critics, targets, self.optim.block("critics"))
+        super().__init__(actor, critics, targets, learn)
         self.squashed = SquashedGaussian()
         self.soft_target, self.critic_loss, self.policy_loss = soft_objectives()
         self.target_entropy = target_entropy
-        self.critic_gradient = self.optim.gradient(self.loss_of_critics, "critics")
-        self.actor_gradient = self.optim.gradient(self.loss_of_actor, "actor")
 
     def loss_of_critics(self, batch):
         q1, q2 = self.critics(batch["action"], batch["obs"])
