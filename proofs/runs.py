@@ -113,6 +113,8 @@ def config_hash(preset: str, overrides: tuple[str, ...]) -> str:
         policy["other"] = {key: x for key, x in policy["other"].items() if key != "rnd"}
     if policy["learn"].get("anneal_kind") == "linear":
         del policy["learn"]["anneal_kind"], policy["learn"]["anneal_points"]
+    if policy["learn"].get("updates_per_step") is None:
+        policy["learn"].pop("updates_per_step", None)
     if policy["other"].get("eps", {}).get("points") == []:
         eps = {key: x for key, x in policy["other"]["eps"].items() if key != "points"}
         policy["other"] = {**policy["other"], "eps": eps}
