@@ -21,7 +21,6 @@ PLAN = "from proofs import run; print(*run.plan(run.parse_arguments(['--only', '
 TABLE = "import minding.policies as p; print(p.get_policy_class('twin').__name__, p.ALGORITHMS['twin'].chain)"
 COLLECTED = [
     "tests/policies/test_contract.py",
-    "tests/contract/test_defaults.py",
     "tests/contract/test_resume.py",
     "tests/contract/test_kill.py",
     "tests/configs/test_keys.py",

@@ -1,11 +1,12 @@
-"""One knob, one place: every key of the configuration is read by something."""
+"""Runs of every algorithm at its defaults: they learn, and read every key of the configuration."""
 
 import dataclasses
+import functools
 
 import pytest
 from easydict import EasyDict
 from fakes import IMAGE, VECTOR, dict_of
-from of_algorithms import SMALL, constant, environment, length, short_run
+from of_algorithms import constant, environment, length
 
 from minding import training
 from minding.configs import compile_run
@@ -53,26 +54,36 @@ def leaves(schema, prefix=""):
 
 
 @pytest.fixture(scope="module")
-def read_by(tiny_config, tmp_path_factory):
-    """Keys that are read, by algorithm: in a short run, and when a policy of images and vectors is built."""
-    return {name: keys_read(name, tiny_config, tmp_path_factory.mktemp(name)) for name in ALGORITHMS}
+def run(tmp_path_factory):
+    """(algorithm) -> what came of a run of it at its defaults, and the keys that were read; each is made once."""
+
+    @functools.cache
+    def make(algorithm):
+        read = set()
+        return train(algorithm, read, tmp_path_factory.mktemp(algorithm), progress=True), read
+
+    return make
 
 
-def keys_read(algorithm, tiny_config, folder):
-    read = set()
+def train(algorithm, read, folder, *overrides, progress=False):
     user = EasyDict(env={"env_id": environment(algorithm)}, policy={"type": algorithm})
-    steps = (*length(algorithm, 160), f"run.out_dir={folder}")
-    for extra in dict.fromkeys(((), constant(algorithm, "ALTERNATIVES", ()))):
-        cfg = Recording(compile_run(user, [*SMALL, *short_run(algorithm), *steps, *extra]), read)
-        training.train(cfg, RunDir.create(cfg), progress=True)
-    images = dict_of(image=IMAGE, speed=VECTOR)
-    get_policy_class(algorithm)(Recording(tiny_config(algorithm, images), read))
-    return read
+    short = (*length(algorithm, 1024), "run.final_episodes=1", f"run.out_dir={folder}")
+    cfg = Recording(compile_run(user, [*short, *overrides]), read)
+    return training.train(cfg, RunDir.create(cfg), progress=progress)
 
 
 @pytest.mark.slow
-def test_every_key_of_runs_and_environments_is_read(read_by):
-    read = set().union(*read_by.values())
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_an_algorithm_learns_given_only_an_environment_and_its_name(algorithm, run):
+    summary, _ = run(algorithm)
+    assert max(summary.env_step, summary.train_iter) >= 1024
+    assert summary.train_iter > 0
+
+
+@pytest.mark.slow
+def test_every_key_of_runs_and_environments_is_read(run):
+    one_of_each = {(algorithm.chain, environment(name)): name for name, algorithm in ALGORITHMS.items()}
+    read = set().union(*(run(name)[1] for name in one_of_each.values()))
     # The section `lanes` is taken as a whole.
     read.update(f"lanes.{field.name}" for field in dataclasses.fields(LaneOptions))
     keys = [*leaves(RUN_SCHEMA), *leaves(config_schema(), "env.")]
@@ -81,9 +92,14 @@ def test_every_key_of_runs_and_environments_is_read(read_by):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_every_key_of_an_algorithm_is_read_by_it(algorithm, read_by):
+def test_every_key_of_an_algorithm_is_read_by_it(algorithm, run, tiny_config, tmp_path):
+    read = set(run(algorithm)[1])
+    if alternatives := constant(algorithm, "ALTERNATIVES", ()):
+        train(algorithm, read, tmp_path, *alternatives)
+    images = dict_of(image=IMAGE, speed=VECTOR)
+    get_policy_class(algorithm)(Recording(tiny_config(algorithm, images), read))
     keys = leaves(ALGORITHMS[algorithm].config_schema(), "policy.")
-    assert [key for key in keys if key not in read_by[algorithm]] == []
+    assert [key for key in keys if key not in read] == []
 
 
 def test_copying_a_configuration_is_no_reading():
