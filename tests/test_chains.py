@@ -114,7 +114,8 @@ def test_the_on_policy_chain_runs_as_written(env_id, tmp_path):
     assert [p.name for p in list_checkpoints(tmp_path / cfg.exp_name / "ckpt")] == ["iter_12"]
 
 
-@pytest.mark.parametrize(("algorithm", "iterations"), [pytest.param("dqn", 250, marks=pytest.mark.slow), ("ppo", 32)])
+@pytest.mark.slow
+@pytest.mark.parametrize(("algorithm", "iterations"), [("dqn", 250), ("ppo", 32)])
 def test_one_seed_gives_one_run_to_the_bit(algorithm, iterations, tmp_path):
     run = run_off_policy if algorithm == "dqn" else run_on_policy
     seldom = {"freq": 1000, "n_episode": 2}

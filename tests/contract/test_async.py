@@ -52,14 +52,12 @@ THREADS = ("lanes.transport=threads",)
 GRAPH = ("policy.collect.backend=graph",)
 CASES = [
     *(pytest.param(name, (), id=name) for name in ("cartpole_ppo", "cartpole_dqn", "cartpole_impala", "pendulum_sac")),
-    pytest.param("cartpole_ppo", GRAPH, id="cartpole_ppo, graph"),
     pytest.param("pixelcatch_ppo", (), id="pixelcatch_ppo"),
     pytest.param("masked_grid_ppo", (), id="masked_grid_ppo"),
     # What is shipped into a process answers alike there, see `policies/core`.
     pytest.param("simple_spread_ippo", THREADS, id="simple_spread_ippo, threads", marks=needs_mpe),
     pytest.param("tmaze_ppo", THREADS, id="tmaze_ppo, threads"),
     pytest.param("cartpole_a3c", THREADS, id="cartpole_a3c, threads"),
-    pytest.param("cartpole_ppo", THREADS, id="cartpole_ppo, threads"),
     pytest.param("tmaze_ppo", GRAPH, id="tmaze_ppo, graph"),
 ]
 
@@ -84,7 +82,7 @@ def test_a_synchronous_run_goes_on_asynchronously_and_back_and_ends_as_if_nothin
     assert different(last, whole) == []
 
 
-@pytest.mark.parametrize("preset", ["cartpole_ppo", "cartpole_dqn", "tmaze_ppo"])
+@pytest.mark.parametrize("preset", ["cartpole_dqn", "tmaze_ppo"])
 def test_a_run_with_staleness_and_two_collectors_repeats_itself_to_the_bit(preset, tmp_path):
     # Evaluations come when they are there.
     lanes = ("lanes.async_mode=true", "lanes.max_staleness=2", "lanes.collectors=2", "policy.eval.freq=100000")

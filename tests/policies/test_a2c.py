@@ -151,6 +151,7 @@ def test_rmsprop_is_the_method_by_default_and_the_gradient_is_bounded(tiny_confi
         np.testing.assert_allclose(after[name], p[name] - 7e-4 * grad / (0.1 * np.abs(grad) + 1e-5), atol=2e-5)
 
 
+@pytest.mark.slow
 def test_it_learns_from_monte_carlo_returns_as_from_lambda_one():
     results = []
     for chain in ("monte_carlo", "on_policy"):

@@ -10,6 +10,8 @@ from minding.engine.run.run_dir import RunDir
 from minding.policies.export.reader import open_mindir
 from minding.policies.export.writer import export_policy
 
+pytestmark = pytest.mark.slow
+
 BEST = 8 + 5 + 8
 RANDOM = BEST / 2
 

@@ -132,6 +132,7 @@ def test_every_part_moves_in_every_step_and_targets_follow_by_their_share_of_the
             np.testing.assert_allclose(new[name], expected, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_steps_in_one_call_are_those_of_single_calls(policy, batches, rows):
     start = copy.deepcopy(policy.state_dict())
     index = np.stack([np.arange(BATCH), np.arange(BATCH) // 2])

@@ -207,6 +207,7 @@ def test_every_part_moves_in_every_step_and_targets_follow_by_their_share_of_the
             np.testing.assert_allclose(new[name], expected, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", ["masked"])
 def test_steps_in_one_call_are_those_of_single_calls(policy, batches, rows, case):
     start = copy.deepcopy(policy.state_dict())

@@ -86,7 +86,7 @@ MOVES = {
 
 
 @needs_kernels
-@pytest.mark.parametrize("kind", MOVES)
+@pytest.mark.parametrize("kind", ["soft", pytest.param("copy", marks=pytest.mark.slow)])
 def test_no_read_sees_an_early_or_late_value_in_many_steps_of_a_loop(kind, monkeypatch):
     target_kind, move = MOVES[kind]
     x = np.random.default_rng(2).standard_normal((ROWS, 3)).astype(np.float32)

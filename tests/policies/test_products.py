@@ -187,6 +187,7 @@ def parameters(policy):
     return {name: p.asnumpy().copy() for name, p in policy.params.items()}
 
 
+@pytest.mark.slow
 def test_updates_continue_with_another_number_of_threads_to_the_bit():
     def build(count):
         return get_policy_class("sac")(tiny_config("sac", VECTOR, space_of(2), **SIZES, **{"run.jit_threads": count}))

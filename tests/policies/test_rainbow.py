@@ -114,7 +114,7 @@ def expected_loss(p, rows, noise):
     return np_huber(q - y), q, np.abs(q - y)
 
 
-@pytest.mark.parametrize("kind", ["all", "expected", "plain"])
+@pytest.mark.parametrize("kind", ["all", pytest.param("expected", marks=pytest.mark.slow), pytest.param("plain", marks=pytest.mark.slow)])
 def test_the_update_computes_the_loss_of_its_formula_and_its_gradient(policies, batch_of, kind):
     policy = policies[kind]
     p, noise = params(policy), drawn_noise(policy)
@@ -135,6 +135,7 @@ def test_the_update_computes_the_loss_of_its_formula_and_its_gradient(policies, 
     check_gradients(policy, lambda p, k: (weight * step(p, k)[0]).mean(), p)
 
 
+@pytest.mark.slow
 def test_with_everything_off_it_is_dqn(tiny_config):
     off = make_policy(tiny_config, "rainbow", **OFF)
     dqn = make_policy(tiny_config, "dqn", **{"policy.learn.double": False})

@@ -92,6 +92,7 @@ def test_priorities_of_a_shared_buffer_are_set_by_one_learner(given, found):
     check_chain([collecting, pusher, *chain], OnlineRLContext)
 
 
+@pytest.mark.slow
 def test_the_learner_without_priorities_leaves_them_alone():
     buffer = PrioritizedBuffer(ROWS, policy_of("dqn").learn_mode.fields, alpha=1.0)
     buffer.push(rows_of(RowLayout(buffer.fields), ROWS, np.random.default_rng(0), {"action": 3}))
@@ -105,6 +106,7 @@ def test_the_learner_without_priorities_leaves_them_alone():
     assert ctx.train_iter == 6
 
 
+@pytest.mark.slow
 def test_a_shared_buffer_is_saved_once_and_restored_for_all():
     def parts(rows):
         dqn, other = policy_of("dqn", **REPLAY), policy_of("dqn", seed=1, **REPLAY)

@@ -32,11 +32,16 @@ class StepThenAct(nn.Cell):
         return self.net((after(obs, total),))
 
 
-# Without kernels what orders a step is the optimizer's: for one group, for several, and with a target.
-PLAIN = [pytest.param(name, "plain", marks=pytest.mark.slow) for name in ("ppo", "sac", "dqn")]
+ARCHETYPES = ("ppo", "sac", "dqn")
+"""What orders a step is the optimizer's: for one group, for several, and with a target."""
+FORMS = [
+    *((name, "kernels") for name in ARCHETYPES),
+    *(pytest.param(name, "kernels", marks=pytest.mark.slow) for name in ALGORITHMS if name not in ARCHETYPES),
+    *(pytest.param(name, "plain", marks=pytest.mark.slow) for name in ARCHETYPES),
+]
 
 
-@pytest.mark.parametrize(("algorithm", "form"), [*((name, "kernels") for name in ALGORITHMS), *PLAIN])
+@pytest.mark.parametrize(("algorithm", "form"), FORMS)
 def test_a_forward_pass_after_a_step_reads_the_new_weights(algorithm, form, tiny_config, monkeypatch):
     if form == "plain":
         monkeypatch.setattr(kernels, "compiled", lambda: False)

@@ -272,8 +272,10 @@ HEADS = {
 }
 
 
-@pytest.mark.parametrize("weights", [True, False])
-@pytest.mark.parametrize("name", HEADS)
+@pytest.mark.parametrize(
+    ("name", "weights"),
+    [("categorical", True), *(pytest.param(name, name != "categorical", marks=pytest.mark.slow) for name in HEADS)],
+)
 def test_graphs_with_the_kernels_compute_the_plain_form(name, weights):
     rows, rng = 13, np.random.default_rng(0)
     given = rows_of_a_loss(rows)

@@ -146,7 +146,7 @@ def test_a_true_end_cuts_off_what_follows_and_a_time_limit_does_not(policy, batc
     assert abs(losses[0.0, 0.0] - losses[0.0, 5.0]) > 1e-2
 
 
-@pytest.mark.parametrize(("steps", "delay"), [(1, 3), (4, 6)])
+@pytest.mark.parametrize(("steps", "delay"), [(1, 3), pytest.param(4, 6, marks=pytest.mark.slow)])
 def test_actor_and_targets_move_in_the_steps_that_are_due_only_also_across_calls(policy, batch, steps, delay):
     policy.cfg.learn.policy_delay = delay
     before, kinds = params(policy), set()

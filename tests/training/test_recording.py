@@ -48,6 +48,7 @@ def trained(tmp_path_factory):
     return run_dir
 
 
+@pytest.mark.slow
 def test_the_policy_of_a_run_is_recorded_and_repeats_itself(trained, tmp_path):
     first = training.record_data(trained, 100, tmp_path / "first")
     again = training.record_data(trained, 100, tmp_path / "again")

@@ -65,12 +65,12 @@ def test_workers_killed_at_random_moments_change_nothing(lanes, tmp_path):
 
     def strike(task, ctx):
         # Workers take random delays: each time it meets another moment of theirs.
-        if ctx.total_step % 150 == 75:
+        if ctx.total_step % 75 == 37:
             kills.append(task.lanes.worker_pids[0])
             os.kill(kills[-1], signal.SIGKILL)
 
-    undisturbed = run(600, lanes, event=toys.random_delay)
-    killed = run(600, lanes, event=toys.random_delay, also=[strike])
+    undisturbed = run(300, lanes, event=toys.random_delay)
+    killed = run(300, lanes, event=toys.random_delay, also=[strike])
     assert len(set(kills)) == 4
     assert killed.rows == undisturbed.rows
 
@@ -100,6 +100,7 @@ def test_a_stopped_worker_is_named_and_replaced_and_nothing_else_changes(monkeyp
     assert any(said + "without a sign of life it is replaced after 0.8 s (lanes.timeout)" in text for text in texts)
 
 
+@pytest.mark.slow
 def test_a_worker_that_always_stops_ends_the_run_and_one_that_is_slow_does_not():
     def stop(collector, count, t):
         if count == 1:

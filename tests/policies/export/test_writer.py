@@ -57,18 +57,7 @@ CASES = {
     "ppo, memory": ("ppo", dict_of(a=VECTOR, b=discrete(2)), discrete(3), {**NORMALIZED, **GRU}),
 }
 # As a MindIR file prepares itself anew for every batch size; ONNX is quick.
-SLOW_MINDIR = (
-    "ppo, box",
-    "qrdqn, dueling",
-    "iqn, dueling",
-    "rainbow",
-    "dqn, masked",
-    "ppo, own limits",
-    "dqn, dueling",
-    "dqn, dict",
-    "sac, image beside vector",
-    "td3",
-)
+FAST_MINDIR = ("ppo, discrete", "sac", "ppo, memory")
 LOW, HIGH = np.float32([-1.0, 0.0]), np.float32([3.0, 0.5])
 FORMATS = ("mindir", "onnx")
 # How the environment's own actions differ from those of the policy; a Box is scaled to LOW and HIGH.
@@ -154,7 +143,7 @@ def export(made, tmp_path_factory):
     ("case", "file_format"),
     [
         *[(case, "onnx") for case in CASES],
-        *[pytest.param(case, "mindir", marks=pytest.mark.slow if case in SLOW_MINDIR else ()) for case in CASES],
+        *[pytest.param(case, "mindir", marks=() if case in FAST_MINDIR else pytest.mark.slow) for case in CASES],
     ],
 )
 def test_a_file_acts_as_the_policy_does_at_any_batch_size(case, file_format, made, export):
