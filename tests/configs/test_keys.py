@@ -72,12 +72,28 @@ def train(algorithm, read, folder, *overrides, progress=False):
     return training.train(cfg, RunDir.create(cfg), progress=progress)
 
 
+@pytest.fixture(scope="module", params=ALGORITHMS)
+def algorithm(request):
+    """Tests of one algorithm follow each other, and so share its run."""
+    return request.param
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_an_algorithm_learns_given_only_an_environment_and_its_name(algorithm, run):
     summary, _ = run(algorithm)
     assert max(summary.env_step, summary.train_iter) >= 1024
     assert summary.train_iter > 0
+
+
+@pytest.mark.slow
+def test_every_key_of_an_algorithm_is_read_by_it(algorithm, run, tiny_config, tmp_path):
+    read = set(run(algorithm)[1])
+    if alternatives := constant(algorithm, "ALTERNATIVES", ()):
+        train(algorithm, read, tmp_path, *alternatives)
+    images = dict_of(image=IMAGE, speed=VECTOR)
+    get_policy_class(algorithm)(Recording(tiny_config(algorithm, images), read))
+    keys = leaves(ALGORITHMS[algorithm].config_schema(), "policy.")
+    assert [key for key in keys if key not in read] == []
 
 
 @pytest.mark.slow
@@ -87,18 +103,6 @@ def test_every_key_of_runs_and_environments_is_read(run):
     # The section `lanes` is taken as a whole.
     read.update(f"lanes.{field.name}" for field in dataclasses.fields(LaneOptions))
     keys = [*leaves(RUN_SCHEMA), *leaves(config_schema(), "env.")]
-    assert [key for key in keys if key not in read] == []
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_every_key_of_an_algorithm_is_read_by_it(algorithm, run, tiny_config, tmp_path):
-    read = set(run(algorithm)[1])
-    if alternatives := constant(algorithm, "ALTERNATIVES", ()):
-        train(algorithm, read, tmp_path, *alternatives)
-    images = dict_of(image=IMAGE, speed=VECTOR)
-    get_policy_class(algorithm)(Recording(tiny_config(algorithm, images), read))
-    keys = leaves(ALGORITHMS[algorithm].config_schema(), "policy.")
     assert [key for key in keys if key not in read] == []
 
 

@@ -146,7 +146,10 @@ def means(p, part, obs):
     return np.exp(log_probability(p, part, obs)) @ SUPPORT
 
 
-@pytest.mark.parametrize("kind", ["double", pytest.param("plain", marks=pytest.mark.slow), pytest.param("prioritized", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "kind",
+    ["double", pytest.param("plain", marks=pytest.mark.slow), pytest.param("prioritized", marks=pytest.mark.slow)],
+)
 def test_the_update_computes_the_loss_of_its_formula(policies, batch_of, kind):
     p = params(policies[kind])
     rows, weight, output = learn(policies[kind], batch_of, kind)

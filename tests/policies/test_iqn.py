@@ -137,7 +137,10 @@ def test_the_network_equals_the_formula_at_any_fractions_and_decides_by_the_mean
 # The update
 
 
-@pytest.mark.parametrize("kind", ["double", pytest.param("plain", marks=pytest.mark.slow), pytest.param("prioritized", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "kind",
+    ["double", pytest.param("plain", marks=pytest.mark.slow), pytest.param("prioritized", marks=pytest.mark.slow)],
+)
 def test_the_update_computes_the_loss_of_its_formula_and_its_gradient(policies, batch_of, kind):
     policy = policies[kind]
     p, (online, target) = params(policy), drawn_fractions(policy)

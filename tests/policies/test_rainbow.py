@@ -114,7 +114,9 @@ def expected_loss(p, rows, noise):
     return np_huber(q - y), q, np.abs(q - y)
 
 
-@pytest.mark.parametrize("kind", ["all", pytest.param("expected", marks=pytest.mark.slow), pytest.param("plain", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "kind", ["all", pytest.param("expected", marks=pytest.mark.slow), pytest.param("plain", marks=pytest.mark.slow)]
+)
 def test_the_update_computes_the_loss_of_its_formula_and_its_gradient(policies, batch_of, kind):
     policy = policies[kind]
     p, noise = params(policy), drawn_noise(policy)
