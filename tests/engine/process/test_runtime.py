@@ -48,19 +48,17 @@ print(os.path.isdir(os.environ["MS_OM_PATH"]))
     assert lines == ["True CPU", "1", "AVX2", "new_pipeline:false", "4", str(tmp_path / "minding"), "True"]
 
 
-def test_short_graphs_are_dispatched_by_one_thread():
-    script = """
+@pytest.mark.parametrize(("short", "threads"), [pytest.param(False, 2, marks=pytest.mark.slow), (True, 1)])
+def test_short_graphs_are_dispatched_by_one_thread(short, threads):
+    script = f"""
 from minding.engine.process import runtime
 import mindspore
 asked = []
 mindspore.runtime.dispatch_threads_num = asked.append
-for short in (False, True):
-    # As if no policy had come before.
-    runtime._state.prepared = None
-    runtime.prepare(runtime.Settings(short_graphs=short))
+runtime.prepare(runtime.Settings(short_graphs={short}))
 print(asked)
 """
-    assert run_fresh(script)[-1] == "[2, 1]"
+    assert run_fresh(script)[-1] == f"[{threads}]"
 
 
 @pytest.mark.slow
