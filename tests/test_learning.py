@@ -15,8 +15,8 @@ FAST = ("ppo",)
 ONLINE = [name for name in ALGORITHMS if not of_algorithms.is_offline(name)]
 
 
-def train(algorithm, probe, seed, steps):
-    """The policy after `steps` environment steps of the algorithm's own chain."""
+def train(algorithm, probe, seed):
+    """The policy after 2,400 environment steps, or as many as its settings say, of the algorithm's own chain."""
     continuous = "discrete" not in ALGORITHMS[algorithm].actions
     user = {
         "seed": seed,
@@ -28,13 +28,13 @@ def train(algorithm, probe, seed, steps):
         },
         "policy": {"type": algorithm, "model": {"hidden": [16]}},
     }
-    always = {"policy.learn.gamma": probe.GAMMA, "policy.eval.freq": 10**6, "run.max_env_step": steps}
+    always = {"policy.learn.gamma": probe.GAMMA, "policy.eval.freq": 10**6, "run.max_env_step": 2400}
     overrides = {**always, **of_algorithms.constant(algorithm, "LEARNS")}
     cfg = compile_run(EasyDict(user), [f"{key}={value}" for key, value in overrides.items()])
     task = Task()
     with task.start(ctx=OnlineRLContext()):
         policy = training.build(task, cfg)
-        task.run(max_step=steps // cfg.policy.collect.n_sample)
+        task.run(max_step=cfg.run.max_env_step // cfg.policy.collect.n_sample)
     return policy
 
 
@@ -50,7 +50,7 @@ def choice(policy, state):
 def test_what_pays_later_is_chosen_and_states_are_worth_what_they_are(algorithm, probe, seed):
     if probe is probes.KeepGoing and not of_algorithms.constant(algorithm, "BOOTSTRAPS", True):
         pytest.skip("without a critic a time limit is an end")
-    policy = train(algorithm, probe, seed, 2400)
+    policy = train(algorithm, probe, seed)
     assert choice(policy, 0) == 1
     if "value" in policy.collect_mode.record_fields:
         np.testing.assert_allclose(policy.collect_mode.value(np.arange(1)), probe.VALUES[:1], rtol=0.2)

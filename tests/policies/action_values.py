@@ -22,6 +22,7 @@ MASKED = dict_of(action_mask=mask_of(ACTIONS), observation=VECTOR)
 SIGNATURES = 2
 """One for calls that move the target, one for the others."""
 LEARNS = {
+    "run.max_env_step": 1600,
     "policy.collect.n_sample": 8,
     "policy.learn.batch_size": 32,
     "policy.learn.warmup": 64,

@@ -14,6 +14,7 @@ CONTRACT = {
     "ddpg, Gaussian noise": (VECTOR, space_of(2), {"policy.collect.noise.kind": "gaussian"}),
 }
 LEARNS = {
+    "run.max_env_step": 1600,
     "policy.collect.n_sample": 8,
     "policy.learn.batch_size": 32,
     "policy.learn.warmup": 64,

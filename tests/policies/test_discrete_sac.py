@@ -16,6 +16,7 @@ CONTRACT = {
     "discrete_sac, masked": (MASKED, discrete(3), {}),
 }
 LEARNS = {
+    "run.max_env_step": 1600,
     "policy.collect.n_sample": 8,
     "policy.learn.batch_size": 32,
     "policy.learn.warmup": 64,

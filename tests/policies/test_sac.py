@@ -13,6 +13,7 @@ from minding.policies import get_policy_class
 
 CONTRACT = {"sac": (VECTOR, space_of(3), {"policy.model.normalize_obs": True})}
 LEARNS = {
+    "run.max_env_step": 1600,
     "policy.collect.n_sample": 8,
     "policy.learn.batch_size": 32,
     "policy.learn.warmup": 64,
