@@ -1,6 +1,7 @@
 """A2C: one update against float64 NumPy, gradients by finite differences, sequences, RMSProp, Monte-Carlo returns."""
 
 import copy
+import dataclasses
 
 import numpy as np
 import pytest
@@ -105,6 +106,14 @@ def test_the_learning_rate_falls_to_zero_over_the_run(policy, batches, rows, pro
     before = params(policy)["net.value.bias"]
     assert policy.learn_mode.forward(batches(rows, ALL), progress=progress).metrics["learning_rate"] == rate
     assert np.array_equal(params(policy)["net.value.bias"], before) == (rate == 0.0)
+
+
+def test_a_schedule_stays_at_its_end_beyond_the_run(policy, batches, rows, monkeypatch):
+    groups = policy.root.optim.groups
+    monkeypatch.setitem(groups, "net", dataclasses.replace(groups["net"], kind="exp"))
+    batch = batches(rows, ALL)
+    rates = [policy.learn_mode.forward(batch, progress=x).metrics["learning_rate"] for x in (-1.0, 0.0, 1.0, 2.0)]
+    assert rates == pytest.approx([RATE, RATE, RATE * np.exp(-5.0), RATE * np.exp(-5.0)])
 
 
 def test_sequences_of_a_memory_begin_anew_at_ends_and_resets_do_not_count(tiny_config):

@@ -24,7 +24,7 @@ ALL = np.arange(BATCH)[None]
 
 @pytest.fixture(scope="module")
 def built(tiny_config):
-    settings = {"learning_rate": 0.01, "critic_learning_rate": 0.04, "grad_norm": 0.0, "gamma": GAMMA}
+    settings = {"learning_rate": 0.01, "critic_learning_rate": 0.04, "grad_norm": 1000.0, "gamma": GAMMA}
     overrides = {f"policy.learn.{key}": value for key, value in settings.items()}
     return get_policy_class("ac")(tiny_config("ac", VECTOR, space_of(2), **overrides))
 
@@ -76,6 +76,8 @@ def test_gradients_are_those_of_the_book(policy, batches, rows):
         wanted = [slope for name, slope in zip(names, slopes, strict=True) if name.startswith(parts)]
         for grad, slope in zip(gradients(policy, group), wanted, strict=True):
             np.testing.assert_allclose(grad, slope, rtol=1e-4, atol=1e-6)
+        norm = np.sqrt(sum((slope**2).sum() for slope in wanted))
+        assert metrics[f"{group}_grad_norm"] == pytest.approx(norm, rel=1e-4)
 
 
 @pytest.mark.parametrize(("progress", "share"), [(0.0, 1.0), (0.25, 0.75), (1.0, 0.0)])

@@ -19,7 +19,7 @@ INDEX = np.arange(STEPS * BATCH).reshape(STEPS, BATCH)
 
 @pytest.fixture(scope="module")
 def built(tiny_config):
-    settings = {"entropy_weight": 0.1, "grad_norm": 0.0, "learning_rate": 0.01}
+    settings = {"entropy_weight": 0.1, "grad_norm": 1000.0, "learning_rate": 0.01}
     overrides = {f"policy.learn.{key}": value for key, value in settings.items()}
     return get_policy_class("pg")(tiny_config("pg", VECTOR, discrete(3), **overrides))
 
@@ -69,6 +69,8 @@ def test_losses_and_gradients_are_those_of_the_formula(policy, batches, rows, ba
     slopes = finite_differences(lambda x: np.dot(losses(x, part, advantage), (1.0, -0.1)), p, "net")
     for grad, wanted in zip(gradients(policy, "net"), slopes, strict=True):
         np.testing.assert_allclose(grad, wanted, rtol=1e-4, atol=1e-6)
+    norm = np.sqrt(sum((slope**2).sum() for slope in slopes))
+    assert output.metrics["grad_norm"] == pytest.approx(norm, rel=1e-4)
 
 
 def test_each_minibatch_has_its_own_baseline(policy, batches, rows):

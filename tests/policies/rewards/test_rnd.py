@@ -1,6 +1,7 @@
 """RND: its rewards against NumPy in float64, what it learns, and what it saves."""
 
 import copy
+import dataclasses
 
 import numpy as np
 import pytest
@@ -86,6 +87,34 @@ def test_only_what_predicts_learns_and_its_errors_fall(rnd):
     learned = {name for name in before if name.startswith("predictor.") and ".normalizer." not in name}
     assert learned <= moved
     assert not {name for name in moved if name.startswith("target.") and ".normalizer." not in name}
+
+
+def test_each_collector_has_discounted_sums_of_its_own(rnd):
+    rnd.estimate(rollout())
+    first = rnd.state_dict()["sums"]["0"]
+    rnd.estimate(dataclasses.replace(rollout(1), collector=1))
+    sums = rnd.state_dict()["sums"]
+    np.testing.assert_array_equal(sums["0"], first)
+    assert sums["1"].shape == (ENVS,)
+
+
+def test_what_predicts_has_one_layer_more_than_what_it_predicts(rnd):
+    names = rnd.state_dict()["params"]
+    layers = [sum(name.startswith(f"{part}.body.layers") for name in names) for part in ("target", "predictor")]
+    assert layers == [2, 4]
+
+
+def test_each_pass_takes_every_row_in_an_order_of_its_own(rnd):
+    rows = np.array([0, 1, 3, 4, 6, 7, 8, 10])
+    passes = [rnd._minibatches(rows, 8) for _ in range(3)]
+    assert [each.shape for each in passes] == [(4, 2)] * 3
+    orders = [each.ravel().tolist() for each in passes]
+    assert [sorted(order) for order in orders] == [rows.tolist()] * 3
+    assert len({tuple(order) for order in orders}) == 3
+    # Places that are left are filled with rows of the same pass.
+    filled = rnd._minibatches(rows, 12).ravel()
+    assert set(filled.tolist()) == set(rows.tolist())
+    assert len(filled) == 12
 
 
 def test_what_was_seen_often_is_rewarded_less_than_what_is_new(rnd):
