@@ -32,7 +32,7 @@ def milliseconds() -> list[float]:
     for error in errors:
         start = time.perf_counter()
         batch = buffer.sample(1, BATCH)
-        buffer.update(batch.index, error)
+        buffer.update(batch, error)
         times.append((time.perf_counter() - start) * 1e3)
     return times[WARM_UP:]
 

@@ -115,7 +115,7 @@ class OffPolicyLearner:
         batch = self._buffer.sample(self._updates, self._batch_size)
         output = learn_from(ctx, self._policy, batch, self._horizon)
         if output.priorities is not None and self._sets_priorities:
-            self._buffer.update(batch.index, output.priorities)
+            self._buffer.update(batch, output.priorities)
         return output
 
 

@@ -5,6 +5,7 @@ from minding.engine.buffers.mixed import MixedBuffer
 from minding.engine.buffers.prioritized import PrioritizedBuffer
 from minding.engine.buffers.reservoir import ReservoirBuffer
 from minding.engine.buffers.ring import Ring
+from minding.engine.buffers.sequences import PrioritizedSequenceBuffer
 from minding.engine.buffers.tables import DeviceTables
 from minding.engine.buffers.uniform import UniformBuffer
 
@@ -13,6 +14,7 @@ __all__ = [
     "EpisodeBuffer",
     "MixedBuffer",
     "PrioritizedBuffer",
+    "PrioritizedSequenceBuffer",
     "ReservoirBuffer",
     "Ring",
     "SequenceBatch",

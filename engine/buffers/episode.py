@@ -19,18 +19,72 @@ from minding.engine.types import Array, StateDict
 
 @dataclasses.dataclass(slots=True, kw_only=True)
 class SequenceBatch(IndexedBatch):
-    """Sequences of rows, in the order of time: index int32 ``(K, B, L)``.
+    """Sequences of rows, in the order of time: index int32 ``(K, T, B)``.
 
-    Shorter ones are filled up at their end with their last row.
+    The first places are those of the burn-in, which only brings the memory of the policy up to date. All sequences are
+    learned from at the same place on: where the burn-in is shorter, its first row is repeated in front of it. At their
+    end shorter sequences are filled up with their last row.
 
     Attributes:
-      filled: bool ``(K, B, L)``, false where a sequence is filled up.
-      learned: bool ``(K, B, L)``, true for rows that are learned from; those before are burn-in, which only bring the
-        memory of the policy up to date.
+      filled: bool ``(K, T, B)``, false where a row is a repeated one.
+      learned: bool ``(K, T, B)``, true for rows that are learned from.
     """
 
     filled: Array
     learned: Array
+
+
+def sequences_from(
+    ring: Ring, first: Array, length: int, burn_in: int = 0, weight: Array | None = None
+) -> SequenceBatch:
+    """The sequences that are learned from these rows on, as far as their episodes are stored.
+
+    Args:
+      ring: one that knows which row follows which.
+      first: their numbers in the order of all rows, int64 ``(K, B)``.
+      length: rows that are learned from.
+      burn_in: rows before them.
+      weight: importance weights of the sequences, float32 ``(K, B)``.
+    """
+    assert ring.links is not None
+    parts = ring.links.precede(first, burn_in), ring.links.follow(first, length)
+    index, filled = (np.moveaxis(np.concatenate(both, axis=-1), -1, 1) for both in zip(*parts, strict=True))
+    filled = np.ascontiguousarray(filled)
+    learned = filled.copy()
+    learned[:, :burn_in] = False
+    drawn = ring.batch(np.ascontiguousarray(index % ring.capacity, np.int32), weight)
+    return SequenceBatch(
+        layout=drawn.layout,
+        tables=drawn.tables,
+        index=drawn.index,
+        weight=weight,
+        successor=drawn.successor,
+        filled=filled,
+        learned=learned,
+    )
+
+
+def check_lengths(capacity: int, length: int, burn_in: int, stride: int = 1) -> None:
+    """Refuses sequences that do not fit into a buffer, or that leave rows out.
+
+    Args:
+      capacity: rows of the buffer.
+      length, burn_in: rows of a sequence that are learned from, and before them.
+      stride: rows from the beginning of a sequence to that of the next one.
+
+    Raises:
+      ConfigError: says what was expected.
+    """
+    if length < 1 or burn_in < 0 or burn_in + length > capacity:
+        raise ConfigError(
+            f"buffer of sequences: expected length >= 1, burn_in >= 0 and both together at most the capacity of "
+            f"{capacity} rows, got length={length}, burn_in={burn_in}"
+        )
+    if not 1 <= stride <= length:
+        raise ConfigError(
+            f"buffer of sequences: expected a stride from 1 to length={length}, got {stride}: rows between two "
+            "sequences would never be learned from"
+        )
 
 
 class EpisodeBuffer:
@@ -45,7 +99,7 @@ class EpisodeBuffer:
       capacity: number of rows kept; the oldest is overwritten first.
       fields: name -> Field.
       length: rows of a sequence that are learned from; for whole episodes at least that of the longest.
-      burn_in: rows before them, as many as the episode has. A sequence has ``burn_in + length`` places.
+      burn_in: rows before them, as many as are stored of the episode. A sequence has ``burn_in + length`` places.
       whole: draw whole episodes; there is no burn-in then.
       images_once: store images once: those of `next_obs` are found at the row that follows. Rows are pushed by a
         `data_pusher` then, which says what follows what.
@@ -69,11 +123,7 @@ class EpisodeBuffer:
         images_once: bool = False,
         seed: int = 0,
     ) -> None:
-        if length < 1 or burn_in < 0 or burn_in + length > capacity:
-            raise ConfigError(
-                f"episode buffer: expected length >= 1, burn_in >= 0 and both together at most the capacity of "
-                f"{capacity} rows, got length={length}, burn_in={burn_in}"
-            )
+        check_lengths(capacity, length, burn_in)
         if whole and burn_in:
             raise ConfigError(
                 f"episode buffer: whole episodes begin with an empty memory: set burn_in=0, not {burn_in}"
@@ -115,25 +165,8 @@ class EpisodeBuffer:
           ConfigError: if there is nothing to draw from, or an episode is longer than `length`.
         """
         shape = (updates, batch_size)
-        first, before = self._episodes(shape) if self._whole else self._windows(shape)
-        index, filled = self._links.follow(first, self._burn_in + self._length)
-        if self._whole and not self._links.ended(index[..., -1]).all():
-            raise ConfigError(
-                f"episode buffer: an episode has more than length={self._length} rows: raise it to the time limit of "
-                "the environment"
-            )
-        place = np.arange(index.shape[-1])
-        learned = filled & (place >= before[..., None]) & (place < before[..., None] + self._length)
-        rows = (index % self.capacity).astype(np.int32)
-        drawn = self.ring.batch(rows)
-        return SequenceBatch(
-            layout=drawn.layout,
-            tables=drawn.tables,
-            index=rows,
-            successor=drawn.successor,
-            filled=filled,
-            learned=learned,
-        )
+        first = self._episodes(shape) if self._whole else self._rows(shape)
+        return sequences_from(self.ring, first, self._length, self._burn_in)
 
     def state_dict(self) -> StateDict:
         return {
@@ -145,18 +178,23 @@ class EpisodeBuffer:
         self.ring.load_state_dict(state["ring"])
         restore_generator(self._rng, state["rng"])
 
-    def _windows(self, shape: tuple[int, int]) -> tuple[Array, Array]:
-        """First rows of windows, and how many rows of each come before those that are learned from."""
+    def _rows(self, shape: tuple[int, int]) -> Array:
+        """Rows to learn from first."""
         if not len(self):
             raise ConfigError("sample from an empty buffer: push transitions first (data_pusher), or wait for warm-up")
         oldest = self._links.oldest
-        row = self._rng.integers(oldest, oldest + len(self), size=shape)
-        return self._links.go_back(row, self._burn_in)
+        return self._rng.integers(oldest, oldest + len(self), size=shape)
 
-    def _episodes(self, shape: tuple[int, int]) -> tuple[Array, Array]:
-        """First rows of episodes, and zeros."""
+    def _episodes(self, shape: tuple[int, int]) -> Array:
+        """First rows of episodes."""
         episodes = self._links.episodes()
         if not len(episodes):
             raise ConfigError("episode buffer: no whole episode is stored yet: collect more, or raise the capacity")
-        first = episodes[self._rng.integers(0, len(episodes), size=shape)]
-        return first, np.zeros(shape, np.int64)
+        first: Array = episodes[self._rng.integers(0, len(episodes), size=shape)]
+        last, _ = self._links.ahead(first, np.full(shape, self._length - 1))
+        if not self._links.ended(last).all():
+            raise ConfigError(
+                f"episode buffer: an episode has more than length={self._length} rows: raise it to the time limit of "
+                "the environment"
+            )
+        return first

@@ -32,6 +32,11 @@ class Links:
         self._firsts: list[int] = []
 
     @property
+    def added(self) -> int:
+        """Number of rows that were ever added."""
+        return self._added
+
+    @property
     def oldest(self) -> int:
         """The oldest row that is not overwritten."""
         return max(0, self._added - self._capacity)
@@ -102,15 +107,18 @@ class Links:
         """Whether rows are the last ones of episodes that go on."""
         return np.isin(rows, [last for last, _ in self._running.values()])
 
-    def go_back(self, rows: Array, count: int) -> tuple[Array, Array]:
-        """The rows that are `count` before these, or as far as their episodes are stored; and how far that is."""
-        steps = np.zeros(rows.shape, np.int64)
-        for _ in range(count):
+    def precede(self, rows: Array, count: int) -> tuple[Array, Array]:
+        """What precedes rows in their episodes, in the order of time.
+
+        Returns:
+          (rows int64 ``(..., count)``, repeated where no more are stored; bool, false where they are repeated).
+        """
+        index, filled = np.zeros((*rows.shape, count), np.int64), np.zeros((*rows.shape, count), np.bool_)
+        for k in reversed(range(count)):
             before = self._before[rows % self._capacity]
-            there = before >= self.oldest
-            rows = np.where(there, before, rows)
-            steps += there
-        return rows, steps
+            filled[..., k] = before >= self.oldest
+            index[..., k] = rows = np.where(filled[..., k], before, rows)
+        return index, filled
 
     def state_dict(self) -> StateDict:
         place = (self.oldest + np.arange(self._added - self.oldest)) % self._capacity

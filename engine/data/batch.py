@@ -19,6 +19,8 @@ from minding.engine.types import Array
 
 OBSERVATIONS = ("obs", "next_obs")
 """Names of the fields that are observations: an observation with several leaves has a field ``name.path`` for each."""
+PRIORITY = "priority"
+"""Name under which rows come with priorities of their own to a buffer that draws by them, float32 (n,), at least 0."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -219,7 +221,7 @@ class IndexedBatch:
       layout: where each field lives.
       tables: the `engine.buffers.DeviceTables` that hold the rows.
       index: int32 ``(K, B)``; ``(K, T, N)`` for learners of trajectories, in the order of time.
-      weight: importance weights of the rows, float32, shaped like `index`; None: all are 1.
+      weight: importance weights of the rows, float32, shaped like `index`, or of sequences ``(K, B)``; None: all are 1.
       successor: where the fields are that the layout calls linked, int32, shaped like `index`; None without any.
       lag: how many learner iterations old the weights were that the rows were collected with; 0 if unknown.
     """

@@ -256,6 +256,23 @@ class GreedyActor(Actor):
         return outputs[0].argmax(axis=-1)
 
 
+class ValuingActor(GreedyActor):
+    """The same, which records the value of the action it takes, `q_value`, and the highest one, `value`."""
+
+    record_fields = ("q_value", "value")
+
+    def explore(self, outputs: Outputs, mask: Array | None = None, **collect_kwargs: Any) -> dict[str, Array]:
+        record = super().explore(outputs, mask, **collect_kwargs)
+        record["q_value"] = outputs[0][np.arange(len(outputs[0])), record["action"]]
+        record["value"] = outputs[0].max(axis=-1)
+        return record
+
+    @flush_denormals
+    def value(self, obs: Obs, memory: Array | None = None) -> Array:
+        highest: Array = self.outputs(obs, memory)[0].max(axis=-1)
+        return highest
+
+
 class SamplingActor(Actor):
     """Draws from a distribution and records nothing else.
 

@@ -132,32 +132,54 @@ class PolicyNetwork(nn.Cell):
 
 class QNetwork(nn.Cell):
     """Action values (B, n); with `dueling` as V + A - mean A (Wang et al., 2016, eq. 9;
-    https://arxiv.org/abs/1511.06581). Those of actions that the observation's mask forbids are `ILLEGAL`."""
+    https://arxiv.org/abs/1511.06581). Those of actions that the observation's mask forbids are `ILLEGAL`.
+
+    With memory, if one is configured, it takes the rows that it remembers, float32 (B, S), as the last leaf, and
+    returns the new rows as the last output.
+    """
 
     shared_outputs = ()
-    memory_size = 0
     noise_size = 0
     decision = Decision(0, "q_values")
 
     def __init__(self, spec: Mapping[str, Any], model: Any, rng: np.random.Generator) -> None:
         super().__init__()
         self.encoder = ObsEncoder(spec["observation"], model, rng)
-        self.torso = MLP(self.encoder.out_features, model.hidden, model.activation, None, rng)
+        self.memory: Any = make_memory(model, self.encoder.out_features, rng)
+        features = self.encoder.out_features if self.memory is None else self.memory.out_features
+        self.torso = MLP(features, model.hidden, model.activation, None, rng)
         self.advantage = Linear(self.torso.out_features, spec["action"]["n"], None, rng)
         self.value = Linear(self.torso.out_features, 1, None, rng) if model.dueling else None
         self.mask = action_mask(spec["observation"])
 
+    @property
+    def memory_size(self) -> int:
+        """Numbers that are remembered of an environment; 0 without memory."""
+        return 0 if self.memory is None else self.memory.size
+
     def construct(self, obs):
-        features = self.torso(self.encoder(obs))
+        if self.memory is None:
+            return (self.values(self.encoder(obs), obs),)
+        features, rows = self.memory(self.encoder(obs[:-1]), obs[-1])
+        return self.values(features, obs), rows
+
+    def unroll(self, obs, rows, begun):
+        """Action values (T B, n) of sequences, for a network with memory; see `Memory.unroll` for the arguments."""
+        return self.values(self.memory.unroll(self.encoder(obs), rows, begun), obs)
+
+    def values(self, features, obs):
+        features = self.torso(features)
         q = self.advantage(features)
         if self.value is not None:
             q = self.value(features) + q - q.mean(axis=-1, keep_dims=True)
-        return (q if self.mask is None else self.mask(q, obs),)
+        return q if self.mask is None else self.mask(q, obs)
 
     def host(self) -> numpy_forms.QNetwork:
+        memory = self.memory.host() if self.memory is not None else None
         value = self.value.host() if self.value is not None else None
         mask = self.mask.host() if self.mask is not None else None
-        return numpy_forms.QNetwork(self.encoder.host(), self.torso.host(), self.advantage.host(), value, mask)
+        heads = (self.torso.host(), self.advantage.host(), value)
+        return numpy_forms.QNetwork(self.encoder.host(), memory, heads, mask)
 
 
 class SquashedActor(nn.Cell):

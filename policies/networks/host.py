@@ -309,20 +309,37 @@ class ActorCritic:
 
 
 class QNetwork:
-    """Observation leaves -> (action values ``(B, n)``,); dueling if there is a `value` layer."""
+    """Observation leaves -> (action values ``(B, n)``,); with memory see `networks.actor_critic`.
+
+    Args:
+      encoder: of the observation.
+      memory: follows the encoder, if there is one.
+      heads: (torso, advantage, value); the values are dueling if there is a `value` layer.
+      mask: of the values, if the observation has one.
+    """
 
     def __init__(
-        self, encoder: ObsEncoder, torso: MLP, advantage: Linear, value: Linear | None, mask: ActionMask | None
+        self,
+        encoder: ObsEncoder,
+        memory: Memory | None,
+        heads: tuple[MLP, Linear, Linear | None],
+        mask: ActionMask | None,
     ) -> None:
-        self.encoder, self.torso, self.advantage, self.value = encoder, torso, advantage, value
-        self.mask = mask
+        self.encoder, self.memory, self.mask = encoder, memory, mask
+        self.torso, self.advantage, self.value = heads
 
     def __call__(self, leaves: Sequence[Array]) -> Outputs:
-        features = self.torso(self.encoder(leaves))
+        if self.memory is None:
+            return (self.values(self.encoder(leaves), leaves),)
+        features, rows = self.memory(self.encoder(leaves[:-1]), leaves[-1])
+        return self.values(features, leaves), rows
+
+    def values(self, features: Array, leaves: Sequence[Array]) -> Array:
+        features = self.torso(features)
         q = self.advantage(features)
         if self.value is not None:
             q = self.value(features) + q - q.mean(axis=-1, keepdims=True)
-        return (q if self.mask is None else self.mask(q, leaves),)
+        return q if self.mask is None else self.mask(q, leaves)
 
 
 class QuantileMean:

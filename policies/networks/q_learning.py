@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,9 @@ RANDOM, NEXT_RANDOM, CHOICE_RANDOM = "random", "next_random", "choice_random"
 """Names of random numbers that a network takes as a last leaf, such as noise: of the online network for `obs`, of the
 target for `next_obs`, and of the network that chooses the next action. Without them it does without."""
 
+TRANSITION = ("obs", "next_obs", "action", "reward", "terminated", "discount")
+"""Fields of a transition."""
+
 
 class QLearning(GradientStep):
     """Root cell: online and target network, optimizer. A subclass defines `backup` and `errors`.
@@ -28,12 +31,20 @@ class QLearning(GradientStep):
       net, target: networks whose first output is the action values (B, A).
       learn: the configuration `policy.learn`.
       prioritized: steps take importance weights and return priorities.
+      fields: names of those of the rows that a step reads.
     """
 
     metrics = ("loss", "q_value", "grad_norm")
 
-    def __init__(self, net: nn.Cell, target: nn.Cell, learn: Mapping[str, Any], prioritized: bool = False) -> None:
-        super().__init__(["obs", "next_obs", "action", "reward", "terminated", "discount"])
+    def __init__(
+        self,
+        net: nn.Cell,
+        target: nn.Cell,
+        learn: Mapping[str, Any],
+        prioritized: bool = False,
+        fields: Sequence[str] = TRANSITION,
+    ) -> None:
+        super().__init__(fields)
         self.prioritized = prioritized
         self.net = net
         self.target = target
@@ -70,9 +81,13 @@ class QLearning(GradientStep):
             metrics[PRIORITY] = ops.stop_gradient(priority)
         return loss, metrics
 
+    def known(self, batch):
+        """What `loss` finds in its batch besides the importance weights; no gradient flows into it."""
+        return {"obs": self.seen(batch, "obs", RANDOM), "action": batch["action"], "target": self.backup(batch)}
+
     def construct(self, batch):
         # Target
-        rows = {"obs": self.seen(batch, "obs", RANDOM), "action": batch["action"], "target": self.backup(batch)}
+        rows = self.known(batch)
         # Loss
         if self.prioritized:
             rows["weight"] = batch["weight"]

@@ -1,7 +1,7 @@
 """Memories of networks: cells that take in one observation after another.
 
 A memory is called with features ``(B, F)`` and the rows ``(B, S)`` that it remembers, and returns features and the new
-rows; `unroll` does so for sequences of them. Rows of zeros remember nothing.
+rows; `unroll` and `take_in` do so for sequences of them. Rows of zeros remember nothing.
 """
 
 from __future__ import annotations
@@ -81,6 +81,27 @@ class Memory(nn.Cell):
             made = ops.TensorScatterUpdate()(made, t.reshape((1, 1)), self.features(rows).reshape((1, count, size)))
             t = t + 1
         return made.reshape((-1, size))
+
+    def take_in(self, x, rows, counted):
+        """Takes in T observations of B sequences one after another, for what is remembered after them.
+
+        Args:
+          x: features (T B, F), in the order of time.
+          rows: (B, S), what is remembered before the first ones.
+          counted: float32 (T, B), 0 where an observation is left out, else 1.
+
+        Returns:
+          Rows (B, S).
+        """
+        count, size = rows.shape[0], self.out_features
+        steps = x.shape[0] // count
+        given, counted = self.inputs(x).reshape((steps, count, self.gates * size)), ops.ExpandDims()(counted, -1)
+        t = self.first_step
+        while t < steps:
+            taken = lean.entry(counted, t)
+            rows = taken * self.step(lean.entry(given, t), rows) + (1.0 - taken) * rows
+            t = t + 1
+        return rows
 
     def host(self) -> numpy_forms.Memory:
         """The form in NumPy."""

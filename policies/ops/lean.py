@@ -7,6 +7,8 @@ primitives leave nothing and compute the same.
 
 from __future__ import annotations
 
+from typing import Any
+
 from minding.engine.process.runtime import functional, ops
 
 
@@ -28,6 +30,14 @@ def entry(x, i):
 def with_entry(x, i, value):
     """x (K, ...) with x[i] = value, for a scalar int32 Tensor i."""
     return ops.TensorScatterUpdate()(x, ops.ExpandDims()(ops.ExpandDims()(i, 0), 0), ops.ExpandDims()(value, 0))
+
+
+def part(x, start, count):
+    """x[start : start + count], for numbers."""
+    begin: Any = (start,)
+    for _ in x.shape[1:]:
+        begin = (*begin, 0)
+    return ops.Slice()(x, begin, (count, *x.shape[1:]))
 
 
 def mean(x):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from minding.engine.data.errors import RESCALE
 from minding.engine.process.runtime import ops
 
 
@@ -38,6 +39,19 @@ def huber(error):
     """
     clipped = ops.stop_gradient(ops.clamp(error, -1.0, 1.0))
     return clipped * (error - 0.5 * clipped)
+
+
+def rescaled(x):
+    """h(x) = sign(x) (sqrt(|x| + 1) - 1) + eps x (Pohlen et al., 2018, https://arxiv.org/abs/1805.11593, section 3.2);
+    float32 of any shape. Written without the difference of nearly equal numbers."""
+    return x / (ops.Sqrt()(ops.Abs()(x) + 1.0) + 1.0) + RESCALE * x
+
+
+def unscaled(x):
+    """The inverse of `rescaled`, ``sign(x) (((sqrt(1 + 4 eps u) - 1) / (2 eps))^2 - 1)`` with ``u = |x| + 1 + eps``."""
+    u = ops.Abs()(x) + (1.0 + RESCALE)
+    root = 2.0 * u / (ops.Sqrt()(4.0 * RESCALE * u + 1.0) + 1.0)
+    return ops.Sign()(x) * (root * root - 1.0)
 
 
 def value_loss(q, action, target):

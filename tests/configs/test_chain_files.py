@@ -9,7 +9,10 @@ from minding.policies import ALGORITHMS
 
 
 def test_each_file_is_a_chain_and_says_what_it_runs_on():
-    assert CHAINS == ("hindsight", "monte_carlo", "off_policy", "offline", "on_policy", "single_step", "trajectory")
+    assert (
+        *("hindsight", "monte_carlo", "off_policy", "offline", "on_policy"),
+        *("sequence_replay", "single_step", "trajectory"),
+    ) == CHAINS
     for name in CHAINS:
         chain = get_chain(name)
         assert isinstance(chain, Chain)

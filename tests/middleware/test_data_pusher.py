@@ -121,7 +121,7 @@ def test_a_buffer_of_sequences_gets_whole_episodes_over_the_borders_of_rollouts(
         pusher(ctx)
     batch = buffer.sample(1, 100)
     drawn = set()
-    for obs, filled in zip(batch.layout.read(batch.tables.host, "obs", batch.index[0]), batch.filled[0]):
+    for obs, filled in zip(batch.layout.read(batch.tables.host, "obs", batch.index[0].T), batch.filled[0].T):
         env_id, episode = obs[0, :2].astype(int)
         assert obs[filled].astype(int).tolist() == [[env_id, episode, age] for age in range(lengths[env_id])]
         drawn.add((env_id, episode))

@@ -95,6 +95,7 @@ MIDDLEWARE = {
     "nstep_reward_enhancer": lambda cfg, path: library.nstep_reward_enhancer(cfg),
     "offline_data_fetcher": lambda cfg, path: library.offline_data_fetcher(cfg, Recorded()),
     "online_logger": lambda cfg, path: library.online_logger(cfg, path, progress=True),
+    "priority_calculator": lambda cfg, path: library.priority_calculator(lambda rollout: rollout.reward),
     "reward_estimator": lambda cfg, path: library.reward_estimator(NoReward(), 1.0),
     "reward_timer": lambda cfg, path: library.reward_timer(1.0),
     "sqil_data_pusher": lambda cfg, path: library.sqil_data_pusher(cfg, UniformBuffer(50, COUNTING_FIELDS), True),

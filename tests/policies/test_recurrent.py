@@ -281,6 +281,31 @@ def test_sequences_are_steps_one_after_another_with_their_gradients(kind, form, 
     assert found[5][0].any()
 
 
+class TakingIn(nn.Cell):
+    def __init__(self, cell):
+        super().__init__()
+        self.cell = cell
+
+    @ms.jit
+    def construct(self, x, rows, counted):
+        return self.cell.take_in(x, rows, counted)
+
+
+@pytest.mark.parametrize("kind", [GRU, LSTM])
+def test_what_is_taken_in_is_remembered_and_what_is_left_out_changes_nothing(kind):
+    cell = kind(FEATURES, SIZE, np.random.default_rng(0))
+    x, rows = numbers(STEPS, SEQUENCES, FEATURES, seed=8), numbers(SEQUENCES, cell.size, seed=9)
+    # All of the first sequence, the last two of the second, nothing of the third.
+    counted = np.array([[1, 0, 0], [1, 0, 0], [1, 1, 0], [1, 1, 0]], np.float32)
+    found = TakingIn(cell)(to_device(x.reshape(-1, FEATURES)), to_device(rows), to_device(counted)).asnumpy()
+    for n, first in enumerate((0, 2, 4)):
+        h = rows[n : n + 1].astype(np.float64)
+        for t in range(first, STEPS):
+            h = FORMULAS[kind](weights_of(cell), x[t, n : n + 1].astype(np.float64), h)
+        np.testing.assert_allclose(found[n], h[0], atol=1e-6)
+    assert np.array_equal(found[2], rows[2])
+
+
 @pytest.mark.parametrize(
     ("kind", "form"), [(GRU, "plain"), pytest.param(GRU, "fused", marks=needs_kernels), (LSTM, "plain")]
 )

@@ -87,6 +87,12 @@ def numbers(batch):
     return batch.layout.read(batch.tables.host, "number", batch.index).astype(int)
 
 
+def sequences(batch):
+    """For each sequence of all minibatches its numbers, and what is filled and learned, in the order of time."""
+    columns = (numbers(batch), batch.filled, batch.learned)
+    return zip(*(column.transpose(0, 2, 1).reshape(-1, column.shape[1]) for column in columns), strict=True)
+
+
 @settings(deadline=None, derandomize=True, max_examples=150)
 @given(history=histories(), length=st.integers(1, 5), burn_in=st.integers(0, 4))
 def test_a_window_is_burn_in_and_rows_of_one_episode_in_order(history, length, burn_in):
@@ -94,26 +100,17 @@ def test_a_window_is_burn_in_and_rows_of_one_episode_in_order(history, length, b
     if not stored:
         return
     batch = made.sample(2, 16)
-    assert batch.index.shape == batch.filled.shape == batch.learned.shape == (2, 16, burn_in + length)
-    seen = set()
-    for row, filled, learned in zip(
-        numbers(batch).reshape(32, -1), batch.filled.reshape(32, -1), batch.learned.reshape(32, -1)
-    ):
+    assert batch.index.shape == batch.filled.shape == batch.learned.shape == (2, burn_in + length, 16)
+    for row, filled, learned in sequences(batch):
         own = next(e["rows"] for e in episodes if row[0] in e["rows"])
         kept = [number for number in own if number in stored]
-        count = int(filled.sum())
-        start = kept.index(row[0])
-        # Neighbours in the episode, then the last of them again.
-        assert row[:count].tolist() == kept[start : start + count]
-        assert filled[:count].all()
-        assert (row[count:] == row[count - 1]).all()
-        before = int(learned.argmax())
-        # All the burn-in that there is, and all the rows.
-        assert before == min(burn_in, kept.index(row[before]))
-        assert learned.tolist() == [before <= k < min(before + length, count) for k in range(burn_in + length)]
-        assert count == min(burn_in + length, len(kept) - start)
-        seen.add(int(row[before]))
-    assert seen <= set(stored)
+        start = kept.index(row[burn_in])
+        # All the burn-in that there is behind its first row again, and all the rows, then the last of them again.
+        before, after = kept[max(0, start - burn_in) : start], kept[start : start + length]
+        missing, left = burn_in - len(before), length - len(after)
+        assert row.tolist() == [*[[*before, *after][0]] * missing, *before, *after, *[after[-1]] * left]
+        assert filled.tolist() == [*[False] * missing, *[True] * len(before + after), *[False] * left]
+        assert learned.tolist() == [*[False] * burn_in, *[True] * len(after), *[False] * left]
 
 
 @settings(deadline=None, derandomize=True, max_examples=150)
@@ -127,7 +124,7 @@ def test_whole_episodes_are_those_that_ended_and_are_stored_from_their_first_row
             made.sample(1, 1)
         return
     batch = made.sample(4, 16)
-    drawn = {tuple(row[filled]) for row, filled in zip(numbers(batch).reshape(64, -1), batch.filled.reshape(64, -1))}
+    drawn = {tuple(row[filled]) for row, filled, _ in sequences(batch)}
     assert drawn <= {tuple(rows) for rows in whole}
     assert np.array_equal(batch.learned, batch.filled)
     if len(whole) <= 4:
@@ -154,20 +151,17 @@ def test_a_window_by_hand():
     made.push(world.rows([["go", "go"], ["go", "end"], ["go", "reset"], ["go", "go"]]))
     made.push(world.rows([["end", "go"]]))
     batch = made.sample(1, 200)
-    windows = {
-        (*row.tolist(), *filled.tolist(), *learned.tolist())
-        for row, filled, learned in zip(numbers(batch)[0], batch.filled[0], batch.learned[0])
-    }
+    windows = {(*row.tolist(), *filled.tolist(), *learned.tolist()) for row, filled, learned in sequences(batch)}
     t, f = True, False
     assert windows == {
-        (1000, 1001, 1002, t, t, t, t, t, f),
+        (1000, 1000, 1001, f, t, t, f, t, t),
         (1000, 1001, 1002, t, t, t, f, t, t),
         (1001, 1002, 1003, t, t, t, f, t, t),
         (1002, 1003, 1004, t, t, t, f, t, t),
         (1003, 1004, 1004, t, t, f, f, t, f),
-        (2000, 2001, 2001, t, t, f, t, t, f),
+        (2000, 2000, 2001, f, t, t, f, t, t),
         (2000, 2001, 2001, t, t, f, f, t, f),
-        (3000, 3001, 3001, t, t, f, t, t, f),
+        (3000, 3000, 3001, f, t, t, f, t, t),
         (3000, 3001, 3001, t, t, f, f, t, f),
     }
 
@@ -178,8 +172,7 @@ def test_every_row_is_as_often_the_first_one_learned_from():
     for doing in (["go", "go"], ["go", "end"], ["end", "go"], ["go", "go"], ["go", "go"]):
         made.push(world.rows([doing]))
     batch = made.sample(40, 100)
-    first = np.take_along_axis(numbers(batch), batch.learned.argmax(-1)[..., None], -1)
-    counts = np.unique(first, return_counts=True)[1]
+    counts = np.unique(numbers(batch)[:, 3], return_counts=True)[1]
     assert len(counts) == 8
     # Four thousand draws: 500 each, deviation 21.
     assert 400 < counts.min() <= counts.max() < 600
@@ -190,7 +183,7 @@ def test_a_recorded_episode_is_pushed_as_a_whole():
     made.push_episode({"number": np.arange(3, dtype=np.float32), "age": np.arange(3)})
     made.push_episode({"number": np.arange(7, 9, dtype=np.float32), "age": np.arange(2)})
     assert made.num_episodes == 2
-    assert {tuple(row) for row in numbers(made.sample(1, 50))[0]} == {(0, 1, 2, 2), (7, 8, 8, 8)}
+    assert {tuple(row) for row, _, _ in sequences(made.sample(1, 50))} == {(0, 1, 2, 2), (7, 8, 8, 8)}
 
 
 def test_what_does_not_fit_is_refused():

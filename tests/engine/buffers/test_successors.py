@@ -172,7 +172,7 @@ def test_training_is_the_same_to_the_bit(kind, monkeypatch):
             batch = buffer.sample(3, 8)
             output = policy.learn_mode.forward(batch)
             if output.priorities is not None:
-                buffer.update(batch.index, output.priorities)
+                buffer.update(batch, output.priorities)
     assert fingerprint(policies[0].state_dict()) == fingerprint(policies[1].state_dict())
     assert buffers[0].ring.tables.spare > 8
 

@@ -1,0 +1,59 @@
+"""Evaluate, explore, collect, store, learn from sequences of replay."""
+
+from __future__ import annotations
+
+import functools
+
+from easydict import EasyDict
+
+from minding.configs.chains import Chain
+from minding.engine.buffers import EpisodeBuffer, PrioritizedSequenceBuffer
+from minding.engine.buffers.episode import check_lengths
+from minding.engine.chain.context import OnlineRLContext
+from minding.engine.chain.task import Task
+from minding.engine.data.errors import nstep_errors
+from minding.engine.types import Buffer, Policy
+from minding.envs import make_collector_env, make_evaluator_env
+from minding.middleware import (
+    OffPolicyLearner,
+    StepCollector,
+    data_pusher,
+    eps_greedy_handler,
+    interaction_evaluator,
+    priority_calculator,
+)
+
+
+def check(cfg: EasyDict) -> None:
+    """Refuses sequences that are longer than the buffer or leave rows out."""
+    learn, other = cfg.policy.learn, cfg.policy.other
+    check_lengths(other.buffer_size, learn.length, learn.burn_in, other.priority.stride)
+
+
+def sequence_buffer(cfg: EasyDict, policy: Policy) -> Buffer:
+    """The configured buffer for what the policy learns from."""
+    learn, other, fields = cfg.policy.learn, cfg.policy.other, policy.learn_mode.fields
+    size, burn_in = learn.length, learn.burn_in
+    if other.replay == "uniform":
+        return EpisodeBuffer(other.buffer_size, fields, length=size, burn_in=burn_in, images_once=True, seed=cfg.seed)
+    priority = other.priority
+    return PrioritizedSequenceBuffer(
+        other.buffer_size, fields, length=size, burn_in=burn_in, stride=priority.stride, eta=priority.eta,
+        alpha=priority.alpha, beta=priority.beta, beta_steps=priority.beta_steps, images_once=True, seed=cfg.seed,
+    )  # fmt: skip
+
+
+def fill(task: Task, cfg: EasyDict, policy: Policy) -> None:
+    """Appends the chain to the task."""
+    buffer, learn = sequence_buffer(cfg, policy), cfg.policy.learn
+    task.use(interaction_evaluator(cfg, policy.eval_mode, make_evaluator_env(cfg), task=task))
+    task.use(eps_greedy_handler(cfg))
+    task.use(StepCollector(cfg, policy.collect_mode, make_collector_env(cfg)))
+    if cfg.policy.other.replay == "prioritized":
+        errors = functools.partial(nstep_errors, n=learn.nstep, gamma=learn.gamma, rescale=learn.rescale)
+        task.use(priority_calculator(errors))
+    task.use(data_pusher(cfg, buffer))
+    task.use(OffPolicyLearner(cfg, policy.learn_mode, buffer))
+
+
+chain = Chain(fill, OnlineRLContext, check)

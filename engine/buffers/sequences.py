@@ -1,0 +1,190 @@
+"""Prioritized replay of sequences.
+
+Kapturowski et al., 2019 (R2D2), https://openreview.net/forum?id=r1lyTjAqYX, section 2.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from minding.engine.buffers.episode import SequenceBatch, check_lengths, sequences_from
+from minding.engine.buffers.priorities import UNKNOWN, Priorities
+from minding.engine.buffers.ring import Ring
+from minding.engine.data.batch import PRIORITY, Field, RowLayout
+from minding.engine.seeding import SeedStreams, generator_state, restore_generator
+from minding.engine.types import Array, StateDict
+
+
+class PrioritizedSequenceBuffer:
+    """A ring of rows, drawn as sequences in proportion to their priorities, with importance weights.
+
+        p = eta max_t |e_t| + (1 - eta) mean_t |e_t|        (e_t: errors of the rows that are learned from)
+
+    A sequence begins with every `stride`-th row of an episode. It can be drawn from its first row on, and grows with
+    its episode. As long as it does, and until it is learned from after that, its priority is that of the errors with
+    which its rows came (`priority_calculator`), or the highest one seen so far where they came with none. How sequences
+    are drawn from their priorities: `Priorities`.
+
+    Args:
+      capacity: number of rows kept; the oldest is overwritten first.
+      fields: name -> Field, usually ``policy.learn_mode.fields``.
+      length: rows of a sequence that are learned from.
+      burn_in: rows before them, as many as are stored of the episode.
+      stride: rows from the beginning of a sequence to that of the next one; `length` where sequences do not overlap.
+      eta: share of the largest error.
+      alpha, beta, beta_steps: see `Priorities`.
+      images_once: see `EpisodeBuffer`.
+      seed: of the sampling stream.
+
+    Raises:
+      ConfigError: for lengths that do not fit the capacity, or rows that no sequence would hold.
+    """
+
+    prioritized = True
+    takes_order = True
+
+    def __init__(
+        self,
+        capacity: int,
+        fields: Mapping[str, Field],
+        *,
+        length: int,
+        burn_in: int = 0,
+        stride: int = 1,
+        eta: float = 0.9,
+        alpha: float = 0.9,
+        beta: float = 0.6,
+        beta_steps: int = 100_000,
+        images_once: bool = False,
+        seed: int = 0,
+    ) -> None:
+        check_lengths(capacity, length, burn_in, stride)
+        self.ring = Ring(capacity, RowLayout(fields, images_once=images_once), ordered=True)
+        self.capacity = capacity
+        assert self.ring.links is not None
+        self._links = self.ring.links
+        self._length, self._burn_in, self._stride, self._eta = length, burn_in, stride, eta
+        self._priorities = Priorities(capacity, alpha, beta, beta_steps)
+        # By place in the ring, the errors with which rows came.
+        self._given = np.full(capacity, UNKNOWN, np.float32)
+        # First rows of the sequences that still grow.
+        self._growing = np.zeros(0, np.int64)
+        # By environment, how many rows ago the last sequence began.
+        self._since: dict[int, int] = {}
+        self._rng = SeedStreams(seed).generator("buffer")
+
+    @property
+    def fields(self) -> Mapping[str, Field]:
+        return self.ring.layout.fields
+
+    @property
+    def beta(self) -> float:
+        """Exponent of the weights of the next minibatch."""
+        return self._priorities.beta
+
+    def __len__(self) -> int:
+        return len(self.ring)
+
+    def push(self, transitions: Mapping[str, Array]) -> None:
+        """Appends rows, those of each environment in the order of time; see `Ring.push`, which says what they hold.
+
+        They may also come with `PRIORITY`, ``(n,)``.
+
+        Raises:
+          NonFiniteError, ConfigError: as `Priorities.write`, for priorities that are none.
+        """
+        places = self.ring.push(transitions)
+        if not len(places):
+            return
+        self._given[places] = transitions.get(PRIORITY, UNKNOWN)
+        self._priorities.forget(places)
+        order = (np.asarray(transitions[name]) for name in ("sequence", "begun", "ended"))
+        rows = self._links.added - len(places) + np.arange(len(places))
+        growing = np.concatenate([self._growing, rows[self._begin(*order)]])
+        growing = growing[growing >= self._links.oldest]
+        index, filled = self._links.follow(growing, self._length)
+        self._priorities.begin(growing % self.capacity, self._first_priority(index, filled))
+        self._growing = growing[~filled[:, -1] & self._links.running(index[:, -1])]
+
+    def sample(self, updates: int, batch_size: int) -> SequenceBatch:
+        """Draws the sequences of `updates` minibatches of `batch_size`, with their importance weights ``(K, B)``.
+
+        Raises:
+          ConfigError: if the buffer is empty. Check `len(buffer)` first.
+        """
+        places, weight = self._priorities.draw(updates, batch_size, self._rng)
+        oldest = self._links.oldest
+        return sequences_from(
+            self.ring, oldest + (places - oldest) % self.capacity, self._length, self._burn_in, weight
+        )
+
+    def update(self, batch: SequenceBatch, priorities: Array) -> None:
+        """Sets the priorities of drawn sequences; of one drawn twice the last one stays.
+
+        Args:
+          batch: as drawn.
+          priorities: float32 (K, T, B), at least 0: sizes of the errors of rows; only those learned from count.
+
+        Raises:
+          NonFiniteError: if one is NaN or infinite; nothing is written then.
+          ConfigError: if one is negative; nothing is written then.
+        """
+        mixed = mix(priorities, batch.learned, self._eta)
+        first = batch.index[:, self._burn_in].astype(np.int64)
+        self._priorities.write(first.reshape(-1), mixed.reshape(-1))
+
+    def _begin(self, sequence: Array, begun: Array, ended: Array) -> Array:
+        """Bool (n,), which of new rows a sequence begins with."""
+        begins = np.zeros(len(sequence), np.bool_)
+        for number in np.unique(sequence).tolist():
+            mine = np.flatnonzero(sequence == number)
+            fresh = begun[mine].astype(np.bool_)
+            fresh[1:] |= ended[mine[:-1]].astype(np.bool_)
+            place = np.arange(len(mine))
+            age = place - np.maximum.accumulate(np.where(fresh, place, -self._since.get(number, 0)))
+            begins[mine] = age % self._stride == 0
+            self._since[number] = 0 if ended[mine[-1]] else int(age[-1] + 1) % self._stride
+        return begins
+
+    def _first_priority(self, index: Array, filled: Array) -> Array:
+        """Priorities (n,) of sequences that were not learned from, `UNKNOWN` where a row came with none."""
+        errors = self._given[index % self.capacity]
+        known = (errors != UNKNOWN).all(axis=1)
+        return np.where(known, mix(errors.T, filled.T, self._eta), UNKNOWN)
+
+    def state_dict(self) -> StateDict:
+        return {
+            "ring": self.ring.state_dict(),
+            **self._priorities.state_dict(len(self)),
+            "given": self._given[: len(self)].copy(),
+            "growing": self._growing.copy(),
+            "since": {str(number): count for number, count in self._since.items()},
+            "rng": generator_state(self._rng),
+        }
+
+    def load_state_dict(self, state: StateDict) -> None:
+        self.ring.load_state_dict(state["ring"])
+        self._priorities.load_state_dict(state)
+        self._given[:] = UNKNOWN
+        self._given[: len(self)] = state["given"]
+        self._growing = np.array(state["growing"], np.int64)
+        self._since = {int(number): int(count) for number, count in state["since"].items()}
+        restore_generator(self._rng, state["rng"])
+
+
+def mix(errors: Array, learned: Array, eta: float) -> Array:
+    """``eta max + (1 - eta) mean`` of the errors of rows that are learned from.
+
+    Args:
+      errors: float (..., T, B), at least 0.
+      learned: bool (..., T, B), at least one of each sequence.
+      eta: share of the largest.
+
+    Returns:
+      float64 (..., B); NaN where such an error is.
+    """
+    sizes = np.where(learned, errors.astype(np.float64), 0.0)
+    mixed: Array = eta * sizes.max(axis=-2) + (1.0 - eta) * sizes.sum(axis=-2) / learned.sum(axis=-2)
+    return mixed

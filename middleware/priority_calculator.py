@@ -1,0 +1,52 @@
+"""Priorities of what was just collected."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+
+import numpy as np
+
+from minding.engine.chain.context import OnlineRLContext
+from minding.engine.chain.middleware import declare
+from minding.engine.data.batch import PRIORITY
+from minding.engine.data.rollout import Rollout
+from minding.engine.errors import NonFiniteError, ShapeError
+from minding.engine.types import Array
+
+
+@declare(role="collect", reads=("trajectories",), writes=("trajectories",))
+def priority_calculator(priority_calculation_fn: Callable[[Rollout], Array]) -> Callable[[OnlineRLContext], None]:
+    """Gives the steps of the rollout priorities, with which `data_pusher` pushes them into a buffer that draws by them.
+
+    Without it new rows have the highest priority there is until they are learned from. Put it behind what changes
+    rewards and before `data_pusher`.
+
+    Reads: trajectories.
+    Writes: trajectories (`priority` in the record).
+    Config: nothing.
+
+    Args:
+      priority_calculation_fn: returns the priorities of a rollout, float (T, N), at least 0, such as the sizes of
+        errors; rows of resets do not count. `engine.data.errors.nstep_errors` is one.
+    """
+
+    def calculate(ctx: OnlineRLContext) -> None:
+        rollout = ctx.trajectories
+        assert rollout is not None
+        priority = np.asarray(priority_calculation_fn(rollout), np.float32)
+        if priority.shape != rollout.shape:
+            raise ShapeError(
+                f"priority_calculator: expected one priority per step, (T, N) = {rollout.shape}, got {priority.shape} "
+                "from priority_calculation_fn"
+            )
+        bad = np.argwhere(rollout.transitions() & ~(np.isfinite(priority) & (priority >= 0.0)))
+        if len(bad):
+            t, n = bad[0].tolist()
+            raise NonFiniteError(
+                f"priority_calculator: expected priorities of at least 0, got {priority[t, n]} for step {t} of "
+                f"environment {n} from priority_calculation_fn"
+            )
+        ctx.trajectories = dataclasses.replace(rollout, record={**rollout.record, PRIORITY: priority})
+
+    return calculate
