@@ -1,0 +1,177 @@
+"""R2D2: Q-learning with a memory, from prioritized sequences of replay that begin with what was remembered then.
+
+Kapturowski et al., 2019, https://openreview.net/forum?id=r1lyTjAqYX, section 2.3; the rescaling h: Pohlen et al., 2018,
+https://arxiv.org/abs/1805.11593, section 3.2; dueling and double Q-learning as in DQN.
+
+    y_t = h( R_t + gamma^k (1 - terminated) h^-1( Q_target(o_{t+k}, m'_{t+k}; a*) ) ),   k <= n within the sequence
+    a* = argmax_a Q(o_{t+k}, m_{t+k}; a)                                               (double; else of Q_target)
+    L = mean_{b,t} w_b huber(Q(o_t, m_t; a_t) - y_t)     (prioritized: w importance weights of the sequences, else 1)
+    p = eta max_t |Q - y_t| + (1 - eta) mean_t |Q - y_t|
+
+The memories m of the network and m' of the target start from what was remembered before the first transition while
+collecting, and both take in the burn-in with their own weights; no gradient flows through that. `R_t` is the sum of k
+rewards: fewer than n where the sequence or its episode ends. The observation behind the last transition is taken in as
+well, so that a time limit bootstraps. With `learn.rescale` off, h is the identity.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from minding.engine.buffers import SequenceBatch
+from minding.engine.data.batch import Field, IndexedBatch
+from minding.engine.data.returns import nstep
+from minding.engine.process.runtime import ops
+from minding.engine.types import Array
+from minding.policies.core.action_values import ActionValuePolicy
+from minding.policies.core.actors import GreedyActor, Network, ValuingActor
+from minding.policies.core.update import Inputs
+from minding.policies.networks.actor_critic import QNetwork
+from minding.policies.networks.q_learning import QLearning
+from minding.policies.networks.steps import PRIORITY
+from minding.policies.ops import lean
+from minding.policies.ops.values import chosen_value, rescaled, unscaled, value_loss
+
+
+class R2D2Cell(QLearning):
+    """Root cell: see `QLearning`. Rows are sequences, (T, B) with the burn-in first."""
+
+    def __init__(self, net: QNetwork, target: QNetwork, learn: Mapping[str, Any], prioritized: bool) -> None:
+        super().__init__(net, target, learn, prioritized, ("obs", "next_obs", "action", "memory"))
+        self.burn_in, self.rescale = int(learn["burn_in"]), bool(learn["rescale"])
+        self.pad = ops.Pad(((self.burn_in, 0), (0, 0)))
+
+    def known(self, batch):
+        """What the loss needs of the transitions (T B,) that are learned from; T is without the burn-in from here on.
+
+        Args:
+          batch: by name `index`, int32 (T, B), the fields of its rows and what `R2D2.targets` returns for this step.
+        """
+        count = batch["index"].shape[1]
+        obs, rows = self.learned(batch["obs"], count), lean.part(batch["memory"], 0, count)
+        # Burn-in
+        online, target = rows, rows
+        if self.burn_in:
+            before, first = self.leaves(batch["obs"], 0, self.burn_in * count), batch["filled"]
+            online = self.net.memory.take_in(self.net.encoder(before), rows, first)
+            target = self.target.memory.take_in(self.target.encoder(before), rows, first)
+        return {
+            "obs": obs,
+            "action": lean.part(batch["action"], self.burn_in * count, obs[0].shape[0]),
+            "memory": online,
+            "learned": batch["learned"],
+            "target": self.backed_up(batch, self.leaves(obs, 0, count), online, target),
+        }
+
+    def backed_up(self, batch, first, online, target):
+        """The targets (T B,).
+
+        Args:
+          batch: see `known`.
+          first: the leaves (B, ...) of the first observations that are learned from.
+          online, target: what both networks remember before them, (B, S).
+        """
+        next_obs, begun = self.learned(batch["next_obs"], online.shape[0]), ops.ZerosLike()(batch["return"])
+        _, rows = self.target.memory(self.target.encoder(first), target)
+        next_q = self.target.unroll(next_obs, rows, begun)
+        if self.double:
+            _, rows = self.net.memory(self.net.encoder(first), online)
+            next_value = chosen_value(next_q, ops.Argmax(-1)(self.net.unroll(next_obs, rows, begun)))
+        else:
+            next_value = lean.largest(next_q)
+        if self.rescale:
+            next_value = unscaled(next_value)
+        value = batch["return"] + batch["decay"] * ops.gather(next_value, batch["bootstrap"], 0)
+        return rescaled(value) if self.rescale else value
+
+    def errors(self, batch):
+        q = self.net.unroll(batch["obs"], batch["memory"], ops.ZerosLike()(batch["target"]))
+        return value_loss(q, batch["action"], batch["target"])
+
+    def loss(self, batch):
+        loss, value, error = self.errors(batch)
+        learned = batch["learned"]
+        shape, share = learned.shape, learned / lean.mean(lean.mean(learned))
+        weight = share * batch["weight"] if self.prioritized else share
+        loss = lean.mean(lean.mean(weight * loss.reshape(shape)))
+        metrics = {"loss": loss, "q_value": lean.mean(lean.mean(share * value.reshape(shape)))}
+        if self.prioritized:
+            metrics[PRIORITY] = self.pad(ops.stop_gradient(error.reshape(shape) * learned))
+        return loss, metrics
+
+    def learned(self, leaves, count):
+        """The leaves of an observation in the transitions that are learned from."""
+        start = self.burn_in * count
+        return self.leaves(leaves, start, leaves[0].shape[0] - start)
+
+    def leaves(self, leaves, start, count):
+        parts: Any = ()
+        for x in leaves:
+            parts = (*parts, lean.part(x, start, count))
+        return parts
+
+
+class R2D2(ActionValuePolicy):
+    """Recurrent deep Q-network for Discrete actions."""
+
+    name = "r2d2"
+
+    def _network(self, rng: np.random.Generator) -> QNetwork:
+        return QNetwork(self.spec, self.cfg.model, rng)
+
+    def _learner(self, net: QNetwork, target: QNetwork, prioritized: bool) -> R2D2Cell:
+        return R2D2Cell(net, target, self.cfg.learn, prioritized)
+
+    def _actor(self, network: Network, rng: np.random.Generator) -> GreedyActor:
+        kind = ValuingActor if self.cfg.other.replay == "prioritized" else GreedyActor
+        return kind(self.name, network, self.spec, rng)
+
+    @property
+    def row_fields(self) -> dict[str, Field]:
+        transition = {name: field for name, field in self.transition_fields.items() if name != "discount"}
+        return {**transition, "memory": Field((self.net.memory_size,))}
+
+    def inputs(self, batch: IndexedBatch, progress: float) -> Inputs:
+        if batch.weight is None:
+            steps, _, sequences = batch.index.shape
+            batch = dataclasses.replace(batch, weight=np.ones((steps, sequences), np.float32))
+        inputs = super().inputs(batch, progress)
+        return dataclasses.replace(inputs, steps={**inputs.steps, **self.targets(batch)})
+
+    def targets(self, batch: IndexedBatch) -> dict[str, Array]:
+        """What the targets of a batch consist of but for the action values. T is without the burn-in.
+
+        Args:
+          batch: index ``(K, T, B)``; the rows of one that is no `SequenceBatch` are all there.
+
+        Returns:
+          By name: `learned` float32 ``(K, T, B)``, 0 for rows that only fill up a sequence; `return` and `decay`
+          float32 ``(K, T B)``, R_t and gamma^k (1 - terminated); `bootstrap` int32 ``(K, T B)``, the transition whose
+          successor the bootstrap is for; with a burn-in `filled`, for its rows what `learned` is for the others.
+        """
+        burn_in, learn = self.root.burn_in, self.cfg.learn
+        filled = batch.filled if isinstance(batch, SequenceBatch) else np.ones(batch.index.shape, np.bool_)
+        learned, index = filled[:, burn_in:], batch.index[:, burn_in:]
+        steps, length, sequences = index.shape
+        # Time first, and each sequence of each step a column.
+        rows = index.transpose(1, 0, 2).reshape(length, -1)
+        going = learned.transpose(1, 0, 2).reshape(length, -1)
+        cut = np.concatenate([~going[1:], np.ones_like(going[:1])])
+        reward, terminated = (batch.layout.read(batch.tables.host, name)[rows] for name in ("reward", "terminated"))
+        total, last, discount = nstep(reward, cut, n=learn.nstep, gamma=learn.gamma)
+        decay = discount * (1.0 - np.take_along_axis(terminated, last, axis=0))
+
+        def flat(columns: Array) -> Array:
+            return np.ascontiguousarray(columns.reshape(length, steps, sequences).transpose(1, 0, 2)).reshape(steps, -1)
+
+        named = {
+            "learned": learned.astype(np.float32),
+            "return": flat(total),
+            "decay": flat(decay.astype(np.float32)),
+            "bootstrap": (flat(last) * sequences + np.tile(np.arange(sequences), length)).astype(np.int32),
+        }
+        return {**named, "filled": filled[:, :burn_in].astype(np.float32)} if burn_in else named

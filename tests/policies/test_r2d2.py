@@ -1,0 +1,291 @@
+"""R2D2: one update on replayed sequences against NumPy, row by row, and the memory that it starts from."""
+
+import numpy as np
+import pytest
+from action_values import (
+    LEARNS,
+    MASKED,
+    SIGNATURES,
+    STEPS,
+    best_actions,
+    check_gradients,
+    disturbed,
+    linear,
+    make_policy,
+    np_huber,
+    params,
+)
+from easydict import EasyDict
+from fakes import discrete
+from test_recurrent import gru_step, lstm_step
+
+from minding import training
+from minding.configs import compile_run
+from minding.configs.chains.sequence_replay import sequence_buffer
+from minding.engine import OnlineRLContext, Task
+from minding.engine.data.errors import rescaled, unscaled
+from minding.engine.errors import ConfigError
+from minding.middleware import OffPolicyLearner
+
+SMALL = {"policy.model.memory_dim": 5, "policy.learn.length": 4, "policy.other.priority.stride": 1}
+CONTRACT = {
+    "r2d2": (
+        MASKED,
+        discrete(3),
+        {**SMALL, "policy.learn.burn_in": 1, "policy.learn.target.freq": 4, "policy.model.dueling": True},
+    ),
+}
+LEARNS = {
+    **{key: number for key, number in LEARNS.items() if not key.endswith("batch_size")},
+    "policy.model.memory_dim": 8,
+    "policy.learn.batch_size": 8,
+    "policy.learn.length": 4,
+    "policy.learn.burn_in": 0,
+    "policy.learn.nstep": 1,
+    "policy.other.replay": "uniform",
+    "policy.other.priority.stride": 4,
+}
+RESUMES = {
+    "R2D2, an LSTM": (
+        "minding/RepeatPrevious-v0",
+        (
+            *("policy.model.memory=lstm", "policy.model.memory_dim=8", "policy.learn.target.freq=5"),
+            *("policy.learn.length=6", "policy.learn.burn_in=3", "policy.other.priority.stride=4"),
+        ),
+    ),
+}
+ALTERNATIVES = ("policy.learn.target.kind=soft", "policy.other.replay=uniform")
+__all__ = ["SIGNATURES"]
+ENVS, TIME, BATCH = 3, 26, 12
+
+
+@pytest.fixture(scope="module")
+def built(tiny_config):
+    """Policies: with a GRU, double, on prioritized sequences with burn-in; with an LSTM and the target's choice."""
+    kinds = {
+        "gru": {"policy.learn.nstep": 2, "policy.learn.burn_in": 2},
+        "lstm": {
+            **{"policy.model.memory": "lstm", "policy.learn.double": False, "policy.model.dueling": True},
+            **{"policy.learn.nstep": 9, "policy.learn.burn_in": 0, "policy.learn.rescale": False},
+            "policy.other.replay": "uniform",
+        },
+    }
+    always = {**SMALL, "policy.learn.grad_norm": 0.0, "policy.other.buffer_size": 60}
+    return {kind: make_policy(tiny_config, "r2d2", **always, **own) for kind, own in kinds.items()}
+
+
+@pytest.fixture(scope="module")
+def buffers(built):
+    """Their buffers, with episodes of any length that end either way; the first rows are overwritten."""
+    made = {kind: sequence_buffer(policy.config, policy) for kind, policy in built.items()}
+    for buffer in made.values():
+        for part in np.array_split(np.arange(TIME * ENVS), 3):
+            buffer.push({name: values[part] for name, values in history(buffer.fields).items()})
+    return made
+
+
+@pytest.fixture
+def policies(built):
+    yield from disturbed(built)
+
+
+def history(fields):
+    """Rows ordered by time, then environment."""
+    rng = np.random.default_rng(0)
+    obs, final = rng.standard_normal((2, TIME + 1, ENVS, 4)).astype(np.float32)
+    ended = rng.random((TIME, ENVS)) < 0.2
+    next_obs = np.where(ended[..., None], final[1:], obs[1:])
+    rows = {
+        "obs": obs[:-1],
+        "next_obs": next_obs,
+        "action": rng.integers(0, 3, (TIME, ENVS)),
+        "reward": rng.standard_normal((TIME, ENVS)).astype(np.float32),
+        "terminated": ended & (rng.random((TIME, ENVS)) < 0.5),
+        "memory": rng.uniform(-1.0, 1.0, (TIME, ENVS, *fields["memory"].shape)).astype(np.float32),
+        "sequence": np.tile(np.arange(ENVS), (TIME, 1)),
+        "begun": np.concatenate([np.ones((1, ENVS), bool), ended[:-1]]),
+        "ended": ended,
+    }
+    return {name: values.reshape(TIME * ENVS, *values.shape[2:]) for name, values in rows.items()}
+
+
+# Formulas in float64
+
+
+class Sequences:
+    """The sequences (T, B) of one gradient step, and what R2D2 makes of them, row by row."""
+
+    def __init__(self, policy, batch, k):
+        self.learn, self.dim = policy.cfg.learn, policy.cfg.model.memory_dim
+        self.step = gru_step if policy.cfg.model.memory == "gru" else lstm_step
+        fields = {name: batch.layout.read(batch.tables.host, name, batch.index[k]) for name in batch.layout.fields}
+        self.rows = {name: v.astype(np.float64) if v.dtype == np.float32 else v for name, v in fields.items()}
+        self.filled, self.learned = batch.filled[k], batch.learned[k, self.learn.burn_in :]
+        self.weight = np.ones(BATCH) if batch.weight is None else batch.weight[k]
+
+    def after(self, p, part, obs, h):
+        weights = [p[f"{part}.memory.{name}"] for name in WEIGHTS]
+        return self.step(weights, obs, h)
+
+    def values(self, p, part, h):
+        features = np.maximum(linear(p, f"{part}.torso.layers.0", h[..., : self.dim]), 0.0)
+        q = linear(p, f"{part}.advantage", features)
+        if f"{part}.value.weight" in p:
+            q = linear(p, f"{part}.value", features) + q - q.mean(axis=-1, keepdims=True)
+        return q
+
+    def remembered(self, p, part):
+        """Before the first learned row."""
+        h = self.rows["memory"][0]
+        for t in range(self.learn.burn_in):
+            h = np.where(self.filled[t][:, None], self.after(p, part, self.rows["obs"][t], h), h)
+        return h
+
+    def unrolled(self, p, part, h):
+        """What is remembered after each learned row."""
+        made = []
+        for obs in self.rows["obs"][self.learn.burn_in :]:
+            h = self.after(p, part, obs, h)
+            made.append(h)
+        return np.stack(made)
+
+    def targets(self, p):
+        """(T, B); each successor is seen once with what is remembered after its row."""
+        burn_in, count = self.learn.burn_in, self.learn.length
+        next_obs, reward, terminated = (self.rows[name][burn_in:] for name in ("next_obs", "reward", "terminated"))
+        q = {}
+        for part in ("net", "target"):
+            h = self.unrolled(p, part, self.remembered(p, part))
+            flat = self.after(p, part, next_obs.reshape(-1, 4), h.reshape(-1, h.shape[-1]))
+            q[part] = self.values(p, part, flat)
+        best = best_actions(q["net" if self.learn.double else "target"], q["target"], self.learn.double)
+        following = q["target"][np.arange(len(best)), best].reshape(count, BATCH)
+        y = np.zeros((count, BATCH))
+        for t, b in zip(*np.nonzero(self.learned)):
+            k = 0
+            while k < self.learn.nstep and t + k < count and self.learned[t + k, b]:
+                y[t, b] += self.learn.gamma**k * reward[t + k, b]
+                k += 1
+            value = following[t + k - 1, b]
+            value = unscaled(value) if self.learn.rescale else value
+            y[t, b] += self.learn.gamma**k * (1.0 - terminated[t + k - 1, b]) * value
+        return rescaled(y) if self.learn.rescale else y
+
+    def chosen(self, p, before):
+        """Q (T, B) of the actions taken, with what is remembered before the first row."""
+        q = self.values(p, "net", self.unrolled(p, "net", before))
+        return np.take_along_axis(q, self.rows["action"][self.learn.burn_in :, :, None], 2)[..., 0]
+
+    def loss(self, p, before, y):
+        losses = self.weight * np_huber(self.chosen(p, before) - y)
+        return losses[self.learned].sum() / self.learned.sum()
+
+
+WEIGHTS = ("inputs.weight", "inputs.bias", "recurrent.weight", "recurrent.bias")
+
+
+@pytest.mark.parametrize("kind", ["gru", "lstm"])
+def test_the_update_computes_the_loss_of_its_formula_and_its_gradient(policies, buffers, kind):
+    policy = policies[kind]
+    p, batch = params(policy), buffers[kind].sample(STEPS, BATCH)
+    if batch.weight is not None:
+        batch.weight[:] = np.linspace(0.1, 1.0, BATCH)
+    each = [Sequences(policy, batch, k) for k in range(STEPS)]
+    burn_in, learned = policy.cfg.learn.burn_in, batch.learned[:, policy.cfg.learn.burn_in :]
+    # Any burn-in and any length, and sequences that stop at a true end, at a time limit and in the middle.
+    assert set(batch.filled[:, :burn_in].sum(axis=1).ravel()) == set(range(burn_in + 1))
+    assert set(learned.sum(axis=1).ravel()) == {1, 2, 3, 4}
+    output = policy.learn_mode.forward(batch)
+
+    before, y = [s.remembered(p, "net") for s in each], [s.targets(p) for s in each]
+    assert output.metrics["loss"] == pytest.approx(np.mean([s.loss(p, *z) for s, *z in zip(each, before, y)]), rel=1e-5)
+    q = [s.chosen(p, h) for s, h in zip(each, before)]
+    assert output.metrics["q_value"] == pytest.approx(
+        np.mean([found[s.learned].mean() for s, found in zip(each, q)]), rel=1e-5
+    )
+    if kind == "gru":
+        assert not output.priorities[:, :burn_in].any()
+        errors = np.where(learned, np.abs(np.stack(q) - np.stack(y)), 0.0)
+        np.testing.assert_allclose(output.priorities[:, burn_in:], errors, rtol=1e-4, atol=1e-5)
+    else:
+        assert output.priorities is None
+    # Nothing flows back into the burn-in or the targets.
+    check_gradients(policy, lambda p, k: each[k].loss(p, before[k], y[k]), p)
+
+
+def test_sequences_stop_at_every_kind_of_end(policies, buffers):
+    buffer = buffers["gru"]
+    batch = buffer.sample(4, 50)
+    rows = history(buffer.fields)
+    kept = rows["ended"][-60:], rows["terminated"][-60:]
+    ended, terminated = (np.roll(flags, (TIME * ENVS) % 60) for flags in kept)
+    last = batch.index[:, -1]
+    assert {(bool(e), bool(t)) for e, t in zip(ended[last].ravel(), terminated[last].ravel())} == {
+        (True, True),
+        (True, False),
+        (False, False),
+    }
+
+
+def test_what_fills_up_a_sequence_changes_nothing(policies, buffers):
+    """The last row again, with another reward and action: places of no sequence's own."""
+    policy, buffer = policies["gru"], buffers["gru"]
+    batch = buffer.sample(STEPS, BATCH)
+    expected = policy.targets(batch)
+    other = policy.targets(batch.__class__(**{
+        **{name: getattr(batch, name) for name in ("layout", "tables", "weight", "filled", "learned")},
+        "index": np.where(batch.filled, batch.index, 0).astype(np.int32),
+    }))  # fmt: skip
+    learned = expected["learned"].reshape(STEPS, -1) > 0
+    for name in ("return", "decay", "bootstrap"):
+        assert np.array_equal(expected[name][learned], other[name][learned])
+
+
+def test_the_values_of_what_it_collects_are_recorded_for_the_first_priorities(policies):
+    obs = np.random.default_rng(1).standard_normal((6, 4)).astype(np.float32)
+    for policy in policies.values():
+        policy.collect_mode.reset()
+    mode = policies["gru"].collect_mode
+    assert mode.record_fields == ("q_value", "value", "memory")
+    record, (q, rows) = mode.forward(obs, eps=0.5), mode.actor.outputs(obs, np.zeros((6, 5), np.float32))
+    assert np.array_equal(record["q_value"], q[np.arange(6), record["action"]])
+    assert np.array_equal(record["value"], q.max(axis=1))
+    assert np.array_equal(mode.memory, rows)
+    assert np.array_equal(mode.value(obs), mode.actor.outputs(obs, rows)[0].max(axis=1))
+    assert policies["lstm"].collect_mode.record_fields == ("memory",)
+
+
+def chain(*overrides):
+    user = EasyDict(
+        env={"env_id": "minding/RepeatPrevious-v0", "env_kwargs": {"delay": 1, "answers": 6}, "collector_env_num": 2},
+        policy={"type": "r2d2", "model": {"hidden": [8], "memory_dim": 5}},
+    )
+    small = ("policy.collect.n_sample=8", "policy.learn.length=4", "policy.other.priority.stride=2")
+    return compile_run(user, [*small, *overrides])
+
+
+def test_replayed_sequences_hold_what_was_remembered_when_they_were_collected():
+    task = Task()
+    with task.start(ctx=OnlineRLContext()):
+        policy = training.build(task, chain())
+        learner = next(m for m in task._chain if isinstance(m, OffPolicyLearner))
+        # Shorter than the warm-up.
+        task.run(max_step=8)
+        batch = learner._buffer.sample(1, 40)
+    rows = {name: batch.layout.read(batch.tables.host, name, batch.index[0]) for name in ("obs", "memory")}
+    memory, filled = policy.net.memory.host(), batch.filled[0]
+    following = [memory(obs, before)[1] for obs, before in zip(rows["obs"], rows["memory"])]
+    for t in range(len(filled) - 1):
+        there = filled[t] & filled[t + 1]
+        np.testing.assert_allclose(rows["memory"][t + 1][there], following[t][there], atol=1e-6)
+    assert filled[1:].sum() > 100
+    assert rows["memory"].any()
+
+
+def test_sequences_that_do_not_fit_are_refused_before_anything_is_built():
+    check = training.check_runnable
+    check(chain())
+    with pytest.raises(ConfigError, match="expected a stride from 1 to length=4, got 5"):
+        check(chain("policy.other.priority.stride=5"))
+    with pytest.raises(ConfigError, match="at most the capacity of 1000 rows, got length=4, burn_in=997"):
+        check(chain("policy.other.buffer_size=1000", "policy.learn.burn_in=997"))
