@@ -91,7 +91,9 @@ def digest(policy):
     return total.hexdigest()
 
 
-@pytest.mark.parametrize(("algorithm", "env_id"), [("dqn", "CartPole-v1"), ("sac", "Pendulum-v1")])
+@pytest.mark.parametrize(
+    ("algorithm", "env_id"), [("dqn", "CartPole-v1"), pytest.param("sac", "Pendulum-v1", marks=pytest.mark.slow)]
+)
 def test_the_off_policy_chain_runs_as_written(algorithm, env_id, tmp_path):
     cfg = settings(algorithm, env_id)
     policy, ctx, buffer = run_off_policy(cfg, 4, tmp_path)
@@ -105,7 +107,7 @@ def test_the_off_policy_chain_runs_as_written(algorithm, env_id, tmp_path):
         assert np.array_equal(state["policy"]["params"][name], value)
 
 
-@pytest.mark.parametrize("env_id", ["CartPole-v1", "Pendulum-v1"])
+@pytest.mark.parametrize("env_id", ["CartPole-v1", pytest.param("Pendulum-v1", marks=pytest.mark.slow)])
 def test_the_on_policy_chain_runs_as_written(env_id, tmp_path):
     cfg = settings("ppo", env_id)
     _, ctx = run_on_policy(cfg, 3, tmp_path)

@@ -71,6 +71,7 @@ def test_a_checkpoint_of_one_kind_of_run_resumes_as_the_other(direction, whole, 
     assert resumed.rows == whole[0].rows[6:]
 
 
+@pytest.mark.slow
 def test_rollouts_under_way_are_collected_anew_and_none_is_counted_twice(tmp_path):
     first = play(tmp_path / "runs", AHEAD, photograph=(7, tmp_path / "copy"))
     state, manifest = newest(tmp_path / "copy")
@@ -94,6 +95,7 @@ def test_rollouts_under_way_are_collected_anew_and_none_is_counted_twice(tmp_pat
     assert ends[0]["workers"]["1"]["acting"] == ends[1]["workers"]["1"]["acting"]
 
 
+@pytest.mark.slow
 def test_a_checkpoint_of_several_collectors_resumes_with_one(tmp_path):
     play(tmp_path / "runs", AHEAD, photograph=(7, tmp_path / "copy"), steps=8)
     resumed = play(tmp_path / "copy", EXACT, resume="latest")

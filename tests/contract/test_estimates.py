@@ -37,7 +37,8 @@ def synchronous():
     return returns([])
 
 
-@pytest.mark.parametrize("staleness", [0, pytest.param(2, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("staleness", [0, 2])
 def test_a_function_before_the_estimator_changes_no_number_of_an_asynchronous_run(staleness, synchronous):
     # Which lane computes them is the same in threads, which start faster.
     lanes = {"async_mode": True, "lanes": {"max_staleness": staleness, "transport": "threads"}}

@@ -82,7 +82,9 @@ def q_values(p, part, x):
     return linear(p, f"{part}.advantage", np_features(p, part, x))
 
 
-@pytest.mark.parametrize("kind", ["double", "plain", "prioritized"])
+@pytest.mark.parametrize(
+    "kind", ["double", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("plain", "prioritized"))]
+)
 def test_the_update_computes_the_loss_of_its_formula(disturbed_policies, batch_of, kind):
     policy = disturbed_policies[kind]
     policy.cfg.learn.target.tau = 1e-12

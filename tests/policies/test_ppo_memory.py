@@ -107,6 +107,7 @@ def test_the_update_computes_the_loss_of_its_formula_and_leaves_out_rows_of_rese
     assert policy.learn_mode.forward(batch).metrics == metrics
 
 
+@pytest.mark.slow
 def test_every_step_on_older_data_is_that_on_data_of_the_policy_at_the_start(policy, rollout, batches, monkeypatch):
     monkeypatch.setitem(policy.cfg.learn, "normalize_advantage", False)
     log_prob = rollout["log_prob"] + np.random.default_rng(1).uniform(-1.0, 1.0, ROWS).astype(np.float32)

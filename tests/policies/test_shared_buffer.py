@@ -32,6 +32,7 @@ def union(*policies):
     return fields
 
 
+@pytest.mark.slow
 def test_two_policies_learn_from_one_buffer_what_each_learns_from_rows_of_its_own():
     dqn, cloned = policy_of("dqn", **REPLAY), policy_of("bc")
     shared = UniformBuffer(ROWS, union(dqn, cloned), seed=1)

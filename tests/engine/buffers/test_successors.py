@@ -159,7 +159,8 @@ def make(policy, kind, once):
     return kind(60, policy.learn_mode.fields, images_once=once, seed=2)
 
 
-@pytest.mark.parametrize("kind", [UniformBuffer, pytest.param(PrioritizedBuffer, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", [UniformBuffer, PrioritizedBuffer])
 def test_training_is_the_same_to_the_bit(kind, monkeypatch):
     monkeypatch.setattr(storage, "FEW", 8)  # It grows, which needs another compilation.
     replay = "prioritized" if kind is PrioritizedBuffer else "uniform"

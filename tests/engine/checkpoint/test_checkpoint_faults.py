@@ -44,6 +44,7 @@ def test_a_process_that_dies_at_any_call_breaks_no_promise():
     assert json.loads(result.stdout) == [100, []]
 
 
+@pytest.mark.slow
 def test_random_damage_of_any_file_is_found_and_the_checkpoint_before_it_taken(tmp_path):
     for n in (1, 2, 3):
         crash_scenario.save(f"iter_{n}", n).act(tmp_path)

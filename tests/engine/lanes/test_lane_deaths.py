@@ -51,6 +51,7 @@ def test_with_every_worker_killed_the_result_without_staleness_is_that_of_the_un
     assert texts.count("the process of evaluator ended with exit code -9; it is started again") == 1
 
 
+@pytest.mark.slow
 def test_workers_killed_while_several_rollouts_are_under_way_repeat_them(tmp_path):
     lanes = {"max_staleness": 2, "collectors": 2}
     killed = run(8, lanes, event=DieOnce(tmp_path, count=1, t=2), also=[Kill(4)])

@@ -120,6 +120,7 @@ def saved_run(folder, lanes, eval_event=None):
     return rows, record.rows, (plain(best), manifest["eval_value"]), (task.stop_reason, task.ctx.state_dict())
 
 
+@pytest.mark.slow
 def test_a_slow_evaluator_changes_neither_rows_nor_the_best_nor_the_end(tmp_path):
     lanes = {"max_staleness": 1}
     fast, slow = (saved_run(tmp_path / name, lanes, event) for name, event in (("fast", None), ("slow", Slow())))
@@ -132,6 +133,7 @@ def test_a_slow_evaluator_changes_neither_rows_nor_the_best_nor_the_end(tmp_path
     assert (reason, len(measured), kept["last_eval_iter"]) == ("finish", 4, int(measured[3]))
 
 
+@pytest.mark.slow
 def test_an_evaluator_that_dies_while_its_result_is_not_needed_yet_is_started_again_at_once(tmp_path, caplog):
     held = Held(tmp_path, until=-1)
     restarts = []

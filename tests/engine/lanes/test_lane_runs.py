@@ -71,6 +71,7 @@ def test_weights_are_at_most_one_iteration_old_and_the_run_repeats_itself_to_the
     assert first.record.column("train_iter") == list(range(2, 22, 2))
 
 
+@pytest.mark.slow
 def test_three_collectors_with_random_delays_take_turns_and_repeat_themselves_to_the_bit():
     lanes = {"max_staleness": 3, "collectors": 3}
     first, second = (run(12, lanes, event=toys.random_delay) for _ in range(2))

@@ -102,6 +102,7 @@ def test_without_a_usable_cache_folder_there_is_a_warning_and_a_temporary_one(
     assert reason in caplog.text
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.getuid() != 0 or shutil.which("setpriv") is None, reason="only root becomes another user")
 def test_a_user_without_a_home_and_without_an_entry_gets_through_the_self_test(tmp_path):
     # It may read everything, because Python itself may lie in somebody's home, and write nothing.

@@ -229,7 +229,7 @@ def test_environments_that_fail_in_close_are_named_and_all_of_them_are_closed(ca
     assert "test_faults.py" in caplog.text
 
 
-@pytest.mark.parametrize("world", [HangsInClose, DiesInClose])
+@pytest.mark.parametrize("world", [pytest.param(HangsInClose, marks=pytest.mark.slow), DiesInClose])
 def test_a_worker_that_hangs_or_dies_in_close_ends_within_its_time(world):
     manager = make_env_manager({"backend": "subprocess", "workers": 1}, 1, 0, env_fn=OnlyInWorkers(world))
     manager.reset()

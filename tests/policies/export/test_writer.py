@@ -56,8 +56,15 @@ CASES = {
     "ppo, choices masked": ("ppo", dict_of(a=VECTOR, action_mask=mask_of(3, 2)), multi_discrete(3, 2), NORMALIZED),
     "ppo, memory": ("ppo", dict_of(a=VECTOR, b=discrete(2)), discrete(3), {**NORMALIZED, **GRU}),
 }
-# As a MindIR file prepares itself anew for every batch size; ONNX is quick.
-FAST_MINDIR = ("ppo, discrete", "sac", "ppo, memory")
+# A MindIR file prepares itself anew for every batch size.
+FAST = [
+    *((case, "mindir") for case in ("ppo, discrete", "sac", "ppo, memory")),
+    *(
+        (case, "onnx")
+        for case in ("ppo, discrete", "ppo, own limits", "ppo, choices masked", "ppo, image", "ppo, memory")
+    ),
+    *((case, "onnx") for case in ("dqn, dict", "c51, masked", "sac")),
+]
 LOW, HIGH = np.float32([-1.0, 0.0]), np.float32([3.0, 0.5])
 FORMATS = ("mindir", "onnx")
 # How the environment's own actions differ from those of the policy; a Box is scaled to LOW and HIGH.
@@ -142,8 +149,9 @@ def export(made, tmp_path_factory):
 @pytest.mark.parametrize(
     ("case", "file_format"),
     [
-        *[(case, "onnx") for case in CASES],
-        *[pytest.param(case, "mindir", marks=() if case in FAST_MINDIR else pytest.mark.slow) for case in CASES],
+        pytest.param(case, form, marks=() if (case, form) in FAST else pytest.mark.slow)
+        for case in CASES
+        for form in FORMATS
     ],
 )
 def test_a_file_acts_as_the_policy_does_at_any_batch_size(case, file_format, made, export):
