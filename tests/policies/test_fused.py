@@ -133,7 +133,11 @@ class NetworkSlope(nn.Cell):
 
 @pytest.mark.parametrize(
     ("spec", "hidden", "activation"),
-    [("vector", [5], "relu"), ("one action", [17, 9], "tanh"), ("two leaves", [17, 9], "relu")],
+    [
+        pytest.param("vector", [5], "relu", marks=pytest.mark.slow),
+        pytest.param("one action", [17, 9], "tanh", marks=pytest.mark.slow),
+        ("two leaves", [17, 9], "relu"),
+    ],
 )
 @pytest.mark.parametrize("network", [ActionValue, SquashedActor])
 def test_networks_have_the_values_and_gradients_of_their_layers(network, spec, hidden, activation, monkeypatch):

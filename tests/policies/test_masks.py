@@ -46,7 +46,7 @@ def dqn(build):
 # Acting
 
 
-@pytest.mark.parametrize("backend", ["host", "graph"])
+@pytest.mark.parametrize("backend", ["host", pytest.param("graph", marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     ("algorithm", "counts"),
     [

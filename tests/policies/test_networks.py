@@ -99,9 +99,16 @@ NETWORKS = {
     "deterministic actor, normalised": (DeterministicActor, VECTOR, space_of(2, 3), {"normalize_obs": True}),
     "action values, bytes that are no image": (QNetwork, space_of(6, dtype="uint8", low=0, high=255), discrete(2), {}),
 }
+FAST = [
+    *("actor-critic, several choices, discrete observation", "action values, dueling, normalised", "quantiles, masked"),
+    *("squashed actor, dict of vectors", "deterministic actor, normalised"),
+]
+"""One of each kind."""
 
 
-@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize(
+    "name", [name if name in FAST else pytest.param(name, marks=pytest.mark.slow) for name in NETWORKS]
+)
 def test_the_host_form_equals_the_compiled_form(name):
     kind, observation, action, model = NETWORKS[name]
     net = network(kind, observation, action, **model)

@@ -247,7 +247,7 @@ class Unrolling(nn.Cell):
     [
         (GRU, "plain", 5),
         *[pytest.param(GRU, "fused", size, marks=needs_kernels) for size in (5, 8, 19)],
-        (LSTM, "plain", 5),
+        pytest.param(LSTM, "plain", 5, marks=pytest.mark.slow),
     ],
 )
 def test_sequences_are_steps_one_after_another_with_their_gradients(kind, form, size):
