@@ -25,10 +25,12 @@ from minding.envs.single.agents import AgentOptions, AgentsEnv, is_parallel, ref
 from minding.envs.single.wrappers import AnyEnv, wrap
 from minding.envs.spaces.info import InfoForm, JoinInfo, probe
 
-# Namespaces that another package registers, as (module, distribution, extra).
+# What registers the ids that begin so, as (module, distribution, extra).
 _PROVIDERS = {
-    "ALE": ("ale_py", "ale-py", "atari"),
-    "dm_control": ("shimmy", "shimmy", "dmc"),
+    "ALE/": ("ale_py", "ale-py", "atari"),
+    "BabyAI-": ("minigrid", "minigrid", "minigrid"),
+    "MiniGrid-": ("minigrid", "minigrid", "minigrid"),
+    "dm_control/": ("minding.envs.single.dm_control", "dm-control", "dmc"),
 }
 _EXTRA_OF_MODULE = {"box2d": "box2d", "mujoco": "mujoco", "ale_py": "atari", "dm_control": "dmc"}
 # Packages of PettingZoo environments, package -> extra: the id 'package/name' is ``package.name.parallel_env``.
@@ -244,9 +246,9 @@ def _parallel_env(env_id: str) -> Callable[..., Any]:
 
 
 def _registered(env_id: str) -> EnvSpec:
-    provider = _PROVIDERS.get(env_id.partition("/")[0])
-    if provider and env_id not in gymnasium.registry:
-        module, package, extra = provider
+    providers = [provider for beginning, provider in _PROVIDERS.items() if env_id.startswith(beginning)]
+    if providers and env_id not in gymnasium.registry:
+        module, package, extra = providers[0]
         try:
             importlib.import_module(module)
         except ImportError:

@@ -13,6 +13,7 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 from gymnasium.wrappers import (
+    AddRenderObservation,
     AtariPreprocessing,
     FlattenObservation,
     GrayscaleObservation,
@@ -23,6 +24,7 @@ from gymnasium.wrappers import (
 
 from minding.engine.errors import ConfigError, SpaceError, nearest
 from minding.engine.types import Array
+from minding.envs.single.minigrid import MiniGrid
 
 AnyEnv: TypeAlias = "gymnasium.Env[Any, Any]"
 
@@ -111,6 +113,17 @@ def atari(env: AnyEnv, stack: int = 4, **options: Any) -> AnyEnv:
     return FrameStack(AtariPreprocessing(env, **options), stack)
 
 
+def pixels(env: AnyEnv) -> AnyEnv:
+    """Replaces the observation by the picture that the environment renders, ``(H, W, 3)``, uint8.
+
+    Raises:
+      ConfigError: it is not made to render pictures.
+    """
+    if env.render_mode != "rgb_array":
+        raise ConfigError(f"env.wrappers: pixels needs env.env_kwargs.render_mode=rgb_array, got {env.render_mode!r}")
+    return AddRenderObservation(env, render_only=True)
+
+
 def resize(env: AnyEnv, shape: Sequence[int] = (84, 84)) -> AnyEnv:
     """Resizes images to ``shape`` = (height, width); needs OpenCV."""
     height, width = shape
@@ -128,6 +141,8 @@ WRAPPERS: dict[str, Callable[..., AnyEnv]] = {
     "flatten": FlattenObservation,
     "frame_stack": FrameStack,
     "grayscale": GrayscaleObservation,
+    "minigrid": MiniGrid,
+    "pixels": pixels,
     "resize": resize,
     "time_limit": time_limit,
 }

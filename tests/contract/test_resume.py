@@ -130,6 +130,10 @@ SHORT_REPLAY = (
 )
 
 
+LONG_EPISODES = ("HalfCheetah-v5", "Hopper-v5", "ALE/Pong-v5", "dm_control/walker-walk-v0")
+SLOW = ("ALE/Pong-v5", "dm_control/walker-walk-v0", "MiniGrid-DoorKey-5x5-v0")
+
+
 def short_preset(name, tmp_path):
     user = load_preset(name)
     extra = ["run.final_episodes=2", "policy.eval.n_episode=3", "env.evaluator_env_num=2", "exp_name=run"]
@@ -143,8 +147,10 @@ def short_preset(name, tmp_path):
         extra.append("policy.collect.random_steps=50")
     if has(algorithm, "learn.n_minibatch"):
         extra.append("policy.collect.n_sample=256")
-    if user.env.env_id in ("HalfCheetah-v5", "ALE/Pong-v5"):
+    if user.env.env_id in LONG_EPISODES:
         extra.append("env.max_episode_steps=150")
+    if user.env.env_id in SLOW:
+        extra += ["run.max_env_step=1024", "policy.model.cnn_dim=16"]
     try:
         cfg = compile_run(user, [*extra, f"run.out_dir={tmp_path}"])
     except MissingExtraError as error:

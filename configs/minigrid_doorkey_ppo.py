@@ -1,0 +1,21 @@
+"""PPO on MiniGrid-DoorKey-5x5-v0: take the key, open the door, reach the goal; sees what is ahead (extra minigrid).
+
+Expected: an evaluation mean of at least 0.9 of 1 within 200k environment steps (a target, not measured yet).
+"""
+
+from easydict import EasyDict
+
+main_config = EasyDict(
+    exp_name="minigrid_doorkey_ppo",
+    run=dict(max_env_step=200_000),
+    env=dict(env_id="MiniGrid-DoorKey-5x5-v0", wrappers=[dict(minigrid=dict(mask=True))], collector_env_num=16),
+    policy=dict(
+        type="ppo",
+        model=dict(cnn=[[16, 2, 1], [32, 2, 1]], cnn_dim=64),
+        learn=dict(learning_rate=1e-3),
+        collect=dict(n_sample=2048),
+        eval=dict(freq=20_000, n_episode=20),
+    ),
+)
+
+proof = dict(target=0.9)

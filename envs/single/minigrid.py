@@ -1,0 +1,127 @@
+"""MiniGrid's observations as arrays (extra `minigrid`): planes of what a cell holds, direction, mission, legal actions.
+
+Chevalier-Boisvert et al., 2023, https://arxiv.org/abs/2306.13831.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+
+from minding.engine.data.masks import ACTION_MASK
+from minding.engine.errors import ConfigError, MissingExtraError, ShapeError, SpaceError
+from minding.engine.types import Array
+
+_MOST_MISSIONS = 500
+# Kinds of objects, colours, and states: those of doors, or the direction of the agent where it is drawn.
+_SIZES = (11, 6, 4)
+_OFFSETS = (0, 11, 17)
+
+
+class MiniGrid(gymnasium.Wrapper[Any, Any, Any, Any]):  # type: ignore[misc]
+    """Observations of a MiniGrid environment as networks take them.
+
+    A Dict of `image`, uint8 ``(21, W, H)``, one plane each for 11 kinds of objects, 6 colours and 4 states, 255 where
+    the view has it; `direction`, Discrete(4); `mission`, the number of the sentence among those of the environment, if
+    it has several; and with `mask` an `action_mask` that leaves the actions that change something.
+
+    Args:
+      env: of MiniGrid; its own wrappers may be around it, as long as `image` holds codes of cells.
+      mask: forbid actions without effect; only in environments whose rules are MiniGrid's own.
+      mission: False leaves the mission out.
+
+    Raises:
+      ConfigError: it is no environment of MiniGrid, or has actions whose effects are its own, with `mask`.
+      SpaceError: its missions cannot be numbered.
+    """
+
+    def __init__(self, env: gymnasium.Env[Any, Any], mask: bool = False, mission: bool = True) -> None:
+        try:
+            from minigrid.minigrid_env import MiniGridEnv
+        except ImportError:
+            raise MissingExtraError("minigrid", "minigrid", "env.wrappers: minigrid") from None
+        super().__init__(env)
+        core = env.unwrapped
+        if not isinstance(core, MiniGridEnv):
+            raise ConfigError(f"env.wrappers: minigrid is for environments of MiniGrid, {type(core).__name__} is none")
+        if mask and type(core).step is not MiniGridEnv.step:
+            raise ConfigError(
+                f"env.wrappers: minigrid cannot mask the actions of {type(core).__name__}, which have effects of "
+                "their own; use mask=false"
+            )
+        self._mask, self._max_episode_steps = mask, core.max_steps
+        self._missions = _numbered(env.observation_space["mission"]) if mission else {}
+        width, height, _ = env.observation_space["image"].shape
+        entries: dict[str, spaces.Space[Any]] = {
+            "image": spaces.Box(0, 255, (sum(_SIZES), width, height), np.uint8),
+            "direction": spaces.Discrete(4),
+        }
+        if len(self._missions) > 1:
+            entries["mission"] = spaces.Discrete(len(self._missions))
+        if mask:
+            entries[ACTION_MASK] = spaces.MultiBinary(int(core.action_space.n))
+        self.observation_space = spaces.Dict(entries)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        obs, info = self.env.reset(seed=seed, options=options)
+        return self._seen(obs), info
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        obs, reward, terminated, truncated, info = self.env.step(action)
+        return self._seen(obs), reward, terminated, truncated, info
+
+    def _seen(self, obs: Mapping[str, Any]) -> dict[str, Any]:
+        seen = {"image": planes(obs["image"]), "direction": np.int64(obs["direction"])}
+        if len(self._missions) > 1:
+            if obs["mission"] not in self._missions:
+                raise ShapeError(f"mission {obs['mission']!r} is not among the {len(self._missions)} of its space")
+            seen["mission"] = np.int64(self._missions[obs["mission"]])
+        if self._mask:
+            seen[ACTION_MASK] = effective(self.env.unwrapped)
+        return seen
+
+
+def planes(image: Array) -> Array:
+    """Codes of cells ``(W, H, 3)`` as planes ``(21, W, H)`` of 0 and 255."""
+    drawn = np.zeros((sum(_SIZES), *image.shape[:2]), np.uint8)
+    x, y = np.indices(image.shape[:2])
+    for part, offset in enumerate(_OFFSETS):
+        drawn[image[:, :, part] + offset, x, y] = 255
+    return drawn
+
+
+def effective(core: Any) -> Array:
+    """Which actions change something, int8, by the rules of ``MiniGridEnv.step``."""
+    actions, front, carried = core.actions, core.grid.get(*core.front_pos), core.carrying
+    legal = np.zeros(core.action_space.n, np.int8)
+    legal[[actions.left, actions.right]] = 1
+    legal[actions.forward] = front is None or front.can_overlap()
+    if front is None:
+        legal[actions.drop] = carried is not None
+        return legal
+    legal[actions.pickup] = front.can_pickup() and carried is None
+    if front.type == "door" and front.is_locked:
+        legal[actions.toggle] = carried is not None and (carried.type, carried.color) == ("key", front.color)
+    else:
+        legal[actions.toggle] = front.type in ("door", "box")
+    return legal
+
+
+def _numbered(space: Any) -> dict[str, int]:
+    """All sentences of a space of missions, in a fixed order."""
+    from minigrid.core.mission import MissionSpace
+
+    # Those of BabyAI are a subclass, whose sentences follow a grammar.
+    choices = space.ordered_placeholders or () if type(space) is MissionSpace else None
+    if choices is None or np.prod([len(words) for words in choices]) > _MOST_MISSIONS:
+        raise SpaceError(
+            f"missions of {type(space).__name__} cannot be numbered up to {_MOST_MISSIONS}; leave them out with "
+            "{minigrid: {mission: false}}, or encode them in a wrapper of your own"
+        )
+    sentences = {space.mission_func(*words) for words in itertools.product(*choices)}
+    return {sentence: number for number, sentence in enumerate(sorted(sentences))}
