@@ -30,6 +30,7 @@ def config_schema() -> dict[str, Option]:
         "normalize_reward": opt(False, None, "divide rewards by the deviation of the discounted return"),
         "reward_gamma": opt(0.99, "[0, 1]", "discount of that return; use the policy's gamma"),
         "reward_clip": opt(None, "(0, inf)", "training rewards are clipped to plus or minus this", type=float),
+        "episodic_life": opt(False, None, "training episodes end with each life that a game is lost by (Atari)"),
         "on_error": opt("raise", ("raise", "restart"), "after a fault: end the run, or restart that environment"),
         "step_timeout": opt(60.0, "(0, inf)", "seconds that a step or reset of an environment may take"),
         "workers": opt(0, "[0, inf)", "worker processes (subprocess only); 0 means one per core"),

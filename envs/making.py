@@ -10,6 +10,7 @@ from typing import Any
 from minding.engine.errors import ConfigError
 from minding.engine.seeding import SeedStreams
 from minding.engine.types import LaneContext
+from minding.envs.backends.atari import atari_options
 from minding.envs.backends.native import native_env, native_objection
 from minding.envs.backends.source import Source
 from minding.envs.config import env_settings
@@ -50,7 +51,7 @@ def make_env_manager(
       env_cfg: the `env` section of a configuration; missing keys take their defaults.
       num_envs: N.
       seed: of all episodes.
-      training: False for evaluation: rewards are then neither normalised nor clipped.
+      training: False for evaluation: rewards are then neither normalised nor clipped, and episodes are whole games.
       env_fn: makes one environment, in place of ``env_cfg.env_id``; takes ``env_kwargs``.
     Raises:
       ConfigError: if the section or the environment is wrong; names the key.
@@ -61,6 +62,8 @@ def make_env_manager(
         raise ConfigError(f"make_env_manager(num_envs={num_envs}, seed={seed}): expected at least 1 and 0")
     settings = env_settings(env_cfg)
     factory = None if settings["backend"] == "envpool" else env_factory(settings, env_fn)
+    if factory is not None and training and settings["episodic_life"]:
+        factory = dataclasses.replace(factory, wrappers=(*factory.wrappers, "episodic_life"))
     return ManagerFactory(settings, factory, num_envs, seed, training).make(seed)
 
 
@@ -141,6 +144,8 @@ def check_backend(env_cfg: Mapping[str, Any]) -> None:
 
 
 def _choose_backend(backend: str, factory: EnvFactory, num_envs: int) -> str:
+    if backend == "native" and atari_options(factory) is not None:
+        return backend
     native = factory.native_spec is not None
     if backend == "native" and not native:
         raise ConfigError(

@@ -64,6 +64,8 @@ DETERMINISM = 10_000
 """Environment steps after which two runs of a preset must have the same parameters, bit by bit."""
 ASYNC = "async_learning"
 """The learning proofs again, with lanes."""
+_OFF_BY_DEFAULT = ("info_keys", "episodic_life")
+"""Settings of environments that are part of what is learned only where they are set."""
 MEMORY = 1_000_000
 """Environment steps of the run whose memory is watched."""
 
@@ -123,7 +125,7 @@ def config_hash(preset: str, overrides: tuple[str, ...]) -> str:
     if policy["learn"]["anneal_steps"] is None:
         del policy["learn"]["anneal_steps"]
     decisive["policy"] = policy
-    decisive["env"] = {key: value for key, value in cfg.env.items() if key != "info_keys" or value}
+    decisive["env"] = {key: value for key, value in cfg.env.items() if value or key not in _OFF_BY_DEFAULT}
     return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()[:12]
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from gymnasium import spaces
 from gymnasium.vector import VectorEnv
 
+from minding.envs.backends.atari import atari_env, atari_options
 from minding.envs.guards.faults import START_TIMEOUT, Hang, close_env, describe
 from minding.envs.guards.watchdog import watched
 from minding.envs.single.factory import EnvFactory
@@ -19,6 +20,8 @@ _TRIES = 5
 
 def native_env(factory: EnvFactory, num_envs: int) -> VectorEnv[Any, Any, Any]:
     """Creates the vector version."""
+    if factory.native_spec is None:
+        return atari_env(atari_options(factory) or {}, num_envs)
     limit = factory.max_episode_steps
     return _make(factory, num_envs, {} if limit is None else {"max_episode_steps": limit})
 

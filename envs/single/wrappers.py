@@ -124,6 +124,35 @@ def pixels(env: AnyEnv) -> AnyEnv:
     return AddRenderObservation(env, render_only=True)
 
 
+class EpisodicLife(gymnasium.Wrapper[Any, Any, Any, Any]):  # type: ignore[misc]
+    """Ends an episode with each life that is lost (Mnih et al., 2015, https://doi.org/10.1038/nature14236).
+
+    The next one goes on in the same game, after one step without an action; a reset begins a new game only where the
+    last one is over. Lives are those of ``info['lives']``.
+    """
+
+    def __init__(self, env: AnyEnv) -> None:
+        super().__init__(env)
+        self._lives, self._goes_on = 0, False
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        if self._goes_on:
+            obs, _, terminated, truncated, info = self.env.step(0)
+            if not (terminated or truncated):
+                self._goes_on, self._lives = False, info["lives"]
+                return obs, info
+        obs, info = self.env.reset(seed=seed, options=options)
+        self._goes_on, self._lives = False, info["lives"]
+        return obs, info
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        obs, reward, terminated, truncated, info = self.env.step(action)
+        lost = 0 < info["lives"] < self._lives
+        self._lives = info["lives"]
+        self._goes_on = lost and not (terminated or truncated)
+        return obs, reward, terminated or lost, truncated, info
+
+
 def resize(env: AnyEnv, shape: Sequence[int] = (84, 84)) -> AnyEnv:
     """Resizes images to ``shape`` = (height, width); needs OpenCV."""
     height, width = shape
@@ -138,6 +167,7 @@ def time_limit(env: AnyEnv, steps: int) -> AnyEnv:
 WRAPPERS: dict[str, Callable[..., AnyEnv]] = {
     "atari": atari,
     "channel_first": channel_first,
+    "episodic_life": EpisodicLife,
     "flatten": FlattenObservation,
     "frame_stack": FrameStack,
     "grayscale": GrayscaleObservation,
