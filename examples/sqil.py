@@ -27,7 +27,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--data", required=True, help="folder of the recorded data")
     parser.add_argument("--env", default="CartPole-v1", help="Gymnasium id or module:Class (%(default)s)")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--max-env-step", type=int, default=20_000, help="environment steps (%(default)s)")
+    parser.add_argument("--max-env-step", type=int, default=10_000, help="environment steps (%(default)s)")
     parser.add_argument("--resume", metavar="RUN", help="continue the run in this folder")
     return parser.parse_args()
 
@@ -41,7 +41,7 @@ def main() -> None:
         env=dict(env_id=args.env),
         policy=dict(
             type="discrete_sac",
-            model=dict(hidden=[128, 128]),
+            model=dict(hidden=[64, 64], normalize_obs=True),
             learn=dict(learning_rate=1e-3, batch_size=128, alpha=0.1, auto_alpha=False, update_per_collect=4),
             eval=dict(freq=max(1, args.max_env_step // 10)),
             other=dict(buffer_size=20_000),

@@ -47,6 +47,7 @@ def test_a_row_holds_the_means_since_the_row_before(tmp_path):
         ("12", "6", "2.0"),
         ("20", "10", "4.5"),
     ]
+    assert [row["train/updates_per_step"] for row in rows(tmp_path)] == ["0.5", "0.5"]
 
 
 def test_rows_reach_the_file_about_once_a_second_and_before_a_checkpoint(tmp_path, monkeypatch):
