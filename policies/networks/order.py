@@ -13,7 +13,8 @@ def after(value, done):
     ``net(after(obs, norm))`` it reads those of after it, with our own kernels and without.
 
     Args:
-      value: a tensor, a parameter, or a tuple of them: an input of what must come later.
+      value: a tensor, a parameter, or a tuple of tensors: an input of what must come later. Of a tuple of parameters
+        some are read too early: pass them one by one.
       done: a tensor or a tuple of them: results of what must come first.
     """
     return ops.depend(value, done)
