@@ -8,8 +8,9 @@ from typing import Any
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
-from minding.engine.errors import ConfigError, MissingExtraError, nearest
+from minding.engine.errors import ConfigError
 from minding.envs.backends.group import episode_seed
+from minding.envs.single.pool import package_of
 
 
 class EnvPoolVectorEnv(VectorEnv[Any, Any, Any]):  # type: ignore[misc]
@@ -52,19 +53,12 @@ def check_envpool(settings: Mapping[str, Any]) -> Any:
       MissingExtraError: if envpool is not installed.
       ConfigError: if EnvPool has no such environment, or wrappers are configured (it has its own options).
     """
-    try:
-        import envpool
-    except ImportError:
-        raise MissingExtraError("envpool", "envpool", "env.backend='envpool'") from None
-    env_id = settings["env_id"]
+    package = package_of(settings["env_id"])
     if settings["wrappers"]:
         raise ConfigError(
             "env.wrappers: EnvPool's environments take no wrappers; use its own options in env.env_kwargs"
         )
-    known = envpool.list_all_envs()
-    if env_id not in known:
-        raise ConfigError(f"env.env_id={env_id!r}: EnvPool has no such environment{nearest(env_id, known)}")
-    return envpool
+    return package
 
 
 def envpool_vector_env(settings: Mapping[str, Any], num_envs: int, seed: int) -> EnvPoolVectorEnv:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import functools
 import importlib
 import inspect
 import pkgutil
@@ -22,6 +23,7 @@ from minding.engine.errors import ConfigError, EnvError, MindingError, MissingEx
 from minding.envs.guards.faults import START_TIMEOUT, Hang, close_env, describe
 from minding.envs.guards.watchdog import watched
 from minding.envs.single.agents import AgentOptions, AgentsEnv, is_parallel, refuse_aec
+from minding.envs.single.pool import SinglePool
 from minding.envs.single.wrappers import AnyEnv, wrap
 from minding.envs.spaces.info import InfoForm, JoinInfo, probe
 
@@ -177,7 +179,10 @@ def env_factory(settings: Mapping[str, Any], env_fn: Callable[..., AnyEnv] | Non
     env_id = settings["env_id"]
     if env_fn is None and not env_id:
         raise ConfigError("env.env_id='': expected a Gymnasium id or 'module:ClassOrFunction'")
-    source = env_fn if env_fn is not None else _find_source(env_id)
+    if env_fn is None and settings["backend"] == "envpool":
+        source: EnvSpec | Callable[..., AnyEnv] = functools.partial(SinglePool, env_id)
+    else:
+        source = env_fn if env_fn is not None else _find_source(env_id)
     return EnvFactory(
         name=env_id or getattr(env_fn, "__name__", type(env_fn).__name__),
         source=source,

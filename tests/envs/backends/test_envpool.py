@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from minding.engine.errors import ConfigError, MissingExtraError
-from minding.envs import make_env_manager
+from minding.envs import check_env, describe_env, make_env_manager
 
 CFG = {"env_id": "CartPole-v1", "backend": "envpool"}
 
@@ -30,3 +30,32 @@ def test_an_environment_that_envpool_lacks_is_a_config_error():
     pytest.importorskip("envpool")
     with pytest.raises(ConfigError, match="no such environment"):
         make_env_manager(dict(CFG, env_id="CartPool-v1"), 2, 0)
+
+
+@pytest.mark.parametrize(
+    ("env_id", "shape", "limit"),
+    [("HalfCheetah-v5", [17], 1000), ("Pong-v5", [4, 84, 84], 27000), ("CartPole-v1", [4], 500)],
+)
+def test_environments_of_envpool_are_described_as_the_pool_has_them(env_id, shape, limit):
+    pytest.importorskip("envpool")
+    described = describe_env(dict(CFG, env_id=env_id))
+    assert (described["observation"]["shape"], described["max_episode_steps"]) == (shape, limit)
+
+
+def test_collector_and_evaluator_of_envpool_play_one_game():
+    pytest.importorskip("envpool")
+    cfg, rows = dict(CFG, env_id="HalfCheetah-v5"), []
+    for training in (True, False):
+        manager = make_env_manager(cfg, 1, 0, training=training)
+        manager.reset()
+        rows.append([manager.step(np.full((1, 6), 0.3, np.float32)).next_obs for _ in range(20)])
+        manager.close()
+    np.testing.assert_array_equal(*rows)
+
+
+def test_a_pool_is_fit_for_training_and_says_that_a_resume_begins_new_episodes():
+    pytest.importorskip("envpool")
+    found = check_env(dict(CFG, max_episode_steps=30), steps=100)
+    assert [each for each in found if each.level == "error"] == []
+    assert "the same seed gives the same run" in [each.text for each in found]
+    assert any("a resumed run begins new episodes" in each.text for each in found)
