@@ -59,6 +59,7 @@ def test_each_seed_has_a_run_folder_and_all_together_have_a_table_and_a_curve(tr
     assert (folder / "curve.png").is_file()
 
 
+@pytest.mark.slow
 def test_a_seed_that_fails_is_reported_and_ends_no_other_and_the_same_command_trains_it_again(train, tmp_path):
     code, out, error = train({0: "fails", 3: "crashes", 7: 70.0}, "--seeds", "0,3,7")
     assert code == 1
@@ -90,6 +91,7 @@ def test_ctrl_c_ends_all_of_them_and_the_same_command_goes_on(train, tmp_path):
     assert "mean                6.8 [" in out
 
 
+@pytest.mark.slow
 def test_other_settings_have_a_folder_of_their_own(train, tmp_path):
     train({0: 1.0}, "--seeds", "0")
     train({0: 2.0}, "--seeds", "0", "policy.learn.gamma=0.9")

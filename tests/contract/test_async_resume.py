@@ -121,7 +121,8 @@ own.play(Path({folder!r}), {lanes!r}, steps=100_000)
 """
 
 
-@pytest.mark.parametrize("lanes", [EXACT, pytest.param(AHEAD, marks=pytest.mark.slow)], ids=["exact", "ahead"])
+@pytest.mark.slow
+@pytest.mark.parametrize("lanes", [EXACT, AHEAD], ids=["exact", "ahead"])
 def test_a_killed_run_loses_less_than_two_intervals_and_goes_on(lanes, whole, tmp_path):
     code = SCRIPT.format(path=sys.path, contract=__file__.rpartition("/")[0], folder=str(tmp_path), lanes=lanes)
     process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)

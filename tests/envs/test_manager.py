@@ -62,7 +62,7 @@ def test_termination_wins_over_truncation_in_the_same_step(make):
     assert step.truncated.tolist() == [False, False]
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", ["sync", pytest.param("subprocess", marks=pytest.mark.slow)])
 def test_the_same_seed_gives_the_same_stream_and_another_seed_another(make, backend):
     streams = [play(make("Counter", seed=seed, backend=backend), 30) for seed in (7, 7, 8)]
     assert equal_streams(streams[0], streams[1])

@@ -67,6 +67,7 @@ def test_replay_holds_only_true_transitions(counting_config, backend, kind, nste
     assert buffer.rows > 200
 
 
+@pytest.mark.slow
 def test_a_worker_that_kills_itself_cuts_the_trajectories_of_its_environments(counting_config):
     cfg = counting_config(**{"policy.collect.n_sample": ENVS * STEPS})
     env, buffer = flaky_envs("subprocess", "die", share=0.03), Recorder()

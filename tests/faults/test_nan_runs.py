@@ -44,6 +44,7 @@ def test_stop_names_metric_and_place_and_keeps_the_rows(tmp_path):
     assert list_checkpoints(tmp_path / "run" / "ckpt") == []
 
 
+@pytest.mark.slow
 def test_skip_goes_on_to_the_end_without_an_update(tmp_path, caplog):
     summary = train(tmp_path, "skip")
     assert (summary.env_step, summary.train_iter) == (128, 0)

@@ -98,6 +98,7 @@ def test_the_largest_draw_takes_the_last_legal_action():
     np.testing.assert_allclose(log_prob, Categorical().log_prob((logits,), action), atol=1e-5)
 
 
+@pytest.mark.slow
 def test_one_hundred_thousand_steps_without_an_illegal_action(tiny_config):
     spec = describe_env(GRID)
     for algorithm, kwargs in (("ppo", {}), ("dqn", {"eps": 0.3})):

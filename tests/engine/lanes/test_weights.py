@@ -170,6 +170,7 @@ class Reader:
         self.connection.close()
 
 
+@pytest.mark.slow
 def test_readers_that_follow_the_protocol_never_see_a_torn_version_and_others_are_found_out():
     board = SharedWeights(weights(0), slots=4)
     readers = [Reader(board), Reader(board)]

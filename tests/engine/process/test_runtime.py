@@ -48,7 +48,8 @@ print(os.path.isdir(os.environ["MS_OM_PATH"]))
     assert lines == ["True CPU", "1", "AVX2", "new_pipeline:false", "4", str(tmp_path / "minding"), "True"]
 
 
-@pytest.mark.parametrize(("short", "threads"), [pytest.param(False, 2, marks=pytest.mark.slow), (True, 1)])
+@pytest.mark.slow
+@pytest.mark.parametrize(("short", "threads"), [(False, 2), (True, 1)])
 def test_short_graphs_are_dispatched_by_one_thread(short, threads):
     script = f"""
 from minding.engine.process import runtime

@@ -52,6 +52,7 @@ def test_scripts_and_the_command_line_prepare_mindspore_alike_and_workers_as_the
     assert caught.value.args == (of_the_learner,)
 
 
+@pytest.mark.slow
 @needs_kernels
 def test_a_script_that_imports_a_policy_first_gets_what_its_configuration_says(monkeypatch):
     script = """
