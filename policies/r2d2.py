@@ -42,8 +42,7 @@ class R2D2Cell(QLearning):
 
     def __init__(self, net: QNetwork, target: QNetwork, learn: Mapping[str, Any], prioritized: bool) -> None:
         super().__init__(net, target, learn, prioritized, ("obs", "next_obs", "action", "memory"))
-        self.burn_in, self.rescale = int(learn["burn_in"]), bool(learn["rescale"])
-        self.pad = ops.Pad(((self.burn_in, 0), (0, 0)))
+        self.rescale = bool(learn["rescale"])
 
     def known(self, batch):
         """What the loss needs of the transitions (T B,) that are learned from; T is without the burn-in from here on.
@@ -52,16 +51,18 @@ class R2D2Cell(QLearning):
           batch: by name `index`, int32 (T, B), the fields of its rows and what `R2D2.targets` returns for this step.
         """
         count = batch["index"].shape[1]
-        obs, rows = self.learned(batch["obs"], count), lean.part(batch["memory"], 0, count)
+        obs, rows = self.learned(batch["obs"], batch), lean.part(batch["memory"], 0, count)
         # Burn-in
         online, target = rows, rows
-        if self.burn_in:
-            before, first = self.leaves(batch["obs"], 0, self.burn_in * count), batch["filled"]
-            online = self.net.memory.take_in(self.net.encoder(before), rows, first)
-            target = self.target.memory.take_in(self.target.encoder(before), rows, first)
+        if "filled" in batch:
+            filled = batch["filled"]
+            before = self.leaves(batch["obs"], 0, filled.shape[0] * count)
+            online = self.net.memory.take_in(self.net.encoder(before), rows, filled)
+            target = self.target.memory.take_in(self.target.encoder(before), rows, filled)
         return {
             "obs": obs,
-            "action": lean.part(batch["action"], self.burn_in * count, obs[0].shape[0]),
+            "action": self.learned((batch["action"],), batch)[0],
+            "index": batch["index"],
             "memory": online,
             "learned": batch["learned"],
             "target": self.backed_up(batch, self.leaves(obs, 0, count), online, target),
@@ -75,7 +76,7 @@ class R2D2Cell(QLearning):
           first: the leaves (B, ...) of the first observations that are learned from.
           online, target: what both networks remember before them, (B, S).
         """
-        next_obs, begun = self.learned(batch["next_obs"], online.shape[0]), ops.ZerosLike()(batch["return"])
+        next_obs, begun = self.learned(batch["next_obs"], batch), ops.ZerosLike()(batch["return"])
         _, rows = self.target.memory(self.target.encoder(first), target)
         next_q = self.target.unroll(next_obs, rows, begun)
         if self.double:
@@ -100,13 +101,14 @@ class R2D2Cell(QLearning):
         loss = lean.mean(lean.mean(weight * loss.reshape(shape)))
         metrics = {"loss": loss, "q_value": lean.mean(lean.mean(share * value.reshape(shape)))}
         if self.prioritized:
-            metrics[PRIORITY] = self.pad(ops.stop_gradient(error.reshape(shape) * learned))
+            error, burn_in = ops.stop_gradient(error.reshape(shape) * learned), batch["index"].shape[0] - shape[0]
+            metrics[PRIORITY] = ops.Pad(((burn_in, 0), (0, 0)))(error) if burn_in else error
         return loss, metrics
 
-    def learned(self, leaves, count):
-        """The leaves of an observation in the transitions that are learned from."""
-        start = self.burn_in * count
-        return self.leaves(leaves, start, leaves[0].shape[0] - start)
+    def learned(self, leaves, batch):
+        """The part of fields that is learned from."""
+        steps, count = batch["learned"].shape
+        return self.leaves(leaves, leaves[0].shape[0] - steps * count, steps * count)
 
     def leaves(self, leaves, start, count):
         parts: Any = ()
@@ -146,15 +148,16 @@ class R2D2(ActionValuePolicy):
         """What the targets of a batch consist of but for the action values. T is without the burn-in.
 
         Args:
-          batch: index ``(K, T, B)``; the rows of one that is no `SequenceBatch` are all there.
+          batch: index ``(K, T, B)``; one that is no `SequenceBatch` has no burn-in, and is learned from as it is.
 
         Returns:
           By name: `learned` float32 ``(K, T, B)``, 0 for rows that only fill up a sequence; `return` and `decay`
           float32 ``(K, T B)``, R_t and gamma^k (1 - terminated); `bootstrap` int32 ``(K, T B)``, the transition whose
           successor the bootstrap is for; with a burn-in `filled`, for its rows what `learned` is for the others.
         """
-        burn_in, learn = self.root.burn_in, self.cfg.learn
-        filled = batch.filled if isinstance(batch, SequenceBatch) else np.ones(batch.index.shape, np.bool_)
+        burn_in, filled, learn = 0, np.ones(batch.index.shape, np.bool_), self.cfg.learn
+        if isinstance(batch, SequenceBatch):
+            burn_in, filled = batch.burn_in, batch.filled
         learned, index = filled[:, burn_in:], batch.index[:, burn_in:]
         steps, length, sequences = index.shape
         # Time first, and each sequence of each step a column.

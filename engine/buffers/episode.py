@@ -27,11 +27,18 @@ class SequenceBatch(IndexedBatch):
 
     Attributes:
       filled: bool ``(K, T, B)``, false where a row is a repeated one.
-      learned: bool ``(K, T, B)``, true for rows that are learned from.
+      burn_in: number of places before those that are learned from.
     """
 
     filled: Array
-    learned: Array
+    burn_in: int
+
+    @property
+    def learned(self) -> Array:
+        """Bool ``(K, T, B)``, true for rows that are learned from."""
+        learned = self.filled.copy()
+        learned[:, : self.burn_in] = False
+        return learned
 
 
 def sequences_from(
@@ -49,9 +56,6 @@ def sequences_from(
     assert ring.links is not None
     parts = ring.links.precede(first, burn_in), ring.links.follow(first, length)
     index, filled = (np.moveaxis(np.concatenate(both, axis=-1), -1, 1) for both in zip(*parts, strict=True))
-    filled = np.ascontiguousarray(filled)
-    learned = filled.copy()
-    learned[:, :burn_in] = False
     drawn = ring.batch(np.ascontiguousarray(index % ring.capacity, np.int32), weight)
     return SequenceBatch(
         layout=drawn.layout,
@@ -59,8 +63,8 @@ def sequences_from(
         index=drawn.index,
         weight=weight,
         successor=drawn.successor,
-        filled=filled,
-        learned=learned,
+        filled=np.ascontiguousarray(filled),
+        burn_in=burn_in,
     )
 
 

@@ -132,7 +132,7 @@ class PrioritizedSequenceBuffer:
           ConfigError: if one is negative; nothing is written then.
         """
         mixed = mix(priorities, batch.learned, self._eta)
-        first = batch.index[:, self._burn_in].astype(np.int64)
+        first = batch.index[:, batch.burn_in].astype(np.int64)
         self._priorities.write(first.reshape(-1), mixed.reshape(-1))
 
     def _begin(self, sequence: Array, begun: Array, ended: Array) -> Array:

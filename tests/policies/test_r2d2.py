@@ -233,7 +233,7 @@ def test_what_fills_up_a_sequence_changes_nothing(policies, buffers):
     batch = buffer.sample(STEPS, BATCH)
     expected = policy.targets(batch)
     other = policy.targets(batch.__class__(**{
-        **{name: getattr(batch, name) for name in ("layout", "tables", "weight", "filled", "learned")},
+        **{name: getattr(batch, name) for name in ("layout", "tables", "weight", "filled", "burn_in")},
         "index": np.where(batch.filled, batch.index, 0).astype(np.int32),
     }))  # fmt: skip
     learned = expected["learned"].reshape(STEPS, -1) > 0

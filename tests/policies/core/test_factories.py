@@ -30,6 +30,7 @@ CASES = {
     "gaussian, normalised": ("ppo", VECTOR, space_of(2, 2), {"policy.model.normalize_obs": True}),
     "squashed gaussian": ("sac", VECTOR, space_of(3), {}),
     "noise that goes on": ("td3", VECTOR, space_of(3), {"policy.collect.noise.kind": "ou"}),
+    "action values with a memory": ("r2d2", VECTOR, discrete(3), {"policy.model.memory": "lstm"}),
     "memory": ("ppo", NESTED, discrete(3), {"policy.model.memory": "gru", "policy.model.memory_dim": 5}),
 }
 COUNT = 5

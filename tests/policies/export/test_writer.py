@@ -54,6 +54,7 @@ CASES = {
     "sac, image beside vector": ("sac", dict_of(a=IMAGE, b=dict_of(c=VECTOR)), space_of(2), NORMALIZED),
     "dqn, masked": ("dqn", dict_of(action_mask=mask_of(4), observation=VECTOR), discrete(4), {}),
     "ppo, choices masked": ("ppo", dict_of(a=VECTOR, action_mask=mask_of(3, 2)), multi_discrete(3, 2), NORMALIZED),
+    "r2d2": ("r2d2", VECTOR, discrete(3), GRU),
     "ppo, memory": ("ppo", dict_of(a=VECTOR, b=discrete(2)), discrete(3), {**NORMALIZED, **GRU}),
 }
 # A MindIR file prepares itself anew for every batch size.
