@@ -74,7 +74,12 @@ def forged(tmp_path):
     return readers, original
 
 
-@pytest.mark.parametrize("kind", CASES)
+QUICK = ("datasets", "metrics")
+
+
+@pytest.mark.parametrize(
+    "kind", [pytest.param(kind, marks=() if kind in QUICK else pytest.mark.slow) for kind in CASES]
+)
 def test_forged_files_are_refused_in_a_line_or_the_older_checkpoint_is_taken(forged, kind, caplog):
     readers, original = forged
     logging.getLogger("minding").setLevel(logging.CRITICAL)

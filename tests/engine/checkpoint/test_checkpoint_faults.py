@@ -20,6 +20,7 @@ from proofs.damage import find_damages
 from proofs.disk_faults import CountingOs, FailingOs, installed
 
 
+@pytest.mark.slow
 def test_a_disk_that_fails_at_any_call_breaks_no_promise():
     count, breaks = crash_proofs.prove_errors(crash_proofs.count_calls(), at_most=40)
     assert (count, breaks) == (40, [])
