@@ -82,6 +82,7 @@ def lives(make, backend, training):
     return ends, rewards
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["sync", "native"])
 def test_lives_and_clipped_rewards_are_for_training_only(backend, make):
     games, points = lives(make, backend, training=False)
@@ -106,8 +107,9 @@ def test_settings_that_the_vector_version_lacks_are_refused():
         make_env_manager(settings(backend="native", wrapper={"scale_obs": True}), 1, 0)
 
 
+@pytest.mark.slow
 def test_it_is_fit_for_training_and_a_single_game_resumes_exactly():
-    found = check_env(settings(max_episode_steps=160), steps=100)
+    found = check_env(settings(max_episode_steps=160), steps=60)
     assert [each for each in found if each.level == "error"] == []
     assert "a running episode can be resumed exactly" in " ".join(each.text for each in found)
     assert describe_env(settings())["observation"]["shape"] == [4, 84, 84]

@@ -80,6 +80,7 @@ def test_a_seed_gives_the_same_episodes_in_this_process_and_in_workers(backend):
 EXPECTED = {}
 
 
+@pytest.mark.slow
 def test_it_is_fit_for_training_and_resumes_exactly():
     found = check_env({"env_id": WALKER, "wrappers": ["flatten"], "max_episode_steps": 50}, steps=120)
     assert [each for each in found if each.level == "error"] == []

@@ -85,6 +85,7 @@ def test_missions_are_numbered_where_there_are_several():
     assert numbers == set(range(6))
 
 
+@pytest.mark.slow
 def test_it_is_fit_for_training_and_resumes_exactly():
     found = check_env({"env_id": DOORKEY, "wrappers": MASKED}, steps=600)
     assert [each for each in found if each.level == "error"] == []
