@@ -6,7 +6,7 @@
   of these ratios. An iteration of an asynchronous run counts when both its halves were done on the clock: rollouts
   that lay ready at the start give no speed.
 - Scaling: 1, 2, 4 and 8 collectors on the waiting environment, with little to learn.
-- Start-up: seconds until the first rollout of `cartpole_ppo` (256 steps) is there, from the start of its worker.
+- Start-up: seconds until the first rollout of `cartpole_ppo` (512 steps) is there, from the start of its worker.
 
 Each run is a separate process and is timed in its steady state. What was measured takes its place in
 ``docs/results/async_overlap.json`` and in the tables of ``docs/async.md``; with the waiting environment also the time
