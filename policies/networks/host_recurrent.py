@@ -1,0 +1,70 @@
+"""Memories as NumPy computes them, see `networks.host`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from minding.engine.types import Array
+
+if TYPE_CHECKING:
+    from minding.policies.networks.host import Linear
+
+
+class GRU:
+    """One step of a gated recurrent unit: ``(B, F)`` and the rows ``(B, S)`` it remembers to features and the new rows,
+    which are the same.
+
+    Args:
+      inputs: layer of the observation's part of the three gates, ``(B, 3 S)``.
+      recurrent: layer of the memory's part.
+    """
+
+    def __init__(self, inputs: Linear, recurrent: Linear) -> None:
+        self.inputs, self.recurrent = inputs, recurrent
+        self.size = len(recurrent.bias) // 3
+
+    def __call__(self, x: Array, rows: Array) -> tuple[Array, Array]:
+        size = self.size
+        given, kept = self.inputs(x), self.recurrent(rows)
+        gates = _sigmoid(given[:, : 2 * size] + kept[:, : 2 * size])
+        reset, update = gates[:, :size], gates[:, size:]
+        candidate = given[:, 2 * size :] + reset * kept[:, 2 * size :]
+        np.tanh(candidate, candidate)
+        rows = candidate + update * (rows - candidate)
+        return rows, rows
+
+
+class LSTM:
+    """One step of a long short-term memory: ``(B, F)`` and the rows ``(B, 2 D)`` it remembers to features ``(B, D)``
+    and the new rows.
+
+    Args:
+      inputs: layer of the observation's part of the four gates, ``(B, 4 D)``.
+      recurrent: layer of the memory's part.
+    """
+
+    def __init__(self, inputs: Linear, recurrent: Linear) -> None:
+        self.inputs, self.recurrent = inputs, recurrent
+        self.size = len(recurrent.bias) // 4
+
+    def __call__(self, x: Array, rows: Array) -> tuple[Array, Array]:
+        size = self.size
+        total = self.inputs(x) + self.recurrent(rows[:, :size])
+        gates = _sigmoid(total[:, : 3 * size])
+        cell = gates[:, size : 2 * size] * rows[:, size:] + gates[:, :size] * np.tanh(total[:, 3 * size :])
+        features = gates[:, 2 * size :] * np.tanh(cell)
+        return features, np.concatenate([features, cell], axis=1)
+
+
+Memory = GRU | LSTM
+
+
+def _sigmoid(x: Array) -> Array:
+    """The sigmoid, in place, without an exponential that could overflow."""
+    x *= 0.5
+    np.tanh(x, x)
+    x *= 0.5
+    x += 0.5
+    return x
