@@ -28,7 +28,7 @@ PARTS: dict[str, dict[str, tuple[str, ...]]] = {
     "minding": {
         "environment library": ("/gymnasium/", "/mujoco/"),
         "environment layers: actions, checks, episodes": ("/envs/", "/engine/data/actions.py"),
-        "acting: networks": ("/policies/networks/host",),
+        "acting: networks": tuple(f"/policies/networks/host{part}.py" for part in ("", "_pair", "_recurrent")),
         "acting: draws": ("/policies/ops/sampling.py",),
         "acting: modes and actors": ("/policies/core/actors.py", "/policies/core/modes.py"),
         "collector": ("/middleware/collector.py", "/engine/data/rollout.py"),

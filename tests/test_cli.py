@@ -413,7 +413,7 @@ def test_a_run_folder_of_the_train_command_can_be_opened(training, compiled, tmp
     ("override", "message"),
     [
         ("policy.learn.gamma=2", "policy.learn.gamma=2: expected a number in [0, 1]"),
-        ("policy.learn.n_minibatch=7", "policy.collect.n_sample=256 does not divide"),
+        ("policy.learn.n_minibatch=7", "policy.collect.n_sample=512 does not divide"),
         ("env.env_id=CartPol-v1", "CartPole-v1"),
         ("device=TPU", "device='TPU': expected one of 'auto', 'CPU', 'Ascend', 'GPU'"),
         ("device=Ascend", "device='Ascend' was asked for, but there is none here"),

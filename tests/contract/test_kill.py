@@ -84,7 +84,7 @@ def train_and_kill(job, folder, share):
 # buffer; `test_resume` has the state of each algorithm, and `make proofs` kills all presets, more often.
 @pytest.mark.slow
 def test_the_train_command_killed_and_resumed_ends_as_without_a_kill(tmp_path):
-    job = kill_proofs.make_job("cartpole_ppo", env_step=14_000)
+    job = kill_proofs.make_job("cartpole_ppo", env_step=28_000)
     assert job.gradient_steps > 1000
     train_and_kill(job, tmp_path / "killed", random.Random(job.preset).uniform(0.2, 0.8))
     for folder in ("whole", "killed"):

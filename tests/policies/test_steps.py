@@ -27,9 +27,9 @@ class StepThenAct(nn.Cell):
         self.loop, self.net = loop, loop.root.net
 
     @ms.jit
-    def construct(self, obs, *inputs):
+    def construct(self, obs, remembered, *inputs):
         total = self.loop.construct(*inputs)
-        return self.net((after(obs, total),))
+        return self.net((after(obs, total), *remembered))
 
 
 ARCHETYPES = ("ppo", "sac", "dqn")
@@ -50,7 +50,8 @@ def test_a_forward_pass_after_a_step_reads_the_new_weights(algorithm, form, tiny
     set_rate(policy, 0.05)
     batches = Batches(policy, ROWS)
     values = rows_of(batches.layout, ROWS, np.random.default_rng(0), {"action": 2})
-    index = np.arange(ROWS).reshape(1, 4, 2) if "cut" in batches.layout.fields else np.arange(ROWS)[None]
+    sequences = {"cut", "memory"} & batches.layout.fields.keys()
+    index = np.arange(ROWS).reshape(1, 4, 2) if sequences else np.arange(ROWS)[None]
     batch = batches(values, index)
     inputs = policy.inputs(batch, 0.0)
     loop = GradientLoop(policy.root, batch, tuple(inputs.steps), tuple(inputs.constants), False)
@@ -58,7 +59,8 @@ def test_a_forward_pass_after_a_step_reads_the_new_weights(algorithm, form, tiny
     arrays += [np.asarray(x, np.float32) for x in inputs.constants.values()]
     obs, act = values["obs"], policy.actors["eval"].outputs
     before = [x.copy() for x in act(obs)]
-    found = StepThenAct(loop)(to_device(obs), *[to_device(x) for x in arrays])
+    remembered = (to_device(np.zeros((ROWS, policy.net.memory_size), np.float32)),) if "memory" in sequences else ()
+    found = StepThenAct(loop)(to_device(obs), remembered, *[to_device(x) for x in arrays])
     for old, new, made in zip(before, act(obs), found):
         np.testing.assert_allclose(made.asnumpy(), new, rtol=1e-3, atol=1e-4)
         assert np.abs(new - old).max() > 1e-2
