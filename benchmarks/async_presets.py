@@ -49,6 +49,7 @@ CASES = (
         (
             *("env.collector_env_num=64", "policy.collect.n_sample=8192"),
             *("policy.learn.n_epoch=4", "policy.learn.n_minibatch=4", "policy.learn.learning_rate=0.00025"),
+            "policy.learn.target_kl=null",
             # Long enough for the learning rate to stay about the same, and without evaluations.
             *("run.max_env_step=100000000", "policy.eval.freq=1000000000"),
         ),
@@ -56,7 +57,7 @@ CASES = (
         iterations=100,
         target=1.3,
     ),
-    Case("cartpole_ppo", "cartpole_ppo", (), warmup=40, iterations=340),
+    Case("cartpole_ppo", "cartpole_ppo", (), warmup=20, iterations=150),
     Case("pendulum_ppo", "pendulum_ppo", (), warmup=10, iterations=60),
     Case("lunarlander_ppo", "lunarlander_ppo", (), warmup=10, iterations=40),
 )

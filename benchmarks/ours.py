@@ -70,6 +70,8 @@ def _ppo_keys(case: PPOCase) -> dict[str, Any]:
         "policy.learn.n_minibatch": case.minibatches,
         "policy.learn.clip_ratio": case.clip_ratio,
         "policy.learn.value_clip": True,
+        # All passes, as the peers make them.
+        "policy.learn.target_kl": "null",
     }
 
 

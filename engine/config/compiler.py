@@ -245,6 +245,9 @@ def _find(schema: Schema, keys: list[str]) -> Any:
 
 
 def _parse_override(text: str, option: Any, override: str) -> Any:
+    # As the tables of settings and Python write it; YAML's own word is null.
+    if text.strip() == "None":
+        return None
     try:
         value = parse_yaml(text)
     except ValueError:

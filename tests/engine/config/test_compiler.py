@@ -149,6 +149,7 @@ def test_overrides_are_yaml_values():
         "policy.model.hidden=[128, 128]",
         "policy.learn.anneal_lr=false",
         "policy.learn.grad_norm=null",
+        "run.stop_value=None",
         "env.env_kwargs.gravity=9.8",
         "exp_name=2024",
     )
@@ -157,6 +158,7 @@ def test_overrides_are_yaml_values():
     assert cfg.policy.model.hidden == [128, 128]
     assert cfg.policy.learn.anneal_lr is False
     assert cfg.policy.learn.grad_norm is None
+    assert cfg.run.stop_value is None
     assert cfg.env.env_kwargs == {"gravity": 9.8}
     assert cfg.exp_name == "2024"
 
