@@ -16,7 +16,7 @@ main_config = EasyDict(
         type="pg",
         model=dict(normalize_obs=True),
         learn=dict(learning_rate=1e-2),
-        eval=dict(freq=10_000, n_episode=20),
+        eval=dict(n_episode=20),
     ),
 )
 
