@@ -8,7 +8,7 @@ from minding.engine.process.runtime import ops
 
 def chosen_value(q, action):
     """Q(s, a) of the chosen action; q float32 (B, A), action int (B,) -> float32 (B,)."""
-    return ops.squeeze(ops.gather_elements(q, 1, ops.expand_dims(action, -1)), -1)
+    return ops.Squeeze(-1)(ops.GatherD()(q, 1, ops.ExpandDims()(action, -1)))
 
 
 def chosen_atoms(atoms, action):
