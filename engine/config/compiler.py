@@ -146,8 +146,8 @@ class ConfigurablePolicy(Protocol):
     """What the compiler needs to know of an algorithm: a policy class, or its entry in a table.
 
     It may also have `chain`, the name of its chain, `unit`, what the clock of its runs counts ('env_step' by default,
-    or 'train_iter'), and `check_config(cfg)`, which raises ConfigError for
-    settings that do not go together.
+    or 'train_iter'), `needs`, the switches of the section `env` that it turns on, and `check_config(cfg)`, which raises
+    ConfigError for settings that do not go together.
     """
 
     @property
@@ -185,6 +185,7 @@ def compile_config(
     given = _apply_overrides(_plain_tree(user), overrides, schema)
     saved_spec = given["env"].pop("spec", None) if isinstance(given.get("env"), dict) else None
     cfg = EasyDict(_merge(given, schema, ()))
+    _turn_on(getattr(policy, "needs", ()), cfg.env, given.get("env", {}), policy.name)
     if env_schema is not None and not cfg.env.get("env_id", True):
         raise ConfigError("env.env_id is not given: expected the id of an environment, such as 'CartPole-v1'")
     spec = saved_spec if describe_env is None else plain(describe_env(cfg.env))
@@ -198,6 +199,17 @@ def compile_config(
     if check is not None:
         check(cfg)
     return cfg
+
+
+def _turn_on(switches: Iterable[str], env: EasyDict, given: Mapping[str, Any], name: str) -> None:
+    """Turns on what an algorithm needs of an environment; ConfigError where the user turned it off."""
+    for key in switches:
+        if not given.get(key, True):
+            raise ConfigError(
+                f"env.{key}={given[key]!r}: policy.type={name!r} does not learn without it and turns it on: leave the "
+                "key out"
+            )
+        env[key] = True
 
 
 def _plain_tree(user: Any) -> dict[str, Any]:

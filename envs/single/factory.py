@@ -122,7 +122,10 @@ class EnvFactory:
         refuse_aec(env, self.name)
         if self.global_state or self.team_reward:
             key = "global_state" if self.global_state else "team_reward"
-            raise ConfigError(f"env.{key}=true is for environments of several agents; {self.name} has one")
+            raise ConfigError(
+                f"env.{key}=true is for environments of several agents, as are the algorithms that turn it on; "
+                f"{self.name} has one"
+            )
         if not any(hasattr(env, method) for method in ("reset", "step")):
             raise ConfigError(f"{self.name} returned {env!r}: expected an environment, with reset and step")
         return TimeLimit(env, self.max_episode_steps) if self.max_episode_steps else env

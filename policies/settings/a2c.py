@@ -22,5 +22,5 @@ def schema() -> groups.Schema:
 
 
 algorithm = Algorithm(
-    "a2c", "A2C", schema, actions=("discrete", "multi_discrete", "box"), chain="on_policy", agents=True
+    "a2c", "A2C", schema, actions=("discrete", "multi_discrete", "box"), chain="on_policy", agents="any"
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -29,8 +29,11 @@ class Algorithm:
     """What the clock of its runs counts, see `engine.chain.context.UNITS`."""
     unit_box: bool = False
     """Whether it acts in Boxes of [-1, 1] only."""
-    agents: bool = False
-    """Whether it learns in environments of several agents."""
+    agents: Literal["one", "any", "several"] = "one"
+    """How many agents it learns for: one, any number of them, or a team of several."""
+    needs: tuple[str, ...] = ()
+    """What it learns from and environments of several agents have where they are asked for it: switches of the section
+    `env`, which it turns on."""
 
     def config_schema(self) -> dict[str, Any]:
         return self.schema()
@@ -53,15 +56,19 @@ class Algorithm:
             self._check_limits(space)
 
     def check_agents(self, spec: Mapping[str, Any], where: str = "the environment") -> None:
-        """Refuses several agents where the algorithm is one for a single agent.
+        """Refuses a number of agents that the algorithm does not learn for.
 
         Args:
           spec: description of the environment (see `envs.describe_env`).
           where: whose it is, for the message.
         Raises:
-          SpaceError: it has several, and the algorithm takes one.
+          SpaceError: it has several, and the algorithm takes one, or the other way round.
         """
-        if "agents" in spec and not self.agents:
+        if "agents" not in spec and self.agents == "several":
+            raise SpaceError(
+                f"policy.type={self.name!r} learns for several agents, {where} has one: choose another algorithm"
+            )
+        if "agents" in spec and self.agents == "one":
             raise SpaceError(
                 f"policy.type={self.name!r} learns for one agent, {where} has {len(spec['agents']['names'])}: choose "
                 "another algorithm, such as 'ppo', whose agents share their parameters"

@@ -24,5 +24,5 @@ def schema() -> groups.Schema:
 
 
 algorithm = Algorithm(
-    "ppo", "PPO", schema, actions=("discrete", "multi_discrete", "box"), chain="on_policy", agents=True
+    "ppo", "PPO", schema, actions=("discrete", "multi_discrete", "box"), chain="on_policy", agents="any"
 )

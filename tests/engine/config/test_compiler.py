@@ -55,6 +55,21 @@ def build(user=None, *overrides):
     return compile_config(user or {"env": {"env_id": "CartPole-v1"}}, Ppo, describe, ENV_SCHEMA, overrides)
 
 
+def test_what_an_algorithm_needs_of_the_environment_is_turned_on():
+    class Team(Ppo):
+        needs = ("team_reward",)
+
+    def compile_team(**env):
+        settings = {"env": {"env_id": "any", **env}, "policy": {"learn": {"batch_size": 64}}}
+        return compile_config(settings, Team, dict, {**ENV_SCHEMA, "team_reward": opt(False)})
+
+    for env in ({}, {"team_reward": True}):
+        cfg = compile_team(**env)
+        assert cfg.env.team_reward is cfg.env.spec.team_reward is True
+    with pytest.raises(ConfigError, match=r"env\.team_reward=False: policy\.type='ppo' does not learn without it"):
+        compile_team(team_reward=False)
+
+
 def learn(**settings):
     return {"env": {"env_id": "CartPole-v1"}, "policy": {"learn": settings}}
 
