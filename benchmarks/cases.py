@@ -74,6 +74,17 @@ class PPOCase(Case):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class RecurrentPPOCase(PPOCase):
+    """PPO with an LSTM that policy and value share, trained on the whole rollout of each environment.
+
+    Attributes:
+      memory_size: units of the LSTM.
+    """
+
+    memory_size: int
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class A2CCase(Case):
     """A2C with separate tanh networks for policy and value: one step of Adam for each rollout.
 
@@ -131,6 +142,36 @@ class SACCase(ReplayCase):
     tau: float = 0.005
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class QRDQNCase(DQNCase):
+    """QR-DQN: the quantiles of each action's return instead of its mean.
+
+    Attributes:
+      quantiles: of each action.
+    """
+
+    quantiles: int
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TD3Case(ReplayCase):
+    """TD3 with twin critics and an actor that moves in every second gradient step.
+
+    Attributes:
+      tau: share of the networks that moves into their targets together with the actor.
+      policy_delay: gradient steps of the critics for each one of the actor.
+      target_noise: deviation of the noise on the target action.
+      noise_clip: limit of that noise.
+      sigma: deviation of the noise on collected actions.
+    """
+
+    tau: float = 0.005
+    policy_delay: int = 2
+    target_noise: float = 0.2
+    noise_clip: float = 0.5
+    sigma: float = 0.1
+
+
 def _ppo_cartpole(num_envs: int, warmup: int, window: int, targets: Mapping[str, float]) -> PPOCase:
     """CartPole with `num_envs` environments; `warmup` and `window` count iterations."""
     iteration = num_envs * 128
@@ -160,17 +201,38 @@ _DQN = DQNCase(
     learning_starts=1000, targets={"sb3": 2.5},
 )  # fmt: skip
 
+_QRDQN = QRDQNCase(
+    name="qrdqn_cartpole", env_id="CartPole-v1", num_envs=1, hidden=(128, 128), batch_size=128,
+    learning_rate=1e-3, iteration_steps=4, warmup_steps=2000, window_steps=4000, buffer_size=50_000,
+    learning_starts=1000, quantiles=50, targets={"sb3_contrib": 2.0},
+)  # fmt: skip
+
+_TD3 = TD3Case(
+    name="td3_pendulum", env_id="Pendulum-v1", num_envs=1, hidden=(256, 256), batch_size=256,
+    learning_rate=1e-3, iteration_steps=1, warmup_steps=500, window_steps=400, buffer_size=100_000,
+    learning_starts=300, targets={"sb3": 2.0},
+)  # fmt: skip
+
+_RECURRENT_PPO = RecurrentPPOCase(
+    name="recurrent_ppo_cartpole", env_id="CartPole-v1", num_envs=8, hidden=(64,), memory_size=64, batch_size=256,
+    learning_rate=2.5e-4, iteration_steps=1024, rollout_length=128, warmup_steps=4 * 1024, window_steps=8 * 1024,
+    targets={"sb3_contrib": 3.0},
+)  # fmt: skip
+
 CASES: dict[str, Case] = {
     case.name: case
     for case in (
         _ppo_cartpole(8, warmup=8, window=32, targets={"sb3": 3.8, "cleanrl_style": 2.5}),
         _ppo_cartpole(64, warmup=4, window=12, targets={"sb3": 4.5, "cleanrl_style": 2.5, "purejaxrl_style": 0.75}),
+        _RECURRENT_PPO,
         _A2C,
         _DQN,
+        _QRDQN,
         _sac("sac_pendulum", "Pendulum-v1"),
         _sac("sac_halfcheetah", "HalfCheetah-v5"),
         _sac("sac_pendulum_two_threads", "Pendulum-v1", target=2.2, threads=2),
         _sac("sac_halfcheetah_two_threads", "HalfCheetah-v5", target=2.2, threads=2),
+        _TD3,
     )
 }
 

@@ -4,18 +4,31 @@ from __future__ import annotations
 
 from typing import Any
 
-from benchmarks.cases import A2CCase, Case, DQNCase, PPOCase, ReplayCase, SACCase
+from benchmarks.cases import (
+    A2CCase,
+    Case,
+    DQNCase,
+    PPOCase,
+    QRDQNCase,
+    RecurrentPPOCase,
+    ReplayCase,
+    SACCase,
+    TD3Case,
+)
 from benchmarks.window import Measurement, RunOptions, measure, parse_options
 
 PRESETS = {
     "ppo_cartpole_8": "cartpole_ppo",
     "ppo_cartpole_64": "cartpole_ppo",
+    "recurrent_ppo_cartpole": "cartpole_ppo",
     "a2c_cartpole": "cartpole_a2c",
     "dqn_cartpole": "cartpole_dqn",
+    "qrdqn_cartpole": "cartpole_qrdqn",
     "sac_pendulum": "pendulum_sac",
     "sac_halfcheetah": "halfcheetah_sac",
     "sac_pendulum_two_threads": "pendulum_sac",
     "sac_halfcheetah_two_threads": "halfcheetah_sac",
+    "td3_pendulum": "pendulum_td3",
 }
 
 
@@ -44,34 +57,55 @@ def overrides(case: Case) -> list[str]:
                 "env.normalize_reward": False,
             }
         case DQNCase():
-            # Our target counts gradient steps, the case counts env steps.
-            keys |= _replay_keys(case) | {
-                # Stable-Baselines3 has neither double Q-learning nor returns of several steps.
-                "policy.learn.double": False,
-                "policy.learn.nstep": 1,
-                "policy.learn.target.kind": "periodic",
-                "policy.learn.target.freq": case.target_update_freq // case.iteration_steps,
-                "policy.learn.grad_norm": case.grad_norm,
-                "policy.other.eps.start": case.eps,
-                "policy.other.eps.end": case.eps,
-            }
+            keys |= _replay_keys(case) | _dqn_keys(case)
         case SACCase():
             keys |= _replay_keys(case) | {
                 "policy.learn.tau": case.tau,
             }
+        case TD3Case():
+            keys |= _replay_keys(case) | {
+                "policy.learn.tau": case.tau,
+                "policy.learn.policy_delay": case.policy_delay,
+                "policy.learn.target_noise": case.target_noise,
+                "policy.learn.noise_clip": case.noise_clip,
+                "policy.collect.noise.sigma": case.sigma,
+            }
         case _:
-            raise TypeError(f"expected a PPOCase, A2CCase, DQNCase or SACCase, got {type(case).__name__} ({case.name})")
+            raise TypeError(f"expected a case of a known kind, got {type(case).__name__} ({case.name})")
     return [f"{key}={value}" for key, value in keys.items()]
 
 
 def _ppo_keys(case: PPOCase) -> dict[str, Any]:
-    return _gradient_keys(case) | {
+    memory = {}
+    if isinstance(case, RecurrentPPOCase):
+        memory = {"policy.model.memory": "lstm", "policy.model.memory_dim": case.memory_size}
+    return {
+        **_gradient_keys(case),
+        **memory,
         "policy.learn.n_epoch": case.epochs,
         "policy.learn.n_minibatch": case.minibatches,
         "policy.learn.clip_ratio": case.clip_ratio,
         "policy.learn.value_clip": True,
         # All passes, as the peers make them.
         "policy.learn.target_kl": "null",
+    }
+
+
+def _dqn_keys(case: DQNCase) -> dict[str, Any]:
+    if isinstance(case, QRDQNCase):
+        own = {"policy.model.n_quantiles": case.quantiles, "policy.model.normalize_obs": False}
+    else:
+        own = {"policy.learn.double": False}
+    return {
+        **own,
+        # Stable-Baselines3 has neither double Q-learning nor returns of several steps.
+        "policy.learn.nstep": 1,
+        "policy.learn.target.kind": "periodic",
+        # Our target counts gradient steps, the case counts env steps.
+        "policy.learn.target.freq": case.target_update_freq // case.iteration_steps,
+        "policy.learn.grad_norm": case.grad_norm,
+        "policy.other.eps.start": case.eps,
+        "policy.other.eps.end": case.eps,
     }
 
 

@@ -16,6 +16,7 @@ from benchmarks.window import Measurement
 ROOT = Path(__file__).resolve().parent.parent
 PEER_MODULES = {
     "sb3": "benchmarks.peers.sb3",
+    "sb3_contrib": "benchmarks.peers.sb3_contrib",
     "cleanrl_style": "benchmarks.peers.cleanrl_style_ppo",
     "purejaxrl_style": "benchmarks.peers.purejaxrl_style_ppo",
 }

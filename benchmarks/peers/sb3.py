@@ -6,32 +6,37 @@ case does not name stays at the library's default.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
-from stable_baselines3 import A2C, DQN, PPO, SAC
+from stable_baselines3 import A2C, DQN, PPO, SAC, TD3
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.env_util import make_vec_env
+from stable_baselines3.common.noise import NormalActionNoise
 from torch import nn
 
-from benchmarks.cases import A2CCase, Case, DQNCase, PPOCase, ReplayCase, SACCase
+from benchmarks.cases import A2CCase, Case, DQNCase, PPOCase, ReplayCase, SACCase, TD3Case
 from benchmarks.window import Measurement, RunOptions, measure, parse_options
 
 
 def ppo(case: PPOCase, common: dict[str, Any]) -> PPO:
-    return PPO(
-        **common,
-        n_steps=case.rollout_length,
-        batch_size=case.batch_size,
-        n_epochs=case.epochs,
-        gae_lambda=case.gae_lambda,
-        clip_range=case.clip_ratio,
-        clip_range_vf=case.clip_ratio,
-        ent_coef=case.entropy_weight,
-        vf_coef=case.value_weight,
-        max_grad_norm=case.grad_norm,
-        policy_kwargs=tanh_networks(case),
-    )
+    return PPO(**common, **ppo_options(case), policy_kwargs=tanh_networks(case))
+
+
+def ppo_options(case: PPOCase) -> dict[str, Any]:
+    return {
+        "n_steps": case.rollout_length,
+        "batch_size": case.batch_size,
+        "n_epochs": case.epochs,
+        "gae_lambda": case.gae_lambda,
+        "clip_range": case.clip_ratio,
+        "clip_range_vf": case.clip_ratio,
+        "ent_coef": case.entropy_weight,
+        "vf_coef": case.value_weight,
+        "max_grad_norm": case.grad_norm,
+    }
 
 
 def a2c(case: A2CCase, common: dict[str, Any]) -> A2C:
@@ -66,34 +71,42 @@ def replay_options(case: ReplayCase) -> dict[str, Any]:
 
 
 def dqn(case: DQNCase, common: dict[str, Any]) -> DQN:
-    return DQN(
-        **common,
+    return DQN(**common, **dqn_options(case))
+
+
+def dqn_options(case: DQNCase) -> dict[str, Any]:
+    return {
         **replay_options(case),
-        target_update_interval=case.target_update_freq,
-        exploration_initial_eps=case.eps,
-        exploration_final_eps=case.eps,
-        max_grad_norm=case.grad_norm,
-    )
+        "target_update_interval": case.target_update_freq,
+        "exploration_initial_eps": case.eps,
+        "exploration_final_eps": case.eps,
+        "max_grad_norm": case.grad_norm,
+    }
 
 
 def sac(case: SACCase, common: dict[str, Any]) -> SAC:
     return SAC(**common, **replay_options(case), tau=case.tau)
 
 
-def build(case: Case, seed: int) -> BaseAlgorithm:
+def td3(case: TD3Case, common: dict[str, Any]) -> TD3:
+    size = common["env"].action_space.shape
+    return TD3(
+        **common,
+        **replay_options(case),
+        tau=case.tau,
+        policy_delay=case.policy_delay,
+        target_policy_noise=case.target_noise,
+        target_noise_clip=case.noise_clip,
+        action_noise=NormalActionNoise(np.zeros(size), np.full(size, case.sigma)),
+    )
+
+
+def build(case: Case, common: dict[str, Any]) -> BaseAlgorithm:
     """Returns the model that does the work of `case`.
 
     Raises:
       TypeError: no model is known for this kind of case.
     """
-    common: dict[str, Any] = {
-        "policy": "MlpPolicy",
-        "env": make_vec_env(case.env_id, n_envs=case.num_envs, seed=seed),
-        "learning_rate": case.learning_rate,
-        "gamma": case.gamma,
-        "seed": seed,
-        "device": "cpu",
-    }
     match case:
         case PPOCase():
             return ppo(case, common)
@@ -103,20 +116,39 @@ def build(case: Case, seed: int) -> BaseAlgorithm:
             return dqn(case, common)
         case SACCase():
             return sac(case, common)
-    raise TypeError(f"expected a PPOCase, A2CCase, DQNCase or SACCase, got {type(case).__name__} ({case.name})")
+        case TD3Case():
+            return td3(case, common)
+    raise TypeError(f"expected a case of a known kind, got {type(case).__name__} ({case.name})")
 
 
-def run_case(options: RunOptions) -> Measurement:
-    """Builds the model of the case and times it."""
-    torch.set_num_threads(options.case.threads)
-    model = build(options.case, options.seed)
+def run_case(
+    options: RunOptions, name: str = "sb3", build: Callable[[Case, dict[str, Any]], BaseAlgorithm] = build
+) -> Measurement:
+    """Builds the model of the case and times it.
+
+    Args:
+      options: of the run.
+      name: under which the result is reported.
+      build: returns the model, given the case and what all models take.
+    """
+    case = options.case
+    torch.set_num_threads(case.threads)
+    common = {
+        "policy": "MlpPolicy",
+        "env": make_vec_env(case.env_id, n_envs=case.num_envs, seed=options.seed),
+        "learning_rate": case.learning_rate,
+        "gamma": case.gamma,
+        "seed": options.seed,
+        "device": "cpu",
+    }
+    model = build(case, common)
 
     def train_for(env_steps: int) -> int:
         before = model.num_timesteps
         model.learn(env_steps, reset_num_timesteps=False)
         return model.num_timesteps - before
 
-    return measure(options, "sb3", train_for)
+    return measure(options, name, train_for)
 
 
 def main() -> None:

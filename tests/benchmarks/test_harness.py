@@ -142,12 +142,15 @@ class TestPairs:
             ("ppo_cartpole_64", "sb3"),
             ("ppo_cartpole_64", "cleanrl_style"),
             ("ppo_cartpole_64", "purejaxrl_style"),
+            ("recurrent_ppo_cartpole", "sb3_contrib"),
             ("a2c_cartpole", "sb3"),
             ("dqn_cartpole", "sb3"),
+            ("qrdqn_cartpole", "sb3_contrib"),
             ("sac_pendulum", "sb3"),
             ("sac_halfcheetah", "sb3"),
             ("sac_pendulum_two_threads", "sb3"),
             ("sac_halfcheetah_two_threads", "sb3"),
+            ("td3_pendulum", "sb3"),
         ]
 
     @pytest.mark.parametrize("case", ["sac_pendulum", "sac_pendulum_two_threads"])
