@@ -16,7 +16,7 @@ from minding.configs import PRESETS
 from minding.engine.run.aggregates import aggregate, estimate, mean
 from minding.engine.run.curves import mean_curve
 from minding.engine.run.plotting import plot_curves
-from proofs.runs import ASYNC, COLLECTING, LEARNING, Record, Results
+from proofs.runs import ABLATION, ASYNC, COLLECTING, LEARNING, Record, Results
 
 NOT_YET = "Not measured yet: `make proofs`.\n"
 
@@ -45,7 +45,7 @@ def table(results: Results, name: str, images: Path) -> str | None:
 
 def one_line(kind: str, record: Record) -> str:
     """A result in a few words, for the terminal."""
-    if kind in ("learning", ASYNC):
+    if kind in ("learning", ASYNC, ABLATION):
         return f"{record['eval_mean']:.1f} ± {record['eval_std']:.1f}, {record['seconds']:.0f} s"
     if kind == "determinism":
         return "equal" if record["equal"] else f"DIFFERENT: {record['sha256']}"
@@ -165,6 +165,21 @@ def _command_of(records: list[Record]) -> str:
     through = len(seeds) > 1 and seeds == list(range(seeds[0], seeds[-1] + 1))
     given = f"{seeds[0]}-{seeds[-1]}" if through else ",".join(map(str, seeds))
     return str(records[0]["command"]).replace(f"seed={seeds[0]}", f"--seeds {given}")
+
+
+def _ablation(results: Results) -> str:
+    groups = results.variants(ABLATION, "removed")
+    if not groups:
+        return NOT_YET
+    rows = []
+    for removed, records in groups.items():
+        means = [record["eval_mean"] for record in records]
+        during = np.mean([np.mean(record["curve"]["eval_return"]) for record in records])
+        seeds = ", ".join(f"{mean:.1f}" for mean in means)
+        rows.append(f"| {removed} | {during:.1f} | {np.mean(means):.1f} | {seeds} |")
+    head = "| removed | mean of all evaluations | return of the final policy | its seeds |"
+    end = _setting([record for records in groups.values() for record in records])
+    return "\n".join([head, "|---|---:|---:|---|", *rows, "", end, ""])
 
 
 def _async(results: Results) -> str:
@@ -323,6 +338,7 @@ def _forged(results: Results) -> str:
 
 
 TABLES: dict[str, Callable[[Results], str]] = {
+    "ablation": _ablation,
     "async": _async,
     "async_kills": _async_kills,
     "async_speeds": _async_speeds,

@@ -64,6 +64,8 @@ DETERMINISM = 10_000
 """Environment steps after which two runs of a preset must have the same parameters, bit by bit."""
 ASYNC = "async_learning"
 """The learning proofs again, with lanes."""
+ABLATION = "ablation"
+"""A preset with parts of its algorithm removed."""
 _OFF_BY_DEFAULT = ("info_keys", "episodic_life")
 """Settings of environments that are part of what is learned only where they are set."""
 MEMORY = 1_000_000
@@ -72,18 +74,19 @@ MEMORY = 1_000_000
 
 @dataclasses.dataclass(frozen=True)
 class Job:
-    """One run, or the pair of runs of a determinism proof."""
+    """One run, or the pair of runs of a determinism proof; `changes`: what it overrides beyond that."""
 
     kind: str
     preset: str
     seed: int
     env_step: int
+    changes: tuple[str, ...] = ()
 
     @property
     def overrides(self) -> tuple[str, ...]:
         lanes = ("lanes.async_mode=true",) if self.kind == ASYNC else ()
         steps = (f"run.max_env_step={self.env_step}",) if self.env_step else ()
-        return (f"seed={self.seed}", *steps, *lanes)
+        return (f"seed={self.seed}", *steps, *lanes, *self.changes)
 
     @property
     def config_hash(self) -> str:
@@ -146,6 +149,13 @@ class Results:
         records = [record for record in self._read(kind) if record["preset"] == preset]
         newest = {record["seed"]: record for record in records if _same_settings(record, records[-1])}
         return [newest[seed] for seed in sorted(newest)]
+
+    def variants(self, kind: str, key: str) -> dict[str, list[Record]]:
+        """By what their entry `key` says, the newest record of each seed, of the settings of the newest one."""
+        records = self._read(kind)
+        last = {record[key]: record for record in records}
+        newest = {(r[key], r["seed"]): r for r in records if _same_settings(r, last[r[key]])}
+        return {value: [newest[pair] for pair in sorted(newest) if pair[0] == value] for value in last}
 
     def presets(self, kind: str) -> list[str]:
         """Names of the presets that have records."""

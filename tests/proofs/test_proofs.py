@@ -76,6 +76,19 @@ def test_one_table_has_all_presets_with_their_seeds_and_commands(results, tmp_pa
     assert "71% of 7 seeds reach the target of their preset; 95 % interval, with seeds drawn within each of 2" in text
 
 
+def test_the_ablation_compares_the_newest_settings_of_each_part_that_was_removed(results, tmp_path):
+    (tmp_path / "rainbow.md").write_text(PAGE.replace("cartpole_ppo", "ablation"))
+    told = [("nothing", 0, -300.0, "older"), ("nothing", 0, -80.0, "a"), ("nothing", 1, -90.0, "a")]
+    for removed, seed, mean, settings in [*told, ("priorities", 0, -95.0, "b")]:
+        results.append("ablation", {**record(seed, mean, settings), "removed": removed})
+    proof_pages.update(results)
+    rows = (tmp_path / "rainbow.md").read_text().splitlines()
+    # Of the evaluations of each run, 20 and the last one.
+    assert "| nothing | -32.5 | -85.0 | -80.0, -90.0 |" in rows
+    assert "| priorities | -37.5 | -95.0 | -95.0 |" in rows
+    assert "older" not in "".join(rows)
+
+
 def test_published_curves_stand_beside_the_measured_one_at_the_same_steps(results, tmp_path):
     pytest.importorskip("matplotlib")
     published = {

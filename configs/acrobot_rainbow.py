@@ -1,0 +1,23 @@
+"""Rainbow on Acrobot-v1: swing a two-link arm up.
+
+Expected: an evaluation mean of at least -100 within 50k environment steps (a target, not measured yet).
+"""
+
+from easydict import EasyDict
+
+main_config = EasyDict(
+    exp_name="acrobot_rainbow",
+    run=dict(max_env_step=50_000),
+    env=dict(env_id="Acrobot-v1"),
+    policy=dict(
+        type="rainbow",
+        # Each step costs 1: discounted returns lie between -1 / (1 - gamma) and 0.
+        model=dict(v_min=-100.0, v_max=0.0),
+        learn=dict(anneal_lr=True, update_per_collect=32),
+        collect=dict(n_sample=64),
+        eval=dict(freq=5_000, n_episode=20),
+        other=dict(priority=dict(beta_steps=25_000)),
+    ),
+)
+
+proof = dict(target=-100.0, seeds=3)
