@@ -21,7 +21,7 @@ from minding.engine.types import Array
 from minding.policies.core.action_values import ActionValuePolicy
 from minding.policies.networks.implicit_quantiles import ImplicitQuantiles
 from minding.policies.networks.q_learning import NEXT_RANDOM, RANDOM, DistributionalQLearning
-from minding.policies.ops.quantiles import quantile_loss
+from minding.policies.ops.quantiles import QuantileLoss
 from minding.policies.ops.values import chosen_atoms
 
 
@@ -33,6 +33,7 @@ class IQNCell(DistributionalQLearning):
     ) -> None:
         super().__init__(net, target, learn, prioritized)
         self.kappa = float(learn["kappa"])
+        self.loss = QuantileLoss(self.kappa)
 
     def backup(self, batch):
         chooser = self.net if self.double else self.target
@@ -41,7 +42,7 @@ class IQNCell(DistributionalQLearning):
 
     def errors(self, batch):
         fractions = batch["obs"][-1]
-        loss, value, priority = quantile_loss(self.chosen(batch), fractions, batch["target"], self.kappa)
+        loss, value, priority = self.loss(self.chosen(batch), fractions, batch["target"])
         return loss / self.kappa, value, priority
 
 

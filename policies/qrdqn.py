@@ -19,7 +19,7 @@ from minding.engine.process.runtime import ms
 from minding.policies.core.action_values import ActionValuePolicy
 from minding.policies.networks.q_learning import DistributionalQLearning
 from minding.policies.networks.return_distribution import QuantileMean, ReturnDistribution
-from minding.policies.ops.quantiles import midpoints, quantile_loss
+from minding.policies.ops.quantiles import QuantileLoss, midpoints
 
 
 class QRDQNCell(DistributionalQLearning):
@@ -30,13 +30,13 @@ class QRDQNCell(DistributionalQLearning):
     ) -> None:
         super().__init__(net, target, learn, prioritized)
         self.levels = ms.Tensor(midpoints(net.mean.count))
-        self.kappa = float(learn["kappa"])
+        self.loss = QuantileLoss(learn["kappa"])
 
     def backup(self, batch):
         return self.returns(batch, self.next_atoms(batch))
 
     def errors(self, batch):
-        return quantile_loss(self.chosen(batch), self.levels, batch["target"], self.kappa)
+        return self.loss(self.chosen(batch), self.levels, batch["target"])
 
 
 class QRDQN(ActionValuePolicy):

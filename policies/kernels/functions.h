@@ -74,4 +74,6 @@ ALWAYS_INLINE Float8 hyperbolic_tangent(Float8 x) {
   return where(size < 0.625f, y * z * x + x, large);
 }
 
+ALWAYS_INLINE Float8 sigmoid(Float8 x) { return 0.5f * hyperbolic_tangent(0.5f * x) + 0.5f; }
+
 }  // namespace minding

@@ -7,23 +7,6 @@
 namespace minding {
 namespace {
 
-ALWAYS_INLINE Float8 sigmoid(Float8 x) { return 0.5f * hyperbolic_tangent(0.5f * x) + 0.5f; }
-
-// Up to eight numbers; what is missing is 0.
-ALWAYS_INLINE Float8 load_some(const float* x, Index count) {
-  if (count >= LANES) return load(x);
-  float some[LANES] = {};
-  std::memcpy(some, x, count * sizeof(float));
-  return load(some);
-}
-
-ALWAYS_INLINE void store_some(float* x, Float8 value, Index count) {
-  if (count >= LANES) return store(x, value);
-  float some[LANES];
-  store(some, value);
-  std::memcpy(x, some, count * sizeof(float));
-}
-
 // States of zeros where an episode has begun, else those of the step before
 ALWAYS_INLINE void begin_step(Index batch, Index size, const float* begun, const float* states, float* before) {
   for (Index i = 0; i < batch; i++) {

@@ -16,7 +16,7 @@ from typing import Any
 from minding.engine.process.runtime import nn, ops
 from minding.policies.kernels import kernel, usable
 from minding.policies.networks.layers import MLP, Clip, Linear, ScalarLinear
-from minding.policies.networks.recurrent import GRU
+from minding.policies.networks.recurrent import GRU, LSTM
 
 
 @functools.cache
@@ -56,6 +56,16 @@ def _input_gradient(name: str) -> Any:
 
 
 @functools.cache
+def _parameter_gradient() -> Any:
+    """``(gradient of the result, result, x) -> gradients of weight and bias`` of a layer without activation."""
+    return kernel(
+        "linear_none_parameter_gradient",
+        lambda dout, out, x: ((dout[1], x[1]), (dout[1],)),
+        lambda dout, out, x: (dout, dout),
+    )
+
+
+@functools.cache
 def fused_gru() -> Any:
     """The primitive ``(W x + b, begun, first rows, U, c) -> new rows, rows before, gates`` of all steps of sequences,
     with its gradient for the new rows; see `GRU.unroll`."""
@@ -67,15 +77,10 @@ def fused_gru() -> Any:
         ),
         lambda drows, before, gates, begun, rows, weight: (drows, drows, drows),
     )
-    parameter_gradient = kernel(
-        "linear_none_parameter_gradient",
-        lambda dout, out, x: ((dout[1], x[1]), (dout[1],)),
-        lambda dout, out, x: (dout, dout),
-    )
 
     def gradient(given, begun, rows, weight, bias, out, dout):
         dgiven, dkept, drows = slopes_of(dout[0], out[1], out[2], begun, rows, weight)
-        dweight, dbias = parameter_gradient(dkept, dkept, out[1])
+        dweight, dbias = _parameter_gradient()(dkept, dkept, out[1])
         return dgiven, ops.zeros_like(begun), drows, dweight, dbias
 
     return kernel(
@@ -85,6 +90,32 @@ def fused_gru() -> Any:
             (given[0], 4 * rows[1]),
         ),
         lambda given, begun, rows, weight, bias: (given, given, given),
+        gradient,
+    )
+
+
+@functools.cache
+def fused_lstm() -> Any:
+    """The primitive ``(W x + b, begun, first rows, U, c) -> new states, states before, cells before, gates`` of all
+    steps of sequences, with its gradient for the new states; see `LSTM.unroll`."""
+    slopes_of = kernel(
+        "lstm_slopes",
+        lambda dstates, cells, gates, begun, rows, weight: ((dstates[0], weight[0]), rows),
+        lambda dstates, cells, gates, begun, rows, weight: (dstates, dstates),
+    )
+
+    def gradient(given, begun, rows, weight, bias, out, dout):
+        dgiven, drows = slopes_of(dout[0], out[2], out[3], begun, rows, weight)
+        dweight, dbias = _parameter_gradient()(dgiven, dgiven, out[1])
+        return dgiven, ops.zeros_like(begun), drows, dweight, dbias
+
+    return kernel(
+        "lstm",
+        lambda given, begun, rows, weight, bias: (
+            *((given[0], weight[1]), (given[0], weight[1]), (given[0], weight[1])),
+            (given[0], 5 * weight[1]),
+        ),
+        lambda given, begun, rows, weight, bias: (given, given, given, given),
         gradient,
     )
 
@@ -114,6 +145,8 @@ def fuse_layers(root: nn.Cell) -> None:
     for cell in cells:
         if isinstance(cell, GRU):
             cell.fused = fused_gru()
+        elif isinstance(cell, LSTM):
+            cell.fused = fused_lstm()
         elif isinstance(cell, Clip):
             cell.fused = fused_clip()
         elif isinstance(cell, MLP):

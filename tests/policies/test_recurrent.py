@@ -248,6 +248,7 @@ class Unrolling(nn.Cell):
         (GRU, "plain", 5),
         *[pytest.param(GRU, "fused", size, marks=needs_kernels) for size in (5, 8, 19)],
         pytest.param(LSTM, "plain", 5, marks=pytest.mark.slow),
+        *[pytest.param(LSTM, "fused", size, marks=needs_kernels) for size in (5, 8, 19)],
     ],
 )
 def test_sequences_are_steps_one_after_another_with_their_gradients(kind, form, size):
@@ -307,7 +308,13 @@ def test_what_is_taken_in_is_remembered_and_what_is_left_out_changes_nothing(kin
 
 
 @pytest.mark.parametrize(
-    ("kind", "form"), [(GRU, "plain"), pytest.param(GRU, "fused", marks=needs_kernels), (LSTM, "plain")]
+    ("kind", "form"),
+    [
+        (GRU, "plain"),
+        pytest.param(GRU, "fused", marks=needs_kernels),
+        (LSTM, "plain"),
+        pytest.param(LSTM, "fused", marks=needs_kernels),
+    ],
 )
 def test_what_learning_unrolls_is_what_acting_remembered(kind, form):
     cell = kind(FEATURES, SIZE, np.random.default_rng(0))
