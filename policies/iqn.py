@@ -33,7 +33,7 @@ class IQNCell(DistributionalQLearning):
     ) -> None:
         super().__init__(net, target, learn, prioritized)
         self.kappa = float(learn["kappa"])
-        self.loss = QuantileLoss(self.kappa)
+        self.quantile_loss = QuantileLoss(self.kappa)
 
     def backup(self, batch):
         chooser = self.net if self.double else self.target
@@ -42,7 +42,7 @@ class IQNCell(DistributionalQLearning):
 
     def errors(self, batch):
         fractions = batch["obs"][-1]
-        loss, value, priority = self.loss(self.chosen(batch), fractions, batch["target"])
+        loss, value, priority = self.quantile_loss(self.chosen(batch), fractions, batch["target"])
         return loss / self.kappa, value, priority
 
 

@@ -30,13 +30,13 @@ class QRDQNCell(DistributionalQLearning):
     ) -> None:
         super().__init__(net, target, learn, prioritized)
         self.levels = ms.Tensor(midpoints(net.mean.count))
-        self.loss = QuantileLoss(learn["kappa"])
+        self.quantile_loss = QuantileLoss(learn["kappa"])
 
     def backup(self, batch):
         return self.returns(batch, self.next_atoms(batch))
 
     def errors(self, batch):
-        return self.loss(self.chosen(batch), self.levels, batch["target"])
+        return self.quantile_loss(self.chosen(batch), self.levels, batch["target"])
 
 
 class QRDQN(ActionValuePolicy):
