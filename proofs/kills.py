@@ -82,7 +82,7 @@ def make_job(preset: str, kills: int = KILLS, env_step: int | None = None) -> Ki
     steps = env_step or warmup + iterations * n_sample
     iterations = (steps - warmup) // n_sample
     rows = max(steps // 2, warmup) if "buffer_size" in cfg.policy.other else 0
-    return KillJob("kills", preset, 0, steps, kills, iterations * updates, rows)
+    return KillJob("kills", preset, 0, steps, kills=kills, gradient_steps=iterations * updates, buffer_size=rows)
 
 
 def run_kills(job: KillJob, runs: Path) -> Record:

@@ -8,9 +8,11 @@ import pytest
 
 from benchmarks.memory import slope
 from benchmarks.pages import filled, lanes_table
+from minding.configs import compile_run, load_preset
 from minding.engine.checkpoint import save_checkpoint
 from minding.engine.run.run_dir import RunDir
 from proofs import pages as proof_pages
+from proofs.kills import make_job
 from proofs.run import main, parse_arguments, plan
 from proofs.runs import COLLECTING, LEARNING, ROOT, Job, Learning, Results, config_hash, parameter_digest
 
@@ -74,6 +76,17 @@ def test_one_table_has_all_presets_with_their_seeds_and_commands(results, tmp_pa
     assert f"| `cartpole_ppo` | 475 | 4 of 5 | 474.0 | 490.0 | 426.7 to 500.0 | 100,352 | {command} |" in text
     assert "| `acrobot_dqn` | -100 | 1 of 2 | -140.0 | -140.0 | -200.0 to -80.0 | 100,352 |" in text
     assert "71% of 7 seeds reach the target of their preset; 95 % interval, with seeds drawn within each of 2" in text
+
+
+def test_a_run_that_is_killed_makes_enough_updates_and_checkpoints():
+    job = make_job("cartpole_dqn_per", kills=2)
+    assert (job.kills, job.changes) == (2, ())
+    assert job.gradient_steps >= 1000
+    cfg = compile_run(load_preset("cartpole_dqn_per"), job.overrides)
+    assert cfg.run.max_env_step == job.env_step
+    # The buffer is full before the end, and there are several checkpoints to be killed between.
+    assert cfg.policy.other.buffer_size < job.env_step
+    assert job.gradient_steps / cfg.run.ckpt_freq >= 10
 
 
 def test_the_ablation_compares_the_newest_settings_of_each_part_that_was_removed(results, tmp_path):
