@@ -16,7 +16,7 @@ from minding.engine.data.observation import observation_leaves
 from minding.engine.errors import ConfigError, EnvError, MindingError, ShapeError, SpaceError
 from minding.envs.config import env_settings
 from minding.envs.guards.faults import Hang, close_env, describe
-from minding.envs.guards.values import ValueCheck, as_reward
+from minding.envs.guards.values import ValueCheck, step_reward
 from minding.envs.guards.watchdog import Activity, Watch
 from minding.envs.making import make_env_manager
 from minding.envs.random_play import RandomPlay
@@ -52,7 +52,7 @@ class Finding:
 class _Rollout:
     """What a random policy met in one environment."""
 
-    rewards: list[float] = dataclasses.field(default_factory=list)
+    rewards: list[Any] = dataclasses.field(default_factory=list)
     lengths: list[int] = dataclasses.field(default_factory=list)
     terminated: int = 0
     truncated: int = 0
@@ -95,7 +95,8 @@ def check_env(
             *check_env(settings, steps, env_fn),
         ]
     findings = [
-        Finding("ok", f"observation {_brief(description['observation'])}, action {_brief(description['action'])}")
+        Finding("ok", f"observation {_brief(description['observation'])}, action {_brief(description['action'])}"),
+        *_told_agents(description),
     ]
     findings += _check_bounds(env) + _check_images(description["observation"])
     rollout = _Rollout()
@@ -127,9 +128,16 @@ def _has_undeclared_mask(
         return False
     factory = env_factory({**settings, "info_keys": [ACTION_MASK]}, env_fn)
     try:
-        close_env(factory(), factory.name)
+        env = factory()
     except MindingError:
         return False
+    try:
+        # Where there are several agents, each tells its own mask.
+        env.reset(seed=_SEED)
+    except Exception:
+        return False
+    finally:
+        close_env(env, factory.name)
     return True
 
 
@@ -163,6 +171,22 @@ def _brief(space: Mapping[str, Any]) -> str:
     return f"{space['kind']} {len(space['spaces']) if detail is None else detail}"
 
 
+def _told_agents(description: Mapping[str, Any]) -> list[Finding]:
+    """Who the agents are, where there are several, and what each has for itself if that differs."""
+    agents = description.get("agents")
+    if agents is None:
+        return []
+    own = [f"{_numbers(each['observation'])} numbers, {_brief(each['action'])}" for each in agents["spaces"]]
+    names = [f"{name} ({text})" if len(set(own)) > 1 else name for name, text in zip(agents["names"], own)]
+    reward = "one reward for all" if agents["team_reward"] else "each with its own reward"
+    return [Finding("ok", f"{len(names)} agents, {reward}: {', '.join(names)}")]
+
+
+def _numbers(space: Mapping[str, Any]) -> int:
+    """How many numbers an observation has, without its mask."""
+    return sum(int(np.prod(leaf.field.shape)) for leaf in observation_leaves(space) if not leaf.is_mask)
+
+
 def _check_bounds(env: AnyEnv) -> list[Finding]:
     space = env.action_space
     if isinstance(space, gymnasium.spaces.Box) and not (np.isfinite(space.low).all() and np.isfinite(space.high).all()):
@@ -194,9 +218,9 @@ def _roll_out(env: AnyEnv, steps: int, step_timeout: float, found: _Rollout) -> 
     row = layout.allocate(1)
     values = ValueCheck(layout)
     env.action_space.seed(_SEED)
-    rng = np.random.default_rng(_SEED)
+    rng, none = np.random.default_rng(_SEED), np.zeros(layout.reward_shape)
 
-    def look(obs: Any, reward: Any = 0.0, over: bool = False) -> None:
+    def look(obs: Any, reward: Any = none, over: bool = False) -> None:
         layout.write(row, 0, obs)
         if bad := values.bad_rows(row, np.array([reward]), np.array([over])):
             raise EnvError(bad[0][1])
@@ -217,7 +241,7 @@ def _roll_out(env: AnyEnv, steps: int, step_timeout: float, found: _Rollout) -> 
         before = _snapshot(obs)
         with activity.during("step"):
             next_obs, reward, terminated, truncated, _ = env.step(sample_action(env, obs, {}, rng))
-        reward = as_reward(reward)
+        reward = step_reward(reward, layout.reward_shape)
         look(next_obs, reward, bool(terminated))
         if any(np.asarray(flag).dtype.kind not in "biu" for flag in (terminated, truncated)):
             raise TypeError(f"terminated and truncated must be bool, got {terminated!r} and {truncated!r}")

@@ -16,13 +16,17 @@ _DERIVED = ("spec",)
 def config_schema() -> dict[str, Option]:
     """The options of `cfg.env`."""
     return {
-        "env_id": opt("", None, "Gymnasium id, 'mpe2/NAME', or your own 'module:ClassOrFunction'; required"),
+        "env_id": opt(
+            "", None, "Gymnasium id, 'mpe2/NAME', 'smac/MAP', or your own 'module:ClassOrFunction'; required"
+        ),
         "env_kwargs": opt({}, "open", "keyword arguments of the environment"),
         "collector_env_num": opt(8, "[1, inf)", "environments that collect training data"),
         "evaluator_env_num": opt(5, "[1, inf)", "environments that evaluate"),
         "backend": opt("auto", BACKENDS, "what steps the environments; subprocess pays off for slow ones only"),
         "info_keys": opt([], None, "keys of info that travel with the step, such as action_mask or success"),
-        "global_state": opt(False, None, "several agents: the environment's state joins the observation"),
+        "global_state": opt(
+            False, None, "several agents: the state of all, or what all observe, joins the observation"
+        ),
         "team_reward": opt(False, None, "several agents: the sum of their rewards is the reward of each"),
         "wrappers": opt([], None, "names, or {name: kwargs}, innermost first: see environments.md"),
         "max_episode_steps": opt(None, "[1, inf)", "time limit that replaces the environment's own, steps", type=int),

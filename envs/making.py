@@ -146,7 +146,7 @@ def check_backend(env_cfg: Mapping[str, Any]) -> None:
 def _choose_backend(backend: str, factory: EnvFactory, num_envs: int) -> str:
     if backend == "native" and atari_options(factory) is not None:
         return backend
-    native = factory.native_spec is not None
+    native = factory.native is not None
     if backend == "native" and not native:
         raise ConfigError(
             f"env.backend='native': {factory.name} has no vector version, or wrappers are "

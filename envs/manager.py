@@ -12,6 +12,7 @@ from gymnasium import spaces
 from gymnasium.vector import VectorEnv
 
 from minding.engine.data.actions import ActionAdapter
+from minding.engine.data.masks import ACTION_MASK
 from minding.engine.errors import EnvError, NonFiniteError, ShapeError
 from minding.engine.types import Array, EnvStep, EpisodeEnd, Factory, Obs, StateDict
 from minding.envs.backends.source import Source
@@ -19,6 +20,7 @@ from minding.envs.backends.vector import VectorSource
 from minding.envs.config import env_settings
 from minding.envs.normalize import RewardScaler
 from minding.envs.spaces.actions import describe_actions
+from minding.envs.spaces.agents import agents_space
 from minding.envs.spaces.info import probe
 
 _log = logging.getLogger("minding.envs")
@@ -251,9 +253,14 @@ class VectorEnvManager(BatchedEnvManager):
     ) -> None:
         settings = env_settings(env_cfg or {})
         name = settings["env_id"] or type(vector_env.unwrapped).__name__
-        adapter = action_adapter(vector_env.single_action_space, settings, name)
+        agents, keys = agents_space(vector_env.single_observation_space), settings["info_keys"]
+        if agents is not None:
+            # Their masks are in their observations.
+            keys = [key for key in keys if key != ACTION_MASK]
+        count = None if agents is None else len(agents.names)
+        adapter = action_adapter(vector_env.single_action_space, settings, name, count)
         restart, timeout = settings["on_error"] == "restart", settings["step_timeout"]
-        form = probe(vector_env, settings["info_keys"], name) if settings["info_keys"] else None
+        form = probe(vector_env, keys, name) if keys else None
         source = VectorSource(vector_env, name, seed, restart=restart, step_timeout=timeout, form=form)
         super().__init__(source, adapter, settings, training)
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from minding.engine.data.agents import num_agents
 from minding.engine.data.masks import ACTION_MASK, random_legal
 from minding.engine.data.observation import observation_leaves
 from minding.engine.types import Array, EnvStep
@@ -30,6 +31,8 @@ class RandomPlay:
     def __init__(self, manager: BatchedEnvManager, description: Mapping[str, Any]) -> None:
         self._manager = manager
         self._space = description["action"]
+        agents = num_agents(description)
+        self._lead = (manager.num_envs,) if agents is None else (manager.num_envs, agents)
         self._masked = any(leaf.is_mask for leaf in observation_leaves(description["observation"]))
         self._rng = np.random.default_rng(_SEED)
         self.seconds = 0.0
@@ -43,10 +46,10 @@ class RandomPlay:
         return step
 
     def _action(self) -> Array:
-        space, count = self._space, self._manager.num_envs
+        space = self._space
         if space["kind"] == "box":
-            return self._rng.uniform(-1, 1, (count, *space["shape"])).astype(np.float32)
+            return self._rng.uniform(-1, 1, (*self._lead, *space["shape"])).astype(np.float32)
         counts = space.get("nvec", [space.get("n")])
-        mask = self._manager.obs[ACTION_MASK] if self._masked else np.ones((count, sum(counts)), bool)
+        mask = self._manager.obs[ACTION_MASK] if self._masked else np.ones((*self._lead, sum(counts)), bool)
         action = random_legal(mask, counts, self._rng)
-        return action.reshape(count, -1) if space["kind"] == "multi_discrete" else action
+        return action.reshape(*self._lead, -1) if space["kind"] == "multi_discrete" else action

@@ -37,7 +37,8 @@ def describe_env(env_cfg: Mapping[str, Any], env_fn: Callable[..., AnyEnv] | Non
       'num_agents': 1}``: what the policy sees and decides as in `describe_space`, and the environment's own action
       space as in `describe_actions`. An action mask is ``{'kind': 'action_mask', 'counts': entries of each choice}``
       in the observation; other declared keys of info are under ``'info'``. With several agents all of these are those
-      of each agent, and ``'agents'`` is ``{'names': list, 'state': space | None, 'team_reward': bool}``.
+      of each agent, as large as those of all agents, and ``'agents'`` is ``{'names': list, 'spaces': list of
+      {'observation': space, 'action': space}, each agent's own, 'state': space | None, 'team_reward': bool}``.
     Raises:
       ConfigError: if the environment is unknown or the section is wrong.
       SpaceError: for spaces that have no array form.
@@ -58,8 +59,8 @@ def describe_env(env_cfg: Mapping[str, Any], env_fn: Callable[..., AnyEnv] | Non
             "env_action": describe_actions(action, rescale=rescale),
             "max_episode_steps": episode_limit(env),
             "num_agents": 1 if team is None else len(team.names),
-            **_described_info(env.observation_space, 0 if team is None else 1),
-            **({} if team is None else {"agents": _described_agents(team)}),
+            **_described_info(env.observation_space, team),
+            **({} if team is None else {"agents": _described_agents(team, rescale)}),
         }
     finally:
         close_env(env, factory.name)
@@ -122,17 +123,28 @@ def describe_observation(space: spaces.Space[Any], action_space: spaces.Space[An
     return description
 
 
-def _described_agents(team: AgentsSpace) -> dict[str, Any]:
-    state = None if team.state is None else describe_observation(team.state)
-    return {"names": list(team.names), "state": state, "team_reward": team.team_reward}
+def _described_agents(space: AgentsSpace, rescale: bool) -> dict[str, Any]:
+    team = space.team
+    own = [
+        {
+            "observation": describe_observation(observation, action),
+            "action": describe_space(policy_action_space(action, rescale=rescale)),
+        }
+        for observation, action in zip(team.observations, team.actions)
+    ]
+    state = None if space.state is None else describe_observation(space.state)
+    return {"names": list(team.names), "spaces": own, "state": state, "team_reward": team.one_reward}
 
 
-def _described_info(space: spaces.Space[Any], axes: int) -> dict[str, Any]:
-    """The declared info of `WithInfo` without its first `axes`, as an entry of a description; none for other spaces."""
+def _described_info(space: spaces.Space[Any], agents: AgentsSpace | None) -> dict[str, Any]:
+    """The declared info of `WithInfo`, of one agent, as an entry of a description; none for other spaces."""
     if not isinstance(space, WithInfo):
         return {}
-    shapes = {key: list(entry.shape or ())[axes:] for key, entry in space[INFO].items()}
-    return {INFO: {key: {"shape": shapes[key], "dtype": str(entry.dtype)} for key, entry in space[INFO].items()}}
+    described = {}
+    for key, entry in space[INFO].items():
+        each = agents is not None and key not in agents.team.shared_info
+        described[key] = {"shape": list(entry.shape or ())[each:], "dtype": str(entry.dtype)}
+    return {INFO: described}
 
 
 def episode_limit(env: AnyEnv) -> int | None:

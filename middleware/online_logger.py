@@ -41,8 +41,8 @@ def online_logger(
     There is a row for every ``run.metrics_freq`` steps of the clock (environment steps, or gradient steps) with the
     means since the row before, so that two runs with one seed write the same rows (except the ``time/`` columns). Each
     evaluation has its own row, with the mean of each declared key of info (``env.info_keys``) over the last steps of
-    its episodes: ``eval/success`` is a success rate. Rows reach the files about once a second, and before the
-    checkpoint that counts them.
+    its episodes: ``eval/success`` is a success rate. With several agents it has the return of each as well. Rows reach
+    the files about once a second, and before the checkpoint that counts them.
 
     Reads: clock, train_iter, last_eval_iter, last_eval_value, last_eval_clock; and if present train_output,
       episode_stats, env_episode, train_epoch, eval_value, eval_output, policy_lag.
@@ -99,6 +99,8 @@ class OnlineLogger:
         self._row_clock = 0
         # `train_iter` and `clock` of the policy whose evaluation was the last to get a row.
         self._evaluated: tuple[int, int] | None = None
+        # Means of declared info over the last evaluation, for the display.
+        self._shown: dict[str, float] = {}
         self._row_seconds = 0.0
         self._earlier_seconds = 0.0
         self._start = time.monotonic()
@@ -181,7 +183,10 @@ class OnlineLogger:
 
     def _write_evaluation(self, ctx: LearningContext, value: float) -> None:
         self._evaluated = (ctx.last_eval_iter, ctx.last_eval_clock)
-        means = {f"eval/{name}": mean for name, mean in info_means(ctx.eval_output or ()).items()}
+        told = info_means(ctx.eval_output or ())
+        means = {f"eval/{name}": mean for name, mean in told.items()}
+        # Of a whole team there may be many returns: the files have them.
+        self._shown = {name: mean for name, mean in told.items() if not name.startswith("return.")}
         measured = {ctx.unit: ctx.last_eval_clock, "train_iter": ctx.last_eval_iter}
         self._write({**measured, "eval/return_mean": value, **means})
 
@@ -231,6 +236,7 @@ class OnlineLogger:
             collect_return=_mean(value for value, _ in self._episodes),
             eval_return=None if ctx.last_eval_value == -math.inf else ctx.last_eval_value,
             not_finite=tuple(self._train.not_finite()),
+            eval_info=self._shown,
         )
 
 

@@ -110,13 +110,6 @@ class Nobody(Squad):
     possible_agents = ()
 
 
-class Stateless(Squad):
-    """Offers no global state, as PettingZoo's base class says it."""
-
-    def state(self):
-        raise NotImplementedError
-
-
 class TakingTurns(Squad):
     """PettingZoo's other interface."""
 
@@ -138,3 +131,66 @@ class Parts(Squad):
     def tell(self, agents):
         obs, infos = super().tell(agents)
         return {agent: seen * np.float32([0, 0.1, 1, 0]) for agent, seen in obs.items()}, infos
+
+
+class Mixed(Squad):
+    """'a', 'b' and 'c' observe 2, 4 and 3 of the numbers that a squad observes, and act in spaces of their own.
+
+    Each earns its own last action, in its own units.
+
+    Args:
+      actions: 'discrete': 2, 4 and 3 actions that begin with 0, 7 and 0; 'pairs': MultiDiscrete; 'box': 1, 3 and 2
+        numbers in [0, 1], [0, 1] and [-2, 4]; 'kinds': what does not go together.
+      mask: 'obs' puts one into the observation of 'b' alone: only its last action is legal.
+    """
+
+    SIZES = {"a": 2, "b": 4, "c": 3}  # noqa: RUF012
+
+    def __init__(self, actions="discrete", mask=None, **kwargs):
+        super().__init__(**kwargs)
+        self.actions, self.masked = actions, mask == "obs"
+
+    def observation_space(self, agent):
+        size = self.SIZES[agent]
+        space = spaces.Box(-1.0 - self.place(agent), np.inf, (size,), np.float32)
+        if not self.masked:
+            return space
+        entries = {"observation": space}
+        return spaces.Dict(entries, action_mask=spaces.MultiBinary(4)) if agent == "b" else spaces.Dict(entries)
+
+    def action_space(self, agent):
+        number, m = self.SIZES[agent], self.place(agent)
+        low, high = (-2.0, 4.0) if agent == "c" else (0.0, 1.0)
+        return {
+            "discrete": spaces.Discrete(number, start=7 * (agent == "b")),
+            "pairs": spaces.MultiDiscrete([number, 3 - m]),
+            "box": spaces.Box(low, high, (number - 1,), np.float32),
+            "kinds": spaces.Discrete(2) if m else spaces.Box(0.0, 1.0, (2,), np.float32),
+        }[self.actions]
+
+    def step(self, actions):
+        for agent, action in actions.items():
+            assert self.action_space(agent).contains(action), (agent, action)
+        self.taken = {agent: np.asarray(action).tolist() for agent, action in actions.items()}
+        acting = self.agents
+        numbers = dict.fromkeys(acting, 5)
+        obs, _, ends, cuts, infos = super().step(numbers)
+        rewards = {agent: float(np.sum(actions[agent])) for agent in acting}
+        return obs, rewards, ends, cuts, {agent: {**info, "joint": float(self.steps)} for agent, info in infos.items()}
+
+    def state(self):
+        raise NotImplementedError
+
+    def tell(self, agents):
+        obs, infos = super().tell(agents)
+        for agent in obs:
+            seen = obs[agent][: self.SIZES[agent]]
+            mask = {"action_mask": np.array([0, 0, 0, 1], np.int8)} if agent == "b" else {}
+            obs[agent] = {"observation": seen, **mask} if self.masked else seen
+        return obs, infos
+
+
+class Shared(Mixed):
+    """One reward for all, and an info that is about all of them."""
+
+    metadata = {"one_reward": True, "shared_info": ["joint"]}  # noqa: RUF012

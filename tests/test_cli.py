@@ -66,8 +66,8 @@ def training(monkeypatch):
         ended = {"stop_reason": module.stop_reason, "unsaved": module.unsaved, "folder_lost": module.folder_lost}
         return Summary(str(run_dir.path), **ended)
 
-    def evaluate(run, n_episode, seed, *, video, acting, ckpt):
-        module.calls.append((n_episode, seed, video, acting, ckpt))
+    def evaluate(run, n_episode, seed, *, acting, ckpt):
+        module.calls.append((n_episode, seed, acting, ckpt))
         return [480.0, 500.0]
 
     module.train, module.evaluate = train, evaluate
@@ -284,7 +284,7 @@ def test_eval_plays_with_the_seed_of_the_run(training, compiled, capsys, tmp_pat
     run(["train", "cartpole_ppo"])
     training.calls.clear()
     assert run(["eval", str(tmp_path / "runs" / "cartpole_ppo"), "--episodes", "2"]) == 0
-    assert training.calls == [(2, 3, None, None, None)]
+    assert training.calls == [(2, 3, None, None)]
     assert "return 490.0 ± 10.0 over 2 episodes, from 480.0 to 500.0" in capsys.readouterr().out
 
 
@@ -292,7 +292,7 @@ def test_eval_plays_the_checkpoint_that_is_named(training, compiled, capsys, tmp
     run(["train", "cartpole_ppo"])
     training.calls.clear()
     assert run(["eval", str(tmp_path / "runs" / "cartpole_ppo"), "--ckpt", str(tmp_path)]) == 0
-    assert training.calls == [(100, 3, None, None, tmp_path)]
+    assert training.calls == [(100, 3, None, tmp_path)]
 
 
 def test_plot_draws_the_runs_it_is_given(training, compiled, capsys, tmp_path):
@@ -452,10 +452,10 @@ def test_a_picture_or_a_video_that_cannot_be_written_is_bad_input(training, tmp_
     assert run(["plot", "absent", "-o", "curve.xyz"]) == 2
     assert "picture 'curve.xyz': expected a name that ends with one of ." in capsys.readouterr().err
     run(["train", "cartpole_ppo", "--out", str(tmp_path)])
-    for file, message in (("film.txt", "ends with one of .gif, .mp4"), ("film.mp4", "(.gif needs no ffmpeg)")):
+    for file, message in (("film.txt", "ends with one of .gif, .mp4"), ("film.mp4", "(.gif needs nothing)")):
         monkeypatch.setitem(sys.modules, "imageio_ffmpeg", None)
         capsys.readouterr()
-        assert run(["eval", str(tmp_path / "cartpole_ppo"), "--video", file]) == 2
+        assert run(["record", str(tmp_path / "cartpole_ppo"), "--out", file]) == 2
         assert message in capsys.readouterr().err
 
 

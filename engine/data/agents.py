@@ -4,13 +4,20 @@ The observation of N environments with M agents is a tree. Its leaves are ``(N, 
 observation; one that is no dict is the entry `OBSERVATION`. Two entries do not belong to the single agent: `ALIVE`,
 bool ``(N, M)``, says which agents act on this observation, and `STATE`, ``(N, ...)``, is the state of the whole
 environment where it was asked for. Both are part of the observation because they travel, and are stored, with it.
+
+Agents may have spaces of different sizes. The arrays are as large as the largest, `own_view` is what one of them sees.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from minding.engine.data import trees
+from minding.engine.data.masks import first_entries
+from minding.engine.data.observation import observation_leaves
 from minding.engine.types import Array, Obs
 
 ALIVE = "alive"
@@ -37,3 +44,35 @@ def num_agents(spec: Any) -> int | None:
     """M, from the description of an environment (see `envs.describe_env`); None for an environment of one agent."""
     agents = spec.get("agents")
     return None if agents is None else len(agents["names"])
+
+
+def own_view(obs: Obs, spec: Any, m: int) -> dict[str, Array]:
+    """What agent m sees in its own sizes: path -> ``(..., *own shape)``, as its own description names it.
+
+    A mask that it has only because others have more actions is left out.
+
+    Args:
+      obs: leaves ``(..., M, ...)``.
+      spec: description of the environment (see `envs.describe_env`).
+    """
+    view = agents_view(obs)
+    seen = {}
+    for leaf in observation_leaves(spec["agents"]["spaces"][m]["observation"]):
+        array = view[leaf.path]
+        if leaf.is_mask:
+            common = spec["observation"]["spaces"][leaf.path]["counts"]
+            seen[leaf.path] = array[..., m, own_entries(leaf.space["counts"], common)]
+        else:
+            part: Any = (..., m, *(slice(size) for size in leaf.field.shape))
+            seen[leaf.path] = array[part]
+    return seen
+
+
+def own_entries(own: Sequence[int], common: Sequence[int]) -> Array:
+    """Which entries of a mask over the actions of all agents are those of one: int64 ``(sum(own),)``.
+
+    Args:
+      own: number of entries of each choice of the agent.
+      common: that of all agents, at least as many.
+    """
+    return np.concatenate([start + np.arange(count) for start, count in zip(first_entries(common), own)])

@@ -7,7 +7,7 @@ import dataclasses
 import math
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import IO
 
 _PLAIN_LINE_SECONDS = 5.0
@@ -26,6 +26,7 @@ class Status:
       eval_return: mean return of the last evaluation, None before the first.
       not_finite: metrics that are NaN or infinite.
       unit: what the clock counts, see `engine.chain.context.UNITS`.
+      eval_info: means of declared info over the last evaluation, such as a win rate.
     """
 
     clock: int
@@ -34,6 +35,7 @@ class Status:
     eval_return: float | None = None
     not_finite: tuple[str, ...] = ()
     unit: str = "env_step"
+    eval_info: Mapping[str, float] = dataclasses.field(default_factory=dict)
 
 
 class Progress:
@@ -119,6 +121,7 @@ class Progress:
             for name, value in (("return", status.collect_return), ("eval", status.eval_return))
             if value is not None
         ]
+        returns += [f"{name} {value:.2f}" for name, value in status.eval_info.items()]
         alarm = [f"NaN or infinite: {', '.join(status.not_finite)}"] if status.not_finite else []
         if not seconds > 0:
             return "  ".join([*returns, *alarm, _minutes(now - self._start)])

@@ -7,6 +7,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 from gymnasium import spaces
+from gymnasium.envs.registration import EnvSpec
 from gymnasium.vector import VectorEnv
 
 from minding.envs.backends.atari import atari_env, atari_options
@@ -20,7 +21,7 @@ _TRIES = 5
 
 def native_env(factory: EnvFactory, num_envs: int) -> VectorEnv[Any, Any, Any]:
     """Creates the vector version."""
-    if factory.native_spec is None:
+    if factory.native is None:
         return atari_env(atari_options(factory) or {}, num_envs)
     limit = factory.max_episode_steps
     return _make(factory, num_envs, {} if limit is None else {"max_episode_steps": limit})
@@ -32,9 +33,9 @@ def native_objection(factory: EnvFactory) -> str:
     A single environment is given its time limit by a wrapper. A vector version has to keep it itself, and some accept
     `max_episode_steps` and ignore it. It is tested once, with a limit of one step.
     """
-    spec = factory.native_spec
+    spec = factory.native
     assert spec is not None
-    if factory.max_episode_steps is None and spec.max_episode_steps is None:
+    if factory.max_episode_steps is None and getattr(spec, "max_episode_steps", None) is None:
         return ""
     try:
         with watched("__init__", factory.name, max(factory.step_timeout, START_TIMEOUT)):
@@ -59,7 +60,10 @@ def _keeps_limit(factory: EnvFactory) -> bool:
 
 def _make(factory: EnvFactory, num_envs: int, limit: dict[str, int]) -> VectorEnv[Any, Any, Any]:
     kwargs = {**factory.kwargs, **limit}
-    env = gymnasium.make_vec(factory.native_spec, num_envs, vectorization_mode="vector_entry_point", **kwargs)
+    if not isinstance(factory.native, EnvSpec):
+        assert factory.native is not None
+        return factory.native(num_envs=num_envs, global_state=factory.global_state, **kwargs)  # type: ignore[no-any-return]
+    env = gymnasium.make_vec(factory.native, num_envs, vectorization_mode="vector_entry_point", **kwargs)
     raw = env.unwrapped
     space = vars(raw).get("action_space")
     if type(space) is spaces.MultiDiscrete:

@@ -22,6 +22,7 @@ from minding.envs.spaces.layout import ObsLayout
 _log = logging.getLogger("minding.envs")
 # Attributes that, with the random generator, are the whole state of a native vector environment.
 _NATIVE_STATE = {
+    "BattleVector": ("units", "steps"),
     "CartPoleVectorEnv": ("state", "steps", "prev_done"),
     "MaskedGridVector": ("position", "visited", "steps"),
     "RepeatPreviousVector": ("shown", "steps"),
@@ -67,6 +68,7 @@ class VectorSource(Source):
         joined = space if form is None else form.space(space, env.single_action_space)
         self.layout = ObsLayout(joined, env.single_action_space)
         self._values = ValueCheck(self.layout)
+        self._rewards = (self.num_envs, *self.layout.reward_shape)
         self._env = env
         self._seed = seed
         self._resets = 0
@@ -92,7 +94,7 @@ class VectorSource(Source):
             with self._activity.during("reset"):
                 obs, info = self._env.reset(seed=episode_seed(self._seed, 0, self._resets))
             leaves = self._split(obs, info, reset=True)
-            self._check_values(leaves, np.zeros(self.num_envs))
+            self._check_values(leaves, np.zeros(self._rewards))
         except (Exception, Hang) as error:
             raise EnvError(self._message(f"failed in reset: {describe(error)}")) from error
         self._resets += 1
@@ -105,7 +107,7 @@ class VectorSource(Source):
         self._activity.begin("step")
         try:
             obs, reward, terminated, truncated, info = self._env.step(actions)
-            given = as_rewards(reward, self.num_envs)
+            given = as_rewards(reward, self._rewards)
             leaves = self._split(obs, info)
             terminated, truncated = np.array(terminated, bool), np.array(truncated, bool)
             self._check_values(leaves, given, terminated if self._shows_ends else None)
@@ -175,7 +177,7 @@ class VectorSource(Source):
         valid = None
         if self._any_done:
             valid = ~self._done
-            reward *= valid
+            reward *= valid.reshape(-1, *[1] * (reward.ndim - 1))
             terminated &= valid
             truncated &= valid
         self._done = terminated | truncated
@@ -233,7 +235,7 @@ class VectorSource(Source):
         obs = self.reset(None)
         none = np.zeros(self.num_envs, bool)
         declared = self.layout.info(self._obs_leaves)
-        return SourceStep(obs, obs, np.zeros(self.num_envs, np.float32), none, none.copy(), none.copy(), declared)
+        return SourceStep(obs, obs, np.zeros(self._rewards, np.float32), none, none.copy(), none.copy(), declared)
 
     def _split(self, obs: Any, info: Any, *, reset: bool = False) -> list[Array]:
         """The leaves of a batch of observations and of the info declared; ShapeError if they do not fit."""

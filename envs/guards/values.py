@@ -43,15 +43,16 @@ def step_reward(reward: Any, shape: tuple[int, ...]) -> float | Array:
     return array
 
 
-def as_rewards(rewards: Any, num_envs: int) -> Array:
-    """The rewards of a vector environment as float64 ``(N,)``.
+def as_rewards(rewards: Any, shape: tuple[int, ...]) -> Array:
+    """The rewards of a vector environment as float64 of `shape`: ``(N,)``, or ``(N, M)`` with one for each agent.
 
     Raises:
-      EnvError: they are not one number for each environment.
+      EnvError: they are anything else.
     """
     array = np.asarray(rewards)
-    if array.dtype.kind not in "biuf" or array.shape != (num_envs,):
-        raise EnvError(f"rewards are {_brief(rewards)}; expected {num_envs} numbers, one per environment")
+    if array.dtype.kind not in "biuf" or array.shape != shape:
+        each = "one per environment" if len(shape) == 1 else f"{shape[1]} for each environment, one per agent"
+        raise EnvError(f"rewards are {_brief(rewards)}; expected {np.prod(shape)} numbers, {each}")
     return array.astype(np.float64)
 
 

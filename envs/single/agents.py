@@ -1,13 +1,14 @@
 """Environments of several agents (PettingZoo's parallel interface) as environments with an agents axis.
 
 PettingZoo speaks in dicts by agent, which lose their entries when agents leave. Here all agents keep their places in
-arrays ``(M, ...)``, and `alive` says who is there. What steps single environments steps these as well.
+arrays ``(M, ...)``, and `alive` says who is there. Where agents observe or act in spaces of different sizes, the arrays
+are as large as the largest. What steps single environments steps these as well.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import gymnasium
@@ -19,8 +20,9 @@ from minding.engine.data.agents import ALIVE, STATE
 from minding.engine.data.masks import ACTION_MASK, OBSERVATION, with_mask
 from minding.engine.errors import ConfigError, EnvError, ShapeError, SpaceError
 from minding.engine.types import Array
-from minding.envs.spaces.agents import AgentsSpace
+from minding.envs.spaces.agents import AgentsSpace, Team
 from minding.envs.spaces.info import action_counts
+from minding.envs.spaces.padding import OwnAction, common_action, common_observation, fill_up, legal_entries
 
 _RESERVED = (ALIVE, STATE)
 
@@ -46,13 +48,20 @@ class AgentsEnv(gymnasium.Env[Any, Any]):  # type: ignore[misc]
     """A PettingZoo parallel environment with an agents axis.
 
     Each agent has its place in the order of `possible_agents`. Where one is missing, because it has left or has not
-    come yet, its observation, info and reward are zero, its mask allows everything, and its action is ignored. It is
-    a fault if one that acted, and that is still there or has just ended, lacks its reward, termination or truncation.
-    The episode is over when no agent is left: `truncated` if one of the last was cut off by a time limit, else
-    `terminated`. An agent that leaves before that has come to its own true end.
+    come yet, its observation, info and reward are zero, its mask allows everything it has, and its action is ignored.
+    It is a fault if one that acted, and that is still there or has just ended, lacks its reward, termination or
+    truncation. The episode is over when no agent is left: `truncated` if one of the last was cut off by a time limit,
+    else `terminated`. An agent that leaves before that has come to its own true end.
+
+    Observations smaller than those of other agents end with zeros. Agents that have fewer discrete actions than others
+    get a mask, if they have none. The global state is the environment's own `state()`; where it offers none, the
+    observations of all agents, one after the other.
+
+    Its metadata may say that all agents have one reward, the sum of what they get (``one_reward``), and which keys of
+    their infos are about all of them (``shared_info``).
 
     Args:
-      env: it tells `possible_agents`; their spaces are all the same.
+      env: it tells `possible_agents` and both spaces of each.
       name: how messages call it.
       options: see `AgentOptions`.
     Raises:
@@ -62,20 +71,28 @@ class AgentsEnv(gymnasium.Env[Any, Any]):  # type: ignore[misc]
     def __init__(self, env: Any, name: str, options: AgentOptions) -> None:
         self.parallel = env
         self.names: tuple[str, ...] = _agent_names(env, name)
+        self.metadata = dict(getattr(env, "metadata", None) or {})
         self._options = options
         self._place = _Places((agent, m) for m, agent in enumerate(self.names))
-        observation = _same_space(env.observation_space, self.names, "observe", name)
-        self.single_action_space = _same_space(env.action_space, self.names, "act in", name)
+        seen = {agent: env.observation_space(agent) for agent in self.names}
+        actions = {agent: env.action_space(agent) for agent in self.names}
+        self._plain = {agent for agent, space in seen.items() if not isinstance(space, spaces.Dict)}
+        self.single_action_space = common_action(actions, name)
+        self._act = [OwnAction(agent, actions[agent], self.single_action_space) for agent in self.names]
         self._masked = ACTION_MASK in options.info_keys
         self._infos = tuple(key for key in options.info_keys if key != ACTION_MASK)
-        self._one = _entries(observation, self.single_action_space, self._masked, name)
-        self._plain = not isinstance(observation, spaces.Dict)
-        state = _state_space(env, name) if options.global_state else None
-        self.observation_space = AgentsSpace(
-            self.names, self._one, self.single_action_space, state, options.team_reward
-        )
+        own = {agent: _entries(seen[agent], actions[agent], self._masked, name) for agent in self.names}
+        self._legal = _legal(actions, self.single_action_space)
+        self._own = {agent: own[agent].spaces for agent in self.names}
+        self._one = _common_entries(own, self._legal, name)
+        self._joins = options.global_state and not _has_state(env)
+        state = _state_space(env, own, name, self._joins) if options.global_state else None
+        team = Team(
+            self.names, tuple(own.values()), tuple(actions.values()),
+            options.team_reward or bool(self.metadata.get("one_reward")), tuple(self.metadata.get("shared_info", ())),
+        )  # fmt: skip
+        self.observation_space = AgentsSpace(team, self._one, self.single_action_space, state)
         self.action_space = batch_space(self.single_action_space, len(self.names))
-        self._discrete = isinstance(self.single_action_space, spaces.Discrete)
         self._max_episode_steps = _step_limit(env, options.max_episode_steps)
         self._steps = 0
         self._alive = np.zeros(len(self.names), bool)
@@ -96,7 +113,7 @@ class AgentsEnv(gymnasium.Env[Any, Any]):  # type: ignore[misc]
 
     def step(self, action: Array) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         acting = [agent for agent, alive in zip(self.names, self._alive) if alive]
-        actions = {agent: self._action(action[self._place[agent]]) for agent in acting}
+        actions = {agent: self._act[m](action[m]) for m, agent in enumerate(self.names) if self._alive[m]}
         obs, rewards, terminations, truncations, infos = self.parallel.step(actions)
         self._steps += 1
         there = {*self.parallel.agents, *obs, *_true(terminations), *_true(truncations)}
@@ -114,7 +131,7 @@ class AgentsEnv(gymnasium.Env[Any, Any]):  # type: ignore[misc]
             left = self._alive & ~self._present(agent for agent in acting if terminations.get(agent))
         truncated = cut_off or (not over and self._steps == self._options.max_episode_steps)
         self._alive = left
-        summed = float(reward.sum()) if self._options.team_reward else reward
+        summed = float(reward.sum()) if self.observation_space.team.one_reward else reward
         return self._observation(obs, infos), summed, over and not cut_off, truncated, self._info(infos)
 
     def render(self) -> Any:
@@ -123,10 +140,7 @@ class AgentsEnv(gymnasium.Env[Any, Any]):  # type: ignore[misc]
     def close(self) -> None:
         self.parallel.close()
 
-    def _action(self, action: Any) -> Any:
-        return int(action) if self._discrete else action
-
-    def _present(self, agents: Any) -> Array:
+    def _present(self, agents: Iterable[str]) -> Array:
         """Bool ``(M,)``: which of all agents these are."""
         there = np.zeros(len(self.names), bool)
         there[[self._place[agent] for agent in agents]] = True
@@ -134,32 +148,49 @@ class AgentsEnv(gymnasium.Env[Any, Any]):  # type: ignore[misc]
 
     def _observation(self, given: Mapping[str, Any], infos: Mapping[str, Any]) -> dict[str, Any]:
         self._present(given)  # refuses strangers
-        seen = {}
+        seen: dict[str, Mapping[str, Any]] = {}
         for agent, obs in given.items():
-            entries = {OBSERVATION: obs} if self._plain else obs
+            entries = {OBSERVATION: obs} if agent in self._plain else obs
             if self._masked:
                 entries = with_mask(entries, _entry(infos, agent, ACTION_MASK))
             seen[agent] = entries
         for agent, alive in zip(self.names, self._alive):
             if alive and agent not in seen:
                 raise ShapeError(f"there is no observation of {agent!r}, who is among the agents")
-        joined = {key: self._stacked(space, seen, (key,)) for key, space in self._one.spaces.items()}
+        joined = {
+            key: self._stacked(space, [self._own[agent].get(key) for agent in self.names], seen, (key,))
+            for key, space in self._one.spaces.items()
+            if key != ACTION_MASK
+        }
+        if ACTION_MASK in self._one.spaces:
+            joined[ACTION_MASK] = np.stack([self._mask(m, seen.get(agent)) for m, agent in enumerate(self.names)])
         joined[ALIVE] = self._alive.copy()
         if self._options.global_state:
-            joined[STATE] = self.parallel.state()
+            joined[STATE] = self._joined(seen) if self._joins else self.parallel.state()
         return joined
 
-    def _stacked(self, space: Any, seen: Mapping[str, Any], keys: tuple[Any, ...]) -> Any:
-        """The entry at `keys` of each agent's observation, ``(M, ...)``; for Dict and Tuple spaces nested alike."""
-        if isinstance(space, spaces.Dict):
-            return {key: self._stacked(child, seen, (*keys, key)) for key, child in space.spaces.items()}
-        if isinstance(space, spaces.Tuple):
-            return tuple(self._stacked(child, seen, (*keys, i)) for i, child in enumerate(space.spaces))
-        return np.stack([self._leaf(space, seen.get(agent), agent, keys) for agent in self.names])
+    def _stacked(self, space: Any, own: Sequence[Any], seen: Mapping[str, Any], keys: tuple[Any, ...]) -> Any:
+        """The entry at `keys` of each agent's observation, ``(M, ...)``; for Dict and Tuple spaces nested alike.
+
+        Args:
+          space: of the entry, as large as that of all agents.
+          own: that of each.
+        """
+        if isinstance(space, (spaces.Dict, spaces.Tuple)):
+            children = space.spaces.items() if isinstance(space, spaces.Dict) else enumerate(space.spaces)
+            found = {
+                key: self._stacked(child, [each[key] for each in own], seen, (*keys, key)) for key, child in children
+            }
+            return found if isinstance(space, spaces.Dict) else tuple(found.values())
+        return np.stack(
+            [
+                fill_up(self._leaf(each, seen.get(agent), agent, keys), tuple(space.shape))
+                for agent, each in zip(self.names, own)
+            ]
+        )
 
     def _leaf(self, space: Any, value: Any, agent: str, keys: tuple[Any, ...]) -> Array:
-        if keys == (ACTION_MASK,) and not self._alive[self._place[agent]]:
-            return np.ones(space.shape, space.dtype)
+        """The entry at `keys` of what an agent observes, in its own shape; zeros where it observes nothing."""
         if value is None:
             return np.full(space.shape, getattr(space, "start", 0), space.dtype)
         for key in keys:
@@ -169,18 +200,46 @@ class AgentsEnv(gymnasium.Env[Any, Any]):  # type: ignore[misc]
                 raise ShapeError(f"the observation of {agent!r} has no entry {key!r}") from None
         array = np.asarray(value)
         if array.shape != tuple(space.shape):
-            label = "observation" if self._plain else f"observation {'.'.join(map(str, keys))!r}"
+            label = "observation" if agent in self._plain else f"observation {'.'.join(map(str, keys))!r}"
             raise ShapeError(f"{label} of {agent!r}: expected shape {tuple(space.shape)}, got {array.shape}")
         return array
 
+    def _mask(self, m: int, value: Any) -> Array:
+        """The mask of agent m over the actions of all agents: what it has and may do."""
+        legal, own = self._legal[m], self._own[self.names[m]].get(ACTION_MASK)
+        if own is None or not self._alive[m]:
+            return legal.astype(np.int8)
+        mask = self._leaf(own, value, self.names[m], (ACTION_MASK,))
+        if legal.all():
+            return mask
+        filled = np.zeros(len(legal), mask.dtype)
+        filled[legal] = mask
+        return filled
+
+    def _joined(self, seen: Mapping[str, Any]) -> Array:
+        """Float32 ``(S,)``: what all agents observe; zeros for those that are not there."""
+        parts = [
+            self._leaf(space, seen.get(agent), agent, (key,)).ravel()
+            for agent in self.names
+            for key, space in self._own[agent].items()
+            if key != ACTION_MASK
+        ]
+        return np.concatenate(parts).astype(np.float32)
+
     def _info(self, infos: Mapping[str, Any]) -> dict[str, Any]:
-        """The declared keys, ``(M, ...)``; zeros for agents that say nothing. A key that no agent has is left out."""
+        """The declared keys, ``(M, ...)``; zeros for agents that say nothing. A key that no agent has is left out.
+
+        Shared ones are as the first agent says it that does.
+        """
         joined = {}
         for key in self._infos:
             told = {agent: np.asarray(info[key]) for agent, info in infos.items() if key in info}
             if told or key in self._known:
                 like = self._known.setdefault(key, np.zeros_like(next(iter(told.values()), 0)))
-                joined[key] = np.stack([told.get(agent, like) for agent in self.names])
+                if key in self.observation_space.team.shared_info:
+                    joined[key] = next(iter(told.values()), like)
+                else:
+                    joined[key] = np.stack([told.get(agent, like) for agent in self.names])
         return joined
 
 
@@ -194,42 +253,11 @@ class _Places(dict[str, int]):
         )
 
 
-def is_parallel(env: Any) -> bool:
-    """Whether an object has PettingZoo's parallel interface."""
-    return hasattr(env, "possible_agents") and not hasattr(env, "agent_iter")
-
-
-def refuse_aec(env: Any, name: str) -> None:
-    """ConfigError for PettingZoo's interface of agents that act one after the other."""
-    if hasattr(env, "agent_iter"):
-        raise ConfigError(
-            f"env.env_id={name!r} gives an AEC environment, whose agents act one after the other; expected one with "
-            "the parallel interface: name its parallel_env, or convert it with pettingzoo.utils.aec_to_parallel"
-        )
-
-
 def _agent_names(env: Any, name: str) -> tuple[str, ...]:
     names = tuple(env.possible_agents)
     if not names:
         raise ConfigError(f"{name} names no possible_agents: expected all agents that there can be, in a fixed order")
     return names
-
-
-def _same_space(space_of: Callable[[str], Any], names: Sequence[str], verb: str, name: str) -> Any:
-    """The space that all agents share.
-
-    Raises:
-      SpaceError: they do not.
-    """
-    first = space_of(names[0])
-    for agent in names[1:]:
-        other = space_of(agent)
-        if other != first:
-            raise SpaceError(
-                f"{name}: the agents {verb} different spaces, {names[0]!r} {first}, {agent!r} {other}: all agents of "
-                "an environment share one network and need the same spaces; pad them to one size with a wrapper"
-            )
-    return first
 
 
 def _entries(space: spaces.Space[Any], action: spaces.Space[Any], masked: bool, name: str) -> spaces.Dict:
@@ -243,16 +271,61 @@ def _entries(space: spaces.Space[Any], action: spaces.Space[Any], masked: bool, 
     return spaces.Dict(entries)
 
 
-def _state_space(env: Any, name: str) -> spaces.Space[Any]:
-    """The space of `env.state()`: as declared, or by what it returns after a reset."""
+def _legal(actions: Mapping[str, spaces.Space[Any]], common: spaces.Space[Any]) -> list[Array]:
+    """Bool ``(A,)`` of each agent, which of the discrete actions it has; none where actions are continuous."""
+    return [] if isinstance(common, spaces.Box) else [legal_entries(space, common) for space in actions.values()]
+
+
+def _common_entries(own: Mapping[str, spaces.Dict], legal: Sequence[Array], name: str) -> spaces.Dict:
+    """The entries of one agent's observation, as large as those of all agents, with a mask where agents need one."""
+    masks = {agent: entries.spaces.get(ACTION_MASK) for agent, entries in own.items()}
+    others = {
+        agent: spaces.Dict({key: space for key, space in entries.spaces.items() if key != ACTION_MASK})
+        for agent, entries in own.items()
+    }
+    common = common_observation(others, name)
+    assert isinstance(common, spaces.Dict)
+    first = next(iter(masks.values()))
+    if all(entries.all() for entries in legal) and all(mask == first for mask in masks.values()):
+        return common if first is None else spaces.Dict({**common.spaces, ACTION_MASK: first})
+    for (agent, mask), entries in zip(masks.items(), legal):
+        if mask is not None and mask.shape != (entries.sum(),):
+            raise SpaceError(
+                f"{name}: the {ACTION_MASK!r} of {agent!r} has the shape {mask.shape}: expected one entry for each of "
+                f"its {entries.sum()} actions"
+            )
+    return spaces.Dict({**common.spaces, ACTION_MASK: spaces.MultiBinary(len(legal[0]))})
+
+
+def _has_state(env: Any) -> bool:
+    """Whether an environment tells its global state."""
+    try:
+        env.reset(seed=0)
+        env.state()
+    except (NotImplementedError, AttributeError):
+        return False
+    return True
+
+
+def _state_space(env: Any, own: Mapping[str, spaces.Dict], name: str, joins: bool) -> spaces.Space[Any]:
+    """The space of the global state: as declared, or by what `state()` returns; of joined observations by their sizes.
+
+    Raises:
+      ConfigError: observations that are no numbers cannot be joined.
+      EnvError: `state()` returns something else than numbers.
+    """
+    if joins:
+        seen = [space for entries in own.values() for key, space in entries.spaces.items() if key != ACTION_MASK]
+        if not all(isinstance(space, spaces.Box) for space in seen):
+            raise ConfigError(
+                f"env.global_state: {name} offers no state(), and observations that are not Boxes cannot be joined in "
+                "its place: leave it off, or give the environment a state()"
+            )
+        return spaces.Box(-np.inf, np.inf, (sum(int(np.prod(space.shape)) for space in seen),), np.float32)
     space = getattr(env, "state_space", None)
     if isinstance(space, spaces.Box):
         return space
-    try:
-        env.reset(seed=0)
-        state = np.asarray(env.state())
-    except (NotImplementedError, AttributeError):
-        raise ConfigError(f"env.global_state: {name} offers no state(); leave it off") from None
+    state = np.asarray(env.state())
     if state.dtype.kind not in "biuf" or not state.size:
         raise EnvError(f"{name}: state() returned {state!r}; expected an array of numbers")
     return spaces.Box(-np.inf, np.inf, state.shape, np.float32)

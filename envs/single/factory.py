@@ -7,8 +7,6 @@ import dataclasses
 import functools
 import importlib
 import inspect
-import pkgutil
-import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -22,7 +20,8 @@ from minding.engine.data.masks import ACTION_MASK
 from minding.engine.errors import ConfigError, EnvError, MindingError, MissingExtraError, nearest
 from minding.envs.guards.faults import START_TIMEOUT, Hang, close_env, describe
 from minding.envs.guards.watchdog import watched
-from minding.envs.single.agents import AgentOptions, AgentsEnv, is_parallel, refuse_aec
+from minding.envs.single.agents import AgentOptions, AgentsEnv
+from minding.envs.single.parallel import as_parallel, is_parallel_id, parallel_source
 from minding.envs.single.pool import SinglePool
 from minding.envs.single.wrappers import AnyEnv, wrap
 from minding.envs.spaces.info import InfoForm, JoinInfo, probe
@@ -35,8 +34,6 @@ _PROVIDERS = {
     "dm_control/": ("minding.envs.single.dm_control", "dm-control", "dmc"),
 }
 _EXTRA_OF_MODULE = {"box2d": "box2d", "mujoco": "mujoco", "ale_py": "atari", "dm_control": "dmc"}
-# Packages of PettingZoo environments, package -> extra: the id 'package/name' is ``package.name.parallel_env``.
-_PARALLEL = {"mpe2": "mpe"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -106,10 +103,15 @@ class EnvFactory:
             close_env(env, self.name)
 
     @property
-    def native_spec(self) -> EnvSpec | None:
-        """The spec, if the environment comes with a vector version and no wrappers forbid its use."""
+    def native(self) -> EnvSpec | Callable[..., Any] | None:
+        """What makes the vector version, if the environment comes with one and no wrappers forbid its use.
+
+        A spec, or of an environment of several agents a function: the attribute `vector_env` of its source.
+        """
         spec = self.source
-        if not isinstance(spec, EnvSpec) or spec.vector_entry_point is None:
+        if not isinstance(spec, EnvSpec):
+            return None if self.wrappers else getattr(spec, "vector_env", None)
+        if spec.vector_entry_point is None:
             return None
         return None if self.wrappers or spec.additional_wrappers else spec
 
@@ -117,9 +119,9 @@ class EnvFactory:
         if isinstance(self.source, EnvSpec):
             return gymnasium.make(self.source, max_episode_steps=self.max_episode_steps, **self.kwargs)
         env = self.source(**self.kwargs)
-        if is_parallel(env):
-            return self._with_agents_axis(env)
-        refuse_aec(env, self.name)
+        parallel = as_parallel(env, self.name)
+        if parallel is not None:
+            return self._with_agents_axis(parallel)
         if self.global_state or self.team_reward:
             key = "global_state" if self.global_state else "team_reward"
             raise ConfigError(
@@ -220,8 +222,8 @@ def _with_spaces(env: Any) -> AnyEnv:
 
 
 def _find_source(env_id: str) -> EnvSpec | Callable[..., AnyEnv]:
-    if env_id.partition("/")[0] in _PARALLEL:
-        return _parallel_env(env_id)
+    if is_parallel_id(env_id):
+        return parallel_source(env_id)
     if ":" in env_id:
         module_name, _, name = env_id.partition(":")
         module = _import(module_name, env_id)
@@ -238,19 +240,6 @@ def _find_source(env_id: str) -> EnvSpec | Callable[..., AnyEnv]:
             raise ConfigError(f"env.env_id={env_id!r}: {module_name} has no {name!r}{nearest(name, vars(module))}")
         env_id = name
     return _fast_spec(_registered(env_id))
-
-
-def _parallel_env(env_id: str) -> Callable[..., Any]:
-    """The function that makes a PettingZoo environment of a package of `_PARALLEL`."""
-    package, _, name = env_id.partition("/")
-    try:
-        path = importlib.import_module(package).__path__
-    except ImportError:
-        raise MissingExtraError(package, _PARALLEL[package], f"env.env_id={env_id!r}") from None
-    known = [f"{package}/{module.name}" for module in pkgutil.iter_modules(path) if re.search(r"_v\d+$", module.name)]
-    if env_id not in known:
-        raise ConfigError(f"env.env_id={env_id!r}: unknown environment{nearest(env_id, known)}")
-    return importlib.import_module(f"{package}.{name}").parallel_env  # type: ignore[no-any-return]
 
 
 def _registered(env_id: str) -> EnvSpec:

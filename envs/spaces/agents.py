@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -13,39 +13,52 @@ from minding.engine.data.agents import ALIVE, STATE
 from minding.engine.data.masks import OBSERVATION
 
 
+@dataclasses.dataclass(frozen=True)
+class Team:
+    """The agents of an environment.
+
+    Attributes:
+      names: in the order of the axis.
+      observations: the entries of each agent's own observation, before it is filled up to the size of the largest.
+      actions: the own action space of each.
+      one_reward: whether there is one reward for all.
+      shared_info: declared keys of info that are about all of them, and so have no agents axis.
+    """
+
+    names: tuple[str, ...]
+    observations: tuple[spaces.Dict, ...]
+    actions: tuple[spaces.Space[Any], ...]
+    one_reward: bool = False
+    shared_info: tuple[str, ...] = ()
+
+
 class AgentsSpace(spaces.Dict):
     """Observations of all agents, ``(M, ...)`` each, with `ALIVE` and, if asked for, `STATE`.
 
     Args:
-      names: of the agents, in the order of the axis.
-      observation: the entries of one agent's observation.
-      action: the action space of one agent.
+      team: the agents.
+      observation: the entries of one agent's observation, as large as those of all agents.
+      action: the action space of one agent, likewise.
       state: the space of the global state, None without.
-      team_reward: whether there is one reward for all.
     """
 
     def __init__(
-        self,
-        names: Sequence[str],
-        observation: spaces.Dict,
-        action: spaces.Space[Any],
-        state: spaces.Space[Any] | None,
-        team_reward: bool,
+        self, team: Team, observation: spaces.Dict, action: spaces.Space[Any], state: spaces.Space[Any] | None
     ) -> None:
-        self.names = tuple(names)
+        self.team, self.names = team, team.names
         self.one_observation, self.one_action = observation, action
-        self.state, self.team_reward = state, team_reward
-        entries = {key: batch_space(space, len(names)) for key, space in observation.spaces.items()}
-        entries[ALIVE] = spaces.Box(0, 1, (len(names),), np.bool_)
+        self.state = state
+        entries = {key: batch_space(space, len(team.names)) for key, space in observation.spaces.items()}
+        entries[ALIVE] = spaces.Box(0, 1, (len(team.names),), np.bool_)
         super().__init__(entries if state is None else {**entries, STATE: state})
 
     @property
     def reward_shape(self) -> tuple[int, ...]:
         """Of the reward of one step."""
-        return () if self.team_reward else (len(self.names),)
+        return () if self.team.one_reward else (len(self.names),)
 
 
-def agents_space(space: spaces.Space[Any]) -> AgentsSpace | None:
+def agents_space(space: spaces.Space[Any] | None) -> AgentsSpace | None:
     """The space of several agents that `space` is or, where declared info has joined it, holds; None for one agent."""
     if isinstance(space, spaces.Dict) and not isinstance(space, AgentsSpace):
         space = space.spaces.get(OBSERVATION, space)

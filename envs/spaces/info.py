@@ -18,6 +18,7 @@ from gymnasium import spaces
 from minding.engine.data.masks import ACTION_MASK, OBSERVATION, random_legal, with_mask
 from minding.engine.errors import ConfigError, ShapeError, SpaceError, nearest
 from minding.engine.types import Array
+from minding.envs.spaces.agents import agents_space
 
 INFO = "info"
 _PROBE_SEED = 0
@@ -173,8 +174,11 @@ def sample_action(env: Any, obs: Any, info: Mapping[str, Any], rng: np.random.Ge
 
 
 def _action_space(env: Any) -> spaces.Space[Any]:
-    """Of one environment."""
-    return env.single_action_space if hasattr(env, "single_action_space") else env.action_space
+    """Of one environment; with several agents, of one agent."""
+    if hasattr(env, "single_action_space"):
+        return env.single_action_space
+    agents = agents_space(getattr(env, "observation_space", None))
+    return env.action_space if agents is None else agents.one_action
 
 
 def _space_of(shape: tuple[int, ...], dtype: np.dtype[Any]) -> spaces.Space[Any]:

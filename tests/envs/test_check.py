@@ -216,3 +216,19 @@ def test_a_slow_environment_is_told_from_a_machine_that_paused_once(pauses, leve
     monkeypatch.setattr(check, "make_env_manager", make_and_pause)
     last = check_env({}, 100, env_fn=Pausing)[-1]
     assert (last.level, last.fix) == (level, "" if level == "ok" else "try env.backend=subprocess")
+
+
+@pytest.mark.parametrize(
+    ("env", "words"),
+    [
+        ({"env_id": "worlds:Mixed"}, ["3 agents, each with its own reward: a (2 numbers, discrete 2), b (4 numbers"]),
+        ({"env_id": "worlds:Squad", "env_kwargs": {"mask": "info"}}, ["action_mask that is not declared"]),
+        ({"env_id": "minding/Battle-v0"}, ["3 agents, one reward for all: unit_0, unit_1, unit_2", "time limit 60"]),
+    ],
+)
+def test_environments_of_several_agents_are_fit(env, words):
+    findings = check_env(env, steps=130)
+    assert not [finding.text for finding in findings if finding.level == "error"]
+    texts = " ".join(finding.text for finding in findings)
+    assert all(word in texts for word in words)
+    assert "can be resumed exactly" in texts

@@ -1,11 +1,11 @@
 """Videos of episodes."""
 
-import types
-
 import numpy as np
 import pytest
+from PIL import Image, ImageSequence
 from worlds import Permit
 
+from minding.engine.errors import ConfigError
 from minding.envs import video
 
 
@@ -19,7 +19,14 @@ class Painted(Permit):
         self.render_mode = render_mode
 
     def render(self):
-        return np.full((1, 1, 3), self.steps, np.uint8)
+        return np.full((8, 8, 3), 40 * self.steps, np.uint8)
+
+
+class Blank(Painted):
+    """Renders nothing."""
+
+    def render(self):
+        return None
 
 
 class FirstLegal:
@@ -32,17 +39,53 @@ class FirstLegal:
         return 2 + obs.action_mask.argmax(axis=1)
 
 
-def test_wrappers_and_masks_are_applied_once_and_every_step_is_a_picture(monkeypatch, tmp_path):
-    written = []
-    imageio = types.SimpleNamespace(mimsave=lambda path, frames, fps: written.append((path, frames, fps)))
-    monkeypatch.setattr(video, "check_video", lambda path: imageio)
+def shades(path):
+    """The grey of each picture of a GIF, and how long it is shown, ms."""
+    with Image.open(path) as film:
+        frames = [np.asarray(frame.convert("RGB"))[0, 0, 0] for frame in ImageSequence.Iterator(film)]
+        return frames, film.info["duration"]
+
+
+def test_wrappers_and_masks_are_applied_once_and_every_step_is_a_picture(tmp_path):
     env = {
         "env_id": "test_video:Painted",
         "wrappers": [{"frame_stack": {"size": 2}}],
         "info_keys": ["action_mask", "success"],
     }
     end = video.record_episode(env, FirstLegal(), tmp_path / "a.gif", seed=3, max_steps=50)
-    ((path, frames, fps),) = written
-    assert (path, fps) == (str(tmp_path / "a.gif"), 5)
-    assert [int(frame[0, 0, 0]) for frame in frames] == list(range(end.episode_length))
+    frames, duration = shades(tmp_path / "a.gif")
+    assert duration == 200
+    # The first observation, and the true last one.
+    assert frames == [40 * step for step in range(end.episode_length + 1)]
     assert end.episode_return == pytest.approx(sum(range(1, end.episode_length + 1)))
+    assert end.info == {"success": 1.0}
+
+
+def test_an_episode_is_cut_off_after_the_most_steps(tmp_path):
+    env = {"env_id": "test_video:Painted", "info_keys": ["action_mask"], "wrappers": [{"frame_stack": {"size": 2}}]}
+    end = video.record_episode(env, FirstLegal(), tmp_path / "a.gif", seed=3, max_steps=1)
+    assert (end.episode_length, end.episode_return) == (1, 1.0)
+    assert shades(tmp_path / "a.gif")[0] == [0, 40]
+
+
+class Shooter:
+    def reset(self): ...
+
+    def forward(self, obs):
+        return obs.action_mask.shape[-1] - 1 - np.flip(np.asarray(obs.action_mask), -1).argmax(axis=-1)
+
+
+def test_a_battle_of_a_whole_team_is_filmed(tmp_path):
+    env = {"env_id": "minding/Battle-v0", "info_keys": ["battle_won"], "backend": "native", "global_state": True}
+    end = video.record_episode(env, Shooter(), tmp_path / "a.gif", seed=0, max_steps=100)
+    with Image.open(tmp_path / "a.gif") as film:
+        assert film.size == (16 * 24, 12 * 24)
+        # Pictures that do not change are shown longer.
+        assert 2 < film.n_frames <= end.episode_length + 1
+    assert set(end.info) == {"battle_won"}
+
+
+def test_what_renders_no_pictures_is_refused(tmp_path):
+    env = {"env_id": "test_video:Blank", "info_keys": ["action_mask"]}
+    with pytest.raises(ConfigError, match=r"env\.env_id='test_video:Blank' renders no pictures"):
+        video.record_episode(env, FirstLegal(), tmp_path / "a.gif", seed=3, max_steps=5)

@@ -6,7 +6,7 @@ import time
 
 import gymnasium
 import numpy as np
-from agent_worlds import Nobody, Squad, Stateless, TakingTurns  # noqa: F401
+from agent_worlds import Mixed, Nobody, Shared, Squad, TakingTurns  # noqa: F401
 from gymnasium import spaces
 
 

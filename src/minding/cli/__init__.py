@@ -20,6 +20,7 @@ from minding.cli.export import export
 from minding.cli.listing import list_known
 from minding.cli.plot import plot
 from minding.cli.process import end_at_signals, prepare_output
+from minding.cli.record import record
 from minding.cli.record_data import record_data
 from minding.cli.resume import resume
 from minding.cli.train import train
@@ -39,7 +40,7 @@ def cli(ctx: click.Context, debug: bool) -> None:
         click.echo(ctx.get_help())
 
 
-for command in (train, resume, evaluate, record_data, export, list_known, plot, check_env, doctor):
+for command in (train, resume, evaluate, record, record_data, export, list_known, plot, check_env, doctor):
     cli.add_command(command)
 
 

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 @click.argument("run", type=click.Path())
 @click.option("--episodes", type=click.IntRange(min=1), default=100, show_default=True, help="Episodes to play.")
 @click.option("--seed", type=click.IntRange(min=0), help="Seed of the environments; the run's own by default.")
-@click.option("--video", type=click.Path(), metavar="FILE.mp4", help="Film the first episode (extra video).")
 @click.option(
     "--ckpt",
     type=click.Path(exists=True, file_okay=False),
@@ -37,7 +36,6 @@ def evaluate(
     run: str,
     episodes: int,
     seed: int | None,
-    video: str | None,
     ckpt: str | None,
     exported: str | None,
     trust: bool,
@@ -51,10 +49,6 @@ def evaluate(
             raise click.UsageError("--ckpt and --exported name two agents: give one of them")
         run_dir = RunDir.open(run, trust=trust)
         cfg = compile_run(run_dir.load_config())
-        if video:
-            from minding.envs.video import check_video
-
-            check_video(video)
 
     from minding import training
 
@@ -62,7 +56,6 @@ def evaluate(
         run_dir,
         episodes,
         cfg.seed if seed is None else seed,
-        video=Path(video) if video else None,
         acting=_verified(run_dir, Path(exported)) if exported else None,
         ckpt=Path(ckpt) if ckpt else None,
     )
@@ -71,8 +64,6 @@ def evaluate(
         f"{cfg.policy.type} on {cfg.env.env_id}: return {statistics.fmean(returns):.1f} ± {spread:.1f} "
         f"over {len(returns)} episodes, from {min(returns):.1f} to {max(returns):.1f}"
     )
-    if video:
-        click.echo(f"video: {video}")
 
 
 def _verified(run: RunDir, file: Path) -> ExportedPolicy:

@@ -48,6 +48,7 @@ def _environments() -> None:
     import gymnasium
 
     import minding.envs  # noqa: F401 - registers our own
+    from minding.envs.single.parallel import known_ids
 
     newest: dict[tuple[str, str], gymnasium.envs.registration.EnvSpec] = {}
     for spec in gymnasium.registry.values():
@@ -60,6 +61,8 @@ def _environments() -> None:
     families: dict[str, list[str]] = {}
     for (family, _), spec in sorted(newest.items(), key=lambda item: item[0]):
         families.setdefault(family, []).append(spec.id)
+    for family, ids in known_ids().items():
+        families.setdefault(family, []).extend(ids)
     rows = [(family, ", ".join(ids)) for family, ids in families.items()]
     title = "Environments: env.env_id, or your own 'module:Class'; see `minding check-env`"
     print_table(title, ("family", "ids"), rows)

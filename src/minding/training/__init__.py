@@ -1,7 +1,7 @@
 """Where everything meets: from a compiled configuration to a run, and from a run folder back to its policy."""
 
 from minding.training.assembly import build, check_runnable, make_policy
-from minding.training.evaluation import evaluate, final_evaluation
+from minding.training.evaluation import evaluate, final_evaluation, record
 from minding.training.export import Export, export_run, open_exported
 from minding.training.loading import Trained, load_policy
 from minding.training.recording import record_data
@@ -19,6 +19,7 @@ __all__ = [
     "load_policy",
     "make_policy",
     "open_exported",
+    "record",
     "record_data",
     "train",
 ]

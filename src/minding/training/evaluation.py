@@ -40,7 +40,6 @@ def evaluate(
     run: RunDir | str | Path,
     n_episode: int = 100,
     seed: int | None = None,
-    video: Path | None = None,
     acting: Policy | ExportedPolicy | None = None,
     ckpt: Path | None = None,
 ) -> list[float]:
@@ -51,7 +50,6 @@ def evaluate(
         ``RunDir.open(path, trust=True)``.
       n_episode: episodes to play.
       seed: of the environments; the run's own by default.
-      video: file for a video of the first episode (extra `video`).
       acting: what plays instead of the run's policy.
       ckpt: the checkpoint folder whose policy plays; the newest by default.
 
@@ -61,11 +59,30 @@ def evaluate(
     """
     run = run if isinstance(run, RunDir) else RunDir.open(run)
     cfg, policy = load_policy(run, ckpt)[:2] if acting is None else (compile_run(run.load_config()), acting)
-    if video is not None:
-        from minding.envs.video import record_episode
-
-        record_episode(
-            cfg.env, policy.eval_mode, video, seed=cfg.seed if seed is None else seed,
-            max_steps=cfg.policy.eval.max_episode_steps,
-        )  # fmt: skip
     return [end.episode_return for end in final_evaluation(cfg, policy, n_episode, seed)]
+
+
+def record(run: RunDir | str | Path, file: Path, seed: int | None = None, ckpt: Path | None = None) -> EpisodeEnd:
+    """Films an episode of the policy that a run saved.
+
+    Args:
+      run: as of `evaluate`.
+      file: what is written; its extension selects the format (.gif, .mp4).
+      seed: of the episode; the run's own by default.
+      ckpt: the checkpoint folder whose policy plays; the newest by default.
+
+    Returns:
+      The episode.
+
+    Raises:
+      CheckpointError: if there is no whole checkpoint, or it belongs to another network.
+      ConfigError: if the environment renders no pictures, or there is no such format.
+      MissingExtraError: if a package that the format needs is not installed.
+      TrustError: if the run folder names code that is not the user's own.
+    """
+    from minding.envs.video import record_episode
+
+    run = run if isinstance(run, RunDir) else RunDir.open(run)
+    cfg, policy = load_policy(run, ckpt)[:2]
+    seed, max_steps = cfg.seed if seed is None else seed, cfg.policy.eval.max_episode_steps
+    return record_episode(cfg.env, policy.eval_mode, file, seed, max_steps=max_steps)

@@ -30,7 +30,8 @@ def test_the_description_is_that_of_one_agent_and_names_all():
     assert description["action"] == {"kind": "discrete", "n": 2, "start": 0}
     assert description["env_action"]["start"] == 5
     assert description["num_agents"] == 3
-    assert description["agents"] == {"names": ["a", "b", "c"], "state": None, "team_reward": False}
+    own = {"observation": description["observation"], "action": description["action"]}
+    assert description["agents"] == {"names": ["a", "b", "c"], "spaces": [own] * 3, "state": None, "team_reward": False}
 
 
 def test_an_environment_of_one_agent_says_nothing_of_agents():
@@ -197,7 +198,6 @@ def test_normalised_rewards_share_one_scale(squad):
 @pytest.mark.parametrize(
     ("kwargs", "error", "words"),
     [
-        ({"odd": "spaces"}, SpaceError, "observe different spaces, 'a' .* 'c' .*pad them"),
         ({"odd": "reserved"}, SpaceError, "entry 'alive', a reserved name"),
     ],
 )
@@ -269,9 +269,8 @@ def test_a_fault_can_restart_the_environment(squad):
         ({"env_id": "worlds:Counter", "global_state": True}, "global_state=true is for .*several agents"),
         ({"env_id": "worlds:Counter", "team_reward": True}, "team_reward=true is for .*several agents"),
         ({"env_id": "worlds:Squad", "wrappers": ["flatten"]}, "wrappers.* for environments of one agent"),
-        ({"env_id": "worlds:TakingTurns"}, "AEC environment.*parallel_env"),
+        ({"env_id": "worlds:TakingTurns"}, "AEC environment.*is_parallelizable"),
         ({"env_id": "worlds:Nobody"}, "names no possible_agents"),
-        ({"env_id": "worlds:Stateless", "global_state": True}, r"offers no state\(\)"),
     ],
 )
 def test_settings_that_do_not_fit_are_refused(env, words):

@@ -1,0 +1,37 @@
+"""The opponent: riflemen that go for whoever is nearest."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from minding.engine.types import Array
+from minding.envs.games.battle.maps import RANGE
+from minding.envs.games.battle.rules import WAIT, Battles, Orders
+
+_NORTH, _SOUTH, _EAST, _WEST = range(4)
+
+
+def attack_nearest(battles: Battles, gaps: Array, distances: Array) -> Orders:
+    """Each enemy shoots at the nearest ally in range, waits for its rifle, or goes towards that ally.
+
+    It goes along the axis on which it is farther off, and round a cell that is occupied.
+
+    Args:
+      battles: what it is about.
+      gaps, distances: of the battles, ``(N, A, E, ...)``.
+    """
+    nearest = distances.argmin(axis=1)
+    distance = np.take_along_axis(distances, nearest[:, None], axis=1)[:, 0]
+    gap = np.take_along_axis(gaps, nearest[:, None, :, None], axis=1)[:, 0]
+    in_range = distance <= RANGE
+    ready = battles.units[:, battles.field.allies :, WAIT] == 0
+    target = np.where(in_range & ready, nearest, -1)
+    # A gap leads from the ally to the enemy.
+    along_x = np.where(gap[..., 0] > 0, _WEST, _EAST)
+    along_y = np.where(gap[..., 1] > 0, _NORTH, _SOUTH)
+    wide = np.abs(gap[..., 0]) >= np.abs(gap[..., 1])
+    other = np.where(wide, gap[..., 1], gap[..., 0])
+    goes = ~in_range & np.isfinite(distance)
+    heading = np.where(goes, np.where(wide, along_x, along_y), -1)
+    detour = np.where(goes & (other != 0), np.where(wide, along_y, along_x), -1)
+    return Orders(target, heading, detour)

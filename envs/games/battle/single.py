@@ -1,0 +1,113 @@
+"""One battle, with the interface of SMAC."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from minding.engine.types import Array
+from minding.envs.games.battle.maps import find_map
+from minding.envs.games.battle.picture import draw
+from minding.envs.games.battle.rules import LIFE, SHOOT, Battles, X, Y
+from minding.envs.games.battle.script import attack_nearest
+from minding.envs.games.battle.views import Views, obs_size, state_size
+
+
+class Battle:
+    """A team of riflemen against a scripted one, with the methods of ``smac.env.StarCraft2Env``.
+
+    Each step of a living unit is one of: 1 stay, 2 to 5 go north, south, east or west, 6 + k shoot at enemy k, which
+    has to be in range, with the rifle ready. The dead do nothing, 0.
+
+    Args:
+      map_name: one of `maps.MAPS`.
+      seed: of the first episodes.
+      render_mode: 'rgb_array' or None.
+    """
+
+    metadata = {"render_modes": ["rgb_array"], "render_fps": 8}  # noqa: RUF012
+
+    def __init__(self, map_name: str = "3v3", seed: int | None = None, render_mode: str | None = None) -> None:
+        self.field = find_map(map_name)
+        self.battles = Battles(self.field, 1)
+        self.render_mode = render_mode
+        self._views = Views(self.battles)
+        self._rng = np.random.default_rng(seed)
+        self._shots: list[tuple[int, int]] = []
+        # Where each unit was last seen alive.
+        self._places = np.zeros((self.field.units, 2), np.float32)
+        self.reset()
+
+    def get_env_info(self) -> dict[str, int]:
+        """Sizes of everything, and the limit of an episode."""
+        return {
+            "state_shape": state_size(self.field),
+            "obs_shape": obs_size(self.field),
+            "n_actions": SHOOT + self.field.enemies,
+            "n_agents": self.field.allies,
+            "episode_limit": self.field.limit,
+        }
+
+    def reset(self, seed: int | None = None) -> tuple[list[Array], Array]:
+        """Begins an episode; with `seed`, the one of that seed."""
+        if seed is not None:
+            self._rng = np.random.default_rng(seed)
+        self.battles.begin(np.arange(1), self._rng)
+        self._shots = []
+        self._look()
+        return self.get_obs(), self.get_state()
+
+    def step(self, actions: Any) -> tuple[float, bool, dict[str, Any]]:
+        """Carries out an action of each unit.
+
+        Returns:
+          The reward, whether the episode is over, and ``{'battle_won', 'dead_allies', 'dead_enemies'}``, with
+          'episode_limit' where it is over because of its length.
+        Raises:
+          ValueError: an action is illegal.
+        """
+        orders = self.battles.orders(np.asarray(actions, np.int64)[None], self._legal)
+        script = attack_nearest(self.battles, self._gaps, self._distances)
+        allies = self.field.allies
+        self._shots = [(m, allies + int(k)) for m, k in enumerate(orders.target[0]) if k >= 0]
+        self._shots += [(allies + m, int(k)) for m, k in enumerate(script.target[0]) if k >= 0]
+        outcome = self.battles.step(orders, script)
+        self._look()
+        over, limit = bool(outcome.over[0]), bool(self.battles.steps[0] >= self.field.limit)
+        dead = self.battles.units[0, :, LIFE] <= 0
+        info = {
+            "battle_won": bool(outcome.won[0]),
+            "dead_allies": int(dead[:allies].sum()),
+            "dead_enemies": int(dead[allies:].sum()),
+        }
+        if limit and not over:
+            info["episode_limit"] = True
+        return float(outcome.reward[0]), over or limit, info
+
+    def get_obs(self) -> list[Array]:
+        """What each unit sees, see `Views.observe`."""
+        return list(self._obs)
+
+    def get_state(self) -> Array:
+        """See `Views.state`."""
+        return self._views.state()[0]
+
+    def get_avail_actions(self) -> list[list[int]]:
+        """1 for the legal actions of each unit."""
+        return self._legal[0].astype(int).tolist()  # type: ignore[no-any-return]
+
+    def render(self) -> Array:
+        """A picture, uint8 ``(H, W, 3)``."""
+        return draw(self.field, self.battles.units[0], self._shots, self._places)
+
+    def close(self) -> None:
+        """Nothing is left open."""
+
+    def _look(self) -> None:
+        alive = self.battles.alive[0]
+        self._places[alive] = self.battles.units[0, alive, X : Y + 1]
+        self._gaps = self.battles.gaps()
+        self._distances = self.battles.distances(self._gaps)
+        self._legal = self.battles.legal(self._distances)
+        self._obs = self._views.observe(self._gaps, self._distances, self._legal)[0]

@@ -1,0 +1,120 @@
+"""From ids and objects to environments of several agents with PettingZoo's parallel interface."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import pkgutil
+import re
+from collections.abc import Callable
+from typing import Any
+
+from minding.engine.errors import ConfigError, MissingExtraError, nearest
+
+PACKAGES = {"mpe2": "mpe", "pettingzoo": "mpe"}
+"""Packages of PettingZoo environments, package -> extra that brings it. The id 'package/name' is ``package.name``,
+'package/family/name' is ``package.family.name``."""
+GAMES = {
+    "smac": ("smac.env", "StarCraft2Env", "https://github.com/oxwhirl/smac"),
+    "smacv2": ("smacv2.env", "StarCraftCapabilityEnvWrapper", "https://github.com/oxwhirl/smacv2"),
+}
+"""Packages of StarCraft's maps, package -> module, class and address. The id of a map is 'package/map'."""
+OWN = {"minding/Battle-v0": "minding.envs.games.battle"}
+"""Our own, id -> module with a `parallel_env`."""
+_SMAC = ("get_env_info", "get_obs", "get_state", "get_avail_actions")
+
+
+def is_parallel_id(env_id: str) -> bool:
+    """Whether an id is one that `parallel_source` knows."""
+    package, slash, _ = env_id.partition("/")
+    return env_id in OWN or (bool(slash) and (package in PACKAGES or package in GAMES))
+
+
+def known_ids() -> dict[str, list[str]]:
+    """The ids of our own environments, and of those of the package mpe2 where it is installed, by family."""
+    try:
+        path = importlib.import_module("mpe2").__path__
+    except ImportError:
+        return {"minding": [*OWN]}
+    return {"minding": [*OWN], "mpe2": _versions("mpe2", path)}
+
+
+def as_parallel(env: Any, name: str) -> Any | None:
+    """An environment with the parallel interface, from what was made; None if it is not one of several agents.
+
+    Environments whose agents act one after the other are converted by PettingZoo, those with SMAC's interface by
+    `SmacParallel`.
+
+    Raises:
+      ConfigError: they cannot be converted.
+    """
+    if hasattr(env, "agent_iter"):
+        return _converted(env, name)
+    if all(hasattr(env, method) for method in _SMAC):
+        from minding.envs.single.smac import SmacParallel
+
+        return SmacParallel(env)
+    return env if hasattr(env, "possible_agents") else None
+
+
+def parallel_source(env_id: str) -> Callable[..., Any]:
+    """The function that makes the environment of an id, see `is_parallel_id`.
+
+    Raises:
+      ConfigError: there is no such environment, or a package that has no extra is not installed.
+      MissingExtraError: its package is not installed.
+    """
+    if env_id in OWN:
+        return importlib.import_module(OWN[env_id]).parallel_env  # type: ignore[no-any-return]
+    parts = env_id.split("/")
+    package = parts[0]
+    if package in GAMES:
+        return _smac_map(env_id, package, "/".join(parts[1:]))
+    *families, name = parts[1:] or [""]
+    try:
+        path = importlib.import_module(".".join([package, *families])).__path__
+    except ModuleNotFoundError as error:
+        if families and error.name == ".".join([package, *families]):
+            raise ConfigError(f"env.env_id={env_id!r}: unknown environment; {package} has no {families[0]!r}") from None
+        raise MissingExtraError(package, PACKAGES[package], f"env.env_id={env_id!r}") from None
+    except ImportError:
+        raise MissingExtraError(package, PACKAGES[package], f"env.env_id={env_id!r}") from None
+    start = "/".join([package, *families])
+    known = _versions(start, path)
+    if env_id not in known:
+        raise ConfigError(f"env.env_id={env_id!r}: unknown environment{nearest(env_id, known)}")
+    try:
+        module = importlib.import_module(".".join([package, *families, name]))
+    except ImportError as error:
+        raise ConfigError(
+            f"env.env_id={env_id!r} needs {error.name or error}, which is not installed: see the documents of {start}"
+        ) from error
+    return getattr(module, "parallel_env", None) or module.env  # type: ignore[no-any-return]
+
+
+def _versions(start: str, path: Any) -> list[str]:
+    """The ids of the environments in a package, by the names of its modules."""
+    return [f"{start}/{module.name}" for module in pkgutil.iter_modules(path) if re.search(r"_v\d+$", module.name)]
+
+
+def _smac_map(env_id: str, package: str, map_name: str) -> Callable[..., Any]:
+    module, name, address = GAMES[package]
+    try:
+        make = getattr(importlib.import_module(module), name)
+    except ImportError as error:
+        raise ConfigError(
+            f"env.env_id={env_id!r} needs the package {package!r} and the game: pip install git+{address}, and see "
+            f"there how StarCraft II is installed ({error}); 'minding/Battle-v0' is a battle that needs neither"
+        ) from None
+    return functools.partial(make, map_name=map_name)
+
+
+def _converted(env: Any, name: str) -> Any:
+    if not getattr(env, "metadata", {}).get("is_parallelizable", False):
+        raise ConfigError(
+            f"env.env_id={name!r} gives an AEC environment whose metadata do not say is_parallelizable: its agents see "
+            "what others did in the same round, as in games of turns; expected one whose agents act at once"
+        )
+    from pettingzoo.utils.conversions import aec_to_parallel
+
+    return aec_to_parallel(env)

@@ -1,0 +1,297 @@
+"""The battle: hand-computed fights, what units see, the three forms of one game, and who wins."""
+
+import warnings
+
+import numpy as np
+import pytest
+
+from minding.engine.data import trees
+from minding.envs import describe_env, make_env_manager
+from minding.envs.games.battle import Battle, BattleVector, parallel_env
+from minding.envs.games.battle.maps import MAPS, BattleMap
+from minding.envs.games.battle.rules import LIFE, WAIT, Battles, Orders
+from minding.envs.games.battle.script import attack_nearest
+from minding.envs.games.battle.views import Views
+from minding.envs.single.smac import SmacParallel
+
+STAY, NORTH, SOUTH, EAST, WEST = 1, 2, 3, 4, 5
+
+
+def shoot(k):
+    return 6 + k
+
+
+def placed(*units, field=None, count=1):
+    """Battles with these units as (x, y, health, wait)."""
+    battles = Battles(field or BattleMap(2, 2, width=10, height=8), count)
+    battles.units[:] = np.array(units, np.float32)
+    return battles
+
+
+def step(battles, action, enemies=None):
+    gaps = battles.gaps()
+    distances = battles.distances(gaps)
+    orders = battles.orders(np.array([action] * battles.count), battles.legal(distances))
+    still = np.full((battles.count, battles.field.enemies), -1)
+    script = attack_nearest(battles, gaps, distances) if enemies == "script" else Orders(still, still, still)
+    return battles.step(orders, script)
+
+
+def test_shots_take_health_and_the_rifle_needs_a_pause():
+    battles = placed((1, 1, 40, 0), (1, 3, 40, 0), (4, 1, 40, 0), (9, 7, 40, 0))
+    outcome = step(battles, [shoot(0), shoot(0)])
+    assert battles.units[0, :, LIFE].tolist() == [40, 40, 24, 40]
+    assert battles.units[0, :, WAIT].tolist() == [2, 2, 0, 0]
+    # 16 of 300: two enemies with 40 each, 10 for each kill, 200 for the victory.
+    assert outcome.reward[0] == pytest.approx(16 * 20 / 300)
+    legal = battles.legal(battles.distances(battles.gaps()))
+    assert not legal[0, :, 6:].any()
+    step(battles, [STAY, STAY])
+    step(battles, [STAY, STAY])
+    assert battles.legal(battles.distances(battles.gaps()))[0, :, 6:].tolist() == [[True, False], [True, False]]
+
+
+def test_the_last_kill_is_the_victory_and_brings_twenty_in_all():
+    battles = placed((1, 1, 40, 0), (1, 3, 40, 0), (4, 1, 8, 0), (4, 3, 8, 0))
+    outcome = step(battles, [shoot(0), shoot(1)], enemies="script")
+    # The dead have shot in the same step.
+    assert battles.units[0, :, LIFE].tolist() == [33, 33, 0, 0]
+    assert (outcome.won.tolist(), outcome.over.tolist()) == ([True], [True])
+    assert outcome.reward[0] == pytest.approx((16 + 20 + 200) * 20 / 300)
+    assert not battles.units[0, 2:].any()
+
+
+def test_who_falls_with_the_enemy_has_not_won():
+    battles = placed((1, 1, 7, 0), (0, 0, 0, 0), (4, 1, 8, 0), (0, 0, 0, 0))
+    outcome = step(battles, [shoot(0), 0], enemies="script")
+    assert (outcome.won.tolist(), outcome.over.tolist()) == ([False], [True])
+
+
+def test_two_units_never_share_a_cell():
+    battles = placed((1, 1, 40, 0), (3, 1, 40, 0), (8, 1, 40, 0), (8, 2, 40, 0))
+    step(battles, [EAST, WEST])
+    # The first takes the cell between them.
+    assert battles.units[0, :2, :2].tolist() == [[2, 1], [3, 1]]
+    step(battles, [STAY, WEST])
+    assert battles.units[0, :2, :2].tolist() == [[2, 1], [3, 1]]
+    step(battles, [WEST, WEST])
+    assert battles.units[0, :2, :2].tolist() == [[1, 1], [2, 1]]
+
+
+def test_the_field_ends_where_the_mask_says_so():
+    battles = placed((0, 0, 40, 0), (9, 7, 40, 0), (5, 5, 40, 0), (0, 0, 0, 0))
+    legal = battles.legal(battles.distances(battles.gaps()))[0]
+    # No-op, stay, north, south, east, west.
+    assert legal[0, :6].tolist() == [False, True, False, True, True, False]
+    assert legal[1, :6].tolist() == [False, True, True, False, False, True]
+    assert legal[1, 6:].tolist() == [True, False]
+    with pytest.raises(ValueError, match="action 2 of unit 0 in battle 0 is illegal"):
+        step(battles, [NORTH, STAY])
+
+
+def test_the_dead_have_nothing_but_the_action_of_the_dead():
+    battles = placed((0, 0, 0, 0), (5, 5, 40, 0), (6, 5, 40, 0), (7, 5, 40, 0))
+    distances = battles.distances(battles.gaps())
+    assert battles.legal(distances)[0, 0].tolist() == [True] + [False] * 7
+    assert np.isinf(distances[0, 0]).all()
+    # Whatever they are told.
+    step(battles, [NORTH, STAY])
+    assert not battles.units[0, 0].any()
+
+
+def test_the_script_shoots_at_the_nearest_and_comes_near_round_others():
+    battles = placed((1, 1, 40, 0), (1, 4, 40, 0), (4, 4, 40, 0), (8, 1, 40, 0))
+    gaps = battles.gaps()
+    orders = attack_nearest(battles, gaps, battles.distances(gaps))
+    assert orders.target.tolist() == [[1, -1]]
+    # West, and no way round, since it is in the same row.
+    assert (orders.heading.tolist(), orders.detour.tolist()) == ([[-1, 3]], [[-1, -1]])
+    battles = placed((1, 1, 40, 0), (0, 0, 0, 0), (9, 2, 40, 0), (8, 2, 40, 0))
+    step(battles, [STAY, 0], enemies="script")
+    assert battles.units[0, 2:, :2].tolist() == [[9, 1], [7, 2]]
+
+
+def test_what_a_unit_sees():
+    battles = placed((1, 1, 40, 0), (1, 4, 20, 1), (4, 5, 8, 0), (9, 7, 40, 0))
+    gaps = battles.gaps()
+    distances = battles.distances(gaps)
+    seen = Views(battles).observe(gaps, distances, battles.legal(distances))[0]
+    moves, near, far, friend, own = (
+        [1, 1, 1, 1],
+        [1, 5 / 8, 3 / 8, 4 / 8, 0.2, 1],
+        [0] * 6,
+        [1, 3 / 8, 0, 3 / 8, 0.5, 0],
+        1,
+    )
+    middle = [(1 - 4.5) / 4.5, (1 - 3.5) / 3.5]
+    # Nine cells away is beyond the sight of 8.
+    assert seen[0] == pytest.approx([*moves, *near, *far, *friend, own, 1, *middle])
+    assert seen[1, -4:] == pytest.approx([0.5, 0, (1 - 4.5) / 4.5, (4 - 3.5) / 3.5])
+    battles.units[0, 1] = 0
+    seen = Views(battles).observe(battles.gaps(), battles.distances(battles.gaps()), battles.legal(distances))[0]
+    assert not seen[1].any()
+    assert not seen[0, 16:22].any()
+
+
+def test_the_state_tells_all_units_and_the_time():
+    battles = placed((1, 1, 40, 0), (0, 0, 0, 0), (4, 5, 8, 1), (9, 7, 40, 0))
+    battles.steps[:] = 15
+    state = Views(battles).state()[0]
+    assert state[4:8].tolist() == [0, 0, 0, 0]
+    assert state[8:10].tolist() == pytest.approx([0.2, 0.5])
+    assert state[-1] == 0.25
+
+
+@pytest.mark.parametrize("name", MAPS)
+def test_teams_begin_apart_in_cells_of_their_own(name):
+    field = MAPS[name]
+    battles = Battles(field, 50)
+    battles.begin(np.arange(50), np.random.default_rng(0))
+    x, y = battles.units[..., 0], battles.units[..., 1]
+    assert (x[:, : field.allies] <= 3).all()
+    assert (x[:, field.allies :] >= field.width - 4).all()
+    cells = x + y * field.width
+    assert all(len(set(row)) == field.units for row in cells.tolist())
+    assert ((y >= 0) & (y < field.height)).all()
+
+
+def legal_actions(mask, rng):
+    return np.where(mask, rng.random(mask.shape), -1).argmax(axis=-1)
+
+
+@pytest.mark.parametrize("name", ["3v3", "5v6"])
+def test_the_vector_form_plays_the_game_of_single_battles(name):
+    rng = np.random.default_rng(3)
+    vector = BattleVector(4, name, global_state=True)
+    vector.reset(seed=1)
+    singles = [Battle(name) for _ in range(4)]
+    for n, single in enumerate(singles):
+        single.battles.units[0] = vector.units[n]
+        single._look()
+    over = np.zeros(4, bool)
+    for _ in range(30):
+        actions = np.stack([legal_actions(np.array(single.get_avail_actions()), rng) for single in singles])
+        obs, reward, terminated, truncated, info = vector.step(actions)
+        for n, single in enumerate(singles):
+            got, ended, said = single.step(actions[n])
+            if over[n]:
+                continue
+            assert got == pytest.approx(reward[n])
+            assert ended == (terminated | truncated)[n]
+            assert np.array_equal(single.get_obs(), obs["observation"][n])
+            assert np.array_equal(single.get_state(), obs["state"][n])
+            assert {key: said[key] for key in info} == {key: value[n] for key, value in info.items()}
+            over[n] = ended
+    assert over.any() or name != "3v3"
+
+
+@pytest.fixture(scope="module")
+def native_and_single():
+    """Both backends, brought to the same battles."""
+    managers = []
+    for backend in ("native", "sync"):
+        env = {"env_id": "minding/Battle-v0", "env_kwargs": {"map_name": "3v3"}, "backend": backend}
+        env |= {"global_state": True, "info_keys": ["battle_won"]}
+        managers.append(make_env_manager(env, 6, 0))
+    yield managers
+    for manager in managers:
+        manager.close()
+
+
+def test_backends_give_the_same_arrays(native_and_single):
+    native, single = native_and_single
+    native.reset()
+    single.reset()
+    rng = np.random.default_rng(0)
+    for n, env in enumerate(single._source._group._envs):
+        battle = env.unwrapped.parallel.env
+        battle.battles.units[0] = native._source._env.units[n]
+        battle._look()
+    alive, mask, first = np.ones((6, 3), bool), np.asarray(native.obs.action_mask), True
+    for _ in range(60):
+        actions = legal_actions(mask, rng)
+        one, other = native.step(actions), single.step(actions)
+        assert np.array_equal(one.terminated, other.terminated)
+        assert np.array_equal(one.truncated, other.truncated)
+        assert one.reward == pytest.approx(other.reward, abs=1e-6)
+        for (path, a), (_, b) in zip(trees.leaves(one.next_obs), trees.leaves(other.next_obs), strict=True):
+            assert a.dtype == b.dtype, path
+            assert np.array_equal(a, b), path
+        assert np.array_equal(one.info["battle_won"], other.info["battle_won"])
+        if one.episodes:
+            assert [end.info for end in one.episodes] == [end.info for end in other.episodes]
+            first = False
+            break
+        alive, mask = one.obs.alive, one.obs.action_mask
+    assert not first
+    assert not alive.all()
+
+
+@pytest.mark.parametrize("backend", ["native", "sync"])
+def test_running_battles_resume_exactly(backend):
+    env = {"env_id": "minding/Battle-v0", "env_kwargs": {"map_name": "5v5"}, "backend": backend}
+    one, other = (make_env_manager(env, 3, seed) for seed in (0, 1))
+    rng = np.random.default_rng(0)
+    obs = one.obs
+    for _ in range(25):
+        obs = one.step(legal_actions(obs.action_mask, rng)).obs
+    other.load_state_dict(one.state_dict())
+    assert other.resume_guarantee == "exact"
+    for _ in range(40):
+        actions = legal_actions(one.obs.action_mask, rng)
+        left, right = one.step(actions), other.step(actions)
+        assert np.array_equal(left.obs.observation, right.obs.observation)
+        assert np.array_equal(left.reward, right.reward)
+        assert left.episodes == right.episodes
+    one.close()
+    other.close()
+
+
+def test_a_map_is_changed_by_its_name_alone():
+    for name, field in MAPS.items():
+        described = describe_env({"env_id": "minding/Battle-v0", "env_kwargs": {"map_name": name}})
+        assert described["num_agents"] == field.allies
+        assert described["action"]["n"] == 6 + field.enemies
+        assert described["max_episode_steps"] == field.limit
+        assert described["agents"]["team_reward"]
+    with pytest.raises(Exception, match="map_name='3v4': unknown map; did you mean"):
+        describe_env({"env_id": "minding/Battle-v0", "env_kwargs": {"map_name": "3v4"}})
+
+
+class Obedient(SmacParallel):
+    """Takes the next legal action for one that is not: PettingZoo's test of seeds ignores masks."""
+
+    def step(self, actions):
+        masks = self.env.get_avail_actions()
+        legal = {}
+        for agent, action in actions.items():
+            mask = masks[self.possible_agents.index(agent)]
+            legal[agent] = next(k % len(mask) for k in range(action, 2 * len(mask)) if mask[k % len(mask)])
+        return super().step(legal)
+
+
+def test_battles_pass_the_tests_of_pettingzoo():
+    with warnings.catch_warnings():
+        # Its tests import environments in a way that it has deprecated.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        from pettingzoo.test import parallel_api_test, parallel_seed_test, seed_test
+        from pettingzoo.utils.conversions import parallel_to_aec
+
+    parallel_api_test(parallel_env("3v3"), num_cycles=100)
+    parallel_seed_test(lambda: Obedient(Battle("3v3")), num_cycles=40)
+    seed_test(lambda: parallel_to_aec(parallel_env("3v3")), num_cycles=40)
+
+
+def test_a_battle_is_drawn():
+    battle = Battle("3v3", seed=0)
+    picture = battle.render()
+    assert (picture.shape, picture.dtype) == ((12 * 24, 16 * 24, 3), np.uint8)
+    blue, red = (picture == [38, 92, 168]).all(-1), (picture == [190, 56, 48]).all(-1)
+    assert blue[:, : 4 * 24].sum() > 300
+    assert red[:, -4 * 24 :].sum() > 300
+    assert not blue[:, 8 * 24 :].any()
+    rng, over = np.random.default_rng(0), False
+    while not over:
+        before = battle.render()
+        _, over, _ = battle.step(legal_actions(np.array(battle.get_avail_actions()), rng))
+        assert not np.array_equal(battle.render(), before)
