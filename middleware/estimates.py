@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from minding.engine.data.agents import agents_view, alive_agents, fold
+from minding.engine.data.agents import CENTRAL, STATE, agents_view, alive_agents, central_view, fold
 from minding.engine.data.returns import gae, over_agents
 from minding.engine.data.rollout import Rollout, named_leaves
 from minding.engine.types import Array, Obs
 
 
-def rows_with_advantages(rollout: Rollout, *, gamma: float, gae_lambda: float) -> dict[str, Array]:
+def rows_with_advantages(
+    rollout: Rollout, *, gamma: float, gae_lambda: float, team_outlives: bool = False
+) -> dict[str, Array]:
     """All rows of a rollout, with `advantage`, `return` (by `engine.data.returns.gae`) and `valid`.
 
     With several agents each has its own advantages and rows. One that leaves early has come to its own true end; rows
@@ -20,6 +22,8 @@ def rows_with_advantages(rollout: Rollout, *, gamma: float, gae_lambda: float) -
       rollout: with `value` in its record.
       gamma: discount.
       gae_lambda: in [0, 1]; with 1 returns are those to the end of the trajectory or of the rollout.
+      team_outlives: where a team has one reward, what it earns when an agent has left belongs to the agent's return,
+        and its rows are valid as long as the episode goes on.
 
     Returns:
       Flat arrays of T * N rows, or T * N * M, by name, see `gae_estimator`.
@@ -30,7 +34,9 @@ def rows_with_advantages(rollout: Rollout, *, gamma: float, gae_lambda: float) -
     value, terminated, cut = rollout.record["value"], rollout.terminated, rollout.cut()
     valid = np.ones(rollout.shape, np.bool_) if rollout.valid is None else rollout.valid
     axes = value.ndim
-    if axes > 2:
+    if axes > 2 and team_outlives and rollout.reward.ndim == 2:
+        valid = over_agents(valid, value.shape, "valid")
+    elif axes > 2:
         # An agent that leaves has come to its end, and nothing is learned of one that is not there.
         left = rollout.left()
         terminated, cut = terminated[..., None] | left, cut[..., None] | left
@@ -57,7 +63,11 @@ def acted(rollout: Rollout) -> dict[str, Array]:
 
 
 def _named_obs(obs: Obs, axes: int) -> dict[str, Array]:
-    """The columns of an observation; of several agents what they themselves see."""
+    """The columns of an observation; of several agents what they themselves see, and what a centralised value sees
+    where the state is there."""
     if axes == 2:
         return dict(named_leaves("obs", obs))
-    return {f"obs.{path}": leaf for path, leaf in agents_view(obs).items()}
+    own = {f"obs.{path}": leaf for path, leaf in agents_view(obs).items()}
+    if STATE not in obs:
+        return own
+    return {**own, **{f"{CENTRAL}.{path}": leaf for path, leaf in central_view(obs).items()}}

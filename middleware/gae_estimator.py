@@ -19,14 +19,15 @@ class gae_estimator:
     those that the collector recorded: the numbers are the same wherever this runs, and however old the policy was.
 
     With several agents each has its own advantages and rows. One that leaves early has come to its own true end; rows
-    of agents that are not there are not valid.
+    of agents that are not there are not valid. With `death_masking` both go on where the team has one reward: what it
+    earns later belongs to the return of who has left.
 
     Reads: trajectories (with `value` in its record).
     Writes: train_data, flat arrays of T * N rows, or T * N * M: the rollout's own (declared info as ``info.<key>``),
       `advantage`, `return`, and `valid` (bool), false for rows in which an environment was reset or its agent was not
       there; of a policy with memory also `begun` (bool), true where the memory was emptied before the row, and
       `sequence` (int64), the number of the row's environment, or of its agent among those of all environments.
-    Config: policy.learn.gamma, policy.learn.gae_lambda.
+    Config: policy.learn.gamma, policy.learn.gae_lambda, policy.learn.death_masking if the algorithm has it.
 
     Args:
       cfg: the compiled configuration.
@@ -34,7 +35,9 @@ class gae_estimator:
     """
 
     def __init__(self, cfg: Any, policy: CollectMode) -> None:
-        self._gamma, self._gae_lambda = cfg.policy.learn.gamma, cfg.policy.learn.gae_lambda
+        learn = cfg.policy.learn
+        self._gamma, self._gae_lambda = learn.gamma, learn.gae_lambda
+        self._team_outlives = learn.get("death_masking", False)
         self._has_value = "value" in policy.record_fields
 
     def requirements(self) -> Sequence[str]:
@@ -46,4 +49,6 @@ class gae_estimator:
     def __call__(self, ctx: OnlineRLContext) -> None:
         """Computes the advantages of the iteration."""
         assert ctx.trajectories is not None
-        ctx.train_data = rows_with_advantages(ctx.trajectories, gamma=self._gamma, gae_lambda=self._gae_lambda)
+        ctx.train_data = rows_with_advantages(
+            ctx.trajectories, gamma=self._gamma, gae_lambda=self._gae_lambda, team_outlives=self._team_outlives
+        )

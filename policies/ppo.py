@@ -26,7 +26,6 @@ import numpy as np
 
 from minding.engine.data.batch import Field, IndexedBatch
 from minding.engine.process.runtime import ms, ops
-from minding.engine.types import Array
 from minding.policies.core.actor_critic import MEMORY, ActorCriticPolicy
 from minding.policies.core.update import Inputs
 from minding.policies.kernels import usable
@@ -137,10 +136,5 @@ class PPO(ActorCriticPolicy):
         return {**self.obs_fields("obs"), "action": self.action_field, **numbers, **self.memory_fields}
 
     def inputs(self, batch: IndexedBatch, progress: float) -> Inputs:
-        old = {ALL_ROWS: self._all_rows(batch)} if batch.lag > 0 else {}
+        old = {ALL_ROWS: self.all_rows(batch)} if batch.lag > 0 else {}
         return Inputs({"advantage": self.advantage(batch)}, {**self.root.optim.rates(progress), **old})
-
-    def _all_rows(self, batch: IndexedBatch) -> Array:
-        """Int32 ``(R,)``; with memory ``(T, N)``, in the order of time, then of environments."""
-        rows = np.arange(batch.tables.rows, dtype=np.int32)
-        return rows.reshape(batch.index.shape[1], -1) if self.net.memory_size else rows

@@ -120,8 +120,10 @@ class TakingTurns(Squad):
 class Parts(Squad):
     """'a' earns 1 for the first action, the others for the second; episodes of 8 steps, 'b' leaves after 5."""
 
+    max_cycles = 8
+
     def __init__(self):
-        super().__init__(leave=5, length=8)
+        super().__init__(leave=5, length=self.max_cycles)
 
     def step(self, actions):
         obs, _, ends, cuts, infos = super().step(actions)

@@ -68,11 +68,21 @@ def rows_of(layout, count, rng, discrete_sizes=()):
             values[name][:, :2] = values[name][:, 3:] = True
         elif name == "begun":
             values[name] = rng.random(shape) < 0.2
-        elif name in ("terminated", "cut", "valid", "discount"):
+        elif name in ("terminated", "cut", "valid", "discount", "central.alive"):
             values[name] = rng.random(shape).astype(np.float32).round(2)
         else:
             values[name] = rng.standard_normal(shape).astype(np.float32)
     return values
+
+
+def team_of(observation, needs):
+    """What is different in the description of an environment with a team of three: `needs` as an algorithm has it."""
+    state = space_of(2) if "global_state" in needs else None
+    return {
+        "observation": observation if observation["kind"] == "dict" else dict_of(observation=observation),
+        "num_agents": 3,
+        "agents": {"names": ["a", "b", "c"], "state": state, "team_reward": "team_reward" in needs},
+    }
 
 
 def env_action(action, **changes):
@@ -97,6 +107,7 @@ def tiny_config(algorithm, observation=VECTOR, action=None, seed=0, env=None, **
         "env_action": env_action(action, **(env or {})),
         "max_episode_steps": 10,
         "num_agents": 1,
+        **(team_of(observation, entry.needs) if entry.agents == "several" else {}),
     }
     user = {
         "seed": seed,

@@ -51,6 +51,8 @@ def constant(algorithm, name, *default):
 
 def environment(algorithm):
     """The id of a small environment that it can act in."""
+    if get_algorithm(algorithm).agents == "several":
+        return "agent_worlds:Parts"
     return "CartPole-v1" if "discrete" in get_algorithm(algorithm).actions else "Pendulum-v1"
 
 

@@ -5,6 +5,8 @@ Where an algorithm does not bootstrap, or bootstraps where it must not, it prefe
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import gymnasium
 import numpy as np
 
@@ -61,3 +63,42 @@ class KeepGoing(_Choice):
     def step(self, action):
         going = self.choice(action) == 1
         return 0, 1.0 if going else 1.5, not going, going, {}
+
+
+class Team:
+    """A probe for each of two agents, as a PettingZoo parallel environment: what one does is nothing to the other.
+
+    Args:
+      probe: name of the probe.
+      continuous: see the probes.
+    """
+
+    metadata: ClassVar = {}
+    possible_agents = ("a", "b")
+
+    def __init__(self, probe: str, continuous: bool = False) -> None:
+        self.probes = {agent: globals()[probe](continuous) for agent in self.possible_agents}
+        self.agents = []
+
+    def observation_space(self, agent):
+        return self.probes[agent].observation_space
+
+    def action_space(self, agent):
+        return self.probes[agent].action_space
+
+    def reset(self, seed=None, options=None):
+        self.agents = list(self.possible_agents)
+        seeds = np.random.SeedSequence(seed).generate_state(len(self.agents)).tolist()
+        return {agent: self.probes[agent].reset(seed=own)[0] for agent, own in zip(self.agents, seeds)}, {}
+
+    def step(self, actions):
+        steps = {agent: self.probes[agent].step(action) for agent, action in actions.items()}
+        obs, rewards, ends, cuts, infos = ({agent: step[k] for agent, step in steps.items()} for k in range(5))
+        self.agents = [agent for agent in actions if not (ends[agent] or cuts[agent])]
+        return obs, rewards, ends, cuts, infos
+
+    def state(self):
+        return np.array([self.probes[agent].state * (agent in self.agents) for agent in self.possible_agents])
+
+    def close(self):
+        pass

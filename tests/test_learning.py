@@ -18,11 +18,12 @@ ONLINE = [name for name in ALGORITHMS if not of_algorithms.is_offline(name)]
 def train(algorithm, probe, seed):
     """The policy after 2,400 environment steps, or as many as its settings say, of the algorithm's own chain."""
     continuous = "discrete" not in ALGORITHMS[algorithm].actions
+    team = {"probe": probe.__name__} if ALGORITHMS[algorithm].agents == "several" else {}
     user = {
         "seed": seed,
         "env": {
-            "env_id": f"probes:{probe.__name__}",
-            "env_kwargs": {"continuous": continuous},
+            "env_id": "probes:Team" if team else f"probes:{probe.__name__}",
+            "env_kwargs": {"continuous": continuous, **team},
             "collector_env_num": 4,
             "evaluator_env_num": 1,
         },
@@ -38,8 +39,18 @@ def train(algorithm, probe, seed):
     return policy
 
 
+def seen(policy, state):
+    """What is seen of a state, by all agents where there are several."""
+    agents = policy.spec["num_agents"]
+    if agents == 1:
+        return np.array([state])
+    each = np.full((1, agents), state)
+    return {"observation": each, "alive": np.ones((1, agents), bool), "state": each.astype(np.float32)}
+
+
 def choice(policy, state):
-    action = policy.eval_mode.forward(np.array([state]))
+    policy.eval_mode.reset()
+    action = policy.eval_mode.forward(seen(policy, state))
     return int(action[0, 0] > 0.0) if action.ndim == 2 else int(action[0])
 
 
@@ -53,4 +64,5 @@ def test_what_pays_later_is_chosen_and_states_are_worth_what_they_are(algorithm,
     policy = train(algorithm, probe, seed)
     assert choice(policy, 0) == 1
     if "value" in policy.collect_mode.record_fields:
-        np.testing.assert_allclose(policy.collect_mode.value(np.arange(1)), probe.VALUES[:1], rtol=0.2)
+        value = policy.collect_mode.value(seen(policy, 0))
+        np.testing.assert_allclose(value, np.full(value.shape, probe.VALUES[0]), rtol=0.2)

@@ -18,10 +18,15 @@ import numpy as np
 from minding.engine.data import trees
 from minding.engine.data.masks import first_entries
 from minding.engine.data.observation import observation_leaves
+from minding.engine.errors import ShapeError
 from minding.engine.types import Array, Obs
 
 ALIVE = "alive"
 STATE = "state"
+IDENTITY = "agent_id"
+"""Entry of one agent's observation under which a network that all agents share is told which of them it is."""
+CENTRAL = "central"
+"""Name of what a centralised value sees among the fields of rows, see `central_view`."""
 
 
 def alive_agents(obs: Obs) -> Array:
@@ -32,7 +37,32 @@ def alive_agents(obs: Obs) -> Array:
 
 def agents_view(obs: Obs) -> dict[str, Array]:
     """What the agents themselves see: path -> ``(..., M, ...)``, without `ALIVE` and `STATE`."""
-    return {path: leaf for path, leaf in trees.leaves(trees.from_nested(obs)) if path not in (ALIVE, STATE)}
+    given = trees.leaves(trees.from_nested(obs))
+    return {path: leaf for path, leaf in given if path.partition(".")[0] not in (ALIVE, STATE)}
+
+
+def central_view(obs: Obs) -> dict[str, Array]:
+    """What a centralised value of agents sees besides the observation of each: path -> ``(..., M, ...)``.
+
+    `IDENTITY` is the place of each agent, int32; `ALIVE` whether it acts; `STATE` the global state, the same for all,
+    or ``state.<path>`` for each of its arrays. They come in this order, and are not to be written to.
+
+    Raises:
+      ShapeError: the observation holds no state.
+    """
+    given = dict(trees.leaves(trees.from_nested(obs)))
+    alive = given[ALIVE]
+    states = {path: leaf for path, leaf in given.items() if path.partition(".")[0] == STATE}
+    if not states:
+        raise ShapeError(
+            f"the observation has no entry {STATE!r}, which a centralised value needs: set env.global_state=true"
+        )
+    place, axis = np.arange(alive.shape[-1], dtype=np.int32), alive.ndim - 1
+    each = {
+        path: np.broadcast_to(np.expand_dims(leaf, axis), (*alive.shape, *leaf.shape[axis:]))
+        for path, leaf in states.items()
+    }
+    return {IDENTITY: np.broadcast_to(place, alive.shape), ALIVE: alive, **each}
 
 
 def fold(array: Array, lead: int = 2) -> Array:

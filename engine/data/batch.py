@@ -17,8 +17,9 @@ import numpy as np
 from minding.engine.errors import NonFiniteError, ShapeError
 from minding.engine.types import Array
 
-OBSERVATIONS = ("obs", "next_obs")
-"""Names of the fields that are observations: an observation with several leaves has a field ``name.path`` for each."""
+OBSERVATIONS = ("obs", "next_obs", "central")
+"""Names of the fields that are observations, or what a centralised value sees (`engine.data.agents.CENTRAL`): with
+several leaves there is a field ``name.path`` for each."""
 PRIORITY = "priority"
 """Name under which rows come with priorities of their own to a buffer that draws by them, float32 (n,), at least 0."""
 

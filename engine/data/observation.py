@@ -60,3 +60,8 @@ def observation_leaves(space: Mapping[str, Any], path: str = "") -> list[Leaf]:
     if space["kind"] not in ("box", "discrete", "multi_discrete", "multi_binary", "action_mask"):
         raise SpaceError(f"observation {path or '(root)'}: no encoder for a space of kind {space['kind']!r}")
     return [Leaf(path, space)]
+
+
+def leaf_name(prefix: str, leaf: Leaf) -> str:
+    """Name of the row field that holds a leaf of the observation `prefix`."""
+    return f"{prefix}.{leaf.path}" if leaf.path else prefix

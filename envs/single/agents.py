@@ -16,7 +16,7 @@ import numpy as np
 from gymnasium import spaces
 from gymnasium.vector.utils import batch_space
 
-from minding.engine.data.agents import ALIVE, STATE
+from minding.engine.data.agents import ALIVE, IDENTITY, STATE
 from minding.engine.data.masks import ACTION_MASK, OBSERVATION, with_mask
 from minding.engine.errors import ConfigError, EnvError, ShapeError, SpaceError
 from minding.engine.types import Array
@@ -24,7 +24,7 @@ from minding.envs.spaces.agents import AgentsSpace, Team
 from minding.envs.spaces.info import action_counts
 from minding.envs.spaces.padding import OwnAction, common_action, common_observation, fill_up, legal_entries
 
-_RESERVED = (ALIVE, STATE)
+_RESERVED = (ALIVE, IDENTITY, STATE)
 
 
 @dataclasses.dataclass(frozen=True)

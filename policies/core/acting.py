@@ -13,6 +13,7 @@ from minding.engine.process.compiled import Compiled
 from minding.engine.process.runtime import ms, nn
 from minding.engine.types import Array
 from minding.policies.core.actors import Network, Outputs
+from minding.policies.networks.encoder import ObsEncoder
 
 _HOST_LIMIT = 1_000_000
 """Number of weights up to which NumPy is faster than dispatching a compiled graph on CPU."""
@@ -41,7 +42,8 @@ def acting_network(net: Any, backend: str, name: str) -> Network:
       ConfigError: if 'host' is asked for and the network has no NumPy form, or the device is not the CPU.
     """
     small = sum(p.size for p in net.get_parameters()) <= _HOST_LIMIT
-    possible = runtime.device() == "CPU" and not net.encoder.has_convolutions
+    encoders = [cell for _, cell in net.cells_and_names() if isinstance(cell, ObsEncoder)]
+    possible = runtime.device() == "CPU" and not any(encoder.has_convolutions for encoder in encoders)
     if backend == "host" and not possible:
         raise ConfigError(
             "policy.collect.backend: 'host' needs the CPU and a network without convolutions; use 'auto' or 'graph'"

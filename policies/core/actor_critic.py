@@ -47,6 +47,12 @@ class ActorCriticPolicy(BasePolicy):
             return advantage
         return standardized(advantage, self._counted(batch).reshape(steps, -1) if self.net.memory_size else None)
 
+    def all_rows(self, batch: IndexedBatch) -> Array:
+        """The numbers of all rows, for `GradientStep.present`: int32 ``(R,)``; with memory ``(T, N)``, in the order of
+        time, then of environments."""
+        rows = np.arange(batch.tables.rows, dtype=np.int32)
+        return rows.reshape(batch.index.shape[1], -1) if self.net.memory_size else rows
+
     def observed(self, batch: IndexedBatch) -> Array:
         return np.unique(batch.index[self._counted(batch)]) if self.net.memory_size else super().observed(batch)
 

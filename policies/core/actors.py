@@ -47,11 +47,13 @@ class Actor:
       memory: what is remembered of each environment; None for a network without memory.
       noise_size: numbers of noise on the weights, drawn anew for every observation to explore from; 0 for a network
         without noisy layers.
+      sees_state: whether it collects, and values, observations of agents with what `central_view` adds to them.
     """
 
     record_fields: tuple[str, ...] = ()
     memory: Memory | None = None
     noise_size = 0
+    sees_state = False
 
     def __init__(self, name: str, network: Network, spec: Mapping[str, Any], rng: np.random.Generator) -> None:
         self.name = name

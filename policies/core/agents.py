@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from minding.engine.data import trees
-from minding.engine.data.agents import agents_view, fold
+from minding.engine.data.agents import agents_view, central_view, fold
 from minding.engine.errors import ShapeError
 from minding.engine.types import Array, Obs, StateDict
 from minding.policies.core.actors import Actor, Network
@@ -57,15 +57,16 @@ class SharedActor:
         return None if memory is None else self._unfold(memory)
 
     def collect(self, obs: Obs, *, random: bool = False, **collect_kwargs: Any) -> dict[str, Array]:
-        record = self.actor.collect(self._rows(obs), random=random, **collect_kwargs)
+        record = self.actor.collect(self.rows(obs, self.actor.sees_state), random=random, **collect_kwargs)
         return {name: self._unfold(values) for name, values in record.items()}
 
     def act(self, obs: Obs, action_mask: Array | None = None) -> Array:
         mask = None if action_mask is None else fold(np.asarray(action_mask))
-        return self._unfold(self.actor.act(self._rows(obs), mask))
+        return self._unfold(self.actor.act(self.rows(obs), mask))
 
     def value(self, obs: Obs, memory: Array | None = None) -> Array:
-        return self._unfold(self.actor.value(self._rows(obs), None if memory is None else fold(memory)))
+        rows = self.rows(obs, self.actor.sees_state)
+        return self._unfold(self.actor.value(rows, None if memory is None else fold(memory)))
 
     def reset(self, env_ids: Sequence[int] | Array | None = None) -> None:
         if env_ids is not None:
@@ -78,8 +79,8 @@ class SharedActor:
     def load_state_dict(self, state: StateDict) -> None:
         self.actor.load_state_dict(state)
 
-    def _rows(self, obs: Obs) -> Obs:
-        """The observations of all agents as rows of one batch."""
+    def rows(self, obs: Obs, central: bool = False) -> Obs:
+        """The observations of all agents as rows of one batch; if asked for, with what a centralised value sees."""
         seen = agents_view(obs)
         for path, leaf in seen.items():
             if leaf.ndim < 2 or leaf.shape[1] != self.agents:
@@ -88,6 +89,8 @@ class SharedActor:
                     f"observation for {self.actor.name}{entry}: expected (N, {self.agents}, ...), the {self.agents} "
                     f"agents of each environment, got {leaf.shape}"
                 )
+        if central:
+            seen |= central_view(obs)
         return trees.unflatten({path: fold(leaf) for path, leaf in seen.items()})
 
     def _unfold(self, rows: Array) -> Array:

@@ -12,7 +12,7 @@ import numpy as np
 from minding.engine.config.compiler import schema_defaults
 from minding.engine.data.agents import num_agents
 from minding.engine.data.batch import Field, IndexedBatch
-from minding.engine.data.observation import Leaf, observation_leaves
+from minding.engine.data.observation import leaf_name, observation_leaves
 from minding.engine.errors import CheckpointError, MindingError
 from minding.engine.process import runtime
 from minding.engine.process.floats import flush_denormals
@@ -199,8 +199,8 @@ class BasePolicy:
         rows = self.observed(batch)
         if not len(rows):
             return
-        for k, normalizer in self._normalizers.values():
-            values = batch.layout.read(batch.tables.host, leaf_name("obs", self.leaves[k]), rows)
+        for field, normalizer in self._normalizers.values():
+            values = batch.layout.read(batch.tables.host, field, rows)
             normalizer.update(values.reshape(len(values), -1))
 
     def obs_fields(self, prefix: str) -> dict[str, Field]:
@@ -270,11 +270,11 @@ class BasePolicy:
         restore_generator(self.learn_rng, state["rng"])
 
 
-def _find_normalizers(root: Any) -> dict[str, tuple[int, Normalizer]]:
-    """(number of its observation leaf, normalizer) of every encoder under `root`, by path."""
+def _find_normalizers(root: Any) -> dict[str, tuple[str, Normalizer]]:
+    """(row field of its numbers, normalizer) of every encoder under `root`, by path."""
     encoders = [(path, cell) for path, cell in root.cells_and_names() if isinstance(cell, ObsEncoder)]
-    return {f"{path}.{k}": (k, normalizer) for path, encoder in encoders for k, normalizer in encoder.normalizers()}
-
-
-def leaf_name(prefix: str, leaf: Leaf) -> str:
-    return f"{prefix}.{leaf.path}" if leaf.path else prefix
+    return {
+        f"{path}.{k}": (encoder.fields[k], normalizer)
+        for path, encoder in encoders
+        for k, normalizer in encoder.normalizers()
+    }

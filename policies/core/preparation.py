@@ -19,7 +19,10 @@ def prepare(cfg: Any) -> None:
 
     Every policy does this before anything else, so that it computes the same in a script, a command and a worker.
     """
-    images = any(leaf.is_image for leaf in observation_leaves(cfg.env.spec.observation))
+    spec = cfg.env.spec
+    state = spec.agents.state if "agents" in spec else None
+    seen = [spec.observation, *([] if state is None else [state])]
+    images = any(leaf.is_image for space in seen for leaf in observation_leaves(space))
     given = _within_cores(cfg.run.jit_threads)
     # Kernels of our own have threads of their own. With more than one MindSpore's would round differently.
     threads = 1 if kernels.compiled() and not images else given

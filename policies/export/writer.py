@@ -21,11 +21,11 @@ import numpy as np
 from minding.engine.checkpoint import disk
 from minding.engine.data import trees
 from minding.engine.data.actions import ActionAdapter
-from minding.engine.data.observation import Leaf
+from minding.engine.data.observation import Leaf, leaf_name
 from minding.engine.errors import ExportError, MissingExtraError
 from minding.engine.process.runtime import ms, nn, ops
 from minding.engine.types import Array
-from minding.policies.core.base import BasePolicy, leaf_name
+from minding.policies.core.base import BasePolicy
 from minding.policies.export.reader import (
     SCHEMA,
     Run,

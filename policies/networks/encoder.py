@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from minding.engine.data.observation import Leaf, observation_leaves
+from minding.engine.data.observation import Leaf, leaf_name, observation_leaves
 from minding.engine.data.statistics import RunningMoments
 from minding.engine.errors import SpaceError
 from minding.engine.process.runtime import assign, ms, nn, ops
@@ -135,11 +135,16 @@ class ObsEncoder(nn.Cell):
       space: description of the observation space (see `envs.describe_env`).
       model: the `model` part of the policy's configuration.
       rng: draws the weights.
+      name: of what is encoded among the fields of rows.
+
+    Attributes:
+      fields: names of the row fields of the leaves.
     """
 
-    def __init__(self, space: Mapping[str, Any], model: Any, rng: np.random.Generator) -> None:
+    def __init__(self, space: Mapping[str, Any], model: Any, rng: np.random.Generator, name: str = "obs") -> None:
         super().__init__()
         leaves = observation_leaves(space)
+        self.fields = [leaf_name(name, leaf) for leaf in leaves]
         # Where each encoder's leaf is among those of the observation.
         self.places = [k for k, leaf in enumerate(leaves) if not leaf.is_mask]
         self.encoders = nn.CellList([self._leaf(leaves[k], model, rng) for k in self.places])

@@ -16,7 +16,7 @@ from fakes import IMAGE, VECTOR, Batches, dict_of, discrete, multi_discrete, row
 from treevalue import FastTreeValue
 
 from minding.engine.data import trees
-from minding.engine.data.batch import IndexedBatch, RowLayout
+from minding.engine.data.batch import Field, IndexedBatch, RowLayout
 from minding.engine.errors import CheckpointError, MindingError, NonFiniteError, SpaceError
 from minding.engine.process.compiled import RecompileWarning
 from minding.engine.process.runtime import ms, nn
@@ -77,12 +77,23 @@ def random_batch(batches, **changes):
     rng = np.random.default_rng(0)
     values = {**rows_of(batches.layout, ROWS, rng, SIZES), **changes}
     # Learners of trajectories take rows as (T, N).
-    block = (BATCH // 2, 2) if {"cut", "memory"} & set(batches.layout.fields) else (BATCH,)
+    block = (BATCH // 2, 2) if {"cut", "memory", "obs.alive"} & set(batches.layout.fields) else (BATCH,)
     return batches(values, rng.integers(0, ROWS, (STEPS, *block)))
 
 
+def acted_on(policy):
+    """Fields of what the policy acts on; of several agents those of all, also where rows are those of single ones."""
+    fields = policy.obs_fields("obs")
+    if policy.spec["num_agents"] == 1 or "obs.alive" in fields:
+        return fields
+    team = policy.spec["agents"]
+    agents = len(team["names"])
+    each = {name: Field((agents, *field.shape), field.dtype) for name, field in fields.items()}
+    return {**each, "obs.alive": Field((agents,), "bool"), "obs.state": Field(tuple(team["state"]["shape"]))}
+
+
 def observation(policy, count=6):
-    layout, rng = RowLayout(policy.obs_fields("obs")), np.random.default_rng(5)
+    layout, rng = RowLayout(acted_on(policy)), np.random.default_rng(5)
     values = rows_of(layout, count, rng, SIZES)
     if set(values) == {"obs"}:
         return values["obs"]
@@ -200,9 +211,11 @@ def test_what_collect_mode_returns_fits_the_rows(policy):
     # What is recorded for an estimator only is no field of learning.
     layout = RowLayout({name: field for name, field in policy.learn_mode.fields.items() if name in output})
     assert "action" in layout.fields
-    tables = layout.pack(output)
+    # Rows may be those of single agents.
+    rows = {name: output[name].reshape(-1, *field.shape) for name, field in layout.fields.items()}
+    tables = layout.pack(rows)
     for name in layout.fields:
-        assert np.array_equal(layout.read(tables, name), output[name])
+        assert np.array_equal(layout.read(tables, name), rows[name])
     assert policy.eval_mode.forward(obs).shape == output["action"].shape
 
 
@@ -223,7 +236,9 @@ def test_random_actions_fill_the_space(policy):
 
 def test_the_host_actor_follows_training_and_equals_the_graph(policy, batch):
     obs = observation(policy)
-    memory = draw_memory(policy, 6)
+    if policy.spec["num_agents"] > 1:
+        obs = policy.eval_mode.actor.rows(obs)
+    memory = draw_memory(policy, 6 * policy.spec["num_agents"])
     before = [output.copy() for output in policy.actors["eval"].outputs(obs, memory)]
     policy.learn_mode.forward(batch)
     after = policy.actors["eval"].outputs(obs, memory)

@@ -34,9 +34,10 @@ class StepThenAct(nn.Cell):
 
 ARCHETYPES = ("ppo", "sac", "dqn")
 """What orders a step is the optimizer's: for one group, for several, and with a target."""
+OTHERS = [name for name, each in ALGORITHMS.items() if name not in ARCHETYPES and each.agents != "several"]
 FORMS = [
     *((name, "kernels") for name in ARCHETYPES),
-    *(pytest.param(name, "kernels", marks=pytest.mark.slow) for name in ALGORITHMS if name not in ARCHETYPES),
+    *(pytest.param(name, "kernels", marks=pytest.mark.slow) for name in OTHERS),
     *(pytest.param(name, "plain", marks=pytest.mark.slow) for name in ARCHETYPES),
 ]
 

@@ -1,0 +1,41 @@
+"""Actors of centralised training: each decides by what its agent sees, and values by what is known of all."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from minding.engine.data import trees
+from minding.engine.data.agents import ALIVE, IDENTITY, STATE
+from minding.engine.process.floats import flush_denormals
+from minding.engine.types import Array, Obs
+from minding.policies.core.actors import StochasticActor
+from minding.policies.networks.host import Outputs
+
+_CENTRAL = (IDENTITY, ALIVE, STATE)
+
+
+class CentralActor(StochasticActor):
+    """Draws from a distribution, and records the log-probability and the value that the whole environment's state has
+    for the agent. Without exploration it needs nothing but the agent's own observation.
+
+    Network outputs: the parameters of `distribution`, then, where the leaves of `central_view` follow those of the
+    observation, the value ``(B,)``.
+    """
+
+    sees_state = True
+
+    def explore(self, outputs: Outputs, mask: Array | None = None, **collect_kwargs: Any) -> dict[str, Array]:
+        return super().explore((outputs[-1], *outputs[:-1]), mask, **collect_kwargs)
+
+    def decide(self, outputs: Outputs) -> Array:
+        return self.shaped(self.distribution.mode(outputs))
+
+    @flush_denormals
+    def value(self, obs: Obs, memory: Array | None = None) -> Array:
+        return self.outputs(obs, memory)[-1 if self.memory is None else -2]
+
+    def _leaves(self, obs: Obs) -> list[Array]:
+        given = dict(trees.leaves(trees.from_nested(obs)))
+        central = {path: leaf for path, leaf in given.items() if path.partition(".")[0] in _CENTRAL}
+        own = trees.unflatten({path: leaf for path, leaf in given.items() if path not in central})
+        return [*super()._leaves(own), *central.values()]

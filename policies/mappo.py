@@ -1,0 +1,184 @@
+"""MAPPO: PPO for a team of agents, with a value that sees the state of the whole environment.
+
+Yu et al., 2022, https://arxiv.org/abs/2103.01955, appendix A; PPO: Schulman et al., 2017,
+https://arxiv.org/abs/1707.06347; the moments of the returns as in PopArt: van Hasselt et al., 2016,
+https://arxiv.org/abs/1602.07714.
+
+    r_t = pi(a_t|o_t) / pi_old(a_t|o_t),   V(o_t, s_t, m) = sigma v + mu
+    L = sum alive max(-A r, -A clip(r, 1-e, 1+e)) / sum alive + c_v L_value - c_e H
+    L_value = mean[ max(h(v - (R - mu) / sigma), h(v_old + clip(v - v_old, -e, e) - (R - mu) / sigma)) ]
+    h(x) = x^2/2 for |x| <= d, else d (|x| - d/2)
+
+Agents share one network, and are rows of one batch to it. Each acts by its own observation o, or by what it remembers
+of them, has its own advantage A, and its place m tells the value whose return is meant. Where the team has one reward
+that return does not end when the agent leaves: the value then sees m alone ("death masking"), and the actor learns
+nothing from these rows.
+
+In an asynchronous run the advantage is weighted as in PPO: see there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from minding.engine.data.agents import ALIVE, CENTRAL, IDENTITY, STATE
+from minding.engine.data.batch import Field, IndexedBatch
+from minding.engine.data.observation import leaf_name, observation_leaves
+from minding.engine.process.runtime import ms, ops
+from minding.engine.types import Array
+from minding.policies.core.actor_critic import MEMORY, ActorCriticPolicy
+from minding.policies.core.actors import Network
+from minding.policies.core.advantages import standardized
+from minding.policies.core.central import CentralActor
+from minding.policies.core.update import Inputs
+from minding.policies.networks.central import CentralActorCritic
+from minding.policies.networks.heads import fuse_likelihood
+from minding.policies.networks.optim import Group, Optimizer
+from minding.policies.networks.steps import ALL_ROWS, GradientStep
+from minding.policies.ops import lean
+from minding.policies.ops.policy_gradient import row_mean
+from minding.policies.ops.values import huber
+
+WEIGHT_BOUND = 2.0
+"""Of the weight of rows that an older policy collected."""
+
+
+def mappo_loss(log_prob, entropy, value, batch, cfg):
+    """The loss of one minibatch.
+
+    Args:
+      log_prob, value: float32 (B,), of the current network, the value normalised; entropy: float32 (B,) or scalar.
+      batch: by name `log_prob` and `value` (the old ones), `advantage`, `return`, `acting`, 0 for rows from which the
+        actor does not learn, and, if rows weigh differently, `valid`, each float32 (B,). Values and returns are
+        normalised.
+      cfg: the `learn` part of the configuration.
+
+    Returns:
+      (loss, metrics by name), scalars. The KL estimate is ``mean[(r - 1) - log r]``
+      (http://joschu.net/blog/kl-approx.html).
+    """
+    clip, delta, acting = cfg["clip_ratio"], cfg["huber_delta"], {"valid": batch["acting"]}
+    # Ratio and surrogate
+    log_ratio = log_prob - batch["log_prob"]
+    ratio = ops.exp(log_ratio)
+    advantage = batch["advantage"]
+    surrogate = ops.maximum(-advantage * ratio, -advantage * ops.clamp(ratio, 1.0 - clip, 1.0 + clip))
+    policy_loss = row_mean(surrogate, acting)
+    entropy = row_mean(entropy, acting)
+    # Value
+    error = huber((value - batch["return"]) / delta)
+    if cfg["value_clip"]:
+        clipped = batch["value"] + ops.clamp(value - batch["value"], -clip, clip)
+        error = ops.maximum(error, huber((clipped - batch["return"]) / delta))
+    value_loss = delta * delta * row_mean(error, batch)
+    # Total
+    loss = policy_loss + cfg["value_weight"] * value_loss - cfg["entropy_weight"] * entropy
+    return loss, {
+        "loss": loss,
+        "policy_loss": policy_loss,
+        "value_loss": value_loss,
+        "entropy": entropy,
+        "approx_kl": row_mean(ratio - 1.0 - log_ratio, acting),
+        "clip_fraction": row_mean(ops.cast(ops.abs(ratio - 1.0) > clip, ms.float32), acting),
+    }
+
+
+class MAPPOCell(GradientStep):
+    """Root cell: network and optimizer."""
+
+    metrics = ("loss", "policy_loss", "value_loss", "entropy", "approx_kl", "clip_fraction", "grad_norm")
+    present_names = ("present_log_prob", "present_value", "trust")
+
+    def __init__(self, net: CentralActorCritic, learn: Mapping[str, Any]) -> None:
+        remembers = net.memory is not None
+        super().__init__(["obs", CENTRAL, "action", "log_prob", "return", "value", *(MEMORY if remembers else ())])
+        self.net = net
+        self.optim = Optimizer(net=Group.of(net, learn, eps=1e-5, max_grad_norm=learn["grad_norm"]))
+        # A plain dict of numbers: they are compiled in as constants.
+        names = ("clip_ratio", "value_clip", "value_weight", "entropy_weight", "huber_delta")
+        self.cfg = {k: learn[k] for k in names}
+        fuse_likelihood(net.head)
+        if learn["target_kl"]:
+            self.watched, self.limit = "approx_kl", 1.5 * learn["target_kl"]
+        self.gradient = self.optim.gradient(self.loss, "net")
+
+    def loss(self, batch):
+        params, value = self.net.of_rows(batch)
+        log_prob, entropy = self.net.head.log_prob_entropy(params, batch["action"])
+        return mappo_loss(log_prob, entropy, value, batch, self.cfg)
+
+    def present(self, rows):
+        """Log-probability and value of rows under the present policy, and how much the rows count."""
+        params, value = self.net.of_rows(rows)
+        log_prob = self.net.head.log_prob_entropy(params, rows["action"])[0]
+        trust = ops.clamp(ops.exp(log_prob - rows["log_prob"]), max=WEIGHT_BOUND)
+        return {"present_log_prob": log_prob, "present_value": value, "trust": trust}
+
+    def construct(self, batch):
+        value = self.net.critic.value
+        batch["return"] = value.normalized(batch["return"])
+        if "trust" in batch:
+            batch["log_prob"], batch["value"] = batch["present_log_prob"], batch["present_value"]
+            batch["advantage"] = batch["advantage"] * batch["trust"]
+        else:
+            batch["value"] = value.normalized(batch["value"])
+        acting = lean.item(batch[CENTRAL], 1)
+        if "valid" in batch:
+            acting = acting * batch["valid"]
+        batch["acting"] = acting
+        (_, metrics), grads = self.gradient(batch)
+        norms = self.optim({"net": grads}, batch, (metrics["loss"], metrics["approx_kl"]))
+        metrics["grad_norm"] = norms["net"]
+        return metrics
+
+
+class MAPPO(ActorCriticPolicy):
+    """Multi-agent proximal policy optimisation for Discrete, MultiDiscrete and Box actions."""
+
+    name = "mappo"
+
+    def _network(self, rng: np.random.Generator) -> CentralActorCritic:
+        return CentralActorCritic(self.spec, self.cfg.model, rng)
+
+    def _root(self, net: CentralActorCritic, rng: np.random.Generator) -> MAPPOCell:
+        return MAPPOCell(net, self.cfg.learn)
+
+    def _actor(self, network: Network, rng: np.random.Generator) -> CentralActor:
+        return CentralActor(self.name, network, self.spec, rng, self.net.head.distribution, self.record_fields)
+
+    @property
+    def row_fields(self) -> dict[str, Field]:
+        numbers = dict.fromkeys(("log_prob", "value", "advantage", "return"), Field())
+        leaves = observation_leaves(self.spec["agents"]["state"])
+        state = {leaf_name(f"{CENTRAL}.{STATE}", leaf): leaf.field for leaf in leaves}
+        # In the order of `central_view`.
+        central = {f"{CENTRAL}.{IDENTITY}": Field((), "int32"), f"{CENTRAL}.{ALIVE}": Field(), **state}
+        return {**self.obs_fields("obs"), **central, "action": self.action_field, **numbers, **self.memory_fields}
+
+    def inputs(self, batch: IndexedBatch, progress: float) -> Inputs:
+        learn, steps = self.cfg.learn, len(batch.index)
+        if learn.value_norm:
+            self._update_moments(batch)
+        advantage = self._read("advantage", batch).reshape(steps, -1)
+        if learn.normalize_advantage:
+            advantage = standardized(advantage, self._learned_by_actor(batch).reshape(steps, -1))
+        old = {ALL_ROWS: self.all_rows(batch)} if batch.lag > 0 else {}
+        return Inputs({"advantage": advantage}, {**self.root.optim.rates(progress), **old})
+
+    def observed(self, batch: IndexedBatch) -> Array:
+        return np.unique(batch.index[self._learned_by_actor(batch)])
+
+    def _learned_by_actor(self, batch: IndexedBatch) -> Array:
+        """From which rows the actor learns; bool, shaped like the index."""
+        alive: Array = self._read(f"{CENTRAL}.{ALIVE}", batch) > 0
+        return alive & self._counted(batch) if self.net.memory_size else alive
+
+    def _update_moments(self, batch: IndexedBatch) -> None:
+        """Lets the value take in the returns of a batch, each once."""
+        rows = np.unique(batch.index[self._counted(batch)] if self.net.memory_size else batch.index)
+        if len(rows):
+            returns = batch.layout.read(batch.tables.host, "return", rows)
+            self.net.critic.value.update(returns, self.cfg.learn.value_norm_decay)

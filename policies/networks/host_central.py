@@ -1,0 +1,84 @@
+"""Networks of centralised training as NumPy computes them, see `networks.host`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from minding.engine.types import Array
+from minding.policies.networks.host import MLP, ActionMask, Head, Linear, ObsEncoder, Outputs
+from minding.policies.networks.host_recurrent import Memory
+
+
+class PopArt:
+    """The value ``(B,)`` in units of the returns.
+
+    Args:
+      linear: the head.
+      mean, deviation: of the returns, ``(1,)``.
+    """
+
+    def __init__(self, linear: Linear, mean: Array, deviation: Array) -> None:
+        self.linear, self.mean, self.deviation = linear, mean, deviation
+
+    def __call__(self, x: Array) -> Array:
+        value: Array = self.linear(x)[:, 0] * self.deviation
+        value += self.mean
+        return value
+
+
+class CentralValue:
+    """Features of the agent's observation and the leaves of `central_view` -> value ``(B,)``.
+
+    Args:
+      state: encoder of the global state.
+      agents: number of agents.
+      torso, value: what judges.
+    """
+
+    def __init__(self, state: ObsEncoder, agents: int, torso: MLP, value: PopArt) -> None:
+        self.state, self.torso, self.value = state, torso, value
+        self.agents = np.eye(agents, dtype=np.float32)
+
+    def __call__(self, features: Array, leaves: Sequence[Array]) -> Array:
+        agent, alive, *state = leaves
+        there = alive.astype(np.float32)[:, None]
+        seen = (features * there, self.state(state) * there, self.agents[agent])
+        return self.value(self.torso(np.concatenate(seen, axis=-1)))
+
+
+class CentralActorCritic:
+    """Observation leaves, then those of `central_view` if there is to be a value, then what is remembered if there is a
+    memory -> (distribution parameters..., value ``(B,)``, new rows).
+
+    Args:
+      encoder: of the observation.
+      memory: follows the encoder, if there is one.
+      heads: (actor, head, value).
+      mask: of the logits, if the observation has one.
+      num_leaves: of the observation.
+    """
+
+    def __init__(
+        self,
+        encoder: ObsEncoder,
+        memory: Memory | None,
+        heads: tuple[MLP, Head, CentralValue],
+        mask: ActionMask | None,
+        num_leaves: int,
+    ) -> None:
+        self.encoder, self.memory, self.mask, self.num_leaves = encoder, memory, mask, num_leaves
+        self.actor, self.head, self.value = heads
+
+    def __call__(self, leaves: Sequence[Array]) -> Outputs:
+        features, rows = self.encoder(leaves[: self.num_leaves]), None
+        central = leaves[self.num_leaves :]
+        if self.memory is not None:
+            (features, rows), central = self.memory(features, leaves[-1]), central[:-1]
+        outputs = self.head(self.actor(features))
+        if self.mask is not None:
+            outputs = (self.mask(outputs[0], leaves),)
+        if central:
+            outputs = (*outputs, self.value(features, central))
+        return outputs if rows is None else (*outputs, rows)
