@@ -34,6 +34,45 @@ class Orders(NamedTuple):
     detour: Array
 
 
+class Survey(NamedTuple):
+    """What follows from where units are and how they do, for K battles.
+
+    Attributes:
+      units: float32 ``(K, U, 4)``.
+      alive: bool ``(K, U)``.
+      gaps: float32 ``(K, A, E, 2)``, from each ally to each enemy as (x, y).
+      distances: float32 ``(K, A, E)``; infinite where one of the two is dead.
+      legal: bool ``(K, A, 6 + E)``, which actions allies have.
+    """
+
+    units: Array
+    alive: Array
+    gaps: Array
+    distances: Array
+    legal: Array
+
+
+def survey(field: BattleMap, units: Array) -> Survey:
+    """Surveys battles on one map; units: float32 ``(K, U, 4)``."""
+    count, alive = field.allies, units[..., LIFE] > 0
+    gaps = units[:, None, count:, :LIFE] - units[:, :count, None, :LIFE]
+    x, y = gaps[..., 0], gaps[..., 1]
+    both = alive[:, :count, None] & alive[:, None, count:]
+    distances = np.where(both, np.sqrt(x * x + y * y), np.float32(np.inf))
+    return Survey(units, alive, gaps, distances, _legal(field, units[:, :count], alive[:, :count], distances))
+
+
+def _legal(field: BattleMap, allies: Array, alive: Array, distances: Array) -> Array:
+    legal = np.empty((*alive.shape, SHOOT + field.enemies), bool)
+    legal[..., NOOP] = ~alive
+    legal[..., STOP] = alive
+    x, y = allies[..., X], allies[..., Y]
+    for k, inside in enumerate((y > 0, y < field.height - 1, x < field.width - 1, x > 0)):
+        legal[..., MOVE + k] = alive & inside
+    legal[..., SHOOT:] = (distances <= RANGE) & (allies[..., WAIT] == 0)[..., None]
+    return legal
+
+
 class Outcome(NamedTuple):
     """What a step led to, ``(N,)`` each: the reward of the team, whether it won, and whether a team is defeated."""
 
@@ -90,43 +129,17 @@ class Battles:
             team[rows, :, LIFE] = HEALTH
             team[rows, :, WAIT] = 0
 
-    def gaps(self) -> Array:
-        """Float32 ``(N, A, E, 2)``, from each ally to each enemy as (x, y)."""
-        places, allies = self.units[..., :LIFE], self.field.allies
-        gaps: Array = places[:, None, allies:] - places[:, :allies, None]
-        return gaps
-
-    def distances(self, gaps: Array) -> Array:
-        """Float32 ``(N, A, E)``; infinite where one of the two is dead."""
-        alive, allies = self.alive, self.field.allies
-        both = alive[:, :allies, None] & alive[:, None, allies:]
-        return np.where(both, np.sqrt((gaps * gaps).sum(axis=-1)), np.float32(np.inf))
-
-    def legal(self, distances: Array) -> Array:
-        """Bool ``(N, A, 6 + E)``: which actions allies have."""
-        field, allies = self.field, self.units[:, : self.field.allies]
-        alive = allies[..., LIFE] > 0
-        legal = np.zeros((self.count, field.allies, SHOOT + field.enemies), bool)
-        legal[..., NOOP] = ~alive
-        legal[..., STOP] = alive
-        x, y = allies[..., X], allies[..., Y]
-        for k, inside in enumerate((y > 0, y < field.height - 1, x < field.width - 1, x > 0)):
-            legal[..., MOVE + k] = alive & inside
-        legal[..., SHOOT:] = (distances <= RANGE) & (allies[..., WAIT] == 0)[..., None]
-        return legal
-
-    def orders(self, action: Array, legal: Array) -> Orders:
+    def orders(self, action: Array, now: Survey) -> Orders:
         """What actions ``(N, A)`` of allies mean; those of the dead mean nothing.
 
         Raises:
           ValueError: one is illegal.
         """
-        alive = self.alive[:, : self.field.allies]
-        action = np.where(alive, action, NOOP)
-        inside = (action >= 0) & (action < legal.shape[-1])
-        chosen = np.take_along_axis(legal, np.where(inside, action, 0)[..., None], axis=-1)[..., 0]
-        if not (chosen & inside).all():
-            n, m = (int(k) for k in np.argwhere(~(chosen & inside))[0])
+        action = np.where(now.alive[:, : self.field.allies], action, NOOP)
+        known = np.clip(action, 0, now.legal.shape[-1] - 1)
+        obeys = np.take_along_axis(now.legal, known[..., None], axis=-1)[..., 0] & (known == action)
+        if not obeys.all():
+            n, m = (int(k) for k in np.argwhere(~obeys)[0])
             raise ValueError(
                 f"action {int(action[n, m])} of unit {m} in battle {n} is illegal: get_avail_actions(), or the action "
                 "mask, says which are legal"
@@ -141,9 +154,10 @@ class Battles:
         before = self.units[:, count:, LIFE].copy()
         self._shoot(allies.target, enemies.target)
         self._move(np.hstack([allies.heading, enemies.heading]), np.hstack([allies.detour, enemies.detour]))
-        self.units[~self.alive] = 0
+        alive = self.alive
+        self.units[~alive] = 0
         self.steps += 1
-        after, alive = self.units[:, count:, LIFE], self.alive
+        after = self.units[:, count:, LIFE]
         killed = ((before > 0) & (after <= 0)).sum(axis=1)
         lost, beaten = ~alive[:, :count].any(axis=1), ~alive[:, count:].any(axis=1)
         won = beaten & ~lost

@@ -4,27 +4,27 @@ from __future__ import annotations
 
 import numpy as np
 
-from minding.engine.types import Array
-from minding.envs.games.battle.maps import RANGE
-from minding.envs.games.battle.rules import WAIT, Battles, Orders
+from minding.envs.games.battle.maps import RANGE, BattleMap
+from minding.envs.games.battle.rules import WAIT, Orders, Survey
 
 _NORTH, _SOUTH, _EAST, _WEST = range(4)
 
 
-def attack_nearest(battles: Battles, gaps: Array, distances: Array) -> Orders:
+def attack_nearest(field: BattleMap, now: Survey) -> Orders:
     """Each enemy shoots at the nearest ally in range, waits for its rifle, or goes towards that ally.
 
     It goes along the axis on which it is farther off, and round a cell that is occupied.
 
     Args:
-      battles: what it is about.
-      gaps, distances: of the battles, ``(N, A, E, ...)``.
+      field: the map.
+      now: of the battles.
     """
+    gaps, distances = now.gaps, now.distances
     nearest = distances.argmin(axis=1)
     distance = np.take_along_axis(distances, nearest[:, None], axis=1)[:, 0]
     gap = np.take_along_axis(gaps, nearest[:, None, :, None], axis=1)[:, 0]
     in_range = distance <= RANGE
-    ready = battles.units[:, battles.field.allies :, WAIT] == 0
+    ready = now.units[:, field.allies :, WAIT] == 0
     target = np.where(in_range & ready, nearest, -1)
     # A gap leads from the ally to the enemy.
     along_x = np.where(gap[..., 0] > 0, _WEST, _EAST)

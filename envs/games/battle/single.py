@@ -9,7 +9,7 @@ import numpy as np
 from minding.engine.types import Array
 from minding.envs.games.battle.maps import find_map
 from minding.envs.games.battle.picture import draw
-from minding.envs.games.battle.rules import LIFE, SHOOT, Battles, X, Y
+from minding.envs.games.battle.rules import SHOOT, Battles, X, Y, survey
 from minding.envs.games.battle.script import attack_nearest
 from minding.envs.games.battle.views import Views, obs_size, state_size
 
@@ -32,7 +32,7 @@ class Battle:
         self.field = find_map(map_name)
         self.battles = Battles(self.field, 1)
         self.render_mode = render_mode
-        self._views = Views(self.battles)
+        self._views = Views(self.field)
         self._rng = np.random.default_rng(seed)
         self._shots: list[tuple[int, int]] = []
         # Where each unit was last seen alive.
@@ -67,15 +67,15 @@ class Battle:
         Raises:
           ValueError: an action is illegal.
         """
-        orders = self.battles.orders(np.asarray(actions, np.int64)[None], self._legal)
-        script = attack_nearest(self.battles, self._gaps, self._distances)
+        orders = self.battles.orders(np.asarray(actions, np.int64)[None], self._now)
+        script = attack_nearest(self.field, self._now)
         allies = self.field.allies
         self._shots = [(m, allies + int(k)) for m, k in enumerate(orders.target[0]) if k >= 0]
         self._shots += [(allies + m, int(k)) for m, k in enumerate(script.target[0]) if k >= 0]
         outcome = self.battles.step(orders, script)
         self._look()
         over, limit = bool(outcome.over[0]), bool(self.battles.steps[0] >= self.field.limit)
-        dead = self.battles.units[0, :, LIFE] <= 0
+        dead = ~self._now.alive[0]
         info = {
             "battle_won": bool(outcome.won[0]),
             "dead_allies": int(dead[:allies].sum()),
@@ -87,15 +87,15 @@ class Battle:
 
     def get_obs(self) -> list[Array]:
         """What each unit sees, see `Views.observe`."""
-        return list(self._obs)
+        return list(self._views.observe(self._now)[0])
 
     def get_state(self) -> Array:
         """See `Views.state`."""
-        return self._views.state()[0]
+        return self._views.state(self._now, self.battles.steps)[0]
 
     def get_avail_actions(self) -> list[list[int]]:
         """1 for the legal actions of each unit."""
-        return self._legal[0].astype(int).tolist()  # type: ignore[no-any-return]
+        return self._now.legal[0].astype(int).tolist()  # type: ignore[no-any-return]
 
     def render(self) -> Array:
         """A picture, uint8 ``(H, W, 3)``."""
@@ -105,9 +105,7 @@ class Battle:
         """Nothing is left open."""
 
     def _look(self) -> None:
-        alive = self.battles.alive[0]
-        self._places[alive] = self.battles.units[0, alive, X : Y + 1]
-        self._gaps = self.battles.gaps()
-        self._distances = self.battles.distances(self._gaps)
-        self._legal = self.battles.legal(self._distances)
-        self._obs = self._views.observe(self._gaps, self._distances, self._legal)[0]
+        # Units are written in place.
+        self._now = survey(self.field, self.battles.units.copy())
+        alive = self._now.alive[0]
+        self._places[alive] = self._now.units[0, alive, X : Y + 1]

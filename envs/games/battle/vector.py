@@ -13,7 +13,7 @@ from minding.engine.data.agents import ALIVE, STATE
 from minding.engine.data.masks import ACTION_MASK, OBSERVATION
 from minding.engine.types import Array
 from minding.envs.games.battle.maps import find_map
-from minding.envs.games.battle.rules import SHOOT, Battles
+from minding.envs.games.battle.rules import SHOOT, Battles, Survey, survey
 from minding.envs.games.battle.script import attack_nearest
 from minding.envs.games.battle.views import Views, obs_size, state_size
 from minding.envs.single.smac import SHARED_INFO, agent_names
@@ -47,7 +47,7 @@ class BattleVector(VectorEnv[Any, Array, Any]):  # type: ignore[misc]
         field = find_map(map_name)
         self.num_envs, self.render_mode = num_envs, render_mode
         self._battles = Battles(field, num_envs)
-        self._views = Views(self._battles)
+        self._field, self._views = field, Views(field)
         self._limit = min(field.limit, max_episode_steps or field.limit)
         names = agent_names(field.allies)
         seen = spaces.Dict(
@@ -60,6 +60,7 @@ class BattleVector(VectorEnv[Any, Array, Any]):  # type: ignore[misc]
         own = (seen,) * len(names), (self.single_action_space,) * len(names)
         state = spaces.Box(-np.inf, np.inf, (state_size(field),), np.float32) if global_state else None
         self._with_state = global_state
+        self._seen: dict[str, Array] = {}
         team = Team(names, *own, one_reward=True, shared_info=SHARED_INFO)
         self.single_observation_space = AgentsSpace(team, seen, self.single_action_space, state)
         self.observation_space = batch_space(self.single_observation_space, num_envs)
@@ -72,7 +73,7 @@ class BattleVector(VectorEnv[Any, Array, Any]):  # type: ignore[misc]
     @units.setter
     def units(self, value: Array) -> None:
         self._battles.units[:] = value
-        self._look()
+        self._look(slice(None))
 
     @property
     def steps(self) -> Array:
@@ -86,34 +87,45 @@ class BattleVector(VectorEnv[Any, Array, Any]):  # type: ignore[misc]
         super().reset(seed=seed)
         rows = np.flatnonzero((options or {}).get("reset_mask", np.ones(self.num_envs, bool)))
         self._battles.begin(rows, self.np_random)
-        self._look()
-        alive = self._battles.alive[:, : self._battles.field.allies]
-        return self._observe(alive), {}
+        # Few of many battles begin at once: what is seen in the others is known.
+        self._look(rows)
+        self._show(rows, self._now.alive[rows, : self._field.allies])
+        return self._seen, {}
 
     def step(self, actions: Array) -> tuple[Any, Array, Array, Array, dict[str, Any]]:
-        battles, allies = self._battles, self._battles.field.allies
-        orders = battles.orders(actions, self._legal)
-        outcome = battles.step(orders, attack_nearest(battles, self._gaps, self._distances))
-        self._look()
-        alive = battles.alive
+        battles, allies = self._battles, self._field.allies
+        orders = battles.orders(actions, self._now)
+        outcome = battles.step(orders, attack_nearest(self._field, self._now))
+        self._look(slice(None))
+        alive = self._now.alive
         truncated = (battles.steps >= self._limit) & ~outcome.over
         info = {
             "battle_won": outcome.won,
             "dead_allies": allies - alive[:, :allies].sum(axis=1),
-            "dead_enemies": battles.field.enemies - alive[:, allies:].sum(axis=1),
+            "dead_enemies": self._field.enemies - alive[:, allies:].sum(axis=1),
         }
-        there = alive[:, :allies] & ~outcome.over[:, None]
-        return self._observe(there), outcome.reward, outcome.over, truncated, info
+        self._show(slice(None), alive[:, :allies] & ~outcome.over[:, None])
+        return self._seen, outcome.reward, outcome.over, truncated, info
 
-    def _look(self) -> None:
-        self._gaps = self._battles.gaps()
-        self._distances = self._battles.distances(self._gaps)
-        self._legal = self._battles.legal(self._distances)
+    def _look(self, rows: Any) -> None:
+        found = survey(self._field, self._battles.units[rows])
+        if len(found.units) == self.num_envs:
+            # Units are written in place.
+            self._now = found._replace(units=found.units.copy())
+            return
+        for array, part in zip(self._now, found):
+            array[rows] = part
 
-    def _observe(self, alive: Array) -> dict[str, Array]:
-        mask = self._legal | ~alive[..., None]
-        seen = {OBSERVATION: self._views.observe(self._gaps, self._distances, self._legal), ACTION_MASK: mask}
-        seen[ALIVE] = alive
+    def _show(self, rows: Any, there: Array) -> None:
+        """Writes what allies see in these battles, who of them is there, and what is known of all."""
+        now = Survey(*(array[rows] for array in self._now))
+        shown = {OBSERVATION: self._views.observe(now), ACTION_MASK: now.legal | ~there[..., None], ALIVE: there}
         if self._with_state:
-            seen[STATE] = self._views.state()
-        return seen
+            shown[STATE] = self._views.state(now, self._battles.steps[rows])
+        if len(now.units) == self.num_envs:
+            self._seen = shown
+            return
+        # What was returned before is not written again.
+        self._seen = {key: array.copy() for key, array in self._seen.items()}
+        for key, array in self._seen.items():
+            array[rows] = shown[key]

@@ -9,7 +9,7 @@ from minding.engine.data import trees
 from minding.envs import describe_env, make_env_manager
 from minding.envs.games.battle import Battle, BattleVector, parallel_env
 from minding.envs.games.battle.maps import MAPS, BattleMap
-from minding.envs.games.battle.rules import LIFE, WAIT, Battles, Orders
+from minding.envs.games.battle.rules import LIFE, WAIT, Battles, Orders, survey
 from minding.envs.games.battle.script import attack_nearest
 from minding.envs.games.battle.views import Views
 from minding.envs.single.smac import SmacParallel
@@ -28,12 +28,15 @@ def placed(*units, field=None, count=1):
     return battles
 
 
+def legal_in(battles):
+    return survey(battles.field, battles.units).legal
+
+
 def step(battles, action, enemies=None):
-    gaps = battles.gaps()
-    distances = battles.distances(gaps)
-    orders = battles.orders(np.array([action] * battles.count), battles.legal(distances))
+    now = survey(battles.field, battles.units)
+    orders = battles.orders(np.array([action] * battles.count), now)
     still = np.full((battles.count, battles.field.enemies), -1)
-    script = attack_nearest(battles, gaps, distances) if enemies == "script" else Orders(still, still, still)
+    script = attack_nearest(battles.field, now) if enemies == "script" else Orders(still, still, still)
     return battles.step(orders, script)
 
 
@@ -44,11 +47,11 @@ def test_shots_take_health_and_the_rifle_needs_a_pause():
     assert battles.units[0, :, WAIT].tolist() == [2, 2, 0, 0]
     # 16 of 300: two enemies with 40 each, 10 for each kill, 200 for the victory.
     assert outcome.reward[0] == pytest.approx(16 * 20 / 300)
-    legal = battles.legal(battles.distances(battles.gaps()))
+    legal = legal_in(battles)
     assert not legal[0, :, 6:].any()
     step(battles, [STAY, STAY])
     step(battles, [STAY, STAY])
-    assert battles.legal(battles.distances(battles.gaps()))[0, :, 6:].tolist() == [[True, False], [True, False]]
+    assert legal_in(battles)[0, :, 6:].tolist() == [[True, False], [True, False]]
 
 
 def test_the_last_kill_is_the_victory_and_brings_twenty_in_all():
@@ -80,7 +83,7 @@ def test_two_units_never_share_a_cell():
 
 def test_the_field_ends_where_the_mask_says_so():
     battles = placed((0, 0, 40, 0), (9, 7, 40, 0), (5, 5, 40, 0), (0, 0, 0, 0))
-    legal = battles.legal(battles.distances(battles.gaps()))[0]
+    legal = legal_in(battles)[0]
     # No-op, stay, north, south, east, west.
     assert legal[0, :6].tolist() == [False, True, False, True, True, False]
     assert legal[1, :6].tolist() == [False, True, True, False, False, True]
@@ -91,8 +94,8 @@ def test_the_field_ends_where_the_mask_says_so():
 
 def test_the_dead_have_nothing_but_the_action_of_the_dead():
     battles = placed((0, 0, 0, 0), (5, 5, 40, 0), (6, 5, 40, 0), (7, 5, 40, 0))
-    distances = battles.distances(battles.gaps())
-    assert battles.legal(distances)[0, 0].tolist() == [True] + [False] * 7
+    distances = survey(battles.field, battles.units).distances
+    assert legal_in(battles)[0, 0].tolist() == [True] + [False] * 7
     assert np.isinf(distances[0, 0]).all()
     # Whatever they are told.
     step(battles, [NORTH, STAY])
@@ -101,8 +104,7 @@ def test_the_dead_have_nothing_but_the_action_of_the_dead():
 
 def test_the_script_shoots_at_the_nearest_and_comes_near_round_others():
     battles = placed((1, 1, 40, 0), (1, 4, 40, 0), (4, 4, 40, 0), (8, 1, 40, 0))
-    gaps = battles.gaps()
-    orders = attack_nearest(battles, gaps, battles.distances(gaps))
+    orders = attack_nearest(battles.field, survey(battles.field, battles.units))
     assert orders.target.tolist() == [[1, -1]]
     # West, and no way round, since it is in the same row.
     assert (orders.heading.tolist(), orders.detour.tolist()) == ([[-1, 3]], [[-1, -1]])
@@ -113,9 +115,7 @@ def test_the_script_shoots_at_the_nearest_and_comes_near_round_others():
 
 def test_what_a_unit_sees():
     battles = placed((1, 1, 40, 0), (1, 4, 20, 1), (4, 5, 8, 0), (9, 7, 40, 0))
-    gaps = battles.gaps()
-    distances = battles.distances(gaps)
-    seen = Views(battles).observe(gaps, distances, battles.legal(distances))[0]
+    seen = Views(battles.field).observe(survey(battles.field, battles.units))[0]
     moves, near, far, friend, own = (
         [1, 1, 1, 1],
         [1, 5 / 8, 3 / 8, 4 / 8, 0.2, 1],
@@ -128,7 +128,7 @@ def test_what_a_unit_sees():
     assert seen[0] == pytest.approx([*moves, *near, *far, *friend, own, 1, *middle])
     assert seen[1, -4:] == pytest.approx([0.5, 0, (1 - 4.5) / 4.5, (4 - 3.5) / 3.5])
     battles.units[0, 1] = 0
-    seen = Views(battles).observe(battles.gaps(), battles.distances(battles.gaps()), battles.legal(distances))[0]
+    seen = Views(battles.field).observe(survey(battles.field, battles.units))[0]
     assert not seen[1].any()
     assert not seen[0, 16:22].any()
 
@@ -136,7 +136,7 @@ def test_what_a_unit_sees():
 def test_the_state_tells_all_units_and_the_time():
     battles = placed((1, 1, 40, 0), (0, 0, 0, 0), (4, 5, 8, 1), (9, 7, 40, 0))
     battles.steps[:] = 15
-    state = Views(battles).state()[0]
+    state = Views(battles.field).state(survey(battles.field, battles.units), battles.steps)[0]
     assert state[4:8].tolist() == [0, 0, 0, 0]
     assert state[8:10].tolist() == pytest.approx([0.2, 0.5])
     assert state[-1] == 0.25
@@ -183,6 +183,27 @@ def test_the_vector_form_plays_the_game_of_single_battles(name):
             assert {key: said[key] for key in info} == {key: value[n] for key, value in info.items()}
             over[n] = ended
     assert over.any() or name != "3v3"
+
+
+def test_battles_that_begin_anew_change_nothing_that_is_seen_in_others():
+    rng = np.random.default_rng(0)
+    vector = BattleVector(5, "3v3", global_state=True)
+    obs, _ = vector.reset(seed=1)
+    for _ in range(12):
+        obs, *_ = vector.step(legal_actions(obs["action_mask"], rng))
+    before = {key: array.copy() for key, array in obs.items()}
+    begins = np.array([False, True, False, False, True])
+    after, _ = vector.reset(options={"reset_mask": begins})
+    now = survey(MAPS["3v3"], vector.units)
+    views = Views(MAPS["3v3"])
+    assert np.array_equal(after["observation"], views.observe(now))
+    assert np.array_equal(after["state"], views.state(now, vector.steps))
+    assert after["alive"][begins].all()
+    assert (vector.steps == np.where(begins, 0, 12)).all()
+    for key in obs:
+        assert np.array_equal(after[key][~begins], before[key][~begins])
+        # What was returned is not written again.
+        assert np.array_equal(obs[key], before[key])
 
 
 @pytest.fixture(scope="module")
