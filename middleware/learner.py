@@ -25,7 +25,8 @@ _log = logging.getLogger("minding.learner")
 class OffPolicyLearner:
     """Draws minibatches from the buffer and performs all gradient steps of the iteration in one compiled call.
 
-    While the buffer holds fewer than `warmup` transitions it does nothing, and says so once. With `updates_per_step` an
+    While the buffer holds fewer than `warmup` transitions, or no whole episode where these are drawn, it does nothing,
+    and says so once. With `updates_per_step` an
     iteration has as many calls of `update_per_collect` steps each, also none, as bring all gradient steps so far to
     this ratio to the environment steps behind the warm-up.
 
@@ -91,7 +92,7 @@ class OffPolicyLearner:
 
     def __call__(self, ctx: LearningContext) -> None:
         """Performs the iteration's gradient steps."""
-        if len(self._buffer) < self._warmup:
+        if len(self._buffer) < self._warmup or not getattr(self._buffer, "drawable", True):
             if not self._said:
                 _log.info("learning starts when the buffer holds %d transitions", self._warmup)
                 self._said = True

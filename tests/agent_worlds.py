@@ -130,6 +130,9 @@ class Parts(Squad):
         rewards = {agent: float(action - 5 == (agent != "a")) for agent, action in actions.items()}
         return obs, rewards, ends, cuts, infos
 
+    def state(self):
+        return super().state() * np.float32([0, 0.1, 1])
+
     def tell(self, agents):
         obs, infos = super().tell(agents)
         return {agent: seen * np.float32([0, 0.1, 1, 0]) for agent, seen in obs.items()}, infos

@@ -65,7 +65,7 @@ def rows_of(layout, count, rng, discrete_sizes=()):
         elif field.dtype == "bool":
             # Masks: the first two actions are legal, others at times.
             values[name] = rng.random(shape) < 0.5
-            values[name][:, :2] = values[name][:, 3:] = True
+            values[name][..., :2] = values[name][..., 3:] = True
         elif name == "begun":
             values[name] = rng.random(shape) < 0.2
         elif name in ("terminated", "cut", "valid", "discount", "central.alive"):

@@ -151,6 +151,11 @@ class EpisodeBuffer:
         """Episodes that ended and are stored from their first row on."""
         return len(self._links.episodes())
 
+    @property
+    def drawable(self) -> bool:
+        """Whether there is anything to draw."""
+        return self.num_episodes > 0 if self._whole else len(self) > 0
+
     def push(self, transitions: Mapping[str, Array]) -> None:
         """Appends rows, those of each environment in the order of time; see `Ring.push`, which says what they hold."""
         self.ring.push(transitions)

@@ -11,6 +11,7 @@ from minding.engine.types import Array, StateDict
 from minding.policies.core.actors import GreedyActor, Network
 from minding.policies.core.base import BasePolicy
 from minding.policies.core.noise import weight_noise
+from minding.policies.core.target_moves import target_moves
 from minding.policies.core.update import Inputs
 from minding.policies.networks.q_learning import CHOICE_RANDOM, NEXT_RANDOM, RANDOM, QLearning
 from minding.policies.networks.target import equalize
@@ -42,14 +43,6 @@ class ActionValuePolicy(BasePolicy):
     def row_fields(self) -> dict[str, Field]:
         return self.transition_fields
 
-    def _tau(self, steps: int) -> Array:
-        """Share of the online weights that moves into the target after each of the next `steps` gradient steps."""
-        target = self.cfg.learn.target
-        if target.kind == "soft":
-            return np.full(steps, target.tau, np.float32)
-        number = self._learn_steps + 1 + np.arange(steps)
-        return (number % target.freq == 0).astype(np.float32)
-
     def _draw(self, batch: IndexedBatch) -> dict[str, Array]:
         """Random numbers of the networks, by name as in `networks.q_learning`, ``(K, ...)`` each: the noise of noisy
         layers, the same for all rows of a gradient step."""
@@ -60,7 +53,7 @@ class ActionValuePolicy(BasePolicy):
         return dict(zip(names, noise))
 
     def inputs(self, batch: IndexedBatch, progress: float) -> Inputs:
-        tau = self._tau(len(batch.index))
+        tau = target_moves(self.cfg.learn.target, self._learn_steps, len(batch.index))
         self._learn_steps += len(batch.index)
         # Most calls move nothing; their graph has no branch for it, which makes it faster.
         steps = {"tau": tau} if tau.any() else {}

@@ -128,6 +128,10 @@ class Actor:
         """
         raise MindingError(f"{self.name} has no state value; gae_estimator fits actor-critic policies such as PPO")
 
+    def takes(self, path: str) -> bool:
+        """Whether observations have a leaf of this path."""
+        return path in self._expected
+
     @property
     def newest_memory(self) -> Array | None:
         """What is remembered now, ``(N, S)``; None without a memory, and before the first observations."""

@@ -1,24 +1,25 @@
-"""One actor for all agents of an environment: they share its parameters, and are rows of one batch to it."""
+"""Actors of several agents: one for all of an environment, who share its parameters and are rows of one batch to it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from minding.engine.data import trees
-from minding.engine.data.agents import agents_view, central_view, fold
+from minding.engine.data.agents import IDENTITY, agents_view, central_view, fold
 from minding.engine.errors import ShapeError
 from minding.engine.types import Array, Obs, StateDict
-from minding.policies.core.actors import Actor, Network
+from minding.policies.core.actors import Actor, GreedyActor, Network
 from minding.policies.core.memory import Memory
 
 
 class SharedActor:
     """Acts for M agents of N environments: what goes in and out is ``(N, M, ...)``, ``(N * M, ...)`` for the actor.
 
-    Agents that are not there get an action as well; environments ignore it, and nothing is learned of it.
+    Agents that are not there get an action as well; environments ignore it, and nothing is learned of it. An actor
+    whose observations have the entry `IDENTITY` is told which agent a row belongs to.
 
     Args:
       actor: acts on the observations of single agents.
@@ -28,6 +29,7 @@ class SharedActor:
     def __init__(self, actor: Actor, agents: int) -> None:
         self.actor = actor
         self.agents = agents
+        self._identified = actor.takes(IDENTITY)
 
     @property
     def record_fields(self) -> Sequence[str]:
@@ -91,7 +93,28 @@ class SharedActor:
                 )
         if central:
             seen |= central_view(obs)
-        return trees.unflatten({path: fold(leaf) for path, leaf in seen.items()})
+        rows = {path: fold(leaf) for path, leaf in seen.items()}
+        if self._identified:
+            rows[IDENTITY] = np.resize(np.arange(self.agents), len(next(iter(rows.values()))))
+        return trees.unflatten(rows)
 
     def _unfold(self, rows: Array) -> Array:
         return rows.reshape(-1, self.agents, *rows.shape[1:])
+
+
+class LastActionActor(GreedyActor):
+    """A greedy actor that also remembers which action it took, as one-hot in the last numbers of its memory.
+
+    Its network writes the greedy action there.
+    """
+
+    def __init__(self, name: str, network: Network, spec: Mapping[str, Any], rng: np.random.Generator) -> None:
+        super().__init__(name, network, spec, rng)
+        self._one_hot = np.eye(spec["action"]["n"], dtype=np.float32)
+
+    def collect(self, obs: Obs, *, random: bool = False, **collect_kwargs: Any) -> dict[str, Array]:
+        record = super().collect(obs, random=random, **collect_kwargs)
+        assert self.memory is not None
+        rows, action = self.memory.rows(len(record["action"])), self._one_hot[record["action"]]
+        self.memory.write(np.concatenate([rows[:, : -action.shape[1]], action], axis=1))
+        return record

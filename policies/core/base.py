@@ -12,7 +12,7 @@ import numpy as np
 from minding.engine.config.compiler import schema_defaults
 from minding.engine.data.agents import num_agents
 from minding.engine.data.batch import Field, IndexedBatch
-from minding.engine.data.observation import leaf_name, observation_leaves
+from minding.engine.data.observation import Leaf, leaf_name, observation_leaves
 from minding.engine.errors import CheckpointError, MindingError
 from minding.engine.process import runtime
 from minding.engine.process.floats import flush_denormals
@@ -108,6 +108,11 @@ class BasePolicy:
     def inputs(self, batch: IndexedBatch, progress: float) -> Inputs:
         """Returns what the gradient steps of a batch need besides its rows and weights: step sizes, noise, ..."""
         return Inputs(constants=self.root.optim.rates(progress))
+
+    @property
+    def acting_leaves(self) -> list[Leaf]:
+        """What the acting network takes besides what it remembers."""
+        return self.leaves
 
     @property
     def row_fields(self) -> dict[str, Field]:

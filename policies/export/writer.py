@@ -187,7 +187,7 @@ def export_policy(policy: BasePolicy, path: Path, file_format: str, *, info: Map
       ExportError: if the file cannot be written, or the exported graph does not compute what the policy computes.
       MissingExtraError: if packages for ONNX are not installed.
     """
-    inputs = [_Input.of(leaf) for leaf in policy.leaves]
+    inputs = [_Input.of(leaf) for leaf in policy.acting_leaves]
     if policy.net.memory_size:
         inputs.append(_Input("memory", "float32", (policy.net.memory_size,)))
     outputs, data = _draft(policy, inputs, file_format)
@@ -270,7 +270,7 @@ _FORMATS: dict[str, tuple[Callable[..., None], Callable[[Path], Run]]] = {
 def _checked(policy: BasePolicy, run: Run, names: Sequence[str]) -> dict[str, Array]:
     """Outputs of the file for observations drawn at random; ExportError if they are not those of the policy."""
     rng = np.random.default_rng(0)
-    obs = trees.unflatten((leaf.path, _draw(leaf, sum(_CHECKED_SIZES), rng)) for leaf in policy.leaves)
+    obs = trees.unflatten((leaf.path, _draw(leaf, sum(_CHECKED_SIZES), rng)) for leaf in policy.acting_leaves)
     memory = draw_memory(policy, sum(_CHECKED_SIZES))
     arrays = [*(values for _, values in trees.leaves(obs)), *([] if memory is None else [memory])]
     stops = np.cumsum(_CHECKED_SIZES)

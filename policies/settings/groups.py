@@ -156,6 +156,30 @@ def off_policy_learn(learning_rate: float, batch_size: int, updates: int) -> Sch
     }
 
 
+def target(freq: int) -> Schema:
+    """Keys of a target network; `freq`: the default of the key."""
+    return {
+        "target": {
+            "kind": opt("periodic", ("periodic", "soft"), "copy every `freq` steps, or move by `tau` each step"),
+            "freq": opt(freq, "[1, inf)", "gradient steps between copies"),
+            "tau": opt(0.005, "(0, 1]", "share of the online weights per step"),
+        }
+    }
+
+
+def eps(decay: int) -> Schema:
+    """Keys of a schedule of random actions; `decay`: the default of the key."""
+    return {
+        "eps": {
+            "kind": opt("linear", SHAPES, "shape of the schedule"),
+            "start": opt(1.0, "[0, 1]", "share of random actions at the start"),
+            "end": opt(0.05, "[0, 1]", "share of random actions at the end"),
+            "decay": opt(decay, "[1, inf)", "environment steps from start to end (exp: time constant)"),
+            "points": opt([], None, "piecewise: [share of decay, what is left of start - end] at each corner"),
+        }
+    }
+
+
 def action_values(model_keys: Schema | None = None, learn: Schema | None = None) -> Schema:
     """Keys of policies of action values that learn from replay; `model_keys`, `learn`: their own keys there."""
     return {
@@ -168,11 +192,7 @@ def action_values(model_keys: Schema | None = None, learn: Schema | None = None)
             **off_policy_learn(1e-3, 128, 2),
             "double": opt(True, None, "choose the next action with the online network"),
             "grad_norm": opt(10.0, "[0, inf)", "gradients are scaled down to this norm; 0 leaves them"),
-            "target": {
-                "kind": opt("periodic", ("periodic", "soft"), "copy every `freq` steps, or move by `tau` each step"),
-                "freq": opt(250, "[1, inf)", "gradient steps between copies"),
-                "tau": opt(0.005, "(0, 1]", "share of the online weights per step"),
-            },
+            **target(250),
             **(learn or {}),
         },
         "collect": collect(8),
@@ -180,14 +200,32 @@ def action_values(model_keys: Schema | None = None, learn: Schema | None = None)
         "other": {
             **replay(50_000),
             **priority(),
-            "eps": {
-                "kind": opt("linear", SHAPES, "shape of the schedule"),
-                "start": opt(1.0, "[0, 1]", "share of random actions at the start"),
-                "end": opt(0.05, "[0, 1]", "share of random actions at the end"),
-                "decay": opt(10_000, "[1, inf)", "environment steps from start to end (exp: time constant)"),
-                "points": opt([], None, "piecewise: [share of decay, what is left of start - end] at each corner"),
-            },
+            **eps(10_000),
         },
+    }
+
+
+def team_values(model_keys: Schema | None = None) -> Schema:
+    """Keys of policies of several agents of action values that learn from whole episodes; `model_keys`: their own keys
+    there."""
+    learn = off_policy_learn(5e-4, 32, 8)
+    del learn["nstep"]
+    return {
+        "model": {
+            **model([64], "relu"),
+            "memory_dim": opt(64, "[1, inf)", "units of the GRU of an agent"),
+            **(model_keys or {}),
+        },
+        "learn": {
+            **learn,
+            "batch_size": opt(32, "[1, inf)", "episodes per gradient step"),
+            "double": opt(True, None, "choose the next action with the online network"),
+            "grad_norm": opt(10.0, "[0, inf)", "gradients are scaled down to this norm; 0 leaves them"),
+            **target(200),
+        },
+        "collect": collect(200),
+        "eval": evaluation(),
+        "other": {**replay(50_000), **eps(50_000)},
     }
 
 

@@ -10,7 +10,7 @@ from minding.policies import ALGORITHMS
 
 def test_each_file_is_a_chain_and_says_what_it_runs_on():
     assert (
-        *("hindsight", "monte_carlo", "off_policy", "offline", "on_policy"),
+        *("episode_replay", "hindsight", "monte_carlo", "off_policy", "offline", "on_policy"),
         *("sequence_replay", "single_step", "trajectory"),
     ) == CHAINS
     for name in CHAINS:

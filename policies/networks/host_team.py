@@ -1,0 +1,41 @@
+"""Networks of agents that share their weights, as NumPy computes them; see `networks.team_agents`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from minding.engine.types import Array
+from minding.policies.networks.host import MLP, ActionMask, Linear, ObsEncoder, Outputs
+from minding.policies.networks.host_recurrent import GRU
+
+
+class AgentQNetwork:
+    """Observation leaves with the agent's number among them, and the rows remembered -> (action values ``(B, A)``, new
+    rows).
+
+    Args:
+      parts: (encoder, torso, memory, values).
+      agents: M.
+      place: of the agent's number among the leaves.
+      mask: of the values, if the observation has one.
+    """
+
+    def __init__(
+        self, parts: tuple[ObsEncoder, MLP, GRU, Linear], agents: int, place: int, mask: ActionMask | None
+    ) -> None:
+        self.encoder, self.torso, self.memory, self.values = parts
+        self.place, self.mask = place, mask
+        self.agent_table = np.eye(agents, dtype=np.float32)
+        self.action_table = np.eye(len(self.values.bias), dtype=np.float32)
+
+    def __call__(self, leaves: Sequence[Array]) -> Outputs:
+        *seen, rows = leaves
+        agent, size = self.agent_table[seen.pop(self.place).reshape(-1)], self.memory.size
+        x = np.concatenate([self.encoder(seen), rows[:, size:], agent], axis=1)
+        h, _ = self.memory(self.torso(x), rows[:, :size])
+        q = self.values(h)
+        if self.mask is not None:
+            q = self.mask(q, seen)
+        return q, np.concatenate([h, self.action_table[q.argmax(axis=-1)]], axis=1)

@@ -1,0 +1,111 @@
+"""Networks of agents that act for themselves and share their weights."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from minding.engine.data.agents import IDENTITY
+from minding.engine.data.observation import observation_leaves
+from minding.engine.process.runtime import ms, nn, ops
+from minding.policies.networks import host as numpy_forms
+from minding.policies.networks.actor_critic import Decision
+from minding.policies.networks.encoder import ObsEncoder
+from minding.policies.networks.host_team import AgentQNetwork as HostAgentQNetwork
+from minding.policies.networks.layers import MLP, Linear
+from minding.policies.networks.masks import action_mask
+from minding.policies.networks.recurrent import GRU
+
+
+class AgentQNetwork(nn.Cell):
+    """Action values (B, A) of agents by what each of them has seen and done (Rashid et al., 2018,
+    https://arxiv.org/abs/1803.11485, section 4.1).
+
+        x = [o, one-hot of the last action, one-hot of the agent],   h' = GRU(MLP(x), h),   Q = W h' + b
+
+    Takes the leaves of the observation with `IDENTITY` among them and, as the last one, the rows that are remembered,
+    float32 (B, D + A): h and the last action as one-hot, of zeros at the start of an episode. Returns the values, and
+    as new rows h' and the action of the highest value; who takes another one writes that one in its place. Values of
+    actions that the mask forbids are `ILLEGAL`.
+
+    Args:
+      spec: description of the environment (see `envs.describe_env`), of several agents.
+      model: the `model` part of the policy's configuration.
+      rng: draws the weights.
+    """
+
+    shared_outputs = ()
+    noise_size = 0
+    decision = Decision(0, "q_values")
+
+    def __init__(self, spec: Mapping[str, Any], model: Any, rng: np.random.Generator) -> None:
+        super().__init__()
+        self.agents, self.actions = len(spec["agents"]["names"]), spec["action"]["n"]
+        self.encoder = ObsEncoder(spec["observation"], model, rng)
+        features = self.encoder.out_features + self.actions + self.agents
+        self.torso = MLP(features, model.hidden, model.activation, None, rng)
+        self.memory = GRU(self.torso.out_features, model.memory_dim, rng)
+        self.values = Linear(model.memory_dim, self.actions, None, rng)
+        self.mask = action_mask(spec["observation"])
+        self.place = [leaf.path for leaf in observation_leaves(with_identity(spec["observation"], self.agents))].index(
+            IDENTITY
+        )
+        self.action_table, self.agent_table = (
+            ms.Tensor(np.eye(count, dtype=np.float32)) for count in (self.actions, self.agents)
+        )
+        self.no_action, self.no_memory = (
+            ms.Tensor(np.zeros((1, size), np.float32)) for size in (self.actions, model.memory_dim)
+        )
+
+    @property
+    def memory_size(self) -> int:
+        """Numbers that are remembered of an agent."""
+        return self.memory.size + self.actions
+
+    def construct(self, obs):
+        size = self.memory.size
+        leaves, rows = (*obs[: self.place], *obs[self.place + 1 : -1]), obs[-1]
+        agent = ops.gather(self.agent_table, obs[self.place].reshape((-1,)), 0)
+        h, _ = self.memory(self.features(leaves, rows[:, size:], agent), rows[:, :size])
+        q = self.decided(h, leaves)
+        return q, ops.Concat(-1)((h, ops.gather(self.action_table, ops.Argmax(-1)(q), 0)))
+
+    def unroll(self, leaves, action):
+        """Action values of whole episodes.
+
+        Args:
+          leaves: of the observations without `IDENTITY`, (T B M, ...) each: of T steps, B episodes and M agents.
+          action: int32 ((T - 1) B M,), what was done after all but the last of them.
+
+        Returns:
+          Float32 (T B M, A).
+        """
+        total, done = leaves[0].shape[0], action.shape[0]
+        count = total - done
+        first = ops.Tile()(self.no_action, (count, 1))
+        last = ops.Concat(0)((first, ops.gather(self.action_table, action, 0)))
+        agent = ops.Tile()(self.agent_table, (total // self.agents, 1))
+        features, rows = self.features(leaves, last, agent), ops.Tile()(self.no_memory, (count, 1))
+        begun = ops.Reshape()(ops.Slice()(ops.ZerosLike()(last), (0, 0), (total, 1)), (total,))
+        return self.decided(self.memory.unroll(features, rows, begun), leaves)
+
+    def features(self, leaves, action, agent):
+        """What the memory takes in, (B, F); `action` (B, A) and `agent` (B, M) as one-hot."""
+        return self.torso(ops.Concat(-1)((self.encoder(leaves), action, agent)))
+
+    def decided(self, h, leaves):
+        q = self.values(h)
+        return q if self.mask is None else self.mask(q, leaves)
+
+    def host(self) -> HostAgentQNetwork:
+        mask: numpy_forms.ActionMask | None = None if self.mask is None else self.mask.host()
+        parts = (self.encoder.host(), self.torso.host(), self.memory.host(), self.values.host())
+        return HostAgentQNetwork(parts, self.agents, self.place, mask)
+
+
+def with_identity(space: Mapping[str, Any], agents: int) -> dict[str, Any]:
+    """The observation space of an agent (see `envs.describe_env`) with the agent's number in it."""
+    entry = {"kind": "discrete", "n": agents, "start": 0}
+    return {**space, "spaces": {**space["spaces"], IDENTITY: entry}}

@@ -1,0 +1,166 @@
+"""Gradient steps of Q-learning for several agents from whole episodes: what algorithms of agents' values share."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from minding.engine.process.runtime import ms, nn, ops
+from minding.policies.networks.optim import Group, Optimizer
+from minding.policies.networks.steps import GradientStep
+from minding.policies.networks.target import equalize, make_target
+from minding.policies.networks.team_agents import AgentQNetwork
+from minding.policies.ops import lean
+from minding.policies.ops.values import chosen_value
+
+
+class TeamQLearning(GradientStep):
+    """Root cell: agents, what mixes their values, the targets of both, optimizer. A subclass defines `loss`.
+
+    Args:
+      nets: network of the agents, online and target.
+      mixers: what makes one value of theirs, online and target; None where each agent has its own.
+      learn: the configuration `policy.learn`.
+      leaves: number of the leaves of an agent's observation; `alive` follows them, and then the state where there is
+        one.
+    """
+
+    metrics = ("loss", "q_value", "grad_norm")
+
+    def __init__(
+        self,
+        nets: tuple[AgentQNetwork, AgentQNetwork],
+        mixers: tuple[nn.Cell, nn.Cell] | None,
+        learn: Mapping[str, Any],
+        leaves: int,
+    ) -> None:
+        super().__init__(("obs", "next_obs", "action", "reward", "terminated"))
+        self.net, self.target = nets
+        self.mixer: Any
+        self.target_mixer: Any
+        self.mixer, self.target_mixer = mixers if mixers is not None else (None, None)
+        online, target = _Cells(self.net, self.mixer), _Cells(self.target, self.target_mixer)
+        equalize(online, target)
+        group = Group.of(online, learn, max_grad_norm=learn["grad_norm"])
+        self.optim = Optimizer(net=group)
+        self.move_target = make_target(online, target, self.optim.block("net"), learn["target"]["kind"])
+        self.agents, self.count = self.net.agents, leaves
+        self.gamma, self.double = float(learn["gamma"]), bool(learn["double"])
+        self.gradient = self.optim.gradient(self.loss, "net")
+
+    # What an algorithm defines.
+
+    def loss(self, batch):
+        """The loss and, by name, `loss` and `q_value`.
+
+        Args:
+          batch: what `known` returns.
+        """
+        raise NotImplementedError
+
+    # What the algorithms share.
+
+    def construct(self, batch):
+        # Target
+        known = self.known(batch)
+        # Loss
+        (_, metrics), grads = self.gradient(known)
+        # Update
+        metrics["grad_norm"] = self.optim({"net": grads}, batch, metrics)["net"]
+        if "tau" in batch:
+            self.move_target(batch["tau"], metrics["grad_norm"])
+        return metrics
+
+    def known(self, batch):
+        """What the loss is made of, without gradient. T steps of B episodes of M agents, in the order of time.
+
+        Args:
+          batch: by name the fields of the rows, (T B, ...), and `filled`, float32 (T, B), 0 where a row only fills up
+            an episode.
+
+        Returns:
+          By name `leaves`, the leaves of the T + 1 observations ((T + 1) B M, ...); `there` float32 (T B, M), which
+          agents act, none where a row only fills up, and `there_then`, those that are there behind the row; `state` and
+          `state_then`, the leaves of the state likewise, (T B, ...) each, none where it was not asked for; `action`
+          int32 (T B M,); `target_q` float32 ((T + 1) B M, A), the target's values; `reward` and `decay`, gamma (1 -
+          terminated), float32 (T B,), the former (T B, M) where agents have rewards of their own; `filled` as it was.
+        """
+        filled, now, then = batch["filled"], batch["obs"], batch["next_obs"]
+        leaves: Any = ()
+        for k in range(self.count):
+            leaf = self.observed(now[k], then[k], filled)
+            leaves = (*leaves, ops.Reshape()(leaf, (-1, *leaf.shape[2:])))
+        action = ops.Reshape()(batch["action"], (-1,))
+        return {
+            "leaves": leaves,
+            "there": now[self.count] * ops.Reshape()(filled, (-1, 1)),
+            "there_then": then[self.count],
+            "state": now[self.count + 1 :],
+            "state_then": then[self.count + 1 :],
+            "action": action,
+            "target_q": self.target.unroll(leaves, action),
+            "reward": batch["reward"],
+            "decay": self.gamma * (1.0 - batch["terminated"]),
+            "filled": filled,
+        }
+
+    def observed(self, x, following, filled):
+        """All observations of episodes: those of the rows and the one after the last, which then repeats.
+
+        Args:
+          x, following: of the rows and of their successors, (T B, ...).
+          filled: float32 (T, B).
+
+        Returns:
+          ((T + 1) B, ...).
+        """
+        rows, episodes = x.shape[0], filled.shape[1]
+        shape: Any = (rows,)
+        for _ in x.shape[1:]:
+            shape = (*shape, 1)
+        kept = ops.BroadcastTo(x.shape)(ops.Reshape()(filled > 0.0, shape))
+        seen = ops.Select()(kept, x, following)
+        return ops.Concat(0)((seen, lean.part(following, rows - episodes, episodes)))
+
+    def values(self, batch):
+        """Values (T B, M) of what the agents did, and of the best that they could do next, by the target network."""
+        q, rows = self.net.unroll(batch["leaves"], batch["action"]), batch["action"].shape[0]
+        ahead = q.shape[0] - rows
+        target_q = lean.part(batch["target_q"], ahead, rows)
+        choosing = ops.stop_gradient(lean.part(q, ahead, rows)) if self.double else target_q
+        best = chosen_value(target_q, ops.Argmax(-1)(choosing))
+        done = chosen_value(lean.part(q, 0, rows), batch["action"])
+        return ops.Reshape()(done, (-1, self.agents)), ops.Reshape()(best, (-1, self.agents))
+
+    def team_loss(self, value, following, batch):
+        """The squared error of the team's values (T B,) and the metrics; `following`: of the successors."""
+        error = value - ops.stop_gradient(batch["reward"] + batch["decay"] * following)
+        filled = batch["filled"]
+        weight = filled / total(filled)
+        loss = total(weight * ops.Reshape()(ops.Square()(error), filled.shape))
+        return loss, {"loss": loss, "q_value": total(weight * ops.Reshape()(value, filled.shape))}
+
+
+def total(x):
+    """The sum of (T, B, ...), first over time: so that what only fills up an episode does not change the order in which
+    the rest is added, and no bit of the result."""
+    for _ in x.shape:
+        x = ops.ReduceSum()(x, 0)
+    return x
+
+
+class _Cells:
+    """Several cells as one, for what moves their parameters.
+
+    Not a cell, which would rename the parameters.
+    """
+
+    def __init__(self, *cells: nn.Cell | None) -> None:
+        self.cells: Sequence[nn.Cell] = [cell for cell in cells if cell is not None]
+
+    def get_parameters(self) -> Iterator[ms.Parameter]:
+        return itertools.chain(*(cell.get_parameters() for cell in self.cells))
+
+    def trainable_params(self) -> list[ms.Parameter]:
+        return [p for cell in self.cells for p in cell.trainable_params()]

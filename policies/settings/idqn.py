@@ -1,0 +1,15 @@
+"""Settings of independent Q-learning."""
+
+from __future__ import annotations
+
+from minding.policies.settings import groups
+from minding.policies.settings.algorithm import Algorithm
+
+algorithm = Algorithm(
+    "idqn",
+    "IDQN",
+    groups.team_values,
+    actions=("discrete",),
+    chain="episode_replay",
+    agents="several",
+)

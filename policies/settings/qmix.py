@@ -1,0 +1,28 @@
+"""Settings of QMIX."""
+
+from __future__ import annotations
+
+from minding.engine.config.compiler import opt
+from minding.policies.settings import groups
+from minding.policies.settings.algorithm import Algorithm
+
+
+def schema() -> groups.Schema:
+    """The keys of `policy`."""
+    return groups.team_values(
+        {
+            "mixer_dim": opt(32, "[1, inf)", "units of the mixer"),
+            "hypernet_dim": opt(64, "[1, inf)", "hidden units of the networks that make the mixer's weights"),
+        }
+    )
+
+
+algorithm = Algorithm(
+    "qmix",
+    "QMIX",
+    schema,
+    actions=("discrete",),
+    chain="episode_replay",
+    agents="several",
+    needs=("global_state", "team_reward"),
+)

@@ -1,0 +1,83 @@
+"""Independent Q-learning: one update on whole episodes against NumPy, and what an agent remembers of itself."""
+
+import numpy as np
+import pytest
+from fakes import discrete
+from team_values import (
+    ACTIONS,
+    AGENTS,
+    LEARNS,
+    SEEN,
+    SIGNATURES,
+    SMALL,
+    SPACE,
+    check_padding,
+    check_update,
+    disturbed,
+    make_batches,
+    make_policy,
+)
+from team_values import (
+    RESUMES as SETTINGS,
+)
+from treevalue import FastTreeValue
+
+CONTRACT = {"idqn": (SPACE, discrete(3), {**SMALL, "policy.learn.target.freq": 4, "policy.model.normalize_obs": True})}
+RESUMES = {"IDQN": ("agent_worlds:Parts", (*SETTINGS, "policy.model.normalize_obs=true"))}
+ALTERNATIVES = ("policy.learn.target.kind=soft",)
+__all__ = ["LEARNS", "SIGNATURES"]
+
+
+@pytest.fixture(scope="module")
+def built(tiny_config):
+    return make_policy(tiny_config, "idqn", **{"policy.learn.grad_norm": 0.0, "policy.learn.gamma": 0.9})
+
+
+@pytest.fixture(scope="module")
+def batches(built):
+    return make_batches(built)
+
+
+@pytest.fixture
+def policy(built):
+    yield from disturbed(built)
+
+
+def errors(own, fixed, episode):
+    following = episode.decay[:, None] * episode.there_then * episode.best
+    return episode.done - (episode.reward + following), episode.there
+
+
+def test_the_update_computes_the_loss_of_its_formula_and_its_gradient(policy, batches):
+    check_update(policy, batches, errors)
+
+
+def test_places_behind_the_end_of_an_episode_change_no_bit_of_the_loss(policy, batches):
+    check_padding(policy, batches)
+
+
+def test_an_agent_remembers_what_it_saw_and_did_and_who_it_is(policy):
+    rng, mode = np.random.default_rng(0), policy.collect_mode
+    mode.reset()
+    remembered = np.zeros((4, AGENTS, 5 + ACTIONS), np.float32)
+    network = policy.net.host()
+    for _ in range(3):
+        seen = rng.standard_normal((4, AGENTS, SEEN)).astype(np.float32)
+        mask = np.ones((4, AGENTS, ACTIONS), bool)
+        mask[..., 1] = False
+        obs = FastTreeValue({"observation": seen, "action_mask": mask, "alive": np.ones((4, AGENTS), bool)})
+        record = mode.forward(obs, eps=0.7)
+        np.testing.assert_allclose(record["memory"], remembered, atol=1e-6)
+        assert not (record["action"] == 1).any()
+        agent = np.tile(np.arange(AGENTS), 4)
+        leaves = (mask.reshape(-1, ACTIONS), agent, seen.reshape(-1, SEEN), remembered.reshape(4 * AGENTS, -1))
+        q, rows = network(leaves)
+        greedy = q.argmax(1).reshape(4, AGENTS)
+        assert np.array_equal(rows.reshape(4, AGENTS, -1)[..., 5:].argmax(-1), greedy)
+        remembered = np.concatenate([rows.reshape(4, AGENTS, -1)[..., :5], np.eye(ACTIONS)[record["action"]]], -1)
+        remembered = remembered.astype(np.float32)
+        np.testing.assert_allclose(mode.memory, remembered, atol=1e-6)
+    assert (record["action"] != greedy).any()
+    mode.reset(np.array([2]))
+    assert not mode.memory[2].any()
+    assert mode.memory[[0, 1, 3]].any(axis=(1, 2)).all()

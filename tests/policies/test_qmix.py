@@ -1,0 +1,110 @@
+"""QMIX: one update on whole episodes against NumPy, its mixer, and the game that tells it from VDN."""
+
+import numpy as np
+import pytest
+from action_values import linear
+from easydict import EasyDict
+from fakes import discrete
+from numeric import value
+from team_values import (
+    AGENTS,
+    LEARNS,
+    SIGNATURES,
+    SMALL,
+    SPACE,
+    check_padding,
+    check_update,
+    check_what_fills_up_means_nothing,
+    disturbed,
+    make_batches,
+    make_policy,
+    matrix_game,
+)
+from team_values import (
+    RESUMES as SETTINGS,
+)
+
+from minding.configs import compile_run
+from minding.engine.errors import ConfigError, SpaceError
+from minding.engine.process.runtime import ms, to_device
+from minding.policies.networks.mixers import MonotonicMixer
+
+MIXER = {"policy.model.mixer_dim": 4, "policy.model.hypernet_dim": 6}
+CONTRACT = {"qmix": (SPACE, discrete(3), {**SMALL, **MIXER, "policy.learn.target.freq": 4})}
+RESUMES = {"QMIX": ("agent_worlds:Parts", (*SETTINGS, "policy.model.mixer_dim=8"))}
+ALTERNATIVES = ("policy.learn.target.kind=soft",)
+__all__ = ["LEARNS", "SIGNATURES"]
+
+
+@pytest.fixture(scope="module")
+def built(tiny_config):
+    return make_policy(tiny_config, "qmix", **MIXER, **{"policy.learn.grad_norm": 0.0, "policy.learn.gamma": 0.9})
+
+
+@pytest.fixture(scope="module")
+def batches(built):
+    return make_batches(built)
+
+
+@pytest.fixture
+def policy(built):
+    yield from disturbed(built)
+
+
+def np_mix(p, part, q, state):
+    """The value (B,) of a team, by the formula."""
+    hidden = [np.maximum(linear(p, f"{part}.hidden.{k}.layers.0", state.astype(np.float64)), 0.0) for k in range(3)]
+    weight1 = np.abs(linear(p, f"{part}.weight1", hidden[0])).reshape(len(q), AGENTS, -1)
+    weight2 = np.abs(linear(p, f"{part}.weight2", hidden[1]))
+    mixed = np.einsum("bm,bme->be", q, weight1) + linear(p, f"{part}.bias1", state)
+    return (np.where(mixed > 0, mixed, np.expm1(mixed)) * weight2).sum(1) + linear(p, f"{part}.bias2", hidden[2])[:, 0]
+
+
+def errors(own, fixed, episode):
+    value = np_mix(own, "mixer", episode.there * episode.done, episode.state)
+    following = np_mix(fixed, "target_mixer", episode.there_then * episode.best, episode.state_then)
+    return value - (episode.reward + episode.decay * following), np.ones(episode.length)
+
+
+def test_the_update_computes_the_loss_of_its_formula_and_its_gradient(policy, batches):
+    check_update(policy, batches, errors)
+
+
+def test_places_behind_the_end_of_an_episode_change_no_bit_of_the_loss(policy, batches):
+    check_padding(policy, batches)
+
+
+def test_what_is_in_these_places_changes_no_bit_of_the_update(policy, batches):
+    check_what_fills_up_means_nothing(policy, batches)
+
+
+def test_the_value_of_the_team_never_falls_with_that_of_an_agent(policy):
+    rng = np.random.default_rng(0)
+    smallest, largest = [], []
+    for seed in range(5):
+        mixer = MonotonicMixer(policy.spec, policy.cfg.model, np.random.default_rng(seed))
+        for p in mixer.get_parameters():
+            p.asnumpy()[...] = 2.0 * rng.standard_normal(p.shape)
+        q, state = (rng.normal(0.0, 3.0, (200, size)).astype(np.float32) for size in (AGENTS, 2))
+        slope = value(ms.grad(lambda q, s, mixer=mixer: mixer(q, (s,)).sum())(to_device(q), to_device(state)))
+        smallest.append(slope.min())
+        largest.append(slope.max())
+    assert min(smallest) >= 0.0
+    assert max(largest) > 1.0
+
+
+def test_the_two_step_game_is_solved(tmp_path):
+    # The sum of two values cannot tell what both do from what one does: see the test of VDN.
+    assert matrix_game("qmix", tmp_path) == 8.0
+
+
+def test_what_it_learns_from_is_asked_of_the_environment():
+    user = EasyDict(env={"env_id": "agent_worlds:Parts"}, policy={"type": "qmix"})
+    cfg = compile_run(user)
+    assert cfg.env.global_state
+    assert cfg.env.team_reward
+    assert cfg.env.spec.agents.state.shape == [3]
+    with pytest.raises(ConfigError, match=r"env\.global_state=False: policy\.type='qmix' does not learn without it"):
+        compile_run(user, ["env.global_state=false"])
+    with pytest.raises(SpaceError, match=r"'qmix' learns for several agents, env\.env_id='CartPole-v1' has one"):
+        compile_run(user, ["env.env_id=CartPole-v1"])
