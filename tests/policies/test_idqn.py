@@ -52,6 +52,7 @@ def test_the_update_computes_the_loss_of_its_formula_and_its_gradient(policy, ba
     check_update(policy, batches, errors)
 
 
+@pytest.mark.slow
 def test_places_behind_the_end_of_an_episode_change_no_bit_of_the_loss(policy, batches):
     check_padding(policy, batches)
 

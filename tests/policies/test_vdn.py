@@ -53,10 +53,12 @@ def test_the_update_computes_the_loss_of_its_formula_and_its_gradient(policy, ba
     check_update(policy, batches, errors)
 
 
+@pytest.mark.slow
 def test_places_behind_the_end_of_an_episode_change_no_bit_of_the_loss(policy, batches):
     check_padding(policy, batches)
 
 
+@pytest.mark.slow
 def test_the_two_step_game_is_not_solved(tmp_path):
     # Its best fit of 0, 1, 1 and 8 is 6.5 where both choose 1: it goes where 7 is.
     assert matrix_game("vdn", tmp_path) == 7.0
