@@ -22,6 +22,7 @@ from minding.engine.checkpoint import save_checkpoint
 from minding.engine.errors import EnvError
 from minding.engine.process import runtime
 from minding.engine.run.run_dir import RunDir
+from minding.engine.types import EpisodeEnd
 from minding.policies import kernels
 
 ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
@@ -68,7 +69,7 @@ def training(monkeypatch):
 
     def evaluate(run, n_episode, seed, *, acting, ckpt):
         module.calls.append((n_episode, seed, acting, ckpt))
-        return [480.0, 500.0]
+        return [EpisodeEnd(0, 480.0, 480, {"success": 0.0}), EpisodeEnd(1, 500.0, 500, {"success": 1.0})]
 
     module.train, module.evaluate = train, evaluate
     module.check_runnable = lambda cfg: None
@@ -285,7 +286,8 @@ def test_eval_plays_with_the_seed_of_the_run(training, compiled, capsys, tmp_pat
     training.calls.clear()
     assert run(["eval", str(tmp_path / "runs" / "cartpole_ppo"), "--episodes", "2"]) == 0
     assert training.calls == [(2, 3, None, None)]
-    assert "return 490.0 ± 10.0 over 2 episodes, from 480.0 to 500.0" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "return 490.0 ± 10.0 over 2 episodes, from 480.0 to 500.0\nmean success 0.5\n" in out
 
 
 def test_eval_plays_the_checkpoint_that_is_named(training, compiled, capsys, tmp_path):

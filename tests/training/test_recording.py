@@ -5,6 +5,7 @@ import pytest
 from easydict import EasyDict
 from fakes import AgePolicy, CountingEnv
 from of_algorithms import SMALL, short_run
+from PIL import Image, ImageSequence
 
 from minding import training
 from minding.cli import run
@@ -57,6 +58,17 @@ def test_the_policy_of_a_run_is_recorded_and_repeats_itself(trained, tmp_path):
     assert (len(first), first.about["policy"]["explore"]) == (100, False)
     policy = training.load_policy(trained).policy
     assert np.array_equal(policy.eval_mode.forward(first.obs[""]), first.action)
+
+
+def test_an_episode_of_a_run_is_filmed(trained, capsys):
+    assert run(["record", str(trained.path), "--seed", "5"]) == 0
+    told, file = capsys.readouterr().out.splitlines()[-2:]
+    assert file == f"video: {trained.path / 'episode.gif'}"
+    with Image.open(trained.path / "episode.gif") as film:
+        assert film.size == (600, 400)
+        # Equal pictures in a row are one that is shown longer; 50 per second.
+        steps = round(sum(frame.info["duration"] for frame in ImageSequence.Iterator(film)) / 20) - 1
+    assert told == f"ppo on CartPole-v1: return {steps:.1f} in {steps} steps"
 
 
 def test_the_command_records_says_what_came_of_it_and_writes_over_nothing(trained, tmp_path, capsys):

@@ -40,7 +40,10 @@ def evaluate(
     exported: str | None,
     trust: bool,
 ) -> None:
-    """Play episodes with the agent of the run folder RUN, without exploration, and print their returns."""
+    """Play episodes with the agent of the run folder RUN, without exploration, and print their returns.
+
+    What the environment says at the end of episodes, such as who won (env.info_keys), is printed as a mean.
+    """
     with bad_input():
         from minding.configs import compile_run
         from minding.engine.run.run_dir import RunDir
@@ -51,19 +54,23 @@ def evaluate(
         cfg = compile_run(run_dir.load_config())
 
     from minding import training
+    from minding.middleware.evaluator import info_means
 
-    returns = training.evaluate(
+    played = training.evaluate(
         run_dir,
         episodes,
         cfg.seed if seed is None else seed,
         acting=_verified(run_dir, Path(exported)) if exported else None,
         ckpt=Path(ckpt) if ckpt else None,
     )
+    returns = [end.episode_return for end in played]
     spread = statistics.pstdev(returns)
     click.echo(
         f"{cfg.policy.type} on {cfg.env.env_id}: return {statistics.fmean(returns):.1f} ± {spread:.1f} "
         f"over {len(returns)} episodes, from {min(returns):.1f} to {max(returns):.1f}"
     )
+    for name, mean in info_means(played).items():
+        click.echo(f"mean {name} {mean:.4g}")
 
 
 def _verified(run: RunDir, file: Path) -> ExportedPolicy:

@@ -42,8 +42,8 @@ def evaluate(
     seed: int | None = None,
     acting: Policy | ExportedPolicy | None = None,
     ckpt: Path | None = None,
-) -> list[float]:
-    """Returns of the policy that a run saved.
+) -> list[EpisodeEnd]:
+    """Episodes of the policy that a run saved.
 
     Args:
       run: the run folder; code that it names runs only where `engine.config.trust` says so, or where it was opened with
@@ -59,7 +59,7 @@ def evaluate(
     """
     run = run if isinstance(run, RunDir) else RunDir.open(run)
     cfg, policy = load_policy(run, ckpt)[:2] if acting is None else (compile_run(run.load_config()), acting)
-    return [end.episode_return for end in final_evaluation(cfg, policy, n_episode, seed)]
+    return final_evaluation(cfg, policy, n_episode, seed)
 
 
 def record(run: RunDir | str | Path, file: Path, seed: int | None = None, ckpt: Path | None = None) -> EpisodeEnd:
