@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from action_values import linear
 from easydict import EasyDict
-from fakes import discrete
+from fakes import discrete, needs_kernels
 from numeric import value
 from team_values import (
     AGENTS,
@@ -27,6 +27,7 @@ from team_values import (
 from minding.configs import compile_run
 from minding.engine.errors import ConfigError, SpaceError
 from minding.engine.process.runtime import ms, to_device
+from minding.policies.networks.fused import fuse_layers, plain_layers
 from minding.policies.networks.mixers import MonotonicMixer
 
 MIXER = {"policy.model.mixer_dim": 4, "policy.model.hypernet_dim": 6}
@@ -78,13 +79,15 @@ def test_what_is_in_these_places_changes_no_bit_of_the_update(policy, batches):
     check_what_fills_up_means_nothing(policy, batches)
 
 
-def test_the_value_of_the_team_never_falls_with_that_of_an_agent(policy):
+@pytest.mark.parametrize("form", [pytest.param(fuse_layers, marks=needs_kernels), plain_layers])
+def test_the_value_of_the_team_never_falls_with_that_of_an_agent(policy, form):
     rng = np.random.default_rng(0)
     smallest, largest = [], []
     for seed in range(5):
         mixer = MonotonicMixer(policy.spec, policy.cfg.model, np.random.default_rng(seed))
         for p in mixer.get_parameters():
             p.asnumpy()[...] = 2.0 * rng.standard_normal(p.shape)
+        form(mixer)
         q, state = (rng.normal(0.0, 3.0, (200, size)).astype(np.float32) for size in (AGENTS, 2))
         slope = value(ms.grad(lambda q, s, mixer=mixer: mixer(q, (s,)).sum())(to_device(q), to_device(state)))
         smallest.append(slope.min())
