@@ -115,8 +115,6 @@ class EpisodeBuffer:
 
     takes_order = True
     """Rows come with `engine.buffers.ring.ORDER`."""
-    sequences = True
-    """What is drawn are sequences of rows."""
 
     def __init__(
         self,

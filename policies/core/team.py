@@ -1,0 +1,68 @@
+"""What policies have in common whose rows are transitions of a whole team of agents."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from minding.engine.data.agents import ALIVE, STATE
+from minding.engine.data.batch import Field, IndexedBatch
+from minding.engine.data.observation import Leaf, leaf_name, observation_leaves
+from minding.policies.core.base import BasePolicy
+from minding.policies.networks.team_agents import with_identity
+
+
+class TeamPolicy(BasePolicy):
+    """Learns for several agents from rows of all of them; the acting network is told which agent an observation is of.
+
+    A subclass defines what `BasePolicy` leaves open, but for the fields of the rows.
+    """
+
+    @property
+    def agents(self) -> int:
+        """M."""
+        return len(self.spec["agents"]["names"])
+
+    @property
+    def acting_spec(self) -> dict[str, Any]:
+        """The description of the environment for who acts: with the agent's number in its observation."""
+        return {**self.spec, "observation": with_identity(self.spec["observation"], self.agents)}
+
+    @property
+    def acting_leaves(self) -> list[Leaf]:
+        return observation_leaves(self.acting_spec["observation"])
+
+    def obs_fields(self, prefix: str) -> dict[str, Field]:
+        """Row fields of what all agents observe: their leaves, who is there, and the state where it is learned from."""
+        space = self.spec["agents"]["state"]
+        fields = {leaf_name(prefix, leaf): self._of_each(leaf.field) for leaf in self.leaves}
+        fields[f"{prefix}.{ALIVE}"] = Field((self.agents,), "bool")
+        state = [] if space is None else observation_leaves(space)
+        return {**fields, **{leaf_name(f"{prefix}.{STATE}", leaf): leaf.field for leaf in state}}
+
+    @property
+    def row_fields(self) -> dict[str, Field]:
+        return {
+            **self.obs_fields("obs"),
+            **self.obs_fields("next_obs"),
+            "action": self._of_each(self.action_field),
+            "reward": Field(() if self.spec["agents"]["team_reward"] else (self.agents,)),
+            "terminated": Field(),
+        }
+
+    def update_normalizers(self, batch: IndexedBatch) -> None:
+        """Adds what the agents that were there have observed to the running moments, after learning."""
+        rows = self.observed(batch) if self._normalizers else np.zeros(0, np.int64)
+        if not len(rows):
+            return
+        there = batch.layout.read(batch.tables.host, f"obs.{ALIVE}", rows)
+        own = {leaf_name("obs", leaf) for leaf in self.leaves}
+        for field, normalizer in self._normalizers.values():
+            values = batch.layout.read(batch.tables.host, field, rows)
+            values = values[there] if field in own else values
+            normalizer.update(values.reshape(len(values), -1))
+
+    def _of_each(self, field: Field) -> Field:
+        """The field of all agents."""
+        return Field((self.agents, *field.shape), field.dtype)

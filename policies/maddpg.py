@@ -1,0 +1,237 @@
+"""MADDPG: DDPG for several agents, with networks of their own and critics that see what all observe and do.
+
+Lowe et al., 2017, https://arxiv.org/abs/1706.02275, algorithm 1 and appendix; DDPG: Lillicrap et al., 2016,
+https://arxiv.org/abs/1509.02971; the straight-through Gumbel-softmax: Jang et al., 2017,
+https://arxiv.org/abs/1611.01144, section 2.
+
+    y_m = R_m + gamma^k going_m Q_target_m(o'_1..o'_M, a'_1..a'_M),   a'_i = pi_target_i(o'_i)
+    L_Q = sum_m mean[ 1/2 (Q_m(o_1..o_M, a_1..a_M) - y_m)^2 ]
+    L_pi = sum_m -mean[ Q_m(o_1..o_M, a_1.. pi_m(o_m) ..a_M) ] + w mean[ l_m^2 ]
+    pi(o) = onehot(argmax(l + g)), with the gradient of softmax((l + g) / T)     (discrete: l logits, g Gumbel noise)
+
+Every mean is over the rows in which agent m was there. `going` is 0 after a true end, and where m has left: its rewards
+are its own. Where the team has one reward, it goes on without m, and so does Q_m. What agents do that are not there is
+0 to all critics.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from minding.engine.data.batch import Field, IndexedBatch
+from minding.engine.process.runtime import ms, ops
+from minding.policies.core.actors import Actor, Network, NoisyActor, SamplingActor
+from minding.policies.core.noise import make_noise
+from minding.policies.core.team import TeamPolicy
+from minding.policies.core.update import Inputs
+from minding.policies.networks.host import ILLEGAL
+from minding.policies.networks.optim import Group, Optimizer
+from minding.policies.networks.order import after
+from minding.policies.networks.own_agents import AgentActors, AgentCritics
+from minding.policies.networks.steps import GradientStep
+from minding.policies.networks.target import SoftTarget, equalize
+from minding.policies.ops import lean
+from minding.policies.ops.policy_gradient import row_mean
+from minding.policies.ops.sampling import Categorical
+from minding.policies.ops.values import half_square
+
+
+class MADDPGCell(GradientStep):
+    """Root cell: actors, critics, the targets of both, optimizer.
+
+    Args:
+      actors, critics: the online networks and their targets.
+      learn: the configuration `policy.learn`.
+      spec: description of the environment.
+    """
+
+    metrics = ("critic_loss", "actor_loss", "q_value", "grad_norm_actors", "grad_norm_critics")
+
+    def __init__(
+        self,
+        actors: tuple[AgentActors, AgentActors],
+        critics: tuple[AgentCritics, AgentCritics],
+        learn: Mapping[str, Any],
+        spec: Mapping[str, Any],
+    ) -> None:
+        super().__init__(["obs", "next_obs", "action", "reward", "terminated", "discount"])
+        self.net, self.target_net = actors
+        self.critics, self.target_critics = critics
+        self.agents, self.team_reward = len(spec["agents"]["names"]), bool(spec["agents"]["team_reward"])
+        self.num_leaves = self.net.num_leaves
+        self.discrete = spec["action"]["kind"] == "discrete"
+        self.action_table = ms.Tensor(np.eye(spec["action"]["n"], dtype=np.float32)) if self.discrete else None
+        self.temperature, self.logit_weight = learn["temperature"], learn["logit_weight"]
+        bound = {"max_grad_norm": learn["grad_norm"]}
+        self.optim = Optimizer(
+            actors=Group.of(self.net, learn, **bound), critics=Group.of(self.critics, learn, **bound)
+        )
+        self.move_net = SoftTarget(self.net, self.target_net, self.optim.block("actors"))
+        self.move_critics = SoftTarget(self.critics, self.target_critics, self.optim.block("critics"))
+        self.critic_gradient = self.optim.gradient(self.loss_of_critics, "critics")
+        self.actor_gradient = self.optim.gradient(self.loss_of_actors, "actors")
+
+    def loss_of_critics(self, batch):
+        loss, value = 0.0, 0.0
+        q = self.critics(batch["actions"], batch["obs"])
+        for m in range(self.agents):
+            counted = {"valid": lean.item(batch["counted"], m)}
+            loss = loss + row_mean(half_square(lean.item(q, m) - lean.item(batch["targets"], m)), counted)
+            value = value + row_mean(lean.item(q, m), counted)
+        return loss, {"critic_loss": loss / self.agents, "q_value": ops.stop_gradient(value) / self.agents}
+
+    def loss_of_actors(self, batch):
+        loss = 0.0
+        decided = self.net.of_all(batch["obs"])
+        for m in range(self.agents):
+            there = {"valid": lean.item(batch["alive"], m)}
+            own = self.chosen(lean.item(decided, m), batch, "noise", m)
+            actions = (*batch["actions"][:m], own, *batch["actions"][m + 1 :])
+            loss = loss - row_mean(self.critics.nets[m](actions, batch["obs"]), there)
+            if self.discrete:
+                loss = loss + self.logit_weight * row_mean(mean_square(lean.item(decided, m)), there)
+        return loss, {"actor_loss": loss / self.agents}
+
+    def construct(self, batch):
+        alive, next_alive = self.alive(batch["obs"]), self.alive(batch["next_obs"])
+        rows = {
+            "obs": batch["obs"][: self.num_leaves],
+            "alive": alive,
+            # Of a team's reward every agent has a return, whether it is there or not.
+            "counted": alive,
+            "actions": self.taken(batch["action"], alive),
+            "targets": self.targets(batch, next_alive),
+        }
+        if self.team_reward:
+            rows["counted"] = self.all_rows(alive)
+        if self.discrete:
+            rows["noise"] = batch["noise"]
+        # Critics
+        (_, metrics), grads = self.critic_gradient(rows)
+        critic_norm = self.optim({"critics": grads}, batch, (metrics, grads))["critics"]
+        # Actors
+        rows["obs"] = after(rows["obs"], critic_norm)
+        (_, of_actors), grads = self.actor_gradient(rows)
+        actor_norm = self.optim({"actors": grads}, batch, (of_actors, grads))["actors"]
+        # Targets
+        moved = (self.move_net(batch["tau"], actor_norm), self.move_critics(batch["tau"], actor_norm))
+        metrics["grad_norm_actors"], metrics["grad_norm_critics"] = actor_norm, critic_norm
+        # Who waits for a metric waits for the whole step.
+        metrics["actor_loss"] = after(of_actors["actor_loss"], moved)
+        return metrics
+
+    def targets(self, batch, next_alive):
+        """What the critic of each agent learns: a tuple of (B,)."""
+        leaves = batch["next_obs"][: self.num_leaves]
+        actions: Any = ()
+        decided = self.target_net.of_all(leaves)
+        for m in range(self.agents):
+            own = self.chosen(lean.item(decided, m), batch, "next_noise", m)
+            actions = (*actions, self.masked(own, lean.item(next_alive, m)))
+        next_q = self.target_critics(actions, leaves)
+        going = batch["discount"] * (1.0 - batch["terminated"])
+        made: Any = ()
+        for m in range(self.agents):
+            if self.team_reward:
+                made = (*made, batch["reward"] + going * lean.item(next_q, m))
+            else:
+                bootstrap = going * lean.item(next_alive, m) * lean.item(next_q, m)
+                made = (*made, self.column(batch["reward"], m) + bootstrap)
+        return made
+
+    def chosen(self, output, batch, noise, m):
+        """The action (B, A) of an agent's output; of logits a drawn one-hot, through which gradients flow."""
+        if not self.discrete:
+            return output
+        gumbel = ops.Squeeze(1)(ops.Slice()(batch[noise], (0, m, 0), (output.shape[0], 1, output.shape[1])))
+        scores = output + gumbel
+        soft = ops.Softmax(-1)(scores / self.temperature)
+        hard = ops.Gather()(self.action_table, ops.Argmax(-1)(scores), 0)
+        return soft + ops.stop_gradient(hard - soft)
+
+    def taken(self, action, alive):
+        """The recorded actions of each agent, a tuple of (B, A); 0 where it was not there."""
+        if self.discrete:
+            action = ops.Gather()(self.action_table, action, 0)
+        made: Any = ()
+        count = action.shape[0]
+        flat = ops.Reshape()(action, (count, self.agents, -1))
+        size = flat.shape[2]
+        for m in range(self.agents):
+            own = ops.Squeeze(1)(ops.Slice()(flat, (0, m, 0), (count, 1, size)))
+            made = (*made, self.masked(own, lean.item(alive, m)))
+        return made
+
+    def masked(self, action, there):
+        return action * ops.ExpandDims()(there, -1)
+
+    def alive(self, leaves):
+        """Which rows each agent was there in, a tuple of float32 (B,)."""
+        made: Any = ()
+        flags = ops.Cast()(lean.item(leaves, self.num_leaves), ms.float32)
+        for m in range(self.agents):
+            made = (*made, self.column(flags, m))
+        return made
+
+    def all_rows(self, alive):
+        made: Any = ()
+        for m in range(self.agents):
+            made = (*made, ops.OnesLike()(lean.item(alive, m)))
+        return made
+
+    def column(self, x, m):
+        return ops.Squeeze(1)(ops.Slice()(x, (0, m), (x.shape[0], 1)))
+
+
+def mean_square(logits):
+    """The mean square of the logits of legal actions: float32 (B, A) -> (B,)."""
+    legal = logits > 0.5 * ILLEGAL
+    square = ops.Square()(ops.Select()(legal, logits, ops.ZerosLike()(logits)))
+    return ops.ReduceSum()(square, -1) / ops.ReduceSum()(ops.Cast()(legal, ms.float32), -1)
+
+
+class MADDPG(TeamPolicy):
+    """Multi-agent deep deterministic policy gradient for Discrete actions, and Box ones in [-1, 1]."""
+
+    name = "maddpg"
+
+    @property
+    def action_size(self) -> int:
+        """Numbers of an action as critics see it."""
+        action = self.spec["action"]
+        return int(action["n"]) if action["kind"] == "discrete" else math.prod(action["shape"])
+
+    def _network(self, rng: np.random.Generator) -> AgentActors:
+        return AgentActors(self.spec, self.cfg.model, rng)
+
+    def _root(self, net: AgentActors, rng: np.random.Generator) -> MADDPGCell:
+        model, target_net = self.cfg.model, self._network(rng)
+        critics, target_critics = (AgentCritics(self.spec, model, rng, model.central) for _ in range(2))
+        root = MADDPGCell((net, target_net), (critics, target_critics), self.cfg.learn, self.spec)
+        equalize(net, target_net)
+        equalize(critics, target_critics)
+        return root
+
+    def _actor(self, network: Network, rng: np.random.Generator) -> Actor:
+        spec = self.acting_spec
+        if spec["action"]["kind"] == "discrete":
+            return SamplingActor(self.name, network, spec, rng, Categorical())
+        noise = make_noise(self.cfg.collect.noise, self.action_size, self.name)
+        return NoisyActor(self.name, network, spec, rng, noise)
+
+    @property
+    def row_fields(self) -> dict[str, Field]:
+        return {**super().row_fields, "discount": Field(default=self.cfg.learn.gamma)}
+
+    def inputs(self, batch: IndexedBatch, progress: float) -> Inputs:
+        constants = {**self.root.optim.rates(progress), "tau": float(self.cfg.learn.tau)}
+        if self.spec["action"]["kind"] != "discrete":
+            return Inputs(constants=constants)
+        steps = len(batch.index)
+        shape = (2, steps, batch.index.size // steps, self.agents, self.action_size)
+        noise, next_noise = self.learn_rng.gumbel(size=shape).astype(np.float32)
+        return Inputs({"noise": noise, "next_noise": next_noise}, constants)

@@ -1,0 +1,37 @@
+"""Networks that agents have of their own as NumPy computes them, see `networks.host` and `networks.own_agents`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from minding.engine.types import Array
+from minding.policies.networks.host import Actor, Outputs
+
+
+class AgentActors:
+    """Observation leaves with the agents' numbers among them -> (scores or actions ``(B, A)``,), each row by the
+    network of its agent.
+
+    Args:
+      nets: one per agent.
+      place: of the agents' numbers among the leaves.
+    """
+
+    def __init__(self, nets: Sequence[Actor], place: int) -> None:
+        self.nets, self.place = list(nets), place
+
+    def __call__(self, leaves: Sequence[Array]) -> Outputs:
+        own = list(leaves)
+        agent = own.pop(self.place).reshape(-1)
+        made: Array | None = None
+        for m, net in enumerate(self.nets):
+            rows = np.flatnonzero(agent == m)
+            if len(rows):
+                outputs = net([leaf[rows] for leaf in own])[0]
+                if made is None:
+                    made = np.empty((len(agent), outputs.shape[1]), outputs.dtype)
+                made[rows] = outputs
+        assert made is not None
+        return (made,)

@@ -1,0 +1,123 @@
+"""Networks that each agent of a team has for itself."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from minding.engine.data.agents import IDENTITY
+from minding.engine.data.observation import observation_leaves
+from minding.engine.process.runtime import ms, nn, ops
+from minding.policies.networks.actor_critic import DeterministicActor, PolicyNetwork
+from minding.policies.networks.encoder import ObsEncoder
+from minding.policies.networks.host_own_agents import AgentActors as HostAgentActors
+from minding.policies.networks.layers import MLP, ScalarLinear
+from minding.policies.networks.team_agents import with_identity
+from minding.policies.ops import lean
+
+
+class AgentActors(nn.Cell):
+    """An actor for each agent, with weights of its own: logits of discrete actions, or continuous ones in [-1, 1].
+
+    Takes the leaves of observations of single agents with `IDENTITY` among them, and returns ((B, A),).
+
+    Args:
+      spec: description of the environment (see `envs.describe_env`), of several agents.
+      model: the `model` part of the policy's configuration.
+      rng: draws the weights.
+    """
+
+    shared_outputs = ()
+    memory_size = 0
+
+    def __init__(self, spec: Mapping[str, Any], model: Any, rng: np.random.Generator) -> None:
+        super().__init__()
+        kind = DeterministicActor if spec["action"]["kind"] == "box" else PolicyNetwork
+        agents = len(spec["agents"]["names"])
+        self.nets = nn.CellList([kind(spec, model, rng) for _ in range(agents)])
+        self.decision = self.nets[0].decision
+        self.num_leaves = len(observation_leaves(spec["observation"]))
+        leaves = observation_leaves(with_identity(spec["observation"], agents))
+        self.place = [leaf.path for leaf in leaves].index(IDENTITY)
+        self.table = ms.Tensor(np.eye(agents, dtype=np.float32))
+
+    def construct(self, leaves):
+        own = (*leaves[: self.place], *leaves[self.place + 1 :])
+        who = ops.Gather()(self.table, ops.Reshape()(lean.item(leaves, self.place), (-1,)), 0)
+        chosen = 0.0
+        for m in range(len(self.nets)):
+            chosen = chosen + who[:, m : m + 1] * lean.item(self.nets[m](own), 0)
+        return (chosen,)
+
+    def of_all(self, leaves):
+        """What the actor of each agent says of its own observation: a tuple of (B, A), for leaves (B, M, ...)."""
+        made: Any = ()
+        for m in range(len(self.nets)):
+            made = (*made, lean.item(self.nets[m](of_agent(leaves, m)), 0))
+        return made
+
+    def host(self) -> HostAgentActors:
+        return HostAgentActors([net.host() for net in self.nets], self.place)
+
+
+class AgentCritic(nn.Cell):
+    """Value of what agents observe and do, for one of them: float32 (B,).
+
+    Args:
+      spec, model, rng: see `AgentActors`.
+      seen: numbers of the agents whose observations and actions it sees.
+    """
+
+    def __init__(self, spec: Mapping[str, Any], model: Any, rng: np.random.Generator, seen: tuple[int, ...]) -> None:
+        super().__init__()
+        self.encoder = ObsEncoder(spec["observation"], model, rng)
+        self.seen = seen
+        action = spec["action"]
+        size = action["n"] if action["kind"] == "discrete" else math.prod(action["shape"])
+        self.torso = MLP(len(seen) * (self.encoder.out_features + size), model.hidden, model.activation, None, rng)
+        self.value = ScalarLinear(self.torso.out_features, None, rng)
+
+    def construct(self, actions, leaves):
+        """`actions`: a tuple of the actions of all agents, (B, A) each; leaves (B, M, ...)."""
+        parts: Any = ()
+        for m in self.seen:
+            parts = (*parts, self.encoder(of_agent(leaves, m)), lean.item(actions, m))
+        return self.value(self.torso(ops.Concat(-1)(parts)))
+
+
+class AgentCritics(nn.Cell):
+    """An `AgentCritic` for each agent.
+
+    Args:
+      spec, model, rng: see `AgentActors`.
+      central: they see all agents, else each its own.
+    """
+
+    def __init__(self, spec: Mapping[str, Any], model: Any, rng: np.random.Generator, central: bool) -> None:
+        super().__init__()
+        count = len(spec["agents"]["names"])
+        seen = [tuple(range(count)) if central else (m,) for m in range(count)]
+        self.nets = nn.CellList([AgentCritic(spec, model, rng, agents) for agents in seen])
+
+    def construct(self, actions, leaves):
+        """A tuple of float32 (B,), one per agent; see `AgentCritic`."""
+        made: Any = ()
+        for m in range(len(self.nets)):
+            made = (*made, self.nets[m](actions, leaves))
+        return made
+
+
+def of_agent(leaves, m):
+    """The part of agent m, (B, ...) each, of leaves (B, M, ...)."""
+    parts: Any = ()
+    for x in leaves:
+        rest = x.shape[2:]
+        begin: Any = (0, m)
+        for _ in rest:
+            begin = (*begin, 0)
+        one = ops.Slice()(x, begin, (x.shape[0], 1, *rest))
+        parts = (*parts, ops.Reshape()(one, (x.shape[0], *rest)))
+    return parts

@@ -1,0 +1,33 @@
+"""Settings of MADDPG."""
+
+from __future__ import annotations
+
+from minding.engine.config.compiler import opt
+from minding.policies.settings import groups
+from minding.policies.settings.algorithm import Algorithm
+
+
+def schema() -> groups.Schema:
+    """The keys of `policy`."""
+    return {
+        "model": {
+            **groups.model([64, 64], "relu"),
+            "central": opt(True, None, "critics see what all agents observe and do; else each its own: DDPG"),
+        },
+        "learn": {
+            **groups.off_policy_learn(1e-3, 256, 8),
+            "gamma": opt(0.95, "[0, 1]", "discount"),
+            "tau": opt(0.01, "(0, 1]", "share of the online networks moved into the targets per gradient step"),
+            "temperature": opt(1.0, "(0, inf)", "discrete actions: of the softmax through which gradients flow"),
+            "logit_weight": opt(1e-3, "[0, inf)", "discrete actions: weight of the mean squared logit"),
+            "grad_norm": opt(0.5, "[0, inf)", "gradients of all actors, or critics, are scaled down to this; 0: never"),
+        },
+        "collect": {**groups.collect(80), **groups.random_steps(), **groups.noise("gaussian", 0.1)},
+        "eval": groups.evaluation(),
+        "other": groups.replay(1_000_000),
+    }
+
+
+algorithm = Algorithm(
+    "maddpg", "MADDPG", schema, actions=("discrete", "box"), chain="off_policy", unit_box=True, agents="several"
+)
