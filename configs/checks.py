@@ -58,6 +58,12 @@ def _check_warmup(cfg: EasyDict) -> None:
             f"policy.learn.warmup={warmup} exceeds policy.other.buffer_size={size}: learning would never start; lower "
             "the first or raise the second"
         )
+    collected = cfg.policy.collect.n_sample
+    if collected > size:
+        raise ConfigError(
+            f"policy.collect.n_sample={collected} exceeds policy.other.buffer_size={size}: the steps of one "
+            "iteration do not fit; lower the first or raise the second"
+        )
     if cfg.policy.learn.batch_size > size:
         raise ConfigError(
             f"policy.learn.batch_size={cfg.policy.learn.batch_size} exceeds policy.other.buffer_size={size}: every "

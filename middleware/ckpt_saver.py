@@ -90,6 +90,8 @@ class CkptSaver:
         out_dir: str | Path = "runs",
         task: Task | None = None,
     ) -> None:
+        if train_freq is not None and train_freq < 1:
+            raise ConfigError(f"CkptSaver(train_freq={train_freq}): expected at least 1, or None for the end only")
         if keep_last < 1:
             raise ConfigError(f"CkptSaver(keep_last={keep_last}): expected at least 1; final=False saves no last one")
         self.folder = Path(out_dir) / exp_name / "ckpt"

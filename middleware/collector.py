@@ -48,6 +48,8 @@ class StepCollector:
 
     def requirements(self) -> Sequence[str]:
         """Anything that does not fit, as sentences for the chain check."""
+        if not hasattr(self._policy, "record_fields"):
+            return [f"expected policy.collect_mode, got a {type(self._policy).__name__}"]
         return uneven(self._n_sample, "num_envs", self._env.num_envs)
 
     def __call__(self, ctx: OnlineRLContext) -> None:

@@ -35,6 +35,11 @@ class data_pusher:
         self._ordered = bool(getattr(buffer, "takes_order", False))
         self._saves = bool(cfg.policy.other.save_buffer)
 
+    @property
+    def buffer(self) -> Buffer:
+        """What it fills."""
+        return self._buffer
+
     def __call__(self, ctx: OnlineRLContext) -> None:
         """Pushes the rollout of an iteration."""
         assert ctx.trajectories is not None

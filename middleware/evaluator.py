@@ -50,6 +50,21 @@ class interaction_evaluator:
         self._max_steps = cfg.policy.eval.max_episode_steps
         self._broken_off = False
 
+    def requirements(self) -> Sequence[str]:
+        """Anything that does not fit, as sentences for the chain check."""
+        if hasattr(self._policy, "record_fields"):
+            return [f"expected policy.eval_mode, got a {type(self._policy).__name__}, which explores"]
+        return []
+
+    def clashes(self, chain: Sequence[object]) -> Sequence[str]:
+        """Says if another middleware steps the same environments, whose episodes an evaluation would end."""
+        if any(other is not self and getattr(other, "_env", None) is self._env for other in chain):
+            return [
+                "it plays in the environments of another middleware, and would end their episodes: give it its own, "
+                "make_env_manager(cfg.env, cfg.env.evaluator_env_num, seed, training=False)"
+            ]
+        return []
+
     def due(self, ctx: LearningContext) -> bool:
         """Whether it is time, and something was learned since the last evaluation."""
         return ctx.clock - max(ctx.last_eval_clock, 0) >= self._freq and ctx.train_iter != ctx.last_eval_iter

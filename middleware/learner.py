@@ -10,6 +10,8 @@ from minding.engine.chain.context import LearningContext
 from minding.engine.chain.middleware import declare
 from minding.engine.data.batch import misfits
 from minding.engine.types import Buffer, LearnMode, LearnOutput
+from minding.middleware.data_pusher import data_pusher
+from minding.middleware.nstep_reward_enhancer import nstep_reward_enhancer
 from minding.middleware.schedules import schedule_steps
 from minding.middleware.trainer import learn_from
 
@@ -53,6 +55,7 @@ class OffPolicyLearner:
         self._buffer: Any = buffer
         self._updates, self._batch_size, self._warmup = learn.update_per_collect, learn.batch_size, learn.warmup
         self._ratio: float | None = learn.get("updates_per_step")
+        self._nstep = learn.get("nstep", 1)
         self._horizon = schedule_steps(cfg)
         self._said = False
         self._prioritized = bool(getattr(buffer, "prioritized", False))
@@ -60,6 +63,8 @@ class OffPolicyLearner:
 
     def requirements(self) -> Sequence[str]:
         """Anything that does not fit, as sentences for the chain check."""
+        if not hasattr(self._policy, "fields"):
+            return [f"expected policy.learn_mode, got a {type(self._policy).__name__}"]
         problems = []
         if self._warmup > self._buffer.capacity:
             problems.append(
@@ -72,10 +77,23 @@ class OffPolicyLearner:
                 "the buffer draws by priority, and the policy returns none: set policy.other.replay=prioritized if the "
                 "algorithm has it, or use a UniformBuffer"
             )
+        learned = getattr(self._policy, "sequences", None)
+        if learned is not None and learned != getattr(self._buffer, "sequences", False):
+            buffer = type(self._buffer).__name__
+            problems.append(
+                f"{buffer} draws single rows, and the policy learns from sequences: use an EpisodeBuffer"
+                if learned
+                else f"{buffer} draws sequences, and the policy learns from single rows: use a UniformBuffer"
+            )
         return problems
 
     def clashes(self, chain: Sequence[object]) -> Sequence[str]:
-        """Says if the priorities of a shared buffer are set by several learners or by none."""
+        """Says if n-step returns are missing, or if the priorities of a shared buffer are set by several or none."""
+        if self._lacks_returns(chain):
+            return [
+                f"policy.learn.nstep={self._nstep}, and the rewards pushed are those of single steps: put "
+                "nstep_reward_enhancer(cfg) before data_pusher, or set policy.learn.nstep=1"
+            ]
         sharing = [m for m in chain if isinstance(m, OffPolicyLearner) and m._buffer is self._buffer]
         if self._ratio is not None and len([m for m in chain if isinstance(m, OffPolicyLearner)]) > 1:
             return [
@@ -89,6 +107,14 @@ class OffPolicyLearner:
             f"{len(setting) or 'none'} of the {len(sharing)} learners of its buffer set the priorities of rows, which "
             "are errors of one policy: leave priorities=True to one of them and give priorities=False to the others"
         ]
+
+    def _lacks_returns(self, chain: Sequence[object]) -> bool:
+        """Whether the chain pushes single rewards where n-step returns are asked for. Policies whose rows have no
+        `discount` sum rewards themselves."""
+        if self._nstep == 1 or "discount" not in getattr(self._policy, "fields", ()):
+            return False
+        pushed = any(isinstance(m, data_pusher) and m.buffer is self._buffer for m in chain)
+        return pushed and not any(isinstance(m, nstep_reward_enhancer) for m in chain)
 
     def __call__(self, ctx: LearningContext) -> None:
         """Performs the iteration's gradient steps."""

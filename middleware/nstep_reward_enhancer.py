@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,8 @@ from minding.engine.data.joined import join, last_rows, rollout_of, rollout_stat
 from minding.engine.data.returns import nstep
 from minding.engine.data.rollout import Rollout
 from minding.engine.types import StateDict
+from minding.middleware.collector import StepCollector
+from minding.middleware.data_pusher import data_pusher
 
 
 @declare(role="collect", reads=("trajectories",), writes=("trajectories", "trajectory_end_idx"))
@@ -34,6 +37,18 @@ class nstep_reward_enhancer:
         self._gamma = cfg.policy.learn.gamma
         # By collector: the rows that a return of the next rollout may need; of those that are `ready` it is due.
         self._tails: dict[int, Rollout] = {}
+
+    def clashes(self, chain: Sequence[object]) -> Sequence[str]:
+        """Says if the rewards of the rollout were summed or pushed before."""
+        place = next(number for number, member in enumerate(chain) if member is self)
+        for before in reversed(chain[:place]):
+            if isinstance(before, StepCollector):
+                break
+            if isinstance(before, nstep_reward_enhancer):
+                return ["its rollouts are already those of another nstep_reward_enhancer: use one behind a collector"]
+            if isinstance(before, data_pusher):
+                return ["data_pusher has pushed the rewards of single steps by then: move it before data_pusher"]
+        return []
 
     def __call__(self, ctx: OnlineRLContext) -> None:
         """Hands on the rows whose returns are complete."""

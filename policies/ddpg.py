@@ -80,6 +80,7 @@ class DDPG(BasePolicy):
     """Deep deterministic policy gradient for Box actions in [-1, 1]."""
 
     name = "ddpg"
+    sequences = False
 
     def _network(self, rng: np.random.Generator) -> DeterministicActor:
         return DeterministicActor(self.spec, self.cfg.model, rng)

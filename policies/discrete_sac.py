@@ -146,6 +146,7 @@ class DiscreteSAC(BasePolicy):
     """Soft actor-critic for Discrete actions."""
 
     name = "discrete_sac"
+    sequences = False
 
     def _network(self, rng: np.random.Generator) -> PolicyNetwork:
         return PolicyNetwork(self.spec, self.cfg.model, rng)

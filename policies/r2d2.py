@@ -121,6 +121,7 @@ class R2D2(ActionValuePolicy):
     """Recurrent deep Q-network for Discrete actions."""
 
     name = "r2d2"
+    sequences = True
 
     def _network(self, rng: np.random.Generator) -> QNetwork:
         return QNetwork(self.spec, self.cfg.model, rng)

@@ -98,6 +98,7 @@ class SAC(BasePolicy):
     """Soft actor-critic for Box actions in [-1, 1]."""
 
     name = "sac"
+    sequences = False
 
     @property
     def action_size(self) -> int:

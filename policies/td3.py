@@ -109,6 +109,7 @@ class TD3(BasePolicy):
     """Twin delayed deep deterministic policy gradient for Box actions in [-1, 1]."""
 
     name = "td3"
+    sequences = False
     _learn_steps = 0
 
     @property

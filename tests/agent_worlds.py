@@ -146,22 +146,27 @@ class Mixed(Squad):
     Args:
       actions: 'discrete': 2, 4 and 3 actions that begin with 0, 7 and 0; 'pairs': MultiDiscrete; 'box': 1, 3 and 2
         numbers in [0, 1], [0, 1] and [-2, 4]; 'kinds': what does not go together.
-      mask: 'obs' puts one into the observation of 'b' alone: only its last action is legal.
+      mask: the agent whose observation alone has one: of each choice only the last entry is legal.
     """
 
     SIZES = {"a": 2, "b": 4, "c": 3}  # noqa: RUF012
 
     def __init__(self, actions="discrete", mask=None, **kwargs):
         super().__init__(**kwargs)
-        self.actions, self.masked = actions, mask == "obs"
+        self.actions, self.masked = actions, mask
 
     def observation_space(self, agent):
         size = self.SIZES[agent]
         space = spaces.Box(-1.0 - self.place(agent), np.inf, (size,), np.float32)
-        if not self.masked:
+        if self.masked is None:
             return space
-        entries = {"observation": space}
-        return spaces.Dict(entries, action_mask=spaces.MultiBinary(4)) if agent == "b" else spaces.Dict(entries)
+        mask = {"action_mask": spaces.MultiBinary(len(self.legal()))} if agent == self.masked else {}
+        return spaces.Dict({"observation": space, **mask})
+
+    def legal(self):
+        space = self.action_space(self.masked)
+        counts = space.nvec if self.actions == "pairs" else [space.n]
+        return np.concatenate([np.eye(count, dtype=np.int8)[-1] for count in counts])
 
     def action_space(self, agent):
         number, m = self.SIZES[agent], self.place(agent)
@@ -190,8 +195,8 @@ class Mixed(Squad):
         obs, infos = super().tell(agents)
         for agent in obs:
             seen = obs[agent][: self.SIZES[agent]]
-            mask = {"action_mask": np.array([0, 0, 0, 1], np.int8)} if agent == "b" else {}
-            obs[agent] = {"observation": seen, **mask} if self.masked else seen
+            mask = {"action_mask": self.legal()} if agent == self.masked else {}
+            obs[agent] = seen if self.masked is None else {"observation": seen, **mask}
         return obs, infos
 
 

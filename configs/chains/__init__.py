@@ -25,6 +25,8 @@ class Chain:
     """What the middleware run on."""
     check: Callable[[EasyDict], None] = lambda cfg: None
     """Refuses a configuration that the chain cannot run with, before anything is built or written."""
+    settings: tuple[str, ...] = ()
+    """Keys that the chain reads and that only some algorithms have, such as ``policy.other.buffer_size``."""
 
 
 CHAINS: tuple[str, ...] = tuple(sorted(module.name for module in pkgutil.iter_modules(__path__)))
@@ -42,3 +44,22 @@ def get_chain(name: str) -> Chain:
         raise ConfigError(f"chain={name!r} is unknown{hint}; known: {', '.join(CHAINS)}")
     chain: Chain = importlib.import_module(f"minding.configs.chains.{name}").chain
     return chain
+
+
+def check_chain(cfg: EasyDict) -> None:
+    """Refuses a configuration that its chain cannot run with.
+
+    Raises:
+      ConfigError: an unknown chain, one for other algorithms, or what the chain's own check finds.
+    """
+    chain = get_chain(cfg.chain)
+    for key in chain.settings:
+        section = cfg
+        for name in key.split("."):
+            if name not in section:
+                raise ConfigError(
+                    f"chain={cfg.chain!r} with policy.type={cfg.policy.type!r}: the chain reads {key}, which the "
+                    "algorithm does not have; leave chain out for the algorithm's own"
+                )
+            section = section[name]
+    chain.check(cfg)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from easydict import EasyDict
 
 from minding.configs.chains import Chain
-from minding.configs.chains.off_policy import explores_by_chance, replay_buffer
+from minding.configs.chains.off_policy import REPLAY, explores_by_chance, replay_buffer
 from minding.engine.chain.context import OnlineRLContext
 from minding.engine.chain.task import Task
 from minding.engine.data.observation import observation_leaves
@@ -24,15 +24,13 @@ from minding.middleware.her_data_enhancer import ACHIEVED, DESIRED
 
 
 def check(cfg: EasyDict) -> None:
-    """Raises ConfigError unless the environment has goals and the algorithm learns from replay, without `nstep`."""
+    """Raises ConfigError unless the environment has goals and rewards are those of single steps."""
     leaves = {leaf.path for leaf in observation_leaves(cfg.env.spec.observation)}
     if missing := [name for name in (ACHIEVED, DESIRED) if name not in leaves]:
         raise ConfigError(
             f"chain='hindsight' with env.env_id={cfg.env.env_id!r}: its observation has no entry {missing[0]!r}; use "
             "an environment with goals, or chain=off_policy"
         )
-    if "buffer_size" not in cfg.policy.other or "nstep" not in cfg.policy.learn:
-        raise ConfigError(f"chain='hindsight' with policy.type={cfg.policy.type!r}: it does not learn from replay")
     if cfg.policy.learn.nstep > 1:
         raise ConfigError(f"policy.learn.nstep={cfg.policy.learn.nstep} sums rewards of one goal: use 1 with hindsight")
 
@@ -49,4 +47,4 @@ def fill(task: Task, cfg: EasyDict, policy: Policy) -> None:
     task.use(OffPolicyLearner(cfg, policy.learn_mode, buffer))
 
 
-chain = Chain(fill, OnlineRLContext, check)
+chain = Chain(fill, OnlineRLContext, check, REPLAY)

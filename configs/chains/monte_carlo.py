@@ -20,4 +20,4 @@ def fill(task: Task, cfg: EasyDict, policy: Policy) -> None:
     task.use(multistep_trainer(cfg, policy.learn_mode))
 
 
-chain = Chain(fill, OnlineRLContext)
+chain = Chain(fill, OnlineRLContext, settings=("policy.learn.gamma", "policy.learn.n_minibatch"))

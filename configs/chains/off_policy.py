@@ -19,6 +19,9 @@ from minding.middleware import (
     nstep_reward_enhancer,
 )
 
+REPLAY = ("policy.other.buffer_size", "policy.learn.batch_size", "policy.learn.warmup", "policy.learn.nstep")
+"""What all algorithms have that learn from replay."""
+
 
 def replay_buffer(cfg: EasyDict, policy: Policy) -> Buffer:
     """The configured buffer for what the policy learns from."""
@@ -49,4 +52,4 @@ def fill(task: Task, cfg: EasyDict, policy: Policy) -> None:
     task.use(OffPolicyLearner(cfg, policy.learn_mode, buffer))
 
 
-chain = Chain(fill, OnlineRLContext)
+chain = Chain(fill, OnlineRLContext, settings=REPLAY)

@@ -33,4 +33,4 @@ def fill(task: Task, cfg: EasyDict, policy: Policy) -> None:
     task.use(trainer(cfg, policy.learn_mode))
 
 
-chain = Chain(fill, OfflineRLContext, check)
+chain = Chain(fill, OfflineRLContext, check, ("policy.other.data",))

@@ -32,4 +32,4 @@ def fill(task: Task, cfg: EasyDict, policy: Policy) -> None:
     task.use(multistep_trainer(cfg, policy.learn_mode))
 
 
-chain = Chain(fill, OnlineRLContext)
+chain = Chain(fill, OnlineRLContext, settings=("policy.learn.gae_lambda", "policy.learn.n_minibatch"))

@@ -56,4 +56,4 @@ def fill(task: Task, cfg: EasyDict, policy: Policy) -> None:
     task.use(OffPolicyLearner(cfg, policy.learn_mode, buffer))
 
 
-chain = Chain(fill, OnlineRLContext, check)
+chain = Chain(fill, OnlineRLContext, check, ("policy.learn.length", "policy.learn.burn_in"))

@@ -19,4 +19,4 @@ def fill(task: Task, cfg: EasyDict, policy: Policy) -> None:
     task.use(trajectory_trainer(cfg, policy.learn_mode))
 
 
-chain = Chain(fill, OnlineRLContext)
+chain = Chain(fill, OnlineRLContext, settings=("policy.learn.n_epoch",))

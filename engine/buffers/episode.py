@@ -115,6 +115,8 @@ class EpisodeBuffer:
 
     takes_order = True
     """Rows come with `engine.buffers.ring.ORDER`."""
+    sequences = True
+    """What is drawn are sequences of rows."""
 
     def __init__(
         self,

@@ -24,9 +24,17 @@ class Priorities:
       alpha: 0 draws uniformly, 1 in proportion to the priority.
       beta: exponent of the importance weights at the start; it rises linearly to 1.
       beta_steps: number of minibatches drawn until then.
+
+    Raises:
+      ConfigError: if one of these is out of range.
     """
 
     def __init__(self, capacity: int, alpha: float, beta: float, beta_steps: int) -> None:
+        for name, value in {"alpha": alpha, "beta": beta}.items():
+            if not 0 <= value <= 1:
+                raise ConfigError(f"buffer that draws by priority: expected {name} in [0, 1], got {value}")
+        if beta_steps < 1:
+            raise ConfigError(f"buffer that draws by priority: expected beta_steps >= 1, got {beta_steps}")
         self._capacity = capacity
         self._alpha, self._beta, self._beta_steps = alpha, beta, beta_steps
         self._tree = SumTree(capacity)

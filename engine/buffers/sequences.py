@@ -13,6 +13,7 @@ from minding.engine.buffers.episode import SequenceBatch, check_lengths, sequenc
 from minding.engine.buffers.priorities import UNKNOWN, Priorities
 from minding.engine.buffers.ring import Ring
 from minding.engine.data.batch import PRIORITY, Field, RowLayout
+from minding.engine.errors import ConfigError
 from minding.engine.seeding import SeedStreams, generator_state, restore_generator
 from minding.engine.types import Array, StateDict
 
@@ -39,11 +40,12 @@ class PrioritizedSequenceBuffer:
       seed: of the sampling stream.
 
     Raises:
-      ConfigError: for lengths that do not fit the capacity, or rows that no sequence would hold.
+      ConfigError: for lengths that do not fit the capacity, rows that no sequence would hold, or shares out of range.
     """
 
     prioritized = True
     takes_order = True
+    sequences = True
 
     def __init__(
         self,
@@ -61,6 +63,8 @@ class PrioritizedSequenceBuffer:
         seed: int = 0,
     ) -> None:
         check_lengths(capacity, length, burn_in, stride)
+        if not 0 <= eta <= 1:
+            raise ConfigError(f"buffer of sequences: expected eta in [0, 1], got {eta}")
         self.ring = Ring(capacity, RowLayout(fields, images_once=images_once), ordered=True)
         self.capacity = capacity
         assert self.ring.links is not None

@@ -6,10 +6,10 @@ import dataclasses
 import enum
 import functools
 import inspect
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Any, TypeVar, cast
 
-from minding.engine.errors import MiddlewareError, nearest
+from minding.engine.errors import ConfigError, MiddlewareError, nearest
 
 Middleware = Callable[[Any], Any]
 """``(ctx) -> None``, or a generator function ``(ctx)`` with one ``yield``: code after it runs, in reverse
@@ -134,9 +134,43 @@ def _checked(function: Callable[..., Any], name: str) -> Callable[..., Any]:
         except TypeError as error:
             takes = ", ".join(parameter for parameter in signature.parameters if parameter != "self")
             raise MiddlewareError(f"{name}: {error}; it takes ({takes})") from None
-        return function(*args, **kwargs)
+        try:
+            return function(*args, **kwargs)
+        except AttributeError as error:
+            for given in (*args, *kwargs.values()):
+                if isinstance(given, dict) and (problem := _no_such_setting(given, error)):
+                    raise ConfigError(f"{name} {problem}") from error
+            raise
 
     return call
+
+
+def _no_such_setting(cfg: Mapping[str, Any], error: AttributeError) -> str | None:
+    """What a middleware looked for in a configuration that does not have it; None if the error is about something else.
+
+    An algorithm's settings are those that its own chain reads.
+    """
+    section = error.obj
+    path = _path_of(section, cfg)
+    if path is None or error.name is None or not isinstance(section, dict):
+        return None
+    if error.name in section:
+        return f"got a {type(cfg).__name__} without attributes as its configuration: give it what compile_run returns"
+    algorithm = cfg.get("policy", {}).get("type")
+    return (
+        f"reads {'.'.join((*path, error.name))}, which the settings of policy.type={algorithm!r} do not have: it "
+        "belongs in the chain of another algorithm"
+    )
+
+
+def _path_of(section: object, tree: Mapping[str, Any]) -> tuple[str, ...] | None:
+    if section is tree:
+        return ()
+    for key, value in tree.items():
+        below = _path_of(section, value) if isinstance(value, dict) else None
+        if below is not None:
+            return (key, *below)
+    return None
 
 
 def _declared_factory(factory: Callable[..., Any], declaration: Declaration) -> Callable[..., Any]:

@@ -43,6 +43,8 @@ class Task(Ending, Recorded, Composer, Emitter, RolePlayer):
 
     def __init__(self) -> None:
         self._started = False
+        # Within its `with` block.
+        self._entered = False
         self._running = False
         # Never replaced: second halves made by `wrap` hold on to it.
         self._stack: list[Half] = []
@@ -94,7 +96,8 @@ class Task(Ending, Recorded, Composer, Emitter, RolePlayer):
           resume: ``"latest"``, a checkpoint folder or a run folder; the chain's CkptSaver restores everything
             to that state at the start of `run`. None starts from the beginning.
         Raises:
-          ChainError: a run is in progress, `ctx` is not a context, or an argument is unknown.
+          ChainError: a run is in progress, the block of an earlier start has not ended, `ctx` is not a context or
+            `resume` no name, or an argument is unknown.
           ConfigError: `lanes` holds a value that is out of range.
         """
         if self._running:
@@ -103,6 +106,10 @@ class Task(Ending, Recorded, Composer, Emitter, RolePlayer):
             workers = f"; processes that collect: lanes={{'collectors': {ctx}}}" if isinstance(ctx, int) else ""
             raise ChainError(f"start: ctx must be a Context object such as OnlineRLContext(), got {ctx!r}{workers}")
         refuse_arguments("start", other, ("async_mode", "ctx", "lanes", "profile", "trace", "resume"))
+        if self._entered:
+            raise ChainError("start: the block of an earlier start has not ended; use another Task() inside it")
+        if resume is not None and not isinstance(resume, (str, Path)):
+            raise ChainError(f"start: resume must be 'latest', a checkpoint folder or a run folder, got {resume!r}")
         self._reset(OnlineRLContext() if ctx is None else ctx, Recording(profile, trace), resume)
         self._divider = type(self).divider(lanes) if async_mode else None
         self._started = True
@@ -111,11 +118,13 @@ class Task(Ending, Recorded, Composer, Emitter, RolePlayer):
     # Middleware release what they hold when the block ends, so that several runs fit into one process.
     def __enter__(self) -> Task:
         self._require_started("with task")
+        self._entered = True
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        self._entered = False
         self.stop()
         if self._lanes is not None:
             self._lanes.close()

@@ -23,6 +23,7 @@ class ActionValuePolicy(BasePolicy):
     A subclass defines `_network`, with its `noise_size`, and `_learner`.
     """
 
+    sequences = False
     _learn_steps = 0
 
     def _learner(self, net: Any, target: Any, prioritized: bool) -> QLearning:

@@ -57,6 +57,8 @@ class BasePolicy:
     """
 
     name: ClassVar[str]
+    sequences: ClassVar[bool | None] = None
+    """See `LearnView`."""
 
     def __init__(self, cfg: Any, modes: Sequence[str] = MODES) -> None:
         unknown = set(modes) - set(MODES)
@@ -128,7 +130,7 @@ class BasePolicy:
     @functools.cached_property
     def learn_mode(self) -> LearnView:
         self._require("learn")
-        return LearnView(self.learn, self.row_fields, self.root.prioritized)
+        return LearnView(self.learn, self.row_fields, self.root.prioritized, self.sequences)
 
     @functools.cached_property
     def eval_mode(self) -> EvalView:

@@ -63,6 +63,8 @@ class LearnView:
     """The rows that `forward` reads."""
     prioritized: bool = False
     """Whether it returns priorities."""
+    sequences: bool | None = None
+    """Whether it learns from sequences (K, T, B) of a buffer and not from single rows (K, B); None: it is not said."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

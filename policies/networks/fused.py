@@ -16,6 +16,7 @@ from typing import Any
 from minding.engine.process.runtime import nn, ops
 from minding.policies.kernels import kernel, usable
 from minding.policies.networks.layers import MLP, Clip, Linear, ScalarLinear
+from minding.policies.networks.mixers import MonotonicMixer
 from minding.policies.networks.recurrent import GRU, LSTM
 
 
@@ -131,6 +132,28 @@ def fused_clip() -> Any:
     return kernel("clip", lambda x, bounds: x, lambda x, bounds: x, gradient)
 
 
+@functools.cache
+def fused_mix() -> Any:
+    """The primitive ``(q, first weights, first bias, second weights, second bias) -> value of the team`` with its
+    gradient; see `MonotonicMixer`."""
+    slopes_of = kernel(
+        "mix_gradient",
+        lambda dout, q, weight1, bias1, weight2: (q, weight1, bias1, weight2),
+        lambda dout, q, weight1, bias1, weight2: (q, q, q, q),
+    )
+
+    def gradient(q, weight1, bias1, weight2, bias2, out, dout):
+        dq, dweight1, dbias1, dweight2 = slopes_of(dout, q, weight1, bias1, weight2)
+        return dq, dweight1, dbias1, dweight2, dout
+
+    return kernel(
+        "mix",
+        lambda q, weight1, bias1, weight2, bias2: bias2,
+        lambda q, weight1, bias1, weight2, bias2: q,
+        gradient,
+    )
+
+
 def fuse_layers(root: nn.Cell) -> None:
     """Lets all layers under `root` that have a fused form use it on CPU.
 
@@ -147,6 +170,8 @@ def fuse_layers(root: nn.Cell) -> None:
             cell.fused = fused_gru()
         elif isinstance(cell, LSTM):
             cell.fused = fused_lstm()
+        elif isinstance(cell, MonotonicMixer):
+            cell.fused = fused_mix()
         elif isinstance(cell, Clip):
             cell.fused = fused_clip()
         elif isinstance(cell, MLP):

@@ -40,12 +40,15 @@ class MonotonicMixer(nn.Cell):
         self.weight2 = Linear(hidden[0], size, None, rng)
         self.bias2 = ScalarLinear(size, None, rng)
         self.elu = ops.Elu()
+        self.fused: ops.Primitive | None = None
 
     def construct(self, q, state):
         """Values (B,) for the agents' values (B, M) and the leaves of the state, (B, ...) each."""
         state = self.encoder(state)
         agents, size = self.shape
-        weight1 = ops.Abs()(self.weight1(self.hidden[0](state))).reshape((-1, agents, size))
-        weight2 = ops.Abs()(self.weight2(self.hidden[1](state)))
-        mixed = ops.ReduceSum()(ops.ExpandDims()(q, -1) * weight1, 1) + self.bias1(state)
-        return ops.ReduceSum()(self.elu(mixed) * weight2, -1) + self.bias2(self.hidden[2](state))
+        weight1, weight2 = self.weight1(self.hidden[0](state)), self.weight2(self.hidden[1](state))
+        bias1, bias2 = self.bias1(state), self.bias2(self.hidden[2](state))
+        if self.fused is not None:
+            return self.fused(q, weight1, bias1, weight2, bias2)
+        each = ops.ExpandDims()(q, -1) * ops.Abs()(weight1).reshape((-1, agents, size))
+        return ops.ReduceSum()(self.elu(ops.ReduceSum()(each, 1) + bias1) * ops.Abs()(weight2), -1) + bias2

@@ -1,8 +1,10 @@
 """Chains are found by the names of their files."""
 
 import pytest
+from easydict import EasyDict
 
-from minding.configs.chains import CHAINS, Chain, get_chain
+from minding.configs import compile_run
+from minding.configs.chains import CHAINS, Chain, check_chain, get_chain
 from minding.engine.chain.context import OfflineRLContext, OnlineRLContext
 from minding.engine.errors import ConfigError
 from minding.policies import ALGORITHMS
@@ -26,3 +28,39 @@ def test_each_algorithm_names_a_chain():
 def test_an_unknown_chain_is_refused_with_the_nearest():
     with pytest.raises(ConfigError, match="chain='on_polcy' is unknown; did you mean 'on_policy'"):
         get_chain("on_polcy")
+
+
+@pytest.mark.parametrize(
+    ("chain", "algorithm", "key"),
+    [
+        ("off_policy", "ppo", "policy.other.buffer_size"),
+        ("sequence_replay", "dqn", "policy.learn.length"),
+        ("on_policy", "dqn", "policy.learn.gae_lambda"),
+        ("single_step", "sac", "policy.learn.gae_lambda"),
+        ("monte_carlo", "dqn", "policy.learn.n_minibatch"),
+        ("trajectory", "dqn", "policy.learn.n_epoch"),
+        ("offline", "ppo", "policy.other.data"),
+    ],
+)
+def test_a_chain_for_other_algorithms_is_refused_with_the_setting_that_it_reads(chain, algorithm, key):
+    env_id = "Pendulum-v1" if algorithm == "sac" else "CartPole-v1"
+    cfg = compile_run(EasyDict(chain=chain, env={"env_id": env_id}, policy={"type": algorithm}))
+    problem = f"chain='{chain}' with policy.type='{algorithm}': the chain reads {key}, which the algorithm"
+    with pytest.raises(ConfigError, match=problem):
+        check_chain(cfg)
+
+
+def test_every_algorithm_has_the_settings_of_its_own_chain():
+    for algorithm in ALGORITHMS.values():
+        schema = algorithm.config_schema()
+        for key in get_chain(algorithm.chain).settings:
+            _, section, name = key.split(".")
+            assert name in schema[section], (algorithm.name, key)
+
+
+def test_the_steps_of_an_iteration_fit_into_the_replay_buffer():
+    user = EasyDict(env={"env_id": "CartPole-v1"}, policy={"type": "dqn"})
+    sizes = ["policy.other.buffer_size=8", "policy.learn.warmup=1", "policy.learn.batch_size=1"]
+    compile_run(user, sizes)
+    with pytest.raises(ConfigError, match=r"policy\.collect\.n_sample=16 exceeds policy\.other\.buffer_size=8"):
+        compile_run(user, [*sizes, "policy.collect.n_sample=16"])

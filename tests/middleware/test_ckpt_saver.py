@@ -364,6 +364,8 @@ def test_a_new_run_ends_before_it_begins_where_earlier_checkpoints_cannot_be_set
 def test_keeping_none_is_refused():
     with pytest.raises(ConfigError, match="keep_last=0"):
         CkptSaver(Weights(), "run", keep_last=0)
+    with pytest.raises(ConfigError, match="train_freq=0"):
+        CkptSaver(Weights(), "run", train_freq=0)
 
 
 def test_its_manifest_can_be_read_alone(run):

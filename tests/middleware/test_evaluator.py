@@ -8,7 +8,7 @@ from minding.engine import Task
 from minding.engine.chain.context import OnlineRLContext
 from minding.engine.types import EpisodeEnd
 from minding.envs import make_env_manager
-from minding.middleware import interaction_evaluator
+from minding.middleware import StepCollector, interaction_evaluator
 from minding.middleware.evaluator import play_episodes
 
 
@@ -186,3 +186,23 @@ def test_episodes_that_never_end_are_cut_off_and_their_returns_so_far_count(capl
     episodes = play_episodes(AgePolicy().eval_mode, env, 4, max_steps=5)
     assert [(end.env_id, end.episode_length) for end in episodes] == [(0, 3), (1, 5), (0, 3), (1, 5)]
     assert "2 of 4 evaluation episodes were cut off after 5 steps (policy.eval.max_episode_steps)" in caplog.text
+
+
+def test_environments_that_something_else_steps_are_refused(evaluator, counting_config):
+    env, other = CountingEnv(), CountingEnv()
+    middleware, policy = evaluator(env)
+    cfg = counting_config(**{"policy.collect.n_sample": 4})
+    own, shared = (StepCollector(cfg, policy.collect_mode, each) for each in (other, env))
+    assert middleware.clashes([middleware, own]) == []
+    (problem,) = middleware.clashes([middleware, shared])
+    assert problem.startswith("it plays in the environments of another middleware, and would end their episodes")
+
+
+def test_a_mode_for_something_else_is_refused(evaluator, counting_config):
+    env, policy, cfg = CountingEnv(), AgePolicy(), counting_config(**{"policy.collect.n_sample": 4})
+    assert evaluator(env)[0].requirements() == []
+    (problem,) = interaction_evaluator(cfg, policy.collect_mode, env).requirements()
+    assert problem.startswith("expected policy.eval_mode, got a ")
+    assert problem.endswith(", which explores")
+    (problem,) = StepCollector(cfg, object(), env).requirements()
+    assert problem == "expected policy.collect_mode, got a object"

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from fakes import ReadingLearner
 
-from minding.engine.buffers import PrioritizedBuffer, UniformBuffer
+from minding.engine.buffers import EpisodeBuffer, PrioritizedBuffer, UniformBuffer
 from minding.engine.chain.context import OnlineRLContext
 from minding.engine.data.batch import Field
-from minding.middleware import OffPolicyLearner
+from minding.middleware import OffPolicyLearner, data_pusher, nstep_reward_enhancer
 
 FIELDS = {"number": Field()}
 
@@ -165,3 +165,47 @@ def test_one_ratio_for_several_learners_is_refused(parts):
     (one, *_), (two, *_) = (parts(updates_per_step=0.5) for _ in range(2))
     assert "counts the gradient steps of all learners of the chain" in one.clashes([one, two])[0]
     assert one.clashes([one]) == []
+
+
+def test_sequences_go_to_policies_that_learn_from_them_and_rows_to_the_others(counting_config):
+    cfg = counting_config(**{"policy.learn.warmup": 1})
+    sequences, rows = EpisodeBuffer(100, FIELDS, length=4), UniformBuffer(100, FIELDS)
+
+    def problems(buffer, learns):
+        learner = ReadingLearner(FIELDS)
+        learner.sequences = learns
+        return OffPolicyLearner(cfg, learner, buffer).requirements()
+
+    assert problems(sequences, True) == problems(rows, False) == problems(sequences, None) == problems(rows, None) == []
+    assert problems(sequences, False) == [
+        "EpisodeBuffer draws sequences, and the policy learns from single rows: use a UniformBuffer"
+    ]
+    assert problems(rows, True) == [
+        "UniformBuffer draws single rows, and the policy learns from sequences: use an EpisodeBuffer"
+    ]
+
+
+def test_a_policy_in_place_of_its_mode_is_refused(counting_config):
+    learner = OffPolicyLearner(counting_config(**{"policy.learn.warmup": 1}), object(), UniformBuffer(100, FIELDS))
+    assert learner.requirements() == ["expected policy.learn_mode, got a object"]
+
+
+def test_n_step_returns_that_nothing_computes_are_missed(counting_config):
+    cfg = counting_config(**{"policy.learn.warmup": 1, "policy.learn.nstep": 3, "policy.other.save_buffer": True})
+    fields = {**FIELDS, "discount": Field()}
+    buffer = UniformBuffer(100, fields)
+    learner, pusher = OffPolicyLearner(cfg, ReadingLearner(fields), buffer), data_pusher(cfg, buffer)
+    enhancer = nstep_reward_enhancer(cfg)
+    (problem,) = learner.clashes([pusher, learner])
+    assert problem.startswith(
+        "policy.learn.nstep=3, and the rewards pushed are those of single steps: put nstep_reward"
+    )
+    assert learner.clashes([enhancer, pusher, learner]) == []
+    # Rows without a discount are summed by the policy; a buffer that was filled otherwise may hold returns.
+    own = OffPolicyLearner(cfg, ReadingLearner(FIELDS), buffer)
+    assert own.clashes([pusher, own]) == learner.clashes([learner]) == []
+    (late,) = enhancer.clashes([pusher, enhancer, learner])
+    assert late == "data_pusher has pushed the rewards of single steps by then: move it before data_pusher"
+    again = nstep_reward_enhancer(cfg)
+    (twice,) = again.clashes([enhancer, again, pusher])
+    assert twice.startswith("its rollouts are already those of another nstep_reward_enhancer")

@@ -4,11 +4,13 @@ import numpy as np
 import pytest
 from action_values import linear
 from easydict import EasyDict
-from fakes import discrete
+from fakes import discrete, draw_masks, needs_kernels
 from numeric import value
 from team_values import (
+    ACTIONS,
     AGENTS,
     LEARNS,
+    SEEN,
     SIGNATURES,
     SMALL,
     SPACE,
@@ -27,6 +29,9 @@ from team_values import (
 from minding.configs import compile_run
 from minding.engine.errors import ConfigError, SpaceError
 from minding.engine.process.runtime import ms, to_device
+from minding.policies.export.reader import open_mindir
+from minding.policies.export.writer import export_policy
+from minding.policies.networks.fused import fuse_layers, plain_layers
 from minding.policies.networks.mixers import MonotonicMixer
 
 MIXER = {"policy.model.mixer_dim": 4, "policy.model.hypernet_dim": 6}
@@ -78,13 +83,15 @@ def test_what_is_in_these_places_changes_no_bit_of_the_update(policy, batches):
     check_what_fills_up_means_nothing(policy, batches)
 
 
-def test_the_value_of_the_team_never_falls_with_that_of_an_agent(policy):
+@pytest.mark.parametrize("form", [pytest.param(fuse_layers, marks=needs_kernels), plain_layers])
+def test_the_value_of_the_team_never_falls_with_that_of_an_agent(policy, form):
     rng = np.random.default_rng(0)
     smallest, largest = [], []
     for seed in range(5):
         mixer = MonotonicMixer(policy.spec, policy.cfg.model, np.random.default_rng(seed))
         for p in mixer.get_parameters():
             p.asnumpy()[...] = 2.0 * rng.standard_normal(p.shape)
+        form(mixer)
         q, state = (rng.normal(0.0, 3.0, (200, size)).astype(np.float32) for size in (AGENTS, 2))
         slope = value(ms.grad(lambda q, s, mixer=mixer: mixer(q, (s,)).sum())(to_device(q), to_device(state)))
         smallest.append(slope.min())
@@ -108,3 +115,25 @@ def test_what_it_learns_from_is_asked_of_the_environment():
         compile_run(user, ["env.global_state=false"])
     with pytest.raises(SpaceError, match=r"'qmix' learns for several agents, env\.env_id='CartPole-v1' has one"):
         compile_run(user, ["env.env_id=CartPole-v1"])
+
+
+@pytest.mark.slow
+def test_what_is_exported_acts_for_one_agent(tiny_config, tmp_path):
+    policy, path = make_policy(tiny_config, "qmix", **MIXER), tmp_path / "agent.mindir"
+    description = export_policy(policy, path, "mindir", info={})
+    inputs = {each["name"]: each["shape"] for each in description["inputs"]}
+    assert inputs == {
+        "obs.action_mask": ["batch", ACTIONS],
+        "obs.agent_id": ["batch"],
+        "obs.observation": ["batch", SEEN],
+        "memory": ["batch", 5 + ACTIONS],
+    }
+    rng = np.random.default_rng(0)
+    mask, seen = draw_masks((ACTIONS,), 6, rng), rng.standard_normal((6, SEEN)).astype(np.float32)
+    memory = rng.uniform(-1.0, 1.0, (6, 5 + ACTIONS)).astype(np.float32)
+    leaves = (mask, rng.integers(0, AGENTS, 6), seen, memory)
+    outputs = dict(zip((each["name"] for each in description["outputs"]), open_mindir(path)(leaves)))
+    q, rows = policy.net.host()(leaves)
+    np.testing.assert_allclose(outputs["q_values"], q, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(outputs["next_memory"], rows, atol=1e-5)
+    assert np.array_equal(outputs["action"], q.argmax(axis=1))

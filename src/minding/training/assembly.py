@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from easydict import EasyDict
 
-from minding.configs.chains import get_chain
+from minding.configs.chains import check_chain, get_chain
 from minding.engine.chain.task import Task
 from minding.engine.process import runtime
 from minding.engine.types import Policy
@@ -30,7 +30,7 @@ def check_runnable(cfg: EasyDict) -> None:
       MissingExtraError: if the backend's package is not installed.
       SetupError: if the device is not there.
     """
-    get_chain(cfg.chain).check(cfg)
+    check_chain(cfg)
     runtime.check_device(cfg.device)
     check_backend(cfg.env)
 

@@ -112,3 +112,9 @@ def test_what_cannot_be_drawn_or_written_is_an_error():
         made.update(of(1, 2), np.array([[-2.0, 1.0]], np.float32))
     with pytest.raises(NonFiniteError, match="priority of row 0 is NaN or infinite"):
         made.push({"number": np.zeros(1, np.float32), "priority": np.array([np.inf], np.float32)})
+
+
+@pytest.mark.parametrize("wrong", [{"alpha": 2.0}, {"alpha": float("nan")}, {"beta": -0.1}, {"beta_steps": 0}])
+def test_shares_and_steps_out_of_range_are_refused(wrong):
+    with pytest.raises(ConfigError, match=f"draws by priority: expected {next(iter(wrong))}"):
+        Priorities(4, **{"alpha": 0.6, "beta": 0.4, "beta_steps": 10, **wrong})

@@ -6,9 +6,11 @@ import dataclasses
 import functools
 
 import pytest
+from easydict import EasyDict
 
 from minding.engine import (
     ChainError,
+    ConfigError,
     Context,
     MiddlewareError,
     OfflineRLContext,
@@ -266,3 +268,33 @@ def test_the_representation_of_a_task_is_the_view_of_its_chain():
         "0  collector   collect  env_step -> trajectories",
         "1  pass_on     learn    ?",
     ]
+
+
+@pytest.mark.parametrize("kind", [EasyDict, dict])
+def test_a_setting_that_the_configuration_does_not_have_is_named_with_its_path(kind):
+    """Factory and class alike, and other mistakes in attributes stay what they are."""
+
+    @declare()
+    def factory(cfg):
+        size = cfg.policy.other.buffer_size
+        return lambda ctx: print(size)
+
+    @declare()
+    class Middleware:
+        def __init__(self, cfg):
+            self.size = cfg.policy.other.buffer_size
+
+    @declare()
+    def broken(cfg):
+        return cfg.policy.type.nothing
+
+    cfg = kind(policy=kind(type="ppo", other=kind(eps=1)))
+    for declared in (factory, Middleware):
+        if kind is EasyDict:
+            problem = rf"{declared.__name__} reads policy\.other\.buffer_size, which the settings of policy\.type='ppo'"
+        else:
+            problem = f"{declared.__name__} got a dict without attributes as its configuration: give it what"
+        with pytest.raises(ConfigError, match=problem):
+            declared(cfg)
+    with pytest.raises(AttributeError, match="'str' object has no attribute 'nothing'"):
+        broken(EasyDict(policy={"type": "ppo"}))

@@ -49,6 +49,23 @@ def test_a_task_that_was_not_started_says_so(call):
         call(Task())
 
 
+def test_a_task_is_not_started_again_within_its_block_and_keeps_its_chain():
+    with Task().start() as outer:
+        outer.use(lambda ctx: None)
+        with pytest.raises(ChainError, match=r"the block of an earlier start has not ended; use another Task\(\)"):
+            outer.start()
+        outer.run(max_step=2)
+    assert outer.ctx.total_step == 2
+    with outer.start() as again:
+        again.use(lambda ctx: None).run(max_step=1)
+
+
+@pytest.mark.parametrize("resume", [True, 3])
+def test_what_names_no_run_to_resume_is_refused(resume):
+    with pytest.raises(ChainError, match=f"resume must be 'latest', a checkpoint folder or a run folder, got {resume}"):
+        Task().start(resume=resume)
+
+
 def test_after_the_with_block_the_task_is_not_started_but_can_be_looked_at():
     with Task().start() as ended:
         ended.use(lambda ctx: None).run(max_step=3)

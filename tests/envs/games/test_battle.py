@@ -142,6 +142,21 @@ def test_the_state_tells_all_units_and_the_time():
     assert state[-1] == 0.25
 
 
+def test_the_limit_cuts_off_what_is_not_decided():
+    battle = Battle("3v3", seed=0)
+    battle.battles.steps[:] = 58
+    assert battle.step([STAY] * 3)[1:] == (False, {"battle_won": False, "dead_allies": 0, "dead_enemies": 0})
+    _, over, info = battle.step([STAY] * 3)
+    assert (over, info["episode_limit"]) == (True, True)
+    battle.reset()
+    battle.battles.units[0] = [(1, 1, 40, 0), *[(0, 0, 0, 0)] * 2, (2, 1, 8, 0), *[(0, 0, 0, 0)] * 2]
+    battle.battles.steps[:] = 59
+    battle._look()
+    _, over, info = battle.step([shoot(0), 0, 0])
+    assert over
+    assert info == {"battle_won": True, "dead_allies": 2, "dead_enemies": 3}
+
+
 @pytest.mark.parametrize("name", MAPS)
 def test_teams_begin_apart_in_cells_of_their_own(name):
     field = MAPS[name]
@@ -250,7 +265,7 @@ def test_backends_give_the_same_arrays(native_and_single):
 
 @pytest.mark.parametrize("backend", ["native", "sync"])
 def test_running_battles_resume_exactly(backend):
-    env = {"env_id": "minding/Battle-v0", "env_kwargs": {"map_name": "5v5"}, "backend": backend}
+    env = {"env_id": "minding/Battle-v0", "env_kwargs": {"map_name": "5v5"}, "backend": backend, "global_state": True}
     one, other = (make_env_manager(env, 3, seed) for seed in (0, 1))
     rng = np.random.default_rng(0)
     obs = one.obs
@@ -262,6 +277,7 @@ def test_running_battles_resume_exactly(backend):
         actions = legal_actions(one.obs.action_mask, rng)
         left, right = one.step(actions), other.step(actions)
         assert np.array_equal(left.obs.observation, right.obs.observation)
+        assert np.array_equal(left.obs.state, right.obs.state)
         assert np.array_equal(left.reward, right.reward)
         assert left.episodes == right.episodes
     one.close()

@@ -75,15 +75,24 @@ def test_numbers_of_other_bounds_are_mapped_to_each_agent_s_own(mixed):
 
 
 def test_a_mask_of_one_agent_alone_is_joined_with_what_the_others_have(mixed):
-    manager = mixed(length=6, mask="obs")
+    manager = mixed(length=6, mask="b")
     assert manager.obs.action_mask[0].astype(int).tolist() == [[1, 1, 0, 0], [0, 0, 0, 1], [1, 1, 1, 0]]
-    described = describe_env({"env_id": "worlds:Mixed", "env_kwargs": {"mask": "obs"}})
+    described = describe_env({"env_id": "worlds:Mixed", "env_kwargs": {"mask": "b"}})
     assert described["observation"]["spaces"]["action_mask"] == {"kind": "action_mask", "counts": [4]}
     own = [each["observation"]["spaces"] for each in described["agents"]["spaces"]]
     assert ["action_mask" in spaces for spaces in own] == [False, True, False]
 
 
-@pytest.mark.parametrize("kwargs", [{}, {"mask": "obs"}, {"actions": "pairs"}])
+def test_the_mask_of_a_smaller_multi_discrete_space_lies_choice_by_choice(mixed):
+    manager = mixed(length=6, actions="pairs", mask="a")
+    assert manager.obs.action_mask[0].astype(int).tolist() == [
+        [0, 1, 0, 0, 0, 0, 1],
+        [1, 1, 1, 1, 1, 1, 0],
+        [1, 1, 1, 0, 1, 0, 0],
+    ]
+
+
+@pytest.mark.parametrize("kwargs", [{}, {"mask": "b"}, {"actions": "pairs"}, {"actions": "pairs", "mask": "a"}])
 def test_the_own_view_of_an_agent_has_the_sizes_of_its_own_description(mixed, kwargs):
     manager = mixed(2, length=6, **kwargs)
     spec = describe_env({"env_id": "worlds:Mixed", "env_kwargs": kwargs})
@@ -91,12 +100,16 @@ def test_the_own_view_of_an_agent_has_the_sizes_of_its_own_description(mixed, kw
         view = own_view(manager.obs, spec, m)
         size = {"a": 2, "b": 4, "c": 3}[agent]
         assert np.array_equal(view["observation"], manager.obs.observation[:, m, :size])
-        assert ("action_mask" in view) == (kwargs.get("mask") == "obs" and agent == "b")
+        assert ("action_mask" in view) == (kwargs.get("mask") == agent)
+        if agent == kwargs.get("mask"):
+            own = [0, 0, 0, 1] if agent == "b" else [0, 1, 0, 0, 1]
+            assert view["action_mask"].astype(int).tolist() == [own] * 2
         described = spec["agents"]["spaces"][m]["observation"]["spaces"]
         assert set(view) == set(described)
 
 
 def test_joined_observations_stand_in_for_a_state_that_is_not_offered(mixed):
+    assert mixed(length=6, mask="b", env={"global_state": True}).obs.state.shape == (1, 9)
     manager = mixed(length=6, leave=1, env={"global_state": True})
     start = manager.obs.state[0, 0]
     assert manager.obs.state[0].tolist() == [start, 0, start, 0, 1, 0, start, 0, 2]
