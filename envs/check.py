@@ -15,7 +15,7 @@ from minding.engine.data.masks import ACTION_MASK
 from minding.engine.data.observation import observation_leaves
 from minding.engine.errors import ConfigError, EnvError, MindingError, ShapeError, SpaceError
 from minding.envs.config import env_settings
-from minding.envs.guards.faults import Hang, close_env, describe
+from minding.envs.guards.faults import Hang, describe
 from minding.envs.guards.values import ValueCheck, step_reward
 from minding.envs.guards.watchdog import Activity, Watch
 from minding.envs.making import make_env_manager
@@ -87,7 +87,7 @@ def check_env(
     except MindingError as error:
         return [Finding("error", str(error), _fix_of(error.__cause__ or error))]
     if _has_undeclared_mask(settings, env_fn, description):
-        close_env(env, factory.name)
+        factory.close(env)
         fix = "set env.info_keys=[action_mask], unless illegal actions may be tried; what follows is with it"
         settings["info_keys"] = [*settings["info_keys"], ACTION_MASK]
         return [
@@ -106,7 +106,7 @@ def check_env(
         text = str(error) if isinstance(error, MindingError) else describe(error)
         return [*findings, Finding("error", f"{rollout.place}: {text}", _fix_of(error))]
     finally:
-        close_env(env, factory.name)
+        factory.close(env)
     findings += (
         _judge_arrays(rollout)
         + _judge_masks(rollout)
@@ -137,7 +137,7 @@ def _has_undeclared_mask(
     except Exception:
         return False
     finally:
-        close_env(env, factory.name)
+        factory.close(env)
     return True
 
 

@@ -12,7 +12,6 @@ from minding.engine.data.masks import ACTION_MASK, OBSERVATION
 from minding.engine.data.observation import observation_leaves
 from minding.engine.errors import SpaceError
 from minding.envs.config import env_settings
-from minding.envs.guards.faults import close_env
 from minding.envs.single.factory import env_factory
 from minding.envs.single.wrappers import AnyEnv
 from minding.envs.spaces.actions import describe_actions, policy_action_space
@@ -63,7 +62,7 @@ def describe_env(env_cfg: Mapping[str, Any], env_fn: Callable[..., AnyEnv] | Non
             **({} if team is None else {"agents": _described_agents(team, rescale)}),
         }
     finally:
-        close_env(env, factory.name)
+        factory.close(env)
 
 
 def describe_space(space: spaces.Space[Any]) -> dict[str, Any]:

@@ -33,7 +33,7 @@ def corridor(tmp_path, monkeypatch):
 
 
 def test_arguments_that_do_not_fit_are_one_line_with_the_fix_and_exit_code_2(capsys):
-    overrides = ["env_kwargs.lenght=3"]
+    overrides = ["env.env_kwargs.lenght=3"]
     assert run(["check-env", "corridor:Corridor", *overrides]) == 2
     error = capsys.readouterr().err
     assert error.count("\n") == 1
@@ -42,7 +42,7 @@ def test_arguments_that_do_not_fit_are_one_line_with_the_fix_and_exit_code_2(cap
 
 
 def test_an_environment_that_raises_while_it_is_made_names_its_line_with_exit_code_1(capsys):
-    assert run(["check-env", "corridor:Corridor", "env_kwargs.bad=true"]) == 1
+    assert run(["check-env", "corridor:Corridor", "env.env_kwargs.bad=true"]) == 1
     error = capsys.readouterr().err
     assert "corridor:Corridor cannot be made: OSError: no such map (" in error
     assert "corridor.py:10 in __init__)" in error

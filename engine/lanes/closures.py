@@ -10,11 +10,12 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from minding.engine.chain.check import Node
-from minding.engine.chain.middleware import name_of
+from minding.engine.chain.middleware import declaration_of, name_of
 from minding.engine.errors import ChainError
 
 _CONTAINERS = (list, dict, set, bytearray, collections.deque)
 _LONG = 1000  # entries; of longer containers only the length is compared
+_NOTHING = object()
 _STORES = ("STORE_GLOBAL", "DELETE_GLOBAL", "STORE_DEREF", "DELETE_DEREF")
 
 
@@ -32,7 +33,9 @@ def check_assignments(leaves: Sequence[Node], lane: str) -> None:
 
 
 class Watch:
-    """Finds out whether functions change lists, dicts or sets around them.
+    """Finds out whether functions change lists, dicts or sets around them, and objects their own attributes.
+
+    Library middleware, and objects with `state_dict`, may: their state belongs to the lane and to its checkpoints.
 
     Args:
       members: the middleware of a lane that are not composites.
@@ -46,6 +49,8 @@ class Watch:
             for member in members
             for variable, container in _containers(_function(member))
         ]
+        owners = [(name_of(member), getattr(member, "__self__", member)) for member in members]
+        self._objects = [(name, vars(owner), {**vars(owner)}) for name, owner in owners if _is_plain(owner)]
 
     def check(self) -> None:
         """Compares with the initial contents.
@@ -56,6 +61,10 @@ class Watch:
         for name, variable, container, before in self._watched:
             if _differ(before, _contents(container)):
                 raise ChainError(f"{name} {_stays(f'changes {variable!r}', self._lane)}")
+        for name, now, earlier in self._objects:
+            for attribute in {**earlier, **now}:
+                if now.get(attribute, _NOTHING) is not earlier.get(attribute, _NOTHING):
+                    raise ChainError(f"{name} {_forgets(attribute, self._lane)}")
 
 
 def _stays(what: str, lane: str) -> str:
@@ -64,6 +73,21 @@ def _stays(what: str, lane: str) -> str:
         "nothing else sees. Write to a field of the context that it declares, or send it with task.emit, or use the "
         "function without a role, so that it stays in the main process"
     )
+
+
+def _forgets(attribute: str, lane: str) -> str:
+    return (
+        f"changes its attribute {attribute!r} and runs in the {lane} lane: there it is a copy, which nothing else "
+        "sees. Write to a field of the context that it declares, or send it with task.emit, or use it without a role, "
+        "so that it stays in the main process, or give it state_dict() and load_state_dict: then the lane keeps it"
+    )
+
+
+def _is_plain(middleware: Any) -> bool:
+    """Whether it is an object of the user's that has attributes and says nothing about its state."""
+    if isinstance(middleware, (types.FunctionType, functools.partial)) or declaration_of(middleware) is not None:
+        return False
+    return hasattr(middleware, "__dict__") and not hasattr(middleware, "state_dict")
 
 
 def _function(middleware: Any) -> types.FunctionType | None:

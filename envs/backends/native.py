@@ -11,7 +11,7 @@ from gymnasium.envs.registration import EnvSpec
 from gymnasium.vector import VectorEnv
 
 from minding.envs.backends.atari import atari_env, atari_options
-from minding.envs.guards.faults import START_TIMEOUT, Hang, close_env, describe
+from minding.envs.guards.faults import START_TIMEOUT, Hang, describe
 from minding.envs.guards.watchdog import watched
 from minding.envs.single.factory import EnvFactory
 from minding.envs.spaces.info import sample_action
@@ -55,7 +55,7 @@ def _keeps_limit(factory: EnvFactory) -> bool:
                 return bool(truncated[0])
         return True  # every episode has one step
     finally:
-        close_env(env, factory.name)
+        factory.close(env)
 
 
 def _make(factory: EnvFactory, num_envs: int, limit: dict[str, int]) -> VectorEnv[Any, Any, Any]:

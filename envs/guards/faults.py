@@ -88,5 +88,5 @@ def close_env(env: Any, label: str) -> None:
     """Closes an environment; one that cannot even close is named in a warning, because nothing is lost by it."""
     try:
         env.close()
-    except (Exception, Hang) as error:
+    except (Exception, SystemExit, Hang) as error:
         _log.warning("%s failed in close: %s", label, describe(error))

@@ -24,6 +24,7 @@ from minding.envs.single.agents import AgentOptions, AgentsEnv
 from minding.envs.single.parallel import as_parallel, is_parallel_id, parallel_source
 from minding.envs.single.pool import SinglePool
 from minding.envs.single.wrappers import AnyEnv, wrap
+from minding.envs.spaces.agents import agents_space
 from minding.envs.spaces.info import InfoForm, JoinInfo, probe
 
 # What registers the ids that begin so, as (module, distribution, extra).
@@ -52,6 +53,7 @@ class EnvFactory:
         is longer.
       info_keys: keys of `info` that join the observation (see `envs.spaces.info`).
       form: what was found under them, see `probed`; None asks each environment.
+      action_space: that of the probed environment, which all others must have; None takes any.
       global_state, team_reward: for environments of several agents, see `AgentOptions`.
     """
 
@@ -63,6 +65,7 @@ class EnvFactory:
     step_timeout: float
     info_keys: tuple[str, ...] = ()
     form: InfoForm | None = None
+    action_space: spaces.Space[Any] | None = None
     global_state: bool = False
     team_reward: bool = False
 
@@ -72,7 +75,7 @@ class EnvFactory:
         Raises:
           ConfigError: `kwargs` or `wrappers` do not fit.
           MissingExtraError: a package that the environment needs is not installed.
-          EnvError: it raised or hung; names the place in its code.
+          EnvError: it raised or hung, with the place in its code, or acts in another space than the probed one.
         """
         try:
             with watched("__init__", self.name, max(self.step_timeout, START_TIMEOUT)):
@@ -82,6 +85,7 @@ class EnvFactory:
                     keys = tuple(key for key in self.info_keys if key != ACTION_MASK)
                 else:
                     env, keys = wrap(_with_spaces(env), self.wrappers), self.info_keys
+                self._check_actions(env)
                 return JoinInfo(env, self.form or probe(env, keys, self.name)) if keys else env
         except MindingError:
             raise
@@ -98,8 +102,22 @@ class EnvFactory:
         env = self()
         try:
             form = env.form if isinstance(env, JoinInfo) else None
-            return dataclasses.replace(self, form=form), env.observation_space, env.action_space
+            alone = env.action_space if agents_space(env.observation_space) is None else None
+            known = dataclasses.replace(self, form=form, action_space=alone)
+            return known, env.observation_space, env.action_space
         finally:
+            self.close(env)
+
+    def _check_actions(self, env: AnyEnv) -> None:
+        if self.action_space is not None and env.action_space != self.action_space:
+            raise EnvError(
+                f"{self.name}: each instance has to have the same action space; the first has {self.action_space}, "
+                f"another one has {env.action_space}"
+            )
+
+    def close(self, env: AnyEnv) -> None:
+        """Closes an environment that it made, within the time that a step may take."""
+        with watched("close", self.name, self.step_timeout):
             close_env(env, self.name)
 
     @property

@@ -14,15 +14,15 @@ from minding.cli.common import bad_input
 def check_env(env_id: str, overrides: tuple[str, ...], steps: int) -> int:
     """Check whether an environment is fit for training: spaces, dtypes, aliasing, ends, speed.
 
-    ENV_ID is a Gymnasium id or module:Class. KEY=VALUE are settings of the env section, such as
-    env_kwargs.size=5.
+    ENV_ID is a Gymnasium id or module:Class. KEY=VALUE are settings of the env section, as for training, such
+    as env.env_kwargs.size=5.
     """
     with bad_input():
         from minding.engine.config.compiler import fill_schema
         from minding.envs import config_schema, describe_env
         from minding.envs.check import check_env as findings_of
 
-        env_cfg = fill_schema(config_schema(), {"env_id": env_id}, overrides)
+        env_cfg = fill_schema({"env": config_schema()}, {"env": {"env_id": env_id}}, overrides)["env"]
         describe_env(env_cfg)
     findings = findings_of(env_cfg, steps=steps)
     for finding in findings:

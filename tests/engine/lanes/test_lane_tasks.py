@@ -263,13 +263,49 @@ def within():
     return call, "call at position 0 assigns to 'count', a variable outside"
 
 
-@pytest.mark.parametrize("make", [appending, noting, counting, at_module_level, within])
+class Tally:
+    def __init__(self):
+        self.count = 0
+
+    def __call__(self, ctx):
+        self.count += 1
+
+    def also(self, ctx):
+        self(ctx)
+
+
+def in_an_attribute():
+    return Tally(), "Tally changes its attribute 'count' and runs in the collect lane: there it is a copy"
+
+
+def in_an_attribute_of_the_owner():
+    return Tally().also, "also changes its attribute 'count' and runs in the collect lane: there it is a copy"
+
+
+IN_OBJECTS = [in_an_attribute, in_an_attribute_of_the_owner]
+
+
+@pytest.mark.parametrize("make", [appending, noting, counting, at_module_level, within, *IN_OBJECTS])
 def test_state_around_a_function_is_refused_in_a_lane_and_works_elsewhere(make):
     middleware, message = make()
     with pytest.raises(ChainError, match=message) as caught:
         play(EXACT, middleware, role="collect")
     assert "which nothing else sees. Write to a field of the context" in str(caught.value)
     play(EXACT, middleware, steps=1)
+
+
+class SavedTally(Tally):
+    def state_dict(self):
+        return {"count": self.count}
+
+    def load_state_dict(self, state):
+        self.count = state["count"]
+
+
+def test_an_object_that_saves_its_state_keeps_it_in_the_lane():
+    saved = SavedTally()
+    play(EXACT, saved, role="collect")
+    assert saved.count == 0
 
 
 def test_settings_around_a_function_are_no_state():

@@ -2,15 +2,17 @@
 
 import os
 import signal
+import sys
 import threading
 import time
 
+import gymnasium
 import numpy as np
 import pytest
 from worlds import Counter
 
 from minding.engine.errors import EnvError
-from minding.envs import make_env_manager
+from minding.envs import describe_env, make_env_manager
 from minding.envs.guards.faults import FaultStreak
 
 KINDS = {
@@ -227,6 +229,30 @@ def test_environments_that_fail_in_close_are_named_and_all_of_them_are_closed(ca
         f"environment {row} (Unclosable) failed in close: OSError: device busy" for row in (0, 1)
     ]
     assert "test_faults.py" in caplog.text
+
+
+class EndsInClose(Counter):
+    def close(self):
+        sys.exit(3)
+
+
+def test_an_environment_that_is_only_looked_at_may_not_hang_or_exit_in_close(caplog):
+    describe_env({"step_timeout": 0.3}, env_fn=HangsInClose)
+    assert "HangsInClose failed in close: close() did not return within 0.3 s (env.step_timeout)" in caplog.text
+    describe_env({}, env_fn=EndsInClose)
+    assert "EndsInClose failed in close: SystemExit: 3" in caplog.text
+
+
+def test_instances_with_other_actions_are_refused():
+    sizes = iter(range(2, 9))
+
+    class Growing(Counter):
+        def __init__(self):
+            super().__init__()
+            self.action_space = gymnasium.spaces.Discrete(next(sizes))
+
+    with pytest.raises(EnvError, match=r"the same action space; the first has Discrete\(2\), another one has"):
+        make_env_manager({"backend": "sync"}, 2, 0, env_fn=Growing)
 
 
 @pytest.mark.parametrize("world", [pytest.param(HangsInClose, marks=pytest.mark.slow), DiesInClose])
