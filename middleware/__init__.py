@@ -13,6 +13,7 @@ from minding.middleware.montecarlo_return_estimator import montecarlo_return_est
 from minding.middleware.nstep_reward_enhancer import nstep_reward_enhancer
 from minding.middleware.offline_data_fetcher import offline_data_fetcher
 from minding.middleware.online_logger import online_logger
+from minding.middleware.past_selves import past_selves
 from minding.middleware.priority_calculator import priority_calculator
 from minding.middleware.reward_estimator import reward_estimator
 from minding.middleware.sqil_data_pusher import sqil_data_pusher
@@ -38,6 +39,7 @@ __all__ = [
     "nstep_reward_enhancer",
     "offline_data_fetcher",
     "online_logger",
+    "past_selves",
     "priority_calculator",
     "reward_estimator",
     "reward_timer",

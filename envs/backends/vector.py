@@ -23,6 +23,7 @@ _log = logging.getLogger("minding.envs")
 # Attributes that, with the random generator, are the whole state of a native vector environment.
 _NATIVE_STATE = {
     "BattleVector": ("units", "steps"),
+    "DuelVector": ("units", "steps"),
     "CartPoleVectorEnv": ("state", "steps", "prev_done"),
     "MaskedGridVector": ("position", "visited", "steps"),
     "RepeatPreviousVector": ("shown", "steps"),

@@ -19,7 +19,7 @@ GAMES = {
     "smacv2": ("smacv2.env", "StarCraftCapabilityEnvWrapper", "https://github.com/oxwhirl/smacv2"),
 }
 """Packages of StarCraft's maps, package -> module, class and address. The id of a map is 'package/map'."""
-OWN = {"minding/Battle-v0": "minding.envs.games.battle"}
+OWN = {"minding/Battle-v0": "minding.envs.games.battle", "minding/Duel-v0": "minding.envs.games.battle.duel"}
 """Our own, id -> module with a `parallel_env`."""
 _SMAC = ("get_env_info", "get_obs", "get_state", "get_avail_actions")
 

@@ -92,14 +92,16 @@ class Battles:
     Args:
       field: the map.
       count: N.
+      enemy_damage: of one shot of an enemy.
 
     Attributes:
       units: float32 ``(N, U, 4)``, allies first; zeros in the row of a dead one. With `steps` the whole state.
       steps: int64 ``(N,)``, of the running episodes.
     """
 
-    def __init__(self, field: BattleMap, count: int) -> None:
+    def __init__(self, field: BattleMap, count: int, enemy_damage: float = SCRIPT_DAMAGE) -> None:
         self.field, self.count = field, count
+        self._enemy_damage = enemy_damage
         self.units = np.zeros((count, field.units, 4), np.float32)
         self.steps = np.zeros(count, np.int64)
         self._rows = np.arange(count)
@@ -158,18 +160,22 @@ class Battles:
         self.units[~alive] = 0
         self.steps += 1
         after = self.units[:, count:, LIFE]
-        killed = ((before > 0) & (after <= 0)).sum(axis=1)
         lost, beaten = ~alive[:, :count].any(axis=1), ~alive[:, count:].any(axis=1)
         won = beaten & ~lost
-        reward = ((before - after).sum(axis=1) + _KILL * killed + _WIN * won) * self._scale
-        return Outcome(reward, won, beaten | lost)
+        return Outcome(self.earned(before, after, won), won, beaten | lost)
+
+    def earned(self, before: Array, after: Array, won: Array) -> Array:
+        """The reward ``(N,)`` for the health ``(N, E)`` of the others before and after a step, and for a victory."""
+        killed = ((before > 0) & (after <= 0)).sum(axis=1)
+        reward: Array = ((before - after).sum(axis=1) + _KILL * killed + _WIN * won) * self._scale
+        return reward
 
     def _shoot(self, at_enemies: Array, at_allies: Array) -> None:
         count = self.field.allies
         allies, enemies = self.units[:, :count], self.units[:, count:]
         for targets, team, others, damage in (
             (at_enemies, allies, enemies, DAMAGE),
-            (at_allies, enemies, allies, SCRIPT_DAMAGE),
+            (at_allies, enemies, allies, self._enemy_damage),
         ):
             team[..., WAIT] = np.where(targets >= 0, PAUSE, np.maximum(team[..., WAIT] - 1, 0))
             hits = (targets[..., None] == np.arange(others.shape[1])).sum(axis=1)

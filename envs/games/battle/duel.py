@@ -1,0 +1,275 @@
+"""The duel: the battle with agents on both sides, each of which sees it as its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+from gymnasium import spaces
+from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector.utils import batch_space
+from pettingzoo import ParallelEnv
+
+from minding.engine.data.agents import ALIVE, STATE
+from minding.engine.data.masks import ACTION_MASK, OBSERVATION
+from minding.engine.types import Array
+from minding.envs.games.battle.maps import DAMAGE, BattleMap, find_map
+from minding.envs.games.battle.picture import draw
+from minding.envs.games.battle.rules import LIFE, SHOOT, Battles, Orders, X, Y, survey
+from minding.envs.games.battle.views import Views, obs_size, state_size
+from minding.envs.spaces.agents import AgentsSpace, Team
+
+_OTHER_WAY = np.array([0, 1, 3, 2, -1])
+"""North, south, east, west and none, seen by the other team."""
+
+
+def duel_map(name: str) -> BattleMap:
+    """The map of a name.
+
+    Raises:
+      ValueError: there is none, or its teams differ in size.
+    """
+    field = find_map(name)
+    if field.allies != field.enemies:
+        raise ValueError(f"map_name={name!r}: a duel needs teams of one size, such as '5v5'")
+    return field
+
+
+def duel_names(field: BattleMap) -> tuple[str, ...]:
+    """What the units of both teams are called."""
+    return tuple(f"{team}_{m}" for team in ("blue", "red") for m in range(field.allies))
+
+
+class DuelStep(NamedTuple):
+    """What a step of N duels led to, ``(N, ...)`` each; the score is that of the first team: 1, 0 or 0.5."""
+
+    reward: Array
+    over: Array
+    score: Array
+
+
+class Duels:
+    """N duels on one map.
+
+    Each team earns what it would in a battle, less what the other one earns, in equal parts for its units. The dead
+    forgo theirs.
+
+    Args:
+      field: the map, with teams of one size.
+      count: N.
+
+    Attributes:
+      battles: hold the state.
+    """
+
+    def __init__(self, field: BattleMap, count: int) -> None:
+        self.field = field
+        self.battles = Battles(field, count, enemy_damage=DAMAGE)
+        self._views = Views(field)
+        self.look()
+
+    @property
+    def alive(self) -> Array:
+        """Bool ``(N, 2A)``."""
+        return self._sides[0].alive
+
+    @property
+    def legal(self) -> Array:
+        """Bool ``(N, 2A, 6 + A)``."""
+        return np.concatenate([side.legal for side in self._sides], axis=1)
+
+    def look(self) -> None:
+        """Surveys the duels from both sides, after units were moved."""
+        units, size = self.battles.units.copy(), self.field.allies
+        turned = np.concatenate([units[:, size:], units[:, :size]], axis=1)
+        turned[..., X] = np.where(turned[..., LIFE] > 0, self.field.width - 1 - turned[..., X], 0)
+        self._sides = survey(self.field, units), survey(self.field, turned)
+
+    def observe(self) -> Array:
+        """Float32 ``(N, 2A, D)``: each team as if it began on the left."""
+        return np.concatenate([self._views.observe(side) for side in self._sides], axis=1)
+
+    def state(self) -> Array:
+        """Float32 ``(N, S)``, from the first team."""
+        return self._views.state(self._sides[0], self.battles.steps)
+
+    def step(self, action: Array) -> DuelStep:
+        """Carries out the actions ``(N, 2A)`` of both teams; ValueError if one is illegal."""
+        battles, size, acting = self.battles, self.field.allies, self.alive
+        mine, theirs = (
+            battles.orders(part, side) for part, side in zip(np.split(action, 2, axis=1), self._sides, strict=True)
+        )
+        before = battles.units[..., LIFE].copy()
+        outcome = battles.step(mine, Orders(theirs.target, _OTHER_WAY[theirs.heading], theirs.detour))
+        after = battles.units[..., LIFE]
+        self.look()
+        beaten = outcome.over & ~outcome.won & self.alive[:, size:].any(axis=1)
+        gained = outcome.reward - battles.earned(before[:, :size], after[:, :size], beaten)
+        score = np.where(outcome.won, 1.0, np.where(beaten, 0.0, 0.5))
+        reward = np.repeat(np.stack([gained, -gained], axis=1) / size, size, axis=1)
+        return DuelStep(reward * acting, outcome.over, score)
+
+
+class Duel(ParallelEnv[str, dict[str, Array], int]):  # type: ignore[misc]
+    """One duel, with PettingZoo's parallel interface.
+
+    Args:
+      map_name: one of `maps.MAPS` with teams of one size.
+      render_mode: 'rgb_array' or None.
+    """
+
+    metadata = {"name": "Duel", "render_modes": ["rgb_array"], "render_fps": 8, "shared_info": ("score",)}  # noqa: RUF012
+
+    def __init__(self, map_name: str = "3v3", render_mode: str | None = None) -> None:
+        field = duel_map(map_name)
+        self.max_cycles, self.render_mode = field.limit, render_mode
+        self.possible_agents = list(duel_names(field))
+        self.agents: list[str] = []
+        self._duels, self._rng = Duels(field, 1), np.random.default_rng()
+        entries = _entries(field)
+        self._seen = {agent: spaces.Dict(entries) for agent in self.possible_agents}
+        self._act = {agent: spaces.Discrete(SHOOT + field.enemies) for agent in self.possible_agents}
+        self.state_space = spaces.Box(-np.inf, np.inf, (state_size(field),), np.float32)
+        self._places = np.zeros((field.units, 2), np.float32)
+
+    def observation_space(self, agent: str) -> spaces.Dict:
+        return self._seen[agent]
+
+    def action_space(self, agent: str) -> spaces.Discrete:
+        return self._act[agent]
+
+    def reset(
+        self, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[dict[str, dict[str, Array]], dict[str, dict[str, Any]]]:
+        if seed is not None:
+            self._rng = np.random.default_rng(seed)
+        self._duels.battles.begin(np.arange(1), self._rng)
+        self._duels.look()
+        self.agents = list(self.possible_agents)
+        return self._look(self.agents), {agent: {} for agent in self.agents}
+
+    def step(self, actions: Mapping[str, int]) -> tuple[dict[str, Any], ...]:
+        acting = self.agents
+        chosen = np.array([[int(actions.get(agent, 0)) for agent in self.possible_agents]])
+        step = self._duels.step(chosen)
+        alive = dict(zip(self.possible_agents, self._duels.alive[0].tolist()))
+        rewards = dict(zip(self.possible_agents, step.reward[0].tolist()))
+        over = bool(step.over[0])
+        cut = not over and bool(self._duels.battles.steps[0] >= self.max_cycles)
+        self.agents = [] if over or cut else [agent for agent in acting if alive[agent]]
+        return (
+            self._look(acting),
+            {agent: rewards[agent] for agent in acting},
+            {agent: over or not alive[agent] for agent in acting},
+            {agent: cut and alive[agent] for agent in acting},
+            {agent: {"score": float(step.score[0])} for agent in acting},
+        )
+
+    def state(self) -> Array:
+        state: Array = self._duels.state()[0]
+        return state
+
+    def render(self) -> Array:
+        return draw(self._duels.field, self._duels.battles.units[0], (), self._places)
+
+    def close(self) -> None:
+        """Nothing is left open."""
+
+    def _look(self, agents: list[str]) -> dict[str, dict[str, Array]]:
+        alive = self._duels.alive[0]
+        self._places[alive] = self._duels.battles.units[0, alive, X : Y + 1]
+        obs, masks = self._duels.observe()[0], self._duels.legal[0].astype(np.int8)
+        return {
+            agent: {OBSERVATION: obs[m], ACTION_MASK: masks[m]}
+            for m, agent in enumerate(self.possible_agents)
+            if agent in agents
+        }
+
+
+class DuelVector(VectorEnv[Any, Array, Any]):  # type: ignore[misc]
+    """N duels in one NumPy step; ended ones are reset by ``reset(options={'reset_mask': ...})``.
+
+    Args:
+      num_envs: N.
+      map_name: see `Duel`.
+      max_episode_steps: where it is lower than the limit of the map.
+      global_state: whether observations have the entry `STATE`.
+      render_mode: for the single duel; many are not drawn.
+
+    Attributes:
+      units, steps: the whole state, with the random generator.
+    """
+
+    metadata = {"autoreset_mode": AutoresetMode.DISABLED}  # noqa: RUF012
+
+    def __init__(
+        self,
+        num_envs: int = 1,
+        map_name: str = "3v3",
+        max_episode_steps: int | None = None,
+        global_state: bool = False,
+        render_mode: str | None = None,
+    ) -> None:
+        field = duel_map(map_name)
+        self.num_envs, self.render_mode, self._with_state = num_envs, render_mode, global_state
+        self._limit = min(field.limit, max_episode_steps or field.limit)
+        self._duels = Duels(field, num_envs)
+        names, seen = duel_names(field), spaces.Dict(_entries(field))
+        self.single_action_space = spaces.Discrete(SHOOT + field.enemies)
+        own = (seen,) * len(names), (self.single_action_space,) * len(names)
+        state = spaces.Box(-np.inf, np.inf, (state_size(field),), np.float32) if global_state else None
+        team = Team(names, *own, shared_info=("score",))
+        self.single_observation_space = AgentsSpace(team, seen, self.single_action_space, state)
+        self.observation_space = batch_space(self.single_observation_space, num_envs)
+        self.action_space = batch_space(self.single_action_space, num_envs)
+
+    @property
+    def units(self) -> Array:
+        return self._duels.battles.units
+
+    @units.setter
+    def units(self, value: Array) -> None:
+        self._duels.battles.units[:] = value
+        self._duels.look()
+
+    @property
+    def steps(self) -> Array:
+        return self._duels.battles.steps
+
+    @steps.setter
+    def steps(self, value: Array) -> None:
+        self._duels.battles.steps[:] = value
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        rows = np.flatnonzero((options or {}).get("reset_mask", np.ones(self.num_envs, bool)))
+        self._duels.battles.begin(rows, self.np_random)
+        self._duels.look()
+        return self._observe(self._duels.alive), {}
+
+    def step(self, actions: Array) -> tuple[Any, Array, Array, Array, dict[str, Any]]:
+        step = self._duels.step(actions)
+        truncated = (self.steps >= self._limit) & ~step.over
+        obs = self._observe(self._duels.alive & ~step.over[:, None])
+        return obs, step.reward, step.over, truncated, {"score": step.score}
+
+    def _observe(self, there: Array) -> dict[str, Array]:
+        seen = {OBSERVATION: self._duels.observe(), ACTION_MASK: self._duels.legal | ~there[..., None], ALIVE: there}
+        return {**seen, STATE: self._duels.state()} if self._with_state else seen
+
+
+def _entries(field: BattleMap) -> dict[str, spaces.Space[Any]]:
+    """Of the observation of one unit."""
+    return {
+        ACTION_MASK: spaces.MultiBinary(SHOOT + field.enemies),
+        OBSERVATION: spaces.Box(-np.inf, np.inf, (obs_size(field),), np.float32),
+    }
+
+
+def parallel_env(map_name: str = "3v3", render_mode: str | None = None) -> Duel:
+    """A duel with PettingZoo's parallel interface, see `Duel`."""
+    return Duel(map_name, render_mode)
+
+
+parallel_env.vector_env = DuelVector  # type: ignore[attr-defined]

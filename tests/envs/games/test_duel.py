@@ -1,0 +1,108 @@
+"""The duel: both teams see the battle as their own, and earn what the other one loses."""
+
+import warnings
+
+import numpy as np
+import pytest
+
+from minding.engine.data import trees
+from minding.envs import describe_env, make_env_manager
+from minding.envs.games.battle.duel import Duels, DuelVector, parallel_env
+from minding.envs.games.battle.maps import BattleMap
+
+STAY, NORTH, SOUTH, EAST, WEST, SHOOT = range(1, 7)
+FIELD = BattleMap(2, 2, width=10, height=8)
+
+
+def placed(*units):
+    duels = Duels(FIELD, 1)
+    duels.battles.units[:] = np.array(units, np.float32)
+    duels.look()
+    return duels
+
+
+def test_each_team_sees_itself_on_the_left():
+    # The second team stands where the first one does, seen from the other side.
+    duels = placed((1, 1, 40, 0), (2, 5, 24, 1), (8, 1, 40, 0), (7, 5, 24, 1))
+    seen = duels.observe()[0]
+    assert np.array_equal(seen[:2], seen[2:])
+    assert np.array_equal(duels.legal[0, :2], duels.legal[0, 2:])
+    # Which is why both go east to meet.
+    duels.step(np.array([[EAST, NORTH, EAST, NORTH]]))
+    assert duels.battles.units[0, :, :2].tolist() == [[2, 1], [2, 4], [7, 1], [7, 4]]
+
+
+def test_a_team_earns_what_the_other_loses():
+    duels = placed((1, 1, 40, 0), (1, 3, 40, 0), (4, 1, 40, 0), (4, 3, 8, 0))
+    step = duels.step(np.array([[SHOOT, SHOOT + 1, STAY, SHOOT]]))
+    assert duels.battles.units[0, :, 2].tolist() == [32, 40, 32, 0]
+    # 16 damage and a kill, less 8 damage, for two units.
+    gained = (16 + 10 - 8) * 20 / 300 / 2
+    assert step.reward[0] == pytest.approx([gained, gained, -gained, -gained])
+    assert (step.score[0], step.over[0]) == (0.5, False)
+    # The dead forgo it.
+    duels.battles.units[0, 2, 2:] = 8, 0
+    duels.battles.units[0, :2, 3] = 0
+    duels.look()
+    step = duels.step(np.array([[SHOOT, STAY, STAY, 0]]))
+    gained = (8 + 10 + 200) * 20 / 300 / 2
+    assert step.reward[0] == pytest.approx([gained, gained, -gained, 0])
+    assert (step.score[0], step.over[0]) == (1.0, True)
+
+
+def test_the_second_team_can_win():
+    duels = placed((1, 1, 8, 0), (0, 0, 0, 0), (4, 1, 40, 0), (0, 0, 0, 0))
+    step = duels.step(np.array([[STAY, 0, SHOOT, 0]]))
+    assert (step.score[0], step.over[0]) == (0.0, True)
+    assert step.reward[0, 0] < 0 < step.reward[0, 2]
+
+
+def test_who_falls_together_has_not_won():
+    duels = placed((1, 1, 8, 0), (0, 0, 0, 0), (4, 1, 8, 0), (0, 0, 0, 0))
+    step = duels.step(np.array([[SHOOT, 0, SHOOT, 0]]))
+    assert (step.score[0], step.over[0]) == (0.5, True)
+
+
+def test_backends_give_the_same_arrays():
+    native, single = (
+        make_env_manager({"env_id": "minding/Duel-v0", "backend": backend, "info_keys": ["score"]}, 4, 0)
+        for backend in ("native", "sync")
+    )
+    native.reset()
+    single.reset()
+    for n, env in enumerate(single._source._group._envs):
+        duels = env.unwrapped.parallel._duels
+        duels.battles.units[0] = native._source._env.units[n]
+        duels.look()
+    rng, mask = np.random.default_rng(0), np.asarray(native.obs.action_mask)
+    for _ in range(60):
+        actions = np.where(mask, rng.random(mask.shape), -1).argmax(axis=-1)
+        one, other = native.step(actions), single.step(actions)
+        assert one.reward == pytest.approx(other.reward, abs=1e-6)
+        for (path, a), (_, b) in zip(trees.leaves(one.next_obs), trees.leaves(other.next_obs), strict=True):
+            assert np.array_equal(a, b), path
+        assert np.array_equal(one.info["score"], other.info["score"])
+        if one.episodes:
+            break
+        mask = one.obs.action_mask
+    assert len(one.episodes) == len(other.episodes) > 0
+    native.close()
+    single.close()
+
+
+def test_a_duel_needs_teams_of_one_size():
+    spec = describe_env({"env_id": "minding/Duel-v0", "env_kwargs": {"map_name": "5v5"}})
+    assert spec["num_agents"] == 10
+    with pytest.raises(ValueError, match="a duel needs teams of one size"):
+        DuelVector(2, "5v6")
+
+
+def test_duels_pass_the_api_test_of_pettingzoo():
+    with warnings.catch_warnings():
+        # Its tests import environments in a way that it has deprecated.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        from pettingzoo.test import parallel_api_test, seed_test
+        from pettingzoo.utils.conversions import parallel_to_aec
+
+    parallel_api_test(parallel_env("3v3"), num_cycles=100)
+    seed_test(lambda: parallel_to_aec(parallel_env("3v3")), num_cycles=40)
