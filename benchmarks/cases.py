@@ -172,6 +172,31 @@ class TD3Case(ReplayCase):
     sigma: float = 0.1
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class QMIXCase(ReplayCase):
+    """QMIX of recurrent agents, from whole episodes of one length; `batch_size` counts episodes.
+
+    Attributes:
+      episode_length: env steps of an episode, which is also what an environment makes in an iteration.
+      updates: gradient steps of an iteration.
+      memory_size: units of the agents' GRU.
+      mixer_size: units of the mixer.
+      hypernet_size: hidden units of the networks that make the mixer's weights.
+      target_update_freq: gradient steps between two copies of the target network.
+      eps: chance of a random action, constant so that both sides run the network equally often.
+      grad_norm: the global gradient norm is clipped to it.
+    """
+
+    episode_length: int
+    updates: int
+    memory_size: int = 64
+    mixer_size: int = 32
+    hypernet_size: int = 64
+    target_update_freq: int = 200
+    eps: float = 0.05
+    grad_norm: float = 10.0
+
+
 def _ppo_cartpole(num_envs: int, warmup: int, window: int, targets: Mapping[str, float]) -> PPOCase:
     """CartPole with `num_envs` environments; `warmup` and `window` count iterations."""
     iteration = num_envs * 128
@@ -219,6 +244,12 @@ _RECURRENT_PPO = RecurrentPPOCase(
     targets={"sb3_contrib": 3.0},
 )  # fmt: skip
 
+_QMIX = QMIXCase(
+    name="qmix_simple_spread", env_id="mpe2/simple_spread_v3", num_envs=8, hidden=(64,), batch_size=32,
+    learning_rate=5e-4, gamma=0.95, iteration_steps=200, episode_length=25, updates=8, warmup_steps=1_600,
+    window_steps=2_000, buffer_size=50_000, learning_starts=1_000, targets={"pymarl_style": 2.0},
+)  # fmt: skip
+
 CASES: dict[str, Case] = {
     case.name: case
     for case in (
@@ -233,6 +264,7 @@ CASES: dict[str, Case] = {
         _sac("sac_pendulum_two_threads", "Pendulum-v1", target=2.2, threads=2),
         _sac("sac_halfcheetah_two_threads", "HalfCheetah-v5", target=2.2, threads=2),
         _TD3,
+        _QMIX,
     )
 }
 

@@ -9,6 +9,7 @@ from benchmarks.cases import (
     Case,
     DQNCase,
     PPOCase,
+    QMIXCase,
     QRDQNCase,
     RecurrentPPOCase,
     ReplayCase,
@@ -29,6 +30,7 @@ PRESETS = {
     "sac_pendulum_two_threads": "pendulum_sac",
     "sac_halfcheetah_two_threads": "halfcheetah_sac",
     "td3_pendulum": "pendulum_td3",
+    "qmix_simple_spread": "simple_spread_qmix",
 }
 
 
@@ -70,6 +72,8 @@ def overrides(case: Case) -> list[str]:
                 "policy.learn.noise_clip": case.noise_clip,
                 "policy.collect.noise.sigma": case.sigma,
             }
+        case QMIXCase():
+            keys |= _replay_keys(case) | _qmix_keys(case)
         case _:
             raise TypeError(f"expected a case of a known kind, got {type(case).__name__} ({case.name})")
     return [f"{key}={value}" for key, value in keys.items()]
@@ -103,6 +107,24 @@ def _dqn_keys(case: DQNCase) -> dict[str, Any]:
         "policy.learn.target.kind": "periodic",
         # Our target counts gradient steps, the case counts env steps.
         "policy.learn.target.freq": case.target_update_freq // case.iteration_steps,
+        "policy.learn.grad_norm": case.grad_norm,
+        "policy.other.eps.start": case.eps,
+        "policy.other.eps.end": case.eps,
+    }
+
+
+def _qmix_keys(case: QMIXCase) -> dict[str, Any]:
+    return {
+        "env.env_kwargs.max_cycles": case.episode_length,
+        "env.normalize_reward": False,
+        "policy.model.memory_dim": case.memory_size,
+        "policy.model.mixer_dim": case.mixer_size,
+        "policy.model.hypernet_dim": case.hypernet_size,
+        "policy.model.normalize_obs": False,
+        "policy.learn.update_per_collect": case.updates,
+        "policy.learn.double": True,
+        "policy.learn.target.kind": "periodic",
+        "policy.learn.target.freq": case.target_update_freq,
         "policy.learn.grad_norm": case.grad_norm,
         "policy.other.eps.start": case.eps,
         "policy.other.eps.end": case.eps,

@@ -19,6 +19,7 @@ PEER_MODULES = {
     "sb3_contrib": "benchmarks.peers.sb3_contrib",
     "cleanrl_style": "benchmarks.peers.cleanrl_style_ppo",
     "purejaxrl_style": "benchmarks.peers.purejaxrl_style_ppo",
+    "pymarl_style": "benchmarks.peers.pymarl_style_qmix",
 }
 PEERS_PYTHON_VARIABLE = "MINDING_PEERS_PYTHON"
 
