@@ -37,7 +37,7 @@ RESUMES = {
         ("env.env_kwargs={actions: box}", "policy.collect.noise.kind=ou"),
     ),
 }
-ALTERNATIVES = ("env.env_id=agent_worlds:Mixed", "env.env_kwargs={actions: box}")
+ALTERNATIVES = ("env.env_id=agent_worlds:Mixed", "env.env_kwargs={actions: box}", "policy.collect.noise.kind=ou")
 BATCH, AGENTS, RATE, TAU = 12, 3, 0.01, 0.25
 KINDS = [*SPACES, "team"]
 

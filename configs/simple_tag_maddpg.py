@@ -1,0 +1,24 @@
+"""MADDPG on PettingZoo's simple_tag_v3: three slow predators hunt one fast prey between obstacles (extra mpe).
+
+Expected: its predators touch its own prey, that of DDPG and random play more often than those of DDPG and random play
+do (a target, not measured yet); `python -m proofs.tag_crossplay` plays them against each other.
+"""
+
+from easydict import EasyDict
+
+main_config = EasyDict(
+    exp_name="simple_tag_maddpg",
+    run=dict(max_env_step=500_000),
+    env=dict(
+        env_id="mpe2/simple_tag_v3",
+        env_kwargs=dict(max_cycles=25, continuous_actions=False),
+        normalize_reward=True,
+        reward_gamma=0.95,
+    ),
+    policy=dict(
+        type="maddpg",
+        eval=dict(freq=50_000, n_episode=40),
+    ),
+)
+
+proof = dict(target=None, seeds=1)
