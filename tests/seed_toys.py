@@ -16,7 +16,7 @@ def main():
     command, settings, *options = sys.argv[1:]
     given = dict(option.split("=", 1) for option in options if "=" in option)
     assert (command, options[-2:]) == ("train", ["--resume", "--trust"])
-    folder = Path(given["run.out_dir"])
+    folder = Path(json.loads(given["run.out_dir"]))
     seed, run = given["seed"], folder / given["exp_name"]
     plan = json.loads((folder.parent / "plan.json").read_text())[seed]
     with open(folder.parent / "calls", "a") as calls:

@@ -215,7 +215,7 @@ def test_train_ends_with_a_summary_the_folder_and_the_curve(training, compiled, 
 def test_options_are_settings(training, compiled):
     run(["train", "cartpole_ppo", "--out", "elsewhere", "--profile"])
     cfg, progress = training.calls[0]
-    assert (cfg.overrides, progress) == (["run.out_dir=elsewhere", "run.profile=true"], True)
+    assert (cfg.overrides, progress) == (['run.out_dir="elsewhere"', "run.profile=true"], True)
 
 
 @pytest.mark.parametrize(("reason", "code"), [("SIGINT", 130), ("SIGTERM", 143), ("stop_value", 0)])

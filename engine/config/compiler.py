@@ -46,6 +46,10 @@ def schema_defaults(schema: Schema) -> EasyDict:
     return fill_schema(schema, {})
 
 
+_YAML_TEXT = re.compile(r"\s*([\"']|(null|Null|NULL|~)?\s*$)")
+"""A text that is quoted, or stands for None."""
+
+
 def fill_schema(schema: Schema, user: Mapping[str, Any], overrides: Iterable[str] = ()) -> EasyDict:
     """Lays settings over the defaults of any schema and checks them; `compile_config` is for a whole run.
 
@@ -260,13 +264,13 @@ def _parse_override(text: str, option: Any, override: str) -> Any:
     # As the tables of settings and Python write it; YAML's own word is null.
     if text.strip() == "None":
         return None
+    # `exp_name=2024` and `run.out_dir=runs #2` mean the text, whatever YAML makes of it; quotes and null are YAML's.
+    if isinstance(option, Option) and option.kind is str and not _YAML_TEXT.match(text):
+        return text.strip()
     try:
-        value = parse_yaml(text)
+        return parse_yaml(text)
     except ValueError:
         raise ConfigError(f"override {override!r}: {text!r} is not a YAML value") from None
-    # `exp_name=2024` means the text, whatever YAML makes of it.
-    wants_text = isinstance(option, Option) and option.kind is str and value is not None
-    return text.strip() if wants_text and not isinstance(value, str) else value
 
 
 def _compare_specs(saved: Any, found: Any, path: str) -> None:

@@ -9,13 +9,14 @@ import yaml
 
 MAX_BYTES = 1 << 18
 """Of a configuration: about fifty times the usual size."""
+_MERGE = "tag:yaml.org,2002:merge"
 _MAX_DEPTH = 32
 _MAX_VALUES = 50_000
 _MAX_TEXT = 10_000
 
 
 class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
-    """Safe loader that also reads 1e-3 as a number; YAML 1.1 wants 1.0e-3."""
+    """Safe loader that also reads 1e-3 as a number, where YAML 1.1 wants 1.0e-3."""
 
 
 _Loader.add_implicit_resolver(
@@ -27,13 +28,39 @@ def parse_yaml(text: str) -> Any:
     """The value of a YAML text.
 
     Raises:
-      ValueError: it is not YAML, or is deeper, longer or more repetitive through aliases than any configuration.
+      ValueError: it is not YAML, gives a key twice, or is deeper, longer or more repetitive through aliases than any
+        configuration.
     """
     try:
         _check_bounds(text)
-        return yaml.load(text, _Loader)
+        loader = _Loader(text)
+        try:
+            node = loader.get_single_node()
+            _check_keys(node, set())
+            return None if node is None else loader.construct_document(node)
+        finally:
+            loader.dispose()
     except (yaml.YAMLError, ValueError, TypeError, OverflowError, RecursionError) as error:
         raise ValueError(" ".join(str(error)[:500].split())) from None
+
+
+def _check_keys(node: yaml.Node | None, seen: set[int]) -> None:
+    """Refuses a key that is given twice in a section: of two sections of one name YAML would drop the first."""
+    if node is None or id(node) in seen or not isinstance(node, yaml.CollectionNode):
+        return
+    seen.add(id(node))
+    if isinstance(node, yaml.SequenceNode):
+        for item in node.value:
+            _check_keys(item, seen)
+        return
+    keys = set()
+    for key, value in node.value:
+        if isinstance(key, yaml.ScalarNode) and key.tag != _MERGE:
+            if (key.tag, key.value) in keys:
+                where = f"line {key.start_mark.line + 1}"
+                raise ValueError(f"the key {key.value[:100]!r} is given twice in one section ({where})")
+            keys.add((key.tag, key.value))
+        _check_keys(value, seen)
 
 
 def _check_bounds(text: str) -> None:

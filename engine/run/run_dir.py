@@ -76,7 +76,7 @@ class RunDir:
             return cls(path, trust)
         if path.is_dir():
             raise ConfigError(f"{str(path)!r} is not a run folder: it holds no config.yaml")
-        beside = sorted(path.parent.iterdir()) if path.parent.is_dir() else []
+        beside = [each for each in sorted(path.parent.iterdir()) if each.is_dir()] if path.parent.is_dir() else []
         raise ConfigError(f"no run folder {str(path)!r}{nearest(path.name, [each.name for each in beside])}")
 
     @classmethod

@@ -38,7 +38,8 @@ def with_shortcuts(overrides: Sequence[str], options: Mapping[str, Any]) -> list
         value = options.get(option)
         if value is None or value is False:
             continue
-        text = f"{key}={'true' if value is True else value}"
+        # Texts of JSON are texts of YAML, whatever the name of a folder looks like.
+        text = f"{key}={json.dumps(value)}"
         said, meant = _at(given, key), _at(parse_overrides([text]), key)
         if said not in (None, meant):
             flag = "--async" if option == "async_mode" else f"--{option}"

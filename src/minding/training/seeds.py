@@ -86,7 +86,7 @@ class SeedRuns:
     def command(self, seed: int) -> Command:
         """What trains a seed, from its newest checkpoint or from the beginning."""
         own = self._of(seed)
-        changed = (f"seed={seed}", f"exp_name={own.exp_name}", f"run.out_dir={own.run.out_dir}")
+        changed = (f"seed={seed}", f"exp_name={own.exp_name}", f"run.out_dir={json.dumps(own.run.out_dir)}")
         # The code that the settings name was checked when they were compiled from what the user gave.
         args = ["train", str(self.settings), *changed, "--resume", "--trust"]
         return Command(_MINDING, args, self.logs / f"{own.exp_name}.txt")

@@ -167,6 +167,7 @@ def test_overrides_are_yaml_values():
         "run.stop_value=None",
         "env.env_kwargs.gravity=9.8",
         "exp_name=2024",
+        "run.out_dir= a: [b #2",
     )
     assert cfg.policy.learn.learning_rate == 1e-4
     assert cfg.policy.learn.batch_size == 1000
@@ -176,6 +177,8 @@ def test_overrides_are_yaml_values():
     assert cfg.run.stop_value is None
     assert cfg.env.env_kwargs == {"gravity": 9.8}
     assert cfg.exp_name == "2024"
+    assert cfg.run.out_dir == "a: [b #2"
+    assert build(None, 'run.out_dir="a\\nb "', "exp_name=null").run.out_dir == "a\nb "
 
 
 def test_an_int_is_taken_for_a_float_and_a_numpy_number_for_a_number():

@@ -26,6 +26,8 @@ MERGES = "\n".join(["a0: &a0 {k: 1}", *(f"a{n}: &a{n} {{<<: [*a{n - 1}, *a{n - 1
         ("a: 2001-99-99", "month must be in"),
         ("a: !!python/object/apply:os.system [touch ran]", "could not determine a constructor"),
         ("a: !!binary x", "binary|base64|Incorrect padding|bytes cannot stand"),
+        ("env: {a: 1}\nenv: {b: 2}", r"the key 'env' is given twice in one section \(line 2\)"),
+        ("a: [{b: 1, b: 1}]", r"the key 'b' is given twice in one section \(line 1\)"),
         ("? [a]\n: 1", "unhashable|is not a text"),
         ("a\0b: 1", "special characters|unacceptable|control characters"),
         ("items: {update: 1}", "the key 'items' cannot be used"),
@@ -45,8 +47,9 @@ def test_hostile_settings_are_one_clear_error_within_a_second(tmp_path, text, me
 
 
 def test_aliases_of_a_usual_size_are_settings(tmp_path):
-    (tmp_path / "c.yaml").write_text("a: &a {b: 1e-3}\nc: *a\nd: {<<: *a, e: 2}\n")
-    assert load_config(tmp_path / "c.yaml") == {"a": {"b": 0.001}, "c": {"b": 0.001}, "d": {"b": 0.001, "e": 2}}
+    (tmp_path / "c.yaml").write_text("a: &a {b: 1e-3}\nc: *a\nd: &d {<<: *a, e: 2}\nf: {<<: *d, e: 3}\n")
+    own = {"b": 0.001}
+    assert load_config(tmp_path / "c.yaml") == {"a": own, "c": own, "d": {**own, "e": 2}, "f": {**own, "e": 3}}
 
 
 def test_only_regular_files_of_a_bounded_size_are_read(tmp_path):

@@ -39,6 +39,9 @@ def test_a_missing_run_names_the_nearest_one(tmp_path):
     RunDir.create(config(tmp_path))
     with pytest.raises(ConfigError, match="did you mean 'cartpole'"):
         RunDir.open(tmp_path / "cartpol")
+    (tmp_path / "cartpo").write_text("a file is none")
+    with pytest.raises(ConfigError, match=r"no run folder .*cartpo'; did you mean 'cartpole'"):
+        RunDir.open(tmp_path / "cartpo")
 
 
 def test_a_folder_without_a_configuration_is_no_run(tmp_path):
