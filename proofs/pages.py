@@ -57,6 +57,7 @@ def _learning(name: str, records: list[Record]) -> str:
     played = records[0]["env_step"] > 0
     rows = [
         f"| {r['seed']} | {r['eval_mean']:.1f} ± {r['eval_std']:.1f} "
+        + "".join(f"| {value:.3g} " for value in r.get("eval_info", {}).values())
         + (f"| {r['env_step']:,} " if played else "")
         + f"| {r['train_iter']:,} | {r['seconds']:,.0f} |"
         for r in records
@@ -70,6 +71,7 @@ def _learning(name: str, records: list[Record]) -> str:
     columns = ["seed", f"return of {records[0]['eval_episodes']} episodes", "gradient steps", "seconds"]
     if played:
         columns.insert(2, "env steps")
+    columns[2:2] = [f"`{key}`" for key in records[0].get("eval_info", {})]
     head = [f"| {' | '.join(columns)} |", f"|{'---:|' * len(columns)}"]
     lines = [*head, *rows, "", verdict, "", f"`{command}`", "", _setting(records), ""]
     return "\n".join(lines)

@@ -197,6 +197,7 @@ def run_learning(job: Job, runs: Path) -> Record:
         "eval_mean": summary["eval_return"],
         "eval_std": summary["eval_std"],
         "eval_episodes": summary["n_eval_episodes"],
+        **({"eval_info": summary["eval_info"]} if summary["eval_info"] else {}),
         "env_step": summary["env_step"],
         "train_iter": summary["train_iter"],
         "seconds": round(summary["wall_time"], 1),

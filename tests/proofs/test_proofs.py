@@ -78,6 +78,14 @@ def test_one_table_has_all_presets_with_their_seeds_and_commands(results, tmp_pa
     assert "71% of 7 seeds reach the target of their preset; 95 % interval, with seeds drawn within each of 2" in text
 
 
+def test_what_the_environment_says_at_ends_has_columns_of_its_own(results, tmp_path):
+    results.append("learning", {**record(0, 19.5), "eval_info": {"battle_won": 0.9375}})
+    proof_pages.update(results)
+    text = (tmp_path / "ppo.md").read_text()
+    assert "| seed | return of 100 episodes | `battle_won` | env steps |" in text
+    assert "| 0 | 19.5 ± 2.5 | 0.938 | 100,352 |" in text
+
+
 def test_a_run_that_is_killed_makes_enough_updates_and_checkpoints():
     job = make_job("cartpole_dqn_per", kills=2)
     assert (job.kills, job.changes) == (2, ())
