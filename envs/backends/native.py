@@ -14,6 +14,7 @@ from minding.envs.backends.atari import atari_env, atari_options
 from minding.envs.guards.faults import START_TIMEOUT, Hang, describe
 from minding.envs.guards.watchdog import watched
 from minding.envs.single.factory import EnvFactory
+from minding.envs.spaces.agents import agents_space
 from minding.envs.spaces.info import sample_action
 
 _TRIES = 5
@@ -30,11 +31,15 @@ def native_env(factory: EnvFactory, num_envs: int) -> VectorEnv[Any, Any, Any]:
 def native_objection(factory: EnvFactory) -> str:
     """Why the vector version behaves differently from single environments; empty if it does not.
 
+    That of several agents may give each a reward of its own where their sum is asked for.
+
     A single environment is given its time limit by a wrapper. A vector version has to keep it itself, and some accept
     `max_episode_steps` and ignore it. It is tested once, with a limit of one step.
     """
     spec = factory.native
     assert spec is not None
+    if factory.team_reward and not _has_one_reward(factory):
+        return "its vector version gives each agent a reward of its own, and env.team_reward asks for their sum"
     if factory.max_episode_steps is None and getattr(spec, "max_episode_steps", None) is None:
         return ""
     try:
@@ -56,6 +61,14 @@ def _keeps_limit(factory: EnvFactory) -> bool:
         return True  # every episode has one step
     finally:
         factory.close(env)
+
+
+def _has_one_reward(factory: EnvFactory) -> bool:
+    """Whether the agents of a vector version have one reward; true for a single agent."""
+    env = _make(factory, 1, {})
+    agents = agents_space(env.single_observation_space)
+    factory.close(env)
+    return agents is None or agents.team.one_reward
 
 
 def _make(factory: EnvFactory, num_envs: int, limit: dict[str, int]) -> VectorEnv[Any, Any, Any]:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from minding.engine.data import trees
+from minding.engine.errors import ConfigError
 from minding.envs import describe_env, make_env_manager
 from minding.envs.games.battle.duel import Duels, DuelVector, parallel_env
 from minding.envs.games.battle.maps import BattleMap
@@ -88,6 +89,15 @@ def test_backends_give_the_same_arrays():
     assert len(one.episodes) == len(other.episodes) > 0
     native.close()
     single.close()
+
+
+def test_the_sum_of_rewards_is_asked_of_single_duels():
+    env = {"env_id": "minding/Duel-v0", "team_reward": True}
+    with pytest.raises(ConfigError, match=r"gives each agent a reward of its own, and env\.team_reward asks"):
+        make_env_manager({**env, "backend": "native"}, 6, 0)
+    manager = make_env_manager(env, 6, 0)
+    assert manager.step(np.ones((6, 6), np.int64)).reward.shape == (6,)
+    manager.close()
 
 
 def test_a_duel_needs_teams_of_one_size():
