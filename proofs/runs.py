@@ -128,7 +128,12 @@ def config_hash(preset: str, overrides: tuple[str, ...]) -> str:
     if policy["learn"]["anneal_steps"] is None:
         del policy["learn"]["anneal_steps"]
     decisive["policy"] = policy
-    decisive["env"] = {key: value for key, value in cfg.env.items() if value or key not in _OFF_BY_DEFAULT}
+    env = {key: value for key, value in cfg.env.items() if value or key not in _OFF_BY_DEFAULT}
+    if "agents" in env["spec"]:
+        # What each agent sees and does follows from the environment, whose name counts.
+        agents = {key: value for key, value in env["spec"]["agents"].items() if key != "spaces"}
+        env["spec"] = {**env["spec"], "agents": agents}
+    decisive["env"] = env
     return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()[:12]
 
 
