@@ -24,6 +24,7 @@ class TeamValuePolicy(TeamPolicy):
     A row is a transition of the whole team. A subclass defines `_learner`.
     """
 
+    sequences = True
     _learn_steps = 0
     root: TeamQLearning
 

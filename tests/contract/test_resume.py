@@ -21,7 +21,7 @@ from minding.engine.config.limits import run_length
 from minding.engine.errors import MissingExtraError
 from minding.engine.run.fingerprint import fingerprint, metrics_fingerprint
 from minding.engine.run.run_dir import RunDir
-from minding.policies import ALGORITHMS
+from minding.policies import ALGORITHMS, get_algorithm
 from minding.training import runner
 
 CASES = {
@@ -147,6 +147,9 @@ def short_preset(name, tmp_path):
         extra.append("policy.collect.random_steps=50")
     if has(algorithm, "learn.n_minibatch"):
         extra.append("policy.collect.n_sample=256")
+    if get_algorithm(algorithm).chain == "episode_replay":
+        # Two episodes of each environment have to fit the buffer.
+        extra.append("env.collector_env_num=4")
     if user.env.env_id in LONG_EPISODES:
         extra.append("env.max_episode_steps=150")
     if user.env.env_id in SLOW:
