@@ -149,7 +149,7 @@ def short_preset(name, tmp_path):
         extra.append("policy.collect.n_sample=256")
     if get_algorithm(algorithm).chain == "episode_replay":
         # Two episodes of each environment have to fit the buffer.
-        extra.append("env.collector_env_num=4")
+        extra += ["env.collector_env_num=4", "env.max_episode_steps=25", "policy.learn.batch_size=8"]
     if user.env.env_id in LONG_EPISODES:
         extra.append("env.max_episode_steps=150")
     if user.env.env_id in SLOW:
