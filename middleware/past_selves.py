@@ -168,6 +168,10 @@ class Contest:
     def factory(self) -> Factory:
         raise EnvError("past selves play in this process: start the task without async_mode")
 
+    def weights(self) -> dict[str, Array]:
+        """None: it is not sent to other processes."""
+        return {}
+
     def state_dict(self) -> StateDict:
         return {
             "env": self._env.state_dict(),

@@ -152,6 +152,17 @@ def test_progress_is_shown_with_returns(tmp_path, capsys):
     assert "test 4/1,000 (0%)  return 21.0  eval 9.0" in capsys.readouterr().out
 
 
+def test_a_win_rate_is_shown_and_the_returns_of_agents_are_written(tmp_path, capsys):
+    logger = online_logger(config(tmp_path, metrics_freq=4), tmp_path, progress=True)
+    ends = [EpisodeEnd(0, 1.0, 5, {"battle_won": won, "return.a": 3.0}) for won in (1.0, 1.0, 0.0, 1.0)]
+    logger(iteration(1, eval_value=1.0, eval_output=ends, last_eval_iter=2, last_eval_value=1.0, last_eval_clock=4))
+    logger.close()
+    shown = capsys.readouterr().out
+    assert "eval 1.0  battle_won 0.75" in shown
+    assert "return.a" not in shown
+    assert (rows(tmp_path)[0]["eval/battle_won"], rows(tmp_path)[0]["eval/return.a"]) == ("0.75", "3.0")
+
+
 def test_tensorboard_files_are_written_unless_turned_off(tmp_path):
     logger = logger_in(tmp_path, tensorboard=True)
     logger(iteration(3))

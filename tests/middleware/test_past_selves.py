@@ -11,7 +11,7 @@ from minding.engine.chain.context import OnlineRLContext
 from minding.engine.chain.task import Task
 from minding.engine.data.trees import unflatten
 from minding.engine.errors import ConfigError, EnvError
-from minding.engine.types import EnvStep, EpisodeEnd
+from minding.engine.types import EnvStep, EpisodeEnd, Shippable
 from minding.envs import make_collector_env
 from minding.middleware import StepCollector, gae_estimator, multistep_trainer, past_selves
 from minding.middleware.past_selves import Contest, expected_score, hard_first
@@ -181,6 +181,7 @@ def test_misuse_is_named():
     contest._score = "won"
     with pytest.raises(ConfigError, match=r"score='won'.*episodes tell 'score'; declare it in env\.info_keys"):
         play(contest, 2)
+    assert isinstance(contest, Shippable)
     with pytest.raises(EnvError, match="start the task without async_mode"):
         contest.factory()
     with pytest.raises(ConfigError, match="every=0"):
