@@ -33,7 +33,16 @@ ROOT = Path(__file__).resolve().parent.parent
 KILLS = 6
 CHECKPOINTS = 40
 """About how many a run takes."""
-KILLED = tuple(name for name in PRESETS if get_algorithm(load_preset(name).policy.type).unit == "env_step")
+
+
+def _resumes_exactly(preset: str) -> bool:
+    """Whether a preset plays and promises the same run after a kill: without its buffer a resumed run refills it."""
+    cfg = load_preset(preset)
+    keeps_buffer = cfg.policy.get("other", {}).get("save_buffer", True)
+    return get_algorithm(cfg.policy.type).unit == "env_step" and keeps_buffer
+
+
+KILLED = tuple(filter(_resumes_exactly, PRESETS))
 """Presets that need nothing but their environment; what learns from recorded data is in `tests/contract`."""
 GRADIENT_STEPS = 1_100
 """At least as many as a run makes, past the 830 after which moments without gradients would become denormal."""

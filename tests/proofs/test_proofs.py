@@ -12,7 +12,7 @@ from minding.configs import compile_run, load_preset
 from minding.engine.checkpoint import save_checkpoint
 from minding.engine.run.run_dir import RunDir
 from proofs import pages as proof_pages
-from proofs.kills import make_job
+from proofs.kills import KILLED, make_job
 from proofs.run import main, parse_arguments, plan
 from proofs.runs import COLLECTING, LEARNING, ROOT, Job, Learning, Results, config_hash, parameter_digest
 
@@ -84,6 +84,12 @@ def test_what_the_environment_says_at_ends_has_columns_of_its_own(results, tmp_p
     text = (tmp_path / "ppo.md").read_text()
     assert "| seed | return of 100 episodes | `battle_won` | env steps |" in text
     assert "| 0 | 19.5 ± 2.5 | 0.938 | 100,352 |" in text
+
+
+def test_what_is_killed_promises_to_resume_exactly():
+    assert {"cartpole_ppo", "pendulum_sac"} <= set(KILLED)
+    # One learns from recorded data, the checkpoints of the other leave the buffer out.
+    assert not {"cartpole_bc", "pong_dqn"} & set(KILLED)
 
 
 def test_a_run_that_is_killed_makes_enough_updates_and_checkpoints():
