@@ -5,7 +5,7 @@ import pytest
 
 from minding.engine.data import trees
 from minding.engine.data.agents import own_view
-from minding.engine.errors import EnvError, SpaceError
+from minding.engine.errors import ConfigError, EnvError, SpaceError
 from minding.envs import describe_env, make_env_manager
 
 TEAM = ("a", "b", "c")
@@ -190,3 +190,29 @@ def test_an_aec_environment_plays_the_game_of_its_parallel_form():
         assert all(np.array_equal(a, b) for (_, a), (_, b) in zip(trees.leaves(one.obs), trees.leaves(other.obs)))
         assert np.array_equal(one.reward, other.reward)
         assert one.episodes == other.episodes
+
+
+@pytest.mark.filterwarnings("ignore:The old environment creation API")
+def test_environments_of_pettingzoo_are_ids_by_family_and_name():
+    env = {"env_id": "pettingzoo/classic/rps_v2"}
+    spec = describe_env(env)
+    assert (spec["num_agents"], spec["max_episode_steps"], spec["action"]["n"]) == (2, 15, 3)
+    manager = make_env_manager(env, 1, 0)
+    # Paper covers rock.
+    assert manager.step(np.array([[0, 1]])).reward.tolist() == [[-1, 1]]
+    manager.close()
+
+
+@pytest.mark.filterwarnings("ignore:The old environment creation API")
+@pytest.mark.parametrize(
+    ("env_id", "words"),
+    [
+        ("pettingzoo/classic/rps_v3", "unknown environment; did you mean 'pettingzoo/classic/rps_v2'"),
+        ("pettingzoo/chess/rps_v2", "pettingzoo has no 'chess'"),
+        ("pettingzoo/rps_v2", "unknown environment"),
+        ("pettingzoo/classic/connect_four_v3", "AEC environment .* as in games of turns"),
+    ],
+)
+def test_ids_that_lead_to_nothing_that_can_be_used_are_refused(env_id, words):
+    with pytest.raises(ConfigError, match=words):
+        describe_env({"env_id": env_id})
