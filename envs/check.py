@@ -148,7 +148,7 @@ def _fix_of(error: BaseException) -> str:
     if isinstance(error, ShapeError):
         return "return observations of the shape and dtype that observation_space declares"
     if isinstance(error, EnvError):
-        return "return finite numbers: one as the reward, and observations that fit observation_space"
+        return "give finite rewards, observations that fit observation_space, and masks that leave an action"
     if isinstance(error, ConfigError):
         return "give the environment both spaces, and reset and step"
     if isinstance(error, Hang):

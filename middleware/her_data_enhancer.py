@@ -59,7 +59,10 @@ class her_data_enhancer:
             problems.append("the buffer stores sequences, in which goals cannot change: use a uniform buffer")
         missing = [name for name in ("compute_reward", "compute_terminated") if not hasattr(self._env, name)]
         if missing:
-            problems.append(f"the environment has no {' and no '.join(missing)}: use one with Gymnasium's goals")
+            problems.append(
+                f"the {type(self._env).__name__} has no {' and no '.join(missing)}: give it an environment with "
+                "Gymnasium's goals by itself, gymnasium.make(...).unwrapped, and no manager of several"
+            )
         return problems
 
     def __call__(self, ctx: OnlineRLContext) -> None:

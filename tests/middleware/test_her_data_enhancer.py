@@ -116,4 +116,4 @@ def test_what_has_no_goals_is_refused(cfg, counting_config):
     middleware = her_data_enhancer(counting_config("dqn", **{"policy.learn.nstep": 3}), Pushed(), object())
     nstep, rules = middleware.requirements()
     assert nstep == "policy.learn.nstep=3 sums rewards of one goal: use 1"
-    assert "the environment has no compute_reward and no compute_terminated" in rules
+    assert "the object has no compute_reward and no compute_terminated: give it an environment with Gymna" in rules
