@@ -5,6 +5,7 @@ A table stands between ``<!-- generated:NAME -->`` and ``<!-- /generated -->``; 
 
 from __future__ import annotations
 
+import ast
 import importlib
 import inspect
 import pkgutil
@@ -20,7 +21,7 @@ from minding.engine.config.compiler import RUN_SCHEMA
 from minding.engine.config.identity import POLICY, RUN
 from minding.engine.config.options import Option
 from minding.envs import config_schema
-from minding.policies import get_algorithm
+from minding.policies import ALGORITHMS, get_algorithm
 
 DOCS = Path(__file__).resolve().parent
 _BLOCK = re.compile(r"(<!-- generated:([\w:]+) -->\n).*?(<!-- /generated -->)", re.DOTALL)
@@ -64,6 +65,20 @@ def _middleware_row(declaration: Declaration, target: Any) -> tuple[str, ...]:
     return f"`{declaration.name}`", role, ", ".join(reads), ", ".join(declaration.writes), summary
 
 
+def algorithms() -> str:
+    """All algorithms with what the first line of their module says."""
+    rows = []
+    for name in ALGORITHMS:
+        entry = get_algorithm(name)
+        source = (DOCS.parent / "policies" / f"{name}.py").read_text(encoding="utf-8")
+        summary = (ast.get_docstring(ast.parse(source)) or "").partition("\n")[0]
+        title, _, what = summary.partition(": ")
+        agents = {"one": "one", "any": "one or several", "several": "several"}[entry.agents]
+        actions = ", ".join(kind.replace("_", "-") for kind in entry.actions)
+        rows.append((f"[{title}]({name}.md)", f"`{name}`", what, actions, agents))
+    return _table(("algorithm", "`policy.type`", "what it is", "actions", "agents"), rows)
+
+
 def presets(algorithm: str) -> str:
     """The presets of an algorithm."""
     rows = []
@@ -94,7 +109,7 @@ def table(name: str) -> str:
         return keys(*schemas[of]) if of in schemas else keys(get_algorithm(of).config_schema(), "policy.")
     if kind == "presets":
         return presets(of)
-    return {"middleware": middleware, "identity": identity}[kind]()
+    return {"algorithms": algorithms, "middleware": middleware, "identity": identity}[kind]()
 
 
 def filled(text: str) -> str:
