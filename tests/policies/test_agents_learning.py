@@ -6,6 +6,7 @@ from easydict import EasyDict
 
 from minding import training
 from minding.configs import compile_run
+from minding.engine.errors import ExportError
 from minding.engine.run.run_dir import RunDir
 from minding.policies.export.reader import open_mindir
 from minding.policies.export.writer import export_policy
@@ -47,5 +48,9 @@ def test_the_exported_network_acts_for_one_agent(run, tmp_path):
     alive = np.ones((1, 3), bool)
     action = policy.eval_mode.forward({"observation": seen[None], "alive": alive})
     assert action.tolist() == [[5, 6, 6]]
+    with pytest.raises(
+        ExportError, match=r"agent\.mindir: it acts for one agent, and env\.env_id=.*Parts' has 3: play"
+    ):
+        training.open_exported(run[0], path)
     outputs = dict(zip((each["name"] for each in description["outputs"]), open_mindir(path)([seen])))
     assert outputs["action"].tolist() == [5, 6, 6]

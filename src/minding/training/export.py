@@ -13,6 +13,7 @@ from easydict import EasyDict
 
 from minding import __version__
 from minding.engine.data import trees
+from minding.engine.data.agents import num_agents
 from minding.engine.errors import ExportError
 from minding.engine.run.run_dir import RunDir
 from minding.engine.types import EvalMode, Obs
@@ -79,10 +80,17 @@ def open_exported(run: RunDir, file: Path) -> tuple[ExportedPolicy, Parity]:
 
     Raises:
       CheckpointError: if there is no whole checkpoint, or it belongs to something other than this run.
-      ExportError: if the file is damaged, or of another algorithm or other spaces than the run.
+      ExportError: if the file is damaged, or of another algorithm or other spaces than the run, or acts for one of
+        several agents.
       MissingExtraError: if it is an ONNX file and onnxruntime is not installed.
     """
     cfg, policy, _ = _load(run)
+    agents = num_agents(cfg.env.spec)
+    if agents is not None:
+        raise ExportError(
+            f"{file}: it acts for one agent, and env.env_id={cfg.env.env_id!r} has {agents}: play them with the run's "
+            "own policy, without --exported"
+        )
     exported = ExportedPolicy(file)
     expected = {
         "algorithm": cfg.policy.type,
