@@ -1,6 +1,6 @@
 """Independent Q-learning on PettingZoo's simple_spread_v3: three agents cover three landmarks (extra mpe).
 
-Expected: an evaluation mean of at least -55 within 400k environment steps, half of the way from random play, -79, to a
+Expected: an evaluation mean of at least -55 within 1M environment steps, half of the way from random play, -79, to a
 controller by hand, -31 (a target, not measured yet).
 """
 
@@ -8,7 +8,7 @@ from easydict import EasyDict
 
 main_config = EasyDict(
     exp_name="simple_spread_idqn",
-    run=dict(max_env_step=400_000),
+    run=dict(max_env_step=1_000_000),
     env=dict(
         env_id="mpe2/simple_spread_v3",
         env_kwargs=dict(max_cycles=25, continuous_actions=False),
@@ -18,7 +18,7 @@ main_config = EasyDict(
     policy=dict(
         type="idqn",
         learn=dict(learning_rate=1e-3, anneal_lr=True, gamma=0.9, target=dict(kind="soft", tau=0.02)),
-        eval=dict(freq=25_000, n_episode=40),
+        eval=dict(freq=50_000, n_episode=40),
     ),
 )
 
