@@ -112,7 +112,8 @@ class ConvNet(nn.Cell):
             )  # fmt: skip
             channels, height, width = filters, (height - kernel) // stride + 1, (width - kernel) // stride + 1
             if height < 1 or width < 1:
-                raise SpaceError(f"image {self.shape}: too small for the convolutions {list(layers)}; set model.cnn")
+                small = f"image {self.shape}: too small for the convolutions {list(layers)}"
+                raise SpaceError(f"{small}; set policy.model.cnn")
         self.convolutions = nn.CellList(convolutions)
         self.relu = ops.ReLU()
         self.flat = channels * height * width
