@@ -70,7 +70,8 @@ def algorithms() -> str:
     rows = []
     for name in ALGORITHMS:
         entry = get_algorithm(name)
-        source = (DOCS.parent / "policies" / f"{name}.py").read_text(encoding="utf-8")
+        folder = "policies/settings" if entry.variant_of else "policies"
+        source = (DOCS.parent / folder / f"{name}.py").read_text(encoding="utf-8")
         summary = (ast.get_docstring(ast.parse(source)) or "").partition("\n")[0]
         title, _, what = summary.partition(": ")
         agents = {"one": "one", "any": "one or several", "several": "several"}[entry.agents]

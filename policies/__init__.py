@@ -1,8 +1,12 @@
-"""Algorithms, one per file of this folder; the settings of each are in the file of the same name in ``settings/``."""
+"""Algorithms, one per file of this folder; the settings of each are in the file of the same name in ``settings/``.
+
+One that differs from another in its settings only has no file but these, see `Algorithm.variant_of`.
+"""
 
 from __future__ import annotations
 
 import importlib
+import os
 import pkgutil
 from typing import Any
 
@@ -12,14 +16,21 @@ from minding.policies.settings.algorithm import Algorithm
 __all__ = ["ALGORITHMS", "Algorithm", "find_algorithms", "get_algorithm", "get_policy_class"]
 
 
+_SHARED = ("algorithm", "groups")
+"""Files of the folder of settings that are no algorithm's."""
+
+
 def find_algorithms() -> dict[str, Algorithm]:
-    """All algorithms by name, from the files of this folder, of which only the settings are imported.
+    """All algorithms by name, from the files of this folder and their settings, of which only the latter are imported.
 
     Raises:
       ModuleNotFoundError: if the settings of one are missing.
     """
     # Folders hold what algorithms are built from.
-    names = sorted(module.name for module in pkgutil.iter_modules(__path__) if not module.ispkg)
+    policies = {module.name for module in pkgutil.iter_modules(__path__) if not module.ispkg}
+    folders = [os.path.join(path, "settings") for path in __path__]
+    variants = {module.name for module in pkgutil.iter_modules(folders)}.difference(_SHARED)
+    names = sorted(policies | variants)
     return {name: importlib.import_module(f"minding.policies.settings.{name}").algorithm for name in names}
 
 
@@ -42,7 +53,7 @@ def get_algorithm(name: str) -> Algorithm:
 def get_policy_class(name: str) -> Any:
     """The policy class of an algorithm; loads MindSpore, but leaves its settings to the first policy that is built."""
     algorithm = get_algorithm(name)
-    return getattr(importlib.import_module(f"minding.policies.{name}"), algorithm.class_name)
+    return getattr(importlib.import_module(f"minding.policies.{algorithm.variant_of or name}"), algorithm.class_name)
 
 
 def __getattr__(name: str) -> Any:

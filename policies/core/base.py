@@ -56,7 +56,8 @@ class BasePolicy:
       actors: what acts with it, one for each acting mode: each has its own memory of its own environments.
     """
 
-    name: ClassVar[str]
+    name: str
+    """Of the algorithm; that of the configuration, where it is a variant of this policy's own."""
     sequences: ClassVar[bool | None] = None
     """See `LearnView`."""
 
@@ -67,6 +68,7 @@ class BasePolicy:
         prepare(cfg)
         self.config = cfg
         self.cfg = cfg.policy
+        self.name = cfg.policy.type
         self.spec = cfg.env.spec
         self.modes = tuple(modes)
         algorithm = get_algorithm(self.name)

@@ -18,7 +18,7 @@ class Algorithm:
     name: str
     """`policy.type`, and the name of its files."""
     class_name: str
-    """Of its policy, in ``minding.policies.<name>``."""
+    """Of its policy, in ``minding.policies.<name>`` unless `variant_of` says otherwise."""
     schema: Callable[[], dict[str, Any]]
     """Returns its keys in the section `policy`."""
     actions: tuple[str, ...]
@@ -31,6 +31,8 @@ class Algorithm:
     """Whether it acts in Boxes of [-1, 1] only."""
     agents: Literal["one", "any", "several"] = "one"
     """How many agents it learns for: one, any number of them, or a team of several."""
+    variant_of: str = ""
+    """Name of the algorithm whose policy it is, if it is one that differs in its settings only."""
     needs: tuple[str, ...] = ()
     """What it learns from and environments of several agents have where they are asked for it: switches of the section
     `env`, which it turns on."""

@@ -59,6 +59,8 @@ CASES = [
     # What is shipped into a process answers alike there, see `policies/core`.
     pytest.param("simple_spread_ippo", THREADS, id="simple_spread_ippo, threads", marks=needs_mpe),
     pytest.param("simple_spread_qmix", (*THREADS, *EPISODES), id="simple_spread_qmix, threads", marks=needs_mpe),
+    pytest.param("simple_spread_mappo", THREADS, id="simple_spread_mappo, threads", marks=needs_mpe),
+    pytest.param("simple_tag_maddpg", THREADS, id="simple_tag_maddpg, threads", marks=needs_mpe),
     pytest.param("tmaze_ppo", THREADS, id="tmaze_ppo, threads"),
     pytest.param("cartpole_a3c", THREADS, id="cartpole_a3c, threads"),
     pytest.param("tmaze_ppo", GRAPH, id="tmaze_ppo, graph"),

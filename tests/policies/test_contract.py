@@ -89,7 +89,8 @@ def acted_on(policy):
     team = policy.spec["agents"]
     agents = len(team["names"])
     each = {name: Field((agents, *field.shape), field.dtype) for name, field in fields.items()}
-    return {**each, "obs.alive": Field((agents,), "bool"), "obs.state": Field(tuple(team["state"]["shape"]))}
+    state = {} if team["state"] is None else {"obs.state": Field(tuple(team["state"]["shape"]))}
+    return {**each, "obs.alive": Field((agents,), "bool"), **state}
 
 
 def observation(policy, count=6):

@@ -2,12 +2,15 @@
 
 import copy
 
+import cloudpickle
 import numpy as np
 import pytest
 from fakes import Batches, dict_of, discrete, draw_masks, mask_of, rows_of, set_rate, space_of, tiny_config
 from float64_networks import finite_differences, gradients, params, replaced
 
+from minding.engine.types import LaneContext
 from minding.policies import get_policy_class
+from minding.policies.export.writer import export_policy
 
 SPACES = {
     "discrete": (dict_of(action_mask=mask_of(3), observation=space_of(4)), discrete(3)),
@@ -265,6 +268,27 @@ def test_each_agent_acts_by_its_own_network(policies):
         for m, net in enumerate(policy.net.nets):
             np.testing.assert_array_equal(made[:, m], net.host()(leaves)[0])
         assert len(np.unique(made[0], axis=0)) == AGENTS
+
+
+def test_it_acts_alike_in_another_process(policies):
+    for kind, policy in policies.items():
+        mode, rng = policy.collect_mode, np.random.default_rng(1)
+        factory = cloudpickle.loads(cloudpickle.dumps(mode.factory()))
+        rebuilt = factory(LaneContext(0, {name: array.copy() for name, array in mode.weights().items()}))
+        obs = {"observation": rng.standard_normal((5, AGENTS, 4)).astype(np.float32)}
+        if kind != "box":
+            obs["action_mask"] = np.ones((5, AGENTS, 3), bool)
+        for _ in range(2):
+            assert np.array_equal(rebuilt.forward(obs)["action"], mode.forward(obs)["action"])
+
+
+@pytest.mark.parametrize("kind", SPACES)
+def test_the_networks_of_all_agents_are_exported_as_one_that_is_told_whose_turn_it_is(kind, tiny_config, tmp_path):
+    policy = get_policy_class("maddpg")(tiny_config("maddpg", *SPACES[kind]), modes=("eval",))
+    description = export_policy(policy, tmp_path / "agents.mindir", "mindir", info={})
+    masks = ["obs.action_mask"] if kind == "discrete" else []
+    assert [each["name"] for each in description["inputs"]] == [*masks, "obs.agent_id", "obs.observation"]
+    assert description["outputs"][0]["name"] == "action"
 
 
 def test_discrete_actions_are_drawn_and_continuous_ones_have_noise(policies):

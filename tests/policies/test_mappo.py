@@ -2,6 +2,7 @@
 
 import copy
 
+import cloudpickle
 import numpy as np
 import pytest
 from fakes import VECTOR, Batches, dict_of, discrete, draw_masks, mask_of, rows_of, set_rate, space_of, tiny_config
@@ -12,8 +13,10 @@ from treevalue import FastTreeValue
 from minding.engine.data import trees
 from minding.engine.data.rollout import Rollout
 from minding.engine.errors import ShapeError
+from minding.engine.types import LaneContext
 from minding.middleware.estimates import rows_with_advantages
 from minding.policies.core.acting import acting_network
+from minding.policies.export.writer import export_policy
 from minding.policies.mappo import MAPPO
 from minding.policies.networks.popart import PopArt
 
@@ -354,6 +357,28 @@ def test_what_acts_is_what_learns(policies, batches, kind):
     assert abs(metrics["approx_kl"]) < 1e-6
     assert metrics["clip_fraction"] == 0.0
     assert metrics["value_loss"] < 1e-9
+
+
+@pytest.mark.parametrize("kind", ["plain", "gru"])
+def test_it_acts_alike_in_another_process(policies, kind):
+    mode = policies[kind].collect_mode
+    mode.reset()
+    factory = cloudpickle.loads(cloudpickle.dumps(mode.factory()))
+    weights = {name: array.copy() for name, array in mode.weights().items()}
+    rebuilt, obs = factory(LaneContext(0, weights)), team_obs()
+    record, other = mode.forward(obs), rebuilt.forward(obs)
+    assert all(np.array_equal(other[name], values) for name, values in record.items())
+    # The moments of the returns are weights, too.
+    weights["net.critic.value.mean"] += 7.0
+    np.testing.assert_allclose(rebuilt.value(obs), mode.value(obs) + 7.0, atol=1e-5)
+
+
+def test_the_network_of_one_agent_is_exported_without_the_value(tmp_path):
+    policy = MAPPO(team_config(**MEMORY), modes=("eval",))
+    path = tmp_path / "agent.mindir"
+    description = export_policy(policy, path, "mindir", info={})
+    assert [each["name"] for each in description["inputs"]] == ["obs.action_mask", "obs.observation", "memory"]
+    assert [each["name"] for each in description["outputs"]] == ["action", "logits", "next_memory"]
 
 
 # Advantages of teams

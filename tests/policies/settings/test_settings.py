@@ -9,13 +9,16 @@ import pytest
 
 import minding.policies
 from minding.engine.config.compiler import schema_defaults
-from minding.policies import ALGORITHMS, get_algorithm
+from minding.policies import ALGORITHMS, get_algorithm, get_policy_class
 
 ROOT = Path(minding.policies.__file__).parent
 
 
 def test_the_table_is_that_of_the_files():
-    assert list(ALGORITHMS) == sorted(path.stem for path in ROOT.glob("[a-z]*.py"))
+    variants = {name for name, algorithm in ALGORITHMS.items() if algorithm.variant_of}
+    assert variants == {"ippo"}
+    assert {*ALGORITHMS} - variants == {path.stem for path in ROOT.glob("[a-z]*.py")}
+    assert list(ALGORITHMS) == sorted(ALGORITHMS)
     for name, algorithm in ALGORITHMS.items():
         assert algorithm is get_algorithm(name)
         assert algorithm.name == name
@@ -24,8 +27,10 @@ def test_the_table_is_that_of_the_files():
 
 def test_each_class_is_in_the_file_of_its_name():
     for name, algorithm in ALGORITHMS.items():
-        made = getattr(importlib.import_module(f"minding.policies.{name}"), algorithm.class_name)
-        assert made.name == name
+        file = algorithm.variant_of or name
+        made = getattr(importlib.import_module(f"minding.policies.{file}"), algorithm.class_name)
+        assert made.name == file
+        assert get_policy_class(name) is made
 
 
 def test_the_settings_do_not_load_mindspore():

@@ -1,0 +1,27 @@
+"""IPPO: PPO for each agent of a team, which share one network and see nothing but their own observation.
+
+de Witt et al., 2020, https://arxiv.org/abs/2011.09533. Its policy is that of `minding.policies.ppo`; here are its
+settings.
+"""
+
+from __future__ import annotations
+
+from minding.policies.settings import groups, ppo
+from minding.policies.settings.algorithm import Algorithm
+
+
+def schema() -> groups.Schema:
+    """The keys of `policy`."""
+    # Rewards for what is new are those of one agent.
+    return {**ppo.schema(), "other": {}}
+
+
+algorithm = Algorithm(
+    "ippo",
+    "PPO",
+    schema,
+    actions=("discrete", "multi_discrete", "box"),
+    chain="on_policy",
+    agents="several",
+    variant_of="ppo",
+)
