@@ -17,7 +17,7 @@ main_config = EasyDict(
     ),
     policy=dict(
         type="qmix",
-        learn=dict(learning_rate=1e-3, anneal_lr=True, gamma=0.9, target=dict(kind="soft", tau=0.02)),
+        learn=dict(learning_rate=1e-3, anneal_lr=True, gamma=0.9, target=dict(kind="soft", tau=0.01)),
         eval=dict(freq=50_000, n_episode=40),
     ),
 )
