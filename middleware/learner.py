@@ -57,7 +57,7 @@ class OffPolicyLearner:
         self._ratio: float | None = learn.get("updates_per_step")
         self._nstep = learn.get("nstep", 1)
         self._horizon = schedule_steps(cfg)
-        self._said = False
+        self._said = self._warned = False
         self._prioritized = bool(getattr(buffer, "prioritized", False))
         self._sets_priorities = self._prioritized and priorities
 
@@ -119,9 +119,7 @@ class OffPolicyLearner:
     def __call__(self, ctx: LearningContext) -> None:
         """Performs the iteration's gradient steps."""
         if len(self._buffer) < self._warmup or not getattr(self._buffer, "drawable", True):
-            if not self._said:
-                _log.info("learning starts when the buffer holds %d transitions", self._warmup)
-                self._said = True
+            self._say_why(ctx)
             return
         outputs = [self._learn(ctx) for _ in range(self._calls(ctx))]
         if len(outputs) > 1:
@@ -130,6 +128,19 @@ class OffPolicyLearner:
                 **_mean(outputs),
                 "grad_steps": sum(output.steps for output in outputs),
             }
+
+    def _say_why(self, ctx: LearningContext) -> None:
+        """Says once what learning waits for, and once if that does not come."""
+        if not self._said:
+            _log.info("learning starts when the buffer holds %d transitions", self._warmup)
+            self._said = True
+        if not self._warned and not len(self._buffer) and ctx.clock >= max(self._warmup, 1):
+            _log.warning(
+                "the learner's buffer is empty after %d environment steps, and nothing is learned: does a data_pusher "
+                "upstream fill this very buffer?",
+                ctx.clock,
+            )
+            self._warned = True
 
     def _calls(self, ctx: LearningContext) -> int:
         """How often this iteration learns."""

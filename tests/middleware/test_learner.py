@@ -45,6 +45,21 @@ def test_it_waits_for_the_warm_up_and_says_so_once(parts, caplog):
     assert ctx.train_iter == 3
 
 
+def test_a_buffer_that_nobody_fills_is_named_once_the_warm_up_is_over(parts, caplog):
+    middleware, _, _ = parts()
+    with caplog.at_level(logging.WARNING, "minding.learner"):
+        for env_step in (8, 10, 12):
+            middleware(OnlineRLContext(env_step=env_step))
+    (warning,) = caplog.records
+    assert "the learner's buffer is empty after 10 environment steps, and nothing is learned" in warning.message
+    # One that fills more slowly than the steps are counted is on its way.
+    middleware, _, buffer = parts()
+    buffer.push(numbers(1))
+    caplog.clear()
+    middleware(OnlineRLContext(env_step=20))
+    assert [record.levelname for record in caplog.records if record.levelname == "WARNING"] == []
+
+
 def test_it_makes_the_configured_steps_on_rows_of_the_buffer(parts):
     middleware, learner, buffer = parts()
     buffer.push(numbers(10, start=100))
