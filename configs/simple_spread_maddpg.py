@@ -12,9 +12,13 @@ main_config = EasyDict(
     env=dict(
         env_id="mpe2/simple_spread_v3",
         env_kwargs=dict(max_cycles=25, continuous_actions=False),
+        normalize_reward=True,
+        reward_gamma=0.95,
     ),
     policy=dict(
         type="maddpg",
+        model=dict(hidden=[128, 128]),
+        learn=dict(learning_rate=2e-3, anneal_lr=True),
         eval=dict(freq=50_000, n_episode=40),
     ),
 )
