@@ -18,7 +18,7 @@ main_config = EasyDict(
     policy=dict(
         type="maddpg",
         model=dict(hidden=[128, 128]),
-        learn=dict(learning_rate=2e-3, anneal_lr=True),
+        learn=dict(learning_rate=2e-3, anneal_lr=True, tau=0.03),
         eval=dict(freq=50_000, n_episode=40),
     ),
 )
