@@ -20,7 +20,7 @@ from benchmarks.pairs import Comparison, Plan, RunFailed, call, median_rate
 from benchmarks.probes import Reading
 from benchmarks.window import Measurement
 
-PACKAGES = ("mindspore", "torch", "stable_baselines3", "jax", "cpprb", "gymnasium", "mujoco", "numpy")
+PACKAGES = ("mindspore", "torch", "stable_baselines3", "sb3_contrib", "jax", "cpprb", "gymnasium", "mujoco", "mpe2", "numpy")
 SPEED_COLUMNS = (
     "case",
     "peer",

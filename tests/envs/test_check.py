@@ -1,5 +1,6 @@
 """The check of a user's environment."""
 
+import re
 import sys
 import time
 import types
@@ -63,13 +64,11 @@ def test_environments_without_end_or_with_infinite_bounds_are_found():
     ],
 )
 def test_faults_are_errors_and_end_the_check(kind, text):
-    import re
-
     last = check_env({"env_kwargs": {"kind": kind}}, 100, env_fn=Faulty)[-1]
     assert last.level == "error"
     assert re.match(f"step 3: .*{text}", last.text)
     fixes = {"raise": "at the place that is named", "shape": "the shape and dtype that observation_space declares"}
-    assert fixes.get(kind, "finite numbers") in last.fix
+    assert fixes.get(kind, "finite rewards") in last.fix
 
 
 def test_wrong_dtypes_bounds_and_large_rewards_are_found():
@@ -146,10 +145,10 @@ def test_the_fix_for_actions_that_no_policy_decides_is_another_space(space):
 @pytest.mark.parametrize(
     ("answer", "text", "fix"),
     [
-        (None, "step 1: reward is None; expected a number", "finite numbers"),
-        ("1.0", "step 1: reward is '1.0'; expected a number", "finite numbers"),
-        (np.ones(2), "step 1: reward is array([1., 1.]); expected a number", "finite numbers"),
-        (np.nan, "step 1: reward is nan", "finite numbers"),
+        (None, "step 1: reward is None; expected a number", "finite rewards"),
+        ("1.0", "step 1: reward is '1.0'; expected a number", "finite rewards"),
+        (np.ones(2), "step 1: reward is array([1., 1.]); expected a number", "finite rewards"),
+        (np.nan, "step 1: reward is nan", "finite rewards"),
         (SystemExit("licence"), "step 1: SystemExit: licence (", "must not end the process"),
         (ValueError("odd"), "step 1: ValueError: odd (", "at the place that is named"),
     ],
