@@ -20,7 +20,9 @@ from benchmarks.pairs import Comparison, Plan, RunFailed, call, median_rate
 from benchmarks.probes import Reading
 from benchmarks.window import Measurement
 
-PACKAGES = ("mindspore", "torch", "stable_baselines3", "sb3_contrib", "jax", "cpprb", "gymnasium", "mujoco", "mpe2", "numpy")
+PACKAGES = (
+    "mindspore", "torch", "stable_baselines3", "sb3_contrib", "jax", "cpprb", "gymnasium", "mujoco", "mpe2", "numpy",
+)  # fmt: skip
 SPEED_COLUMNS = (
     "case",
     "peer",
