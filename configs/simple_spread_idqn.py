@@ -4,22 +4,10 @@ Expected: an evaluation mean of at least -55 within 1M environment steps, half o
 controller by hand, -31 (a target, not measured yet).
 """
 
-from easydict import EasyDict
+from minding.configs import load_preset
 
-main_config = EasyDict(
-    exp_name="simple_spread_idqn",
-    run=dict(max_env_step=1_000_000),
-    env=dict(
-        env_id="mpe2/simple_spread_v3",
-        env_kwargs=dict(max_cycles=25, continuous_actions=False),
-        normalize_reward=True,
-        reward_gamma=0.9,
-    ),
-    policy=dict(
-        type="idqn",
-        learn=dict(learning_rate=1e-3, anneal_lr=True, gamma=0.9, target=dict(kind="soft", tau=0.01)),
-        eval=dict(freq=50_000, n_episode=40),
-    ),
-)
+main_config = load_preset("simple_spread_qmix")
+main_config.exp_name = "simple_spread_idqn"
+main_config.policy.type = "idqn"
 
 proof = dict(target=-55.0)
