@@ -16,18 +16,13 @@ from minding.engine.data.observation import observation_leaves
 from minding.engine.errors import ConfigError, EnvError, MindingError, ShapeError, SpaceError
 from minding.envs.config import env_settings
 from minding.envs.guards.faults import Hang, describe
-from minding.envs.guards.values import ValueCheck, step_reward
-from minding.envs.guards.watchdog import Activity, Watch
 from minding.envs.making import make_env_manager
 from minding.envs.random_play import RandomPlay
-from minding.envs.single.factory import env_factory
+from minding.envs.single.factory import EnvFactory, env_factory
 from minding.envs.single.wrappers import AnyEnv
-from minding.envs.spaces.dtypes import as_declared, other_dtypes
-from minding.envs.spaces.info import sample_action
-from minding.envs.spaces.layout import ObsLayout
-from minding.envs.spec import describe_env, episode_limit
+from minding.envs.spec import describe_env, describe_made, episode_limit
+from minding.envs.trial import SEED, Trial, roll_out
 
-_SEED = 12345
 _LARGE_REWARD = 100.0
 _IMAGE_SIZE = 256
 _MANY_VALUES = 2000
@@ -41,28 +36,19 @@ _CALLERS = ("minding.", "gymnasium.core.", "gymnasium.wrappers.")
 
 @dataclasses.dataclass(frozen=True)
 class Finding:
-    """One result of a check: `level` is ok, warn or error; `fix` is empty where nothing is wrong."""
+    """One result of a check.
+
+    Attributes:
+      level: ok, warn or error.
+      text: what was found.
+      fix: what to do; empty where nothing is wrong.
+      refused: what was raised if no environment could be made, or none that has an array form.
+    """
 
     level: str
     text: str
     fix: str = ""
-
-
-@dataclasses.dataclass
-class _Rollout:
-    """What a random policy met in one environment."""
-
-    rewards: list[Any] = dataclasses.field(default_factory=list)
-    lengths: list[int] = dataclasses.field(default_factory=list)
-    terminated: int = 0
-    truncated: int = 0
-    outside: int = 0
-    place: str = "reset"
-    aliased: bool = False
-    rounded: list[str] = dataclasses.field(default_factory=list)
-    other_dtypes: set[str] = dataclasses.field(default_factory=set)
-    legal: list[float] = dataclasses.field(default_factory=list)
-    """Share of legal actions, where there is a mask."""
+    refused: MindingError | None = None
 
 
 def check_env(
@@ -82,43 +68,63 @@ def check_env(
     settings = env_settings(env_cfg)
     factory = env_factory(settings, env_fn)
     try:
-        env = factory()
-        description = describe_env(settings, env_fn)
+        description, findings = _describe(factory, settings)
     except MindingError as error:
-        return [Finding("error", str(error), _fix_of(error.__cause__ or error))]
+        return [Finding("error", str(error), _fix_of(error.__cause__ or error), error)]
+    if any(found.level == "error" for found in findings):
+        return findings
     if _has_undeclared_mask(settings, env_fn, description):
-        factory.close(env)
         fix = "set env.info_keys=[action_mask], unless illegal actions may be tried; what follows is with it"
         settings["info_keys"] = [*settings["info_keys"], ACTION_MASK]
         return [
             Finding("warn", "info holds an action_mask that is not declared", fix),
             *check_env(settings, steps, env_fn),
         ]
+    env = factory()
     findings = [
         Finding("ok", f"observation {_brief(description['observation'])}, action {_brief(description['action'])}"),
         *_told_agents(description),
     ]
     findings += _check_bounds(env) + _check_images(description["observation"])
-    rollout = _Rollout()
+    rollout = Trial()
     try:
-        _roll_out(env, steps, settings["step_timeout"], rollout)
+        roll_out(env, steps, settings["step_timeout"], rollout)
     except (Exception, SystemExit, Hang) as error:
         text = str(error) if isinstance(error, MindingError) else describe(error)
-        return [*findings, Finding("error", f"{rollout.place}: {text}", _fix_of(error))]
-    finally:
         factory.close(env)
-    findings += (
-        _judge_arrays(rollout)
-        + _judge_masks(rollout)
-        + _judge_ends(rollout, episode_limit(env))
-        + _judge_rewards(rollout)
-    )
+        return [*findings, Finding("error", f"{rollout.place}: {text}", _fix_of(error))]
+    limit = episode_limit(env)
+    findings += _judge_close(factory.close(env))
+    if findings[-1].level == "error":
+        return findings
+    findings += _judge_arrays(rollout) + _judge_masks(rollout) + _judge_ends(rollout, limit) + _judge_rewards(rollout)
     try:
         findings += _check_seeds(settings, env_fn) + _check_resume(settings, env_fn)
         findings += _measure_speed(settings, steps, env_fn)
     except MindingError as error:
         findings.append(Finding("error", str(error), _fix_of(error.__cause__ or error)))
     return findings
+
+
+def _describe(factory: EnvFactory, settings: Mapping[str, Any]) -> tuple[dict[str, Any], list[Finding]]:
+    """The description of an environment, and what its `close` is like without a step.
+
+    This is the first environment of a check, so that one that hangs in `close` hangs once.
+    """
+    env = factory()
+    try:
+        description = describe_made(env, settings)
+    finally:
+        closed = factory.close(env)
+    return description, _judge_close(closed)
+
+
+def _judge_close(fault: BaseException | None) -> list[Finding]:
+    if fault is None:
+        return []
+    # Closing comes last: nothing is lost by an exception, but each environment that hangs is waited for.
+    level = "error" if isinstance(fault, Hang) else "warn"
+    return [Finding(level, f"close: {describe(fault)}", _fix_of(fault))]
 
 
 def _has_undeclared_mask(
@@ -133,7 +139,7 @@ def _has_undeclared_mask(
         return False
     try:
         # Where there are several agents, each tells its own mask.
-        env.reset(seed=_SEED)
+        env.reset(seed=SEED)
     except Exception:
         return False
     finally:
@@ -211,73 +217,7 @@ def _check_images(space: Mapping[str, Any]) -> list[Finding]:
     return findings
 
 
-def _roll_out(env: AnyEnv, steps: int, step_timeout: float, found: _Rollout) -> None:
-    activity = Activity()
-    watch = Watch(activity, lambda: "the environment", step_timeout)
-    layout = ObsLayout(env.observation_space, env.action_space)
-    row = layout.allocate(1)
-    values = ValueCheck(layout)
-    env.action_space.seed(_SEED)
-    rng, none = np.random.default_rng(_SEED), np.zeros(layout.reward_shape)
-
-    def look(obs: Any, reward: Any = none, over: bool = False) -> None:
-        layout.write(row, 0, obs)
-        if bad := values.bad_rows(row, np.array([reward]), np.array([over])):
-            raise EnvError(bad[0][1])
-        found.legal += [float(mask.mean()) for leaf, mask in zip(layout.leaves, row) if leaf.choices and not over]
-        found.rounded += [what for _, what in values.rounded(row)]
-        found.outside += not env.observation_space.contains(as_declared(env.observation_space, obs))
-        found.other_dtypes |= other_dtypes(layout, obs)
-
-    with activity.during("reset"):
-        answer = env.reset(seed=_SEED)
-    if not isinstance(answer, tuple) or len(answer) != 2:
-        raise TypeError(f"reset: expected (observation, info), got {type(answer).__name__}")
-    obs = answer[0]
-    look(obs)
-    length = 0
-    for step in range(1, steps + 1):
-        found.place = f"step {step}"
-        before = _snapshot(obs)
-        with activity.during("step"):
-            next_obs, reward, terminated, truncated, _ = env.step(sample_action(env, obs, {}, rng))
-        reward = step_reward(reward, layout.reward_shape)
-        look(next_obs, reward, bool(terminated))
-        if any(np.asarray(flag).dtype.kind not in "biu" for flag in (terminated, truncated)):
-            raise TypeError(f"terminated and truncated must be bool, got {terminated!r} and {truncated!r}")
-        found.aliased |= not _equal(before, _snapshot(obs))
-        found.rewards.append(reward)
-        length += 1
-        obs = next_obs
-        if terminated or truncated:
-            found.terminated += bool(terminated)
-            found.truncated += bool(truncated)
-            found.lengths.append(length)
-            length = 0
-            found.place = f"reset after step {step}"
-            with activity.during("reset"):
-                obs, _ = env.reset()
-            look(obs)
-    watch.close()
-
-
-def _snapshot(obs: Any) -> Any:
-    if isinstance(obs, Mapping):
-        return {key: _snapshot(value) for key, value in obs.items()}
-    if isinstance(obs, tuple):
-        return [_snapshot(value) for value in obs]
-    return np.array(obs)
-
-
-def _equal(left: Any, right: Any) -> bool:
-    if isinstance(left, dict):
-        return all(_equal(left[key], right[key]) for key in left)
-    if isinstance(left, list):
-        return all(_equal(a, b) for a, b in zip(left, right))
-    return np.array_equal(left, right)
-
-
-def _judge_arrays(rollout: _Rollout) -> list[Finding]:
+def _judge_arrays(rollout: Trial) -> list[Finding]:
     findings = [
         Finding("warn", text, "return the declared dtype; it is converted at every step until then")
         for text in sorted(rollout.other_dtypes)
@@ -292,7 +232,7 @@ def _judge_arrays(rollout: _Rollout) -> list[Finding]:
     return findings or [Finding("ok", "observations fit the space, and each is a separate array")]
 
 
-def _judge_masks(rollout: _Rollout) -> list[Finding]:
+def _judge_masks(rollout: Trial) -> list[Finding]:
     if not rollout.legal:
         return []
     text = (
@@ -303,7 +243,7 @@ def _judge_masks(rollout: _Rollout) -> list[Finding]:
     return [Finding("ok", text)]
 
 
-def _judge_ends(rollout: _Rollout, limit: int | None) -> list[Finding]:
+def _judge_ends(rollout: Trial, limit: int | None) -> list[Finding]:
     steps = len(rollout.rewards)
     if not rollout.lengths:
         fix = "set env.max_episode_steps" if limit is None else f"check more steps than the limit of {limit}"
@@ -315,7 +255,7 @@ def _judge_ends(rollout: _Rollout, limit: int | None) -> list[Finding]:
     return [Finding("ok", text)]
 
 
-def _judge_rewards(rollout: _Rollout) -> list[Finding]:
+def _judge_rewards(rollout: Trial) -> list[Finding]:
     rewards = np.array(rollout.rewards)
     largest = float(np.abs(rewards).max())
     text = f"rewards lie in [{rewards.min():.3g}, {rewards.max():.3g}], mean {rewards.mean():.3g}"
@@ -336,7 +276,7 @@ def _check_seeds(settings: Mapping[str, Any], env_fn: Callable[..., AnyEnv] | No
     settings = dict(settings, backend=_single_backend(settings), on_error="raise")
     streams, firsts = [], []
     for _ in range(2):
-        manager = make_env_manager(settings, 2, _SEED, env_fn=env_fn)
+        manager = make_env_manager(settings, 2, SEED, env_fn=env_fn)
         firsts.append(manager.obs)
         stream = []
         play = RandomPlay(manager, description)
@@ -358,8 +298,8 @@ def _check_seeds(settings: Mapping[str, Any], env_fn: Callable[..., AnyEnv] | No
 def _check_resume(settings: Mapping[str, Any], env_fn: Callable[..., AnyEnv] | None) -> list[Finding]:
     description = describe_env(settings, env_fn)
     settings = dict(settings, backend=_single_backend(settings), on_error="raise")
-    manager = make_env_manager(settings, 1, _SEED, env_fn=env_fn)
-    copy = make_env_manager(settings, 1, _SEED + 1, env_fn=env_fn)
+    manager = make_env_manager(settings, 1, SEED, env_fn=env_fn)
+    copy = make_env_manager(settings, 1, SEED + 1, env_fn=env_fn)
     try:
         manager.reset()
         play = RandomPlay(manager, description)
@@ -391,7 +331,7 @@ def _speed(settings: Mapping[str, Any], num_envs: int, steps: int, env_fn: Calla
 
     A pause of the machine makes a measurement of milliseconds look slow: such a one is repeated, and the best counts.
     """
-    manager = make_env_manager(settings, num_envs, _SEED, env_fn=env_fn)
+    manager = make_env_manager(settings, num_envs, SEED, env_fn=env_fn)
     rounds, speed = max(steps // num_envs, 1), 0.0
     try:
         manager.reset()

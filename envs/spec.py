@@ -46,23 +46,28 @@ def describe_env(env_cfg: Mapping[str, Any], env_fn: Callable[..., AnyEnv] | Non
     factory = env_factory(settings, env_fn)
     env = factory()
     try:
-        rescale, team = settings["rescale_action"], agents_space(env.observation_space)
-        if team is None:
-            observation, action = describe_observation(env.observation_space, env.action_space), env.action_space
-        else:
-            ObsLayout(env.observation_space)  # raises for what managers would not take
-            observation, action = describe_observation(team.one_observation, team.one_action), team.one_action
-        return {
-            "observation": observation,
-            "action": describe_space(policy_action_space(action, rescale=rescale)),
-            "env_action": describe_actions(action, rescale=rescale),
-            "max_episode_steps": episode_limit(env),
-            "num_agents": 1 if team is None else len(team.names),
-            **_described_info(env.observation_space, team),
-            **({} if team is None else {"agents": _described_agents(team, rescale)}),
-        }
+        return describe_made(env, settings)
     finally:
         factory.close(env)
+
+
+def describe_made(env: AnyEnv, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """`describe_env` of an environment that was made from these settings, which are complete."""
+    rescale, team = settings["rescale_action"], agents_space(env.observation_space)
+    if team is None:
+        observation, action = describe_observation(env.observation_space, env.action_space), env.action_space
+    else:
+        ObsLayout(env.observation_space)  # raises for what managers would not take
+        observation, action = describe_observation(team.one_observation, team.one_action), team.one_action
+    return {
+        "observation": observation,
+        "action": describe_space(policy_action_space(action, rescale=rescale)),
+        "env_action": describe_actions(action, rescale=rescale),
+        "max_episode_steps": episode_limit(env),
+        "num_agents": 1 if team is None else len(team.names),
+        **_described_info(env.observation_space, team),
+        **({} if team is None else {"agents": _described_agents(team, rescale)}),
+    }
 
 
 def describe_space(space: spaces.Space[Any]) -> dict[str, Any]:

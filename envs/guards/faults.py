@@ -84,9 +84,15 @@ def frames_of(frame: FrameType | None) -> list[Place]:
     return places[::-1]
 
 
-def close_env(env: Any, label: str) -> None:
-    """Closes an environment; one that cannot even close is named in a warning, because nothing is lost by it."""
+def close_env(env: Any, label: str) -> BaseException | None:
+    """Closes an environment; one that cannot even close is named in a warning, because nothing is lost by it.
+
+    Returns:
+      What it raised, None if it closed.
+    """
     try:
         env.close()
     except (Exception, SystemExit, Hang) as error:
         _log.warning("%s failed in close: %s", label, describe(error))
+        return error
+    return None

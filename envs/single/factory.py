@@ -115,10 +115,10 @@ class EnvFactory:
                 f"another one has {env.action_space}"
             )
 
-    def close(self, env: AnyEnv) -> None:
-        """Closes an environment that it made, within the time that a step may take."""
+    def close(self, env: AnyEnv) -> BaseException | None:
+        """Closes an environment that it made, within the time that a step may take; see `close_env`."""
         with watched("close", self.name, self.step_timeout):
-            close_env(env, self.name)
+            return close_env(env, self.name)
 
     @property
     def native(self) -> EnvSpec | Callable[..., Any] | None:

@@ -2,6 +2,7 @@
 
 import re
 import sys
+import threading
 import time
 import types
 
@@ -190,6 +191,35 @@ def test_an_environment_that_hangs_is_an_error_of_the_check():
     found = check_env({"env_kwargs": {"kind": "hang"}, "step_timeout": 0.2}, 100, env_fn=Faulty)[-1]
     assert found.level == "error"
     assert "step() did not return within 0.2 s (env.step_timeout)" in found.text
+
+
+class HangsInClose(Counter):
+    """Hangs in `close` after `quick` environments that do not."""
+
+    closed, quick = 0, 0
+
+    def close(self):
+        HangsInClose.closed += 1
+        if HangsInClose.closed > HangsInClose.quick:
+            threading.Event().wait()
+
+
+@pytest.mark.parametrize("quick", [0, 1])
+def test_an_environment_that_hangs_in_close_is_not_fit_and_is_closed_no_more(quick, monkeypatch):
+    monkeypatch.setattr(HangsInClose, "closed", 0)
+    monkeypatch.setattr(HangsInClose, "quick", quick)
+    last = check_env({"step_timeout": 0.2}, 10, env_fn=HangsInClose)[-1]
+    assert (last.level, HangsInClose.closed) == ("error", quick + 1)
+    assert "close: close() did not return within 0.2 s (env.step_timeout)" in last.text
+
+
+def test_an_environment_that_raises_in_close_is_fit_with_a_warning():
+    class Busy(Counter):
+        def close(self):
+            raise OSError("device busy")
+
+    (found,) = troubles(Busy).values()
+    assert (found.level, found.text.partition(" (/")[0]) == ("warn", "close: OSError: device busy")
 
 
 class Pausing(Counter):

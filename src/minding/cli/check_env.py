@@ -19,12 +19,13 @@ def check_env(env_id: str, overrides: tuple[str, ...], steps: int) -> int:
     """
     with bad_input():
         from minding.engine.config.compiler import fill_schema
-        from minding.envs import config_schema, describe_env
+        from minding.envs import config_schema
         from minding.envs.check import check_env as findings_of
 
         env_cfg = fill_schema({"env": config_schema()}, {"env": {"env_id": env_id}}, overrides)["env"]
-        describe_env(env_cfg)
-    findings = findings_of(env_cfg, steps=steps)
+        findings = findings_of(env_cfg, steps=steps)
+        if findings[0].refused is not None:
+            raise findings[0].refused
     for finding in findings:
         click.echo(f"{finding.level:<6}{finding.text}" + (f"\n      fix: {finding.fix}" if finding.fix else ""))
     errors = sum(finding.level == "error" for finding in findings)
