@@ -60,6 +60,10 @@ class DamagedCheckpointError(CheckpointError):
     """A checkpoint cannot be read, or its contents do not fit together; an older one takes its place."""
 
 
+class NoCheckpointError(CheckpointError):
+    """None of the checkpoints that were asked for can be loaded: bad input, also where training finds it."""
+
+
 class DataError(MindingError, ValueError):
     """Recorded data are missing, damaged, or of another environment."""
 

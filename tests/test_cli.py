@@ -18,7 +18,7 @@ from fakes import needs_kernels
 import minding.configs
 from minding.cli import run
 from minding.cli.doctor import _kernels
-from minding.engine.checkpoint import save_checkpoint
+from minding.engine.checkpoint import newest_checkpoint, save_checkpoint
 from minding.engine.errors import EnvError
 from minding.engine.process import runtime
 from minding.engine.run.run_dir import RunDir
@@ -565,6 +565,18 @@ def test_the_figures_say_that_the_run_folder_was_removed(training, compiled, cap
     assert run(["train", "cartpole_ppo"]) == 0
     found = " ".join(capsys.readouterr().out.split())
     assert "cartpole_ppo-1 (removed or renamed during the run: it holds only what came later)" in found
+
+
+@pytest.mark.parametrize("command", [["resume", "cartpole_ppo"], ["train", "cartpole_ppo", "--resume", "--out", "."]])
+def test_resume_where_no_checkpoint_is_whole_is_bad_input(training, tmp_path, capsys, monkeypatch, command):
+    # Its folder is empty.
+    train_to_a_checkpoint(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    # Checkpoints are read by training, with MindSpore.
+    training.train = lambda cfg, run_dir, **kwargs: newest_checkpoint(run_dir.checkpoints)
+    monkeypatch.setattr(runtime, "is_loaded", lambda: True)
+    assert run(command) == 2
+    assert "none of the 1 checkpoints is whole; name another run" in capsys.readouterr().err
 
 
 def test_resume_without_a_checkpoint_is_bad_input(training, tmp_path, capsys):

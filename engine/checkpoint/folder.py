@@ -12,7 +12,13 @@ from typing import Any, NamedTuple, TypeVar
 from minding.engine.checkpoint import disk
 from minding.engine.checkpoint.manifest import read_manifest
 from minding.engine.checkpoint.store import MISFITS, first_line, load_checkpoint, verify_checkpoint
-from minding.engine.errors import CheckpointError, DamagedCheckpointError, MindingError, ShapeError
+from minding.engine.errors import (
+    CheckpointError,
+    DamagedCheckpointError,
+    MindingError,
+    NoCheckpointError,
+    ShapeError,
+)
 from minding.engine.types import StateDict
 
 _log = logging.getLogger("minding.ckpt")
@@ -45,7 +51,7 @@ def newest_checkpoint(folder: Path) -> Path:
     """The newest checkpoint in `folder` whose files all verify; damaged ones are named in a warning and skipped.
 
     Raises:
-      CheckpointError: if there is none.
+      NoCheckpointError: if there is none.
     """
     return _newest(folder, lambda path: (verify_checkpoint(path), path)[1])
 
@@ -56,7 +62,8 @@ def use_newest(folder: Path, use: Callable[[Checkpoint], None]) -> Checkpoint:
     Damaged ones are named in a warning, and an older one takes their place, also where only `use` finds the damage.
 
     Raises:
-      CheckpointError: if there is none, or what `use` raises.
+      NoCheckpointError: if there is none.
+      CheckpointError: from `use`, if it is of something else.
     """
     return _newest(folder, lambda path: use_checkpoint(path, use))
 
@@ -90,8 +97,8 @@ def _newest(folder: Path, read: Callable[[Path], _Found]) -> _Found:
         except DamagedCheckpointError as error:
             _log.warning("skipped damaged checkpoint: %s", error)
     if found:
-        raise CheckpointError(f"{folder}: none of the {len(found)} checkpoints is whole; name another run")
-    raise CheckpointError(f"{folder}: no checkpoint; train first, or name another run")
+        raise NoCheckpointError(f"{folder}: none of the {len(found)} checkpoints is whole; name another run")
+    raise NoCheckpointError(f"{folder}: no checkpoint; train first, or name another run")
 
 
 def set_aside(path: Path) -> Path:

@@ -73,13 +73,14 @@ def main() -> NoReturn:
 
 
 def _is_bad_input(error: Exception) -> bool:
-    """Whether an error is about what was given: then it was found before MindSpore was loaded."""
+    """Whether an error is about what was given: most such errors are found before MindSpore is loaded."""
     from minding.engine import errors
     from minding.engine.process import runtime
 
     given = (errors.ConfigError, errors.SpaceError, errors.DataError)
     folders = (errors.CheckpointError, errors.TrustError, errors.ExportError, errors.MissingExtraError)
-    return isinstance(error, (*given, *folders)) and not runtime.is_loaded()
+    unread = isinstance(error, (*given, *folders)) and not runtime.is_loaded()
+    return unread or isinstance(error, errors.NoCheckpointError)
 
 
 def _fail(message: str, code: int) -> int:

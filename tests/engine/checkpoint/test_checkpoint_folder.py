@@ -13,7 +13,7 @@ from minding.engine.checkpoint import (
     save_checkpoint,
     step_of,
 )
-from minding.engine.errors import CheckpointError
+from minding.engine.errors import NoCheckpointError
 
 
 @pytest.fixture
@@ -60,11 +60,11 @@ def test_the_newest_whole_one_is_found_and_damaged_ones_are_named(folder, caplog
 
 
 def test_no_whole_checkpoint_at_all_is_an_error_that_says_so(tmp_path):
-    with pytest.raises(CheckpointError, match="no checkpoint; train first, or name another run"):
+    with pytest.raises(NoCheckpointError, match="no checkpoint; train first, or name another run"):
         newest_checkpoint(tmp_path)
     save_checkpoint(tmp_path / "iter_1", {}, {})
     damage(tmp_path / "iter_1")
-    with pytest.raises(CheckpointError, match="none of the 1 checkpoints is whole"):
+    with pytest.raises(NoCheckpointError, match="none of the 1 checkpoints is whole"):
         newest_checkpoint(tmp_path)
 
 
