@@ -1,4 +1,4 @@
-"""PPO with shared parameters (IPPO) on PettingZoo's simple_spread_v3: three agents cover three landmarks (extra mpe).
+"""IPPO, PPO with shared parameters, on PettingZoo's simple_spread_v3: three agents cover three landmarks (extra mpe).
 
 Expected: an evaluation mean of at least -55 within 160k environment steps, half of the way from random play, -79, to a
 controller by hand, -31; the return is the sum over the agents.
@@ -16,7 +16,7 @@ main_config = EasyDict(
         reward_gamma=0.95,
     ),
     policy=dict(
-        type="ppo",
+        type="ippo",
         model=dict(hidden=[128, 128]),
         learn=dict(learning_rate=7e-4, n_epoch=10, n_minibatch=8, gamma=0.95, entropy_weight=0.002, value_clip=False),
         collect=dict(n_sample=800),

@@ -25,8 +25,8 @@ def test_a_preset_is_named_for_its_environment_and_algorithm_and_says_what_to_ex
     cfg = load_preset(name)
     assert cfg.exp_name == name
     # What follows the algorithm tells presets of the same two apart.
-    # PPO in an environment of several agents goes by the name of IPPO, and DQN with a switch by that of its paper.
-    for own, algorithm in (("_ippo", "_ppo"), ("_double_dqn", "_dqn"), ("_dueling_dqn", "_dqn")):
+    # DQN with a switch goes by the name of its paper.
+    for own, algorithm in (("_double_dqn", "_dqn"), ("_dueling_dqn", "_dqn")):
         name = name.replace(own, algorithm)
     where, _, rest = name.partition(f"_{cfg.policy.type}")
     assert rest == "" or rest.startswith("_")
