@@ -20,21 +20,23 @@ def config_schema() -> dict[str, Option]:
             "", None, "Gymnasium id, 'mpe2/NAME', 'smac/MAP', or your own 'module:ClassOrFunction'; required"
         ),
         "env_kwargs": opt({}, "open", "keyword arguments of the environment"),
-        "collector_env_num": opt(8, "[1, inf)", "environments that collect training data"),
-        "evaluator_env_num": opt(5, "[1, inf)", "environments that evaluate"),
-        "backend": opt("auto", BACKENDS, "what steps the environments; subprocess pays off for slow ones only"),
-        "info_keys": opt([], None, "keys of info that travel with the step, such as action_mask or success"),
+        "collector_env_num": opt(8, "[1, inf)", "environments used to collect training data"),
+        "evaluator_env_num": opt(5, "[1, inf)", "environments used for evaluation"),
+        "backend": opt("auto", BACKENDS, "how environments are stepped; subprocess pays off only for slow ones"),
+        "info_keys": opt([], None, "keys of info passed on with each step, such as action_mask or success"),
         "global_state": opt(
-            False, None, "several agents: the state of all, or what all observe, joins the observation"
+            False, None, "several agents: add the global state, or else all observations, to the observation"
         ),
-        "team_reward": opt(False, None, "several agents: the sum of their rewards is the reward of each"),
+        "team_reward": opt(False, None, "several agents: each receives the sum of all rewards"),
         "wrappers": opt([], None, "names, or {name: kwargs}, innermost first: see environments.md"),
-        "max_episode_steps": opt(None, "[1, inf)", "time limit that replaces the environment's own, steps", type=int),
+        "max_episode_steps": opt(None, "[1, inf)", "time limit in steps, in place of the environment's own", type=int),
         "rescale_action": opt(True, None, "policies act in [-1, 1], mapped to the bounds of a finite Box"),
-        "normalize_reward": opt(False, None, "divide rewards by the deviation of the discounted return"),
-        "reward_gamma": opt(0.99, "[0, 1]", "discount of that return; use the policy's gamma"),
-        "reward_clip": opt(None, "(0, inf)", "training rewards are clipped to plus or minus this", type=float),
-        "episodic_life": opt(False, None, "training episodes end with each life that a game is lost by (Atari)"),
+        "normalize_reward": opt(
+            False, None, "divide rewards by the running standard deviation of the discounted return"
+        ),
+        "reward_gamma": opt(0.99, "[0, 1]", "discount factor of that return; use the policy's gamma"),
+        "reward_clip": opt(None, "(0, inf)", "clip training rewards to plus or minus this", type=float),
+        "episodic_life": opt(False, None, "end training episodes at the loss of a life (Atari)"),
         "on_error": opt("raise", ("raise", "restart"), "after a fault: end the run, or restart that environment"),
         "step_timeout": opt(60.0, "(0, inf)", "seconds that a step or reset of an environment may take"),
         "workers": opt(0, "[0, inf)", "worker processes (subprocess only); 0 means one per core"),

@@ -110,13 +110,13 @@ def _unknown_key(path: tuple[str, ...], schema: Schema, root: Schema) -> str:
 RUN_SCHEMA: dict[str, Any] = {
     "exp_name": opt(None, None, "name of the run folder; '<env>_<algorithm>' by default", type=str),
     "seed": opt(0, "[0, inf)", "seed of every random stream of the run"),
-    "device": opt("auto", ("auto", "CPU", "Ascend", "GPU"), "where MindSpore computes"),
+    "device": opt("auto", ("auto", "CPU", "Ascend", "GPU"), "device on which MindSpore runs"),
     "chain": opt(None, None, "name of the chain; the algorithm's own by default", type=str),
     "run": {
         "max_env_step": opt(
             None,
             "[1, inf)",
-            "environment steps after which the run ends; 100,000 by default where it makes any",
+            "environment steps after which the run ends; 100,000 by default, unless it learns from recorded data",
             type=int,
         ),
         "max_train_iter": opt(
@@ -135,8 +135,8 @@ RUN_SCHEMA: dict[str, Any] = {
         "jit_threads": opt(
             1, "[1, 256]", "threads of kernels, at most one per core; they help wide layers, see kernels.md"
         ),
-        "profile": opt(False, None, "print the time table of the middleware at the end"),
-        "trace": opt(False, None, "write trace.json for chrome://tracing: what ran when, by lane"),
+        "profile": opt(False, None, "print how much time each middleware took, at the end"),
+        "trace": opt(False, None, "write a timeline of all lanes to trace.json, for chrome://tracing"),
     },
     "lanes": {
         "async_mode": opt(False, None, "collect and evaluate in separate processes while the chain learns"),

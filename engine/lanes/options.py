@@ -14,13 +14,18 @@ from minding.engine.errors import ConfigError, nearest
 
 TRANSPORTS = ("processes", "threads")
 SCHEMA = {
-    "collectors": opt(None, "[1, inf)", "processes that collect; None: by the number of cores", type=int),
+    "collectors": opt(None, "[1, inf)", "collector processes; None: chosen by the number of cores", type=int),
     "max_staleness": opt(
-        None, "[0, inf)", "learner iterations that a rollout's weights may be old; None: by the algorithm", type=int
+        None,
+        "[0, inf)",
+        "maximum age of a rollout's weights, in learner iterations; None: chosen by the algorithm",
+        type=int,
     ),
-    "timeout": opt(300.0, "(0, inf)", "seconds without a sign of life after which a worker process is replaced"),
-    "pin": opt("auto", ("auto", "on", "off"), "give each lane its own cores; auto: if there are at least three"),
-    "transport": opt("processes", TRANSPORTS, "what workers are; threads of this process are for debuggers"),
+    "timeout": opt(300.0, "(0, inf)", "seconds without a heartbeat after which a worker process is replaced"),
+    "pin": opt("auto", ("auto", "on", "off"), "pin each lane to cores of its own; auto: if there are at least three"),
+    "transport": opt(
+        "processes", TRANSPORTS, "how workers run: as processes, or as threads of this process, for debugging"
+    ),
 }
 """The section `lanes` of a configuration, but for `async_mode`."""
 

@@ -13,8 +13,10 @@ def schema() -> groups.Schema:
         "learning_rate": opt(7e-4, "(0, 1]", "step size"),
         **groups.optimizer("rmsprop"),
         **groups.passes(1, 1),
-        "gae_lambda": opt(1.0, "[0, 1]", "trades bias for variance; 1: n-step returns"),
-        "normalize_advantage": opt(False, None, "to zero mean and unit variance in each minibatch"),
+        "gae_lambda": opt(1.0, "[0, 1]", "bias-variance trade-off of GAE; 1: n-step returns"),
+        "normalize_advantage": opt(
+            False, None, "normalise advantages to zero mean and unit variance in each minibatch"
+        ),
     }
     schema = groups.actor_critic(learn, 40)
     schema["model"] |= groups.memory()

@@ -9,7 +9,9 @@ from minding.policies.settings.algorithm import Algorithm
 
 def schema() -> groups.Schema:
     """The keys of `policy`."""
-    return groups.actor_critic({"gae_lambda": opt(1.0, "[0, 1]", "trades bias for variance; 1: n-step returns")}, 160)
+    return groups.actor_critic(
+        {"gae_lambda": opt(1.0, "[0, 1]", "bias-variance trade-off of GAE; 1: n-step returns")}, 160
+    )
 
 
 algorithm = Algorithm("a3c", "A3C", schema, actions=("discrete", "multi_discrete", "box"), chain="single_step")

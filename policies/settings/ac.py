@@ -14,7 +14,7 @@ def schema() -> groups.Schema:
         "critic_learning_rate": opt(1e-3, "(0, 1]", "step size of the critic"),
         **groups.optimizer("adam"),
         **groups.passes(1, 1),
-        "gae_lambda": opt(0.0, "[0, 1]", "trades bias for variance; 0: one-step errors"),
+        "gae_lambda": opt(0.0, "[0, 1]", "bias-variance trade-off of GAE; 0: one-step TD errors"),
         "entropy_weight": opt(0.0, "[0, inf)", "weight of the entropy bonus"),
         "value_weight": opt(1.0, "[0, inf)", "weight of the value loss"),
     }

@@ -12,7 +12,7 @@ def schema() -> groups.Schema:
     return {
         "model": {
             **groups.model([64, 64], "tanh"),
-            "log_std": opt(0.0, "[-5, 2]", "log deviation of continuous actions at the start"),
+            "log_std": opt(0.0, "[-5, 2]", "initial log standard deviation of continuous actions"),
         },
         "learn": {
             "learning_rate": opt(1e-3, "(0, 1]", "step size of Adam"),
@@ -21,9 +21,9 @@ def schema() -> groups.Schema:
             "loss": opt(
                 "squared_error",
                 ("squared_error", "log_likelihood"),
-                "of continuous actions; discrete ones always have the log-likelihood",
+                "loss of continuous actions; discrete actions always use the log-likelihood",
             ),
-            "grad_norm": opt(0.0, "[0, inf)", "gradients are scaled down to this norm; 0 leaves them"),
+            "grad_norm": opt(0.0, "[0, inf)", "clip the global norm of the gradients to this; 0: no clipping"),
             **groups.on_nan(),
         },
         "collect": groups.acting(),

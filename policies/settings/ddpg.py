@@ -13,7 +13,9 @@ def schema() -> groups.Schema:
         "model": groups.model([256, 256], "relu"),
         "learn": {
             **groups.off_policy_learn(1e-3, 256, 8),
-            "tau": opt(0.005, "(0, 1]", "share of the online networks moved into the targets per gradient step"),
+            "tau": opt(
+                0.005, "(0, 1]", "weight of the online networks in the moving average of the targets, per gradient step"
+            ),
         },
         "collect": {**groups.collect(8), **groups.random_steps(), **groups.noise("ou", 0.2)},
         "eval": groups.evaluation(),

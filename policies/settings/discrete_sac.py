@@ -16,11 +16,13 @@ def schema() -> groups.Schema:
         },
         "learn": {
             **groups.off_policy_learn(3e-4, 256, 8),
-            "tau": opt(0.005, "(0, 1]", "share of the online critics moved into the targets per gradient step"),
-            "alpha": opt(1.0, "(0, inf)", "temperature at the start"),
-            "auto_alpha": opt(True, None, "learn the temperature"),
+            "tau": opt(
+                0.005, "(0, 1]", "weight of the online critics in the moving average of the targets, per gradient step"
+            ),
+            "alpha": opt(1.0, "(0, inf)", "entropy temperature; the initial one if it is learned"),
+            "auto_alpha": opt(True, None, "tune the temperature automatically"),
             "target_entropy_share": opt(
-                0.98, "[0, 1]", "target entropy as a share of the largest, log(number of legal actions)"
+                0.98, "[0, 1]", "target entropy as a fraction of the maximum, log(number of legal actions)"
             ),
         },
         "collect": {**groups.collect(8), **groups.random_steps()},

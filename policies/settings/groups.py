@@ -14,19 +14,21 @@ def model(hidden: list[int], activation: str) -> Schema:
     """Keys of networks."""
     return {
         "hidden": opt(hidden, "[1, inf)", "sizes of the hidden layers"),
-        "activation": opt(activation, ("relu", "tanh"), "of the hidden layers"),
-        "normalize_obs": opt(False, None, "scale vectors to zero mean and unit variance, inside the network"),
-        "encoder_dim": opt(64, "[1, inf)", "features per key if the observation has several"),
-        "cnn": opt([], None, "convolutions as [channels, kernel, stride]; empty picks them by image size"),
-        "cnn_dim": opt(256, "[1, inf)", "features of an image encoder"),
+        "activation": opt(activation, ("relu", "tanh"), "activation function of the hidden layers"),
+        "normalize_obs": opt(False, None, "normalise vectors to zero mean and unit variance, inside the network"),
+        "encoder_dim": opt(64, "[1, inf)", "encoder features per key of an observation with several"),
+        "cnn": opt([], None, "convolutions as [channels, kernel, stride]; empty: chosen by image size"),
+        "cnn_dim": opt(256, "[1, inf)", "output features of an image encoder"),
     }
 
 
 def memory() -> Schema:
     """Keys of what a network remembers."""
     return {
-        "memory": opt("none", ("none", "gru", "lstm"), "what earlier observations leave, between encoder and heads"),
-        "memory_dim": opt(64, "[1, inf)", "units of the memory; one number each is remembered, two of an LSTM's"),
+        "memory": opt("none", ("none", "gru", "lstm"), "recurrent layer between encoder and heads"),
+        "memory_dim": opt(
+            64, "[1, inf)", "units of the recurrent layer; its state has one number per unit, two with an LSTM"
+        ),
     }
 
 
@@ -40,7 +42,9 @@ def collect(n_sample: int) -> Schema:
 
 def acting() -> Schema:
     """What computes actions."""
-    return {"backend": opt("auto", ("auto", "graph", "host"), "what computes actions: a compiled graph, or NumPy")}
+    return {
+        "backend": opt("auto", ("auto", "graph", "host"), "how actions are computed: by a compiled graph, or by NumPy")
+    }
 
 
 def random_steps() -> Schema:
@@ -52,9 +56,11 @@ def noise(kind: str, sigma: float) -> Schema:
     """Keys of noise on continuous actions; arguments are the defaults of the keys."""
     return {
         "noise": {
-            "kind": opt(kind, ("gaussian", "ou"), "independent from step to step, or an Ornstein-Uhlenbeck process"),
-            "sigma": opt(sigma, "[0, inf)", "deviation of what each step draws; actions lie in [-1, 1]"),
-            "theta": opt(0.15, "(0, 1]", "ou: share of the noise that a step takes away"),
+            "kind": opt(kind, ("gaussian", "ou"), "independent noise at each step, or an Ornstein-Uhlenbeck process"),
+            "sigma": opt(
+                sigma, "[0, inf)", "standard deviation of the noise drawn at each step; actions lie in [-1, 1]"
+            ),
+            "theta": opt(0.15, "(0, 1]", "ou: rate of mean reversion per step"),
         }
     }
 
@@ -65,7 +71,7 @@ def evaluation(freq: int = 10_000) -> Schema:
         "freq": opt(freq, "[1, inf)", "steps of the clock between evaluations"),
         "n_episode": opt(10, "[1, inf)", "episodes per evaluation, spread evenly over the environments"),
         "max_episode_steps": opt(
-            30_000, "[1, inf)", "steps after which an evaluation episode is cut off; its return so far counts"
+            30_000, "[1, inf)", "steps after which an evaluation episode is truncated; its return so far counts"
         ),
     }
 
@@ -73,19 +79,29 @@ def evaluation(freq: int = 10_000) -> Schema:
 def replay(size: int) -> Schema:
     """Keys of a replay buffer."""
     return {
-        "buffer_size": opt(size, "[1, inf)", "transitions kept for replay"),
-        "save_buffer": opt(True, None, "keep them in checkpoints; otherwise a resumed run refills its buffer"),
+        "buffer_size": opt(size, "[1, inf)", "capacity of the replay buffer, in transitions"),
+        "save_buffer": opt(True, None, "save the replay buffer in checkpoints; otherwise a resumed run refills it"),
     }
 
 
 def priority() -> Schema:
     """Keys of a replay buffer that can draw by priority."""
     return {
-        "replay": opt("uniform", ("uniform", "prioritized"), "draw transitions alike, or by the size of their error"),
+        "replay": opt(
+            "uniform",
+            ("uniform", "prioritized"),
+            "sample transitions uniformly, or by priority (the size of their TD error)",
+        ),
         "priority": {
-            "alpha": opt(0.6, "[0, 1]", "prioritized: 0 draws alike, 1 in proportion to the error"),
-            "beta": opt(0.4, "[0, 1]", "prioritized: exponent of the importance weights at the start; rises to 1"),
-            "beta_steps": opt(100_000, "[1, inf)", "prioritized: gradient steps until it is 1"),
+            "alpha": opt(
+                0.6,
+                "[0, 1]",
+                "prioritized: exponent of the priorities; 0 samples uniformly, 1 in proportion to the error",
+            ),
+            "beta": opt(
+                0.4, "[0, 1]", "prioritized: initial exponent of the importance-sampling weights; annealed to 1"
+            ),
+            "beta_steps": opt(100_000, "[1, inf)", "prioritized: gradient steps over which beta is annealed"),
         },
     }
 
@@ -93,9 +109,9 @@ def priority() -> Schema:
 def support() -> Schema:
     """Keys of the support of categorical return distributions."""
     return {
-        "n_atoms": opt(51, "[2, inf)", "returns that are told apart, equally spaced"),
-        "v_min": opt(-10.0, None, "the smallest of them; smaller ones count as this one"),
-        "v_max": opt(10.0, None, "the largest of them"),
+        "n_atoms": opt(51, "[2, inf)", "atoms of the return distribution, equally spaced"),
+        "v_min": opt(-10.0, None, "smallest atom; smaller returns are clipped to it"),
+        "v_max": opt(10.0, None, "largest atom; larger returns are clipped to it"),
     }
 
 
@@ -109,14 +125,14 @@ def passes(n_epoch: int, n_minibatch: int) -> Schema:
 
 def optimizer(default: str) -> Schema:
     """Keys of the method that moves weights; `default`: of the key."""
-    return {"optimizer": opt(default, ("adam", "rmsprop"), "what moves the weights; RMSProp with decay 0.99")}
+    return {"optimizer": opt(default, ("adam", "rmsprop"), "optimizer; RMSProp uses decay 0.99")}
 
 
 def noisy(default: bool) -> Schema:
     """Keys of noise on weights; `default`: that of the key."""
     return {
-        "noisy": opt(default, None, "explore by noise on the weights, whose size is learned, and not by `other.eps`"),
-        "noisy_sigma": opt(0.5, "[0, inf)", "size of that noise at the start, times 1/sqrt(inputs of the layer)"),
+        "noisy": opt(default, None, "explore with noisy layers, whose noise scale is learned, instead of `other.eps`"),
+        "noisy_sigma": opt(0.5, "[0, inf)", "initial noise scale, multiplied by 1/sqrt(inputs of the layer)"),
     }
 
 
@@ -124,16 +140,22 @@ def anneal(default: bool) -> Schema:
     """Keys of a learning rate that falls."""
     kinds = tuple(shape for shape in SHAPES if shape != "constant")
     return {
-        "anneal_lr": opt(default, None, "bring the learning rate down over anneal_steps"),
-        "anneal_kind": opt("linear", kinds, "how: straight to 0, exponentially to 0.7 %, or along anneal_points"),
-        "anneal_points": opt([], None, "piecewise: [share of anneal_steps, share of the learning rate] at each corner"),
-        "anneal_steps": opt(None, "[1, inf)", "steps of the clock for that; None: the whole run", type=int),
+        "anneal_lr": opt(default, None, "anneal the learning rate over anneal_steps"),
+        "anneal_kind": opt("linear", kinds, "schedule: linear to 0, exponential to 0.7 %, or along anneal_points"),
+        "anneal_points": opt(
+            [], None, "piecewise: [fraction of anneal_steps, fraction of the learning rate] at each breakpoint"
+        ),
+        "anneal_steps": opt(
+            None, "[1, inf)", "steps of the clock over which it is annealed; None: the whole run", type=int
+        ),
     }
 
 
 def on_nan() -> Schema:
     """What becomes of an update that is not finite."""
-    return {"on_nan": opt("stop", ("stop", "skip"), "after an update with NaN or infinity: end the run, or undo it")}
+    return {
+        "on_nan": opt("stop", ("stop", "skip"), "after an update with NaN or infinity: end the run, or undo the update")
+    }
 
 
 def off_policy_learn(learning_rate: float, batch_size: int, updates: int) -> Schema:
@@ -150,8 +172,8 @@ def off_policy_learn(learning_rate: float, batch_size: int, updates: int) -> Sch
             type=float,
         ),
         "warmup": opt(1000, "[1, inf)", "transitions in the buffer before learning starts"),
-        "gamma": opt(0.99, "[0, 1]", "discount"),
-        "nstep": opt(1, "[1, inf)", "steps of the return before bootstrapping"),
+        "gamma": opt(0.99, "[0, 1]", "discount factor"),
+        "nstep": opt(1, "[1, inf)", "steps of the n-step return"),
         **on_nan(),
     }
 
@@ -160,9 +182,13 @@ def target(freq: int) -> Schema:
     """Keys of a target network; `freq`: the default of the key."""
     return {
         "target": {
-            "kind": opt("periodic", ("periodic", "soft"), "copy every `freq` steps, or move by `tau` each step"),
-            "freq": opt(freq, "[1, inf)", "gradient steps between copies"),
-            "tau": opt(0.005, "(0, 1]", "share of the online weights per step"),
+            "kind": opt(
+                "periodic",
+                ("periodic", "soft"),
+                "copy the online network every `freq` steps, or average with `tau` at each step",
+            ),
+            "freq": opt(freq, "[1, inf)", "periodic: gradient steps between copies"),
+            "tau": opt(0.005, "(0, 1]", "soft: weight of the online network in the moving average"),
         }
     }
 
@@ -172,10 +198,12 @@ def eps(decay: int) -> Schema:
     return {
         "eps": {
             "kind": opt("linear", SHAPES, "shape of the schedule"),
-            "start": opt(1.0, "[0, 1]", "share of random actions at the start"),
-            "end": opt(0.05, "[0, 1]", "share of random actions at the end"),
+            "start": opt(1.0, "[0, 1]", "initial probability of a random action"),
+            "end": opt(0.05, "[0, 1]", "final probability of a random action"),
             "decay": opt(decay, "[1, inf)", "environment steps from start to end (exp: time constant)"),
-            "points": opt([], None, "piecewise: [share of decay, what is left of start - end] at each corner"),
+            "points": opt(
+                [], None, "piecewise: [fraction of decay, remaining fraction of start - end] at each breakpoint"
+            ),
         }
     }
 
@@ -190,8 +218,8 @@ def action_values(model_keys: Schema | None = None, learn: Schema | None = None)
         },
         "learn": {
             **off_policy_learn(1e-3, 128, 2),
-            "double": opt(True, None, "choose the next action with the online network"),
-            "grad_norm": opt(10.0, "[0, inf)", "gradients are scaled down to this norm; 0 leaves them"),
+            "double": opt(True, None, "double Q-learning: the online network selects the next action"),
+            "grad_norm": opt(10.0, "[0, inf)", "clip the global norm of the gradients to this; 0: no clipping"),
             **target(250),
             **(learn or {}),
         },
@@ -213,14 +241,14 @@ def team_values(model_keys: Schema | None = None) -> Schema:
     return {
         "model": {
             **model([64], "relu"),
-            "memory_dim": opt(64, "[1, inf)", "units of the GRU of an agent"),
+            "memory_dim": opt(64, "[1, inf)", "units of each agent's GRU"),
             **(model_keys or {}),
         },
         "learn": {
             **learn,
             "batch_size": opt(32, "[1, inf)", "episodes per gradient step"),
-            "double": opt(True, None, "choose the next action with the online network"),
-            "grad_norm": opt(10.0, "[0, inf)", "gradients are scaled down to this norm; 0 leaves them"),
+            "double": opt(True, None, "double Q-learning: the online network selects the next action"),
+            "grad_norm": opt(10.0, "[0, inf)", "clip the global norm of the gradients to this; 0: no clipping"),
             **target(200),
         },
         "collect": collect(200),
@@ -233,13 +261,17 @@ def rnd() -> Schema:
     """Keys of a reward for what is new, see `policies.rewards.rnd`."""
     return {
         "rnd": {
-            "weight": opt(0.0, "[0, inf)", "rnd: what its rewards are multiplied with; 0 leaves it out"),
+            "weight": opt(0.0, "[0, inf)", "rnd: weight of the intrinsic reward; 0 turns it off"),
             "learning_rate": opt(1e-3, "(0, 1]", "rnd: step size of Adam"),
-            "gamma": opt(0.99, "[0, 1]", "rnd: discount of the sums whose deviation its rewards are divided by"),
+            "gamma": opt(
+                0.99,
+                "[0, 1]",
+                "rnd: discount factor of the intrinsic returns, by whose deviation its rewards are divided",
+            ),
             "n_epoch": opt(1, "[1, inf)", "rnd: passes over each rollout"),
             "n_minibatch": opt(4, "[1, inf)", "rnd: minibatches per pass"),
             "hidden": opt([64], "[1, inf)", "rnd: sizes of the hidden layers of the random network"),
-            "dim": opt(32, "[1, inf)", "rnd: outputs of the random network"),
+            "dim": opt(32, "[1, inf)", "rnd: output features of the random network"),
         }
     }
 
@@ -249,15 +281,15 @@ def actor_critic(learn: Schema, n_sample: int) -> Schema:
     return {
         "model": {
             **model([64, 64], "tanh"),
-            "log_std": opt(0.0, "[-5, 2]", "log deviation of continuous actions at the start"),
+            "log_std": opt(0.0, "[-5, 2]", "initial log standard deviation of continuous actions"),
         },
         "learn": {
             "learning_rate": opt(3e-4, "(0, 1]", "step size of Adam"),
             **anneal(True),
-            "gamma": opt(0.99, "[0, 1]", "discount"),
+            "gamma": opt(0.99, "[0, 1]", "discount factor"),
             "entropy_weight": opt(0.01, "[0, inf)", "weight of the entropy bonus"),
             "value_weight": opt(0.5, "[0, inf)", "weight of the value loss"),
-            "grad_norm": opt(0.5, "[0, inf)", "gradients are scaled down to this norm; 0 leaves them"),
+            "grad_norm": opt(0.5, "[0, inf)", "clip the global norm of the gradients to this; 0: no clipping"),
             **learn,
             **on_nan(),
         },

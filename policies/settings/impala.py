@@ -10,10 +10,10 @@ from minding.policies.settings.algorithm import Algorithm
 def schema() -> groups.Schema:
     """The keys of `policy`."""
     learn = {
-        "n_epoch": opt(1, "[1, inf)", "gradient steps on each rollout, each on the whole of it"),
-        "rho_bar": opt(1.0, "(0, inf)", "bound of the probability ratio that weights a step's error"),
-        "c_bar": opt(1.0, "(0, inf)", "bound of the probability ratio that carries later errors back"),
-        "vtrace_lambda": opt(1.0, "[0, 1]", "trades bias for variance: share of later errors carried back"),
+        "n_epoch": opt(1, "[1, inf)", "gradient steps per rollout, each on all of it"),
+        "rho_bar": opt(1.0, "(0, inf)", "truncation of the importance weight of each TD error"),
+        "c_bar": opt(1.0, "(0, inf)", "truncation of the importance weights that propagate later errors back"),
+        "vtrace_lambda": opt(1.0, "[0, 1]", "bias-variance trade-off: decay of later errors, as lambda of GAE"),
     }
     return groups.actor_critic(learn, 160)
 

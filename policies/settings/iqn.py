@@ -11,13 +11,13 @@ def schema() -> groups.Schema:
     """The keys of `policy`."""
     return groups.action_values(
         {
-            "n_cosines": opt(64, "[1, inf)", "cosines that a fraction is embedded by"),
-            "n_fractions": opt(32, "[1, inf)", "K: fixed fractions whose mean is an action's value"),
+            "n_cosines": opt(64, "[1, inf)", "cosine features of the embedding of a quantile fraction"),
+            "n_fractions": opt(32, "[1, inf)", "K: fixed quantile fractions, averaged for the value of an action"),
         },
         {
-            "n_fractions": opt(8, "[1, inf)", "N: random fractions at which quantiles are learned, per transition"),
-            "n_target_fractions": opt(8, "[1, inf)", "N': random fractions of the target's quantiles"),
-            "kappa": opt(1.0, "(0, inf)", "error from which on the quantile loss is linear"),
+            "n_fractions": opt(8, "[1, inf)", "N: quantile fractions sampled per transition"),
+            "n_target_fractions": opt(8, "[1, inf)", "N': quantile fractions sampled per transition for the target"),
+            "kappa": opt(1.0, "(0, inf)", "threshold of the Huber loss, beyond which it is linear"),
         },
     )
 

@@ -12,15 +12,25 @@ def schema() -> groups.Schema:
     return {
         "model": {
             **groups.model([64, 64], "relu"),
-            "central": opt(True, None, "critics see what all agents observe and do; else each its own: DDPG"),
+            "central": opt(
+                True,
+                None,
+                "centralised critics, of all observations and actions; false: of each agent's own, as in DDPG",
+            ),
         },
         "learn": {
             **groups.off_policy_learn(1e-3, 256, 8),
-            "gamma": opt(0.95, "[0, 1]", "discount"),
-            "tau": opt(0.01, "(0, 1]", "share of the online networks moved into the targets per gradient step"),
-            "temperature": opt(1.0, "(0, inf)", "discrete actions: of the softmax through which gradients flow"),
+            "gamma": opt(0.95, "[0, 1]", "discount factor"),
+            "tau": opt(
+                0.01, "(0, 1]", "weight of the online networks in the moving average of the targets, per gradient step"
+            ),
+            "temperature": opt(1.0, "(0, inf)", "discrete actions: temperature of the Gumbel-softmax"),
             "logit_weight": opt(1e-3, "[0, inf)", "discrete actions: weight of the mean squared logit"),
-            "grad_norm": opt(0.5, "[0, inf)", "gradients of all actors, or critics, are scaled down to this; 0: never"),
+            "grad_norm": opt(
+                0.5,
+                "[0, inf)",
+                "clip the global norm of all actors' gradients, and of all critics', to this; 0: no clipping",
+            ),
         },
         "collect": {**groups.collect(80), **groups.random_steps(), **groups.noise("gaussian", 0.1)},
         "eval": groups.evaluation(),

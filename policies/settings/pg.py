@@ -12,21 +12,21 @@ def schema() -> groups.Schema:
     return {
         "model": {
             **groups.model([64, 64], "tanh"),
-            "log_std": opt(0.0, "[-5, 2]", "log deviation of continuous actions at the start"),
+            "log_std": opt(0.0, "[-5, 2]", "initial log standard deviation of continuous actions"),
         },
         "learn": {
             "learning_rate": opt(3e-3, "(0, 1]", "step size"),
             **groups.anneal(True),
             **groups.optimizer("adam"),
             **groups.passes(1, 1),
-            "gamma": opt(0.99, "[0, 1]", "discount"),
+            "gamma": opt(0.99, "[0, 1]", "discount factor"),
             "baseline": opt(
                 "standardized",
                 ("none", "mean", "standardized"),
-                "of the returns of a minibatch: 0, their mean, or that with returns divided by their deviation",
+                "subtracted from returns: 0, or the mean of a minibatch; standardized: also divided by their deviation",
             ),
             "entropy_weight": opt(0.0, "[0, inf)", "weight of the entropy bonus"),
-            "grad_norm": opt(0.5, "[0, inf)", "gradients are scaled down to this norm; 0 leaves them"),
+            "grad_norm": opt(0.5, "[0, inf)", "clip the global norm of the gradients to this; 0: no clipping"),
             **groups.on_nan(),
         },
         "collect": groups.collect(1024),

@@ -11,11 +11,16 @@ def schema() -> groups.Schema:
     """The keys of `policy`."""
     learn = {
         **groups.passes(4, 4),
-        "gae_lambda": opt(0.95, "[0, 1]", "trades bias for variance of the advantage"),
+        "gae_lambda": opt(0.95, "[0, 1]", "bias-variance trade-off of GAE"),
         "clip_ratio": opt(0.2, "(0, 1)", "clip range of the probability ratio"),
-        "value_clip": opt(True, None, "clip the change of the value by clip_ratio"),
-        "normalize_advantage": opt(True, None, "to zero mean and unit variance in each minibatch"),
-        "target_kl": opt(None, "(0, inf)", "end the gradient steps once the KL exceeds 1.5 times this", type=float),
+        "value_clip": opt(True, None, "clip changes of the value to clip_ratio"),
+        "normalize_advantage": opt(True, None, "normalise advantages to zero mean and unit variance in each minibatch"),
+        "target_kl": opt(
+            None,
+            "(0, inf)",
+            "stop the gradient steps on a rollout once the KL divergence exceeds 1.5 times this",
+            type=float,
+        ),
     }
     schema = groups.actor_critic(learn, 1024)
     schema["model"] |= groups.memory()

@@ -11,8 +11,8 @@ def schema() -> groups.Schema:
     """The keys of `policy`."""
     return groups.team_values(
         {
-            "mixer_dim": opt(32, "[1, inf)", "units of the mixer"),
-            "hypernet_dim": opt(64, "[1, inf)", "hidden units of the networks that make the mixer's weights"),
+            "mixer_dim": opt(32, "[1, inf)", "units of the mixing network"),
+            "hypernet_dim": opt(64, "[1, inf)", "hidden units of the hypernetworks, which output the mixing weights"),
         }
     )
 

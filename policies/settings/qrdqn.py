@@ -10,8 +10,8 @@ from minding.policies.settings.algorithm import Algorithm
 def schema() -> groups.Schema:
     """The keys of `policy`."""
     return groups.action_values(
-        {"n_quantiles": opt(50, "[1, inf)", "quantiles of each action's return")},
-        {"kappa": opt(1.0, "(0, inf)", "error from which on the quantile loss is linear")},
+        {"n_quantiles": opt(50, "[1, inf)", "quantiles of the return distribution of each action")},
+        {"kappa": opt(1.0, "(0, inf)", "threshold of the Huber loss, beyond which it is linear")},
     )
 
 

@@ -14,25 +14,29 @@ def schema() -> groups.Schema:
     keys = groups.action_values(
         {
             **groups.memory(),
-            "memory": opt("gru", ("gru", "lstm"), "what earlier observations leave, between encoder and hidden layers"),
+            "memory": opt("gru", ("gru", "lstm"), "recurrent layer between encoder and hidden layers"),
         },
         {
             "batch_size": opt(32, "[1, inf)", "sequences per gradient step"),
-            "length": opt(20, "[1, inf)", "transitions of a sequence that are learned from"),
-            "burn_in": opt(10, "[0, inf)", "transitions before them, which bring the memory up to date"),
-            "nstep": opt(5, "[1, inf)", "steps of the return before bootstrapping, within the sequence"),
-            "rescale": opt(True, None, "learn the values of returns brought nearer to each other by h"),
+            "length": opt(20, "[1, inf)", "transitions of a sequence that are trained on"),
+            "burn_in": opt(10, "[0, inf)", "transitions before them, which only warm up the recurrent state"),
+            "nstep": opt(5, "[1, inf)", "steps of the n-step return, within the sequence"),
+            "rescale": opt(True, None, "apply the value rescaling h to returns"),
         },
     )
     other = keys["other"]
     other["replay"] = opt(
-        "prioritized", ("uniform", "prioritized"), "draw sequences alike, or by the sizes of their errors"
+        "prioritized",
+        ("uniform", "prioritized"),
+        "sample sequences uniformly, or by priority (the size of their TD errors)",
     )
     other["priority"] |= {
         "alpha": dataclasses.replace(other["priority"]["alpha"], default=0.9),
         "beta": dataclasses.replace(other["priority"]["beta"], default=0.6),
-        "eta": opt(0.9, "[0, 1]", "prioritized: share of the largest error of a sequence; the rest is their mean"),
-        "stride": opt(10, "[1, inf)", "prioritized: transitions from the start of a sequence to that of the next one"),
+        "eta": opt(
+            0.9, "[0, 1]", "prioritized: weight of the largest TD error of a sequence; the mean has the weight 1 - eta"
+        ),
+        "stride": opt(10, "[1, inf)", "prioritized: transitions between the starts of successive sequences"),
     }
     return keys
 

@@ -13,7 +13,9 @@ def schema() -> groups.Schema:
     """The keys of `policy`."""
     keys = groups.action_values(
         {
-            "distributional": opt(True, None, "learn the distribution of returns as C51; otherwise their mean as DQN"),
+            "distributional": opt(
+                True, None, "learn the return distribution, as in C51; false: the expected return, as in DQN"
+            ),
             **groups.support(),
             **groups.noisy(True),
         }

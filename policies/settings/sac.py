@@ -13,10 +13,14 @@ def schema() -> groups.Schema:
         "model": groups.model([256, 256], "relu"),
         "learn": {
             **groups.off_policy_learn(3e-4, 256, 8),
-            "tau": opt(0.005, "(0, 1]", "share of the online critics moved into the targets per gradient step"),
-            "alpha": opt(1.0, "(0, inf)", "temperature at the start"),
-            "auto_alpha": opt(True, None, "learn the temperature"),
-            "target_entropy": opt(None, None, "target entropy, nats; None: -(action size)", type=float),
+            "tau": opt(
+                0.005, "(0, 1]", "weight of the online critics in the moving average of the targets, per gradient step"
+            ),
+            "alpha": opt(1.0, "(0, inf)", "entropy temperature; the initial one if it is learned"),
+            "auto_alpha": opt(True, None, "tune the temperature automatically"),
+            "target_entropy": opt(
+                None, None, "target entropy in nats; None: minus the number of action dimensions", type=float
+            ),
         },
         "collect": {**groups.collect(8), **groups.random_steps()},
         "eval": groups.evaluation(),

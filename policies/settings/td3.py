@@ -13,10 +13,14 @@ def schema() -> groups.Schema:
         "model": groups.model([256, 256], "relu"),
         "learn": {
             **groups.off_policy_learn(1e-3, 256, 8),
-            "tau": opt(0.005, "(0, 1]", "share of the online networks moved into the targets whenever they move"),
-            "policy_delay": opt(2, "[1, inf)", "gradient steps of the critics for each one of actor and targets"),
-            "target_noise": opt(0.2, "[0, inf)", "deviation of the noise on the target action"),
-            "noise_clip": opt(0.5, "[0, inf)", "limit of that noise"),
+            "tau": opt(
+                0.005, "(0, 1]", "weight of the online networks in the moving average of the targets, per target update"
+            ),
+            "policy_delay": opt(2, "[1, inf)", "critic updates per update of the actor and the targets"),
+            "target_noise": opt(
+                0.2, "[0, inf)", "standard deviation of the noise on target actions (target policy smoothing)"
+            ),
+            "noise_clip": opt(0.5, "[0, inf)", "clipping range of that noise"),
         },
         "collect": {**groups.collect(8), **groups.random_steps(), **groups.noise("gaussian", 0.1)},
         "eval": groups.evaluation(),
