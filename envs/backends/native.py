@@ -14,7 +14,6 @@ from minding.envs.backends.atari import atari_env, atari_options
 from minding.envs.guards.faults import START_TIMEOUT, Hang, describe
 from minding.envs.guards.watchdog import watched
 from minding.envs.single.factory import EnvFactory
-from minding.envs.spaces.agents import agents_space
 from minding.envs.spaces.info import sample_action
 
 _TRIES = 5
@@ -31,22 +30,23 @@ def native_env(factory: EnvFactory, num_envs: int) -> VectorEnv[Any, Any, Any]:
 def native_objection(factory: EnvFactory) -> str:
     """Why the vector version behaves differently from single environments; empty if it does not.
 
-    That of several agents may give each a reward of its own where their sum is asked for.
-
-    A single environment is given its time limit by a wrapper. A vector version has to keep it itself, and some accept
-    `max_episode_steps` and ignore it. It is tested once, with a limit of one step.
+    That of several agents may not take all keyword arguments: it is made once. A single environment is given its time
+    limit by a wrapper. A vector version has to keep it itself, and some accept `max_episode_steps` and ignore it. It is
+    tested once, with a limit of one step.
     """
     spec = factory.native
     assert spec is not None
-    if factory.team_reward and not _has_one_reward(factory):
-        return "its vector version gives each agent a reward of its own, and env.team_reward asks for their sum"
-    if factory.max_episode_steps is None and getattr(spec, "max_episode_steps", None) is None:
-        return ""
+    failed = "cannot be made"
     try:
         with watched("__init__", factory.name, max(factory.step_timeout, START_TIMEOUT)):
+            if not isinstance(spec, EnvSpec):
+                factory.close(_make(factory, 1, {}))
+            if factory.max_episode_steps is None and getattr(spec, "max_episode_steps", None) is None:
+                return ""
+            failed = "does not take the time limit"
             return "" if _keeps_limit(factory) else "its vector version ignores the time limit (max_episode_steps)"
     except (Exception, Hang) as error:
-        return f"its vector version does not take the time limit: {describe(error)}"
+        return f"its vector version {failed}: {describe(error)}"
 
 
 def _keeps_limit(factory: EnvFactory) -> bool:
@@ -63,19 +63,12 @@ def _keeps_limit(factory: EnvFactory) -> bool:
         factory.close(env)
 
 
-def _has_one_reward(factory: EnvFactory) -> bool:
-    """Whether the agents of a vector version have one reward; true for a single agent."""
-    env = _make(factory, 1, {})
-    agents = agents_space(env.single_observation_space)
-    factory.close(env)
-    return agents is None or agents.team.one_reward
-
-
 def _make(factory: EnvFactory, num_envs: int, limit: dict[str, int]) -> VectorEnv[Any, Any, Any]:
     kwargs = {**factory.kwargs, **limit}
     if not isinstance(factory.native, EnvSpec):
         assert factory.native is not None
-        return factory.native(num_envs=num_envs, global_state=factory.global_state, **kwargs)  # type: ignore[no-any-return]
+        asked = {"global_state": factory.global_state, "team_reward": factory.team_reward}
+        return factory.native(num_envs=num_envs, **asked, **kwargs)  # type: ignore[no-any-return]
     env = gymnasium.make_vec(factory.native, num_envs, vectorization_mode="vector_entry_point", **kwargs)
     raw = env.unwrapped
     space = vars(raw).get("action_space")

@@ -20,15 +20,8 @@ from minding.envs.spaces.info import InfoForm
 from minding.envs.spaces.layout import ObsLayout
 
 _log = logging.getLogger("minding.envs")
-# Attributes that, with the random generator, are the whole state of a native vector environment.
-_NATIVE_STATE = {
-    "BattleVector": ("units", "steps"),
-    "DuelVector": ("units", "steps"),
-    "CartPoleVectorEnv": ("state", "steps", "prev_done"),
-    "MaskedGridVector": ("position", "visited", "steps"),
-    "RepeatPreviousVector": ("shown", "steps"),
-    "TMazeVector": ("position", "north", "steps"),
-}
+_NATIVE_STATE = {"CartPoleVectorEnv": ("state", "steps", "prev_done")}
+"""`native_state` of Gymnasium's vector environments, which do not say themselves what their state is."""
 
 
 class VectorSource(Source):
@@ -41,6 +34,8 @@ class VectorSource(Source):
     A vector environment derives its own seeds: it gets one seed per reset, drawn from the run's. After a
     fault, `restart` resets all of its environments, because they cannot be reset one by one: the row of each is
     invalid. A fault in a reset, or in `FaultStreak.limit` steps in a row, is an error nevertheless.
+
+    One whose `native_state` names the attributes that, with its random generator, are its whole state resumes exactly.
 
     Args:
       env: any `gymnasium.vector.VectorEnv` whose metadata tell the autoreset mode.
@@ -80,7 +75,8 @@ class VectorSource(Source):
         self._shows_ends = mode != AutoresetMode.SAME_STEP
         self._done = np.zeros(self.num_envs, bool)
         self._any_done = False
-        self._native = _NATIVE_STATE.get(type(env.unwrapped).__name__, ())
+        raw = env.unwrapped
+        self._native = getattr(raw, "native_state", _NATIVE_STATE.get(type(raw).__name__, ()))
         self._streak = FaultStreak()
         self._activity = Activity()
         self._watch = Watch(self._activity, self._who, step_timeout)

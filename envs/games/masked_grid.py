@@ -113,6 +113,7 @@ class MaskedGridVector(VectorEnv[Array, Array, Array]):  # type: ignore[misc]
     """
 
     metadata = {"autoreset_mode": AutoresetMode.DISABLED}  # noqa: RUF012
+    native_state = ("position", "visited", "steps")
 
     def __init__(self, num_envs: int = 1, side: int = 6, max_episode_steps: int | None = None) -> None:
         self.num_envs = num_envs

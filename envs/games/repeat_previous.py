@@ -91,6 +91,7 @@ class RepeatPreviousVector(VectorEnv[Array, Array, Array]):  # type: ignore[misc
     """
 
     metadata = {"autoreset_mode": AutoresetMode.DISABLED}  # noqa: RUF012
+    native_state = ("shown", "steps")
 
     def __init__(
         self,

@@ -97,6 +97,7 @@ class TMazeVector(VectorEnv[Array, Array, Array]):  # type: ignore[misc]
     """
 
     metadata = {"autoreset_mode": AutoresetMode.DISABLED}  # noqa: RUF012
+    native_state = ("position", "north", "steps")
 
     def __init__(self, num_envs: int = 1, length: int = 10, max_episode_steps: int | None = None) -> None:
         self.num_envs = num_envs

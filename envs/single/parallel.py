@@ -21,6 +21,8 @@ GAMES = {
 """Packages of StarCraft's maps, package -> module, class and address. The id of a map is 'package/map'."""
 OWN = {"minding/Battle-v0": "minding.envs.games.battle", "minding/Duel-v0": "minding.envs.games.battle.duel"}
 """Our own, id -> module with a `parallel_env`."""
+VECTORS = {"mpe2/simple_spread_v3": "simple_spread", "mpe2/simple_tag_v3": "simple_tag"}
+"""Environments of others that step many at once here, id -> function of `envs.games.particles`."""
 _SMAC = ("get_env_info", "get_obs", "get_state", "get_avail_actions")
 
 
@@ -89,7 +91,16 @@ def parallel_source(env_id: str) -> Callable[..., Any]:
         raise ConfigError(
             f"env.env_id={env_id!r} needs {error.name or error}, which is not installed: see the documents of {start}"
         ) from error
-    return getattr(module, "parallel_env", None) or module.env  # type: ignore[no-any-return]
+    return _with_vector(getattr(module, "parallel_env", None) or module.env, env_id)
+
+
+def _with_vector(make: Callable[..., Any], env_id: str) -> Callable[..., Any]:
+    """What makes the environment, with the attribute `vector_env` if we have a vector version of it."""
+    if env_id not in VECTORS:
+        return make
+    source: Any = functools.partial(make)
+    source.vector_env = getattr(importlib.import_module("minding.envs.games.particles"), VECTORS[env_id])
+    return source  # type: ignore[no-any-return]
 
 
 def _versions(start: str, path: Any) -> list[str]:

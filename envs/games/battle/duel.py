@@ -7,8 +7,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from gymnasium import spaces
-from gymnasium.vector import AutoresetMode, VectorEnv
-from gymnasium.vector.utils import batch_space
 from pettingzoo import ParallelEnv
 
 from minding.engine.data.agents import ALIVE, STATE
@@ -17,8 +15,8 @@ from minding.engine.types import Array
 from minding.envs.games.battle.maps import DAMAGE, BattleMap, find_map
 from minding.envs.games.battle.picture import draw
 from minding.envs.games.battle.rules import LIFE, SHOOT, Battles, Orders, X, Y, survey
-from minding.envs.games.battle.views import Views, obs_size, state_size
-from minding.envs.spaces.agents import AgentsSpace, Team
+from minding.envs.games.battle.vector import UnitsVector, unit_sight, unit_team
+from minding.envs.games.battle.views import Views, state_size
 
 _OTHER_WAY = np.array([0, 1, 3, 2, -1])
 """North, south, east, west and none, seen by the other team."""
@@ -127,8 +125,7 @@ class Duel(ParallelEnv[str, dict[str, Array], int]):  # type: ignore[misc]
         self.possible_agents = list(duel_names(field))
         self.agents: list[str] = []
         self._duels, self._rng = Duels(field, 1), np.random.default_rng()
-        entries = _entries(field)
-        self._seen = {agent: spaces.Dict(entries) for agent in self.possible_agents}
+        self._seen = {agent: unit_sight(field) for agent in self.possible_agents}
         self._act = {agent: spaces.Discrete(SHOOT + field.enemies) for agent in self.possible_agents}
         self.state_space = spaces.Box(-np.inf, np.inf, (state_size(field),), np.float32)
         self._places = np.zeros((field.units, 2), np.float32)
@@ -187,21 +184,16 @@ class Duel(ParallelEnv[str, dict[str, Array], int]):  # type: ignore[misc]
         }
 
 
-class DuelVector(VectorEnv[Any, Array, Any]):  # type: ignore[misc]
-    """N duels in one NumPy step; ended ones are reset by ``reset(options={'reset_mask': ...})``.
+class DuelVector(UnitsVector):
+    """N duels in one NumPy step.
 
     Args:
       num_envs: N.
       map_name: see `Duel`.
-      max_episode_steps: where it is lower than the limit of the map.
-      global_state: whether observations have the entry `STATE`.
+      max_episode_steps, global_state: see `UnitsVector`.
+      team_reward: the sum of the agents' rewards takes their place.
       render_mode: for the single duel; many are not drawn.
-
-    Attributes:
-      units, steps: the whole state, with the random generator.
     """
-
-    metadata = {"autoreset_mode": AutoresetMode.DISABLED}  # noqa: RUF012
 
     def __init__(
         self,
@@ -209,62 +201,32 @@ class DuelVector(VectorEnv[Any, Array, Any]):  # type: ignore[misc]
         map_name: str = "3v3",
         max_episode_steps: int | None = None,
         global_state: bool = False,
+        team_reward: bool = False,
         render_mode: str | None = None,
     ) -> None:
         field = duel_map(map_name)
-        self.num_envs, self.render_mode, self._with_state = num_envs, render_mode, global_state
-        self._limit = min(field.limit, max_episode_steps or field.limit)
+        self.render_mode = render_mode
         self._duels = Duels(field, num_envs)
-        names, seen = duel_names(field), spaces.Dict(_entries(field))
-        self.single_action_space = spaces.Discrete(SHOOT + field.enemies)
-        own = (seen,) * len(names), (self.single_action_space,) * len(names)
-        state = spaces.Box(-np.inf, np.inf, (state_size(field),), np.float32) if global_state else None
-        team = Team(names, *own, shared_info=("score",))
-        self.single_observation_space = AgentsSpace(team, seen, self.single_action_space, state)
-        self.observation_space = batch_space(self.single_observation_space, num_envs)
-        self.action_space = batch_space(self.single_action_space, num_envs)
-
-    @property
-    def units(self) -> Array:
-        return self._duels.battles.units
-
-    @units.setter
-    def units(self, value: Array) -> None:
-        self._duels.battles.units[:] = value
-        self._duels.look()
-
-    @property
-    def steps(self) -> Array:
-        return self._duels.battles.steps
-
-    @steps.setter
-    def steps(self, value: Array) -> None:
-        self._duels.battles.steps[:] = value
-
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        super().reset(seed=seed)
-        rows = np.flatnonzero((options or {}).get("reset_mask", np.ones(self.num_envs, bool)))
-        self._duels.battles.begin(rows, self.np_random)
-        self._duels.look()
-        return self._observe(self._duels.alive), {}
+        team = unit_team(field, duel_names(field), one_reward=team_reward, shared_info=("score",))
+        super().__init__(self._duels.battles, max_episode_steps, global_state, team)
 
     def step(self, actions: Array) -> tuple[Any, Array, Array, Array, dict[str, Any]]:
         step = self._duels.step(actions)
         truncated = (self.steps >= self._limit) & ~step.over
         obs = self._observe(self._duels.alive & ~step.over[:, None])
-        return obs, step.reward, step.over, truncated, {"score": step.score}
+        return obs, self._shared(step.reward), step.over, truncated, {"score": step.score}
+
+    def _begin(self, rows: Array) -> dict[str, Array]:
+        self._battles.begin(rows, self.np_random)
+        self._duels.look()
+        return self._observe(self._duels.alive)
+
+    def _look(self, rows: Any) -> None:
+        self._duels.look()
 
     def _observe(self, there: Array) -> dict[str, Array]:
         seen = {OBSERVATION: self._duels.observe(), ACTION_MASK: self._duels.legal | ~there[..., None], ALIVE: there}
         return {**seen, STATE: self._duels.state()} if self._with_state else seen
-
-
-def _entries(field: BattleMap) -> dict[str, spaces.Space[Any]]:
-    """Of the observation of one unit."""
-    return {
-        ACTION_MASK: spaces.MultiBinary(SHOOT + field.enemies),
-        OBSERVATION: spaces.Box(-np.inf, np.inf, (obs_size(field),), np.float32),
-    }
 
 
 def parallel_env(map_name: str = "3v3", render_mode: str | None = None) -> Duel:

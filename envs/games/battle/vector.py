@@ -6,65 +6,40 @@ from typing import Any
 
 import numpy as np
 from gymnasium import spaces
-from gymnasium.vector import AutoresetMode, VectorEnv
-from gymnasium.vector.utils import batch_space
 
 from minding.engine.data.agents import ALIVE, STATE
 from minding.engine.data.masks import ACTION_MASK, OBSERVATION
 from minding.engine.types import Array
-from minding.envs.games.battle.maps import find_map
+from minding.envs.games.battle.maps import BattleMap, find_map
 from minding.envs.games.battle.rules import SHOOT, Battles, Survey, survey
 from minding.envs.games.battle.script import attack_nearest
 from minding.envs.games.battle.views import Views, obs_size, state_size
+from minding.envs.games.vector import AgentsVector
 from minding.envs.single.smac import SHARED_INFO, agent_names
 from minding.envs.spaces.agents import AgentsSpace, Team
 
 
-class BattleVector(VectorEnv[Any, Array, Any]):  # type: ignore[misc]
-    """N battles; ended ones are reset by ``reset(options={'reset_mask': ...})``.
+class UnitsVector(AgentsVector):
+    """N battles or duels on one map.
 
     Args:
-      num_envs: N.
-      map_name: one of `maps.MAPS`.
+      battles: hold the state of N.
       max_episode_steps: where it is lower than the limit of the map.
       global_state: whether observations have the entry `STATE`.
-      render_mode: for the single battle; many are not drawn.
+      team: the agents, each a unit.
 
     Attributes:
       units, steps: the whole state, with the random generator.
     """
 
-    metadata = {"autoreset_mode": AutoresetMode.DISABLED}  # noqa: RUF012
+    native_state = ("units", "steps")
 
-    def __init__(
-        self,
-        num_envs: int = 1,
-        map_name: str = "3v3",
-        max_episode_steps: int | None = None,
-        global_state: bool = False,
-        render_mode: str | None = None,
-    ) -> None:
-        field = find_map(map_name)
-        self.num_envs, self.render_mode = num_envs, render_mode
-        self._battles = Battles(field, num_envs)
-        self._field, self._views = field, Views(field)
+    def __init__(self, battles: Battles, max_episode_steps: int | None, global_state: bool, team: Team) -> None:
+        field = battles.field
+        self._battles, self._with_state = battles, global_state
         self._limit = min(field.limit, max_episode_steps or field.limit)
-        names = agent_names(field.allies)
-        seen = spaces.Dict(
-            {
-                ACTION_MASK: spaces.MultiBinary(SHOOT + field.enemies),
-                OBSERVATION: spaces.Box(-np.inf, np.inf, (obs_size(field),), np.float32),
-            }
-        )
-        self.single_action_space = spaces.Discrete(SHOOT + field.enemies)
-        own = (seen,) * len(names), (self.single_action_space,) * len(names)
         state = spaces.Box(-np.inf, np.inf, (state_size(field),), np.float32) if global_state else None
-        self._with_state = global_state
-        self._seen: dict[str, Array] = {}
-        team = Team(names, *own, one_reward=True, shared_info=SHARED_INFO)
-        self.single_observation_space = AgentsSpace(team, seen, self.single_action_space, state)
-        self.observation_space = batch_space(self.single_observation_space, num_envs)
-        self.action_space = batch_space(self.single_action_space, num_envs)
+        super().__init__(battles.count, AgentsSpace(team, team.observations[0], team.actions[0], state))
 
     @property
     def units(self) -> Array:
@@ -83,14 +58,52 @@ class BattleVector(VectorEnv[Any, Array, Any]):  # type: ignore[misc]
     def steps(self, value: Array) -> None:
         self._battles.steps[:] = value
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        super().reset(seed=seed)
-        rows = np.flatnonzero((options or {}).get("reset_mask", np.ones(self.num_envs, bool)))
-        self._battles.begin(rows, self.np_random)
-        # Few of many battles begin at once: what is seen in the others is known.
-        self._look(rows)
-        self._show(rows, self._now.alive[rows, : self._field.allies])
-        return self._seen, {}
+    def _look(self, rows: Any) -> None:
+        """Surveys the battles in `rows`, whose units were moved."""
+        raise NotImplementedError
+
+
+def unit_sight(field: BattleMap) -> spaces.Dict:
+    """What a unit on this map observes."""
+    return spaces.Dict(
+        {
+            ACTION_MASK: spaces.MultiBinary(SHOOT + field.enemies),
+            OBSERVATION: spaces.Box(-np.inf, np.inf, (obs_size(field),), np.float32),
+        }
+    )
+
+
+def unit_team(field: BattleMap, names: tuple[str, ...], *, one_reward: bool, shared_info: tuple[str, ...]) -> Team:
+    """Agents that are units on this map."""
+    seen, action = unit_sight(field), spaces.Discrete(SHOOT + field.enemies)
+    return Team(names, (seen,) * len(names), (action,) * len(names), one_reward, shared_info)
+
+
+class BattleVector(UnitsVector):
+    """N battles.
+
+    Args:
+      num_envs: N.
+      map_name: one of `maps.MAPS`.
+      max_episode_steps, global_state: see `UnitsVector`.
+      team_reward: a team has one reward in any case.
+      render_mode: for the single battle; many are not drawn.
+    """
+
+    def __init__(
+        self,
+        num_envs: int = 1,
+        map_name: str = "3v3",
+        max_episode_steps: int | None = None,
+        global_state: bool = False,
+        team_reward: bool = False,
+        render_mode: str | None = None,
+    ) -> None:
+        self._field = field = find_map(map_name)
+        self._views, self.render_mode = Views(field), render_mode
+        self._seen: dict[str, Array] = {}
+        team = unit_team(field, agent_names(field.allies), one_reward=True, shared_info=SHARED_INFO)
+        super().__init__(Battles(field, num_envs), max_episode_steps, global_state, team)
 
     def step(self, actions: Array) -> tuple[Any, Array, Array, Array, dict[str, Any]]:
         battles, allies = self._battles, self._field.allies
@@ -106,6 +119,13 @@ class BattleVector(VectorEnv[Any, Array, Any]):  # type: ignore[misc]
         }
         self._show(slice(None), alive[:, :allies] & ~outcome.over[:, None])
         return self._seen, outcome.reward, outcome.over, truncated, info
+
+    def _begin(self, rows: Array) -> dict[str, Array]:
+        self._battles.begin(rows, self.np_random)
+        # Few of many battles begin at once: what is seen in the others is known.
+        self._look(rows)
+        self._show(rows, self._now.alive[rows, : self._field.allies])
+        return self._seen
 
     def _look(self, rows: Any) -> None:
         found = survey(self._field, self._battles.units[rows])

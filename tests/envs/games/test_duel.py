@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from minding.engine.data import trees
-from minding.engine.errors import ConfigError
 from minding.envs import describe_env, make_env_manager
 from minding.envs.games.battle.duel import Duels, DuelVector, parallel_env
 from minding.envs.games.battle.maps import BattleMap
@@ -91,13 +90,20 @@ def test_backends_give_the_same_arrays():
     single.close()
 
 
-def test_the_sum_of_rewards_is_asked_of_single_duels():
-    env = {"env_id": "minding/Duel-v0", "team_reward": True}
-    with pytest.raises(ConfigError, match=r"gives each agent a reward of its own, and env\.team_reward asks"):
-        make_env_manager({**env, "backend": "native"}, 6, 0)
-    manager = make_env_manager(env, 6, 0)
-    assert manager.step(np.ones((6, 6), np.int64)).reward.shape == (6,)
-    manager.close()
+def test_the_rewards_of_both_teams_are_summed_where_one_is_asked_for():
+    each, both = (DuelVector(6, team_reward=summed) for summed in (False, True))
+    rng, paid = np.random.default_rng(0), 0
+    obs, both_obs = each.reset(seed=2)[0], both.reset(seed=2)[0]
+    for _ in range(12):
+        assert np.array_equal(obs["observation"], both_obs["observation"])
+        mask = obs["action_mask"]
+        actions = np.where(mask, rng.random(mask.shape), -1).argmax(axis=-1)
+        obs, reward, *_ = each.step(actions)
+        both_obs, total, *_ = both.step(actions)
+        assert total == pytest.approx(reward.sum(axis=1))
+        paid += np.count_nonzero(reward)
+    assert paid
+    assert not both.single_observation_space.reward_shape
 
 
 def test_a_duel_needs_teams_of_one_size():

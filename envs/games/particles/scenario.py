@@ -1,0 +1,111 @@
+"""What the games of mpe2 have in common: settings, and what an agent sees."""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+
+import numpy as np
+
+from minding.engine.types import Array
+from minding.envs.games.particles.physics import Bodies
+
+_ELSEWHERE = ("benchmark_data", "curriculum", "num_agent_neighbors", "num_landmark_neighbors")
+
+
+@dataclasses.dataclass(frozen=True)
+class Sight:
+    """Where in a list of vectors an agent's observation is found.
+
+    The list holds the velocities of M agents, their positions, the offsets from each agent to each of E bodies, and a
+    zero vector.
+
+    Attributes:
+      agents, bodies: M and E.
+    """
+
+    agents: int
+    bodies: int
+
+    @property
+    def nothing(self) -> int:
+        """The place of the zero vector."""
+        return self.agents * (2 + self.bodies)
+
+    def velocity(self, agent: int) -> int:
+        return agent
+
+    def position(self, agent: int) -> int:
+        return self.agents + agent
+
+    def offset(self, agent: int, body: int) -> int:
+        return self.agents * 2 + agent * self.bodies + body
+
+    def vectors(self, velocities: Array, positions: Array, offsets: Array) -> Array:
+        """The list of N worlds, float32 ``(N, M * (2 + E) + 1, 2)``."""
+        listed = np.zeros((len(positions), self.nothing + 1, 2), np.float32)
+        listed[:, : self.agents] = velocities
+        listed[:, self.agents : 2 * self.agents] = positions[:, : self.agents]
+        listed[:, 2 * self.agents : -1] = offsets.reshape(len(positions), -1, 2)
+        return listed
+
+
+@dataclasses.dataclass(frozen=True)
+class Scenario(abc.ABC):
+    """A game with mpe2's keyword arguments.
+
+    Attributes:
+      max_cycles: steps after which an episode is truncated.
+      continuous_actions: five numbers between 0 and 1 instead of five choices.
+      terminate_on_success: end an episode when its goal is reached.
+      render_mode, dynamic_rescaling: of pictures, which are drawn of single worlds.
+      benchmark_data, curriculum, num_agent_neighbors, num_landmark_neighbors: single worlds only.
+    Raises:
+      ValueError: a setting that single worlds alone have.
+    """
+
+    max_cycles: int = 25
+    continuous_actions: bool = False
+    terminate_on_success: bool = False
+    render_mode: str | None = None
+    dynamic_rescaling: bool = True
+    benchmark_data: bool = False
+    curriculum: bool = False
+    num_agent_neighbors: int | None = None
+    num_landmark_neighbors: int | None = None
+
+    def __post_init__(self) -> None:
+        for name in _ELSEWHERE:
+            value = getattr(self, name)
+            if value is not False and value is not None:
+                raise ValueError(f"{name}={value!r} is for single worlds alone")
+
+    @property
+    @abc.abstractmethod
+    def names(self) -> tuple[str, ...]:
+        """Of the M agents."""
+
+    @abc.abstractmethod
+    def bodies(self) -> Bodies:
+        """Agents and landmarks."""
+
+    @abc.abstractmethod
+    def seen(self) -> list[list[int]]:
+        """What each agent observes, as places in `Sight`, in order."""
+
+    @abc.abstractmethod
+    def place(self, count: int, rng: np.random.Generator) -> Array:
+        """Draws the positions of all bodies at the start of `count` episodes, ``(count, E, 2)``."""
+
+    @abc.abstractmethod
+    def reward(self, positions: Array, distance: Array) -> Array:
+        """Float64 ``(N, M)`` after a step.
+
+        Args:
+          positions: ``(N, E, 2)``.
+          distance: from each agent to each body, ``(N, M, E)``.
+        """
+
+    @abc.abstractmethod
+    def success(self, distance: Array) -> Array:
+        """Bool ``(N,)``: whether the goal is reached."""

@@ -1,0 +1,93 @@
+"""simple_tag_v3: slow adversaries chase faster agents round obstacles."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+
+from minding.engine.types import Array
+from minding.envs.games.particles.physics import Bodies
+from minding.envs.games.particles.scenario import Scenario, Sight
+
+_ADVERSARY_SIZE, _AGENT_SIZE = 0.075, 0.05
+
+
+@dataclasses.dataclass(frozen=True)
+class Tag(Scenario):
+    """Each adversary earns 10 for every contact of any of them with a good agent, who loses 10.
+
+    Good agents also lose for leaving the square, up to 10 for each axis.
+
+    Attributes:
+      num_good, num_adversaries, num_obstacles: how many of each there are.
+    Raises:
+      ValueError: there are no agents.
+    """
+
+    num_good: int = 1
+    num_adversaries: int = 3
+    num_obstacles: int = 2
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if min(self.num_good, self.num_adversaries) < 1 or self.num_obstacles < 0:
+            raise ValueError(
+                f"num_good={self.num_good}, num_adversaries={self.num_adversaries}, "
+                f"num_obstacles={self.num_obstacles}: expected one agent or more on each side, and no negative number"
+            )
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        adversaries = tuple(f"adversary_{m}" for m in range(self.num_adversaries))
+        return adversaries + tuple(f"agent_{m}" for m in range(self.num_good))
+
+    def bodies(self) -> Bodies:
+        adversaries, good, obstacles = self.num_adversaries, self.num_good, self.num_obstacles
+        return Bodies(
+            size=(_ADVERSARY_SIZE,) * adversaries + (_AGENT_SIZE,) * good + (0.2,) * obstacles,
+            collides=(True,) * (adversaries + good + obstacles),
+            accel=(3.0,) * adversaries + (4.0,) * good,
+            max_speed=(1.0,) * adversaries + (1.3,) * good,
+        )
+
+    def seen(self) -> list[list[int]]:
+        agents = self.num_adversaries + self.num_good
+        sight = Sight(agents, agents + self.num_obstacles)
+        return [
+            [sight.velocity(m), sight.position(m)]
+            + [sight.offset(m, agents + obstacle) for obstacle in range(self.num_obstacles)]
+            + [sight.offset(m, other) for other in range(agents) if other != m]
+            + [sight.velocity(good) for good in range(self.num_adversaries, agents) if good != m]
+            for m in range(agents)
+        ]
+
+    def place(self, count: int, rng: np.random.Generator) -> Array:
+        agents = rng.uniform(-1, 1, (count, self.num_adversaries + self.num_good, 2))
+        return np.concatenate([agents, rng.uniform(-0.9, 0.9, (count, self.num_obstacles, 2))], axis=1)
+
+    def reward(self, positions: Array, distance: Array) -> Array:
+        adversaries, agents = self.num_adversaries, self.num_adversaries + self.num_good
+        touched = self._touched(distance)
+        reward = np.empty((len(positions), agents))
+        reward[:, :adversaries] = 10.0 * touched.sum(axis=(1, 2))[:, None]
+        outside = _outside(np.abs(positions[:, adversaries:agents]))
+        reward[:, adversaries:] = -10.0 * touched.sum(axis=2) - outside[..., 0] - outside[..., 1]
+        return reward
+
+    def success(self, distance: Array) -> Array:
+        caught: Array = self._touched(distance).any(axis=2).all(axis=1)
+        return caught
+
+    def _touched(self, distance: Array) -> Array:
+        """Bool ``(N, G, A)``: whether a good agent and an adversary are in contact."""
+        adversaries, agents = self.num_adversaries, self.num_adversaries + self.num_good
+        touched: Array = distance[:, adversaries:agents, :adversaries] < _AGENT_SIZE + _ADVERSARY_SIZE
+        return touched
+
+
+def _outside(x: Array) -> Array:
+    """What it costs to be that far from the middle of the square along one axis."""
+    # The exponent is bounded where the cost is at its highest already.
+    far = np.minimum(np.exp(np.minimum(2 * x - 2, 3)), 10)
+    return np.where(x < 0.9, 0, np.where(x < 1, (x - 0.9) * 10, far))

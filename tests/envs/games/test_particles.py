@@ -1,0 +1,226 @@
+"""simple_spread and simple_tag for many worlds: number for number the games of mpe2."""
+
+import numpy as np
+import pytest
+
+from minding.engine.data import trees
+from minding.engine.errors import ConfigError, EnvError
+from minding.envs import make_env_manager
+from minding.envs.check import check_env
+from minding.envs.games.particles import simple_spread, simple_tag
+from minding.envs.games.particles.physics import Bodies, Worlds
+
+pytest.importorskip("mpe2", reason="needs the extra 'mpe'")
+
+STEPS = 60
+GAMES = {
+    "spread": {},
+    "spread of 5": {
+        "env_kwargs": {"N": 5, "continuous_actions": True, "local_ratio": 0.3, "dynamic_rescaling": False},
+        "team_reward": True,
+    },
+    "tag": {"max_episode_steps": STEPS},
+    "tag, 4 against 2": {
+        "env_kwargs": {
+            **{"num_good": 2, "num_adversaries": 4, "num_obstacles": 0},
+            **{"continuous_actions": True, "terminate_on_success": True},
+        },
+    },
+}
+
+
+def settings(name, **env):
+    own_limit = 2 * STEPS if "max_episode_steps" in env else STEPS
+    kwargs = {"max_cycles": own_limit, **env.pop("env_kwargs", {})}
+    return {"env_id": f"mpe2/simple_{name}_v3", "env_kwargs": kwargs, **env}
+
+
+def own_worlds(manager):
+    """The worlds of mpe2 behind a manager."""
+    return [env.unwrapped.parallel.unwrapped.world for env in manager._source._group._envs]
+
+
+def pair(env, num_envs):
+    """A native manager and one of mpe2's own worlds, in equal states with little room."""
+    native, single = (make_env_manager({**env, "backend": backend}, num_envs, 3) for backend in ("native", "sync"))
+    native.reset()
+    single.reset()
+    vector = native._source._env
+    assert vector.single_observation_space == single._source._group._envs[0].observation_space
+    assert vector.single_observation_space.team == single._source._group._envs[0].observation_space.team
+    vector.positions *= 0.25
+    vector.velocities[:] = np.random.default_rng(0).normal(0, 0.5, vector.velocities.shape)
+    for world, positions, velocities in zip(own_worlds(single), vector.positions, vector.velocities):
+        for entity, position in zip(world.entities, positions):
+            entity.state.p_pos = position.copy()
+        for agent, velocity in zip(world.agents, velocities):
+            agent.state.p_vel = velocity.copy()
+    return native, single
+
+
+def drawn(manager, rng):
+    shape = manager.obs.alive.shape
+    if manager._adapter.continuous:
+        # Beyond the bounds as well.
+        return rng.uniform(-1.3, 1.3, (*shape, 5)).astype(np.float32)
+    return rng.integers(0, 5, shape)
+
+
+def in_contact(vector):
+    """In which worlds agents touch each other."""
+    agents = vector.velocities.shape[1]
+    size = np.array(vector.scenario.bodies().size)[:agents]
+    apart = vector.positions[:, :agents, None] - vector.positions[:, None, :agents]
+    return (np.linalg.norm(apart, axis=-1) + 9 * np.eye(agents) < size[:, None] + size).any(axis=(1, 2))
+
+
+def assert_same_rows(one, other, rows):
+    for (path, a), (_, b) in zip(trees.leaves(one), trees.leaves(other), strict=True):
+        assert a.dtype == b.dtype, path
+        assert np.array_equal(a[rows], b[rows]), path
+
+
+@pytest.mark.parametrize("game", GAMES)
+def test_steps_are_those_of_mpe2_bit_by_bit(game):
+    count = 4
+    native, single = pair(settings(game[: 3 if "tag" in game else 6], **GAMES[game], global_state=True), count)
+    vector, worlds = native._source._env, own_worlds(single)
+    rng, going, contacts, ends = np.random.default_rng(1), np.ones(count, bool), 0, np.zeros(2, int)
+    for _ in range(STEPS):
+        action = drawn(native, rng)
+        one, other = native.step(action), single.step(action)
+        assert_same_rows(one.next_obs, other.next_obs, going)
+        for part in ("reward", "terminated", "truncated"):
+            assert np.array_equal(getattr(one, part)[going], getattr(other, part)[going]), part
+        ends += one.terminated[going].sum(), one.truncated[going].sum()
+        # New episodes begin elsewhere.
+        going &= ~(one.terminated | one.truncated)
+        for n in np.flatnonzero(going):
+            assert np.array_equal(vector.positions[n], [entity.state.p_pos for entity in worlds[n].entities])
+            assert np.array_equal(vector.velocities[n], [agent.state.p_vel for agent in worlds[n].agents])
+        contacts += in_contact(vector)[going].sum()
+    assert contacts > 5
+    assert ends.sum() == count
+    assert (ends[0] > 0) == (game == "tag, 4 against 2")
+    native.close()
+    single.close()
+
+
+def test_a_body_moves_before_it_turns_and_contacts_push_both():
+    worlds = Worlds(Bodies(size=(0.1, 0.1), collides=(True, True), accel=(1.0,), max_speed=(np.inf,)), 1)
+    worlds.positions[0] = [[0.0, 0.0], [0.2, 0.0]]
+    worlds.velocities[0] = [[1.0, 2.0]]
+    worlds.step(np.array([[[0.0, 4.0]]]))
+    # By the old velocity; then friction, the push, and the contact: at the distance of both radii, log(2) / 10.
+    assert worlds.positions[0].tolist() == [pytest.approx([0.1, 0.2]), [0.2, 0.0]]
+    assert worlds.velocities[0, 0] == pytest.approx([0.75 - 0.1 * np.log(2) / 10, 1.5 + 0.4])
+
+
+def test_a_speed_is_limited_in_its_direction():
+    worlds = Worlds(Bodies(size=(0.1,), collides=(True,), accel=(1.0,), max_speed=(1.0,)), 2)
+    worlds.velocities[:] = [[[4.0, 0.0]], [[0.4, 0.0]]]
+    worlds.step(np.array([[[0.0, 40.0]]] * 2))
+    assert worlds.velocities[:, 0] == pytest.approx(
+        np.array([[0.6, 0.8], [0.3 / np.hypot(0.3, 4), 4 / np.hypot(0.3, 4)]])
+    )
+
+
+def test_spread_ends_when_all_landmarks_are_covered_unless_time_is_up():
+    vector = simple_spread(3, max_cycles=4, terminate_on_success=True, N=2)
+    vector.reset(seed=0)
+    vector.positions[:] = [[0, 0], [5, 5], [5, 5.05], [0, 0.05]]
+    vector.positions[1, 3] = 0, 0.3
+    vector.steps[2] = 3
+    obs, reward, terminated, truncated, _ = vector.step(np.zeros((3, 2), np.int64))
+    assert terminated.tolist() == [True, False, False]
+    assert truncated.tolist() == [False, False, True]
+    assert obs["alive"].tolist() == [[False] * 2, [True] * 2, [True] * 2]
+    assert reward[:, 0] == pytest.approx([-0.05, -0.175, -0.05])
+
+
+def test_tag_pays_for_contacts_and_for_leaving_the_square():
+    vector = simple_tag(2, num_obstacles=0)
+    vector.reset(seed=0)
+    vector.positions[:] = [[3, 3], [-3, 3], [0, 0.1], [0, 0]]
+    vector.positions[1, 3] = 0.95, -20
+    _, reward, *_ = vector.step(np.zeros((2, 4), np.int64))
+    assert reward == pytest.approx(np.array([[10, 10, 10, -10], [0, 0, 0, -10.5]]))
+    summed = simple_tag(2, num_obstacles=0, team_reward=True)
+    summed.reset(seed=0)
+    summed.positions[:] = [[3, 3], [-3, 3], [0, 0.1], [0, 0]]
+    assert summed.step(np.zeros((2, 4), np.int64))[1] == pytest.approx([20, 20])
+
+
+def test_episodes_begin_all_over_the_square_at_rest():
+    vector = simple_tag(2000)
+    vector.reset(seed=5)
+    agents, landmarks = vector.positions[:, :4], vector.positions[:, 4:]
+    for drawn_positions, end in ((agents, 1.0), (landmarks, 0.9)):
+        assert 0.99 * end < np.abs(drawn_positions).max() <= end
+        shares = np.histogram(drawn_positions, bins=4, range=(-end, end))[0] / drawn_positions.size
+        assert shares == pytest.approx(0.25, abs=0.02)
+    assert not vector.velocities.any()
+    before = vector.positions.copy()
+    vector.step(np.ones((2000, 4), np.int64))
+    begins = np.arange(2000) < 3
+    obs, _ = vector.reset(options={"reset_mask": begins})
+    assert (vector.steps == ~begins).all()
+    assert not vector.velocities[:3].any()
+    assert vector.velocities[3:].any(axis=(1, 2)).all()
+    assert not np.isclose(vector.positions[:3], before[:3]).any()
+    assert obs["observation"][:, 0, 2:4] == pytest.approx(vector.positions[:, 0])
+
+
+@pytest.mark.parametrize("name", ["spread", "tag"])
+def test_running_episodes_resume_exactly(name):
+    env = settings(name, env_kwargs={"max_cycles": 9}, global_state=True, normalize_reward=True)
+    one, other = (make_env_manager(env, 6, seed) for seed in (0, 1))
+    rng = np.random.default_rng(0)
+    for _ in range(5):
+        one.step(drawn(one, rng))
+    assert one.resume_guarantee == "exact"
+    other.load_state_dict(one.state_dict())
+    for _ in range(20):
+        action = drawn(one, rng)
+        a, b = one.step(action), other.step(action)
+        assert_same_rows(a.next_obs, b.next_obs, slice(None))
+        assert np.array_equal(a.reward, b.reward)
+        assert a.episodes == b.episodes
+
+
+def test_equal_seeds_give_equal_worlds():
+    one, same, other = (simple_spread(4).reset(seed=seed)[0]["observation"] for seed in (3, 3, 4))
+    assert np.array_equal(one, same)
+    assert not np.isclose(one[..., 2:], other[..., 2:]).all()
+
+
+@pytest.mark.parametrize(
+    ("kwargs", "reason"),
+    [({"curriculum": True}, "curriculum=True is for single worlds alone"), ({"num_agent_neighbors": 1}, "neighbors=1")],
+)
+def test_what_only_single_worlds_have_is_played_by_mpe2(kwargs, reason, caplog):
+    env = settings("spread", env_kwargs=kwargs)
+    make_env_manager(env, 6, 0).close()
+    assert reason in caplog.text
+    assert "env.backend=auto steps single environments" in caplog.text
+    with pytest.raises(ConfigError, match=f"its vector version cannot be made: ValueError: .*{reason}.*; use 'sync'"):
+        make_env_manager({**env, "backend": "native"}, 6, 0)
+
+
+def test_many_worlds_are_stepped_at_once_and_few_by_mpe2(caplog):
+    for count, kind in ((6, "VectorSource"), (5, "LocalSource")):
+        manager = make_env_manager(settings("tag", team_reward=True), count, 0)
+        assert type(manager._source).__name__ == kind
+        manager.close()
+    assert not caplog.text
+
+
+def test_an_action_that_does_not_exist_is_a_fault():
+    manager = make_env_manager(settings("spread"), 6, 0)
+    with pytest.raises(EnvError, match="expected numbers from 0 to 4"):
+        manager.step(np.full((6, 3), 5))
+
+
+def test_the_environment_is_found_fit_for_training():
+    findings = check_env(settings("spread", env_kwargs={"max_cycles": 5}), steps=12)
+    assert [finding.text for finding in findings if finding.level == "error"] == []
