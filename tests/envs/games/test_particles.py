@@ -224,3 +224,13 @@ def test_an_action_that_does_not_exist_is_a_fault():
 def test_the_environment_is_found_fit_for_training():
     findings = check_env(settings("spread", env_kwargs={"max_cycles": 5}), steps=12)
     assert [finding.text for finding in findings if finding.level == "error"] == []
+
+
+def test_numbers_beyond_the_bounds_of_an_action_count_as_the_bounds():
+    vector = simple_spread(2, continuous_actions=True)
+    vector.reset(seed=0)
+    vector.positions[:] = np.arange(12).reshape(6, 2)
+    vector.step(
+        np.stack([np.full((3, 5), [0, 3, -1, 0.25, 1]), np.full((3, 5), [0, 1, 0, 0.25, 1])]).astype(np.float32)
+    )
+    assert vector.velocities == pytest.approx(np.array([-0.5, 0.375]) + np.zeros((2, 3, 2)))
