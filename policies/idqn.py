@@ -29,7 +29,8 @@ class IDQNCell(TeamQLearning):
         there, reward, decay = batch["there"], batch["reward"], ops.ExpandDims()(batch["decay"], -1)
         if reward.ndim == 1:
             reward = ops.ExpandDims()(reward, -1)
-        error = there * (done - ops.stop_gradient(reward + decay * batch["there_then"] * best))
+        target = self.targets(reward, decay * batch["there_then"], best, batch["filled"])
+        error = there * (done - target)
         shape = (*batch["filled"].shape, self.agents)
         count = total(ops.Reshape()(there, shape))
         loss = total(ops.Reshape()(ops.Square()(error), shape)) / count

@@ -12,7 +12,7 @@ from minding.policies.networks.steps import GradientStep
 from minding.policies.networks.target import equalize, make_target
 from minding.policies.networks.team_agents import AgentQNetwork
 from minding.policies.ops import lean
-from minding.policies.ops.values import chosen_value
+from minding.policies.ops.values import accumulated, chosen_value
 
 
 class TeamQLearning(GradientStep):
@@ -47,6 +47,7 @@ class TeamQLearning(GradientStep):
         self.move_target = make_target(online, target, self.optim.block("net"), learn["target"]["kind"])
         self.agents, self.count = self.net.agents, leaves
         self.gamma, self.double = float(learn["gamma"]), bool(learn["double"])
+        self.td_lambda = float(learn["td_lambda"])
         self.gradient = self.optim.gradient(self.loss, "net")
 
     # What an algorithm defines.
@@ -133,9 +134,31 @@ class TeamQLearning(GradientStep):
         done = chosen_value(lean.part(q, 0, rows), batch["action"])
         return ops.Reshape()(done, (-1, self.agents)), ops.Reshape()(best, (-1, self.agents))
 
+    def targets(self, reward, decay, following, filled):
+        """What values are drawn to: lambda-returns of each episode, no gradient.
+
+            y_t = r_t + decay_t ((1 - lambda) v_{t+1} + lambda y_{t+1}),   y = v behind the last row
+
+        Args:
+          reward, decay: float32 (T B,), or (T B, M) where agents have values of their own; decay is 0 where the next
+            value does not count.
+          following: v_{t+1}, the value of the successor, likewise.
+          filled: float32 (T, B).
+        """
+        if self.td_lambda == 0.0:
+            return ops.stop_gradient(reward + decay * following)
+        steps, episodes = filled.shape
+        inner = ops.Concat(0)((lean.part(filled, 1, steps - 1), ops.ZerosLike()(lean.part(filled, 0, 1))))
+        own = following.shape[1:]
+        trace = self.td_lambda * decay * ops.Reshape()(inner, (-1, *[1 for _ in own]))
+        once = reward + (decay - trace) * following
+        shape = (steps, episodes, *own)
+        returns = accumulated(ops.Reshape()(once, shape), ops.Reshape()(trace, shape))
+        return ops.stop_gradient(ops.Reshape()(returns, following.shape))
+
     def team_loss(self, value, following, batch):
         """The squared error of the team's values (T B,) and the metrics; `following`: of the successors."""
-        error = value - ops.stop_gradient(batch["reward"] + batch["decay"] * following)
+        error = value - self.targets(batch["reward"], batch["decay"], following, batch["filled"])
         filled = batch["filled"]
         weight = filled / total(filled)
         loss = total(weight * ops.Reshape()(ops.Square()(error), filled.shape))

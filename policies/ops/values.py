@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from minding.engine.data.errors import RESCALE
 from minding.engine.process.runtime import ops
+from minding.policies.ops import lean
 
 
 def chosen_value(q, action):
@@ -52,6 +53,24 @@ def unscaled(x):
     u = ops.Abs()(x) + (1.0 + RESCALE)
     root = 2.0 * u / (ops.Sqrt()(4.0 * RESCALE * u + 1.0) + 1.0)
     return ops.Sign()(x) * (root * root - 1.0)
+
+
+def accumulated(x, factor):
+    """The sums y_t = x_t + factor_t y_{t+1} over time, with y_T = x_T behind the last row; float32 (T, ...) both.
+
+    In log2(T) rounds, each of which doubles how far the sums reach. Rows of zeros at the end change no bit.
+    """
+    steps, reach = x.shape[0], 1
+    while reach < steps:
+        x = x + factor * _ahead(x, reach)
+        factor = factor * _ahead(factor, reach)
+        reach = 2 * reach
+    return x
+
+
+def _ahead(x, count):
+    """x_{t + count} (T, ...), zeros behind the last row."""
+    return ops.Concat(0)((lean.part(x, count, x.shape[0] - count), ops.ZerosLike()(lean.part(x, 0, count))))
 
 
 def value_loss(q, action, target):

@@ -248,6 +248,7 @@ def team_values(model_keys: Schema | None = None) -> Schema:
             **learn,
             "batch_size": opt(32, "[1, inf)", "episodes per gradient step"),
             "double": opt(True, None, "double Q-learning: the online network selects the next action"),
+            "td_lambda": opt(0.0, "[0, 1]", "lambda of the lambda-returns; 0: one-step targets"),
             "grad_norm": opt(10.0, "[0, inf)", "clip the global norm of the gradients to this; 0: no clipping"),
             **target(200),
         },

@@ -152,6 +152,15 @@ class Episode:
             self.state, self.state_then = (rows[f"{name}.state"][:length, b] for name in ("obs", "next_obs"))
 
 
+def lambda_returns(reward, decay, following, td_lambda):
+    """r + decay ((1 - lambda) v + lambda y'), from the last step back; behind it y' is v. (L, ...) each."""
+    returns, later = [], following[-1]
+    for r, d, v in zip(reward[::-1], decay[::-1], following[::-1]):
+        later = r + d * ((1.0 - td_lambda) * v + td_lambda * later)
+        returns.append(later)
+    return np.stack(returns[::-1])
+
+
 def check_update(policy, batches, error_of):
     """Loss and gradient of a call against the formula.
 

@@ -14,6 +14,7 @@ from team_values import (
     check_padding,
     check_update,
     disturbed,
+    lambda_returns,
     make_batches,
     make_policy,
 )
@@ -28,9 +29,12 @@ ALTERNATIVES = ("policy.learn.target.kind=soft",)
 __all__ = ["LEARNS", "SIGNATURES"]
 
 
+LEARN = {"policy.learn.grad_norm": 0.0, "policy.learn.gamma": 0.9, "policy.learn.td_lambda": 0.7}
+
+
 @pytest.fixture(scope="module")
 def built(tiny_config):
-    return make_policy(tiny_config, "idqn", **{"policy.learn.grad_norm": 0.0, "policy.learn.gamma": 0.9})
+    return make_policy(tiny_config, "idqn", **LEARN)
 
 
 @pytest.fixture(scope="module")
@@ -44,8 +48,9 @@ def policy(built):
 
 
 def errors(own, fixed, episode):
-    following = episode.decay[:, None] * episode.there_then * episode.best
-    return episode.done - (episode.reward + following), episode.there
+    reward = np.broadcast_to(episode.reward.reshape(episode.length, -1), episode.best.shape)
+    decay = episode.decay[:, None] * episode.there_then
+    return episode.done - lambda_returns(reward, decay, episode.best, 0.7), episode.there
 
 
 def test_the_update_computes_the_loss_of_its_formula_and_its_gradient(policy, batches):

@@ -18,6 +18,7 @@ from team_values import (
     check_update,
     check_what_fills_up_means_nothing,
     disturbed,
+    lambda_returns,
     make_batches,
     make_policy,
     matrix_game,
@@ -43,7 +44,8 @@ __all__ = ["LEARNS", "SIGNATURES"]
 
 @pytest.fixture(scope="module")
 def built(tiny_config):
-    return make_policy(tiny_config, "qmix", **MIXER, **{"policy.learn.grad_norm": 0.0, "policy.learn.gamma": 0.9})
+    learn = {"policy.learn.grad_norm": 0.0, "policy.learn.gamma": 0.9, "policy.learn.td_lambda": 0.7}
+    return make_policy(tiny_config, "qmix", **MIXER, **learn)
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +70,7 @@ def np_mix(p, part, q, state):
 def errors(own, fixed, episode):
     value = np_mix(own, "mixer", episode.there * episode.done, episode.state)
     following = np_mix(fixed, "target_mixer", episode.there_then * episode.best, episode.state_then)
-    return value - (episode.reward + episode.decay * following), np.ones(episode.length)
+    return value - lambda_returns(episode.reward, episode.decay, following, 0.7), np.ones(episode.length)
 
 
 def test_the_update_computes_the_loss_of_its_formula_and_its_gradient(policy, batches):
