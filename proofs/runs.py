@@ -118,6 +118,8 @@ def config_hash(preset: str, overrides: tuple[str, ...]) -> str:
         policy["other"] = {key: x for key, x in policy["other"].items() if key != "rnd"}
     if policy["learn"].get("anneal_kind") == "linear":
         del policy["learn"]["anneal_kind"], policy["learn"]["anneal_points"]
+    if policy["learn"].get("td_lambda") == 0.0:
+        del policy["learn"]["td_lambda"]
     if policy["learn"].get("updates_per_step") is None:
         policy["learn"].pop("updates_per_step", None)
     if policy["other"].get("eps", {}).get("points") == []:
