@@ -13,6 +13,8 @@ from minding.engine.errors import ShapeError
 from minding.engine.types import Array, Obs, StateDict
 from minding.policies.core.actors import Actor, GreedyActor, Network
 from minding.policies.core.memory import Memory
+from minding.policies.networks.host import Outputs
+from minding.policies.ops.sampling import Categorical
 
 
 class SharedActor:
@@ -102,10 +104,10 @@ class SharedActor:
         return rows.reshape(-1, self.agents, *rows.shape[1:])
 
 
-class LastActionActor(GreedyActor):
-    """A greedy actor that also remembers which action it took, as one-hot in the last numbers of its memory.
+class LastActions(Actor):
+    """Base of actors that also remember which action they took, as one-hot in the last numbers of their memory.
 
-    Its network writes the greedy action there.
+    Their network writes the action there that it prefers.
     """
 
     def __init__(self, name: str, network: Network, spec: Mapping[str, Any], rng: np.random.Generator) -> None:
@@ -118,3 +120,24 @@ class LastActionActor(GreedyActor):
         rows, action = self.memory.rows(len(record["action"])), self._one_hot[record["action"]]
         self.memory.write(np.concatenate([rows[:, : -action.shape[1]], action], axis=1))
         return record
+
+
+class LastActionActor(LastActions, GreedyActor):
+    """The action of the highest value, or with probability `eps` a uniformly random one."""
+
+
+class LastActionSampler(LastActions):
+    """Draws an action, and records its log-probability.
+
+    Network outputs: logits ``(B, n)``.
+    """
+
+    record_fields = ("log_prob",)
+    distribution = Categorical()
+
+    def explore(self, outputs: Outputs, mask: Array | None = None, **collect_kwargs: Any) -> dict[str, Array]:
+        action, log_prob = self.distribution.sample(outputs, self.rng)
+        return {"action": action, "log_prob": log_prob}
+
+    def decide(self, outputs: Outputs) -> Array:
+        return self.distribution.mode(outputs)

@@ -1,0 +1,45 @@
+"""Settings of COMA."""
+
+from __future__ import annotations
+
+from minding.engine.config.compiler import opt
+from minding.policies.settings import groups
+from minding.policies.settings.algorithm import Algorithm
+
+
+def schema() -> groups.Schema:
+    """The keys of `policy`."""
+    return {
+        "model": {
+            **groups.model([64], "relu"),
+            "memory_dim": opt(64, "[1, inf)", "units of the GRU of an agent"),
+            "critic_hidden": opt([128, 128], "[1, inf)", "sizes of the hidden layers of the critic"),
+        },
+        "learn": {
+            "learning_rate": opt(5e-4, "(0, 1]", "step size of Adam for the actor"),
+            "critic_learning_rate": opt(1e-3, "(0, 1]", "step size of the critic"),
+            **groups.anneal(True),
+            "gamma": opt(0.99, "[0, 1]", "discount"),
+            "td_lambda": opt(0.8, "[0, 1]", "share of the return, and not of the target critic, in what is learned"),
+            "n_epoch": opt(4, "[1, inf)", "gradient steps of the critic on each rollout; the actor follows the last"),
+            "entropy_weight": opt(0.01, "[0, inf)", "weight of the entropy bonus"),
+            "normalize_advantage": opt(True, None, "scale them to a mean square of 1 in each rollout"),
+            "grad_norm": opt(10.0, "[0, inf)", "gradients of actor and critic are scaled down to this norm; 0: never"),
+            **groups.target(150),
+            **groups.on_nan(),
+        },
+        "collect": groups.collect(400),
+        "eval": groups.evaluation(),
+        "other": {},
+    }
+
+
+algorithm = Algorithm(
+    "coma",
+    "COMA",
+    schema,
+    actions=("discrete",),
+    chain="trajectory",
+    agents="several",
+    needs=("global_state", "team_reward"),
+)
