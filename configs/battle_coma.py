@@ -1,0 +1,26 @@
+"""COMA in minding/Battle-v0: three riflemen against three that follow a script.
+
+Expected: at least 90 % of the battles won, an evaluation mean of at least 18.9 of 20, within 300k environment
+steps. Random play wins none, a controller by hand 93 % on this map.
+"""
+
+from easydict import EasyDict
+
+main_config = EasyDict(
+    exp_name="battle_coma",
+    run=dict(max_env_step=300_000),
+    env=dict(
+        env_id="minding/Battle-v0",
+        env_kwargs=dict(map_name="3v3"),
+        info_keys=["battle_won"],
+        collector_env_num=16,
+    ),
+    policy=dict(
+        type="coma",
+        collect=dict(n_sample=800),
+        eval=dict(freq=30_000, n_episode=40),
+    ),
+)
+
+# Without a victory no more than 8.6 of 20 can be earned.
+proof = dict(target=18.9, seeds=3)

@@ -1,0 +1,424 @@
+"""COMA: its advantage and returns by hand, one update against float64 NumPy, the game that needs both agents."""
+
+import copy
+
+import cloudpickle
+import numpy as np
+import pytest
+from easydict import EasyDict
+from fakes import Batches, dict_of, discrete, draw_masks, mask_of, rows_of, set_rate, space_of, tiny_config
+from float64_networks import params, replaced
+from test_recurrent import gru_step
+from treevalue import FastTreeValue
+
+from minding import training
+from minding.configs import compile_run
+from minding.engine import OnlineRLContext, Task
+from minding.engine.process.runtime import ms, to_device
+from minding.engine.types import LaneContext
+from minding.envs import make_evaluator_env
+from minding.middleware.evaluator import play_episodes
+from minding.policies.coma import COMA, counterfactual_advantage, lambda_return
+from minding.policies.export.writer import export_policy
+
+ACTIONS, SEEN, AGENTS, SIZE = 3, 4, 3, 5
+SPACE = dict_of(action_mask=mask_of(ACTIONS), observation=space_of(SEEN))
+SMALL = {"policy.model.memory_dim": SIZE, "policy.model.critic_hidden": [8]}
+CONTRACT = {"coma": (SPACE, discrete(ACTIONS), {**SMALL, "policy.model.normalize_obs": True})}
+LEARNS = {
+    "policy.collect.n_sample": 32,
+    "policy.model.memory_dim": 8,
+    "policy.learn.learning_rate": 0.01,
+    "policy.learn.critic_learning_rate": 0.02,
+    "policy.learn.anneal_lr": False,
+    "policy.learn.target": "{kind: soft, tau: 0.2}",
+}
+RESUMES = {
+    "COMA for agents of a team who leave, come late and have masks": (
+        "agent_worlds:Squad",
+        (
+            *("env.env_kwargs={leave: 2, late: 1, mask: info}", "env.info_keys=[action_mask]"),
+            *("policy.model.memory_dim=8", "policy.learn.target.freq=5"),
+        ),
+    ),
+}
+ALTERNATIVES = ("policy.learn.target.kind=soft", "policy.learn.normalize_advantage=false")
+TIME, RATE = 4, 0.01
+ENDS = [(kind, t) for kind in ("terminated", "truncated", "reset") for t in range(TIME)]
+"""One environment each: what happens in it, and in which step."""
+ENVS = len(ENDS) + 1
+ROWS = TIME * ENVS
+
+
+def hand(x):
+    return to_device(np.asarray(x, np.float32))
+
+
+# By hand
+
+
+def test_an_advantage_is_what_is_gained_over_what_the_agent_does_on_average():
+    # A team earns 8 for the actions (0, 0), 0 for (0, 1), 4 for (1, 0) and 2 for (1, 1), and did (0, 1).
+    q = hand([[0.0, 2.0], [8.0, 0.0]])
+    logits = hand(np.log([[0.75, 0.25], [0.5, 0.5]]))
+    action = to_device(np.int32([0, 1]))
+    # 0 - (0.75 * 0 + 0.25 * 2), and 0 - (0.5 * 8 + 0.5 * 0).
+    assert counterfactual_advantage(q, logits, action).tolist() == pytest.approx([-0.5, -4.0])
+    slope = ms.grad(lambda x, y: counterfactual_advantage(x, y, action).sum(), (0, 1))(q, logits)
+    assert not any(each.asnumpy().any() for each in slope)
+
+
+def test_an_illegal_action_has_no_part_in_the_average():
+    q, logits = hand([[1.0, 3.0, 1e6]]), hand([[0.0, 0.0, -1e30]])
+    assert counterfactual_advantage(q, logits, to_device(np.int32([1]))).tolist() == [1.0]
+
+
+def test_returns_mix_all_lengths_and_stop_at_ends_and_time_limits():
+    reward, value = hand([[1.0, 1.0, 1.0], [2.0, 2.0, 2.0]]), hand([[10.0, 10.0, 10.0], [20.0, 20.0, 20.0]])
+    # The first goes on behind both steps, the second ends with the first one, the third is cut off there.
+    terminated, going = hand([[0.0, 1.0, 0.0], [0.0, 0.0, 0.0]]), hand([[1.0, 0.0, 0.0], [0.0, 0.0, 0.0]])
+    found = lambda_return(reward, value, terminated, going, 0.5, 0.25).asnumpy()
+    # 1 + 0.5 * (0.75 * 10 + 0.25 * 12), 1, and 1 + 0.5 * 10; then 2 + 0.5 * 20.
+    assert found.tolist() == [[6.25, 1.0, 6.0], [12.0, 12.0, 12.0]]
+
+
+# The update
+
+
+@pytest.fixture(scope="module")
+def built():
+    cfg = tiny_config(
+        "coma",
+        SPACE,
+        discrete(ACTIONS),
+        **SMALL,
+        **{"policy.learn.learning_rate": RATE, "policy.learn.gamma": 0.9, "policy.learn.td_lambda": 0.7},
+        **{"policy.learn.grad_norm": 0.0, "policy.learn.entropy_weight": 0.1, "policy.learn.target.freq": 3},
+    )
+    return COMA(cfg)
+
+
+@pytest.fixture
+def policy(built):
+    """The policy as it was built, with a target that differs from the critic."""
+    state, rng = copy.deepcopy(built.state_dict()), np.random.default_rng(3)
+    for cell in (built.root.net, built.root.critic, built.root.target):
+        for p in cell.get_parameters():
+            p.asnumpy()[...] += rng.normal(0.0, 0.3, p.shape).astype(np.float32)
+    yield built
+    built.load_state_dict(state)
+    set_rate(built, RATE)
+
+
+@pytest.fixture(scope="module")
+def batches(built):
+    return Batches(built, ROWS)
+
+
+def rows_for(batches):
+    """A rollout (T, N) with an end, a time limit and a reset in every step; agents are missing and leave."""
+    rng, lead = np.random.default_rng(0), (TIME, ENVS)
+    drawn = rows_of(batches.layout, ROWS, rng, {"action": ACTIONS})
+    rows = {name: values.reshape(*lead, *values.shape[1:]) for name, values in drawn.items()}
+    ended, cut, valid = np.zeros(lead, np.float32), np.zeros(lead, np.float32), np.ones(lead, np.float32)
+    for n, (kind, t) in enumerate(ENDS):
+        cut[t, n] = 1.0
+        if kind == "terminated":
+            ended[t, n] = 1.0
+        elif kind == "reset":
+            valid[t, n], cut[max(t - 1, 0), n] = 0.0, 1.0
+    rows.update(terminated=ended, cut=cut, valid=valid)
+    # Who has left stays away.
+    leaves = rng.integers(1, TIME + 4, (ENVS, AGENTS))
+    there = np.arange(TIME + 1)[:, None, None] < leaves
+    rows["obs.alive"], rows["next_obs.alive"] = there[:-1], there[1:]
+    for when in ("obs", "next_obs"):
+        shape = (*lead, AGENTS, ACTIONS)
+        rows[f"{when}.action_mask"] = draw_masks([ACTIONS], ROWS * AGENTS, rng).reshape(shape)
+    mask = rows["obs.action_mask"]
+    legal = np.take_along_axis(mask, rows["action"][..., None], -1)[..., 0]
+    rows["action"] = np.where(legal, rows["action"], mask.argmax(-1))
+    rows["log_prob"] = np.log(rng.uniform(0.1, 0.9, rows["log_prob"].shape)).astype(np.float32)
+    rows["memory"] = np.tanh(rows["memory"])
+    rows["memory"][..., SIZE:] = np.eye(ACTIONS)[rng.integers(0, ACTIONS, (*lead, AGENTS))]
+    return rows
+
+
+def batch_of(batches, rows):
+    flat = {name: values.reshape(ROWS, *values.shape[2:]) for name, values in rows.items()}
+    return batches(flat, np.stack([np.arange(ROWS).reshape(TIME, ENVS)] * 2))
+
+
+def linear(p, part, x):
+    return x @ p[f"{part}.weight"].T + p[f"{part}.bias"]
+
+
+def one_hot(action):
+    return np.eye(ACTIONS)[action]
+
+
+def softmax(x):
+    exp = np.exp(x - x.max(-1, keepdims=True))
+    return exp / exp.sum(-1, keepdims=True)
+
+
+class Oracle:
+    """The gradient step on a rollout, by the formulas; arrays are (T, N, M, ...)."""
+
+    def __init__(self, policy, rows, noise):
+        self.rows, self.learn = rows, policy.cfg.learn
+        self.noise = noise.reshape(TIME, ENVS, AGENTS, ACTIONS)
+        self.there, self.there_then = (rows[f"{when}.alive"].astype(np.float64) for when in ("obs", "next_obs"))
+        self.taken = one_hot(rows["action"]) * self.there[..., None]
+        self.last = rows["memory"][..., SIZE:].astype(np.float64)
+        self.valid = np.repeat(rows["valid"][..., None], AGENTS, -1).astype(np.float64)
+        self.acting = self.valid * self.there
+
+    # The actor
+
+    def step(self, p, when, t, last, h):
+        """(h', logits) of all agents from what they see in row t."""
+        seen = self.rows[f"{when}.observation"][t].astype(np.float64)
+        agent = np.broadcast_to(np.eye(AGENTS), (ENVS, AGENTS, AGENTS))
+        x = np.maximum(linear(p, "net.torso.layers.0", np.concatenate([seen, last, agent], -1)), 0.0)
+        names = ("inputs.weight", "inputs.bias", "recurrent.weight", "recurrent.bias")
+        weights = [p[f"net.memory.{name}"] for name in names]
+        h = gru_step(weights, x.reshape(-1, x.shape[-1]), h.reshape(-1, SIZE)).reshape(ENVS, AGENTS, SIZE)
+        mask = self.rows[f"{when}.action_mask"][t]
+        return h, np.where(mask, linear(p, "net.values", h), -1e30)
+
+    def acted(self, p):
+        """Logits in all rows and in their true successors."""
+        h, made, following = self.rows["memory"][0, ..., :SIZE].astype(np.float64), [], []
+        for t in range(TIME):
+            if t:
+                h = h * (1.0 - self.rows["cut"][t - 1])[:, None, None]
+            h, logits = self.step(p, "obs", t, self.last[t], h)
+            made.append(logits)
+            following.append(self.step(p, "next_obs", t, one_hot(self.rows["action"][t]), h)[1])
+        return np.stack(made), np.stack(following)
+
+    # The critic
+
+    def q(self, p, part, when, there, taken, last):
+        seen = self.rows[f"{when}.observation"] * there[..., None]
+        made = []
+        for m in range(AGENTS):
+            others = taken.copy()
+            others[:, :, m] = 0.0
+            joint = [each.reshape(TIME, ENVS, -1) for each in (others, last)]
+            place = np.broadcast_to(np.eye(AGENTS)[m], (TIME, ENVS, AGENTS))
+            x = np.concatenate([seen[:, :, m], self.rows[f"{when}.state"], *joint, place], -1)
+            made.append(linear(p, f"{part}.values", np.maximum(linear(p, f"{part}.torso.layers.0", x), 0.0)))
+        return np.stack(made, 2)
+
+    def present_q(self, p):
+        return self.q(p, "critic", "obs", self.there, self.taken, self.last * self.there[..., None])
+
+    def chosen(self, q, action, there):
+        action = np.where(there > 0, action, 0)
+        return np.take_along_axis(q, action[..., None], -1)[..., 0]
+
+    def target(self, p):
+        rows, gamma, share = self.rows, self.learn.gamma, self.learn.td_lambda
+        action = (self.acted(p)[1] + self.noise).argmax(-1)
+        for t in range(TIME - 1):
+            goes = rows["cut"][t] == 0
+            action[t, goes] = rows["action"][t + 1, goes]
+        there, last = self.there_then, self.taken * self.there_then[..., None]
+        q = self.q(p, "target", "next_obs", there, one_hot(action) * there[..., None], last)
+        value, following = self.chosen(q, action, there), None
+        made = np.zeros((TIME, ENVS, AGENTS))
+        for t in reversed(range(TIME)):
+            for n in range(ENVS):
+                goes = t < TIME - 1 and rows["cut"][t, n] == 0
+                ahead = (1 - share) * value[t, n] + share * following[n] if goes else value[t, n]
+                made[t, n] = rows["reward"][t, n] + gamma * (1.0 - rows["terminated"][t, n]) * ahead
+            following = made[t]
+        return made
+
+    def critic(self, p, target):
+        value = self.chosen(self.present_q(p), self.rows["action"], self.there)
+        return {"critic_loss": mean(0.5 * (value - target) ** 2, self.valid), "q_value": mean(value, self.valid)}
+
+    def constants(self, p):
+        """What the actor's step takes as given: how much each row weighs, its log-ratio, and the size of advantages."""
+        q, pi = self.present_q(p), softmax(self.acted(p)[0])
+        advantage = self.of_taken(q) - (pi * q).sum(-1)
+        size = np.sqrt(mean(advantage**2, self.acting))
+        log_ratio = np.log(np.where(self.acting > 0, self.of_taken(pi), 1.0)) - self.rows["log_prob"]
+        return np.minimum(np.exp(log_ratio), 2.0) * advantage / size, log_ratio, size
+
+    def actor(self, p, fixed):
+        """The loss of the actor and what is reported of it; `fixed`: see `constants`."""
+        weight, log_ratio, size = fixed
+        logits = self.acted(p)[0]
+        log_pi = logits - logits.max(-1, keepdims=True)
+        log_pi = log_pi - np.log(np.exp(log_pi).sum(-1, keepdims=True))
+        entropy = mean(-(np.exp(log_pi) * np.where(log_pi > -1e20, log_pi, 0.0)).sum(-1), self.acting)
+        loss = -mean(weight * self.of_taken(log_pi), self.acting)
+        kl = mean(np.exp(log_ratio) - 1.0 - log_ratio, self.acting)
+        reported = {"actor_loss": loss, "entropy": entropy, "approx_kl": kl, "advantage": size}
+        return loss - self.learn.entropy_weight * entropy, reported
+
+    def of_taken(self, x):
+        return np.take_along_axis(x, self.rows["action"][..., None], -1)[..., 0]
+
+
+def mean(x, weight):
+    return (x * weight).sum() / weight.sum()
+
+
+def oracle_of(policy, rows):
+    """The next step, with the noise that it will draw."""
+    noise = copy.deepcopy(policy.learn_rng).gumbel(size=(ROWS, AGENTS, ACTIONS))
+    return Oracle(policy, rows, noise)
+
+
+def test_losses_and_gradients_are_those_of_the_formulas(policy, batches):
+    set_rate(policy, 1e-12)
+    rows = rows_for(batches)
+    step, p = oracle_of(policy, rows), params(policy)
+    assert 0 < (step.valid - step.acting).sum() < step.acting.sum()
+    metrics = policy.learn_mode.forward(batch_of(batches, rows)).metrics
+    target, fixed = step.target(p), step.constants(p)
+    for name, number in {**step.critic(p, target), **step.actor(p, fixed)[1]}.items():
+        assert metrics[name] == pytest.approx(number, rel=1e-5, abs=1e-6), name
+    losses = {
+        "critic": lambda x: step.critic(x, target)["critic_loss"],
+        "net": lambda x: step.actor(x, fixed)[0],
+    }
+    # Adam's first moment after two steps of the critic with the same gradient, and one of the actor.
+    for optim, (part, loss), share in zip(policy.root.optim.steps, reversed(losses.items()), (0.1, 0.19)):
+        check_slopes(loss, p, part, [m.asnumpy().astype(np.float64) / share for m in optim.m])
+
+
+def check_slopes(loss, p, part, found):
+    """Compares gradients with the slopes of a loss, for each parameter of a part in a random direction."""
+    rng, names = np.random.default_rng(11), [name for name in p if name.startswith(f"{part}.")]
+    for name, gradient in zip(names, found, strict=True):
+        direction = rng.standard_normal(p[name].shape)
+        up, down = (loss({**p, name: p[name] + step * direction}) for step in (1e-6, -1e-6))
+        assert (gradient * direction).sum() == pytest.approx((up - down) / 2e-6, rel=2e-4, abs=1e-6), name
+
+
+def test_the_actor_follows_the_last_of_the_critics_steps_and_the_target_when_it_is_due(policy, batches):
+    rows, before = rows_for(batches), params(policy)
+    step, batch = oracle_of(policy, rows), batch_of(batches, rows)
+    metrics = policy.learn_mode.forward(batch).metrics
+    after = params(policy)
+    powers = [float(optim.beta1_power.asnumpy()) for optim in policy.root.optim.steps]
+    assert powers == pytest.approx([0.9, 0.9**2])
+    # It is judged by the critic after that step.
+    judged = replaced(before, policy, "critic")
+    for name, number in step.actor(judged, step.constants(judged))[1].items():
+        assert metrics[name] == pytest.approx(number, rel=1e-5, abs=1e-6), name
+    targets = [name for name in before if name.startswith("target.")]
+    assert all(np.array_equal(before[name], after[name]) for name in targets)
+    policy.learn_mode.forward(batch)
+    assert not any(np.array_equal(after[name], params(policy)[name]) for name in targets)
+
+
+def test_what_agents_do_and_see_that_are_not_there_changes_nothing(policy, batches):
+    rows, start = rows_for(batches), copy.deepcopy(policy.state_dict())
+    gone = ~rows["obs.alive"]
+
+    def learned(**changes):
+        policy.load_state_dict(start)
+        policy.learn_mode.forward(batch_of(batches, {**rows, **changes}))
+        return params(policy)
+
+    expected = learned()
+    other = {
+        "obs.observation": np.where(gone[..., None], np.float32(3.0), rows["obs.observation"]),
+        "action": np.where(gone, ACTIONS - 1 - rows["action"], rows["action"]),
+        "log_prob": np.where(gone, np.float32(-0.1), rows["log_prob"]),
+    }
+    found = learned(**other)
+    assert [name for name, values in expected.items() if not np.array_equal(found[name], values)] == []
+
+
+# Acting
+
+
+def team_obs(count, seed=0):
+    rng = np.random.default_rng(seed)
+    return FastTreeValue(
+        {
+            "action_mask": draw_masks([ACTIONS], count * AGENTS, rng).reshape(count, AGENTS, ACTIONS),
+            "alive": np.ones((count, AGENTS), bool),
+            "observation": rng.standard_normal((count, AGENTS, SEEN)).astype(np.float32),
+            "state": rng.standard_normal((count, 2)).astype(np.float32),
+        }
+    )
+
+
+def test_what_has_acted_is_the_policy_that_learns(policy, batches):
+    mode, rows = policy.collect_mode, rows_for(batches)
+    mode.reset()
+    set_rate(policy, 1e-12)
+    rows.update(valid=np.ones((TIME, ENVS), np.float32), cut=np.zeros((TIME, ENVS), np.float32))
+    rows["obs.alive"] = np.ones_like(rows["obs.alive"])
+    for t in range(TIME):
+        obs = team_obs(ENVS, t)
+        if t == 2:
+            rows["cut"][1, 0] = 1.0
+            mode.reset([0])
+        record = mode.forward(obs)
+        legal = np.take_along_axis(obs.action_mask, record["action"][..., None], -1)
+        assert legal.all()
+        assert record["memory"][0, :, SIZE:].sum() == (0 if t in (0, 2) else AGENTS)
+        seen = {f"obs.{name}": obs[name] for name in ("action_mask", "observation", "state")}
+        for name, values in {**seen, **record}.items():
+            rows[name][t] = values
+    metrics = policy.learn_mode.forward(batch_of(batches, rows)).metrics
+    assert abs(metrics["approx_kl"]) < 1e-6
+    # Another action before would have been another policy.
+    rows["memory"][1:, :, :, SIZE:] = np.roll(rows["memory"][1:, :, :, SIZE:], 1, -1)
+    assert policy.learn_mode.forward(batch_of(batches, rows)).metrics["approx_kl"] > 1e-4
+
+
+def test_it_acts_alike_in_another_process(policy):
+    mode = policy.collect_mode
+    mode.reset()
+    factory = cloudpickle.loads(cloudpickle.dumps(mode.factory()))
+    rebuilt = factory(LaneContext(0, {name: array.copy() for name, array in mode.weights().items()}))
+    for seed in range(2):
+        record, other = mode.forward(team_obs(5, seed)), rebuilt.forward(team_obs(5, seed))
+        assert all(np.array_equal(other[name], values) for name, values in record.items())
+
+
+def test_what_is_exported_acts_for_one_agent(tmp_path):
+    policy = COMA(tiny_config("coma", SPACE, discrete(ACTIONS), **SMALL), modes=("eval",))
+    description = export_policy(policy, tmp_path / "agent.mindir", "mindir", info={})
+    inputs = {each["name"]: each["shape"] for each in description["inputs"]}
+    assert inputs == {
+        "obs.action_mask": ["batch", ACTIONS],
+        "obs.agent_id": ["batch"],
+        "obs.observation": ["batch", SEEN],
+        "memory": ["batch", SIZE + ACTIONS],
+    }
+    assert [each["name"] for each in description["outputs"]] == ["action", "logits", "next_memory"]
+
+
+def test_the_two_step_game_is_solved(tmp_path):
+    user = EasyDict(
+        env=dict(env_id="minding.envs.games.two_step:TwoStep", collector_env_num=16, evaluator_env_num=1),
+        policy=dict(
+            type="coma",
+            model=dict(hidden=[16], memory_dim=16, critic_hidden=[32]),
+            learn=dict(learning_rate=0.01, critic_learning_rate=0.01, target=dict(kind="soft", tau=0.1)),
+            collect=dict(n_sample=64),
+            eval=dict(freq=10**6),
+        ),
+        run=dict(max_env_step=6400, out_dir=str(tmp_path)),
+    )
+    cfg, task = compile_run(user), Task()
+    with task.start(ctx=OnlineRLContext()):
+        policy = training.build(task, cfg)
+        task.run(max_step=100)
+    env = make_evaluator_env(cfg)
+    try:
+        assert play_episodes(policy.eval_mode, env, 1, max_steps=2)[0].episode_return == 8.0
+    finally:
+        env.close()
