@@ -44,8 +44,7 @@ from minding.policies.networks.team_agents import AgentQNetwork
 from minding.policies.ops import lean
 from minding.policies.ops.distributions import categorical_log_prob_entropy
 from minding.policies.ops.policy_gradient import row_mean
-from minding.policies.ops.values import chosen_value, half_square
-from minding.policies.ops.vtrace import reverse_scan
+from minding.policies.ops.values import accumulated, chosen_value, half_square
 
 WEIGHT_BOUND = 2.0
 """Of the weight of rows that an older policy collected."""
@@ -85,7 +84,7 @@ def lambda_return(reward, next_value, terminated, going, gamma, td_lambda):
     """
     decay = gamma * (1.0 - terminated)
     share = td_lambda * going
-    return reverse_scan(reward + decay * (1.0 - share) * next_value, decay * share)
+    return accumulated(reward + decay * (1.0 - share) * next_value, decay * share)
 
 
 class AgentPolicy(AgentQNetwork):

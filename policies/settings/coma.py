@@ -20,11 +20,13 @@ def schema() -> groups.Schema:
             "critic_learning_rate": opt(1e-3, "(0, 1]", "step size of the critic"),
             **groups.anneal(True),
             "gamma": opt(0.99, "[0, 1]", "discount"),
-            "td_lambda": opt(0.8, "[0, 1]", "share of the return, and not of the target critic, in what is learned"),
-            "n_epoch": opt(4, "[1, inf)", "gradient steps of the critic on each rollout; the actor follows the last"),
+            "td_lambda": opt(0.8, "[0, 1]", "lambda of the lambda-returns that the critic learns"),
+            "n_epoch": opt(4, "[1, inf)", "gradient steps of the critic per rollout, before one of the actor"),
             "entropy_weight": opt(0.01, "[0, inf)", "weight of the entropy bonus"),
-            "normalize_advantage": opt(True, None, "scale them to a mean square of 1 in each rollout"),
-            "grad_norm": opt(10.0, "[0, inf)", "gradients of actor and critic are scaled down to this norm; 0: never"),
+            "normalize_advantage": opt(True, None, "scale advantages to a mean square of 1 in each rollout"),
+            "grad_norm": opt(
+                10.0, "[0, inf)", "clip the gradient norms of actor and critic to this, each its own; 0: no clipping"
+            ),
             **groups.target(150),
             **groups.on_nan(),
         },

@@ -401,13 +401,21 @@ def test_what_is_exported_acts_for_one_agent(tmp_path):
     assert [each["name"] for each in description["outputs"]] == ["action", "logits", "next_memory"]
 
 
+@pytest.mark.slow
 def test_the_two_step_game_is_solved(tmp_path):
+    # Whoever explores too little stays with the sure 7.
     user = EasyDict(
         env=dict(env_id="minding.envs.games.two_step:TwoStep", collector_env_num=16, evaluator_env_num=1),
         policy=dict(
             type="coma",
             model=dict(hidden=[16], memory_dim=16, critic_hidden=[32]),
-            learn=dict(learning_rate=0.01, critic_learning_rate=0.01, target=dict(kind="soft", tau=0.1)),
+            learn=dict(
+                learning_rate=0.01,
+                critic_learning_rate=0.01,
+                entropy_weight=1.0,
+                normalize_advantage=False,
+                target=dict(kind="soft", tau=0.1),
+            ),
             collect=dict(n_sample=64),
             eval=dict(freq=10**6),
         ),
