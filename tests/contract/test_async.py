@@ -61,6 +61,7 @@ CASES = [
     pytest.param("simple_spread_qmix", (*THREADS, *EPISODES), id="simple_spread_qmix, threads", marks=needs_mpe),
     pytest.param("simple_spread_mappo", THREADS, id="simple_spread_mappo, threads", marks=needs_mpe),
     pytest.param("simple_tag_maddpg", THREADS, id="simple_tag_maddpg, threads", marks=needs_mpe),
+    pytest.param("battle_coma", THREADS, id="battle_coma, threads"),
     pytest.param("tmaze_ppo", THREADS, id="tmaze_ppo, threads"),
     pytest.param("cartpole_a3c", THREADS, id="cartpole_a3c, threads"),
     pytest.param("tmaze_ppo", GRAPH, id="tmaze_ppo, graph"),
