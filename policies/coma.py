@@ -384,7 +384,7 @@ class COMA(TeamPolicy):
             steps["due"] = (np.arange(count) == count - 1).astype(np.float32)
         rows = batch.index.size // count
         noise = self.learn_rng.gumbel(size=(rows, self.agents, self.spec["action"]["n"])).astype(np.float32)
-        constants = {**self.root.optim.rates(progress), "noise": noise}
+        constants: dict[str, Array | float] = {**self.root.optim.rates(progress), "noise": noise}
         return Inputs(steps, constants, dict.fromkeys(COMACell.metrics[3:], 1))
 
     def observed(self, batch: IndexedBatch) -> Array:
