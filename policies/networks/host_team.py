@@ -8,7 +8,7 @@ import numpy as np
 
 from minding.engine.types import Array
 from minding.policies.networks.host import MLP, ActionMask, Linear, ObsEncoder, Outputs
-from minding.policies.networks.host_recurrent import GRU
+from minding.policies.networks.host_recurrent import Memory
 
 
 class AgentQNetwork:
@@ -16,26 +16,29 @@ class AgentQNetwork:
     rows).
 
     Args:
-      parts: (encoder, torso, memory, values).
+      parts: (encoder, hidden layers, memory or None, values).
       agents: M.
       place: of the agent's number among the leaves.
       mask: of the values, if the observation has one.
     """
 
     def __init__(
-        self, parts: tuple[ObsEncoder, MLP, GRU, Linear], agents: int, place: int, mask: ActionMask | None
+        self, parts: tuple[ObsEncoder, MLP, Memory | None, Linear], agents: int, place: int, mask: ActionMask | None
     ) -> None:
         self.encoder, self.torso, self.memory, self.values = parts
         self.place, self.mask = place, mask
+        self.kept = 0 if self.memory is None else self.memory.size
         self.agent_table = np.eye(agents, dtype=np.float32)
         self.action_table = np.eye(len(self.values.bias), dtype=np.float32)
 
     def __call__(self, leaves: Sequence[Array]) -> Outputs:
         *seen, rows = leaves
-        agent, size = self.agent_table[seen.pop(self.place).reshape(-1)], self.memory.size
-        x = np.concatenate([self.encoder(seen), rows[:, size:], agent], axis=1)
-        h, _ = self.memory(self.torso(x), rows[:, :size])
+        agent = self.agent_table[seen.pop(self.place).reshape(-1)]
+        kept, last = rows[:, : self.kept], rows[:, self.kept :]
+        h = self.torso(np.concatenate([self.encoder(seen), last, agent], axis=1))
+        if self.memory is not None:
+            h, kept = self.memory(h, kept)
         q = self.values(h)
         if self.mask is not None:
             q = self.mask(q, seen)
-        return q, np.concatenate([h, self.action_table[q.argmax(axis=-1)]], axis=1)
+        return q, np.concatenate([kept, self.action_table[q.argmax(axis=-1)]], axis=1)

@@ -16,7 +16,7 @@ from minding.policies.networks.encoder import ObsEncoder
 from minding.policies.networks.host_team import AgentQNetwork as HostAgentQNetwork
 from minding.policies.networks.layers import MLP, Linear
 from minding.policies.networks.masks import action_mask
-from minding.policies.networks.recurrent import GRU
+from minding.policies.networks.recurrent import make_memory
 
 
 class AgentQNetwork(nn.Cell):
@@ -25,10 +25,12 @@ class AgentQNetwork(nn.Cell):
 
         x = [o, one-hot of the last action, one-hot of the agent],   h' = GRU(MLP(x), h),   Q = W h' + b
 
+    or an LSTM in the GRU's place, or nothing: h' = MLP(x).
+
     Takes the leaves of the observation with `IDENTITY` among them and, as the last one, the rows that are remembered,
-    float32 (B, D + A): h and the last action as one-hot, of zeros at the start of an episode. Returns the values, and
-    as new rows h' and the action of the highest value; who takes another one writes that one in its place. Values of
-    actions that the mask forbids are `ILLEGAL`.
+    float32 (B, S + A): what the memory keeps and the last action as one-hot, of zeros at the start of an episode.
+    Returns the values, and as new rows what the memory keeps now and the action of the highest value; who takes another
+    one writes that one in its place. Values of actions that the mask forbids are `ILLEGAL`.
 
     Args:
       spec: description of the environment (see `envs.describe_env`), of several agents.
@@ -46,8 +48,10 @@ class AgentQNetwork(nn.Cell):
         self.encoder = ObsEncoder(spec["observation"], model, rng)
         features = self.encoder.out_features + self.actions + self.agents
         self.torso = MLP(features, model.hidden, model.activation, None, rng)
-        self.memory = GRU(self.torso.out_features, model.memory_dim, rng)
-        self.values = Linear(model.memory_dim, self.actions, None, rng)
+        self.memory = make_memory(model, self.torso.out_features, rng)
+        remembers = self.torso if self.memory is None else self.memory
+        self.values = Linear(remembers.out_features, self.actions, None, rng)
+        self.kept = 0 if self.memory is None else self.memory.size
         self.mask = action_mask(spec["observation"])
         self.place = [leaf.path for leaf in observation_leaves(with_identity(spec["observation"], self.agents))].index(
             IDENTITY
@@ -56,21 +60,23 @@ class AgentQNetwork(nn.Cell):
             ms.Tensor(np.eye(count, dtype=np.float32)) for count in (self.actions, self.agents)
         )
         self.no_action, self.no_memory = (
-            ms.Tensor(np.zeros((1, size), np.float32)) for size in (self.actions, model.memory_dim)
+            ms.Tensor(np.zeros((1, size), np.float32)) for size in (self.actions, max(self.kept, 1))
         )
 
     @property
     def memory_size(self) -> int:
         """Numbers that are remembered of an agent."""
-        return self.memory.size + self.actions
+        return self.kept + self.actions
 
     def construct(self, obs):
-        size = self.memory.size
         leaves, rows = (*obs[: self.place], *obs[self.place + 1 : -1]), obs[-1]
         agent = ops.gather(self.agent_table, obs[self.place].reshape((-1,)), 0)
-        h, _ = self.memory(self.features(leaves, rows[:, size:], agent), rows[:, :size])
+        h, kept = self.features(leaves, rows[:, self.kept :], agent), ()
+        if self.memory is not None:
+            h, rows = self.memory(h, rows[:, : self.kept])
+            kept = (rows,)
         q = self.decided(h, leaves)
-        return q, ops.Concat(-1)((h, ops.gather(self.action_table, ops.Argmax(-1)(q), 0)))
+        return q, ops.Concat(-1)((*kept, ops.gather(self.action_table, ops.Argmax(-1)(q), 0)))
 
     def unroll(self, leaves, action):
         """Action values of whole episodes.
@@ -87,12 +93,14 @@ class AgentQNetwork(nn.Cell):
         first = ops.Tile()(self.no_action, (count, 1))
         last = ops.Concat(0)((first, ops.gather(self.action_table, action, 0)))
         agent = ops.Tile()(self.agent_table, (total // self.agents, 1))
-        features, rows = self.features(leaves, last, agent), ops.Tile()(self.no_memory, (count, 1))
-        begun = ops.Reshape()(ops.Slice()(ops.ZerosLike()(last), (0, 0), (total, 1)), (total,))
-        return self.decided(self.memory.unroll(features, rows, begun), leaves)
+        h = self.features(leaves, last, agent)
+        if self.memory is not None:
+            begun = ops.Reshape()(ops.Slice()(ops.ZerosLike()(last), (0, 0), (total, 1)), (total,))
+            h = self.memory.unroll(h, ops.Tile()(self.no_memory, (count, 1)), begun)
+        return self.decided(h, leaves)
 
     def features(self, leaves, action, agent):
-        """What the memory takes in, (B, F); `action` (B, A) and `agent` (B, M) as one-hot."""
+        """The last hidden layer (B, F); `action` (B, A) and `agent` (B, M) as one-hot."""
         return self.torso(ops.Concat(-1)((self.encoder(leaves), action, agent)))
 
     def decided(self, h, leaves):
@@ -101,7 +109,8 @@ class AgentQNetwork(nn.Cell):
 
     def host(self) -> HostAgentQNetwork:
         mask: numpy_forms.ActionMask | None = None if self.mask is None else self.mask.host()
-        parts = (self.encoder.host(), self.torso.host(), self.memory.host(), self.values.host())
+        memory = None if self.memory is None else self.memory.host()
+        parts = (self.encoder.host(), self.torso.host(), memory, self.values.host())
         return HostAgentQNetwork(parts, self.agents, self.place, mask)
 
 

@@ -241,7 +241,8 @@ def team_values(model_keys: Schema | None = None) -> Schema:
     return {
         "model": {
             **model([64], "relu"),
-            "memory_dim": opt(64, "[1, inf)", "units of each agent's GRU"),
+            "memory": opt("gru", ("none", "gru", "lstm"), "recurrent layer between hidden layers and values"),
+            "memory_dim": opt(64, "[1, inf)", "its units"),
             **(model_keys or {}),
         },
         "learn": {

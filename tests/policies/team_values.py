@@ -7,7 +7,7 @@ import numpy as np
 from action_values import linear, params, shift_target
 from easydict import EasyDict
 from fakes import Batches, dict_of, discrete, draw_masks, mask_of, set_rate, space_of
-from test_recurrent import gru_step
+from test_recurrent import gru_step, lstm_step
 
 from minding import training
 from minding.configs import compile_run
@@ -37,6 +37,7 @@ LEARNS = {
     "policy.other.eps.decay": 1000,
 }
 RESUMES = ("policy.model.memory_dim=8", "policy.learn.target.freq=5")
+GATES = ("inputs.weight", "inputs.bias", "recurrent.weight", "recurrent.bias")
 STEPS, TIME, EPISODES = 2, 4, 12
 
 
@@ -118,14 +119,20 @@ def make_batches(policy):
 
 def agent_values(p, part, rows, b, m, length):
     """Q (length + 1, A) of agent m in episode b, observation by observation."""
-    h, last, found = np.zeros((1, 5)), np.zeros(ACTIONS), []
-    weights = [p[f"{part}.memory.{name}"] for name in ("inputs.weight", "inputs.bias")]
-    weights += [p[f"{part}.memory.{name}"] for name in ("recurrent.weight", "recurrent.bias")]
+    kept, last, found = np.zeros((1, 0)), np.zeros(ACTIONS), []
+    weights = [p[name] for name in (f"{part}.memory.{layer}" for layer in GATES) if name in p]
+    if weights:
+        # A GRU has three gates and remembers what it returns, an LSTM has four and remembers as much again.
+        units = weights[2].shape[1]
+        kept = np.zeros((1, units * (len(weights[0]) // units - 2)))
     for t in range(length + 1):
         prefix, row = ("obs.", t) if t < length else ("next_obs.", length - 1)
         seen = rows[f"{prefix}observation"][row, b, m]
         x = np.concatenate([seen, last, np.eye(AGENTS)[m]]).astype(np.float64)[None]
-        h = gru_step(weights, np.maximum(linear(p, f"{part}.torso.layers.0", x), 0.0), h)
+        h = np.maximum(linear(p, f"{part}.torso.layers.0", x), 0.0)
+        if weights:
+            kept = (gru_step if kept.shape[1] == units else lstm_step)(weights, h, kept)
+            h = kept[:, :units]
         q = linear(p, f"{part}.values", h)[0]
         found.append(np.where(rows[f"{prefix}action_mask"][row, b, m], q, -1e30))
         if t < length:

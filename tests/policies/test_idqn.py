@@ -23,13 +23,15 @@ from team_values import (
 )
 from treevalue import FastTreeValue
 
+KEPT = 10
+"""Numbers that an LSTM of 5 units remembers."""
 CONTRACT = {"idqn": (SPACE, discrete(3), {**SMALL, "policy.learn.target.freq": 4, "policy.model.normalize_obs": True})}
 RESUMES = {"IDQN": ("agent_worlds:Parts", (*SETTINGS, "policy.model.normalize_obs=true"))}
 ALTERNATIVES = ("policy.learn.target.kind=soft",)
 __all__ = ["LEARNS", "SIGNATURES"]
 
 
-LEARN = {"policy.learn.grad_norm": 0.0, "policy.learn.gamma": 0.9, "policy.learn.td_lambda": 0.7}
+LEARN = {"policy.model.memory": "lstm", "policy.learn.grad_norm": 0.0, "policy.learn.gamma": 0.9, "policy.learn.td_lambda": 0.7}
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +67,7 @@ def test_places_behind_the_end_of_an_episode_change_no_bit_of_the_loss(policy, b
 def test_an_agent_remembers_what_it_saw_and_did_and_who_it_is(policy):
     rng, mode = np.random.default_rng(0), policy.collect_mode
     mode.reset()
-    remembered = np.zeros((4, AGENTS, 5 + ACTIONS), np.float32)
+    remembered = np.zeros((4, AGENTS, KEPT + ACTIONS), np.float32)
     network = policy.net.host()
     for _ in range(3):
         seen = rng.standard_normal((4, AGENTS, SEEN)).astype(np.float32)
@@ -79,8 +81,8 @@ def test_an_agent_remembers_what_it_saw_and_did_and_who_it_is(policy):
         leaves = (mask.reshape(-1, ACTIONS), agent, seen.reshape(-1, SEEN), remembered.reshape(4 * AGENTS, -1))
         q, rows = network(leaves)
         greedy = q.argmax(1).reshape(4, AGENTS)
-        assert np.array_equal(rows.reshape(4, AGENTS, -1)[..., 5:].argmax(-1), greedy)
-        remembered = np.concatenate([rows.reshape(4, AGENTS, -1)[..., :5], np.eye(ACTIONS)[record["action"]]], -1)
+        assert np.array_equal(rows.reshape(4, AGENTS, -1)[..., KEPT:].argmax(-1), greedy)
+        remembered = np.concatenate([rows.reshape(4, AGENTS, -1)[..., :KEPT], np.eye(ACTIONS)[record["action"]]], -1)
         remembered = remembered.astype(np.float32)
         np.testing.assert_allclose(mode.memory, remembered, atol=1e-6)
     assert (record["action"] != greedy).any()

@@ -19,7 +19,8 @@ from team_values import (
     RESUMES as SETTINGS,
 )
 
-CONTRACT = {"vdn": (SPACE, discrete(3), {**SMALL, "policy.learn.target.freq": 4})}
+FORGETS = {"policy.model.memory": "none"}
+CONTRACT = {"vdn": (SPACE, discrete(3), {**SMALL, **FORGETS, "policy.learn.target.freq": 4})}
 RESUMES = {"VDN": ("agent_worlds:Parts", SETTINGS)}
 ALTERNATIVES = ("policy.learn.target.kind=soft",)
 __all__ = ["LEARNS", "SIGNATURES"]
@@ -30,6 +31,7 @@ def built(tiny_config):
     return make_policy(
         tiny_config,
         "vdn",
+        **FORGETS,
         **{"policy.learn.grad_norm": 0.0, "policy.learn.gamma": 0.9, "policy.learn.double": False},
     )
 
