@@ -47,10 +47,11 @@ class LSTM:
 
     def __init__(self, inputs: Linear, recurrent: Linear) -> None:
         self.inputs, self.recurrent = inputs, recurrent
-        self.size = len(recurrent.bias) // 4
+        self.units = len(recurrent.bias) // 4
+        self.size = 2 * self.units
 
     def __call__(self, x: Array, rows: Array) -> tuple[Array, Array]:
-        size = self.size
+        size = self.units
         total = self.inputs(x) + self.recurrent(rows[:, :size])
         gates = _sigmoid(total[:, : 3 * size])
         cell = gates[:, size : 2 * size] * rows[:, size:] + gates[:, :size] * np.tanh(total[:, 3 * size :])
