@@ -31,7 +31,12 @@ ALTERNATIVES = ("policy.learn.target.kind=soft",)
 __all__ = ["LEARNS", "SIGNATURES"]
 
 
-LEARN = {"policy.model.memory": "lstm", "policy.learn.grad_norm": 0.0, "policy.learn.gamma": 0.9, "policy.learn.td_lambda": 0.7}
+LEARN = {
+    "policy.model.memory": "lstm",
+    "policy.learn.grad_norm": 0.0,
+    "policy.learn.gamma": 0.9,
+    "policy.learn.td_lambda": 0.7,
+}
 
 
 @pytest.fixture(scope="module")
