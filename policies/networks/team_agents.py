@@ -16,7 +16,7 @@ from minding.policies.networks.encoder import ObsEncoder
 from minding.policies.networks.host_team import AgentQNetwork as HostAgentQNetwork
 from minding.policies.networks.layers import MLP, Linear
 from minding.policies.networks.masks import action_mask
-from minding.policies.networks.recurrent import make_memory
+from minding.policies.networks.recurrent import MEMORIES
 
 
 class AgentQNetwork(nn.Cell):
@@ -48,7 +48,9 @@ class AgentQNetwork(nn.Cell):
         self.encoder = ObsEncoder(spec["observation"], model, rng)
         features = self.encoder.out_features + self.actions + self.agents
         self.torso = MLP(features, model.hidden, model.activation, None, rng)
-        self.memory = make_memory(model, self.torso.out_features, rng)
+        # A GRU in algorithms that leave no choice.
+        kind = model.get("memory", "gru")
+        self.memory: Any = None if kind == "none" else MEMORIES[kind](self.torso.out_features, model.memory_dim, rng)
         remembers = self.torso if self.memory is None else self.memory
         self.values = Linear(remembers.out_features, self.actions, None, rng)
         self.kept = 0 if self.memory is None else self.memory.size
@@ -71,7 +73,8 @@ class AgentQNetwork(nn.Cell):
     def construct(self, obs):
         leaves, rows = (*obs[: self.place], *obs[self.place + 1 : -1]), obs[-1]
         agent = ops.gather(self.agent_table, obs[self.place].reshape((-1,)), 0)
-        h, kept = self.features(leaves, rows[:, self.kept :], agent), ()
+        kept: Any = ()
+        h = self.features(leaves, rows[:, self.kept :], agent)
         if self.memory is not None:
             h, rows = self.memory(h, rows[:, : self.kept])
             kept = (rows,)
