@@ -182,44 +182,38 @@ class QNetwork(nn.Cell):
         return numpy_forms.QNetwork(self.encoder.host(), memory, heads, mask)
 
 
-class SquashedActor(nn.Cell):
-    """Encoder, torso and tanh-normal head; returns (mean, log deviation), each (B, A)."""
+class BoundedActor(nn.Cell):
+    """Encoder, torso and a head for actions in [-1, 1]. A subclass names the head and what decides."""
 
     shared_outputs = ()
     memory_size = 0
+    head_class: type[SquashedGaussianHead] | type[DeterministicHead]
+
+    def __init__(self, spec: Mapping[str, Any], model: Any, rng: np.random.Generator) -> None:
+        super().__init__()
+        self.encoder = ObsEncoder(spec["observation"], model, rng)
+        self.torso = MLP(self.encoder.out_features, model.hidden, model.activation, None, rng)
+        self.head = self.head_class(self.torso.out_features, math.prod(spec["action"]["shape"]), rng)
+
+    def construct(self, obs):
+        return self.head(self.torso(self.encoder(obs)))
+
+    def host(self) -> numpy_forms.Actor:
+        return numpy_forms.Actor(self.encoder.host(), self.torso.host(), self.head.host())
+
+
+class SquashedActor(BoundedActor):
+    """Tanh-normal actions; returns (mean, log deviation), each (B, A)."""
+
+    head_class = SquashedGaussianHead
     decision = Decision(0, "mean", squash=True)
 
-    def __init__(self, spec: Mapping[str, Any], model: Any, rng: np.random.Generator) -> None:
-        super().__init__()
-        self.encoder = ObsEncoder(spec["observation"], model, rng)
-        self.torso = MLP(self.encoder.out_features, model.hidden, model.activation, None, rng)
-        self.head = SquashedGaussianHead(self.torso.out_features, math.prod(spec["action"]["shape"]), rng)
 
-    def construct(self, obs):
-        return self.head(self.torso(self.encoder(obs)))
+class DeterministicActor(BoundedActor):
+    """Deterministic actions; returns (action,), (B, A) in [-1, 1]."""
 
-    def host(self) -> numpy_forms.Actor:
-        return numpy_forms.Actor(self.encoder.host(), self.torso.host(), self.head.host())
-
-
-class DeterministicActor(nn.Cell):
-    """Encoder, torso and deterministic head; returns (action,), (B, A) in [-1, 1]."""
-
-    shared_outputs = ()
-    memory_size = 0
+    head_class = DeterministicHead
     decision = Decision(0, "action")
-
-    def __init__(self, spec: Mapping[str, Any], model: Any, rng: np.random.Generator) -> None:
-        super().__init__()
-        self.encoder = ObsEncoder(spec["observation"], model, rng)
-        self.torso = MLP(self.encoder.out_features, model.hidden, model.activation, None, rng)
-        self.head = DeterministicHead(self.torso.out_features, math.prod(spec["action"]["shape"]), rng)
-
-    def construct(self, obs):
-        return self.head(self.torso(self.encoder(obs)))
-
-    def host(self) -> numpy_forms.Actor:
-        return numpy_forms.Actor(self.encoder.host(), self.torso.host(), self.head.host())
 
 
 class ActionValue(nn.Cell):
