@@ -197,6 +197,39 @@ class QMIXCase(ReplayCase):
     grad_norm: float = 10.0
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class MAPPOCase(Case):
+    """MAPPO with separate tanh networks for the agents' policy and for the value of the state, from whole episodes.
+
+    `batch_size` counts rows of single agents.
+
+    Attributes:
+      episode_length: env steps of an episode.
+      rollout_length: steps of each environment between two updates, a multiple of `episode_length`.
+      epochs: passes over a rollout.
+      minibatches: gradient steps of one epoch; `batch_size` rows each.
+      gae_lambda: decay of generalized advantage estimation.
+      clip_ratio: range of the policy ratio.
+      entropy_weight: weight of the entropy bonus.
+      value_weight: weight of the value loss.
+      huber_delta: where the value loss becomes linear.
+      value_decay: of the running moments of the returns, by which values are normalised.
+      grad_norm: the global gradient norm is clipped to it.
+    """
+
+    episode_length: int
+    rollout_length: int
+    epochs: int
+    minibatches: int
+    gae_lambda: float = 0.95
+    clip_ratio: float = 0.2
+    entropy_weight: float = 0.002
+    value_weight: float = 1.0
+    huber_delta: float = 10.0
+    value_decay: float = 0.99
+    grad_norm: float = 10.0
+
+
 def _ppo_cartpole(num_envs: int, warmup: int, window: int, targets: Mapping[str, float]) -> PPOCase:
     """CartPole with `num_envs` environments; `warmup` and `window` count iterations."""
     iteration = num_envs * 128
@@ -250,6 +283,12 @@ _QMIX = QMIXCase(
     window_steps=2_000, buffer_size=50_000, learning_starts=1_000, targets={"pymarl_style": 2.0},
 )  # fmt: skip
 
+_MAPPO = MAPPOCase(
+    name="mappo_simple_spread", env_id="mpe2/simple_spread_v3", num_envs=16, hidden=(128, 128), batch_size=600,
+    learning_rate=7e-4, gamma=0.95, iteration_steps=1_600, episode_length=25, rollout_length=100, epochs=10,
+    minibatches=8, warmup_steps=3_200, window_steps=6_400, targets={"mappo_style": 2.0},
+)  # fmt: skip
+
 CASES: dict[str, Case] = {
     case.name: case
     for case in (
@@ -265,6 +304,7 @@ CASES: dict[str, Case] = {
         _sac("sac_halfcheetah_two_threads", "HalfCheetah-v5", target=2.2, threads=2),
         _TD3,
         _QMIX,
+        _MAPPO,
     )
 }
 

@@ -1,13 +1,19 @@
-"""minding on a case: ``python -m benchmarks.ours CASE``; prints one line of JSON."""
+"""minding on a case: ``python -m benchmarks.ours CASE [KEY=VALUE ...]``; prints one line of JSON.
+
+Keys of the configuration that follow change what a case sets, such as ``env.backend=sync``.
+"""
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Sequence
 from typing import Any
 
 from benchmarks.cases import (
     A2CCase,
     Case,
     DQNCase,
+    MAPPOCase,
     PPOCase,
     QMIXCase,
     QRDQNCase,
@@ -31,6 +37,7 @@ PRESETS = {
     "sac_halfcheetah_two_threads": "halfcheetah_sac",
     "td3_pendulum": "pendulum_td3",
     "qmix_simple_spread": "simple_spread_qmix",
+    "mappo_simple_spread": "simple_spread_mappo",
 }
 
 
@@ -74,6 +81,8 @@ def overrides(case: Case) -> list[str]:
             }
         case QMIXCase():
             keys |= _replay_keys(case) | _qmix_keys(case)
+        case MAPPOCase():
+            keys |= _mappo_keys(case)
         case _:
             raise TypeError(f"expected a case of a known kind, got {type(case).__name__} ({case.name})")
     return [f"{key}={value}" for key, value in keys.items()]
@@ -134,7 +143,22 @@ def _qmix_keys(case: QMIXCase) -> dict[str, Any]:
     }
 
 
-def _gradient_keys(case: PPOCase | A2CCase) -> dict[str, Any]:
+def _mappo_keys(case: MAPPOCase) -> dict[str, Any]:
+    return {
+        **_gradient_keys(case),
+        "env.env_kwargs.max_cycles": case.episode_length,
+        "env.normalize_reward": False,
+        "policy.learn.n_epoch": case.epochs,
+        "policy.learn.n_minibatch": case.minibatches,
+        "policy.learn.clip_ratio": case.clip_ratio,
+        "policy.learn.value_clip": False,
+        "policy.learn.value_norm_decay": case.value_decay,
+        "policy.learn.huber_delta": case.huber_delta,
+        "policy.learn.target_kl": "null",
+    }
+
+
+def _gradient_keys(case: PPOCase | A2CCase | MAPPOCase) -> dict[str, Any]:
     return {
         "policy.model.activation": "tanh",
         "policy.model.normalize_obs": False,
@@ -155,8 +179,8 @@ def _replay_keys(case: ReplayCase) -> dict[str, Any]:
     }
 
 
-def run_case(options: RunOptions) -> Measurement:
-    """Builds the preset with `overrides` and times it with `benchmarks.window.measure`.
+def run_case(options: RunOptions, changes: Sequence[str] = ()) -> Measurement:
+    """Builds the preset with `overrides`, then `changes`, and times it with `benchmarks.window.measure`.
 
     The chain is the preset's, without checkpoints and loggers; no evaluation falls due.
     """
@@ -165,7 +189,7 @@ def run_case(options: RunOptions) -> Measurement:
     from minding.training import build
 
     quiet = ["policy.eval.freq=1000000000", f"seed={options.seed}"]
-    cfg = compile_run(load_preset(PRESETS[options.case.name]), [*overrides(options.case), *quiet])
+    cfg = compile_run(load_preset(PRESETS[options.case.name]), [*overrides(options.case), *quiet, *changes])
     task = Task()
     with task.start(ctx=OnlineRLContext()):
         build(task, cfg)
@@ -183,7 +207,9 @@ def run_case(options: RunOptions) -> Measurement:
 
 
 def main() -> None:
-    print(run_case(parse_options()).to_json())
+    changes = [argument for argument in sys.argv[1:] if "=" in argument and not argument.startswith("-")]
+    options = parse_options([argument for argument in sys.argv[1:] if argument not in changes])
+    print(run_case(options, changes).to_json())
 
 
 if __name__ == "__main__":

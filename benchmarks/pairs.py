@@ -20,6 +20,7 @@ PEER_MODULES = {
     "cleanrl_style": "benchmarks.peers.cleanrl_style_ppo",
     "purejaxrl_style": "benchmarks.peers.purejaxrl_style_ppo",
     "pymarl_style": "benchmarks.peers.pymarl_style_qmix",
+    "mappo_style": "benchmarks.peers.mappo_style",
 }
 PEERS_PYTHON_VARIABLE = "MINDING_PEERS_PYTHON"
 

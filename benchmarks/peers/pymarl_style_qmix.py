@@ -122,9 +122,9 @@ class Trainer:
         h, last = torch.zeros(envs * self.agents, case.memory_size), torch.zeros(envs, self.agents, self.actions)
         who = torch.eye(self.agents).expand(envs, -1, -1)
         for t in range(case.episode_length + 1):
-            for n, env in enumerate(self.envs):
+            for n in range(envs):
                 obs[n, t] = [seen[n][name] for name in self.names]
-                state[n, t] = env.state()
+                state[n, t] = obs[n, t].ravel()
             if t == case.episode_length:
                 break
             x = torch.cat([torch.from_numpy(obs[:, t]), last, who], -1).flatten(0, 1)

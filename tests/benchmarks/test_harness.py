@@ -152,6 +152,7 @@ class TestPairs:
             ("sac_halfcheetah_two_threads", "sb3"),
             ("td3_pendulum", "sb3"),
             ("qmix_simple_spread", "pymarl_style"),
+            ("mappo_simple_spread", "mappo_style"),
         ]
 
     @pytest.mark.parametrize("case", ["sac_pendulum", "sac_pendulum_two_threads"])
