@@ -26,9 +26,9 @@ REST = "the rest"
 MODULES = {"minding": "benchmarks.ours", "sb3": "benchmarks.peers.sb3"}
 PARTS: dict[str, dict[str, tuple[str, ...]]] = {
     "minding": {
-        "environment library": ("/gymnasium/", "/mujoco/"),
+        "environment library": ("/gymnasium/", "/mujoco/", "/mpe2/", "/pettingzoo/", "/envs/games/"),
         "environment layers: actions, checks, episodes": ("/envs/", "/engine/data/actions.py"),
-        "acting: networks": tuple(f"/policies/networks/host{part}.py" for part in ("", "_pair", "_recurrent")),
+        "acting: networks": ("/policies/networks/host",),
         "acting: draws": ("/policies/ops/sampling.py",),
         "acting: modes and actors": ("/policies/core/actors.py", "/policies/core/modes.py"),
         "collector": ("/middleware/collector.py", "/engine/data/rollout.py"),
