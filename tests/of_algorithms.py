@@ -3,7 +3,7 @@
 ``tests/policies/test_<name>.py`` holds
 
 - ``CONTRACT``: cases of the contract table, by name: (observation, action, overrides);
-- ``LEARNS``: settings with which it learns the probes of ``test_learning.py``, unless it learns from recorded data;
+- ``LEARNS``: settings with which it learns the probe of ``test_learning.py``, unless it learns from recorded data;
 
 and may hold
 

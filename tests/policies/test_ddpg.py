@@ -20,7 +20,7 @@ LEARNS = {
     "policy.learn.warmup": 64,
     "policy.learn.update_per_collect": 4,
     "policy.other.buffer_size": 2000,
-    # The gradient of a deterministic actor is local, and the values of the probes are steps. With a linear critic the
+    # The gradient of a deterministic actor is local, and the values of the probe are steps. With a linear critic the
     # slope is the same everywhere: an actor that the first values drew to the wrong end finds back.
     "policy.model.hidden": [],
     "policy.learn.learning_rate": 0.01,
