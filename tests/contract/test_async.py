@@ -57,7 +57,6 @@ CASES = [
     pytest.param("pixelcatch_ppo", (), id="pixelcatch_ppo"),
     pytest.param("masked_grid_ppo", (), id="masked_grid_ppo"),
     # What is shipped into a process answers alike there, see `policies/core`.
-    pytest.param("simple_spread_ippo", THREADS, id="simple_spread_ippo, threads", marks=needs_mpe),
     pytest.param("simple_spread_qmix", (*THREADS, *EPISODES), id="simple_spread_qmix, threads", marks=needs_mpe),
     pytest.param("simple_spread_mappo", THREADS, id="simple_spread_mappo, threads", marks=needs_mpe),
     pytest.param("simple_tag_maddpg", THREADS, id="simple_tag_maddpg, threads", marks=needs_mpe),
