@@ -2,7 +2,7 @@
 
 A comment right before a block says how it is tested: ``<!-- block: NOTE; NOTE -->``, where a note is one of
 
-- ``slow``: it trains something, in a process of its own;
+- ``slow``: it trains something;
 - ``skip, REASON``: it is not run;
 - ``after NAME``: it follows the preparation of that name in ``tests/test_docs.py``;
 - ``replace OLD with NEW``: a smaller budget;

@@ -1,13 +1,19 @@
 """The examples run, print their result, and show the chains that the README shows."""
 
+import contextlib
+import io
+import logging
 import os
 import re
+import runpy
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from minding.cli import run
 
 ROOT = Path(__file__).resolve().parent.parent
 EXAMPLES = ROOT / "examples"
@@ -34,16 +40,44 @@ with task.start(async_mode=args.async_, ctx=OnlineRLContext(), lanes=cfg.lanes, 
 """
 
 
-def run_example(name, *args, folder):
+def start_example(name, *args, folder):
+    """Runs an example as a user does; returns what it printed."""
     command = [sys.executable, str(EXAMPLES / name), *args]
-    return subprocess.run(command, env=ENVIRONMENT, cwd=folder, capture_output=True, text=True, timeout=300)
+    out = subprocess.run(command, env=ENVIRONMENT, cwd=folder, capture_output=True, text=True, timeout=300)
+    assert out.returncode == 0, out.stderr
+    return out.stdout
+
+
+def run_example(name, *args, folder):
+    """Runs an example in this process, which has imported everything; returns what it printed, and what it logged."""
+    printed, logged, logger = io.StringIO(), io.StringIO(), logging.getLogger("minding")
+    handler, level = logging.StreamHandler(logged), logger.level
+    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(printed):
+        patch.chdir(folder)
+        patch.setattr(sys, "argv", [name, *args])
+        patch.syspath_prepend(EXAMPLES)
+        logger.addHandler(handler)
+        logger.setLevel(logging.INFO)
+        try:
+            runpy.run_path(str(EXAMPLES / name), run_name="__main__")
+        finally:
+            logger.removeHandler(handler)
+            logger.setLevel(level)
+    return printed.getvalue(), logged.getvalue()
+
+
+def record(folder, steps):
+    """Records the steps of the on-policy example's agent, into its run folder."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        assert run(["record-data", "runs/on_policy", "--steps", str(steps)]) == 0
 
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
     """A folder in which the on-policy example has trained, and what it printed; tests work in copies."""
     folder = tmp_path_factory.mktemp("trained")
-    return folder, run_example("on_policy.py", "--max-env-step", "3072", "--seed", "1", folder=folder)
+    return folder, start_example("on_policy.py", "--max-env-step", "3072", "--seed", "1", folder=folder)
 
 
 @pytest.fixture
@@ -79,13 +113,12 @@ def test_the_readme_shows_the_lines_of_both_chains():
     ],
 )
 def test_an_example_runs_and_prints_its_result(name, args, result, tmp_path):
-    check_result(run_example(name, *args, folder=tmp_path), result, tmp_path)
+    check_result(run_example(name, *args, folder=tmp_path)[0], result, tmp_path)
 
 
-def check_result(out, result, where):
-    assert out.returncode == 0, out.stderr
-    assert re.search(result, out.stdout)
-    for folder in re.findall(r"minding eval (\S+)", out.stdout):
+def check_result(printed, result, where):
+    assert re.search(result, printed)
+    for folder in re.findall(r"minding eval (\S+)", printed):
         assert (where / folder / "config.yaml").is_file()
         assert list((where / folder / "ckpt").glob("iter_*/manifest.json"))
 
@@ -97,37 +130,28 @@ def test_the_on_policy_example_runs_and_prints_its_result(trained):
 
 @pytest.mark.slow
 def test_the_offline_example_learns_from_what_is_recorded_and_is_resumed(copied):
-    tmp_path = copied
-    record = [sys.executable, "-m", "minding", "record-data", "runs/on_policy", "--steps", "500"]
-    assert subprocess.run(record, env=ENVIRONMENT, cwd=tmp_path, timeout=300, check=False).returncode == 0
+    record(copied, 500)
     arguments = ["--data", "runs/on_policy/data", "--max-train-iter", "100"]
-    out = run_example("offline.py", *arguments, folder=tmp_path)
-    assert out.returncode == 0, out.stderr
-    assert re.search(r"return \d+\.\d at the last evaluation, 100 gradient steps, 51 passes over 500 steps", out.stdout)
+    printed, _ = run_example("offline.py", *arguments, folder=copied)
+    assert re.search(r"return \d+\.\d at the last evaluation, 100 gradient steps, 51 passes over 500 steps", printed)
     arguments[-1] = "150"
-    out = run_example("offline.py", *arguments, "--resume", "runs/offline", folder=tmp_path)
-    assert out.returncode == 0, out.stderr
-    assert re.search(r"resumed runs/offline/ckpt/iter_100 at train_iter 100 \(exact\)", out.stderr)
-    assert "150 gradient steps" in out.stdout
+    printed, logged = run_example("offline.py", *arguments, "--resume", "runs/offline", folder=copied)
+    assert re.search(r"resumed runs/offline/ckpt/iter_100 at train_iter 100 \(exact\)", logged)
+    assert "150 gradient steps" in printed
 
 
 @pytest.mark.slow
 def test_an_example_is_resumed(copied):
     longer = ["--max-env-step", "4096", "--seed", "1"]
-    out = run_example("on_policy.py", *longer, "--resume", "runs/on_policy", folder=copied)
-    assert out.returncode == 0, out.stderr
-    assert re.search(
-        r"resumed runs/on_policy/ckpt/iter_\d+ at env_step [123],?\d{3} \(exact\); changed: run", out.stderr
-    )
-    assert re.search(r"[34],\d{3} environment steps", out.stdout)
+    printed, logged = run_example("on_policy.py", *longer, "--resume", "runs/on_policy", folder=copied)
+    assert re.search(r"resumed runs/on_policy/ckpt/iter_\d+ at env_step [123],?\d{3} \(exact\); changed: run", logged)
+    assert re.search(r"[34],\d{3} environment steps", printed)
 
 
 @pytest.mark.slow
 def test_a_chain_runs_asynchronously_by_one_flag(tmp_path):
     arguments = ["--async", "--collectors", "2", "--max-env-step", "2048"]
-    out = run_example("off_policy.py", *arguments, folder=tmp_path)
-    assert out.returncode == 0, out.stderr
-    assert re.search(r"[12],\d{3} environment steps", out.stdout)
+    assert re.search(r"[12],\d{3} environment steps", start_example("off_policy.py", *arguments, folder=tmp_path))
     (ckpt,) = tmp_path.glob("runs/*/ckpt")
     assert any(path.name.startswith("iter_") for path in ckpt.iterdir())
 
@@ -148,21 +172,19 @@ def test_the_custom_environment_trains_from_the_command_line_too(tmp_path):
 @pytest.mark.slow
 def test_the_custom_environment_is_solved_at_the_defaults(tmp_path):
     # One key that has nothing to do with learning shows that keys are taken from the command line.
-    out = run_example("custom_env.py", "run.final_episodes=50", folder=tmp_path)
-    check_result(out, r"return 0\.10 after", tmp_path)
+    printed, _ = run_example("custom_env.py", "run.final_episodes=50", folder=tmp_path)
+    check_result(printed, r"return 0\.10 after", tmp_path)
     (config,) = tmp_path.glob("runs/*/config.yaml")
     assert "final_episodes: 50" in config.read_text()
 
 
 @pytest.mark.slow
 def test_the_imitation_example_learns_beside_what_is_recorded_and_is_resumed(copied):
-    record = [sys.executable, "-m", "minding", "record-data", "runs/on_policy", "--steps", "300"]
-    assert subprocess.run(record, env=ENVIRONMENT, cwd=copied, timeout=300, check=False).returncode == 0
+    record(copied, 300)
     arguments = ["--data", "runs/on_policy/data", "--max-env-step", "1600"]
-    out = run_example("sqil.py", *arguments, folder=copied)
-    check_result(out, r"return \d+\.\d at the last evaluation, 1,[56]\d\d environment steps, 300 steps", copied)
+    printed, _ = run_example("sqil.py", *arguments, folder=copied)
+    check_result(printed, r"return \d+\.\d at the last evaluation, 1,[56]\d\d environment steps, 300 steps", copied)
     arguments[-1] = "2000"
-    out = run_example("sqil.py", *arguments, "--resume", "runs/sqil", folder=copied)
-    assert out.returncode == 0, out.stderr
-    assert re.search(r"resumed runs/sqil/ckpt/iter_\d+ at env_step 1[56]\d\d \(exact\)", out.stderr)
-    assert re.search(r"(1,9|2,0)\d\d environment steps", out.stdout)
+    printed, logged = run_example("sqil.py", *arguments, "--resume", "runs/sqil", folder=copied)
+    assert re.search(r"resumed runs/sqil/ckpt/iter_\d+ at env_step 1[56]\d\d \(exact\)", logged)
+    assert re.search(r"(1,9|2,0)\d\d environment steps", printed)

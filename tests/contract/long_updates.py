@@ -1,7 +1,7 @@
 """Makes over a thousand updates in one go and with a resume among them; the script of a fresh process.
 
-``python long_updates.py SETTING ALGORITHM...`` prints a line for each algorithm: how many denormal numbers its
-parameters and optimizers held when the run was cut, and the names of those that differ at the end.
+``python long_updates.py SETTING ALGORITHM`` prints the algorithm, how many denormal numbers its parameters and
+optimizers held when the run was cut, and the names of those that differ at the end.
 """
 
 import sys
@@ -53,23 +53,21 @@ def bits(state):
     return {name: value.view(np.int32) for name, value in state["params"].items()}
 
 
-def main(setting, *algorithms):
+def main(setting, algorithm):
     if setting == "no kernels":
         kernels.compiled = lambda: False
     runtime.prepare(runtime.Settings(**SETTINGS[setting]))
-    for algorithm in algorithms:
-        unbroken, resumed = Learner(algorithm), Learner(algorithm)
-        if setting == "one dispatch thread":
-            cut = unbroken.learn(CUT)
-        else:
-            unbroken.learn(10)
-            unbroken.age()
-            cut = unbroken.learn(CUT - AGED)
-        resumed.policy.load_state_dict(cut)
-        denormal = sum(int(((x != 0) & (np.abs(x) < 1e-38)).sum()) for x in cut["params"].values())
-        expected, found = bits(unbroken.learn(END - CUT)), bits(resumed.learn(END - CUT))
-        different = [name for name, value in expected.items() if not np.array_equal(value, found[name])]
-        print(algorithm, denormal, *different)
+    unbroken, resumed = Learner(algorithm), Learner(algorithm)
+    if setting == "one dispatch thread":
+        cut = unbroken.learn(CUT)
+    else:
+        unbroken.learn(10)
+        unbroken.age()
+        cut = unbroken.learn(CUT - AGED)
+    resumed.policy.load_state_dict(cut)
+    denormal = sum(int(((x != 0) & (np.abs(x) < 1e-38)).sum()) for x in cut["params"].values())
+    expected, found = bits(unbroken.learn(END - CUT)), bits(resumed.learn(END - CUT))
+    print(algorithm, denormal, *(name for name, value in expected.items() if not np.array_equal(value, found[name])))
 
 
 if __name__ == "__main__":

@@ -8,22 +8,22 @@ import pytest
 
 SCRIPT = Path(__file__).with_name("long_updates.py")
 # What these numbers go through is the same for all algorithms: the optimizer, the update and the loader of states.
-ARCHETYPES = ("sac", "impala")
-"""Several groups of an optimizer, with targets that follow slowly; and one group, with rows in the order of time."""
+# SAC has several groups of an optimizer, and targets that follow slowly.
+# IMPALA has one group, and rows in the order of time.
 CASES = [
-    ("one dispatch thread", ARCHETYPES[:1]),
-    ("two dispatch threads", ARCHETYPES),
-    ("two kernel threads", ARCHETYPES[1:]),
-    ("no kernels", ARCHETYPES[:1]),
+    ("one dispatch thread", "sac"),
+    ("two dispatch threads", "sac"),
+    ("two kernel threads", "impala"),
+    ("no kernels", "sac"),
 ]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("setting", "algorithms"), CASES)
-def test_over_a_thousand_updates_are_the_same_with_a_resume_and_without(setting, algorithms, monkeypatch):
+@pytest.mark.parametrize(("setting", "algorithm"), CASES)
+def test_over_a_thousand_updates_are_the_same_with_a_resume_and_without(setting, algorithm, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", ":".join(entry for entry in sys.path if entry))
-    command = [sys.executable, str(SCRIPT), setting, *algorithms]
+    command = [sys.executable, str(SCRIPT), setting, algorithm]
     result = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert result.returncode == 0, result.stderr
     # No denormal number when the run was cut, no difference at the end.
-    assert result.stdout.splitlines() == [f"{name} 0" for name in algorithms]
+    assert result.stdout == f"{algorithm} 0\n"

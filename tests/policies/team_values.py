@@ -25,7 +25,8 @@ SPACE = dict_of(action_mask=mask_of(ACTIONS), observation=space_of(SEEN))
 SMALL = {"policy.model.memory_dim": 5}
 LEARNS = {
     "run.max_env_step": 1600,
-    "env.max_episode_steps": 10,
+    # The probe's own, which is as far as the memory is unrolled.
+    "env.max_episode_steps": 2,
     "policy.collect.n_sample": 8,
     "policy.model.memory_dim": 8,
     "policy.learn.batch_size": 16,

@@ -15,13 +15,11 @@ from team_values import (
     make_policy,
     matrix_game,
 )
-from team_values import (
-    RESUMES as SETTINGS,
-)
 
 FORGETS = {"policy.model.memory": "none"}
 CONTRACT = {"vdn": (SPACE, discrete(3), {**SMALL, **FORGETS, "policy.learn.target.freq": 4})}
-RESUMES = {"VDN": ("agent_worlds:Parts", SETTINGS)}
+# Its state is that of IDQN, and a part of that of QMIX, which are resumed.
+RESUMES = {}
 ALTERNATIVES = ("policy.learn.target.kind=soft",)
 __all__ = ["LEARNS", "SIGNATURES"]
 
