@@ -157,6 +157,8 @@ def short_preset(name, tmp_path):
     if user.env.env_id in SLOW:
         extra += ["run.max_env_step=1024", "policy.model.cnn_dim=16"]
         extra += ["policy.learn.n_epoch=1"] if has(algorithm, "learn.n_epoch") else []
+    if user.env.env_id == "ALE/Pong-v5":
+        extra.append("policy.model.cnn=[[4, 8, 8]]")
     try:
         cfg = compile_run(user, [*extra, f"run.out_dir={tmp_path}"])
     except MissingExtraError as error:
@@ -167,8 +169,8 @@ def short_preset(name, tmp_path):
     return cfg
 
 
-# MuJoCo's are alike.
-COVERED = {"Hopper-v5", *(env_id for _, env_id, _ in CASES.values())}
+# MuJoCo's are alike, and so are those of mpe2, of which MADDPG's takes long.
+COVERED = {"Hopper-v5", "mpe2/simple_tag_v3", *(env_id for _, env_id, _ in CASES.values())}
 # Runs without a replay buffer are quicker, and take precedence.
 QUICK_LAST = sorted(PRESETS, key=lambda name: not has(load_preset(name).policy.type, "other.buffer_size"))
 BY_ENVIRONMENT = {env_id: name for name in QUICK_LAST if (env_id := load_preset(name).env.env_id) not in COVERED}
