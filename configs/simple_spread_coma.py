@@ -18,10 +18,16 @@ main_config = EasyDict(
     ),
     policy=dict(
         type="coma",
-        learn=dict(gamma=0.95),
+        learn=dict(
+            learning_rate=1e-3,
+            critic_learning_rate=2e-3,
+            gamma=0.95,
+            n_epoch=8,
+            entropy_weight=0.02,
+            target=dict(kind="soft", tau=0.02),
+        ),
         eval=dict(freq=50_000, n_episode=40),
     ),
 )
 
 proof = dict(target=-55.0)
-"""Half of the way from random play to the controller."""
