@@ -1,20 +1,18 @@
-"""How often random play and a controller by hand win the battle: between them lies what can be learned.
+"""A controller by hand for the battle.
 
-    python -m proofs.battle_controller [--battles 400]
-
-The controller shoots at the weakest enemy in range, so that the fire of all meets one, and goes towards the nearest in
+It shoots at the weakest enemy in range, so that the fire of all meets one, and goes towards the nearest in
 sight where none is. A unit with little health left steps back from the nearest while its rifle is not ready, and the
 scripted team, which goes for whoever is nearest, turns to another.
 """
 
 from __future__ import annotations
 
-import argparse
+from collections.abc import Callable
 
 import numpy as np
 
 from minding.envs import make_env_manager
-from minding.envs.games.battle.maps import MAPS, SIGHT
+from minding.envs.games.battle.maps import SIGHT
 from minding.envs.games.battle.rules import DIRECTIONS
 
 _STAY, _NORTH, _SHOOT = 1, 2, 6
@@ -68,7 +66,7 @@ def random_play(rng: np.random.Generator, legal: np.ndarray) -> np.ndarray:
     return np.where(legal, rng.random(legal.shape), -1).argmax(axis=-1)
 
 
-def win_rate(act: object, map_name: str, battles: int) -> float:
+def win_rate(act: Callable[[np.ndarray, np.ndarray], np.ndarray], map_name: str, battles: int) -> float:
     """Share of the battles that the team wins."""
     env = {"env_id": "minding/Battle-v0", "env_kwargs": {"map_name": map_name}, "info_keys": ["battle_won"]}
     manager = make_env_manager(env, battles, 1, training=False)
@@ -76,7 +74,7 @@ def win_rate(act: object, map_name: str, battles: int) -> float:
     try:
         while np.isnan(won).any():
             obs = manager.obs
-            step = manager.play(act(obs.observation, obs.action_mask))  # type: ignore[operator]
+            step = manager.play(act(obs.observation, obs.action_mask))
             for end in step.episodes:
                 # The first of each environment: those that end early are not preferred.
                 if np.isnan(won[end.env_id]):
@@ -84,17 +82,3 @@ def win_rate(act: object, map_name: str, battles: int) -> float:
     finally:
         manager.close()
     return float(won.mean())
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--battles", type=int, default=400)
-    battles = parser.parse_args().battles
-    rng = np.random.default_rng(0)
-    for name in MAPS:
-        for player, act in (("random", lambda seen, legal: random_play(rng, legal)), ("controller", controller)):
-            print(f"{name}  {player:10}  wins {win_rate(act, name, battles):6.1%} of {battles} battles")
-
-
-if __name__ == "__main__":
-    main()

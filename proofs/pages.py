@@ -17,6 +17,7 @@ from minding.engine.run.aggregates import aggregate, estimate, mean
 from minding.engine.run.curves import mean_curve
 from minding.engine.run.plotting import plot_curves
 from proofs.runs import ABLATION, ASYNC, COLLECTING, LEARNING, Record, Results
+from proofs.team_tables import battle_table, spread_table
 
 NOT_YET = "Not measured yet: `make proofs`.\n"
 
@@ -353,4 +354,6 @@ TABLES: dict[str, Callable[[Results], str]] = {
     "repeated_runs": _repeated_runs,
     "seeds": _seeds,
     "signals": _signals,
+    "teams_battle": lambda results: battle_table(results) or NOT_YET,
+    "teams_spread": lambda results: spread_table(results) or NOT_YET,
 }

@@ -1,14 +1,12 @@
-"""What random play and a controller by hand reach on simple_spread: between them lies what can be learned.
+"""A controller by hand for simple_spread.
 
-    python -m proofs.spread_controller [--episodes 400]
-
-The controller sends the nearest pair of agent and landmark to each other, then the next of those that are left, and
+It sends the nearest pair of agent and landmark to each other, then the next of those that are left, and
 pushes each agent along the axis on which it is farther off, with a brake.
 """
 
 from __future__ import annotations
 
-import argparse
+from collections.abc import Callable
 
 import numpy as np
 
@@ -38,28 +36,19 @@ def controller(seen: np.ndarray) -> np.ndarray:
     return action
 
 
-def mean_return(act: object, episodes: int) -> tuple[float, float]:
+def random_play(rng: np.random.Generator, seen: np.ndarray) -> np.ndarray:
+    """Actions ``(N, M)``, all with the same probability."""
+    return rng.integers(0, 5, seen.shape[:2])
+
+
+def mean_return(act: Callable[[np.ndarray], np.ndarray], episodes: int) -> tuple[float, float]:
     """Mean and standard error of the episode return, summed over the agents."""
     manager = make_env_manager(load_preset("simple_spread_ippo").env, 8, 1, training=False)
     try:
         returns: list[float] = []
         while len(returns) < episodes:
-            step = manager.play(act(manager.obs.observation))  # type: ignore[operator]
+            step = manager.play(act(manager.obs.observation))
             returns += [end.episode_return for end in step.episodes]
     finally:
         manager.close()
     return float(np.mean(returns)), float(np.std(returns) / np.sqrt(len(returns)))
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--episodes", type=int, default=400)
-    episodes = parser.parse_args().episodes
-    rng = np.random.default_rng(0)
-    for name, act in (("random", lambda seen: rng.integers(0, 5, seen.shape[:2])), ("controller", controller)):
-        mean, error = mean_return(act, episodes)
-        print(f"{name:10}  {mean:6.1f} +- {error:.1f} over {episodes} episodes")
-
-
-if __name__ == "__main__":
-    main()

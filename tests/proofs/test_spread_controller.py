@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from proofs.spread_controller import controller, mean_return
+from proofs.spread_controller import controller, mean_return, random_play
 
 pytest.importorskip("mpe2", reason="needs the extra 'mpe'")
 
@@ -19,5 +19,5 @@ def test_the_nearest_pair_goes_first_and_brakes():
 
 def test_the_controller_is_far_better_than_random_play():
     rng = np.random.default_rng(0)
-    random, _ = mean_return(lambda seen: rng.integers(0, 5, seen.shape[:2]), 16)
+    random, _ = mean_return(lambda seen: random_play(rng, seen), 16)
     assert mean_return(controller, 16)[0] > random + 25
