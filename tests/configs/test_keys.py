@@ -104,8 +104,9 @@ def test_an_algorithm_learns_given_only_an_environment_and_its_name(algorithm, r
 def test_every_key_of_an_algorithm_is_read_by_it(algorithm, run, tiny_config, tmp_path):
     read = set(run(algorithm)[1])
     if alternatives := constant(algorithm, "ALTERNATIVES", ()):
-        # Rollouts have estimators, which read their keys when they run.
-        follow = build if has(algorithm, "other.buffer_size") else train
+        # Estimators of rollouts read their keys when they run, and so does the exploration of an agent without noise.
+        whole = has(algorithm, "model.noisy") or not has(algorithm, "other.buffer_size")
+        follow = train if whole else build
         follow(algorithm, read, tmp_path, *alternatives)
     images = dict_of(image=IMAGE, speed=VECTOR)
     get_policy_class(algorithm)(Recording(tiny_config(algorithm, images), read))
