@@ -77,6 +77,7 @@ def test_the_update_computes_the_loss_of_its_formula_and_its_gradient(policy, ba
     check_update(policy, batches, errors)
 
 
+@pytest.mark.slow
 def test_places_behind_the_end_of_an_episode_change_no_bit_of_the_loss(policy, batches):
     check_padding(policy, batches)
 
@@ -102,6 +103,7 @@ def test_the_value_of_the_team_never_falls_with_that_of_an_agent(policy, form):
     assert max(largest) > 1.0
 
 
+@pytest.mark.slow
 def test_the_two_step_game_is_solved(tmp_path):
     # The sum of two values cannot tell what both do from what one does: see the test of VDN.
     assert matrix_game("qmix", tmp_path) == 8.0
