@@ -1,6 +1,6 @@
 """QMIX in minding/Battle-v0 with five riflemen on each side: battle_qmix on another map.
 
-Expected: at least 90 % of the battles won, an evaluation mean of at least 18.9 of 20, within 500k environment steps (a
+Expected: at least 90 % of the battles won, an evaluation mean of at least 18.9 of 20, within 250k environment steps (a
 target, not measured yet). Random play wins none, a controller by hand 95 % on this map.
 """
 
@@ -8,7 +8,7 @@ from minding.configs import load_preset
 
 main_config = load_preset("battle_qmix")
 main_config.exp_name = "battle_qmix_5v5"
-main_config.run.max_env_step = 500_000
+main_config.run.max_env_step = 250_000
 main_config.env.env_kwargs.map_name = "5v5"
 
 # Without a victory no more than 9 of 20 can be earned.

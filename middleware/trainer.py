@@ -91,7 +91,7 @@ class multistep_trainer:
     def requirements(self) -> Sequence[str]:
         """Anything that does not fit, as sentences for the chain check."""
         if self._sequences and self._envs % self._minibatches:
-            return [_uneven(self._minibatches, self._envs, "env.collector_env_num=")]
+            return [uneven_sequences(self._minibatches, self._envs, "env.collector_env_num=")]
         return uneven(self._n_sample, "policy.learn.n_minibatch", self._minibatches)
 
     def __call__(self, ctx: LearningContext) -> None:
@@ -111,11 +111,10 @@ class multistep_trainer:
 
     def _minibatches_of(self, rows: Array) -> Array:
         """Sequences ``(T, N)`` in a new order for each pass: ``(K, T, B)``."""
-        steps, envs = rows.shape
+        envs = rows.shape[1]
         if envs % self._minibatches:
-            raise ShapeError(f"multistep_trainer: {_uneven(self._minibatches, envs, 'ctx.train_data holds ')}")
-        order = np.concatenate([self._rng.permutation(envs) for _ in range(self._passes)])
-        return rows[:, order].reshape(steps, self._passes * self._minibatches, -1).transpose(1, 0, 2)
+            raise ShapeError(f"multistep_trainer: {uneven_sequences(self._minibatches, envs, 'ctx.train_data holds ')}")
+        return shuffled_sequences(rows, self._passes, self._minibatches, self._rng)
 
     def state_dict(self) -> StateDict:
         return {"rng": generator_state(self._rng)}
@@ -172,10 +171,18 @@ def sequences(data: Mapping[str, Array]) -> Array:
     return np.argsort(data["sequence"], kind="stable").reshape(len(numbers), -1).T
 
 
-def _uneven(minibatches: int, envs: int, where: str) -> str:
+def shuffled_sequences(rows: Array, passes: int, minibatches: int, rng: np.random.Generator) -> Array:
+    """Sequences ``(T, N)`` in a new order for each pass: ``(K, T, B)``, K = passes * minibatches."""
+    steps, envs = rows.shape
+    order = np.concatenate([rng.permutation(envs) for _ in range(passes)])
+    return rows[:, order].reshape(steps, passes * minibatches, -1).transpose(1, 0, 2)
+
+
+def uneven_sequences(minibatches: int, envs: int, where: str) -> str:
+    """What is wrong with minibatches that do not divide the environments."""
     return (
-        f"policy.learn.n_minibatch={minibatches} does not divide the environments ({where}{envs}), whose sequences a "
-        "policy with memory learns from as wholes: change one of them"
+        f"policy.learn.n_minibatch={minibatches} does not divide the environments ({where}{envs}), whose sequences "
+        "are learned from as wholes: change one of them"
     )
 
 

@@ -11,9 +11,11 @@ from minding.engine.chain.context import OnlineRLContext
 from minding.engine.chain.middleware import declare
 from minding.engine.data.batch import IndexedBatch
 from minding.engine.data.rollout import Rollout, named_leaves
-from minding.engine.types import Array, LearnMode
+from minding.engine.errors import ShapeError
+from minding.engine.seeding import SeedStreams, generator_state, restore_generator
+from minding.engine.types import Array, LearnMode, StateDict
 from minding.middleware.schedules import schedule_steps
-from minding.middleware.trainer import RolloutStore, learn_from
+from minding.middleware.trainer import RolloutStore, learn_from, shuffled_sequences, uneven_sequences
 
 
 @declare(
@@ -26,12 +28,13 @@ class trajectory_trainer:
     """Takes gradient steps on whole trajectories, for policies that compute their own targets (IMPALA).
 
     The policy gets rows in the order of time, index ``(K, T, N)``, each with its true successor, `cut` where the next
-    row does not continue the trajectory, and `valid`, false for rows in which an environment was reset.
+    row does not continue the trajectory, and `valid`, false for rows in which an environment was reset. With
+    minibatches each step has the rows of some of the environments, in a new order for each pass.
 
     Reads: trajectories, clock, train_iter; policy_lag if present.
     Writes: train_output (mean of each metric over the gradient steps), train_iter.
-    Config: policy.learn.n_epoch (gradient steps on each rollout), policy.learn.anneal_steps, run.max_env_step
-      (schedules).
+    Config: policy.learn.n_epoch (passes over each rollout), policy.learn.n_minibatch where the algorithm has it,
+      policy.learn.anneal_steps, run.max_env_step (schedules), seed.
 
     Args:
       cfg: the compiled configuration.
@@ -44,13 +47,17 @@ class trajectory_trainer:
     def __init__(self, cfg: Any, policy: LearnMode) -> None:
         self._policy = policy
         self._store = RolloutStore(policy.fields, "trajectory_trainer, trajectories")
-        self._steps = cfg.policy.learn.n_epoch
+        self._passes, self._minibatches = cfg.policy.learn.n_epoch, cfg.policy.learn.get("n_minibatch", 1)
+        self._envs = cfg.env.collector_env_num
         self._horizon = schedule_steps(cfg)
+        self._rng = SeedStreams(cfg.seed).generator("trajectory_trainer")
 
     def requirements(self) -> Sequence[str]:
         """Anything that does not fit, as sentences for the chain check."""
         if "cut" not in self._policy.fields:
             return ["the policy does not learn from trajectories: use gae_estimator and trainer or multistep_trainer"]
+        if self._envs % self._minibatches:
+            return [uneven_sequences(self._minibatches, self._envs, "env.collector_env_num=")]
         return []
 
     def __call__(self, ctx: OnlineRLContext) -> None:
@@ -62,8 +69,20 @@ class trajectory_trainer:
             return
         steps, envs = rollout.shape
         rows = np.arange(steps * envs, dtype=np.int32).reshape(steps, envs)
-        index = np.repeat(rows[None], self._steps, axis=0)
+        if envs % self._minibatches:
+            where = uneven_sequences(self._minibatches, envs, "ctx.trajectories holds ")
+            raise ShapeError(f"trajectory_trainer: {where}")
+        if self._minibatches == 1:
+            index = np.repeat(rows[None], self._passes, axis=0)
+        else:
+            index = shuffled_sequences(rows, self._passes, self._minibatches, self._rng)
         learn_from(ctx, self._policy, IndexedBatch(tables.layout, tables, index), self._horizon)
+
+    def state_dict(self) -> StateDict:
+        return {"rng": generator_state(self._rng)}
+
+    def load_state_dict(self, state: StateDict) -> None:
+        restore_generator(self._rng, state["rng"])
 
 
 def trajectory_rows(rollout: Rollout) -> dict[str, Array]:

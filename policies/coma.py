@@ -10,8 +10,8 @@ Foerster et al., 2018, https://arxiv.org/abs/1705.08926, section 4 and algorithm
     G_t = r_t + gamma (1 - terminated_t) ((1 - lambda) Q'_m(s_{t+1}, u_{t+1})[u_m] + lambda G_{t+1})
 
 Q' is a target network, and mu the policy that acted. Where the rollout does not go on behind a row, at its end and at
-time limits, u_{t+1} is drawn from pi and lambda is 0. The actor follows the last of the critic's gradient steps on a
-rollout, and is judged by the critic after it.
+time limits, u_{t+1} is drawn from pi and lambda is 0. The critic passes several times over a rollout. In the last pass
+the actor follows each of its gradient steps with one on the same rows, and is judged by the critic after that step.
 
 The team's return goes on when an agent has left. Its one value from there on is that of the first action, and nothing
 but the state, what the others do and its place is seen of it.
@@ -316,16 +316,16 @@ class COMA(TeamPolicy):
         return {**super().row_fields, **numbers, "memory": Field((self.agents, self.net.memory_size))}
 
     def inputs(self, batch: IndexedBatch, progress: float) -> Inputs:
-        count = len(batch.index)
+        count, parts = len(batch.index), self.cfg.learn.n_minibatch
         tau = target_moves(self.cfg.learn.target, self._learn_steps, count)
         self._learn_steps += count
         steps = {"tau": tau}
-        if count > 1:
-            steps["due"] = (np.arange(count) == count - 1).astype(np.float32)
+        if count > parts:
+            steps["due"] = (np.arange(count) >= count - parts).astype(np.float32)
         rows = batch.index.size // count
         noise = self.learn_rng.gumbel(size=(rows, self.agents, self.spec["action"]["n"])).astype(np.float32)
         constants: dict[str, Array | float] = {**self.root.optim.rates(progress), "noise": noise}
-        return Inputs(steps, constants, dict.fromkeys(COMACell.metrics[3:], 1))
+        return Inputs(steps, constants, dict.fromkeys(COMACell.metrics[3:], parts))
 
     def observed(self, batch: IndexedBatch) -> Array:
         # Reset rows are part of the rollout, but nothing is learned from them.

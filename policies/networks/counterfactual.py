@@ -34,9 +34,11 @@ class CounterfactualCritic(nn.Cell):
         super().__init__()
         self.agents, self.actions = len(spec["agents"]["names"]), spec["action"]["n"]
         self.encoder = ObsEncoder(spec["observation"], model, rng)
-        self.state = ObsEncoder(spec["agents"]["state"], model, rng, f"obs.{STATE}")
+        self.state = ObsEncoder(spec["agents"]["state"], model, rng, f"obs.{STATE}") if model.critic_state else None
         joint = self.agents * self.actions
-        size = self.encoder.out_features + self.state.out_features + 2 * joint + self.agents
+        size = self.encoder.out_features + 2 * joint + self.agents
+        if self.state is not None:
+            size += self.state.out_features
         self.torso = MLP(size, model.critic_hidden, model.activation, None, rng)
         self.values = Linear(self.torso.out_features, self.actions, None, rng)
         place = np.eye(self.agents, dtype=np.float32)
@@ -55,9 +57,11 @@ class CounterfactualCritic(nn.Cell):
         count, joint = there.shape[0], self.agents * self.actions
         seen = self.encoder(leaves) * ops.Reshape()(there, (-1, 1))
         others = ops.Reshape()(taken, (count, 1, joint)) * self.others
+        parts: Any = (seen,)
+        if self.state is not None:
+            parts = (*parts, self.of_each(self.state(state)))
         parts = (
-            seen,
-            self.of_each(self.state(state)),
+            *parts,
             ops.Reshape()(others, (-1, joint)),
             self.of_each(ops.Reshape()(last, (count, joint))),
             ops.Tile()(self.place, (count, 1)),

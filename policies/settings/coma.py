@@ -14,6 +14,7 @@ def schema() -> groups.Schema:
             **groups.model([64], "relu"),
             "memory_dim": opt(64, "[1, inf)", "units of the GRU of an agent"),
             "critic_hidden": opt([128, 128], "[1, inf)", "sizes of the hidden layers of the critic"),
+            "critic_state": opt(True, None, "the critic sees the state, besides what the agent sees"),
         },
         "learn": {
             "learning_rate": opt(5e-4, "(0, 1]", "step size of Adam for the actor"),
@@ -21,7 +22,10 @@ def schema() -> groups.Schema:
             **groups.anneal(True),
             "gamma": opt(0.99, "[0, 1]", "discount"),
             "td_lambda": opt(0.8, "[0, 1]", "lambda of the lambda-returns that the critic learns"),
-            "n_epoch": opt(4, "[1, inf)", "gradient steps of the critic per rollout, before one of the actor"),
+            "n_epoch": opt(4, "[1, inf)", "passes of the critic over each rollout; the last one is also the actor's"),
+            "n_minibatch": opt(
+                1, "[1, inf)", "parts of the environments, with a gradient step each; reshuffled for every pass"
+            ),
             "entropy_weight": opt(0.01, "[0, inf)", "weight of the entropy bonus"),
             "normalize_advantage": opt(True, None, "scale advantages to a mean square of 1 in each rollout"),
             "grad_norm": opt(

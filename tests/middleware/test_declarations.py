@@ -134,7 +134,8 @@ def settings(counting_config, tiny_config):
             return counting_config("dqn", **{"policy.learn.warmup": 10, "policy.learn.batch_size": 4})
         if name in OFFLINE:
             return tiny_config("bc", space_of(3), **{"policy.learn.batch_size": 4})
-        return counting_config("ppo", **{"run.tensorboard": False, "run.metrics_freq": 1})
+        algorithm = "impala" if name == "trajectory_trainer" else "ppo"
+        return counting_config(algorithm, **{"run.tensorboard": False, "run.metrics_freq": 1})
 
     return choose
 

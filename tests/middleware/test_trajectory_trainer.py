@@ -6,7 +6,7 @@ from fakes import AgePolicy, CountingEnv, ReadingLearner
 
 from minding.engine import ChainError, OnlineRLContext, Task
 from minding.engine.data.batch import Field
-from minding.engine.errors import NonFiniteError
+from minding.engine.errors import NonFiniteError, ShapeError
 from minding.middleware import StepCollector, trajectory_trainer
 
 FLAGS = dict.fromkeys(("terminated", "cut", "valid"), Field())
@@ -56,6 +56,46 @@ def test_every_gradient_step_takes_the_whole_rollout(train):
     assert len(learner.steps) == 3
     assert learner.steps[0]["reward"].tolist() == learner.steps[2]["reward"].tolist()
     assert ctx.train_iter == 10
+
+
+def test_minibatches_are_the_rows_of_some_environments_in_a_new_order_for_each_pass(counting_config):
+    cfg = counting_config("coma", **{"policy.learn.n_epoch": 3, "policy.learn.n_minibatch": 2})
+    cfg.env.collector_env_num = 4
+    learner, ctx = ReadingLearner(FIELDS), OnlineRLContext()
+    StepCollector(cfg, AgePolicy().collect_mode, CountingEnv((3, 2) * 2, ("terminated", "truncated") * 2))(ctx)
+    ctx.trajectories.reward[:] = 10 * np.arange(len(ctx.trajectories.reward))[:, None] + np.arange(4)
+    middleware = trajectory_trainer(cfg, learner)
+    state = middleware.state_dict()
+    middleware(ctx)
+    parts = [step["reward"] for step in learner.steps]
+    assert len(parts) == 6
+    assert all(part.shape[1] == 2 and (part == part[:1] + 10 * np.arange(len(part))[:, None]).all() for part in parts)
+    orders = [[*parts[k][0], *parts[k + 1][0]] for k in (0, 2, 4)]
+    assert [sorted(order) for order in orders] == [[0, 1, 2, 3]] * 3
+    assert orders[0] != orders[1] or orders[1] != orders[2]
+    # From the same state of the random generator, the same order.
+    again = trajectory_trainer(cfg, learner)
+    middleware(ctx)
+    again.load_state_dict(state)
+    again(ctx)
+    found = [step["reward"].tolist() for step in learner.steps]
+    assert found[:6] == found[12:] != found[6:12]
+
+
+def test_minibatches_that_do_not_divide_the_environments_are_refused(counting_config):
+    cfg = counting_config("coma", **{"policy.learn.n_minibatch": 3})
+    cfg.env.collector_env_num = 4
+    (problem,) = trajectory_trainer(cfg, ReadingLearner(FIELDS)).requirements()
+    assert "policy.learn.n_minibatch=3 does not divide the environments (env.collector_env_num=4)" in problem
+
+
+def test_a_rollout_that_minibatches_do_not_divide_is_refused(counting_config):
+    cfg = counting_config("coma", **{"policy.learn.n_minibatch": 4})
+    learner, ctx = ReadingLearner(FIELDS), OnlineRLContext()
+    StepCollector(cfg, AgePolicy().collect_mode, CountingEnv())(ctx)
+    with pytest.raises(ShapeError, match=r"trajectory_trainer: .*n_minibatch=4 .* .ctx.trajectories holds 2."):
+        trajectory_trainer(cfg, learner)(ctx)
+    assert learner.steps == []
 
 
 def test_rows_that_are_not_finite_never_reach_the_learner(counting_config):
