@@ -38,11 +38,13 @@ RESUMES = {
         "agent_worlds:Squad",
         (
             *("env.env_kwargs={leave: 2, late: 1, mask: info}", "env.info_keys=[action_mask]"),
-            *("policy.model.memory_dim=8", "policy.learn.target.freq=5"),
+            *("policy.model.memory_dim=8", "policy.learn.target.freq=5", "policy.learn.n_minibatch=2"),
         ),
     ),
 }
-ALTERNATIVES = ("policy.learn.target.kind=soft", "policy.learn.normalize_advantage=false")
+ALTERNATIVES = (
+    *("policy.learn.target.kind=soft", "policy.learn.normalize_advantage=false", "policy.model.critic_state=false"),
+)
 TIME, RATE = 4, 0.01
 ENDS = [(kind, t) for kind in ("terminated", "truncated", "reset") for t in range(TIME)]
 """One environment each: what happens in it, and in which step."""
@@ -85,8 +87,7 @@ def test_returns_mix_all_lengths_and_stop_at_ends_and_time_limits():
 # The update
 
 
-@pytest.fixture(scope="module")
-def built():
+def build(**settings):
     cfg = tiny_config(
         "coma",
         SPACE,
@@ -94,8 +95,14 @@ def built():
         **SMALL,
         **{"policy.learn.learning_rate": RATE, "policy.learn.gamma": 0.9, "policy.learn.td_lambda": 0.7},
         **{"policy.learn.grad_norm": 0.0, "policy.learn.entropy_weight": 0.1, "policy.learn.target.freq": 3},
+        **settings,
     )
     return COMA(cfg)
+
+
+@pytest.fixture(scope="module")
+def built():
+    return build()
 
 
 @pytest.fixture
@@ -167,6 +174,7 @@ class Oracle:
 
     def __init__(self, policy, rows, noise):
         self.rows, self.learn = rows, policy.cfg.learn
+        self.sees_state = policy.cfg.model.critic_state
         self.noise = noise.reshape(TIME, ENVS, AGENTS, ACTIONS)
         self.there, self.there_then = (rows[f"{when}.alive"].astype(np.float64) for when in ("obs", "next_obs"))
         self.taken = one_hot(rows["action"]) * self.there[..., None]
@@ -208,7 +216,8 @@ class Oracle:
             others[:, :, m] = 0.0
             joint = [each.reshape(TIME, ENVS, -1) for each in (others, last)]
             place = np.broadcast_to(np.eye(AGENTS)[m], (TIME, ENVS, AGENTS))
-            x = np.concatenate([seen[:, :, m], self.rows[f"{when}.state"], *joint, place], -1)
+            state = [self.rows[f"{when}.state"]] if self.sees_state else []
+            x = np.concatenate([seen[:, :, m], *state, *joint, place], -1)
             made.append(linear(p, f"{part}.values", np.maximum(linear(p, f"{part}.torso.layers.0", x), 0.0)))
         return np.stack(made, 2)
 
@@ -255,7 +264,7 @@ class Oracle:
         logits = self.acted(p)[0]
         log_pi = logits - logits.max(-1, keepdims=True)
         log_pi = log_pi - np.log(np.exp(log_pi).sum(-1, keepdims=True))
-        entropy = mean(-(np.exp(log_pi) * np.where(log_pi > -1e20, log_pi, 0.0)).sum(-1), self.acting)
+        entropy = mean(entropies(log_pi), self.acting)
         loss = -mean(weight * self.of_taken(log_pi), self.acting)
         kl = mean(np.exp(log_ratio) - 1.0 - log_ratio, self.acting)
         reported = {"actor_loss": loss, "entropy": entropy, "approx_kl": kl, "advantage": size}
@@ -267,6 +276,10 @@ class Oracle:
 
 def mean(x, weight):
     return (x * weight).sum() / weight.sum()
+
+
+def entropies(log_pi):
+    return -(np.exp(log_pi) * np.where(log_pi > -1e20, log_pi, 0.0)).sum(-1)
 
 
 def oracle_of(policy, rows):
@@ -320,6 +333,35 @@ def test_the_actor_follows_the_last_of_the_critics_steps_and_the_target_when_it_
         assert all(np.array_equal(before[name], params(policy)[name]) for name in targets)
         policy.learn_mode.forward(batch)
     assert not any(np.array_equal(after[name], params(policy)[name]) for name in targets)
+
+
+@pytest.mark.slow
+def test_the_actor_takes_a_step_with_each_minibatch_of_the_last_pass():
+    policy = build(**{"policy.learn.n_minibatch": 2})
+    batches = Batches(policy, ROWS)
+    set_rate(policy, 1e-12)
+    rows = rows_for(batches)
+    step, places = oracle_of(policy, rows), np.arange(ROWS).reshape(TIME, ENVS)
+    halves = slice(0, ENVS // 2), slice(ENVS // 2, ENVS // 2 * 2)
+    flat = {name: values.reshape(ROWS, *values.shape[2:]) for name, values in rows.items()}
+    metrics = policy.learn_mode.forward(batches(flat, np.stack([places[:, half] for half in halves * 3]))).metrics
+    powers = [float(optim.beta1_power.asnumpy()) for optim in policy.root.optim.steps]
+    assert powers == pytest.approx([0.9**2, 0.9**6])
+    entropy = entropies(np.log(softmax(step.acted(params(policy))[0]) + 1e-300))
+    expected = [mean(entropy[:, half], step.acting[:, half]) for half in halves]
+    assert metrics["entropy"] == pytest.approx(np.mean(expected), rel=1e-5)
+
+
+@pytest.mark.slow
+def test_without_the_state_the_critic_sees_the_same_but_for_it():
+    policy = build(**{"policy.model.critic_state": False})
+    batches = Batches(policy, ROWS)
+    set_rate(policy, 1e-12)
+    rows = rows_for(batches)
+    step, p = oracle_of(policy, rows), params(policy)
+    metrics = policy.learn_mode.forward(batch_of(batches, rows)).metrics
+    for name, number in step.critic(p, step.target(p)).items():
+        assert metrics[name] == pytest.approx(number, rel=1e-5, abs=1e-6), name
 
 
 def test_what_agents_do_and_see_that_are_not_there_changes_nothing(policy, batches):
