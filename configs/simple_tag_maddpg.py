@@ -8,7 +8,7 @@ from easydict import EasyDict
 
 main_config = EasyDict(
     exp_name="simple_tag_maddpg",
-    run=dict(max_env_step=500_000),
+    run=dict(max_env_step=300_000),
     env=dict(
         env_id="mpe2/simple_tag_v3",
         env_kwargs=dict(max_cycles=25, continuous_actions=False),
@@ -17,6 +17,9 @@ main_config = EasyDict(
     ),
     policy=dict(
         type="maddpg",
+        # As simple_spread_maddpg.
+        model=dict(hidden=[128, 128]),
+        learn=dict(learning_rate=2e-3, anneal_lr=True, tau=0.03),
         eval=dict(freq=50_000, n_episode=40),
     ),
 )
