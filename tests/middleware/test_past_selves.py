@@ -114,6 +114,38 @@ def test_past_selves_act_for_the_opponents_as_they_were():
     assert np.array_equal(opponents[0::2], opponents[1::2])
 
 
+class Counting(Weighted):
+    """Remembers how often it has acted in the episode of each environment, and acts as that says."""
+
+    def __init__(self, weights):
+        super().__init__(weights)
+        self.acted = np.zeros(3, int)
+
+    def factory(self):
+        return lambda lane: Counting(lane.weights)
+
+    def forward(self, obs):
+        self.acted += 1
+        return {"action": np.repeat(self.acted[:, None], 2, axis=1)}
+
+    def reset(self, env_ids=None):
+        self.acted[env_ids] = 0
+
+
+def test_what_past_selves_remember_is_of_the_episode_that_they_play():
+    contest = Contest(Ring([]), Counting({"w": np.array([7.0])}), [1], "score", size=3)
+    contest.keep()
+    contest.keep()
+    contest.reset()
+    played = []
+    for _ in range(40):
+        played.append(contest._playing.copy())
+        contest.step(np.full((3, 2), 50))
+    assert {len(set(row)) for row in np.array(played).tolist()} == {1, 2, 3}
+    opponents = np.array(contest._env.taken)[..., 1]
+    assert opponents.tolist() == [[1] * 3, [2] * 3] * 20
+
+
 @pytest.fixture(autouse=True)
 def enough_scores(monkeypatch):
     monkeypatch.setattr(Ring, "__init__", _with_draws(Ring.__init__))
@@ -209,7 +241,7 @@ def test_a_duel_is_played_against_past_selves():
 
     user = EasyDict(
         env=dict(env_id="minding/Duel-v0", info_keys=["score"], collector_env_num=8),
-        policy=dict(type="ppo", model=dict(hidden=[16]), learn=dict(n_minibatch=2), collect=dict(n_sample=400)),
+        policy=dict(type="ppo", model=dict(hidden=[16], memory="gru"), learn=dict(n_minibatch=2), collect=dict(n_sample=400)),
     )
     cfg = compile_run(user)
     policy = make_policy(cfg)
