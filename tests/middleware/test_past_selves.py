@@ -241,7 +241,9 @@ def test_a_duel_is_played_against_past_selves():
 
     user = EasyDict(
         env=dict(env_id="minding/Duel-v0", info_keys=["score"], collector_env_num=8),
-        policy=dict(type="ppo", model=dict(hidden=[16], memory="gru"), learn=dict(n_minibatch=2), collect=dict(n_sample=400)),
+        policy=dict(
+            type="ppo", model=dict(hidden=[16], memory="gru"), learn=dict(n_minibatch=2), collect=dict(n_sample=400)
+        ),
     )
     cfg = compile_run(user)
     policy = make_policy(cfg)
