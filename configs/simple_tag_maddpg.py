@@ -1,7 +1,7 @@
 """MADDPG on PettingZoo's simple_tag_v3: three slow predators hunt one fast prey between obstacles (extra mpe).
 
-Expected: its predators touch its own prey, that of DDPG and random play more often than those of DDPG and random play
-do; `python -m proofs.tag_crossplay` plays them against each other.
+Expected: its predators touch the prey of DDPG more often than those of DDPG touch its prey, and any prey more often
+than random play does; `python -m proofs.tag_crossplay` plays them against each other.
 """
 
 from easydict import EasyDict
