@@ -316,7 +316,8 @@ class COMA(TeamPolicy):
         return {**super().row_fields, **numbers, "memory": Field((self.agents, self.net.memory_size))}
 
     def inputs(self, batch: IndexedBatch, progress: float) -> Inputs:
-        count, parts = len(batch.index), self.cfg.learn.n_minibatch
+        count = len(batch.index)
+        parts = min(self.cfg.learn.n_minibatch, count)
         tau = target_moves(self.cfg.learn.target, self._learn_steps, count)
         self._learn_steps += count
         steps = {"tau": tau}
