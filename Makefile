@@ -43,7 +43,6 @@ bench: $(INSTALLED) ## speed against other libraries (about 20 minutes)
 
 proofs: $(INSTALLED) ## the long evidence: learning over seeds, kills, crashes, faults (hours; continues where it stopped)
 	$(BIN)/python -m proofs.run $(ARGS)
-	$(BIN)/python -m proofs.ablation
 	test -f docs/results/teams.json || $(BIN)/python -m proofs.teams
 	$(BIN)/python -m proofs.kills
 	test -f docs/results/crashes.json || $(BIN)/python -m proofs.crashes

@@ -6,6 +6,7 @@ A table stands between the markers of `benchmarks.pages`, whose name is a preset
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,7 +17,8 @@ from minding.configs import PRESETS
 from minding.engine.run.aggregates import aggregate, estimate, mean
 from minding.engine.run.curves import mean_curve
 from minding.engine.run.plotting import plot_curves
-from proofs.runs import ABLATION, ASYNC, COLLECTING, LEARNING, Record, Results
+from proofs.runs import ASYNC, COLLECTING, LEARNING, STUDY, Record, Results
+from proofs.studies import STUDIES
 from proofs.team_tables import battle_table, spread_table
 
 NOT_YET = "Not measured yet: `make proofs`.\n"
@@ -46,8 +48,9 @@ def table(results: Results, name: str, images: Path) -> str | None:
 
 def one_line(kind: str, record: Record) -> str:
     """A result in a few words, for the terminal."""
-    if kind in ("learning", ASYNC, ABLATION):
-        return f"{record['eval_mean']:.1f} ± {record['eval_std']:.1f}, {record['seconds']:.0f} s"
+    if kind in ("learning", ASYNC, STUDY):
+        mean = record["eval_mean"]
+        return f"{_score(mean)} ± {_score(record['eval_std'], mean)}, {record['seconds']:.0f} s"
     if kind == "determinism":
         return "equal" if record["equal"] else f"DIFFERENT: {record['sha256']}"
     return f"{record['slope_percent_an_hour']:+.2f} % an hour, {record['last_mb']:.0f} MB"
@@ -57,14 +60,14 @@ def _learning(name: str, records: list[Record]) -> str:
     target = LEARNING[name].target if name in LEARNING else None
     played = records[0]["env_step"] > 0
     rows = [
-        f"| {r['seed']} | {r['eval_mean']:.1f} ± {r['eval_std']:.1f} "
+        f"| {r['seed']} | {_score(r['eval_mean'])} ± {_score(r['eval_std'], r['eval_mean'])} "
         + "".join(f"| {value:.3g} " for value in r.get("eval_info", {}).values())
         + (f"| {r['env_step']:,} " if played else "")
         + f"| {r['train_iter']:,} | {r['seconds']:,.0f} |"
         for r in records
     ]
     means = [r["eval_mean"] for r in records]
-    verdict = f"Mean over seeds {np.mean(means):.1f}."
+    verdict = f"Mean over seeds {_score(float(np.mean(means)))}."
     if target is not None:
         reached = sum(mean >= target for mean in means)
         verdict = f"{reached} of {len(means)} seeds reach {target:g}. {verdict}"
@@ -84,13 +87,18 @@ def _setting(records: list[Record]) -> str:
     for record in records:
         for name, version in record["versions"].items():
             found.setdefault(name, {})[version] = None
-    named = ", ".join(f"{name} {' and '.join(versions)}" for name, versions in found.items())
+    named = ", ".join(f"{name} {_enumeration(list(versions))}" for name, versions in found.items())
     settings = {record["settings_hash"] for record in records}
     return f"Measured with {named}" + (f"; configuration {settings.pop()}." if len(settings) == 1 else ".")
 
 
+def _enumeration(words: list[str]) -> str:
+    """``a``, ``a and b``, ``a, b and c``."""
+    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
+
+
 def _beside(records: list[Record], published: Record | None) -> str:
-    """Evaluations, the last one included, beside published ones, at three of the same step counts."""
+    """Evaluations beside published ones at three of the same step counts, the last of them included."""
     if published is None:
         return ""
     ours = [
@@ -102,7 +110,7 @@ def _beside(records: list[Record], published: Record | None) -> str:
         "|---:|---:|---:|---:|",
     ]
     columns = zip(published["env_step"], zip(*published["eval_return"]))
-    for step, theirs in list(columns)[every - 1 :: every]:
+    for step, theirs in list(columns)[::-every][2::-1]:
         means = [curve[step] for curve in ours if step in curve]
         mine = f"{np.mean(means):,.0f}" if means else ""
         lines.append(f"| {step:,} | {mine} | {np.mean(theirs):,.0f} | {min(theirs):,.0f} - {max(theirs):,.0f} |")
@@ -158,8 +166,10 @@ def _seeds(results: Results) -> str:
     return "\n".join([*lines, ""])
 
 
-def _score(value: float) -> str:
-    return f"{value:,.1f}" if abs(value) >= 10 else f"{value:.3g}"
+def _score(value: float, beside: float | None = None) -> str:
+    """A return, or its deviation `beside` one: three decimals where returns are small."""
+    size = value if beside is None else beside
+    return f"{value:,.1f}" if abs(size) >= 10 else f"{value:,.3f}"
 
 
 def _command_of(records: list[Record]) -> str:
@@ -170,17 +180,20 @@ def _command_of(records: list[Record]) -> str:
     return str(records[0]["command"]).replace(f"seed={seeds[0]}", f"--seeds {given}")
 
 
-def _ablation(results: Results) -> str:
-    groups = results.variants(ABLATION, "removed")
+def _study(results: Results, name: str) -> str:
+    """The preset as it is, then its variants."""
+    study, found = STUDIES[name], results.of_study(name)
+    groups = {variant: found[variant] for variant in study.variants if variant in found}
     if not groups:
         return NOT_YET
+    if whole := results.of("learning", study.preset)[: study.seeds]:
+        groups = {"nothing": whole, **groups}
     rows = []
-    for removed, records in groups.items():
+    for variant, records in groups.items():
         means = [record["eval_mean"] for record in records]
         during = np.mean([np.mean(record["curve"]["eval_return"]) for record in records])
-        seeds = ", ".join(f"{mean:.1f}" for mean in means)
-        rows.append(f"| {removed} | {during:.1f} | {np.mean(means):.1f} | {seeds} |")
-    head = "| removed | mean of all evaluations | return of the final policy | its seeds |"
+        rows.append(f"| {variant} | {during:,.1f} | {np.mean(means):,.1f} | {', '.join(f'{x:,.1f}' for x in means)} |")
+    head = f"| {study.doing} | mean of all evaluations | return of the final policy | its seeds |"
     end = _setting([record for records in groups.values() for record in records])
     return "\n".join([head, "|---|---:|---:|---|", *rows, "", end, ""])
 
@@ -341,7 +354,7 @@ def _forged(results: Results) -> str:
 
 
 TABLES: dict[str, Callable[[Results], str]] = {
-    "ablation": _ablation,
+    **{name: functools.partial(_study, name=name) for name in STUDIES},
     "async": _async,
     "async_kills": _async_kills,
     "async_speeds": _async_speeds,

@@ -1,9 +1,9 @@
 """The long evidence, over seeds: ``python -m proofs.run``, at the root; continues where it stopped.
 
 Each proof runs in a separate process: presets learn to a target, synchronously and in lanes, the same seed gives the
-same parameters, a long run neither grows nor compiles again. Results are lines of JSON in ``docs/results``; what stands
-there for the same configuration is not run again. After each run the tables and curves of the pages in ``docs`` are
-redrawn.
+same parameters, a long run neither grows nor compiles again, variants of a preset learn beside it. Results are lines of
+JSON in ``docs/results``; what stands there for the same configuration is not run again. After each run the tables and
+curves of the pages in ``docs`` are redrawn.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from proofs.runs import (
     DETERMINISM,
     LEARNING,
     MEMORY,
+    STUDY,
     Job,
     Record,
     Results,
@@ -29,11 +30,13 @@ from proofs.runs import (
     run_learning,
     run_memory,
 )
+from proofs.studies import STUDIES
 
 ROOT = Path(__file__).resolve().parent.parent
 RUNNERS: dict[str, Callable[[Job, Path], Record]] = {
     "learning": run_learning,
     ASYNC: run_learning,
+    STUDY: run_learning,
     "determinism": run_determinism,
     "memory": run_memory,
 }
@@ -41,9 +44,10 @@ RUNNERS: dict[str, Callable[[Job, Path], Record]] = {
 
 def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     known = [*LEARNING, *(f"{kind}:{name}" for kind in ("async", "determinism") for name in COLLECTING), "memory"]
+    known += [f"study:{name}" for name in STUDIES]
     parser = argparse.ArgumentParser(prog="python -m proofs.run", description=__doc__)
     parser.add_argument("--only", action="append", choices=known, metavar="PROOF", help=", ".join(known))
-    parser.add_argument("--seeds", type=int, help="seeds of each learning proof (as each preset says)")
+    parser.add_argument("--seeds", type=int, help="seeds of each learning proof (as presets and studies say)")
     parser.add_argument("--jobs", type=int, default=1, help="processes at the same time (1; more share the cores)")
     parser.add_argument("--steps", type=int, help="environment steps of each run, to try the machinery out")
     parser.add_argument("--again", action="store_true", help="run also what is done")
@@ -72,6 +76,13 @@ def plan(args: argparse.Namespace) -> list[Job]:
         for proof in proofs.values()
         if _wanted(args, prefix + proof.preset)
         for seed in range(args.seeds or proof.seeds)
+    ]
+    jobs += [
+        Job(STUDY, study.preset, seed, steps or LEARNING[study.preset].env_step, x.changes, x.program, name, variant)
+        for name, study in STUDIES.items()
+        if _wanted(args, f"study:{name}")
+        for seed in range(args.seeds or study.seeds)
+        for variant, x in study.variants.items()
     ]
     if _wanted(args, "memory"):
         jobs.append(Job("memory", "cartpole_ppo", 0, steps or MEMORY))

@@ -64,8 +64,8 @@ DETERMINISM = 10_000
 """Environment steps after which two runs of a preset must have the same parameters, bit by bit."""
 ASYNC = "async_learning"
 """The learning proofs again, with lanes."""
-ABLATION = "ablation"
-"""A preset with parts of its algorithm removed."""
+STUDY = "studies"
+"""Variants of presets, see `proofs.studies`."""
 _OFF_BY_DEFAULT = ("info_keys", "episodic_life")
 """Settings of environments that are part of what is learned only where they are set."""
 MEMORY = 1_000_000
@@ -74,13 +74,22 @@ MEMORY = 1_000_000
 
 @dataclasses.dataclass(frozen=True)
 class Job:
-    """One run, or the pair of runs of a determinism proof; `changes`: what it overrides beyond that."""
+    """One run, or the pair of runs of a determinism proof.
+
+    Attributes:
+      changes: what it overrides beyond seed, steps and lanes.
+      program: the module whose command line trains it.
+      study, variant: names of what it belongs to; empty unless its kind is `STUDY`.
+    """
 
     kind: str
     preset: str
     seed: int
     env_step: int
     changes: tuple[str, ...] = ()
+    program: str = "minding"
+    study: str = ""
+    variant: str = ""
 
     @property
     def overrides(self) -> tuple[str, ...]:
@@ -90,10 +99,20 @@ class Job:
 
     @property
     def config_hash(self) -> str:
-        return config_hash(self.preset, self.overrides)
+        settings = config_hash(self.preset, self.overrides)
+        if self.program == "minding":
+            return settings
+        return hashlib.sha256(f"{self.program} {settings}".encode()).hexdigest()[:12]
+
+    @property
+    def folder(self) -> Path:
+        """Where its runs are, below that of all proofs."""
+        above = {ASYNC: (ASYNC,), STUDY: (STUDY, self.study, self.variant)}.get(self.kind, ())
+        return Path(*above, self.preset, f"seed_{self.seed}")
 
     def __str__(self) -> str:
-        return f"{self.kind} {self.preset} seed {self.seed}"
+        name = f"{self.study}, {self.variant}," if self.study else self.preset
+        return f"{self.kind} {name} seed {self.seed}"
 
 
 @functools.cache
@@ -157,12 +176,12 @@ class Results:
         newest = {record["seed"]: record for record in records if _same_settings(record, records[-1])}
         return [newest[seed] for seed in sorted(newest)]
 
-    def variants(self, kind: str, key: str) -> dict[str, list[Record]]:
-        """By what their entry `key` says, the newest record of each seed, of the settings of the newest one."""
-        records = self._read(kind)
-        last = {record[key]: record for record in records}
-        newest = {(r[key], r["seed"]): r for r in records if _same_settings(r, last[r[key]])}
-        return {value: [newest[pair] for pair in sorted(newest) if pair[0] == value] for value in last}
+    def of_study(self, name: str) -> dict[str, list[Record]]:
+        """By variant, the newest record of each seed, of the settings of the newest one."""
+        records = [record for record in self._read(STUDY) if record["study"] == name]
+        last = {record["variant"]: record for record in records}
+        newest = {(r["variant"], r["seed"]): r for r in records if _same_settings(r, last[r["variant"]])}
+        return {variant: [newest[pair] for pair in sorted(newest) if pair[0] == variant] for variant in last}
 
     def presets(self, kind: str) -> list[str]:
         """Names of the presets that have records."""
@@ -195,8 +214,7 @@ def _same_settings(record: Record, other: Record) -> bool:
 
 def run_learning(job: Job, runs: Path) -> Record:
     """Trains a preset and takes its final evaluation and its curve."""
-    folder = runs / ASYNC if job.kind == ASYNC else runs
-    run_dir = _train(job, folder / job.preset / f"seed_{job.seed}", _recorded(LEARNING[job.preset], runs))
+    run_dir = _train(job, runs / job.folder, _recorded(LEARNING[job.preset], runs))
     summary = json.loads(run_dir.summary.read_text(encoding="utf-8"))
     steps, returns = series(read_metrics(run_dir.metrics), EVAL_RETURN)
     return {
@@ -254,7 +272,7 @@ def _train(job: Job, folder: Path, more: Sequence[str] = ()) -> RunDir:
     """Runs ``minding train`` into a separate folder; what an interrupted run left there is removed."""
     shutil.rmtree(folder, ignore_errors=True)
     overrides = [*job.overrides, *more, f"run.out_dir={folder}", f"exp_name={job.preset}"]
-    _run([sys.executable, "-m", "minding", "train", job.preset, *overrides, "--no-progress"])
+    _run([sys.executable, "-m", job.program, "train", job.preset, *overrides, "--no-progress"])
     return RunDir.open(folder / job.preset)
 
 
@@ -268,13 +286,15 @@ def _run(command: list[str]) -> str:
 def head_of(job: Job) -> Record:
     """What every record begins with."""
     packages = ("minding", "mindspore", "numpy", "gymnasium")
+    program = "minding" if job.program == "minding" else f"python -m {job.program}"
     return {
         "preset": job.preset,
+        **({"study": job.study, "variant": job.variant} if job.study else {}),
         "seed": job.seed,
         "config_hash": job.config_hash,
         # That of seed 0: the same for all seeds of one experiment.
         "settings_hash": dataclasses.replace(job, seed=0).config_hash,
-        "command": " ".join(["minding train", job.preset, *job.overrides]),
+        "command": " ".join([program, "train", job.preset, *job.overrides]),
         "versions": {"python": platform.python_version(), **{p: _version(p) for p in packages}, **commit()},
     }
 

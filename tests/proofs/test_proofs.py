@@ -1,5 +1,6 @@
 """The proofs: what is run again, what is written down, and the tables made of it."""
 
+import dataclasses
 import importlib
 import json
 
@@ -14,7 +15,8 @@ from minding.engine.run.run_dir import RunDir
 from proofs import pages as proof_pages
 from proofs.kills import KILLED, make_job
 from proofs.run import main, parse_arguments, plan
-from proofs.runs import COLLECTING, LEARNING, ROOT, Job, Learning, Results, config_hash, parameter_digest
+from proofs.runs import COLLECTING, LEARNING, ROOT, Job, Learning, Results, config_hash, head_of, parameter_digest
+from proofs.studies import STUDIES
 
 PAGE = "before\n<!-- results:cartpole_ppo -->\nold\n<!-- /results -->\nafter\n"
 JOB = Job("learning", "cartpole_ppo", 1, 100_000)
@@ -103,17 +105,33 @@ def test_a_run_that_is_killed_makes_enough_updates_and_checkpoints():
     assert job.gradient_steps / cfg.run.ckpt_freq >= 10
 
 
-def test_the_ablation_compares_the_newest_settings_of_each_part_that_was_removed(results, tmp_path):
+def test_a_study_compares_the_newest_settings_of_each_variant_with_the_preset_as_it_is(results, tmp_path):
     (tmp_path / "rainbow.md").write_text(PAGE.replace("cartpole_ppo", "ablation"))
-    told = [("nothing", 0, -300.0, "older"), ("nothing", 0, -80.0, "a"), ("nothing", 1, -90.0, "a")]
-    for removed, seed, mean, settings in [*told, ("priorities", 0, -95.0, "b")]:
-        results.append("ablation", {**record(seed, mean, settings), "removed": removed})
+    for seed, mean in enumerate([-80.0, -90.0, -100.0, 7.0]):
+        results.append("learning", {**record(seed, mean), "preset": "acrobot_rainbow"})
+    told = [("priorities", 0, -300.0, "older"), ("priorities", 0, -95.0, "b"), ("noisy layers", 0, -70.0, "c")]
+    for variant, seed, mean, settings in told:
+        results.append("studies", {**record(seed, mean, settings), "study": "ablation", "variant": variant})
+    results.append("studies", {**record(0, 9.0), "study": "sac_steps", "variant": "priorities"})
     proof_pages.update(results)
     rows = (tmp_path / "rainbow.md").read_text().splitlines()
     # Of the evaluations of each run, 20 and the last one.
-    assert "| nothing | -32.5 | -85.0 | -80.0, -90.0 |" in rows
+    assert "| removed | mean of all evaluations | return of the final policy | its seeds |" in rows
+    assert "| nothing | -35.0 | -90.0 | -80.0, -90.0, -100.0 |" in rows
     assert "| priorities | -37.5 | -95.0 | -95.0 |" in rows
+    assert rows.index("| priorities | -37.5 | -95.0 | -95.0 |") < rows.index("| noisy layers | -25.0 | -70.0 | -70.0 |")
     assert "older" not in "".join(rows)
+
+
+def test_the_variants_of_a_study_are_runs_of_their_own():
+    jobs = plan(parse_arguments(["--only", "study:sac_steps"]))
+    assert len(jobs) == len({job.config_hash for job in jobs}) == len({job.folder for job in jobs}) == 9
+    first, _, other = jobs[:3]
+    assert first.overrides == ("seed=0", "run.max_env_step=300000", "policy.learn.learning_rate=0.001")
+    assert head_of(other)["command"].startswith("python -m proofs.critics_first train halfcheetah_sac seed=0")
+    as_it_is = dataclasses.replace(other, kind="learning", program="minding", study="", variant="")
+    assert as_it_is.config_hash == config_hash("halfcheetah_sac", ("seed=0", "run.max_env_step=300000"))
+    assert as_it_is.config_hash != other.config_hash
 
 
 def test_published_curves_stand_beside_the_measured_one_at_the_same_steps(results, tmp_path):
@@ -122,8 +140,8 @@ def test_published_curves_stand_beside_the_measured_one_at_the_same_steps(result
         "label": "Others",
         "source": "https://example.org/curve.csv",
         "note": "Two seeds.",
-        "env_step": [1000, 50000, 100_352],
-        "eval_return": [[10.0, 200.0, 480.0], [30.0, 300.0, 500.0]],
+        "env_step": [500, 1000, 50000, 100_352],
+        "eval_return": [[5.0, 10.0, 200.0, 480.0], [6.0, 30.0, 300.0, 500.0]],
     }
     (tmp_path / "results").mkdir()
     (tmp_path / "results" / "published.json").write_text(json.dumps({"cartpole_ppo": published}))
@@ -131,7 +149,8 @@ def test_published_curves_stand_beside_the_measured_one_at_the_same_steps(result
     proof_pages.update(results)
     text = (tmp_path / "ppo.md").read_text()
     assert "| env steps | minding | Others, mean of 2 seeds | its seeds |" in text
-    assert "| 1,000 | 20 | 20 | 10 - 30 |\n| 50,000 |  | 250 | 200 - 300 |\n| 100,352 | 400 | 490 | 480 - 500 |" in text
+    last = ["| 1,000 | 20 | 20 | 10 - 30 |", "| 50,000 |  | 250 | 200 - 300 |", "| 100,352 | 400 | 490 | 480 - 500 |"]
+    assert "\n".join(["|---:|---:|---:|---:|", *last]) in text
     assert "Others: https://example.org/curve.csv. Two seeds." in text
 
 
@@ -180,9 +199,10 @@ def test_the_plan_has_all_seeds_of_what_is_asked_for():
         "learning cartpole_ppo seed 1",
         "memory cartpole_ppo seed 0",
     ]
-    # Determinism; all seeds synchronously and, of what collects, in lanes; memory.
+    # Determinism; all seeds synchronously and, of what collects, in lanes; variants; memory.
     seeds, in_lanes = (sum(proof.seeds for proof in proofs.values()) for proofs in (LEARNING, COLLECTING))
-    assert len(plan(parse_arguments([]))) == len(COLLECTING) + seeds + in_lanes + 1
+    in_studies = sum(study.seeds * len(study.variants) for study in STUDIES.values())
+    assert len(plan(parse_arguments([]))) == len(COLLECTING) + seeds + in_lanes + in_studies + 1
 
 
 def test_a_preset_that_learns_from_recorded_data_runs_for_its_own_gradient_steps():
@@ -212,7 +232,7 @@ def test_the_table_of_recorded_data_counts_gradient_steps(results, tmp_path):
 
 def test_what_is_proved_is_what_the_presets_say():
     assert LEARNING["cartpole_ppo"] == Learning("cartpole_ppo", 100_000, 475.0, seeds=5)
-    assert LEARNING["halfcheetah_sac"] == Learning("halfcheetah_sac", 300_000, None, seeds=1)
+    assert LEARNING["halfcheetah_sac"] == Learning("halfcheetah_sac", 300_000, None, seeds=3)
     assert "pong_ppo" not in LEARNING
     for name, proof in LEARNING.items():
         expected = importlib.import_module(f"minding.configs.{name}").__doc__.rpartition("Expected: ")[2]

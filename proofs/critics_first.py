@@ -1,0 +1,57 @@
+"""The command line of minding with another SAC: ``python -m proofs.critics_first train halfcheetah_sac``.
+
+Actor and temperature see the critics after their step, as in Stable-Baselines3 and Tianshou, where `SACCell` takes all
+gradients before anything moves.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from minding.cli import main
+from minding.engine.process.runtime import ops
+from minding.policies import sac
+from minding.policies.networks.order import after
+
+
+class CriticsFirstCell(sac.SACCell):
+    """Root cell of SAC whose step has two halves: critics, then actor and temperature."""
+
+    def construct(self, batch: Any) -> Any:
+        alpha = ops.exp(self.log_alpha)
+        # Target
+        mean, log_std = self.net(batch["next_obs"])
+        next_action, next_log_prob = self.squashed(mean, log_std, batch["next_noise"])
+        next_q1, next_q2 = self.targets(next_action, batch["next_obs"])
+        target = self.soft_target(
+            batch["reward"], batch["discount"], batch["terminated"], next_q1, next_q2, next_log_prob, alpha
+        )
+        # Critics
+        (_, critic), critic_grads = self.critic_gradient(
+            {"obs": batch["obs"], "action": batch["action"], "target": target}
+        )
+        stepped = self.optim({"critics": critic_grads}, batch, (critic, critic_grads))["critics"]
+        # Actor and temperature
+        obs = after(batch["obs"], stepped)
+        (_, actor), actor_grads = self.actor_gradient({"obs": obs, "noise": batch["noise"], "alpha": alpha})
+        entropy = -actor["log_prob"]
+        excess = entropy - self.target_entropy
+        metrics = {
+            "critic_loss": critic["critic_loss"],
+            "actor_loss": actor["actor_loss"],
+            "alpha_loss": self.log_alpha * excess,
+            "alpha": alpha,
+            "q_value": critic["q_value"],
+            "entropy": entropy,
+        }
+        grads = {"actor": actor_grads, "alpha": (excess,)}
+        norms = self.optim(grads, batch, (actor, metrics, grads))
+        moved = self.move_targets(batch["tau"], norms["actor"])
+        # Who waits for a metric waits for the whole step.
+        metrics["entropy"] = after(entropy, (norms, moved))
+        return metrics
+
+
+if __name__ == "__main__":
+    sac.SACCell = CriticsFirstCell  # type: ignore[misc]
+    main()

@@ -1,0 +1,61 @@
+"""Presets beside variants of themselves, over the same seeds: what a part of an algorithm, or a setting, is worth.
+
+The preset as it is comes from its own learning proof.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+
+
+@dataclasses.dataclass(frozen=True)
+class Variant:
+    """What a variant overrides, and the command line that trains it: ``python -m <program>``."""
+
+    changes: tuple[str, ...] = ()
+    program: str = "minding"
+
+
+@dataclasses.dataclass(frozen=True)
+class Study:
+    """A preset and its variants.
+
+    Attributes:
+      preset: the name of the preset.
+      doing: what the variants do with what they are named after, the head of the first column.
+      variants: by name.
+      seeds: how many, from 0.
+    """
+
+    preset: str
+    doing: str
+    variants: Mapping[str, Variant]
+    seeds: int = 3
+
+
+STUDIES: dict[str, Study] = {
+    # Without noisy layers the agent explores by epsilon-greedy.
+    "ablation": Study(
+        "acrobot_rainbow",
+        "removed",
+        {
+            "double Q-learning": Variant(("policy.learn.double=false",)),
+            "dueling streams": Variant(("policy.model.dueling=false",)),
+            "returns of several steps": Variant(("policy.learn.nstep=1",)),
+            "priorities": Variant(("policy.other.replay=uniform",)),
+            "noisy layers": Variant(("policy.model.noisy=false",)),
+            "distribution of returns": Variant(("policy.model.distributional=false",)),
+        },
+    ),
+    "rnd": Study("mountaincar_ppo_rnd", "removed", {"RND": Variant(("policy.other.rnd.weight=0.0",))}),
+    "sac_steps": Study(
+        "halfcheetah_sac",
+        "changed",
+        {
+            "step size 1e-3": Variant(("policy.learn.learning_rate=0.001",)),
+            "temperature 0.2, fixed": Variant(("policy.learn.auto_alpha=false", "policy.learn.alpha=0.2")),
+            "critics step first": Variant(program="proofs.critics_first"),
+        },
+    ),
+}
