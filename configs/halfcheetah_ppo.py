@@ -8,10 +8,11 @@ from easydict import EasyDict
 main_config = EasyDict(
     exp_name="halfcheetah_ppo",
     run=dict(max_env_step=3_000_000),
-    env=dict(env_id="HalfCheetah-v5", collector_env_num=1, normalize_reward=True, reward_clip=10.0),
+    # From one environment, two episodes a rollout, a run stayed at 1,600.
+    env=dict(env_id="HalfCheetah-v5", collector_env_num=64, normalize_reward=True, reward_clip=10.0),
     policy=dict(
         type="ppo",
-        model=dict(normalize_obs=True),
+        model=dict(normalize_obs=True, log_std=-0.5),
         learn=dict(
             n_epoch=10,
             n_minibatch=32,
@@ -21,3 +22,5 @@ main_config = EasyDict(
         eval=dict(freq=100_000),
     ),
 )
+
+proof = dict(target=None, seeds=3, env_step=1_000_000)

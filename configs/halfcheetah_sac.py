@@ -17,4 +17,4 @@ main_config = EasyDict(
     ),
 )
 
-proof = dict(target=None, seeds=1, env_step=300_000)
+proof = dict(target=None, seeds=3, env_step=300_000)

@@ -11,18 +11,10 @@ main_config = EasyDict(
     env=dict(env_id="Pendulum-v1", normalize_reward=True, reward_gamma=0.9),
     policy=dict(
         type="a2c",
-        model=dict(normalize_obs=True, log_std=-0.5),
-        # The pendulum falls within a second: a short horizon is enough and learns faster.
-        learn=dict(
-            learning_rate=2e-3,
-            optimizer="adam",
-            n_minibatch=8,
-            gamma=0.9,
-            gae_lambda=0.95,
-            normalize_advantage=True,
-            entropy_weight=0.0,
-        ),
-        collect=dict(n_sample=256),
+        model=dict(normalize_obs=True),
+        # The pendulum falls within a second: a short horizon is enough and learns faster. With Adam, or with advantages
+        # normalised within 40 rows, it never learns to swing up.
+        learn=dict(learning_rate=2e-3, gamma=0.9, gae_lambda=0.95, entropy_weight=0.0),
         eval=dict(freq=25_000, n_episode=20),
     ),
 )

