@@ -23,6 +23,7 @@ measured with MindSpore 2.10 on CPU:
   by 128 x 128: 2.7 us against 6.7 us, and a millisecond when another process wants the core).
 - the compiler cache stays off: it matches graphs by order, and silently returns the result of another function.
 - one heap of the C library: with one for each thread, short runs in one process kept 1 to 2 MB more per run, in gaps.
+- signal handlers run on a stack of their own: oneDNN's products use the stack pointer for other things.
 - compiler dumps go to a cache folder, not into the user's current folder.
 """
 
@@ -47,6 +48,7 @@ import numpy as np
 from minding.engine.errors import SetupError, ShapeError
 from minding.engine.process import floats
 from minding.engine.process.cache import cache_dir
+from minding.engine.process.signals import use_signal_stack
 from minding.engine.run.loggers import console_logger
 from minding.engine.types import Array
 
@@ -238,6 +240,7 @@ def _set_environment(variables: dict[str, str]) -> None:
 
 
 def _prepare_cpu(settings: Settings, module: types.ModuleType) -> None:
+    use_signal_stack()
     if settings.convolutions:
         # oneDNN reads it when it computes for the first time.
         _set_environment(CONVOLUTION_ENVIRONMENT)

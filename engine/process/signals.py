@@ -1,8 +1,13 @@
-"""SIGINT and SIGTERM during a run: the first asks for an orderly end, the second ends the process at once."""
+"""SIGINT and SIGTERM during a run: the first asks for an orderly end, the second ends the process at once.
+
+Beside it, the stack that handlers run on.
+"""
 
 from __future__ import annotations
 
+import ctypes
 import signal
+import sys
 import threading
 from collections.abc import Callable
 from types import FrameType, TracebackType
@@ -58,6 +63,37 @@ class SignalGuard:
         outer = _guard_of(self._previous.get(signal.Signals(number)))
         if outer is not None:
             outer._handle(number, frame)
+
+
+class _Stack(ctypes.Structure):
+    """`stack_t` of Linux."""
+
+    _fields_ = (("start", ctypes.c_void_p), ("flags", ctypes.c_int), ("size", ctypes.c_size_t))
+
+
+_SS_DISABLE = 2
+_STACK_SIZE = 1 << 16
+_stacks: list[Any] = []
+"""They are in use for as long as the process lives."""
+
+
+def use_signal_stack() -> None:
+    """Lets handlers of signals that reach the calling thread run on a stack of their own, on Linux.
+
+    The compiled loops of oneDNN, with which MindSpore multiplies matrices on CPU, let the stack pointer point into
+    their buffers: a handler that interrupted them would write over whatever lies below. Python's handlers take the
+    other stack if there is one. A thread that has one, as under `faulthandler`, keeps it.
+    """
+    if not sys.platform.startswith("linux"):
+        return
+    sigaltstack = ctypes.CDLL(None, use_errno=True).sigaltstack
+    found = _Stack()
+    if sigaltstack(None, ctypes.byref(found)) != 0 or not found.flags & _SS_DISABLE:
+        return
+    memory = ctypes.create_string_buffer(_STACK_SIZE)
+    if sigaltstack(ctypes.byref(_Stack(ctypes.addressof(memory), 0, _STACK_SIZE)), None) != 0:
+        raise OSError(ctypes.get_errno(), "the system refused a stack for signal handlers")
+    _stacks.append(memory)
 
 
 def _guard_of(handler: Any) -> SignalGuard | None:

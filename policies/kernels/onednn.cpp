@@ -6,6 +6,7 @@
 #include "onednn.h"
 
 #include <dlfcn.h>
+#include <signal.h>
 
 namespace minding {
 namespace {
@@ -14,12 +15,28 @@ typedef int (*Sgemm)(char, char, Index, Index, Index, float, const float*, Index
                      Index);
 Sgemm sgemm = nullptr;
 
+// Keeps signals from this thread while it lives. oneDNN's compiled loops let the stack pointer point into their buffers:
+// a handler that interrupts them on the same stack writes over whatever lies below.
+class Unsignalled {
+ public:
+  Unsignalled() {
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before_);
+  }
+  ~Unsignalled() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+
+ private:
+  sigset_t before_;
+};
+
 }  // namespace
 
 bool has_onednn() { return sgemm != nullptr; }
 
 void onednn_multiply(char turn_a, char turn_b, Index m, Index n, Index k, const float* a, Index a_stride,
                      const float* b, Index b_stride, float* c) {
+  const Unsignalled calm;
   const int failed = sgemm(turn_a, turn_b, m, n, k, 1.0f, a, a_stride, b, b_stride, 0.0f, c, n);
   // There was no memory.
   if (failed) std::abort();

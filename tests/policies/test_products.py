@@ -208,3 +208,35 @@ def test_updates_continue_with_another_number_of_threads_to_the_bit():
     expected = parameters(whole)
     for name, value in parameters(resumed).items():
         assert value.tobytes() == expected[name].tobytes(), name
+
+
+UNDER_SIGNALS = """
+import signal, time
+import numpy as np
+from kernel_calls import draws, result
+from minding.policies import kernels
+
+assert kernels.use_onednn(True)
+signals = []
+signal.signal(signal.SIGPROF, lambda number, frame: signals.append(number))
+x, weight, bias, dout = draws(3, (256, 256), (256, 256), (256,), (256, 256))
+signal.setitimer(signal.ITIMER_PROF, 0.001, 0.001)
+while len(signals) < 150:
+    y = result("linear_relu", (x, weight, bias), (256, 256))
+    result("linear_relu_input_gradient", (dout, y, weight), (256, 256))
+    result("linear_relu_parameter_gradient", (dout, y, x), (256, 256), (256,))
+signal.setitimer(signal.ITIMER_PROF, 0.0)
+np.testing.assert_allclose(y, np.maximum(x @ weight.T + bias, 0.0), atol=1e-3)
+print("done")
+"""
+
+
+@pytest.mark.skipif(kernels._onednn() is None, reason="MindSpore without oneDNN")
+@pytest.mark.parametrize("isa", ["AVX2", "ALL"])
+def test_signals_do_not_disturb_onednn(isa):
+    # In a process without a second stack for handlers, which pytest would give it.
+    folder = Path(__file__).parent
+    paths = os.pathsep.join(map(str, (folder, folder.parent.parent / "src")))
+    environment = {**os.environ, "PYTHONPATH": paths, "ONEDNN_MAX_CPU_ISA": isa, "PYTHONFAULTHANDLER": ""}
+    run = subprocess.run([sys.executable, "-c", UNDER_SIGNALS], env=environment, capture_output=True, text=True)
+    assert (run.returncode, run.stdout) == (0, "done\n"), run.stderr

@@ -176,3 +176,30 @@ def test_a_second_signal_ends_the_process_at_once_and_without_hooks(waits_in, se
         process.send_signal(second)
         rest = process.stdout.read()
     assert (rest, process.returncode) == ("", -second)
+
+
+MATRICES_UNDER_SIGNALS = """
+import signal
+import numpy as np
+from minding.engine.process.runtime import load
+
+ms = load()
+x = ms.Tensor(np.random.default_rng(0).standard_normal((256, 256)).astype(np.float32))
+expected = (x.asnumpy().astype(np.float64) @ x.asnumpy()).astype(np.float32)
+signals = []
+signal.signal(signal.SIGPROF, lambda number, frame: signals.append(number))
+signal.setitimer(signal.ITIMER_PROF, 0.001, 0.001)
+while len(signals) < 300:
+    product = ms.ops.matmul(x, x).asnumpy()
+signal.setitimer(signal.ITIMER_PROF, 0.0)
+np.testing.assert_allclose(product, expected, atol=1e-3)
+print("done")
+"""
+
+
+def test_signals_do_not_disturb_products_of_mindspore():
+    # oneDNN's loops for AVX2 move the stack pointer; pytest would give the process a second stack for handlers.
+    environment = {**os.environ, "ONEDNN_MAX_CPU_ISA": "AVX2", "PYTHONFAULTHANDLER": ""}
+    command = [sys.executable, "-c", MATRICES_UNDER_SIGNALS]
+    run = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert (run.returncode, run.stdout) == (0, "done\n"), run.stderr
