@@ -1,13 +1,13 @@
 """Discrete SAC on CartPole-v1: balance a pole on a cart.
 
-Expected: an evaluation mean of at least 475 of 500 within 30k environment steps.
+Expected: an evaluation mean of at least 475 of 500 within 60k environment steps.
 """
 
 from easydict import EasyDict
 
 main_config = EasyDict(
     exp_name="cartpole_discrete_sac",
-    run=dict(max_env_step=30_000),
+    run=dict(max_env_step=60_000),
     env=dict(env_id="CartPole-v1"),
     policy=dict(
         type="discrete_sac",
@@ -21,7 +21,7 @@ main_config = EasyDict(
             update_per_collect=32,
             nstep=3,
             tau=0.01,
-            target_entropy_share=0.5,
+            target_entropy_share=0.2,
         ),
         collect=dict(n_sample=64, random_steps=1_000),
         other=dict(buffer_size=30_000),
