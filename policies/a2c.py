@@ -20,10 +20,12 @@ import numpy as np
 from minding.engine.data.batch import Field, IndexedBatch
 from minding.policies.core.actor_critic import MEMORY, ActorCriticPolicy
 from minding.policies.core.update import Inputs
+from minding.policies.kernels import usable
 from minding.policies.networks.actor_critic import ActorCritic
 from minding.policies.networks.heads import fuse_likelihood
 from minding.policies.networks.optim import Group, Optimizer, method_of
 from minding.policies.networks.steps import GradientStep
+from minding.policies.ops.advantage import FusedAdvantageLoss
 from minding.policies.ops.policy_gradient import advantage_loss
 
 
@@ -40,11 +42,14 @@ class A2CCell(GradientStep):
         # A plain dict of numbers: they are compiled in as constants.
         self.cfg = {name: learn[name] for name in ("value_weight", "entropy_weight")}
         fuse_likelihood(net.head)
+        self.fused = FusedAdvantageLoss(self.cfg) if usable() else None
         self.gradient = self.optim.gradient(self.loss, "net")
 
     def loss(self, batch):
         outputs = self.net.of_rows(batch)
         log_prob, entropy = self.net.head.log_prob_entropy(outputs[1:], batch["action"])
+        if self.fused is not None:
+            return self.fused(log_prob, entropy, outputs[0], batch)
         return advantage_loss(log_prob, entropy, outputs[0], batch, self.cfg)
 
     def construct(self, batch):

@@ -22,10 +22,12 @@ import numpy as np
 
 from minding.engine.data.batch import Field
 from minding.policies.core.actor_critic import ActorCriticPolicy
+from minding.policies.kernels import usable
 from minding.policies.networks.actor_critic import ActorCritic
 from minding.policies.networks.heads import fuse_likelihood
 from minding.policies.networks.optim import Group, Optimizer, method_of
 from minding.policies.networks.steps import GradientStep
+from minding.policies.ops.advantage import FusedAdvantageLoss
 from minding.policies.ops.policy_gradient import advantage_loss
 
 
@@ -48,11 +50,14 @@ class ACCell(GradientStep):
         # A plain dict of numbers: they are compiled in as constants.
         self.cfg = {name: learn[name] for name in ("value_weight", "entropy_weight")}
         fuse_likelihood(net.head)
+        self.fused = FusedAdvantageLoss(self.cfg) if usable() else None
         self.gradient, self.count = self.optim.gradient(self.loss, "actor", "critic"), len(actor)
 
     def loss(self, batch):
         outputs = self.net(batch["obs"])
         log_prob, entropy = self.net.head.log_prob_entropy(outputs[1:], batch["action"])
+        if self.fused is not None:
+            return self.fused(log_prob, entropy, outputs[0], batch)
         return advantage_loss(log_prob, entropy, outputs[0], batch, self.cfg)
 
     def construct(self, batch):

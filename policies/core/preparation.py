@@ -50,4 +50,6 @@ def _warn_once(message: str) -> None:
 
 def _updates_are_short(policy: Any, images: bool) -> bool:
     """Whether an update is one gradient step whose layers are a kernel each."""
-    return policy.learn.get("update_per_collect") == 1 and not images and kernels.compiled()
+    learn = policy.learn
+    steps = learn.get("update_per_collect", learn.get("n_epoch", 1) * learn.get("n_minibatch", 1))
+    return steps == 1 and not images and kernels.compiled()

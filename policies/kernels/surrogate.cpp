@@ -1,6 +1,5 @@
 // The clipped surrogate objective with the losses of value and entropy; the formulas are those of `ppo.ppo_loss`.
-#include "custom.h"
-#include "functions.h"
+#include "weighted.h"
 
 namespace minding {
 namespace {
@@ -8,30 +7,14 @@ namespace {
 enum { LOG_PROB, ENTROPY, VALUE, OLD_LOG_PROB, OLD_VALUE, ADVANTAGE, RETURN, WEIGHT, SETTINGS, RESULTS };
 
 // What both kernels are given; entropy and weight have one entry per row or are one number for all.
-struct Objective {
-  const Call& call;
-  Index batch;
+struct Objective : WeightedRows {
   float clip, value_clip, value_weight, entropy_weight;
-  bool entropies, weights;
+  bool entropies;
 
   ALWAYS_INLINE explicit Objective(const Call& given)
-      : call(given), batch(given.size(LOG_PROB)), clip(given.floats(SETTINGS)[0]),
-        value_clip(given.floats(SETTINGS)[1]), value_weight(given.floats(SETTINGS)[2]),
-        entropy_weight(given.floats(SETTINGS)[3]), entropies(given.dimensions[ENTROPY] > 0),
-        weights(given.dimensions[WEIGHT] > 0) {}
-
-  // Eight rows from i on; beyond the last one zeros, which add nothing to any sum.
-  ALWAYS_INLINE Float8 rows(int input, Index i) const { return load_some(call.floats(input) + i, batch - i); }
-  ALWAYS_INLINE Float8 weight(Index i) const { return weights ? rows(WEIGHT, i) : Float8{} + *call.floats(WEIGHT); }
-
-  // What a row's weight is divided by.
-  ALWAYS_INLINE float divisor() const {
-    if (!weights) return *call.floats(WEIGHT) * batch;
-    Float8 sum{};
-    for (Index i = 0; i < batch; i += LANES) sum += weight(i);
-    const float mean = sum_of(sum) / batch;
-    return (mean < 1e-8f ? 1e-8f : mean) * batch;
-  }
+      : WeightedRows(given, WEIGHT), clip(given.floats(SETTINGS)[0]), value_clip(given.floats(SETTINGS)[1]),
+        value_weight(given.floats(SETTINGS)[2]), entropy_weight(given.floats(SETTINGS)[3]),
+        entropies(given.dimensions[ENTROPY] > 0) {}
 };
 
 // Policy ratio and both surrogates of eight rows.

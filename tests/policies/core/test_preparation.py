@@ -18,6 +18,8 @@ from minding.policies.core import preparation
 UPDATES = "policy.learn.update_per_collect"
 CASES = {
     "short updates": ("dqn", VECTOR, {UPDATES: 1}, Settings(convolutions=False, short_graphs=True)),
+    "a step for each rollout": ("a2c", VECTOR, {}, Settings(convolutions=False, short_graphs=True)),
+    "several minibatches": ("a2c", VECTOR, {"policy.learn.n_minibatch": 2}, Settings(convolutions=False)),
     "several gradient steps": ("dqn", VECTOR, {UPDATES: 3}, Settings(convolutions=False)),
     "two threads": ("ppo", VECTOR, {"run.jit_threads": 2}, Settings(convolutions=False)),
     "two threads and images": ("ppo", IMAGE, {"run.jit_threads": 2, "device": "CPU"}, Settings("CPU", threads=2)),
