@@ -1,9 +1,9 @@
 """Where the time of an iteration goes: ``python -m benchmarks.profile SIDE CASE [--seed S] [--scale F]``.
 
-SIDE is `minding` or `sb3`, which runs in the interpreter of the peers. The process is looked at every few milliseconds
-of its processor time, that of all threads. What it has used since the last look counts for the innermost function that
-belongs to a part: libraries count for the part that calls them, and a call into compiled code for the function that
-made it.
+SIDE is `minding`, or a peer of the case: `sb3` or `sb3_contrib`, which run in the interpreter of the peers. The process
+is looked at every few milliseconds of its processor time, that of all threads. What it has used since the last look
+counts for the innermost function that belongs to a part: libraries count for the part that calls them, and a call into
+compiled code for the function that made it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ from benchmarks.window import Measurement, parse_options
 INTERVAL = 1e-3
 """Seconds of processor time between two looks; many systems make it 4 ms."""
 REST = "the rest"
-MODULES = {"minding": "benchmarks.ours", "sb3": "benchmarks.peers.sb3"}
+MODULES = {
+    "minding": "benchmarks.ours", "sb3": "benchmarks.peers.sb3", "sb3_contrib": "benchmarks.peers.sb3_contrib",
+}  # fmt: skip
 PARTS: dict[str, dict[str, tuple[str, ...]]] = {
     "minding": {
         "environment library": ("/gymnasium/", "/mujoco/", "/mpe2/", "/pettingzoo/", "/envs/games/"),
@@ -50,6 +52,7 @@ PARTS: dict[str, dict[str, tuple[str, ...]]] = {
     },
 }  # fmt: skip
 """The parts of each side: what the path of a function's file contains, or after a colon its name."""
+PARTS["sb3_contrib"] = PARTS["sb3"]
 
 
 class Sampler(contextlib.AbstractContextManager["Sampler"]):
@@ -123,6 +126,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     side, rest = parser.parse_known_args(argv)
     sampler = Sampler(PARTS[side.side])
     options = parse_options(rest, around=sampler)
+    if side.side not in ("minding", *options.case.targets):
+        peers = ", ".join(sorted(options.case.targets))
+        parser.error(f"{side.side} does not run {options.case.name}: its peers are {peers}")
     run_case: Callable[..., Measurement] = importlib.import_module(MODULES[side.side]).run_case
     measured = run_case(options)
     print(f"{measured.peer} on {options.case.name}: {measured.steps_per_second:,.0f} env steps/s\n")

@@ -12,7 +12,7 @@ from stable_baselines3.common.base_class import BaseAlgorithm
 
 from benchmarks.cases import Case, QRDQNCase, RecurrentPPOCase
 from benchmarks.peers import sb3
-from benchmarks.window import parse_options
+from benchmarks.window import Measurement, RunOptions, parse_options
 
 
 def qrdqn(case: QRDQNCase, common: dict[str, Any]) -> QRDQN:
@@ -44,8 +44,13 @@ def build(case: Case, common: dict[str, Any]) -> BaseAlgorithm:
     raise TypeError(f"expected a QRDQNCase or a RecurrentPPOCase, got {type(case).__name__} ({case.name})")
 
 
+def run_case(options: RunOptions) -> Measurement:
+    """Builds the model of the case and times it."""
+    return sb3.run_case(options, "sb3_contrib", build)
+
+
 def main() -> None:
-    print(sb3.run_case(parse_options(), "sb3_contrib", build).to_json())
+    print(run_case(parse_options()).to_json())
 
 
 if __name__ == "__main__":

@@ -88,3 +88,9 @@ def test_the_command_runs_a_side_within_the_sampler(monkeypatch, capsys):
     printed = capsys.readouterr().out
     assert "minding on sac_pendulum: 6,667 env steps/s" in printed
     assert "| the rest | 100.0 % |" in printed
+
+
+def test_a_side_that_does_not_run_the_case_is_refused(capsys):
+    with pytest.raises(SystemExit):
+        profile.main(["sb3", "qrdqn_cartpole"])
+    assert "sb3 does not run qrdqn_cartpole: its peers are sb3_contrib" in capsys.readouterr().err
