@@ -187,7 +187,7 @@ def _study(results: Results, name: str) -> str:
     if not groups:
         return NOT_YET
     if whole := results.of("learning", study.preset)[: study.seeds]:
-        groups = {"nothing": whole, **groups}
+        groups = {"nothing": [_until(record, study.env_step) for record in whole], **groups}
     rows = []
     for variant, records in groups.items():
         means = [record["eval_mean"] for record in records]
@@ -196,6 +196,16 @@ def _study(results: Results, name: str) -> str:
     head = f"| {study.doing} | mean of all evaluations | return of the final policy | its seeds |"
     end = _setting([record for records in groups.values() for record in records])
     return "\n".join([head, "|---|---:|---:|---|", *rows, "", end, ""])
+
+
+def _until(record: Record, env_step: int | None) -> Record:
+    """What the record of a run would be if the run had ended with the evaluation at that step."""
+    if env_step is None or env_step == record["env_step"]:
+        return record
+    steps, returns = record["curve"]["env_step"], record["curve"]["eval_return"]
+    end = steps.index(env_step)
+    curve = {"env_step": steps[:end], "eval_return": returns[:end]}
+    return {**record, "env_step": env_step, "eval_mean": returns[end], "curve": curve}
 
 
 def _async(results: Results) -> str:

@@ -78,11 +78,12 @@ def plan(args: argparse.Namespace) -> list[Job]:
         for seed in range(args.seeds or proof.seeds)
     ]
     jobs += [
-        Job(STUDY, study.preset, seed, steps or LEARNING[study.preset].env_step, x.changes, x.program, name, variant)
+        Job(STUDY, study.preset, seed, steps or env_step, x.changes, x.program, name, variant)
         for name, study in STUDIES.items()
         if _wanted(args, f"study:{name}")
-        for seed in range(args.seeds or study.seeds)
+        for env_step in [study.env_step or LEARNING[study.preset].env_step]
         for variant, x in study.variants.items()
+        for seed in range(args.seeds or study.seeds)
     ]
     if _wanted(args, "memory"):
         jobs.append(Job("memory", "cartpole_ppo", 0, steps or MEMORY))

@@ -126,12 +126,33 @@ def test_a_study_compares_the_newest_settings_of_each_variant_with_the_preset_as
 def test_the_variants_of_a_study_are_runs_of_their_own():
     jobs = plan(parse_arguments(["--only", "study:sac_steps"]))
     assert len(jobs) == len({job.config_hash for job in jobs}) == len({job.folder for job in jobs}) == 9
-    first, _, other = jobs[:3]
-    assert first.overrides == ("seed=0", "run.max_env_step=300000", "policy.learn.learning_rate=0.001")
+    other, first = jobs[0], jobs[3]
+    assert first.overrides == ("seed=0", "run.max_env_step=100000", "policy.learn.learning_rate=0.001")
     assert head_of(other)["command"].startswith("python -m proofs.critics_first train halfcheetah_sac seed=0")
     as_it_is = dataclasses.replace(other, kind="learning", program="minding", study="", variant="")
-    assert as_it_is.config_hash == config_hash("halfcheetah_sac", ("seed=0", "run.max_env_step=300000"))
+    assert as_it_is.config_hash == config_hash("halfcheetah_sac", ("seed=0", "run.max_env_step=100000"))
     assert as_it_is.config_hash != other.config_hash
+
+
+def test_variants_that_end_early_stand_beside_what_the_preset_had_reached_by_then(results, tmp_path):
+    (tmp_path / "sac.md").write_text(PAGE.replace("cartpole_ppo", "sac_steps"))
+    curve = {"env_step": [5e4, 1e5, 2e5], "eval_return": [10.0, 20.0, 30.0]}
+    results.append("learning", {**record(0, 40.0), "preset": "halfcheetah_sac", "env_step": 300_000, "curve": curve})
+    short = {"env_step": 100_000, "curve": {"env_step": [5e4], "eval_return": [12.0]}}
+    variant = {"preset": "halfcheetah_sac", "study": "sac_steps", "variant": "step size 1e-3"}
+    results.append("studies", {**record(0, 25.0), **variant, **short})
+    proof_pages.update(results)
+    rows = (tmp_path / "sac.md").read_text().splitlines()
+    assert "| nothing | 10.0 | 20.0 | 20.0 |" in rows
+    assert "| step size 1e-3 | 12.0 | 25.0 | 25.0 |" in rows
+
+
+@pytest.mark.parametrize("study", [study for study in STUDIES.values() if study.env_step], ids=lambda x: x.preset)
+def test_only_presets_without_schedules_have_variants_that_end_early(study):
+    cfg = compile_run(load_preset(study.preset), ())
+    assert not cfg.policy.learn.anneal_lr
+    assert study.env_step % cfg.policy.eval.freq == 0
+    assert study.env_step < LEARNING[study.preset].env_step
 
 
 def test_published_curves_stand_beside_the_measured_one_at_the_same_steps(results, tmp_path):
