@@ -38,6 +38,11 @@ if "minding/PixelCatch-v0" not in gymnasium.registry:
         vector_entry_point="minding.envs.games.tmaze:TMazeVector",
         max_episode_steps=100,
     )
+    gymnasium.register(
+        "minding/DeepSea-v0",
+        "minding.envs.games.deep_sea:DeepSea",
+        vector_entry_point="minding.envs.games.deep_sea:DeepSeaVector",
+    )
     gymnasium.register("minding/BitFlip-v0", "minding.envs.games.bit_flip:BitFlip")
     gymnasium.register("minding/PointReach-v0", "minding.envs.games.point_reach:PointReach", max_episode_steps=50)
     gymnasium.register(

@@ -51,7 +51,7 @@ STUDIES: dict[str, Study] = {
             "distribution of returns": Variant(("policy.model.distributional=false",)),
         },
     ),
-    "rnd": Study("mountaincar_ppo_rnd", "removed", {"RND": Variant(("policy.other.rnd.weight=0.0",))}),
+    "rnd": Study("deepsea_ppo_rnd", "removed", {"RND": Variant(("policy.other.rnd.weight=0.0",))}),
     "sac_steps": Study(
         "halfcheetah_sac",
         "changed",

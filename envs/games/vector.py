@@ -1,15 +1,102 @@
-"""What vector environments of several agents share."""
+"""What games of one player share, N at once or one alone, and what vector environments of several agents share."""
 
 from __future__ import annotations
 
 from typing import Any, ClassVar
 
+import gymnasium
 import numpy as np
+from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
 from minding.engine.types import Array
 from minding.envs.spaces.agents import AgentsSpace
+
+
+class GameVector(VectorEnv[Array, Array, Array]):  # type: ignore[misc]
+    """N games of one player in one NumPy step; ended ones are reset by ``reset(options={'reset_mask': ...})``.
+
+    Args:
+      num_envs: N.
+      observation_space, action_space: of one game.
+      max_episode_steps: steps after which an episode is truncated; None: it is not.
+
+    Attributes:
+      steps: int64 ``(N,)``, steps taken in the running episodes.
+      native_state: names of the attributes that, with the random generator, are the whole state.
+    """
+
+    metadata = {"autoreset_mode": AutoresetMode.DISABLED}  # noqa: RUF012
+    native_state: ClassVar[tuple[str, ...]] = ("steps",)
+
+    def __init__(
+        self,
+        num_envs: int,
+        observation_space: spaces.Space[Any],
+        action_space: spaces.Space[Any],
+        max_episode_steps: int | None = None,
+    ) -> None:
+        self.num_envs = num_envs
+        self.single_observation_space, self.single_action_space = observation_space, action_space
+        self.observation_space = batch_space(observation_space, num_envs)
+        self.action_space = batch_space(action_space, num_envs)
+        self.steps = np.zeros(num_envs, np.int64)
+        self._limit = np.inf if max_episode_steps is None else max_episode_steps
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Array, dict[str, Any]]:
+        super().reset(seed=seed)
+        rows = np.flatnonzero((options or {}).get("reset_mask", np.ones(self.num_envs, bool)))
+        self.steps[rows] = 0
+        self._begin(rows)
+        return self._observe(), self._info()
+
+    def step(self, actions: Array) -> tuple[Array, Array, Array, Array, dict[str, Any]]:
+        reward, over = self._move(actions)
+        self.steps += 1
+        return self._observe(), reward, over, self.steps >= self._limit, self._info()
+
+    def _begin(self, rows: Array) -> None:
+        """Begins new episodes in `rows`, with draws of `np_random`."""
+        raise NotImplementedError
+
+    def _move(self, actions: Array) -> tuple[Array, Array]:
+        """Takes one step in each, which `steps` does not count yet; returns (reward, whether the episode is over)."""
+        raise NotImplementedError
+
+    def _observe(self) -> Array:
+        """What is observed in each."""
+        raise NotImplementedError
+
+    def _info(self) -> dict[str, Array]:
+        """What `info` tells of each."""
+        return {}
+
+
+class Game(gymnasium.Env[Array, int]):  # type: ignore[misc]
+    """One game of one player: its vector version, with N = 1.
+
+    Args:
+      games: the vector version.
+    """
+
+    def __init__(self, games: GameVector) -> None:
+        self._games = games
+        self.observation_space, self.action_space = games.single_observation_space, games.single_action_space
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Array, dict[str, Any]]:
+        super().reset(seed=seed)
+        self._games.np_random = self.np_random
+        obs, info = self._games.reset()
+        return obs[0], _first(info)
+
+    def step(self, action: int) -> tuple[Array, float, bool, bool, dict[str, Any]]:
+        obs, reward, over, _, info = self._games.step(np.asarray([action]))
+        return obs[0], float(reward[0]), bool(over[0]), False, _first(info)
+
+
+def _first(info: dict[str, Array]) -> dict[str, Any]:
+    return {key: x[0] if x.ndim > 1 else x[0].item() for key, x in info.items()}
 
 
 class AgentsVector(VectorEnv[Any, Array, Any]):  # type: ignore[misc]

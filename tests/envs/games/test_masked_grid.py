@@ -41,8 +41,10 @@ def test_the_best_return_visits_every_cell_from_every_start(side):
 def test_legal_are_the_neighbours_that_were_not_visited():
     env = gymnasium.make("minding/MaskedGrid-v0", side=4).unwrapped
     env.reset(seed=0)
-    env._grids.begin(np.arange(1), np.array([5]))
-    assert np.flatnonzero(env._info()["action_mask"]).tolist() == [1, 4, 6, 9]
+    games = env._games
+    games.position[:] = 5
+    games.visited[:] = np.arange(16) == 5
+    assert np.flatnonzero(games._info()["action_mask"][0]).tolist() == [1, 4, 6, 9]
     obs, *_, info = env.step(6)
     assert np.flatnonzero(info["action_mask"]).tolist() == [2, 7, 10]
     assert np.flatnonzero(obs).tolist() == [5, 6, 16 + 6]
@@ -56,18 +58,17 @@ def test_legal_are_the_neighbours_that_were_not_visited():
 def test_both_versions_play_the_same_game_and_random_legal_walks_end_early(backend):
     manager = make_env_manager({**ENV, "backend": backend}, 16, 0)
     rng, returns, legal = np.random.default_rng(1), [], []
-    grid = gymnasium.make("minding/MaskedGrid-v0").unwrapped._grids
+    grid = gymnasium.make("minding/MaskedGrid-v0").unwrapped._games
     for _ in range(150):
         obs = manager.obs
         action = random_legal(obs.action_mask, [36], rng)
         visited, here = obs.observation[:, :36].astype(bool), obs.observation[:, 36:].argmax(axis=1)
         step = manager.step(action)
         for n in range(16):
-            grid.begin(np.arange(1), here[n : n + 1])
-            grid.visited[0] = visited[n]
+            grid.position[:], grid.visited[:] = here[n], visited[n]
             assert np.array_equal(grid.legal()[0], obs.action_mask[n])
-            grid.move(action[n : n + 1])
-            assert np.array_equal(grid.observe()[0], step.next_obs.observation[n])
+            grid._move(action[n : n + 1])
+            assert np.array_equal(grid._observe()[0], step.next_obs.observation[n])
             assert np.array_equal(grid.legal()[0], step.next_obs.action_mask[n])
             assert step.terminated[n] == (not grid.legal().any())
             assert step.info["success"][n] == grid.visited.all()

@@ -91,7 +91,7 @@ def test_the_vector_version_plays_the_same_game():
     def follow(row, obs):
         """Puts the single environment where an episode of the vector version begins."""
         singles[row].reset(seed=0)
-        singles[row].unwrapped._mazes.north[:] = obs[row, 0] == 1.0
+        singles[row].unwrapped._games.north[:] = obs[row, 0] == 1.0
 
     for row in range(8):
         follow(row, manager.obs)

@@ -1,0 +1,22 @@
+"""PPO with RND on minding/DeepSea-v0: of 20 steps every one has to lead to the right.
+
+Expected: an evaluation mean of at least 0.9 within 300k environment steps (a target, not measured yet).
+"""
+
+from easydict import EasyDict
+
+main_config = EasyDict(
+    exp_name="deepsea_ppo_rnd",
+    run=dict(max_env_step=300_000),
+    env=dict(env_id="minding/DeepSea-v0", env_kwargs=dict(size=20), collector_env_num=16),
+    policy=dict(
+        type="ppo",
+        learn=dict(learning_rate=1e-3, entropy_weight=0.02),
+        # Short rollouts: what was new in one is soon known.
+        collect=dict(n_sample=512),
+        other=dict(rnd=dict(weight=1.0)),
+        eval=dict(n_episode=20),
+    ),
+)
+
+proof = dict(target=0.9)
