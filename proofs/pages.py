@@ -191,8 +191,9 @@ def _study(results: Results, name: str) -> str:
     rows = []
     for variant, records in groups.items():
         means = [record["eval_mean"] for record in records]
-        during = np.mean([np.mean(record["curve"]["eval_return"]) for record in records])
-        rows.append(f"| {variant} | {during:,.1f} | {np.mean(means):,.1f} | {', '.join(f'{x:,.1f}' for x in means)} |")
+        during = float(np.mean([np.mean(record["curve"]["eval_return"]) for record in records]))
+        mean, seeds = _score(float(np.mean(means))), ", ".join(_score(x) for x in means)
+        rows.append(f"| {variant} | {_score(during)} | {mean} | {seeds} |")
     head = f"| {study.doing} | mean of all evaluations | return of the final policy | its seeds |"
     end = _setting([record for records in groups.values() for record in records])
     return "\n".join([head, "|---|---:|---:|---|", *rows, "", end, ""])
