@@ -12,13 +12,11 @@ main_config = EasyDict(
     policy=dict(
         type="dqn",
         model=dict(hidden=[256, 256]),
-        learn=dict(
-            learning_rate=5e-4, anneal_lr=True, update_per_collect=16, nstep=3, target=dict(kind="soft"), warmup=5_000
-        ),
+        learn=dict(anneal_lr=True, update_per_collect=16, nstep=3, target=dict(kind="soft", tau=0.01), warmup=5_000),
         collect=dict(n_sample=64),
         eval=dict(freq=25_000, n_episode=20),
         other=dict(eps=dict(end=0.02, decay=80_000), buffer_size=200_000),
     ),
 )
 
-proof = dict(target=None)
+proof = dict(target=200.0)

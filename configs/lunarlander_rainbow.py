@@ -13,11 +13,11 @@ main_config = EasyDict(
         type="rainbow",
         # As lunarlander_dqn. Discounted returns of crashes and landings lie within these bounds.
         model=dict(hidden=[256, 256], v_min=-200.0, v_max=200.0),
-        learn=dict(learning_rate=5e-4, anneal_lr=True, update_per_collect=16, target=dict(kind="soft"), warmup=5_000),
+        learn=dict(anneal_lr=True, update_per_collect=16, target=dict(kind="soft", tau=0.01), warmup=5_000),
         collect=dict(n_sample=64),
         eval=dict(freq=25_000, n_episode=20),
         other=dict(buffer_size=200_000),
     ),
 )
 
-proof = dict(target=None)
+proof = dict(target=200.0)
