@@ -1,7 +1,8 @@
 """Stands in for `minding train` in the processes of seeds; MindSpore and NumPy stay away, so that it starts at once.
 
 What a seed does is in ``plan.json`` beside the folder of the seeds: a return that it reaches, ``"fails"``, ``"waits"``
-for SIGTERM, ``"calls"`` Ctrl-C on its parent and then waits, or ``"crashes"``.
+for SIGTERM, ``"calls"`` Ctrl-C on its parent and then waits, ``"terminates"`` by SIGTERM as a process does that is not
+ready for it, or ``"crashes"``.
 """
 
 import json
@@ -23,13 +24,17 @@ def main():
         calls.write(f"{seed}\n")
     run.mkdir(exist_ok=True)
     shutil.copy(settings, run / "config.yaml")
+    if plan in ("waits", "calls"):
+        # Before it prints: tests send the signal as soon as they read the line.
+        signal.signal(signal.SIGTERM, lambda *_: _end(run, 143, stop_reason="SIGTERM"))
     print(f"{given['exp_name']} 1,024/2,048 (50%)  return 20.0", flush=True)
     if plan == "fails":
         sys.exit(_print_error("minding: environment 3, step 12: reward is nan"))
     if plan == "crashes":
         os.kill(os.getpid(), signal.SIGKILL)
+    if plan == "terminates":
+        os.kill(os.getpid(), signal.SIGTERM)
     if plan in ("waits", "calls"):
-        signal.signal(signal.SIGTERM, lambda *_: _end(run, 143, stop_reason="SIGTERM"))
         if plan == "calls":
             os.kill(os.getppid(), signal.SIGINT)
         while True:

@@ -6,6 +6,7 @@ import contextlib
 import json
 import math
 import re
+import signal
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from minding.training.seeds import SeedRuns
 
 _EXIT_CODES = {"SIGINT": 130, "SIGTERM": 143}
+_INTERRUPTED = (*_EXIT_CODES.values(), -signal.SIGINT, -signal.SIGTERM)
+"""Exit codes of a process that a signal ended, in order or before it was ready for signals."""
 _MOST_SEEDS = 1000
 _NO_NEWS = ("waiting", "starting")
 _LINE_SECONDS = 10.0
@@ -85,17 +88,18 @@ def _train_locked(runs: SeedRuns, seeds: Sequence[int], jobs: int, progress: boo
         click.echo(f"finished before: {', '.join(done)}")
     display = _Display(runs, commands, progress)
     with signals_reach_the_run(), display:
-        signal = run_commands(list(commands.values()), jobs, display.show)
+        ended_by = run_commands(list(commands.values()), jobs, display.show)
     finished = {seed: run_dir for seed in seeds if (run_dir := runs.finished(seed)) is not None}
-    failed = [seed for seed in commands if seed not in finished and signal is None]
-    if signal is None and finished:
+    failed = [seed for seed in commands if seed not in finished and ended_by is None]
+    if ended_by is None and finished:
         report_seeds(runs, finished)
     left = len(seeds) - len(finished)
     if left:
-        what = f"seeds {', '.join(map(str, failed))} failed" if failed else f"ended by {signal}"
+        which = f"seed{'s' * (len(failed) > 1)} {', '.join(map(str, failed))}"
+        what = f"{which} failed" if failed else f"ended by {ended_by}"
         click.echo(f"minding: {what}: {len(finished)} of {len(seeds)} seeds are finished; the same command trains the "
                    "others, from their checkpoints", err=True)  # fmt: skip
-    return _EXIT_CODES[signal] if signal else int(bool(failed))
+    return _EXIT_CODES[ended_by] if ended_by else int(bool(failed))
 
 
 class _Display:
@@ -151,7 +155,7 @@ class _Display:
             from minding.training.seeds import figures_of
 
             return f"done: {_evaluation(figures_of(run_dir))}"
-        if command.code in _EXIT_CODES.values():
+        if command.code in _INTERRUPTED:
             return "interrupted"
         how = f"exit code {command.code}" if command.code > 0 else f"killed by signal {-command.code}"
         reason = next((f": {line}" for line in reversed(command.printed()) if line), "")
