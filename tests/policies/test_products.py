@@ -104,6 +104,15 @@ def os_threads():
     return {int(path.name) for path in Path("/proc/self/task").iterdir()}
 
 
+def new_threads(before, count):
+    """Those made since ``before``, once there are ``count``: a thread joined is listed for a moment still."""
+    deadline = time.monotonic() + 30
+    while len(new := os_threads() - before) != count and time.monotonic() < deadline:
+        time.sleep(0.001)
+    assert len(new) == count
+    return new
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_small_products_need_no_threads_and_large_ones_leave_them_asleep():
     before = os_threads()
@@ -112,11 +121,10 @@ def test_small_products_need_no_threads_and_large_ones_leave_them_asleep():
     layer(256, 256, 256)
     LIBRARY.use_threads(3)
     layer(64, 64, 64)
-    kept = os_threads()
+    kept = os_threads() - before
     layer(256, 256, 256)
-    helpers = os_threads() - before
-    assert len(helpers) == 2
-    assert len(kept - before) == 3
+    helpers = new_threads(before, 2)
+    assert len(kept) == 3
     deadline = time.monotonic() + 30
     state = {}
     while time.monotonic() < deadline and set(state.values()) != {"S"}:
