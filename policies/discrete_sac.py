@@ -30,7 +30,7 @@ from minding.policies.networks.actor_critic import PolicyNetwork, QNetwork
 from minding.policies.networks.order import after
 from minding.policies.networks.target import equalize
 from minding.policies.ops import lean
-from minding.policies.ops.soft import twin_objective
+from minding.policies.ops.soft import twin_objectives
 from minding.policies.ops.values import chosen_value
 
 
@@ -85,7 +85,7 @@ class DiscreteSACCell(SoftActorCritic):
         count: int,
     ) -> None:
         super().__init__(actor, critics, targets, learn)
-        self.critic_loss = twin_objective()
+        self.critic_loss = twin_objectives().critic_loss
         self.log_count = ms.Tensor(np.float32(math.log(count)))
         self.target_entropy_share = float(learn["target_entropy_share"])
 

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from minding.engine.data.batch import Field, IndexedBatch
-from minding.engine.process.runtime import ms, ops
+from minding.engine.process.runtime import ms
 from minding.engine.types import StateDict
 from minding.policies.core.actors import Network, NoisyActor
 from minding.policies.core.base import BasePolicy
@@ -30,7 +30,7 @@ from minding.policies.networks.order import after
 from minding.policies.networks.steps import GradientStep
 from minding.policies.networks.target import SoftTarget, equalize
 from minding.policies.ops import lean
-from minding.policies.ops.soft import twin_objective
+from minding.policies.ops.soft import twin_objectives
 
 
 class TD3Cell(GradientStep):
@@ -51,7 +51,7 @@ class TD3Cell(GradientStep):
         self.move_net = SoftTarget(self.net, self.target_net, self.optim.block("actor"))
         self.move_critics = SoftTarget(self.critics, self.target_critics, self.optim.block("critics"))
         self.limit_action = Clip(-1.0, 1.0)
-        self.critic_loss = twin_objective()
+        self.target, self.critic_loss = twin_objectives()
         self.zero = ms.Tensor(np.float32(0.0))
         self.critic_gradient = self.optim.gradient(self.loss_of_critics, "critics")
         self.actor_gradient = self.optim.gradient(self.loss_of_actor, "actor")
@@ -69,8 +69,7 @@ class TD3Cell(GradientStep):
         # Target
         next_action = self.limit_action(self.target_net(batch["next_obs"])[0] + batch["noise"])
         next_q1, next_q2 = self.target_critics(next_action, batch["next_obs"])
-        next_value = ops.minimum(next_q1, next_q2)
-        target = batch["reward"] + batch["discount"] * (1.0 - batch["terminated"]) * next_value
+        target = self.target(batch["reward"], batch["discount"], batch["terminated"], next_q1, next_q2)
         # Critics
         rows = {"obs": batch["obs"], "action": batch["action"], "target": target}
         (_, metrics), grads = self.critic_gradient(rows)

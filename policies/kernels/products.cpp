@@ -3,13 +3,12 @@
 #include "gemm.h"
 #include "layers.h"
 #include "onednn.h"
+#include "sparse.h"
 #include "threads.h"
 
 namespace minding {
 namespace {
 
-// Multiplications from which it pays to divide a product, or to give it to oneDNN: twenty microseconds of one core.
-constexpr Index LARGE = 1 << 20;
 // Rows of a block, where a product is divided: whole tiles, and so many that packing a panel for them hardly counts.
 constexpr Index BLOCK_ROWS = 64 * TILE_ROWS;
 // With fewer rows, columns or terms oneDNN's preparations take more time than it saves.
@@ -116,6 +115,12 @@ void compute(Product& p, Part part, Index block_rows, Index block_columns) {
   divide(blocks(p.m, block_rows) * blocks(p.n, block_columns), part, &p);
 }
 
+// Whether zeros of a are to be left out of a product whose rows of b are `b_rows` with `b_columns` numbers each.
+CLONED bool leaves_zeros_out(const Product& p, Index b_rows, Index b_columns) {
+  return p.m * p.n * p.k >= LARGE && p.m >= NARROW && p.n >= NARROW && p.k >= NARROW &&
+         is_sparse(p.m, p.k, p.a, p.a_stride) && is_finite(p.b, b_rows, b_columns, p.b_stride);
+}
+
 // Computes a product by the one or the other; our own in blocks of these sizes if it is large and there are threads.
 void choose(Product& p, Part own, Part with_onednn, Index block_rows, Index block_columns) {
   const bool large = p.m * p.n * p.k >= LARGE;
@@ -131,11 +136,13 @@ void choose(Product& p, Part own, Part with_onednn, Index block_rows, Index bloc
 void multiply_by_transposed(Index m, Index n, Index k, const float* a, const float* b, const float* bias, float* c,
                             int activation) {
   Product product{m, n, k, a, k, b, k, bias, c, activation};
+  if (leaves_zeros_out(product, n, k)) return multiply_sparse(m, n, k, a, k, b, k, true, bias, c, activation);
   choose(product, by_transposed, by_transposed_with_onednn, BLOCK_ROWS, TILE_COLUMNS);
 }
 
 void multiply_plain(Index m, Index n, Index k, const float* a, const float* b, Index b_stride, float* c) {
   Product product{m, n, k, a, k, b, b_stride, nullptr, c, NONE};
+  if (leaves_zeros_out(product, k, n)) return multiply_sparse(m, n, k, a, k, b, b_stride, false, nullptr, c, NONE);
   choose(product, plain, plain_with_onednn, BLOCK_ROWS, TILE_COLUMNS);
 }
 

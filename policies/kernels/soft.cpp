@@ -21,6 +21,17 @@ ALWAYS_INLINE int soft_target(const Call& call) {
   return 0;
 }
 
+// reward, discount, terminated, values q1 and q2 of the next action (B,) -> target (B,)
+ALWAYS_INLINE int twin_target(const Call& call) {
+  const Index batch = call.size(0);
+  const float *reward = call.floats(0), *discount = call.floats(1), *terminated = call.floats(2);
+  const float *q1 = call.floats(3), *q2 = call.floats(4);
+  float* target = call.floats(5);
+  for (Index i = 0; i < batch; i++)
+    target[i] = reward[i] + discount[i] * (1.0f - terminated[i]) * lower(q1[i], q2[i]);
+  return 0;
+}
+
 // values q1 and q2, target (B,) -> loss (), mean of q1 ()
 ALWAYS_INLINE int twin_loss(const Call& call) {
   const Index batch = call.size(0);
@@ -81,6 +92,7 @@ ALWAYS_INLINE int soft_policy_loss_gradient(const Call& call) {
 }  // namespace minding
 
 DEFINE_KERNEL(soft_target, minding::soft_target)
+DEFINE_KERNEL(twin_target, minding::twin_target)
 DEFINE_KERNEL(twin_loss, minding::twin_loss)
 DEFINE_KERNEL(twin_loss_gradient, minding::twin_loss_gradient)
 DEFINE_KERNEL(soft_policy_loss, minding::soft_policy_loss)

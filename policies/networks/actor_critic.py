@@ -215,6 +215,9 @@ class DeterministicActor(BoundedActor):
     head_class = DeterministicHead
     decision = Decision(0, "action")
 
+    def construct(self, obs):
+        return (self.torso.into(self.head.linear, self.encoder(obs)),)
+
 
 class ActionValue(nn.Cell):
     """Q(s, a) for continuous actions: float32 (B,) from action (B, *shape) and observation leaves."""
@@ -228,7 +231,7 @@ class ActionValue(nn.Cell):
 
     def construct(self, action, obs):
         features, action = self.encoder(obs), action.reshape((-1, self.action_size))
-        return self.value(self.torso(ops.Concat(-1)((features, action))))
+        return self.torso.into(self.value, ops.Concat(-1)((features, action)))
 
 
 class TwinCritics(nn.Cell):

@@ -15,7 +15,7 @@ from typing import Any
 
 from minding.engine.process.runtime import nn, ops
 from minding.policies.kernels import kernel, usable
-from minding.policies.networks.layers import MLP, Clip, Linear, ScalarLinear
+from minding.policies.networks.layers import MLP, Clip, Linear
 from minding.policies.networks.mixers import MonotonicMixer
 from minding.policies.networks.recurrent import GRU, LSTM
 
@@ -44,6 +44,41 @@ def fused_linear(activation: str) -> Any:
         name,
         lambda x, weight, bias: (x[0],) if scalar else (x[0], weight[0]),
         lambda x, weight, bias: x,
+        gradient,
+    )
+
+
+@functools.cache
+def fused_relu_then(name: str) -> Any:
+    """The primitive ``(x, weight, bias, W, c) -> head(relu(x weight^T + bias)), result of the first layer`` with its
+    gradient for the former: a ReLU layer and a linear one after it, the head, with weights W and c.
+
+    Args:
+      name: of the head's fused form, see `fused_linear`.
+    """
+    name, scalar = f"relu_then_{name}", name == "scalar"
+    input_gradient = kernel(
+        f"{name}_input_gradient",
+        lambda dout, out, between, weight, second: (between[0], weight[1]),
+        lambda dout, out, between, weight, second: dout,
+    )
+    parameter_gradient = kernel(
+        f"{name}_parameter_gradient",
+        lambda dout, out, between, x, second: ((between[1], x[1]), (between[1],), second, (second[0],)),
+        lambda dout, out, between, x, second: (dout, dout, dout, dout),
+    )
+
+    def gradient(x, weight, bias, second, second_bias, out, dout):
+        dweight, dbias, dsecond, dsecond_bias = parameter_gradient(dout[0], out[0], out[1], x, second)
+        return input_gradient(dout[0], out[0], out[1], weight, second), dweight, dbias, dsecond, dsecond_bias
+
+    return kernel(
+        name,
+        lambda x, weight, bias, second, second_bias: (
+            (x[0],) if scalar else (x[0], second[0]),
+            (x[0], weight[0]),
+        ),
+        lambda x, weight, bias, second, second_bias: (x, x),
         gradient,
     )
 
@@ -164,7 +199,8 @@ def fuse_layers(root: nn.Cell) -> None:
     cells = [cell for _, cell in root.cells_and_names()]
     for cell in cells:
         if isinstance(cell, Linear):
-            cell.fused = fused_linear("scalar" if isinstance(cell, ScalarLinear) else "none")
+            cell.fused = fused_linear(cell.kernel)
+            cell.fused_after_relu = fused_relu_then(cell.kernel)
     for cell in cells:
         if isinstance(cell, GRU):
             cell.fused = fused_gru()
@@ -185,5 +221,7 @@ def plain_layers(root: nn.Cell) -> None:
     for _, cell in root.cells_and_names():
         if getattr(cell, "fused", None) is not None:
             cell.fused = None
+        if isinstance(cell, Linear):
+            cell.fused_after_relu = None
         if isinstance(cell, MLP):
             cell.layers_activate = False

@@ -16,7 +16,7 @@ from minding.engine.errors import SpaceError
 from minding.engine.process.runtime import ms, nn, ops
 from minding.policies.kernels import usable
 from minding.policies.networks import host as numpy_forms
-from minding.policies.networks.layers import MLP, Clip, Linear
+from minding.policies.networks.layers import Clip, Linear, TanhLinear
 from minding.policies.ops import distributions, likelihood, sampling
 
 
@@ -120,13 +120,13 @@ class DeterministicHead(nn.Cell):
 
     def __init__(self, features: int, size: int, rng: np.random.Generator) -> None:
         super().__init__()
-        self.layer = MLP(features, [size], "tanh", None, rng)
+        self.linear = TanhLinear(features, size, None, rng)
 
     def construct(self, x):
-        return (self.layer(x),)
+        return (self.linear(x),)
 
     def host(self) -> numpy_forms.DeterministicHead:
-        return numpy_forms.DeterministicHead(self.layer.host())
+        return numpy_forms.DeterministicHead(self.linear.host())
 
 
 def fuse_likelihood(head: nn.Cell) -> None:

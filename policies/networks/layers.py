@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -27,7 +28,12 @@ class Linear(nn.Cell):
       in_features, out_features: sizes.
       gain: orthogonal initial weights with this gain and zero bias; None: uniform in +-1/sqrt(in_features).
       rng: draws the weights.
+
+    Attributes:
+      kernel: name of the fused form, see `networks.fused`.
     """
+
+    kernel = "none"
 
     def __init__(self, in_features: int, out_features: int, gain: float | None, rng: np.random.Generator) -> None:
         super().__init__()
@@ -41,18 +47,21 @@ class Linear(nn.Cell):
         self.matmul = ops.MatMul(transpose_b=True)
         self.add_bias = ops.BiasAdd()
         self.fused: ops.Primitive | None = None
+        self.fused_after_relu: ops.Primitive | None = None
 
     def construct(self, x):
         if self.fused is not None:
             return self.fused(x, self.weight, self.bias)
         return self.add_bias(self.matmul(x, self.weight), self.bias)
 
-    def host(self) -> numpy_forms.Linear:
+    def host(self) -> Any:
         return numpy_forms.Linear(self.weight.asnumpy(), self.bias.asnumpy())
 
 
 class ScalarLinear(Linear):
     """y = x w^T + b, one number per row: ``(B,)`` for x ``(B, in)``; see `Linear`."""
+
+    kernel = "scalar"
 
     def __init__(self, in_features: int, gain: float | None, rng: np.random.Generator) -> None:
         super().__init__(in_features, 1, gain, rng)
@@ -61,6 +70,26 @@ class ScalarLinear(Linear):
         if self.fused is not None:
             return self.fused(x, self.weight, self.bias)
         return self.add_bias(self.matmul(x, self.weight), self.bias).reshape((-1,))
+
+
+class TanhLinear(Linear):
+    """y = tanh(x W^T + b); see `Linear`."""
+
+    kernel = "tanh"
+
+    def __init__(
+        self, in_features: int, out_features: int, gain: float | None, rng: np.random.Generator
+    ) -> None:
+        super().__init__(in_features, out_features, gain, rng)
+        self.activation = ops.Tanh()
+
+    def construct(self, x):
+        if self.fused is not None:
+            return self.fused(x, self.weight, self.bias)
+        return self.activation(self.add_bias(self.matmul(x, self.weight), self.bias))
+
+    def host(self) -> numpy_forms.MLP:
+        return numpy_forms.MLP([super().host()], "tanh")
 
 
 class Clip(nn.Cell):
@@ -105,6 +134,15 @@ class MLP(nn.Cell):
         for layer in self.layers:
             x = layer(x) if self.layers_activate else self.activation(layer(x))
         return x
+
+    def into(self, head, x):
+        """``head(self(x))`` for a `Linear` head; the last layer and the head are one kernel where there is one."""
+        if head.fused_after_relu is None or self.activation_name != "relu" or len(self.layers) == 0:
+            return head(self.construct(x))
+        for layer in self.layers[:-1]:
+            x = layer(x)
+        last = self.layers[-1]
+        return head.fused_after_relu(x, last.weight, last.bias, head.weight, head.bias)[0]
 
     def host(self) -> numpy_forms.MLP:
         return numpy_forms.MLP([layer.host() for layer in self.layers], self.activation_name)

@@ -24,6 +24,14 @@ def soft_target(reward, discount, terminated, q1, q2, log_prob, alpha):
     return reward + discount * (1.0 - terminated) * next_value
 
 
+def twin_target(reward, discount, terminated, q1, q2):
+    """The same without entropy (Fujimoto et al., 2018, https://arxiv.org/abs/1802.09477, eq. 10).
+
+    y = R + gamma^k (1 - terminated) min(Q_1, Q_2)
+    """
+    return reward + discount * (1.0 - terminated) * ops.minimum(q1, q2)
+
+
 def twin_loss(q1, q2, target):
     """Squared errors of both critics; returns (loss, mean of q1). Neither the target nor the mean has a gradient.
 
@@ -44,9 +52,18 @@ def soft_policy_loss(q1, q2, log_prob, alpha):
     return loss, ops.stop_gradient(log_prob).mean()
 
 
-def twin_objective() -> Callable[..., Any]:
-    """`twin_loss`, as one kernel where there are kernels."""
-    return _fused_twin_loss() if usable() else twin_loss
+class TwinObjectives(NamedTuple):
+    """`twin_target` and `twin_loss`."""
+
+    target: Callable[..., Any]
+    critic_loss: Callable[..., Any]
+
+
+def twin_objectives() -> TwinObjectives:
+    """The objectives, each as one kernel where there are kernels."""
+    if not usable():
+        return TwinObjectives(twin_target, twin_loss)
+    return TwinObjectives(_fused_target("twin_target"), _fused_twin_loss())
 
 
 class SoftObjectives(NamedTuple):
@@ -58,15 +75,15 @@ class SoftObjectives(NamedTuple):
 
 
 def soft_objectives() -> SoftObjectives:
-    """The objectives, each as one kernel where there are kernels."""
+    """As `twin_objectives`."""
     if not usable():
         return SoftObjectives(soft_target, twin_loss, soft_policy_loss)
-    return SoftObjectives(_fused_target(), _fused_twin_loss(), _fused_policy_loss())
+    return SoftObjectives(_fused_target("soft_target"), _fused_twin_loss(), _fused_policy_loss())
 
 
 @functools.cache
-def _fused_target() -> Any:
-    return kernel("soft_target", lambda reward, *others: reward, lambda reward, *others: reward)
+def _fused_target(name: str) -> Any:
+    return kernel(name, lambda reward, *others: reward, lambda reward, *others: reward)
 
 
 @functools.cache

@@ -20,7 +20,7 @@ def moved(before, after):
 
 def actor(p, part, obs):
     """Actions (B, A) of a `DeterministicActor`."""
-    head = f"{part}.head.layer.layers.0"
+    head = f"{part}.head.linear"
     return np.tanh(_hidden(p, part, obs) @ p[f"{head}.weight"].T + p[f"{head}.bias"])
 
 

@@ -114,7 +114,7 @@ class Step:
         """Logits or actions (B, A) of the actor of agent m."""
         seen, net = self.rows[f"{when}.observation"][:, m].astype(np.float64), f"{part}.nets.{m}"
         if not self.discrete:
-            head = f"{net}.head.layer.layers.0"
+            head = f"{net}.head.linear"
             return np.tanh(hidden(p, f"{net}.torso.layers.0", seen) @ p[f"{head}.weight"].T + p[f"{head}.bias"])
         head = f"{net}.head.linear"
         logits = hidden(p, f"{net}.torso.layers.0", seen) @ p[f"{head}.weight"].T + p[f"{head}.bias"]

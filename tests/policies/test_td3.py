@@ -55,7 +55,7 @@ def policy(built):
     for cell in (built.root.target_net, built.root.target_critics):
         for p in cell.get_parameters():
             p.asnumpy()[...] += 0.1
-    built.root.target_net.head.layer.layers[0].bias.asnumpy()[...] += [1.5, 0.0]
+    built.root.target_net.head.linear.bias.asnumpy()[...] += [1.5, 0.0]
     yield built
     built.load_state_dict(state)
     built.cfg.learn.update(policy_delay=2, target_noise=0.2, noise_clip=0.5)
