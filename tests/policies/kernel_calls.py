@@ -7,6 +7,8 @@ import numpy as np
 from minding.policies import kernels
 
 LIBRARY = ctypes.CDLL(str(kernels._LIBRARY)) if kernels.compiled() else None
+if LIBRARY is not None:
+    LIBRARY.onednn_products.restype = ctypes.c_int64
 
 
 def run(name, *arrays):

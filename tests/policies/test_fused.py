@@ -10,7 +10,7 @@ from minding.engine.data.observation import observation_leaves
 from minding.engine.process import runtime
 from minding.engine.process.runtime import ms, nn, ops, to_device
 from minding.policies import kernels
-from minding.policies.networks.actor_critic import ActionValue, SquashedActor
+from minding.policies.networks.actor_critic import ActionValue, DeterministicActor, SquashedActor
 from minding.policies.networks.fused import fuse_layers
 from minding.policies.networks.layers import MLP, Clip, Linear, ScalarLinear
 from minding.policies.networks.rows import Rows
@@ -151,6 +151,18 @@ def test_networks_have_the_values_and_gradients_of_their_layers(network, spec, h
     assert (plain.net.torso.layers_activate, fused.net.torso.layers_activate) == (False, True)
     for a, b in zip(fused(*tensors), plain(*tensors), strict=True):
         np.testing.assert_allclose(a.asnumpy(), b.asnumpy(), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("network", [ActionValue, DeterministicActor])
+def test_large_networks_have_the_values_and_gradients_of_their_layers(network, monkeypatch):
+    """From 2^20 multiplications on zeros are left out, and the slope of ReLU is a mask."""
+    shapes = [(1,), (3,)] if network is ActionValue else [(3,)]
+    rng = np.random.default_rng(9)
+    tensors = [to_device(rng.standard_normal((128, *shape)).astype(np.float32)) for shape in shapes]
+    fused, plain = both_forms(monkeypatch, lambda: NetworkSlope(network, SPECS["one action"], hidden=[96, 96]))
+    assert 128 * 96 * 96 >= 2**20
+    for a, b in zip(fused(*tensors), plain(*tensors), strict=True):
+        np.testing.assert_allclose(a.asnumpy(), b.asnumpy(), rtol=1e-4, atol=1e-4)
 
 
 def test_the_log_deviation_of_a_fused_actor_keeps_its_bounds(monkeypatch):

@@ -82,6 +82,8 @@ def test_the_soft_target(batch):
     y = result("soft_target", (reward, discount, terminated, q1, q2, log_prob, alpha), (batch,))
     next_value = np.minimum(q1, q2).astype(np.float64) - alpha * log_prob.astype(np.float64)
     close(y, reward + discount * (1.0 - terminated) * next_value, 1)
+    y = result("twin_target", (reward, discount, terminated, q1, q2), (batch,))
+    close(y, reward + discount * (1.0 - terminated) * np.minimum(q1, q2).astype(np.float64), 1)
 
 
 @pytest.mark.parametrize("batch", [1, 37])
@@ -111,6 +113,8 @@ def test_nan_in_a_value_reaches_target_and_losses(where):
     zeros, ones = np.zeros(5, np.float32), np.ones(5, np.float32)
     y = result("soft_target", (zeros, ones, zeros, *arrays), (5,))
     assert np.isnan(y).tolist() == [False, False, True, False, False]
+    y = result("twin_target", (zeros, ones, zeros, *arrays[:2]), (5,))
+    assert np.isnan(y).tolist() == [False, False, where < 2, False, False]
     assert np.isnan(result("twin_loss", arrays[:3], (), ())[0])
     assert np.isnan(result("soft_policy_loss", arrays, (), ())[0])
 

@@ -10,7 +10,7 @@ from minding.engine.data import errors
 from minding.engine.process.runtime import ms, to_device
 from minding.policies.a3c import a3c_loss
 from minding.policies.impala import impala_loss
-from minding.policies.ops.soft import soft_policy_loss, soft_target, twin_loss
+from minding.policies.ops.soft import soft_policy_loss, soft_target, twin_loss, twin_target
 from minding.policies.ops.values import chosen_value, huber, rescaled, smaller, unscaled, value_loss
 from minding.policies.ppo import ppo_loss
 
@@ -79,6 +79,9 @@ def test_the_soft_target_by_hand():
     # 1 + 0.5 (min(3, 2) - 0.1 * 4) and, at the end of an episode, the reward.
     y = soft_target(t(1.0, 2.0), t(0.5, 0.5), t(0.0, 1.0), t(3.0, 9.0), t(2.0, 9.0), t(4.0, 9.0), t(0.1))
     np.testing.assert_allclose(value(y), [1.8, 2.0], rtol=1e-6)
+    # Without entropy 1 + 0.5 * min(3, 2).
+    y = twin_target(t(1.0, 2.0), t(0.5, 0.5), t(0.0, 1.0), t(3.0, 9.0), t(2.0, 9.0))
+    np.testing.assert_allclose(value(y), [2.0, 2.0], rtol=1e-6)
 
 
 def test_the_loss_of_a_soft_policy_by_hand():

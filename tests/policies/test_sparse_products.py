@@ -1,0 +1,183 @@
+"""What ReLU leaves: products without its zeros, and with its slope, which is zero or one."""
+
+import numpy as np
+import pytest
+from fakes import needs_kernels
+from kernel_calls import LIBRARY, close, doubles, draws, result
+
+from minding.policies import kernels
+
+pytestmark = needs_kernels
+SIZES = (
+    # batch, inputs, hidden: 2^20 multiplications and more; edges of vectors (8), groups (64), strips (32, 64, 128), and
+    # blocks of a mask (32) and of a sum (256).
+    (256, 256, 256), (129, 97, 131), (300, 65, 67), (90, 300, 70), (70, 600, 90), (257, 71, 127), (65, 520, 64),
+)  # fmt: skip
+RANDOM = np.random.default_rng(1).integers(100, 330, (6, 3)).tolist()
+WITH_ONEDNN = pytest.param(True, marks=pytest.mark.skipif(kernels._onednn() is None, reason="MindSpore without oneDNN"))
+
+
+@pytest.fixture(autouse=True)
+def _the_defaults_afterwards():
+    yield
+    LIBRARY.use_threads(1)
+    kernels.use_onednn(False)
+
+
+def relu(x):
+    return np.maximum(x, 0.0)
+
+
+def sparse(seed, rows, columns, share=0.5):
+    """Numbers of which `share` are not zero, negative ones among them."""
+    (x,) = draws(seed, (rows, columns))
+    x[np.random.default_rng(seed).random(x.shape) > share] = 0.0
+    return x
+
+
+@pytest.mark.parametrize("sizes", [*SIZES, *RANDOM], ids=str)
+def test_to_leave_zeros_out_changes_no_bit(sizes):
+    """A product whose sample of rows, every eighth one, is full is computed with all zeros."""
+    batch, inputs, outputs = sizes
+    x = sparse(0, batch, inputs)
+    weight, bias, full = draws(1, (outputs, inputs), (outputs,), (batch, inputs))
+    weight /= np.float32(np.sqrt(inputs))
+    sampled = np.arange(batch) % 8 == 0
+    others = np.where(sampled[:, None], full, x)
+    for activation in ("none", "relu", "tanh"):
+        name = f"linear_{activation}"
+        y, dense = (result(name, (rows, weight, bias), (batch, outputs)) for rows in (x, others))
+        assert y[~sampled].tobytes() == dense[~sampled].tobytes()
+        value = {"none": lambda x: x, "relu": relu, "tanh": np.tanh}[activation]
+        close(y, value(x.astype(np.float64) @ weight.astype(np.float64).T + bias), inputs)
+    # Back: the gradient before the activation is what has zeros.
+    (back,) = draws(2, (inputs, outputs))
+    dx, dense = (result("linear_none_input_gradient", (rows, rows, back), (batch, outputs)) for rows in (x, others))
+    assert dx[~sampled].tobytes() == dense[~sampled].tobytes()
+    close(dx, x.astype(np.float64) @ back.astype(np.float64), inputs)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.02, 0.3, 0.59, 0.61, 1.0])
+@pytest.mark.parametrize("onednn", [False, WITH_ONEDNN])
+def test_products_are_right_however_many_zeros_there_are(share, onednn):
+    kernels.use_onednn(onednn)
+    x = sparse(3, 200, 150, share)
+    weight, bias = draws(4, (120, 150), (120,))
+    y = result("linear_none", (x, weight, bias), (200, 120))
+    close(y, x.astype(np.float64) @ weight.astype(np.float64).T + bias, 150)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+@pytest.mark.parametrize("onednn", [False, WITH_ONEDNN])
+def test_what_is_not_finite_is_not_left_out_with_a_zero(onednn, bad):
+    kernels.use_onednn(onednn)
+    x = sparse(5, 256, 256, 0.4)
+    weight, bias = draws(6, (256, 256), (256,))
+    weight[3, 11] = bad
+    x[7] = 0.0
+    y = result("linear_none", (x, weight, bias), (256, 256))
+    assert np.isnan(y[7, 3])
+    assert not np.isfinite(y[:, 3]).any()
+    x[9, 200] = bad
+    weight[3, 11] = 1.0
+    y = result("linear_none", (x, weight, bias), (256, 256))
+    assert not np.isfinite(y[9]).any()
+    assert np.isfinite(np.delete(y, 9, axis=0)).all()
+
+
+def pair(seed, batch, inputs, hidden, outputs=1):
+    """Inputs, weights and biases of a ReLU layer and the layer after it, and a gradient for the result."""
+    x, weight, bias, second, second_bias, dout = draws(
+        seed, (batch, inputs), (hidden, inputs), (hidden,), (outputs, hidden), (outputs,), (batch, outputs)
+    )
+    weight /= np.float32(np.sqrt(inputs))
+    second /= np.float32(np.sqrt(hidden))
+    return x, weight, bias, second, second_bias, dout
+
+
+def forward_and_back(name, arrays):
+    x, weight, bias, second, second_bias, dout = arrays
+    (batch, inputs), (outputs, hidden) = x.shape, second.shape
+    axes = (batch,) if name == "relu_then_scalar" else (batch, outputs)
+    y, between = result(name, (x, weight, bias, second, second_bias), axes, (batch, hidden))
+    dout = dout.reshape(axes)
+    dx = result(f"{name}_input_gradient", (dout, y, between, weight, second), (batch, inputs))
+    shapes = (weight.shape, bias.shape, second.shape, second_bias.shape)
+    return y, between, dx, *result(f"{name}_parameter_gradient", (dout, y, between, x, second), *shapes)
+
+
+def in_float64(name, arrays):
+    x, weight, bias, second, second_bias, dout = doubles(arrays)
+    between = relu(x @ weight.T + bias)
+    y = between @ second.T + second_bias
+    if name == "relu_then_tanh":
+        y = np.tanh(y)
+        dout = dout * (1.0 - y * y)
+    before = dout @ second * (between > 0.0)
+    gradients = before @ weight, before.T @ x, before.sum(0), dout.T @ between, dout.sum(0)
+    return y[:, 0] if name == "relu_then_scalar" else y, between, *gradients
+
+
+@pytest.mark.parametrize("onednn", [False, WITH_ONEDNN])
+@pytest.mark.parametrize(
+    ("name", "outputs"),
+    [("relu_then_scalar", 1), *(("relu_then_tanh", n) for n in (1, 6)), *(("relu_then_none", n) for n in (1, 9))],
+)
+@pytest.mark.parametrize("sizes", [*SIZES, *RANDOM, (7, 5, 11), (1, 1, 1)], ids=str)
+def test_a_relu_layer_and_the_next_in_one(sizes, name, outputs, onednn):
+    kernels.use_onednn(onednn)
+    arrays = pair(7, *sizes, outputs)
+    arrays[-1][sizes[0] // 2 :: 3] = 0.0
+    found = forward_and_back(name, arrays)
+    for a, b in zip(found, in_float64(name, arrays), strict=True):
+        close(a, b, 4 * max(sizes))
+    assert not found[2][sizes[0] // 2 :: 3].any()
+
+
+def test_a_relu_layer_and_the_next_by_hand():
+    x, weight = np.array([[1, 2], [3, -1]], np.float32), np.array([[1, 1], [1, -1]], np.float32)
+    bias, second, second_bias = np.zeros(2, np.float32), np.array([[2, 3]], np.float32), np.array([10], np.float32)
+    dout = np.array([1, -1], np.float32)
+    y, between = result("relu_then_scalar", (x, weight, bias, second, second_bias), (2,), (2, 2))
+    assert (y.tolist(), between.tolist()) == ([16.0, 26.0], [[3.0, 0.0], [2.0, 4.0]])
+    dx = result("relu_then_scalar_input_gradient", (dout, y, between, weight, second), (2, 2))
+    # Of the first row only the first unit passes anything on: 2 (1, 1); of the second both: -2 (1, 1) - 3 (1, -1).
+    assert dx.tolist() == [[2.0, 2.0], [-5.0, 1.0]]
+    shapes = ((2, 2), (2,), (1, 2), (1,))
+    dweight, dbias, dsecond, dsecond_bias = result(
+        "relu_then_scalar_parameter_gradient", (dout, y, between, x, second), *shapes
+    )
+    assert dweight.tolist() == [[-4.0, 6.0], [-9.0, 3.0]]
+    assert (dbias.tolist(), dsecond.tolist(), dsecond_bias.tolist()) == ([0.0, -3.0], [[1.0, -4.0]], [0.0])
+
+
+@pytest.mark.parametrize("onednn", [False, WITH_ONEDNN])
+@pytest.mark.parametrize("sizes", [*SIZES, *RANDOM], ids=str)
+def test_the_number_of_threads_changes_no_bit(sizes, onednn):
+    kernels.use_onednn(onednn)
+    arrays = pair(8, *sizes)
+    arrays[0][...] = relu(arrays[0])
+    expected = [array.tobytes() for array in forward_and_back("relu_then_scalar", arrays)]
+    for count in (2, 3, 8):
+        LIBRARY.use_threads(count)
+        assert [array.tobytes() for array in forward_and_back("relu_then_scalar", arrays)] == expected, count
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+@pytest.mark.parametrize("where", ["x", "weight", "second", "dout"])
+def test_what_is_not_finite_shows_in_what_depends_on_it(where, bad):
+    arrays = dict(zip(("x", "weight", "bias", "second", "second_bias", "dout"), pair(9, 256, 256, 256)))
+    place = {"x": (5, 7), "weight": (3, 11), "second": (0, 3), "dout": (5, 0)}[where]
+    # Else infinity times a weight is negative infinity, which a ReLU keeps out.
+    arrays["weight"][:, 7] = np.abs(arrays["weight"][:, 7])
+    arrays["x"][:, 11] = np.abs(arrays["x"][:, 11])
+    arrays[where][place] = bad
+    y, _, dx, dweight, dbias, dsecond, dsecond_bias = forward_and_back("relu_then_scalar", tuple(arrays.values()))
+    finite = [bool(np.isfinite(a).all()) for a in (y, dx, dweight, dbias, dsecond, dsecond_bias)]
+    expected = {
+        "x": [False, True, False, True, False, True],
+        "weight": [False, False, True, True, False, True],
+        "second": [False, False, False, False, True, True],
+        "dout": [True, False, False, False, False, False],
+    }[where]
+    assert finite == expected
