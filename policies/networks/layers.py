@@ -77,9 +77,7 @@ class TanhLinear(Linear):
 
     kernel = "tanh"
 
-    def __init__(
-        self, in_features: int, out_features: int, gain: float | None, rng: np.random.Generator
-    ) -> None:
+    def __init__(self, in_features: int, out_features: int, gain: float | None, rng: np.random.Generator) -> None:
         super().__init__(in_features, out_features, gain, rng)
         self.activation = ops.Tanh()
 

@@ -181,3 +181,8 @@ def test_what_is_not_finite_shows_in_what_depends_on_it(where, bad):
         "dout": [True, False, False, False, False, False],
     }[where]
     assert finite == expected
+    # Zeros of the mask do not hide it.
+    if where == "x":
+        assert not np.isfinite(dweight[:, 7]).any()
+    if where == "weight":
+        assert not np.isfinite(dx[:, 11]).any()
