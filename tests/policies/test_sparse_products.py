@@ -181,8 +181,17 @@ def test_what_is_not_finite_shows_in_what_depends_on_it(where, bad):
         "dout": [True, False, False, False, False, False],
     }[where]
     assert finite == expected
-    # Zeros of the mask do not hide it.
+
+
+@pytest.mark.parametrize("where", ["x", "weight"])
+def test_what_is_not_finite_is_not_hidden_by_zeros_of_a_mask(where):
+    """As in any other product: zero times infinity is no number."""
+    x, weight, bias, second, second_bias, dout = pair(10, 256, 256, 256)
     if where == "x":
-        assert not np.isfinite(dweight[:, 7]).any()
-    if where == "weight":
-        assert not np.isfinite(dx[:, 11]).any()
+        weight[:, 7], x[5, 7] = np.abs(weight[:, 7]), -np.inf
+    else:
+        x[:, 11], weight[3, 11] = np.abs(x[:, 11]), -np.inf
+    y, between, dx, dweight, *_ = forward_and_back("relu_then_scalar", (x, weight, bias, second, second_bias, dout))
+    assert np.isfinite(y).all()
+    assert not (between[5] if where == "x" else between[:, 3]).any()
+    assert np.isnan(dweight[:, 7] if where == "x" else dx[:, 11]).all()
