@@ -166,7 +166,7 @@ void multiply_mask(const Mask& mask, Index n, const float* left, const float* ri
 }
 
 // Products of which zeros are left out: an element is the sum of its other terms. It takes as many multiplications as
-// there are numbers left, each with an operand from the cache: where a third is zero and less, tiles are faster.
+// there are numbers left, each with an operand from the cache: where less than a third is zero, tiles are faster.
 #if defined(__x86_64__) && !defined(__clang__)
 namespace {
 
