@@ -13,6 +13,9 @@ from minding.engine.data.agents import num_agents
 from minding.engine.data.rollout import uneven
 from minding.engine.errors import ConfigError
 
+MOST_ROWS = 100_000_000
+"""Rows of all gradient steps of an iteration: their numbers are drawn before the first step and take 0.4 GB."""
+
 
 def check_settings(cfg: EasyDict) -> None:
     """Refuses settings whose run could not start, or would end without having done what they ask for.
@@ -22,6 +25,7 @@ def check_settings(cfg: EasyDict) -> None:
     """
     _check_rollout(cfg)
     _check_warmup(cfg)
+    _check_updates(cfg)
     _check_random_steps(cfg)
     _check_stop_value(cfg)
     _check_support(cfg)
@@ -68,6 +72,18 @@ def _check_warmup(cfg: EasyDict) -> None:
         raise ConfigError(
             f"policy.learn.batch_size={cfg.policy.learn.batch_size} exceeds policy.other.buffer_size={size}: every "
             "minibatch would hold rows twice; lower the first or raise the second"
+        )
+
+
+def _check_updates(cfg: EasyDict) -> None:
+    """The rows that an iteration learns from are numbers in memory."""
+    learn = cfg.policy.learn
+    rows = learn.get("update_per_collect", 1) * learn.get("batch_size", 1)
+    if rows > MOST_ROWS:
+        raise ConfigError(
+            f"policy.learn.update_per_collect={learn.update_per_collect} with policy.learn.batch_size="
+            f"{learn.batch_size}: an iteration would learn from {rows:,} rows, more than {MOST_ROWS:,}; lower one of "
+            "the two"
         )
 
 

@@ -221,7 +221,8 @@ class BatchedEnvManager:
             row = int(np.flatnonzero(~finite)[0])
             raise NonFiniteError(
                 f"action for environment {row} ({self._source.name}), step {self._lengths[row] + 1} of its "
-                f"episode, is {action[row]}; the policy's network or its input is not finite"
+                f"episode, is {action[row]}; the policy's network or its input is not finite, or so large that a "
+                "product overflows"
             )
 
     def _check_open(self) -> None:

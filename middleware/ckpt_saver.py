@@ -18,11 +18,13 @@ from minding.engine.chain.middleware import declare
 from minding.engine.chain.task import Task
 from minding.engine.chain.task import task as global_task
 from minding.engine.checkpoint import (
+    BEST,
     Checkpoint,
     link_source,
     list_checkpoints,
     not_finite,
     prune_checkpoints,
+    resumable_checkpoints,
     save_checkpoint,
     set_aside,
     step_of,
@@ -250,8 +252,7 @@ class CkptSaver:
         return True
 
     def _set_aside_all(self) -> None:
-        best = self.folder / "best"
-        found = list_checkpoints(self.folder) or [best] * best.is_dir()
+        found = resumable_checkpoints(self.folder)
         if found:
             try:
                 aside = set_aside(self.folder)
@@ -290,8 +291,8 @@ class CkptSaver:
         self._task.emit("run_folder_lost")
 
     def _save_best(self, eval_value: float | None, params: Mapping[str, Array] | None) -> None:
-        if self._save(self.folder / "best", eval_value, params):
-            self._task.emit("checkpoint", self.folder / "best")
+        if self._save(self.folder / BEST, eval_value, params):
+            self._task.emit("checkpoint", self.folder / BEST)
 
     def _save_periodic(self, eval_value: float | None) -> bool:
         ctx: Any = self._task.ctx

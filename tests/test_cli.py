@@ -272,6 +272,17 @@ def test_a_fault_while_training_is_one_message_and_exit_code_1(training, compile
     assert capsys.readouterr().err == "minding: environment 3, step 12: reward is nan\n  in StepCollector\n"
 
 
+def test_a_lack_of_memory_names_what_takes_it(training, compiled, capsys):
+    def train(cfg, run_dir, *, progress, resume):
+        raise MemoryError("Unable to allocate 6.94 EiB")
+
+    training.train = train
+    assert run(["train", "cartpole_ppo"]) == 1
+    message = capsys.readouterr().err
+    assert message.startswith("minding: not enough memory: Unable to allocate 6.94 EiB; lower what is large of policy.")
+    assert message.count("\n") == 1
+
+
 def test_debug_shows_the_traceback(training, compiled):
     def train(cfg, run_dir, *, progress, resume):
         raise EnvError("reward is nan")

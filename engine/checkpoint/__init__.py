@@ -7,11 +7,13 @@ from an earlier checkpoint. Nothing on the load path runs code.
 
 from minding.engine.checkpoint.blocks import BlockArray
 from minding.engine.checkpoint.folder import (
+    BEST,
     Checkpoint,
     link_source,
     list_checkpoints,
     newest_checkpoint,
     prune_checkpoints,
+    resumable_checkpoints,
     set_aside,
     step_of,
     use_checkpoint,
@@ -22,6 +24,7 @@ from minding.engine.checkpoint.store import load_checkpoint, save_checkpoint, ve
 from minding.engine.checkpoint.tree import not_finite
 
 __all__ = [
+    "BEST",
     "SCHEMA",
     "BlockArray",
     "Checkpoint",
@@ -32,6 +35,7 @@ __all__ = [
     "not_finite",
     "prune_checkpoints",
     "read_manifest",
+    "resumable_checkpoints",
     "save_checkpoint",
     "set_aside",
     "step_of",

@@ -1,4 +1,4 @@
-"""The checkpoints of a run: ``iter_<step>`` folders beside each other."""
+"""The checkpoints of a run: ``iter_<step>`` folders beside each other, and ``best``, that of the best evaluation."""
 
 from __future__ import annotations
 
@@ -23,6 +23,8 @@ from minding.engine.types import StateDict
 
 _log = logging.getLogger("minding.ckpt")
 _PREFIX = "iter_"
+BEST = "best"
+"""Name of the checkpoint of the best evaluation."""
 
 
 def step_of(path: Path) -> int | None:
@@ -39,6 +41,13 @@ def list_checkpoints(folder: Path) -> list[Path]:
     return sorted(found, key=lambda p: step_of(p) or 0)
 
 
+def resumable_checkpoints(folder: Path) -> list[Path]:
+    """What a run can be continued from, the last one first of all: `list_checkpoints`, and before them `BEST`, which
+    counts as long as there is no other that is whole."""
+    best = folder / BEST
+    return [best] * best.is_dir() + list_checkpoints(folder)
+
+
 class Checkpoint(NamedTuple):
     """A checkpoint that was read."""
 
@@ -48,7 +57,7 @@ class Checkpoint(NamedTuple):
 
 
 def newest_checkpoint(folder: Path) -> Path:
-    """The newest checkpoint in `folder` whose files all verify; damaged ones are named in a warning and skipped.
+    """The last of `resumable_checkpoints` whose files all verify; damaged ones are named in a warning and skipped.
 
     Raises:
       NoCheckpointError: if there is none.
@@ -57,7 +66,7 @@ def newest_checkpoint(folder: Path) -> Path:
 
 
 def use_newest(folder: Path, use: Callable[[Checkpoint], None]) -> Checkpoint:
-    """Reads the newest checkpoint in `folder` that is whole and hands it to `use`; see `use_checkpoint`.
+    """Reads the last of `resumable_checkpoints` that is whole and hands it to `use`; see `use_checkpoint`.
 
     Damaged ones are named in a warning, and an older one takes their place, also where only `use` finds the damage.
 
@@ -90,7 +99,7 @@ _Found = TypeVar("_Found")
 
 
 def _newest(folder: Path, read: Callable[[Path], _Found]) -> _Found:
-    found = list_checkpoints(folder)
+    found = resumable_checkpoints(folder)
     for path in reversed(found):
         try:
             return read(path)

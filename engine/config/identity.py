@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from minding.engine.chain.context import UNITS
-from minding.engine.checkpoint import Checkpoint, list_checkpoints, not_finite, read_manifest
+from minding.engine.checkpoint import Checkpoint, not_finite, read_manifest, resumable_checkpoints
 from minding.engine.config.limits import run_length
 from minding.engine.config.options import plain
 from minding.engine.errors import CheckpointError, ConfigError, DamagedCheckpointError
@@ -146,7 +146,7 @@ def check_not_shortened(run: Path, folder: Path, saved: Mapping[str, Any], cfg: 
 
 def _readable(folder: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
     """The checkpoints whose manifests can be read, with these, newest first."""
-    for path in reversed(list_checkpoints(folder)):
+    for path in reversed(resumable_checkpoints(folder)):
         with contextlib.suppress(DamagedCheckpointError):
             yield path, read_manifest(path)
 

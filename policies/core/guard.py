@@ -72,7 +72,9 @@ class LearnGuard:
 
     def _error(self, what: str, batch: IndexedBatch, metrics: Mapping[str, float]) -> NonFiniteError:
         return NonFiniteError(
-            f"{self._name}: {what}: lower learn.learning_rate or check the rewards", _rows_of(batch), dict(metrics)
+            f"{self._name}: {what}: lower policy.learn.learning_rate, or look for huge rewards and observations",
+            _rows_of(batch),
+            dict(metrics),
         )
 
 

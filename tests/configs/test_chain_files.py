@@ -64,3 +64,11 @@ def test_the_steps_of_an_iteration_fit_into_the_replay_buffer():
     compile_run(user, sizes)
     with pytest.raises(ConfigError, match=r"policy\.collect\.n_sample=16 exceeds policy\.other\.buffer_size=8"):
         compile_run(user, [*sizes, "policy.collect.n_sample=16"])
+
+
+def test_the_rows_of_all_gradient_steps_of_an_iteration_fit_into_memory():
+    user = EasyDict(env={"env_id": "CartPole-v1"}, policy={"type": "dqn"})
+    sizes = ["policy.learn.batch_size=100", "policy.learn.update_per_collect=1000000"]
+    compile_run(user, sizes)
+    with pytest.raises(ConfigError, match=r"update_per_collect=1000001 with .*batch_size=100: .* 100,000,100 rows"):
+        compile_run(user, [*sizes, "policy.learn.update_per_collect=1000001"])

@@ -16,11 +16,12 @@ from minding import training
 from minding.configs import PRESETS, compile_run, load_preset
 from minding.configs.chains import get_chain
 from minding.engine import Task
-from minding.engine.checkpoint import list_checkpoints, load_checkpoint, newest_checkpoint
+from minding.engine.checkpoint import list_checkpoints, load_checkpoint, newest_checkpoint, use_newest
 from minding.engine.config.limits import run_length
 from minding.engine.errors import MissingExtraError
 from minding.engine.run.fingerprint import fingerprint, metrics_fingerprint
 from minding.engine.run.run_dir import RunDir
+from minding.middleware import ckpt_saver
 from minding.policies import ALGORITHMS, get_algorithm
 from minding.training import runner
 
@@ -116,6 +117,28 @@ def test_a_run_killed_between_and_within_iterations_ends_as_if_it_went_on(name, 
     late = 17 if has(cfg.policy.type, "other.buffer_size") else 9
     earlier = [(late - 4, 0)] if name in TWICE else []
     check_exact_resume(cfg, tmp_path, photographed, *earlier, (late, 3))
+
+
+def test_a_run_that_has_no_checkpoint_but_its_best_continues_from_that(tmp_path, photographed, monkeypatch):
+    cfg = settings(*CASES[TWICE[1]], tmp_path)
+    cfg.run.ckpt_freq, cfg.policy.eval.freq = 10_000, 40
+    run_dir, left = RunDir.create(cfg), RunDir(tmp_path / "left")
+    photographed((9, 3), run_dir.path, left.path)
+    expected = outcome(run_dir, training.train(cfg, run_dir, progress=False))
+    photographed(None)
+    assert list_checkpoints(left.checkpoints) == []
+    best = newest_checkpoint(left.checkpoints)
+    _, manifest = load_checkpoint(best)
+    assert (best.name, 0 < manifest["env_step"] < 9 * cfg.policy.collect.n_sample) == ("best", True)
+    resumed = []
+
+    def watched(folder, use):
+        resumed.append(use_newest(folder, use))
+        return resumed[0]
+
+    monkeypatch.setattr(ckpt_saver, "use_newest", watched)
+    assert outcome(left, training.train(cfg, left, progress=False, resume="latest")) == expected
+    assert [found.path for found in resumed] == [best]
 
 
 SHORT_ROLLOUTS = ("run.max_env_step=2560", "run.metrics_freq=700", "policy.eval.freq=1000")

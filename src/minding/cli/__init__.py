@@ -25,6 +25,9 @@ from minding.cli.record_data import record_data
 from minding.cli.resume import resume
 from minding.cli.train import train
 
+LARGE = ("policy.model.hidden", "policy.other.buffer_size", "policy.learn.batch_size", "env.collector_env_num")
+"""Settings that take most of the memory."""
+
 
 @click.group(invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="minding")
@@ -60,7 +63,9 @@ def run(args: Sequence[str] | None = None) -> int:
             raise
         # After its first line a note may hold the traceback of another process, which --debug shows.
         notes = [f"\n  {note.partition(chr(10))[0].rstrip(':')}" for note in getattr(error, "__notes__", ())]
-        reason = "not enough memory: " * isinstance(error, MemoryError) + " ".join(str(error).split())
+        reason = " ".join(str(error).split())
+        if isinstance(error, MemoryError):
+            reason = f"not enough memory: {reason}; lower what is large of {', '.join(LARGE)}"
         return _fail(reason + "".join(notes), 2 if _is_bad_input(error) else 1)
     return code if isinstance(code, int) else 0
 

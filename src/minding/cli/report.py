@@ -28,7 +28,7 @@ def report(cfg: EasyDict, run_dir: RunDir, summary: Any, *, draw: bool) -> None:
       draw: whether there is time for pictures.
     """
     from minding.engine.chain.context import UNITS
-    from minding.engine.checkpoint import list_checkpoints
+    from minding.engine.checkpoint import resumable_checkpoints
     from minding.engine.errors import ConfigError
     from minding.engine.run.curves import return_series
     from minding.engine.run.metrics import read_metrics
@@ -46,7 +46,7 @@ def report(cfg: EasyDict, run_dir: RunDir, summary: Any, *, draw: bool) -> None:
         _draw_trace(run_dir.path)
     following = {"continue": _command("resume", run_dir.path), "again": _command("train", run_dir.config)}
     finished = draw and not summary.unsaved
-    if finished or not list_checkpoints(run_dir.checkpoints):
+    if finished or not resumable_checkpoints(run_dir.checkpoints):
         del following["continue"]
     figures = {**_figures(summary), "curve": picture, **following}
     width = max(map(len, figures))

@@ -23,13 +23,13 @@ def resume(run: str, overrides: tuple[str, ...], trust: bool, no_progress: bool)
     with bad_input():
         from minding import training
         from minding.configs import compile_run
-        from minding.engine.checkpoint import list_checkpoints
+        from minding.engine.checkpoint import resumable_checkpoints
         from minding.engine.config.identity import check_identity, check_newest, check_not_shortened, identity
         from minding.engine.errors import NoCheckpointError
         from minding.engine.run.run_dir import RunDir
 
         run_dir = RunDir.open(run, trust=trust)
-        if not list_checkpoints(run_dir.checkpoints):
+        if not resumable_checkpoints(run_dir.checkpoints):
             raise NoCheckpointError(f"no checkpoint in {run!r}: the run cannot be resumed; start it again")
         saved = run_dir.load_config()
         cfg = compile_run(saved, overrides)

@@ -124,7 +124,7 @@ def _resumable(cfg: EasyDict) -> RunDir | None:
 
     Runs of the experiment with another identity (see `engine.config.identity.RUN`) are other runs.
     """
-    from minding.engine.checkpoint import list_checkpoints
+    from minding.engine.checkpoint import resumable_checkpoints
     from minding.engine.config.compiler import load_config
     from minding.engine.config.identity import check_not_shortened, describe_differences, differences, identity
     from minding.engine.errors import ConfigError
@@ -140,7 +140,7 @@ def _resumable(cfg: EasyDict) -> RunDir | None:
             click.echo(f"minding: skipped: {error}", err=True)
             continue
         if not found:
-            if list_checkpoints(run_dir.checkpoints):
+            if resumable_checkpoints(run_dir.checkpoints):
                 check_not_shortened(run_dir.path, run_dir.checkpoints, saved, cfg)
                 return run_dir
             missing = f"no checkpoint in {str(run_dir.path)!r}"

@@ -10,6 +10,7 @@ from minding.engine.checkpoint import (
     load_checkpoint,
     newest_checkpoint,
     prune_checkpoints,
+    resumable_checkpoints,
     save_checkpoint,
     step_of,
 )
@@ -47,6 +48,20 @@ def test_checkpoints_are_listed_by_their_gradient_step(tmp_path):
     assert [p.name for p in list_checkpoints(tmp_path)] == ["iter_20", "iter_900", "iter_1000"]
     assert list_checkpoints(tmp_path / "none") == []
     assert (step_of(tmp_path / "iter_20"), step_of(tmp_path / "best")) == (20, None)
+
+
+def test_the_best_counts_where_no_other_is_whole(folder, caplog):
+    save_checkpoint(folder / "best", {"n": 0}, {})
+    assert [p.name for p in resumable_checkpoints(folder)] == ["best", "iter_1", "iter_2", "iter_3", "iter_4"]
+    assert newest_checkpoint(folder).name == "iter_4"
+    for n in (1, 2, 3, 4):
+        damage(folder / f"iter_{n}")
+    with caplog.at_level(logging.WARNING, "minding.ckpt"):
+        assert newest_checkpoint(folder).name == "best"
+    assert len(caplog.messages) == 4
+    damage(folder / "best")
+    with pytest.raises(NoCheckpointError, match="none of the 5 checkpoints is whole"):
+        newest_checkpoint(folder)
 
 
 def test_the_newest_whole_one_is_found_and_damaged_ones_are_named(folder, caplog):
