@@ -77,13 +77,12 @@ def _check_warmup(cfg: EasyDict) -> None:
 
 def _check_updates(cfg: EasyDict) -> None:
     """The rows that an iteration learns from are numbers in memory."""
-    learn = cfg.policy.learn
-    rows = learn.get("update_per_collect", 1) * learn.get("batch_size", 1)
-    if rows > MOST_ROWS:
+    updates = cfg.policy.learn.get("update_per_collect", 1)
+    batch_size = cfg.policy.learn.get("batch_size", 1)
+    if updates * batch_size > MOST_ROWS:
         raise ConfigError(
-            f"policy.learn.update_per_collect={learn.update_per_collect} with policy.learn.batch_size="
-            f"{learn.batch_size}: an iteration would learn from {rows:,} rows, more than {MOST_ROWS:,}; lower one of "
-            "the two"
+            f"policy.learn.update_per_collect={updates} with policy.learn.batch_size={batch_size}: an iteration would "
+            f"learn from {updates * batch_size:,} rows, more than {MOST_ROWS:,}; lower one of the two"
         )
 
 
