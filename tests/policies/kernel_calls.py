@@ -3,12 +3,14 @@
 import ctypes
 
 import numpy as np
+import pytest
 
 from minding.policies import kernels
 
 LIBRARY = ctypes.CDLL(str(kernels._LIBRARY)) if kernels.compiled() else None
 if LIBRARY is not None:
     LIBRARY.onednn_products.restype = ctypes.c_int64
+WITH_ONEDNN = pytest.param(True, marks=pytest.mark.skipif(kernels._onednn() is None, reason="MindSpore without oneDNN"))
 
 
 def run(name, *arrays):

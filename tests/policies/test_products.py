@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from fakes import VECTOR, Batches, needs_kernels, rows_of, space_of, tiny_config
-from kernel_calls import LIBRARY, close, doubles, draws, result
+from kernel_calls import LIBRARY, WITH_ONEDNN, close, doubles, draws, result
 
 from minding.engine.data.batch import RowLayout
 from minding.engine.process.floats import flush_denormals
@@ -24,7 +24,6 @@ LARGE = (
 )  # fmt: skip
 SMALL = ((64, 64, 64), (5, 3, 7), (0, 300, 300))
 RANDOM = np.random.default_rng(0).integers(90, 400, (8, 3)).tolist()
-WITH_ONEDNN = pytest.param(True, marks=pytest.mark.skipif(kernels._onednn() is None, reason="MindSpore without oneDNN"))
 
 
 @pytest.fixture(autouse=True)

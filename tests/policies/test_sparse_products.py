@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from fakes import needs_kernels
-from kernel_calls import LIBRARY, close, doubles, draws, result
+from kernel_calls import LIBRARY, WITH_ONEDNN, close, doubles, draws, result
 
 from minding.policies import kernels
 
@@ -14,7 +14,6 @@ SIZES = (
     (256, 256, 256), (129, 97, 131), (300, 65, 67), (90, 300, 70), (70, 600, 90), (257, 71, 127), (65, 520, 64),
 )  # fmt: skip
 RANDOM = np.random.default_rng(1).integers(100, 330, (6, 3)).tolist()
-WITH_ONEDNN = pytest.param(True, marks=pytest.mark.skipif(kernels._onednn() is None, reason="MindSpore without oneDNN"))
 
 
 @pytest.fixture(autouse=True)
