@@ -11,6 +11,7 @@ MAX_BYTES = 1 << 18
 """Of a configuration: about fifty times the usual size."""
 _MERGE = "tag:yaml.org,2002:merge"
 _MAX_DEPTH = 32
+_TOO_DEEP = f"sections nest more than {_MAX_DEPTH} deep"
 _MAX_VALUES = 50_000
 _MAX_TEXT = 10_000
 
@@ -41,6 +42,9 @@ def parse_yaml(text: str) -> Any:
         finally:
             loader.dispose()
     except (yaml.YAMLError, ValueError, TypeError, OverflowError, RecursionError) as error:
+        # PyYAML looks ahead, and from 6.0.4 on it has a bound of its own.
+        if "maximum nesting depth" in str(error):
+            raise ValueError(_TOO_DEEP) from None
         raise ValueError(" ".join(str(error)[:500].split())) from None
 
 
@@ -74,7 +78,7 @@ def _check_bounds(text: str) -> None:
             totals.append(1)
             names.append(event.anchor or "")
             if len(totals) > _MAX_DEPTH:
-                raise ValueError(f"sections nest more than {_MAX_DEPTH} deep")
+                raise ValueError(_TOO_DEEP)
             continue
         if isinstance(event, yaml.CollectionEndEvent):
             count, name = totals.pop(), names.pop()

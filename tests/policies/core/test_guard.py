@@ -59,7 +59,8 @@ def batch():
 def test_stop_names_the_metric_and_carries_the_rows_that_were_learned_from(batch, value):
     weights = Weights()
     weights.metrics = {"loss": 0.5, "grad_norm": value}
-    with pytest.raises(NonFiniteError, match=f"dqn: grad_norm is {value} after this update: lower learn") as caught:
+    message = f"dqn: grad_norm is {value} after this update: lower policy.learn.learning_rate"
+    with pytest.raises(NonFiniteError, match=message) as caught:
         guard(weights, "stop")(batch)
     kept = caught.value.batch
     assert kept["reward"].tolist() == [10.0, 30.0]
