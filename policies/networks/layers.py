@@ -55,6 +55,7 @@ class Linear(nn.Cell):
         return self.add_bias(self.matmul(x, self.weight), self.bias)
 
     def host(self) -> Any:
+        """A `numpy_forms.Linear`, or what a subclass has beyond it."""
         return numpy_forms.Linear(self.weight.asnumpy(), self.bias.asnumpy())
 
 
@@ -134,7 +135,8 @@ class MLP(nn.Cell):
         return x
 
     def into(self, head, x):
-        """``head(self(x))`` for a `Linear` head; the last layer and the head are one kernel where there is one."""
+        """``head(self(x))`` for a `Linear` head and x ``(B, in)``; after a ReLU the last layer and the head are one kernel
+        where there are kernels, see `networks.fused.fused_relu_then`."""
         if head.fused_after_relu is None or self.activation_name != "relu" or len(self.layers) == 0:
             return head(self.construct(x))
         for layer in self.layers[:-1]:
