@@ -53,8 +53,8 @@ def fused_relu_then(name: str) -> Any:
     """The primitive ``(x, weight, bias, W, c) -> head(relu(x weight^T + bias)), result of the first layer`` with its
     gradient for the former: a ReLU layer and a linear one after it, the head, with weights W and c.
 
-    For x ``(B, I)``, weight ``(H, I)``, bias ``(H,)``, W ``(O, H)`` and c ``(O,)`` the results are ``(B, O)``, or ``(B,)``
-    for a `ScalarLinear`, and ``(B, H)``. Large products of the gradient leave out what the ReLU kept back, see
+    For x ``(B, I)``, weight ``(H, I)``, bias ``(H,)``, W ``(O, H)`` and c ``(O,)`` the results are ``(B, O)``, or
+    ``(B,)`` for a `ScalarLinear`, and ``(B, H)``. Large products of the gradient leave out what the ReLU kept back, see
     docs/kernels.md.
 
     Args:

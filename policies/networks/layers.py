@@ -135,8 +135,8 @@ class MLP(nn.Cell):
         return x
 
     def into(self, head, x):
-        """``head(self(x))`` for a `Linear` head and x ``(B, in)``; after a ReLU the last layer and the head are one kernel
-        where there are kernels, see `networks.fused.fused_relu_then`."""
+        """``head(self(x))`` for a `Linear` head and x ``(B, in)``. With kernels, a ReLU layer and the head after it are
+        one, see `networks.fused.fused_relu_then`."""
         if head.fused_after_relu is None or self.activation_name != "relu" or len(self.layers) == 0:
             return head(self.construct(x))
         for layer in self.layers[:-1]:
