@@ -2,7 +2,7 @@
 
 import gymnasium
 
-from minding.envs.check import Finding, check_env
+from minding.envs.check import Finding, check_env, iter_findings
 from minding.envs.config import config_schema, default_config
 from minding.envs.making import make_env_manager
 from minding.envs.manager import VectorEnvManager
@@ -18,6 +18,7 @@ __all__ = [
     "default_config",
     "describe_env",
     "describe_space",
+    "iter_findings",
     "make_collector_env",
     "make_env_manager",
     "make_evaluator_env",

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import math
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -34,9 +36,13 @@ class Trial:
     other_dtypes: set[str] = dataclasses.field(default_factory=set)
     legal: list[float] = dataclasses.field(default_factory=list)
     """Share of legal actions, where there is a mask."""
+    seconds: float = 0.0
+    """How long it took."""
 
 
-def roll_out(env: AnyEnv, steps: int, step_timeout: float, found: Trial) -> None:
+def roll_out(env: AnyEnv, steps: int, step_timeout: float, found: Trial, seconds: float = math.inf) -> None:
+    """Steps an environment at least once, and then up to so many times or seconds; what is met goes to `found`."""
+    start = time.monotonic()
     activity = Activity()
     watch = Watch(activity, lambda: "the environment", step_timeout)
     layout = ObsLayout(env.observation_space, env.action_space)
@@ -83,6 +89,9 @@ def roll_out(env: AnyEnv, steps: int, step_timeout: float, found: Trial) -> None
             with activity.during("reset"):
                 obs, _ = env.reset()
             look(obs)
+        found.seconds = time.monotonic() - start
+        if found.seconds > seconds:
+            break
     watch.close()
 
 

@@ -350,9 +350,29 @@ def test_check_env_counts_its_errors_in_words_that_fit(capsys, monkeypatch):
     from minding.envs.check import Finding
 
     for count, text in ((1, "CartPole-v1: 1 error\n"), (2, "CartPole-v1: 2 errors\n")):
-        monkeypatch.setattr("minding.envs.check.check_env", lambda cfg, steps, n=count: [Finding("error", "x")] * n)
+        found = [Finding("error", "x")] * count
+        monkeypatch.setattr("minding.envs.check.iter_findings", lambda *_, found=found, **__: iter(found))
         assert run(["check-env", "CartPole-v1"]) == 1
         assert capsys.readouterr().out.endswith(text)
+
+
+def test_check_env_prints_findings_as_they_are_made_and_its_limit_first(capsys, monkeypatch):
+    from minding.envs.check import Finding
+
+    seen = []
+
+    def find(*_, seconds):
+        for number in range(3):
+            seen.append(capsys.readouterr().out)
+            yield Finding("ok", f"finding {number} of {seconds:g} s")
+
+    monkeypatch.setattr("minding.envs.check.iter_findings", find)
+    assert run(["check-env", "CartPole-v1", "--seconds", "12"]) == 0
+    assert seen == [
+        "checking CartPole-v1 for at most 12 s (--seconds)\n",
+        "ok    finding 0 of 12 s\n",
+        "ok    finding 1 of 12 s\n",
+    ]
 
 
 def test_check_env_finds_cartpole_fit(capsys):

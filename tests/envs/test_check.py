@@ -17,7 +17,7 @@ from minding.envs import check, check_env, describe_env
 
 
 def troubles(env_fn, steps=100, **env):
-    """{text: fix} of the warnings and errors, without the speed."""
+    """{text: finding} of the warnings and errors, without the speed."""
     findings = check_env(env, steps, env_fn=env_fn)
     return {found.text: found for found in findings if found.level != "ok" and "steps/s" not in found.text}
 
@@ -261,3 +261,79 @@ def test_environments_of_several_agents_are_fit(env, words):
     texts = " ".join(finding.text for finding in findings)
     assert all(word in texts for word in words)
     assert "can be resumed exactly" in texts
+
+
+class Clock:
+    """Seconds that pass only where an environment says so; stands in for the module `time`."""
+
+    now = 0.0
+
+    def __init__(self, monkeypatch):
+        for module in ("budget", "trial", "random_play"):
+            monkeypatch.setattr(f"minding.envs.{module}.time", self)
+
+    def monotonic(self):
+        return self.now
+
+    perf_counter = monotonic
+
+    def environment(self, step, made=0.0):
+        """What makes environments that take so many seconds to be made and for a step."""
+
+        class Slow(Counter):
+            def __init__(env):
+                super().__init__()
+                self.now += made
+
+            def step(env, action):
+                self.now += step
+                return super().step(action)
+
+        return Slow
+
+
+def test_the_check_of_a_slow_environment_keeps_its_limit_and_says_what_was_shortened(monkeypatch):
+    clock = Clock(monkeypatch)
+    findings = check_env({}, 1000, env_fn=clock.environment(step=0.034), seconds=30)
+    assert 27 < clock.now < 30
+    told = [found.text for found in findings]
+    assert "442 of 1,000 steps were tried in 15 s" in told
+    assert "the same seed gives the same run, for the 45 of 50 steps that the time sufficed for" in told
+    assert "a running episode can be resumed exactly, from its seed and actions" in told
+    assert told[-1] == "29 steps/s with 1 environment, 29 steps/s with 8 (env.backend=auto)"
+    fix = "raise the limit of 30 s: minding check-env --seconds, or check_env(..., seconds=)"
+    assert [found.level for found in findings if found.fix == fix] == ["warn"]
+
+
+def test_what_there_is_no_time_for_is_named(monkeypatch):
+    clock = Clock(monkeypatch)
+    findings = check_env({}, 1000, env_fn=clock.environment(step=0.5, made=6.0), seconds=60)
+    assert clock.now < 60
+    assert [found.text for found in findings if "did not suffice" in found.text] == [
+        "the time did not suffice to check whether the same seed gives the same run",
+        "the time did not suffice to check whether a running episode can be resumed",
+        "the time did not suffice to check the speed of 8 environments",
+    ]
+    assert not [found for found in findings if "steps/s" in found.text]
+
+
+def test_without_an_episode_in_that_time_the_fix_is_more_time(monkeypatch):
+    clock = Clock(monkeypatch)
+    found = troubles(clock.environment(step=20.0), steps=100)
+    assert "raise the limit of 30 s" in found["no episode ended in 1 step"].fix
+
+
+def test_findings_come_as_they_are_made():
+    steps = []
+
+    class Counted(Counter):
+        def step(self, action):
+            steps.append(action)
+            return super().step(action)
+
+    findings = check.iter_findings({}, 100, env_fn=Counted)
+    assert (next(findings).text, steps) == ("observation Box (2,) float32, action discrete 2", [])
+    assert next(findings).text.startswith("observations fit")
+    assert len(steps) == 100
+    assert "the same seed" in [next(findings).text for _ in range(3)][-1]
+    assert len(steps) == 300

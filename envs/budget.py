@@ -1,0 +1,40 @@
+"""The time that the check of an environment may take; part of `envs.check`."""
+
+from __future__ import annotations
+
+import time
+
+SECONDS = 30.0
+"""Unless told otherwise."""
+
+
+class Budget:
+    """Counts the time from now on.
+
+    Args:
+      seconds: that there are.
+
+    Attributes:
+      each: seconds that it takes to make one environment and step it once, as far as is known.
+      fix: what to do where they did not suffice.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self._start = time.monotonic()
+        self._seconds = seconds
+        self.each = 0.0
+        self.fix = f"raise the limit of {seconds:g} s: minding check-env --seconds, or check_env(..., seconds=)"
+
+    @property
+    def spent(self) -> float:
+        """Seconds since the start."""
+        return time.monotonic() - self._start
+
+    @property
+    def left(self) -> float:
+        """Seconds that are left; negative when the time is over."""
+        return self._seconds - self.spent
+
+    def covers(self, envs: int) -> bool:
+        """Whether so many environments can be made and stepped in what is left."""
+        return self.left > envs * self.each

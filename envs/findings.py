@@ -1,0 +1,110 @@
+"""What is said of an environment's spaces and of a trial of it; part of `envs.check`."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import gymnasium
+import numpy as np
+
+from minding.engine.data.observation import observation_leaves
+from minding.engine.errors import MindingError
+from minding.envs.single.wrappers import AnyEnv
+from minding.envs.trial import Trial
+
+_LARGE_REWARD = 100.0
+_IMAGE_SIZE = 256
+_MANY_VALUES = 2000
+
+
+@dataclasses.dataclass(frozen=True)
+class Finding:
+    """One result of a check.
+
+    Attributes:
+      level: ok, warn or error.
+      text: what was found.
+      fix: what to do; empty where nothing is wrong.
+      refused: what was raised if no environment could be made, or none that has an array form.
+    """
+
+    level: str
+    text: str
+    fix: str = ""
+    refused: MindingError | None = None
+
+
+def judge_bounds(env: AnyEnv) -> list[Finding]:
+    space = env.action_space
+    if isinstance(space, gymnasium.spaces.Box) and not (np.isfinite(space.low).all() and np.isfinite(space.high).all()):
+        text = f"the action space {space} has infinite bounds, so actions are not rescaled"
+        return [Finding("warn", text, "give the Box the limits of the actuators")]
+    return []
+
+
+def judge_images(space: Mapping[str, Any]) -> list[Finding]:
+    findings = []
+    for leaf in observation_leaves(space):
+        shape = leaf.space.get("shape", ())
+        sizes = [leaf.space["n"]] if "n" in leaf.space else leaf.space.get("nvec", [0])
+        if max(sizes) > _MANY_VALUES:
+            text = f"{f'observation {leaf.path}'.rstrip()} has {max(sizes):,} values, each an input of the network"
+            findings.append(Finding("warn", text, "describe the state by a few numbers (a Box), if it has an order"))
+        if len(shape) > 1 and not leaf.is_image and np.prod(shape) >= _IMAGE_SIZE:
+            name = f"observation {leaf.path}".rstrip()
+            text = f"{name} {tuple(shape)} {leaf.space.get('dtype')} is taken as {np.prod(shape)} numbers"
+            fix = "images are uint8 (C, H, W): use env.wrappers such as channel_first, or flatten it if it is none"
+            findings.append(Finding("warn", text, fix))
+    return findings
+
+
+def judge_arrays(rollout: Trial) -> list[Finding]:
+    findings = [
+        Finding("warn", text, "return the declared dtype; it is converted at every step until then")
+        for text in sorted(rollout.other_dtypes)
+    ]
+    findings += [Finding("warn", text, "do so in the environment or in a wrapper") for text in rollout.rounded]
+    if rollout.outside:
+        text = f"{rollout.outside} observations were outside the observation space"
+        findings.append(Finding("warn", text, "widen the bounds of the space, or clip the observation"))
+    if rollout.aliased:
+        text = "step overwrites the observation it returned before"
+        findings.append(Finding("warn", text, "return a copy; minding copies, other tools may not"))
+    return findings or [Finding("ok", "observations fit the space, and each is a separate array")]
+
+
+def judge_masks(rollout: Trial) -> list[Finding]:
+    if not rollout.legal:
+        return []
+    text = (
+        f"the action mask leaves {np.mean(rollout.legal):.0%} of the actions on average, and always one that is legal"
+    )
+    if min(rollout.legal) == 1:
+        return [Finding("warn", "the action mask never forbids an action", "leave it out, or see how it is computed")]
+    return [Finding("ok", text)]
+
+
+def judge_ends(rollout: Trial, limit: int | None, shortened: str) -> list[Finding]:
+    """`shortened`: the fix where the time was over before an episode was."""
+    steps = len(rollout.rewards)
+    if not rollout.lengths:
+        fix = "set env.max_episode_steps" if limit is None else f"check more steps than the limit of {limit}"
+        return [Finding("warn", f"no episode ended in {steps} step{'s' * (steps > 1)}", shortened or fix)]
+    text = (
+        f"{len(rollout.lengths)} episodes of {np.mean(rollout.lengths):.0f} steps on average: "
+        f"{rollout.terminated} terminated, {rollout.truncated} truncated; time limit {limit or 'none'}"
+    )
+    return [Finding("ok", text)]
+
+
+def judge_rewards(rollout: Trial) -> list[Finding]:
+    rewards = np.array(rollout.rewards)
+    largest = float(np.abs(rewards).max())
+    text = f"rewards lie in [{rewards.min():.3g}, {rewards.max():.3g}], mean {rewards.mean():.3g}"
+    if largest == 0:
+        return [Finding("warn", "a random policy met no reward but 0", "a sparse task: expect to need exploration")]
+    if largest > _LARGE_REWARD:
+        return [Finding("warn", text, "set env.normalize_reward=true, or scale the reward")]
+    return [Finding("ok", text)]
