@@ -1,28 +1,76 @@
 """What an exported file would run, read from the file without running it.
 
 MindIR and ONNX files are protocol buffers. A MindIR node can be a ``Custom`` operator that loads a library, or one that
-runs Python text, and loading such a file is enough. Only the fields that name operators are read here; everything else
-is skipped. Field numbers are those of ``mind_ir.proto`` and ``onnx.proto``.
+runs Python text, and loading such a file is enough. Either can name other files. So every field of every message is
+read, and only those are let through that an export of minding writes. Field numbers are those of ``mind_ir.proto`` and
+``onnx.proto``.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from minding.engine.errors import ExportError
 
 Value = int | bytes
 
-_MODEL_GRAPHS = {"mindir": (7, 8), "onnx": (7,)}
-_MINDIR_PRIMITIVES = 12
-_ONNX_FUNCTIONS, _ONNX_TRAINING = 25, 20
+_PLAIN, _EMPTY, _OPERATOR, _DOMAIN = "plain", "nothing", "name of an operator", "name of a domain"
+"""What a field may hold: numbers and texts that name nothing, nothing at all, the name of an operator, of a domain."""
+
+
+def _plain(*numbers: int) -> dict[int, str]:
+    return dict.fromkeys(numbers, _PLAIN)
+
+
+_MESSAGES: dict[str, dict[str, dict[int, str]]] = {
+    "onnx": {
+        "model": {**_plain(1, 2, 3, 4, 5, 6), 7: "graph", 8: "operator set"},
+        "operator set": {1: _DOMAIN, 2: _PLAIN},
+        "graph": {**_plain(2, 10), 1: "operator", 5: "tensor", 11: "value", 12: "value", 13: "value"},
+        "operator": {**_plain(1, 2, 3, 4, 6), 5: "attribute", 7: _DOMAIN},
+        "attribute": {**_plain(1, 2, 3, 4, 7, 8, 9, 13, 20), 5: "tensor", 10: "tensor"},
+        "tensor": {**_plain(1, 2, 4, 5, 6, 7, 8, 9, 10, 11, 12), 14: _EMPTY},
+        "value": {**_plain(1, 3), 2: "type"},
+        "type": {1: "tensor type", 6: _PLAIN},
+        "tensor type": {1: _PLAIN, 2: "shape"},
+        "shape": {1: "size"},
+        "size": _plain(1, 2, 3),
+    },
+    "mindir": {
+        "model": {**_plain(1, 2, 3, 4, 5, 6, 10, 13), 7: "graph", 8: "graph", 12: "primitive"},
+        "primitive": {**_plain(1, 4, 5), 2: _OPERATOR, 3: "attribute"},
+        "graph": {**_plain(2, 4, 7), 1: "operator", 3: "tensor", 5: "value", 6: "value", 8: "attribute", 9: _EMPTY},
+        "operator": {**_plain(1, 2, 3, 6, 7), 4: _OPERATOR, 5: "attribute", 8: "attribute", 9: "attribute"},
+        "attribute": {
+            **_plain(1, 2, 3, 4, 5, 8, 9, 10, 11, 14, 15, 16),
+            **{6: "tensor", 12: "tensor", 17: "attribute", 18: "sequence"},
+        },
+        "sequence": {1: _PLAIN, 2: "attribute"},
+        "tensor": {**_plain(1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 13, 14, 15), 16: _EMPTY},
+        "value": {**_plain(1, 3, 4), 2: "tensor", 5: "attribute"},
+    },
+}
+"""By format and message: the fields that may be there, and what each holds; a message is known by its name."""
+_SHOWN = {
+    ("onnx", "model", 20): "information for training",
+    ("onnx", "model", 25): "functions of its own",
+    ("onnx", "graph", 15): "a sparse tensor",
+    ("onnx", "attribute", 6): "a graph inside an operator",
+    ("onnx", "attribute", 11): "a graph inside an operator",
+    ("onnx", "attribute", 22): "a sparse tensor",
+    ("onnx", "attribute", 23): "a sparse tensor",
+    ("onnx", "tensor", 13): "data in another file",
+    ("onnx", "tensor", 14): "data in another file",
+    ("mindir", "model", 9): "operators that prepare its inputs",
+    ("mindir", "graph", 9): "a graph in another file",
+    ("mindir", "attribute", 7): "a graph inside an operator",
+    ("mindir", "attribute", 13): "a graph inside an operator",
+    ("mindir", "tensor", 12): "data in another file",
+}
+"""How a message calls a field that may not be there."""
 _ONNX_DOMAINS = (b"", b"ai.onnx", b"ai.onnx.ml")
-_EXTERNAL = {"mindir": (3, 12), "onnx": (5, 13)}
-"""Of a graph: field of its tensors; of a tensor: field of data in another file."""
-_GRAPHS_OF_ATTRIBUTE = {"mindir": ((7, 13), (17,)), "onnx": ((6, 11), ())}
-"""Fields of an attribute that are graphs, and those that are attributes."""
 _MINDIR_OPERATORS = re.compile(
     r"Add|AddExt|Argmax|BatchMatMul|BiasAdd|Cast|ClampScalar|Concat|Constant|Conv2D|Depend|"
     r"Div|Divs|Equal|Exp|ExpandDims|Gather|Greater|LayerNorm|Less|Load|Log|MakeTuple|"
@@ -31,94 +79,62 @@ _MINDIR_OPERATORS = re.compile(
     r"Stack|StridedSlice|Sub|Subs|Tanh|Tile|Transpose|TupleGetItem|UpdateState"
 )
 """What exported policies consist of; a network that needs another operator adds it here. All of them only compute."""
-_MAX_DEPTH = 16
+_MAX_DEPTH = 32
+_MAX_KEY = 1 << 32
+"""Readers of protocol buffers take a larger key for the field of its lower 32 bits, or for a damaged file."""
 
 
 def check_operators(path: Path, data: bytes, file_format: str) -> None:
-    """Refuses a file whose operators are more than those of MindSpore or ONNX themselves.
+    """Refuses a file that holds anything which exported policies do not consist of.
 
     Args:
       path: names the file.
       data: its contents.
       file_format: 'mindir' or 'onnx'.
     Raises:
-      ExportError: it holds such an operator or reads other files, or is not of that format.
+      ExportError: it holds another operator, reads other files, has a part that no export has, or is not of that
+        format.
     """
-    if file_format not in ("mindir", "onnx"):
+    if file_format not in _MESSAGES:
         raise ExportError(f"{path}: unknown format {file_format!r}; expected mindir or onnx: export again")
     try:
-        for name in _mindir(data) if file_format == "mindir" else _onnx(data):
+        for what in _forbidden(data, "model", file_format, 0):
             raise ExportError(
-                f"{path}: it holds {name}, which an export of minding never does, and which can run a program on this "
-                "machine: export again, and do not load this file"
+                f"{path}: it holds {what}, which an export of minding never does, and which can run a program on this "
+                "machine or read other files: export again, and do not load this file"
             )
     except (IndexError, ValueError, TypeError) as error:
         raise ExportError(f"{path}: not a file of the format {file_format}: {error}; export again") from error
 
 
-def _mindir(data: bytes) -> Iterator[str]:
-    for number, value in _fields(data):
-        if number == _MINDIR_PRIMITIVES:
-            yield from _forbidden(_texts(value, (2,)))
-        elif number in _MODEL_GRAPHS["mindir"]:
-            yield from _graph(value, "mindir", 0)
-
-
-def _onnx(data: bytes) -> Iterator[str]:
-    for number, value in _fields(data):
-        if number in (_ONNX_FUNCTIONS, _ONNX_TRAINING):
-            yield "functions of its own"
-        elif number in _MODEL_GRAPHS["onnx"]:
-            yield from _graph(value, "onnx", 0)
-
-
-def _graph(data: Value, kind: str, depth: int) -> Iterator[str]:
-    """What may not be in a graph, or in one inside it."""
+def _forbidden(data: Value, message: str, file_format: str, depth: int) -> Iterator[str]:
+    """What may not be in a message, or in one inside it, each in a few words."""
     if depth > _MAX_DEPTH:
-        raise ValueError("graphs nest too deep")
-    tensors, elsewhere = _EXTERNAL[kind]
+        raise ValueError("its parts nest too deep")
+    known: Mapping[int, str] = _MESSAGES[file_format][message]
     for number, value in _fields(data):
-        if number == 1:
-            yield from _node(value, kind, depth)
-        elif number == tensors and any(field == elsewhere for field, _ in _fields(value)):
-            yield "data in another file"
+        holds = known.get(number)
+        if holds == _PLAIN or (holds == _EMPTY and value in (0, b"")):
+            continue
+        if holds == _OPERATOR:
+            if not _computes(value):
+                yield f"the operator {_text(value)!r}"
+        elif holds == _DOMAIN:
+            if value not in _ONNX_DOMAINS:
+                yield f"an operator of the domain {_text(value)!r}"
+        elif holds in _MESSAGES[file_format]:
+            yield from _forbidden(value, holds, file_format, depth + 1)
+        else:
+            yield _SHOWN.get((file_format, message, number), f"the field {number} of its {message}")
 
 
-def _node(data: Value, kind: str, depth: int) -> Iterator[str]:
-    if kind == "mindir":
-        yield from _forbidden(_texts(data, (4,)))
-    for number, value in _fields(data):
-        if kind == "onnx" and number == 7 and value not in _ONNX_DOMAINS:
-            yield f"an operator of the domain {_shown(value)}"
-        elif number in (5, 8, 9) if kind == "mindir" else number == 5:
-            yield from _attribute(value, kind, depth)
+def _computes(name: Value) -> bool:
+    """Whether an operator is among those of exported policies; ``REF::MatMul:3`` is MatMul."""
+    return bool(_MINDIR_OPERATORS.fullmatch(_text(name).removeprefix("REF::").partition(":")[0]))
 
 
-def _attribute(data: Value, kind: str, depth: int) -> Iterator[str]:
-    if depth > _MAX_DEPTH:
-        raise ValueError("attributes nest too deep")
-    graphs, attributes = _GRAPHS_OF_ATTRIBUTE[kind]
-    for number, value in _fields(data):
-        if number in graphs:
-            yield from _graph(value, kind, depth + 1)
-        elif number in attributes:
-            yield from _attribute(value, kind, depth + 1)
-
-
-def _texts(data: Value, numbers: tuple[int, ...]) -> Iterator[Value]:
-    return (value for number, value in _fields(data) if number in numbers)
-
-
-def _forbidden(names: Iterator[Value]) -> Iterator[str]:
-    """Names of operators that are not among those of exported policies: ``Custom``, or ``REF::Custom:3``."""
-    for name in names:
-        text = name.decode("utf-8", "replace") if isinstance(name, bytes) else ""
-        if not _MINDIR_OPERATORS.fullmatch(text.removeprefix("REF::").partition(":")[0]):
-            yield f"the operator {_shown(name)}"
-
-
-def _shown(name: Value) -> str:
-    return repr(name.decode("utf-8", "replace")[:80]) if isinstance(name, bytes) else repr(name)
+def _text(name: Value) -> str:
+    return name.decode("utf-8", "replace")[:80] if isinstance(name, bytes) else str(name)
 
 
 def _fields(data: Value) -> Iterator[tuple[int, Value]]:
@@ -129,6 +145,8 @@ def _fields(data: Value) -> Iterator[tuple[int, Value]]:
     while place < len(data):
         key, place = _varint(data, place)
         number, kind = key >> 3, key & 7
+        if not number > 0 or key >= _MAX_KEY:
+            raise ValueError(f"a field has the number {number}")
         if kind == 0:
             value, place = _varint(data, place)
             yield number, value

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from minding.engine.checkpoint.store import first_line
 from minding.engine.data import trees
 from minding.engine.data.masks import masked_obs
 from minding.engine.errors import ExportError, MissingExtraError
@@ -30,7 +31,7 @@ from minding.policies.networks.host import ILLEGAL
 SCHEMA = 3
 TOLERANCE = 1e-5
 """Largest difference from the policy, relative to the row's largest value if that is above 1."""
-_MAX_BYTES, _MAX_DESCRIPTION = 1 << 30, 1 << 20
+_MAX_BYTES, _MAX_DESCRIPTION, _MAX_MEMORY = 1 << 30, 1 << 20, 1 << 20
 
 Run = Callable[[Sequence[Array]], Sequence[Array]]
 
@@ -77,7 +78,7 @@ class ExportedPolicy:
 
     def __init__(self, path: Path) -> None:
         self.description, data = _read(path)
-        check_operators(path, data, str(self.description.get("format")))
+        check_operators(path, data, self.description["format"])
         self._inputs = self.description["inputs"]
         self._names = [output["name"] for output in self.description["outputs"]]
         size = self.description["memory"]
@@ -117,13 +118,17 @@ def open_onnx(data: bytes) -> Run:
     """Opens an ONNX model in onnxruntime.
 
     Raises:
+      ExportError: if onnxruntime does not take it.
       MissingExtraError: if onnxruntime is not installed.
     """
     try:
         import onnxruntime
     except ImportError:
         raise MissingExtraError("onnxruntime", "onnx", "running an ONNX file") from None
-    session = onnxruntime.InferenceSession(data, providers=["CPUExecutionProvider"])
+    try:
+        session = onnxruntime.InferenceSession(data, providers=["CPUExecutionProvider"])
+    except Exception as error:  # onnxruntime has a class for each of its codes, and no common one.
+        raise ExportError(f"onnxruntime does not open the file: {first_line(error)}; export again") from error
     names = [each.name for each in session.get_inputs()]
     return lambda arrays: session.run(None, dict(zip(names, arrays)))
 
@@ -210,14 +215,33 @@ def _read(path: Path) -> tuple[dict[str, Any], bytes]:
         description: dict[str, Any] = json.loads(text)
         schema, expected = description["schema"], description["sha256"]
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise ExportError(f"{description_path(path)}: no readable description; export again") from error
+        raise _unreadable(path) from error
     if schema != SCHEMA:
         raise ExportError(
             f"{description_path(path)}: schema {schema!r}; this version reads schema {SCHEMA}: export again"
         )
     if expected != checksum(data):
         raise ExportError(f"{path}: damaged, or from another export than its description; export again")
+    try:
+        _check_description(description)
+    except (ValueError, KeyError, TypeError) as error:
+        raise _unreadable(path) from error
     return description, data
+
+
+def _unreadable(path: Path) -> ExportError:
+    return ExportError(f"{description_path(path)}: no readable description; export again")
+
+
+def _check_description(description: dict[str, Any]) -> None:
+    """Raises ValueError or KeyError unless a description holds what is read of it, in its types."""
+    for each in (*description["inputs"], *description["outputs"]):
+        if type(each["name"]) is not str or np.dtype(each["dtype"]).kind not in "biuf":
+            raise ValueError(f"an input or output {each!r}")
+    if type(description["memory"]) is not int or not 0 <= description["memory"] <= _MAX_MEMORY:
+        raise ValueError(f"memory of {description['memory']!r} numbers")
+    if type(description["format"]) is not str:
+        raise ValueError("no format")
 
 
 def _size(values: Array) -> Array:

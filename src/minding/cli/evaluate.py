@@ -82,7 +82,7 @@ def _verified(run: RunDir, file: Path) -> ExportedPolicy:
     click.echo(f"parity: {parity}")
     if not parity.holds:
         raise ExportError(
-            f"{file} (of {policy.description['checkpoint']}) does not act as the newest policy of {run.path}: "
+            f"{file} (of {policy.description.get('checkpoint')}) does not act as the newest policy of {run.path}: "
             "export again"
         )
     return policy

@@ -12,6 +12,7 @@ import numpy as np
 from easydict import EasyDict
 
 from minding import __version__
+from minding.engine.checkpoint.store import first_line
 from minding.engine.data import trees
 from minding.engine.data.agents import num_agents
 from minding.engine.errors import ExportError
@@ -104,7 +105,13 @@ def open_exported(run: RunDir, file: Path) -> tuple[ExportedPolicy, Parity]:
             raise ExportError(f"{file}: its {key} is {given!r}, that of {run.path} is {value!r}: name its own run")
     obs = _observations(cfg, policy.eval_mode)
     memory = draw_memory(policy, PARITY_OBSERVATIONS)
-    return exported, compare(policy, exported.outputs(obs, memory), obs, memory)
+    try:
+        outputs = exported.outputs(obs, memory)
+        return exported, compare(policy, outputs, obs, memory)
+    except (KeyError, ValueError, TypeError, RuntimeError) as error:
+        raise ExportError(
+            f"{file}: its inputs or outputs are not those of {run.path} ({first_line(error)}): export again"
+        ) from error
 
 
 def _load(run: RunDir, ckpt: Path | None = None) -> tuple[EasyDict, Any, Path]:

@@ -1,12 +1,13 @@
 """Files that would run more than operators of MindSpore or ONNX."""
 
 import json
+import random
 
 import pytest
 
 from minding.engine.errors import ExportError
 from minding.policies.export.model_files import check_operators
-from minding.policies.export.reader import SCHEMA, ExportedPolicy, checksum
+from minding.policies.export.reader import SCHEMA, ExportedPolicy, checksum, open_onnx
 
 
 def varint(value):
@@ -43,12 +44,31 @@ FORBIDDEN = {
     "a custom node": ("mindir", mindir(node("MatMul"), node("Custom") + LIBRARY), "the operator 'Custom'"),
     "a primitive": ("mindir", mindir(node("REF::MatMul:1"), primitives=[field(2, "Custom")]), "'Custom'"),
     "one in a function": ("mindir", mindir(functions=[node("PyExecute")]), "'PyExecute'"),
-    "in an attribute": ("mindir", mindir(field(5, field(17, field(7, field(1, node("PyInterpret")))))), "PyInterpret"),
+    "in an attribute": (
+        "mindir",
+        mindir(field(5, field(17, field(7, field(1, node("PyInterpret")))))),
+        "a graph inside",
+    ),
     "another file": ("mindir", field(7, field(3, field(12, "x"))), "data in another file"),
+    "in an input": ("mindir", field(7, field(5, field(2, field(12, "x")))), "data in another file"),
+    "in a constant": ("mindir", mindir(field(5, field(6, field(12, "x")))), "data in another file"),
+    "a graph in another file": ("mindir", field(7, field(9, "evil.mindir")), "a graph in another file"),
+    "preparation": ("mindir", field(9, field(1, field(5, "x"))), "operators that prepare its inputs"),
     "another domain": ("onnx", onnx(node("Gelu", fields=[(7, "com.evil")])), "the domain 'com.evil'"),
     "functions": ("onnx", onnx(more=field(25, b"")), "functions of its own"),
     "data elsewhere": ("onnx", field(7, field(5, field(13, "x"))), "data in another file"),
-    "a branch": ("onnx", onnx(field(5, field(6, field(1, node("X", fields=[(7, "evil")]))))), "the domain 'evil'"),
+    "sparse data elsewhere": ("onnx", field(7, field(15, field(1, field(13, "x")))), "a sparse tensor"),
+    "a constant elsewhere": ("onnx", onnx(field(5, field(5, field(13, "x")))), "data in another file"),
+    "constants elsewhere": ("onnx", onnx(field(5, field(10, field(13, "x")))), "data in another file"),
+    "only the place is elsewhere": (
+        "onnx",
+        field(7, field(5, varint(14 << 3) + varint(1 + (1 << 32)))),
+        "another file",
+    ),
+    "a branch": ("onnx", onnx(field(5, field(6, field(1, node("X", fields=[(7, "evil")]))))), "a graph inside"),
+    "data elsewhere in a branch": ("onnx", onnx(field(5, field(6, field(5, field(13, "x"))))), "a graph inside"),
+    "a training step": ("onnx", field(20, field(1, field(5, field(13, "x")))), "information for training"),
+    "what nobody knows": ("onnx", field(7, field(99, "x")), "the field 99 of its graph"),
 }
 
 
@@ -57,10 +77,39 @@ def test_a_file_that_could_run_a_program_is_refused_before_it_is_loaded(name, tm
     file_format, data, message = FORBIDDEN[name]
     path = tmp_path / f"policy.{file_format}"
     path.write_bytes(data)
-    description = {"schema": SCHEMA, "sha256": checksum(data), "format": file_format, "inputs": [], "outputs": []}
+    description = {
+        "schema": SCHEMA,
+        "sha256": checksum(data),
+        "format": file_format,
+        "inputs": [],
+        "outputs": [],
+        "memory": 0,
+    }
     path.with_name(f"{path.name}.json").write_text(json.dumps(description))
     with pytest.raises(ExportError, match=f"it holds .*{message}.*do not load this file"):
         ExportedPolicy(path)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        *({"memory": None}, {"memory": 1 << 40}, {"memory": -1}, {"inputs": 7}, {"inputs": [{}]}, {"outputs": [[]]}),
+        *({"inputs": [{"name": "obs", "dtype": "object"}]}, {"inputs": [{"name": [], "dtype": "int8"}]}, {"format": 1}),
+    ],
+)
+def test_a_description_that_no_export_writes_is_one_error(changes, tmp_path):
+    path, data = tmp_path / "policy.onnx", PLAIN[1]
+    path.write_bytes(data)
+    usual = {"schema": SCHEMA, "sha256": checksum(data), "format": "onnx", "inputs": [], "outputs": [], "memory": 0}
+    path.with_name("policy.onnx.json").write_text(json.dumps({**usual, **changes}))
+    with pytest.raises(ExportError, match=r"policy\.onnx\.json: no readable description; export again"):
+        ExportedPolicy(path)
+
+
+def test_what_onnxruntime_does_not_open_is_one_error():
+    pytest.importorskip("onnxruntime")
+    with pytest.raises(ExportError, match=r"onnxruntime does not open the file: .*export again"):
+        open_onnx(PLAIN[1])
 
 
 def test_usual_operators_are_allowed(tmp_path):
@@ -76,8 +125,91 @@ def test_what_is_no_such_file_is_one_error(tmp_path, data, file_format):
 
 
 def test_graphs_that_nest_without_end_are_refused(tmp_path):
-    graph = field(1, node("If"))
+    value = b""
     for _ in range(60):
-        graph = field(1, field(5, field(6, graph)))
+        value = field(17, value)
     with pytest.raises(ExportError, match="nest too deep"):
-        check_operators(tmp_path, field(7, graph), "onnx")
+        check_operators(tmp_path, mindir(field(5, value)), "mindir")
+
+
+def test_a_field_that_some_readers_take_for_another_is_refused(tmp_path):
+    # 13, after the lower 32 bits of the key.
+    disguised = varint(1 << 35 | 13 << 3 | 2) + varint(1) + b"x"
+    with pytest.raises(ExportError, match="a field has the number"):
+        check_operators(tmp_path, field(7, field(5, disguised)), "onnx")
+
+
+HARMFUL = {"external_data", "data_location", "functions", "training_info", "sparse_initializer", "location"}
+DOMAINS = ("", "ai.onnx", "ai.onnx.ml")
+
+
+def harm(message):
+    """What is in or below a message that reads another file or is no operator, by protobuf's own reader."""
+    for descriptor, value in message.ListFields():
+        parts = value if hasattr(value, "append") or hasattr(value, "add") else [value]
+        if descriptor.name in HARMFUL and any(part != 0 for part in parts):
+            return True
+        domain = descriptor.name == "domain" and descriptor.containing_type.name in ("NodeProto", "OperatorSetIdProto")
+        if domain and value not in DOMAINS:
+            return True
+        if descriptor.message_type is not None and any(map(harm, parts)):
+            return True
+    return False
+
+
+def grow(message, rng, most=6):
+    """Puts a few fields of any kind that it can have into a message, at random."""
+    fields = list(message.DESCRIPTOR.fields) if most else []
+    for descriptor in rng.sample(fields, min(rng.choice([1, 1, 2, 3]), len(fields))):
+        name, repeated = descriptor.name, hasattr(getattr(message, descriptor.name), "extend")
+        if descriptor.message_type is not None:
+            part = getattr(message, name).add() if repeated else getattr(message, name)
+            part.SetInParent()
+            grow(part, rng, most - 1)
+            continue
+        text = rng.choice(["", "ai.onnx", "x"])
+        texts = {descriptor.TYPE_STRING: text, descriptor.TYPE_BYTES: text.encode()}
+        value = texts.get(descriptor.type, rng.randrange(2))
+        if repeated:
+            getattr(message, name).append(value)
+        else:
+            setattr(message, name, value)
+
+
+def test_what_reads_another_file_is_refused_wherever_in_a_graph_it_is(tmp_path):
+    onnx_package = pytest.importorskip("onnx")
+    rng, harmful, allowed = random.Random(0), 0, 0
+    for _ in range(10_000):
+        model = onnx_package.ModelProto()
+        grow(model.graph if rng.random() < 0.8 else model, rng)
+        try:
+            check_operators(tmp_path, model.SerializeToString(), "onnx")
+        except ExportError:
+            harmful += harm(model)
+        else:
+            allowed += 1
+            assert not harm(model), str(model)
+    assert min(harmful, allowed) > 100, (harmful, allowed)
+
+
+def test_a_damaged_byte_hides_nothing_from_the_check(tmp_path):
+    onnx_package = pytest.importorskip("onnx")
+    tensor = onnx_package.helper.make_tensor("w", onnx_package.TensorProto.FLOAT, [1], [1.0])
+    plain = onnx_package.helper.make_graph([onnx_package.helper.make_node("Relu", ["x"], ["y"])], "g", [], [], [tensor])
+    whole = onnx_package.helper.make_model(plain).SerializeToString()
+    rng, harmful = random.Random(1), 0
+    for _ in range(20_000):
+        data = bytearray(whole)
+        for _ in range(rng.choice([1, 2, 3])):
+            place = rng.randrange(len(data))
+            # The place of data in another file, the data, and another domain.
+            data[place : place + rng.choice([0, 2])] = rng.choice([b"\x70\x01", b"\x6a\x00", b"\x3a\x01", b"\x12"])
+        try:
+            model = onnx_package.ModelProto.FromString(bytes(data))
+        except Exception:
+            continue
+        if harm(model):
+            harmful += 1
+            with pytest.raises(ExportError):
+                check_operators(tmp_path, bytes(data), "onnx")
+    assert harmful > 50
