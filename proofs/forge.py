@@ -40,10 +40,12 @@ VALUES: tuple[Any, ...] = (
 )
 """What takes the place of a value."""
 BOMB = "\n".join(["a0: &a0 [x, x]", *(f"a{n}: &a{n} [*a{n - 1}, *a{n - 1}]" for n in range(1, 60))])
+LONG = f"a: &a {'x' * 9_990}\nenv: {{env_kwargs: {{k: [{', '.join(['*a'] * 40_000)}]}}}}\n"
 TEXTS = (
     *("", "[", "\0", "- 1", "a: !!python/object/apply:os.system [exit]", BOMB, "a: &a [*a]", "a: " + "[" * 100_000),
     *("a: " + "9" * 100_000, "env_step,x\n" + "1," * 100_000, "env_step\n" + '"' * 200_000, "env_step\n\0\n1\n"),
     *("env_step," + ",".join(map(str, range(50_000))), "env_step\n1e400\n-1e400\nnan\n", "\ufeffenv_step\n1\n\n\n2"),
+    *("on: 1", "1: {a: 1}", "env: {null: 1}", LONG),
 )
 """What takes the place of a text file."""
 

@@ -17,7 +17,7 @@ import yaml
 from easydict import EasyDict
 
 from minding.engine.config.limits import set_length
-from minding.engine.config.options import Option, opt, plain
+from minding.engine.config.options import Option, opt, plain, short
 from minding.engine.config.yaml_text import MAX_BYTES, parse_yaml
 from minding.engine.errors import ConfigError, nearest
 from minding.engine.files import read_text
@@ -79,7 +79,7 @@ def _merge(user: Any, schema: Schema, path: tuple[str, ...], root: Schema | None
     where = ".".join(path)
     if not isinstance(user, Mapping):
         keys = ", ".join(schema)
-        raise ConfigError(f"{where or 'config'}={user!r}: expected a section with the keys {keys}")
+        raise ConfigError(f"{where or 'config'}={short(user)}: expected a section with the keys {keys}")
     for key in user:
         if key not in schema:
             raise ConfigError(_unknown_key((*path, str(key)), schema, root))
@@ -222,6 +222,8 @@ def _plain_tree(user: Any) -> dict[str, Any]:
     # Section by section, so that the error names the key.
     tree: dict[str, Any] = {}
     for key, value in user.items():
+        if not isinstance(key, str):
+            raise ConfigError(f"the key {key!r} is not a text")
         try:
             tree[key] = plain(value)
         except TypeError as error:
@@ -269,8 +271,8 @@ def _parse_override(text: str, option: Any, override: str) -> Any:
         return text.strip()
     try:
         return parse_yaml(text)
-    except ValueError:
-        raise ConfigError(f"override {override!r}: {text!r} is not a YAML value") from None
+    except ValueError as error:
+        raise ConfigError(f"override {short(override)}: {short(text)} is not a YAML value ({error})") from None
 
 
 def _compare_specs(saved: Any, found: Any, path: str) -> None:

@@ -90,15 +90,16 @@ class Option:
                 element = self.element
                 checked = [_coerce(item, element) if element else item for item in checked]
         except (TypeError, OverflowError) as error:
-            raise ConfigError(f"{path}={_short(value)}: expected {self.expected}; {error}") from None
+            raise ConfigError(f"{path}={short(value)}: expected {self.expected}; {error}") from None
         for item in checked if self.kind is list else [checked]:
             if self.allowed is not None and item not in self.allowed:
                 hint = _nearest_choice(item, self.allowed)
-                raise ConfigError(f"{path}={_short(value)}: expected {self.expected}{hint}")
+                raise ConfigError(f"{path}={short(value)}: expected {self.expected}{hint}")
         return checked
 
 
-def _short(value: Any) -> str:
+def short(value: Any) -> str:
+    """A value as messages show it: its beginning, if it is long."""
     text = repr(value)
     return text if len(text) <= 200 else f"{text[:200]}..."
 

@@ -9,7 +9,7 @@ import yaml
 
 MAX_BYTES = 1 << 18
 """Of a configuration: about fifty times the usual size."""
-_MERGE = "tag:yaml.org,2002:merge"
+_MERGE, _TEXT = "tag:yaml.org,2002:merge", "tag:yaml.org,2002:str"
 _MAX_DEPTH = 32
 _TOO_DEEP = f"sections nest more than {_MAX_DEPTH} deep"
 _MAX_VALUES = 50_000
@@ -29,8 +29,8 @@ def parse_yaml(text: str) -> Any:
     """The value of a YAML text.
 
     Raises:
-      ValueError: it is not YAML, gives a key twice, or is deeper, longer or more repetitive through aliases than any
-        configuration.
+      ValueError: it is not YAML, gives a key twice, has a key that is not a text, or is deeper, longer or more
+        repetitive through aliases than any configuration.
     """
     try:
         _check_bounds(text)
@@ -49,7 +49,7 @@ def parse_yaml(text: str) -> Any:
 
 
 def _check_keys(node: yaml.Node | None, seen: set[int]) -> None:
-    """Refuses a key that is given twice in a section: of two sections of one name YAML would drop the first."""
+    """Refuses keys that are not texts, and those given twice in a section, of which YAML would drop the first."""
     if node is None or id(node) in seen or not isinstance(node, yaml.CollectionNode):
         return
     seen.add(id(node))
@@ -59,41 +59,54 @@ def _check_keys(node: yaml.Node | None, seen: set[int]) -> None:
         return
     keys = set()
     for key, value in node.value:
-        if isinstance(key, yaml.ScalarNode) and key.tag != _MERGE:
-            if (key.tag, key.value) in keys:
-                where = f"line {key.start_mark.line + 1}"
-                raise ValueError(f"the key {key.value[:100]!r} is given twice in one section ({where})")
-            keys.add((key.tag, key.value))
+        if key.tag != _MERGE:
+            where = f"line {key.start_mark.line + 1}"
+            if not isinstance(key, yaml.ScalarNode):
+                raise ValueError(f"a list or section is a key ({where}): keys are texts")
+            name = repr(key.value[:100])
+            if key.tag != _TEXT:
+                raise ValueError(f"the key {name} is not a text but a {_kind(key)} ({where}): put it in quotes")
+            if key.value in keys:
+                raise ValueError(f"the key {name} is given twice in one section ({where})")
+            keys.add(key.value)
         _check_keys(value, seen)
 
 
+def _kind(key: yaml.ScalarNode) -> str:
+    """What YAML takes a key for: on, off, yes and no are bools to it."""
+    name = key.tag.rpartition(":")[2]
+    return {"bool": "truth value", "int": "number", "float": "number", "timestamp": "date"}.get(name, name)
+
+
 def _check_bounds(text: str) -> None:
-    """Counts values as they will be once every alias is a copy, without making any."""
+    """Counts values and characters as they will be once every alias is a copy, without making any."""
     if len(text) > MAX_BYTES:
         raise ValueError(f"{len(text):,} characters, at most {MAX_BYTES:,} are read")
-    totals, names = [0], [""]
-    anchors: dict[str, int] = {}
+    totals, names = [(0, 0)], [""]
+    anchors: dict[str, tuple[int, int]] = {}
     for event in yaml.parse(text, _Loader):
         if isinstance(event, yaml.CollectionStartEvent):
-            totals.append(1)
+            totals.append((1, 0))
             names.append(event.anchor or "")
             if len(totals) > _MAX_DEPTH:
                 raise ValueError(_TOO_DEEP)
             continue
         if isinstance(event, yaml.CollectionEndEvent):
-            count, name = totals.pop(), names.pop()
+            size, name = totals.pop(), names.pop()
         elif isinstance(event, yaml.AliasEvent):
             if event.anchor not in anchors:
                 raise ValueError(f"the alias *{event.anchor} leads to nothing, or into itself")
-            count, name = anchors[event.anchor], ""
+            size, name = anchors[event.anchor], ""
         elif isinstance(event, yaml.ScalarEvent):
             if len(event.value) > _MAX_TEXT:
                 raise ValueError(f"a value has {len(event.value):,} characters, at most {_MAX_TEXT:,} are read")
-            count, name = 1, event.anchor or ""
+            size, name = (1, len(event.value)), event.anchor or ""
         else:
             continue
         if name:
-            anchors[name] = count
-        totals[-1] += count
-        if totals[-1] > _MAX_VALUES:
-            raise ValueError(f"more than {_MAX_VALUES:,} values, aliases counted as what they repeat")
+            anchors[name] = size
+        values, characters = (total + more for total, more in zip(totals[-1], size))
+        totals[-1] = values, characters
+        if values > _MAX_VALUES or characters > MAX_BYTES:
+            what = f"{_MAX_VALUES:,} values" if values > _MAX_VALUES else f"{MAX_BYTES:,} characters"
+            raise ValueError(f"more than {what}, aliases counted as what they repeat")

@@ -15,6 +15,7 @@ from gymnasium import spaces
 from gymnasium.envs.registration import EnvSpec, load_env_creator
 from gymnasium.wrappers import TimeLimit
 
+from minding.engine.config.options import short
 from minding.engine.config.trust import add_project_to_path
 from minding.engine.data.masks import ACTION_MASK
 from minding.engine.errors import ConfigError, EnvError, MindingError, MissingExtraError, nearest
@@ -177,7 +178,7 @@ class EnvFactory:
             unknown = [name for name in given if name not in signature.parameters]
             hint = nearest(unknown[0], signature.parameters) if unknown else ""
             return (
-                f"env.env_kwargs={dict(self.kwargs)!r} does not fit {self.name}{signature}: {reason}{hint}; set "
+                f"env.env_kwargs={short(dict(self.kwargs))} does not fit {self.name}{signature}: {reason}{hint}; set "
                 "env.env_kwargs.NAME=VALUE for what it takes"
             )
         return ""

@@ -22,6 +22,7 @@ from gymnasium.wrappers import (
     TransformObservation,
 )
 
+from minding.engine.config.options import short
 from minding.engine.errors import ConfigError, SpaceError, nearest
 from minding.engine.types import Array
 from minding.envs.single.minigrid import MiniGrid
@@ -189,7 +190,7 @@ def wrap(env: AnyEnv, wrappers: Sequence[str | Mapping[str, Any]]) -> AnyEnv:
         try:
             env = WRAPPERS[name](env, **kwargs)
         except TypeError as error:
-            raise ConfigError(f"env.wrappers[{position}]={entry!r}: {error}") from error
+            raise ConfigError(f"env.wrappers[{position}]={short(entry)}: {error}") from error
     return env
 
 
@@ -199,7 +200,7 @@ def _parse(entry: str | Mapping[str, Any], where: str) -> tuple[str, Mapping[str
     if isinstance(entry, Mapping) and len(entry) == 1:
         name, kwargs = next(iter(entry.items()))
     if not isinstance(name, str) or not isinstance(kwargs or {}, Mapping):
-        raise ConfigError(f"{where}={entry!r}: expected a name or {{name: {{argument: value}}}}")
+        raise ConfigError(f"{where}={short(entry)}: expected a name or {{name: {{argument: value}}}}")
     if name not in WRAPPERS:
         raise ConfigError(f"{where}={name!r}: unknown wrapper{nearest(name, WRAPPERS)}; known: {', '.join(WRAPPERS)}")
     return name, kwargs or {}
