@@ -50,13 +50,15 @@ class SharedPulse:
 class Wait:
     """How long the main process has waited for a worker, and for a sign of life from it.
 
-    Time in which the main process did not run itself (stopped, or the machine asleep) does not count.
+    Time in which the main process did not run itself (stopped, or the machine asleep) does not count. Silence is
+    counted separately for each worker that takes the place of another: a fresh one has all of its time to start.
     """
 
     def __init__(self) -> None:
         self.seconds = 0.0
         self.silent = 0.0
         self._looked = time.monotonic()
+        self._pulse: Pulse | None = None
         self._beats = -1
         self._report = _FIRST_REPORT
 
@@ -66,8 +68,9 @@ class Wait:
         lived, self._looked = min(now - self._looked, 1.0), now
         self.seconds += lived
         beats = pulse.beats
-        self.silent = self.silent + lived if beats == self._beats else 0.0
-        self._beats = beats
+        known = pulse is self._pulse and beats == self._beats
+        self.silent = self.silent + lived if known else 0.0
+        self._pulse, self._beats = pulse, beats
 
     def report_due(self) -> bool:
         """Whether it is time to report the wait; less and less often."""

@@ -14,7 +14,7 @@ import cloudpickle
 from minding.engine.errors import LaneError
 from minding.engine.lanes.messages import Answer, Failure, Ticket
 from minding.engine.lanes.pulse import Wait
-from minding.engine.lanes.transport import STARTING, ChannelClosed, Transport, WeightBoard, WorkerHandle
+from minding.engine.lanes.transport import STARTING, ChannelClosed, Pulse, Transport, WeightBoard, WorkerHandle
 from minding.engine.lanes.worker import WorkerPlan
 from minding.engine.notes import add_note
 from minding.engine.process.signals import Interrupted
@@ -109,9 +109,10 @@ class SupervisedWorker:
             wait.look(pulse)
             if wait.report_due():
                 _log.warning("%s", self._who_is_waited_for(wait))
-            if wait.silent >= max(self._timeout, 0.0 if pulse.beats else _START_TIMEOUT):
+            limit, name = self._patience_with(pulse)
+            if wait.silent >= limit:
                 self._running[0].kill()
-                self._revive(f"gave no sign of life for {wait.silent:.0f} s (lanes.timeout)")
+                self._revive(f"gave no sign of life for {wait.silent:.0f} s ({name})")
 
     def poll(self, timeout: float = 0.0) -> Answer | None:
         """As `answer`, but returns None if there is none within `timeout` seconds."""
@@ -197,6 +198,12 @@ class SupervisedWorker:
         self.restarts += 1
         self._start()
 
+    def _patience_with(self, pulse: Pulse) -> tuple[float, str]:
+        """Seconds without a sign of life after which a worker is replaced, and what sets them."""
+        if pulse.beats or self._timeout >= _START_TIMEOUT:
+            return self._timeout, "lanes.timeout"
+        return _START_TIMEOUT, "the limit of its start, which is longer than lanes.timeout"
+
     def _who_is_waited_for(self, wait: Wait) -> str:
         ticket, handle = self._unanswered[0], self._running[0]
         member = handle.pulse.member
@@ -205,7 +212,8 @@ class SupervisedWorker:
             doing = f"is in {self._plan.names[member]}"
         doing = handle.hindrance() or doing
         if wait.silent > _SILENT:
-            doing += f"; without a sign of life it is replaced after {self._timeout:g} s (lanes.timeout)"
+            limit, name = self._patience_with(handle.pulse)
+            doing += f"; without a sign of life it is replaced after {limit:g} s ({name})"
         where = handle.kind if handle.pid is None else f"{handle.kind} {handle.pid}"
         return (
             f"the run has waited {wait.seconds:.0f} s for {_WORK[self._plan.lane]} {ticket.number} of {self.name} "

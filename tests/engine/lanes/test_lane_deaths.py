@@ -15,6 +15,7 @@ from lane_toys import DieOnce, Record, ToyCollector, ToyContext, ToyEnv, ToyLear
 from minding.engine import Task, declare
 from minding.engine.errors import LaneError
 from minding.engine.lanes import pulse, supervised
+from minding.engine.lanes.processes import ProcessTransport
 
 # Deaths
 
@@ -99,6 +100,29 @@ def test_a_stopped_worker_is_named_and_replaced_and_nothing_else_changes(monkeyp
     stopped_by = f"which is stopped: `kill -CONT {pids[0]}` lets it continue; "
     said = f"for rollout 3 of collector (process {pids[0]}), {stopped_by}"
     assert any(said + "without a sign of life it is replaced after 0.8 s (lanes.timeout)" in text for text in texts)
+
+
+def test_a_worker_that_is_stopped_before_its_first_sign_of_life_is_replaced_once(monkeypatch, caplog):
+    monkeypatch.setattr(pulse, "_FIRST_REPORT", 0.2)
+    monkeypatch.setattr(supervised, "_SILENT", 0.0)
+    monkeypatch.setattr(supervised, "_START_TIMEOUT", 2.0)
+    start, pids = ProcessTransport.start, []
+
+    def start_stopped(transport, name, *args):
+        handle = start(transport, name, *args)
+        pids.append(handle.pid)
+        if len(pids) == 1:
+            os.kill(handle.pid, signal.SIGSTOP)
+        return handle
+
+    monkeypatch.setattr(ProcessTransport, "start", start_stopped)
+    stopped = run(3, {"max_staleness": 0, "timeout": 1.0})
+    assert stopped.restarts == 1
+    assert stopped.rows == run(3).rows
+    texts = [record.message for record in caplog.records]
+    limit = "the limit of its start, which is longer than lanes.timeout"
+    assert f"the process of collector gave no sign of life for 2 s ({limit}); it is started again" in texts
+    assert any(f"without a sign of life it is replaced after 2 s ({limit})" in text for text in texts)
 
 
 @pytest.mark.slow
