@@ -9,11 +9,12 @@ from PIL import Image, ImageSequence
 
 from minding import training
 from minding.cli import run
-from minding.configs import compile_run
+from minding.configs import compile_run, load_user_config
 from minding.engine.checkpoint import newest_checkpoint
 from minding.engine.data.dataset import load_dataset
 from minding.engine.errors import ConfigError, DataError
 from minding.engine.run.run_dir import RunDir
+from minding.training import recording
 from minding.training.recording import play_recorded
 
 
@@ -103,6 +104,22 @@ def test_bad_input_of_the_command_is_one_line_and_exit_code_2(arguments, message
     assert message in error
     assert error.count("\n") == 1
     assert not (trained.path / "data").exists()
+
+
+def test_the_run_of_a_team_is_refused_before_anything_is_loaded_or_played(tmp_path, capsys, monkeypatch):
+    cfg = compile_run(load_user_config("simple_spread_vdn"), [f"run.out_dir={tmp_path}", "exp_name=team"])
+    run_dir = RunDir.create(cfg)
+    # Neither the policy nor the environments are made.
+    for name in ("load_policy", "make_evaluator_env"):
+        monkeypatch.delattr(recording, name)
+    message = "simple_spread_v3 has 3 agents: recorded data hold the steps of one agent"
+    with pytest.raises(DataError, match=message):
+        training.record_data(run_dir, 10)
+    assert run(["record-data", str(run_dir.path), "--steps", "10"]) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
+    assert not (run_dir.path / "data").exists()
 
 
 def test_steps_without_a_whole_episode_are_recorded_and_pointed_out(trained, tmp_path, capsys):

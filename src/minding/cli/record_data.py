@@ -39,8 +39,9 @@ def record_data(
         if folder.exists():
             raise DataError(f"{str(folder)!r} exists: remove it, or give another folder with --out")
         cfg = compile_run(run_dir.load_config())
+        from minding import training
 
-    from minding import training
+        training.check_recordable(cfg)
 
     with click.progressbar(length=steps, label=f"{cfg.policy.type} on {cfg.env.env_id}") as bar:
         done = 0

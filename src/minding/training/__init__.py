@@ -4,7 +4,7 @@ from minding.training.assembly import build, check_runnable, make_policy
 from minding.training.evaluation import evaluate, final_evaluation, record
 from minding.training.export import Export, export_run, open_exported
 from minding.training.loading import Trained, load_policy
-from minding.training.recording import record_data
+from minding.training.recording import check_recordable, record_data
 from minding.training.runner import Summary, train
 
 __all__ = [
@@ -12,6 +12,7 @@ __all__ = [
     "Summary",
     "Trained",
     "build",
+    "check_recordable",
     "check_runnable",
     "evaluate",
     "export_run",

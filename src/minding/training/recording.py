@@ -10,10 +10,12 @@ from typing import Any
 import numpy as np
 from easydict import EasyDict
 
+from minding.configs import compile_run
 from minding.engine.config.identity import identity
 from minding.engine.data import trees
 from minding.engine.data.actions import ActionAdapter
 from minding.engine.data.dataset import Dataset, describe, load_dataset, save_dataset
+from minding.engine.errors import DataError
 from minding.engine.run.run_dir import RunDir
 from minding.engine.types import Array, EnvManager, EnvStep, Obs, Policy
 from minding.envs import make_evaluator_env
@@ -51,11 +53,12 @@ def record_data(
 
     Raises:
       CheckpointError: if there is no whole checkpoint, or it belongs to another network.
-      DataError: if the folder exists or cannot be written.
+      DataError: if the run is of a team, or the folder exists or cannot be written.
       TrustError: if the run folder names code that is not the user's own.
     """
     run = run if isinstance(run, RunDir) else RunDir.open(run)
     folder = run.path / "data" if out is None else out
+    check_recordable(compile_run(run.load_config()))
     cfg, policy, found = load_policy(run, ckpt)
     act: Act
     act, reset = _exploring(cfg, policy) if explore else (policy.eval_mode.forward, policy.eval_mode.reset)
@@ -71,6 +74,20 @@ def record_data(
         env.close()
     save_dataset(folder, data)
     return load_dataset(folder)
+
+
+def check_recordable(cfg: EasyDict) -> None:
+    """Refuses a run whose steps recorded data cannot hold, before anything is loaded or played.
+
+    Raises:
+      DataError: if several agents act in its environment.
+    """
+    agents = cfg.env.spec.get("agents")
+    if agents is not None:
+        raise DataError(
+            f"{cfg.env.env_id} has {len(agents['names'])} agents: recorded data hold the steps of one agent, and no "
+            "algorithm learns from a team's; give the run of an environment with one agent"
+        )
 
 
 def _exploring(cfg: EasyDict, trained: Policy) -> tuple[Act, Callable[..., None]]:
