@@ -22,6 +22,7 @@ from minding.engine.config.options import plain
 from minding.engine.data.actions import ActionAdapter
 from minding.engine.data.differences import differences
 from minding.engine.data.observation import observation_leaves
+from minding.engine.data.ranges import check_ranges
 from minding.engine.errors import DamagedCheckpointError, DataError, MindingError
 from minding.engine.types import Array
 
@@ -260,6 +261,7 @@ def _check(data: Dataset) -> None:
     damaged = not_finite(parts, "data")
     if damaged:
         raise ValueError(f"{damaged} holds NaN or infinity")
+    check_ranges(env, data.obs, data.final_obs, data.action, data.end)
 
 
 def _expect(name: str, array: Array, shape: tuple[int, ...], dtype: str) -> None:

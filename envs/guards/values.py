@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from minding.engine.data.masks import without_legal
+from minding.engine.data.ranges import LARGEST
 from minding.engine.errors import EnvError
 from minding.engine.types import Array
 from minding.envs.spaces.layout import ObsLayout
@@ -66,6 +67,13 @@ def _brief(value: Any) -> str:
     return text if len(text) <= 80 else f"{text[:80]}..."
 
 
+def _unusable(values: Array) -> str:
+    """Why numbers of an observation cannot be used, where the numbers alone do not say it."""
+    if np.isinf(values).any():
+        return " (float32 ends at 3.4e38)"
+    return "" if np.isnan(values).any() else " (from 1.8e19 on float32 cannot hold the square of a number)"
+
+
 class ValueCheck:
     """Checks the arrays of a layout: cheaply at every step, thoroughly if something may be wrong.
 
@@ -113,11 +121,10 @@ class ValueCheck:
             beyond = ", which float32 cannot hold" if np.isfinite(reward[row]).all() else ""
             found[int(row)] = f"reward is {reward[row]}{beyond}"
         for i in self._floats:
-            finite = np.isfinite(arrays[i]).reshape(len(arrays[i]), -1).all(1)
-            for row in np.flatnonzero(~finite):
+            usable = (np.abs(arrays[i]) < LARGEST).reshape(len(arrays[i]), -1).all(1)
+            for row in np.flatnonzero(~usable):
                 value = np.array2string(arrays[i][row], threshold=8, precision=4)
-                beyond = "" if not np.isinf(arrays[i][row]).any() else " (float32 ends at 3.4e38)"
-                found.setdefault(int(row), f"{self._leaves[i].label} is {value}{beyond}")
+                found.setdefault(int(row), f"{self._leaves[i].label} is {value}{_unusable(arrays[i][row])}")
         for i, count in self._counts:
             outside = ((arrays[i] < 0) | (arrays[i] >= count)).reshape(len(arrays[i]), -1).any(1)
             for row in np.flatnonzero(outside):

@@ -152,6 +152,108 @@ def test_arrays_that_do_not_belong_together_are_refused_with_right_checksums_too
         load_dataset(tmp_path / "data")
 
 
+DISCRETE = {"kind": "discrete", "shape": [], "dtype": "int64", "n": 2, "start": 3}
+PAIR = {"kind": "multi_discrete", "shape": [2], "dtype": "int64", "nvec": [2, 3], "start": [0, 1]}
+BOX = ENV["spec"]["observation"]
+MASKED = {"kind": "dict", "spaces": {"action_mask": {"kind": "action_mask", "counts": [2]}, "at": BOX}}
+
+
+def five(dtype, *rows):
+    """Five rows, the last of which are given."""
+    return np.array([rows[0]] * (5 - len(rows)) + list(rows), dtype)
+
+
+def of(space=None, observation=BOX, **parts):
+    """Toy data of other spaces."""
+    about = {"env": {**describe(ENV), "observation": observation, **({"env_action": space} if space else {})}}
+    return toy(about=about, **parts)
+
+
+LEGAL = {"action_mask": np.eye(2, dtype=bool)[[0, 1, 0, 1, 0]], "at": np.zeros((5, 2), np.float32)}
+FINAL = {"action_mask": np.zeros((2, 2), bool), "at": np.zeros((2, 2), np.float32)}
+OUTSIDE = {
+    "an action above": (
+        of(DISCRETE, action=five(np.int64, 3, 4, 7)), "action of row 4, step 2 of episode 1, is 7, .* 3 to 4",
+    ),
+    "an action below": (of(DISCRETE, action=five(np.int64, 3, -1, 3, 3)), "row 2, step 0 of episode 1, is -1"),
+    "unsigned": (of(DISCRETE, action=five(np.uint8, 3, 255)), "row 4, step 2 of episode 1, is 255"),
+    "choices": (
+        of(PAIR, action=five(np.int64, [0, 1], [1, 3], [1, 0])),
+        r"row 4, .* is \[1, 0\], its space has the values from \[0, 1\] to \[1, 3\]",
+    ),
+    "a Box": (
+        toy(action=np.float32([[-2], [2.01], [0], [1], [2]])), r"row 1, step 1 of episode 0, is \[2.01\], .*to \[2",
+    ),
+    "a state": (
+        of(observation={"kind": "discrete", "n": 4, "start": 0}, obs={"": five(np.int32, 0, 4)},
+           final_obs={"": np.zeros(2, np.int32)}),
+        "the observation of row 4, step 2 of episode 1, is 4, its space has the values from 0 to 3",
+    ),
+    "states": (
+        of(observation={"kind": "multi_discrete", "nvec": [2, 9]}, obs={"": five(np.int32, [1, 8], [1, -1])},
+           final_obs={"": np.zeros((2, 2), np.int32)}),
+        r"row 4, .* is \[ ?1, -1\]",
+    ),
+    "a last state": (
+        of(observation={"kind": "discrete", "n": 4, "start": 0}, obs={"": five(np.int32, 0)},
+           final_obs={"": np.int32([0, 9])}),
+        "the observation after the last step of episode 1 is 9",
+    ),
+    "bits": (
+        of(observation={"kind": "multi_binary", "shape": [2]}, obs={"": five(np.float32, [0, 1], [0.5, 1])}),
+        "row 4, .*expected 0 or 1",
+    ),
+    "a number too large": (
+        toy(obs={"": five(np.float32, [0, 0], [0, 1e38], [0, 0])}), "row 3, .*cannot hold the square",
+    ),
+    "a last one too large": (toy(final_obs={"": np.float32([[0, -2e19], [0, 0]])}), "of episode 0 .*the square"),
+    "an illegal action": (
+        of(DISCRETE, MASKED, obs=LEGAL, final_obs=FINAL, action=np.array([3, 4, 3, 3, 3])),
+        "the action of row 3, step 1 of episode 1, is 3, which its mask forbids",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OUTSIDE)
+def test_a_value_that_its_space_does_not_have_is_named_by_folder_episode_and_row(name, tmp_path):
+    data, message = OUTSIDE[name]
+    if name == "bits":
+        data = dataclasses.replace(data, final_obs={"": np.ones((2, 2), np.float32)})
+    arrays = {field.name: getattr(data, field.name) for field in dataclasses.fields(data)[:-2]}
+    save_checkpoint(tmp_path / "data", {"data": arrays}, {"kind": "recorded data", "about": data.about, "steps": 5})
+    with pytest.raises(DataError, match=f"data': .*{message}") as found:
+        load_dataset(tmp_path / "data")
+    assert len(str(found.value)) < 500
+
+
+def test_values_at_the_ends_of_their_spaces_are_data(tmp_path):
+    fitting = [
+        of(DISCRETE, action=five(np.int64, 3, 4)),
+        of(PAIR, action=five(np.int64, [0, 1], [1, 3])),
+        of(DISCRETE, MASKED, obs=LEGAL, final_obs=FINAL, action=np.array([3, 4, 3, 4, 3])),
+        toy(obs={"": np.full((5, 2), -1.8e19, np.float32)}),
+        toy(action=np.nextafter(np.float32([[-2]] * 5), np.float32(-3))),
+        of(
+            {**ENV["spec"]["env_action"], "low": -np.inf, "high": np.inf, "rescaled": False},
+            action=np.full((5, 1), 1e9, np.float32),
+        ),
+    ]
+    for number, data in enumerate(fitting):
+        save_dataset(tmp_path / str(number), data)
+        assert len(load_dataset(tmp_path / str(number))) == 5
+
+
+@pytest.mark.parametrize("n", [None, "2", [], 10**400, float("nan"), {}])
+def test_a_space_that_none_is_is_refused_in_a_line(n, tmp_path):
+    data = of({**DISCRETE, "n": n}, action=five(np.int64, 3, 7))
+    arrays = {field.name: getattr(data, field.name) for field in dataclasses.fields(data)[:-2]}
+    save_checkpoint(tmp_path / "data", {"data": arrays}, {"kind": "recorded data", "about": data.about, "steps": 5})
+    if n == 10**400:
+        assert len(load_dataset(tmp_path / "data")) == 5
+        return
+    check_refused(tmp_path / "data")
+
+
 @pytest.mark.parametrize("state", [{}, {"data": {}}, {"data": {"action": 1, "evil": 2}}, {"data": 7}])
 def test_another_state_is_refused(tmp_path, state):
     save_checkpoint(tmp_path / "data", state, {"kind": "recorded data", "about": {"env": describe(ENV)}})

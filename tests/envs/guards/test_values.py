@@ -18,16 +18,24 @@ from minding.envs.spaces.layout import ObsLayout
 ZEROS = np.zeros(2, np.int64)
 
 
-def test_large_finite_values_are_finite_and_nan_and_infinity_are_found_by_row():
+def test_large_values_are_usable_and_what_float32_cannot_square_nan_and_infinity_are_found_by_row():
     values = ValueCheck(ObsLayout(spaces.Box(-np.inf, np.inf, (2,), np.float32)))
-    obs = np.full((3, 2), 1e30, np.float32)
+    obs = np.full((3, 2), 1e19, np.float32)
     assert values.bad_rows([obs], np.full(3, 1e30)) == []
     obs[1, 0] = np.nan
     assert not values.fits([obs], np.zeros(3))
     assert values.bad_rows([obs], np.array([0, 0, np.inf])) == [
-        (1, "observation is [   nan 1.e+30]"),
+        (1, "observation is [   nan 1.e+19]"),
         (2, "reward is inf"),
     ]
+    for huge, found in ((1.8e19, False), (1.9e19, True), (-1e38, True)):
+        obs[:] = 0
+        obs[2, 1] = huge
+        rows = values.bad_rows([obs], np.zeros(3))
+        assert [row for row, _ in rows] == [2] * found
+        values.rounded([obs])
+        assert values.fits([obs], np.zeros(3)) is False
+        assert not found or "from 1.8e19 on float32 cannot hold the square of a number" in rows[0][1]
 
 
 class Valued(Counter):

@@ -1,0 +1,98 @@
+"""Whether recorded steps hold only what their spaces have, by the same measure as steps of a running environment."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from minding.engine.data.masks import ACTION_MASK, first_entries
+from minding.engine.data.observation import Leaf, observation_leaves
+from minding.engine.types import Array
+
+LARGEST = 2.0**64
+"""Numbers of an observation are smaller: from here on float32 does not hold their squares, and so no variance."""
+_ROUNDING = 1e-6
+"""Of the width of a Box: by how much an action may be outside."""
+
+
+def check_ranges(
+    env: Mapping[str, Any], obs: Mapping[str, Array], final_obs: Mapping[str, Array], action: Array, end: Array
+) -> None:
+    """Refuses recorded steps with a value that their spaces do not have; their shapes and dtypes are right.
+
+    Args:
+      env: what `describe` says of the environment.
+      obs, final_obs, action, end: as in `Dataset`.
+    Raises:
+      ValueError: names the episode, the row, the value and what is expected.
+    """
+    for row, problem in _of_actions(env["env_action"], action):
+        raise ValueError(f"the action of {_place(row, end)} {problem}")
+    for leaf in observation_leaves(env["observation"]):
+        name = f"observation {leaf.path!r}" if leaf.path else "observation"
+        for row, problem in _of_leaf(leaf, obs[leaf.path]):
+            raise ValueError(f"the {name} of {_place(row, end)} {problem}")
+        for episode, problem in _of_leaf(leaf, final_obs[leaf.path]):
+            raise ValueError(f"the {name} after the last step of episode {episode} {problem}")
+        if leaf.is_mask and leaf.path == ACTION_MASK:
+            for row in _first(~_legal(env["env_action"], action, obs[leaf.path], leaf.space["counts"])):
+                raise ValueError(f"the action of {_place(row, end)} is {action[row].tolist()}, which its mask forbids")
+
+
+def _place(row: int, end: Array) -> str:
+    episode = int(np.searchsorted(end, row))
+    begin = int(end[episode - 1]) + 1 if episode else 0
+    return f"row {row}, step {row - begin} of episode {episode},"
+
+
+def _of_actions(space: Mapping[str, Any], action: Array) -> Iterator[tuple[int, str]]:
+    """The first row with an action that is not in the space, with what is wrong."""
+    if space["kind"] == "box":
+        low, high = np.asarray(space["low"], np.float64), np.asarray(space["high"], np.float64)
+        bounded = np.isfinite(low) & np.isfinite(high)
+        slack = np.where(bounded, _ROUNDING * (np.where(bounded, high, 0) - np.where(bounded, low, 0)), 0)
+        outside = ~((action >= low - slack) & (action <= high + slack) & (np.abs(action) < LARGEST))
+    else:
+        low = np.asarray(space["start"])
+        high = low + np.asarray(space["n"] if space["kind"] == "discrete" else space["nvec"]) - 1
+        # Not the opposite comparisons, which are false for a forged space of NaN.
+        outside = ~((action >= low) & (action <= high))
+    for row in _first(outside):
+        yield row, _outside(action[row], low, high)
+
+
+def _of_leaf(leaf: Leaf, values: Array) -> Iterator[tuple[int, str]]:
+    """The first row with an observation that is not in the space, with what is wrong; limits of a Box do not count."""
+    kind = leaf.space["kind"]
+    if kind in ("discrete", "multi_discrete"):
+        count = np.asarray(leaf.space["n"] if kind == "discrete" else leaf.space["nvec"])
+        for row in _first(~((values >= 0) & (values < count))):
+            yield row, _outside(values[row], np.asarray(0), count - 1)
+    elif kind == "multi_binary":
+        for row in _first((values != 0) & (values != 1)):
+            yield row, f"is {_shown(values[row])}; expected 0 or 1"
+    elif values.dtype.kind == "f":
+        for row in _first(np.abs(values) >= LARGEST):
+            yield row, f"is {_shown(values[row])}: from 1.8e19 on float32 cannot hold the square of a number"
+
+
+def _legal(space: Mapping[str, Any], action: Array, mask: Array, counts: list[int]) -> Array:
+    """Bool ``(S,)``: whether the mask of each step allows what was done; an action has one choice for each count."""
+    choices = (action.astype(np.int64) - np.asarray(space["start"], np.int64)).reshape(len(action), len(counts))
+    return np.asarray(np.take_along_axis(mask, choices + first_entries(counts), axis=1))
+
+
+def _first(rows: Array) -> list[int]:
+    """The first row in which something is true, if there is one."""
+    marked = rows.reshape(len(rows), -1).any(axis=1)
+    return [int(marked.argmax())] if marked.any() else []
+
+
+def _outside(value: Array, low: Array, high: Array) -> str:
+    return f"is {_shown(value)}, its space has the values from {_shown(low)} to {_shown(high)}"
+
+
+def _shown(value: Array) -> str:
+    return np.array2string(np.asarray(value), threshold=8, precision=6, separator=", ")[:200]
