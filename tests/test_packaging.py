@@ -160,3 +160,73 @@ def test_the_wheel_holds_all_packages_and_imports_without_the_tree(tmp_path):
         [sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": str(wheel)}, capture_output=True, text=True
     )
     assert wheel.name in out.stdout, out.stderr
+
+
+EXTRAS = PYPROJECT["project"]["optional-dependencies"]
+LIBRARY = ("engine", "envs", "middleware", "policies", "configs", "src/minding/cli", "src/minding/training")
+MODULES = {"opencv-python-headless": "cv2", "di-treetensor": "treetensor"}
+"""What a package is imported as, where that is not its name with underscores."""
+
+
+def library_text():
+    return "\n".join(path.read_text() for folder in LIBRARY for path in (ROOT / folder).rglob("*.py"))
+
+
+def test_every_package_of_an_extra_is_used():
+    text = library_text()
+    for extra in EXTRAS.keys() - {"dev", "all"}:
+        for line in EXTRAS[extra]:
+            requirement = Requirement(line)
+            module = MODULES.get(requirement.name.lower(), requirement.name.replace("-", "_"))
+            assert re.search(rf"\b{module}\b", text), (
+                f"the extra {extra!r} installs {requirement.name}, which nothing uses"
+            )
+
+
+def test_every_extra_that_a_page_or_a_message_names_exists():
+    pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "benchmarks").rglob("*.md")]
+    text = library_text() + "\n".join(path.read_text() for path in pages)
+    named = {
+        *re.findall(r"minding\[(\w+)\]", text),
+        *re.findall(r"\bextras? `(\w+)`", text),
+        *re.findall(r"\(extra `?(\w+)`?\)", text),
+        *re.findall(r'MissingExtraError\([^()]*?"[\w-]+", "(\w+)"', text),
+        *(name for names in re.findall(r"'\.\[([\w,]+)\]'", text) for name in names.split(",")),
+    }
+    assert len(named) > 8
+    assert named <= EXTRAS.keys(), sorted(named - EXTRAS.keys())
+
+
+def test_every_page_and_command_that_a_message_names_exists():
+    from minding.cli import cli
+
+    text = library_text()
+    pages = set(re.findall(r"\b(?:docs/|see (?:docs/)?)([\w/]+\.md)\b", text))
+    assert pages
+    for name in pages:
+        assert (ROOT / "docs" / name).is_file(), f"a message names docs/{name}, which does not exist"
+    named = set(re.findall(r"`minding ([a-z][a-z-]*)", text))
+    assert named
+    assert named <= cli.commands.keys(), sorted(named - cli.commands.keys())
+
+
+def test_every_setting_that_a_message_names_exists():
+    from minding.engine.config.compiler import RUN_SCHEMA
+    from minding.envs import config_schema
+
+    known = {"policy.type", *(f"env.{key}" for key in config_schema())}
+
+    def add(schema, path):
+        for key, node in schema.items():
+            known.add(f"{path}{key}")
+            if isinstance(node, dict):
+                add(node, f"{path}{key}.")
+
+    add(RUN_SCHEMA, "")
+    for algorithm in ALGORITHMS.values():
+        add(algorithm.config_schema(), "policy.")
+    texts = re.findall(r"\"[^\"\n]*\"", library_text())
+    named = {key for text in texts for key in re.findall(r"\b((?:env|run|lanes|policy)\.[a-z_]+(?:\.[a-z_]+)?)=", text)}
+    named = {".".join(key.split(".")[:2]) if key.startswith("env.env_kwargs") else key for key in named}
+    assert len(named) > 20
+    assert named <= known, sorted(named - known)
