@@ -14,7 +14,7 @@ from minding.engine.lanes.standin import LaneTask, replace_task
 from minding.engine.lanes.transport import Channel, WeightBoard, WeightReader
 from minding.engine.lanes.weights import SharedWeights
 from minding.engine.lanes.worker import serve
-from minding.engine.process.spawn import SPAWN, become_worker, lean_start
+from minding.engine.process.spawn import SPAWN, WorkerProcess, become_worker
 from minding.engine.types import Array
 
 
@@ -29,11 +29,10 @@ class ProcessTransport:
     def start(self, name: str, board: WeightBoard, depth: int, cores: frozenset[int]) -> ProcessWorker:
         here, there = SPAWN.Pipe()
         pulse = SharedPulse()
-        process = SPAWN.Process(
+        process = WorkerProcess(
             target=_main, args=(there, depth, board, pulse, cores), name=f"minding-{name.replace(' ', '-')}"
         )
-        with lean_start():
-            process.start()
+        process.launch()
         # Only the worker holds the other end now, so that its death closes the channel.
         there.close()
         return ProcessWorker(process, SharedMemoryChannel(here, depth), pulse)

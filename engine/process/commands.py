@@ -17,13 +17,15 @@ _POLL_SECONDS = 0.1
 _MOST_READ = 8192
 _PROGRAM = """\
 import ctypes, os, signal, sys
-ctypes.CDLL(None).prctl(1, signal.SIGTERM)
+ctypes.CDLL(None).prctl(1, signal.SIGKILL)
 if os.getppid() != int(sys.argv.pop(1)):
     sys.exit("the process that started this one has ended")
 from {module} import {function}
 {function}()
 """
-"""The kernel ends the process with the one that started it (PR_SET_PDEATHSIG), however that one ends."""
+"""The kernel kills the process with the one that started it (PR_SET_PDEATHSIG), however that one ends.
+
+SIGKILL also ends a process that is stopped."""
 
 
 @dataclasses.dataclass

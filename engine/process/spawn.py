@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
+import functools
 import multiprocessing
 import os
+import queue
 import signal
 import sys
 import threading
 import types
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from multiprocessing import resource_tracker
 from multiprocessing.connection import wait
+from multiprocessing.context import SpawnProcess
 from multiprocessing.util import Finalize
 from typing import Any
 
@@ -21,7 +26,73 @@ SPAWN = multiprocessing.get_context("spawn")
 """A fork after any operator of MindSpore can hang."""
 _STARTING = threading.Lock()
 """The main script and the environment variables belong to all threads."""
+_PR_SET_PDEATHSIG = 1
 _THREAD_LIMITS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+
+
+class WorkerProcess(SpawnProcess):
+    """A process that the kernel kills when this one ends, however that happens: also while it is stopped."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Unpickling calls the function first: before the process imports what it is to run.
+        return _end_with, (os.getpid(),), self.__dict__
+
+    def launch(self) -> None:
+        """Starts the process, lean (see `lean_start`)."""
+        with lean_start():
+            _starter().call(self.start)
+
+
+class _Starter:
+    """A thread that starts all processes, and lives as long as this process.
+
+    What the kernel watches for a process is the thread that started it. A daemon: the threads that Python joins have
+    ended before what is registered to run at exit.
+    """
+
+    def __init__(self) -> None:
+        self._calls: queue.SimpleQueue[tuple[Callable[[], None], Future[None]]] = queue.SimpleQueue()
+        threading.Thread(target=self._run, daemon=True, name="process-starter").start()
+
+    def call(self, start: Callable[[], None]) -> None:
+        """Calls `start` in the thread; its error is raised here."""
+        done: Future[None] = Future()
+        self._calls.put((start, done))
+        done.result()
+
+    def _run(self) -> None:
+        signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+        while True:
+            start, done = self._calls.get()
+            try:
+                done.set_result(start())
+            except BaseException as error:
+                done.set_exception(error)
+            # What was started belongs to its owner alone.
+            del start, done
+
+
+@functools.cache
+def _starter() -> _Starter:
+    return _Starter()
+
+
+def _end_with(parent: int) -> WorkerProcess:
+    """In a spawned process: ends it with its parent from now on; returns what its description is filled into."""
+    end_with_parent(parent)
+    return WorkerProcess.__new__(WorkerProcess)
+
+
+def end_with_parent(parent: int) -> None:
+    """Lets the kernel kill this process (SIGKILL) when the thread that started it ends; on Linux.
+
+    Args:
+      parent: number of the process that started this one, which may have ended by now.
+    """
+    if sys.platform.startswith("linux"):
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
 
 
 @contextlib.contextmanager

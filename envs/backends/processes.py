@@ -18,7 +18,7 @@ import cloudpickle
 
 from minding.engine.data.actions import ActionAdapter
 from minding.engine.errors import EnvError
-from minding.engine.process.spawn import SPAWN, lean_start, stop_at_exit
+from minding.engine.process.spawn import SPAWN, WorkerProcess, stop_at_exit
 from minding.engine.types import Array
 from minding.envs.backends.source import EpisodeSource
 from minding.envs.backends.worker import SharedLayout, WorkerPlan, main
@@ -260,14 +260,14 @@ class _WorkerHandle:
 
     def start(self) -> None:
         self.connection, remote = SPAWN.Pipe()
-        self._process = SPAWN.Process(
+        process = WorkerProcess(
             target=main,
             args=(remote, self._block, self.plan),
             daemon=True,
             name=f"minding-env-{self.plan.index}",
         )
-        with lean_start():
-            self._process.start()
+        process.launch()
+        self._process = process
         # Only the worker holds the other end now, so that its death closes the pipe.
         remote.close()
         self.fileno = self.connection.fileno()

@@ -337,6 +337,10 @@ def gone(pid):
         return True
 
 
+def command_of(pid):
+    return Path(f"/proc/{pid}/cmdline").read_text()
+
+
 class Script:
     """A run in a process group of its own that has come to wait for a worker for ever."""
 
@@ -351,8 +355,9 @@ class Script:
         deadline = time.monotonic() + 60
         while not ready.exists() and self.process.poll() is None and time.monotonic() < deadline:
             time.sleep(0.005)
-        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
-        self.children = children.read_text().split()
+        threads = Path(f"/proc/{self.process.pid}/task").iterdir()
+        self.children = [pid for thread in threads for pid in (thread / "children").read_text().split()]
+        self.workers = [pid for pid in self.children if "resource_tracker" not in command_of(pid)]
 
     def end(self):
         """Waits for the end; returns exit code, seconds and lines of output. Nothing may be left."""
@@ -383,6 +388,9 @@ def start(tmp_path):
     yield begin
     for script in scripts:
         script.process.kill()
+        for pid in script.workers:
+            if not gone(pid) and "spawn_main" in command_of(pid):
+                os.kill(int(pid), signal.SIGKILL)
         script.process.communicate()
 
 
@@ -416,8 +424,12 @@ def test_a_signal_while_an_evaluation_is_awaited_ends_the_run_in_order(start):
 
 
 @pytest.mark.parametrize("event", ["event", pytest.param("eval_event", marks=pytest.mark.slow)])
-def test_workers_end_with_a_main_process_that_is_killed(start, event):
+@pytest.mark.parametrize("stopped", [True, pytest.param(False, marks=pytest.mark.slow)])
+def test_workers_end_with_a_main_process_that_is_killed(start, event, stopped):
     script = start({"max_staleness": 0}, event)
+    if stopped:
+        for pid in script.workers:
+            os.kill(int(pid), signal.SIGSTOP)
     script.process.kill()
     code, _, lines = script.end()
     assert code == -signal.SIGKILL

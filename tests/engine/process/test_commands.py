@@ -80,15 +80,21 @@ run_commands([Command("seed_toys:until_told", [sys.argv[1], "0", "0"], sys.argv[
 """
 
 
-def test_they_end_with_the_process_that_started_them_even_if_that_is_killed(tmp_path):
+@pytest.mark.parametrize("stopped", [False, True])
+def test_they_end_with_the_process_that_started_them_even_if_that_is_killed(tmp_path, stopped):
     with subprocess.Popen([sys.executable, "-c", PARENT, tmp_path]) as parent:
         deadline = time.monotonic() + 60
         while not started(tmp_path):
             assert time.monotonic() < deadline
+        child = Path("/proc") / (tmp_path / "started-0").read_text()
+        if stopped:
+            os.kill(int(child.name), signal.SIGSTOP)
         parent.kill()
-    child = Path("/proc") / (tmp_path / "started-0").read_text()
+    deadline = time.monotonic() + 10
     while child.exists() and "Z" not in (child / "stat").read_text().split()[2]:
-        assert time.monotonic() < deadline
+        if time.monotonic() > deadline:
+            os.kill(int(child.name), signal.SIGKILL)
+            pytest.fail("it is still there")
 
 
 def test_only_whole_lines_of_this_start_are_read(tmp_path):

@@ -4,9 +4,12 @@ import gc
 import os
 import signal
 import sys
+import threading
 import types
 
-from minding.engine.process.spawn import SPAWN, become_worker, lean_start, stop_at_exit
+import pytest
+
+from minding.engine.process.spawn import SPAWN, WorkerProcess, become_worker, stop_at_exit
 
 
 def tell(connection):
@@ -28,9 +31,8 @@ def test_a_worker_is_spared_the_main_script_threads_and_signals_from_its_first_m
     script.__file__ = "/nowhere/script.py"
     monkeypatch.setitem(sys.modules, "__main__", script)
     here, there = SPAWN.Pipe()
-    process = SPAWN.Process(target=tell, args=(there,))
-    with lean_start():
-        process.start()
+    process = WorkerProcess(target=tell, args=(there,))
+    process.launch()
     there.close()
     assert sys.modules["__main__"] is script
     assert signal.pthread_sigmask(signal.SIG_BLOCK, []) == set()
@@ -43,6 +45,30 @@ def test_a_worker_is_spared_the_main_script_threads_and_signals_from_its_first_m
     # What the user said holds.
     assert threads == ["3", "1", "1"]
     assert (main, mindspore) == (False, False)
+
+
+def serve(connection):
+    connection.send("started")
+    connection.send(connection.recv())
+
+
+def test_a_worker_outlives_the_thread_that_launched_it():
+    here, there = SPAWN.Pipe()
+    process = WorkerProcess(target=serve, args=(there,))
+    thread = threading.Thread(target=lambda: (process.launch(), there.close(), here.recv()))
+    thread.start()
+    # The kernel's signal would come with the end of the thread.
+    thread.join()
+    here.send("alive")
+    assert here.recv() == "alive"
+    process.join()
+    assert process.exitcode == 0
+    here.close()
+
+
+def test_an_error_of_a_launch_reaches_the_caller():
+    with pytest.raises(AttributeError, match="local object"):
+        WorkerProcess(target=lambda: None).launch()
 
 
 class Owner:

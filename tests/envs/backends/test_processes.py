@@ -1,6 +1,7 @@
 """Worker processes: routing, memory, imports, and nothing left behind."""
 
 import os
+import signal
 import subprocess
 import sys
 import textwrap
@@ -113,8 +114,8 @@ def test_a_script_that_never_closes_its_environments_ends_and_takes_the_workers_
     assert wait_for_end([int(pid) for pid in output.split()])
 
 
-@pytest.mark.parametrize("kind", ["hang", "none"])
-def test_workers_end_when_the_parent_is_killed_even_if_an_environment_hangs(kind):
+@pytest.mark.parametrize(("kind", "stopped"), [("hang", False), ("none", False), ("none", True)])
+def test_workers_end_when_the_parent_is_killed_even_if_an_environment_hangs_or_they_are_stopped(kind, stopped):
     parent = start_script(f"""
         import numpy as np
         from minding.envs import make_env_manager
@@ -128,8 +129,14 @@ def test_workers_end_when_the_parent_is_killed_even_if_an_environment_hangs(kind
         """)
     pids = [int(pid) for pid in parent.stdout.readline().split()]
     assert len(pids) == 2
+    if stopped:
+        for pid in pids:
+            os.kill(pid, signal.SIGSTOP)
     parent.kill()
     parent.wait()
-    assert wait_for_end(pids)
+    ended = wait_for_end(pids)
+    for pid in [] if ended else pids:
+        os.kill(pid, signal.SIGKILL)
+    assert ended
     parent.stdout.close()
     parent.stderr.close()
