@@ -49,10 +49,10 @@ def load_user_config(source: str | os.PathLike[str], *, trust: bool = False) -> 
       source: a preset's name, a ``.yaml`` file, a run folder, or a ``.py`` file that defines `main_config`. A text
         that is the name of a preset means the preset, even if there is a folder of that name; that one is
         ``./name``.
-      trust: run the code that the configuration of a run names even where it is not the user's own.
+      trust: run the code that a run folder or a ``.yaml`` file names even where it is not the user's own.
     Raises:
       ConfigError: if there is no such preset or file, or it holds no settings.
-      TrustError: if a run folder, or a configuration that minding saved, names code that is not the user's own.
+      TrustError: if a run folder or a ``.yaml`` file names code that is not the user's own.
     """
     if isinstance(source, str) and source in PRESETS:
         return load_preset(source)
@@ -61,8 +61,9 @@ def load_user_config(source: str | os.PathLike[str], *, trust: bool = False) -> 
         return RunDir.open(path, trust=trust).load_config()
     if path.suffix in (".yaml", ".yml"):
         cfg = load_config(path)
-        if not trust and _saved_by_a_run(path, cfg):
-            check_code(cfg, path.parent)
+        if not trust:
+            alone = path.resolve().parent == Path.cwd().resolve() and not _saved_by_a_run(path, cfg)
+            check_code(cfg, path, None if alone else path.parent)
         return cfg
     if path.suffix == ".py":
         return _run_config_file(path)
@@ -70,7 +71,7 @@ def load_user_config(source: str | os.PathLike[str], *, trust: bool = False) -> 
 
 
 def _saved_by_a_run(path: Path, cfg: EasyDict) -> bool:
-    """Whether a file is a run's and not one that the user wrote: by what it holds, or by what is beside it."""
+    """Whether a file is that of a run: by what it holds, or by what is beside it."""
     env = cfg.get("env")
     compiled = isinstance(env, dict) and "spec" in env
     return compiled or any((path.parent / name).exists() for name in ("ckpt", "metrics.csv", "summary.json"))

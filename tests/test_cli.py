@@ -632,7 +632,7 @@ def test_no_command_runs_code_that_a_run_folder_names(command, tmp_path, monkeyp
     )
     for run_folder in ["run", *([str(config)] if command == ["train"] else [])]:
         assert run([*command, run_folder]) == 2
-        assert "names code that is not in your project" in capsys.readouterr().err
+        assert "names code that may not run" in capsys.readouterr().err
     assert not (tmp_path / "ran").exists()
     if command in (["resume"], ["train"]):
         # After a yes it is made, as any environment is; the other two look at the checkpoint first.
@@ -641,9 +641,18 @@ def test_no_command_runs_code_that_a_run_folder_names(command, tmp_path, monkeyp
         assert (tmp_path / "ran").exists()
 
 
+CONFIGS = {
+    "mine.yaml": "env: {env_id: 'gymnasium.envs.classic_control.cartpole:CartPoleEnv'}\npolicy: {type: ppo}\n",
+    "mine.py": "main_config = {'env': {'env_id': 'gymnasium.envs.classic_control.cartpole:CartPoleEnv'}, "
+    "'policy': {'type': 'ppo'}}\n",
+}
+
+
 def test_what_the_user_names_needs_no_yes(training, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    mine = tmp_path / "mine.yaml"
-    mine.write_text("env: {env_id: 'gymnasium.envs.classic_control.cartpole:CartPoleEnv'}\npolicy: {type: ppo}\n")
-    assert run(["train", "mine.yaml"]) == 0
+    for name in ("mine.yaml", "mine.py"):
+        (tmp_path / name).write_text(CONFIGS[name])
+    assert run(["train", "mine.yaml"]) == 2
+    assert run(["train", "mine.yaml", "--trust"]) == 0
+    assert run(["train", "mine.py"]) == 0
     assert run(["train", "cartpole_ppo", "env.env_id=gymnasium.envs.classic_control.cartpole:CartPoleEnv"]) == 0

@@ -1,21 +1,28 @@
-"""Code that a run folder names. A run folder is data and may come from anyone: reading it must not run a program.
+"""Code that settings from others name. A run folder, and a .yaml file, is data: reading it must not run a program.
 
-A name such as ``my_module:MyEnv`` in its configuration is followed only where the code is the user's own. That is:
+A name such as ``my_module:MyEnv`` is followed only where all of this holds, which is found out from the text of the
+modules before any of them is imported:
 
 - the module and the packages it is in are files below the current folder, the user's project. A folder without
   ``__init__.py`` is not a package here. Symbolic links count as where they lead;
-- they belong neither to Python nor to installed packages (``site-packages``), wherever these are;
+- they belong neither to Python, nor to installed packages (``site-packages``), nor to minding: its tests, proofs,
+  benchmarks and examples are programs, and people work in its checkout;
 - they did not come with the run: they lie neither in its folder nor in another folder below the current one that also
   holds the run;
-- the current folder is not world-writable, as ``/tmp`` is;
-- the class or function is defined in such a module, not only imported there.
+- nobody but their owner and group may change them: neither they, nor the folders that hold them, nor the current
+  folder, are writable for everybody, and no folder above it is, unless it is sticky as ``/tmp`` is;
+- the name stands for what its key is for (`CODE_KEYS`): a class of that kind, or a function that says in its return
+  annotation that it makes one. Nothing else that the user's project holds is called, or even imported;
+- the arguments are plain data: a text among them that names code is held to the same, and none names a file that came
+  with the run.
 
-All this is known before anything is imported, except the last point, for which the user's own modules are imported.
 Opening the run folder with ``trust=True`` accepts everything else.
 """
 
 from __future__ import annotations
 
+import ast
+import dataclasses
 import importlib
 import importlib.machinery
 import os
@@ -23,17 +30,62 @@ import re
 import stat
 import sys
 import sysconfig
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from minding.engine.config.code_text import CodeText, Definition, find_module, members
+from minding.engine.config.options import short
 from minding.engine.errors import TrustError
 
-CODE_KEYS = ("env.env_id",)
-"""The settings that can name code. A new one that is imported by name belongs here."""
+
+@dataclasses.dataclass(frozen=True)
+class Kind:
+    """What a setting that names code is for.
+
+    Attributes:
+      noun: what messages call it.
+      bases: ``module:Class``, as defined there; a class derived from one of them is of this kind.
+      forms: of a class that is derived from none: the names that it has, each set enough.
+      annotation: what a function that makes one may say that it returns, for messages.
+      factories: names by which functions make one though they do not say so.
+      arguments: the setting that holds the arguments.
+      registered: whether ``module:id`` may also name what importing the module registers.
+    """
+
+    noun: str
+    bases: frozenset[str]
+    annotation: str
+    forms: tuple[frozenset[str], ...] = ()
+    factories: frozenset[str] = frozenset()
+    arguments: str | None = None
+    registered: bool = False
+
+
+ENVIRONMENT = Kind(
+    "an environment",
+    frozenset({"gymnasium.core:Env", "pettingzoo.utils.env:ParallelEnv", "pettingzoo.utils.env:AECEnv"}),
+    "gymnasium.Env",
+    (
+        frozenset({"reset", "step", "observation_space", "action_space"}),
+        frozenset({"reset", "step", "get_env_info", "get_obs", "get_state", "get_avail_actions"}),
+    ),
+    # The names that PettingZoo gives to the functions of its modules.
+    frozenset({"parallel_env", "env", "raw_env"}),
+    "env.env_kwargs",
+    True,
+)
+CODE_KEYS: Mapping[str, Kind] = {"env.env_id": ENVIRONMENT}
+"""The settings that can name code, and what each is for. A new one that is imported by name belongs here."""
 _LOADERS = re.compile(r"Gym(V\d+)?Environment(-v\d+)?")
 """Registered environments whose arguments name another one, by ``module:id``."""
 _INSTALLED = frozenset({"site-packages", "dist-packages"})
+_OWN_FOLDERS = frozenset(
+    {"benchmarks", "configs", "docs", "engine", "envs", "examples", "middleware", "policies", "proofs", "src", "tests"}
+)
+"""The folders of a checkout of minding; modules beside them are the user's."""
+_CODE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*[:.][A-Za-z_][\w./-]*")
+"""A text that can name code, as ``module:name`` or ``module.name``."""
 
 
 def add_project_to_path() -> None:
@@ -42,25 +94,33 @@ def add_project_to_path() -> None:
         sys.path.append(os.getcwd())
 
 
-def check_code(cfg: Mapping[str, Any], run: Path) -> None:
-    """Refuses a run's settings that name code which is not the user's own.
+def check_code(cfg: Mapping[str, Any], source: Path, came_with: Path | None) -> None:
+    """Refuses settings that name code which is not the user's own, or not of the kind that the setting is for.
 
     Args:
-      cfg: the settings, as read from the run folder.
-      run: the run folder.
+      cfg: the settings, as read.
+      source: the run folder or file that they were read from, for messages.
+      came_with: the folder whose code may be from where the settings are from; None: they came alone.
     Raises:
       TrustError: names the setting, where the code is, and what to do.
     """
-    for key in CODE_KEYS:
-        name = _setting(cfg, key)
-        if isinstance(name, str):
-            reason = _objection(name, run.resolve())
+    judge = _Judge(None if came_with is None else came_with.resolve())
+    for key, kind in CODE_KEYS.items():
+        for where, name in _texts(_setting(cfg, key), key):
+            reason = judge.objection(name, kind)
             if reason:
-                raise TrustError(
-                    f"{key}={name!r} in the run folder {str(run)!r} names code that is not in your project: {reason}. "
-                    "A run folder may come from anyone. If you trust this one, give --trust (in Python "
-                    "RunDir.open(path, trust=True))"
-                )
+                raise _refusal(where, name, source, "names code that may not run", reason)
+        for where, text in _texts(_setting(cfg, kind.arguments), kind.arguments) if kind.arguments else ():
+            reason = judge.argument_objection(text, kind)
+            if reason:
+                raise _refusal(where, text, source, "is an argument that is not plain data", reason)
+
+
+def _refusal(where: str, text: str, source: Path, what: str, reason: str) -> TrustError:
+    return TrustError(
+        f"{where}={short(text)} in {str(source)!r} {what}: {reason}. A run folder or .yaml file may come from anyone. "
+        "If you trust this one, give --trust (in Python RunDir.open(path, trust=True))"
+    )
 
 
 def _setting(cfg: Mapping[str, Any], key: str) -> Any:
@@ -70,69 +130,149 @@ def _setting(cfg: Mapping[str, Any], key: str) -> Any:
     return node
 
 
-def _objection(name: str, run: Path) -> str | None:
-    """Why the code that `name` leads to may not run; None if it may, or if `name` names none."""
-    if _LOADERS.fullmatch(name.rpartition(":")[2]):
-        return "this environment loads another one by its name"
-    if ":" not in name:
+def _texts(value: Any, where: str) -> Iterator[tuple[str, str]]:
+    """All texts in a value, keys of sections too, each with where it is."""
+    if isinstance(value, str):
+        yield where, value
+    elif isinstance(value, Mapping):
+        for key, item in value.items():
+            yield where, key
+            yield from _texts(item, f"{where}.{key}")
+    elif isinstance(value, list):
+        for item in value:
+            yield from _texts(item, where)
+
+
+class _Judge:
+    """What may run of what settings name; knows the folder that came with them."""
+
+    def __init__(self, came_with: Path | None) -> None:
+        self._came_with = [] if came_with is None else _came_with(came_with, Path.cwd().resolve())
+        self._text = CodeText()
+
+    def objection(self, name: str, kind: Kind) -> str | None:
+        """Why the code that `name` leads to may not run; None if it may, or if `name` names none."""
+        if _LOADERS.fullmatch(name.rpartition(":")[2]):
+            return "this environment loads another one by its name"
+        if ":" not in name:
+            return None
+        module, _, attribute = name.partition(":")
+        add_project_to_path()
+        return self._module_objection(module) or self._object_objection(module, attribute, kind)
+
+    def argument_objection(self, text: str, kind: Kind) -> str | None:
+        """Why a text may not be an argument; None if it may."""
+        if _LOADERS.fullmatch(text.rpartition(":")[2]):
+            return "this environment loads another one by its name"
+        if any(_leads_into(text, folder) for folder in self._came_with):
+            return "it names a file that came with it"
+        if not _CODE.fullmatch(text):
+            return None
+        add_project_to_path()
+        module, _, attribute = text.rpartition(":" if ":" in text else ".")
+        if find_module(module.split(".")[0]) is None:
+            return None
+        return f"it names code: {reason}" if (reason := self.objection(f"{module}:{attribute}", kind)) else None
+
+    def _object_objection(self, module: str, attribute: str, kind: Kind) -> str | None:
+        found = self._text.definitions(module, attribute)
+        if not found:
+            if kind.registered and self._text.registers(module, attribute):
+                return None
+            registered = " and registers no such id" if kind.registered else ""
+            return f"the text of {module!r} defines no class or function {attribute!r}{registered}"
+        for each in found:
+            reason = self._module_objection(each.module) or self._kind_objection(each, kind)
+            if reason:
+                return reason
+        return self._imported_objection(module, attribute)
+
+    def _kind_objection(self, found: Definition, kind: Kind) -> str | None:
+        """Why what a name stands for is not of a kind, as far as its text says."""
+        node = found.node
+        if isinstance(node, ast.ClassDef):
+            bases = list(self._text.bases(found))
+            if any(each.place in kind.bases for each in bases):
+                return None
+            names = set().union(*(members(each.node) for each in bases if isinstance(each.node, ast.ClassDef)))
+            if any(form <= names for form in kind.forms):
+                return None
+            return f"the class {found.place} is not {kind.noun} by its text: derive it from {kind.annotation}"
+        if isinstance(node, ast.FunctionDef):
+            returned = self._text.classes(found.module, node.returns)
+            if node.name in kind.factories or (
+                returned
+                and not any(self._kind_objection(each, kind) or each.node is node for each in returned)
+                and all(isinstance(each.node, ast.ClassDef) for each in returned)
+            ):
+                return None
+            return (
+                f"the function {found.place} does not say that it makes {kind.noun}: annotate what it returns, as in "
+                f"def {found.name}(...) -> {kind.annotation}"
+            )
+        return f"{found.place} is not a class or function by its text"
+
+    def _imported_objection(self, module: str, attribute: str) -> str | None:
+        """The same once the modules are imported, which may be written so that their text misleads."""
+        try:
+            target = getattr(importlib.import_module(module), attribute, None)
+        except Exception:  # Whoever makes the object imports it again and reports this.
+            return None
+        home = str(getattr(target, "__module__", None))
+        return self._module_objection(home) if callable(target) and home != module else None
+
+    def _module_objection(self, name: str) -> str | None:
+        parts = name.split(".")
+        if not all(part.isidentifier() for part in parts):
+            return f"{name!r} is not the name of a module"
+        for end in range(1, len(parts) + 1):
+            name = ".".join(parts[:end])
+            spec = find_module(name)
+            if spec is None:
+                return f"there is no module {name!r} in {os.getcwd()!r}"
+            reason = self._file_objection(name, spec)
+            if reason:
+                return reason
         return None
-    module, _, attribute = name.partition(":")
-    add_project_to_path()
-    reason = _module_objection(module, run)
-    if reason is None:
-        target = getattr(importlib.import_module(module), attribute, None)
-        home = getattr(target, "__module__", None)
-        # What is not a class or function is a registered id, or an error that the user of the name reports.
-        if callable(target) and home != module:
-            reason = _module_objection(str(home), run)
-    return reason
+
+    def _file_objection(self, name: str, spec: importlib.machinery.ModuleSpec) -> str | None:
+        if spec.origin is None or not os.path.isfile(spec.origin):
+            kind = "a folder without __init__.py" if spec.submodule_search_locations else "part of Python"
+            return f"{name!r} is {kind}"
+        file, project = Path(spec.origin).resolve(), Path.cwd().resolve()
+        if not file.is_relative_to(project):
+            return f"{name!r} is {str(file)!r}, not below the current folder {str(project)!r}"
+        if _INSTALLED.intersection(file.parts) or any(file.is_relative_to(each) for each in _python_folders()):
+            return f"{name!r} is an installed package, {str(file)!r}"
+        if _is_mindings(file):
+            return f"{name!r} is a part of minding, {str(file)!r}"
+        if any(file.is_relative_to(each) for each in self._came_with):
+            return f"{name!r} is {str(file)!r} and may have come with the run"
+        open_place = _writable_for_all(file, project)
+        return None if open_place is None else f"everybody may write to {str(open_place)!r}"
 
 
-def _module_objection(name: str, run: Path) -> str | None:
-    parts = name.split(".")
-    if not all(part.isidentifier() for part in parts):
-        return f"{name!r} is not the name of a module"
-    path = None
-    for end in range(1, len(parts) + 1):
-        name = ".".join(parts[:end])
-        spec = _find(name, path)
-        if spec is None:
-            return f"there is no module {name!r} in {os.getcwd()!r}"
-        reason = _file_objection(name, spec, run)
-        if reason:
-            return reason
-        path = spec.submodule_search_locations
-    return None
+def _is_mindings(file: Path) -> bool:
+    """Whether a file is minding's, of the checkout that runs or of another one."""
+    if file.is_relative_to(Path(__file__).resolve().parent.parent):
+        return True
+    return any(
+        (folder / "src" / "minding" / "__init__.py").is_file() and file.relative_to(folder).parts[0] in _OWN_FOLDERS
+        for folder in file.parents
+    )
 
 
-def _find(name: str, path: Any) -> importlib.machinery.ModuleSpec | None:
-    """Where an import would find a module; unlike `importlib.util.find_spec`, this imports no package above it."""
-    loaded = sys.modules.get(name)
-    file = getattr(loaded, "__file__", None)
-    if loaded is not None:
-        spec = importlib.machinery.ModuleSpec(name, None, origin=file)
-        spec.submodule_search_locations = getattr(loaded, "__path__", None)
-        return spec
-    for finder in sys.meta_path:
-        found: importlib.machinery.ModuleSpec | None = getattr(finder, "find_spec", lambda *_: None)(name, path)
-        if found is not None:
-            return found
-    return None
+def _writable_for_all(file: Path, project: Path) -> Path | None:
+    """What anybody could change or replace to put code of theirs in the place of `file`; None if there is nothing.
 
-
-def _file_objection(name: str, spec: importlib.machinery.ModuleSpec, run: Path) -> str | None:
-    if spec.origin is None or not os.path.isfile(spec.origin):
-        kind = "a folder without __init__.py" if spec.submodule_search_locations else "part of Python"
-        return f"{name!r} is {kind}"
-    file, project = Path(spec.origin).resolve(), Path.cwd().resolve()
-    if not file.is_relative_to(project):
-        return f"{name!r} is {str(file)!r}, not below the current folder {str(project)!r}"
-    if _INSTALLED.intersection(file.parts) or any(file.is_relative_to(each) for each in _python_folders()):
-        return f"{name!r} is an installed package, {str(file)!r}"
-    if any(file.is_relative_to(each) for each in _came_with(run, project)):
-        return f"{name!r} is {str(file)!r} and may have come with the run"
-    if os.stat(project).st_mode & stat.S_ISVTX:
-        return f"everybody may write to the current folder {str(project)!r}"
+    A group's members may: a group is chosen, and folders are writable for the user's own group on many systems.
+    """
+    for path in (file, *file.parents):
+        mode = os.stat(path).st_mode
+        # In a sticky folder only owners rename and remove, but anybody adds: above the project that does no harm.
+        harmless = not path.is_relative_to(project) and mode & stat.S_ISVTX
+        if mode & stat.S_IWOTH and not harmless:
+            return path
     return None
 
 
@@ -145,3 +285,12 @@ def _came_with(run: Path, project: Path) -> list[Path]:
     if run == project or not run.is_relative_to(project):
         return [run]
     return [project / run.relative_to(project).parts[0]]
+
+
+def _leads_into(text: str, folder: Path) -> bool:
+    """Whether a text is the path of something that exists in a folder."""
+    try:
+        path = Path(os.path.expanduser(text.removeprefix("file://"))).resolve()
+        return ("/" in text or "." in text) and path.is_relative_to(folder) and path.exists()
+    except (OSError, ValueError, RuntimeError):
+        return False

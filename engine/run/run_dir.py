@@ -129,7 +129,7 @@ class RunDir:
         """
         cfg = load_config(self.config)
         if not self.trust:
-            check_code(cfg, self.path)
+            check_code(cfg, self.path, self.path)
         return cfg
 
     def update_config(self, cfg: EasyDict) -> None:

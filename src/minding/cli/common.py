@@ -17,7 +17,8 @@ class BadInput(click.ClickException):
 trust_option = click.option(
     "--trust",
     is_flag=True,
-    help="Run code that the run folder names even if it is not in your project; only for runs that you trust.",
+    help="Run code that the run folder or .yaml file names even if it is not an environment of your project; only for "
+    "what you trust.",
 )
 
 
