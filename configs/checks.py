@@ -41,8 +41,8 @@ def _check_rollout(cfg: EasyDict) -> None:
     parts = {"env.collector_env_num": cfg.env.collector_env_num}
     if "n_minibatch" in cfg.policy.learn:
         parts["policy.learn.n_minibatch"] = cfg.policy.learn.n_minibatch
-    for name, count in parts.items():
-        for problem in uneven(n_sample, name, count):
+    for name in parts:
+        for problem in uneven(n_sample, name, parts):
             raise ConfigError(problem)
 
 

@@ -45,12 +45,13 @@ class StepCollector:
         self._steps = max(1, collect.n_sample // env.num_envs)
         self._random_steps = collect.get("random_steps", 0)
         self._n_sample = collect.n_sample
+        self._minibatches = cfg.policy.learn.get("n_minibatch", 1)
 
     def requirements(self) -> Sequence[str]:
         """Anything that does not fit, as sentences for the chain check."""
         if not hasattr(self._policy, "record_fields"):
             return [f"expected policy.collect_mode, got a {type(self._policy).__name__}"]
-        return uneven(self._n_sample, "num_envs", self._env.num_envs)
+        return uneven(self._n_sample, "num_envs", {"num_envs": self._env.num_envs, "n_minibatch": self._minibatches})
 
     def __call__(self, ctx: OnlineRLContext) -> None:
         """Collects one rollout."""

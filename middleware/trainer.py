@@ -92,7 +92,8 @@ class multistep_trainer:
         """Anything that does not fit, as sentences for the chain check."""
         if self._sequences and self._envs % self._minibatches:
             return [uneven_sequences(self._minibatches, self._envs, "env.collector_env_num=")]
-        return uneven(self._n_sample, "policy.learn.n_minibatch", self._minibatches)
+        parts = {"env.collector_env_num": self._envs, "policy.learn.n_minibatch": self._minibatches}
+        return uneven(self._n_sample, "policy.learn.n_minibatch", parts)
 
     def __call__(self, ctx: LearningContext) -> None:
         """Performs the iteration's gradient steps."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 
@@ -138,17 +139,20 @@ def named_leaves(prefix: str, tree: Obs) -> Iterator[tuple[str, Array]]:
         yield (f"{prefix}.{path}" if path else prefix), leaf
 
 
-def uneven(n_sample: int, name: str, count: int) -> list[str]:
+def uneven(n_sample: int, name: str, parts: Mapping[str, int]) -> list[str]:
     """Says what is wrong with a rollout that does not split into equal parts; nothing where it does.
 
     Args:
       n_sample: environment steps of a rollout.
       name: of the setting that says how many parts.
-      count: of them.
+      parts: by name of each setting that must divide the rollout, `name` among them; the number of steps that the
+        message proposes divides by all.
     """
+    count = parts[name]
     if n_sample % count == 0:
         return []
-    fitting = -(-n_sample // count) * count
+    every = math.lcm(*parts.values())
+    fitting = -(-n_sample // every) * every
     return [
         f"policy.collect.n_sample={n_sample} does not divide by {name}={count}: use policy.collect.n_sample={fitting}"
     ]

@@ -13,6 +13,7 @@ from of_algorithms import environment
 from minding.configs import PRESETS, compile_run, load_preset, load_user_config
 from minding.configs.chains import get_chain
 from minding.engine.config.compiler import save_config, schema_defaults
+from minding.engine.data.rollout import uneven
 from minding.engine.errors import ConfigError, MissingExtraError, SpaceError
 from minding.engine.process import runtime
 from minding.envs import config_schema
@@ -77,11 +78,23 @@ def test_the_environment_fills_in_shapes():
 
 
 @pytest.mark.parametrize(
-    ("name", "count", "fitting"), [("env.collector_env_num", 7, 1029), ("policy.learn.n_minibatch", 10, 1030)]
+    ("name", "count", "fitting"), [("env.collector_env_num", 7, 1036), ("policy.learn.n_minibatch", 10, 1040)]
 )
 def test_a_rollout_that_does_not_divide_is_refused_with_one_that_does(name, count, fitting):
     with pytest.raises(ConfigError, match=f"does not divide by {name}={count}: use .*n_sample={fitting}"):
         compile_cartpole(f"{name}={count}")
+
+
+@pytest.mark.parametrize("envs", [1, 2, 3, 4, 6, 7])
+@pytest.mark.parametrize("minibatches", [1, 2, 3, 5, 8])
+def test_the_number_of_steps_that_the_message_names_is_accepted(envs, minibatches):
+    for n_sample in (1, 7, 27, 28, 100):
+        parts = {"env.collector_env_num": envs, "policy.learn.n_minibatch": minibatches}
+        for name in parts:
+            for problem in uneven(n_sample, name, parts):
+                fitting = int(problem.rpartition("=")[2])
+                assert n_sample <= fitting < n_sample + envs * minibatches
+                assert not any(uneven(fitting, each, parts) for each in parts)
 
 
 def test_an_action_space_that_the_algorithm_cannot_act_in_is_refused():

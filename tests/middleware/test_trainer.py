@@ -78,7 +78,7 @@ def test_rows_that_do_not_divide_into_minibatches_are_refused(counting_config):
     cfg = counting_config("ppo", **{"policy.learn.n_minibatch": 3})
     (problem,) = multistep_trainer(cfg, ReadingLearner(FIELDS)).requirements()
     assert problem == (
-        "policy.collect.n_sample=8 does not divide by policy.learn.n_minibatch=3: use policy.collect.n_sample=9"
+        "policy.collect.n_sample=8 does not divide by policy.learn.n_minibatch=3: use policy.collect.n_sample=12"
     )
 
 
