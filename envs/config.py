@@ -35,7 +35,12 @@ def config_schema() -> dict[str, Option]:
             False, None, "divide rewards by the running standard deviation of the discounted return"
         ),
         "reward_gamma": opt(0.99, "[0, 1]", "discount factor of that return; use the policy's gamma"),
-        "reward_clip": opt(None, "(0, inf)", "clip training rewards to plus or minus this", type=float),
+        "reward_clip": opt(
+            None,
+            "(0, inf]",
+            "clip training rewards to plus or minus this; None: 10 with normalize_reward, else they are not clipped",
+            type=float,
+        ),
         "episodic_life": opt(False, None, "end training episodes at the loss of a life (Atari)"),
         "on_error": opt("raise", ("raise", "restart"), "after a fault: end the run, or restart that environment"),
         "step_timeout": opt(60.0, "(0, inf)", "seconds that a step or reset of an environment may take"),

@@ -18,7 +18,7 @@ from minding.engine.types import Array, EnvStep, EpisodeEnd, Factory, Obs, State
 from minding.envs.backends.source import Source
 from minding.envs.backends.vector import VectorSource
 from minding.envs.config import env_settings
-from minding.envs.normalize import RewardScaler
+from minding.envs.normalize import CLIP, RewardScaler
 from minding.envs.spaces.actions import describe_actions
 from minding.envs.spaces.agents import agents_space
 from minding.envs.spaces.info import probe
@@ -51,9 +51,10 @@ class BatchedEnvManager:
         self._scaler = None
         layout = source.layout
         rewards = (self.num_envs, *layout.reward_shape)
+        self._reward_clip = settings["reward_clip"] if training else None
         if training and settings["normalize_reward"]:
             self._scaler = RewardScaler(rewards, settings["reward_gamma"])
-        self._reward_clip = settings["reward_clip"] if training else None
+            self._reward_clip = self._reward_clip or CLIP
         self._obs: Obs = None
         self._agents = layout.agents if layout.reward_shape else None
         self._returns = np.zeros(rewards)

@@ -6,17 +6,19 @@ import numpy as np
 
 from minding.engine.types import Array, StateDict
 
-_EPSILON = 1e-8
+CLIP = 10.0
+"""Bound of scaled rewards, unless ``env.reward_clip`` says otherwise."""
 
 
 class RewardScaler:
     """Divides rewards by the standard deviation of the discounted return (no mean is subtracted).
 
         G_t = gamma * G_{t-1} + r_t        (0 where an episode begins)
-        r'_t = r_t / sqrt(var(G) + 1e-8)
+        r'_t = r_t / sqrt(var(G))
 
-    The variance runs over all environments and steps so far (Welford's update by batches). Rewards pass
-    unchanged until the first two returns are known.
+    The variance runs over all environments and steps so far (Welford's update by batches), and over a return of 0 in
+    each environment before the first step: environments that begin with equal rewards would show no spread. While it is
+    0, as before the first reward, rewards pass unchanged.
 
     Args:
       shape: ``(N,)``, or ``(N, M)`` for rewards of M agents, who share one scale.
@@ -26,16 +28,14 @@ class RewardScaler:
     def __init__(self, shape: tuple[int, ...], gamma: float) -> None:
         self._gamma = gamma
         self._returns = np.zeros(shape)
-        self._count = 0
+        self._count = self._returns.size
         self._mean = 0.0
         self._squares = 0.0
 
     @property
     def scale(self) -> float:
         """What rewards are divided by now."""
-        if self._count < 2:
-            return 1.0
-        return float(np.sqrt(self._squares / self._count + _EPSILON))
+        return float(np.sqrt(self._squares / self._count)) or 1.0
 
     def __call__(self, reward: Array, valid: Array | None) -> Array:
         """Takes the rewards of one step into the statistics and scales them.

@@ -5,9 +5,11 @@ weights are random and stay as they are. It learns from what the agent sees: whe
 been.
 
     e(s') = mean_k( f_k(s'; theta) - g_k(s') )^2       prediction error; theta minimises its mean over the rollout
-    r_i   = e(s') / sqrt(var(G) + 1e-8),   G_t = gamma_i G_{t-1} + e_t
+    r_i   = e(s') / sqrt(var(G)),   G_t = gamma_i G_{t-1} + e_t
 
-G is a discounted sum over all steps of an environment, also across the ends of its episodes.
+G is a discounted sum over all steps of an environment, also across the ends of its episodes. The variance counts a sum
+of 0 in each environment before its first step: otherwise equal errors in the first steps would show no spread. While
+it is 0, errors are not divided.
 """
 
 from __future__ import annotations
@@ -38,8 +40,6 @@ from minding.policies.networks.layers import MLP, Linear
 from minding.policies.networks.optim import Group, Optimizer
 from minding.policies.networks.steps import ALL_ROWS, PRIORITY, GradientStep
 from minding.policies.ops import lean
-
-_EPSILON = 1e-8
 
 
 class Features(nn.Cell):
@@ -177,13 +177,15 @@ class RND:
 
     def _scaled(self, errors: Array, rollout: Rollout) -> Array:
         """Errors in units of the deviation of their discounted sums."""
-        total = self._sums.get(rollout.collector, np.zeros(rollout.shape[1]))
-        sums = np.empty(rollout.shape)
+        if rollout.collector not in self._sums:
+            self._sums[rollout.collector] = np.zeros(rollout.shape[1])
+            self._moments.update(self._sums[rollout.collector])
+        total, sums = self._sums[rollout.collector], np.empty(rollout.shape)
         for t, step in enumerate(errors):
             sums[t] = total = self.cfg.gamma * total + step
         self._sums[rollout.collector] = total
         self._moments.update(sums.reshape(-1))
-        return (errors / np.sqrt(self._moments.var + _EPSILON)).astype(np.float32)
+        return (errors / (np.sqrt(self._moments.var) or 1.0)).astype(np.float32)
 
     def state_dict(self) -> StateDict:
         """Copies of all parameters by name, moments, sums, and the random stream."""

@@ -205,6 +205,16 @@ def test_bad_requests_are_config_errors():
         make_env_manager({"env_id": "worlds:Counter", "backend": "native"}, 1, 0)
 
 
+@pytest.mark.parametrize(("clip", "largest"), [(None, 10.0), (20.0, 20.0), (float("inf"), np.inf)])
+def test_a_first_success_after_zeros_is_clipped_at_10_unless_the_settings_say_otherwise(make, clip, largest):
+    manager = make("Late", 1, env_kwargs={"zeros": 999}, normalize_reward=True, reward_clip=clip)
+    manager.reset()
+    rewards = [manager.step(np.zeros(1, np.int64)).reward.item() for _ in range(1000)]
+    assert rewards[:-1] == [0.0] * 999
+    # One return of 1 among 1,000 of 0.
+    assert rewards[-1] == pytest.approx(min(largest, 1.0 / np.std([0.0] * 1000 + [1.0])))
+
+
 def test_normalised_rewards_leave_episode_returns_as_they_are_and_spare_evaluation(make):
     manager = make("Counter", 2, normalize_reward=True, reward_clip=0.5)
     manager.reset()

@@ -42,6 +42,18 @@ class Counter(gymnasium.Env):
         return np.array([self.start, self.steps], np.float32)
 
 
+class Late(Counter):
+    """Endless; the reward is 0 for `zeros` steps and 1 after them."""
+
+    def __init__(self, zeros):
+        super().__init__()
+        self.zeros = zeros
+
+    def step(self, action):
+        self.steps += 1
+        return self.observe(), float(self.steps > self.zeros), False, False, {}
+
+
 class Both(Counter):
     """Every step terminates and is truncated."""
 

@@ -68,11 +68,11 @@ def test_rewards_are_errors_before_learning_over_the_deviation_of_their_discount
     a = after.a.reshape(STEPS * ENVS, 3).astype(np.float64)
     x = np.clip((a - a.mean(axis=0)) / np.sqrt(a.var(axis=0) + 1e-8), -10, 10), np.eye(2)[after.b.reshape(-1)]
     errors = np.square(mlp(before, "predictor", x) - mlp(before, "target", x)).mean(axis=1).reshape(STEPS, ENVS)
-    sums, total = [], np.zeros(ENVS)
+    sums, total = [np.zeros(ENVS)], np.zeros(ENVS)
     for step in errors:
         total = 0.5 * total + step
         sums.append(total)
-    np.testing.assert_allclose(found.reward, errors / np.sqrt(np.var(sums) + 1e-8), rtol=2e-4)
+    np.testing.assert_allclose(found.reward, errors / np.std(sums), rtol=2e-4)
     assert found.metrics["rnd_reward"] == pytest.approx(found.reward.mean())
     # A second rollout goes on with the sums.
     np.testing.assert_allclose(rnd.state_dict()["sums"]["0"], total, rtol=1e-4)
@@ -87,6 +87,14 @@ def test_only_what_predicts_learns_and_its_errors_fall(rnd):
     learned = {name for name in before if name.startswith("predictor.") and ".normalizer." not in name}
     assert learned <= moved
     assert not {name for name in moved if name.startswith("target.") and ".normalizer." not in name}
+
+
+def test_equal_errors_in_the_first_steps_are_not_divided_by_their_lack_of_spread(rnd):
+    errors = np.full((1, ENVS), 0.25, np.float32)
+    first = dataclasses.replace(rollout(), reward=errors, terminated=errors > 1)
+    # Sums 0 and 0.25; without those of 0 the reward was 2,500.
+    np.testing.assert_allclose(rnd._scaled(errors, first), 2.0)
+    np.testing.assert_array_equal(rnd._scaled(np.zeros_like(errors), dataclasses.replace(first, collector=1)), 0.0)
 
 
 def test_each_collector_has_discounted_sums_of_its_own(rnd):
