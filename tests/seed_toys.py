@@ -1,7 +1,8 @@
 """Stands in for `minding train` in the processes of seeds; MindSpore and NumPy stay away, so that it starts at once.
 
 What a seed does is in ``plan.json`` beside the folder of the seeds: a return that it reaches, ``"fails"``, ``"waits"``
-for SIGTERM, ``"calls"`` Ctrl-C on its parent and then waits, ``"terminates"`` by SIGTERM as a process does that is not
+for SIGTERM, ``"calls"`` Ctrl-C on its parent and then waits, ``"removes"`` the folder of all
+seeds, or ``"removes logs"``, ``"terminates"`` by SIGTERM as a process does that is not
 ready for it, or ``"crashes"``.
 """
 
@@ -39,6 +40,14 @@ def main():
             os.kill(os.getppid(), signal.SIGINT)
         while True:
             signal.pause()
+    if plan in ("removes", "removes logs"):
+        shutil.rmtree(folder / "logs" if plan == "removes logs" else folder)
+        while not (folder / "logs").exists() or not (folder / "settings.yaml").exists():
+            os.sched_yield()
+        # As a run does whose folder was removed.
+        run.mkdir(exist_ok=True)
+        shutil.copy(folder / "settings.yaml", run / "config.yaml")
+        plan = 10.0
     (run / "metrics.csv").write_text(f"env_step,eval/return_mean\n0,20.0\n2048,{plan}\n")
     _end(run, 0, stop_reason="max_env_step", eval_return=plan, n_eval_episodes=100)
 

@@ -59,6 +59,19 @@ def test_each_seed_has_a_run_folder_and_all_together_have_a_table_and_a_curve(tr
     assert (folder / "curve.png").is_file()
 
 
+@pytest.mark.parametrize("what", ["removes", "removes logs"])
+def test_a_folder_that_is_removed_while_seeds_run_ends_none_of_them(train, tmp_path, what):
+    code, out, error = train({0: what, 1: 70.0}, "--seeds", "0-1")
+    assert code == 0
+    folder = tmp_path / "cartpole_ppo-seeds"
+    told = f"minding: the folder {folder} was removed or renamed: the seeds continue in a new one of that name"
+    assert error.count(told) == (what == "removes")
+    assert "seed 0  done: 10.0" in out
+    assert "seed 1  done: 70.0" in out
+    assert calls(tmp_path) == [0, 1]
+    assert {"settings.yaml", "summary.json", "seed_0", "seed_1"} <= {path.name for path in folder.iterdir()}
+
+
 @pytest.mark.slow
 def test_a_seed_that_fails_is_reported_and_ends_no_other_and_the_same_command_trains_it_again(train, tmp_path):
     code, out, error = train({0: "fails", 3: "crashes", 7: 70.0}, "--seeds", "0,3,7")

@@ -57,6 +57,7 @@ class Command:
         module, _, function = self.function.partition(":")
         program = _PROGRAM.format(module=module, function=function)
         command = [sys.executable, "-c", program, str(parent), *self.args]
+        self.output.parent.mkdir(parents=True, exist_ok=True)
         with open(self.output, "ab") as output:
             self._begin = output.tell()
             # Ctrl-C reaches all processes of a terminal's foreground group: these are told by their parent, once.
@@ -65,13 +66,16 @@ class Command:
             )
 
     def printed(self) -> list[str]:
-        """The last whole lines that the process has printed, of at most 8 KB."""
+        """The last whole lines that the process has printed, of at most 8 KB; none once `output` was removed."""
         if self._process is None:
             return []
-        with open(self.output, "rb") as output:
-            end = output.seek(0, os.SEEK_END)
-            output.seek(max(self._begin, end - _MOST_READ))
-            text = output.read().decode("utf-8", errors="replace")
+        try:
+            with open(self.output, "rb") as output:
+                end = output.seek(0, os.SEEK_END)
+                output.seek(max(self._begin, end - _MOST_READ))
+                text = output.read().decode("utf-8", errors="replace")
+        except OSError:  # The file was removed: the process prints on, to nobody.
+            return []
         return [line.rstrip() for line in text.split("\n")[:-1]]
 
     def look(self) -> None:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from minding.engine.process.commands import Command
     from minding.engine.run.aggregates import Estimate
+    from minding.engine.run.lock import RunLock
     from minding.engine.run.run_dir import RunDir
     from minding.training.seeds import SeedRuns
 
@@ -74,12 +75,12 @@ def train_seeds(cfg: EasyDict, seeds: Sequence[int], jobs: int, *, progress: boo
             from minding.engine.run.lock import RunLock
 
             runs = SeedRuns.of(cfg)
-            held.enter_context(RunLock(runs.folder))
+            lock = held.enter_context(RunLock(runs.folder))
         click.echo(f"{cfg.policy.type} on {cfg.env.env_id}, seeds {', '.join(map(str, seeds))}, in {runs.folder}")
-        return _train_locked(runs, seeds, jobs, progress)
+        return _train_locked(runs, lock, seeds, jobs, progress)
 
 
-def _train_locked(runs: SeedRuns, seeds: Sequence[int], jobs: int, progress: bool) -> int:
+def _train_locked(runs: SeedRuns, lock: RunLock, seeds: Sequence[int], jobs: int, progress: bool) -> int:
     from minding.engine.process.commands import run_commands
 
     commands = {seed: runs.command(seed) for seed in seeds if runs.finished(seed) is None}
@@ -87,8 +88,15 @@ def _train_locked(runs: SeedRuns, seeds: Sequence[int], jobs: int, progress: boo
     if done:
         click.echo(f"finished before: {', '.join(done)}")
     display = _Display(runs, commands, progress)
+
+    def watch() -> None:
+        if runs.keep(lock):
+            text = f"the folder {runs.folder} was removed or renamed: the seeds continue in a new one of that name"
+            click.echo(f"minding: {text}; the same command trains again what was finished and is lost", err=True)
+        display.show()
+
     with signals_reach_the_run(), display:
-        ended_by = run_commands(list(commands.values()), jobs, display.show)
+        ended_by = run_commands(list(commands.values()), jobs, watch)
     finished = {seed: run_dir for seed in seeds if (run_dir := runs.finished(seed)) is not None}
     failed = [seed for seed in commands if seed not in finished and ended_by is None]
     if ended_by is None and finished:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import itertools
 import json
@@ -16,6 +17,7 @@ from minding.engine.errors import ConfigError
 from minding.engine.process.commands import Command
 from minding.engine.process.signals import SIGNALS
 from minding.engine.run.curves import settings_of
+from minding.engine.run.lock import RunLock, lost
 from minding.engine.run.run_dir import RunDir
 
 _MINDING = "minding.cli:main"
@@ -47,12 +49,34 @@ class SeedRuns:
         free = next(folder for folder in folders if not folder.exists() or _is_of(folder, cfg))
         runs = cls(free, cfg)
         try:
-            runs.logs.mkdir(parents=True, exist_ok=True)
-            if not runs.settings.exists():
-                save_config(cfg, runs.settings)
+            runs.prepare()
         except OSError as error:
             raise ConfigError(f"run.out_dir={cfg.run.out_dir!r}: cannot write: {error.strerror}") from None
         return runs
+
+    def prepare(self) -> None:
+        """Makes what is missing of the folder, its logs and its settings.
+
+        Raises:
+          OSError: if it cannot be written.
+        """
+        self.logs.mkdir(parents=True, exist_ok=True)
+        if not self.settings.exists():
+            save_config(self.cfg, self.settings)
+
+    def keep(self, lock: RunLock) -> bool:
+        """Makes the folder again if it was removed or renamed since it was locked; returns whether it was.
+
+        Raises:
+          RunInUseError: another process trains seeds in a folder of that name.
+        """
+        gone = lost(self.folder)
+        if gone:
+            lock.renew()
+        # A disk that fails is told by the seeds that need it.
+        with contextlib.suppress(OSError):
+            self.prepare()
+        return gone
 
     @property
     def settings(self) -> Path:

@@ -75,8 +75,9 @@ def test_an_error_while_watching_ends_them_all(tmp_path):
 
 PARENT = """
 import sys
+from pathlib import Path
 from minding.engine.process.commands import Command, run_commands
-run_commands([Command("seed_toys:until_told", [sys.argv[1], "0", "0"], sys.argv[1] + "/out")], 1, lambda: None)
+run_commands([Command("seed_toys:until_told", [sys.argv[1], "0", "0"], Path(sys.argv[1], "out"))], 1, lambda: None)
 """
 
 
