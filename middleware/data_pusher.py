@@ -12,7 +12,7 @@ from minding.engine.data.rollout import Rollout, named_leaves
 from minding.engine.types import Array, Buffer, StateDict
 
 
-@declare(role="learn", reads=("trajectories",))
+@declare(role="learn", reads=("trajectories",), leaves=("trajectories.used",))
 class data_pusher:
     """Pushes the rollout's transitions into the buffer; rows in which an environment was reset are left out.
 

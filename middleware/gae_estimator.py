@@ -11,7 +11,13 @@ from minding.engine.types import CollectMode
 from minding.middleware.estimates import rows_with_advantages
 
 
-@declare(role="collect", reads=("trajectories",), writes=("train_data",))
+@declare(
+    role="collect",
+    reads=("trajectories",),
+    writes=("train_data",),
+    leaves=("trajectories.used",),
+    refuses=("trajectories.summed",),
+)
 class gae_estimator:
     """Computes advantages and returns of the rollout (Schulman et al., 2016, https://arxiv.org/abs/1506.02438).
 

@@ -26,7 +26,12 @@ class GoalEnv(Protocol):
     def compute_terminated(self, achieved_goal: Array, desired_goal: Array, info: Any) -> Array: ...
 
 
-@declare(role="learn", reads=("trajectories",))
+@declare(
+    role="learn",
+    reads=("trajectories",),
+    leaves=("trajectories.used",),
+    refuses=("trajectories.summed", "trajectories.rewarded"),
+)
 class her_data_enhancer:
     """Pushes every transition again with goals that were reached later (Andrychowicz et al., 2017, strategy `future`).
 

@@ -10,6 +10,7 @@ from minding.engine.chain.context import LearningContext
 from minding.engine.chain.middleware import declare
 from minding.engine.data.batch import misfits
 from minding.engine.types import Buffer, LearnMode, LearnOutput
+from minding.middleware.collector import StepCollector
 from minding.middleware.data_pusher import data_pusher
 from minding.middleware.nstep_reward_enhancer import nstep_reward_enhancer
 from minding.middleware.schedules import schedule_steps
@@ -89,11 +90,9 @@ class OffPolicyLearner:
 
     def clashes(self, chain: Sequence[object]) -> Sequence[str]:
         """Says if n-step returns are missing, or if the priorities of a shared buffer are set by several or none."""
-        if self._lacks_returns(chain):
-            return [
-                f"policy.learn.nstep={self._nstep}, and the rewards pushed are those of single steps: put "
-                "nstep_reward_enhancer(cfg) before data_pusher, or set policy.learn.nstep=1"
-            ]
+        wrong = self._wrong_returns(chain)
+        if wrong is not None:
+            return [wrong]
         sharing = [m for m in chain if isinstance(m, OffPolicyLearner) and m._buffer is self._buffer]
         if self._ratio is not None and len([m for m in chain if isinstance(m, OffPolicyLearner)]) > 1:
             return [
@@ -108,13 +107,28 @@ class OffPolicyLearner:
             "are errors of one policy: leave priorities=True to one of them and give priorities=False to the others"
         ]
 
-    def _lacks_returns(self, chain: Sequence[object]) -> bool:
-        """Whether the chain pushes single rewards where n-step returns are asked for. Policies whose rows have no
-        `discount` sum rewards themselves."""
-        if self._nstep == 1 or "discount" not in getattr(self._policy, "fields", ()):
-            return False
-        pushed = any(isinstance(m, data_pusher) and m.buffer is self._buffer for m in chain)
-        return pushed and not any(isinstance(m, nstep_reward_enhancer) for m in chain)
+    def _wrong_returns(self, chain: Sequence[object]) -> str | None:
+        """What is wrong with the rewards that are pushed. Policies whose rows have no `discount` sum rewards
+        themselves, if they take returns of several steps."""
+        takes_returns = "discount" in getattr(self._policy, "fields", ())
+        summed: nstep_reward_enhancer | None = None
+        for member in chain:
+            if isinstance(member, StepCollector):
+                summed = None
+            elif isinstance(member, nstep_reward_enhancer) and member.n > 1:
+                summed = member
+            elif isinstance(member, data_pusher) and member.buffer is self._buffer:
+                if summed is None and takes_returns and self._nstep > 1:
+                    return (
+                        f"policy.learn.nstep={self._nstep}, and the rewards pushed are those of single steps: put "
+                        "nstep_reward_enhancer(cfg) before data_pusher, or set policy.learn.nstep=1"
+                    )
+                if summed is not None and not takes_returns:
+                    return (
+                        f"the rewards pushed are returns of {summed.n} steps, and the policy takes those of single "
+                        "steps (its rows have no discount): leave nstep_reward_enhancer out"
+                    )
+        return None
 
     def __call__(self, ctx: LearningContext) -> None:
         """Performs the iteration's gradient steps."""

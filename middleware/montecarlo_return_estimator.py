@@ -18,7 +18,13 @@ from minding.engine.types import Array, CollectMode, StateDict
 from minding.middleware.estimates import acted, rows_with_advantages
 
 
-@declare(role="collect", reads=("trajectories",), writes=("train_data",))
+@declare(
+    role="collect",
+    reads=("trajectories",),
+    writes=("train_data",),
+    leaves=("trajectories.used",),
+    refuses=("trajectories.summed",),
+)
 class montecarlo_return_estimator:
     """Computes discounted returns to the end of each episode (Williams, 1992, https://doi.org/10.1007/BF00992696).
 

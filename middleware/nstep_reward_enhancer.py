@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from minding.engine.chain.context import OnlineRLContext
-from minding.engine.chain.middleware import declare
+from minding.engine.chain.middleware import declaration_of, declare
 from minding.engine.data.joined import join, last_rows, rollout_of, rollout_state
 from minding.engine.data.returns import nstep
 from minding.engine.data.rollout import Rollout
 from minding.engine.types import StateDict
-from minding.middleware.collector import StepCollector
-from minding.middleware.data_pusher import data_pusher
 
 
-@declare(role="collect", reads=("trajectories",), writes=("trajectories", "trajectory_end_idx"))
+@declare(
+    role="collect",
+    reads=("trajectories",),
+    writes=("trajectories", "trajectory_end_idx"),
+    leaves=("trajectories.summed",),
+    refuses=("trajectories.summed",),
+)
 class nstep_reward_enhancer:
     """Turns rewards into n-step returns within each trajectory (Hessel et al., 2018, https://arxiv.org/abs/1710.02298).
 
@@ -33,22 +36,20 @@ class nstep_reward_enhancer:
     """
 
     def __init__(self, cfg: Any) -> None:
-        self._n = cfg.policy.learn.nstep
+        self._n: int = cfg.policy.learn.nstep
         self._gamma = cfg.policy.learn.gamma
         # By collector: the rows that a return of the next rollout may need; of those that are `ready` it is due.
         self._tails: dict[int, Rollout] = {}
+        if self._n == 1:
+            # Returns of one step are the rewards as they were.
+            declared = declaration_of(self)
+            assert declared is not None
+            self.declaration = dataclasses.replace(declared, leaves=(), refuses=())
 
-    def clashes(self, chain: Sequence[object]) -> Sequence[str]:
-        """Says if the rewards of the rollout were summed or pushed before."""
-        place = next(number for number, member in enumerate(chain) if member is self)
-        for before in reversed(chain[:place]):
-            if isinstance(before, StepCollector):
-                break
-            if isinstance(before, nstep_reward_enhancer):
-                return ["its rollouts are already those of another nstep_reward_enhancer: use one behind a collector"]
-            if isinstance(before, data_pusher):
-                return ["data_pusher has pushed the rewards of single steps by then: move it before data_pusher"]
-        return []
+    @property
+    def n(self) -> int:
+        """Steps of a return."""
+        return self._n
 
     def __call__(self, ctx: OnlineRLContext) -> None:
         """Hands on the rows whose returns are complete."""

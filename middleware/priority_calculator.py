@@ -15,7 +15,13 @@ from minding.engine.errors import NonFiniteError, ShapeError
 from minding.engine.types import Array
 
 
-@declare(role="collect", reads=("trajectories",), writes=("trajectories",))
+@declare(
+    role="collect",
+    reads=("trajectories",),
+    writes=("trajectories",),
+    leaves=("trajectories.prioritized",),
+    refuses=("trajectories.prioritized",),
+)
 def priority_calculator(priority_calculation_fn: Callable[[Rollout], Array]) -> Callable[[OnlineRLContext], None]:
     """Gives the steps of the rollout priorities, with which `data_pusher` pushes them into a buffer that draws by them.
 

@@ -10,7 +10,14 @@ from minding.engine.errors import ShapeError
 from minding.engine.types import RewardModel, StateDict
 
 
-@declare(role="learn", reads=("trajectories",), optional=("train_output",), writes=("trajectories", "train_output"))
+@declare(
+    role="learn",
+    reads=("trajectories",),
+    optional=("train_output",),
+    writes=("trajectories", "train_output"),
+    leaves=("trajectories.rewarded",),
+    refuses=("trajectories.summed", "trajectories.prioritized", "trajectories.used"),
+)
 class reward_estimator:
     """Adds the rewards of a model, such as RND's for what is new, to those of the rollout; the model learns from it.
 

@@ -14,7 +14,12 @@ from minding.engine.types import Buffer, StateDict
 from minding.middleware.data_pusher import data_pusher
 
 
-@declare(role="learn", reads=("trajectories",))
+@declare(
+    role="learn",
+    reads=("trajectories",),
+    leaves=("trajectories.used",),
+    refuses=("trajectories.summed", "trajectories.rewarded"),
+)
 class sqil_data_pusher:
     """Pushes the rollout's transitions with a reward of 1 if an expert acted, and of 0 if the agent did.
 

@@ -64,14 +64,15 @@ class TerminationChecker:
 
     def __init__(self, task: Finishable, limits: Mapping[str, int], stop_value: float | None) -> None:
         self.reason: str | None = None
-        self.declaration = Declaration("termination_checker", reads=tuple(limits), optional=("eval_value",))
+        used = () if stop_value is None else ("eval_value",)
+        self.declaration = Declaration("termination_checker", reads=tuple(limits), optional=used)
         self._task = task
         self._limits = dict(limits)
         self._stop_value = stop_value
 
     def __call__(self, ctx: LearningContext) -> None:
         """Checks the limits."""
-        self._check(ctx, ctx.eval_value)
+        self._check(ctx, None if self._stop_value is None else ctx.eval_value)
 
     def resumed(self, ctx: LearningContext) -> None:
         """Ends the run at once if nothing is left to do."""

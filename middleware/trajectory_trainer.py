@@ -23,6 +23,8 @@ from minding.middleware.trainer import RolloutStore, learn_from, shuffled_sequen
     reads=("trajectories", "clock", "train_iter"),
     optional=("policy_lag", "train_output"),
     writes=("train_output", "train_iter"),
+    leaves=("trajectories.used",),
+    refuses=("trajectories.summed",),
 )
 class trajectory_trainer:
     """Takes gradient steps on whole trajectories, for policies that compute their own targets (IMPALA).

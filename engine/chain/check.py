@@ -6,67 +6,11 @@ import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 
 from minding.engine.chain.context import Context
-from minding.engine.chain.middleware import Declaration, Middleware, Role, declaration_of, name_of
+from minding.engine.chain.middleware import Middleware, Role
+from minding.engine.chain.nodes import Node, all_leaves, chain_nodes
+from minding.engine.chain.order import misplaced
 from minding.engine.chain.pipeline import Composite, Parallel
 from minding.engine.errors import ChainError, nearest
-
-
-@dataclasses.dataclass(frozen=True)
-class Node:
-    """A middleware at its place in the chain.
-
-    Attributes:
-      middleware: the callable.
-      position: ``"2"``, or ``"2.0"`` for the first member of a composite at 2.
-      name: for messages.
-      role: declared, or given to `Task.use`.
-      declaration: None for plain user functions, and for composites, whose members declare.
-      members: what a composite is made of.
-    """
-
-    middleware: Middleware
-    position: str
-    name: str
-    role: Role | None
-    declaration: Declaration | None
-    members: tuple[Node, ...] = ()
-
-    def leaves(self) -> Iterator[Node]:
-        """Yields the middleware that are not composites, in order."""
-        if self.members or isinstance(self.middleware, Composite):
-            for member in self.members:
-                yield from member.leaves()
-        else:
-            yield self
-
-    def walk(self) -> Iterator[Node]:
-        """Yields this node and all below it, in order."""
-        yield self
-        for member in self.members:
-            yield from member.walk()
-
-
-def chain_nodes(chain: Sequence[Middleware], roles: Sequence[Role | None] | None = None) -> list[Node]:
-    """Lays out a chain, with what is inside `serial`, `parallel` and `wrap`.
-
-    Args:
-      roles: one for each middleware, in place of the declared ones where it is not None.
-    """
-    given = roles if roles is not None else [None] * len(chain)
-    return [_node(middleware, str(index), given[index]) for index, middleware in enumerate(chain)]
-
-
-def _node(middleware: Middleware, position: str, role: Role | None) -> Node:
-    declaration = None if isinstance(middleware, Composite) else declaration_of(middleware)
-    members: tuple[Middleware, ...] = middleware.members if isinstance(middleware, Composite) else ()
-    return Node(
-        middleware=middleware,
-        position=position,
-        name=name_of(middleware),
-        role=role or (declaration.role if declaration else None),
-        declaration=declaration,
-        members=tuple(_node(member, f"{position}.{index}", None) for index, member in enumerate(members)),
-    )
 
 
 def check_chain(
@@ -79,15 +23,17 @@ def check_chain(
     same field.
 
     Raises:
-      ChainError: with all problems found: a field read that nothing upstream writes, a learner before the
-        collector, a field that the context does not have, a clash inside `parallel`, and what the
-        middleware's own ``requirements()`` and ``clashes()`` say.
+      ChainError: with all problems found: a field read that nothing upstream writes, a learner before the collector, a
+        field that the context does not have, an order in which one middleware spoils, loses or misses what another
+        does (see `engine.chain.order`), a clash inside `parallel`, and what the middleware's own ``requirements()``
+        and ``clashes()`` say.
     """
     nodes = chain_nodes(chain, roles)
     problems = [
         *_unknown_fields(nodes, context_type),
         *_unwritten_reads(nodes, context_type),
         *_misplaced_roles(nodes),
+        *misplaced(nodes, context_type),
         *_parallel_clashes(nodes),
         *_own_requirements(nodes),
     ]
@@ -104,7 +50,7 @@ def _field_names(context_type: type[Context]) -> list[str]:
 
 def _unknown_fields(nodes: Sequence[Node], context_type: type[Context]) -> Iterator[str]:
     known = _field_names(context_type)
-    for leaf in _all_leaves(nodes):
+    for leaf in all_leaves(nodes):
         if leaf.declaration is None:
             continue
         for verb, names in (("reads", leaf.declaration.reads), ("writes", leaf.declaration.writes)):
@@ -162,7 +108,7 @@ def _unwritten_reads(nodes: Sequence[Node], context_type: type[Context]) -> list
 
 
 def _missing_read(node: Node, name: str, nodes: Sequence[Node]) -> str:
-    writers = [leaf for leaf in _all_leaves(nodes) if leaf is not node and name in _writes(leaf)]
+    writers = [leaf for leaf in all_leaves(nodes) if leaf is not node and name in _writes(leaf)]
     if writers:
         fix = f"{writers[0].name} at position {writers[0].position} writes it: move it before"
     elif name in ("trajectories", "episodes"):
@@ -174,7 +120,7 @@ def _missing_read(node: Node, name: str, nodes: Sequence[Node]) -> str:
 
 
 def _misplaced_roles(nodes: Sequence[Node]) -> Iterator[str]:
-    leaves = list(_all_leaves(nodes))
+    leaves = list(all_leaves(nodes))
     first_collect = next((index for index, leaf in enumerate(leaves) if leaf.role is Role.COLLECT), None)
     if first_collect is None:
         return
@@ -215,18 +161,13 @@ def _writes(node: Node) -> set[str]:
 
 
 def _own_requirements(nodes: Sequence[Node]) -> Iterator[str]:
-    chain = [leaf.middleware for leaf in _all_leaves(nodes)]
-    for leaf in _all_leaves(nodes):
+    chain = [leaf.middleware for leaf in all_leaves(nodes)]
+    for leaf in all_leaves(nodes):
         requirements: Callable[[], Sequence[str]] | None = getattr(leaf.middleware, "requirements", None)
         clashes: Callable[[Sequence[Middleware]], Sequence[str]] | None = getattr(leaf.middleware, "clashes", None)
         problems = [*(requirements() if requirements else ()), *(clashes(chain) if clashes else ())]
         for problem in problems:
             yield f"{leaf.name} at position {leaf.position}: {problem}"
-
-
-def _all_leaves(nodes: Sequence[Node]) -> Iterator[Node]:
-    for node in nodes:
-        yield from node.leaves()
 
 
 def pipeline_view(chain: Sequence[Middleware], roles: Sequence[Role | None] | None = None) -> str:

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from minding.engine.chain.check import Node
 from minding.engine.chain.context import Context
+from minding.engine.chain.nodes import Node
 from minding.engine.run.trace import Trace
 
 

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-from minding.engine.chain.check import Node
 from minding.engine.chain.context import Context
+from minding.engine.chain.nodes import Node
 from minding.engine.errors import ChainError, CheckpointError
 from minding.engine.notes import add_note
 from minding.engine.types import StateDict, Stateful

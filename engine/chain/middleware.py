@@ -74,6 +74,9 @@ class Declaration:
         whatever the context counts.
       writes: fields it sets.
       optional: fields it uses if they are present; the context need not have them.
+      leaves: what it makes of a field, as ``"field.word"``, such as ``"trajectories.summed"``: other middleware may
+        refuse to come after it, until a middleware writes the field without reading it.
+      refuses: what an earlier middleware must not have left, likewise.
     """
 
     name: str
@@ -81,6 +84,8 @@ class Declaration:
     reads: tuple[str, ...] = ()
     writes: tuple[str, ...] = ()
     optional: tuple[str, ...] = ()
+    leaves: tuple[str, ...] = ()
+    refuses: tuple[str, ...] = ()
 
 
 def declare(
@@ -88,6 +93,8 @@ def declare(
     reads: Sequence[str] = (),
     writes: Sequence[str] = (),
     optional: Sequence[str] = (),
+    leaves: Sequence[str] = (),
+    refuses: Sequence[str] = (),
 ) -> Callable[[_T], _T]:
     """Declares role and touched fields, on a factory function or on a class whose instances are middleware.
 
@@ -105,14 +112,23 @@ def declare(
     """
 
     def decorate(target: _T) -> _T:
-        if isinstance(reads, str) or isinstance(writes, str) or isinstance(optional, str):
-            raise MiddlewareError(f"{target.__name__}: reads, writes, optional are tuples of names, not a string")
+        if any(isinstance(names, str) for names in (reads, writes, optional, leaves, refuses)):
+            raise MiddlewareError(f"{target.__name__}: what is declared are tuples of names, not a string")
+        fields = {*reads, *writes, *optional}
+        for state in (*leaves, *refuses):
+            if state.partition(".")[0] not in fields or not state.partition(".")[2]:
+                raise MiddlewareError(
+                    f"{target.__name__}: leaves and refuses are about a field it reads or writes, as "
+                    f"'trajectories.summed', got {state!r}"
+                )
         declaration = Declaration(
             name=target.__name__,
             role=None if role is None else Role.of(role),
             reads=tuple(reads),
             writes=tuple(writes),
             optional=tuple(optional),
+            leaves=tuple(leaves),
+            refuses=tuple(refuses),
         )
         if inspect.isclass(target):
             cast(Any, target).declaration = declaration

@@ -9,13 +9,14 @@ from typing import Any, ClassVar
 
 from minding.engine.chain import lifecycle
 from minding.engine.chain.boundary import Boundary
-from minding.engine.chain.check import Node, chain_nodes, check_chain, pipeline_view
+from minding.engine.chain.check import check_chain, pipeline_view
 from minding.engine.chain.context import Context, OnlineRLContext
 from minding.engine.chain.division import Divider, Division, MakeDivider
 from minding.engine.chain.ending import Ending, check_max_step
 from minding.engine.chain.events import Emitter, EventBus
 from minding.engine.chain.familiar import RolePlayer, refuse_arguments
 from minding.engine.chain.middleware import Middleware, Role, check_callable, name_of
+from minding.engine.chain.nodes import Node, chain_nodes
 from minding.engine.chain.pipeline import Composer, Composite, Half, Step, run_first_halves, run_second_halves
 from minding.engine.chain.recording import Recorded, Recording
 from minding.engine.errors import ChainError, CheckpointError, MiddlewareError

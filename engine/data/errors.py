@@ -28,8 +28,13 @@ def nstep_errors(rollout: Rollout, *, n: int, gamma: float, rescale: bool = Fals
       float32 (T, N).
 
     Raises:
-      ChainError: if no values were recorded.
+      ChainError: if no values were recorded, or rewards are n-step returns already.
     """
+    if rollout.bootstrap_row is not None:
+        raise ChainError(
+            "nstep_errors sums the rewards of single steps, and ctx.trajectories holds n-step returns: put "
+            "priority_calculator before nstep_reward_enhancer"
+        )
     if "q_value" not in rollout.record:
         raise ChainError(
             "ctx.trajectories has no values of the actions taken: the collector's policy records none; use one that "

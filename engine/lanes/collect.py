@@ -6,8 +6,8 @@ import collections
 from collections.abc import Sequence
 from typing import Any
 
-from minding.engine.chain.check import Node
 from minding.engine.chain.middleware import Declaration
+from minding.engine.chain.nodes import Node
 from minding.engine.data.rollout import Rollout
 from minding.engine.errors import ChainError
 from minding.engine.lanes.crew import Crew

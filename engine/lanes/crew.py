@@ -7,10 +7,10 @@ import pickle
 from collections.abc import Sequence
 from typing import Any
 
-from minding.engine.chain.check import Node
 from minding.engine.chain.context import Context
 from minding.engine.chain.division import Run
 from minding.engine.chain.middleware import Role
+from minding.engine.chain.nodes import Node
 from minding.engine.lanes.closures import check_assignments
 from minding.engine.lanes.messages import Answer, Ticket
 from minding.engine.lanes.options import LaneOptions

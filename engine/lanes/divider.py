@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from minding.engine.chain.check import Node
 from minding.engine.chain.context import Context
 from minding.engine.chain.division import Division, Run
+from minding.engine.chain.nodes import Node
 from minding.engine.lanes.options import LaneOptions
 
 

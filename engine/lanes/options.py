@@ -7,8 +7,8 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from minding.engine.chain.check import Node
 from minding.engine.chain.middleware import Role
+from minding.engine.chain.nodes import Node
 from minding.engine.config.options import opt
 from minding.engine.errors import ConfigError, nearest
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from minding.engine.chain.check import Node
+from minding.engine.chain.nodes import Node
 from minding.engine.errors import CheckpointError
 from minding.engine.lanes.supervised import SupervisedWorker
 from minding.engine.types import StateDict, Stateful

@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from minding.engine.chain.check import Node
 from minding.engine.chain.context import Context
 from minding.engine.chain.division import Run
 from minding.engine.chain.middleware import Role
+from minding.engine.chain.nodes import Node
 from minding.engine.lanes.collect import CollectLane
 from minding.engine.lanes.crew import Crew
 from minding.engine.lanes.evaluate import EvaluateLane

@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Sequence
 
-from minding.engine.chain.check import Node
 from minding.engine.chain.middleware import Role
+from minding.engine.chain.nodes import Node
 
 _ROLLOUTS = frozenset({"trajectories", "episodes"})
 # Written by lanes themselves.

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from minding.engine.chain.check import Node, pipeline_rows, table
+from minding.engine.chain.check import pipeline_rows, table
+from minding.engine.chain.nodes import Node
 from minding.engine.lanes.options import CorePlan, LaneOptions
 from minding.engine.lanes.split import Cut, Split
 

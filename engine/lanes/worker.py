@@ -11,9 +11,9 @@ from typing import Any
 
 import cloudpickle
 
-from minding.engine.chain.check import chain_nodes
 from minding.engine.chain.context import Context
 from minding.engine.chain.middleware import name_of
+from minding.engine.chain.nodes import chain_nodes
 from minding.engine.chain.pipeline import Step
 from minding.engine.errors import ChainError, LaneError
 from minding.engine.lanes.closures import Watch

@@ -216,11 +216,12 @@ def test_n_step_returns_that_nothing_computes_are_missed(counting_config):
         "policy.learn.nstep=3, and the rewards pushed are those of single steps: put nstep_reward"
     )
     assert learner.clashes([enhancer, pusher, learner]) == []
+    assert learner.clashes([pusher, enhancer, learner]) == [problem]
     # Rows without a discount are summed by the policy; a buffer that was filled otherwise may hold returns.
     own = OffPolicyLearner(cfg, ReadingLearner(FIELDS), buffer)
     assert own.clashes([pusher, own]) == learner.clashes([learner]) == []
-    (late,) = enhancer.clashes([pusher, enhancer, learner])
-    assert late == "data_pusher has pushed the rewards of single steps by then: move it before data_pusher"
-    again = nstep_reward_enhancer(cfg)
-    (twice,) = again.clashes([enhancer, again, pusher])
-    assert twice.startswith("its rollouts are already those of another nstep_reward_enhancer")
+    (twice,) = own.clashes([enhancer, pusher, own])
+    assert twice == (
+        "the rewards pushed are returns of 3 steps, and the policy takes those of single steps (its rows have no "
+        "discount): leave nstep_reward_enhancer out"
+    )

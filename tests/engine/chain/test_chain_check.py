@@ -99,8 +99,11 @@ def test_every_callable_has_a_name():
 def test_a_wrong_declaration_is_an_error():
     with pytest.raises(MiddlewareError, match=r"role 'learning' is not one of collect.*; did you mean 'learn'"):
         make("a", role="learning")
-    with pytest.raises(MiddlewareError, match="a: reads, writes, optional are tuples of names, not a string"):
+    with pytest.raises(MiddlewareError, match="a: what is declared are tuples of names, not a string"):
         make("a", reads="obs")
+    for state in ("obs.seen", "trajectories"):
+        with pytest.raises(MiddlewareError, match=rf"a: leaves and refuses are about a field.*got '{state}'"):
+            make("a", reads=["trajectories"], refuses=[state])
 
 
 def test_a_declared_factory_must_return_a_middleware_of_its_own():
@@ -211,7 +214,8 @@ def test_members_of_parallel_that_write_one_field_are_an_error():
         "serial and b, members of parallel at position 0, both write ctx.obs; use serial, or let one of them "
         "write another field"
     )
-    check_chain([task.serial(*writers)], OnlineRLContext)
+    again = make("b", optional=["obs"], writes=["obs", "action"])
+    check_chain([task.serial(writers[0], again)], OnlineRLContext)
 
 
 def test_parallel_takes_one_member_with_a_role():

@@ -6,7 +6,7 @@ import pytest
 from easydict import EasyDict
 
 from minding.engine import Task, declare
-from minding.engine.chain.check import chain_nodes
+from minding.engine.chain.nodes import chain_nodes
 from minding.engine.errors import ConfigError
 from minding.engine.lanes import LaneOptions, options
 from minding.engine.lanes.options import plan_cores

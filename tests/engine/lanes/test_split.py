@@ -7,8 +7,8 @@ import pytest
 
 import minding.middleware as library
 from minding.engine import Context, OnlineRLContext, Role, Task, declare
-from minding.engine.chain.check import chain_nodes
 from minding.engine.chain.middleware import declaration_of
+from minding.engine.chain.nodes import chain_nodes
 from minding.engine.chain.pipeline import Serial
 from minding.engine.lanes.split import split
 

@@ -16,7 +16,7 @@ from lane_toys import ExitOnce, Record, ToyCollector, ToyContext, ToyEnv, ToyLea
 
 from minding.engine import ChainError, Task, declare
 from minding.engine import task as global_task
-from minding.engine.chain.check import chain_nodes
+from minding.engine.chain.nodes import chain_nodes
 from minding.engine.errors import ConfigError, LaneError
 from minding.engine.lanes import run as lanes_run
 from minding.engine.lanes import supervised

@@ -1,0 +1,171 @@
+"""Every pair of library middleware: in which order does one spoil, lose or miss what the other does?"""
+
+import dataclasses
+import itertools
+
+import pytest
+
+import minding.middleware as library
+from minding.engine import ChainError, OfflineRLContext, OnlineRLContext, Task
+from minding.engine.chain.check import check_chain
+from minding.engine.chain.middleware import Declaration, declaration_of
+from minding.engine.chain.nodes import chain_nodes
+from minding.engine.chain.order import misplaced
+
+DECLARED = {name: declaration_of(getattr(library, name)) for name in library.__all__}
+USERS = (
+    "data_pusher",
+    "gae_estimator",
+    "her_data_enhancer",
+    "montecarlo_return_estimator",
+    "sqil_data_pusher",
+    "trajectory_trainer",
+)
+SPOILED = {
+    # Rewards were learned from, or pushed, without those of the model.
+    **{name: {"reward_estimator"} for name in USERS},
+    # Rewards are n-step returns.
+    "nstep_reward_enhancer": {*USERS, "nstep_reward_enhancer", "reward_estimator"} - {"data_pusher"},
+    # Rewards of the model would be replaced.
+    "reward_estimator": {"her_data_enhancer", "sqil_data_pusher"},
+    # Priorities would be those of other rewards, or of another function.
+    "priority_calculator": {"priority_calculator", "reward_estimator"},
+}
+ESTIMATES = {"gae_estimator", "montecarlo_return_estimator", "offline_data_fetcher"}
+LOST = {
+    **{name: ESTIMATES for name in ESTIMATES},
+    **{name: {name} for name in ("StepCollector", "EpisodeCollector", "interaction_evaluator")},
+    "nstep_reward_enhancer": {"StepCollector"},
+    "priority_calculator": {"StepCollector"},
+    "reward_estimator": {"StepCollector"},
+}
+COLLECTORS = {"EpisodeCollector", "StepCollector"}
+LEARNERS = {"OffPolicyLearner", "multistep_trainer", "past_selves", "reward_estimator", "trainer", "trajectory_trainer"}
+MISSED = {
+    **{name: {"interaction_evaluator"} for name in ("CkptSaver", "reward_timer", "termination_checker")},
+    **{name: {"eps_greedy_handler", "eps_greedy_masker"} for name in COLLECTORS},
+    "online_logger": {"interaction_evaluator", *COLLECTORS, *LEARNERS},
+}
+WORDS = {"cannot work on": SPOILED, "overwrites": LOST, "never finds it": MISSED}
+
+
+class Declared:
+    """A middleware of which only the declaration counts."""
+
+    def __init__(self, declaration):
+        self.declaration = declaration
+
+    def __call__(self, ctx): ...
+
+
+def found(*declarations, context=OnlineRLContext, reads=True):
+    fields = tuple(field.name for field in dataclasses.fields(context)) if reads else ()
+    # What comes last reads everything.
+    chain = [Declared(each) for each in (*declarations, *([Declaration("last", reads=fields)] if reads else []))]
+    return list(misplaced(chain_nodes(chain), context))
+
+
+@pytest.mark.parametrize("words", WORDS)
+def test_exactly_the_wrong_orders_of_two_middleware_are_refused_by_a_text_that_names_both(words):
+    wrong = {}
+    for first, second in itertools.product(DECLARED, repeat=2):
+        for text in found(DECLARED[first], DECLARED[second]):
+            if words in text:
+                assert first in text
+                assert second in text
+                wrong.setdefault(first, set()).add(second)
+    assert wrong == WORDS[words]
+
+
+def test_the_texts_say_what_to_do():
+    def text(first, second):
+        return found(DECLARED[first], DECLARED[second])[0]
+
+    assert text("nstep_reward_enhancer", "reward_estimator") == (
+        "reward_estimator at position 1 cannot work on ctx.trajectories after nstep_reward_enhancer at position 0, "
+        "which leaves it summed; move reward_estimator before nstep_reward_enhancer"
+    )
+    assert text("reward_estimator", "her_data_enhancer").endswith(
+        "which leaves it rewarded; use one of the two, or collect again between them"
+    )
+    assert text("gae_estimator", "montecarlo_return_estimator") == (
+        "montecarlo_return_estimator at position 1 overwrites ctx.train_data, which gae_estimator at position 0 wrote "
+        "and nothing has read; use one of the two, or put what reads it between them"
+    )
+    assert text("StepCollector", "eps_greedy_handler") == (
+        "StepCollector at position 0 uses ctx.collect_kwargs, which eps_greedy_handler at position 1 writes after it, "
+        "and so never finds it; move StepCollector behind eps_greedy_handler"
+    )
+
+
+def test_a_chain_with_a_wrong_order_does_not_start():
+    names = ("StepCollector", "nstep_reward_enhancer", "reward_estimator", "data_pusher")
+    with pytest.raises(
+        ChainError, match=r"^reward_estimator at position 2 cannot work on ctx\.trajectories after nstep"
+    ):
+        check_chain([Declared(DECLARED[name]) for name in names], OnlineRLContext)
+    right = [Declared(DECLARED[name]) for name in (names[0], names[2], names[1], names[3])]
+    check_chain(right, OnlineRLContext)
+
+
+@pytest.mark.parametrize("name", ["nstep_reward_enhancer", "priority_calculator"])
+def test_what_changes_a_rollout_that_nothing_reads_afterwards_is_refused(name):
+    chain = [DECLARED["StepCollector"], DECLARED["data_pusher"], DECLARED[name]]
+    assert found(*chain, reads=False) == [
+        f"{name} at position 2 changes ctx.trajectories, which nothing after it reads; move it before data_pusher at "
+        "position 1, or add what reads it behind it"
+    ]
+    # A second buffer may take what the first does not.
+    assert found(*chain, DECLARED["data_pusher"], reads=False) == []
+
+
+def test_a_rollout_that_is_collected_afresh_has_no_past():
+    collector, enhancer = DECLARED["StepCollector"], DECLARED["nstep_reward_enhancer"]
+    estimator, pusher = DECLARED["reward_estimator"], DECLARED["data_pusher"]
+    assert found(collector, enhancer, pusher, collector, estimator, enhancer, pusher) == []
+    assert len(found(collector, enhancer, pusher, estimator, pusher)) == 1
+
+
+def test_returns_of_one_step_are_rewards_as_they_were(counting_config):
+    def chain(n):
+        cfg = counting_config("dqn", **{"policy.learn.nstep": n})
+        return [declaration_of(library.nstep_reward_enhancer(cfg)), DECLARED["reward_estimator"]]
+
+    assert found(*chain(1)) == []
+    assert len(found(*chain(3))) == 1
+
+
+def test_a_limit_without_a_value_to_reach_needs_no_evaluation_before_it():
+    def first(**limits):
+        return declaration_of(library.termination_checker(1, task=Task(), **limits))
+
+    evaluator = DECLARED["interaction_evaluator"]
+    assert found(first(), evaluator) == []
+    assert len(found(first(stop_value=1.0), evaluator)) == 1
+
+
+def test_undeclared_middleware_may_read_and_write_anything():
+    gae, unknown = DECLARED["gae_estimator"], None
+    chain = [Declared(gae), lambda ctx: None, Declared(gae), Declared(Declaration("last", reads=("train_data",)))]
+    assert list(misplaced(chain_nodes(chain), OnlineRLContext)) == []
+    assert found(unknown, DECLARED["StepCollector"], unknown, DECLARED["eps_greedy_handler"]) == []
+
+
+def test_members_of_parallel_and_second_halves_run_when_others_do():
+    last = Declared(Declaration("last", reads=("trajectories",)))
+    one, other = (Declared(Declaration(name, writes=("trajectories",))) for name in ("one", "other"))
+    parallel = Task().parallel(one, other)
+    assert list(misplaced(chain_nodes([parallel, last]), OnlineRLContext)) == []
+
+    def late(ctx):
+        yield
+
+    late.declaration = DECLARED["reward_timer"]
+    chain = [late, Declared(DECLARED["interaction_evaluator"])]
+    assert list(misplaced(chain_nodes(chain), OnlineRLContext)) == []
+
+
+def test_a_field_that_the_context_does_not_have_is_not_about_the_order():
+    checker = DECLARED["termination_checker"]
+    assert found(checker, DECLARED["offline_data_fetcher"]) == []
+    assert found(DECLARED["offline_data_fetcher"], checker, context=OfflineRLContext) == []
