@@ -22,6 +22,7 @@ NATURE_CNN = ((32, 8, 4), (64, 4, 2), (64, 3, 1))
 SMALL_CNN = ((16, 3, 2), (32, 3, 2))
 """For images under 36 pixels."""
 _LARGE_IMAGE = 36
+_OF_BYTES = 1.0 / 255.0
 
 
 class Normalizer(nn.Cell):
@@ -92,12 +93,21 @@ class OneHot(nn.Cell):
 
 
 class ConvNet(nn.Cell):
-    """Convolutions with ReLU over uint8 images ``(B, C, H, W)``, then one linear layer to `out_features`."""
+    """Convolutions with ReLU over images ``(B, C, H, W)``, then one linear layer to `out_features`.
+
+    Pixels are multiplied by `scale`; they are bytes unless it is 1.
+    """
 
     def __init__(
-        self, shape: Sequence[int], layers: Sequence[Sequence[int]], out_features: int, rng: np.random.Generator
+        self,
+        shape: Sequence[int],
+        layers: Sequence[Sequence[int]],
+        out_features: int,
+        rng: np.random.Generator,
+        scale: float = _OF_BYTES,
     ) -> None:
         super().__init__()
+        self.scale = scale
         self.shape = tuple(shape)
         self.out_features = out_features
         channels, height, width = shape
@@ -120,7 +130,9 @@ class ConvNet(nn.Cell):
         self.linear = Linear(self.flat, out_features, math.sqrt(2), rng)
 
     def construct(self, x):
-        x = ops.cast(x.reshape((-1, *self.shape)), ms.float32) * (1.0 / 255.0)
+        x = x.reshape((-1, *self.shape))
+        if self.scale != 1.0:
+            x = ops.cast(x, ms.float32) * self.scale
         for convolution in self.convolutions:
             x = self.relu(convolution(x))
         return self.relu(self.linear(x.reshape((-1, self.flat))))
@@ -137,18 +149,27 @@ class ObsEncoder(nn.Cell):
       model: the `model` part of the policy's configuration.
       rng: draws the weights.
       name: of what is encoded among the fields of rows.
+      whitened: whether vectors and images come as float32 of zero mean and unit variance, and so are left as they are.
 
     Attributes:
       fields: names of the row fields of the leaves.
     """
 
-    def __init__(self, space: Mapping[str, Any], model: Any, rng: np.random.Generator, name: str = "obs") -> None:
+    def __init__(
+        self,
+        space: Mapping[str, Any],
+        model: Any,
+        rng: np.random.Generator,
+        name: str = "obs",
+        *,
+        whitened: bool = False,
+    ) -> None:
         super().__init__()
         leaves = observation_leaves(space)
         self.fields = [leaf_name(name, leaf) for leaf in leaves]
         # Where each encoder's leaf is among those of the observation.
         self.places = [k for k, leaf in enumerate(leaves) if not leaf.is_mask]
-        self.encoders = nn.CellList([self._leaf(leaves[k], model, rng) for k in self.places])
+        self.encoders = nn.CellList([self._leaf(leaves[k], model, rng, whitened) for k in self.places])
         self.joined = len(self.places) > 1
         self.projections = nn.CellList(
             [Linear(e.out_features, model.encoder_dim, math.sqrt(2), rng) for e in self.encoders] if self.joined else []
@@ -158,14 +179,14 @@ class ObsEncoder(nn.Cell):
         self.activation = ACTIVATIONS[model.activation]()
 
     @staticmethod
-    def _leaf(leaf: Leaf, model: Any, rng: np.random.Generator) -> nn.Cell:
+    def _leaf(leaf: Leaf, model: Any, rng: np.random.Generator, whitened: bool) -> nn.Cell:
         if leaf.is_image:
             shape = leaf.space["shape"]
             layers = model.cnn or (NATURE_CNN if min(shape[1:]) >= _LARGE_IMAGE else SMALL_CNN)
-            return ConvNet(shape, layers, model.cnn_dim, rng)
+            return ConvNet(shape, layers, model.cnn_dim, rng, 1.0 if whitened else _OF_BYTES)
         if leaf.space["kind"] in ("discrete", "multi_discrete"):
             return OneHot(leaf.space)
-        return Vector(leaf.space, model.normalize_obs)
+        return Vector(leaf.space, model.normalize_obs and not whitened)
 
     @property
     def has_convolutions(self) -> bool:

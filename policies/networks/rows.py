@@ -88,7 +88,9 @@ class _Fields(nn.Cell):
             if len(self.shape[k]) == 0:
                 value = rows[:, self.start[k]]
             else:
-                value = rows[:, self.start[k] : self.stop[k]]
+                # Of images a slice takes as long as a convolution.
+                whole = self.stop[k] - self.start[k] == rows.shape[1]
+                value = rows if whole else rows[:, self.start[k] : self.stop[k]]
                 if len(self.shape[k]) > 1:
                     value = value.reshape((-1, *self.shape[k]))
             if self.integer[k]:

@@ -7,23 +7,24 @@ been.
     e(s') = mean_k( f_k(s'; theta) - g_k(s') )^2       prediction error; theta minimises its mean over the rollout
     r_i   = e(s') / sqrt(var(G)),   G_t = gamma_i G_{t-1} + e_t
 
-G is a discounted sum over all steps of an environment, also across the ends of its episodes. The variance counts a sum
-of 0 in each environment before its first step: otherwise equal errors in the first steps would show no spread. While
-it is 0, errors are not divided.
+s' are observations whose every number, in images every pixel, is in units of its running deviation from its running
+mean, clipped to [-5, 5]. G is a discounted sum over all steps of an environment, also across the ends of its episodes.
+The variance counts a sum of 0 in each environment before its first step: otherwise equal errors in the first steps
+would show no spread. While it is 0, errors are not divided.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from easydict import EasyDict
 
 from minding.engine.buffers import DeviceTables
 from minding.engine.data.batch import IndexedBatch, RowLayout
-from minding.engine.data.observation import observation_leaves
+from minding.engine.data.observation import leaf_name, observation_leaves
 from minding.engine.data.rollout import Rollout, named_leaves
 from minding.engine.data.statistics import RunningMoments
 from minding.engine.errors import NonFiniteError
@@ -41,13 +42,17 @@ from minding.policies.networks.optim import Group, Optimizer
 from minding.policies.networks.steps import ALL_ROWS, PRIORITY, GradientStep
 from minding.policies.ops import lean
 
+_EPSILON = 1e-8
+_BOUND = 5.0
+"""Of observations, in deviations."""
+
 
 class Features(nn.Cell):
     """Numbers that stand for an observation, float32 ``(B, dim)``."""
 
     def __init__(self, space: Mapping[str, Any], model: Any, hidden: list[int], dim: int, rng: np.random.Generator):
         super().__init__()
-        self.encoder = ObsEncoder(space, model, rng)
+        self.encoder = ObsEncoder(space, model, rng, whitened=True)
         self.body = MLP(self.encoder.out_features, hidden, "relu", math.sqrt(2), rng)
         self.head = Linear(self.body.out_features, dim, math.sqrt(2), rng)
 
@@ -110,18 +115,20 @@ class RND:
         prepare(cfg)
         self.cfg = cfg.policy.other.rnd
         streams = SeedStreams(cfg.seed)
-        space, model = cfg.env.spec["observation"], EasyDict({**cfg.policy.model, "normalize_obs": True})
-        self.root = RNDCell(space, model, self.cfg, streams.generator("rnd.init"))
+        space = cfg.env.spec["observation"]
+        self.root = RNDCell(space, cfg.policy.model, self.cfg, streams.generator("rnd.init"))
         fuse_layers(self.root)
         self.params = dict(self.root.parameters_and_names())
         self._update = Update(self.root, "rnd.learn")
-        leaves = observation_leaves(space)
-        self._layout = RowLayout({f"next_obs.{x.path}" if x.path else "next_obs": x.field for x in leaves})
-        self._normalizers = {
-            f"{name}.{k}": (list(self._layout.fields)[k], normalizer)
-            for name in ("target", "predictor")
-            for k, normalizer in getattr(self.root, name).encoder.normalizers()
-        }
+        fields, self._observations = {}, {}
+        for leaf in observation_leaves(space):
+            name, field = leaf_name("next_obs", leaf), leaf.field
+            if leaf.space["kind"] == "box":
+                # By field, the moments of what is whitened.
+                self._observations[name] = RunningMoments((math.prod(field.shape),))
+                field = dataclasses.replace(field, dtype="float32")
+            fields[name] = field
+        self._layout = RowLayout(fields)
         self._tables: DeviceTables | None = None
         self._rng = streams.generator("rnd.learn")
         # Of each collector's environments the discounted sums, and the moments of all of them.
@@ -141,7 +148,7 @@ class RND:
         rows = np.flatnonzero(rollout.transitions().reshape(-1))
         if not len(rows):
             return RewardEstimate(np.zeros(rollout.shape, np.float32), {})
-        self._normalize(data, rows)
+        self._whiten(data, rows)
         index, tables = self._minibatches(rows, steps * envs), self._put(data)
         constants: dict[str, Array | float] = dict(self.root.optim.rates(0.0))
         constants[ALL_ROWS] = np.arange(steps * envs, dtype=np.int32)
@@ -155,10 +162,16 @@ class RND:
         reward = self._scaled(errors.reshape(rollout.shape), rollout)
         return RewardEstimate(reward, {**output.metrics, "rnd_reward": float(reward.reshape(-1)[rows].mean())})
 
-    def _normalize(self, data: Mapping[str, Array], rows: Array) -> None:
-        """Takes the observations into the moments first: untouched ones of other sizes would look new for ever."""
-        for name, normalizer in self._normalizers.values():
-            normalizer.update(data[name][rows].reshape(len(rows), -1))
+    def _whiten(self, data: dict[str, Array], rows: Array) -> None:
+        """Replaces observations by their distances from the mean in deviations, float32. Their moments take in these
+        rows before: untouched ones of other sizes would look new for ever."""
+        for name, moments in self._observations.items():
+            seen = data[name].reshape(len(data[name]), -1)
+            moments.update(seen[rows])
+            scale = 1.0 / np.sqrt(moments.var + _EPSILON)
+            white = np.subtract(seen, moments.mean.astype(np.float32), dtype=np.float32)
+            white *= scale.astype(np.float32)
+            data[name] = np.clip(white, -_BOUND, _BOUND, out=white).reshape(data[name].shape)
 
     def _minibatches(self, rows: Array, count: int) -> Array:
         """Int32 ``(K, B)``: some passes over the rows, each in an order of its own; `count` rows would all fit."""
@@ -191,7 +204,7 @@ class RND:
         """Copies of all parameters by name, moments, sums, and the random stream."""
         return {
             "params": {name: p.asnumpy().copy() for name, p in self.params.items()},
-            "observations": {name: each.moments.state_dict() for name, (_, each) in self._normalizers.items()},
+            "observations": {name: moments.state_dict() for name, moments in self._observations.items()},
             "sums": {str(collector): total.copy() for collector, total in self._sums.items()},
             "moments": self._moments.state_dict(),
             "rng": generator_state(self._rng),
@@ -201,8 +214,8 @@ class RND:
         """Writes saved values in place, so that the compiled graph uses them."""
         for name, p in self.params.items():
             runtime.assign(p, state["params"][name])
-        for name, (_, normalizer) in self._normalizers.items():
-            normalizer.moments.load_state_dict(state["observations"][name])
+        for name, moments in self._observations.items():
+            moments.load_state_dict(state["observations"][name])
         self._sums = {int(collector): np.array(total) for collector, total in state["sums"].items()}
         self._moments.load_state_dict(state["moments"])
         restore_generator(self._rng, state["rng"])

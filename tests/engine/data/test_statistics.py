@@ -40,3 +40,16 @@ def test_state_round_trips_and_shares_nothing():
     assert (other.mean.tolist(), other.var.tolist(), other.count) == (moments.mean.tolist(), moments.var.tolist(), 4)
     assert state["count"] == 3
     assert state["mean"].tolist() == [7.0 / 3.0]
+
+
+def test_images_give_the_moments_of_their_pixels_and_one_that_never_changes_has_no_variance():
+    samples = np.random.default_rng(0).integers(0, 256, (600, 2, 3)).astype(np.uint8)
+    samples[:, 0, 0], samples[:, 1, 2] = 199, 255
+    samples[7, 0, 1] = 0
+    moments = RunningMoments((2, 3))
+    for batch in np.split(samples, [1, 1, 4, 30]):
+        moments.update(batch)
+    assert moments.count == 600
+    np.testing.assert_allclose(moments.mean, samples.mean(0, dtype=np.float64), rtol=1e-13)
+    np.testing.assert_allclose(moments.var, samples.var(0, dtype=np.float64), rtol=1e-12)
+    assert (moments.mean[0, 0], moments.var[0, 0], moments.mean[1, 2], moments.var[1, 2]) == (199.0, 0.0, 255.0, 0.0)

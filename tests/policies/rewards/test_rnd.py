@@ -66,7 +66,7 @@ def test_rewards_are_errors_before_learning_over_the_deviation_of_their_discount
     found = rnd.estimate(given)
     after = given.next_obs()
     a = after.a.reshape(STEPS * ENVS, 3).astype(np.float64)
-    x = np.clip((a - a.mean(axis=0)) / np.sqrt(a.var(axis=0) + 1e-8), -10, 10), np.eye(2)[after.b.reshape(-1)]
+    x = np.clip((a - a.mean(axis=0)) / np.sqrt(a.var(axis=0) + 1e-8), -5, 5), np.eye(2)[after.b.reshape(-1)]
     errors = np.square(mlp(before, "predictor", x) - mlp(before, "target", x)).mean(axis=1).reshape(STEPS, ENVS)
     sums, total = [np.zeros(ENVS)], np.zeros(ENVS)
     for step in errors:
@@ -84,9 +84,9 @@ def test_only_what_predicts_learns_and_its_errors_fall(rnd):
     assert losses[-1] < 0.5 * losses[0]
     after = rnd.state_dict()["params"]
     moved = {name for name in before if not np.array_equal(before[name], after[name])}
-    learned = {name for name in before if name.startswith("predictor.") and ".normalizer." not in name}
+    learned = {name for name in before if name.startswith("predictor.")}
     assert learned <= moved
-    assert not {name for name in moved if name.startswith("target.") and ".normalizer." not in name}
+    assert not {name for name in moved if name.startswith("target.")}
 
 
 def test_equal_errors_in_the_first_steps_are_not_divided_by_their_lack_of_spread(rnd):
@@ -156,3 +156,80 @@ def test_it_continues_exactly_from_its_state(rnd):
 def test_an_observation_of_nan_is_named(rnd):
     with pytest.raises(NonFiniteError, match=r"rnd, ctx\.trajectories"):
         rnd.estimate(rollout(value=np.nan))
+
+
+# Images
+
+
+@pytest.fixture(scope="module")
+def built_for_images(tiny_config):
+    image = {"kind": "box", "shape": [2, 5, 5], "dtype": "uint8", "low": 0, "high": 255}
+    settings = {**SETTINGS, "policy.model.cnn": [[3, 3, 2]], "policy.model.cnn_dim": 4}
+    return RND(tiny_config("ppo", image, discrete(3), **settings))
+
+
+@pytest.fixture
+def rnd_of_images(built_for_images):
+    state = copy.deepcopy(built_for_images.state_dict())
+    yield built_for_images
+    built_for_images.load_state_dict(state)
+
+
+def images(seed=0):
+    """A rollout of faint images: pixel 0 never changes, and pixel 1 is bright in the last one alone."""
+    pixels = np.random.default_rng(seed).integers(100, 104, (STEPS + 1, ENVS, 2, 5, 5)).astype(np.uint8)
+    pixels[:, :, 0, 0, 0], pixels[:, :, 0, 0, 1] = 37, 0
+    pixels[STEPS, 0, 0, 0, 1] = 255
+    return dataclasses.replace(rollout(), obs=pixels[:STEPS], last_obs=pixels[STEPS])
+
+
+def convolved(params, name, x):
+    """A network of `Features` on whitened images ``(B, 2, 5, 5)``, in float64."""
+    part = f"{name}.encoder.encoders.0"
+    weight, bias = (params[f"{part}.convolutions.0.{each}"].astype(np.float64) for each in ("weight", "bias"))
+    windows = np.lib.stride_tricks.sliding_window_view(x, (3, 3), axis=(2, 3))[:, :, ::2, ::2]
+    x = np.maximum(np.einsum("bchwij,fcij->bfhw", windows, weight) + bias[:, None, None], 0.0).reshape(len(x), -1)
+    hidden = sorted(key.removesuffix(".weight") for key in params if key.startswith(f"{name}.body") and "weight" in key)
+    for layer in (f"{part}.linear", *hidden):
+        x = np.maximum(x @ params[f"{layer}.weight"].T.astype(np.float64) + params[f"{layer}.bias"], 0.0)
+    return x @ params[f"{name}.head.weight"].T.astype(np.float64) + params[f"{name}.head.bias"]
+
+
+def test_images_are_whitened_pixel_by_pixel_and_clipped_at_5_deviations(rnd_of_images):
+    before, given = rnd_of_images.state_dict()["params"], images()
+    found = rnd_of_images.estimate(given).reward
+    seen = given.next_obs().reshape(STEPS * ENVS, 2, 5, 5).astype(np.float64)
+    white = np.clip((seen - seen.mean(axis=0)) / np.sqrt(seen.var(axis=0) + 1e-8), -5, 5)
+    assert (white[:, 0, 0, 0] == 0.0).all()
+    errors = np.square(convolved(before, "predictor", white) - convolved(before, "target", white)).mean(axis=1)
+    errors = errors.reshape(STEPS, ENVS)
+    sums = [np.zeros(ENVS)]
+    for step in errors:
+        sums.append(0.5 * sums[-1] + step)
+    np.testing.assert_allclose(found, errors / np.std(sums), rtol=2e-4)
+    moments = rnd_of_images.state_dict()["observations"]["next_obs"]
+    np.testing.assert_allclose(moments["mean"], seen.reshape(len(seen), -1).mean(axis=0))
+    np.testing.assert_allclose(moments["var"], seen.reshape(len(seen), -1).var(axis=0), atol=1e-9)
+
+
+def test_a_pixel_that_had_never_changed_is_5_deviations_away(rnd_of_images):
+    rnd_of_images.estimate(images())
+    changed = np.full((1, 2, 5, 5), 102, np.uint8)
+    changed[0, 0, 0, :2] = 38, 255
+    data = {"next_obs": changed}
+    # No row is taken into the moments.
+    rnd_of_images._whiten(data, np.zeros(0, np.int64))
+    # Eleven images of 0 and one of 255: the deviation is 255 sqrt(11) / 12.
+    np.testing.assert_allclose(data["next_obs"][0, 0, 0, :2], [5.0, np.sqrt(11)], rtol=1e-5)
+    assert data["next_obs"].dtype == np.float32
+
+
+def test_images_continue_exactly_from_their_state(rnd_of_images):
+    rnd_of_images.estimate(images(0))
+    state = copy.deepcopy(rnd_of_images.state_dict())
+    assert list(state["observations"]) == ["next_obs"]
+    first = [rnd_of_images.estimate(images(seed)).reward for seed in (1, 2)]
+    end = copy.deepcopy(rnd_of_images.state_dict())
+    rnd_of_images.load_state_dict(state)
+    np.testing.assert_equal([rnd_of_images.estimate(images(seed)).reward for seed in (1, 2)], first)
+    np.testing.assert_equal(rnd_of_images.state_dict(), end)
