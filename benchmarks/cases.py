@@ -240,11 +240,11 @@ def _ppo_cartpole(num_envs: int, warmup: int, window: int, targets: Mapping[str,
     )  # fmt: skip
 
 
-def _sac(name: str, env_id: str, target: float = 2.4, threads: int = 1) -> SACCase:
+def _sac(name: str, env_id: str, targets: Mapping[str, float], threads: int = 1) -> SACCase:
     return SACCase(
         name=name, env_id=env_id, threads=threads, num_envs=1, hidden=(256, 256), batch_size=256, learning_rate=3e-4,
         iteration_steps=1, warmup_steps=500, window_steps=400, buffer_size=100_000, learning_starts=300,
-        targets={"sb3": target},
+        targets=targets,
     )  # fmt: skip
 
 
@@ -256,7 +256,7 @@ _A2C = A2CCase(
 _DQN = DQNCase(
     name="dqn_cartpole", env_id="CartPole-v1", num_envs=1, hidden=(128, 128), batch_size=128,
     learning_rate=1e-3, iteration_steps=4, warmup_steps=2000, window_steps=6000, buffer_size=50_000,
-    learning_starts=1000, targets={"sb3": 2.5},
+    learning_starts=1000, targets={"sb3": 2.5, "sbx": 2.5},
 )  # fmt: skip
 
 _QRDQN = QRDQNCase(
@@ -268,7 +268,7 @@ _QRDQN = QRDQNCase(
 _TD3 = TD3Case(
     name="td3_pendulum", env_id="Pendulum-v1", num_envs=1, hidden=(256, 256), batch_size=256,
     learning_rate=1e-3, iteration_steps=1, warmup_steps=500, window_steps=400, buffer_size=100_000,
-    learning_starts=300, targets={"sb3": 2.0},
+    learning_starts=300, targets={"sb3": 2.0, "sbx": 1.5},
 )  # fmt: skip
 
 _RECURRENT_PPO = RecurrentPPOCase(
@@ -289,19 +289,21 @@ _MAPPO = MAPPOCase(
     minibatches=8, warmup_steps=3_200, window_steps=6_400, targets={"mappo_style": 2.0},
 )  # fmt: skip
 
+_PPO_SCRIPTS = {"cleanrl_style": 2.5, "purejaxrl_style": 0.75}
+
 CASES: dict[str, Case] = {
     case.name: case
     for case in (
-        _ppo_cartpole(8, warmup=8, window=32, targets={"sb3": 3.8, "cleanrl_style": 2.5}),
-        _ppo_cartpole(64, warmup=4, window=12, targets={"sb3": 4.5, "cleanrl_style": 2.5, "purejaxrl_style": 0.75}),
+        _ppo_cartpole(8, warmup=8, window=32, targets={"sb3": 3.8, "sbx": 3.0, "cleanrl_style": 2.5}),
+        _ppo_cartpole(64, warmup=4, window=12, targets={"sb3": 4.5, "sbx": 3.0, **_PPO_SCRIPTS}),
         _RECURRENT_PPO,
         _A2C,
         _DQN,
         _QRDQN,
-        _sac("sac_pendulum", "Pendulum-v1"),
-        _sac("sac_halfcheetah", "HalfCheetah-v5"),
-        _sac("sac_pendulum_two_threads", "Pendulum-v1", target=2.2, threads=2),
-        _sac("sac_halfcheetah_two_threads", "HalfCheetah-v5", target=2.2, threads=2),
+        _sac("sac_pendulum", "Pendulum-v1", {"sb3": 2.4, "sbx": 1.5}),
+        _sac("sac_halfcheetah", "HalfCheetah-v5", {"sb3": 2.4}),
+        _sac("sac_pendulum_two_threads", "Pendulum-v1", {"sb3": 2.2}, threads=2),
+        _sac("sac_halfcheetah_two_threads", "HalfCheetah-v5", {"sb3": 2.2}, threads=2),
         _TD3,
         _QMIX,
         _MAPPO,

@@ -17,6 +17,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PEER_MODULES = {
     "sb3": "benchmarks.peers.sb3",
     "sb3_contrib": "benchmarks.peers.sb3_contrib",
+    "sbx": "benchmarks.peers.sbx",
     "cleanrl_style": "benchmarks.peers.cleanrl_style_ppo",
     "purejaxrl_style": "benchmarks.peers.purejaxrl_style_ppo",
     "pymarl_style": "benchmarks.peers.pymarl_style_qmix",

@@ -21,7 +21,8 @@ from benchmarks.probes import Reading
 from benchmarks.window import Measurement
 
 PACKAGES = (
-    "mindspore", "torch", "stable_baselines3", "sb3_contrib", "jax", "cpprb", "gymnasium", "mujoco", "mpe2", "numpy",
+    "mindspore", "torch", "stable_baselines3", "sb3_contrib", "sbx_rl", "jax", "cpprb", "gymnasium", "mujoco", "mpe2",
+    "numpy",
 )  # fmt: skip
 SPEED_COLUMNS = (
     "case",

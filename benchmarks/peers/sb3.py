@@ -85,20 +85,26 @@ def dqn_options(case: DQNCase) -> dict[str, Any]:
 
 
 def sac(case: SACCase, common: dict[str, Any]) -> SAC:
-    return SAC(**common, **replay_options(case), tau=case.tau)
+    return SAC(**common, **sac_options(case))
+
+
+def sac_options(case: SACCase) -> dict[str, Any]:
+    return {**replay_options(case), "tau": case.tau}
 
 
 def td3(case: TD3Case, common: dict[str, Any]) -> TD3:
-    size = common["env"].action_space.shape
-    return TD3(
-        **common,
+    return TD3(**common, **td3_options(case, common["env"].action_space.shape))
+
+
+def td3_options(case: TD3Case, action_shape: tuple[int, ...]) -> dict[str, Any]:
+    return {
         **replay_options(case),
-        tau=case.tau,
-        policy_delay=case.policy_delay,
-        target_policy_noise=case.target_noise,
-        target_noise_clip=case.noise_clip,
-        action_noise=NormalActionNoise(np.zeros(size), np.full(size, case.sigma)),
-    )
+        "tau": case.tau,
+        "policy_delay": case.policy_delay,
+        "target_policy_noise": case.target_noise,
+        "target_noise_clip": case.noise_clip,
+        "action_noise": NormalActionNoise(np.zeros(action_shape), np.full(action_shape, case.sigma)),
+    }
 
 
 def build(case: Case, common: dict[str, Any]) -> BaseAlgorithm:

@@ -138,19 +138,24 @@ class TestPairs:
     def test_every_case_meets_each_of_its_peers(self):
         assert [(case.name, peer) for case, peer in pairs.comparisons(list(CASES.values()))] == [
             ("ppo_cartpole_8", "sb3"),
+            ("ppo_cartpole_8", "sbx"),
             ("ppo_cartpole_8", "cleanrl_style"),
             ("ppo_cartpole_64", "sb3"),
+            ("ppo_cartpole_64", "sbx"),
             ("ppo_cartpole_64", "cleanrl_style"),
             ("ppo_cartpole_64", "purejaxrl_style"),
             ("recurrent_ppo_cartpole", "sb3_contrib"),
             ("a2c_cartpole", "sb3"),
             ("dqn_cartpole", "sb3"),
+            ("dqn_cartpole", "sbx"),
             ("qrdqn_cartpole", "sb3_contrib"),
             ("sac_pendulum", "sb3"),
+            ("sac_pendulum", "sbx"),
             ("sac_halfcheetah", "sb3"),
             ("sac_pendulum_two_threads", "sb3"),
             ("sac_halfcheetah_two_threads", "sb3"),
             ("td3_pendulum", "sb3"),
+            ("td3_pendulum", "sbx"),
             ("qmix_simple_spread", "pymarl_style"),
             ("mappo_simple_spread", "mappo_style"),
         ]
@@ -356,7 +361,7 @@ class TestRun:
         assert code == 0
         assert "pair 2: 600/s against 200/s, 3.00x" in capsys.readouterr().out
         record = json.loads((tmp_path / "latest.json").read_text())
-        assert [r["case"] for r in record["results"]] == ["dqn_cartpole"]
+        assert [(r["case"], r["peer"]) for r in record["results"]] == [("dqn_cartpole", "sb3"), ("dqn_cartpole", "sbx")]
         assert record["results"][0]["median_ratio"] == 2.75
         assert record["readings"] == []
 
