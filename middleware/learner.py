@@ -9,7 +9,7 @@ from typing import Any
 from minding.engine.chain.context import LearningContext
 from minding.engine.chain.middleware import declare
 from minding.engine.data.batch import misfits
-from minding.engine.types import Buffer, LearnMode, LearnOutput
+from minding.engine.types import Buffer, LearnMode, LearnOutput, StateDict
 from minding.middleware.collector import StepCollector
 from minding.middleware.data_pusher import data_pusher
 from minding.middleware.nstep_reward_enhancer import nstep_reward_enhancer
@@ -29,9 +29,9 @@ class OffPolicyLearner:
     """Draws minibatches from the buffer and performs all gradient steps of the iteration in one compiled call.
 
     While the buffer holds fewer than `warmup` transitions, or no whole episode where these are drawn, it does nothing,
-    and says so once. With `updates_per_step` an
-    iteration has as many calls of `update_per_collect` steps each, also none, as bring all gradient steps so far to
-    this ratio to the environment steps behind the warm-up.
+    and says so once. With `updates_per_step` an iteration makes as many calls of `update_per_collect` steps each as
+    bring the gradient steps to this ratio to the environment steps, or none. Both are counted from the iteration in
+    which there was enough to draw from: the count begins again after the buffer was refilled, or the ratio changed.
 
     Reads: clock, train_iter; policy_lag if present.
     Writes: train_output (mean of each metric over the gradient steps), train_iter.
@@ -59,6 +59,8 @@ class OffPolicyLearner:
         self._nstep = learn.get("nstep", 1)
         self._horizon = schedule_steps(cfg)
         self._said = self._warned = False
+        # Clock and gradient steps from which the ratio is counted; None until there is enough to draw from.
+        self._origin: tuple[int, int] | None = None
         self._prioritized = bool(getattr(buffer, "prioritized", False))
         self._sets_priorities = self._prioritized and priorities
 
@@ -133,6 +135,7 @@ class OffPolicyLearner:
     def __call__(self, ctx: LearningContext) -> None:
         """Performs the iteration's gradient steps."""
         if len(self._buffer) < self._warmup or not getattr(self._buffer, "drawable", True):
+            self._origin = None
             self._say_why(ctx)
             return
         outputs = [self._learn(ctx) for _ in range(self._calls(ctx))]
@@ -160,8 +163,20 @@ class OffPolicyLearner:
         """How often this iteration learns."""
         if self._ratio is None:
             return 1
-        due = self._ratio * (ctx.clock - self._warmup) - ctx.train_iter
+        if self._origin is None:
+            self._origin = ctx.clock, ctx.train_iter
+        clock, train_iter = self._origin
+        due = self._ratio * (ctx.clock - clock) - (ctx.train_iter - train_iter)
         return max(0, int(due / self._updates))
+
+    def state_dict(self) -> StateDict:
+        return {"origin": self._origin, "ratio": self._ratio}
+
+    def load_state_dict(self, state: StateDict) -> None:
+        # What another ratio has left undone, or done too much, is not made up for.
+        if state["origin"] is not None and state["ratio"] == self._ratio:
+            clock, train_iter = state["origin"]
+            self._origin = int(clock), int(train_iter)
 
     def _learn(self, ctx: LearningContext) -> LearnOutput:
         batch = self._buffer.sample(self._updates, self._batch_size)

@@ -1,6 +1,7 @@
 """Learning from replay."""
 
 import dataclasses
+import json
 import logging
 
 import numpy as np
@@ -138,23 +139,72 @@ def trained(middleware, ctx, env_steps):
     return made
 
 
-def test_gradient_steps_follow_the_environment_steps_behind_the_warm_up_in_whole_calls(parts):
+def test_gradient_steps_follow_the_environment_steps_since_learning_could_begin_in_whole_calls(parts):
     middleware, _, buffer = parts(updates_per_step=0.5)
+    ctx = OnlineRLContext()
+    assert trained(middleware, ctx, (4, 8)) == [0, 0]
     buffer.push(numbers(10))
-    # Warm-up is 10, a call makes 3 steps: due are 0.5 (steps - 10).
-    assert trained(middleware, OnlineRLContext(), (8, 14, 16, 17, 40, 41)) == [0, 0, 3, 0, 12, 0]
+    # A call makes 3 steps: due are 0.5 (steps - 10).
+    assert trained(middleware, ctx, (10, 14, 16, 17, 40, 41)) == [0, 0, 3, 0, 12, 0]
 
 
 def test_a_resumed_run_goes_on_with_the_same_steps(parts):
-    steps = (16, 30, 36, 51)
+    steps = (10, 16, 30, 36, 51)
     middleware, _, buffer = parts(updates_per_step=0.5)
     buffer.push(numbers(10))
     whole = trained(middleware, OnlineRLContext(), steps)
-    ctx = OnlineRLContext()
-    assert trained(middleware, ctx, steps[:2]) == whole[:2]
-    again, _, buffer = parts(updates_per_step=0.5)
+    assert sum(whole) == 18
+    middleware, _, buffer = parts(updates_per_step=0.5)
     buffer.push(numbers(10))
-    assert trained(again, OnlineRLContext(train_iter=ctx.train_iter), steps[2:]) == whole[2:]
+    ctx = OnlineRLContext()
+    assert trained(middleware, ctx, steps[:3]) == whole[:3]
+    again, _, buffer = parts(updates_per_step=0.5)
+    again.load_state_dict(json.loads(json.dumps(middleware.state_dict())))
+    buffer.push(numbers(10))
+    assert trained(again, OnlineRLContext(train_iter=ctx.train_iter), steps[3:]) == whole[3:]
+
+
+def resumed(parts, saved, ctx, **overrides):
+    """A learner with an empty buffer that goes on from the state of another, and where the run is then."""
+    middleware, _, buffer = parts(**overrides)
+    middleware.load_state_dict(saved.state_dict())
+    return middleware, buffer, OnlineRLContext(env_step=ctx.env_step, train_iter=ctx.train_iter)
+
+
+def test_what_a_refill_of_the_buffer_took_is_not_made_up_for(parts):
+    middleware, _, buffer = parts(updates_per_step=0.5)
+    buffer.push(numbers(10))
+    ctx = OnlineRLContext()
+    assert trained(middleware, ctx, (10, 100, 104)) == [0, 45, 0]
+    again, buffer, ctx = resumed(parts, middleware, ctx, updates_per_step=0.5)
+    buffer.push(numbers(9))
+    assert trained(again, ctx, (108, 20_000)) == [0, 0]
+    buffer.push(numbers(1))
+    # Due are 0.5 (steps - 20,100) from here on.
+    assert trained(again, ctx, (20_100, 20_106, 20_110, 20_112)) == [0, 3, 0, 3]
+
+
+def test_what_another_ratio_has_not_done_is_not_made_up_for(parts):
+    middleware, _, buffer = parts(updates_per_step=0.5)
+    buffer.push(numbers(10))
+    ctx = OnlineRLContext()
+    trained(middleware, ctx, (10, 1000))
+    for ratio in (3.0, 0.25):
+        again, buffer, at = resumed(parts, middleware, ctx, updates_per_step=ratio)
+        buffer.push(numbers(10))
+        assert trained(again, at, (1012, 1024)) == [0, 12 * ratio]
+
+
+def test_episodes_that_end_late_are_not_made_up_for(counting_config):
+    learn = {"warmup": 1, "batch_size": 1, "update_per_collect": 3, "updates_per_step": 0.5}
+    cfg = counting_config(**{f"policy.learn.{key}": value for key, value in learn.items()}, **{"run.max_env_step": 100})
+    buffer = EpisodeBuffer(500, FIELDS, length=200, whole=True)
+    middleware, ctx = OffPolicyLearner(cfg, ReadingLearner(FIELDS), buffer), OnlineRLContext()
+    order = {"sequence": np.zeros(100, int), "begun": np.arange(100) == 0}
+    buffer.push({**numbers(100), **order, "ended": np.zeros(100, bool)})
+    assert trained(middleware, ctx, (100,)) == [0]
+    buffer.push({**numbers(100), **order, "begun": np.zeros(100, bool), "ended": np.arange(100) == 99})
+    assert trained(middleware, ctx, (200, 206)) == [0, 3]
 
 
 class Counts(ReadingLearner):
@@ -171,8 +221,10 @@ def test_metrics_are_means_over_the_calls_of_an_iteration(counting_config):
     cfg = counting_config(**{f"policy.learn.{key}": value for key, value in learn.items()}, **{"run.max_env_step": 100})
     buffer = UniformBuffer(10, FIELDS)
     buffer.push(numbers(4))
-    ctx = OnlineRLContext(env_step=13, train_output={"before": 1.0})
-    OffPolicyLearner(cfg, Counts(FIELDS), buffer)(ctx)
+    middleware, ctx = OffPolicyLearner(cfg, Counts(FIELDS), buffer), OnlineRLContext(env_step=4)
+    middleware(ctx)
+    ctx.env_step, ctx.train_output = 13, {"before": 1.0}
+    middleware(ctx)
     assert ctx.train_output == {"before": 1.0, "loss": 2.0, "rare": 10.0, "grad_steps": 9}
 
 
