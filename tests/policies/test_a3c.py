@@ -10,6 +10,8 @@ from minding.policies import get_policy_class
 
 CONTRACT = {"a3c": (VECTOR, discrete(3), {})}
 LEARNS = {"policy.collect.n_sample": 64, "policy.learn.learning_rate": 0.02, "policy.learn.anneal_lr": "false"}
+RESUMES = {}
+"""A2C's have all that it keeps."""
 
 BATCH = 16
 

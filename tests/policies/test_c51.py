@@ -31,12 +31,8 @@ from minding.policies.ops.categorical import cross_entropy, project
 SMALL = {"policy.model.n_atoms": 7, "policy.model.v_min": -2.0, "policy.model.v_max": 1.0}
 CONTRACT = contract_cases("c51", n_atoms=7, v_min=-2.0, v_max=1.0)
 LEARNS = {**LEARNS, "policy.model.n_atoms": 21}
-RESUMES = {
-    "C51, prioritized": (
-        "CartPole-v1",
-        ("policy.model.n_atoms=7", "policy.other.replay=prioritized", "policy.learn.target.freq=5"),
-    ),
-}
+RESUMES = {}
+"""Rainbow's has its network, its target and its priorities."""
 __all__ = ["ALTERNATIVES", "SIGNATURES"]
 
 ATOMS = 7

@@ -375,8 +375,8 @@ def test_defaults_come_from_the_algorithms_schema():
         assert defaults.collect.backend == "auto"
 
 
-# Their networks are cells of PPO, PG, C51 and QMIX.
-ALIKE = {"a2c", "a3c", "ac", "impala", "ippo", "bc", "qrdqn", "idqn", "vdn"}
+# Their networks are cells of PPO, PG, C51, TD3 and QMIX.
+ALIKE = {"a2c", "a3c", "ac", "impala", "ippo", "bc", "qrdqn", "ddpg", "idqn", "vdn"}
 
 
 @pytest.mark.slow

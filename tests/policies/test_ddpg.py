@@ -28,7 +28,8 @@ LEARNS = {
     "policy.collect.random_steps": 400,
     "policy.collect.noise.sigma": 0.4,
 }
-RESUMES = {"DDPG, random steps first": ("Pendulum-v1", ("policy.collect.random_steps=32",))}
+RESUMES = {}
+"""TD3's has all that it keeps, and a second critic."""
 
 BATCH, RATE, TAU = 16, 0.01, 0.25
 ACTION = space_of(2)

@@ -18,15 +18,13 @@ from team_values import (
     make_batches,
     make_policy,
 )
-from team_values import (
-    RESUMES as SETTINGS,
-)
 from treevalue import FastTreeValue
 
 KEPT = 10
 """Numbers that an LSTM of 5 units remembers."""
 CONTRACT = {"idqn": (SPACE, discrete(3), {**SMALL, "policy.learn.target.freq": 4, "policy.model.normalize_obs": True})}
-RESUMES = {"IDQN": ("agent_worlds:Parts", (*SETTINGS, "policy.model.normalize_obs=true"))}
+RESUMES = {}
+"""QMIX's has its agents, and a mixer beside them."""
 ALTERNATIVES = ("policy.learn.target.kind=soft",)
 __all__ = ["LEARNS", "SIGNATURES"]
 

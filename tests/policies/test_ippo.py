@@ -11,12 +11,8 @@ from minding.policies.ppo import PPO
 SEEN = dict_of(action_mask=mask_of(3), observation=space_of(4))
 CONTRACT = {"ippo": (SEEN, discrete(3), {})}
 LEARNS = {"policy.collect.n_sample": 64, "policy.learn.learning_rate": 0.01, "policy.learn.n_minibatch": 2}
-RESUMES = {
-    "IPPO with agents who leave, come late and have masks": (
-        "agent_worlds:Squad",
-        ("env.env_kwargs={leave: 2, late: 1, mask: info}", "env.info_keys=[action_mask, load]"),
-    ),
-}
+RESUMES = {}
+"""PPO's with agents who leave and MAPPO's have all that it keeps."""
 ALTERNATIVES = ("policy.model.memory=gru",)
 
 

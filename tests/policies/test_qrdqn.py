@@ -31,12 +31,8 @@ from minding.policies.ops.quantiles import QuantileLoss, midpoints, quantile_hub
 SMALL = {"policy.model.n_quantiles": 5}
 CONTRACT = contract_cases("qrdqn", n_quantiles=5)
 LEARNS = {**LEARNS, "policy.model.n_quantiles": 8}
-RESUMES = {
-    "QR-DQN, prioritized": (
-        "CartPole-v1",
-        ("policy.model.n_quantiles=5", "policy.other.replay=prioritized", "policy.learn.target.freq=5"),
-    ),
-}
+RESUMES = {}
+"""IQN's has all that it keeps, and more draws."""
 __all__ = ["ALTERNATIVES", "SIGNATURES"]
 
 QUANTILES = 5

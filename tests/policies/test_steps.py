@@ -34,7 +34,8 @@ class StepThenAct(nn.Cell):
 
 ARCHETYPES = ("ppo", "sac", "dqn")
 """What orders a step is the optimizer's: for one group, for several, and with a target."""
-OTHERS = [name for name, each in ALGORITHMS.items() if name not in ARCHETYPES and each.agents != "several"]
+OTHERS = ("r2d2", "impala", "td3", "rainbow", "iqn")
+"""With a memory, rows in the order of time, steps that are delayed, noise, and draws of its own."""
 FORMS = [
     *((name, "kernels") for name in ARCHETYPES),
     *(pytest.param(name, "kernels", marks=pytest.mark.slow) for name in OTHERS),
