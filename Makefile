@@ -37,9 +37,10 @@ lint: $(INSTALLED) ## ruff, and who may import whom
 types: $(INSTALLED) ## mypy
 	$(BIN)/mypy
 
-bench: $(INSTALLED) ## speed against other libraries (about 20 minutes)
+bench: $(INSTALLED) ## speed against other libraries, and how it grows (about 40 minutes)
 	$(BIN)/python -m benchmarks.run $(ARGS)
 	test -f docs/results/async_overlap.json || $(BIN)/python -m benchmarks.async_overlap
+	test -f benchmarks/results/scaling.json || $(BIN)/python -m benchmarks.scaling
 
 proofs: $(INSTALLED) ## the long evidence: learning over seeds, kills, crashes, faults (hours; continues where it stopped)
 	$(BIN)/python -m proofs.run $(ARGS)

@@ -18,6 +18,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
+import os
 import statistics
 import sys
 import tempfile
@@ -83,7 +84,8 @@ class Work:
 
 
 def measure(work: Work) -> dict[str, float]:
-    """Runs the chain; returns iterations a second, and seconds of an iteration's collection and of its learning."""
+    """Runs the chain; returns what `speeds` does, and the memory of all processes as `family_peak_mb` counts it."""
+    from benchmarks.worker_memory import family_peak_mb
     from minding.configs import compile_run
     from minding.engine import OnlineRLContext, Task
     from minding.training import build
@@ -98,8 +100,9 @@ def measure(work: Work) -> dict[str, float]:
             # are under way at a time, since nothing is collected that a run would not learn from.
             task.run(max_step=3 + 3 * work.max_staleness + 1 + work.iterations)
             task.write_trace(trace)
+            memory = family_peak_mb(os.getpid())
         events = [event for event in json.loads(trace.read_text("utf-8"))["traceEvents"] if event["ph"] == "X"]
-    return speeds(events, work.iterations, after=work.max_staleness + 1)
+    return {**speeds(events, work.iterations, after=work.max_staleness + 1), "peak_mb": memory}
 
 
 def speeds(events: Sequence[Mapping[str, Any]], iterations: int, after: int) -> dict[str, float]:

@@ -240,11 +240,11 @@ def _ppo_cartpole(num_envs: int, warmup: int, window: int, targets: Mapping[str,
     )  # fmt: skip
 
 
-def _sac(name: str, env_id: str, targets: Mapping[str, float], threads: int = 1) -> SACCase:
+def _sac(name: str, env_id: str, targets: Mapping[str, float], threads: int = 1, width: int = 256) -> SACCase:
     return SACCase(
-        name=name, env_id=env_id, threads=threads, num_envs=1, hidden=(256, 256), batch_size=256, learning_rate=3e-4,
-        iteration_steps=1, warmup_steps=500, window_steps=400, buffer_size=100_000, learning_starts=300,
-        targets=targets,
+        name=name, env_id=env_id, threads=threads, num_envs=1, hidden=(width, width), batch_size=256,
+        learning_rate=3e-4, iteration_steps=1, warmup_steps=500, window_steps=400, buffer_size=100_000,
+        learning_starts=300, targets=targets,
     )  # fmt: skip
 
 
@@ -310,6 +310,17 @@ CASES: dict[str, Case] = {
     )
 }
 
+SCALING_CASES: dict[str, Case] = {
+    case.name: case
+    for case in (
+        _ppo_cartpole(256, warmup=2, window=4, targets={}),
+        _ppo_cartpole(1024, warmup=2, window=2, targets={}),
+        _sac("sac_pendulum_64", "Pendulum-v1", {}, width=64),
+        _sac("sac_pendulum_1024", "Pendulum-v1", {}, width=1024),
+    )
+}
+"""The same work in other sizes, which `benchmarks.scaling` times beside that of `CASES`."""
+
 
 def find_case(name: str) -> Case:
     """Returns the case of that name.
@@ -317,8 +328,9 @@ def find_case(name: str) -> Case:
     Raises:
       KeyError: no case has this name; the message lists them.
     """
-    if name in CASES:
-        return CASES[name]
-    close = difflib.get_close_matches(name, CASES, n=1)
+    known = CASES | SCALING_CASES
+    if name in known:
+        return known[name]
+    close = difflib.get_close_matches(name, known, n=1)
     hint = f"; did you mean {close[0]!r}?" if close else ""
-    raise KeyError(f"unknown case {name!r}{hint} Known: {', '.join(CASES)}")
+    raise KeyError(f"unknown case {name!r}{hint} Known: {', '.join(known)}")

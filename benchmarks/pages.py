@@ -43,7 +43,7 @@ def filled(text: str, table: Callable[[str], str | None]) -> str:
 
 
 def lanes_table(name: str, docs: Path) -> str | None:
-    """What was measured of lanes, by the name of its file in ``docs/results``; None for another name."""
+    """A table of lanes or of growth, by the name of its file in the folder's ``results``; None for another name."""
     if name not in TABLES:
         return None
     record = read(name, docs)
@@ -131,6 +131,36 @@ def presets_table(cases: list[Record]) -> str:
     return "\n".join(lines)
 
 
+def scaling_table(record: Record) -> str:
+    """Speed and memory of growing work, as Markdown; see `benchmarks.scaling`."""
+    lines = [
+        "| work | size | unit | minding | peak MB | peer | its figure | its peak MB | minding over peer |",
+        "|---|---:|---|---:|---:|---|---:|---:|---:|",
+    ]
+    for row in record["rows"]:
+        lines.append(f"| {row['title']} | {row['size']:,} | {row['unit']} | {' | '.join(scaling_cells(row))} |")
+    return "\n".join(lines)
+
+
+def scaling_cells(row: Record) -> tuple[str, ...]:
+    """Medians of both sides of a row, and the median speed-up of the pairs; what did not run is said in its place."""
+    ours, theirs = (_median_reading(row[side]) for side in ("ours", "theirs"))
+    if not row["peer"]:
+        return (*ours, "", "", "", "")
+    pairs = list(zip(row["ours"], row["theirs"]))
+    ratios = [ours["value"] / theirs["value"] for ours, theirs in pairs]
+    if row["unit"] == "ms":
+        ratios = [1.0 / ratio for ratio in ratios]
+    return (*ours, row["peer"], *theirs, f"{np.median(ratios):.2f}x" if ratios else "")
+
+
+def _median_reading(readings: list[Record]) -> tuple[str, str]:
+    if not readings:
+        return "failed", ""
+    value, peak = (float(np.median([reading[name] for reading in readings])) for name in ("value", "peak_mb"))
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}", f"{peak:,.0f}"
+
+
 _SIDES = ("sync", "async")
 
 
@@ -140,5 +170,6 @@ def _median_of(case: Record, side: str, name: str) -> float:
 
 TABLES: dict[str, Callable[[Record], str]] = {
     "async_overlap": overlap_table,
+    "scaling": scaling_table,
     "async_presets": lambda record: presets_table(record["cases"]),
 }

@@ -1,45 +1,73 @@
-"""Times prioritized replay: drawing 256 of a million rows and setting their priorities.
+"""Times the draw of 256 rows from a full replay: ``python -m benchmarks.replay [ROWS] [uniform]``; prints JSON.
 
-    python -m benchmarks.replay
-
-The rows themselves are gathered by the compiled update, and are no part of it.
+By priority (the default), their priorities are set as well. The rows themselves are gathered by the compiled update,
+and are no part of it; a uniform draw also copies them through NumPy, as other libraries do in theirs.
 """
 
 from __future__ import annotations
 
 import json
 import statistics
+import sys
 import time
+from collections.abc import Callable
 
 import numpy as np
 
-from minding.engine.buffers import PrioritizedBuffer
+from benchmarks.window import peak_mb
+from minding.engine.buffers import PrioritizedBuffer, UniformBuffer
 from minding.engine.data.batch import Field
 
 ROWS, BATCH, CALLS, WARM_UP = 1_000_000, 256, 400, 50
+FIELDS = {"obs": Field((4,)), "next_obs": Field((4,)), "action": Field((), "int32"), "reward": Field()}
 
 
-def milliseconds() -> list[float]:
+def milliseconds(rows: int, uniform: bool) -> list[float]:
     """Milliseconds of each call."""
-    fields = {"obs": Field((4,)), "next_obs": Field((4,)), "action": Field((), "int32"), "reward": Field()}
-    buffer, rng = PrioritizedBuffer(ROWS, fields), np.random.default_rng(0)
-    for _ in range(10):
-        count = ROWS // 10
-        rows = {name: np.zeros((count, *field.shape), field.dtype) for name, field in fields.items()}
-        buffer.push(rows)
-    errors = rng.exponential(size=(WARM_UP + CALLS, 1, BATCH)).astype(np.float32)
+    call = _uniform(rows) if uniform else _prioritized(rows)
     times = []
-    for error in errors:
+    for number in range(WARM_UP + CALLS):
         start = time.perf_counter()
-        batch = buffer.sample(1, BATCH)
-        buffer.update(batch, error)
+        call(number)
         times.append((time.perf_counter() - start) * 1e3)
     return times[WARM_UP:]
 
 
+def _uniform(rows: int) -> Callable[[int], None]:
+    buffer = UniformBuffer(rows, FIELDS)
+    _fill(buffer, rows)
+
+    def call(_: int) -> None:
+        batch = buffer.sample(1, BATCH)
+        for name in FIELDS:
+            batch.layout.read(batch.tables.host, name, batch.index[0])
+
+    return call
+
+
+def _prioritized(rows: int) -> Callable[[int], None]:
+    buffer, rng = PrioritizedBuffer(rows, FIELDS), np.random.default_rng(0)
+    _fill(buffer, rows)
+    errors = rng.exponential(size=(WARM_UP + CALLS, 1, BATCH)).astype(np.float32)
+
+    def call(number: int) -> None:
+        buffer.update(buffer.sample(1, BATCH), errors[number])
+
+    return call
+
+
+def _fill(buffer: UniformBuffer | PrioritizedBuffer, rows: int) -> None:
+    count = rows // 10
+    values = {name: np.zeros((count, *field.shape), field.dtype) for name, field in FIELDS.items()}
+    for _ in range(10):
+        buffer.push(values)
+
+
 def main() -> None:
-    """Prints the median as JSON."""
-    print(json.dumps({"ms": statistics.median(milliseconds())}))
+    """Prints the median and the memory of the process as JSON."""
+    rows = [int(argument) for argument in sys.argv[1:] if argument != "uniform"]
+    times = milliseconds(rows[0] if rows else ROWS, "uniform" in sys.argv[1:])
+    print(json.dumps({"ms": statistics.median(times), "peak_mb": peak_mb()}))
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ import dataclasses
 import json
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from benchmarks.cases import Case, find_case
 
@@ -28,6 +29,7 @@ class Measurement:
       env_steps: env steps made on the clock; steps that only reset an environment do not count.
       seconds: wall time of these steps.
       cpu_seconds: processor time of all threads meanwhile.
+      peak_mb: the most memory that the process ever had resident, in MB of 2**20 bytes.
     """
 
     case: str
@@ -35,6 +37,7 @@ class Measurement:
     env_steps: int
     seconds: float
     cpu_seconds: float
+    peak_mb: float
 
     @property
     def steps_per_second(self) -> float:
@@ -109,4 +112,16 @@ def measure(options: RunOptions, peer: str, train_for: TrainFor) -> Measurement:
         cpu_start, start = time.process_time(), time.perf_counter()
         env_steps = train_for(options.case.window(options.scale))
         seconds, cpu_seconds = time.perf_counter() - start, time.process_time() - cpu_start
-    return Measurement(options.case.name, peer, env_steps, seconds, cpu_seconds)
+    return Measurement(options.case.name, peer, env_steps, seconds, cpu_seconds, peak_mb())
+
+
+def peak_mb(pid: int | str = "self") -> float:
+    """The most memory that a process ever had resident, in MB of 2**20 bytes.
+
+    Raises:
+      RuntimeError: Linux does not say so of this process; it may have ended.
+    """
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) / 1024
+    raise RuntimeError(f"expected a VmHWM line in the status of process {pid}, found none; has it ended?")

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks.window import peak_mb
 from minding.envs import make_env_manager
 
 NUM_ENVS = 4
@@ -20,6 +21,25 @@ def resident_mb(pid: int) -> float:
         if line.startswith("VmRSS:"):
             return int(line.split()[1]) / 1024
     raise RuntimeError(f"expected a VmRSS line in the status of process {pid}, found none; has it ended?")
+
+
+def family_peak_mb(pid: int) -> float:
+    """The most memory that a process and each of its descendants ever had resident, added up: MB of 2**20 bytes.
+
+    What processes share counts once for each of them.
+    """
+    children: dict[int, list[int]] = {}
+    for status in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            parent = int(status.read_text().rpartition(")")[2].split()[1])
+        except (FileNotFoundError, ProcessLookupError):
+            # It ended meanwhile.
+            continue
+        children.setdefault(parent, []).append(int(status.parent.name))
+    family = [pid]
+    for member in family:
+        family += children.get(member, [])
+    return sum(peak_mb(member) for member in family)
 
 
 def main() -> None:

@@ -14,8 +14,8 @@ from rich.console import Console
 # At the end: the root's `engine` and the like must never shadow another package.
 sys.path.append(str(Path(__file__).resolve().parents[2]))
 
-from benchmarks import async_overlap, async_presets, ours, pairs, probes, report, run, window
-from benchmarks.cases import CASES, PPOCase, find_case
+from benchmarks import async_overlap, async_presets, ours, pages, pairs, probes, report, run, scaling, window
+from benchmarks.cases import CASES, SCALING_CASES, PPOCase, find_case
 from benchmarks.pairs import Comparison, Plan, RunFailed, Side
 from benchmarks.window import Measurement
 
@@ -24,8 +24,8 @@ PLAN = Plan(pairs=3, scale=1.0, peers_python=sys.executable, timeout=30)
 
 
 def speed(steps_per_second: float, peer: str = "sb3", case: str = "dqn_cartpole") -> Measurement:
-    """A measurement of 2 s on the clock and 3 s of processor time."""
-    return Measurement(case, peer, round(2 * steps_per_second), 2.0, 3.0)
+    """A measurement of 2 s on the clock, 3 s of processor time and 100 MB."""
+    return Measurement(case, peer, round(2 * steps_per_second), 2.0, 3.0, 100.0)
 
 
 def script_side(name: str, script: str) -> Side:
@@ -38,7 +38,7 @@ def fixed_speeds(name: str, rates: list[int]) -> Side:
         "import json, sys\n"
         f"rate = {rates}[int(sys.argv[3]) - 1]\n"
         f"print('a remark\\n' + json.dumps(dict(case=sys.argv[1], peer={name!r}, env_steps=rate, "
-        "seconds=1.0, cpu_seconds=1.0, steps_per_second=rate)))"
+        "seconds=1.0, cpu_seconds=1.0, peak_mb=100.0 * rate, steps_per_second=rate)))"
     )
     return script_side(name, script)
 
@@ -54,7 +54,7 @@ def two_sides(monkeypatch):
 
 class TestCases:
     def test_ppo_minibatches_times_batch_size_is_the_rollout(self):
-        for case in CASES.values():
+        for case in (CASES | SCALING_CASES).values():
             if isinstance(case, PPOCase):
                 assert case.minibatches * case.batch_size == case.num_envs * case.rollout_length
 
@@ -80,7 +80,7 @@ class TestCases:
 
 class TestMeasurement:
     def test_line_of_json_has_the_rate_and_reads_back(self):
-        measured = Measurement("dqn_cartpole", "sb3", 3000, 1.5, 1.2)
+        measured = Measurement("dqn_cartpole", "sb3", 3000, 1.5, 1.2, 100.0)
         assert json.loads(measured.to_json())["steps_per_second"] == 2000.0
         assert Measurement.from_json(measured.to_json()) == measured
         assert measured.cores == pytest.approx(0.8)
@@ -102,7 +102,9 @@ class TestMeasurement:
         options = window.parse_options(["dqn_cartpole", "--scale", "0.5"])
         measured = window.measure(options, "sb3", train_for)
         assert asked == [2000, 3000]
-        assert measured == Measurement("dqn_cartpole", "sb3", 3008, 4.0, 6.0)
+        # The interpreter alone takes some MB.
+        assert measured.peak_mb > 5.0
+        assert measured == Measurement("dqn_cartpole", "sb3", 3008, 4.0, 6.0, measured.peak_mb)
 
     def test_an_unknown_case_on_the_command_line_ends_with_code_2(self, capsys):
         with pytest.raises(SystemExit) as stop:
@@ -240,7 +242,7 @@ class TestOurs:
         assert "policy.model.hidden=[256, 256]" in ours.overrides(CASES["sac_pendulum"])
 
     def test_every_case_has_a_preset(self):
-        assert set(ours.PRESETS) == set(CASES)
+        assert set(ours.PRESETS) == {*CASES, *SCALING_CASES}
 
 
 def probe_answer(monkeypatch, *answers: object) -> None:
@@ -420,3 +422,74 @@ class TestOverlap:
         assert async_presets.figures(events, case) == pytest.approx(
             {"iteration": 6.0, "collect": 3.0, "learn": 4.0, "logging": 1.0, "between": 2.0}
         )
+
+
+class TestScaling:
+    @pytest.fixture
+    def one_series(self, monkeypatch):
+        def install(unit: str, values: dict[str, list[float]], peer: str | None = "sb3") -> None:
+            left = {side: iter(figures) for side, figures in values.items()}
+
+            def take(side: str, size: int, plan: scaling.Plan) -> scaling.Reading:
+                del plan
+                figure = next(left[side], None)
+                if figure is None:
+                    raise RunFailed(f"{side} took longer than 180 s at {size}")
+                return scaling.Reading(figure, 10.0 * figure)
+
+            series = scaling.Series("work, rows", unit, (64,), take, peer)
+            monkeypatch.setattr(scaling, "SERIES", {"sac": series})
+            monkeypatch.setenv("MINDING_PEERS_PYTHON", sys.executable)
+            monkeypatch.setattr(scaling, "peer_versions", lambda python: {})
+
+        return install
+
+    def test_the_table_has_medians_memory_and_the_median_of_the_pairwise_ratios(self, one_series, tmp_path, capsys):
+        one_series("env steps/s", {"minding": [100.0, 300.0, 200.0], "sb3": [100.0, 100.0, 50.0]})
+        assert scaling.main(["--output", str(tmp_path)]) == 0
+        line = "| work, rows | 64 | env steps/s | 200 | 2,000 | sb3 | 100 | 1,000 | 3.00x |"
+        assert line in capsys.readouterr().out
+        [row] = json.loads((tmp_path / "scaling.json").read_text())["rows"]
+        assert row["theirs"][2] == {"value": 50.0, "peak_mb": 500.0}
+
+    def test_of_times_the_lower_is_the_faster(self, one_series, tmp_path, capsys):
+        one_series("ms", {"minding": [0.5], "sb3": [2.0]})
+        assert scaling.main(["--quick", "--output", str(tmp_path)]) == 0
+        assert "| ms | 0.5 | 5 | sb3 | 2 | 20 | 4.00x |" in capsys.readouterr().out
+
+    def test_what_fails_is_said_in_the_table_and_gives_code_1(self, one_series, tmp_path, capsys):
+        one_series("env steps/s", {"minding": [250.0], "sb3": []})
+        assert scaling.main(["--output", str(tmp_path)]) == 1
+        out = capsys.readouterr().out
+        assert "sb3 took longer than 180 s at 64" in out
+        assert "| 250 | 2,500 | sb3 | failed |  |  |" in out
+
+    def test_without_a_peer_no_interpreter_is_needed(self, one_series, monkeypatch, tmp_path):
+        one_series("env steps/s", {"minding": [250.0]}, peer=None)
+        monkeypatch.setenv("MINDING_PEERS_PYTHON", str(tmp_path / "missing"))
+        assert scaling.main(["--quick", "--output", str(tmp_path)]) == 0
+
+    def test_only_a_full_run_goes_into_the_page(self, monkeypatch, tmp_path):
+        monkeypatch.setattr(scaling, "ROOT", tmp_path)
+        page = tmp_path / "benchmarks" / "README.md"
+        (page.parent / "results").mkdir(parents=True)
+        page.write_text("before\n<!-- results:scaling -->\n<!-- /results -->\nafter\n")
+        reading = {"value": 250.0, "peak_mb": 80.0}
+        row = {"title": "collectors", "unit": "env steps/s", "size": 8, "peer": None}
+        record = {"rows": [{**row, "ours": [reading], "theirs": [], "error": None}], "cpu": "A processor"}
+        scaling.write(record, None, partial=True)
+        assert "250" not in page.read_text()
+        scaling.write(record, None, partial=False)
+        assert "| collectors | 8 | env steps/s | 250 | 80 |  |  |  |  |" in page.read_text()
+        assert "Measured on A processor, medians." in page.read_text()
+
+    def test_the_published_table_is_that_of_the_results(self):
+        folder = ROOT / "benchmarks"
+        text = (folder / "README.md").read_text()
+        assert "<!-- results:scaling -->" in text
+        assert pages.filled(text, lambda name: pages.lanes_table(name, folder)) == text
+
+    def test_every_size_of_training_has_its_case(self):
+        for size in scaling.SERIES["ppo"].sizes:
+            assert find_case(f"ppo_cartpole_{size}").num_envs == size
+        assert [find_case(name).hidden[0] for name in ("sac_pendulum_64", "sac_pendulum_1024")] == [64, 1024]
