@@ -138,12 +138,11 @@ class RolloutStore:
         self._tables: DeviceTables | None = None
 
     def put(self, data: Mapping[str, Array]) -> DeviceTables:
-        """Writes all rows of the data; raises NonFiniteError if one holds NaN or infinity."""
-        block = self._layout.pack(data)
-        self._layout.check_finite(block, self._where)
-        if self._tables is None or self._tables.rows != len(block[0]):
-            self._tables = DeviceTables(self._layout, len(block[0]))
-        self._tables.write(0, block)
+        """Writes all rows of the data; see `DeviceTables.refill`, also for its errors."""
+        rows = len(next(iter(data.values())))
+        if self._tables is None or self._tables.rows != rows:
+            self._tables = DeviceTables(self._layout, rows)
+        self._tables.refill(data, self._where)
         return self._tables
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -50,6 +50,22 @@ class DeviceTables:
             host[start : start + len(new)] = new
         if not self._shared:
             self._scatter(start, block)
+
+    def refill(self, values: Mapping[str, Array], where: str) -> None:
+        """Writes all rows, one array ``(rows, *shape)`` per field, without a block between.
+
+        Args:
+          values: see `RowLayout.write`.
+          where: what the values are, for messages.
+
+        Raises:
+          ShapeError: if a required field is missing, or an array does not have the field's shape.
+          NonFiniteError: if a value is NaN or infinite. The rows are lost after either error.
+        """
+        self.layout.write(self.host, slice(0, self.rows), values)
+        self.layout.check_finite(self.host, where)
+        if not self._shared:
+            self._scatter(0, self.host)
 
     def put(self, table: int, places: Array, values: Array) -> None:
         """Writes values ``(n, width)`` to places of one table."""

@@ -181,11 +181,10 @@ class RND:
         return np.concatenate(passes).reshape(self.cfg.n_epoch * parts, -1).astype(np.int32)
 
     def _put(self, data: Mapping[str, Array]) -> DeviceTables:
-        block = self._layout.pack(data)
-        self._layout.check_finite(block, "rnd, ctx.trajectories")
-        if self._tables is None or self._tables.rows != len(block[0]):
-            self._tables = DeviceTables(self._layout, len(block[0]))
-        self._tables.write(0, block)
+        rows = len(next(iter(data.values())))
+        if self._tables is None or self._tables.rows != rows:
+            self._tables = DeviceTables(self._layout, rows)
+        self._tables.refill(data, "rnd, ctx.trajectories")
         return self._tables
 
     def _scaled(self, errors: Array, rollout: Rollout) -> Array:

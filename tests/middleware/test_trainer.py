@@ -1,5 +1,7 @@
 """On-policy learning: which rows reach the learner, and how often."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from fakes import ReadingLearner
@@ -8,6 +10,7 @@ from minding.engine.chain.context import OnlineRLContext
 from minding.engine.data.batch import Field
 from minding.engine.errors import NonFiniteError, ShapeError
 from minding.middleware import multistep_trainer, trainer
+from minding.middleware.trainer import RolloutStore
 
 FIELDS = {"number": Field()}
 
@@ -181,3 +184,23 @@ def test_data_that_are_no_whole_sequences_are_refused(sequence_trainer):
     del rows["sequence"]
     with pytest.raises(ShapeError, match="no field 'sequence', without which a policy with memory cannot learn"):
         middleware(context(train_data=rows))
+
+
+def test_a_rollout_is_written_into_its_tables_without_a_copy_between():
+    rows, image = 64, (4, 32, 32)
+    store = RolloutStore({"image": Field(image, "uint8"), "number": Field(), "given": Field(default=2.0)}, "here")
+    rng = np.random.default_rng(0)
+    first, second = (
+        {"image": rng.integers(0, 256, (rows, *image), np.uint8), "number": rng.normal(size=rows).astype(np.float32)}
+        for _ in range(2)
+    )
+    tables = store.put(first)
+    tracemalloc.start()
+    try:
+        assert store.put(second) is tables
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < second["image"].nbytes / 4
+    for table, packed in zip(tables.parameters, tables.layout.pack(second), strict=True):
+        assert np.array_equal(table.asnumpy(), packed)
