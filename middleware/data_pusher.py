@@ -19,7 +19,8 @@ class data_pusher:
     A buffer of sequences, or one that stores images once, is also told which row follows which.
 
     The buffer's contents are saved with it, unless ``policy.other.save_buffer`` is off: a resumed run then refills its
-    buffer before it learns.
+    buffer before it learns. What rises with the minibatches drawn (`beta` of a buffer that draws by priority) is saved
+    in any case.
 
     Reads: trajectories.
     Writes: nothing.
@@ -56,11 +57,17 @@ class data_pusher:
         return "exact" if self._saves else "without-buffer"
 
     def state_dict(self) -> StateDict:
-        return {"buffer": self._buffer.state_dict() if self._saves else None}
+        return {
+            "buffer": self._buffer.state_dict() if self._saves else None,
+            "drawn": getattr(self._buffer, "drawn", None),
+        }
 
     def load_state_dict(self, state: StateDict) -> None:
         if state["buffer"] is not None:
             self._buffer.load_state_dict(state["buffer"])
+        elif state["drawn"] is not None:
+            buffer: Any = self._buffer
+            buffer.drawn = int(state["drawn"])
 
 
 def sequence_columns(rollout: Rollout) -> dict[str, Array]:

@@ -25,6 +25,9 @@ class Priorities:
       beta: exponent of the importance weights at the start; it rises linearly to 1.
       beta_steps: number of minibatches drawn until then.
 
+    Attributes:
+      drawn: number of minibatches so far.
+
     Raises:
       ConfigError: if one of these is out of range.
     """
@@ -38,12 +41,12 @@ class Priorities:
         self._capacity = capacity
         self._alpha, self._beta, self._beta_steps = alpha, beta, beta_steps
         self._tree = SumTree(capacity)
-        self._highest, self._drawn = 1.0, 0
+        self._highest, self.drawn = 1.0, 0
 
     @property
     def beta(self) -> float:
         """Exponent of the weights of the next minibatch."""
-        return self._beta + (1.0 - self._beta) * min(1.0, self._drawn / self._beta_steps)
+        return self._beta + (1.0 - self._beta) * min(1.0, self.drawn / self._beta_steps)
 
     def begin(self, rows: Array, given: Array) -> None:
         """Takes up what was never learned from.
@@ -99,7 +102,7 @@ class Priorities:
         weight = np.empty(rows.shape, np.float32)
         for k, priorities in enumerate(found):
             weight[k] = (priorities / priorities.min()) ** -self.beta
-            self._drawn += 1
+            self.drawn += 1
         return rows, weight
 
     def _with_priority(self, rows: Array) -> Array:
@@ -121,10 +124,10 @@ class Priorities:
 
     def state_dict(self, rows: int) -> StateDict:
         """State of a buffer that holds so many rows."""
-        return {"priorities": self._tree.read(np.arange(rows)), "highest": self._highest, "drawn": self._drawn}
+        return {"priorities": self._tree.read(np.arange(rows)), "highest": self._highest, "drawn": self.drawn}
 
     def load_state_dict(self, state: StateDict) -> None:
         priorities = np.asarray(state["priorities"])
         self._tree = SumTree(self._capacity)
         self._tree.write(np.arange(len(priorities)), priorities)
-        self._highest, self._drawn = float(state["highest"]), int(state["drawn"])
+        self._highest, self.drawn = float(state["highest"]), int(state["drawn"])

@@ -62,6 +62,15 @@ class PrioritizedBuffer:
         """Exponent of the weights of the next minibatch."""
         return self._priorities.beta
 
+    @property
+    def drawn(self) -> int:
+        """Minibatches so far, with which `beta` rises; a run that refills its buffer sets it."""
+        return self._priorities.drawn
+
+    @drawn.setter
+    def drawn(self, minibatches: int) -> None:
+        self._priorities.drawn = minibatches
+
     def __len__(self) -> int:
         return len(self.ring)
 

@@ -7,7 +7,7 @@ import pytest
 from fakes import COUNTING_FIELDS, AgePolicy, CountingEnv
 from treevalue import FastTreeValue
 
-from minding.engine.buffers import EpisodeBuffer, UniformBuffer
+from minding.engine.buffers import EpisodeBuffer, PrioritizedBuffer, UniformBuffer
 from minding.engine.chain.context import OnlineRLContext
 from minding.engine.data.batch import Field
 from minding.middleware import StepCollector, data_pusher, nstep_reward_enhancer
@@ -103,6 +103,17 @@ def test_the_buffer_is_saved_with_it_unless_it_is_left_out(counting_config, save
     resumed = data_pusher(cfg, fresh)
     resumed.load_state_dict(pusher.state_dict())
     assert (pusher.resume_guarantee, len(fresh)) == (guarantee, rows)
+
+
+@pytest.mark.parametrize("save_buffer", [True, False])
+def test_beta_goes_on_from_the_minibatches_drawn_also_where_the_buffer_is_refilled(counting_config, save_buffer):
+    cfg = counting_config(**{"policy.other.save_buffer": save_buffer})
+    buffer, fresh = (PrioritizedBuffer(50, COUNTING_FIELDS, beta=0.4, beta_steps=10) for _ in range(2))
+    pusher, resumed = data_pusher(cfg, buffer), data_pusher(cfg, fresh)
+    pusher(context(cfg, CountingEnv(lengths=(3, 2))))
+    buffer.sample(5, 4)
+    resumed.load_state_dict(pusher.state_dict())
+    assert buffer.beta == fresh.beta == pytest.approx(0.7)
 
 
 # Buffers of sequences
