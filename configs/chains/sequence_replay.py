@@ -25,9 +25,10 @@ from minding.middleware import (
 
 
 def check(cfg: EasyDict) -> None:
-    """Refuses sequences that are longer than the buffer or leave rows out."""
+    """Refuses sequences that are longer than the buffer, or of which some rows are in more than others."""
     learn, other = cfg.policy.learn, cfg.policy.other
-    check_lengths(other.buffer_size, learn.length, learn.burn_in, other.priority.stride)
+    stride = other.priority.stride if other.replay == "prioritized" else 1
+    check_lengths(other.buffer_size, learn.length, learn.burn_in, stride)
 
 
 def sequence_buffer(cfg: EasyDict, policy: Policy) -> Buffer:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from minding.engine.buffers.links import Links
 from minding.engine.buffers.ring import Ring
 from minding.engine.data.batch import Field, IndexedBatch, RowLayout
 from minding.engine.errors import ConfigError
@@ -28,10 +29,12 @@ class SequenceBatch(IndexedBatch):
     Attributes:
       filled: bool ``(K, T, B)``, false where a row is a repeated one.
       burn_in: number of places before those that are learned from.
+      window: int64 ``(K, B)``, what a buffer that draws by priority knows the sequences by.
     """
 
     filled: Array
     burn_in: int
+    window: Array | None = None
 
     @property
     def learned(self) -> Array:
@@ -42,19 +45,20 @@ class SequenceBatch(IndexedBatch):
 
 
 def sequences_from(
-    ring: Ring, first: Array, length: int, burn_in: int = 0, weight: Array | None = None
+    ring: Ring, first: Array, count: Array, length: int, burn_in: int = 0, weight: Array | None = None
 ) -> SequenceBatch:
     """The sequences that are learned from these rows on, as far as their episodes are stored.
 
     Args:
       ring: one that knows which row follows which.
       first: their numbers in the order of all rows, int64 ``(K, B)``.
-      length: rows that are learned from.
+      count: how many rows of each are learned from at most, int64 ``(K, B)``, from 1 to `length`.
+      length: places for rows that are learned from.
       burn_in: rows before them.
       weight: importance weights of the sequences, float32 ``(K, B)``.
     """
     assert ring.links is not None
-    parts = ring.links.precede(first, burn_in), ring.links.follow(first, length)
+    parts = ring.links.precede(first, burn_in), window(ring.links, first, count, length)
     index, filled = (np.moveaxis(np.concatenate(both, axis=-1), -1, 1) for both in zip(*parts, strict=True))
     drawn = ring.batch(np.ascontiguousarray(index % ring.capacity, np.int32), weight)
     return SequenceBatch(
@@ -66,6 +70,17 @@ def sequences_from(
         filled=np.ascontiguousarray(filled),
         burn_in=burn_in,
     )
+
+
+def window(links: Links, first: Array, count: Array, length: int) -> tuple[Array, Array]:
+    """The first `count` rows from `first` on, as far as their episodes are stored, in `length` places.
+
+    Returns:
+      (rows int64 ``(..., length)``, the last one repeated; bool, false where it is repeated).
+    """
+    index, filled = links.follow(first, length)
+    last, place = count[..., None] - 1, np.arange(length)
+    return np.where(place <= last, index, np.take_along_axis(index, last, axis=-1)), filled & (place <= last)
 
 
 def check_lengths(capacity: int, length: int, burn_in: int, stride: int = 1) -> None:
@@ -84,10 +99,12 @@ def check_lengths(capacity: int, length: int, burn_in: int, stride: int = 1) -> 
             f"buffer of sequences: expected length >= 1, burn_in >= 0 and both together at most the capacity of "
             f"{capacity} rows, got length={length}, burn_in={burn_in}"
         )
-    if not 1 <= stride <= length:
+    if stride < 1 or length % stride:
+        fitting = [n for n in range(1, length + 1) if length % n == 0]
+        nearest = min(fitting, key=lambda n: abs(n - stride))
         raise ConfigError(
-            f"buffer of sequences: expected a stride from 1 to length={length}, got {stride}: rows between two "
-            "sequences would never be learned from"
+            f"buffer of sequences: expected a stride that divides length={length}, got {stride}: some rows would be in "
+            f"more sequences than others; use {nearest}"
         )
 
 
@@ -95,9 +112,12 @@ class EpisodeBuffer:
     """A ring of rows that knows which row follows which.
 
     Rows of several environments may come mixed and in rollouts of any length; rows that were left out, such as those of
-    resets, do not matter. Drawn are either windows within an episode, where each stored row is equally likely to be the
-    first one learned from, or whole episodes that ended and are still stored from their first row on, each equally
-    likely; both with replacement.
+    resets, do not matter. Drawn are either windows within an episode, or whole episodes that ended and are still stored
+    from their first row on, each equally likely; both with replacement.
+
+    Each stored row is learned from equally often. A window may begin up to ``length - 1`` rows before the first stored
+    one of an episode; it then has only the rows that there are, as one that reaches beyond the end does. So each row is
+    in exactly `length` windows, which are equally likely.
 
     Args:
       capacity: number of rows kept; the oldest is overwritten first.
@@ -176,8 +196,9 @@ class EpisodeBuffer:
           ConfigError: if there is nothing to draw from, or an episode is longer than `length`.
         """
         shape = (updates, batch_size)
-        first = self._episodes(shape) if self._whole else self._rows(shape)
-        return sequences_from(self.ring, first, self._length, self._burn_in)
+        if self._whole:
+            return sequences_from(self.ring, self._episodes(shape), np.full(shape, self._length), self._length)
+        return sequences_from(self.ring, *self._windows(shape), self._length, self._burn_in)
 
     def state_dict(self) -> StateDict:
         return {
@@ -189,12 +210,18 @@ class EpisodeBuffer:
         self.ring.load_state_dict(state["ring"])
         restore_generator(self._rng, state["rng"])
 
-    def _rows(self, shape: tuple[int, int]) -> Array:
-        """Rows to learn from first."""
+    def _windows(self, shape: tuple[int, int]) -> tuple[Array, Array]:
+        """First rows of windows, and how many rows they have."""
         if not len(self):
             raise ConfigError("sample from an empty buffer: push transitions first (data_pusher), or wait for warm-up")
-        oldest = self._links.oldest
-        return self._rng.integers(oldest, oldest + len(self), size=shape)
+        heads, early = self._links.heads, self._length - 1
+        drawn = self._rng.integers(0, len(self) + len(heads) * early, size=shape)
+        first, count = self._links.oldest + drawn, np.full(shape, self._length)
+        # Those that begin before the first row.
+        clipped = drawn >= len(self)
+        head, count[clipped] = np.divmod(drawn[clipped] - len(self), max(early, 1))
+        first[clipped], count[clipped] = heads[head], count[clipped] + 1
+        return first, count
 
     def _episodes(self, shape: tuple[int, int]) -> Array:
         """First rows of episodes."""

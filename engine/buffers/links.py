@@ -30,6 +30,7 @@ class Links:
         self._running: dict[int, tuple[int, int]] = {}
         # First rows of the episodes that ended.
         self._firsts: list[int] = []
+        self._heads = np.zeros(0, np.int64)
 
     @property
     def added(self) -> int:
@@ -41,10 +42,23 @@ class Links:
         """The oldest row that is not overwritten."""
         return max(0, self._added - self._capacity)
 
+    @property
+    def heads(self) -> Array:
+        """Int64, the rows before which no row of their episode is stored, in order."""
+        return self._heads
+
+    def headed(self, rows: Array) -> Array:
+        """Whether rows are such."""
+        headed: Array = self._before[rows % self._capacity] < self.oldest
+        return headed
+
     def add(self, sequence: Array, begun: Array, ended: Array) -> None:
         """Adds at most `capacity` rows; see `Ring.push`."""
         rows = self._added + np.arange(len(sequence))
         place = rows % self._capacity
+        # What follows the rows that are overwritten.
+        overwritten = np.arange(self.oldest, max(0, self._added + len(rows) - self._capacity))
+        bereft = self._after[overwritten % self._capacity]
         self._sequence[place], self._begun[place], self._ended[place] = sequence, begun, ended
         self._before[place] = self._after[place] = _NONE
         self._added += len(rows)
@@ -52,6 +66,11 @@ class Links:
             mine = sequence == number
             self._extend(number, rows[mine], begun[mine], ended[mine])
         self._firsts = [first for first in self._firsts if first >= self.oldest]
+        fresh = np.concatenate([bereft[bereft >= self.oldest], rows[self.headed(rows)]])
+        gone = int(np.searchsorted(self._heads, self.oldest))
+        if gone or len(fresh):
+            # Almost in order: a stable sort takes one pass.
+            self._heads = np.sort(np.concatenate([self._heads[gone:], fresh]), kind="stable")
 
     def _extend(self, number: int, rows: Array, begun: Array, ended: Array) -> None:
         """Adds the rows of one environment."""

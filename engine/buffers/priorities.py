@@ -80,6 +80,12 @@ class Priorities:
         """Leaves rows (n,) out of what is drawn."""
         self._tree.write(rows, np.zeros(len(rows)))
 
+    def move(self, capacity: int, rows: Array, places: Array) -> None:
+        """Gives rows (n,) other places (n,), of `capacity`, with their priorities."""
+        kept = self._tree.read(rows)
+        self._capacity, self._tree = capacity, SumTree(capacity)
+        self._tree.write(places, kept)
+
     def draw(self, updates: int, batch_size: int, rng: np.random.Generator) -> tuple[Array, Array]:
         """Draws for `updates` minibatches of `batch_size`.
 
@@ -122,12 +128,12 @@ class Priorities:
         scaled: Array = (given + SMALLEST) ** self._alpha
         return scaled
 
-    def state_dict(self, rows: int) -> StateDict:
-        """State of a buffer that holds so many rows."""
-        return {"priorities": self._tree.read(np.arange(rows)), "highest": self._highest, "drawn": self.drawn}
+    def state_dict(self, rows: Array) -> StateDict:
+        """State of a buffer that holds these rows."""
+        return {"priorities": self._tree.read(rows), "highest": self._highest, "drawn": self.drawn}
 
-    def load_state_dict(self, state: StateDict) -> None:
-        priorities = np.asarray(state["priorities"])
-        self._tree = SumTree(self._capacity)
-        self._tree.write(np.arange(len(priorities)), priorities)
+    def load_state_dict(self, state: StateDict, rows: Array, capacity: int) -> None:
+        """Restores those of the same rows, of `capacity`."""
+        self._capacity, self._tree = capacity, SumTree(capacity)
+        self._tree.write(rows, np.asarray(state["priorities"]))
         self._highest, self.drawn = float(state["highest"]), int(state["drawn"])

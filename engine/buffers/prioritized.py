@@ -104,11 +104,11 @@ class PrioritizedBuffer:
     def state_dict(self) -> StateDict:
         return {
             "ring": self.ring.state_dict(),
-            **self._priorities.state_dict(len(self)),
+            **self._priorities.state_dict(np.arange(len(self))),
             "rng": generator_state(self._rng),
         }
 
     def load_state_dict(self, state: StateDict) -> None:
         self.ring.load_state_dict(state["ring"])
-        self._priorities.load_state_dict(state)
+        self._priorities.load_state_dict(state, np.arange(len(self)), self.capacity)
         restore_generator(self._rng, state["rng"])

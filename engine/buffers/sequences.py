@@ -5,13 +5,15 @@ Kapturowski et al., 2019 (R2D2), https://openreview.net/forum?id=r1lyTjAqYX, sec
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 
 import numpy as np
 
-from minding.engine.buffers.episode import SequenceBatch, check_lengths, sequences_from
+from minding.engine.buffers.episode import SequenceBatch, check_lengths, sequences_from, window
 from minding.engine.buffers.priorities import UNKNOWN, Priorities
 from minding.engine.buffers.ring import Ring
+from minding.engine.buffers.windows import Windows
 from minding.engine.data.batch import PRIORITY, Field, RowLayout
 from minding.engine.errors import ConfigError
 from minding.engine.seeding import SeedStreams, generator_state, restore_generator
@@ -23,24 +25,27 @@ class PrioritizedSequenceBuffer:
 
         p = eta max_t |e_t| + (1 - eta) mean_t |e_t|        (e_t: errors of the rows that are learned from)
 
-    A sequence begins with every `stride`-th row of an episode. It can be drawn from its first row on, and grows with
-    its episode. As long as it does, and until it is learned from after that, its priority is that of the errors with
-    which its rows came (`priority_calculator`), or the highest one seen so far where they came with none. How sequences
-    are drawn from their priorities: `Priorities`.
+    A sequence begins with every `stride`-th row of an episode. As many more begin before the first row, and have only
+    the rows that there are, as one that reaches beyond the end does: each row is in exactly ``length / stride``
+    sequences. A sequence can be drawn from its first row on, and grows with its episode. As long as it does, and until
+    it is learned from after that, its priority is that of the errors with which its rows came (`priority_calculator`),
+    or the highest one seen so far where they came with none. How sequences are drawn from their priorities:
+    `Priorities`.
 
     Args:
       capacity: number of rows kept; the oldest is overwritten first.
       fields: name -> Field, usually ``policy.learn_mode.fields``.
       length: rows of a sequence that are learned from.
       burn_in: rows before them, as many as are stored of the episode.
-      stride: rows from the beginning of a sequence to that of the next one; `length` where sequences do not overlap.
+      stride: rows from the beginning of a sequence to that of the next one, a divisor of `length`; `length` where
+        sequences do not overlap.
       eta: share of the largest error.
       alpha, beta, beta_steps: see `Priorities`.
       images_once: see `EpisodeBuffer`.
       seed: of the sampling stream.
 
     Raises:
-      ConfigError: for lengths that do not fit the capacity, rows that no sequence would hold, or shares out of range.
+      ConfigError: for lengths that do not fit the capacity or the stride, or shares out of range.
     """
 
     prioritized = True
@@ -70,10 +75,11 @@ class PrioritizedSequenceBuffer:
         assert self.ring.links is not None
         self._links = self.ring.links
         self._length, self._burn_in, self._stride, self._eta = length, burn_in, stride, eta
-        self._priorities = Priorities(capacity, alpha, beta, beta_steps)
+        self._windows = Windows()
+        self._priorities = Priorities(self._windows.slots, alpha, beta, beta_steps)
         # By place in the ring, the errors with which rows came.
         self._given = np.full(capacity, UNKNOWN, np.float32)
-        # First rows of the sequences that still grow.
+        # The sequences that still grow.
         self._growing = np.zeros(0, np.int64)
         # By environment, how many rows ago the last sequence began.
         self._since: dict[int, int] = {}
@@ -112,14 +118,14 @@ class PrioritizedSequenceBuffer:
         if not len(places):
             return
         self._given[places] = transitions.get(PRIORITY, UNKNOWN)
-        self._priorities.forget(places)
-        order = (np.asarray(transitions[name]) for name in ("sequence", "begun", "ended"))
-        rows = self._links.added - len(places) + np.arange(len(places))
-        growing = np.concatenate([self._growing, rows[self._begin(*order)]])
-        growing = growing[growing >= self._links.oldest]
-        index, filled = self._links.follow(growing, self._length)
-        self._priorities.begin(growing % self.capacity, self._first_priority(index, filled))
-        self._growing = growing[~filled[:, -1] & self._links.running(index[:, -1])]
+        self._priorities.forget(self._windows.drop(self._links.oldest))
+        begun = self._begin(self._links.added - len(places) + np.arange(len(places)), transitions["sequence"])
+        growing = np.concatenate([self._growing, begun])
+        growing = growing[self._windows.held(growing)]
+        count = self._windows.count(growing)
+        index, filled = window(self._links, self._windows.first(growing), count, self._length)
+        self._priorities.begin(self._windows.slot(growing), self._first_priority(index, filled))
+        self._growing = growing[(filled.sum(axis=1) < count) & self._links.running(index[:, -1])]
 
     def sample(self, updates: int, batch_size: int) -> SequenceBatch:
         """Draws the sequences of `updates` minibatches of `batch_size`, with their importance weights ``(K, B)``.
@@ -127,11 +133,11 @@ class PrioritizedSequenceBuffer:
         Raises:
           ConfigError: if the buffer is empty. Check `len(buffer)` first.
         """
-        places, weight = self._priorities.draw(updates, batch_size, self._rng)
-        oldest = self._links.oldest
-        return sequences_from(
-            self.ring, oldest + (places - oldest) % self.capacity, self._length, self._burn_in, weight
-        )
+        slots, weight = self._priorities.draw(updates, batch_size, self._rng)
+        drawn = self._windows.number(slots)
+        first, count = self._windows.first(drawn), self._windows.count(drawn)
+        batch = sequences_from(self.ring, first, count, self._length, self._burn_in, weight)
+        return dataclasses.replace(batch, window=drawn)
 
     def update(self, batch: SequenceBatch, priorities: Array) -> None:
         """Sets the priorities of drawn sequences; of one drawn twice the last one stays.
@@ -144,22 +150,30 @@ class PrioritizedSequenceBuffer:
           NonFiniteError: if one is NaN or infinite; nothing is written then.
           ConfigError: if one is negative; nothing is written then.
         """
-        mixed = mix(priorities, batch.learned, self._eta)
-        first = batch.index[:, batch.burn_in].astype(np.int64)
-        self._priorities.write(first.reshape(-1), mixed.reshape(-1))
+        assert batch.window is not None
+        mixed, drawn = mix(priorities, batch.learned, self._eta), batch.window
+        held = self._windows.held(drawn)
+        self._priorities.write(self._windows.slot(drawn[held]), mixed[held])
 
-    def _begin(self, sequence: Array, begun: Array, ended: Array) -> Array:
-        """Bool (n,), which of new rows a sequence begins with."""
-        begins = np.zeros(len(sequence), np.bool_)
+    def _begin(self, rows: Array, sequence: Array) -> Array:
+        """Adds the sequences that begin with new rows (n,) of these environments (n,); returns their numbers."""
+        heads, begins = self._links.headed(rows), np.zeros(len(rows), np.bool_)
         for number in np.unique(sequence).tolist():
             mine = np.flatnonzero(sequence == number)
-            fresh = begun[mine].astype(np.bool_)
-            fresh[1:] |= ended[mine[:-1]].astype(np.bool_)
             place = np.arange(len(mine))
-            age = place - np.maximum.accumulate(np.where(fresh, place, -self._since.get(number, 0)))
+            age = place - np.maximum.accumulate(np.where(heads[mine], place, -self._since.get(number, 0)))
             begins[mine] = age % self._stride == 0
-            self._since[number] = 0 if ended[mine[-1]] else int(age[-1] + 1) % self._stride
-        return begins
+            self._since[number] = int(age[-1] + 1) % self._stride
+        # Those before the first row are shorter by a stride each.
+        parts = self._length // self._stride
+        repeats = np.where(heads, parts, 1)[begins]
+        shorter = np.arange(repeats.sum()) - np.repeat(np.cumsum(repeats) - repeats, repeats)
+        if not self._windows.room(len(shorter)):
+            held = self._windows.numbers
+            slots = self._windows.slot(held)
+            self._windows.grow(len(shorter))
+            self._priorities.move(self._windows.slots, slots, self._windows.slot(held))
+        return self._windows.add(np.repeat(rows[begins], repeats), self._length - self._stride * shorter)
 
     def _first_priority(self, index: Array, filled: Array) -> Array:
         """Priorities (n,) of sequences that were not learned from, `UNKNOWN` where a row came with none."""
@@ -170,7 +184,8 @@ class PrioritizedSequenceBuffer:
     def state_dict(self) -> StateDict:
         return {
             "ring": self.ring.state_dict(),
-            **self._priorities.state_dict(len(self)),
+            "windows": self._windows.state_dict(),
+            **self._priorities.state_dict(self._windows.slot(self._windows.numbers)),
             "given": self._given[: len(self)].copy(),
             "growing": self._growing.copy(),
             "since": {str(number): count for number, count in self._since.items()},
@@ -179,7 +194,9 @@ class PrioritizedSequenceBuffer:
 
     def load_state_dict(self, state: StateDict) -> None:
         self.ring.load_state_dict(state["ring"])
-        self._priorities.load_state_dict(state)
+        self._windows.load_state_dict(state["windows"])
+        slots = self._windows.slot(self._windows.numbers)
+        self._priorities.load_state_dict(state, slots, self._windows.slots)
         self._given[:] = UNKNOWN
         self._given[: len(self)] = state["given"]
         self._growing = np.array(state["growing"], np.int64)

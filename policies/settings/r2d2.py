@@ -36,7 +36,9 @@ def schema() -> groups.Schema:
         "eta": opt(
             0.9, "[0, 1]", "prioritized: weight of the largest TD error of a sequence; the mean has the weight 1 - eta"
         ),
-        "stride": opt(10, "[1, inf)", "prioritized: transitions between the starts of successive sequences"),
+        "stride": opt(
+            10, "[1, inf)", "prioritized: transitions between the starts of successive sequences; a divisor of length"
+        ),
     }
     return keys
 

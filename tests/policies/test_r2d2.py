@@ -50,7 +50,7 @@ RESUMES = {
         "minding/RepeatPrevious-v0",
         (
             *("policy.model.memory=lstm", "policy.model.memory_dim=8", "policy.learn.target.freq=5"),
-            *("policy.learn.length=6", "policy.learn.burn_in=3", "policy.other.priority.stride=4"),
+            *("policy.learn.length=6", "policy.learn.burn_in=3", "policy.other.priority.stride=3"),
         ),
     ),
 }
@@ -285,7 +285,9 @@ def test_replayed_sequences_hold_what_was_remembered_when_they_were_collected():
 def test_sequences_that_do_not_fit_are_refused_before_anything_is_built():
     check = training.check_runnable
     check(chain())
-    with pytest.raises(ConfigError, match="expected a stride from 1 to length=4, got 5"):
-        check(chain("policy.other.priority.stride=5"))
+    with pytest.raises(ConfigError, match=r"a stride that divides length=4, got 3.*; use 2"):
+        check(chain("policy.other.priority.stride=3"))
+    # Where sequences are drawn uniformly, it is not read.
+    check(chain("policy.other.priority.stride=3", "policy.other.replay=uniform"))
     with pytest.raises(ConfigError, match="at most the capacity of 1000 rows, got length=4, burn_in=997"):
         check(chain("policy.other.buffer_size=1000", "policy.learn.burn_in=997"))
