@@ -37,7 +37,7 @@ def alive_agents(obs: Obs) -> Array:
 
 def agents_view(obs: Obs) -> dict[str, Array]:
     """What the agents themselves see: path -> ``(..., M, ...)``, without `ALIVE` and `STATE`."""
-    given = trees.leaves(trees.from_nested(obs))
+    given = trees.named(obs).items()
     return {path: leaf for path, leaf in given if path.partition(".")[0] not in (ALIVE, STATE)}
 
 
@@ -50,7 +50,7 @@ def central_view(obs: Obs) -> dict[str, Array]:
     Raises:
       ShapeError: the observation holds no state.
     """
-    given = dict(trees.leaves(trees.from_nested(obs)))
+    given = trees.named(obs)
     alive = given[ALIVE]
     states = {path: leaf for path, leaf in given.items() if path.partition(".")[0] == STATE}
     if not states:

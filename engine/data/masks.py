@@ -65,7 +65,7 @@ def masked_obs(obs: Obs, mask: Array, paths: Collection[str]) -> Obs:
       mask: bool ``(N, A)``.
       paths: of the leaves that the policy takes.
     """
-    leaves = dict(trees.leaves(trees.from_nested(obs)))
+    leaves = trees.named(obs)
     if not leaves.keys() <= set(paths):
         leaves = {f"{OBSERVATION}.{path}" if path else OBSERVATION: leaf for path, leaf in leaves.items()}
     return trees.unflatten({**leaves, ACTION_MASK: np.asarray(mask)})

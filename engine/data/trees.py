@@ -78,6 +78,19 @@ def from_nested(value: Any) -> Tree:
     return value if set(found) == {""} else unflatten(found)
 
 
+def named(value: Any) -> dict[str, Any]:
+    """The leaves of a tree or of nested dicts, tuples and lists, path -> leaf: those of `from_nested`, in the order of
+    `leaves`, without a tree being built. Flat dicts of dotted paths are taken as well."""
+    if isinstance(value, np.ndarray):
+        return {"": value}
+    if is_tree(value):
+        return dict(leaves(value))
+    found: dict[str, Any] = {}
+    for path, item in _nested_leaves(value):
+        found |= {f"{path}.{inner}": leaf for inner, leaf in leaves(item)} if is_tree(item) else {path: item}
+    return {path: found[path] for path in sorted(found, key=lambda path: path.split("."))}
+
+
 def _nested_leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
     if not isinstance(value, (Mapping, tuple, list)):
         yield path, value

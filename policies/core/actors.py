@@ -94,7 +94,7 @@ class Actor:
         """
         mask = None
         if self._mask_path is not None:
-            mask = dict(trees.leaves(trees.from_nested(obs)))[self._mask_path]
+            mask = trees.named(obs)[self._mask_path]
         outputs, before = self._next_outputs(obs, explore=True)
         record = self.explore(outputs, mask, **collect_kwargs)
         if random:
@@ -183,7 +183,7 @@ class Actor:
 
     def _leaves(self, obs: Obs) -> list[Array]:
         """The arrays of an observation in the order of the network, all with one batch axis of one length."""
-        given = {path: np.asarray(leaf) for path, leaf in trees.leaves(trees.from_nested(obs))}
+        given = {path: np.asarray(leaf) for path, leaf in trees.named(obs).items()}
         batches = {leaf.shape[:1] for leaf in given.values()}
         fits = given.keys() == self._expected.keys() and all(
             given[path].ndim == len(shape) + 1 and given[path].shape[1:] == shape

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from minding.engine.data import trees
 from minding.engine.data.agents import IDENTITY, agents_view, central_view, fold
 from minding.engine.errors import ShapeError
 from minding.engine.types import Array, Obs, StateDict
@@ -83,8 +82,9 @@ class SharedActor:
     def load_state_dict(self, state: StateDict) -> None:
         self.actor.load_state_dict(state)
 
-    def rows(self, obs: Obs, central: bool = False) -> Obs:
-        """The observations of all agents as rows of one batch; if asked for, with what a centralised value sees."""
+    def rows(self, obs: Obs, central: bool = False) -> dict[str, Array]:
+        """The observations of all agents as rows of one batch, by path; if asked for, with what a centralised value
+        sees."""
         seen = agents_view(obs)
         for path, leaf in seen.items():
             if leaf.ndim < 2 or leaf.shape[1] != self.agents:
@@ -98,7 +98,7 @@ class SharedActor:
         rows = {path: fold(leaf) for path, leaf in seen.items()}
         if self._identified:
             rows[IDENTITY] = np.resize(np.arange(self.agents), len(next(iter(rows.values()))))
-        return trees.unflatten(rows)
+        return rows
 
     def _unfold(self, rows: Array) -> Array:
         return rows.reshape(-1, self.agents, *rows.shape[1:])

@@ -35,7 +35,7 @@ class CentralActor(StochasticActor):
         return self.outputs(obs, memory)[-1 if self.memory is None else -2]
 
     def _leaves(self, obs: Obs) -> list[Array]:
-        given = dict(trees.leaves(trees.from_nested(obs)))
+        given = trees.named(obs)
         central = {path: leaf for path, leaf in given.items() if path.partition(".")[0] in _CENTRAL}
-        own = trees.unflatten({path: leaf for path, leaf in given.items() if path not in central})
+        own = {path: leaf for path, leaf in given.items() if path not in central}
         return [*super()._leaves(own), *central.values()]

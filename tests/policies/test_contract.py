@@ -243,7 +243,7 @@ def test_the_host_actor_follows_training_and_equals_the_graph(policy, batch):
     before = [output.copy() for output in policy.actors["eval"].outputs(obs, memory)]
     policy.learn_mode.forward(batch)
     after = policy.actors["eval"].outputs(obs, memory)
-    leaves = [*(leaf for _, leaf in trees.leaves(obs)), *([] if memory is None else [memory])]
+    leaves = [*trees.named(obs).values(), *([] if memory is None else [memory])]
     for old, new, graph in zip(before, after, acting_network(policy.net, "graph", "act")(leaves)):
         # Actions, as one-hot, may stay the same.
         assert not np.array_equal(old, new) or set(np.unique(new)) <= {0.0, 1.0}

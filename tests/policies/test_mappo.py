@@ -10,7 +10,6 @@ from float64_networks import finite_differences, gradients, params
 from test_recurrent import gru_step
 from treevalue import FastTreeValue
 
-from minding.engine.data import trees
 from minding.engine.data.rollout import Rollout
 from minding.engine.errors import ShapeError
 from minding.engine.types import LaneContext
@@ -315,7 +314,7 @@ def test_agents_act_by_their_own_observation_and_are_valued_by_the_state(policie
 
 def test_the_host_values_as_the_graph_does(policies):
     for policy in policies.values():
-        rows = dict(trees.leaves(policy.collect_mode.actor.rows(team_obs(), central=True)))
+        rows = policy.collect_mode.actor.rows(team_obs(), central=True)
         count = len(rows["agent_id"])
         order = ["action_mask", "observation", "agent_id", "alive", "state"]
         leaves = [rows[name] for name in order]

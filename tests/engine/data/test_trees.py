@@ -107,3 +107,29 @@ def test_a_tree_survives_the_way_to_treetensor_and_back(backend):
     returned = trees.from_treetensor(converted)
     assert type(returned) is FastTreeValue
     assert same(returned, nested())
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        np.arange(3),
+        nested(),
+        {"z": 1, "arm": {"position": 2, "angle": (3, 4)}},
+        {"arm": FastTreeValue({"b": np.arange(2), "a": np.arange(1)}), "a-b": 5},
+        [7, [8, 9]],
+        {},
+    ],
+    ids=["array", "tree", "dicts", "tree in a dict", "lists", "nothing"],
+)
+def test_named_leaves_are_those_of_the_tree_that_is_not_built(value):
+    expected = trees.leaves(trees.from_nested(value))
+    found = trees.named(value)
+    assert [*found] == [path for path, _ in expected]
+    assert all(found[path] is leaf or np.array_equal(found[path], leaf) for path, leaf in expected)
+    # Flat paths name the same leaves.
+    assert [*trees.named(found)] == [*found]
+
+
+def test_naming_the_leaves_of_dicts_builds_no_tree(monkeypatch):
+    monkeypatch.setattr(trees, "_fast_tree", pytest.fail)
+    assert trees.named({"b": 1, "a": {"c": 2}}) == {"a.c": 2, "b": 1}
