@@ -13,7 +13,6 @@ main_config = EasyDict(
     policy=dict(
         type="dqn",
         model=dict(hidden=[256]),
-        # Iterations of whole episodes: goals are drawn from what follows within a rollout.
         learn=dict(gamma=0.98, update_per_collect=80),
         collect=dict(n_sample=160),
         eval=dict(freq=5_000, n_episode=50),

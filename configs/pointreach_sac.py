@@ -13,7 +13,6 @@ main_config = EasyDict(
     policy=dict(
         type="sac",
         model=dict(hidden=[64, 64]),
-        # Iterations of whole episodes: goals are drawn from what follows within a rollout.
         learn=dict(learning_rate=1e-3, gamma=0.98, batch_size=128, update_per_collect=100),
         collect=dict(n_sample=400, random_steps=1_000),
         eval=dict(freq=5_000, n_episode=20),

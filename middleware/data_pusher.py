@@ -95,6 +95,20 @@ def _steps_ahead(rollout: Rollout) -> Array:
 def transitions(rollout: Rollout) -> dict[str, Array]:
     """The transitions of a rollout that are ready, as flat arrays ``(n, ...)``, ordered by time, then environment.
 
+    See `columns_of`.
+    """
+    steps, envs = rollout.shape
+    columns = columns_of(rollout)
+    flat = {name: value.reshape(steps * envs, *value.shape[2:]) for name, value in columns.items()}
+    if rollout.valid is not None or rollout.ready is not None:
+        keep = rollout.transitions().reshape(-1)
+        flat = {name: value[keep] for name, value in flat.items()}
+    return flat
+
+
+def columns_of(rollout: Rollout) -> dict[str, Array]:
+    """The fields of all rows of a rollout, ``(T, N, ...)``.
+
     Successor and `terminated` are those of the row that `rollout.bootstrap_row` names (n-step returns). Declared info
     is under ``info.<key>``.
     """
@@ -109,9 +123,4 @@ def transitions(rollout: Rollout) -> dict[str, Array]:
     columns.update(successors)
     columns.update(named_leaves("obs", rollout.obs))
     columns["terminated"] = terminated
-    steps, envs = rollout.shape
-    flat = {name: value.reshape(steps * envs, *value.shape[2:]) for name, value in columns.items()}
-    if rollout.valid is not None or rollout.ready is not None:
-        keep = rollout.transitions().reshape(-1)
-        flat = {name: value[keep] for name, value in flat.items()}
-    return flat
+    return columns

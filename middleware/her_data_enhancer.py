@@ -2,28 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Protocol
+import logging
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from minding.engine.chain.context import OnlineRLContext
 from minding.engine.chain.middleware import declare
-from minding.engine.data.rollout import Rollout
+from minding.engine.data.episodes import OpenEpisodes
+from minding.engine.data.goals import GoalRule
 from minding.engine.errors import ShapeError
 from minding.engine.seeding import SeedStreams, generator_state, restore_generator
 from minding.engine.types import Array, Buffer, StateDict
-from minding.middleware.data_pusher import transitions
+from minding.middleware.data_pusher import columns_of
 
-ACHIEVED, DESIRED = "achieved_goal", "desired_goal"
-
-
-class GoalEnv(Protocol):
-    """Gymnasium's interface of environments with goals; both take goals ``(B, ...)`` and return ``(B,)``."""
-
-    def compute_reward(self, achieved_goal: Array, desired_goal: Array, info: Any) -> Array: ...
-
-    def compute_terminated(self, achieved_goal: Array, desired_goal: Array, info: Any) -> Array: ...
+_log = logging.getLogger("minding.envs")
+ACHIEVED, DESIRED, INFO = "achieved_goal", "desired_goal", "info."
+RULES = ("reward", "terminated")
+NORMALIZED = (
+    "env.normalize_reward=true divides collected rewards by a running scale, and those of other goals would have none: "
+    "turn it off; env.reward_clip clips both alike"
+)
 
 
 @declare(
@@ -36,23 +37,31 @@ class her_data_enhancer:
     """Pushes every transition again with goals that were reached later (Andrychowicz et al., 2017, strategy `future`).
 
     Hindsight experience replay, https://arxiv.org/abs/1707.01495: `k` copies of each transition, each with the goal
-    that was achieved after a random later step of the same trajectory, or after this one, and with the reward and the
-    end that belong to it. A trajectory goes on to its end or to that of the rollout. Put it behind `data_pusher`.
+    that was achieved after a random later step of the same episode, or after this one, and with the reward and the end
+    that belong to it. Without `compute_terminated` a copy ends where the transition ended. Copies are pushed when their
+    episode is over, however many rollouts it takes; until then its rows are kept, and saved with this middleware.
+    An episode of more rows than the buffer holds with their copies is taken in parts. Put it behind `data_pusher`.
 
     Reads: trajectories, whose observations have the entries `achieved_goal` and `desired_goal`.
     Writes: nothing.
-    Config: policy.learn.nstep (1), seed.
+    Config: policy.other.hindsight.k, policy.learn.nstep (1), env.normalize_reward (off), env.reward_clip, seed.
 
     Args:
       cfg: the compiled configuration.
       buffer: takes the transitions.
-      env: an environment with the goals' rules; ``gymnasium.make(...).unwrapped``.
-      k: copies of each transition.
+      env: an environment with the goals' rules; ``gymnasium.make(...).unwrapped``. `compute_reward` and, if it has one,
+        `compute_terminated` take an achieved goal, a desired one and the info of the step with what `env.info_keys`
+        names, for one row or for many, see `GoalRule`.
     """
 
-    def __init__(self, cfg: Any, buffer: Buffer, env: GoalEnv, *, k: int = 4) -> None:
-        self._buffer, self._env, self._k = buffer, env, k
-        self._nstep = cfg.policy.learn.nstep
+    def __init__(self, cfg: Any, buffer: Buffer, env: Any) -> None:
+        self._buffer, self._env, self._k = buffer, env, cfg.policy.other.hindsight.k
+        self._nstep, self._normalized = cfg.policy.learn.nstep, bool(cfg.env.get("normalize_reward"))
+        clip = cfg.env.get("reward_clip")
+        self._clip = math.inf if clip is None else float(clip)
+        self._rules = {name: GoalRule(env, f"compute_{name}") for name in RULES if hasattr(env, f"compute_{name}")}
+        self._episodes = OpenEpisodes(max(1, buffer.capacity // (self._k + 1)))
+        self._compared = False
         self._rng = SeedStreams(cfg.seed).generator("her_data_enhancer")
 
     def requirements(self) -> Sequence[str]:
@@ -60,54 +69,76 @@ class her_data_enhancer:
         problems = []
         if self._nstep > 1:
             problems.append(f"policy.learn.nstep={self._nstep} sums rewards of one goal: use 1")
+        if self._normalized:
+            problems.append(NORMALIZED)
         if getattr(self._buffer, "takes_order", False):
-            problems.append("the buffer stores sequences, in which goals cannot change: use a uniform buffer")
-        missing = [name for name in ("compute_reward", "compute_terminated") if not hasattr(self._env, name)]
-        if missing:
             problems.append(
-                f"the {type(self._env).__name__} has no {' and no '.join(missing)}: give it an environment with "
-                "Gymnasium's goals by itself, gymnasium.make(...).unwrapped, and no manager of several"
+                "the buffer stores sequences, or images once, by what follows what, and nothing follows a transition "
+                "with another goal: use a UniformBuffer without images_once"
+            )
+        if "reward" not in self._rules:
+            problems.append(
+                f"the {type(self._env).__name__} has no compute_reward: give it an environment with Gymnasium's goals "
+                "by itself, gymnasium.make(...).unwrapped, and no manager of several"
             )
         return problems
 
     def __call__(self, ctx: OnlineRLContext) -> None:
-        """Pushes the copies of one rollout."""
+        """Pushes the copies of the episodes that are over."""
         rollout = ctx.trajectories
         assert rollout is not None
-        columns = transitions(rollout)
+        columns = columns_of(rollout)
         for prefix in ("obs", "next_obs"):
             for name in (ACHIEVED, DESIRED):
                 if f"{prefix}.{name}" not in columns:
                     raise ShapeError(
                         f"her_data_enhancer: the observation has no entry {name!r}: use an environment with goals"
                     )
-        t, n = np.nonzero(rollout.transitions())
-        if not len(t):
-            return
-        last, reached = _last_rows(rollout)[t, n], rollout.next_obs()[ACHIEVED]
-        achieved = columns[f"next_obs.{ACHIEVED}"]
-        for _ in range(self._k):
-            goal = reached[self._rng.integers(t, last + 1), n]
-            again = {
-                f"obs.{DESIRED}": goal,
-                f"next_obs.{DESIRED}": goal,
-                "reward": np.asarray(self._env.compute_reward(achieved, goal, {}), np.float32),
-                "terminated": np.asarray(self._env.compute_terminated(achieved, goal, {}), np.bool_),
-            }
-            self._buffer.push({**columns, **again})
+        needed = {*self._buffer.fields, f"next_obs.{ACHIEVED}", f"next_obs.{DESIRED}", "reward", "terminated"}
+        kept = {name: x for name, x in columns.items() if name in needed or name.startswith(INFO)}
+        for episode in self._episodes.add(rollout, kept):
+            if not self._compared:
+                self._compare(episode)
+            self._buffer.push(self._copies(episode))
+
+    def _copies(self, episode: Mapping[str, Array]) -> dict[str, Array]:
+        """The `k` copies of an episode's rows."""
+        length = len(episode["reward"])
+        reached = self._rng.integers(np.tile(np.arange(length), self._k), length)
+        goal = episode[f"next_obs.{ACHIEVED}"][reached]
+        copies = {name: np.concatenate([values] * self._k) for name, values in episode.items()}
+        copies[f"obs.{DESIRED}"] = copies[f"next_obs.{DESIRED}"] = goal
+        copies["reward"] = self._reward(copies)
+        if "terminated" in self._rules:
+            copies["terminated"] = self._ask("terminated", copies).astype(np.bool_)
+        return copies
+
+    def _reward(self, rows: Mapping[str, Array]) -> Array:
+        reward = self._ask("reward", rows).astype(np.float32)
+        return np.clip(reward, -self._clip, self._clip)
+
+    def _ask(self, rule: str, rows: Mapping[str, Array]) -> Array:
+        info = {name.removeprefix(INFO): values for name, values in rows.items() if name.startswith(INFO)}
+        return self._rules[rule](rows[f"next_obs.{ACHIEVED}"], rows[f"next_obs.{DESIRED}"], info)
+
+    def _compare(self, episode: Mapping[str, Array]) -> None:
+        """Says if the rewards of the first episode are others than those by which copies are rewarded."""
+        self._compared = True
+        ours = self._reward(episode)
+        other = np.flatnonzero(~np.isclose(ours, episode["reward"], rtol=1e-3, atol=1e-4))
+        if len(other):
+            t = int(other[0])
+            _log.warning(
+                "in %d of %d steps of the first episode, first in step %d, the environment gave another reward (%.6g) "
+                "than its compute_reward (%.6g): transitions with other goals have rewards by compute_reward alone. Put "
+                "what a wrapper or the environment adds to rewards or takes from them into compute_reward",
+                len(other), len(ours), t + 1, episode["reward"][t], ours[t],
+            )  # fmt: skip
 
     def state_dict(self) -> StateDict:
-        return {"rng": generator_state(self._rng)}
+        return {"rng": generator_state(self._rng), "episodes": self._episodes.state_dict(), "compared": self._compared}
 
     def load_state_dict(self, state: StateDict) -> None:
         restore_generator(self._rng, state["rng"])
-
-
-def _last_rows(rollout: Rollout) -> Array:
-    """Int64 ``(T, N)``, the last row of the trajectory that each row belongs to, as far as the rollout reaches."""
-    steps = rollout.shape[0]
-    cut = rollout.cut()
-    cut[-1] = True
-    ends = np.where(cut, np.arange(steps)[:, None], steps)
-    last: Array = np.minimum.accumulate(ends[::-1], axis=0)[::-1]
-    return last
+        self._episodes.load_state_dict(state["episodes"])
+        self._compared = bool(state["compared"])

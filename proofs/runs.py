@@ -135,6 +135,8 @@ def config_hash(preset: str, overrides: tuple[str, ...]) -> str:
         policy["other"] = {key: x for key, x in policy["other"].items() if key not in ("replay", "priority")}
     if not policy["other"].get("rnd", {}).get("weight"):
         policy["other"] = {key: x for key, x in policy["other"].items() if key != "rnd"}
+    if cfg.chain != "hindsight" or policy["other"].get("hindsight") == {"k": 4}:
+        policy["other"] = {key: x for key, x in policy["other"].items() if key != "hindsight"}
     if policy["learn"].get("anneal_kind") == "linear":
         del policy["learn"]["anneal_kind"], policy["learn"]["anneal_points"]
     if policy["learn"].get("td_lambda") == 0.0:

@@ -20,11 +20,11 @@ from minding.middleware import (
     her_data_enhancer,
     interaction_evaluator,
 )
-from minding.middleware.her_data_enhancer import ACHIEVED, DESIRED
+from minding.middleware.her_data_enhancer import ACHIEVED, DESIRED, NORMALIZED
 
 
 def check(cfg: EasyDict) -> None:
-    """Raises ConfigError unless the environment has goals and rewards are those of single steps."""
+    """Raises ConfigError unless the environment has goals and rewards are those of single steps, on their own scale."""
     leaves = {leaf.path for leaf in observation_leaves(cfg.env.spec.observation)}
     if missing := [name for name in (ACHIEVED, DESIRED) if name not in leaves]:
         raise ConfigError(
@@ -33,11 +33,13 @@ def check(cfg: EasyDict) -> None:
         )
     if cfg.policy.learn.nstep > 1:
         raise ConfigError(f"policy.learn.nstep={cfg.policy.learn.nstep} sums rewards of one goal: use 1 with hindsight")
+    if cfg.env.normalize_reward:
+        raise ConfigError(f"chain='hindsight': {NORMALIZED}")
 
 
 def fill(task: Task, cfg: EasyDict, policy: Policy) -> None:
     """Appends the chain to the task."""
-    buffer = replay_buffer(cfg, policy)
+    buffer = replay_buffer(cfg, policy, images_once=False)
     task.use(interaction_evaluator(cfg, policy.eval_mode, make_evaluator_env(cfg), task=task))
     if explores_by_chance(cfg):
         task.use(eps_greedy_handler(cfg))
@@ -47,4 +49,4 @@ def fill(task: Task, cfg: EasyDict, policy: Policy) -> None:
     task.use(OffPolicyLearner(cfg, policy.learn_mode, buffer))
 
 
-chain = Chain(fill, OnlineRLContext, check, REPLAY)
+chain = Chain(fill, OnlineRLContext, check, (*REPLAY, "policy.other.hindsight.k"))

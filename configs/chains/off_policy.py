@@ -23,15 +23,16 @@ REPLAY = ("policy.other.buffer_size", "policy.learn.batch_size", "policy.learn.w
 """What all algorithms have that learn from replay."""
 
 
-def replay_buffer(cfg: EasyDict, policy: Policy) -> Buffer:
-    """The configured buffer for what the policy learns from."""
+def replay_buffer(cfg: EasyDict, policy: Policy, *, images_once: bool = True) -> Buffer:
+    """The configured buffer for what the policy learns from; rows that do not follow each other hold their images."""
     other, fields = cfg.policy.other, policy.learn_mode.fields
     if other.get("replay") == "prioritized":
         alpha, beta, beta_steps = other.priority.alpha, other.priority.beta, other.priority.beta_steps
         return PrioritizedBuffer(
-            other.buffer_size, fields, alpha=alpha, beta=beta, beta_steps=beta_steps, images_once=True, seed=cfg.seed
-        )
-    return UniformBuffer(other.buffer_size, fields, images_once=True, seed=cfg.seed)
+            other.buffer_size, fields, alpha=alpha, beta=beta, beta_steps=beta_steps, images_once=images_once,
+            seed=cfg.seed,
+        )  # fmt: skip
+    return UniformBuffer(other.buffer_size, fields, images_once=images_once, seed=cfg.seed)
 
 
 def explores_by_chance(cfg: EasyDict) -> bool:

@@ -84,6 +84,15 @@ def replay(size: int) -> Schema:
     }
 
 
+def hindsight() -> Schema:
+    """Keys of transitions with other goals."""
+    return {
+        "hindsight": {
+            "k": opt(4, "[1, inf)", "chain=hindsight: copies of each transition with goals that were reached later")
+        }
+    }
+
+
 def priority() -> Schema:
     """Keys of a replay buffer that can draw by priority."""
     return {
@@ -228,6 +237,7 @@ def action_values(model_keys: Schema | None = None, learn: Schema | None = None)
         "other": {
             **replay(50_000),
             **priority(),
+            **hindsight(),
             **eps(10_000),
         },
     }

@@ -25,6 +25,7 @@ def schema() -> groups.Schema:
         },
     )
     other = keys["other"]
+    del other["hindsight"]
     other["replay"] = opt(
         "prioritized",
         ("uniform", "prioritized"),

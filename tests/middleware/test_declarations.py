@@ -67,6 +67,8 @@ class NoGames:
 class Nowhere:
     """A buffer that keeps nothing."""
 
+    capacity, fields = 50, COUNTING_FIELDS
+
     def push(self, transitions):
         pass
 
