@@ -130,8 +130,8 @@ class her_data_enhancer:
             t = int(other[0])
             _log.warning(
                 "in %d of %d steps of the first episode, first in step %d, the environment gave another reward (%.6g) "
-                "than its compute_reward (%.6g): transitions with other goals have rewards by compute_reward alone. Put "
-                "what a wrapper or the environment adds to rewards or takes from them into compute_reward",
+                "than its compute_reward (%.6g): transitions with other goals have rewards by compute_reward alone. "
+                "Put what a wrapper or the environment adds to rewards or takes from them into compute_reward",
                 len(other), len(ours), t + 1, episode["reward"][t], ours[t],
             )  # fmt: skip
 

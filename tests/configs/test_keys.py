@@ -108,6 +108,9 @@ def test_every_key_of_an_algorithm_is_read_by_it(algorithm, run, tiny_config, tm
         whole = has(algorithm, "model.noisy") or not has(algorithm, "other.buffer_size")
         follow = train if whole else build
         follow(algorithm, read, tmp_path, *alternatives)
+    if has(algorithm, "other.hindsight"):
+        goals = "BitFlip" if "discrete" in ALGORITHMS[algorithm].actions else "PointReach"
+        build(algorithm, read, tmp_path, "chain=hindsight", f"env.env_id=minding/{goals}-v0", "policy.learn.nstep=1")
     images = dict_of(image=IMAGE, speed=VECTOR)
     get_policy_class(algorithm)(Recording(tiny_config(algorithm, images), read))
     keys = leaves(ALGORITHMS[algorithm].config_schema(), "policy.")
