@@ -24,6 +24,7 @@ from minding.envs.findings import (
     judge_masks,
     judge_rewards,
 )
+from minding.envs.guards.answers import InterfaceError
 from minding.envs.guards.faults import Hang, describe
 from minding.envs.making import make_env_manager
 from minding.envs.manager import BatchedEnvManager
@@ -41,6 +42,7 @@ _ROUNDS = 50
 # Seconds after which a pause of the machine no longer counts, and those that no measurement needs.
 _LONG_ENOUGH = 1.0
 _LONGEST = 3.0
+_INTERFACE = "reset(*, seed=None, options=None) returns (obs, info); step(action) returns 5 values, two of them bool"
 _CALLERS = ("minding.", "gymnasium.core.", "gymnasium.wrappers.")
 
 
@@ -187,8 +189,10 @@ def _fix_of(error: BaseException) -> str:
         return "use spaces that have an array form, or wrap the environment"
     if isinstance(error, ShapeError):
         return "return observations of the shape and dtype that observation_space declares"
+    if isinstance(error, InterfaceError):
+        return _INTERFACE
     if isinstance(error, EnvError):
-        return "give finite rewards, observations that fit observation_space, and masks that leave an action"
+        return "give finite rewards, bools, observations that fit observation_space, and masks that leave an action"
     if isinstance(error, ConfigError):
         return "give the environment both spaces, and reset and step"
     if isinstance(error, Hang):
@@ -199,7 +203,7 @@ def _fix_of(error: BaseException) -> str:
     caller = frames[-1].f_globals.get("__name__", "") if frames else ""
     # Raised where the environment was called, and not in it.
     if isinstance(error, (TypeError, ValueError)) and f"{caller}.".startswith(_CALLERS):
-        return "reset(*, seed=None, options=None) returns (obs, info); step(action) returns 5 values, two of them bool"
+        return _INTERFACE
     return "correct the environment at the place that is named"
 
 

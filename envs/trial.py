@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from minding.engine.errors import EnvError
+from minding.envs.guards.answers import as_flag, reset_answer, step_answer
 from minding.envs.guards.values import ValueCheck, step_reward
 from minding.envs.guards.watchdog import Activity, Watch
 from minding.envs.single.wrappers import AnyEnv
@@ -61,33 +62,30 @@ def roll_out(env: AnyEnv, steps: int, step_timeout: float, found: Trial, seconds
         found.other_dtypes |= other_dtypes(layout, obs)
 
     with activity.during("reset"):
-        answer = env.reset(seed=SEED)
-    if not isinstance(answer, tuple) or len(answer) != 2:
-        raise TypeError(f"reset: expected (observation, info), got {type(answer).__name__}")
-    obs = answer[0]
+        obs, _ = reset_answer(env.reset(seed=SEED))
     look(obs)
     length = 0
     for step in range(1, steps + 1):
         found.place = f"step {step}"
         before = _snapshot(obs)
         with activity.during("step"):
-            next_obs, reward, terminated, truncated, _ = env.step(sample_action(env, obs, {}, rng))
+            answer = step_answer(env.step(sample_action(env, obs, {}, rng)))
+        next_obs, reward, terminated, truncated, _ = answer
+        terminated, truncated = as_flag(terminated, "terminated"), as_flag(truncated, "truncated")
         reward = step_reward(reward, layout.reward_shape)
-        look(next_obs, reward, bool(terminated))
-        if any(np.asarray(flag).dtype.kind not in "biu" for flag in (terminated, truncated)):
-            raise TypeError(f"terminated and truncated must be bool, got {terminated!r} and {truncated!r}")
+        look(next_obs, reward, terminated)
         found.aliased |= not _equal(before, _snapshot(obs))
         found.rewards.append(reward)
         length += 1
         obs = next_obs
         if terminated or truncated:
-            found.terminated += bool(terminated)
-            found.truncated += bool(truncated)
+            found.terminated += terminated
+            found.truncated += truncated
             found.lengths.append(length)
             length = 0
             found.place = f"reset after step {step}"
             with activity.during("reset"):
-                obs, _ = env.reset()
+                obs, _ = reset_answer(env.reset())
             look(obs)
         found.seconds = time.monotonic() - start
         if found.seconds > seconds:

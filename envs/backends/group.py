@@ -5,14 +5,14 @@ from __future__ import annotations
 import dataclasses
 import logging
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 
 from minding.engine.errors import EnvError, MindingError
 from minding.engine.types import Array
+from minding.envs.guards.answers import FLAGS, InterfaceError, as_flag, reset_answer, step_answer
 from minding.envs.guards.faults import FaultStreak, Hang, close_env, describe
-from minding.envs.guards.values import ValueCheck, step_reward
+from minding.envs.guards.values import PLAIN, ValueCheck, step_reward
 from minding.envs.guards.watchdog import Activity
 from minding.envs.single.wrappers import AnyEnv
 from minding.envs.spaces.layout import ObsLayout
@@ -20,8 +20,6 @@ from minding.envs.spaces.layout import ObsLayout
 _log = logging.getLogger("minding.envs")
 # An environment whose reset fails this often in a row is broken for good.
 _MAX_ATTEMPTS = 3
-_PLAIN = (float, np.float64, np.float32, int)
-"""What most rewards are; others are looked at more closely."""
 
 
 @dataclasses.dataclass
@@ -84,13 +82,6 @@ def episode_seed(seed: int, env_id: int, episode: int) -> int:
     return int(np.random.SeedSequence((seed, env_id, episode)).generate_state(1)[0] >> 1)
 
 
-def _check_flags(*flags: Any) -> None:
-    """TypeError for what Python takes as true though it says nothing: texts, NaN."""
-    for flag in flags:
-        if np.asarray(flag).dtype.kind not in "biu":
-            raise TypeError(f"terminated and truncated must be bool, got {flag!r}")
-
-
 class EnvGroup:
     """Steps environments one by one into `StepArrays`, resets those that ended, and deals with their faults.
 
@@ -101,7 +92,7 @@ class EnvGroup:
       layout: of the observations.
       arrays: where to write; `arrays.episode` holds each environment's count of episodes.
       restart: after a fault begin a new episode, in a new environment if a reset fails (else raise EnvError). One
-        that fails `FaultStreak.limit` steps in a row is an error nevertheless.
+        that fails `FaultStreak.limit` steps in a row, or answers in another form, is an error nevertheless.
     """
 
     def __init__(
@@ -152,16 +143,20 @@ class EnvGroup:
         for row, env in enumerate(self._envs):
             arrays.running[0] = row
             try:
-                obs, reward, terminated, truncated, _ = env.step(actions[row])
+                answer = env.step(actions[row])
+                if type(answer) is not tuple or len(answer) != 5:
+                    answer = step_answer(answer)
+                obs, reward, terminated, truncated, _ = answer
                 write(next_obs, row, obs)
-                arrays.reward[row] = (
-                    reward if type(reward) in _PLAIN else step_reward(reward, self._layout.reward_shape)
-                )
+                arrays.reward[row] = reward if type(reward) in PLAIN else step_reward(reward, self._layout.reward_shape)
+                if type(terminated) not in FLAGS or type(truncated) not in FLAGS:
+                    terminated, truncated = as_flag(terminated, "terminated"), as_flag(truncated, "truncated")
                 arrays.terminated[row] = terminated
                 arrays.truncated[row] = truncated and not terminated
                 if terminated or truncated:
-                    _check_flags(terminated, truncated)
                     over.append(row)
+            except InterfaceError as error:
+                raise InterfaceError(self._message(row, str(error))) from error
             except (EnvError, Hang) as error:
                 self._fault(row, str(error), error)
             except (Exception, SystemExit) as error:
@@ -224,11 +219,9 @@ class EnvGroup:
         env_id, episode = self._env_ids[row], int(self.arrays.episode[row])
         self.arrays.running[0] = row
         with self.activity.during("reset"):
-            result = self._envs[row].reset(seed=episode_seed(self.seed, env_id, episode))
-        if not isinstance(result, tuple) or len(result) != 2:
-            raise TypeError(f"expected (observation, info), got {type(result).__name__}")
+            obs, _ = reset_answer(self._envs[row].reset(seed=episode_seed(self.seed, env_id, episode)))
         first_obs = self.arrays.first_obs
-        self._layout.write(first_obs, row, result[0])
+        self._layout.write(first_obs, row, obs)
         written = [leaf[row : row + 1] for leaf in first_obs]
         if bad := self._values.bad_rows(written, np.zeros(1)):
             raise ValueError(bad[0][1])

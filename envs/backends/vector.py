@@ -11,8 +11,10 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 
 from minding.engine.errors import CheckpointError, ConfigError, EnvError
 from minding.engine.types import Array, Obs, StateDict
+from minding.envs.backends.finals import final_infos, final_observations
 from minding.envs.backends.group import episode_seed
 from minding.envs.backends.source import Source, SourceStep
+from minding.envs.guards.answers import InterfaceError, as_flags, reset_answer, step_answer
 from minding.envs.guards.faults import FaultStreak, Hang, close_env, describe
 from minding.envs.guards.values import ValueCheck, as_rewards
 from minding.envs.guards.watchdog import Activity, Watch
@@ -28,12 +30,13 @@ class VectorSource(Source):
     """Adapts a Gymnasium vector environment.
 
     - NEXT_STEP: the step after an end only resets; its row is marked invalid.
-    - SAME_STEP: the final observation is taken from ``info['final_obs']``.
+    - SAME_STEP: the final observation is taken from ``info['final_obs']``, see `envs.backends.finals`.
     - DISABLED: ended environments are reset here, with a ``reset_mask``.
 
     A vector environment derives its own seeds: it gets one seed per reset, drawn from the run's. After a
     fault, `restart` resets all of its environments, because they cannot be reset one by one: the row of each is
-    invalid. A fault in a reset, or in `FaultStreak.limit` steps in a row, is an error nevertheless.
+    invalid. A fault in a reset or in `FaultStreak.limit` steps in a row, and an answer in another form, are errors
+    nevertheless.
 
     One whose `native_state` names the attributes that, with its random generator, are its whole state resumes exactly.
 
@@ -89,7 +92,7 @@ class VectorSource(Source):
             self._seed, self._resets = seed, 0
         try:
             with self._activity.during("reset"):
-                obs, info = self._env.reset(seed=episode_seed(self._seed, 0, self._resets))
+                obs, info = reset_answer(self._env.reset(seed=episode_seed(self._seed, 0, self._resets)))
             leaves = self._split(obs, info, reset=True)
             self._check_values(leaves, np.zeros(self._rewards))
         except (Exception, Hang) as error:
@@ -103,13 +106,16 @@ class VectorSource(Source):
         self._streak.step += 1
         self._activity.begin("step")
         try:
-            obs, reward, terminated, truncated, info = self._env.step(actions)
+            obs, reward, terminated, truncated, info = step_answer(self._env.step(actions))
             given = as_rewards(reward, self._rewards)
             leaves = self._split(obs, info)
-            terminated, truncated = np.array(terminated, bool), np.array(truncated, bool)
+            terminated = as_flags(terminated, "terminated", self.num_envs)
+            truncated = as_flags(truncated, "truncated", self.num_envs)
             self._check_values(leaves, given, terminated if self._shows_ends else None)
             reward = given.astype(np.float32)
             return self._finish(leaves, reward, terminated, truncated, info)
+        except InterfaceError as error:
+            raise InterfaceError(self._message(str(error))) from error
         except (EnvError, Hang) as error:
             return self._fault(str(error), error)
         except (Exception, SystemExit) as error:
@@ -196,12 +202,11 @@ class VectorSource(Source):
         if not np.count_nonzero(done):
             return SourceStep(obs, obs, reward, terminated, truncated, None, self.layout.info(leaves))
         next_leaves = [leaf.copy() for leaf in leaves]
-        for row in np.flatnonzero(done):
-            final = info["final_obs"][row]
-            if self._form is not None:
-                declared = {key: info["final_info"][key][row] for key in self._form.keys if key in info["final_info"]}
-                final = self._form.join(final, declared)
-            self.layout.write(next_leaves, int(row), final)
+        finals = final_observations(info, done, self._env.single_observation_space)
+        if self._form is not None:
+            finals = [self._form.join(*each) for each in zip(finals, final_infos(info, done, self._form))]
+        for row, final in zip(np.flatnonzero(done).tolist(), finals):
+            self.layout.write(next_leaves, row, final)
         self._check_values(next_leaves, reward, terminated)
         next_obs, shown = self.layout.pack(next_leaves), self.layout.info(next_leaves)
         return SourceStep(obs, next_obs, reward, terminated, truncated, None, shown)
@@ -214,7 +219,7 @@ class VectorSource(Source):
         next_obs, declared = self._act_on(leaves), self.layout.info(leaves)
         if not np.count_nonzero(done):
             return SourceStep(next_obs, next_obs, reward, terminated, truncated, None, declared)
-        first = self._split(*self._env.reset(options={"reset_mask": done}), reset=True)
+        first = self._split(*reset_answer(self._env.reset(options={"reset_mask": done})), reset=True)
         if self._form is not None:
             # Info tells of the reset environments only.
             for leaf, before in zip(first, leaves):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import sysconfig
 import traceback
 from collections.abc import Hashable, Iterable
@@ -48,12 +49,21 @@ class FaultStreak:
 
 
 def describe(error: BaseException) -> str:
-    """``Type: message (file:line in function)`` of an exception, in one line; the place is one in the user's code."""
+    """``Type: message (file:line in function)`` of an exception, in one line; the place is one in the user's code.
+
+    Where the caller expected another interface than the environment has, it is said which.
+    """
     if isinstance(error, Hang):
         return str(error)
     walked = traceback.walk_tb(error.__traceback__)
     frames = [(frame.f_code.co_filename, line, frame.f_code.co_name) for frame, line in walked]
-    return f"{type(error).__name__}: {' '.join(str(error).split())}{user_location(frames)}"
+    text = f"{type(error).__name__}: {' '.join(str(error).split())}{user_location(frames)}"
+    inner = frames[-1][0] if frames else ""
+    if isinstance(error, ValueError) and "unpack (expected 5" in str(error) and inner.startswith((*_OWN, *_LIBRARIES)):
+        return f"{text}; step has to return (observation, reward, terminated, truncated, info)"
+    if isinstance(error, TypeError) and re.search(r"reset\(\) got an unexpected keyword argument '\w+'", str(error)):
+        return f"{text}; reset has to take seed and options: def reset(self, *, seed=None, options=None)"
+    return text
 
 
 def user_location(frames: Iterable[Place]) -> str:

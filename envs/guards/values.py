@@ -11,6 +11,7 @@ from minding.engine.data.masks import without_legal
 from minding.engine.data.ranges import LARGEST
 from minding.engine.errors import EnvError
 from minding.engine.types import Array
+from minding.envs.guards.answers import brief
 from minding.envs.spaces.layout import ObsLayout
 
 _FLOAT32_MAX = float(np.finfo(np.float32).max)
@@ -18,7 +19,11 @@ _EXACT = 2.0**24
 """From here on, float32 no longer holds every integer."""
 
 
-def as_reward(reward: Any) -> float:
+PLAIN = (float, np.float64, np.float32, int)
+"""What most rewards are; others are looked at more closely."""
+
+
+def as_reward(reward: Any, name: str = "reward") -> float:
     """The reward of one step as a number; an array of one number counts as that number.
 
     Raises:
@@ -26,7 +31,7 @@ def as_reward(reward: Any) -> float:
     """
     array = np.asarray(reward)
     if array.dtype.kind not in "biuf" or array.size != 1:
-        raise EnvError(f"reward is {_brief(reward)}; expected a number")
+        raise EnvError(f"{name} is {brief(reward)}; expected a number")
     return float(array.item())
 
 
@@ -40,7 +45,7 @@ def step_reward(reward: Any, shape: tuple[int, ...]) -> float | Array:
         return as_reward(reward)
     array = np.asarray(reward)
     if array.dtype.kind not in "biuf" or array.shape != shape:
-        raise EnvError(f"reward is {_brief(reward)}; expected {shape[0]} numbers, one per agent")
+        raise EnvError(f"reward is {brief(reward)}; expected {shape[0]} numbers, one per agent")
     return array
 
 
@@ -53,18 +58,13 @@ def as_rewards(rewards: Any, shape: tuple[int, ...]) -> Array:
     array = np.asarray(rewards)
     if array.dtype.kind not in "biuf" or array.shape != shape:
         each = "one per environment" if len(shape) == 1 else f"{shape[1]} for each environment, one per agent"
-        raise EnvError(f"rewards are {_brief(rewards)}; expected {np.prod(shape)} numbers, {each}")
+        raise EnvError(f"rewards are {brief(rewards)}; expected {np.prod(shape)} numbers, {each}")
     return array.astype(np.float64)
 
 
 def _any_in_row(rows: Array) -> Array:
     """Bool ``(N,)``: whether something is true in a row of ``(N, ...)``."""
     return rows if rows.ndim == 1 else rows.reshape(len(rows), -1).any(axis=1)
-
-
-def _brief(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 80 else f"{text[:80]}..."
 
 
 def _unusable(values: Array) -> str:
@@ -131,7 +131,7 @@ class ValueCheck:
                 found.setdefault(int(row), self._outside(i, arrays[i][row], count))
         for i, rows in self._stuck(arrays, over):
             for row in np.flatnonzero(rows):
-                found.setdefault(int(row), f"{self._leaves[i].label} allows no action ({_brief(arrays[i][row])})")
+                found.setdefault(int(row), f"{self._leaves[i].label} allows no action ({brief(arrays[i][row])})")
         return sorted(found.items())
 
     def rounded(self, arrays: Sequence[Array]) -> list[tuple[int, str]]:

@@ -20,6 +20,8 @@ from minding.engine.data.agents import ALIVE, IDENTITY, STATE
 from minding.engine.data.masks import ACTION_MASK, OBSERVATION, with_mask
 from minding.engine.errors import ConfigError, EnvError, ShapeError, SpaceError
 from minding.engine.types import Array
+from minding.envs.guards.answers import FLAGS, InterfaceError, as_flag, as_info, brief, reset_answer, step_answer
+from minding.envs.guards.values import PLAIN, as_reward
 from minding.envs.spaces.agents import AgentsSpace, Team
 from minding.envs.spaces.info import action_counts
 from minding.envs.spaces.padding import OwnAction, common_action, common_observation, fill_up, legal_entries
@@ -99,10 +101,7 @@ class AgentsEnv(gymnasium.Env[Any, Any]):  # type: ignore[misc]
         self._known: dict[str, Any] = {}
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        given = self.parallel.reset(seed=seed, options=options)
-        if not isinstance(given, tuple) or len(given) != 2:
-            raise TypeError(f"expected (observations, infos), got {type(given).__name__}")
-        obs, infos = given
+        obs, infos = reset_answer(self.parallel.reset(seed=seed, options=options), "(observations, infos)")
         self._steps, self._known = 0, {}
         self._alive = self._present(self.parallel.agents)
         if not self._alive.any():
@@ -114,14 +113,15 @@ class AgentsEnv(gymnasium.Env[Any, Any]):  # type: ignore[misc]
     def step(self, action: Array) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         acting = [agent for agent, alive in zip(self.names, self._alive) if alive]
         actions = {agent: self._act[m](action[m]) for m, agent in enumerate(self.names) if self._alive[m]}
-        obs, rewards, terminations, truncations, infos = self.parallel.step(actions)
+        obs, rewards, ends, cuts, infos = step_answer(self.parallel.step(actions))
         self._steps += 1
-        there = {*self.parallel.agents, *obs, *_true(terminations), *_true(truncations)}
+        terminations, truncations = _flags(ends, "termination"), _flags(cuts, "truncation")
+        there = {*self.parallel.agents, *_by_agent(obs, "observation"), *_true(terminations), *_true(truncations)}
         told = {"reward": rewards, "termination": terminations, "truncation": truncations}
         _check_told(told, [agent for agent in acting if agent in there])
         reward = np.zeros(len(self.names))
         for agent, value in rewards.items():
-            reward[self._place[agent]] = value
+            reward[self._place[agent]] = value if type(value) in PLAIN else _reward(value, agent)
         ended = self._present(agent for agent in acting if terminations.get(agent) or truncations.get(agent))
         left = self._present(self.parallel.agents) & ~ended
         over = not left.any()
@@ -233,7 +233,8 @@ class AgentsEnv(gymnasium.Env[Any, Any]):  # type: ignore[misc]
         """
         joined = {}
         for key in self._infos:
-            told = {agent: np.asarray(info[key]) for agent, info in infos.items() if key in info}
+            given = as_info(infos, key).items()
+            told = {agent: np.asarray(info[key]) for agent, info in given if key in as_info(info, key)}
             if told or key in self._known:
                 like = self._known.setdefault(key, np.zeros_like(next(iter(told.values()), 0)))
                 if key in self.observation_space.team.shared_info:
@@ -339,18 +340,36 @@ def _step_limit(env: Any, wanted: int | None) -> int | None:
 
 
 def _entry(infos: Mapping[str, Any], agent: str, key: str) -> Any:
-    if key not in infos.get(agent, {}):
+    if key not in as_info(as_info(infos, key).get(agent, {}), key):
         raise ShapeError(f"the info of {agent!r} has no entry {key!r}, which env.info_keys declares")
     return infos[agent][key]
 
 
-def _true(flags: Mapping[str, Any]) -> list[str]:
+def _by_agent(given: Any, what: str) -> Mapping[str, Any]:
+    if not isinstance(given, Mapping):
+        raise InterfaceError(f"the {what}s of a step are {brief(given)}; expected a dict with one entry per agent")
+    return given
+
+
+def _flags(given: Any, what: str) -> dict[str, bool]:
+    return {
+        agent: flag if type(flag) in FLAGS else as_flag(flag, f"the {what} of {agent!r}")
+        for agent, flag in _by_agent(given, what).items()
+    }
+
+
+def _reward(value: Any, agent: str) -> float:
+    return as_reward(value, f"the reward of {agent!r}")
+
+
+def _true(flags: Mapping[str, bool]) -> list[str]:
     return [agent for agent, flag in flags.items() if flag]
 
 
 def _check_told(told: Mapping[str, Mapping[str, Any]], agents: Sequence[str]) -> None:
     """EnvError unless each of the agents has its entry in all that a step told; the keys of `told` name it."""
     for what, values in told.items():
+        _by_agent(values, what)
         for agent in agents:
             if agent not in values:
                 raise EnvError(

@@ -15,6 +15,7 @@ from gymnasium import spaces
 from pettingzoo import ParallelEnv
 
 from minding.engine.types import Array
+from minding.envs.guards.answers import as_flag
 
 SHARED_INFO = ("battle_won", "dead_allies", "dead_enemies")
 """What the info of a step says of the whole battle."""
@@ -72,6 +73,7 @@ class SmacParallel(ParallelEnv[str, dict[str, Array], int]):  # type: ignore[mis
     def step(self, actions: Mapping[str, int]) -> tuple[dict[str, Any], ...]:
         acting = self.agents
         reward, over, info = self.env.step([int(actions.get(agent, 0)) for agent in self.possible_agents])
+        over = as_flag(over, "terminated")
         seen, alive = self._look()
         cut = bool(over and info.get("episode_limit", False))
         terminated = {agent: bool(over and not cut) or not alive[agent] for agent in acting}

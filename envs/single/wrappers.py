@@ -151,7 +151,7 @@ class EpisodicLife(gymnasium.Wrapper[Any, Any, Any, Any]):  # type: ignore[misc]
         lost = 0 < info["lives"] < self._lives
         self._lives = info["lives"]
         self._goes_on = lost and not (terminated or truncated)
-        return obs, reward, terminated or lost, truncated, info
+        return obs, reward, lost or terminated, truncated, info
 
 
 def resize(env: AnyEnv, shape: Sequence[int] = (84, 84)) -> AnyEnv:

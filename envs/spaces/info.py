@@ -18,6 +18,7 @@ from gymnasium import spaces
 from minding.engine.data.masks import ACTION_MASK, OBSERVATION, random_legal, with_mask
 from minding.engine.errors import ConfigError, ShapeError, SpaceError, nearest
 from minding.engine.types import Array
+from minding.envs.guards.answers import InterfaceError, as_info, reset_answer, step_answer
 from minding.envs.spaces.agents import agents_space
 
 INFO = "info"
@@ -72,7 +73,7 @@ class InfoForm:
             obs = with_mask(obs, _entry(info, ACTION_MASK))
         if not self.fields:
             return obs
-        # A reset says nothing about a step, even where it has the key.
+        # A reset says nothing about a step, even where it has the key, and may have no info at all.
         values = {key: _zero(space) if reset else _entry(info, key) for key, space in self.fields.items()}
         return {OBSERVATION: obs, INFO: values}
 
@@ -87,7 +88,7 @@ class InfoForm:
         if not self.fields:
             return obs
         zeros = {key: np.zeros((num_envs, *(space.shape or ())), space.dtype) for key, space in self.fields.items()}
-        values = {key: zero if reset else info.get(key, zero) for key, zero in zeros.items()}
+        values = {key: zero if reset else as_info(info, key).get(key, zero) for key, zero in zeros.items()}
         return {OBSERVATION: obs, INFO: values}
 
 
@@ -100,11 +101,11 @@ class JoinInfo(gymnasium.Wrapper[Any, Any, Any, Any]):  # type: ignore[misc]
         self.observation_space = form.space(env.observation_space, env.action_space)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, Any]:
-        obs, info = self.env.reset(seed=seed, options=options)
+        obs, info = reset_answer(self.env.reset(seed=seed, options=options))
         return self.form.join(obs, info, reset=True), info
 
     def step(self, action: Any) -> tuple[Any, Any, Any, Any, Any]:
-        obs, reward, terminated, truncated, info = self.env.step(action)
+        obs, reward, terminated, truncated, info = step_answer(self.env.step(action))
         return self.form.join(obs, info), reward, terminated, truncated, info
 
 
@@ -113,21 +114,29 @@ def probe(env: Any, keys: Sequence[str], name: str) -> InfoForm:
 
     Raises:
       ConfigError: if a key is missing, or holds something else than numbers.
+      InterfaceError: if info is not a dict.
       SpaceError: for an action mask where actions are continuous.
     """
+    try:
+        return _probed(env, keys, name)
+    except InterfaceError as error:
+        raise InterfaceError(f"{name}: {error}") from error
+
+
+def _probed(env: Any, keys: Sequence[str], name: str) -> InfoForm:
     others = [key for key in keys if key != ACTION_MASK]
     masked = len(others) < len(keys)
     if masked:
         action_counts(_action_space(env))
-    obs, info = env.reset(seed=_PROBE_SEED)
-    if masked and ACTION_MASK not in info:
+    obs, info = reset_answer(env.reset(seed=_PROBE_SEED))
+    if masked and ACTION_MASK not in as_info(info, ACTION_MASK):
         raise ConfigError(_missing(name, ACTION_MASK, "reset", info))
     if not others:
         return InfoForm(masked, {})
-    _, _, _, _, info = env.step(sample_action(env, obs, info, np.random.default_rng(_PROBE_SEED)))
+    *_, info = step_answer(env.step(sample_action(env, obs, info, np.random.default_rng(_PROBE_SEED))))
     fields = {}
     for key in others:
-        if key not in info:
+        if key not in as_info(info, key):
             raise ConfigError(_missing(name, key, "first step", info))
         value = np.asarray(info[key])
         if value.dtype.kind not in "biuf":
@@ -163,7 +172,8 @@ def sample_action(env: Any, obs: Any, info: Mapping[str, Any], rng: np.random.Ge
     """
     while isinstance(obs, Mapping) and ACTION_MASK not in obs and isinstance(obs.get(OBSERVATION), Mapping):
         obs = obs[OBSERVATION]
-    mask = info.get(ACTION_MASK, obs.get(ACTION_MASK) if isinstance(obs, Mapping) else None)
+    shown = [each[ACTION_MASK] for each in (info, obs) if isinstance(each, Mapping) and ACTION_MASK in each]
+    mask = shown[0] if shown else None
     if mask is None:
         return env.action_space.sample()
     space = _action_space(env)
@@ -195,7 +205,7 @@ def _zero(space: spaces.Space[Any]) -> Array:
 
 
 def _entry(info: Mapping[str, Any], key: str) -> Any:
-    if not isinstance(info, Mapping) or key not in info:
+    if key not in as_info(info, key):
         raise ShapeError(f"info has no entry {key!r}, which env.info_keys declares")
     return info[key]
 

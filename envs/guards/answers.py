@@ -1,0 +1,85 @@
+"""Whether what the calls of an environment return has the form of Gymnasium's interface."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from minding.engine.errors import EnvError
+from minding.engine.types import Array
+
+FLAGS = (bool, np.bool_)
+"""What most flags are; others are looked at more closely."""
+
+
+class InterfaceError(EnvError):
+    """A call returned what the interface does not allow. It would do so again: restarting does not help."""
+
+
+def step_answer(answer: Any) -> tuple[Any, Any, Any, Any, Any]:
+    """The five values of a step.
+
+    Raises:
+      InterfaceError: it is anything else, such as the four values of the old Gym interface.
+    """
+    if isinstance(answer, (tuple, list)) and len(answer) == 5:
+        return tuple(answer)
+    expected = "expected (observation, reward, terminated, truncated, info)"
+    if isinstance(answer, (tuple, list)) and len(answer) == 4:
+        raise InterfaceError(
+            f"step returned 4 values, as in the old Gym interface; {expected}: where `done` was true, return "
+            "truncated=True if a time limit ended the episode, else terminated=True"
+        )
+    given = f"{len(answer)} values" if isinstance(answer, (tuple, list)) else brief(answer)
+    raise InterfaceError(f"step returned {given}; {expected}")
+
+
+def reset_answer(answer: Any, expected: str = "(observation, info)") -> tuple[Any, Any]:
+    """The two values of a reset; TypeError if it is anything else."""
+    if not isinstance(answer, tuple) or len(answer) != 2:
+        raise TypeError(f"expected {expected}, got {type(answer).__name__}")
+    return answer
+
+
+def as_flag(flag: Any, name: str) -> bool:
+    """Whether an episode has ended: a bool, or one of the integers 0 and 1; an array of one counts as that one.
+
+    Raises:
+      EnvError: it is anything else, such as None, NaN, a text, another number or an array of several.
+    """
+    array = np.asarray(flag)
+    if array.size != 1 or not _are_flags(array):
+        raise EnvError(f"{name} is {brief(flag)}; expected a bool")
+    return bool(array.item())
+
+
+def as_flags(flags: Any, name: str, num_envs: int) -> Array:
+    """The same for a vector environment, bool ``(N,)``; always a copy."""
+    array = np.asarray(flags)
+    if array.shape != (num_envs,) or not _are_flags(array):
+        raise EnvError(f"{name} is {brief(flags)}; expected {num_envs} bools, one per environment")
+    return np.array(array, bool)
+
+
+def as_info(info: Any, key: str) -> Mapping[str, Any]:
+    """What a reset or step told beside the observation, from which `key` is to be taken; a dict.
+
+    Raises:
+      InterfaceError: it is anything else, such as None.
+    """
+    if not isinstance(info, Mapping):
+        raise InterfaceError(f"info is {brief(info)}; expected a dict with {key!r}, which env.info_keys declares")
+    return info
+
+
+def brief(value: Any) -> str:
+    """A value in a message, in one line."""
+    text = " ".join(repr(value).split())
+    return text if len(text) <= 80 else f"{text[:80]}..."
+
+
+def _are_flags(array: Array) -> bool:
+    kind = array.dtype.kind
+    return kind == "b" or (kind in "iu" and bool(((array == 0) | (array == 1)).all()))

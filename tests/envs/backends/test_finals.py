@@ -1,0 +1,199 @@
+"""The forms in which a vector environment that resets in the same step tells its last observations."""
+
+import numpy as np
+import pytest
+from gymnasium import spaces
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
+from worlds import Counter, Nested, Permit
+
+from minding.engine.data import trees
+from minding.engine.errors import EnvError
+from minding.envs import VectorEnvManager
+
+N = 3
+
+
+class Ordered(Counter):
+    """Environment n begins at n and has episodes of n + 2 steps."""
+
+    made = 0
+
+    def __init__(self):
+        super().__init__()
+        self.number = Ordered.made % N
+        Ordered.made += 1
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.start, self.length = float(self.number), self.number + 2
+        return self.observe(), {}
+
+
+class Paired(Ordered):
+    """Observes a Tuple."""
+
+    def __init__(self):
+        super().__init__()
+        self.observation_space = spaces.Tuple([self.observation_space, spaces.Discrete(9)])
+
+    def observe(self):
+        return super().observe(), self.steps
+
+
+class Named(Ordered):
+    """Observes a Dict."""
+
+    def __init__(self):
+        super().__init__()
+        self.observation_space = spaces.Dict(at=self.observation_space, pair=spaces.Dict(n=spaces.Discrete(9)))
+
+    def observe(self):
+        return {"at": super().observe(), "pair": {"n": self.steps}}
+
+
+def batched(rows, like):
+    """Observations of some environments as a vector environment returns them; those that are None become zeros."""
+    full = [like if row is None else row for row in rows]
+    if isinstance(like, dict):
+        return {key: batched([row[key] for row in full], like[key]) for key in like}
+    if isinstance(like, tuple):
+        return tuple(batched([row[i] for row in full], like[i]) for i in range(len(like)))
+    return np.array(full)
+
+
+def ended(rows):
+    return [row for row in rows if row is not None]
+
+
+FORMS = {
+    "list": lambda rows: list(rows),
+    "list of the ended": ended,
+    "array of the ended": lambda rows: rows[[row is not None for row in rows]],
+    "arrays": lambda rows: batched(rows, ended(rows)[0]),
+    "arrays of the ended": lambda rows: batched(ended(rows), ended(rows)[0]),
+    "by number": lambda rows: {n: row for n, row in enumerate(rows) if row is not None},
+}
+
+
+def vector(world, form, name="final_obs"):
+    class Vector(SyncVectorEnv):
+        def step(self, actions):
+            *answer, info = super().step(actions)
+            if "final_obs" in info:
+                rows = info.pop("final_obs")
+                info = {**info, name: form(rows)} if name else info
+            return *answer, info
+
+    return VectorEnvManager(Vector([world] * N, autoreset_mode=AutoresetMode.SAME_STEP))
+
+
+def ends(manager, steps=6):
+    """The leaves of the last observations, as they come."""
+    manager.reset()
+    found = []
+    for _ in range(steps):
+        step = manager.step(np.zeros(N, np.int64))
+        over = step.terminated | step.truncated
+        found += [leaf[over].tolist() for _, leaf in trees.leaves(step.next_obs)]
+    manager.close()
+    return found
+
+
+@pytest.mark.parametrize("name", ["final_obs", "final_observation"])
+@pytest.mark.parametrize("world", [Ordered, Paired, Named])
+@pytest.mark.parametrize("form", FORMS)
+def test_what_is_unambiguous_is_taken_by_either_name(world, form, name):
+    found = ends(vector(world, FORMS[form], name))
+    places = found[:: len(found) // 6]
+    # (start, steps) of those of the environments, with episodes of 2, 3 and 4 steps, that end in steps 1 to 6.
+    assert places == [[], [[0, 2]], [[1, 3]], [[0, 2], [2, 4]], [], [[0, 2], [1, 3]]]
+    if world is not Ordered:
+        assert found[1::2] == [[], [2], [3], [2, 4], [], [2, 3]]
+
+
+@pytest.mark.parametrize(
+    ("form", "text"),
+    [
+        (lambda rows: None, "is missing"),
+        (lambda rows: 7.0, "is 7.0"),
+        (lambda rows: np.zeros((5, 2)), "has 5 entries"),
+        (lambda rows: {"at": np.zeros((5, 2)), "pair": {"n": np.zeros(N)}}, "has 3 and 5 entries"),
+        (lambda rows: {"at": 1.0}, "has 0 entries"),
+        (lambda rows: [None] * N, "holds None for environment 0"),
+        (lambda rows: {1: rows[0]}, "holds None for environment 0"),
+    ],
+)
+def test_what_cannot_be_used_is_told_with_the_form_that_is_expected(form, text):
+    manager = vector(Named, form)
+    manager.reset()
+    manager.step(np.zeros(N, np.int64))
+    expected = "episodes of environments 0 ended in this step; with AutoresetMode.SAME_STEP it has to hold the last obs"
+    with pytest.raises(EnvError, match=rf"Vector \(3 environments\): info\['final_obs'\] {text}.*{expected}"):
+        manager.step(np.zeros(N, np.int64))
+
+
+@pytest.mark.parametrize("on_error", ["raise", "restart"])
+def test_missing_final_observations_end_the_run_and_what_info_holds_is_told(on_error):
+    manager = vector(Nested, None, name=None)
+    manager = VectorEnvManager(manager._source._env, {"on_error": on_error})
+    manager.reset()
+    action = np.zeros((N, 2), np.int64)
+    for _ in range(2):
+        manager.step(action)
+    with pytest.raises(EnvError, match=r"is missing \(info holds '_final_obs', 'final_info'"):
+        manager.step(action)
+
+
+INFO_FORMS = {
+    "arrays": lambda given: given,
+    "dicts": lambda given: [{key: given[key][n] for key in given if key[0] != "_"} for n in range(N)],
+    "dicts of the ended": lambda given: [
+        {key: given[key][n] for key in given if key[0] != "_"} for n in np.flatnonzero(given["_spot"])
+    ],
+    "arrays of the ended": lambda given: {
+        key: given[key][given["_spot"]] for key in ("action_mask", "spot", "success")
+    },
+    "with more": lambda given: {**given, "score": 3.0},
+}
+
+
+@pytest.mark.parametrize("form", INFO_FORMS)
+def test_the_last_info_is_taken_in_every_form(form):
+    class Vector(SyncVectorEnv):
+        def step(self, actions):
+            *answer, info = super().step(actions)
+            if "final_info" in info:
+                info["final_info"] = INFO_FORMS[form](info["final_info"])
+            return *answer, info
+
+    env = Vector([Permit] * N, autoreset_mode=AutoresetMode.SAME_STEP)
+    manager = VectorEnvManager(env, {"info_keys": ["action_mask", "success", "spot"]})
+    obs, count = manager.obs, 0
+    for _ in range(12):
+        step = manager.step(obs.action_mask.argmax(axis=1))
+        assert np.array_equal(step.info["spot"], step.next_obs.observation)
+        over = step.terminated | step.truncated
+        assert np.array_equal(step.info["success"], over)
+        assert step.next_obs.action_mask.sum(axis=1).tolist() == (~step.terminated).tolist()
+        obs, count = step.obs, count + over.sum()
+    assert count > 5
+
+
+def test_a_last_info_that_is_missing_is_told():
+    class Vector(SyncVectorEnv):
+        def step(self, actions):
+            *answer, info = super().step(actions)
+            return *answer, {key: value for key, value in info.items() if key != "final_info"}
+
+    env = Vector([Permit] * N, autoreset_mode=AutoresetMode.SAME_STEP)
+    manager = VectorEnvManager(env, {"info_keys": ["action_mask", "spot"]})
+
+    def play():
+        for _ in range(7):
+            manager.step(manager.obs.action_mask.argmax(axis=1))
+
+    manager.reset()
+    with pytest.raises(
+        EnvError, match=r"info\['final_info'\] is missing.*the info of the last step of each that ended"
+    ):
+        play()

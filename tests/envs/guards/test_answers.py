@@ -1,0 +1,275 @@
+"""The form of what environments return: single ones, vector environments, teams."""
+
+import gymnasium
+import numpy as np
+import pytest
+from agent_worlds import Squad
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
+from worlds import Counter
+
+from minding.engine.errors import EnvError
+from minding.envs import VectorEnvManager, check_env, make_env_manager
+from minding.envs.guards.answers import as_flag, as_flags
+from minding.envs.guards.faults import describe
+
+ZEROS = np.zeros(1, np.int64)
+BAD_FLAGS = [None, float("nan"), 0.0, 1.0, "", "False", 2, -1, [], np.zeros(2, bool), object()]
+
+
+@pytest.mark.parametrize("flag", [True, np.bool_(True), 1, np.int64(1), np.uint8(1), np.array(True), np.array([True])])
+def test_a_flag_is_a_bool_or_one_of_the_integers_0_and_1(flag):
+    for each in (flag, np.logical_not(flag)):
+        found = as_flag(each, "terminated")
+        assert type(found) is bool
+        assert found == (each is flag)
+
+
+@pytest.mark.parametrize("flag", BAD_FLAGS, ids=repr)
+def test_what_is_no_flag_is_refused_and_named(flag):
+    with pytest.raises(EnvError, match=r"^truncated is .*; expected a bool$"):
+        as_flag(flag, "truncated")
+
+
+def test_the_flags_of_a_vector_environment_are_a_copy():
+    given = np.array([True, False])
+    found = as_flags(given, "terminated", 2)
+    found[0] = False
+    assert given.tolist() == [True, False]
+    assert as_flags([1, 0], "terminated", 2).tolist() == [True, False]
+
+
+@pytest.mark.parametrize("flags", [None, [None, False], np.zeros(2), [2, 0], [False], np.zeros((2, 1), bool), False])
+def test_what_are_no_flags_is_refused(flags):
+    with pytest.raises(EnvError, match=r"^terminated is .*; expected 2 bools, one per environment$"):
+        as_flags(flags, "terminated", 2)
+
+
+class Ends(Counter):
+    """Says `flag` instead of `terminated` or `truncated`."""
+
+    def __init__(self, flag, which):
+        super().__init__()
+        self.flag, self.which = flag, which
+
+    def step(self, action):
+        obs, reward, *ends, info = super().step(action)
+        ends[self.which] = self.flag
+        return obs, reward, *ends, info
+
+
+@pytest.mark.parametrize("which", [0, 1])
+@pytest.mark.parametrize("flag", [None, "", 0.0, 2], ids=repr)
+def test_ends_that_are_no_flags_are_faults_in_training_and_in_the_check(flag, which):
+    def env_fn():
+        return Ends(flag, which)
+
+    text = f"{('terminated', 'truncated')[which]} is {flag!r}; expected a bool"
+    with pytest.raises(EnvError, match=r"environment 0 \(env_fn\), step 1 of its episode: " + text):
+        make_env_manager({}, 1, 0, env_fn=env_fn).step(ZEROS)
+    last = check_env({}, 20, env_fn=env_fn)[-1]
+    assert (last.level, last.text) == ("error", f"step 1: {text}")
+    assert "bools" in last.fix
+
+
+@pytest.mark.parametrize("which", [2, 3])
+def test_ends_of_a_vector_environment_that_are_no_flags_are_faults(which):
+    class Vector(SyncVectorEnv):
+        def step(self, actions):
+            answer = list(super().step(actions))
+            answer[which] = [None, False]
+            return tuple(answer)
+
+    manager = VectorEnvManager(Vector([Counter] * 2))
+    manager.reset()
+    text = rf"Vector \(2 environments\): {('terminated', 'truncated')[which - 2]} is \[None, False\]; expected 2 bools"
+    with pytest.raises(EnvError, match=text):
+        manager.step(np.zeros(2, np.int64))
+
+
+class Says(Squad):
+    """Changes what a step tells of 'b'."""
+
+    def __init__(self, place, value):
+        super().__init__(length=6)
+        self.place_in_step, self.value = place, value
+
+    def step(self, actions):
+        answer = super().step(actions)
+        answer[self.place_in_step]["b"] = self.value
+        return answer
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "text"),
+    [
+        (1, None, "the reward of 'b' is None; expected a number"),
+        (1, "1.0", "the reward of 'b' is '1.0'; expected a number"),
+        (2, None, "the termination of 'b' is None; expected a bool"),
+        (2, np.nan, "the termination of 'b' is nan; expected a bool"),
+        (3, 2, "the truncation of 'b' is 2; expected a bool"),
+    ],
+)
+def test_what_an_agent_is_told_wrongly_is_a_fault(place, value, text):
+    manager = make_env_manager({}, 1, 0, env_fn=lambda: Says(place, value))
+    with pytest.raises(EnvError, match=f"step 1 of its episode: {text}"):
+        manager.step(np.zeros((1, 3), np.int64))
+
+
+@pytest.mark.parametrize(("place", "what"), [*enumerate(["observation", "reward", "termination", "truncation"])])
+def test_a_team_that_tells_no_dict_is_an_error_that_says_what_is_expected(place, what):
+    class Lists(Squad):
+        def step(self, actions):
+            answer = list(super().step(actions))
+            answer[place] = list(answer[place].values())
+            return tuple(answer)
+
+    with pytest.raises(EnvError, match=rf"the {what}s of a step are \[.*; expected a dict with one entry per agent"):
+        make_env_manager({}, 1, 0, env_fn=Lists).step(np.zeros((1, 3), np.int64))
+
+
+class OldGym(Counter):
+    """Returns four values."""
+
+    def step(self, action):
+        obs, reward, terminated, truncated, info = super().step(action)
+        return obs, reward, terminated or truncated, info
+
+
+class OldVector(SyncVectorEnv):
+    """Returns four values."""
+
+    def step(self, actions):
+        return super().step(actions)[:4]
+
+
+class OldSquad(Squad):
+    """Returns four values."""
+
+    def step(self, actions):
+        return super().step(actions)[:4]
+
+
+OLD = {
+    "single": (lambda on_error: make_env_manager({"on_error": on_error}, 1, 0, env_fn=OldGym), 1),
+    "vector": (lambda on_error: VectorEnvManager(OldVector([Counter]), {"on_error": on_error}), 1),
+    "team": (lambda on_error: make_env_manager({"on_error": on_error}, 1, 0, env_fn=OldSquad), (1, 3)),
+}
+
+
+@pytest.mark.parametrize("on_error", ["raise", "restart"])
+@pytest.mark.parametrize("kind", OLD)
+def test_four_values_end_the_run_at_once_with_the_fix(kind, on_error):
+    make, shape = OLD[kind]
+    manager = make(on_error)
+    manager.reset()
+    text = (
+        r"step returned 4 values, as in the old Gym interface; expected \(observation, reward, .*return truncated=True"
+    )
+    with pytest.raises(EnvError, match=text):
+        manager.step(np.zeros(shape, np.int64))
+    assert manager.fault_count == 0
+
+
+def test_four_values_are_told_alike_where_a_wrapper_takes_them_and_where_info_is_probed():
+    with pytest.raises(EnvError, match=r"expected 5, got 4.*; step has to return \(observation, reward, terminated"):
+        make_env_manager({"max_episode_steps": 5}, 1, 0, env_fn=OldGym).step(ZEROS)
+    with pytest.raises(EnvError, match="OldGym: step returned 4 values, as in the old Gym"):
+        make_env_manager({"info_keys": ["success"]}, 1, 0, env_fn=OldGym)
+
+
+def test_a_reset_without_a_seed_is_told_what_to_take():
+    class Old(Counter):
+        def reset(self):
+            return super().reset()
+
+    with pytest.raises(
+        EnvError, match=r"argument 'seed'; reset has to take seed and options: def reset\(self, \*, seed"
+    ):
+        make_env_manager({}, 1, 0, env_fn=Old).reset()
+
+
+def test_what_a_users_own_code_unpacks_is_left_to_it():
+    with pytest.raises(ValueError, match="expected 5") as raised:
+        _, _, _, _, _ = 1, 2, 3, *()
+    assert "step has to return" not in describe(raised.value)
+
+
+class Silent(Counter):
+    """Its info is None, from its first step or from the second reset on."""
+
+    def __init__(self, quiet):
+        super().__init__()
+        self.quiet, self.calls = quiet, 0
+
+    def say(self, answer):
+        self.calls += 1
+        return *answer[:-1], None if self.calls > self.quiet else {"success": 1.0}
+
+    def step(self, action):
+        return self.say(super().step(action))
+
+    def reset(self, *, seed=None, options=None):
+        return self.say(super().reset(seed=seed))
+
+
+NO_DICT = "info is None; expected a dict with 'success', which env.info_keys declares"
+
+
+@pytest.mark.parametrize("quiet", [0, 2])
+def test_info_that_is_none_is_told_where_a_key_is_declared(quiet):
+    def env_fn():
+        return Silent(quiet)
+
+    where = "env_fn: " if not quiet else r"environment 0 \(env_fn\), step 2 of its episode: "
+
+    def play():
+        manager = make_env_manager({"info_keys": ["success"]}, 1, 0, env_fn=env_fn)
+        manager.reset()
+        for _ in range(2):
+            manager.step(ZEROS)
+
+    with pytest.raises(EnvError, match=where + NO_DICT):
+        play()
+    make_env_manager({}, 1, 0, env_fn=env_fn).step(ZEROS)
+
+
+@pytest.mark.parametrize("quiet", [0, 1])
+def test_info_of_a_vector_environment_that_is_none_is_told_where_a_key_is_declared(quiet):
+    class Vector(SyncVectorEnv):
+        steps = 0
+
+        def step(self, actions):
+            self.steps += 1
+            *answer, _ = super().step(actions)
+            return *answer, None if self.steps > quiet else {"success": np.ones(2)}
+
+    def play():
+        manager = VectorEnvManager(Vector([Counter] * 2), {"info_keys": ["success"]})
+        manager.reset()
+        manager.step(np.zeros(2, np.int64))
+
+    with pytest.raises(EnvError, match=rf"Vector.*: {NO_DICT}"):
+        play()
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_infos_of_a_team_that_are_none_are_told_where_a_key_is_declared(whole):
+    class Quiet(Squad):
+        def step(self, actions):
+            *answer, infos = super().step(actions)
+            return *answer, None if whole else {**infos, "b": None}
+
+    with pytest.raises(EnvError, match=r"Quiet: info is None; expected a dict with 'load'"):
+        make_env_manager({"info_keys": ["load"]}, 1, 0, env_fn=Quiet)
+    make_env_manager({}, 1, 0, env_fn=Quiet).step(np.zeros((1, 3), np.int64))
+
+
+def test_a_reset_of_a_vector_environment_that_gives_one_value_is_told():
+    class Vector(SyncVectorEnv):
+        def reset(self, **kwargs):
+            return super().reset(**kwargs)[0]
+
+    env = Vector([Counter] * 2, autoreset_mode=AutoresetMode.NEXT_STEP)
+    assert isinstance(env, gymnasium.vector.VectorEnv)
+    with pytest.raises(EnvError, match=r"failed in reset: TypeError: expected \(observation, info\), got ndarray"):
+        VectorEnvManager(env).reset()
