@@ -316,10 +316,7 @@ MALFORMED = {
     "two rewards": (lambda self: (self.observe(), np.ones(2), False, False, {}), r"is array\(\[1., 1.\]\); expected"),
     "no reward": (lambda self: (self.observe(), None, False, False, {}), "reward is None; expected a number"),
     "reward in words": (lambda self: (self.observe(), "1.0", False, False, {}), "reward is '1.0'; expected a num"),
-    "two flags": (
-        lambda self: (self.observe(), 0.0, np.ones(2, bool), False, {}),
-        r"terminated is array\(\[ True,  True\]\)",
-    ),
+    "two flags": (lambda self: (self.observe(), 0.0, np.ones(2, bool), False, {}), "terminated is array"),
     "nothing": (lambda self: None, "step returned None; expected"),
 }
 
