@@ -12,6 +12,8 @@ import numpy as np
 from minding.engine.data.observation import observation_leaves
 from minding.engine.errors import MindingError
 from minding.envs.single.wrappers import AnyEnv
+from minding.envs.spaces.actions import is_bounded
+from minding.envs.spaces.agents import agents_space
 from minding.envs.trial import Trial
 
 _LARGE_REWARD = 100.0
@@ -37,11 +39,14 @@ class Finding:
 
 
 def judge_bounds(env: AnyEnv) -> list[Finding]:
-    space = env.action_space
-    if isinstance(space, gymnasium.spaces.Box) and not (np.isfinite(space.low).all() and np.isfinite(space.high).all()):
-        text = f"the action space {space} has infinite bounds, so actions are not rescaled"
-        return [Finding("warn", text, "give the Box the limits of the actuators")]
-    return []
+    team = agents_space(env.observation_space)
+    space = env.action_space if team is None else team.one_action
+    if not isinstance(space, gymnasium.spaces.Box) or is_bounded(space):
+        return []
+    finite = np.isfinite([space.low, space.high]).all()
+    kind = "bounds too large to limit anything (9.0e15 or more)" if finite else "infinite bounds"
+    text = f"the action space {space} has {kind}, so actions are not rescaled"
+    return [Finding("warn", text, "give the Box the limits of the actuators")]
 
 
 def judge_images(space: Mapping[str, Any]) -> list[Finding]:

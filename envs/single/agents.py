@@ -22,6 +22,7 @@ from minding.engine.errors import ConfigError, EnvError, ShapeError, SpaceError
 from minding.engine.types import Array
 from minding.envs.guards.answers import FLAGS, InterfaceError, as_flag, as_info, brief, reset_answer, step_answer
 from minding.envs.guards.values import PLAIN, as_reward
+from minding.envs.spaces.actions import without_placeholders
 from minding.envs.spaces.agents import AgentsSpace, Team
 from minding.envs.spaces.info import action_counts
 from minding.envs.spaces.padding import OwnAction, common_action, common_observation, fill_up, legal_entries
@@ -77,7 +78,7 @@ class AgentsEnv(gymnasium.Env[Any, Any]):  # type: ignore[misc]
         self._options = options
         self._place = _Places((agent, m) for m, agent in enumerate(self.names))
         seen = {agent: env.observation_space(agent) for agent in self.names}
-        actions = {agent: env.action_space(agent) for agent in self.names}
+        actions = {agent: _acted_in(env.action_space(agent)) for agent in self.names}
         self._plain = {agent for agent, space in seen.items() if not isinstance(space, spaces.Dict)}
         self.single_action_space = common_action(actions, name)
         self._act = [OwnAction(agent, actions[agent], self.single_action_space) for agent in self.names]
@@ -259,6 +260,10 @@ def _agent_names(env: Any, name: str) -> tuple[str, ...]:
     if not names:
         raise ConfigError(f"{name} names no possible_agents: expected all agents that there can be, in a fixed order")
     return names
+
+
+def _acted_in(space: spaces.Space[Any]) -> spaces.Space[Any]:
+    return without_placeholders(space) if isinstance(space, spaces.Box) else space
 
 
 def _entries(space: spaces.Space[Any], action: spaces.Space[Any], masked: bool, name: str) -> spaces.Dict:

@@ -10,11 +10,32 @@ from gymnasium import spaces
 from minding.engine.errors import SpaceError
 from minding.engine.types import Array
 
+NO_BOUND = 2.0**53
+"""A bound from here on (9.0e15), or the largest number of its dtype, limits nothing: it is a placeholder, such as the
+largest number of float32, float64 or int64. No quantity that is controlled is as large in SI units, and beyond it
+float64 no longer holds every integer."""
+
+
+def without_placeholders(space: spaces.Box) -> spaces.Box:
+    """The Box with infinite bounds in place of those that stand for none (see `NO_BOUND`); itself if it has none.
+
+    This alone says which bounds there are: everything else looks at what is finite.
+    """
+    if space.dtype.kind != "f":
+        return space
+    end = min(NO_BOUND, float(np.finfo(space.dtype).max))
+    low = np.where(space.low <= -end, -np.inf, space.low).astype(space.dtype)
+    high = np.where(space.high >= end, np.inf, space.high).astype(space.dtype)
+    if np.array_equal(low, space.low) and np.array_equal(high, space.high):
+        return space
+    return spaces.Box(low, high, dtype=space.dtype.type)
+
 
 def describe_actions(space: spaces.Space[Any], *, rescale: bool) -> dict[str, Any]:
     """Describes the environment's own action space in plain values, for `engine.data.actions.ActionAdapter`.
 
-    A Box whose bounds are all finite is rescaled if `rescale` is on; one with an infinite bound cannot be.
+    A Box whose bounds are all finite is rescaled if `rescale` is on; one with an infinite bound, or with one that
+    stands for none (see `without_placeholders`), cannot be.
 
     Returns:
       'kind', 'shape' and 'dtype'; for a Box also 'low', 'high' (one number each where all are equal) and 'rescaled',
@@ -22,11 +43,12 @@ def describe_actions(space: spaces.Space[Any], *, rescale: bool) -> dict[str, An
     Raises:
       SpaceError: as `policy_action_space`.
     """
-    policy_space = policy_action_space(space, rescale=rescale)
+    policy_action_space(space, rescale=rescale)  # raises for what no policy decides
     described: dict[str, Any] = {"shape": list(space.shape or ()), "dtype": str(space.dtype)}
     if isinstance(space, spaces.Box):
-        bounds = {"low": _short(space.low), "high": _short(space.high)}
-        return {"kind": "box", **described, **bounds, "rescaled": policy_space is not space}
+        limits = without_placeholders(space)
+        bounds = {"low": _short(limits.low), "high": _short(limits.high)}
+        return {"kind": "box", **described, **bounds, "rescaled": rescale and is_bounded(space)}
     if isinstance(space, spaces.MultiDiscrete):
         return {"kind": "multi_discrete", **described, "nvec": space.nvec.tolist(), "start": space.start.tolist()}
     assert isinstance(space, spaces.Discrete)
@@ -52,9 +74,15 @@ def policy_action_space(space: spaces.Space[Any], *, rescale: bool) -> spaces.Sp
         raise SpaceError(f"action space {space} has no numbers: there is nothing to decide")
     if space.dtype.kind != "f":
         raise SpaceError(f"action space {space}: expected a Box of floats; use MultiDiscrete for integers")
-    if rescale and np.isfinite(space.low).all() and np.isfinite(space.high).all():
+    if rescale and is_bounded(space):
         return spaces.Box(-1.0, 1.0, space.shape, np.float32)
-    return space
+    return without_placeholders(space)
+
+
+def is_bounded(space: spaces.Box) -> bool:
+    """Whether all its bounds limit something, so that [-1, 1] can be mapped to them."""
+    limits = without_placeholders(space)
+    return bool(np.isfinite(limits.low).all() and np.isfinite(limits.high).all())
 
 
 def _short(bound: Array) -> Any:

@@ -19,6 +19,7 @@ from minding.engine.data.masks import ACTION_MASK, OBSERVATION, random_legal, wi
 from minding.engine.errors import ConfigError, ShapeError, SpaceError, nearest
 from minding.engine.types import Array
 from minding.envs.guards.answers import InterfaceError, as_info, reset_answer, step_answer
+from minding.envs.spaces.actions import without_placeholders
 from minding.envs.spaces.agents import agents_space
 
 INFO = "info"
@@ -175,7 +176,11 @@ def sample_action(env: Any, obs: Any, info: Mapping[str, Any], rng: np.random.Ge
     shown = [each[ACTION_MASK] for each in (info, obs) if isinstance(each, Mapping) and ACTION_MASK in each]
     mask = shown[0] if shown else None
     if mask is None:
-        return env.action_space.sample()
+        space = env.action_space
+        limits = without_placeholders(space) if isinstance(space, spaces.Box) else space
+        if limits is space:
+            return space.sample()
+        return np.clip(rng.standard_normal(space.shape), limits.low, limits.high).astype(space.dtype)
     space = _action_space(env)
     drawn = random_legal(np.asarray(mask).astype(bool), action_counts(space), rng)
     if isinstance(space, spaces.MultiDiscrete):

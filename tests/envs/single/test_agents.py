@@ -190,8 +190,8 @@ def test_normalised_rewards_share_one_scale(squad):
     manager = squad(2, length=6, env={"normalize_reward": True})
     manager.step(actions(2))
     reward = manager.step(actions(2)).reward
-    # Returns so far: 1, 11, 21 of each, then 0.99 times these plus 2, 12, 22.
-    returns = np.array([1, 11, 21, 2.99, 22.89, 42.79] * 2)
+    # Returns so far: 0 before the first step, 1, 11, 21 of each, then 0.99 times these plus 2, 12, 22.
+    returns = np.array([0, 0, 0, 1, 11, 21, 2.99, 22.89, 42.79] * 2)
     assert reward[0] == pytest.approx(np.array([2, 12, 22]) / returns.std(), rel=1e-5)
 
 
