@@ -58,7 +58,7 @@ def test_eval_mode_plays_a_plain_environment_as_the_evaluator_does(algorithm, ki
 def test_what_is_learned_from_is_in_the_policys_own_units():
     cfg = settings("ppo", "box, limits for each number", True)
     policy, env = made(cfg), make_evaluator_env(cfg)
-    collector = StepCollector(EasyDict(policy={"collect": {"n_sample": 50}}), policy.collect_mode, env)
+    collector = StepCollector(EasyDict(policy={"collect": {"n_sample": 50}, "learn": {}}), policy.collect_mode, env)
     ctx = OnlineRLContext()
     collector(ctx)
     rollout = ctx.trajectories

@@ -32,7 +32,9 @@ class Run:
             command, env=ENV, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
         )
         self.wait_for(self.dir.metrics.is_file)
-        self.workers = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
+        threads = Path(f"/proc/{self.process.pid}/task").iterdir()
+        # The thread that starts workers is not the main one.
+        self.workers = [pid for thread in threads for pid in (thread / "children").read_text().split()]
 
     def wait_for(self, condition):
         deadline = time.monotonic() + PATIENCE
