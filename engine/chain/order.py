@@ -7,6 +7,7 @@ import inspect
 from collections.abc import Iterator, Sequence
 
 from minding.engine.chain.context import Context
+from minding.engine.chain.middleware import Role
 from minding.engine.chain.nodes import Node, all_leaves
 from minding.engine.chain.pipeline import Parallel
 
@@ -109,6 +110,9 @@ def _missed(leaves: Sequence[Node], place: int, passing: set[str]) -> Iterator[s
 def _lost(leaf: Node, earlier: Sequence[Node], later: Sequence[Node], passing: set[str]) -> Iterator[str]:
     """Work of a middleware that reaches nobody."""
     if leaf.declaration is None or any(_has_second_half(each) for each in (*earlier, leaf, *later)):
+        return
+    if leaf.declaration.role is Role.EVALUATE:
+        # Several evaluators may be due in different iterations.
         return
     # What it only adds to, such as metrics, is for whoever looks.
     written = [name for name in leaf.declaration.writes if name in passing and name not in leaf.declaration.optional]

@@ -34,7 +34,7 @@ SPOILED = {
 ESTIMATES = {"gae_estimator", "montecarlo_return_estimator", "offline_data_fetcher"}
 LOST = {
     **{name: ESTIMATES for name in ESTIMATES},
-    **{name: {name} for name in ("StepCollector", "EpisodeCollector", "interaction_evaluator")},
+    **{name: {name} for name in ("StepCollector", "EpisodeCollector")},
     "nstep_reward_enhancer": {"StepCollector"},
     "priority_calculator": {"StepCollector"},
     "reward_estimator": {"StepCollector"},

@@ -174,7 +174,7 @@ def test_several_evaluators_in_one_composite_run_where_any_of_them_is_due():
     policy, task = ToyPolicy(), Task()
     numbers = []
     with task.start(True, ToyContext(), lanes={"max_staleness": 0}):
-        pair = task.serial(ToyEvaluator(policy.mode, 4), lambda ctx: None, ToyEvaluator(policy.mode, 6))
+        pair = task.serial(ToyEvaluator(policy.mode, 4), ToyEvaluator(policy.mode, 6))
         task.use(pair).use(toy_explorer()).use(ToyCollector(policy.mode, ToyEnv()))
         task.use(ToyLearner(policy)).use(lambda ctx: numbers.append(ctx.last_eval_iter)).run(max_step=5)
         assert len(task.lanes.worker_pids) == 2
