@@ -17,7 +17,9 @@ def config_schema() -> dict[str, Option]:
     """The options of `cfg.env`."""
     return {
         "env_id": opt(
-            "", None, "Gymnasium id, 'mpe2/NAME', 'smac/MAP', or your own 'module:ClassOrFunction'; required"
+            "",
+            None,
+            "Gymnasium id, 'mpe2/NAME', 'sisl/NAME', 'smac/MAP', or your own 'module:ClassOrFunction'; required",
         ),
         "env_kwargs": opt({}, "open", "keyword arguments of the environment"),
         "collector_env_num": opt(8, "[1, inf)", "environments used to collect training data"),

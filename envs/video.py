@@ -116,7 +116,12 @@ class Film(gymnasium.Wrapper[Any, Any, Any, Any]):  # type: ignore[misc]
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         answer = self.env.step(action)
-        self._keep()
+        try:
+            self._keep()
+        except Exception:
+            # Some have nothing to show once an episode is over; the film ends with the picture before.
+            if not (self.frames and (answer[2] or answer[3])):
+                raise
         return answer
 
     def close(self) -> None:

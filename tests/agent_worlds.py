@@ -204,3 +204,31 @@ class Shared(Mixed):
     """One reward for all, and an info that is about all of them."""
 
     metadata = {"one_reward": True, "shared_info": ["joint"]}  # noqa: RUF012
+
+
+class Vanishing(Squad):
+    """A squad whose world is gone once an episode is over, as multiwalker's: it tells no state, mask or picture then.
+
+    Args:
+      garbage: `state()` returns None then, and raises nothing.
+    """
+
+    def __init__(self, garbage=False, **kwargs):
+        super().__init__(mask="info", **kwargs)
+        self.garbage, self.world = garbage, None
+
+    def reset(self, seed=None, options=None):
+        answer = super().reset(seed, options)
+        self.world = super().state()
+        return answer
+
+    def step(self, actions):
+        *answer, infos = super().step(actions)
+        if not self.agents:
+            self.world, infos = None, {agent: {} for agent in infos}
+        else:
+            self.world = super().state()
+        return *answer, infos
+
+    def state(self):
+        return self.world if self.garbage else self.world.copy()

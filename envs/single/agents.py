@@ -20,8 +20,10 @@ from minding.engine.data.agents import ALIVE, IDENTITY, STATE
 from minding.engine.data.masks import ACTION_MASK, OBSERVATION, with_mask
 from minding.engine.errors import ConfigError, EnvError, ShapeError, SpaceError
 from minding.engine.types import Array
-from minding.envs.guards.answers import FLAGS, InterfaceError, as_flag, as_info, brief, reset_answer, step_answer
-from minding.envs.guards.values import PLAIN, as_reward
+from minding.envs.guards.answers import as_info, brief, reset_answer, step_answer
+from minding.envs.guards.faults import describe
+from minding.envs.guards.values import PLAIN
+from minding.envs.single.told import by_agent, check_told, entry_of, flags_of, reward_of, told_of, true_agents
 from minding.envs.spaces.actions import without_placeholders
 from minding.envs.spaces.agents import AgentsSpace, Team
 from minding.envs.spaces.info import action_counts
@@ -55,6 +57,8 @@ class AgentsEnv(gymnasium.Env[Any, Any]):  # type: ignore[misc]
     It is a fault if one that acted, and that is still there or has just ended, lacks its reward, termination or
     truncation. The episode is over when no agent is left: `truncated` if one of the last was cut off by a time limit,
     else `terminated`. An agent that leaves before that has come to its own true end.
+
+    What an environment no longer tells after an agent's true end, its mask or the state of the world, nothing needs.
 
     Observations smaller than those of other agents end with zeros. Agents that have fewer discrete actions than others
     get a mask, if they have none. The global state is the environment's own `state()`; where it offers none, the
@@ -100,6 +104,7 @@ class AgentsEnv(gymnasium.Env[Any, Any]):  # type: ignore[misc]
         self._steps = 0
         self._alive = np.zeros(len(self.names), bool)
         self._known: dict[str, Any] = {}
+        self._shown: Any = None
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         obs, infos = reset_answer(self.parallel.reset(seed=seed, options=options), "(observations, infos)")
@@ -109,20 +114,25 @@ class AgentsEnv(gymnasium.Env[Any, Any]):  # type: ignore[misc]
             raise EnvError(
                 "reset gave no agents: `agents` is empty after it; expected those of possible_agents that act first"
             )
-        return self._observation(obs, infos), self._info(infos)
+        return self._observation(obs, infos, self._state()), self._info(infos)
 
     def step(self, action: Array) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         acting = [agent for agent, alive in zip(self.names, self._alive) if alive]
         actions = {agent: self._act[m](action[m]) for m, agent in enumerate(self.names) if self._alive[m]}
         obs, rewards, ends, cuts, infos = step_answer(self.parallel.step(actions))
         self._steps += 1
-        terminations, truncations = _flags(ends, "termination"), _flags(cuts, "truncation")
-        there = {*self.parallel.agents, *_by_agent(obs, "observation"), *_true(terminations), *_true(truncations)}
+        terminations, truncations = flags_of(ends, "termination"), flags_of(cuts, "truncation")
+        there = {
+            *self.parallel.agents,
+            *by_agent(obs, "observation"),
+            *true_agents(terminations),
+            *true_agents(truncations),
+        }
         told = {"reward": rewards, "termination": terminations, "truncation": truncations}
-        _check_told(told, [agent for agent in acting if agent in there])
+        check_told(told, [agent for agent in acting if agent in there])
         reward = np.zeros(len(self.names))
         for agent, value in rewards.items():
-            reward[self._place[agent]] = value if type(value) in PLAIN else _reward(value, agent)
+            reward[self._place[agent]] = value if type(value) in PLAIN else reward_of(value, agent)
         ended = self._present(agent for agent in acting if terminations.get(agent) or truncations.get(agent))
         left = self._present(self.parallel.agents) & ~ended
         over = not left.any()
@@ -133,7 +143,8 @@ class AgentsEnv(gymnasium.Env[Any, Any]):  # type: ignore[misc]
         truncated = cut_off or (not over and self._steps == self._options.max_episode_steps)
         self._alive = left
         summed = float(reward.sum()) if self.observation_space.team.one_reward else reward
-        return self._observation(obs, infos), summed, over and not cut_off, truncated, self._info(infos)
+        state = self._last_state(cut_off) if over else self._state()
+        return self._observation(obs, infos, state), summed, over and not cut_off, truncated, self._info(infos)
 
     def render(self) -> Any:
         return self.parallel.render()
@@ -147,13 +158,42 @@ class AgentsEnv(gymnasium.Env[Any, Any]):  # type: ignore[misc]
         there[[self._place[agent] for agent in agents]] = True
         return there
 
-    def _observation(self, given: Mapping[str, Any], infos: Mapping[str, Any]) -> dict[str, Any]:
+    def _state(self) -> Any:
+        """The environment's own global state, if it is asked for."""
+        if self._options.global_state and not self._joins:
+            self._shown = self.parallel.state()
+        return self._shown
+
+    def _last_state(self, cut_off: bool) -> Any:
+        """The state after an episode has ended. Some environments have none then, since their world is gone.
+
+        Where all agents have come to a true end, nothing is learned from it: the one before takes its place. An episode
+        that was cut off needs it, and without it that one would be valued by a state of a step earlier.
+        """
+        before, space = self._shown, self.observation_space.state
+        try:
+            state = self._state()
+            if space is None or np.shape(state) == space.shape:
+                return state
+            problem = f"returned {brief(state)}"
+        except Exception as error:
+            problem = f"raised {describe(error)}"
+        if cut_off:
+            raise EnvError(
+                f"state() {problem} after a time limit had ended the episode, but learning bootstraps from the last "
+                "state: keep the world until the next reset, or set env.max_episode_steps below "
+                "the environment's own limit"
+            )
+        self._shown = before
+        return before
+
+    def _observation(self, given: Mapping[str, Any], infos: Mapping[str, Any], state: Any) -> dict[str, Any]:
         self._present(given)  # refuses strangers
         seen: dict[str, Mapping[str, Any]] = {}
         for agent, obs in given.items():
             entries = {OBSERVATION: obs} if agent in self._plain else obs
-            if self._masked:
-                entries = with_mask(entries, _entry(infos, agent, ACTION_MASK))
+            if self._masked and (self._alive[self._place[agent]] or ACTION_MASK in (told_of(infos, agent) or ())):
+                entries = with_mask(entries, entry_of(infos, agent, ACTION_MASK))
             seen[agent] = entries
         for agent, alive in zip(self.names, self._alive):
             if alive and agent not in seen:
@@ -167,7 +207,7 @@ class AgentsEnv(gymnasium.Env[Any, Any]):  # type: ignore[misc]
             joined[ACTION_MASK] = np.stack([self._mask(m, seen.get(agent)) for m, agent in enumerate(self.names)])
         joined[ALIVE] = self._alive.copy()
         if self._options.global_state:
-            joined[STATE] = self._joined(seen) if self._joins else self.parallel.state()
+            joined[STATE] = self._joined(seen) if self._joins else state
         return joined
 
     def _stacked(self, space: Any, own: Sequence[Any], seen: Mapping[str, Any], keys: tuple[Any, ...]) -> Any:
@@ -342,41 +382,3 @@ def _step_limit(env: Any, wanted: int | None) -> int | None:
     own = getattr(getattr(env, "unwrapped", env), "max_cycles", None)
     limits = [int(limit) for limit in (own, wanted) if isinstance(limit, (int, np.integer))]
     return min(limits, default=None)
-
-
-def _entry(infos: Mapping[str, Any], agent: str, key: str) -> Any:
-    if key not in as_info(as_info(infos, key).get(agent, {}), key):
-        raise ShapeError(f"the info of {agent!r} has no entry {key!r}, which env.info_keys declares")
-    return infos[agent][key]
-
-
-def _by_agent(given: Any, what: str) -> Mapping[str, Any]:
-    if not isinstance(given, Mapping):
-        raise InterfaceError(f"the {what}s of a step are {brief(given)}; expected a dict with one entry per agent")
-    return given
-
-
-def _flags(given: Any, what: str) -> dict[str, bool]:
-    return {
-        agent: flag if type(flag) in FLAGS else as_flag(flag, f"the {what} of {agent!r}")
-        for agent, flag in _by_agent(given, what).items()
-    }
-
-
-def _reward(value: Any, agent: str) -> float:
-    return as_reward(value, f"the reward of {agent!r}")
-
-
-def _true(flags: Mapping[str, bool]) -> list[str]:
-    return [agent for agent, flag in flags.items() if flag]
-
-
-def _check_told(told: Mapping[str, Mapping[str, Any]], agents: Sequence[str]) -> None:
-    """EnvError unless each of the agents has its entry in all that a step told; the keys of `told` name it."""
-    for what, values in told.items():
-        _by_agent(values, what)
-        for agent in agents:
-            if agent not in values:
-                raise EnvError(
-                    f"there is no {what} of {agent!r}, who acted in this step: expected one for each that did"
-                )

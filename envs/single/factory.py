@@ -22,7 +22,7 @@ from minding.engine.errors import ConfigError, EnvError, MindingError, MissingEx
 from minding.envs.guards.faults import START_TIMEOUT, Hang, close_env, describe
 from minding.envs.guards.watchdog import watched
 from minding.envs.single.agents import AgentOptions, AgentsEnv
-from minding.envs.single.parallel import as_parallel, is_parallel_id, parallel_source
+from minding.envs.single.parallel import as_parallel, hint_of, is_parallel_id, parallel_source
 from minding.envs.single.pool import SinglePool
 from minding.envs.single.wrappers import AnyEnv, wrap
 from minding.envs.spaces.agents import agents_space
@@ -270,7 +270,7 @@ def _registered(env_id: str) -> EnvSpec:
         except ImportError:
             raise MissingExtraError(package, extra, f"env.env_id={env_id!r}") from None
     if env_id not in gymnasium.registry:
-        hint = nearest(env_id, gymnasium.registry)
+        hint = hint_of(env_id) or nearest(env_id, gymnasium.registry)
         raise ConfigError(f"env.env_id={env_id!r}: unknown environment{hint}")
     return gymnasium.spec(env_id)
 

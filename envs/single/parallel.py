@@ -14,6 +14,10 @@ from minding.engine.errors import ConfigError, MissingExtraError, nearest
 PACKAGES = {"mpe2": "mpe", "pettingzoo": "mpe"}
 """Packages of PettingZoo environments, package -> extra that brings it. The id 'package/name' is ``package.name``,
 'package/family/name' is ``package.family.name``."""
+FAMILIES = ("atari", "butterfly", "classic", "sisl")
+"""Of PettingZoo: the id 'family/name' is ``pettingzoo.family.name``."""
+_AT_ONCE = "rps_"
+"""How the names begin of those in `classic` that are no games of turns."""
 GAMES = {
     "smac": ("smac.env", "StarCraft2Env", "https://github.com/oxwhirl/smac"),
     "smacv2": ("smacv2.env", "StarCraftCapabilityEnvWrapper", "https://github.com/oxwhirl/smacv2"),
@@ -29,7 +33,16 @@ _SMAC = ("get_env_info", "get_obs", "get_state", "get_avail_actions")
 def is_parallel_id(env_id: str) -> bool:
     """Whether an id is one that `parallel_source` knows."""
     package, slash, _ = env_id.partition("/")
-    return env_id in OWN or (bool(slash) and (package in PACKAGES or package in GAMES))
+    return env_id in OWN or (bool(slash) and package in (*PACKAGES, *GAMES, *FAMILIES))
+
+
+def hint_of(env_id: str) -> str:
+    """What an id that is a module's dotted path should be, as ``; did you mean ...``; empty for others."""
+    package, *families = env_id.split(".")
+    if ":" in env_id or not families or package not in PACKAGES:
+        return ""
+    start = families[:-1] if package == "pettingzoo" else [package]
+    return f"; did you mean {'/'.join([*start, families[-1]])!r}?"
 
 
 def known_ids() -> dict[str, list[str]]:
@@ -63,16 +76,23 @@ def parallel_source(env_id: str) -> Callable[..., Any]:
     """The function that makes the environment of an id, see `is_parallel_id`.
 
     Raises:
-      ConfigError: there is no such environment, or a package that has no extra is not installed.
+      ConfigError: there is no such environment, it is a game of turns, or a package that has no extra is not installed.
       MissingExtraError: its package is not installed.
     """
     if env_id in OWN:
         return importlib.import_module(OWN[env_id]).parallel_env  # type: ignore[no-any-return]
-    parts = env_id.split("/")
-    package = parts[0]
+    package, *parts = env_id.split("/")
     if package in GAMES:
-        return _smac_map(env_id, package, "/".join(parts[1:]))
-    *families, name = parts[1:] or [""]
+        return _smac_map(env_id, package, "/".join(parts))
+    start = env_id.rpartition("/")[0]
+    if package in FAMILIES:
+        package, parts = "pettingzoo", [package, *parts]
+    *families, name = parts
+    if families == ["classic"] and not name.startswith(_AT_ONCE):
+        raise ConfigError(
+            f"env.env_id={env_id!r}: PettingZoo's classic environments are games of turns, in which agents see what "
+            "others did in the same round; expected one whose agents act at once"
+        )
     try:
         path = importlib.import_module(".".join([package, *families])).__path__
     except ModuleNotFoundError as error:
@@ -81,7 +101,6 @@ def parallel_source(env_id: str) -> Callable[..., Any]:
         raise MissingExtraError(package, PACKAGES[package], f"env.env_id={env_id!r}") from None
     except ImportError:
         raise MissingExtraError(package, PACKAGES[package], f"env.env_id={env_id!r}") from None
-    start = "/".join([package, *families])
     known = _versions(start, path)
     if env_id not in known:
         raise ConfigError(f"env.env_id={env_id!r}: unknown environment{nearest(env_id, known)}")
@@ -89,7 +108,10 @@ def parallel_source(env_id: str) -> Callable[..., Any]:
         module = importlib.import_module(".".join([package, *families, name]))
     except ImportError as error:
         raise ConfigError(
-            f"env.env_id={env_id!r} needs {error.name or error}, which is not installed: see the documents of {start}"
+            f"env.env_id={env_id!r} needs {error.name or error}, which is not installed: "
+            f"pip install '{package}[{families[0]}]'"
+            if families
+            else f"env.env_id={env_id!r} needs {error.name or error}, which is not installed"
         ) from error
     return _with_vector(getattr(module, "parallel_env", None) or module.env, env_id)
 

@@ -18,7 +18,7 @@ from gymnasium import spaces
 from minding.engine.data.masks import ACTION_MASK, OBSERVATION, random_legal, with_mask
 from minding.engine.errors import ConfigError, ShapeError, SpaceError, nearest
 from minding.engine.types import Array
-from minding.envs.guards.answers import InterfaceError, as_info, reset_answer, step_answer
+from minding.envs.guards.answers import FLAGS, InterfaceError, as_info, reset_answer, step_answer
 from minding.envs.spaces.actions import without_placeholders
 from minding.envs.spaces.agents import agents_space
 
@@ -41,10 +41,12 @@ class InfoForm:
     Attributes:
       masked: whether the observation gets the entry `ACTION_MASK`.
       fields: the other keys, with the space of each.
+      choices: entries of the mask; 0 without.
     """
 
     masked: bool
     fields: Mapping[str, spaces.Space[Any]]
+    choices: int = 0
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -60,18 +62,20 @@ class InfoForm:
             return observation
         return WithInfo({OBSERVATION: observation, INFO: spaces.Dict(dict(self.fields))})
 
-    def join(self, obs: Any, info: Mapping[str, Any], *, reset: bool = False) -> Any:
+    def join(self, obs: Any, info: Mapping[str, Any], *, reset: bool = False, over: bool = False) -> Any:
         """The observation with what was declared.
 
         Args:
           obs: of one environment.
           info: of the same reset or step.
           reset: whether it was a reset.
+          over: whether the episode has terminated: no action follows, and a mask that is not told forbids nothing.
         Raises:
           ShapeError: if a declared key is missing.
         """
         if self.masked:
-            obs = with_mask(obs, _entry(info, ACTION_MASK))
+            missing = over and ACTION_MASK not in as_info(info, ACTION_MASK)
+            obs = with_mask(obs, np.ones(self.choices, np.int8) if missing else _entry(info, ACTION_MASK))
         if not self.fields:
             return obs
         # A reset says nothing about a step, even where it has the key, and may have no info at all.
@@ -107,7 +111,8 @@ class JoinInfo(gymnasium.Wrapper[Any, Any, Any, Any]):  # type: ignore[misc]
 
     def step(self, action: Any) -> tuple[Any, Any, Any, Any, Any]:
         obs, reward, terminated, truncated, info = step_answer(self.env.step(action))
-        return self.form.join(obs, info), reward, terminated, truncated, info
+        over = type(terminated) in FLAGS and bool(terminated)
+        return self.form.join(obs, info, over=over), reward, terminated, truncated, info
 
 
 def probe(env: Any, keys: Sequence[str], name: str) -> InfoForm:
@@ -127,13 +132,12 @@ def probe(env: Any, keys: Sequence[str], name: str) -> InfoForm:
 def _probed(env: Any, keys: Sequence[str], name: str) -> InfoForm:
     others = [key for key in keys if key != ACTION_MASK]
     masked = len(others) < len(keys)
-    if masked:
-        action_counts(_action_space(env))
+    choices = sum(action_counts(_action_space(env))) if masked else 0
     obs, info = reset_answer(env.reset(seed=_PROBE_SEED))
     if masked and ACTION_MASK not in as_info(info, ACTION_MASK):
         raise ConfigError(_missing(name, ACTION_MASK, "reset", info))
     if not others:
-        return InfoForm(masked, {})
+        return InfoForm(masked, {}, choices)
     *_, info = step_answer(env.step(sample_action(env, obs, info, np.random.default_rng(_PROBE_SEED))))
     fields = {}
     for key in others:
@@ -147,7 +151,7 @@ def _probed(env: Any, keys: Sequence[str], name: str) -> InfoForm:
             )
         shape = value.shape[1:] if hasattr(env, "num_envs") else value.shape
         fields[key] = _space_of(shape, value.dtype)
-    return InfoForm(masked, fields)
+    return InfoForm(masked, fields, choices)
 
 
 def action_counts(space: spaces.Space[Any]) -> tuple[int, ...]:

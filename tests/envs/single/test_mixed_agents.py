@@ -1,5 +1,7 @@
 """Agents whose spaces differ: arrays as large as the largest, masks for what an agent does not have."""
 
+import sys
+
 import numpy as np
 import pytest
 
@@ -7,6 +9,7 @@ from minding.engine.data import trees
 from minding.engine.data.agents import own_view
 from minding.engine.errors import ConfigError, EnvError, SpaceError
 from minding.envs import describe_env, make_env_manager
+from minding.envs.single.parallel import parallel_source
 
 TEAM = ("a", "b", "c")
 
@@ -210,9 +213,31 @@ def test_environments_of_pettingzoo_are_ids_by_family_and_name():
         ("pettingzoo/classic/rps_v3", "unknown environment; did you mean 'pettingzoo/classic/rps_v2'"),
         ("pettingzoo/chess/rps_v2", "pettingzoo has no 'chess'"),
         ("pettingzoo/rps_v2", "unknown environment"),
-        ("pettingzoo/classic/connect_four_v3", "AEC environment .* as in games of turns"),
+        ("pettingzoo/classic/connect_four_v3", "classic environments are games of turns"),
+        ("classic/chess_v6", "classic environments are games of turns"),
+        ("classic/rps_v3", "unknown environment; did you mean 'classic/rps_v2'"),
+        ("sisl/multiwalker_v8", "unknown environment; did you mean 'sisl/multiwalker_v9'"),
+        ("pettingzoo.sisl.multiwalker_v9", "unknown environment; did you mean 'sisl/multiwalker_v9'"),
+        ("mpe2.simple_tag_v3", "unknown environment; did you mean 'mpe2/simple_tag_v3'"),
     ],
 )
 def test_ids_that_lead_to_nothing_that_can_be_used_are_refused(env_id, words):
     with pytest.raises(ConfigError, match=words):
         describe_env({"env_id": env_id})
+
+
+@pytest.mark.filterwarnings("ignore:The old environment creation API")
+def test_the_families_of_pettingzoo_are_ids():
+    assert parallel_source("classic/rps_v2") is parallel_source("pettingzoo/classic/rps_v2")
+
+
+@pytest.mark.parametrize("family", ["atari", "butterfly"])
+def test_what_a_family_needs_is_told_by_its_extra(family, monkeypatch):
+    # Names of packages that these need, as if they were not installed.
+    for package in ("multi_agent_ale_py", "pymunk"):
+        monkeypatch.setitem(sys.modules, package, None)
+    name = {"atari": "pong_v3", "butterfly": "pistonball_v6"}[family]
+    for module in [each for each in sys.modules if each.startswith(f"pettingzoo.{family}.")]:
+        monkeypatch.delitem(sys.modules, module)
+    with pytest.raises(ConfigError, match=rf"which is not installed: pip install 'pettingzoo\[{family}\]'"):
+        parallel_source(f"{family}/{name}")
