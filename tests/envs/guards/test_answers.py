@@ -13,7 +13,7 @@ from minding.envs.guards.answers import as_flag, as_flags
 from minding.envs.guards.faults import describe
 
 ZEROS = np.zeros(1, np.int64)
-BAD_FLAGS = [None, float("nan"), 0.0, 1.0, "", "False", 2, -1, [], np.zeros(2, bool), object()]
+BAD_FLAGS = [None, float("nan"), 0.0, 1.0, "", "False", 2, -1, [], np.zeros(2, bool), Ellipsis]
 
 
 @pytest.mark.parametrize("flag", [True, np.bool_(True), 1, np.int64(1), np.uint8(1), np.array(True), np.array([True])])
