@@ -293,7 +293,11 @@ def actor_critic(learn: Schema, n_sample: int) -> Schema:
     return {
         "model": {
             **model([64, 64], "tanh"),
-            "log_std": opt(0.0, "[-5, 2]", "initial log standard deviation of continuous actions"),
+            "log_std": opt(
+                0.0,
+                "[-5, 2]",
+                "initial log standard deviation of continuous actions; -1 may help where the best lie near a bound",
+            ),
         },
         "learn": {
             "learning_rate": opt(3e-4, "(0, 1]", "step size of Adam"),
