@@ -124,7 +124,7 @@ class MAPPOCell(GradientStep):
             batch["log_prob"], batch["value"] = batch["present_log_prob"], batch["present_value"]
             batch["advantage"] = batch["advantage"] * batch["trust"]
         else:
-            batch["value"] = value.normalized(batch["value"])
+            batch["value"] = (batch["value"] - batch["recorded_mean"]) / batch["recorded_deviation"]
         acting = lean.item(batch[CENTRAL], 1)
         if "valid" in batch:
             acting = acting * batch["valid"]
@@ -159,14 +159,19 @@ class MAPPO(ActorCriticPolicy):
         return {**self.obs_fields("obs"), **central, "action": self.action_field, **numbers, **self.memory_fields}
 
     def inputs(self, batch: IndexedBatch, progress: float) -> Inputs:
-        learn, steps = self.cfg.learn, len(batch.index)
+        learn, steps, value = self.cfg.learn, len(batch.index), self.net.critic.value
+        before_first = not value.updates.asnumpy()[0]
         if learn.value_norm:
             self._update_moments(batch)
+        # The first update leaves the head, later ones what it says in units of the returns: the old value of a row
+        # then is that of the head before the first step.
+        mean, deviation = (0.0, 1.0) if before_first else (float(p.asnumpy()[0]) for p in (value.mean, value.deviation))
+        recorded = {"recorded_mean": mean, "recorded_deviation": deviation}
         advantage = self._read("advantage", batch).reshape(steps, -1)
         if learn.normalize_advantage:
             advantage = standardized(advantage, self._learned_by_actor(batch).reshape(steps, -1))
         old = {ALL_ROWS: self.all_rows(batch)} if batch.lag > 0 else {}
-        return Inputs({"advantage": advantage}, {**self.root.optim.rates(progress), **old})
+        return Inputs({"advantage": advantage}, {**self.root.optim.rates(progress), **recorded, **old})
 
     def observed(self, batch: IndexedBatch) -> Array:
         return np.unique(batch.index[self._learned_by_actor(batch)])

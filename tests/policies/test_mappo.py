@@ -12,6 +12,7 @@ from treevalue import FastTreeValue
 
 from minding.engine.data.rollout import Rollout
 from minding.engine.errors import ShapeError
+from minding.engine.process.runtime import assign
 from minding.engine.types import LaneContext
 from minding.middleware.estimates import rows_with_advantages
 from minding.policies.core.acting import acting_network
@@ -266,6 +267,27 @@ def test_moments_are_those_of_all_updates_the_newest_counting_most():
     square = sum(w * (x.astype(np.float64) ** 2).mean() for w, x in zip(weight, given))
     assert head.mean.asnumpy() == pytest.approx(mean, rel=1e-5)
     assert head.deviation.asnumpy() == pytest.approx(np.sqrt(square - mean**2), rel=1e-5)
+
+
+def test_the_first_rollout_is_clipped_around_the_values_that_were_recorded(policies, batches):
+    """Its moments are the first ones; before them the head, which they leave alone, spoke in units of the returns."""
+    policy = policies["plain"]
+    set_rate(policy, 1e-12)
+    value = policy.net.critic.value
+    for parameter, number in ((value.mean, 0), (value.deviation, 1), (value.variance, 1), (value.updates, 0)):
+        assign(parameter, np.full(1, number, np.float32))
+    rows, index = rows_for(batches["plain"].layout), index_of("plain")
+    every = Update(policy, rows, slice(None))
+    rows["value"] = every.outputs(params(policy))[2].astype(np.float32)
+    step = Update(policy, rows, index[0])
+    metrics = policy.learn_mode.forward(batches["plain"](rows, index)).metrics
+    mean, deviation = moments_of(policy)
+    assert mean > 1.0
+    assert value.updates.asnumpy() == 1.0
+    target = (step.rows["return"] - mean) / deviation
+    # No value has moved, so that none is outside of the clip.
+    unclipped = huber(step.outputs(params(policy))[2] - target, step.learn.huber_delta)
+    assert metrics["value_loss"] == pytest.approx(unclipped.mean(), rel=1e-5)
 
 
 def test_new_moments_leave_what_the_head_says_in_units_of_the_returns():
