@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ import numpy as np
 from minding.engine.buffers import DeviceTables
 from minding.engine.chain.context import LearningContext
 from minding.engine.chain.middleware import declare
+from minding.engine.data.agents import num_agents
 from minding.engine.data.batch import Field, IndexedBatch, RowLayout
 from minding.engine.data.rollout import uneven
 from minding.engine.errors import ShapeError
@@ -25,7 +26,7 @@ from minding.middleware.schedules import schedule_steps
     optional=("policy_lag", "train_output"),
     writes=("train_output", "train_iter"),
 )
-def trainer(cfg: Any, policy: LearnMode) -> Callable[[LearningContext], None]:
+class trainer:
     """Makes one gradient step on all rows of train_data; none where every row is that of a reset.
 
     Reads: train_data (flat arrays), clock, train_iter; policy_lag if present.
@@ -36,19 +37,26 @@ def trainer(cfg: Any, policy: LearnMode) -> Callable[[LearningContext], None]:
       cfg: the compiled configuration.
       policy: ``policy.learn_mode``.
     """
-    store, horizon = RolloutStore(policy.fields, "trainer, train_data"), schedule_steps(cfg)
 
-    def train(ctx: LearningContext) -> None:
+    def __init__(self, cfg: Any, policy: LearnMode) -> None:
+        self._policy, self._cfg = policy, cfg
+        self._store = RolloutStore(policy.fields, "trainer, train_data")
+        self._horizon = schedule_steps(cfg)
+
+    def requirements(self) -> Sequence[str]:
+        """Anything that does not fit, as sentences for the chain check."""
+        return lone_rows(self._cfg, 1)
+
+    def __call__(self, ctx: LearningContext) -> None:
+        """Performs the iteration's gradient step."""
         data = ctx.train_data
         assert data is not None
-        tables, valid = store.put(data), _valid_rows(data)
+        tables, valid = self._store.put(data), _valid_rows(data)
         if not len(valid):
             return
-        index = sequences(data) if learns_from_sequences(policy) else _fill(valid, len(data["valid"]))
+        index = sequences(data) if learns_from_sequences(self._policy) else _fill(valid, len(data["valid"]))
         index = index[None].astype(np.int32)
-        learn_from(ctx, policy, IndexedBatch(tables.layout, tables, index), horizon)
-
-    return train
+        learn_from(ctx, self._policy, IndexedBatch(tables.layout, tables, index), self._horizon)
 
 
 @declare(
@@ -79,7 +87,7 @@ class multistep_trainer:
 
     def __init__(self, cfg: Any, policy: LearnMode) -> None:
         learn = cfg.policy.learn
-        self._policy = policy
+        self._policy, self._cfg = policy, cfg
         self._store = RolloutStore(policy.fields, "multistep_trainer, train_data")
         self._passes, self._minibatches = learn.n_epoch, learn.n_minibatch
         self._n_sample = cfg.policy.collect.n_sample
@@ -93,7 +101,8 @@ class multistep_trainer:
         if self._sequences and self._envs % self._minibatches:
             return [uneven_sequences(self._minibatches, self._envs, "env.collector_env_num=")]
         parts = {"env.collector_env_num": self._envs, "policy.learn.n_minibatch": self._minibatches}
-        return uneven(self._n_sample, "policy.learn.n_minibatch", parts)
+        problems = uneven(self._n_sample, "policy.learn.n_minibatch", parts)
+        return problems or lone_rows(self._cfg, self._minibatches)
 
     def __call__(self, ctx: LearningContext) -> None:
         """Performs the iteration's gradient steps."""
@@ -184,6 +193,30 @@ def uneven_sequences(minibatches: int, envs: int, where: str) -> str:
         f"policy.learn.n_minibatch={minibatches} does not divide the environments ({where}{envs}), whose sequences "
         "are learned from as wholes: change one of them"
     )
+
+
+def lone_rows(cfg: Any, minibatches: int) -> list[str]:
+    """Says where minibatches of one row would be compared with their own mean; nothing where they are larger.
+
+    Args:
+      cfg: the compiled configuration.
+      minibatches: in how many a rollout is split.
+    """
+    learn = cfg.policy.learn
+    if learn.get("normalize_advantage"):
+        setting, instead = "policy.learn.normalize_advantage=true", "policy.learn.normalize_advantage=false"
+    elif learn.get("baseline") in ("mean", "standardized"):
+        setting, instead = f"policy.learn.baseline={learn.baseline}", "policy.learn.baseline=none"
+    else:
+        return []
+    n_sample = cfg.policy.collect.n_sample
+    if n_sample * (num_agents(cfg.env.spec) or 1) != minibatches:
+        return []
+    steps = "1 minibatch" if minibatches == 1 else f"{minibatches} minibatches"
+    return [
+        f"policy.collect.n_sample={n_sample} in {steps} leaves one row in each, but {setting} subtracts the mean of a "
+        f"minibatch, and nothing is left: use policy.collect.n_sample={2 * n_sample} or more, or {instead}"
+    ]
 
 
 def _valid_rows(data: dict[str, Array]) -> Array:

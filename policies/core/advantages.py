@@ -10,20 +10,28 @@ from minding.engine.types import Array
 def moments(x: Array, counted: Array | None = None) -> tuple[Array, Array]:
     """Mean and deviation of each row of x ``(K, R)``, each ``(K, 1)``, over what counts; 0 where nothing does.
 
+    A single number that counts has no others to be compared with: 0 and 1, which leave it as it is.
+
     Args:
       x: float32 (K, R).
       counted: bool (K, R); None: everything counts.
     """
     if counted is None:
-        return x.mean(axis=1, keepdims=True), x.std(axis=1, keepdims=True)
-    count = np.maximum(counted.sum(axis=1, keepdims=True), 1).astype(np.float32)
-    mean = np.where(counted, x, 0.0).sum(axis=1, keepdims=True) / count
-    deviation = np.where(counted, x - mean, 0.0)
-    return mean, np.sqrt(np.square(deviation).sum(axis=1, keepdims=True) / count)
+        mean, deviation = x.mean(axis=1, keepdims=True), x.std(axis=1, keepdims=True)
+        number = np.full_like(mean, x.shape[1])
+    else:
+        number = counted.sum(axis=1, keepdims=True).astype(np.float32)
+        divisor = np.maximum(number, 1.0)
+        mean = np.where(counted, x, 0.0).sum(axis=1, keepdims=True) / divisor
+        distance = np.where(counted, x - mean, 0.0)
+        deviation = np.sqrt(np.square(distance).sum(axis=1, keepdims=True) / divisor)
+    alone = number == 1
+    return np.where(alone, np.float32(0.0), mean), np.where(alone, np.float32(1.0), deviation)
 
 
 def standardized(x: Array, counted: Array | None = None) -> Array:
-    """Each row of x ``(K, R)`` with zero mean and unit variance; for `counted` see `moments`."""
+    """Each row of x ``(K, R)`` with zero mean and unit variance; for `counted`, and a single number that counts, see
+    `moments`."""
     # What becomes infinite here makes the loss so, which is an error that says more.
     with np.errstate(over="ignore", invalid="ignore"):
         mean, std = moments(x, counted)

@@ -85,6 +85,39 @@ def test_rows_that_do_not_divide_into_minibatches_are_refused(counting_config):
     )
 
 
+LONE = {"policy.learn.n_minibatch": 8}
+COMPARED = {
+    "normalised advantages": ("ppo", multistep_trainer, LONE, "policy.learn.normalize_advantage=false"),
+    "one step on one row": (
+        "a2c",
+        trainer,
+        {"policy.learn.normalize_advantage": True, "policy.collect.n_sample": 1, "env.collector_env_num": 1},
+        "policy.learn.normalize_advantage=false",
+    ),
+    "a mean as the baseline": (
+        "pg",
+        multistep_trainer,
+        {**LONE, "policy.learn.baseline": "mean"},
+        "policy.learn.baseline=none",
+    ),
+    "standardised returns": ("pg", multistep_trainer, LONE, "policy.learn.baseline=none"),
+}
+
+
+@pytest.mark.parametrize("case", COMPARED)
+def test_minibatches_of_one_row_are_refused_where_rows_are_compared(counting_config, case):
+    algorithm, factory, settings, instead = COMPARED[case]
+    (problem,) = factory(counting_config(algorithm, **settings), ReadingLearner(FIELDS)).requirements()
+    count = settings.get("policy.collect.n_sample", 8)
+    assert f"policy.collect.n_sample={count} in {count} minibatch" in problem
+    assert problem.endswith(f"use policy.collect.n_sample={2 * count} or more, or {instead}")
+    name, _, value = instead.partition("=")
+    without = {**settings, name: False if value == "false" else value}
+    larger = {**settings, "policy.collect.n_sample": 2 * count}
+    for fitting in (without, larger):
+        assert factory(counting_config(algorithm, **fitting), ReadingLearner(FIELDS)).requirements() == []
+
+
 @pytest.mark.parametrize("factory", [trainer, multistep_trainer])
 def test_rows_that_are_not_finite_or_missing_never_reach_the_learner(counting_config, factory):
     learner = ReadingLearner(FIELDS)
