@@ -12,7 +12,7 @@ from minding.engine.buffers import DeviceTables
 from minding.engine.chain.context import LearningContext
 from minding.engine.chain.middleware import declare
 from minding.engine.data.agents import num_agents
-from minding.engine.data.batch import Field, IndexedBatch, RowLayout
+from minding.engine.data.batch import Field, IndexedBatch, RowLayout, minibatches
 from minding.engine.data.rollout import uneven
 from minding.engine.errors import ShapeError
 from minding.engine.seeding import SeedStreams, generator_state, restore_generator
@@ -27,7 +27,9 @@ from minding.middleware.schedules import schedule_steps
     writes=("train_output", "train_iter"),
 )
 class trainer:
-    """Makes one gradient step on all rows of train_data; none where every row is that of a reset.
+    """Makes one gradient step on all valid rows of train_data; none where every row is that of a reset.
+
+    Places of rows that are not valid are filled with others, which weigh 0 there (`IndexedBatch.valid`).
 
     Reads: train_data (flat arrays), clock, train_iter; policy_lag if present.
     Writes: train_output, train_iter.
@@ -54,9 +56,11 @@ class trainer:
         tables, valid = self._store.put(data), _valid_rows(data)
         if not len(valid):
             return
-        index = sequences(data) if learns_from_sequences(self._policy) else _fill(valid, len(data["valid"]))
-        index = index[None].astype(np.int32)
-        learn_from(ctx, self._policy, IndexedBatch(tables.layout, tables, index), self._horizon)
+        if learns_from_sequences(self._policy):
+            index, counts = sequences(data)[None].astype(np.int32), None
+        else:
+            index, counts = minibatches([valid], 1, len(data["valid"]))
+        learn_from(ctx, self._policy, IndexedBatch(tables.layout, tables, index, valid=counts), self._horizon)
 
 
 @declare(
@@ -68,8 +72,9 @@ class trainer:
 class multistep_trainer:
     """Makes several passes over train_data in shuffled minibatches, all in one compiled call.
 
-    Every pass is reshuffled. Reset rows are never learned from; their places in the last minibatch are filled with
-    other rows of the same pass, so that all minibatches have one size. Where every row is that of a reset, there is no
+    Every pass is reshuffled and takes each valid row once: those that remain without the rows of resets and absent
+    agents are split evenly over the minibatches. All minibatches keep one size; places that remain are filled, and
+    weigh 0 (`IndexedBatch.valid`). With fewer rows than minibatches each row is a minibatch; without any, there is no
     gradient step.
 
     A policy with memory gets whole sequences: a minibatch is the rows of some of the environments in the order of time,
@@ -113,11 +118,11 @@ class multistep_trainer:
         if not len(valid):
             return
         if self._sequences:
-            index = self._minibatches_of(sequences(data))
+            index, counts = self._minibatches_of(sequences(data)).astype(np.int32), None
         else:
-            passes = [_fill(self._rng.permutation(valid), rows) for _ in range(self._passes)]
-            index = np.concatenate(passes).reshape(self._passes * self._minibatches, -1)
-        learn_from(ctx, self._policy, IndexedBatch(tables.layout, tables, index.astype(np.int32)), self._horizon)
+            passes = [self._rng.permutation(valid) for _ in range(self._passes)]
+            index, counts = minibatches(passes, self._minibatches, rows)
+        learn_from(ctx, self._policy, IndexedBatch(tables.layout, tables, index, valid=counts), self._horizon)
 
     def _minibatches_of(self, rows: Array) -> Array:
         """Sequences ``(T, N)`` in a new order for each pass: ``(K, T, B)``."""
@@ -221,11 +226,6 @@ def lone_rows(cfg: Any, minibatches: int) -> list[str]:
 
 def _valid_rows(data: dict[str, Array]) -> Array:
     return np.flatnonzero(data["valid"])
-
-
-def _fill(rows: Array, count: int) -> Array:
-    """`rows` repeated from the start until there are `count`."""
-    return rows if len(rows) == count else np.resize(rows, count)
 
 
 def learn_from(ctx: LearningContext, policy: LearnMode, batch: IndexedBatch, horizon: int) -> LearnOutput:

@@ -21,31 +21,31 @@ from minding.policies.core.base import BasePolicy
 from minding.policies.networks.actor_critic import PolicyNetwork
 from minding.policies.networks.optim import Group, Optimizer
 from minding.policies.networks.steps import GradientStep
-from minding.policies.ops import lean
+from minding.policies.ops.policy_gradient import row_mean
 
 
-def cloning_loss(log_prob):
+def cloning_loss(log_prob, batch):
     """Negative log-likelihood of the recorded actions.
 
     Args:
-      log_prob: float32 (B,), under the policy.
+      log_prob: float32 (B,), under the policy; batch: see `row_mean`.
 
     Returns:
       The loss, a scalar.
     """
-    return -lean.mean(log_prob)
+    return -row_mean(log_prob, batch)
 
 
-def squared_error_loss(mean, action):
+def squared_error_loss(mean, action, batch):
     """Squared distance between the policy's actions and the recorded ones.
 
     Args:
-      mean, action: float32 (B, A).
+      mean, action: float32 (B, A); batch: see `row_mean`.
 
     Returns:
       The loss, a scalar.
     """
-    return lean.mean(ops.square(mean - action).sum(axis=-1))
+    return row_mean(ops.square(mean - action).sum(axis=-1), batch)
 
 
 class BCCell(GradientStep):
@@ -69,9 +69,9 @@ class BCCell(GradientStep):
     def loss(self, batch):
         outputs, action = self.net(batch["obs"]), batch["action"]
         if self.squared:
-            loss = squared_error_loss(outputs[0], action.reshape(outputs[0].shape))
+            loss = squared_error_loss(outputs[0], action.reshape(outputs[0].shape), batch)
         else:
-            loss = cloning_loss(self.net.head.log_prob_entropy(outputs, action)[0])
+            loss = cloning_loss(self.net.head.log_prob_entropy(outputs, action)[0], batch)
         return loss, {"loss": loss}
 
     def construct(self, batch):

@@ -179,11 +179,13 @@ class MAPPO(ActorCriticPolicy):
     def _learned_by_actor(self, batch: IndexedBatch) -> Array:
         """From which rows the actor learns; bool, shaped like the index."""
         alive: Array = self._read(f"{CENTRAL}.{ALIVE}", batch) > 0
-        return alive & self._counted(batch) if self.net.memory_size else alive
+        counted = self._counted(batch)
+        return alive if counted is None else alive & counted
 
     def _update_moments(self, batch: IndexedBatch) -> None:
         """Lets the value take in the returns of a batch, each once."""
-        rows = np.unique(batch.index[self._counted(batch)] if self.net.memory_size else batch.index)
+        counted = self._counted(batch)
+        rows = np.unique(batch.index if counted is None else batch.index[counted])
         if len(rows):
             returns = batch.layout.read(batch.tables.host, "return", rows)
             self.net.critic.value.update(returns, self.cfg.learn.value_norm_decay)

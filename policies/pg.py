@@ -34,7 +34,8 @@ def pg_loss(log_prob, entropy, batch, entropy_weight):
 
     Args:
       log_prob: float32 (B,), of the current network; entropy: float32 (B,) or scalar.
-      batch: by name `advantage`, the return without its baseline, float32 (B,).
+      batch: by name `advantage`, the return without its baseline, and, if rows weigh differently, `valid`, each float32
+        (B,).
       entropy_weight: c_e.
 
     Returns:
@@ -92,6 +93,7 @@ class PG(BasePolicy):
     def _advantage(self, batch: IndexedBatch) -> Array:
         """The returns of a batch without their baseline, float32 ``(K, B)``."""
         returns: Array = batch.layout.read(batch.tables.host, "return")[batch.index]
+        counted = None if batch.valid is None else batch.valid > 0
         if self.cfg.learn.baseline == "standardized":
-            return standardized(returns)
-        return returns - moments(returns)[0] if self.cfg.learn.baseline == "mean" else returns
+            return standardized(returns, counted)
+        return returns - moments(returns, counted)[0] if self.cfg.learn.baseline == "mean" else returns

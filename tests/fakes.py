@@ -346,15 +346,18 @@ class _EvalMode:
 
 
 class ReadingLearner:
-    """Learn mode that checks the batch it is given and keeps the rows of each gradient step."""
+    """Learn mode that checks the batch it is given and keeps the rows of each gradient step and which count."""
 
     def __init__(self, fields):
         self.fields = fields
         self.layout = RowLayout(fields)
-        self.steps, self.progress = [], []
+        self.steps, self.counts, self.progress = [], [], []
 
     def forward(self, batch, progress=0.0):
         assert batch.index.dtype == np.int32
+        if batch.valid is not None:
+            assert (batch.valid.dtype, batch.valid.shape) == (np.float32, batch.index.shape)
+            self.counts += batch.valid.tolist()
         assert batch.index.ndim in (2, 3)
         tables = batch.tables.host
         assert [t.shape[1] for t in tables] == [t.shape[1] for t in self.layout.empty(1)]

@@ -20,6 +20,8 @@ from minding.engine.types import Array
 OBSERVATIONS = ("obs", "next_obs", "central")
 """Names of the fields that are observations, or what a centralised value sees (`engine.data.agents.CENTRAL`): with
 several leaves there is a field ``name.path`` for each."""
+VALID = "valid"
+"""Name under which gradient steps find what rows count, float32 (B,): of a batch, see `IndexedBatch`, or of rows."""
 PRIORITY = "priority"
 """Name under which rows come with priorities of their own to a buffer that draws by them, float32 (n,), at least 0."""
 
@@ -224,6 +226,8 @@ class IndexedBatch:
       index: int32 ``(K, B)``; ``(K, T, N)`` for learners of trajectories, in the order of time.
       weight: importance weights of the rows, float32, shaped like `index`, or of sequences ``(K, B)``; None: all are 1.
       successor: where the fields are that the layout calls linked, int32, shaped like `index`; None without any.
+      valid: float32, shaped like `index`: 0 at places that only fill up a minibatch, with rows that count elsewhere in
+        it; None: all count. Steps find it in their batch as `VALID`.
       lag: how many learner iterations old the weights were that the rows were collected with; 0 if unknown.
     """
 
@@ -233,6 +237,7 @@ class IndexedBatch:
     weight: Array | None = None
     lag: float = 0.0
     successor: Array | None = None
+    valid: Array | None = None
 
     def distinct(self) -> tuple[dict[str, Array], Array]:
         """The rows that it refers to, each once, by field; and the index into them, int32, shaped like `index`."""
@@ -243,3 +248,22 @@ class IndexedBatch:
             for name, column in self.layout.columns.items()
         }
         return fields, index.reshape(self.index.shape).astype(np.int32)
+
+
+def minibatches(passes: Sequence[Array], parts: int, count: int) -> tuple[Array, Array | None]:
+    """Splits passes over rows into minibatches of one size, in each of which every row of the pass counts once.
+
+    Args:
+      passes: the same rows in the order of each pass, one or more.
+      parts: minibatches of a pass; with fewer rows there is one for each row.
+      count: how many rows a pass could have, which decides the size.
+
+    Returns:
+      `index` int32 (K, B) and `valid` float32 (K, B), see `IndexedBatch`.
+    """
+    size = -(-count // parts)
+    if len(passes[0]) == parts * size:
+        return np.stack(passes).reshape(-1, size).astype(np.int32), None
+    split = [part for rows in passes for part in np.array_split(rows, min(parts, len(rows)))]
+    index = np.stack([np.resize(part, size) for part in split]).astype(np.int32)
+    return index, (np.arange(size) < np.array([[len(part)] for part in split])).astype(np.float32)

@@ -45,7 +45,8 @@ class ActorCriticPolicy(BasePolicy):
         advantage = self._read("advantage", batch).reshape(steps, -1)
         if not self.cfg.learn.normalize_advantage:
             return advantage
-        return standardized(advantage, self._counted(batch).reshape(steps, -1) if self.net.memory_size else None)
+        counted = self._counted(batch)
+        return standardized(advantage, None if counted is None else counted.reshape(steps, -1))
 
     def all_rows(self, batch: IndexedBatch) -> Array:
         """The numbers of all rows, for `GradientStep.present`: int32 ``(R,)``; with memory ``(T, N)``, in the order of
@@ -54,11 +55,14 @@ class ActorCriticPolicy(BasePolicy):
         return rows.reshape(batch.index.shape[1], -1) if self.net.memory_size else rows
 
     def observed(self, batch: IndexedBatch) -> Array:
-        return np.unique(batch.index[self._counted(batch)]) if self.net.memory_size else super().observed(batch)
+        counted = self._counted(batch)
+        return np.unique(batch.index if counted is None else batch.index[counted])
 
-    def _counted(self, batch: IndexedBatch) -> Array:
-        """Which rows of sequences are no resets; bool, shaped like the index."""
-        return self._read("valid", batch) > 0
+    def _counted(self, batch: IndexedBatch) -> Array | None:
+        """Which rows count: those of sequences that are no resets, or those that do not just fill up a minibatch; bool,
+        shaped like the index; None: all."""
+        valid = self._read("valid", batch) if self.net.memory_size else batch.valid
+        return None if valid is None else valid > 0
 
     def _read(self, name: str, batch: IndexedBatch) -> Array:
         return batch.layout.read(batch.tables.host, name)[batch.index]

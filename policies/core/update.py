@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from minding.engine.buffers import DeviceTables
-from minding.engine.data.batch import IndexedBatch
+from minding.engine.data.batch import VALID, IndexedBatch
 from minding.engine.process import runtime
 from minding.engine.process.compiled import Compiled, RecompileWarning
 from minding.engine.types import Array, LearnOutput
@@ -63,6 +63,8 @@ class Update:
         """
         if batch.successor is not None:
             inputs = dataclasses.replace(inputs, steps={SUCCESSOR: batch.successor, **inputs.steps})
+        if batch.valid is not None:
+            inputs = dataclasses.replace(inputs, steps={VALID: batch.valid, **inputs.steps})
         count, values = len(batch.index), [batch.index, *inputs.steps.values()]
         if count == 1:
             values = [x[0] for x in values]

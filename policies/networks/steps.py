@@ -50,7 +50,8 @@ class GradientStep(nn.Cell):
 
         Args:
           batch: by name: `index`, the numbers of the rows; their fields; what the policy adds for this step (`weight`,
-            noise, ...); and numbers that hold for all steps of the call, (1,) each.
+            noise, ...); and numbers that hold for all steps of the call, (1,) each. Where some rows only fill up the
+            minibatch, `VALID` is 0 for them: use `ops.policy_gradient.row_mean` for means over the rows.
         """
         raise NotImplementedError
 

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from minding.engine.buffers import DeviceTables
-from minding.engine.data.batch import IndexedBatch, RowLayout
+from minding.engine.data.batch import IndexedBatch, RowLayout, minibatches
 from minding.engine.data.observation import leaf_name, observation_leaves
 from minding.engine.data.rollout import Rollout, named_leaves
 from minding.engine.data.statistics import RunningMoments
@@ -40,7 +40,7 @@ from minding.policies.networks.fused import fuse_layers
 from minding.policies.networks.layers import MLP, Linear
 from minding.policies.networks.optim import Group, Optimizer
 from minding.policies.networks.steps import ALL_ROWS, PRIORITY, GradientStep
-from minding.policies.ops import lean
+from minding.policies.ops.policy_gradient import row_mean
 
 _EPSILON = 1e-8
 _BOUND = 5.0
@@ -89,7 +89,7 @@ class RNDCell(GradientStep):
         return ops.ReduceMean()(ops.square(self.predictor(leaves) - self.target(leaves)), -1)
 
     def loss(self, batch):
-        loss = lean.mean(self.errors(batch["next_obs"]))
+        loss = row_mean(self.errors(batch["next_obs"]), batch)
         return loss, {"rnd_loss": loss}
 
     def present(self, rows):
@@ -149,10 +149,10 @@ class RND:
         if not len(rows):
             return RewardEstimate(np.zeros(rollout.shape, np.float32), {})
         self._whiten(data, rows)
-        index, tables = self._minibatches(rows, steps * envs), self._put(data)
+        (index, valid), tables = self._minibatches(rows, steps * envs), self._put(data)
         constants: dict[str, Array | float] = dict(self.root.optim.rates(0.0))
         constants[ALL_ROWS] = np.arange(steps * envs, dtype=np.int32)
-        output = self._update(IndexedBatch(self._layout, tables, index), Inputs(constants=constants))
+        output = self._update(IndexedBatch(self._layout, tables, index, valid=valid), Inputs(constants=constants))
         errors = np.zeros(steps * envs, np.float32)
         assert output.priorities is not None
         errors[index.reshape(-1)] = output.priorities.reshape(-1)
@@ -173,12 +173,9 @@ class RND:
             white *= scale.astype(np.float32)
             data[name] = np.clip(white, -_BOUND, _BOUND, out=white).reshape(data[name].shape)
 
-    def _minibatches(self, rows: Array, count: int) -> Array:
-        """Int32 ``(K, B)``: some passes over the rows, each in an order of its own; `count` rows would all fit."""
-        parts = self.cfg.n_minibatch
-        places = -(-count // parts) * parts
-        passes = [np.resize(self._rng.permutation(rows), places) for _ in range(self.cfg.n_epoch)]
-        return np.concatenate(passes).reshape(self.cfg.n_epoch * parts, -1).astype(np.int32)
+    def _minibatches(self, rows: Array, count: int) -> tuple[Array, Array | None]:
+        """Some passes over the rows, each in an order of its own, see `minibatches`."""
+        return minibatches([self._rng.permutation(rows) for _ in range(self.cfg.n_epoch)], self.cfg.n_minibatch, count)
 
     def _put(self, data: Mapping[str, Array]) -> DeviceTables:
         rows = len(next(iter(data.values())))

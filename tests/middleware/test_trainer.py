@@ -49,14 +49,22 @@ def test_every_pass_takes_every_row_once_shuffled_anew(train):
     assert (ctx.train_iter, ctx.train_output, learner.progress) == (13, {"loss": 0.5, "grad_steps": 6}, [0.5])
 
 
-def test_reset_rows_are_never_learned_from_and_minibatches_keep_their_size(train):
-    _, steps, _ = train(data(8, invalid=(0, 5, 6)))
+def test_reset_rows_are_never_learned_from_and_others_count_once_in_a_pass(train):
+    _, steps, learner = train(data(8, invalid=(0, 5, 6)))
+    # Minibatches keep their size; places that are left repeat rows of the same minibatch, and count for nothing.
     assert [len(step) for step in steps] == [4] * 6
+    assert learner.counts == [[1, 1, 1, 0], [1, 1, 0, 0]] * 3
     for i in (0, 2, 4):
-        rows = steps[i] + steps[i + 1]
-        assert set(rows) == {1, 2, 3, 4, 7}
-        # The places of the three are filled with rows of the same pass.
-        assert sorted(rows.count(row) for row in set(rows)) == [1, 1, 2, 2, 2]
+        counted = [steps[k][:number] for k, number in ((i, 3), (i + 1, 2))]
+        assert sorted(counted[0] + counted[1]) == [1, 2, 3, 4, 7]
+        assert all(set(steps[i + k]) == set(counted[k]) for k in range(2))
+    assert train(data(8))[2].counts == []
+
+
+def test_with_fewer_rows_than_minibatches_each_is_a_minibatch(train):
+    ctx, steps, learner = train(data(8, invalid=range(7)))
+    assert (steps, learner.counts) == ([[7] * 4] * 3, [[1, 0, 0, 0]] * 3)
+    assert ctx.train_output["grad_steps"] == 3
 
 
 def test_the_seed_decides_the_order(train):
@@ -137,6 +145,7 @@ def test_the_plain_trainer_makes_one_step_on_all_valid_rows(counting_config):
     ctx = context(train_data=data(4, invalid=(1,)))
     middleware(ctx)
     assert [step["number"].tolist() for step in learner.steps] == [[0, 2, 3, 0]]
+    assert learner.counts == [[1, 1, 1, 0]]
     assert (ctx.train_iter, ctx.train_output["loss"], learner.progress) == (8, 0.5, [0.25])
 
 

@@ -114,15 +114,15 @@ def test_what_predicts_has_one_layer_more_than_what_it_predicts(rnd):
 
 def test_each_pass_takes_every_row_in_an_order_of_its_own(rnd):
     rows = np.array([0, 1, 3, 4, 6, 7, 8, 10])
-    passes = [rnd._minibatches(rows, 8) for _ in range(3)]
+    passes = [index for index, valid in (rnd._minibatches(rows, 8) for _ in range(3)) if valid is None]
     assert [each.shape for each in passes] == [(4, 2)] * 3
     orders = [each.ravel().tolist() for each in passes]
     assert [sorted(order) for order in orders] == [rows.tolist()] * 3
     assert len({tuple(order) for order in orders}) == 3
-    # Places that are left are filled with rows of the same pass.
-    filled = rnd._minibatches(rows, 12).ravel()
-    assert set(filled.tolist()) == set(rows.tolist())
-    assert len(filled) == 12
+    # Places that are left are filled, and count for nothing.
+    index, valid = rnd._minibatches(rows, 12)
+    assert valid.tolist() == [[1, 1, 0]] * 4
+    assert sorted(index[valid > 0].tolist()) == rows.tolist()
 
 
 def test_what_was_seen_often_is_rewarded_less_than_what_is_new(rnd):
@@ -140,6 +140,28 @@ def test_reset_rows_are_neither_rewarded_nor_learned_from(rnd):
     assert (reward[~valid] == 0.0).all()
     assert (reward[valid] > 0.0).all()
     assert rnd.estimate(rollout(valid=np.zeros_like(valid))).metrics == {}
+
+
+def test_rows_that_are_left_count_once_in_what_is_learned(rnd):
+    """What fills up a minibatch changes neither the loss nor a weight."""
+    valid = np.zeros((STEPS, ENVS), bool)
+    valid[2:4] = True
+    state, seen = copy.deepcopy(rnd.state_dict()), []
+    # Four rows in four minibatches of three places: each is learned from alone.
+    index, counts = rnd._minibatches(np.flatnonzero(valid.reshape(-1)), valid.size)
+    rnd.load_state_dict(state)
+    rnd._minibatches = lambda rows, count: (seen.append(rows), (index, counts))[1]
+    try:
+        filled = rnd.estimate(rollout(valid=valid)).metrics
+        params = rnd.state_dict()["params"]
+        rnd.load_state_dict(state)
+        # Other rows in the places that are left change nothing.
+        index = np.where(counts > 0, index, 0).astype(np.int32)
+        assert rnd.estimate(rollout(valid=valid)).metrics["rnd_loss"] == filled["rnd_loss"]
+    finally:
+        del rnd._minibatches
+    assert seen[0].tolist() == [4, 5, 6, 7]
+    assert all(np.array_equal(values, params[name]) for name, values in rnd.state_dict()["params"].items())
 
 
 def test_it_continues_exactly_from_its_state(rnd):
