@@ -13,7 +13,6 @@ main_config = EasyDict(
         type="discrete_sac",
         # From unscaled observations both actor and critics learn to hold the pole, but the cart drifts off the track.
         model=dict(hidden=[64, 64], normalize_obs=True),
-        # A share of 0.98 would keep the two actions about as likely as each other.
         learn=dict(
             learning_rate=1e-3,
             anneal_lr=True,
@@ -21,7 +20,6 @@ main_config = EasyDict(
             update_per_collect=32,
             nstep=3,
             tau=0.01,
-            target_entropy_share=0.2,
         ),
         collect=dict(n_sample=64, random_steps=1_000),
         other=dict(buffer_size=30_000),

@@ -22,7 +22,7 @@ def schema() -> groups.Schema:
             "alpha": opt(1.0, "(0, inf)", "entropy temperature; the initial one if it is learned"),
             "auto_alpha": opt(True, None, "tune the temperature automatically"),
             "target_entropy_share": opt(
-                0.98, "[0, 1]", "target entropy as a fraction of the maximum, log(number of legal actions)"
+                0.2, "[0, 1]", "target entropy as a fraction of the maximum, log(number of legal actions)"
             ),
         },
         "collect": {**groups.collect(8), **groups.random_steps()},
