@@ -96,6 +96,7 @@ class PPOCell(GradientStep):
         self.fused = FusedSurrogate(self.cfg) if usable() else None
         if learn["target_kl"]:
             self.watched, self.limit = "approx_kl", 1.5 * learn["target_kl"]
+        self.nothing = ms.Tensor(np.float32(0.0))
         self.gradient = self.optim.gradient(self.loss, "net")
 
     def loss(self, batch):
@@ -117,9 +118,21 @@ class PPOCell(GradientStep):
             batch["log_prob"], batch["value"] = batch["present_log_prob"], batch["present_value"]
             batch["advantage"] = batch["advantage"] * batch["trust"]
         (_, metrics), grads = self.gradient(batch)
-        norms = self.optim({"net": grads}, batch, (metrics["loss"], metrics["approx_kl"]))
-        metrics["grad_norm"] = norms["net"]
+        if self.watched is None:
+            metrics["grad_norm"] = self.move(grads, batch, metrics)
+        else:
+            metrics["grad_norm"] = self.move_within_limit(grads, batch, metrics)
         return metrics
+
+    def move(self, grads, batch, metrics):
+        """Moves the weights, after the metrics have been computed; returns the norm of the gradient."""
+        return self.optim({"net": grads}, batch, (metrics["loss"], metrics["approx_kl"]))["net"]
+
+    def move_within_limit(self, grads, batch, metrics):
+        norm = self.nothing
+        if metrics["approx_kl"] <= self.limit:
+            norm = self.move(grads, batch, metrics)
+        return norm
 
 
 class PPO(ActorCriticPolicy):

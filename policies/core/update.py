@@ -58,8 +58,8 @@ class Update:
     def __call__(self, batch: IndexedBatch, inputs: Inputs) -> LearnOutput:
         """Makes the gradient steps of a batch.
 
-        Metrics are means over the steps made; those of `counts` are means over the steps that have them, and are left
-        out where none does.
+        Metrics are means over the steps made, and the one that a watched metric kept from being made; those of `counts`
+        are means over the steps that have them, and are left out where none does.
         """
         if batch.successor is not None:
             inputs = dataclasses.replace(inputs, steps={SUCCESSOR: batch.successor, **inputs.steps})
@@ -76,13 +76,18 @@ class Update:
         total, priorities = returned if self._root.prioritized else (returned, None)
         # `tolist()` is four times as fast as `asnumpy()` on a fresh tensor.
         sums = total.tolist()
-        if count > 1 and self._root.watched is not None:
-            count = int(sums[-1])
+        steps = count
+        if self._root.watched is not None:
+            if count > 1:
+                count, exceeded = int(sums[-2]), int(sums[-1])
+            else:
+                exceeded = int(not sums[self._metrics.index(self._root.watched)] <= np.float32(self._root.limit))
+            steps = count - exceeded
         counts = {name: inputs.counts.get(name, count) for name in self._metrics}
         metrics = {name: value / counts[name] for name, value in zip(self._metrics, sums) if counts[name]}
         if priorities is not None:
             priorities = priorities.asnumpy().reshape(batch.index.shape)
-        return LearnOutput(metrics, count, priorities)
+        return LearnOutput(metrics, steps, priorities)
 
     def _add(self, variant: tuple[Any, ...], batch: IndexedBatch, inputs: Inputs) -> None:
         if batch.tables is not self._tables:

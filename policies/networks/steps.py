@@ -32,7 +32,8 @@ class GradientStep(nn.Cell):
       metrics: names of the numbers that `construct` returns.
       prioritized: whether it also returns one priority per row, under the name `PRIORITY`.
       present_names: names of what `present` returns.
-      watched, limit: name of the metric that ends the steps of a call once it exceeds the limit; None: nothing does.
+      watched, limit: name of the metric that ends the steps of a call once it exceeds the limit; the step that finds
+        this changes nothing but returns its metrics. None: nothing ends them.
     """
 
     metrics: tuple[str, ...] = ()
@@ -108,7 +109,8 @@ class GradientLoop(nn.Cell):
 
         Returns:
           The sums of the metrics, in their order; then, where a metric is watched and there is a loop, the number of
-          steps made. With priorities a pair of this and the priorities, shaped like the index.
+          steps that are in the sums, and how many of these (0 or 1) exceeded the limit. With priorities a pair of this
+          and the priorities, shaped like the index.
         """
         # Of a freed graph the compiler keeps more of the function that it was asked for than of a method.
         return self.all_steps(inputs)
@@ -140,7 +142,8 @@ class GradientLoop(nn.Cell):
                 priorities = lean.with_entry(priorities, i, returned[PRIORITY])
             i = i + 1
         if self.watched is not None:
-            total = ops.Concat()((total, ops.ExpandDims()(ops.Cast()(i, ms.float32), 0)))
+            within = ops.Cast()(watched <= self.limit, ms.float32)
+            total = ops.Concat()((total, lean.stacked((ops.Cast()(i, ms.float32), 1.0 - within))))
         return (total, priorities) if self.prioritized else total
 
     def goes_on(self, i, count, watched):

@@ -290,6 +290,18 @@ def test_the_first_rollout_is_clipped_around_the_values_that_were_recorded(polic
     assert metrics["value_loss"] == pytest.approx(unclipped.mean(), rel=1e-5)
 
 
+def test_a_step_on_which_the_policy_has_moved_too_far_is_not_made():
+    policy = MAPPO(team_config(**{"policy.learn.target_kl": 0.01}), modes=("learn",))
+    batches, before = Batches(policy, ROWS), params(policy)
+    output = policy.learn_mode.forward(batches(rows_for(batches.layout), index_of("plain")))
+    assert output.metrics["approx_kl"] > 0.015
+    assert (output.steps, output.metrics["grad_norm"]) == (0, 0.0)
+    # The moments of the value have taken in the returns.
+    assert {name for name, values in params(policy).items() if not np.array_equal(values, before[name])} == {
+        f"net.critic.value.{name}" for name in ("mean", "deviation", "variance", "updates")
+    }
+
+
 def test_new_moments_leave_what_the_head_says_in_units_of_the_returns():
     rng = np.random.default_rng(0)
     head, x = PopArt(3, rng), rng.standard_normal((6, 3)).astype(np.float32)

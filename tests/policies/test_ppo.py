@@ -106,9 +106,31 @@ def test_the_first_step_on_its_own_data_has_no_kl_and_makes_all_steps(policy, ba
     assert metrics["clip_fraction"] == 0.0
 
 
-def test_steps_end_when_the_policy_has_moved_too_far(policy, batch_for):
+@pytest.mark.parametrize("steps", [1, STEPS])
+def test_a_step_on_which_the_policy_has_moved_too_far_is_not_made(policy, batch_for, steps):
     _, batch = batch_for(log_prob=np.full(BATCH, -5.0, np.float32))
+    batch.index, before = batch.index[:steps], policy.state_dict()["params"]
+    output = policy.learn_mode.forward(batch)
+    assert output.steps == 0
+    assert output.metrics["approx_kl"] > 0.15
+    assert output.metrics["grad_norm"] == 0.0
+    assert all(np.array_equal(values, before[name]) for name, values in policy.state_dict()["params"].items())
+
+
+def test_steps_end_before_the_one_that_finds_the_policy_too_far(policy, batch_for):
+    """One step moves it beyond the limit: the state is that after this step alone."""
+    set_rate(policy, 0.3)
+    start, (_, batch) = copy.deepcopy(policy.state_dict()), batch_for()
+    output = policy.learn_mode.forward(batch)
+    assert output.steps == 1
+    # The mean of 0 in the step made and of what the next one found.
+    assert output.metrics["approx_kl"] > 0.15 / 2
+    found = policy.state_dict()["params"]
+    policy.load_state_dict(start)
+    batch.index = batch.index[:1]
     assert policy.learn_mode.forward(batch).steps == 1
+    for name, values in policy.state_dict()["params"].items():
+        np.testing.assert_allclose(found[name], values, rtol=1e-5, atol=1e-7, err_msg=name)
 
 
 @pytest.mark.parametrize(("progress", "rate"), [(0.0, 0.01), (0.25, 0.0075), (1.0, 0.0), (1.5, 0.0)])
