@@ -11,7 +11,6 @@ from __future__ import annotations
 import copy
 import importlib
 import os
-import pkgutil
 import runpy
 from collections.abc import Iterable
 from pathlib import Path
@@ -19,16 +18,12 @@ from pathlib import Path
 from easydict import EasyDict
 
 from minding.configs.checks import check_settings
-from minding.engine.config.compiler import compile_config, load_config
+from minding.configs.names import PRESETS, check_env_given, is_algorithm, is_name, unknown_name
+from minding.engine.config.compiler import compile_config, load_config, parse_overrides
 from minding.engine.config.options import plain
 from minding.engine.config.trust import check_code
 from minding.engine.errors import ConfigError, nearest
 from minding.engine.run.run_dir import RunDir
-
-PRESETS: tuple[str, ...] = tuple(
-    sorted(module.name for module in pkgutil.iter_modules(__path__) if "_" in module.name.strip("_"))
-)
-"""Names of all presets, from the files of this folder; none is imported."""
 
 
 def load_preset(name: str) -> EasyDict:
@@ -42,20 +37,33 @@ def load_preset(name: str) -> EasyDict:
     return copy.deepcopy(importlib.import_module(f"minding.configs.{name}").main_config)
 
 
+def load_named(name: str) -> EasyDict:
+    """The settings that a name stands for: those of a preset, or nothing but an algorithm, with its defaults.
+
+    Raises:
+      ConfigError: if there is neither; names the nearest.
+    """
+    if is_algorithm(name):
+        return EasyDict(policy=dict(type=name))
+    if name in PRESETS:
+        return load_preset(name)
+    raise ConfigError(f"unknown configuration {name!r}: {unknown_name(name)}")
+
+
 def load_user_config(source: str | os.PathLike[str], *, trust: bool = False) -> EasyDict:
     """The settings that the command line names.
 
     Args:
-      source: a preset's name, a ``.yaml`` file, a run folder, or a ``.py`` file that defines `main_config`. A text
-        that is the name of a preset means the preset, even if there is a folder of that name; that one is
-        ``./name``.
+      source: the name of a preset or of an algorithm, a ``.yaml`` file, a run folder, or a ``.py`` file that defines
+        `main_config`. A text that is such a name means the preset or the algorithm, even if there is a folder of that
+        name; that one is ``./name``.
       trust: run the code that a run folder or a ``.yaml`` file names even where it is not the user's own.
     Raises:
       ConfigError: if there is no such preset or file, or it holds no settings.
       TrustError: if a run folder or a ``.yaml`` file names code that is not the user's own.
     """
-    if isinstance(source, str) and source in PRESETS:
-        return load_preset(source)
+    if isinstance(source, str) and is_name(source):
+        return load_named(source)
     path = Path(source)
     if path.is_dir():
         return RunDir.open(path, trust=trust).load_config()
@@ -67,7 +75,7 @@ def load_user_config(source: str | os.PathLike[str], *, trust: bool = False) -> 
         return cfg
     if path.suffix == ".py":
         return _run_config_file(path)
-    return load_preset(str(source))
+    return load_named(str(source))
 
 
 def _saved_by_a_run(path: Path, cfg: EasyDict) -> bool:
@@ -102,6 +110,7 @@ def compile_run(user: EasyDict, overrides: Iterable[str] = ()) -> EasyDict:
 
     overrides = list(overrides)
     algorithm = get_algorithm(_algorithm_name(user, overrides))
+    check_env_given(user, overrides, algorithm)
     try:
         cfg = compile_config(user, algorithm, describe_env, config_schema(), overrides)
     except ConfigError as error:
@@ -121,10 +130,9 @@ def compile_run(user: EasyDict, overrides: Iterable[str] = ()) -> EasyDict:
 def _algorithm_name(user: EasyDict, overrides: list[str]) -> str:
     from minding.policies import ALGORITHMS
 
-    for override in reversed(overrides):
-        key, sign, value = override.partition("=")
-        if sign and key.strip() == "policy.type":
-            return value.strip()
+    given = parse_overrides(overrides).get("policy")
+    if isinstance(given, dict) and "type" in given:
+        return str(given["type"])
     section = user.get("policy")
     if not isinstance(section, dict) or "type" not in section:
         odd = [key for key in section or () if nearest(key, ["type"])] if isinstance(section, dict) else []

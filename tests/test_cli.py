@@ -165,9 +165,18 @@ def test_without_a_command_the_help_is_shown(capsys):
     ("args", "message"),
     [
         (["trian"], "No such command 'trian'"),
-        (["train"], "Missing argument 'CONFIG'"),
-        (["train", "cartpole_pp"], "unknown preset 'cartpole_pp'; did you mean 'cartpole_ppo'?"),
-        (["train", "nope"], "unknown preset 'nope'. `minding list presets` lists all"),
+        (["train"], "nothing to train is given: expected a preset, as in `minding train cartpole_ppo`, or an"),
+        (["train", "--env", "CartPole-v1"], "nothing to train is given"),
+        (["train", "cartpole_pp"], "unknown configuration 'cartpole_pp'"),
+        (["train", "cartpole_pp"], "did you mean 'cartpole_ppo'?"),
+        (["train", "nope"], "neither a preset, an algorithm, a file nor a run folder. `minding list` shows"),
+        (["train", "cartpole"], "did you mean one of cartpole_a2c, "),
+        (["train", "CartPole-v1"], "as in `minding train ppo --env CartPole-v1`"),
+        (["train", "ppo"], "env.env_id is not given: add one, as in `minding train ppo --env CartPole-v1`"),
+        (["train", "mappo"], "as in `minding train mappo --env mpe2/simple_spread_v3`"),
+        (["train", "ppo", "CartPole-v1"], "unexpected 'CartPole-v1': expected settings as KEY=VALUE"),
+        (["train", "ppo", "--algo", "dqn", "--env", "CartPole-v1"], "ppo and policy.type=dqn name two algorithms"),
+        (["train", "sac", "--env", "CartPole-v1"], "acts in box action spaces, env.env_id='CartPole-v1' has a"),
         (["train", "absent.yaml"], "cannot read the configuration 'absent.yaml'"),
         (["train", "absent.py"], "no such file"),
         (["train", "cartpole_ppo", "--sede", "1"], "No such option"),
@@ -187,6 +196,30 @@ def test_bad_input_is_one_line_on_stderr_and_exit_code_2(args, message, capsys, 
     assert message in captured.err
     assert captured.err.startswith("minding: ")
     assert captured.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ["ppo", "--env", "CartPole-v1"],
+        ["ppo", "env.env_id=CartPole-v1"],
+        ["--algo", "ppo", "--env", "CartPole-v1"],
+        ["policy.type=ppo", "env.env_id=CartPole-v1"],
+    ],
+)
+def test_an_algorithm_trains_on_the_given_environment_with_its_defaults(args, training, tmp_path):
+    assert run(["train", *args, "--no-progress", "--out", str(tmp_path)]) == 0
+    (call,) = training.calls
+    user = EasyDict(policy={"type": "ppo"}, env={"env_id": "CartPole-v1"}, run={"out_dir": str(tmp_path)})
+    assert call[0] == minding.configs.compile_run(user)
+    assert (tmp_path / "CartPole-v1_ppo").is_dir()
+
+
+def test_the_name_of_an_algorithm_means_it_even_beside_a_folder_of_that_name(training, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "ppo").mkdir()
+    assert run(["train", "ppo", "--env", "CartPole-v1", "--no-progress"]) == 0
+    assert training.calls[0][0].policy.type == "ppo"
 
 
 def test_bad_input_is_found_before_mindspore_loads():

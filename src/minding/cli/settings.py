@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from easydict import EasyDict
 
 SHORTCUTS = {
+    "algo": "policy.type",
+    "env": "env.env_id",
     "seed": "seed",
     "out": "run.out_dir",
     "collectors": "lanes.collectors",
@@ -47,6 +50,48 @@ def with_shortcuts(overrides: Sequence[str], options: Mapping[str, Any]) -> list
             raise ConfigError(f"{shown} and {key}={_yaml(said)} contradict each other: give only one of them")
         texts.append(text)
     return [*overrides, *texts]
+
+
+def split_arguments(config: str | None, overrides: tuple[str, ...]) -> tuple[str | None, tuple[str, ...]]:
+    """What names the configuration, None where the command line begins with KEY=VALUE; and all KEY=VALUE texts.
+
+    Raises:
+      ConfigError: one of the others has no ``=``.
+    """
+    from minding.engine.errors import ConfigError
+
+    if config is not None and "=" in config and not Path(config).exists():
+        overrides, config = (config, *overrides), None
+    for text in overrides:
+        if "=" not in text:
+            raise ConfigError(
+                f"unexpected {text!r}: expected settings as KEY=VALUE, such as policy.learn.gamma=0.99; an environment "
+                "is given with --env, as in `minding train ppo --env CartPole-v1`"
+            )
+    return config, overrides
+
+
+def check_source(config: str | None, overrides: Sequence[str]) -> None:
+    """Refuses a command line that names nothing to train, or two algorithms.
+
+    Args:
+      config: what names the configuration, None without it.
+      overrides: all of the command line, with those that options stand for.
+    Raises:
+      ConfigError: says what to give.
+    """
+    from minding.configs.names import is_algorithm
+    from minding.engine.config.compiler import parse_overrides
+    from minding.engine.errors import ConfigError
+
+    algorithm = _at(parse_overrides(overrides), "policy.type")
+    if config is None and algorithm is None:
+        raise ConfigError(
+            "nothing to train is given: expected a preset, as in `minding train cartpole_ppo`, or an algorithm and an "
+            "environment, as in `minding train ppo --env CartPole-v1`"
+        )
+    if config is not None and is_algorithm(config) and algorithm not in (None, config):
+        raise ConfigError(f"{config} and policy.type={algorithm} name two algorithms: give only one of them")
 
 
 def check_lane_settings(overrides: Sequence[str], cfg: EasyDict, option: str) -> None:

@@ -11,7 +11,13 @@ import click
 from minding.cli.common import bad_input, trust_option
 from minding.cli.process import report_lost_output, signals_reach_the_run
 from minding.cli.seeds import SeedList, train_seeds
-from minding.cli.settings import check_lane_settings, check_seed_options, with_shortcuts
+from minding.cli.settings import (
+    check_lane_settings,
+    check_seed_options,
+    check_source,
+    split_arguments,
+    with_shortcuts,
+)
 
 if TYPE_CHECKING:
     from easydict import EasyDict
@@ -24,8 +30,10 @@ _UNSAVED = 3
 
 
 @click.command()
-@click.argument("config")
+@click.argument("config", required=False)
 @click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...")
+@click.option("--env", metavar="ENV_ID", help="Environment; the same as env.env_id=ENV_ID.")
+@click.option("--algo", metavar="NAME", help="Algorithm; the same as policy.type=NAME.")
 @click.option("--seed", type=int, help="Seed of the run; the same as seed=N.")
 @click.option(
     "--seeds",
@@ -48,7 +56,7 @@ _UNSAVED = 3
 @trust_option
 @click.option("--no-progress", is_flag=True, help="Show no progress.")
 def train(
-    config: str,
+    config: str | None,
     overrides: tuple[str, ...],
     seeds: tuple[int, ...] | None,
     jobs: int | None,
@@ -59,9 +67,10 @@ def train(
 ) -> int:
     """Train an agent.
 
-    CONFIG is a preset (see `minding list presets`), a saved .yaml configuration or run folder, or a .py file
-    that defines main_config. The name of a preset always means the preset: a folder of that name is given as a
-    path, such as ./cartpole_ppo. KEY=VALUE changes a setting, such as policy.learn.learning_rate=3e-4.
+    CONFIG is a preset or an algorithm (see `minding list`), a saved .yaml configuration or run folder, or a .py
+    file that defines main_config. An algorithm needs an environment, such as --env CartPole-v1, and takes its
+    defaults. The name of a preset or of an algorithm always means that one: a folder of that name is given as
+    a path, such as ./ppo. KEY=VALUE changes a setting, such as policy.learn.learning_rate=3e-4.
 
     --seeds ends with one table and one plot of all seeds: mean, interquartile mean and 95 % intervals.
 
@@ -73,9 +82,11 @@ def train(
         from minding.configs import compile_run, load_user_config
         from minding.engine.run.run_dir import RunDir
 
+        config, overrides = split_arguments(config, overrides)
         settings = with_shortcuts(overrides, options)
         check_seed_options(settings, seeds, jobs, resume)
-        cfg = compile_run(load_user_config(config, trust=trust), settings)
+        check_source(config, settings)
+        cfg = compile_run({} if config is None else load_user_config(config, trust=trust), settings)
         check_lane_settings(settings, cfg, "--async")
         training.check_runnable(cfg)
         if seeds is None:

@@ -1,0 +1,80 @@
+"""What a name stands for: a preset, or an algorithm; and what is said where it stands for neither."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import pkgutil
+import re
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from minding.engine.config.compiler import parse_overrides
+from minding.engine.errors import ConfigError, nearest
+
+if TYPE_CHECKING:
+    from minding.policies import Algorithm
+
+PRESETS: tuple[str, ...] = tuple(
+    sorted(
+        module.name
+        for module in pkgutil.iter_modules([os.path.dirname(os.path.abspath(__file__))])
+        if "_" in module.name.strip("_")
+    )
+)
+"""Names of all presets, from the files of this folder; none is imported."""
+
+_LIKE_AN_ENVIRONMENT = re.compile(r"[-_]v\d+$")
+
+
+def is_algorithm(name: str) -> bool:
+    """Whether a name is an algorithm's."""
+    from minding.policies import ALGORITHMS
+
+    return name in ALGORITHMS
+
+
+def is_name(text: str) -> bool:
+    """Whether a text is the name of a preset or of an algorithm, whatever file or folder is called so."""
+    return text in PRESETS or is_algorithm(text)
+
+
+def unknown_name(name: str) -> str:
+    """What there is in place of a name that is neither a preset's nor an algorithm's."""
+    from minding.policies import ALGORITHMS
+
+    if _LIKE_AN_ENVIRONMENT.search(name):
+        return f"an environment is given with an algorithm, as in `minding train ppo --env {name}`"
+    begun = [preset for preset in PRESETS if preset.startswith(f"{name}_")]
+    hint = f"; did you mean one of {', '.join(begun)}?" if begun else nearest(name, [*PRESETS, *ALGORITHMS]) or "."
+    return f"neither a preset, an algorithm, a file nor a run folder{hint} `minding list` shows the first two"
+
+
+def presets_of(algorithm: str) -> list[str]:
+    """Names of the presets of an algorithm; imports all presets."""
+    modules = {name: importlib.import_module(f"minding.configs.{name}") for name in PRESETS}
+    return [name for name, module in modules.items() if module.main_config.policy.type == algorithm]
+
+
+def example_env(algorithm: Algorithm) -> str:
+    """An environment that an algorithm can learn with its defaults."""
+    if algorithm.agents == "several":
+        return "mpe2/simple_spread_v3"
+    return "CartPole-v1" if "discrete" in algorithm.actions else "Pendulum-v1"
+
+
+def check_env_given(user: Mapping[str, Any], overrides: Iterable[str], algorithm: Algorithm) -> None:
+    """Refuses settings that name no environment.
+
+    Raises:
+      ConfigError: says how one is given, and which presets of the algorithm have one.
+    """
+    sections = [user.get("env"), parse_overrides(overrides).get("env")]
+    if any(section.get("env_id") if isinstance(section, Mapping) else section is not None for section in sections):
+        return
+    presets = presets_of(algorithm.name)
+    choice = f", or train a preset: {', '.join(presets)}" if presets else ""
+    raise ConfigError(
+        f"policy.type={algorithm.name!r} needs an environment, and env.env_id is not given: add one, as in `minding "
+        f"train {algorithm.name} --env {example_env(algorithm)}`{choice}"
+    )
