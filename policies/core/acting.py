@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from minding.engine.data.observation import Leaf
 from minding.engine.errors import ConfigError
 from minding.engine.process import runtime
 from minding.engine.process.compiled import Compiled
 from minding.engine.process.runtime import ms, nn
 from minding.engine.types import Array
 from minding.policies.core.actors import Network, Outputs
-from minding.policies.networks.encoder import ObsEncoder
+from minding.policies.core.numpy_form import NoNumpyForm, UnlikeNumpyForm, narrow, numpy_form
 
+_log = logging.getLogger("minding.policies")
 _HOST_LIMIT = 1_000_000
 """Number of weights up to which NumPy is faster than dispatching a compiled graph on CPU."""
 
@@ -30,28 +33,39 @@ class _Graph(nn.Cell):
         return self.net(obs)
 
 
-def acting_network(net: Any, backend: str, name: str) -> Network:
+def acting_network(net: Any, backend: str, name: str, leaves: Sequence[Leaf] = ()) -> Network:
     """A function from observation leaves, each ``(B, ...)``, to the network's outputs as NumPy arrays.
 
     Args:
-      net: a cell of `networks` that returns a tuple of arrays.
-      backend: 'graph', 'host', or 'auto': 'host' for small networks without convolutions on CPU, else 'graph'.
+      net: a cell that returns a tuple of arrays.
+      backend: 'graph', 'host', or 'auto': 'host' on CPU for a small network whose NumPy form computes what it does (see
+        `numpy_form`), else 'graph'. If it computes something else, the log says so.
       name: used in messages.
+      leaves: what it takes besides noise and memory; needed where a cell is neither of this package nor MindSpore's.
 
     Raises:
-      ConfigError: if 'host' is asked for and the network has no NumPy form, or the device is not the CPU.
+      ConfigError: if 'host' is asked for and there is no such form, or the device is not the CPU.
     """
-    small = sum(p.size for p in net.get_parameters()) <= _HOST_LIMIT
-    encoders = [cell for _, cell in net.cells_and_names() if isinstance(cell, ObsEncoder)]
-    possible = runtime.device() == "CPU" and not any(encoder.has_convolutions for encoder in encoders)
-    if backend == "host" and not possible:
+    if backend == "graph" or (backend == "auto" and not _suits_numpy(net)):
+        return GraphNetwork(net, name)
+    fault, unlike = "the device is not the CPU", False
+    if runtime.device() == "CPU":
+        try:
+            return numpy_form(net, leaves)
+        except NoNumpyForm as error:
+            fault = str(error)
+            unlike = isinstance(error, UnlikeNumpyForm)
+    if backend == "host":
         raise ConfigError(
-            "policy.collect.backend: 'host' needs the CPU and a network without convolutions; use 'auto' or 'graph'"
+            f"policy.collect.backend='host': the network has to compute in NumPy, and {fault}: use 'auto' or 'graph'"
         )
-    if backend == "host" or (backend == "auto" and possible and small):
-        network: Network = net.host()
-        return network
+    if unlike:
+        _log.warning("%s: the network acts through its graph, as with policy.collect.backend=graph: %s", name, fault)
     return GraphNetwork(net, name)
+
+
+def _suits_numpy(net: Any) -> bool:
+    return runtime.device() == "CPU" and sum(p.size for p in net.get_parameters()) <= _HOST_LIMIT
 
 
 class GraphNetwork:
@@ -69,10 +83,6 @@ class GraphNetwork:
         size = 1 << (count - 1).bit_length()
         if size != count:
             leaves = [np.concatenate([x, np.zeros((size - count, *x.shape[1:]), x.dtype)]) for x in leaves]
-        outputs = self._compiled(*[runtime.to_device(_narrow(x)) for x in leaves])
+        outputs = self._compiled(*[runtime.to_device(narrow(x)) for x in leaves])
         arrays = [o.asnumpy() for o in outputs]
         return tuple((a if i in self._shared else a[:count]).copy() for i, a in enumerate(arrays))
-
-
-def _narrow(x: Array) -> Array:
-    return x.astype(np.int32) if x.dtype == np.int64 else x

@@ -91,7 +91,9 @@ class BasePolicy:
         # Naming the parameters by their path makes one flat state with unique names.
         self.params = dict(self.root.parameters_and_names())
         self._normalizers = _find_normalizers(self.root)
-        self._acting_network = acting_network(self.net, self.cfg.collect.backend, f"{self.name}.act")
+        self._acting_network = acting_network(
+            self.net, self.cfg.collect.backend, f"{self.name}.act", self.acting_leaves
+        )
         self.actors = {mode: self._make_actor(mode, streams) for mode in ("collect", "eval")}
         self._guard = LearnGuard(self.name, self.cfg.learn.on_nan, self)
 
@@ -240,9 +242,10 @@ class BasePolicy:
     # State.
 
     def state_dict(self) -> StateDict:
-        """Copies of all parameters by name (networks, targets, optimizers, temperatures), moments, the random streams
-        and, of a policy with memory, what it remembers while it collects."""
+        """The network's class, copies of all parameters by name (networks, targets, optimizers, temperatures), moments,
+        the random streams and, of a policy with memory, what it remembers while it collects."""
         return {
+            "network": _class_of(self.net),
             "params": {name: p.asnumpy().copy() for name, p in self.params.items()},
             "moments": {name: n.moments.state_dict() for name, (_, n) in self._normalizers.items()},
             "acting": self.actors["collect"].state_dict(),
@@ -252,12 +255,24 @@ class BasePolicy:
     def load_state_dict(self, state: StateDict) -> None:
         """Writes saved values into the live parameters, in place, so that compiled graphs use them.
 
-        A policy built for fewer modes takes what applies to it; a saved state must hold every parameter of this policy.
+        A policy built for fewer modes takes what applies to it; a saved state must hold every parameter of this policy,
+        and of its network no others.
 
         Raises:
-          CheckpointError: if a parameter is missing or has another shape.
+          CheckpointError: if the network is of another class, or a parameter is missing, surplus or of another shape.
         """
+        if state["network"] != _class_of(self.net):
+            raise CheckpointError(
+                f"{self.name}: the checkpoint is of a network of class {state['network']}, here it is "
+                f"{_class_of(self.net)}: build the policy with the class that was trained"
+            )
         saved = state["params"]
+        surplus = [name for name in saved if name.startswith("net.") and name not in self.params]
+        if surplus:
+            raise CheckpointError(
+                f"{self.name}: the checkpoint has {len(surplus)} parameters that the network here has not, the "
+                f"first of them {surplus[0]!r}: it belongs to another network"
+            )
         for name, p in self.params.items():
             if name not in saved:
                 raise CheckpointError(
@@ -277,6 +292,11 @@ class BasePolicy:
             normalizer.moments.load_state_dict(state["moments"][name])
         self.actors["collect"].load_state_dict(state["acting"])
         restore_generator(self.learn_rng, state["rng"])
+
+
+def _class_of(net: Any) -> str:
+    """The class of a network, as ``module:Class``."""
+    return f"{type(net).__module__}:{type(net).__qualname__}"
 
 
 def _find_normalizers(root: Any) -> dict[str, tuple[str, Normalizer]]:

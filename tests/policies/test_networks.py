@@ -144,7 +144,7 @@ def test_two_networks_at_once_compute_what_each_does_to_the_bit(sizes, activatio
 def test_images_are_encoded_by_the_graph_only():
     net = network(ActorCritic, dict_of(image=IMAGE, speed=VECTOR), discrete(3))
     assert net.encoder.has_convolutions
-    with pytest.raises(ConfigError, match="'host' needs the CPU and a network without convolutions"):
+    with pytest.raises(ConfigError, match=r"has to compute in NumPy, and .*no attribute 'host'"):
         acting_network(net, "host", "act")
     image, speed = observations(dict_of(image=IMAGE, speed=VECTOR), 4)
     act = acting_network(net, "auto", "act")
@@ -224,6 +224,65 @@ def test_a_large_network_acts_by_graph_and_a_small_one_on_the_host():
     large = network(ActorCritic, VECTOR, discrete(2), hidden=[800, 800])
     assert not isinstance(acting_network(small, "auto", "act"), GraphNetwork)
     assert isinstance(acting_network(large, "auto", "act"), GraphNetwork)
+
+
+class Doubled(ActorCritic):
+    """One more layer in `heads`, of which the form of the base class knows nothing."""
+
+    def __init__(self, spec, model, rng):
+        super().__init__(spec, model, rng)
+        self.more = Linear(model.hidden[-1], model.hidden[-1], 1.0, rng)
+
+    def heads(self, features, obs):
+        value, *action = super().heads(features, obs)
+        return (2.0 * value + self.more(self.critic(features)).sum(-1), *action)
+
+
+class Renamed(ActorCritic):
+    """Computes what the base class does."""
+
+
+class Squared(nn.Cell):
+    """A cell without NumPy form."""
+
+    def construct(self, x):
+        return x * x
+
+
+LEAVES = observation_leaves(VECTOR)
+
+
+def test_a_network_that_overrides_what_its_numpy_form_is_of_acts_through_its_graph(caplog):
+    net = network(Doubled, VECTOR, discrete(2))
+    act = acting_network(net, "auto", "mine.act", LEAVES)
+    assert isinstance(act, GraphNetwork)
+    assert "mine.act: the network acts through its graph" in caplog.text
+    assert "Doubled overrides heads of ActorCritic" in caplog.text
+    obs = observations(VECTOR, 4)
+    np.testing.assert_allclose(act(obs)[0], net([to_device(x) for x in obs])[0].asnumpy(), rtol=1e-5)
+    with pytest.raises(ConfigError, match="has to compute in NumPy, and Doubled overrides heads of ActorCritic"):
+        acting_network(net, "host", "mine.act", LEAVES)
+
+
+def test_a_network_that_computes_something_else_than_its_numpy_form_acts_through_its_graph(caplog):
+    net = network(Renamed, VECTOR, discrete(2))
+    assert not isinstance(acting_network(net, "auto", "act", LEAVES), GraphNetwork)
+    before = [p.asnumpy().copy() for p in net.get_parameters()]
+    right = net.host
+    net.host = lambda: lambda leaves: tuple(1.1 * x for x in right()(leaves))
+    assert isinstance(acting_network(net, "auto", "act", LEAVES), GraphNetwork)
+    assert "output 0 of Renamed differs from that of its NumPy form by" in caplog.text
+    for old, p in zip(before, net.get_parameters(), strict=True):
+        np.testing.assert_array_equal(old, p.asnumpy())
+
+
+def test_a_network_without_numpy_form_acts_through_its_graph():
+    net = network(ActorCritic, VECTOR, discrete(2))
+    net.actor = Squared()
+    net.head = Linear(net.encoder.out_features, 2, 1.0, rng())
+    assert isinstance(acting_network(net, "auto", "act", LEAVES), GraphNetwork)
+    with pytest.raises(ConfigError, match="'Squared' object has no attribute 'host': a cell without NumPy form"):
+        acting_network(net, "host", "act", LEAVES)
 
 
 def test_a_critic_takes_observation_and_action():

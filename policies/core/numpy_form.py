@@ -1,0 +1,153 @@
+"""The NumPy form of an acting network, and whether it computes what the network does.
+
+A network that is made of this package's cells has such a form (`host`, see `networks.host`), which tests hold against
+it. A cell from elsewhere may inherit the form of its base class, which knows nothing of what it adds: it would act
+without that, and nothing would say so. So the form of a network with such a cell is used only where it was compared
+with the network, whenever a policy is built.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from minding.engine.checkpoint.store import first_line
+from minding.engine.data.observation import Leaf
+from minding.engine.process import runtime
+from minding.engine.process.floats import flush_denormals
+from minding.engine.types import Array
+from minding.policies.core.actors import Network, Outputs
+
+_ROWS = 8
+_SPREAD = 0.1
+"""Standard deviation of what is added to parameters while both forms are compared: what starts at 0 shows then."""
+_TOLERANCE = 1e-3
+"""Relative to the largest number of an output. MindSpore's tanh on CPU is off by up to 1e-4, and sums of it by less."""
+_ILLEGAL = 1e20
+"""Scores of illegal actions lie beyond it."""
+
+
+class NoNumpyForm(Exception):
+    """The network, or a cell of it, has no NumPy form."""
+
+
+class UnlikeNumpyForm(NoNumpyForm):
+    """The network has one, and it computes something else."""
+
+
+def numpy_form(net: Any, leaves: Sequence[Leaf]) -> Network:
+    """The NumPy form of a network, on views of its live parameters.
+
+    Args:
+      net: the acting network.
+      leaves: what it takes besides noise and memory.
+    Raises:
+      NoNumpyForm: there is none.
+      UnlikeNumpyForm: it was inherited by a class that overrides what it is the form of, or computes something else
+        for random observations and parameters.
+    """
+    foreign = [(path, cell) for path, cell in net.cells_and_names() if _is_foreign(type(cell))]
+    for path, cell in foreign:
+        changed = _overridden(type(cell))
+        if changed is not None:
+            raise UnlikeNumpyForm(f"{_place(path, cell)} overrides {changed} and inherits the NumPy form (`host`)")
+    try:
+        form: Network = net.host()
+    except AttributeError as error:
+        if "no attribute 'host'" not in str(error):
+            raise
+        raise NoNumpyForm(f"{str(error).rstrip('.')}: a cell without NumPy form (`host`)") from None
+    if foreign:
+        _compare(net, form, leaves)
+    return form
+
+
+def _is_foreign(kind: type) -> bool:
+    """Whether a class of cells is neither this package's nor MindSpore's."""
+    return kind.__module__.partition(".")[0] not in ("minding", "mindspore")
+
+
+def _overridden(kind: type) -> str | None:
+    """What a class overrides of the one that it inherits its NumPy form from: ``'heads of ActorCritic'``."""
+    between: dict[str, None] = {}
+    for each in kind.__mro__:
+        if "host" in vars(each):
+            found = next((name for name in between if hasattr(each, name)), None)
+            return None if found is None else f"{found} of {each.__name__}"
+        computing = (name for name, value in vars(each).items() if inspect.isfunction(value))
+        between.update(dict.fromkeys(name for name in computing if not name.startswith("__")))
+    return None
+
+
+def _place(path: str, cell: Any) -> str:
+    return type(cell).__name__ + (f" ({path})" if path else "")
+
+
+@flush_denormals
+def _compare(net: Any, form: Network, leaves: Sequence[Leaf]) -> None:
+    rng = np.random.default_rng(0)
+    kept = [(p.asnumpy(), p.asnumpy().copy()) for p in net.get_parameters() if p.asnumpy().dtype == np.float32]
+    try:
+        for live, values in kept:
+            live += (_SPREAD * rng.standard_normal(values.shape)).astype(np.float32)
+        for rows in _inputs(net, leaves, rng):
+            _check_alike(type(net).__name__, _eager(net, rows), form(rows))
+    finally:
+        for live, values in kept:
+            live[...] = values
+
+
+def _inputs(net: Any, leaves: Sequence[Leaf], rng: np.random.Generator) -> Iterator[list[Array]]:
+    """Random arguments of an acting network: without noise, and with it where it takes some."""
+    noise, memory = getattr(net, "noise_size", 0), net.memory_size
+    for size in dict.fromkeys((0, noise)):
+        extra = [rng.standard_normal((_ROWS, n)).astype(np.float32) for n in (size, memory) if n]
+        yield [*(_draw(leaf, rng) for leaf in leaves), *extra]
+
+
+def _draw(leaf: Leaf, rng: np.random.Generator) -> Array:
+    """Random rows of a leaf as an environment hands them out."""
+    space, shape = leaf.space, (_ROWS, *leaf.field.shape)
+    if space["kind"] in ("discrete", "multi_discrete"):
+        return rng.integers(0, space.get("nvec", space.get("n")), shape)
+    if leaf.is_mask:
+        return rng.random(shape) < 0.5
+    if space["kind"] == "multi_binary":
+        return rng.integers(0, 2, shape, dtype=np.int8)
+    dtype = np.dtype(space["dtype"])
+    return (rng.standard_normal(shape) if dtype.kind == "f" else rng.integers(0, 2, shape)).astype(dtype)
+
+
+def _eager(net: Any, rows: Sequence[Array]) -> Outputs:
+    """The network's outputs without a graph, which would take seconds to compile."""
+    try:
+        outputs = net(tuple(runtime.to_device(narrow(x)) for x in rows))
+        return tuple(output.asnumpy() for output in outputs)
+    except Exception as error:
+        raise UnlikeNumpyForm(
+            f"{type(net).__name__} cannot be compared with its NumPy form, since it does not run without a graph "
+            f"({first_line(error)})"
+        ) from error
+
+
+def _check_alike(name: str, graph: Outputs, host: Outputs) -> None:
+    shapes, others = [x.shape for x in graph], [x.shape for x in host]
+    if shapes != others:
+        raise UnlikeNumpyForm(f"{name} returns arrays of shapes {shapes}, and its NumPy form of {others}")
+    for k, (there, here) in enumerate(zip(graph, host)):
+        legal = np.abs(there) < _ILLEGAL
+        off = float(np.abs(np.where(legal, there - here, 0.0)).max(initial=0.0))
+        scale = float(np.abs(np.where(legal, there, 0.0)).max(initial=0.0))
+        if not off <= _TOLERANCE * scale or (legal != (np.abs(here) < _ILLEGAL)).any():
+            raise UnlikeNumpyForm(
+                f"output {k} of {name} differs from that of its NumPy form by {off:.2g}, where its numbers are up to "
+                f"{scale:.2g}"
+            )
+
+
+def narrow(x: Array) -> Array:
+    """What a graph takes in place of it."""
+    return x.astype(np.int32) if x.dtype == np.int64 else x
