@@ -12,6 +12,7 @@ import seed_toys
 from minding.cli import run
 from minding.cli.seeds import SeedList, _Display
 from minding.configs import compile_run, load_preset
+from minding.engine.config.compiler import load_config
 from minding.training import seeds as seed_runs
 
 TOYS = str(Path(seed_toys.__file__).parent)
@@ -120,6 +121,18 @@ def test_other_settings_have_a_folder_of_their_own(train, tmp_path):
         train({0: 2.0, 1: 3.0}, "--seeds", "0-1", *settings)
     assert calls(tmp_path) == [1, 1]
     assert sorted(path.name for path in tmp_path.glob("*seeds*")) == ["cartpole_ppo-seeds", "cartpole_ppo-seeds-1"]
+
+
+def test_settings_that_change_no_return_hold_for_the_seeds_that_are_still_to_be_trained(train, tmp_path):
+    train({0: 100.0}, "--seeds", "0", "run.final_episodes=7", "run.ckpt_freq=3")
+    settings = tmp_path / "cartpole_ppo-seeds" / "settings.yaml"
+    assert load_config(settings).run.final_episodes == 7
+    code, out, error = train({1: 40.0}, "--seeds", "0-1", "run.final_episodes=9", "run.ckpt_freq=3")
+    assert (code, error) == (0, "")
+    assert "run.final_episodes is now 9, before 7: finished seeds keep what they were trained with" in out
+    assert "ckpt_freq" not in out
+    assert (load_config(settings).run.final_episodes, calls(tmp_path)) == (9, [0, 1])
+    assert "is now" not in train({}, "--seeds", "0-1", "run.final_episodes=9", "run.ckpt_freq=3")[1]
 
 
 def test_the_lines_of_running_seeds_say_how_far_they_are(train, tmp_path, capsys):

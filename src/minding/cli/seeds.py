@@ -76,7 +76,10 @@ def train_seeds(cfg: EasyDict, seeds: Sequence[int], jobs: int, *, progress: boo
 
             runs = SeedRuns.of(cfg)
             lock = held.enter_context(RunLock(runs.folder))
+            changed = runs.renew()
         click.echo(f"{cfg.policy.type} on {cfg.env.env_id}, seeds {', '.join(map(str, seeds))}, in {runs.folder}")
+        for key, (before, now) in changed.items():
+            click.echo(f"{key} is now {now}, before {before}: finished seeds keep what they were trained with")
         return _train_locked(runs, lock, seeds, jobs, progress)
 
 

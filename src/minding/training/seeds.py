@@ -64,6 +64,29 @@ class SeedRuns:
         if not self.settings.exists():
             save_config(self.cfg, self.settings)
 
+    def renew(self) -> dict[str, tuple[Any, Any]]:
+        """Lets the seeds that are still to be trained use the settings of `cfg`, which change no return.
+
+        To be called with the folder locked.
+
+        Returns:
+          What differs from those of before, by key: the old value and the new one.
+        Raises:
+          ConfigError: if those of before cannot be read, or these cannot be written.
+        """
+        before, now = load_config(self.settings).run, self.cfg.run
+        changed = {
+            f"run.{key}": (before.get(key), now.get(key))
+            for key in sorted({*before, *now} - {"out_dir"})
+            if before.get(key) != now.get(key)
+        }
+        if changed:
+            try:
+                save_config(self.cfg, self.settings)
+            except OSError as error:
+                raise ConfigError(f"{self.settings}: cannot write: {error.strerror}") from None
+        return changed
+
     def keep(self, lock: RunLock) -> bool:
         """Makes the folder again if it was removed or renamed since it was locked; returns whether it was.
 
