@@ -654,6 +654,50 @@ def test_list_algorithms_shows_the_actions_they_act_in(capsys):
     assert "multi_discrete" in capsys.readouterr().out
 
 
+@pytest.fixture
+def seeds(training, tmp_path):
+    """A folder of three seeds, whose final evaluations are in their summaries."""
+    folder = tmp_path / "some-seeds"
+    for seed, value in ((0, 100.0), (1, 300.0), (10, None)):
+        args = [f"exp_name=seed_{seed}", f"run.out_dir={folder}", f"seed={seed}"]
+        cfg = minding.configs.compile_run(minding.configs.load_preset("cartpole_ppo"), args)
+        RunDir.create(cfg).write_summary({"eval_return": value})
+    (folder / "settings.yaml").write_text("seed: 0\n")
+    return folder
+
+
+def test_the_agents_of_all_seeds_in_a_folder_play(seeds, training, capsys):
+    assert run(["eval", str(seeds), "--episodes", "2"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.partition(":")[0] for line in lines if line.startswith("seed")] == ["seed 0", "seed 1", "seed 10"]
+    assert lines[-1] == "mean of 3 seeds 490.0, from 490.0 to 490.0"
+    assert [call[:2] for call in training.calls] == [(2, 0), (2, 1), (2, 10)]
+    assert run(["eval", str(seeds), "--ckpt", str(seeds)]) == 2
+    assert "are about one agent, and" in capsys.readouterr().err
+
+
+def test_of_a_folder_of_seeds_the_best_is_filmed(seeds, training, capsys):
+    filmed = []
+
+    def record(run_dir, file, **_):
+        filmed.append(run_dir.path.name)
+        return EpisodeEnd(0, 300.0, 300, {})
+
+    training.record = record
+    assert run(["record", str(seeds)]) == 0
+    assert filmed == ["seed_1"]
+    assert "the best of 3 seeds: seed_1" in capsys.readouterr().out
+
+
+def test_a_folder_of_seeds_is_plotted(seeds, capsys):
+    for folder in seeds.glob("seed_*"):
+        (folder / "metrics.csv").write_text("env_step,eval/return_mean\n0,20.0\n2048,487.5\n")
+    assert run(["plot", str(seeds), "-o", str(seeds / "curves.png")]) == 0
+    out = capsys.readouterr().out
+    assert "(mean of 3 seeds, 95 % interval)" in out
+    assert "final evaluation 200.0 (100.0, 300.0)" in out
+
+
 @pytest.mark.parametrize("command", [["eval"], ["resume"], ["train"], ["export", "--format", "onnx"]])
 def test_no_command_runs_code_that_a_run_folder_names(command, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
+import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -18,7 +20,7 @@ from minding.engine.errors import ConfigError
 from minding.engine.run.aggregates import bootstrap_interval, mean
 from minding.engine.run.loggers import console_logger
 from minding.engine.run.metrics import clock_of, read_metrics
-from minding.engine.run.run_dir import RunDir
+from minding.engine.run.run_dir import RunDir, run_folders
 from minding.engine.types import Array
 
 EVAL_RETURN = "eval/return_mean"
@@ -26,6 +28,8 @@ COLLECT_RETURN = "collect/return_mean"
 _GRID_POINTS = 200
 _SAME_RUN = ("log_freq", "tensorboard", "profile", "trace", "ckpt_freq", "final_episodes", "out_dir")
 """Settings of the section `run` that change no return."""
+LEAST_SEEDS = 3
+"""From so many on a 95 % interval over seeds is named as such."""
 _MOST_SETTINGS = 3
 """Of those that differ, how many a label names."""
 
@@ -42,6 +46,7 @@ class Curve:
       env_id: the environment, which has a panel of its own.
       kind: ``"evaluation"`` or ``"training"``: whose returns these are.
       unit: what `steps` counts, see `engine.chain.context.UNITS`.
+      finals: return of the final evaluation of each seed that has one, see `RunDir.summary`.
     """
 
     label: str
@@ -53,6 +58,14 @@ class Curve:
     env_id: str = ""
     kind: str = "evaluation"
     unit: str = "env_step"
+    finals: tuple[float, ...] = ()
+
+    @property
+    def seeds(self) -> str:
+        """What the curve and the band around it are, in words. Of two seeds the interval is just both of them."""
+        if self.n_runs == 1:
+            return "1 seed"
+        return f"mean of {self.n_runs} seeds, " + ("95 % interval" if self.n_runs >= LEAST_SEEDS else "and both")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -115,16 +128,17 @@ def mean_curve(label: str, runs: Sequence[tuple[Array, Array]], *, env_id: str =
 def learning_curves(paths: Iterable[str | os.PathLike[str]]) -> list[Curve]:
     """One curve for each configuration among the runs, over its seeds; by environment.
 
-    Runs belong together where nothing but the seed differs that returns depend on. A folder that cannot be read is
-    left out with a warning; so is the earlier one of two runs of one configuration with one seed.
+    Runs belong together where nothing but the seed differs that returns depend on. A folder of seeds stands for the
+    runs in it. A folder that cannot be read is left out with a warning; so is the earlier one of two runs of one
+    configuration with one seed.
 
     Raises:
       ConfigError: if none of the folders can be read; with one folder it is that folder's error.
     """
     runs, errors = [], []
-    for path in paths:
+    for path in itertools.chain.from_iterable(map(run_folders, paths)):
         try:
-            runs.append(_read_run(Path(path)))
+            runs.append(_read_run(path))
         except ConfigError as error:
             errors.append(error)
     if not runs and len(errors) == 1:
@@ -200,4 +214,6 @@ def _curve_of(label: str, runs: Sequence[_Run]) -> Curve:
     kind = "evaluation" if evaluated or not trained else "training"
     members = [run.returns[kind] for run in runs if kind in run.returns]
     curve = mean_curve(label, members, env_id=str(runs[0].cfg.env.env_id), kind=kind)
-    return dataclasses.replace(curve, unit=runs[0].unit)
+    found = (RunDir(run.path).figures().get("eval_return") for run in runs)
+    finals = tuple(float(value) for value in found if isinstance(value, (int, float)) and math.isfinite(value))
+    return dataclasses.replace(curve, unit=runs[0].unit, finals=finals)

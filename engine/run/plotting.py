@@ -35,8 +35,7 @@ def plot_curves(curves: Sequence[Curve], path: str | os.PathLike[str]) -> None:
         for curve in curves:
             if (curve.env_id, curve.unit) != (env_id, unit):
                 continue
-            seeds = f"mean of {curve.n_runs} seeds, 95 % interval" if curve.n_runs > 1 else "1 seed"
-            (line,) = axes.plot(curve.steps, curve.mean, label=f"{curve.label} ({curve.kind}, {seeds})")
+            (line,) = axes.plot(curve.steps, curve.mean, label=f"{curve.label} ({curve.kind}, {curve.seeds})")
             if curve.n_runs > 1:
                 axes.fill_between(curve.steps, curve.low, curve.high, color=line.get_color(), alpha=0.2, linewidth=0)
         if env_id:

@@ -20,6 +20,9 @@ from minding.engine.config.trust import check_code
 from minding.engine.errors import ConfigError, nearest
 from minding.engine.run.loggers import console_logger
 
+SEEDS_SETTINGS = "settings.yaml"
+"""In a folder of seeds: the configuration of all of them."""
+
 
 @dataclasses.dataclass(frozen=True)
 class RunDir:
@@ -75,6 +78,11 @@ class RunDir:
         if (path / "config.yaml").is_file():
             return cls(path, trust)
         if path.is_dir():
+            seeds = run_folders(path)
+            if seeds != [path]:
+                raise ConfigError(
+                    f"{str(path)!r} holds the runs of {len(seeds)} seeds: give one of them, such as {str(seeds[0])!r}"
+                )
             raise ConfigError(f"{str(path)!r} is not a run folder: it holds no config.yaml")
         beside = [each for each in sorted(path.parent.iterdir()) if each.is_dir()] if path.parent.is_dir() else []
         raise ConfigError(f"no run folder {str(path)!r}{nearest(path.name, [each.name for each in beside])}")
@@ -140,6 +148,14 @@ class RunDir:
         except OSError as error:
             console_logger().warning("%s keeps its earlier settings: %s", self.config, error.strerror)
 
+    def figures(self) -> Mapping[str, Any]:
+        """What was written to `summary`; empty if there is none, or it cannot be read."""
+        try:
+            figures = json.loads(self.summary.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return {}
+        return figures if isinstance(figures, dict) else {}
+
     def write_summary(self, figures: Mapping[str, Any]) -> None:
         """Writes `figures` (plain numbers and texts) to `summary`; reports a failing disk."""
         text = json.dumps(dict(figures), indent=2, default=str) + "\n"
@@ -152,3 +168,13 @@ class RunDir:
             with contextlib.suppress(OSError):
                 fresh.unlink()
             console_logger().warning("%s was not written: %s", self.summary, error.strerror)
+
+
+def run_folders(path: str | os.PathLike[str]) -> list[Path]:
+    """The run folders of a folder that ``minding train --seeds`` made, by seed; of any other the folder itself."""
+    path = Path(path)
+    if (path / "config.yaml").is_file() or not (path / SEEDS_SETTINGS).is_file():
+        return [path]
+    seeds = [each for each in path.glob("seed_*") if re.fullmatch(r"seed_\d+", each.name)]
+    found = [each for each in seeds if (each / "config.yaml").is_file()]
+    return sorted(found, key=lambda each: int(each.name.removeprefix("seed_"))) or [path]

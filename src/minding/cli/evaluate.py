@@ -11,6 +11,8 @@ import click
 from minding.cli.common import bad_input, trust_option
 
 if TYPE_CHECKING:
+    from easydict import EasyDict
+
     from minding.engine.run.run_dir import RunDir
     from minding.policies.export.reader import ExportedPolicy
 
@@ -42,17 +44,35 @@ def evaluate(
 ) -> None:
     """Play episodes with the agent of the run folder RUN, without exploration, and print their returns.
 
-    What the environment says at the end of episodes, such as who won (env.info_keys), is printed as a mean.
+    What the environment says at the end of episodes, such as who won (env.info_keys), is printed as a mean. RUN may
+    be a folder of seeds: then the agent of each of them plays.
     """
     with bad_input():
         from minding.configs import compile_run
-        from minding.engine.run.run_dir import RunDir
+        from minding.engine.run.run_dir import RunDir, run_folders
 
         if ckpt and exported:
             raise click.UsageError("--ckpt and --exported name two agents: give one of them")
-        run_dir = RunDir.open(run, trust=trust)
-        cfg = compile_run(run_dir.load_config())
+        folders = run_folders(run)
+        if len(folders) > 1 and (ckpt or exported):
+            raise click.UsageError(f"--ckpt and --exported are about one agent, and {run} holds {len(folders)} seeds")
+        runs = [RunDir.open(folder, trust=trust) for folder in folders]
+        found = [(run_dir, compile_run(run_dir.load_config())) for run_dir in runs]
 
+    means = []
+    for run_dir, cfg in found:
+        if len(found) > 1:
+            click.echo(f"seed {cfg.seed}: ", nl=False)
+        means.append(_play(run_dir, cfg, episodes, seed, ckpt, exported))
+    if len(means) > 1:
+        each = f"from {min(means):.1f} to {max(means):.1f}"
+        click.echo(f"mean of {len(means)} seeds {statistics.fmean(means):.1f}, {each}")
+
+
+def _play(
+    run_dir: RunDir, cfg: EasyDict, episodes: int, seed: int | None, ckpt: str | None, exported: str | None
+) -> float:
+    """Plays with the agent of one run, prints what came of it and returns the mean."""
     from minding import training
     from minding.middleware.evaluator import info_means
 
@@ -71,6 +91,7 @@ def evaluate(
     )
     for name, mean in info_means(played).items():
         click.echo(f"mean {name} {mean:.4g}")
+    return statistics.fmean(returns)
 
 
 def _verified(run: RunDir, file: Path) -> ExportedPolicy:

@@ -15,8 +15,9 @@ from minding.cli.common import bad_input
 def plot(runs: tuple[str, ...], output: str) -> None:
     """Draw the learning curves of run folders.
 
-    Runs that differ only in their seed are one curve: the mean over their seeds with a 95 % interval. Each
-    environment has its own panel. Folders that cannot be read are skipped with a warning.
+    Runs that differ only in their seed are one curve: the mean over their seeds with a 95 % interval, or with
+    both if there are two. A folder of seeds stands for the runs in it. Each environment has its own panel.
+    Folders that cannot be read are skipped with a warning.
     """
     with bad_input():
         from minding.engine.chain.context import UNITS
@@ -28,7 +29,9 @@ def plot(runs: tuple[str, ...], output: str) -> None:
         plot_curves(curves, output)
     for curve in curves:
         spread = f" [{curve.low[-1]:.1f}, {curve.high[-1]:.1f}]" if curve.n_runs > 1 else ""
-        seeds = f"mean of {curve.n_runs} seeds, 95 % interval" if curve.n_runs > 1 else "1 seed"
         click.echo(f"{curve.env_id}, {curve.label}: {curve.kind} return {curve.mean[-1]:.1f}{spread}")
-        click.echo(f"    at {curve.steps[-1]:,.0f} {UNITS[curve.unit]} ({seeds})")
+        click.echo(f"    at {curve.steps[-1]:,.0f} {UNITS[curve.unit]} ({curve.seeds})")
+        if curve.finals:
+            each = ", ".join(f"{value:.1f}" for value in curve.finals)
+            click.echo(f"    final evaluation {sum(curve.finals) / len(curve.finals):.1f} ({each})")
     click.echo(f"curves: {output}")

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from minding.cli.common import bad_input, trust_option
+
+if TYPE_CHECKING:
+    from minding.engine.run.run_dir import RunDir
 
 
 @click.command("record")
@@ -26,13 +31,19 @@ from minding.cli.common import bad_input, trust_option
 )
 @trust_option
 def record(run: str, out: str | None, seed: int | None, ckpt: str | None, trust: bool) -> None:
-    """Film an episode that the agent of the run folder RUN plays without exploration."""
+    """Film an episode that the agent of the run folder RUN plays without exploration.
+
+    RUN may be a folder of seeds: then it is the seed with the highest final evaluation that plays.
+    """
     with bad_input():
         from minding.configs import compile_run
-        from minding.engine.run.run_dir import RunDir
+        from minding.engine.run.run_dir import RunDir, run_folders
         from minding.envs.video import video_writer
 
-        run_dir = RunDir.open(run, trust=trust)
+        runs = [RunDir.open(folder, trust=trust) for folder in run_folders(run)]
+        run_dir = max(runs, key=_final_return)
+        if len(runs) > 1:
+            click.echo(f"the best of {len(runs)} seeds: {run_dir.path.name}")
         file = run_dir.path / "episode.gif" if out is None else Path(out)
         video_writer(file)
         cfg = compile_run(run_dir.load_config())
@@ -45,3 +56,9 @@ def record(run: str, out: str | None, seed: int | None, ckpt: str | None, trust:
         f"{cfg.policy.type} on {cfg.env.env_id}: return {end.episode_return:.1f} in {end.episode_length} steps{told}"
     )
     click.echo(f"video: {file}")
+
+
+def _final_return(run: RunDir) -> float:
+    """That of the final evaluation; minus infinity if there is none."""
+    value = run.figures().get("eval_return")
+    return float(value) if isinstance(value, (int, float)) and math.isfinite(value) else -math.inf

@@ -163,9 +163,7 @@ class _Display:
             return self._position(seed, command) if command.running else _NO_NEWS[0]
         run_dir = self._runs.finished(seed)
         if run_dir is not None:
-            from minding.training.seeds import figures_of
-
-            return f"done: {_evaluation(figures_of(run_dir))}"
+            return f"done: {_evaluation(run_dir.figures())}"
         if command.code in _INTERRUPTED:
             return "interrupted"
         how = f"exit code {command.code}" if command.code > 0 else f"killed by signal {-command.code}"
@@ -184,9 +182,9 @@ class _Display:
 def report_seeds(runs: SeedRuns, finished: Mapping[int, RunDir]) -> None:
     """Prints the table of the finished seeds and what they say together, draws their curve, and writes both down."""
     from minding.engine.run.aggregates import aggregate
-    from minding.training.seeds import figures_of
+    from minding.engine.run.curves import LEAST_SEEDS
 
-    figures = {seed: figures_of(run_dir) for seed, run_dir in finished.items()}
+    figures = {seed: run_dir.figures() for seed, run_dir in finished.items()}
     click.echo()
     _print_seeds(figures)
     scores = {seed: each["eval_return"] for seed, each in figures.items() if each.get("n_eval_episodes")}
@@ -195,7 +193,10 @@ def report_seeds(runs: SeedRuns, finished: Mapping[int, RunDir]) -> None:
     if scores:
         found = aggregate(list(scores.values()))
         summary |= {"n": found.n, "mean": found.mean._asdict(), "iqm": found.iqm._asdict()}
-        lines |= {"mean": _estimate(found.mean), "interquartile mean": _estimate(found.iqm)}
+        if found.n >= LEAST_SEEDS:
+            lines |= {"mean": _estimate(found.mean), "interquartile mean": _estimate(found.iqm)}
+        else:
+            lines["mean"] = f"{found.mean.value:.1f} (no interval: {found.n} of at least {LEAST_SEEDS} seeds)"
     lines["curve"] = _draw(runs, list(finished.values()))
     lines["folder"] = str(runs.folder)
     width = max(map(len, lines))

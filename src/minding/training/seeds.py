@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 import itertools
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from minding.engine.process.commands import Command
 from minding.engine.process.signals import SIGNALS
 from minding.engine.run.curves import settings_of
 from minding.engine.run.lock import RunLock, lost
-from minding.engine.run.run_dir import RunDir
+from minding.engine.run.run_dir import SEEDS_SETTINGS, RunDir
 
 _MINDING = "minding.cli:main"
 _INTERRUPTED = tuple(number.name for number in SIGNALS)
@@ -104,7 +104,7 @@ class SeedRuns:
     @property
     def settings(self) -> Path:
         """The compiled configuration that all seeds are trained with."""
-        return self.folder / "settings.yaml"
+        return self.folder / SEEDS_SETTINGS
 
     @property
     def logs(self) -> Path:
@@ -126,7 +126,7 @@ class SeedRuns:
         found = RunDir.earlier(self._of(seed))
         if not found:
             return None
-        figures = figures_of(found[0])
+        figures = found[0].figures()
         ended = figures.get("stop_reason") not in (None, *_INTERRUPTED) and not figures.get("unsaved")
         return found[0] if ended else None
 
@@ -146,15 +146,6 @@ class SeedRuns:
 def name_of(seed: int) -> str:
     """The name of a seed's run folder and experiment."""
     return f"seed_{seed}"
-
-
-def figures_of(run_dir: RunDir) -> Mapping[str, Any]:
-    """What `training.train` returned at the end of a run; empty if it cannot be read."""
-    try:
-        figures = json.loads(run_dir.summary.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return figures if isinstance(figures, dict) else {}
 
 
 def _names(first: Path) -> Iterator[Path]:

@@ -13,7 +13,7 @@ from minding.engine.errors import ConfigError, MissingExtraError
 from minding.engine.run.curves import learning_curves, mean_curve, return_series
 from minding.engine.run.metrics import read_metrics
 from minding.engine.run.plotting import plot_curves, plot_run, plot_trace, terminal_curve
-from minding.engine.run.run_dir import RunDir
+from minding.engine.run.run_dir import RunDir, run_folders
 from minding.engine.run.trace import Span, Trace
 
 METRICS = "env_step,eval/return_mean,collect/return_mean\n0,10.0,\n100,,20.0\n200,30.0,25.0\n300,nan,\n"
@@ -81,6 +81,30 @@ def test_runs_with_other_settings_are_other_curves_whose_labels_name_them(tmp_pa
         ("CartPole-v1", "ppo, gamma=0.9", "evaluation", 2),
         ("CartPole-v1", "ppo, gamma=0.99", "evaluation", 2),
     ]
+
+
+def make_seeds(folder, returns):
+    folder.mkdir()
+    (folder / "settings.yaml").write_text("seed: 0\n")
+    (folder / "logs").mkdir()
+    for seed, value in returns.items():
+        path = make_run(folder, f"seed_{seed}", seed=seed)
+        (path / "summary.json").write_text(json.dumps({"eval_return": value}))
+    return folder
+
+
+def test_a_folder_of_seeds_stands_for_its_runs_and_shows_their_final_evaluations(tmp_path):
+    folder = make_seeds(tmp_path / "cartpole-seeds", {0: 480.0, 2: 500.0, 10: float("nan")})
+    (curve,) = learning_curves([folder])
+    assert (curve.n_runs, curve.finals, curve.seeds) == (3, (480.0, 500.0), "mean of 3 seeds, 95 % interval")
+    assert [path.name for path in run_folders(folder)] == ["seed_0", "seed_2", "seed_10"]
+    with pytest.raises(ConfigError, match=r"holds the runs of 3 seeds: give one of them, such as .*seed_0"):
+        RunDir.open(folder)
+
+
+def test_what_lies_between_two_seeds_is_no_95_percent_interval(tmp_path):
+    (curve,) = learning_curves([make_seeds(tmp_path / "seeds", {0: 480.0, 1: 500.0})])
+    assert curve.seeds == "mean of 2 seeds, and both"
 
 
 def test_each_environment_is_apart(tmp_path):
