@@ -60,7 +60,8 @@ def training(monkeypatch):
     module.resumes = []
     module.stop_reason, module.unsaved, module.folder_lost = "max_env_step", False, False
 
-    def train(cfg, run_dir, *, progress, resume):
+    def train(cfg, run_dir, *, progress, resume, raise_signals):
+        assert not raise_signals
         module.resumes.append((run_dir.path.name, resume))
         module.calls.append((cfg, progress))
         run_dir.metrics.write_text("env_step,eval/return_mean\n0,20.0\n2048,487.5\n")
@@ -295,7 +296,8 @@ def test_a_run_that_another_process_has_is_bad_input_that_names_it(training, com
 
 
 def test_a_fault_while_training_is_one_message_and_exit_code_1(training, compiled, capsys):
-    def train(cfg, run_dir, *, progress, resume):
+    def train(cfg, run_dir, *, progress, resume, raise_signals):
+        assert not raise_signals
         error = EnvError("environment 3, step 12: reward is nan")
         error.__notes__ = ["in StepCollector"]
         raise error
@@ -306,7 +308,8 @@ def test_a_fault_while_training_is_one_message_and_exit_code_1(training, compile
 
 
 def test_a_lack_of_memory_names_what_takes_it(training, compiled, capsys):
-    def train(cfg, run_dir, *, progress, resume):
+    def train(cfg, run_dir, *, progress, resume, raise_signals):
+        assert not raise_signals
         raise MemoryError("Unable to allocate 6.94 EiB")
 
     training.train = train
@@ -317,7 +320,8 @@ def test_a_lack_of_memory_names_what_takes_it(training, compiled, capsys):
 
 
 def test_debug_shows_the_traceback(training, compiled):
-    def train(cfg, run_dir, *, progress, resume):
+    def train(cfg, run_dir, *, progress, resume, raise_signals):
+        assert not raise_signals
         raise EnvError("reward is nan")
 
     training.train = train

@@ -1,5 +1,7 @@
 """A run asks its chain what it runs on."""
 
+import signal
+
 import pytest
 from easydict import EasyDict
 
@@ -7,6 +9,7 @@ from minding import training
 from minding.configs import compile_run
 from minding.configs.chains import Chain
 from minding.engine.chain.context import OnlineRLContext
+from minding.engine.checkpoint import newest_checkpoint
 from minding.engine.run.run_dir import RunDir
 from minding.training import assembly, runner
 
@@ -33,3 +36,37 @@ def test_a_run_has_the_context_of_its_chain(monkeypatch, tmp_path):
     with pytest.raises(Ended):
         training.train(cfg, RunDir.create(cfg), progress=False)
     assert seen == [OwnContext]
+
+
+@pytest.mark.parametrize(
+    ("number", "error"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, SystemExit)], ids=["SIGINT", "SIGTERM"]
+)
+def test_a_signal_ends_the_callers_loop_too_once_the_run_is_saved(number, error, monkeypatch, tmp_path, caplog):
+    build = runner.build
+
+    def build_and_signal(task, cfg):
+        # Before the first graph runs: MindSpore turns SIGINT into SIGTERM in each.
+        task.use(lambda ctx: signal.raise_signal(number))
+        return build(task, cfg)
+
+    monkeypatch.setattr(runner, "build", build_and_signal)
+    small = ["policy.model.hidden=[8]", "policy.collect.n_sample=64", "env.collector_env_num=2"]
+    cfg = compile_run(
+        EasyDict(env={"env_id": "CartPole-v1"}, policy={"type": "ppo"}), [f"run.out_dir={tmp_path}", *small]
+    )
+    begun = []
+
+    def loop():
+        for _ in range(3):
+            begun.append(RunDir.create(cfg))
+            training.train(cfg, begun[-1], progress=False)
+
+    with pytest.raises(error) as raised:
+        loop()
+    assert len(begun) == 1
+    assert newest_checkpoint(begun[0].checkpoints)
+    assert f"ended by {number.name}: the run is saved in {begun[0].path}" in caplog.text
+    if error is SystemExit:
+        assert raised.value.code == 143
+    summary = training.train(cfg, RunDir.create(cfg), progress=False, raise_signals=False)
+    assert summary.stop_reason == number.name

@@ -118,7 +118,8 @@ def _train_locked(cfg: EasyDict, run_dir: RunDir, *, resume: bool, progress: boo
     if not kernels.compiled():
         click.echo("minding: learning on CPU is slower than necessary: see `minding doctor`", err=True)
     with signals_reach_the_run():
-        summary = training.train(cfg, run_dir, progress=progress, resume="latest" if resume else None)
+        newest = "latest" if resume else None
+        summary = training.train(cfg, run_dir, progress=progress, resume=newest, raise_signals=False)
     if summary.profile:
         click.echo(f"\n{summary.profile}")
     run_dir.write_summary({k: v for k, v in dataclasses.asdict(summary).items() if k != "profile"})

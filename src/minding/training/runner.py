@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import shutil
+import signal
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -62,7 +63,14 @@ class Summary:
     eval_info: Mapping[str, float] = dataclasses.field(default_factory=dict)
 
 
-def train(cfg: EasyDict, run_dir: RunDir, *, progress: bool = True, resume: str | Path | None = None) -> Summary:
+def train(
+    cfg: EasyDict,
+    run_dir: RunDir,
+    *,
+    progress: bool = True,
+    resume: str | Path | None = None,
+    raise_signals: bool = True,
+) -> Summary:
     """Runs the configured chain to its end and evaluates the final policy.
 
     Args:
@@ -71,11 +79,15 @@ def train(cfg: EasyDict, run_dir: RunDir, *, progress: bool = True, resume: str 
         written anything but its configuration.
       progress: show a progress bar.
       resume: ``"latest"``, or anything else that `Task.start` resumes from; None starts from the beginning.
+      raise_signals: after SIGINT or SIGTERM, when the run is saved, raise what they mean, so that a caller's loop ends
+        too. Without it the figures are returned, and their `stop_reason` names the signal.
 
     Returns:
       The run's figures.
 
     Raises:
+      KeyboardInterrupt: after SIGINT.
+      SystemExit: after SIGTERM, with the exit code 143.
       ConfigError, DataError, MissingExtraError, SetupError: as `check_runnable`, before MindSpore is loaded.
     """
     try:
@@ -83,10 +95,32 @@ def train(cfg: EasyDict, run_dir: RunDir, *, progress: bool = True, resume: str 
             if not run_dir.path.is_dir():
                 raise ConfigError(f"no run folder {str(run_dir.path)!r}: RunDir.create(cfg) makes one")
             check_runnable(cfg)
-            return _train(cfg, run_dir, progress, resume)
+            summary = _train(cfg, run_dir, progress, resume)
     finally:
         # The next run in this process finds the memory of this one free.
         compiled.release()
+    if raise_signals:
+        _raise_signal(summary)
+    return summary
+
+
+def _raise_signal(summary: Summary) -> None:
+    """Raises what the signal that ended a run means, with a note that says where the run is."""
+    meant: dict[str, BaseException] = {
+        "SIGINT": KeyboardInterrupt(),
+        "SIGTERM": SystemExit(128 + signal.SIGTERM),
+    }
+    error = meant.get(summary.stop_reason)
+    if error is not None:
+        saved = "was not saved" if summary.unsaved else "is saved"
+        console_logger().warning(
+            "ended by %s: the run %s in %s; minding resume %s continues it",
+            summary.stop_reason,
+            saved,
+            summary.run_dir,
+            summary.run_dir,
+        )
+        raise error
 
 
 @contextlib.contextmanager
