@@ -44,6 +44,7 @@ bench: $(INSTALLED) ## speed against other libraries, and how it grows (about 40
 
 proofs: $(INSTALLED) ## the long evidence: learning over seeds, kills, crashes, faults (hours; continues where it stopped)
 	$(BIN)/python -m proofs.run $(ARGS)
+	test -f docs/results/defaults.json || $(BIN)/python -m proofs.defaults
 	test -f docs/results/teams.json || $(BIN)/python -m proofs.teams
 	$(BIN)/python -m proofs.kills
 	test -f docs/results/crashes.json || $(BIN)/python -m proofs.crashes

@@ -364,12 +364,28 @@ def _forged(results: Results) -> str:
     return "\n".join([*lines, "", f"{record['more_mb']} MB more memory than before; broken promises: {broken}.", ""])
 
 
+def _defaults(results: Results) -> str:
+    """Every algorithm with its own defaults on the small task of its kind."""
+    found = results.single("defaults")
+    if found is None:
+        return NOT_YET
+    lines = ["| algorithm | environment | env steps | random play | at least | return | seconds |"]
+    lines.append("|---|---|---:|---:|---:|---:|---:|")
+    for algorithm, row in found.items():
+        lines.append(
+            f"| [{algorithm}]({algorithm}.md) | {row['env_id']} | {row['env_step']:,} | {row['random']:g} "
+            f"| {row['floor']:g} | {row['return']:.1f} | {row['seconds']:.0f} |"
+        )
+    return "\n".join([*lines, ""])
+
+
 TABLES: dict[str, Callable[[Results], str]] = {
     **{name: functools.partial(_study, name=name) for name in STUDIES},
     "async": _async,
     "async_kills": _async_kills,
     "async_speeds": _async_speeds,
     "crashes": _crashes,
+    "defaults": _defaults,
     "determinism": _determinism,
     "faults": _faults,
     "forged": _forged,

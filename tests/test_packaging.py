@@ -25,7 +25,7 @@ else:
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("configs", "engine", "envs", "middleware", "policies")
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
-GENERATED = re.compile(r"<!-- generated:.*?<!-- /generated -->", re.S)
+GENERATED = re.compile(r"<!-- (generated|results):.*?<!-- /\1 -->", re.S)
 # Absolute paths of one machine. Assembled, so that this file does not hold what it looks for.
 MACHINE_PATH = re.compile(r"(?<![\w.:/~$}])/(?:" + "|".join(("home", "root", "Users", "work", "mnt")) + r")/\w")
 
