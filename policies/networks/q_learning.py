@@ -13,7 +13,7 @@ from minding.policies.networks.return_distribution import ReturnDistribution
 from minding.policies.networks.steps import PRIORITY, GradientStep
 from minding.policies.networks.target import make_target
 from minding.policies.ops import lean
-from minding.policies.ops.categorical import cross_entropy, project
+from minding.policies.ops.categorical import cross_entropy, moved, project
 from minding.policies.ops.values import chosen_atoms, chosen_value, value_loss
 
 RANDOM, NEXT_RANDOM, CHOICE_RANDOM = "random", "next_random", "choice_random"
@@ -146,14 +146,14 @@ class CategoricalQLearning(DistributionalQLearning):
         self, net: ReturnDistribution, target: ReturnDistribution, learn: Mapping[str, Any], prioritized: bool
     ) -> None:
         super().__init__(net, target, learn, prioritized)
-        support = net.mean.support.asnumpy()
-        self.low, self.spacing = float(support[0]), float(support[1] - support[0])
-        self.support = ms.Tensor(support[None])
-        self.places = ms.Tensor(np.arange(len(support), dtype=np.float32))
+        self.low, self.spacing = net.mean.low, net.mean.spacing
+        self.places = ms.Tensor(np.arange(net.mean.count, dtype=np.float32))
 
     def backup(self, batch):
         probability = ops.Softmax(-1)(self.next_atoms(batch))
-        return project(probability, (self.returns(batch, self.support) - self.low) / self.spacing, self.places)
+        decay = batch["discount"] * (1.0 - batch["terminated"])
+        places = moved(batch["reward"], decay, self.low, self.spacing, self.places)
+        return project(probability, places, self.places)
 
     def errors(self, batch):
         logits = self.chosen(batch)

@@ -44,11 +44,13 @@ class SupportMean(nn.Cell):
 
     Attributes:
       support: these values, float32 (N,).
+      low, spacing: its lower end and the distance of its values, not rounded to float32.
     """
 
     def __init__(self, low: float, high: float, count: int) -> None:
         super().__init__()
         self.count = count
+        self.low, self.spacing = float(low), (high - low) / (count - 1)
         self.support = ms.Tensor(np.linspace(low, high, count, dtype=np.float32))
 
     def construct(self, atoms):

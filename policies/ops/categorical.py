@@ -5,6 +5,22 @@ from __future__ import annotations
 from minding.engine.process.runtime import ops
 
 
+def moved(reward, decay, low, spacing, places):
+    """Where the atoms of a support lie after a step, R + d (low + j spacing), counted in atoms from `low` on.
+
+    No two returns that are large and alike are subtracted from each other.
+
+    Args:
+      reward, decay: R and d, float32 (B,).
+      low, spacing: of the support, numbers.
+      places: j, float32 (N,).
+    Returns:
+      float32 (B, N).
+    """
+    first = (reward - (1.0 - decay) * low) / spacing
+    return ops.ExpandDims()(first, -1) + ops.ExpandDims()(decay, -1) * places
+
+
 def project(probability, positions, places):
     """Moves probabilities onto the atoms of a support, each to its two neighbours (Bellemare et al., 2017,
     https://arxiv.org/abs/1707.06887, eq. 7).

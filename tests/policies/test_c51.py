@@ -26,7 +26,8 @@ from action_values import (
 from numeric import assert_gradient, t, value
 
 from minding.engine.process.runtime import ms, to_device
-from minding.policies.ops.categorical import cross_entropy, project
+from minding.policies.networks.return_distribution import SupportMean
+from minding.policies.ops.categorical import cross_entropy, moved, project
 
 SMALL = {"policy.model.n_atoms": 7, "policy.model.v_min": -2.0, "policy.model.v_max": 1.0}
 CONTRACT = contract_cases("c51", n_atoms=7, v_min=-2.0, v_max=1.0)
@@ -65,6 +66,18 @@ def projected(probability, positions, count=3):
 )
 def test_the_projection_by_hand(positions, expected):
     assert projected([[0.5, 0.25, 0.25]], [positions]) == [expected]
+
+
+@pytest.mark.parametrize(("low", "high", "count"), [(-10.0, 10.0, 51), (9999.0, 10000.0, 51), (-3e5, -2e5, 21)])
+def test_atoms_lie_where_they_do_in_float64_however_far_from_0_the_support_is(low, high, count):
+    support, mean = np.linspace(low, high, count), SupportMean(low, high, count)
+    decay = np.float32([0.99, 0.9801, 0.0])
+    target = np.array([low + 0.3 * (high - low), high, low + 0.51 * (high - low)])
+    reward = (target - decay.astype(np.float64) * target).astype(np.float32)
+    found = value(moved(t(*reward), t(*decay), mean.low, mean.spacing, to_device(np.arange(count, dtype=np.float32))))
+    returns = reward.astype(np.float64)[:, None] + decay.astype(np.float64)[:, None] * support
+    # A reward of 100,000 is itself known to 0.004 only.
+    np.testing.assert_allclose(found, (returns - low) / ((high - low) / (count - 1)), atol=0.02)
 
 
 def test_the_projection_equals_algorithm_1_and_keeps_sum_and_mean():
