@@ -22,7 +22,8 @@ from minding.engine.errors import ConfigError, EnvError, MindingError, MissingEx
 from minding.envs.guards.faults import START_TIMEOUT, Hang, close_env, describe
 from minding.envs.guards.watchdog import watched
 from minding.envs.single.agents import AgentOptions, AgentsEnv
-from minding.envs.single.parallel import as_parallel, hint_of, is_parallel_id, parallel_source
+from minding.envs.single.hints import unknown_id
+from minding.envs.single.parallel import as_parallel, is_parallel_id, parallel_source
 from minding.envs.single.pool import SinglePool
 from minding.envs.single.wrappers import AnyEnv, wrap
 from minding.envs.spaces.agents import agents_space
@@ -270,8 +271,7 @@ def _registered(env_id: str) -> EnvSpec:
         except ImportError:
             raise MissingExtraError(package, extra, f"env.env_id={env_id!r}") from None
     if env_id not in gymnasium.registry:
-        hint = hint_of(env_id) or nearest(env_id, gymnasium.registry)
-        raise ConfigError(f"env.env_id={env_id!r}: unknown environment{hint}")
+        raise ConfigError(f"env.env_id={env_id!r}: unknown environment{unknown_id(env_id)}")
     return gymnasium.spec(env_id)
 
 

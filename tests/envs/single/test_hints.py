@@ -1,0 +1,24 @@
+"""What is said of an id that nobody has registered."""
+
+import gymnasium
+import pytest
+
+from minding.envs.single.hints import unknown_id
+
+
+@pytest.mark.parametrize(
+    ("env_id", "hint"),
+    [
+        ("FetchReach-v4", "one of gymnasium-robotics: pip install gymnasium-robotics"),
+        ("highway-fast-v0", "then env.env_id='highway_env:highway-fast-v0'"),
+        ("FlappyBird-v0", "then env.env_id='flappy_bird_gymnasium:FlappyBird-v0'"),
+        ("CartPol-v1", "; did you mean 'CartPole-v1'?"),
+    ],
+)
+def test_the_hint_names_what_was_meant_or_the_package_that_has_it(env_id, hint):
+    assert hint in unknown_id(env_id)
+
+
+def test_an_id_without_its_namespace_is_found(monkeypatch):
+    monkeypatch.setitem(gymnasium.registry, "ALE/Breakout-v5", gymnasium.spec("CartPole-v1"))
+    assert unknown_id("Breakout-v5") == "; did you mean 'ALE/Breakout-v5'?"
