@@ -79,7 +79,10 @@ def record_episode(
     try:
         obs = manager.reset()
         if film.frames[0] is None:
-            raise ConfigError(f"env.env_id={env_cfg['env_id']!r} renders no pictures (render_mode 'rgb_array')")
+            raise ConfigError(
+                f"env.env_id={env_cfg['env_id']!r} renders no pictures (render_mode 'rgb_array'): its render() has to "
+                "return an array (H, W, 3)"
+            )
         policy.reset()
         while end is None and length < max_steps:
             step = manager.play(policy.forward(obs))
@@ -130,7 +133,11 @@ class Film(gymnasium.Wrapper[Any, Any, Any, Any]):  # type: ignore[misc]
     def _keep(self) -> None:
         if self._resets > 1:
             return
-        picture = self.env.render()
+        try:
+            picture = self.env.render()
+        except NotImplementedError:
+            # What Gymnasium's base class says where a class has no `render` of its own.
+            picture = None
         self.frames.append(None if picture is None else np.array(picture))
 
 

@@ -1,5 +1,6 @@
 """Videos of episodes."""
 
+import gymnasium
 import numpy as np
 import pytest
 from PIL import Image, ImageSequence
@@ -27,6 +28,12 @@ class Blank(Painted):
 
     def render(self):
         return None
+
+
+class Unseen(Painted):
+    """Has no `render` of its own."""
+
+    render = gymnasium.Env.render
 
 
 class FirstLegal:
@@ -85,7 +92,10 @@ def test_a_battle_of_a_whole_team_is_filmed(tmp_path):
     assert set(end.info) == {"battle_won"}
 
 
-def test_what_renders_no_pictures_is_refused(tmp_path):
-    env = {"env_id": "test_video:Blank", "info_keys": ["action_mask"]}
-    with pytest.raises(ConfigError, match=r"env\.env_id='test_video:Blank' renders no pictures"):
+@pytest.mark.parametrize("name", ["Blank", "Unseen"])
+def test_what_renders_no_pictures_is_refused(name, tmp_path):
+    env = {"env_id": f"test_video:{name}", "info_keys": ["action_mask"]}
+    with pytest.raises(
+        ConfigError, match=rf"env\.env_id='test_video:{name}' renders no pictures .* an array \(H, W, 3\)"
+    ):
         video.record_episode(env, FirstLegal(), tmp_path / "a.gif", seed=3, max_steps=5)
