@@ -37,7 +37,7 @@ from minding.policies.core.update import Inputs
 from minding.policies.networks.central import CentralActorCritic
 from minding.policies.networks.heads import fuse_likelihood
 from minding.policies.networks.optim import Group, Optimizer
-from minding.policies.networks.steps import ALL_ROWS, GradientStep
+from minding.policies.networks.steps import ALL_ROWS, ProximalStep
 from minding.policies.ops import lean
 from minding.policies.ops.policy_gradient import row_mean
 from minding.policies.ops.values import huber
@@ -86,7 +86,7 @@ def mappo_loss(log_prob, entropy, value, batch, cfg):
     }
 
 
-class MAPPOCell(GradientStep):
+class MAPPOCell(ProximalStep):
     """Root cell: network and optimizer."""
 
     metrics = ("loss", "policy_loss", "value_loss", "entropy", "approx_kl", "clip_fraction", "grad_norm")
@@ -101,9 +101,7 @@ class MAPPOCell(GradientStep):
         names = ("clip_ratio", "value_clip", "value_weight", "entropy_weight", "huber_delta")
         self.cfg = {k: learn[k] for k in names}
         fuse_likelihood(net.head)
-        if learn["target_kl"]:
-            self.watched, self.limit = "approx_kl", 1.5 * learn["target_kl"]
-        self.nothing = ms.Tensor(np.float32(0.0))
+        self.watch(learn["target_kl"])
         self.gradient = self.optim.gradient(self.loss, "net")
 
     def loss(self, batch):
@@ -131,21 +129,8 @@ class MAPPOCell(GradientStep):
             acting = acting * batch["valid"]
         batch["acting"] = acting
         (_, metrics), grads = self.gradient(batch)
-        if self.watched is None:
-            metrics["grad_norm"] = self.move(grads, batch, metrics)
-        else:
-            metrics["grad_norm"] = self.move_within_limit(grads, batch, metrics)
+        metrics["grad_norm"] = self.move(grads, batch, metrics)
         return metrics
-
-    def move(self, grads, batch, metrics):
-        """Moves the weights, after the metrics have been computed; returns the norm of the gradient."""
-        return self.optim({"net": grads}, batch, (metrics["loss"], metrics["approx_kl"]))["net"]
-
-    def move_within_limit(self, grads, batch, metrics):
-        norm = self.nothing
-        if metrics["approx_kl"] <= self.limit:
-            norm = self.move(grads, batch, metrics)
-        return norm
 
 
 class MAPPO(ActorCriticPolicy):

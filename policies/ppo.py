@@ -32,7 +32,7 @@ from minding.policies.kernels import usable
 from minding.policies.networks.actor_critic import ActorCritic
 from minding.policies.networks.heads import fuse_likelihood
 from minding.policies.networks.optim import Group, Optimizer
-from minding.policies.networks.steps import ALL_ROWS, GradientStep
+from minding.policies.networks.steps import ALL_ROWS, ProximalStep
 from minding.policies.ops.policy_gradient import row_mean
 from minding.policies.ops.surrogate import FusedSurrogate
 
@@ -79,7 +79,7 @@ def ppo_loss(log_prob, entropy, value, batch, cfg):
     }
 
 
-class PPOCell(GradientStep):
+class PPOCell(ProximalStep):
     """Root cell: network and optimizer."""
 
     metrics = ("loss", "policy_loss", "value_loss", "entropy", "approx_kl", "clip_fraction", "grad_norm")
@@ -94,9 +94,7 @@ class PPOCell(GradientStep):
         self.cfg = {k: learn[k] for k in ("clip_ratio", "value_clip", "value_weight", "entropy_weight")}
         fuse_likelihood(net.head)
         self.fused = FusedSurrogate(self.cfg) if usable() else None
-        if learn["target_kl"]:
-            self.watched, self.limit = "approx_kl", 1.5 * learn["target_kl"]
-        self.nothing = ms.Tensor(np.float32(0.0))
+        self.watch(learn["target_kl"])
         self.gradient = self.optim.gradient(self.loss, "net")
 
     def loss(self, batch):
@@ -118,21 +116,8 @@ class PPOCell(GradientStep):
             batch["log_prob"], batch["value"] = batch["present_log_prob"], batch["present_value"]
             batch["advantage"] = batch["advantage"] * batch["trust"]
         (_, metrics), grads = self.gradient(batch)
-        if self.watched is None:
-            metrics["grad_norm"] = self.move(grads, batch, metrics)
-        else:
-            metrics["grad_norm"] = self.move_within_limit(grads, batch, metrics)
+        metrics["grad_norm"] = self.move(grads, batch, metrics)
         return metrics
-
-    def move(self, grads, batch, metrics):
-        """Moves the weights, after the metrics have been computed; returns the norm of the gradient."""
-        return self.optim({"net": grads}, batch, (metrics["loss"], metrics["approx_kl"]))["net"]
-
-    def move_within_limit(self, grads, batch, metrics):
-        norm = self.nothing
-        if metrics["approx_kl"] <= self.limit:
-            norm = self.move(grads, batch, metrics)
-        return norm
 
 
 class PPO(ActorCriticPolicy):

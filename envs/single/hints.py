@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
+import re
+
 import gymnasium
 
 from minding.engine.errors import nearest
@@ -15,6 +18,9 @@ _ELSEWHERE = {
 }
 """Packages that register environments when they are imported, and how their ids begin. The module is named like the
 package, with underscores."""
+_LIKE_ATARI = re.compile(r"[A-Z]\w+(NoFrameskip-v4|-v5)")
+_TYPO = 0.8
+"""Ratio of `difflib` from which on an id is another one with a typing error."""
 
 
 def unknown_id(env_id: str) -> str:
@@ -26,4 +32,8 @@ def unknown_id(env_id: str) -> str:
         if env_id.startswith(beginnings):
             module = package.replace("-", "_")
             return f"; it is one of {package}: pip install {package}, then env.env_id='{module}:{env_id}'"
+    # The games are only registered once their package is imported, which takes as long as all the rest.
+    if _LIKE_ATARI.fullmatch(env_id) and not difflib.get_close_matches(env_id, gymnasium.registry, cutoff=_TYPO):
+        name = env_id.removesuffix("NoFrameskip-v4").removesuffix("-v5")
+        return f"; a game of Atari is env.env_id='ALE/{name}-v5', with pip install 'minding[atari]'"
     return hint_of(env_id) or nearest(env_id, gymnasium.registry)

@@ -68,6 +68,38 @@ class GradientStep(nn.Cell):
         raise NotImplementedError
 
 
+class ProximalStep(GradientStep):
+    """Base of the steps that end once the policy has moved too far from the one that collected the rows.
+
+    A subclass has the optimizer `optim` with the group ``net``, and the metrics ``loss`` and ``approx_kl``.
+    """
+
+    def __init__(self, fields: Sequence[str]) -> None:
+        super().__init__(fields)
+        self.nothing = ms.Tensor(np.float32(0.0))
+
+    def watch(self, target_kl: float | None) -> None:
+        """Ends the steps at a divergence of 1.5 times `target_kl`; None or 0: they never end."""
+        if target_kl:
+            self.watched, self.limit = "approx_kl", 1.5 * target_kl
+
+    def move(self, grads, batch, metrics):
+        """Moves the weights unless the divergence exceeds the limit; returns the norm of the gradient, 0 if it does.
+
+        The metrics have been computed before.
+        """
+        if self.watched is None:
+            return self.move_at_once(grads, batch, metrics)
+        norm = self.nothing
+        if metrics["approx_kl"] <= self.limit:
+            norm = self.move_at_once(grads, batch, metrics)
+        return norm
+
+    def move_at_once(self, grads, batch, metrics):
+        """Moves the weights; returns the norm of the gradient."""
+        return self.optim({"net": grads}, batch, (metrics["loss"], metrics["approx_kl"]))["net"]
+
+
 class GradientLoop(nn.Cell):
     """The gradient steps of a call, one after another, compiled for tables and inputs.
 

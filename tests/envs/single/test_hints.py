@@ -13,9 +13,15 @@ from minding.envs.single.hints import unknown_id
         ("highway-fast-v0", "then env.env_id='highway_env:highway-fast-v0'"),
         ("FlappyBird-v0", "then env.env_id='flappy_bird_gymnasium:FlappyBird-v0'"),
         ("CartPol-v1", "; did you mean 'CartPole-v1'?"),
+        ("HalfCheeta-v5", "; did you mean 'HalfCheetah-v5'?"),
+        ("Pong-v5", "a game of Atari is env.env_id='ALE/Pong-v5', with pip install 'minding[atari]'"),
+        ("BreakoutNoFrameskip-v4", "env.env_id='ALE/Breakout-v5'"),
     ],
 )
-def test_the_hint_names_what_was_meant_or_the_package_that_has_it(env_id, hint):
+def test_the_hint_names_what_was_meant_or_the_package_that_has_it(env_id, hint, monkeypatch):
+    for name in [each for each in gymnasium.registry if each.startswith("ALE/")]:
+        # As in a fresh process, where nothing has imported the package of the games.
+        monkeypatch.delitem(gymnasium.registry, name)
     assert hint in unknown_id(env_id)
 
 
