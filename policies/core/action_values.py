@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 import numpy as np
 
 from minding.engine.data.batch import Field, IndexedBatch
-from minding.engine.types import Array, StateDict
+from minding.engine.types import Array, LearnOutput, StateDict
 from minding.policies.core.actors import GreedyActor, Network
 from minding.policies.core.base import BasePolicy
 from minding.policies.core.noise import weight_noise
 from minding.policies.core.target_moves import target_moves
 from minding.policies.core.update import Inputs
-from minding.policies.networks.q_learning import CHOICE_RANDOM, NEXT_RANDOM, RANDOM, QLearning
+from minding.policies.networks.q_learning import CHOICE_RANDOM, CLIPPED, NEXT_RANDOM, RANDOM, QLearning
 from minding.policies.networks.target import equalize
+
+_log = logging.getLogger("minding.policies")
+
+# Share of the targets' probability beyond the support from which on it is too small; chance returns of a fresh network
+# leave a few per cent there.
+_MUCH_CLIPPED = 0.2
 
 
 class ActionValuePolicy(BasePolicy):
@@ -25,6 +32,7 @@ class ActionValuePolicy(BasePolicy):
 
     sequences = False
     _learn_steps = 0
+    _told_clipped = False
 
     def _learner(self, net: Any, target: Any, prioritized: bool) -> QLearning:
         """Returns the root cell of an online and a target network, see `QLearning`."""
@@ -52,6 +60,20 @@ class ActionValuePolicy(BasePolicy):
         names = (RANDOM, NEXT_RANDOM, CHOICE_RANDOM) if self.cfg.learn.double else (RANDOM, NEXT_RANDOM)
         noise = weight_noise((len(names), len(batch.index), 1, self.net.noise_size), self.learn_rng)
         return dict(zip(names, noise))
+
+    def learn(self, batch: IndexedBatch, progress: float = 0.0) -> LearnOutput:
+        output = super().learn(batch, progress)
+        share = output.metrics.get(CLIPPED, 0.0)
+        if share > _MUCH_CLIPPED and not self._told_clipped:
+            self._told_clipped = True
+            model = self.cfg.model
+            _log.warning(
+                "%s: %.0f %% of the targets' probability lies beyond the support from %g to %g and is moved to its "
+                "ends, where returns can no longer be told apart: set policy.model.v_min and policy.model.v_max so "
+                "that they enclose the discounted returns (said once; train/%s goes on telling it)",
+                self.name, 100 * share, model.v_min, model.v_max, CLIPPED,
+            )  # fmt: skip
+        return output
 
     def inputs(self, batch: IndexedBatch, progress: float) -> Inputs:
         tau = target_moves(self.cfg.learn.target, self._learn_steps, len(batch.index))

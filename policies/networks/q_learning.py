@@ -13,12 +13,15 @@ from minding.policies.networks.return_distribution import ReturnDistribution
 from minding.policies.networks.steps import PRIORITY, GradientStep
 from minding.policies.networks.target import make_target
 from minding.policies.ops import lean
-from minding.policies.ops.categorical import cross_entropy, moved, project
+from minding.policies.ops.categorical import beyond, cross_entropy, moved, project
 from minding.policies.ops.values import chosen_atoms, chosen_value, value_loss
 
 RANDOM, NEXT_RANDOM, CHOICE_RANDOM = "random", "next_random", "choice_random"
 """Names of random numbers that a network takes as a last leaf, such as noise: of the online network for `obs`, of the
 target for `next_obs`, and of the network that chooses the next action. Without them it does without."""
+
+CLIPPED = "clipped_mass"
+"""Metric: the share of the targets' probability that lies beyond the support and is moved to its ends."""
 
 TRANSITION = ("obs", "next_obs", "action", "reward", "terminated", "discount")
 """Fields of a transition."""
@@ -34,7 +37,7 @@ class QLearning(GradientStep):
       fields: names of those of the rows that a step reads.
     """
 
-    metrics = ("loss", "q_value", "grad_norm")
+    metrics: tuple[str, ...] = ("loss", "q_value", "grad_norm")
 
     def __init__(
         self,
@@ -77,6 +80,8 @@ class QLearning(GradientStep):
         loss, value, priority = self.errors(batch)
         loss = lean.mean(batch["weight"] * loss if self.prioritized else loss)
         metrics = {"loss": loss, "q_value": lean.mean(value)}
+        if CLIPPED in batch:
+            metrics[CLIPPED] = lean.mean(batch[CLIPPED])
         if self.prioritized:
             metrics[PRIORITY] = ops.stop_gradient(priority)
         return loss, metrics
@@ -142,6 +147,8 @@ class CategoricalQLearning(DistributionalQLearning):
     """Q-learning of categorical return distributions (Bellemare et al., 2017, https://arxiv.org/abs/1707.06887,
     algorithm 1); `net.mean` is a `SupportMean`."""
 
+    metrics = (*QLearning.metrics, CLIPPED)
+
     def __init__(
         self, net: ReturnDistribution, target: ReturnDistribution, learn: Mapping[str, Any], prioritized: bool
     ) -> None:
@@ -149,11 +156,16 @@ class CategoricalQLearning(DistributionalQLearning):
         self.low, self.spacing = net.mean.low, net.mean.spacing
         self.places = ms.Tensor(np.arange(net.mean.count, dtype=np.float32))
 
-    def backup(self, batch):
+    def known(self, batch):
         probability = ops.Softmax(-1)(self.next_atoms(batch))
         decay = batch["discount"] * (1.0 - batch["terminated"])
         places = moved(batch["reward"], decay, self.low, self.spacing, self.places)
-        return project(probability, places, self.places)
+        return {
+            "obs": self.seen(batch, "obs", RANDOM),
+            "action": batch["action"],
+            "target": project(probability, places, self.places),
+            CLIPPED: beyond(probability, places, self.places),
+        }
 
     def errors(self, batch):
         logits = self.chosen(batch)

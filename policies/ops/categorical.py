@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from minding.engine.process.runtime import ops
+from minding.engine.process.runtime import ms, ops
 
 
 def moved(reward, decay, low, spacing, places):
@@ -42,6 +42,16 @@ def project(probability, positions, places):
     moved = ops.ReduceSum()(share * ops.ExpandDims()(probability, 1), -1)
     # Bounds hide what is not a number, and infinity.
     return moved + ops.ReduceSum(True)(positions - positions, -1)
+
+
+def beyond(probability, positions, places):
+    """The probability that lies beyond the ends of a support, which `project` moves there: float32 (B,).
+
+    A thousandth of an atom is rounding. Arguments as of `project`.
+    """
+    last = places.shape[0] - 1.0
+    outside = ops.Abs()(positions - 0.5 * last) > 0.5 * last + 1e-3
+    return ops.ReduceSum()(probability * ops.Cast()(outside, ms.float32), -1)
 
 
 def cross_entropy(logits, target):

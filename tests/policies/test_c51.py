@@ -22,12 +22,13 @@ from action_values import (
     np_project,
     np_returns,
     params,
+    random_rows,
 )
 from numeric import assert_gradient, t, value
 
 from minding.engine.process.runtime import ms, to_device
 from minding.policies.networks.return_distribution import SupportMean
-from minding.policies.ops.categorical import cross_entropy, moved, project
+from minding.policies.ops.categorical import beyond, cross_entropy, moved, project
 
 SMALL = {"policy.model.n_atoms": 7, "policy.model.v_min": -2.0, "policy.model.v_max": 1.0}
 CONTRACT = contract_cases("c51", n_atoms=7, v_min=-2.0, v_max=1.0)
@@ -97,6 +98,21 @@ def test_a_return_that_is_not_finite_is_not_hidden_by_the_bounds(x):
     moved = np.array(projected([[0.5, 0.5, 0.0], [0.5, 0.5, 0.0]], [[x, 1.0, 2.0], [0.0, 1.0, 2.0]]))
     assert np.isnan(moved[0]).all()
     assert moved[1].tolist() == [0.5, 0.5, 0.0]
+
+
+@pytest.mark.parametrize(
+    ("positions", "expected"),
+    [
+        ([0.0, 1.0, 2.0], 0.0),
+        ([-0.5, 1.0, 2.5], 0.75),
+        # On the last atom but for rounding, and an infinite one.
+        ([2.0002, 0.0, 2.0], 0.0),
+        ([0.5, np.inf, -np.inf], 0.5),
+    ],
+)
+def test_the_probability_beyond_the_support_by_hand(positions, expected):
+    places = to_device(np.arange(3, dtype=np.float32))
+    assert value(beyond(t([0.5, 0.25, 0.25]), t(positions), places)).tolist() == [expected]
 
 
 # The loss
@@ -171,9 +187,24 @@ def test_the_update_computes_the_loss_of_its_formula(policies, batch_of, kind):
     assert output.metrics["loss"] == pytest.approx((weight * loss).mean(), rel=1e-5)
     assert output.metrics["q_value"] == pytest.approx((np.exp(log_p) @ SUPPORT).mean(), rel=1e-5)
     assert output.metrics["grad_norm"] > 0.0
+    returns = np_returns(rows, SUPPORT)
+    beyond_it = (next_probability * ((returns < SUPPORT[0]) | (returns > SUPPORT[-1]))).sum(axis=1)
+    assert output.metrics["clipped_mass"] == pytest.approx(beyond_it.mean(), rel=1e-5)
     if kind == "prioritized":
         excess = loss + np.where(m > 0.0, m * np.log(np.maximum(m, 1e-300)), 0.0).sum(axis=1)
         np.testing.assert_allclose(output.priorities, [excess] * STEPS, rtol=1e-4, atol=1e-5)
+
+
+def test_a_support_that_is_too_small_is_told_once(policies, batch_of, caplog, monkeypatch):
+    policy, values = policies["double"], random_rows(policies["double"])
+    monkeypatch.setattr(policy, "_told_clipped", False)
+    for scale, told in ((0.0, 0), (100.0, 1), (100.0, 1)):
+        batch = batch_of("double", {**values, "reward": scale * np.abs(values["reward"])})
+        share = policy.learn_mode.forward(batch).metrics["clipped_mass"]
+        assert (share > 0.2) == (scale > 0.0)
+        warnings = [each.getMessage() for each in caplog.records if "beyond the support from -2 to 1" in each.message]
+        assert len(warnings) == told
+    assert "set policy.model.v_min and policy.model.v_max" in warnings[0]
 
 
 @pytest.mark.parametrize("double", [True, False])
