@@ -30,6 +30,8 @@ from minding.envs.spaces.layout import ObsLayout
 _log = logging.getLogger("minding.envs")
 _CLOSE_TIMEOUT = 2.0  # s
 _TICK = 1.0  # s
+_MAX_STARTS = 3
+"""New processes in place of a lost one until one begins its episodes."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -202,11 +204,20 @@ class ProcessSource(EpisodeSource):
 
     def _revive(self, worker: _WorkerHandle) -> None:
         """Puts a new process in place of a lost one; its environments begin new episodes."""
-        with contextlib.suppress(KeyError):
-            self._poll.unregister(worker.fileno)
-        worker.kill()
-        self._launch(worker)
-        error, faults = self._ask(worker, "reset", self.seed)
+        for attempt in range(1, _MAX_STARTS + 1):
+            with contextlib.suppress(KeyError):
+                self._poll.unregister(worker.fileno)
+            worker.kill()
+            self._launch(worker)
+            try:
+                error, faults = self._ask(worker, "reset", self.seed)
+                break
+            except EnvError as lost:
+                if attempt == _MAX_STARTS:
+                    worker.kill()  # rather than wait for a hung one to close
+                    self.close()
+                    raise EnvError(f"{lost}; so did {_MAX_STARTS} new ones in a row") from lost
+                self.report([str(lost)])
         if error is not None:
             self.close()
             raise EnvError(error)

@@ -3,6 +3,7 @@
 import os
 import sys
 import time
+from pathlib import Path
 
 import gymnasium
 import numpy as np
@@ -192,6 +193,20 @@ class Slowpoke(Counter):
     def step(self, action):
         time.sleep(self.seconds)
         return super().step(action)
+
+
+class DiesAtFirst(Counter):
+    """Kills or stops its process in the reset of as many as `folder` holds files, each of which it removes."""
+
+    def __init__(self, folder, how):
+        super().__init__()
+        self.folder, self.how = Path(folder), how
+
+    def reset(self, **kwargs):
+        for file in self.folder.iterdir():
+            file.unlink()
+            os.kill(os.getpid(), self.how)
+        return super().reset(**kwargs)
 
 
 class Permit(Counter):

@@ -11,7 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from minding.engine.errors import EnvError
 from minding.envs import make_env_manager
+from minding.envs.backends import processes
 
 
 def alive(pid):
@@ -62,7 +64,9 @@ def test_the_users_script_is_not_run_again_in_the_workers(tmp_path):
         import os
         print("script runs", flush=True)
         import gymnasium, numpy as np
-        from minding.envs import make_env_manager
+        from minding.engine.errors import EnvError
+from minding.envs import make_env_manager
+from minding.envs.backends import processes
 
         class Mine(gymnasium.Env):
             observation_space = gymnasium.spaces.Discrete(3)
@@ -103,7 +107,9 @@ def test_a_script_that_never_closes_its_environments_ends_and_takes_the_workers_
         import sys, weakref
         # From now on, what is finalized at the end is so after multiprocessing has waited for children.
         weakref.finalize(sys, lambda: None)
-        from minding.envs import make_env_manager
+        from minding.engine.errors import EnvError
+from minding.envs import make_env_manager
+from minding.envs.backends import processes
         manager = make_env_manager(dict(env_id="worlds:Counter", backend="subprocess", workers=2), 2, 0)
         manager.reset()
         print(*manager.worker_pids)
@@ -118,7 +124,9 @@ def test_a_script_that_never_closes_its_environments_ends_and_takes_the_workers_
 def test_workers_end_when_the_parent_is_killed_even_if_an_environment_hangs_or_they_are_stopped(kind, stopped):
     parent = start_script(f"""
         import numpy as np
-        from minding.envs import make_env_manager
+        from minding.engine.errors import EnvError
+from minding.envs import make_env_manager
+from minding.envs.backends import processes
         cfg = dict(env_id="worlds:Faulty", backend="subprocess", workers=2)
         cfg["env_kwargs"] = dict(kind="{kind}", at=1)
         manager = make_env_manager(cfg, 2, 0)
@@ -140,3 +148,37 @@ def test_workers_end_when_the_parent_is_killed_even_if_an_environment_hangs_or_t
     assert ended
     parent.stdout.close()
     parent.stderr.close()
+
+
+@pytest.fixture
+def dying(tmp_path, monkeypatch, make):
+    """(number of deaths, signal) -> a manager of two environments in one worker, stepped once before any death."""
+
+    def start(deaths, how):
+        monkeypatch.setattr(processes, "START_TIMEOUT", 2.0)
+        kwargs = {"folder": str(tmp_path), "how": int(how)}
+        manager = make("DiesAtFirst", backend="subprocess", env_kwargs=kwargs, workers=1, on_error="restart")
+        manager.reset()
+        manager.step(np.zeros(2, np.int64))
+        for number in range(deaths):
+            (tmp_path / str(number)).touch()
+        os.kill(manager.worker_pids[0], signal.SIGKILL)
+        return manager
+
+    return start
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "stopped"])
+def test_a_new_worker_that_is_lost_before_its_first_answer_is_replaced_too(dying, how):
+    manager = dying(2, how)
+    lost = manager.step(np.zeros(2, np.int64))
+    assert lost.valid.tolist() == [False, False]
+    assert manager.fault_count == 3
+    assert manager.step(np.zeros(2, np.int64)).valid is None
+
+
+def test_workers_that_are_all_lost_end_the_run(dying):
+    manager = dying(5, signal.SIGKILL)
+    with pytest.raises(EnvError, match="it died with exit code -9; so did 3 new ones in a row"):
+        manager.step(np.zeros(2, np.int64))
+    assert manager.worker_pids == ()
