@@ -23,6 +23,7 @@ def check_settings(cfg: EasyDict) -> None:
     Raises:
       ConfigError: names the keys and a value that fits.
     """
+    _check_single_instance(cfg)
     _check_rollout(cfg)
     _check_warmup(cfg)
     _check_updates(cfg)
@@ -31,6 +32,23 @@ def check_settings(cfg: EasyDict) -> None:
     _check_support(cfg)
     _check_schedules(cfg)
     _check_rnd(cfg)
+
+
+def _check_single_instance(cfg: EasyDict) -> None:
+    """Where only one environment can exist, collecting and evaluation take turns on it in one process."""
+    if not cfg.env.single_instance:
+        return
+    for name in ("collector_env_num", "evaluator_env_num"):
+        if cfg.env[name] > 1:
+            raise ConfigError(
+                f"env.single_instance=true with env.{name}={cfg.env[name]}: expected one environment at a time; set "
+                "env.collector_env_num=1 and env.evaluator_env_num=1"
+            )
+    if cfg.lanes.async_mode:
+        raise ConfigError(
+            "env.single_instance=true with lanes.async_mode=true: collecting and evaluation take turns on the "
+            "environment in one process; run without --async"
+        )
 
 
 def _check_rollout(cfg: EasyDict) -> None:

@@ -26,11 +26,14 @@ from minding.envs.findings import (
 )
 from minding.envs.guards.answers import InterfaceError
 from minding.envs.guards.faults import Hang, describe
+from minding.envs.guards.watchdog import watched
 from minding.envs.making import make_env_manager
 from minding.envs.manager import BatchedEnvManager
 from minding.envs.random_play import RandomPlay
+from minding.envs.single.agents import AgentOptions, AgentsEnv
 from minding.envs.single.factory import EnvFactory, env_factory
 from minding.envs.single.wrappers import AnyEnv
+from minding.envs.spaces.info import probe
 from minding.envs.spec import describe_made, episode_limit
 from minding.envs.trial import SEED, Trial, roll_out
 
@@ -43,6 +46,10 @@ _ROUNDS = 50
 _LONG_ENOUGH = 1.0
 _LONGEST = 3.0
 _INTERFACE = "reset(*, seed=None, options=None) returns (obs, info); step(action) returns 5 values, two of them bool"
+_TAKE_TURNS = (
+    "env.single_instance=true env.collector_env_num=1 env.evaluator_env_num=1: collecting and evaluation take turns on "
+    "one; what follows is with it"
+)
 _CALLERS = ("minding.", "gymnasium.core.", "gymnasium.wrappers.")
 
 
@@ -86,7 +93,7 @@ def _findings(
     factory = env_factory(settings, env_fn)
     start = budget.spent
     try:
-        description, findings = _describe(factory, settings)
+        description, findings, masked = _describe(factory, settings)
     except MindingError as error:
         yield Finding("error", str(error), _fix_of(error.__cause__ or error), error)
         return
@@ -94,7 +101,7 @@ def _findings(
     if any(found.level == "error" for found in findings):
         yield from findings
         return
-    if _has_undeclared_mask(settings, env_fn, description):
+    if masked:
         fix = "set env.info_keys=[action_mask], unless illegal actions may be tried; what follows is with it"
         yield Finding("warn", "info holds an action_mask that is not declared", fix)
         settings["info_keys"] = [*settings["info_keys"], ACTION_MASK]
@@ -107,6 +114,9 @@ def _findings(
         yield found
     if found is None or found.level == "error":
         return
+    if not settings["single_instance"] and budget.covers(8) and (fault := _second(factory)) is not None:
+        yield Finding("warn", f"a second one beside the first: {fault}", _TAKE_TURNS)
+        settings["single_instance"] = True
     try:
         yield from _check_seeds(settings, env_fn, description, budget)
         yield from _check_resume(settings, env_fn, description, budget)
@@ -142,17 +152,31 @@ def _try_steps(
     yield from judge_ends(rollout, limit, budget.fix if tried < steps else "") + judge_rewards(rollout)
 
 
-def _describe(factory: EnvFactory, settings: Mapping[str, Any]) -> tuple[dict[str, Any], list[Finding]]:
-    """The description of an environment, and what its `close` is like without a step.
+def _describe(factory: EnvFactory, settings: Mapping[str, Any]) -> tuple[dict[str, Any], list[Finding], bool]:
+    """The description of an environment, what its `close` is like without a step, and whether it has a mask that is not
+    declared.
 
     This is the first environment of a check, so that one that hangs in `close` hangs once.
     """
     env = factory()
     try:
         description = describe_made(env, settings)
+        masked = _has_undeclared_mask(factory, env, description)
     finally:
         closed = factory.close(env)
-    return description, _judge_close(closed)
+    return description, _judge_close(closed), masked
+
+
+def _second(factory: EnvFactory) -> MindingError | None:
+    """Why a second environment cannot be made while there is a first one; None if it can."""
+    first = factory()
+    try:
+        factory.close(factory())
+    except MindingError as error:
+        return error
+    finally:
+        factory.close(first)
+    return None
 
 
 def _judge_close(fault: BaseException | None) -> list[Finding]:
@@ -163,23 +187,19 @@ def _judge_close(fault: BaseException | None) -> list[Finding]:
     return [Finding(level, f"close: {describe(fault)}", _fix_of(fault))]
 
 
-def _has_undeclared_mask(
-    settings: Mapping[str, Any], env_fn: Callable[..., AnyEnv] | None, description: Mapping[str, Any]
-) -> bool:
+def _has_undeclared_mask(factory: EnvFactory, env: AnyEnv, description: Mapping[str, Any]) -> bool:
+    """Whether info tells which actions are legal, though nobody has declared it."""
     if any(leaf.is_mask for leaf in observation_leaves(description["observation"])):
         return False
-    factory = env_factory({**settings, "info_keys": [ACTION_MASK]}, env_fn)
     try:
-        env = factory()
-    except MindingError:
+        with watched("reset", factory.name, factory.step_timeout):
+            if isinstance(env, AgentsEnv):
+                # Each agent tells its own mask.
+                AgentsEnv(env.parallel, factory.name, AgentOptions(info_keys=(ACTION_MASK,))).reset(seed=SEED)
+            else:
+                probe(env, [ACTION_MASK], factory.name)
+    except (Exception, SystemExit, Hang):
         return False
-    try:
-        # Where there are several agents, each tells its own mask.
-        env.reset(seed=SEED)
-    except Exception:
-        return False
-    finally:
-        factory.close(env)
     return True
 
 
@@ -248,8 +268,9 @@ def _check_seeds(
     streams: list[list[Array]] = []
     firsts = []
     rounds, end = _ROUNDS, budget.left * 0.8
+    num_envs = 1 if settings["single_instance"] else 2
     for _ in range(2):
-        manager = make_env_manager(settings, 2, SEED, env_fn=env_fn)
+        manager = make_env_manager(settings, num_envs, SEED, env_fn=env_fn)
         firsts.append(manager.obs)
         stream = []
         play = RandomPlay(manager, description)
@@ -266,7 +287,7 @@ def _check_seeds(
         return [Finding("warn", "two runs with one seed differ", fix)]
     shortened = "" if rounds == _ROUNDS else f", for the {rounds} of {_ROUNDS} steps that the time sufficed for"
     findings = [Finding("ok", f"the same seed gives the same run{shortened}")]
-    if all(np.array_equal(leaf[0], leaf[1]) for _, leaf in trees.leaves(firsts[0])):
+    if num_envs > 1 and all(np.array_equal(leaf[0], leaf[1]) for _, leaf in trees.leaves(firsts[0])):
         text = "two environments with different seeds begin alike"
         findings.append(Finding("warn", text, "harmless if the task has one start; else use self.np_random in reset"))
     return findings
@@ -278,6 +299,8 @@ def _check_resume(
     description: Mapping[str, Any],
     budget: Budget,
 ) -> list[Finding]:
+    if settings["single_instance"]:
+        return [Finding("ok", "a resumed run begins a new episode (env.single_instance)")]
     if not budget.covers(4):
         return [_left_out("whether a running episode can be resumed", budget)]
     settings = dict(settings, backend=_single_backend(settings), on_error="raise")
@@ -308,7 +331,7 @@ def _measure_speed(
     budget: Budget,
 ) -> list[Finding]:
     speeds: list[float] = []
-    for num_envs in (1, 8):
+    for num_envs in (1,) if settings["single_instance"] else (1, 8):
         if not budget.covers(num_envs + 1):
             return [_left_out(f"the speed of {num_envs} environment{'s' * (num_envs > 1)}", budget)]
         manager = make_env_manager(settings, num_envs, SEED, env_fn=env_fn)
@@ -317,6 +340,8 @@ def _measure_speed(
             speeds.append(_speed(manager, max(steps // num_envs, 1), description, longest))
         finally:
             manager.close()
+    if settings["single_instance"]:
+        return [Finding("ok", f"{speeds[0]:,.0f} steps/s")]
     text = (
         f"{speeds[0]:,.0f} steps/s with 1 environment, {speeds[1]:,.0f} steps/s with 8 "
         f"(env.backend={settings['backend']})"

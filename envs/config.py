@@ -24,6 +24,11 @@ def config_schema() -> dict[str, Option]:
         "env_kwargs": opt({}, "open", "keyword arguments of the environment"),
         "collector_env_num": opt(8, "[1, inf)", "environments used to collect training data"),
         "evaluator_env_num": opt(5, "[1, inf)", "environments used for evaluation"),
+        "single_instance": opt(
+            False,
+            None,
+            "only one instance of it can exist at a time, such as a robot: collecting and evaluation take turns on it",
+        ),
         "backend": opt("auto", BACKENDS, "how environments are stepped; subprocess pays off only for slow ones"),
         "info_keys": opt([], None, "keys of info passed on with each step, such as action_mask or success"),
         "global_state": opt(

@@ -61,6 +61,7 @@ def make_env_manager(
     if num_envs < 1 or seed < 0:
         raise ConfigError(f"make_env_manager(num_envs={num_envs}, seed={seed}): expected at least 1 and 0")
     settings = env_settings(env_cfg)
+    _check_single(settings, num_envs)
     factory = None if settings["backend"] == "envpool" else env_factory(settings, env_fn)
     if factory is not None and training and settings["episodic_life"]:
         factory = dataclasses.replace(factory, wrappers=(*factory.wrappers, "episodic_life"))
@@ -125,6 +126,22 @@ class ManagerFactory:
             options = WorkerOptions(settings["workers"], settings["step_timeout"], restart)
             source = ProcessSource(factory, layout, adapter, self.num_envs, seed, options)
         return BatchedEnvManager(source, adapter, settings, self.training)
+
+
+def _check_single(settings: Mapping[str, Any], num_envs: int) -> None:
+    """Refuses several environments, and processes of their own, where only one instance can exist."""
+    if not settings["single_instance"]:
+        return
+    if num_envs > 1:
+        raise ConfigError(
+            f"env.single_instance=true: expected one environment at a time, got {num_envs}: set "
+            "env.collector_env_num=1 and env.evaluator_env_num=1"
+        )
+    if settings["backend"] not in ("auto", "sync"):
+        raise ConfigError(
+            f"env.single_instance=true is for env.backend=sync (or auto), where all take turns in one process; got "
+            f"{settings['backend']!r}"
+        )
 
 
 def check_backend(env_cfg: Mapping[str, Any]) -> None:

@@ -14,6 +14,7 @@ from minding.envs.guards.answers import FLAGS, InterfaceError, as_flag, reset_an
 from minding.envs.guards.faults import FaultStreak, Hang, close_env, describe
 from minding.envs.guards.values import PLAIN, ValueCheck, step_reward
 from minding.envs.guards.watchdog import Activity
+from minding.envs.single.shared_instance import Taken
 from minding.envs.single.wrappers import AnyEnv
 from minding.envs.spaces.layout import ObsLayout
 
@@ -116,7 +117,13 @@ class EnvGroup:
         self._restart = restart
         self._elapsed = np.zeros(len(env_ids), np.int64)
         self._streak = FaultStreak()
-        self._envs = [make_env() for _ in env_ids]
+        self._envs: list[AnyEnv] = []
+        try:
+            for _ in env_ids:
+                self._envs.append(make_env())
+        except BaseException:
+            self.close()
+            raise
 
     def reset(self) -> None:
         """Begins a new episode in every environment; first observations go to `arrays.first_obs`."""
@@ -155,6 +162,8 @@ class EnvGroup:
                 arrays.truncated[row] = truncated and not terminated
                 if terminated or truncated:
                     over.append(row)
+            except Taken:
+                self._begin_anew(row)
             except InterfaceError as error:
                 raise InterfaceError(self._message(row, str(error))) from error
             except (EnvError, Hang) as error:
@@ -240,6 +249,10 @@ class EnvGroup:
         if isinstance(cause, Hang):
             # Interrupted anywhere, it may be in any state.
             self._replace(row)
+        self._begin_anew(row)
+
+    def _begin_anew(self, row: int) -> None:
+        """Turns the row of this step into the first one of a new episode."""
         self.begin(row)
         arrays = self.arrays
         arrays.valid[row] = arrays.terminated[row] = arrays.truncated[row] = False

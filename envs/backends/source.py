@@ -97,10 +97,28 @@ class EpisodeSource(Source):
     """A source of single environments: an episode is identified by its seed, and replayed from it and its actions.
 
     Subclasses move the data between `arrays` and the environments.
+
+    Args:
+      name, layout: see `Source`.
+      arrays: the steps of all environments.
+      adapter: of the actions.
+      seed: of the episodes' seeds.
+      replays: whether a restored source replays its episodes; else they begin anew, as those of a robot should.
     """
 
-    def __init__(self, name: str, layout: ObsLayout, arrays: StepArrays, adapter: ActionAdapter, seed: int) -> None:
+    def __init__(
+        self,
+        name: str,
+        layout: ObsLayout,
+        arrays: StepArrays,
+        adapter: ActionAdapter,
+        seed: int,
+        replays: bool = True,
+    ) -> None:
         super().__init__()
+        self._is_replayed = replays
+        if not replays:
+            self.resume_guarantee = "episode-boundary"
         self.name = name
         self.num_envs = len(arrays.reward)
         self.seed = seed
@@ -153,7 +171,7 @@ class EpisodeSource(Source):
         return SourceStep(self._act_on(leaves), next_obs, reward, terminated, truncated, valid, info)
 
     def state_dict(self) -> StateDict:
-        running = range(self.num_envs if self._obs_leaves else 0)
+        running = range(self.num_envs if self._obs_leaves and self._is_replayed else 0)
         actions = {str(env): self._actions.actions(env) for env in running}
         return {
             "seed": self.seed,
@@ -199,7 +217,9 @@ class EpisodeSource(Source):
 
     def _note_guarantee(self, restarted: Sequence[int]) -> None:
         self.resume_guarantee = "episode-boundary" if restarted else "exact"
-        if restarted:
+        if restarted and not self._is_replayed:
+            _log.warning("%s begins a new episode: with env.single_instance=true none is replayed", self.name)
+        elif restarted:
             _log.warning(
                 "%s: %d of %d environments cannot be replayed exactly from seed and actions; they begin new episodes",
                 self.name,

@@ -11,6 +11,7 @@ from types import FrameType
 from typing import Any, ClassVar, TypeAlias
 
 import minding
+from minding.envs.guards import living
 
 _log = logging.getLogger("minding.envs")
 START_TIMEOUT = 120.0
@@ -100,6 +101,7 @@ def close_env(env: Any, label: str) -> BaseException | None:
     Returns:
       What it raised, None if it closed.
     """
+    living.gone(env)
     try:
         env.close()
     except (Exception, SystemExit, Hang) as error:

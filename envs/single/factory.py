@@ -19,12 +19,14 @@ from minding.engine.config.options import short
 from minding.engine.config.trust import add_project_to_path
 from minding.engine.data.masks import ACTION_MASK
 from minding.engine.errors import ConfigError, EnvError, MindingError, MissingExtraError, nearest
+from minding.envs.guards import living
 from minding.envs.guards.faults import START_TIMEOUT, Hang, close_env, describe
 from minding.envs.guards.watchdog import watched
 from minding.envs.single.agents import AgentOptions, AgentsEnv
 from minding.envs.single.hints import unknown_id
 from minding.envs.single.parallel import as_parallel, is_parallel_id, parallel_source
 from minding.envs.single.pool import SinglePool
+from minding.envs.single.shared_instance import Turn
 from minding.envs.single.wrappers import AnyEnv, wrap
 from minding.envs.spaces.agents import agents_space
 from minding.envs.spaces.info import InfoForm, JoinInfo, probe
@@ -37,6 +39,10 @@ _PROVIDERS = {
     "dm_control/": ("minding.envs.single.dm_control", "dm-control", "dmc"),
 }
 _EXTRA_OF_MODULE = {"box2d": "box2d", "mujoco": "mujoco", "ale_py": "atari", "dm_control": "dmc"}
+
+_ONLY_ONE = (
+    "if only one can exist at a time, set env.single_instance=true env.collector_env_num=1 env.evaluator_env_num=1"
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,6 +63,7 @@ class EnvFactory:
       form: what was found under them, see `probed`; None asks each environment.
       action_space: that of the probed environment, which all others must have; None takes any.
       global_state, team_reward: for environments of several agents, see `AgentOptions`.
+      single_instance: whether all that it makes in a process take turns on one instance, see `Turn`.
     """
 
     name: str
@@ -70,6 +77,7 @@ class EnvFactory:
     action_space: spaces.Space[Any] | None = None
     global_state: bool = False
     team_reward: bool = False
+    single_instance: bool = False
 
     def __call__(self) -> AnyEnv:
         """Makes one.
@@ -79,25 +87,21 @@ class EnvFactory:
           MissingExtraError: a package that the environment needs is not installed.
           EnvError: it raised or hung, with the place in its code, or acts in another space than the probed one.
         """
+        made: list[Any] = []
         try:
             with watched("__init__", self.name, max(self.step_timeout, START_TIMEOUT)):
-                env = self._make()
-                if isinstance(env, AgentsEnv):
-                    # They have put the mask into each agent's observation.
-                    keys = tuple(key for key in self.info_keys if key != ACTION_MASK)
-                else:
-                    env, keys = wrap(_with_spaces(env), self.wrappers), self.info_keys
-                self._check_actions(env)
-                return JoinInfo(env, self.form or probe(env, keys, self.name)) if keys else env
-        except MindingError:
-            raise
-        except gymnasium.error.DependencyNotInstalled as error:
-            raise self._missing(str(error)) from error
+                made.append(Turn(self.name, self.kwargs, self._new) if self.single_instance else self._new())
+                env = self._fitted(made[0])
         except (Exception, SystemExit, Hang) as error:
-            misfit = self._misfit(error)
-            if misfit:
-                raise ConfigError(misfit) from error
-            raise EnvError(f"{self.name} cannot be made: {describe(error)}") from error
+            for unfit in made:
+                # Where only one can exist it would stand in the way of the next.
+                self.close(unfit)
+            told = self._told(error)
+            if told is error:
+                raise
+            raise told from error
+        living.born(env, self.name)
+        return env
 
     def probed(self) -> tuple[EnvFactory, spaces.Space[Any], spaces.Space[Any]]:
         """This factory with its `form`, and the two spaces, from an environment that is closed again."""
@@ -109,6 +113,40 @@ class EnvFactory:
             return known, env.observation_space, env.action_space
         finally:
             self.close(env)
+
+    def _fitted(self, made: Any) -> AnyEnv:
+        """What was made, with the agents axis or the wrappers, and the info that was asked for."""
+        env = self._with_agents_axis(made) if self._has_agents(made) else wrap(_with_spaces(made), self.wrappers)
+        self._check_actions(env)
+        # Agents have the mask in their observations.
+        keys = tuple(key for key in self.info_keys if key != ACTION_MASK or not isinstance(env, AgentsEnv))
+        return JoinInfo(env, self.form or probe(env, keys, self.name)) if keys else env
+
+    def _has_agents(self, made: Any) -> bool:
+        if isinstance(self.source, EnvSpec):
+            return False
+        if hasattr(made, "possible_agents"):
+            return True
+        if self.global_state or self.team_reward:
+            key = "global_state" if self.global_state else "team_reward"
+            raise ConfigError(
+                f"env.{key}=true is for environments of several agents, as are the algorithms that turn it on; "
+                f"{self.name} has one"
+            )
+        return False
+
+    def _told(self, error: BaseException) -> BaseException:
+        """What went wrong while one was made, in terms of the settings; itself if it says so already."""
+        if isinstance(error, MindingError):
+            return error
+        if isinstance(error, gymnasium.error.DependencyNotInstalled):
+            return self._missing(str(error))
+        misfit = self._misfit(error)
+        if misfit:
+            return ConfigError(misfit)
+        others = living.count(self.name)
+        more = f"; {others} of it already exist{'s' * (others == 1)} in this process: {_ONLY_ONE}" if others else ""
+        return EnvError(f"{self.name} cannot be made: {describe(error)}{more}")
 
     def _check_actions(self, env: AnyEnv) -> None:
         if self.action_space is not None and env.action_space != self.action_space:
@@ -135,19 +173,14 @@ class EnvFactory:
             return None
         return None if self.wrappers or spec.additional_wrappers else spec
 
-    def _make(self) -> AnyEnv:
+    def _new(self) -> Any:
+        """What the source makes; environments of several agents have the parallel interface."""
         if isinstance(self.source, EnvSpec):
             return gymnasium.make(self.source, max_episode_steps=self.max_episode_steps, **self.kwargs)
         env = self.source(**self.kwargs)
         parallel = as_parallel(env, self.name)
         if parallel is not None:
-            return self._with_agents_axis(parallel)
-        if self.global_state or self.team_reward:
-            key = "global_state" if self.global_state else "team_reward"
-            raise ConfigError(
-                f"env.{key}=true is for environments of several agents, as are the algorithms that turn it on; "
-                f"{self.name} has one"
-            )
+            return parallel
         if not any(hasattr(env, method) for method in ("reset", "step")):
             raise ConfigError(f"{self.name} returned {env!r}: expected an environment, with reset and step")
         return TimeLimit(env, self.max_episode_steps) if self.max_episode_steps else env
@@ -218,6 +251,7 @@ def env_factory(settings: Mapping[str, Any], env_fn: Callable[..., AnyEnv] | Non
         info_keys=tuple(settings["info_keys"]),
         global_state=settings["global_state"],
         team_reward=settings["team_reward"],
+        single_instance=settings["single_instance"],
     )
 
 

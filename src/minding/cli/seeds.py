@@ -72,8 +72,14 @@ def train_seeds(cfg: EasyDict, seeds: Sequence[int], jobs: int, *, progress: boo
 
     with contextlib.ExitStack() as held:
         with bad_input():
+            from minding.engine.errors import ConfigError
             from minding.engine.run.lock import RunLock
 
+            if cfg.env.single_instance and jobs > 1:
+                raise ConfigError(
+                    f"--jobs {jobs} with env.single_instance=true: only one environment can exist at a time; leave "
+                    "--jobs out"
+                )
             runs = SeedRuns.of(cfg)
             lock = held.enter_context(RunLock(runs.folder))
             changed = runs.renew()
