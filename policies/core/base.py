@@ -44,6 +44,11 @@ class _ActingRoot(nn.Cell):
         self.net = net
 
 
+_OTHER_NETWORK = (
+    "it belongs to another network; build the policy from the config.yaml of the run that saved it, with the same code"
+)
+
+
 class BasePolicy:
     """Base of all policies. A subclass defines the methods under "What an algorithm defines".
 
@@ -271,17 +276,15 @@ class BasePolicy:
         if surplus:
             raise CheckpointError(
                 f"{self.name}: the checkpoint has {len(surplus)} parameters that the network here has not, the "
-                f"first of them {surplus[0]!r}: it belongs to another network"
+                f"first of them {surplus[0]!r}: {_OTHER_NETWORK}"
             )
         for name, p in self.params.items():
             if name not in saved:
-                raise CheckpointError(
-                    f"{self.name}: the checkpoint has no parameter {name!r}: it belongs to another network"
-                )
+                raise CheckpointError(f"{self.name}: the checkpoint has no parameter {name!r}: {_OTHER_NETWORK}")
             if tuple(saved[name].shape) != tuple(p.shape):
                 raise CheckpointError(
                     f"{self.name}: parameter {name!r} has shape {tuple(saved[name].shape)} in the checkpoint, "
-                    f"{tuple(p.shape)} here; it belongs to another network"
+                    f"{tuple(p.shape)} here: {_OTHER_NETWORK}"
                 )
             given, here = saved[name].dtype, p.asnumpy().dtype
             if given != here:
