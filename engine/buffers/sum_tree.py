@@ -7,13 +7,15 @@ import numpy as np
 from minding.engine.types import Array
 
 HEIGHT = 8
-"""Levels of the trees over blocks. The sums of the blocks, thousands at most, are searched as one sorted array."""
+"""Levels of the trees over blocks, at least."""
+ROOTS = 1 << 12
+"""Blocks, at most: their sums are added up and searched as one sorted array in each draw."""
 
 
 class SumTree:
     """Priorities of rows, float64; reading and writing n of them takes O(n).
 
-    Rows lie in blocks of ``2^HEIGHT``, each with a binary tree whose inner nodes are the sums of their two children;
+    Rows lie in blocks of ``2^HEIGHT`` or more, each with a binary tree whose inner nodes are the sums of their two children;
     the running sum over the trees' roots finds the block. All of it follows from the priorities alone.
 
     Args:
@@ -22,8 +24,8 @@ class SumTree:
 
     def __init__(self, capacity: int) -> None:
         depth = max(1, (capacity - 1).bit_length())
-        self._height = min(depth, HEIGHT)
         self._leaves = 1 << depth
+        self._height = min(depth, max(HEIGHT, depth + 1 - ROOTS.bit_length()))
         # As of one tree over all rows: node i is the sum of nodes 2i and 2i + 1. What is above the roots is not kept.
         self._tree = np.zeros(2 * self._leaves)
         self._first_root = self._leaves >> self._height

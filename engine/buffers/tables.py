@@ -38,8 +38,10 @@ class DeviceTables:
         if replaced is not None:
             for new, old in zip(host, replaced.host, strict=True):
                 new[: len(old)] = old
+        # On CPU the parameter makes the only copy: one of a Tensor made of the array would be a second one.
         self.parameters = [
-            ms.Parameter(ms.Tensor(table), name=f"rows.{i}", requires_grad=False) for i, table in enumerate(host)
+            ms.Parameter(runtime.to_device(table), name=f"rows.{i}", requires_grad=False)
+            for i, table in enumerate(host)
         ]
         self._shared = runtime.device() == "CPU"
         self.host: tuple[Array, ...] = tuple(p.asnumpy() for p in self.parameters) if self._shared else host

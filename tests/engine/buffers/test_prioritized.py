@@ -21,13 +21,15 @@ def test_a_sum_tree_finds_the_row_whose_part_of_the_sum_it_is():
     assert tree.find(mass).tolist() == [[0, 0, 1], [1, 3, 3], [4, 4, 1]]
 
 
-def test_a_tree_of_many_blocks_finds_what_the_running_sum_finds():
+@pytest.mark.parametrize(("capacity", "blocks"), [(5000, 32), (3_000_000, 4096)])
+def test_a_tree_of_many_blocks_finds_what_the_running_sum_finds(capacity, blocks):
     rng = np.random.default_rng(0)
     # Whole numbers: every sum is exact.
-    priorities = rng.integers(1, 100, 5000).astype(float)
-    tree = SumTree(5000)
-    tree.write(np.arange(5000), np.ones(5000))
-    rows = rng.permutation(5000)
+    priorities = rng.integers(1, 100, capacity).astype(float)
+    tree = SumTree(capacity)
+    assert len(tree._roots) == blocks
+    tree.write(np.arange(capacity), np.ones(capacity))
+    rows = rng.permutation(capacity)
     tree.write(rows, priorities[rows])
     sums = np.cumsum(priorities)
     assert tree.total == sums[-1]

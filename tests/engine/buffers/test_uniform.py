@@ -1,5 +1,8 @@
 """Uniform replay."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -72,3 +75,24 @@ def test_a_checkpoint_brings_it_back_and_the_next_one_links_what_did_not_change(
     other.load_state_dict(load_checkpoint(tmp_path / "iter_2")[0])
     assert other.ring.read("number", np.arange(7)).tolist() == [0, 1, 2, 3, 4, 5, 6]
     assert np.array_equal(other.sample(2, 4).index, made.sample(2, 4).index)
+
+
+PEAK = """
+import resource, sys
+from minding.engine.buffers import UniformBuffer
+from minding.engine.data.batch import Field
+
+def peak():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+UniformBuffer(10, {"row": Field((8,))})
+before, rows = peak(), 5_000_000
+buffer = UniformBuffer(rows, {"row": Field((8,))})
+print((peak() - before) / (rows * 8 * 4))
+"""
+
+
+@pytest.mark.slow
+def test_tables_take_their_own_size_when_they_are_made_and_not_twice_that():
+    done = subprocess.run([sys.executable, "-c", PEAK], capture_output=True, text=True, check=True)
+    assert 0.9 < float(done.stdout.split()[-1]) < 1.3
