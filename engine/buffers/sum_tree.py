@@ -15,8 +15,8 @@ ROOTS = 1 << 12
 class SumTree:
     """Priorities of rows, float64; reading and writing n of them takes O(n).
 
-    Rows lie in blocks of ``2^HEIGHT`` or more, each with a binary tree whose inner nodes are the sums of their two children;
-    the running sum over the trees' roots finds the block. All of it follows from the priorities alone.
+    Rows lie in blocks of ``2^HEIGHT`` or more, each with a binary tree whose inner nodes are the sums of their two
+    children; the running sum over the trees' roots finds the block. All of it follows from the priorities alone.
 
     Args:
       capacity: number of rows; those without a priority have 0.
