@@ -64,9 +64,7 @@ def test_the_users_script_is_not_run_again_in_the_workers(tmp_path):
         import os
         print("script runs", flush=True)
         import gymnasium, numpy as np
-        from minding.engine.errors import EnvError
-from minding.envs import make_env_manager
-from minding.envs.backends import processes
+        from minding.envs import make_env_manager
 
         class Mine(gymnasium.Env):
             observation_space = gymnasium.spaces.Discrete(3)
@@ -107,9 +105,7 @@ def test_a_script_that_never_closes_its_environments_ends_and_takes_the_workers_
         import sys, weakref
         # From now on, what is finalized at the end is so after multiprocessing has waited for children.
         weakref.finalize(sys, lambda: None)
-        from minding.engine.errors import EnvError
-from minding.envs import make_env_manager
-from minding.envs.backends import processes
+        from minding.envs import make_env_manager
         manager = make_env_manager(dict(env_id="worlds:Counter", backend="subprocess", workers=2), 2, 0)
         manager.reset()
         print(*manager.worker_pids)
@@ -124,9 +120,7 @@ from minding.envs.backends import processes
 def test_workers_end_when_the_parent_is_killed_even_if_an_environment_hangs_or_they_are_stopped(kind, stopped):
     parent = start_script(f"""
         import numpy as np
-        from minding.engine.errors import EnvError
-from minding.envs import make_env_manager
-from minding.envs.backends import processes
+        from minding.envs import make_env_manager
         cfg = dict(env_id="worlds:Faulty", backend="subprocess", workers=2)
         cfg["env_kwargs"] = dict(kind="{kind}", at=1)
         manager = make_env_manager(cfg, 2, 0)
