@@ -33,9 +33,9 @@ from minding.engine.checkpoint import (
 )
 from minding.engine.config.identity import changes, check_checkpoint, describe_changes, identity
 from minding.engine.config.options import plain
+from minding.engine.console import console_logger
 from minding.engine.errors import CheckpointError, ConfigError, NonFiniteError, RunInUseError
 from minding.engine.run.lock import RunLock, lost
-from minding.engine.run.loggers import console_logger
 from minding.engine.types import Array, Policy
 from minding.middleware.schedules import rate_jump
 

@@ -7,8 +7,8 @@ from typing import Protocol
 
 from minding.engine.chain.context import LearningContext
 from minding.engine.chain.middleware import Declaration, declare
+from minding.engine.console import console_logger
 from minding.engine.errors import ConfigError
-from minding.engine.run.loggers import console_logger
 
 
 class Finishable(Protocol):

@@ -10,8 +10,8 @@ from collections.abc import Callable
 
 from minding.engine.chain.context import OnlineRLContext
 from minding.engine.chain.middleware import SecondHalf, declare
+from minding.engine.console import console_logger
 from minding.engine.errors import ConfigError
-from minding.engine.run.loggers import console_logger
 from minding.engine.types import StateDict
 
 Clock = Callable[[], float]

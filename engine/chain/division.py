@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from minding.engine.chain.context import Context
 from minding.engine.chain.nodes import Node
-from minding.engine.run.trace import Trace
+from minding.engine.chain.trace import Trace
 
 
 class Division(Protocol):

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from minding.engine.chain.middleware import Middleware
 from minding.engine.chain.profiling import ProfileTable, format_profile
+from minding.engine.chain.trace import Trace
 from minding.engine.errors import ChainError
-from minding.engine.run.trace import Trace
 
 
 class Recording:

@@ -16,12 +16,12 @@ from typing import Any, Protocol
 import yaml
 from easydict import EasyDict
 
+from minding.engine.config.lanes import LANES
 from minding.engine.config.limits import set_length
 from minding.engine.config.options import Option, opt, plain, short
 from minding.engine.config.yaml_text import MAX_BYTES, parse_yaml
 from minding.engine.errors import ConfigError, nearest
 from minding.engine.files import read_text
-from minding.engine.lanes.options import SCHEMA as LANES
 
 __all__ = [
     "RUN_SCHEMA",

@@ -11,6 +11,7 @@ from minding.engine.chain.context import Context
 from minding.engine.chain.division import Run
 from minding.engine.chain.middleware import Role
 from minding.engine.chain.nodes import Node
+from minding.engine.chain.trace import Trace
 from minding.engine.lanes.closures import check_assignments
 from minding.engine.lanes.messages import Answer, Ticket
 from minding.engine.lanes.options import LaneOptions
@@ -20,7 +21,6 @@ from minding.engine.lanes.split import Cut
 from minding.engine.lanes.supervised import SupervisedWorker
 from minding.engine.lanes.transport import Snapshot, Transport, WeightBoard
 from minding.engine.lanes.worker import WorkerPlan
-from minding.engine.run.trace import Trace
 from minding.engine.types import Array
 
 _log = logging.getLogger("minding.lanes")

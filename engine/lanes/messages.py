@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+from minding.engine.chain.trace import Span
 from minding.engine.lanes.transport import Snapshot
-from minding.engine.run.trace import Span
 from minding.engine.types import StateDict
 
 

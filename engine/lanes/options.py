@@ -9,25 +9,8 @@ from typing import Any
 
 from minding.engine.chain.middleware import Role
 from minding.engine.chain.nodes import Node
-from minding.engine.config.options import opt
+from minding.engine.config.lanes import LANES
 from minding.engine.errors import ConfigError, nearest
-
-TRANSPORTS = ("processes", "threads")
-SCHEMA = {
-    "collectors": opt(None, "[1, inf)", "collector processes; None: chosen by the number of cores", type=int),
-    "max_staleness": opt(
-        None,
-        "[0, inf)",
-        "maximum age of a rollout's weights, in learner iterations; None: chosen by the algorithm",
-        type=int,
-    ),
-    "timeout": opt(300.0, "(0, inf)", "seconds without a heartbeat after which a worker process is replaced"),
-    "pin": opt("auto", ("auto", "on", "off"), "pin each lane to cores of its own; auto: if there are at least three"),
-    "transport": opt(
-        "processes", TRANSPORTS, "how workers run: as processes, or as threads of this process, for debugging"
-    ),
-}
-"""The section `lanes` of a configuration, but for `async_mode`."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,14 +30,14 @@ class LaneOptions:
         turns with the learner, cannot load MindSpore and cannot be ended by force.
     """
 
-    collectors: int | None = SCHEMA["collectors"].default
-    max_staleness: int | None = SCHEMA["max_staleness"].default
-    pin: str = SCHEMA["pin"].default
-    timeout: float = SCHEMA["timeout"].default
-    transport: str = SCHEMA["transport"].default
+    collectors: int | None = LANES["collectors"].default
+    max_staleness: int | None = LANES["max_staleness"].default
+    pin: str = LANES["pin"].default
+    timeout: float = LANES["timeout"].default
+    transport: str = LANES["transport"].default
 
     def __post_init__(self) -> None:
-        for name, option in SCHEMA.items():
+        for name, option in LANES.items():
             option.check(getattr(self, name), f"lanes.{name}")
         if self.pin == "on" and self.transport == "threads":
             raise ConfigError(
@@ -73,8 +56,8 @@ class LaneOptions:
             return options
         # The section also says whether a run is asynchronous at all.
         given = {name: value for name, value in (options or {}).items() if name != "async_mode"}
-        for name in given.keys() - SCHEMA.keys():
-            raise ConfigError(f"lanes.{name} is not a setting{nearest(name, SCHEMA)}; known: {', '.join(SCHEMA)}")
+        for name in given.keys() - LANES.keys():
+            raise ConfigError(f"lanes.{name} is not a setting{nearest(name, LANES)}; known: {', '.join(LANES)}")
         return cls(**given)
 
     def resolve(self, leaves: Sequence[Node]) -> LaneOptions:

@@ -14,6 +14,7 @@ from minding.engine.chain.context import Context
 from minding.engine.chain.division import Run
 from minding.engine.chain.middleware import Role
 from minding.engine.chain.nodes import Node
+from minding.engine.chain.trace import Trace
 from minding.engine.lanes.collect import CollectLane
 from minding.engine.lanes.crew import Crew
 from minding.engine.lanes.evaluate import EvaluateLane
@@ -24,7 +25,6 @@ from minding.engine.lanes.supervised import close_all
 from minding.engine.lanes.threads import ThreadTransport
 from minding.engine.lanes.transport import Transport
 from minding.engine.lanes.view import lanes_view
-from minding.engine.run.trace import Trace
 
 _log = logging.getLogger("minding.lanes")
 _TRANSPORTS: dict[str, Callable[[], Transport]] = {"processes": ProcessTransport, "threads": ThreadTransport}

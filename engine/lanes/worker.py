@@ -15,13 +15,13 @@ from minding.engine.chain.context import Context
 from minding.engine.chain.middleware import name_of
 from minding.engine.chain.nodes import chain_nodes
 from minding.engine.chain.pipeline import Step
+from minding.engine.chain.trace import Span
 from minding.engine.errors import ChainError, LaneError
 from minding.engine.lanes.closures import Watch
 from minding.engine.lanes.messages import Answer, Failure, Ticket
 from minding.engine.lanes.parcel import Parcel
 from minding.engine.lanes.standin import LaneTask
 from minding.engine.lanes.transport import BETWEEN, Channel, ChannelClosed, Pulse, WeightReader
-from minding.engine.run.trace import Span
 from minding.engine.types import LaneContext, StateDict, Stateful
 
 

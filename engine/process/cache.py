@@ -9,7 +9,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from minding.engine.run.loggers import console_logger
+from minding.engine.console import console_logger
 
 
 @functools.cache

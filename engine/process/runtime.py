@@ -45,11 +45,11 @@ from typing import Any
 
 import numpy as np
 
+from minding.engine.console import console_logger
 from minding.engine.errors import SetupError, ShapeError
 from minding.engine.process import floats
 from minding.engine.process.cache import cache_dir
 from minding.engine.process.signals import use_signal_stack
-from minding.engine.run.loggers import console_logger
 from minding.engine.types import Array
 
 DEVICES = ("auto", "CPU", "Ascend", "GPU")

@@ -16,9 +16,9 @@ from easydict import EasyDict
 from minding.engine.config.compiler import load_config
 from minding.engine.config.identity import changes
 from minding.engine.config.options import plain
+from minding.engine.console import console_logger
 from minding.engine.errors import ConfigError
 from minding.engine.run.aggregates import bootstrap_interval, mean
-from minding.engine.run.loggers import console_logger
 from minding.engine.run.metrics import clock_of, read_metrics
 from minding.engine.run.run_dir import RunDir, run_folders
 from minding.engine.types import Array

@@ -1,38 +1,17 @@
-"""Where metrics go besides metrics.csv: TensorBoard, the console. A failing logger warns and never ends a run."""
+"""Where metrics go besides metrics.csv: TensorBoard. A failing logger warns and never ends a run."""
 
 from __future__ import annotations
 
 import contextlib
 import itertools
-import logging
 import os
-import sys
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
+from minding.engine.console import console_logger
 from minding.engine.run.lock import lost
-
-
-class _StderrHandler(logging.StreamHandler[Any]):
-    """Writes to whatever `sys.stderr` is now: a progress bar replaces it while it is drawn."""
-
-    def __init__(self) -> None:
-        logging.Handler.__init__(self)
-
-    @property
-    def stream(self) -> IO[str]:  # type: ignore[override]
-        return sys.stderr
-
-
-def console_logger() -> logging.Logger:
-    """The logger of messages for the user; prints to stderr unless the program set up logging itself."""
-    logger = logging.getLogger("minding")
-    if not logger.hasHandlers():
-        logger.addHandler(_StderrHandler())
-        logger.setLevel(logging.INFO)
-    return logger
 
 
 class TensorBoardWriter:

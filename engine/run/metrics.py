@@ -16,9 +16,9 @@ from pathlib import Path
 import numpy as np
 
 from minding.engine.checkpoint import disk
+from minding.engine.console import console_logger
 from minding.engine.errors import ConfigError
 from minding.engine.run.lock import lost
-from minding.engine.run.loggers import console_logger
 from minding.engine.types import Array, StateDict
 
 _MAX_PENDING_ROWS = 10_000

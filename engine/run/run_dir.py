@@ -17,8 +17,8 @@ from easydict import EasyDict
 
 from minding.engine.config.compiler import load_config, save_config
 from minding.engine.config.trust import check_code
+from minding.engine.console import console_logger
 from minding.engine.errors import ConfigError, nearest
-from minding.engine.run.loggers import console_logger
 
 SEEDS_SETTINGS = "settings.yaml"
 """In a folder of seeds: the configuration of all of them."""

@@ -15,12 +15,12 @@ from easydict import EasyDict
 
 from minding.configs.chains import get_chain
 from minding.engine.chain.task import Task
+from minding.engine.console import console_logger
 from minding.engine.errors import ConfigError
 from minding.engine.process import compiled
 from minding.engine.process.signals import SignalGuard
 from minding.engine.run.evidence import nan_batch_kept
 from minding.engine.run.lock import LOCK_FILE
-from minding.engine.run.loggers import console_logger
 from minding.engine.run.run_dir import RunDir
 from minding.middleware import CkptSaver, online_logger, termination_checker
 from minding.middleware.evaluator import info_means

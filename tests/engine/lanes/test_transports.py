@@ -17,11 +17,11 @@ from lane_toys import ExitOnce, Record, ToyCollector, ToyContext, ToyEnv, ToyLea
 from minding.engine import ChainError, Task, declare
 from minding.engine import task as global_task
 from minding.engine.chain.nodes import chain_nodes
+from minding.engine.config.lanes import TRANSPORTS
 from minding.engine.errors import ConfigError, LaneError
 from minding.engine.lanes import run as lanes_run
 from minding.engine.lanes import supervised
 from minding.engine.lanes.messages import Answer, Failure, Ticket
-from minding.engine.lanes.options import TRANSPORTS
 from minding.engine.lanes.parcel import Parcel
 from minding.engine.lanes.processes import ProcessTransport
 from minding.engine.lanes.threads import ThreadTransport

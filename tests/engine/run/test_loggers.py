@@ -6,7 +6,8 @@ import struct
 
 import pytest
 
-from minding.engine.run.loggers import TensorBoardWriter, console_logger
+from minding.engine.console import console_logger
+from minding.engine.run.loggers import TensorBoardWriter
 from minding.engine.run.progress import Progress, Status
 
 

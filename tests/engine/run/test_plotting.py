@@ -9,12 +9,12 @@ import pytest
 from easydict import EasyDict
 from matplotlib.figure import Figure
 
+from minding.engine.chain.trace import Span, Trace
 from minding.engine.errors import ConfigError, MissingExtraError
 from minding.engine.run.curves import learning_curves, mean_curve, return_series
 from minding.engine.run.metrics import read_metrics
 from minding.engine.run.plotting import plot_curves, plot_run, plot_trace, terminal_curve
 from minding.engine.run.run_dir import RunDir, run_folders
-from minding.engine.run.trace import Span, Trace
 
 METRICS = "env_step,eval/return_mean,collect/return_mean\n0,10.0,\n100,,20.0\n200,30.0,25.0\n300,nan,\n"
 

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from minding.engine import ChainError, Task
-from minding.engine.run.trace import Span, Trace
+from minding.engine.chain.trace import Span, Trace
 
 
 def test_the_file_has_a_named_row_a_lane_and_times_from_the_first_span(tmp_path):

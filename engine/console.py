@@ -1,0 +1,27 @@
+"""Messages for the user, on the console."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from typing import IO, Any
+
+
+class _StderrHandler(logging.StreamHandler[Any]):
+    """Writes to whatever `sys.stderr` is now: a progress bar replaces it while it is drawn."""
+
+    def __init__(self) -> None:
+        logging.Handler.__init__(self)
+
+    @property
+    def stream(self) -> IO[str]:  # type: ignore[override]
+        return sys.stderr
+
+
+def console_logger() -> logging.Logger:
+    """The logger of messages for the user; prints to stderr unless the program set up logging itself."""
+    logger = logging.getLogger("minding")
+    if not logger.hasHandlers():
+        logger.addHandler(_StderrHandler())
+        logger.setLevel(logging.INFO)
+    return logger
