@@ -31,8 +31,8 @@ PARTS: dict[str, dict[str, tuple[str, ...]]] = {
         "environment library": ("/gymnasium/", "/mujoco/", "/mpe2/", "/pettingzoo/", "/envs/games/"),
         "environment layers: actions, checks, episodes": ("/envs/", "/engine/data/actions.py"),
         "acting: networks": ("/policies/networks/host",),
-        "acting: draws": ("/policies/ops/sampling.py",),
-        "acting: modes and actors": ("/policies/core/actors.py", "/policies/core/modes.py"),
+        "acting: draws": ("/policies/acting/sampling.py",),
+        "acting: modes and actors": ("/policies/acting/actors.py", "/policies/acting/modes.py"),
         "collector": ("/middleware/collector.py", "/engine/data/rollout.py"),
         "advantages": ("/engine/data/returns.py", "/middleware/gae_estimator.py"),
         "rows: storing, drawing, shuffling": (

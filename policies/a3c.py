@@ -20,9 +20,9 @@ import numpy as np
 from minding.engine.data.batch import Field
 from minding.engine.process.runtime import ops
 from minding.policies.core.actor_critic import ActorCriticPolicy
+from minding.policies.learning.optim import Group, Optimizer
+from minding.policies.learning.steps import GradientStep
 from minding.policies.networks.actor_critic import ActorCritic
-from minding.policies.networks.optim import Group, Optimizer
-from minding.policies.networks.steps import GradientStep
 from minding.policies.ops import lean
 
 

@@ -16,11 +16,11 @@ import numpy as np
 
 from minding.engine.data.batch import Field
 from minding.engine.process.runtime import ops
-from minding.policies.core.actors import Network, SamplingActor
+from minding.policies.acting.actors import Network, SamplingActor
 from minding.policies.core.base import BasePolicy
+from minding.policies.learning.optim import Group, Optimizer
+from minding.policies.learning.steps import GradientStep
 from minding.policies.networks.actor_critic import PolicyNetwork
-from minding.policies.networks.optim import Group, Optimizer
-from minding.policies.networks.steps import GradientStep
 from minding.policies.ops.policy_gradient import row_mean
 
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import numpy as np
 
 from minding.policies.core.action_values import ActionValuePolicy
-from minding.policies.networks.q_learning import CategoricalQLearning
+from minding.policies.learning.q_learning import CategoricalQLearning
 from minding.policies.networks.return_distribution import ReturnDistribution, SupportMean
 
 

@@ -27,18 +27,18 @@ import numpy as np
 from minding.engine.data.batch import Field, IndexedBatch
 from minding.engine.process.runtime import ms, ops
 from minding.engine.types import Array, StateDict
-from minding.policies.core.actors import Network
-from minding.policies.core.agents import LastActionSampler
-from minding.policies.core.target_moves import target_moves
+from minding.policies.acting.actors import Network
+from minding.policies.acting.agents import LastActionSampler
 from minding.policies.core.team import TeamPolicy
-from minding.policies.core.update import Inputs
+from minding.policies.learning.optim import Group, Optimizer
+from minding.policies.learning.steps import GradientStep
+from minding.policies.learning.target import equalize, make_target
+from minding.policies.learning.target_moves import target_moves
+from minding.policies.learning.update import Inputs
 from minding.policies.networks.counterfactual import AgentPolicy, CounterfactualCritic
-from minding.policies.networks.optim import Group, Optimizer
-from minding.policies.networks.order import after
-from minding.policies.networks.steps import GradientStep
-from minding.policies.networks.target import equalize, make_target
 from minding.policies.ops import lean
 from minding.policies.ops.distributions import categorical_log_prob_entropy
+from minding.policies.ops.order import after
 from minding.policies.ops.policy_gradient import row_mean
 from minding.policies.ops.values import accumulated, chosen_value, half_square
 

@@ -16,16 +16,16 @@ from typing import Any
 import numpy as np
 
 from minding.engine.data.batch import Field, IndexedBatch
-from minding.policies.core.actors import Network, NoisyActor
+from minding.policies.acting.actors import Network, NoisyActor
+from minding.policies.acting.noise import make_noise
 from minding.policies.core.base import BasePolicy
-from minding.policies.core.noise import make_noise
-from minding.policies.core.update import Inputs
+from minding.policies.learning.optim import Group, Optimizer
+from minding.policies.learning.steps import GradientStep
+from minding.policies.learning.target import SoftTarget, equalize
+from minding.policies.learning.update import Inputs
 from minding.policies.networks.actor_critic import ActionValue, DeterministicActor
-from minding.policies.networks.optim import Group, Optimizer
-from minding.policies.networks.order import after
-from minding.policies.networks.steps import GradientStep
-from minding.policies.networks.target import SoftTarget, equalize
 from minding.policies.ops import lean
+from minding.policies.ops.order import after
 from minding.policies.ops.values import half_square
 
 

@@ -22,14 +22,14 @@ import numpy as np
 
 from minding.engine.data.batch import Field, IndexedBatch
 from minding.engine.process.runtime import ms, nn, ops
-from minding.policies.core.actors import Network, SamplingActor
+from minding.policies.acting.actors import Network, SamplingActor
 from minding.policies.core.base import BasePolicy
-from minding.policies.core.soft_actor_critic import SoftActorCritic
-from minding.policies.core.update import Inputs
+from minding.policies.learning.soft_actor_critic import SoftActorCritic
+from minding.policies.learning.target import equalize
+from minding.policies.learning.update import Inputs
 from minding.policies.networks.actor_critic import PolicyNetwork, QNetwork
-from minding.policies.networks.order import after
-from minding.policies.networks.target import equalize
 from minding.policies.ops import lean
+from minding.policies.ops.order import after
 from minding.policies.ops.soft import twin_objectives
 from minding.policies.ops.values import chosen_value
 

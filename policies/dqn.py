@@ -13,8 +13,8 @@ from __future__ import annotations
 import numpy as np
 
 from minding.policies.core.action_values import ActionValuePolicy
+from minding.policies.learning.q_learning import ExpectedQLearning
 from minding.policies.networks.actor_critic import QNetwork
-from minding.policies.networks.q_learning import ExpectedQLearning
 
 
 class DQN(ActionValuePolicy):

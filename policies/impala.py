@@ -17,9 +17,9 @@ from minding.engine.data.batch import Field, IndexedBatch
 from minding.engine.process.runtime import ops
 from minding.engine.types import Array
 from minding.policies.core.actor_critic import ActorCriticPolicy
+from minding.policies.learning.optim import Group, Optimizer
+from minding.policies.learning.steps import GradientStep
 from minding.policies.networks.actor_critic import ActorCritic
-from minding.policies.networks.optim import Group, Optimizer
-from minding.policies.networks.steps import GradientStep
 from minding.policies.ops.vtrace import vtrace
 
 NUMBERS = ("log_prob", "reward", "terminated", "cut", "valid")

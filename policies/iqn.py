@@ -19,8 +19,8 @@ from minding.engine.data.batch import IndexedBatch
 from minding.engine.process.runtime import ops
 from minding.engine.types import Array
 from minding.policies.core.action_values import ActionValuePolicy
+from minding.policies.learning.q_learning import NEXT_RANDOM, RANDOM, DistributionalQLearning
 from minding.policies.networks.implicit_quantiles import ImplicitQuantiles
-from minding.policies.networks.q_learning import NEXT_RANDOM, RANDOM, DistributionalQLearning
 from minding.policies.ops.quantiles import QuantileLoss
 from minding.policies.ops.values import chosen_atoms
 

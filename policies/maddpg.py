@@ -24,19 +24,19 @@ import numpy as np
 
 from minding.engine.data.batch import Field, IndexedBatch
 from minding.engine.process.runtime import ms, ops
-from minding.policies.core.actors import Actor, Network, NoisyActor, SamplingActor
-from minding.policies.core.noise import make_noise
+from minding.policies.acting.actors import Actor, Network, NoisyActor, SamplingActor
+from minding.policies.acting.noise import make_noise
+from minding.policies.acting.numpy_layers import ILLEGAL
+from minding.policies.acting.sampling import Categorical
 from minding.policies.core.team import TeamPolicy
-from minding.policies.core.update import Inputs
-from minding.policies.networks.host import ILLEGAL
-from minding.policies.networks.optim import Group, Optimizer
-from minding.policies.networks.order import after
+from minding.policies.learning.optim import Group, Optimizer
+from minding.policies.learning.steps import GradientStep
+from minding.policies.learning.target import SoftTarget, equalize
+from minding.policies.learning.update import Inputs
 from minding.policies.networks.own_agents import AgentActors, AgentCritics
-from minding.policies.networks.steps import GradientStep
-from minding.policies.networks.target import SoftTarget, equalize
 from minding.policies.ops import lean
+from minding.policies.ops.order import after
 from minding.policies.ops.policy_gradient import row_mean
-from minding.policies.ops.sampling import Categorical
 from minding.policies.ops.values import half_square
 
 

@@ -29,15 +29,15 @@ from minding.engine.data.batch import Field, IndexedBatch
 from minding.engine.data.observation import leaf_name, observation_leaves
 from minding.engine.process.runtime import ms, ops
 from minding.engine.types import Array
+from minding.policies.acting.actors import Network
+from minding.policies.acting.central import CentralActor
 from minding.policies.core.actor_critic import MEMORY, ActorCriticPolicy
-from minding.policies.core.actors import Network
-from minding.policies.core.advantages import standardized
-from minding.policies.core.central import CentralActor
-from minding.policies.core.update import Inputs
+from minding.policies.learning.advantages import standardized
+from minding.policies.learning.optim import Group, Optimizer
+from minding.policies.learning.steps import ALL_ROWS, ProximalStep
+from minding.policies.learning.update import Inputs
 from minding.policies.networks.central import CentralActorCritic
 from minding.policies.networks.heads import fuse_likelihood
-from minding.policies.networks.optim import Group, Optimizer
-from minding.policies.networks.steps import ALL_ROWS, ProximalStep
 from minding.policies.ops import lean
 from minding.policies.ops.policy_gradient import row_mean
 from minding.policies.ops.values import huber

@@ -27,12 +27,12 @@ import numpy as np
 from minding.engine.data.batch import Field, IndexedBatch
 from minding.engine.process.runtime import ms, ops
 from minding.policies.core.actor_critic import MEMORY, ActorCriticPolicy
-from minding.policies.core.update import Inputs
 from minding.policies.kernels import usable
+from minding.policies.learning.optim import Group, Optimizer
+from minding.policies.learning.steps import ALL_ROWS, ProximalStep
+from minding.policies.learning.update import Inputs
 from minding.policies.networks.actor_critic import ActorCritic
 from minding.policies.networks.heads import fuse_likelihood
-from minding.policies.networks.optim import Group, Optimizer
-from minding.policies.networks.steps import ALL_ROWS, ProximalStep
 from minding.policies.ops.policy_gradient import row_mean
 from minding.policies.ops.surrogate import FusedSurrogate
 

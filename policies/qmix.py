@@ -14,9 +14,9 @@ from __future__ import annotations
 import numpy as np
 
 from minding.policies.core.team_values import TeamValuePolicy
+from minding.policies.learning.team_q_learning import TeamQLearning
 from minding.policies.networks.mixers import MonotonicMixer
 from minding.policies.networks.team_agents import AgentQNetwork
-from minding.policies.networks.team_q_learning import TeamQLearning
 
 
 class QMIXCell(TeamQLearning):

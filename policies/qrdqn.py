@@ -17,7 +17,7 @@ import numpy as np
 
 from minding.engine.process.runtime import ms
 from minding.policies.core.action_values import ActionValuePolicy
-from minding.policies.networks.q_learning import DistributionalQLearning
+from minding.policies.learning.q_learning import DistributionalQLearning
 from minding.policies.networks.return_distribution import QuantileMean, ReturnDistribution
 from minding.policies.ops.quantiles import QuantileLoss, midpoints
 

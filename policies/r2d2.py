@@ -27,12 +27,12 @@ from minding.engine.data.batch import Field, IndexedBatch
 from minding.engine.data.returns import nstep
 from minding.engine.process.runtime import ops
 from minding.engine.types import Array
+from minding.policies.acting.actors import GreedyActor, Network, ValuingActor
 from minding.policies.core.action_values import ActionValuePolicy
-from minding.policies.core.actors import GreedyActor, Network, ValuingActor
-from minding.policies.core.update import Inputs
+from minding.policies.learning.q_learning import QLearning
+from minding.policies.learning.steps import PRIORITY
+from minding.policies.learning.update import Inputs
 from minding.policies.networks.actor_critic import QNetwork
-from minding.policies.networks.q_learning import QLearning
-from minding.policies.networks.steps import PRIORITY
 from minding.policies.ops import lean
 from minding.policies.ops.values import chosen_value, rescaled, unscaled, value_loss
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 import numpy as np
 
 from minding.policies.core.action_values import ActionValuePolicy
-from minding.policies.networks.q_learning import CategoricalQLearning, ExpectedQLearning, QLearning
+from minding.policies.learning.q_learning import CategoricalQLearning, ExpectedQLearning, QLearning
 from minding.policies.networks.return_distribution import (
     NoisyReturnDistribution,
     QuantileMean,

@@ -21,14 +21,14 @@ import numpy as np
 
 from minding.engine.data.batch import Field, IndexedBatch
 from minding.engine.process.runtime import ops
-from minding.policies.core.actors import Network, SquashedGaussianActor
+from minding.policies.acting.actors import Network, SquashedGaussianActor
 from minding.policies.core.base import BasePolicy
-from minding.policies.core.soft_actor_critic import SoftActorCritic
-from minding.policies.core.update import Inputs
+from minding.policies.learning.soft_actor_critic import SoftActorCritic
+from minding.policies.learning.target import equalize
+from minding.policies.learning.update import Inputs
 from minding.policies.networks.actor_critic import SquashedActor, TwinCritics
-from minding.policies.networks.order import after
-from minding.policies.networks.target import equalize
 from minding.policies.ops.distributions import SquashedGaussian
+from minding.policies.ops.order import after
 from minding.policies.ops.soft import soft_objectives
 
 

@@ -19,17 +19,17 @@ import numpy as np
 from minding.engine.data.batch import Field, IndexedBatch
 from minding.engine.process.runtime import ms
 from minding.engine.types import StateDict
-from minding.policies.core.actors import Network, NoisyActor
+from minding.policies.acting.actors import Network, NoisyActor
+from minding.policies.acting.noise import make_noise
 from minding.policies.core.base import BasePolicy
-from minding.policies.core.noise import make_noise
-from minding.policies.core.update import Inputs
+from minding.policies.learning.optim import Group, Optimizer
+from minding.policies.learning.steps import GradientStep
+from minding.policies.learning.target import SoftTarget, equalize
+from minding.policies.learning.update import Inputs
 from minding.policies.networks.actor_critic import DeterministicActor, TwinCritics
 from minding.policies.networks.layers import Clip
-from minding.policies.networks.optim import Group, Optimizer
-from minding.policies.networks.order import after
-from minding.policies.networks.steps import GradientStep
-from minding.policies.networks.target import SoftTarget, equalize
 from minding.policies.ops import lean
+from minding.policies.ops.order import after
 from minding.policies.ops.soft import twin_objectives
 
 

@@ -15,8 +15,8 @@ import numpy as np
 
 from minding.engine.process.runtime import ops
 from minding.policies.core.team_values import TeamValuePolicy
+from minding.policies.learning.team_q_learning import TeamQLearning
 from minding.policies.networks.team_agents import AgentQNetwork
-from minding.policies.networks.team_q_learning import TeamQLearning
 
 
 class VDNCell(TeamQLearning):

@@ -14,7 +14,7 @@ from minding.engine.process import runtime
 from minding.engine.process.compiled import Compiled
 from minding.engine.process.runtime import ms, nn
 from minding.engine.types import Array
-from minding.policies.core.actors import Network, Outputs
+from minding.policies.acting.actors import Network, Outputs
 from minding.policies.core.numpy_form import NoNumpyForm, UnlikeNumpyForm, narrow, numpy_form
 
 _log = logging.getLogger("minding.policies")

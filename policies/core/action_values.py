@@ -9,13 +9,13 @@ import numpy as np
 
 from minding.engine.data.batch import Field, IndexedBatch
 from minding.engine.types import Array, LearnOutput, StateDict
-from minding.policies.core.actors import GreedyActor, Network
+from minding.policies.acting.actors import GreedyActor, Network
+from minding.policies.acting.noise import weight_noise
 from minding.policies.core.base import BasePolicy
-from minding.policies.core.noise import weight_noise
-from minding.policies.core.target_moves import target_moves
-from minding.policies.core.update import Inputs
-from minding.policies.networks.q_learning import CHOICE_RANDOM, CLIPPED, NEXT_RANDOM, RANDOM, QLearning
-from minding.policies.networks.target import equalize
+from minding.policies.learning.q_learning import CHOICE_RANDOM, CLIPPED, NEXT_RANDOM, RANDOM, QLearning
+from minding.policies.learning.target import equalize
+from minding.policies.learning.target_moves import target_moves
+from minding.policies.learning.update import Inputs
 
 _log = logging.getLogger("minding.policies")
 
@@ -53,7 +53,7 @@ class ActionValuePolicy(BasePolicy):
         return self.transition_fields
 
     def _draw(self, batch: IndexedBatch) -> dict[str, Array]:
-        """Random numbers of the networks, by name as in `networks.q_learning`, ``(K, ...)`` each: the noise of noisy
+        """Random numbers of the networks, by name as in `learning.q_learning`, ``(K, ...)`` each: the noise of noisy
         layers, the same for all rows of a gradient step."""
         if not self.net.noise_size:
             return {}

@@ -8,9 +8,9 @@ import numpy as np
 
 from minding.engine.data.batch import Field, IndexedBatch
 from minding.engine.types import Array
-from minding.policies.core.actors import Network, StochasticActor
-from minding.policies.core.advantages import standardized
+from minding.policies.acting.actors import Network, StochasticActor
 from minding.policies.core.base import BasePolicy
+from minding.policies.learning.advantages import standardized
 from minding.policies.networks.actor_critic import ActorCritic
 
 MEMORY = ("memory", "begun", "valid")

@@ -20,18 +20,18 @@ from minding.engine.process.runtime import nn
 from minding.engine.seeding import SeedStreams, generator_state, restore_generator
 from minding.engine.types import Array, LearnOutput, StateDict
 from minding.policies import get_algorithm
+from minding.policies.acting.actors import Actor, Network
+from minding.policies.acting.agents import SharedActor
+from minding.policies.acting.memory import Memory
+from minding.policies.acting.modes import CollectView, EvalView, LearnView
 from minding.policies.core.acting import GraphNetwork, acting_network
-from minding.policies.core.actors import Actor, Network
-from minding.policies.core.agents import SharedActor
 from minding.policies.core.factories import View, graph_view, host_view
-from minding.policies.core.guard import LearnGuard
-from minding.policies.core.memory import Memory
-from minding.policies.core.modes import CollectView, EvalView, LearnView
 from minding.policies.core.preparation import prepare
-from minding.policies.core.update import Inputs, Update
+from minding.policies.learning.guard import LearnGuard
+from minding.policies.learning.steps import GradientStep
+from minding.policies.learning.update import Inputs, Update
 from minding.policies.networks.encoder import Normalizer, ObsEncoder
 from minding.policies.networks.fused import fuse_layers
-from minding.policies.networks.steps import GradientStep
 
 MODES = ("collect", "learn", "eval")
 

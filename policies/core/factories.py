@@ -21,9 +21,9 @@ from minding.engine.errors import LaneError, MindingError
 from minding.engine.process import runtime
 from minding.engine.seeding import SeedStreams
 from minding.engine.types import Array, LaneContext, StateDict
-from minding.policies.core.actors import Actor
-from minding.policies.core.agents import SharedActor
-from minding.policies.core.modes import CollectView, EvalView
+from minding.policies.acting.actors import Actor
+from minding.policies.acting.agents import SharedActor
+from minding.policies.acting.modes import CollectView, EvalView
 
 if TYPE_CHECKING:
     from minding.policies.core.base import BasePolicy

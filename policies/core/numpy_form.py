@@ -1,8 +1,8 @@
 """The NumPy form of an acting network, and whether it computes what the network does.
 
-A network that is made of this package's cells has such a form (`host`, see `networks.host`), which tests hold against
-it. A cell from elsewhere may inherit the form of its base class, which knows nothing of what it adds: it would act
-without that, and nothing would say so. So the form of a network with such a cell is used only where it was compared
+A network that is made of this package's cells has such a form (`host`, see `acting.numpy_layers`), which tests hold
+against it. A cell from elsewhere may inherit the form of its base class, which knows nothing of what it adds: it would
+act without that, and nothing would say so. So the form of a network with such a cell is used only where it was compared
 with the network, whenever a policy is built.
 """
 
@@ -19,7 +19,7 @@ from minding.engine.data.observation import Leaf
 from minding.engine.process import runtime
 from minding.engine.process.floats import flush_denormals
 from minding.engine.types import Array
-from minding.policies.core.actors import Network, Outputs
+from minding.policies.acting.actors import Network, Outputs
 
 _ROWS = 8
 _SPREAD = 0.1

@@ -9,13 +9,13 @@ import numpy as np
 from minding.engine.buffers import SequenceBatch
 from minding.engine.data.batch import IndexedBatch
 from minding.engine.types import StateDict
-from minding.policies.core.actors import Network
-from minding.policies.core.agents import LastActionActor
-from minding.policies.core.target_moves import target_moves
+from minding.policies.acting.actors import Network
+from minding.policies.acting.agents import LastActionActor
 from minding.policies.core.team import TeamPolicy
-from minding.policies.core.update import Inputs
+from minding.policies.learning.target_moves import target_moves
+from minding.policies.learning.team_q_learning import TeamQLearning
+from minding.policies.learning.update import Inputs
 from minding.policies.networks.team_agents import AgentQNetwork
-from minding.policies.networks.team_q_learning import TeamQLearning
 
 
 class TeamValuePolicy(TeamPolicy):

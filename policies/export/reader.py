@@ -24,9 +24,9 @@ from minding.engine.files import read_bounded, read_text
 from minding.engine.process import runtime
 from minding.engine.process.floats import flush_denormals
 from minding.engine.types import Array, EvalMode, Obs
-from minding.policies.core.memory import Memory
+from minding.policies.acting.memory import Memory
+from minding.policies.acting.numpy_layers import ILLEGAL
 from minding.policies.export.model_files import check_operators
-from minding.policies.networks.host import ILLEGAL
 
 SCHEMA = 3
 TOLERANCE = 1e-5

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from minding.engine.process.runtime import nn, ops
-from minding.policies.networks import host as numpy_forms
+from minding.policies.acting import numpy_layers as numpy_forms
 from minding.policies.networks.encoder import ObsEncoder
 from minding.policies.networks.heads import DeterministicHead, GaussianHead, SquashedGaussianHead, make_action_head
 from minding.policies.networks.layers import MLP, Linear, ScalarLinear

@@ -13,7 +13,7 @@ from minding.engine.data.statistics import RunningMoments
 from minding.engine.errors import SpaceError
 from minding.engine.process.runtime import assign, ms, nn, ops
 from minding.engine.types import Array
-from minding.policies.networks import host as numpy_forms
+from minding.policies.acting import numpy_layers as numpy_forms
 from minding.policies.networks.init import fan_in_uniform
 from minding.policies.networks.layers import ACTIVATIONS, Linear
 

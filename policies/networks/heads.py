@@ -1,7 +1,7 @@
 """Action heads: each maps features ``(B, F)`` to a tuple of parameters of its `distribution` over actions.
 
-The distribution draws actions in NumPy, see `ops.sampling`; log-probabilities and entropies of the update are compiled
-(`log_prob_entropy`). A test keeps both equal. `fuse_likelihood` makes them one kernel.
+The distribution draws actions in NumPy, see `acting.sampling`; log-probabilities and entropies of the update are
+compiled (`log_prob_entropy`). A test keeps both equal. `fuse_likelihood` makes them one kernel.
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ import numpy as np
 
 from minding.engine.errors import SpaceError
 from minding.engine.process.runtime import ms, nn, ops
+from minding.policies.acting import numpy_layers as numpy_forms
+from minding.policies.acting import sampling
 from minding.policies.kernels import usable
-from minding.policies.networks import host as numpy_forms
 from minding.policies.networks.layers import Clip, Linear, TanhLinear
-from minding.policies.ops import distributions, likelihood, sampling
+from minding.policies.ops import distributions, likelihood
 
 
 class CategoricalHead(nn.Cell):

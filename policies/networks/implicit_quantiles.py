@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from minding.engine.process.runtime import ms, nn, ops
-from minding.policies.networks import host as numpy_forms
+from minding.policies.acting import numpy_layers as numpy_forms
 from minding.policies.networks.actor_critic import Decision
 from minding.policies.networks.encoder import ObsEncoder
 from minding.policies.networks.layers import MLP, Linear
 from minding.policies.networks.masks import action_mask
-from minding.policies.networks.order import after
+from minding.policies.ops.order import after
 from minding.policies.ops.quantiles import midpoints
 
 

@@ -1,8 +1,8 @@
 """Linear layers and multilayer perceptrons, each with a compiled and a NumPy form.
 
-`construct` is what MindSpore compiles; `host()` returns the NumPy form (see `networks.host`) over zero-copy views of
-the same live parameters, so that it follows training. A test holds both equal to 1e-5. One place is less exact:
-MindSpore's tanh on CPU is a rational approximation, off by up to 1e-6 for |x| < 3 and 1e-4 beyond. Updates have
+`construct` is what MindSpore compiles; `host()` returns the NumPy form (see `acting.numpy_layers`) over zero-copy
+views of the same live parameters, so that it follows training. A test holds both equal to 1e-5. One place is less
+exact: MindSpore's tanh on CPU is a rational approximation, off by up to 1e-6 for |x| < 3 and 1e-4 beyond. Updates have
 their own form, see `networks.fused`, whose tanh is exact.
 """
 
@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from minding.engine.process.runtime import ms, nn, ops
-from minding.policies.networks import host as numpy_forms
+from minding.policies.acting import numpy_layers as numpy_forms
 from minding.policies.networks.init import fan_in_uniform, orthogonal
 
 ACTIVATIONS = {"relu": ops.ReLU, "tanh": ops.Tanh}

@@ -9,7 +9,7 @@ import numpy as np
 
 from minding.engine.data.observation import observation_leaves
 from minding.engine.process.runtime import ms, nn, ops
-from minding.policies.networks import host as numpy_forms
+from minding.policies.acting import numpy_layers as numpy_forms
 
 
 class ActionMask(nn.Cell):

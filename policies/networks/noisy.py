@@ -1,8 +1,8 @@
 """Linear layers with noise on their weights, whose size is learned: exploration without random actions.
 
 A network of such layers takes the noise of all of them as one more leaf behind those of the observation, float32
-``(1, S)`` for the whole batch or ``(B, S)`` with noise of its own for each row, see `core.noise.weight_noise`. Without
-that leaf it computes with the means of its weights.
+``(1, S)`` for the whole batch or ``(B, S)`` with noise of its own for each row, see `acting.noise.weight_noise`.
+Without that leaf it computes with the means of its weights.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from minding.engine.process.runtime import nn, ops
-from minding.policies.networks import host as numpy_forms
+from minding.policies.acting import numpy_layers as numpy_forms
 from minding.policies.networks.layers import Linear
 
 

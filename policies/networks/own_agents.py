@@ -11,9 +11,9 @@ import numpy as np
 from minding.engine.data.agents import IDENTITY
 from minding.engine.data.observation import observation_leaves
 from minding.engine.process.runtime import ms, nn, ops
+from minding.policies.acting.numpy_own_agents import AgentActors as HostAgentActors
 from minding.policies.networks.actor_critic import DeterministicActor, PolicyNetwork
 from minding.policies.networks.encoder import ObsEncoder
-from minding.policies.networks.host_own_agents import AgentActors as HostAgentActors
 from minding.policies.networks.layers import MLP, ScalarLinear
 from minding.policies.networks.team_agents import with_identity
 from minding.policies.ops import lean

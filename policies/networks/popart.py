@@ -6,7 +6,7 @@ import numpy as np
 
 from minding.engine.process.runtime import assign, ms, nn
 from minding.engine.types import Array
-from minding.policies.networks import host_central as numpy_forms
+from minding.policies.acting import numpy_central as numpy_forms
 from minding.policies.networks.layers import ScalarLinear
 
 _SMALLEST_DEVIATION = 1e-2

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from minding.engine.process.runtime import ms, nn, ops
-from minding.policies.networks import host_recurrent as numpy_forms
+from minding.policies.acting import numpy_recurrent as numpy_forms
 from minding.policies.networks.layers import Linear
 from minding.policies.ops import lean
 

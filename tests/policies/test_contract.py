@@ -24,8 +24,8 @@ from minding.engine.run.fingerprint import fingerprint
 from minding.engine.types import LearnOutput
 from minding.policies import ALGORITHMS, get_policy_class
 from minding.policies.core.acting import acting_network
-from minding.policies.core.guard import LearnGuard
 from minding.policies.export.reader import draw_memory
+from minding.policies.learning.guard import LearnGuard
 
 STEPS, BATCH, ROWS = 2, 8, 32
 CASES = {

@@ -8,9 +8,9 @@ from fakes import discrete, multi_discrete, space_of
 
 from minding.engine.errors import SpaceError
 from minding.engine.process.runtime import ms, nn, to_device
+from minding.policies.acting.sampling import Categorical, DiagonalGaussian, MultiCategorical, SquashedGaussian
 from minding.policies.networks.heads import make_action_head
 from minding.policies.ops import distributions
-from minding.policies.ops.sampling import Categorical, DiagonalGaussian, MultiCategorical, SquashedGaussian
 
 
 class Compile(nn.Cell):

@@ -6,10 +6,10 @@ from fakes import needs_kernels
 
 from minding.engine.process import runtime
 from minding.engine.process.runtime import ms, nn, ops, to_device
-from minding.policies.networks import flat, optim
+from minding.policies.learning import flat, optim
+from minding.policies.learning.optim import Adam, Group, Optimizer
+from minding.policies.learning.target import CopyTarget, SoftTarget, equalize
 from minding.policies.networks.layers import MLP, Linear
-from minding.policies.networks.optim import Adam, Group, Optimizer
-from minding.policies.networks.target import CopyTarget, SoftTarget, equalize
 
 STEPS, ROWS, RATE, TAU = 60, 8, 0.05, 0.2
 

@@ -8,9 +8,9 @@ from minding.engine.data import trees
 from minding.engine.errors import ShapeError
 from minding.envs import describe_env, make_env_manager
 from minding.policies import get_policy_class
+from minding.policies.acting.numpy_layers import ILLEGAL
+from minding.policies.acting.sampling import Categorical
 from minding.policies.core.acting import acting_network
-from minding.policies.networks.host import ILLEGAL
-from minding.policies.ops.sampling import Categorical
 
 ROWS, ACTIONS = 16, 5
 OF_ACTION_VALUES = ("dqn", "qrdqn", "c51", "iqn", "rainbow")

@@ -15,16 +15,16 @@ from minding.engine.data.batch import Field, RowLayout
 from minding.engine.data.observation import observation_leaves
 from minding.engine.errors import ConfigError, SpaceError
 from minding.engine.process.runtime import ms, nn, to_device
+from minding.policies.acting.numpy_pair import MLPPair
 from minding.policies.core.acting import GraphNetwork, acting_network
+from minding.policies.learning.optim import Group, Optimizer
+from minding.policies.learning.rows import Rows
+from minding.policies.learning.target import CopyTarget, SoftTarget, equalize
 from minding.policies.networks.actor_critic import ActionValue, ActorCritic, DeterministicActor, QNetwork, SquashedActor
 from minding.policies.networks.encoder import ConvNet, Normalizer
-from minding.policies.networks.host_pair import MLPPair
 from minding.policies.networks.init import fan_in_uniform, orthogonal
 from minding.policies.networks.layers import MLP, Linear
-from minding.policies.networks.optim import Group, Optimizer
 from minding.policies.networks.return_distribution import QuantileMean, ReturnDistribution, SupportMean
-from minding.policies.networks.rows import Rows
-from minding.policies.networks.target import CopyTarget, SoftTarget, equalize
 
 MODEL = EasyDict(
     hidden=[8, 8], activation="tanh", normalize_obs=False, encoder_dim=4, cnn=[], cnn_dim=8, log_std=-0.5, dueling=False

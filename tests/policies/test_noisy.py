@@ -14,7 +14,7 @@ from minding.configs.chains.off_policy import fill
 from minding.engine.chain.task import Task
 from minding.engine.process.runtime import ms, to_device
 from minding.policies import get_policy_class
-from minding.policies.core.noise import weight_noise
+from minding.policies.acting.noise import weight_noise
 from minding.policies.networks.noisy import NoisyLinear, NoisyMLP, place_noise
 
 

@@ -11,10 +11,10 @@ from of_algorithms import constant
 from minding.engine.data.batch import Field
 from minding.engine.process.runtime import ms, nn, ops, to_device
 from minding.policies import ALGORITHMS, get_policy_class, kernels
-from minding.policies.core.update import Inputs, Update
-from minding.policies.networks.optim import Group, Optimizer
-from minding.policies.networks.order import after
-from minding.policies.networks.steps import PRIORITY, GradientLoop, GradientStep
+from minding.policies.learning.optim import Group, Optimizer
+from minding.policies.learning.steps import PRIORITY, GradientLoop, GradientStep
+from minding.policies.learning.update import Inputs, Update
+from minding.policies.ops.order import after
 
 ROWS = 8
 

@@ -7,8 +7,8 @@ from kernel_calls import draws, result, run
 from numeric import numeric_gradient
 
 from minding.engine.process.runtime import ms, nn, to_device
+from minding.policies.acting.numpy_layers import ILLEGAL
 from minding.policies.networks.heads import fuse_likelihood, make_action_head
-from minding.policies.networks.host import ILLEGAL
 from minding.policies.ops.surrogate import FusedSurrogate
 from minding.policies.ppo import ppo_loss
 

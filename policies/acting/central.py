@@ -8,8 +8,8 @@ from minding.engine.data import trees
 from minding.engine.data.agents import ALIVE, IDENTITY, STATE
 from minding.engine.process.floats import flush_denormals
 from minding.engine.types import Array, Obs
-from minding.policies.core.actors import StochasticActor
-from minding.policies.networks.host import Outputs
+from minding.policies.acting.actors import StochasticActor
+from minding.policies.acting.numpy_layers import Outputs
 
 _CENTRAL = (IDENTITY, ALIVE, STATE)
 

@@ -14,7 +14,7 @@ from minding.engine.data.batch import VALID, IndexedBatch
 from minding.engine.process import runtime
 from minding.engine.process.compiled import Compiled, RecompileWarning
 from minding.engine.types import Array, LearnOutput
-from minding.policies.networks.steps import SUCCESSOR, GradientLoop, GradientStep
+from minding.policies.learning.steps import SUCCESSOR, GradientLoop, GradientStep
 
 
 @dataclasses.dataclass(slots=True)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from minding.engine.types import Array, StateDict
-from minding.policies.core.memory import Memory
+from minding.policies.acting.memory import Memory
 
 
 class GaussianNoise:

@@ -10,10 +10,10 @@ import numpy as np
 from minding.engine.data.agents import IDENTITY, agents_view, central_view, fold
 from minding.engine.errors import ShapeError
 from minding.engine.types import Array, Obs, StateDict
-from minding.policies.core.actors import Actor, GreedyActor, Network
-from minding.policies.core.memory import Memory
-from minding.policies.networks.host import Outputs
-from minding.policies.ops.sampling import Categorical
+from minding.policies.acting.actors import Actor, GreedyActor, Network
+from minding.policies.acting.memory import Memory
+from minding.policies.acting.numpy_layers import Outputs
+from minding.policies.acting.sampling import Categorical
 
 
 class SharedActor:

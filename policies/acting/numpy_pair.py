@@ -9,7 +9,7 @@ from numpy.lib.stride_tricks import as_strided
 from minding.engine.types import Array
 
 if TYPE_CHECKING:
-    from minding.policies.networks.host import MLP
+    from minding.policies.acting.numpy_layers import MLP
 
 
 class MLPPair:

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from minding.engine.process.runtime import ms, nn, ops
-from minding.policies.networks.optim import Group, Optimizer
+from minding.policies.learning.optim import Group, Optimizer
+from minding.policies.learning.steps import PRIORITY, GradientStep
+from minding.policies.learning.target import make_target
 from minding.policies.networks.return_distribution import ReturnDistribution
-from minding.policies.networks.steps import PRIORITY, GradientStep
-from minding.policies.networks.target import make_target
 from minding.policies.ops import lean
 from minding.policies.ops.categorical import beyond, cross_entropy, moved, project
 from minding.policies.ops.values import chosen_atoms, chosen_value, value_loss

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from minding.engine.process.runtime import ms, nn
-from minding.policies.networks.optim import Group, Optimizer
-from minding.policies.networks.steps import GradientStep
-from minding.policies.networks.target import SoftTarget
+from minding.policies.learning.optim import Group, Optimizer
+from minding.policies.learning.steps import GradientStep
+from minding.policies.learning.target import SoftTarget
 
 
 class SoftActorCritic(GradientStep):

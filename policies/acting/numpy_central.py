@@ -1,4 +1,4 @@
-"""Networks of centralised training as NumPy computes them, see `networks.host`."""
+"""Networks of centralised training as NumPy computes them, see `acting.numpy_layers`."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from minding.engine.types import Array
-from minding.policies.networks.host import MLP, ActionMask, Head, Linear, ObsEncoder, Outputs
-from minding.policies.networks.host_recurrent import Memory
+from minding.policies.acting.numpy_layers import MLP, ActionMask, Head, Linear, ObsEncoder, Outputs
+from minding.policies.acting.numpy_recurrent import Memory
 
 
 class PopArt:

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from minding.engine.types import Array
-from minding.policies.networks.host_pair import MLPPair
-from minding.policies.networks.host_recurrent import Memory
+from minding.policies.acting.numpy_pair import MLPPair
+from minding.policies.acting.numpy_recurrent import Memory
 
 Outputs = tuple[Array, ...]
 Layer = Callable[[Array], Array]

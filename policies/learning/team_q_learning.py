@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from minding.engine.process.runtime import ms, nn, ops
-from minding.policies.networks.optim import Group, Optimizer
-from minding.policies.networks.steps import GradientStep
-from minding.policies.networks.target import equalize, make_target
+from minding.policies.learning.optim import Group, Optimizer
+from minding.policies.learning.steps import GradientStep
+from minding.policies.learning.target import equalize, make_target
 from minding.policies.networks.team_agents import AgentQNetwork
 from minding.policies.ops import lean
 from minding.policies.ops.values import accumulated, chosen_value

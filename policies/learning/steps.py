@@ -9,7 +9,7 @@ import numpy as np
 
 from minding.engine.data.batch import IndexedBatch
 from minding.engine.process.runtime import ms, nn, ops
-from minding.policies.networks.rows import Rows
+from minding.policies.learning.rows import Rows
 from minding.policies.ops import lean
 
 PRIORITY = "priority"

@@ -1,4 +1,4 @@
-"""Networks that agents have of their own as NumPy computes them, see `networks.host` and `networks.own_agents`."""
+"""Networks that agents have of their own in NumPy, see `acting.numpy_layers` and `networks.own_agents`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from minding.engine.types import Array
-from minding.policies.networks.host import Actor, Outputs
+from minding.policies.acting.numpy_layers import Actor, Outputs
 
 
 class AgentActors:

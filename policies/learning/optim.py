@@ -14,10 +14,10 @@ from minding.engine.errors import ConfigError
 from minding.engine.process import runtime
 from minding.engine.process.runtime import ms, nn, ops
 from minding.policies.kernels import kernel, usable
-from minding.policies.networks import flat
-from minding.policies.networks.order import after
-from minding.policies.networks.statistics import STATISTICS, joined, joined_after, step_statistics
+from minding.policies.learning import flat
+from minding.policies.learning.statistics import STATISTICS, joined, joined_after, step_statistics
 from minding.policies.ops import lean
+from minding.policies.ops.order import after
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from minding.engine.process.runtime import ms, ops
-from minding.policies.networks.order import after
 from minding.policies.ops import lean
+from minding.policies.ops.order import after
 
 STATISTICS = ("grad_norm", "grad_zero", "grad_nonfinite", "weight_norm", "update_ratio")
 """Of a group of parameters: global norm of its gradients before they are scaled, shares of them that are 0 and that are

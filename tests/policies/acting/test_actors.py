@@ -6,8 +6,8 @@ from fakes import VECTOR, dict_of, discrete, env_action, space_of
 
 from minding.engine.errors import ShapeError
 from minding.engine.process import floats
-from minding.policies.core.actors import Actor, StochasticActor
-from minding.policies.ops.sampling import Categorical
+from minding.policies.acting.actors import Actor, StochasticActor
+from minding.policies.acting.sampling import Categorical
 
 SPEC = {"observation": VECTOR, "action": space_of(4), "env_action": env_action(space_of(4))}
 

@@ -8,7 +8,7 @@ from typing import Any
 from minding.engine.process import runtime
 from minding.engine.process.runtime import ms, nn, ops
 from minding.policies.kernels import kernel
-from minding.policies.networks import flat
+from minding.policies.learning import flat
 
 
 class _Pair(nn.Cell):

@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 
 from minding.engine.data.batch import Field
 from minding.engine.types import Array, Factory, LearnOutput, Obs, StateDict
-from minding.policies.core.actors import Actor
-from minding.policies.core.agents import SharedActor
+from minding.policies.acting.actors import Actor
+from minding.policies.acting.agents import SharedActor
 
 Weights = Callable[[], Mapping[str, Array]]
 """Returns the live arrays, by parameter name, that an actor computes with."""

@@ -1,4 +1,4 @@
-"""Memories as NumPy computes them, see `networks.host`."""
+"""Memories as NumPy computes them, see `acting.numpy_layers`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from minding.engine.types import Array
 
 if TYPE_CHECKING:
-    from minding.policies.networks.host import Linear
+    from minding.policies.acting.numpy_layers import Linear
 
 
 class GRU:

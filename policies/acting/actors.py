@@ -20,10 +20,10 @@ from minding.engine.errors import MindingError, ShapeError
 from minding.engine.process.floats import flush_denormals
 from minding.engine.seeding import generator_state, restore_generator
 from minding.engine.types import Array, Obs, StateDict
-from minding.policies.core.memory import Memory
-from minding.policies.core.noise import ActionNoise, weight_noise
-from minding.policies.networks.host import Outputs
-from minding.policies.ops.sampling import Distribution, SquashedGaussian
+from minding.policies.acting.memory import Memory
+from minding.policies.acting.noise import ActionNoise, weight_noise
+from minding.policies.acting.numpy_layers import Outputs
+from minding.policies.acting.sampling import Distribution, SquashedGaussian
 
 Network = Callable[[Sequence[Array]], Outputs]
 """Observation leaves, ``(B, ...)`` each, to the outputs of an acting network.
