@@ -30,7 +30,7 @@ PARTS: dict[str, dict[str, tuple[str, ...]]] = {
     "minding": {
         "environment library": ("/gymnasium/", "/mujoco/", "/mpe2/", "/pettingzoo/", "/envs/games/"),
         "environment layers: actions, checks, episodes": ("/envs/", "/engine/data/actions.py"),
-        "acting: networks": ("/policies/networks/host",),
+        "acting: networks": ("/policies/acting/numpy_",),
         "acting: draws": ("/policies/acting/sampling.py",),
         "acting: modes and actors": ("/policies/acting/actors.py", "/policies/acting/modes.py"),
         "collector": ("/middleware/collector.py", "/engine/data/rollout.py"),
