@@ -12,9 +12,9 @@ from minding.engine.data.batch import misfits
 from minding.engine.types import Buffer, LearnMode, LearnOutput, StateDict
 from minding.middleware.collector import StepCollector
 from minding.middleware.data_pusher import data_pusher
+from minding.middleware.learning import learn_from
 from minding.middleware.nstep_reward_enhancer import nstep_reward_enhancer
-from minding.middleware.schedules import schedule_steps
-from minding.middleware.trainer import learn_from
+from minding.middleware.schedules import Schedule
 
 _log = logging.getLogger("minding.learner")
 
@@ -57,7 +57,7 @@ class OffPolicyLearner:
         self._updates, self._batch_size, self._warmup = learn.update_per_collect, learn.batch_size, learn.warmup
         self._ratio: float | None = learn.get("updates_per_step")
         self._nstep = learn.get("nstep", 1)
-        self._horizon = schedule_steps(cfg)
+        self._schedule = Schedule(cfg)
         self._said = self._warned = False
         # Clock and gradient steps from which the ratio is counted; None until there is enough to draw from.
         self._origin: tuple[int, int] | None = None
@@ -180,7 +180,7 @@ class OffPolicyLearner:
 
     def _learn(self, ctx: LearningContext) -> LearnOutput:
         batch = self._buffer.sample(self._updates, self._batch_size)
-        output = learn_from(ctx, self._policy, batch, self._horizon)
+        output = learn_from(ctx, self._policy, batch, self._schedule)
         if output.priorities is not None and self._sets_priorities:
             self._buffer.update(batch, output.priorities)
         return output

@@ -138,6 +138,12 @@ class OnlineLogger:
             if writer is not None:
                 writer.flush()
 
+    def show(self, progress: Progress | None) -> None:
+        """Closes the display in the terminal, and puts another one in its place; None: none."""
+        if self._progress is not None:
+            self._progress.close()
+        self._progress = progress
+
     def close(self) -> None:
         """Closes the writers."""
         self._write_rows()

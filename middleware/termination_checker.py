@@ -70,6 +70,11 @@ class TerminationChecker:
         self._limits = dict(limits)
         self._stop_value = stop_value
 
+    def limit(self, name: str, value: int) -> None:
+        """Sets one of the limits, such as ``max_env_step``, for the next run of the task."""
+        self._limits[name.removeprefix("max_")] = value
+        self.reason = None
+
     def __call__(self, ctx: LearningContext) -> None:
         """Checks the limits."""
         self._check(ctx, None if self._stop_value is None else ctx.eval_value)

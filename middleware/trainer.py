@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -16,8 +15,9 @@ from minding.engine.data.batch import Field, IndexedBatch, RowLayout, minibatche
 from minding.engine.data.rollout import uneven
 from minding.engine.errors import ShapeError
 from minding.engine.seeding import SeedStreams, generator_state, restore_generator
-from minding.engine.types import Array, LearnMode, LearnOutput, StateDict
-from minding.middleware.schedules import schedule_steps
+from minding.engine.types import Array, LearnMode, StateDict
+from minding.middleware.learning import learn_from
+from minding.middleware.schedules import Schedule
 
 
 @declare(
@@ -43,7 +43,7 @@ class trainer:
     def __init__(self, cfg: Any, policy: LearnMode) -> None:
         self._policy, self._cfg = policy, cfg
         self._store = RolloutStore(policy.fields, "trainer, train_data")
-        self._horizon = schedule_steps(cfg)
+        self._schedule = Schedule(cfg)
 
     def requirements(self) -> Sequence[str]:
         """Anything that does not fit, as sentences for the chain check."""
@@ -60,7 +60,7 @@ class trainer:
             index, counts = sequences(data)[None].astype(np.int32), None
         else:
             index, counts = minibatches([valid], 1, len(data["valid"]))
-        learn_from(ctx, self._policy, IndexedBatch(tables.layout, tables, index, valid=counts), self._horizon)
+        learn_from(ctx, self._policy, IndexedBatch(tables.layout, tables, index, valid=counts), self._schedule)
 
 
 @declare(
@@ -98,7 +98,7 @@ class multistep_trainer:
         self._n_sample = cfg.policy.collect.n_sample
         self._sequences = learns_from_sequences(policy)
         self._envs = cfg.env.collector_env_num
-        self._horizon = schedule_steps(cfg)
+        self._schedule = Schedule(cfg)
         self._rng = SeedStreams(cfg.seed).generator("multistep_trainer")
 
     def requirements(self) -> Sequence[str]:
@@ -122,7 +122,7 @@ class multistep_trainer:
         else:
             passes = [self._rng.permutation(valid) for _ in range(self._passes)]
             index, counts = minibatches(passes, self._minibatches, rows)
-        learn_from(ctx, self._policy, IndexedBatch(tables.layout, tables, index, valid=counts), self._horizon)
+        learn_from(ctx, self._policy, IndexedBatch(tables.layout, tables, index, valid=counts), self._schedule)
 
     def _minibatches_of(self, rows: Array) -> Array:
         """Sequences ``(T, N)`` in a new order for each pass: ``(K, T, B)``."""
@@ -226,14 +226,3 @@ def lone_rows(cfg: Any, minibatches: int) -> list[str]:
 
 def _valid_rows(data: dict[str, Array]) -> Array:
     return np.flatnonzero(data["valid"])
-
-
-def learn_from(ctx: LearningContext, policy: LearnMode, batch: IndexedBatch, horizon: int) -> LearnOutput:
-    """Performs the gradient steps of a batch; writes train_output and train_iter, and returns what the policy did."""
-    lag = ctx.optional("policy_lag")
-    if lag is not None:
-        batch = dataclasses.replace(batch, lag=lag["max"])
-    output = policy.forward(batch, progress=ctx.clock / horizon)
-    ctx.train_output = {**(ctx.train_output or {}), **output.metrics, "grad_steps": output.steps}
-    ctx.train_iter += output.steps
-    return output

@@ -14,8 +14,9 @@ from minding.engine.data.rollout import Rollout, named_leaves
 from minding.engine.errors import ShapeError
 from minding.engine.seeding import SeedStreams, generator_state, restore_generator
 from minding.engine.types import Array, LearnMode, StateDict
-from minding.middleware.schedules import schedule_steps
-from minding.middleware.trainer import RolloutStore, learn_from, shuffled_sequences, uneven_sequences
+from minding.middleware.learning import learn_from
+from minding.middleware.schedules import Schedule
+from minding.middleware.trainer import RolloutStore, shuffled_sequences, uneven_sequences
 
 
 @declare(
@@ -51,7 +52,7 @@ class trajectory_trainer:
         self._store = RolloutStore(policy.fields, "trajectory_trainer, trajectories")
         self._passes, self._minibatches = cfg.policy.learn.n_epoch, cfg.policy.learn.get("n_minibatch", 1)
         self._envs = cfg.env.collector_env_num
-        self._horizon = schedule_steps(cfg)
+        self._schedule = Schedule(cfg)
         self._rng = SeedStreams(cfg.seed).generator("trajectory_trainer")
 
     def requirements(self) -> Sequence[str]:
@@ -78,7 +79,7 @@ class trajectory_trainer:
             index = np.repeat(rows[None], self._passes, axis=0)
         else:
             index = shuffled_sequences(rows, self._passes, self._minibatches, self._rng)
-        learn_from(ctx, self._policy, IndexedBatch(tables.layout, tables, index), self._horizon)
+        learn_from(ctx, self._policy, IndexedBatch(tables.layout, tables, index), self._schedule)
 
     def state_dict(self) -> StateDict:
         return {"rng": generator_state(self._rng)}

@@ -22,6 +22,7 @@ from minding.engine.errors import ConfigError, EnvError, MindingError, MissingEx
 from minding.envs.guards import living
 from minding.envs.guards.faults import START_TIMEOUT, Hang, close_env, describe
 from minding.envs.guards.watchdog import watched
+from minding.envs.single import objects
 from minding.envs.single.agents import AgentOptions, AgentsEnv
 from minding.envs.single.hints import unknown_id
 from minding.envs.single.parallel import as_parallel, is_parallel_id, parallel_source
@@ -276,6 +277,8 @@ def _with_spaces(env: Any) -> AnyEnv:
 
 
 def _find_source(env_id: str) -> EnvSpec | Callable[..., AnyEnv]:
+    if env_id.startswith(objects.PREFIX):
+        return objects.source_of(env_id)
     if is_parallel_id(env_id):
         return parallel_source(env_id)
     if ":" in env_id:

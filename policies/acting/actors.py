@@ -117,6 +117,10 @@ class Actor:
             obs = self._with_mask(obs, np.asarray(action_mask))
         return self.adapter(self.decide(self._next_outputs(obs)[0]))
 
+    def explore_as(self, obs: Obs, **collect_kwargs: Any) -> Array:
+        """Acts as `collect` does, in the environment's units."""
+        return self.adapter(self.collect(obs, **collect_kwargs)["action"])
+
     def value(self, obs: Obs, memory: Array | None = None) -> Array:
         """State value float32 ``(B,)``.
 

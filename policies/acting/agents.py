@@ -67,6 +67,9 @@ class SharedActor:
         mask = None if action_mask is None else fold(np.asarray(action_mask))
         return self._unfold(self.actor.act(self.rows(obs), mask))
 
+    def explore_as(self, obs: Obs, **collect_kwargs: Any) -> Array:
+        return self._unfold(self.actor.explore_as(self.rows(obs, self.actor.sees_state), **collect_kwargs))
+
     def value(self, obs: Obs, memory: Array | None = None) -> Array:
         rows = self.rows(obs, self.actor.sees_state)
         return self._unfold(self.actor.value(rows, None if memory is None else fold(memory)))

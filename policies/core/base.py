@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -24,6 +24,7 @@ from minding.policies.acting.actors import Actor, Network
 from minding.policies.acting.agents import SharedActor
 from minding.policies.acting.memory import Memory
 from minding.policies.acting.modes import CollectView, EvalView, LearnView
+from minding.policies.core import sharing
 from minding.policies.core.acting import GraphNetwork, acting_network
 from minding.policies.core.factories import View, graph_view, host_view
 from minding.policies.core.preparation import prepare
@@ -183,6 +184,37 @@ class BasePolicy:
             return graph_view(mode, actor, self)
         return host_view(mode, actor, self.acting_weights(), self.config.seed)
 
+    def own_actor(self) -> Actor | SharedActor:
+        """See `sharing.own_actor`."""
+        return sharing.own_actor(self)
+
+    def new_actor(self, mode: str) -> Actor:
+        """Another actor as that of a mode, on the same network."""
+        return self._make_actor(mode, SeedStreams(self.config.seed))
+
+    @property
+    def acts_in_numpy(self) -> bool:
+        """Whether acting needs no compiled graph."""
+        return not isinstance(self.actors["eval"].network, GraphNetwork)
+
+    @property
+    def normalizers(self) -> dict[str, Normalizer]:
+        """The normalisers of observations, by path."""
+        return {name: normalizer for name, (_, normalizer) in self._normalizers.items()}
+
+    def acting_arrays(self) -> tuple[dict[str, Array], str]:
+        """The arrays that acting needs (see `sharing.acting_arrays`), and the class of the network."""
+        return sharing.acting_arrays(self), _class_of(self.net)
+
+    def load_acting_arrays(self, arrays: Mapping[str, Array], network: str) -> None:
+        """Writes saved acting weights into the live parameters.
+
+        Raises:
+          CheckpointError: they are of another network.
+        """
+        self._check_class(network)
+        sharing.load_acting_arrays(self, arrays)
+
     # Learning.
 
     @flush_denormals
@@ -266,11 +298,7 @@ class BasePolicy:
         Raises:
           CheckpointError: if the network is of another class, or a parameter is missing, surplus or of another shape.
         """
-        if state["network"] != _class_of(self.net):
-            raise CheckpointError(
-                f"{self.name}: the checkpoint is of a network of class {state['network']}, here it is "
-                f"{_class_of(self.net)}: build the policy with the class that was trained"
-            )
+        self._check_class(state["network"])
         saved = state["params"]
         surplus = [name for name in saved if name.startswith("net.") and name not in self.params]
         if surplus:
@@ -295,6 +323,13 @@ class BasePolicy:
             normalizer.moments.load_state_dict(state["moments"][name])
         self.actors["collect"].load_state_dict(state["acting"])
         restore_generator(self.learn_rng, state["rng"])
+
+    def _check_class(self, network: str) -> None:
+        if network != _class_of(self.net):
+            raise CheckpointError(
+                f"{self.name}: the checkpoint is of a network of class {network}, here it is {_class_of(self.net)}: "
+                "build the policy with the class that was trained"
+            )
 
 
 def _class_of(net: Any) -> str:

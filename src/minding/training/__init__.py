@@ -5,10 +5,12 @@ from minding.training.evaluation import evaluate, final_evaluation, record
 from minding.training.export import Export, export_run, open_exported
 from minding.training.loading import Trained, load_policy
 from minding.training.recording import check_recordable, record_data
-from minding.training.runner import Summary, train
+from minding.training.runner import train
+from minding.training.session import Session, Summary
 
 __all__ = [
     "Export",
+    "Session",
     "Summary",
     "Trained",
     "build",

@@ -35,13 +35,19 @@ def check_runnable(cfg: EasyDict) -> None:
     check_backend(cfg.env)
 
 
-def build(task: Task, cfg: EasyDict) -> Policy:
+def build(task: Task, cfg: EasyDict, policy: Policy | None = None) -> Policy:
     """Builds the policy and fills the started `task` with the configured chain.
 
+    Args:
+      task: started.
+      cfg: the compiled configuration.
+      policy: what acts and learns; built if None.
+    Returns:
+      The policy.
     Raises:
       ConfigError, DataError, MissingExtraError, SetupError: as `check_runnable`.
     """
     check_runnable(cfg)
-    policy = make_policy(cfg)
+    policy = make_policy(cfg) if policy is None else policy
     get_chain(cfg.chain).fill(task, cfg, policy)
     return policy

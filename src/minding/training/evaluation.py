@@ -2,18 +2,67 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+import numpy as np
 from easydict import EasyDict
 
 from minding.configs import compile_run
+from minding.engine.run import aggregates
 from minding.engine.run.run_dir import RunDir
 from minding.engine.types import EpisodeEnd, Policy
 from minding.envs import make_evaluator_env
-from minding.middleware.evaluator import play_episodes
+from minding.middleware.evaluator import info_means, play_episodes
 from minding.policies.export.reader import ExportedPolicy
 from minding.training.loading import load_policy
+
+
+@dataclasses.dataclass(frozen=True)
+class Evaluation:
+    """Returns of a policy, without exploration.
+
+    Attributes:
+      returns, lengths: of each episode, in the order in which they ended.
+      info: means of the declared info (``env.info_keys``) over the last steps of the episodes.
+    """
+
+    returns: tuple[float, ...]
+    lengths: tuple[int, ...]
+    info: Mapping[str, float] = dataclasses.field(default_factory=dict)
+
+    @classmethod
+    def of(cls, episodes: Sequence[EpisodeEnd]) -> Evaluation:
+        """From episodes, of which there is at least one."""
+        return cls(
+            tuple(end.episode_return for end in episodes),
+            tuple(end.episode_length for end in episodes),
+            info_means(episodes),
+        )
+
+    @property
+    def mean(self) -> float:
+        """Mean return."""
+        return float(np.mean(self.returns))
+
+    @property
+    def std(self) -> float:
+        """Standard deviation of the returns."""
+        return float(np.std(self.returns))
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Ends of the 95 % interval of the mean, by bootstrap (see `engine.run.aggregates`)."""
+        found = aggregates.estimate([np.asarray(self.returns, np.float64)[:, None]], aggregates.mean)
+        return found.low, found.high
+
+    def __str__(self) -> str:
+        low, high = self.interval
+        return (
+            f"return {self.mean:.1f} (95 % interval {low:.1f} to {high:.1f}, standard deviation {self.std:.1f}) over "
+            f"{len(self.returns)} episodes"
+        )
 
 
 def final_evaluation(

@@ -1,0 +1,85 @@
+"""Environments that are objects of a program: classes, functions, instances. Each has an id while the program runs.
+
+What importing leads to is called by its ``module:Name``, so that another process finds it. All else is called
+``python/NAME``.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+from collections.abc import Callable
+from typing import Any
+
+import gymnasium
+from gymnasium.envs.registration import EnvSpec
+
+from minding.engine.errors import ConfigError
+from minding.envs.single.wrappers import AnyEnv
+
+PREFIX = "python/"
+_sources: dict[str, Callable[..., AnyEnv]] = {}
+
+
+def env_settings_of(env: Any) -> dict[str, Any]:
+    """The settings, of the section `env`, that stand for an environment.
+
+    Args:
+      env: an id, or ``module:Class``; a class or function that makes one, with what is in ``env_kwargs``; or an
+        environment that tells how it was made (``spec``), which is made anew and not stepped itself.
+    Raises:
+      ConfigError: it is none of these.
+    """
+    if isinstance(env, str):
+        return {"env_id": env}
+    if isinstance(env, type) or (callable(env) and not hasattr(env, "observation_space")):
+        return {"env_id": id_of(env)}
+    spec = getattr(env, "spec", None)
+    if not isinstance(spec, EnvSpec):
+        raise ConfigError(
+            f"env={env!r}: expected an id, 'module:Class', a class or function that makes the environment, or an "
+            "environment made by gymnasium.make; training makes several, and this one does not say how (it has no spec)"
+        )
+    standard = gymnasium.registry.get(spec.id)
+    if standard is not None and not spec.additional_wrappers and spec.max_episode_steps == standard.max_episode_steps:
+        given = {key: value for key, value in spec.kwargs.items() if standard.kwargs.get(key, ...) != value}
+        return {"env_id": spec.id, "env_kwargs": given}
+    return {"env_id": _remember(functools.partial(gymnasium.make, spec), spec.id.replace("/", "-"))}
+
+
+def id_of(source: Callable[..., AnyEnv]) -> str:
+    """The id of a class or function; the same one has the same id."""
+    module, name = getattr(source, "__module__", None), getattr(source, "__qualname__", "")
+    if module not in (None, "__main__") and name.isidentifier():
+        found = getattr(importlib.import_module(module), name, None)
+        if found is source:
+            return f"{module}:{name}"
+    return _remember(source, name.rpartition(".")[2] or type(source).__name__)
+
+
+def source_of(env_id: str) -> Callable[..., AnyEnv]:
+    """The class or function of an id that begins with `PREFIX`.
+
+    Raises:
+      ConfigError: this program has given none of that id.
+    """
+    if env_id not in _sources:
+        raise ConfigError(
+            f"env.env_id={env_id!r}: an object of the program that trained with it, which importing does not lead to: "
+            "give it again, as in minding.load(path, env=MyEnv)"
+        )
+    return _sources[env_id]
+
+
+def adopt(env_id: str, source: Callable[..., AnyEnv]) -> None:
+    """Lets a saved id stand for an object of this program."""
+    _sources[env_id] = source
+
+
+def _remember(source: Callable[..., AnyEnv], name: str) -> str:
+    name = name if name.replace("-", "").replace("_", "").isalnum() else "environment"
+    number = 1
+    while _sources.get(env_id := f"{PREFIX}{name}" + (f"-{number}" if number > 1 else ""), source) is not source:
+        number += 1
+    _sources[env_id] = source
+    return env_id

@@ -1,0 +1,392 @@
+"""An agent to hold: it learns, acts, and is saved and loaded, in a line each."""
+
+from __future__ import annotations
+
+import signal
+import weakref
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from easydict import EasyDict
+
+from minding.configs import compile_run, load_named
+from minding.configs.chains import get_chain
+from minding.engine.chain.middleware import Middleware
+from minding.engine.chain.task import Task
+from minding.engine.checkpoint import Checkpoint, use_checkpoint, use_newest
+from minding.engine.config.compiler import load_config
+from minding.engine.config.identity import POLICY, check_checkpoint
+from minding.engine.config.limits import run_length
+from minding.engine.config.options import Option, plain
+from minding.engine.config.trust import check_code
+from minding.engine.console import console_logger
+from minding.engine.errors import ConfigError, nearest
+from minding.engine.process import compiled
+from minding.engine.run.run_dir import RunDir
+from minding.envs.config import env_settings
+from minding.envs.single import objects
+from minding.envs.single.factory import env_factory
+from minding.envs.single.wrappers import AnyEnv
+from minding.training.assembly import check_runnable, make_policy
+from minding.training.evaluation import Evaluation, final_evaluation
+from minding.training.player import Player
+from minding.training.session import Session, Summary
+from minding.training.sharing import WEIGHTS, read_weights, save_policy
+
+_SECTIONS = ("model", "learn", "collect")
+
+
+class Agent:
+    """A policy with the run that trains it.
+
+    ::
+
+        agent = minding.Agent("ppo", "CartPole-v1", seed=0, learning_rate=1e-3)
+        agent.learn(100_000)
+        print(agent.evaluate(100))
+        action = agent.predict(obs)
+        agent.save("pole")
+
+    The first `learn` makes a run folder, as `minding train` does: `minding eval`, `plot` and `resume` work on it. The
+    environments stay open until `close`, or until the program drops the agent; ``with minding.Agent(...) as agent``
+    closes them at the end of the block.
+
+    Args:
+      what: an algorithm's name, a preset's, or settings as in a preset's `main_config`.
+      env: the environment, in place of that of the preset: an id, ``module:Class``, a class or function that makes one,
+        or an environment made by `gymnasium.make`, which is made anew and not stepped itself.
+      seed: of all random streams; 0, or that of the settings.
+      settings: ``'key=value'`` texts as on the command line, such as ``env.backend=sync``.
+      progress: whether `learn` shows a progress bar.
+      **keys: settings directly in ``policy.model``, ``policy.learn`` or ``policy.collect``, such as ``gamma=0.9``.
+    Raises:
+      ConfigError: for an unknown algorithm, preset, key or setting, with the nearest; for an environment that cannot be
+        made again; for settings that do not go together.
+      SpaceError: the algorithm cannot act in the environment's action space.
+    """
+
+    def __init__(
+        self,
+        what: str | Mapping[str, Any],
+        env: Any = None,
+        *,
+        seed: int | None = None,
+        settings: Iterable[str] = (),
+        progress: bool = True,
+        **keys: Any,
+    ) -> None:
+        user = load_named(what) if isinstance(what, str) else EasyDict(plain(dict(what)))
+        if env is not None:
+            kept = {key: value for key, value in user.get("env", {}).items() if key not in ("env_id", "env_kwargs")}
+            user.env = {**kept, **objects.env_settings_of(env)}
+        if seed is not None:
+            user.seed = seed
+        if isinstance(settings, str):
+            raise ConfigError(f"settings={settings!r}: expected a list of texts, such as ['env.backend=sync']")
+        _place(user, keys)
+        self._hold(compile_run(user, settings), progress)
+
+    def _hold(self, cfg: EasyDict, progress: bool) -> None:
+        self.cfg = cfg
+        self._progress = progress
+        self._run_dir: RunDir | None = None
+        self._policy: Any = None
+        self._player: Player | None = None
+        self._session: Session | None = None
+        self._use: tuple[Middleware, ...] = ()
+        # Where the run is, if it goes on from a checkpoint.
+        self._resume_clock: int | None = None
+        self._asked = 0
+        self._warm: tuple[Mapping[str, Any], str] | None = None
+        self._closing: weakref.finalize[Any, Any] | None = None
+
+    @property
+    def run_dir(self) -> Path | None:
+        """The run folder; None before the first `learn`."""
+        return None if self._run_dir is None else self._run_dir.path
+
+    @property
+    def policy(self) -> Any:
+        """The policy, with its collect, learn and eval modes."""
+        if self._policy is None:
+            check_runnable(self.cfg)
+            self._policy = make_policy(self.cfg)
+            if self._warm is not None:
+                self._policy.load_acting_arrays(*self._warm)
+        return self._policy
+
+    # Learning
+
+    def learn(
+        self, steps: int | None = None, *, total: int | None = None, use: Sequence[Middleware] | None = None
+    ) -> Summary:
+        """Learns, and evaluates the policy at the end; called again, it goes on where it stopped.
+
+        Schedules, such as that of a learning rate, run over the steps of each call; with `total` they run over so many
+        steps, which several calls share: ``learn(a, total=a + b)`` and ``learn(b, total=a + b)`` learn what one call of
+        a + b does, to the bit.
+
+        Args:
+          steps: environment steps (with recorded data gradient steps) of this call; what the settings say by default.
+          total: steps of all calls that share their schedules.
+          use: middleware of one's own (callbacks), which run after those of the chain; they stay for later calls.
+        Returns:
+          The figures of the run so far.
+        Raises:
+          ConfigError: `steps` or `total` is too small, or `use` comes after the first call.
+          KeyboardInterrupt, SystemExit: after SIGINT and SIGTERM, when the run is saved. The next call goes on.
+        """
+        clock = self._clock()
+        unit, configured = run_length(self.cfg)
+        for name, value in (("steps", steps), ("total", total)):
+            if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
+                raise ConfigError(f"learn({name}={value!r}): expected an integer of 1 or more (100_000, not 1e5)")
+        if total is not None and total <= clock:
+            raise ConfigError(f"learn(total={total}): the run has made {clock} steps already; give more")
+        self._take(use)
+        if total is None:
+            limit = clock + (max(configured - clock, 1) if steps is None else steps)
+        else:
+            limit = total if steps is None else min(self._asked + steps, total)
+        self._asked = limit
+        self.cfg.run[f"max_{unit}"] = limit if total is None else total
+        session = self._open()
+        begin = clock if total is None else None
+        self._say_restart(begin or 0, limit - clock)
+        try:
+            session.run(limit, schedule_begin=begin)
+            summary = session.summarize()
+        except BaseException:
+            self._end_session()
+            raise
+        assert self._run_dir is not None
+        self._run_dir.write_summary({k: v for k, v in vars(summary).items() if k != "profile"})
+        if session.interrupted_by is not None:
+            self._end_session()
+            console_logger().warning("ended by %s: the run is saved in %s", summary.stop_reason, summary.run_dir)
+            raise KeyboardInterrupt if summary.stop_reason == "SIGINT" else SystemExit(128 + signal.SIGTERM)
+        return summary
+
+    def _take(self, use: Sequence[Middleware] | None) -> None:
+        if use is None or tuple(use) == self._use:
+            return
+        if self._session is not None:
+            raise ConfigError("learn(use=...): the chain exists since the first call: give all middleware there")
+        self._use = tuple(use)
+
+    def _clock(self) -> int:
+        return self._session.clock if self._session is not None else self._resume_clock or 0
+
+    def _open(self) -> Session:
+        """The session; a new one begins the run, or goes on from its newest checkpoint."""
+        if self._session is not None:
+            assert self._run_dir is not None
+            self._run_dir.update_config(self.cfg)
+            return self._session
+        check_runnable(self.cfg)
+        resume = None if self._resume_clock is None else "latest"
+        self._run_dir = self._run_dir or RunDir.create(self.cfg)
+        self._session = session = Session(
+            self.cfg, self._run_dir, progress=self._progress, resume=resume, use=self._use, policy=self.policy
+        )
+        session.__enter__()
+        self._closing = weakref.finalize(self, _close, session)
+        return session
+
+    def _end_session(self) -> None:
+        """Ends the session; the run goes on from its newest checkpoint, if it has one."""
+        session, self._session = self._session, None
+        if session is None:
+            return
+        if self._closing is not None:
+            self._closing.detach()
+        _close(session)
+        self._resume_clock = _newest_clock(self._run_dir)
+        if self._resume_clock is None:
+            self._run_dir, self._asked = None, 0
+        self._policy = self._player = None
+
+    def _say_restart(self, begin: int, steps: int) -> None:
+        learn = self.cfg.policy.learn
+        if begin and learn.get("anneal_lr") and learn.get("anneal_steps") is None:
+            console_logger().info(
+                "the learning rate begins at %g again and is annealed over these %d steps; total=... lays one schedule "
+                "over several calls of learn",
+                learn.learning_rate, steps,
+            )  # fmt: skip
+
+    # Acting
+
+    def evaluate(self, episodes: int = 100, *, seed: int | None = None) -> Evaluation:
+        """Returns of whole episodes without exploration, in environments that nothing else has seen.
+
+        Args:
+          episodes: how many.
+          seed: of the environments; that of the run by default.
+        """
+        if episodes < 1:
+            raise ConfigError(f"evaluate({episodes}): expected at least 1 episode")
+        return Evaluation.of(final_evaluation(self.cfg, self.policy, episodes, seed))
+
+    def predict(self, obs: Any, action_mask: Any = None, *, explore: bool = False) -> Any:
+        """The action for an observation, or those for a batch, as evaluation takes them; see `Player`.
+
+        A policy with memory remembers from call to call, until `reset`.
+        """
+        if self._player is None:
+            self._player = self.player()
+        return self._player(obs, action_mask, explore=explore)
+
+    def reset(self, env_ids: Sequence[int] | None = None) -> None:
+        """Lets `predict` forget what it has seen: in these rows of the batch, or in all."""
+        if self._player is not None:
+            self._player.reset(env_ids)
+
+    def player(self) -> Player:
+        """Something that acts as `predict` does, with a memory of its own; see `Player`."""
+        return Player(self.policy, self.cfg)
+
+    def make_env(self, **env_kwargs: Any) -> AnyEnv:
+        """One environment as the agent sees it, with its wrappers, such as ``make_env(render_mode="human")``."""
+        kwargs = {**self.cfg.env.env_kwargs, **env_kwargs}
+        return env_factory(env_settings({**self.cfg.env, "env_kwargs": kwargs}))()
+
+    # Saving
+
+    def save(self, path: str | Path, *, evaluate: int = 100) -> Path:
+        """Writes a folder for others: weights, settings, a model card and a video; no code and no pickle.
+
+        `minding.load` makes an agent of it that acts alike. To go on with learning exactly, keep the run folder.
+
+        Args:
+          path: a folder that is not there yet.
+          evaluate: episodes for the return on the card; 0 leaves it out.
+        """
+        save_policy(Path(path), self.cfg, self.policy, self.evaluate(evaluate) if evaluate else None)
+        return Path(path)
+
+    def close(self) -> None:
+        """Closes the environments, and unlocks the run folder; `learn` opens both again."""
+        self._end_session()
+
+    def __enter__(self) -> Agent:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"Agent({self.cfg.policy.type!r}, {self.cfg.env.env_id!r}, seed={self.cfg.seed})"
+
+    def __str__(self) -> str:
+        """The chain, as it runs."""
+        if self._session is not None:
+            return f"{self!r}\n{self._session.task!r}"
+        task = Task()
+        with task.start(ctx=get_chain(self.cfg.chain).context()):
+            get_chain(self.cfg.chain).fill(task, self.cfg, self.policy)
+            return f"{self!r}\n{task!r}"
+
+
+def load(path: str | Path, env: Any = None, *, trust: bool = False, progress: bool = True) -> Agent:
+    """The agent of a folder: one that `Agent.save` wrote, a run folder, or a checkpoint in one.
+
+    From a run folder `learn` goes on exactly, as `minding resume` does, in that folder.
+
+    Args:
+      path: the folder.
+      env: the environment, where it was a class or function that importing does not lead to.
+      trust: run code that the settings name wherever it is, see `engine.config.trust`.
+      progress: as of `Agent`.
+    Raises:
+      ConfigError: it is no such folder.
+      CheckpointError: it is damaged, or belongs to another network.
+      TrustError: its settings name code that is not the user's own.
+    """
+    path = Path(path)
+    if (path / WEIGHTS).is_file():
+        return _of_saved(path, env, trust, progress)
+    is_checkpoint = (path / "manifest.json").is_file() and path.parent.name == "ckpt"
+    run_dir = RunDir.open(path.parent.parent if is_checkpoint else path, trust=trust)
+    cfg = compile_run(_adopted(run_dir.load_config(), env))
+    agent = Agent.__new__(Agent)
+    agent._hold(cfg, progress)
+    agent._run_dir = run_dir
+
+    def use(found: Checkpoint) -> None:
+        check_checkpoint(found, cfg, POLICY)
+        agent.policy.load_state_dict(found.state["policy"])
+        agent._resume_clock = int(found.manifest[run_length(cfg).unit])
+
+    found = use_checkpoint(path, use) if is_checkpoint else use_newest(run_dir.checkpoints, use)
+    del found
+    agent._asked = agent._resume_clock or 0
+    return agent
+
+
+def _of_saved(path: Path, env: Any, trust: bool, progress: bool) -> Agent:
+    cfg = load_config(path / "config.yaml")
+    if not trust:
+        check_code(cfg, path, path)
+    agent = Agent.__new__(Agent)
+    agent._hold(compile_run(_adopted(cfg, env)), progress)
+    agent._warm = read_weights(path)
+    agent.policy  # noqa: B018  # what does not fit is said here
+    return agent
+
+
+def _adopted(cfg: EasyDict, env: Any) -> EasyDict:
+    """The settings with an environment of this program in place of the saved one, if one is given."""
+    if env is None:
+        return cfg
+    env_id = cfg.env.env_id
+    if env_id.startswith(objects.PREFIX) and (isinstance(env, type) or callable(env)):
+        objects.adopt(env_id, env)
+        return cfg
+    cfg.env.update(objects.env_settings_of(env))
+    return cfg
+
+
+def _newest_clock(run_dir: RunDir | None) -> int | None:
+    """Where the newest checkpoint of a run is; None without one."""
+    from minding.engine.checkpoint import read_manifest, resumable_checkpoints
+
+    found = [] if run_dir is None else resumable_checkpoints(run_dir.checkpoints)
+    if not found or run_dir is None:
+        return None
+    manifest = read_manifest(found[-1])
+    return int(manifest[run_length(load_config(run_dir.config)).unit])
+
+
+def _close(session: Session) -> None:
+    try:
+        session.__exit__(None, None, None)
+    finally:
+        compiled.release()
+
+
+def _place(user: EasyDict, keys: Mapping[str, Any]) -> None:
+    """Puts keywords where their keys are in the section `policy`."""
+    if not keys:
+        return
+    from minding.policies import get_algorithm
+
+    policy = user.get("policy")
+    if not isinstance(policy, dict) or "type" not in policy:
+        raise ConfigError("policy.type is not given: Agent takes an algorithm, a preset, or settings with policy.type")
+    schema = get_algorithm(policy["type"]).config_schema()
+    for key, value in keys.items():
+        found = [section for section in _SECTIONS if key in schema.get(section, {})]
+        if len(found) != 1:
+            known = [name for section in _SECTIONS for name in schema.get(section, {})]
+            every = (
+                f"; it is in {' and '.join(f'policy.{each}' for each in found)}: give it in settings" if found else ""
+            )
+            raise ConfigError(
+                f"{key}={value!r}: no key in policy.model, policy.learn or policy.collect of {policy['type']!r}"
+                f"{every or nearest(key, known) or '; all else is settings=[...]'}"
+            )
+        section = user.policy.setdefault(found[0], EasyDict())
+        nested = not isinstance(schema[found[0]][key], Option) and isinstance(value, Mapping)
+        section[key] = {**section.get(key, {}), **value} if nested else value

@@ -1,0 +1,121 @@
+"""A policy that acts on what an environment returns: single observations or batches, outside of any chain."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from minding.engine.data.masks import ACTION_MASK, OBSERVATION, with_mask
+from minding.engine.errors import MindingError, NonFiniteError, ShapeError
+from minding.engine.types import Array
+from minding.envs.config import env_settings
+from minding.envs.single.factory import env_factory
+from minding.envs.spaces.info import JoinInfo, WithInfo
+from minding.envs.spaces.layout import ObsLayout
+
+
+class Player:
+    """Acts as evaluations do, and remembers for itself where the policy has a memory.
+
+    It follows the policy's learning. With a network that computes in NumPy it works in any thread, one at a time, and a
+    pickled copy keeps the weights that it was pickled with. One that acts through a compiled graph works in the thread
+    that made it.
+
+    Args:
+      policy: built for acting.
+      cfg: the compiled configuration.
+    """
+
+    def __init__(self, policy: Any, cfg: Any) -> None:
+        factory = env_factory(env_settings(cfg.env))
+        env = factory()
+        space, joins = env.observation_space, isinstance(env, JoinInfo)
+        # What else was declared of info is not seen by the policy.
+        self._layout = ObsLayout(space[OBSERVATION] if isinstance(space, WithInfo) else space, env.action_space)
+        self._mask_comes_with_info = joins and env.form.masked
+        self._unmasked = ObsLayout(env.env.observation_space) if self._mask_comes_with_info else self._layout
+        factory.close(env)
+        self._eps = cfg.policy.other.eps.end if "eps" in cfg.policy.get("other", {}) else None
+        self._actor = policy.own_actor()
+        self._thread = None if policy.acts_in_numpy else threading.get_ident()
+        self._name = cfg.policy.type
+
+    def __call__(self, obs: Any, action_mask: Any = None, *, explore: bool = False) -> Any:
+        """The action for one observation, or the actions for a batch of them.
+
+        Args:
+          obs: what the environment returns from `reset` and `step`, or a batch of that with a leading axis N: an array,
+            or a dict or tuple of arrays. Of several agents: with the agents axis, as `Agent.make_env` gives it.
+          action_mask: which actions are legal, bool ``(A,)`` or ``(N, A)``, where the environment tells it in info.
+          explore: act as while collecting.
+        Returns:
+          What the environment's `step` takes, ``(N, ...)`` for a batch.
+        Raises:
+          ShapeError: if it does not fit the space, or a policy with memory is given another number of observations than
+            before: `reset` begins anew.
+          NonFiniteError: if a number is NaN or infinite.
+          MindingError: if the policy acts through a graph, and this is another thread than the one that made it.
+        """
+        if self._thread not in (None, threading.get_ident()):
+            raise MindingError(
+                f"{self._name} acts through a compiled graph, which belongs to the thread that made it: act there, or "
+                "train with policy.collect.backend=host, if the network has a NumPy form"
+            )
+        count = self._rows(obs)
+        batch, mask = obs, action_mask
+        if self._mask_comes_with_info:
+            batch = self._joined(obs, mask)
+            mask = None
+        elif mask is not None and count is None:
+            mask = np.asarray(mask)[None]
+        leaves = [leaf.coerce(batch, () if count is None else (count,)) for leaf in self._layout.leaves]
+        if count is None:
+            leaves = [leaf[None] for leaf in leaves]
+        arrays = [leaf.astype(each.dtype) for leaf, each in zip(leaves, self._layout.leaves)]
+        self._check_finite(arrays)
+        packed = self._layout.pack(arrays)
+        if explore:
+            more = {} if self._eps is None else {"eps": self._eps}
+            actions = self._actor.explore_as(packed, **more)
+        else:
+            actions = self._actor.act(packed, mask)
+        return actions[0] if count is None else actions
+
+    def reset(self, env_ids: Sequence[int] | None = None) -> None:
+        """Forgets these rows of the batch, or all: call it when episodes begin."""
+        self._actor.reset(env_ids)
+
+    def _rows(self, obs: Any) -> int | None:
+        """N of a batch, None for a single observation; ShapeError if it is neither."""
+        leaf = self._unmasked.leaves[0]
+        value = obs
+        for key in leaf.keys:
+            try:
+                value = value[key]
+            except (KeyError, IndexError, TypeError):
+                raise ShapeError(f"{leaf.part} has no entry {key!r} (space: {leaf.label})") from None
+        shape = np.shape(value)
+        expected = leaf.shape if leaf.source_shape is None else leaf.source_shape
+        if shape == expected:
+            return None
+        if shape[1:] == expected and len(shape) == len(expected) + 1:
+            return int(shape[0])
+        sizes = "".join(f", {size}" for size in expected) or ","
+        raise ShapeError(f"{leaf.label}: expected {expected}, or a batch (N{sizes}), got {shape}")
+
+    def _joined(self, obs: Any, mask: Any) -> Any:
+        if mask is None:
+            raise ShapeError(
+                f"{self._name} was trained with the action masks of info: give the mask, as in predict(obs, "
+                f"action_mask=info[{ACTION_MASK!r}])"
+            )
+        return with_mask(obs, np.asarray(mask))
+
+    def _check_finite(self, arrays: Sequence[Array]) -> None:
+        for leaf, array in zip(self._layout.leaves, arrays):
+            if array.dtype.kind == "f" and not np.isfinite(array).all():
+                row = int(np.flatnonzero(~np.isfinite(array).reshape(len(array), -1).all(axis=1))[0])
+                raise NonFiniteError(f"{leaf.label}: row {row} holds NaN or infinity")

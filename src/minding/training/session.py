@@ -1,0 +1,217 @@
+"""A run in this process: built once, run to a limit, and to a later one."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import time
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+from easydict import EasyDict
+
+from minding.configs.chains import get_chain
+from minding.engine.chain.middleware import Middleware
+from minding.engine.chain.task import Task
+from minding.engine.config.limits import run_length
+from minding.engine.console import console_logger
+from minding.engine.process.signals import SignalGuard
+from minding.engine.run.evidence import nan_batch_kept
+from minding.engine.run.progress import Progress
+from minding.engine.run.run_dir import RunDir
+from minding.engine.types import Policy
+from minding.middleware import CkptSaver, online_logger, termination_checker
+from minding.middleware.evaluator import info_means
+from minding.training.assembly import build
+from minding.training.evaluation import final_evaluation
+
+
+@dataclasses.dataclass(frozen=True)
+class Summary:
+    """The outcome of a run.
+
+    Attributes:
+      unit: what the clock of the run counts, see `engine.chain.context.UNITS`.
+      env_step, train_iter: environment and gradient steps; no environment steps where it learned from recorded data.
+      eval_return, eval_std, n_eval_episodes: returns of the final policy in fresh evaluation episodes.
+      eval_info: means of the declared info (``env.info_keys``) over the last steps of these episodes.
+      wall_time: seconds of training, without the final evaluation, in all processes of the run.
+      steps_per_second: steps of the clock per second of training.
+      stop_reason: 'max_env_step', 'max_train_iter', 'max_train_epoch', 'stop_value', 'max_step', 'SIGINT' or 'SIGTERM'.
+      run_dir, ckpt: the folders.
+      unsaved: whether the last state of the run could not be saved.
+      folder_lost: whether the run folder was removed or renamed during the run: what it held by then is not in it.
+      profile: time table of the middleware; empty unless asked for.
+    """
+
+    unit: str
+    env_step: int
+    train_iter: int
+    eval_return: float
+    eval_std: float
+    n_eval_episodes: int
+    wall_time: float
+    steps_per_second: float
+    stop_reason: str
+    run_dir: str
+    ckpt: str
+    unsaved: bool = False
+    folder_lost: bool = False
+    profile: str = ""
+    eval_info: Mapping[str, float] = dataclasses.field(default_factory=dict)
+
+
+class Session(contextlib.AbstractContextManager["Session"]):
+    """The policy, the environments and the chain of a run, from the first iteration to the last; for use with ``with``.
+
+    The run folder is locked from the first `run` to the end of the block. An error or a signal ends a session; the run
+    goes on from its checkpoints in another one, with `resume`.
+
+    Args:
+      cfg: compiled configuration; `run` moves its limit.
+      run_dir: the run's folder.
+      progress: show a progress bar.
+      resume: ``"latest"``, or anything else that `Task.start` resumes from; None starts from the beginning.
+      use: further middleware, after those of the chain.
+      policy: what learns; built if None.
+
+    Attributes:
+      cfg, run_dir, policy: of the run.
+      task: runs the chain.
+    """
+
+    def __init__(
+        self,
+        cfg: EasyDict,
+        run_dir: RunDir,
+        *,
+        progress: bool = True,
+        resume: str | Path | None = None,
+        use: Iterable[Middleware] = (),
+        policy: Policy | None = None,
+    ) -> None:
+        self.cfg, self.run_dir = cfg, run_dir
+        self.task = Task()
+        self.policy: Policy
+        self._given, self._use, self._progress = policy, tuple(use), progress
+        self._resume = resume
+        self._seconds = 0.0
+        self._stop_reason = ""
+        self._profile = ""
+
+    def __enter__(self) -> Session:
+        cfg = self.cfg
+        started = self.task.start(
+            cfg.lanes.async_mode,
+            get_chain(cfg.chain).context(),
+            lanes=cfg.lanes,
+            profile=cfg.run.profile,
+            trace=cfg.run.trace,
+            resume=self._resume,
+        )
+        with SignalGuard(self.task.interrupt), contextlib.ExitStack() as held:
+            held.enter_context(started)
+            for event in ("resumed", "run_folder_lost"):
+                self.task.on(event, lambda: self.run_dir.update_config(cfg))
+            self.policy = build(self.task, cfg, self._given)
+            for fn in self._use:
+                self.task.use(fn)
+            folder = self.run_dir.path
+            self._saver = CkptSaver(self.policy, folder.name, cfg.run.ckpt_freq, out_dir=folder.parent, task=self.task)
+            limits = (cfg.run.max_env_step, cfg.run.max_train_iter, cfg.run.max_train_epoch)
+            self._checker = termination_checker(*limits, stop_value=cfg.run.stop_value, task=self.task)
+            self._logger = online_logger(cfg, self.run_dir, progress=False)
+            self.task.use(self._checker).use(self._saver).use(self._logger)
+            self._block = held.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._block.__exit__(kind, error, traceback)
+
+    @property
+    def clock(self) -> int:
+        """Steps so far, of the run's unit."""
+        return self.task.ctx.clock
+
+    @property
+    def interrupted_by(self) -> str | None:
+        """The signal that ended the run, if one did."""
+        return self.task.interrupted_by
+
+    def run(self, until: int | None = None, schedule_begin: int | None = None) -> str:
+        """Runs iterations until the clock is there, or another limit of the configuration ends them.
+
+        Args:
+          until: on the clock; the run's own end by default.
+          schedule_begin: on the clock, where the schedules over the run begin; where they began by default.
+        Returns:
+          What ended it, see `Summary.stop_reason`.
+        """
+        cfg, unit = self.cfg, run_length(self.cfg).unit
+        limit = run_length(cfg).steps if until is None else until
+        self._checker.limit(f"max_{unit}", limit)
+        self._begin_schedules(schedule_begin)
+        if self._progress:
+            self._logger.show(Progress(limit, cfg.exp_name, refresh=cfg.run.log_freq))
+        start = time.perf_counter()
+        try:
+            with SignalGuard(self.task.interrupt), nan_batch_kept(self.run_dir.path / "nan", self.task):
+                self.task.run(max_step=cfg.run.max_step or 10**12)
+        finally:
+            self._seconds += time.perf_counter() - start
+            self._logger.show(None)
+        self._stop_reason = self._checker.reason or str(self.task.stop_reason)
+        if cfg.run.profile:
+            self._profile = self.task.profile()
+        if cfg.run.trace:
+            try:
+                self.task.write_trace(self.run_dir.path / "trace.json")
+            except OSError as error:
+                console_logger().warning("the time line was not written: %s", error)
+        return self._stop_reason
+
+    def _begin_schedules(self, begin: int | None) -> None:
+        if begin is None:
+            return
+
+        def begin_there() -> None:
+            ctx: Any = self.task.ctx
+            ctx.schedule_begin = begin
+
+        if self.task.resuming:
+            self.task.on("resumed", begin_there)
+        else:
+            begin_there()
+
+    def summarize(self) -> Summary:
+        """The figures of the run so far, with an evaluation of its policy."""
+        task, ctx = self.task, self.task.ctx
+        with SignalGuard(task.interrupt):
+            episodes = final_evaluation(self.cfg, self.policy, stop=lambda: task.interrupted_by is not None)
+        if task.interrupted_by is not None:
+            self._stop_reason, episodes = task.interrupted_by, []
+        returns = np.array([end.episode_return for end in episodes])
+        seconds = self._logger.earlier_seconds + self._seconds
+        counters: Any = ctx
+        return Summary(
+            unit=ctx.unit,
+            env_step=ctx.optional("env_step") or 0,
+            train_iter=counters.train_iter,
+            eval_return=float(returns.mean()) if episodes else float("nan"),
+            eval_std=float(returns.std()) if episodes else float("nan"),
+            n_eval_episodes=len(episodes),
+            wall_time=seconds,
+            steps_per_second=ctx.clock / max(seconds, 1e-9),
+            stop_reason=self._stop_reason,
+            run_dir=str(self.run_dir.path),
+            ckpt=str(self._saver.folder),
+            unsaved=self._saver.unsaved,
+            folder_lost=self._saver.folder_lost,
+            profile=self._profile,
+            eval_info=info_means(episodes),
+        )

@@ -1,0 +1,142 @@
+"""A trained policy as a folder for others: weights, configuration, model card, a video."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from easydict import EasyDict
+
+from minding import __version__
+from minding.engine.config.compiler import save_config
+from minding.engine.errors import CheckpointError, ConfigError, EnvError, MissingExtraError
+from minding.engine.types import Array, Policy
+from minding.envs.video import record_episode
+from minding.training.evaluation import Evaluation
+
+WEIGHTS = "policy.safetensors"
+_log = logging.getLogger("minding")
+
+
+def save_policy(path: Path, cfg: EasyDict, policy: Policy, evaluation: Evaluation | None) -> None:
+    """Writes the folder.
+
+    Args:
+      path: a folder that is not there yet.
+      cfg: the compiled configuration.
+      policy: its acting weights are saved.
+      evaluation: of this policy, for the card; None if it was not evaluated.
+    Raises:
+      ConfigError: the folder exists, or cannot be written.
+    """
+    from safetensors.numpy import save_file
+
+    acting: Any = policy
+    arrays, network = acting.acting_arrays()
+    try:
+        path.mkdir(parents=True)
+        save_file(
+            {name: np.ascontiguousarray(array) for name, array in arrays.items()},
+            path / WEIGHTS,
+            metadata={"format": "minding", "version": __version__, "network": network},
+        )
+        save_config(cfg, path / "config.yaml")
+        film = _film(path / "episode.gif", cfg, policy)
+        (path / "README.md").write_text(_card(path.name, cfg, evaluation, film), encoding="utf-8")
+    except FileExistsError:
+        raise ConfigError(f"save: {str(path)!r} exists already: give a name that is free") from None
+    except OSError as error:
+        raise ConfigError(f"save: {str(path)!r} cannot be written: {error.strerror}") from None
+
+
+def read_weights(path: Path) -> tuple[dict[str, Array], str]:
+    """The arrays of a saved folder, by name, and the class of the network.
+
+    Raises:
+      CheckpointError: the file is missing or damaged.
+    """
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path / WEIGHTS, framework="numpy") as file:
+            names = list(file.keys())
+            return {name: file.get_tensor(name) for name in names}, (file.metadata() or {}).get("network", "")
+    except (OSError, SafetensorError, ValueError) as error:
+        raise CheckpointError(f"{path / WEIGHTS} cannot be read: {error}") from None
+
+
+def _film(file: Path, cfg: EasyDict, policy: Policy) -> bool:
+    """Whether an episode could be filmed."""
+    try:
+        record_episode(
+            cfg.env, policy.eval_mode, file, cfg.seed, max_steps=min(cfg.policy.eval.max_episode_steps, 1000)
+        )
+    except (ConfigError, EnvError, MissingExtraError) as error:
+        _log.info("saved without a video: %s", error)
+        return False
+    return True
+
+
+def _card(name: str, cfg: EasyDict, evaluation: Evaluation | None, film: bool) -> str:
+    """The model card, with the head that the Hugging Face Hub reads."""
+    env_id, algorithm = cfg.env.env_id, cfg.policy.type
+    head: dict[str, Any] = {
+        "library_name": "minding",
+        "tags": ["reinforcement-learning", "mindspore", algorithm, env_id],
+    }
+    text = [f"# {algorithm} on {env_id}", ""]
+    if evaluation is not None:
+        low, high = evaluation.interval
+        head["model-index"] = [
+            {
+                "name": name,
+                "results": [
+                    {
+                        "task": {"type": "reinforcement-learning", "name": "reinforcement-learning"},
+                        "dataset": {"name": env_id, "type": env_id},
+                        "metrics": [
+                            {
+                                "type": "mean_reward",
+                                "name": "mean return",
+                                "value": f"{evaluation.mean:.2f} +/- {evaluation.std:.2f}",
+                            }
+                        ],
+                    }
+                ],
+            }
+        ]
+        text += [
+            f"Mean return {evaluation.mean:.1f} over {len(evaluation.returns)} episodes without exploration (95 % "
+            f"interval {low:.1f} to {high:.1f}, standard deviation {evaluation.std:.1f}).",
+            "",
+        ]
+    if film:
+        text += ["![An episode](episode.gif)", ""]
+    text += [
+        f"Trained with [minding](https://pypi.org/project/minding/) {__version__}; the settings are in `config.yaml`.",
+        "",
+        "```python",
+        "import minding",
+        "",
+        f'agent = minding.load("{name}")',
+        "print(agent.evaluate(10))",
+        "action = agent.predict(obs)",
+        "```",
+        "",
+    ]
+    # JSON is YAML.
+    front = "\n".join(f"{key}: {json.dumps(value)}" for key, value in head.items())
+    return f"---\n{front}\n---\n\n" + "\n".join(text)
+
+
+def warm_start(policy: Any, saved: Mapping[str, Array], network: str) -> None:
+    """Lets a policy begin with saved acting weights; target networks begin alike, all else as it is.
+
+    Raises:
+      CheckpointError: they belong to another network.
+    """
+    policy.load_acting_arrays(saved, network)
