@@ -215,7 +215,7 @@ class CkptSaver:
         note = f"; changed: {describe_changes(changed)}" if changed else ""
         unit = self._task.ctx.unit
         console_logger().info("resumed %s at %s %d (%s)%s", path, unit, manifest[unit], guarantee, note)
-        jump = rate_jump(state["config"], self._policy.config, manifest[unit], self._task.ctx.schedule_begin)
+        jump = rate_jump(state["config"], self._policy.config, manifest[unit])
         if jump is not None:
             console_logger().warning("%s", jump)
 

@@ -15,7 +15,7 @@ def learn_from(ctx: LearningContext, policy: LearnMode, batch: IndexedBatch, sch
     lag = ctx.optional("policy_lag")
     if lag is not None:
         batch = dataclasses.replace(batch, lag=lag["max"])
-    output = policy.forward(batch, progress=schedule.progress(ctx))
+    output = policy.forward(batch, progress=schedule.progress(ctx.clock))
     ctx.train_output = {**(ctx.train_output or {}), **output.metrics, "grad_steps": output.steps}
     ctx.train_iter += output.steps
     return output

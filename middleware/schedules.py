@@ -6,60 +6,65 @@ from collections.abc import Mapping
 from typing import Any
 
 from minding.engine.annealing import rate_left
-from minding.engine.chain.context import UNITS, LearningContext
+from minding.engine.chain.context import UNITS
 from minding.engine.config.limits import run_length
 
 
-def schedule_steps(cfg: Mapping[str, Any], begin: int = 0) -> int:
-    """Steps of the clock over which schedules run: `policy.learn.anneal_steps`, or else all from `begin` to the end of
-    the run."""
+def schedule_steps(cfg: Mapping[str, Any]) -> int:
+    """Steps of the clock over which schedules run: `policy.learn.anneal_steps`, or else all to the end of the run."""
     steps: int | None = cfg["policy"]["learn"].get("anneal_steps")
-    return max(run_length(cfg).steps - begin, 1) if steps is None else steps
+    return max(run_length(cfg).steps - _begin(cfg), 1) if steps is None else steps
 
 
 class Schedule:
     """How far a run's schedules are.
 
     Args:
-      cfg: the compiled configuration; what it says of the run's length may change.
+      cfg: the compiled configuration; what it says of the length of the run may change.
     """
 
     def __init__(self, cfg: Mapping[str, Any]) -> None:
         self._cfg = cfg
 
-    def progress(self, ctx: LearningContext) -> float:
-        """The share of the schedules that is over; more than 1 behind their end."""
-        begin = ctx.schedule_begin
-        return (ctx.clock - begin) / schedule_steps(self._cfg, begin)
+    def progress(self, clock: int) -> float:
+        """The share of the schedules that is over; more than 1 after their end."""
+        return (clock - _begin(self._cfg)) / schedule_steps(self._cfg)
 
 
-def rate_jump(saved: Mapping[str, Any], now: Mapping[str, Any], clock: int, begin: int = 0) -> str | None:
+def rate_jump(saved: Mapping[str, Any], now: Mapping[str, Any], clock: int) -> str | None:
     """What a changed schedule does to the learning rate of a run that is resumed.
 
     Args:
       saved: the compiled configuration so far.
       now: the one from here on.
       clock: where the run is.
-      begin: where its schedules began.
     Returns:
       A sentence with the old and the new rate; None if the schedule is the same or nothing is annealed.
     """
     # A policy of the user's own may have other settings, or none.
     before, after = (cfg["policy"].get("learn", {}) for cfg in (saved, now))
-    if not (before.get("anneal_lr") and after.get("anneal_lr")) or schedule_steps(saved, begin) == schedule_steps(
-        now, begin
-    ):
+    if not (before.get("anneal_lr") and after.get("anneal_lr")) or _span(saved) == _span(now):
         return None
-    earlier, unit = schedule_steps(saved, begin), run_length(now).unit
+    earlier, unit = schedule_steps(saved), run_length(now).unit
+    keeps = f"policy.learn.anneal_steps={earlier} keeps the earlier schedule"
     return (
-        f"the learning rate goes from {_rate(saved, clock, begin):.3g} to {_rate(now, clock, begin):.3g} at {unit} "
-        f"{clock}: its schedule has {schedule_steps(now, begin)} {UNITS[unit]} now, {earlier} before; "
-        f"policy.learn.anneal_steps={earlier} keeps the earlier schedule"
+        f"the learning rate goes from {_rate(saved, clock):.3g} to {_rate(now, clock):.3g} at {unit} "
+        f"{clock}: its schedule has {schedule_steps(now)} {UNITS[unit]} now, {earlier} before"
+        f"{f'; {keeps}' if _begin(now) == _begin(saved) else ''}"
     )
 
 
-def _rate(cfg: Mapping[str, Any], clock: int, begin: int) -> float:
+def _begin(cfg: Mapping[str, Any]) -> int:
+    begin: int = cfg["run"].get("schedule_begin", 0)
+    return begin
+
+
+def _span(cfg: Mapping[str, Any]) -> tuple[int, int]:
+    return _begin(cfg), schedule_steps(cfg)
+
+
+def _rate(cfg: Mapping[str, Any], clock: int) -> float:
     learn = cfg["policy"]["learn"]
-    progress = min((clock - begin) / schedule_steps(cfg, begin), 1.0)
+    progress = min((clock - _begin(cfg)) / schedule_steps(cfg), 1.0)
     rate: float = learn["learning_rate"]
     return rate * rate_left(learn.get("anneal_kind", "linear"), progress, learn.get("anneal_points", ()))

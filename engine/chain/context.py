@@ -196,8 +196,6 @@ class LearningContext(Context):
       last_eval_iter: `train_iter` at the last evaluation, -1 before the first (kept).
       last_eval_value: result of the last evaluation, minus infinity before the first (kept).
       last_eval_clock: `clock` at the last evaluation, -1 before the first (kept).
-      schedule_begin: `clock` at which schedules over the whole run began: later than 0 where a run that had reached its
-        end was given another one (kept).
     """
 
     train_iter: int = 0
@@ -209,7 +207,6 @@ class LearningContext(Context):
     last_eval_iter: int = -1
     last_eval_value: float = float("-inf")
     last_eval_clock: int = -1
-    schedule_begin: int = 0
 
     unit: ClassVar[str] = "train_iter"
 
@@ -219,7 +216,6 @@ class LearningContext(Context):
         "last_eval_iter",
         "last_eval_value",
         "last_eval_clock",
-        "schedule_begin",
     )
 
 

@@ -123,6 +123,9 @@ RUN_SCHEMA: dict[str, Any] = {
             None, "[1, inf)", "gradient steps after which the run ends; 10,000 by default with recorded data", type=int
         ),
         "max_train_epoch": opt(None, "[1, inf)", "passes over recorded data after which the run ends", type=int),
+        "schedule_begin": opt(
+            0, "[0, inf)", "step of the clock at which schedules over the run begin, such as that of the learning rate"
+        ),
         "final_episodes": opt(100, "[1, inf)", "episodes of the evaluation after training"),
         "max_step": opt(None, "[1, inf)", "iterations after which the run ends", type=int),
         "stop_value": opt(None, None, "evaluation mean at which the run ends; None: never", type=float),

@@ -151,11 +151,15 @@ class Agent:
             limit = total if steps is None else min(self._asked + steps, total)
         self._asked = limit
         self.cfg.run[f"max_{unit}"] = limit if total is None else total
+        # One that is resumed says so itself.
+        restarts = total is None and self._session is not None
+        if total is None:
+            self.cfg.run.schedule_begin = clock
         session = self._open()
-        begin = clock if total is None else None
-        self._say_restart(begin or 0, limit - clock)
+        if restarts:
+            self._say_restart(limit - clock)
         try:
-            session.run(limit, schedule_begin=begin)
+            session.run(limit)
             summary = session.summarize()
         except BaseException:
             self._end_session()
@@ -207,9 +211,9 @@ class Agent:
             self._run_dir, self._asked = None, 0
         self._policy = self._player = None
 
-    def _say_restart(self, begin: int, steps: int) -> None:
+    def _say_restart(self, steps: int) -> None:
         learn = self.cfg.policy.learn
-        if begin and learn.get("anneal_lr") and learn.get("anneal_steps") is None:
+        if learn.get("anneal_lr") and learn.get("anneal_steps") is None:
             console_logger().info(
                 "the learning rate begins at %g again and is annealed over these %d steps; total=... lays one schedule "
                 "over several calls of learn",

@@ -143,19 +143,17 @@ class Session(contextlib.AbstractContextManager["Session"]):
         """The signal that ended the run, if one did."""
         return self.task.interrupted_by
 
-    def run(self, until: int | None = None, schedule_begin: int | None = None) -> str:
+    def run(self, until: int | None = None) -> str:
         """Runs iterations until the clock is there, or another limit of the configuration ends them.
 
         Args:
           until: on the clock; the run's own end by default.
-          schedule_begin: on the clock, where the schedules over the run begin; where they began by default.
         Returns:
           What ended it, see `Summary.stop_reason`.
         """
         cfg, unit = self.cfg, run_length(self.cfg).unit
         limit = run_length(cfg).steps if until is None else until
         self._checker.limit(f"max_{unit}", limit)
-        self._begin_schedules(schedule_begin)
         if self._progress:
             self._logger.show(Progress(limit, cfg.exp_name, refresh=cfg.run.log_freq))
         start = time.perf_counter()
@@ -174,19 +172,6 @@ class Session(contextlib.AbstractContextManager["Session"]):
             except OSError as error:
                 console_logger().warning("the time line was not written: %s", error)
         return self._stop_reason
-
-    def _begin_schedules(self, begin: int | None) -> None:
-        if begin is None:
-            return
-
-        def begin_there() -> None:
-            ctx: Any = self.task.ctx
-            ctx.schedule_begin = begin
-
-        if self.task.resuming:
-            self.task.on("resumed", begin_there)
-        else:
-            begin_there()
 
     def summarize(self) -> Summary:
         """The figures of the run so far, with an evaluation of its policy."""
