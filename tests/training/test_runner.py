@@ -11,7 +11,7 @@ from minding.configs.chains import Chain
 from minding.engine.chain.context import OnlineRLContext
 from minding.engine.checkpoint import newest_checkpoint
 from minding.engine.run.run_dir import RunDir
-from minding.training import assembly, runner
+from minding.training import assembly, session
 
 
 class Ended(Exception):
@@ -29,7 +29,7 @@ def test_a_run_has_the_context_of_its_chain(monkeypatch, tmp_path):
         seen.append(type(task.ctx))
         raise Ended
 
-    for module in (assembly, runner):
+    for module in (assembly, session):
         monkeypatch.setattr(module, "get_chain", lambda name: Chain(fill, OwnContext))
     monkeypatch.setattr(assembly, "make_policy", lambda cfg: None)
     cfg = compile_run(EasyDict(env={"env_id": "CartPole-v1"}, policy={"type": "ppo"}), [f"run.out_dir={tmp_path}"])
@@ -42,14 +42,14 @@ def test_a_run_has_the_context_of_its_chain(monkeypatch, tmp_path):
     ("number", "error"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, SystemExit)], ids=["SIGINT", "SIGTERM"]
 )
 def test_a_signal_ends_the_callers_loop_too_once_the_run_is_saved(number, error, monkeypatch, tmp_path, caplog):
-    build = runner.build
+    build = session.build
 
-    def build_and_signal(task, cfg):
+    def build_and_signal(task, cfg, policy):
         # Before the first graph runs: MindSpore turns SIGINT into SIGTERM in each.
         task.use(lambda ctx: signal.raise_signal(number))
-        return build(task, cfg)
+        return build(task, cfg, policy)
 
-    monkeypatch.setattr(runner, "build", build_and_signal)
+    monkeypatch.setattr(session, "build", build_and_signal)
     small = ["policy.model.hidden=[8]", "policy.collect.n_sample=64", "env.collector_env_num=2"]
     cfg = compile_run(
         EasyDict(env={"env_id": "CartPole-v1"}, policy={"type": "ppo"}), [f"run.out_dir={tmp_path}", *small]
