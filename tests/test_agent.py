@@ -1,0 +1,350 @@
+"""The agent as an object: learning in parts, acting, saving and loading."""
+
+import json
+import logging
+import pickle
+import threading
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium import spaces
+from of_algorithms import SMALL, environment, short_run
+
+import minding
+from minding.engine.checkpoint import load_checkpoint, newest_checkpoint
+from minding.engine.data import trees
+from minding.engine.errors import (
+    CheckpointError,
+    ConfigError,
+    MindingError,
+    NonFiniteError,
+    ShapeError,
+    TrustError,
+)
+from minding.engine.run.fingerprint import fingerprint
+from minding.engine.run.metrics import read_metrics
+from minding.envs import make_evaluator_env
+from minding.envs.single import objects
+from minding.policies import ALGORITHMS
+
+PARTS = {
+    "ppo": ["policy.collect.n_sample=128", "policy.learn.anneal_lr=true"],
+    "dqn": ["policy.learn.warmup=64", "policy.learn.batch_size=16"],
+    "sac": ["policy.learn.warmup=64", "policy.learn.batch_size=16", "policy.collect.n_sample=8"],
+    "r2d2": ["policy.learn.warmup=64", "policy.learn.batch_size=4"],
+}
+"""Of each kind: on-policy with a schedule, replay, continuous replay, memory."""
+
+
+class Corridor(gymnasium.Env):
+    """Ten steps long."""
+
+    observation_space = spaces.Box(0.0, 10.0, (1,), np.float32)
+    action_space = spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.steps = 0
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action):
+        self.steps += 1
+        return np.full(1, self.steps, np.float32), float(action), False, self.steps == 10, {}
+
+
+def agent(algorithm, out_dir, *settings, **keys):
+    settings = [f"run.out_dir={out_dir}", *(each for each in SMALL if "eval.n_episode" not in each), *settings]
+    return minding.Agent(algorithm, environment(algorithm), settings=settings, progress=False, **keys)
+
+
+def state_of(made):
+    """The policy in the newest checkpoint of its run."""
+    state, _ = load_checkpoint(newest_checkpoint(made.run_dir / "ckpt"))
+    return fingerprint(state["policy"])
+
+
+@pytest.mark.parametrize("algorithm", PARTS)
+def test_learning_in_parts_gives_the_bits_of_learning_at_once(algorithm, tmp_path):
+    settings = PARTS[algorithm]
+    whole = agent(algorithm, tmp_path / "whole", *settings)
+    whole.learn(900)
+    parts = agent(algorithm, tmp_path / "parts", *settings)
+    first = parts.learn(500, total=900)
+    parts.learn(400, total=900)
+    resumed = minding.load(_copy_after(algorithm, tmp_path, settings), progress=False)
+    resumed.learn(total=900)
+    assert 500 <= first.env_step < 900
+    assert state_of(parts) == state_of(whole)
+    assert state_of(resumed) == state_of(whole)
+    for each in (whole, parts, resumed):
+        each.close()
+
+
+def _copy_after(algorithm, tmp_path, settings):
+    """The run folder of an agent that has learned the first part only."""
+    made = agent(algorithm, tmp_path / "begun", *settings)
+    made.learn(500, total=900)
+    made.close()
+    return made.run_dir
+
+
+def test_a_second_call_continues_and_runs_its_own_schedule(tmp_path, caplog):
+    caplog.set_level(logging.INFO, logger="minding")
+    made = agent("ppo", tmp_path, *PARTS["ppo"], learning_rate=0.01)
+    seen = []
+    first = made.learn(512, use=[lambda ctx: seen.append(ctx.clock)])
+    assert "begins at" not in caplog.text
+    policy, compiled_before = made.policy, made.policy._update
+    second = made.learn(512)
+    assert (first.env_step, second.env_step) == (512, 1024)
+    assert made.policy is policy
+    assert made.policy._update is compiled_before
+    assert seen == [128, 256, 384, 512, 640, 768, 896, 1024]
+    assert "the learning rate begins at 0.01 again and is annealed over these 512 steps" in caplog.text
+    rates = read_metrics(made.run_dir / "metrics.csv")["train/learning_rate"]
+    rates = rates[np.isfinite(rates)]
+    # Each row is the mean over a call: 3/4, 1/2, 1/4 and none of the rate.
+    np.testing.assert_allclose(rates, 0.01 * 0.375)
+    with pytest.raises(ConfigError, match="the chain exists since the first call"):
+        made.learn(512, use=[print])
+    made.close()
+    assert made.learn(128).env_step == 1152
+    made.close()
+    summary = json.loads((made.run_dir / "summary.json").read_text())
+    assert summary["env_step"] == 1152
+
+
+def spaces_of(algorithm, folder):
+    """An agent that has not learned, in a small environment of its own kind."""
+    settings = [f"run.out_dir={folder}", *SMALL, *short_run(algorithm)]
+    return minding.Agent(algorithm, environment(algorithm), settings=settings, progress=False)
+
+
+def played(made, steps=25):
+    """Observations of an evaluation, and the actions that its policy took."""
+    env = make_evaluator_env(made.cfg)
+    policy = made.policy.eval_mode
+    policy.reset()
+    obs, pairs = env.reset(), []
+    for _ in range(steps):
+        action = policy.forward(obs)
+        pairs.append((obs, action))
+        step = env.play(action)
+        over = step.terminated | step.truncated
+        obs = step.obs
+        if over.any():
+            break
+    env.close()
+    policy.reset()
+    return pairs
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_predict_equals_evaluation_memory_included(algorithm, tmp_path):
+    made = spaces_of(algorithm, tmp_path)
+    pairs = played(made)
+    assert len(pairs) > 2
+    for obs, action in pairs:
+        assert np.array_equal(made.predict(nested(obs)), action)
+    # A second player remembers nothing of the first.
+    other = made.player()
+    made.reset()
+    for obs, action in pairs:
+        assert np.array_equal(other(nested(obs)), action)
+        assert np.array_equal(made.predict(nested(obs)), action)
+
+
+def nested(obs):
+    """An observation in dicts, as an environment returns it."""
+    if isinstance(obs, np.ndarray):
+        return obs
+    tree = {}
+    for path, leaf in trees.named(obs).items():
+        *parents, last = path.split(".")
+        node = tree
+        for parent in parents:
+            node = node.setdefault(parent, {})
+        node[last] = leaf
+    return tree
+
+
+@pytest.fixture(scope="module")
+def pole(tmp_path_factory):
+    made = agent("ppo", tmp_path_factory.mktemp("pole"), "policy.collect.n_sample=128")
+    made.learn(256)
+    yield made
+    made.close()
+
+
+OBS = np.float32([0.01, -0.02, 0.03, 0.04])
+
+
+def test_single_observations_and_batches(pole):
+    one = pole.predict(OBS)
+    assert isinstance(one, np.integer)
+    assert pole.predict([OBS, OBS]).tolist() == [one, one]
+    assert pole.predict(OBS.astype(np.float64)) == one
+    assert set(np.array([pole.predict(OBS, explore=True) for _ in range(50)]).tolist()) == {0, 1}
+
+
+@pytest.mark.parametrize(
+    ("obs", "error", "message"),
+    [
+        (np.zeros(3), ShapeError, r"expected \(4,\), or a batch \(N, 4\), got \(3,\)"),
+        (np.zeros((2, 2, 4)), ShapeError, r"got \(2, 2, 4\)"),
+        (np.array(["a", "b", "c", "d"]), ShapeError, "expected dtype float32, got <U1"),
+        (np.array([0.0, np.nan, 0.0, 0.0]), NonFiniteError, "row 0 holds NaN or infinity"),
+        ({"x": OBS}, ShapeError, "expected"),
+        (None, ShapeError, "expected"),
+    ],
+)
+def test_observations_that_do_not_fit_are_refused(pole, obs, error, message):
+    with pytest.raises(error, match=message):
+        pole.predict(obs)
+
+
+def test_a_memory_holds_to_the_number_of_observations(tmp_path):
+    made = agent("r2d2", tmp_path)
+    made.predict(np.stack([OBS, OBS]))
+    with pytest.raises(ShapeError, match="remembers 2 environments and was given 3"):
+        made.predict(np.stack([OBS] * 3))
+    made.reset()
+    assert made.predict(OBS) in (0, 1)
+
+
+def test_a_player_works_in_a_thread_and_as_a_pickled_copy(pole):
+    player, obs = pole.player(), np.random.default_rng(0).normal(size=(50, 4)).astype(np.float32)
+    expected = pole.predict(obs)
+    copy = pickle.loads(pickle.dumps(player))  # noqa: S301
+    found = []
+    thread = threading.Thread(target=lambda: found.append(player(obs)))
+    thread.start()
+    thread.join()
+    assert np.array_equal(found[0], expected)
+    assert np.array_equal(copy(obs), expected)
+
+
+def test_a_graph_belongs_to_its_thread(tmp_path):
+    made = agent("ppo", tmp_path, "policy.collect.backend=graph")
+    player, errors = made.player(), []
+    assert player(OBS) in (0, 1)
+
+    def act():
+        try:
+            player(OBS)
+        except MindingError as error:
+            errors.append(str(error))
+
+    thread = threading.Thread(target=act)
+    thread.start()
+    thread.join()
+    assert "belongs to the thread that made it" in errors[0]
+
+
+def test_what_was_saved_acts_alike_and_says_what_it_reached(pole, tmp_path):
+    folder = pole.save(tmp_path / "pole", evaluate=5)
+    assert {each.name for each in folder.iterdir()} == {"policy.safetensors", "config.yaml", "README.md", "episode.gif"}
+    card = (folder / "README.md").read_text()
+    assert card.startswith('---\nlibrary_name: "minding"\n')
+    assert f"Mean return {pole.evaluate(5).mean:.1f} over 5 episodes" in card
+    loaded = minding.load(folder, progress=False)
+    obs = np.random.default_rng(1).normal(size=(50, 4))
+    assert np.array_equal(loaded.predict(obs), pole.predict(obs))
+    assert loaded.evaluate(3).returns == pole.evaluate(3).returns
+    with pytest.raises(ConfigError, match="exists already"):
+        pole.save(folder)
+
+
+def test_a_run_folder_and_a_checkpoint_are_loaded_too(pole):
+    obs = np.random.default_rng(2).normal(size=(50, 4))
+    for path in (pole.run_dir, newest_checkpoint(pole.run_dir / "ckpt")):
+        assert np.array_equal(minding.load(path, progress=False).predict(obs), pole.predict(obs))
+
+
+def test_what_is_no_agent_is_refused(pole, tmp_path):
+    with pytest.raises(ConfigError, match="is not a run folder"):
+        minding.load(tmp_path)
+    folder = pole.save(tmp_path / "damaged", evaluate=0)
+    weights = folder / "policy.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-8])
+    with pytest.raises(CheckpointError, match=r"policy.safetensors cannot be read"):
+        minding.load(folder)
+    other = pole.save(tmp_path / "other", evaluate=0)
+    config = (other / "config.yaml").read_text()
+    (other / "config.yaml").write_text(config.replace("- 16", "- 17"))
+    with pytest.raises(CheckpointError, match="belongs to another network"):
+        minding.load(other)
+    (other / "config.yaml").write_text(config.replace("env_id: CartPole-v1", "env_id: os:system"))
+    with pytest.raises(TrustError, match=r"env.env_id='os:system'"):
+        minding.load(other)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "keys", "message"),
+    [
+        (("pp", "CartPole-v1"), {}, "did you mean"),
+        (("ppo",), {}, "needs an environment"),
+        (("ppo", "CartPole-v1"), {"learning_rat": 1}, r"learning_rat=1: no key in .* did you mean 'learning_rate'"),
+        (("ppo", "CartPole-v1"), {"settings": "run.x=1"}, "expected a list of texts"),
+        (("ppo", "CartPole-v1"), {"settings": ["env.backen=sync"]}, "did you mean 'backend'"),
+        (("ppo", Corridor()), {}, "it has no spec|this one does not say how"),
+        (("ppo", "CartPole-v1"), {"gamma": 2.0}, "policy.learn.gamma"),
+        (("ppo", 7), {}, "expected an id"),
+    ],
+)
+def test_what_makes_no_agent_is_refused(arguments, keys, message):
+    with pytest.raises(ConfigError, match=message):
+        minding.Agent(*arguments, **keys)
+
+
+@pytest.mark.parametrize("steps", [0, -1, 1e5, True])
+def test_steps_that_are_none_are_refused(pole, steps):
+    with pytest.raises(ConfigError, match="expected an integer of 1 or more"):
+        pole.learn(steps)
+    with pytest.raises(ConfigError, match="has made 256 steps already"):
+        pole.learn(total=256)
+
+
+def test_environments_are_given_as_what_a_program_has():
+    def nowhere():
+        return Corridor()
+
+    ids = {
+        "class": minding.Agent("ppo", Corridor).cfg.env.env_id,
+        "function": minding.Agent("ppo", nowhere).cfg.env.env_id,
+        "again": minding.Agent("ppo", nowhere).cfg.env.env_id,
+        "made": minding.Agent("ppo", gymnasium.make("CartPole-v1", sutton_barto_reward=True)).cfg.env,
+    }
+    assert ids["class"] == f"{__name__}:Corridor"
+    assert ids["function"] == ids["again"] == "python/nowhere"
+    assert (ids["made"].env_id, ids["made"].env_kwargs) == ("CartPole-v1", {"sutton_barto_reward": True})
+    limited = minding.Agent("ppo", gymnasium.make("CartPole-v1", max_episode_steps=7))
+    assert limited.cfg.env.spec.max_episode_steps == 7
+
+
+def test_an_environment_that_only_the_program_has_is_asked_for(tmp_path):
+    def nowhere():
+        return Corridor()
+
+    made = minding.Agent("ppo", nowhere, settings=[f"run.out_dir={tmp_path}", *SMALL[:3]], n_sample=64, progress=False)
+    made.learn(64)
+    made.close()
+    env_id = made.cfg.env.env_id
+    source = objects._sources.pop(env_id)
+    with pytest.raises(ConfigError, match=r"minding.load\(path, env=MyEnv\)"):
+        minding.load(made.run_dir)
+    again = minding.load(made.run_dir, env=source, progress=False)
+    assert again.learn(64).env_step == 128
+    again.close()
+
+
+def test_the_chain_is_shown(pole):
+    assert "StepCollector" in str(pole)
+    assert repr(pole) == "Agent('ppo', 'CartPole-v1', seed=0)"
+    assert "gae_estimator" in str(minding.Agent("ppo", "CartPole-v1"))
+
+
+def test_a_preset_is_an_agent():
+    made = minding.Agent("cartpole_dqn", seed=3, hidden=[32])
+    assert (made.cfg.policy.type, made.cfg.seed, made.cfg.policy.model.hidden) == ("dqn", 3, [32])
