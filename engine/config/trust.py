@@ -75,7 +75,27 @@ ENVIRONMENT = Kind(
     "env.env_kwargs",
     True,
 )
-CODE_KEYS: Mapping[str, Kind] = {"env.env_id": ENVIRONMENT}
+ENCODER = Kind(
+    "an encoder",
+    frozenset({"mindspore.nn.cell:Cell"}),
+    "mindspore.nn.Cell",
+    (frozenset({"construct", "__init__"}),),
+)
+ALGORITHM = Kind("an algorithm", frozenset({"minding.policies.core.base:BasePolicy"}), "BasePolicy")
+CHAIN = Kind("a chain", frozenset({"minding.configs.chains:Chain"}), "minding.configs.chains.Chain")
+MIDDLEWARE = Kind(
+    "middleware",
+    frozenset(),
+    "a class with __call__",
+    (frozenset({"__call__"}),),
+)
+CODE_KEYS: Mapping[str, Kind] = {
+    "env.env_id": ENVIRONMENT,
+    "policy.type": ALGORITHM,
+    "policy.model.encoder": ENCODER,
+    "chain": CHAIN,
+    "use": MIDDLEWARE,
+}
 """The settings that can name code, and what each is for. A new one that is imported by name belongs here."""
 _LOADERS = re.compile(r"Gym(V\d+)?Environment(-v\d+)?")
 """Registered environments whose arguments name another one, by ``module:id``."""

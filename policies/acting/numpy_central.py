@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from minding.engine.types import Array
-from minding.policies.acting.numpy_layers import MLP, ActionMask, Head, Linear, ObsEncoder, Outputs
+from minding.policies.acting.numpy_layers import MLP, ActionMask, Encoder, Head, Linear, Outputs
 from minding.policies.acting.numpy_recurrent import Memory
 
 
@@ -37,7 +37,7 @@ class CentralValue:
       torso, value: what judges.
     """
 
-    def __init__(self, state: ObsEncoder, agents: int, torso: MLP, value: PopArt) -> None:
+    def __init__(self, state: Encoder, agents: int, torso: MLP, value: PopArt) -> None:
         self.state, self.torso, self.value = state, torso, value
         self.agents = np.eye(agents, dtype=np.float32)
 
@@ -62,7 +62,7 @@ class CentralActorCritic:
 
     def __init__(
         self,
-        encoder: ObsEncoder,
+        encoder: Encoder,
         memory: Memory | None,
         heads: tuple[MLP, Head, CentralValue],
         mask: ActionMask | None,

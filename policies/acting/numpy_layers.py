@@ -19,6 +19,8 @@ from minding.policies.acting.numpy_recurrent import Memory
 Outputs = tuple[Array, ...]
 Layer = Callable[[Array], Array]
 Head = Callable[[Array], Outputs]
+Encoder = Callable[[Sequence[Array]], Array]
+"""The leaves of an observation, ``(B, ...)`` each, to their features ``(B, F)``."""
 ILLEGAL = -1e30
 """Score of an illegal action: its probability is 0, and neither a difference from it nor its product with 0 is NaN."""
 Activation = Callable[[Array, Array], Array]
@@ -29,7 +31,24 @@ def _relu(x: Array, out: Array) -> Array:
     return np.maximum(x, 0.0, out)
 
 
-ACTIVATIONS: dict[str, Activation] = {"relu": _relu, "tanh": np.tanh}
+def _sigmoid(x: Array) -> Array:
+    # Beyond, float32 would overflow; there it is 0 to all digits.
+    return 1.0 / (1.0 + np.exp(-np.maximum(x, -80.0)))
+
+
+def _silu(x: Array, out: Array) -> Array:
+    return np.multiply(x, _sigmoid(x), out)
+
+
+def _gelu(x: Array, out: Array) -> Array:
+    return np.multiply(x, _sigmoid(1.5957691216057308 * (x + 0.044715 * x * x * x)), out)
+
+
+def _elu(x: Array, out: Array) -> Array:
+    return np.add(np.maximum(x, 0.0), np.expm1(np.minimum(x, 0.0)), out)
+
+
+ACTIVATIONS: dict[str, Activation] = {"relu": _relu, "tanh": np.tanh, "silu": _silu, "gelu": _gelu, "elu": _elu}
 
 
 class Linear:
@@ -110,62 +129,6 @@ class NoisyMLP:
         return x
 
 
-class Normalizer:
-    """Scales to zero mean and unit variance, clipped to +-10; `mean` and `scale` ``(D,)``."""
-
-    def __init__(self, mean: Array, scale: Array) -> None:
-        self.mean, self.scale = mean, scale
-
-    def __call__(self, x: Array) -> Array:
-        y: Array = (x - self.mean) * self.scale
-        return np.clip(y, -10.0, 10.0, out=y)
-
-
-class Vector:
-    """Numbers of any shape, flattened to ``(B, size)``; normalised if there is a normaliser."""
-
-    def __init__(self, size: int, normalizer: Normalizer | None) -> None:
-        self.size, self.normalizer = size, normalizer
-
-    def __call__(self, x: Array) -> Array:
-        flat = x.reshape(-1, self.size).astype(np.float32, copy=False)
-        return flat if self.normalizer is None else self.normalizer(flat)
-
-
-class OneHot:
-    """Integers ``(B,)`` or ``(B, K)`` as joined one-hot vectors ``(B, sum of sizes)``."""
-
-    def __init__(self, sizes: Sequence[int]) -> None:
-        self.tables = [np.eye(n, dtype=np.float32) for n in sizes]
-
-    def __call__(self, x: Array) -> Array:
-        columns = x.reshape(-1, len(self.tables))
-        return np.concatenate([table[columns[:, k]] for k, table in enumerate(self.tables)], axis=-1)
-
-
-class ObsEncoder:
-    """One encoder for each observation leaf; several are joined, each after its own linear layer.
-
-    Args:
-      encoders: one per leaf.
-      projections: one per leaf; empty for a single leaf.
-      activation: after each projection, one of `ACTIVATIONS`.
-      places: where each leaf is among those of the observation.
-    """
-
-    def __init__(
-        self, encoders: Sequence[Layer], projections: Sequence[Layer], activation: str, places: Sequence[int]
-    ) -> None:
-        self.encoders, self.projections, self.places = list(encoders), list(projections), list(places)
-        self.activation = ACTIVATIONS[activation]
-
-    def __call__(self, leaves: Sequence[Array]) -> Array:
-        if not self.projections:
-            return self.encoders[0](leaves[self.places[0]])
-        parts = [project(encode(leaves[k])) for project, encode, k in zip(self.projections, self.encoders, self.places)]
-        return np.concatenate([self.activation(part, part) for part in parts], axis=-1)
-
-
 class ActionMask:
     """Logits or values ``(B, A)`` with `ILLEGAL` where the mask, which is leaf `place`, forbids the action."""
 
@@ -228,7 +191,7 @@ class ActorCritic:
 
     def __init__(
         self,
-        encoder: ObsEncoder,
+        encoder: Encoder,
         memory: Memory | None,
         heads: tuple[MLP, Linear, MLP, Head],
         mask: ActionMask | None = None,
@@ -263,7 +226,7 @@ class QNetwork:
 
     def __init__(
         self,
-        encoder: ObsEncoder,
+        encoder: Encoder,
         memory: Memory | None,
         heads: tuple[MLP, Linear, Linear | None],
         mask: ActionMask | None,
@@ -317,7 +280,7 @@ class ReturnDistribution:
 
     def __init__(
         self,
-        parts: tuple[ObsEncoder, Any, Any, Any],
+        parts: tuple[Encoder, Any, Any, Any],
         shape: tuple[int, int, int],
         mean: Layer,
         mask: ActionMask | None,
@@ -364,7 +327,7 @@ class ImplicitQuantiles:
 
     def __init__(
         self,
-        parts: tuple[ObsEncoder, MLP, Linear, Linear | None],
+        parts: tuple[Encoder, MLP, Linear, Linear | None],
         embedding: MLP,
         cosines: Array,
         mask: ActionMask | None,
@@ -383,7 +346,7 @@ class ImplicitQuantiles:
 class Actor:
     """Observation leaves -> parameters of the head's distribution."""
 
-    def __init__(self, encoder: ObsEncoder, torso: MLP, head: Head, mask: ActionMask | None = None) -> None:
+    def __init__(self, encoder: Encoder, torso: MLP, head: Head, mask: ActionMask | None = None) -> None:
         self.encoder, self.torso, self.head, self.mask = encoder, torso, head, mask
 
     def __call__(self, leaves: Sequence[Array]) -> Outputs:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from minding.engine.types import Array
-from minding.policies.acting.numpy_layers import MLP, ActionMask, Linear, ObsEncoder, Outputs
+from minding.policies.acting.numpy_layers import MLP, ActionMask, Encoder, Linear, Outputs
 from minding.policies.acting.numpy_recurrent import Memory
 
 
@@ -23,7 +23,7 @@ class AgentQNetwork:
     """
 
     def __init__(
-        self, parts: tuple[ObsEncoder, MLP, Memory | None, Linear], agents: int, place: int, mask: ActionMask | None
+        self, parts: tuple[Encoder, MLP, Memory | None, Linear], agents: int, place: int, mask: ActionMask | None
     ) -> None:
         self.encoder, self.torso, self.memory, self.values = parts
         self.place, self.mask = place, mask

@@ -10,7 +10,7 @@ import numpy as np
 
 from minding.engine.process.runtime import nn, ops
 from minding.policies.acting import numpy_layers as numpy_forms
-from minding.policies.networks.encoder import ObsEncoder
+from minding.policies.networks.encoder import make_encoder
 from minding.policies.networks.heads import DeterministicHead, GaussianHead, SquashedGaussianHead, make_action_head
 from minding.policies.networks.layers import MLP, Linear, ScalarLinear
 from minding.policies.networks.masks import action_mask
@@ -47,7 +47,7 @@ class ActorCritic(nn.Cell):
     def __init__(self, spec: Mapping[str, Any], model: Any, rng: np.random.Generator) -> None:
         super().__init__()
         gain = math.sqrt(2)
-        self.encoder = ObsEncoder(spec["observation"], model, rng)
+        self.encoder = make_encoder(spec["observation"], model, rng)
         features = self.encoder.out_features
         self.memory = make_memory(model, features, rng)
         if self.memory is not None:
@@ -114,7 +114,7 @@ class PolicyNetwork(nn.Cell):
 
     def __init__(self, spec: Mapping[str, Any], model: Any, rng: np.random.Generator) -> None:
         super().__init__()
-        self.encoder = ObsEncoder(spec["observation"], model, rng)
+        self.encoder = make_encoder(spec["observation"], model, rng)
         self.torso = MLP(self.encoder.out_features, model.hidden, model.activation, math.sqrt(2), rng)
         # Algorithms of discrete actions alone have no such key.
         log_std = model.get("log_std", 0.0)
@@ -144,7 +144,7 @@ class QNetwork(nn.Cell):
 
     def __init__(self, spec: Mapping[str, Any], model: Any, rng: np.random.Generator) -> None:
         super().__init__()
-        self.encoder = ObsEncoder(spec["observation"], model, rng)
+        self.encoder = make_encoder(spec["observation"], model, rng)
         self.memory: Any = make_memory(model, self.encoder.out_features, rng)
         features = self.encoder.out_features if self.memory is None else self.memory.out_features
         self.torso = MLP(features, model.hidden, model.activation, None, rng)
@@ -191,7 +191,7 @@ class BoundedActor(nn.Cell):
 
     def __init__(self, spec: Mapping[str, Any], model: Any, rng: np.random.Generator) -> None:
         super().__init__()
-        self.encoder = ObsEncoder(spec["observation"], model, rng)
+        self.encoder = make_encoder(spec["observation"], model, rng)
         self.torso = MLP(self.encoder.out_features, model.hidden, model.activation, None, rng)
         self.head = self.head_class(self.torso.out_features, math.prod(spec["action"]["shape"]), rng)
 
@@ -224,7 +224,7 @@ class ActionValue(nn.Cell):
 
     def __init__(self, spec: Mapping[str, Any], model: Any, rng: np.random.Generator) -> None:
         super().__init__()
-        self.encoder = ObsEncoder(spec["observation"], model, rng)
+        self.encoder = make_encoder(spec["observation"], model, rng)
         self.action_size = math.prod(spec["action"]["shape"])
         self.torso = MLP(self.encoder.out_features + self.action_size, model.hidden, model.activation, None, rng)
         self.value = ScalarLinear(self.torso.out_features, None, rng)

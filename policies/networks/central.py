@@ -13,7 +13,7 @@ from minding.engine.data.observation import observation_leaves
 from minding.engine.process.runtime import ms, nn, ops
 from minding.policies.acting import numpy_central as numpy_forms
 from minding.policies.networks.actor_critic import Decision
-from minding.policies.networks.encoder import ObsEncoder
+from minding.policies.networks.encoder import ObsEncoder, make_encoder
 from minding.policies.networks.heads import GaussianHead, make_action_head
 from minding.policies.networks.layers import MLP
 from minding.policies.networks.masks import action_mask
@@ -75,7 +75,7 @@ class CentralActorCritic(nn.Cell):
     def __init__(self, spec: Mapping[str, Any], model: Any, rng: np.random.Generator) -> None:
         super().__init__()
         self.num_leaves = len(observation_leaves(spec["observation"]))
-        self.encoder = ObsEncoder(spec["observation"], model, rng)
+        self.encoder = make_encoder(spec["observation"], model, rng)
         features = self.encoder.out_features
         self.memory = make_memory(model, features, rng)
         if self.memory is not None:

@@ -10,7 +10,7 @@ import numpy as np
 from minding.engine.data.agents import STATE
 from minding.engine.process.runtime import ms, nn, ops
 from minding.policies.networks.actor_critic import Decision
-from minding.policies.networks.encoder import ObsEncoder
+from minding.policies.networks.encoder import ObsEncoder, make_encoder
 from minding.policies.networks.layers import MLP, Linear
 from minding.policies.networks.team_agents import AgentQNetwork
 
@@ -33,7 +33,7 @@ class CounterfactualCritic(nn.Cell):
     def __init__(self, spec: Mapping[str, Any], model: Any, rng: np.random.Generator) -> None:
         super().__init__()
         self.agents, self.actions = len(spec["agents"]["names"]), spec["action"]["n"]
-        self.encoder = ObsEncoder(spec["observation"], model, rng)
+        self.encoder = make_encoder(spec["observation"], model, rng)
         self.state = ObsEncoder(spec["agents"]["state"], model, rng, f"obs.{STATE}") if model.critic_state else None
         joint = self.agents * self.actions
         size = self.encoder.out_features + 2 * joint + self.agents

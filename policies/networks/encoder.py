@@ -8,14 +8,16 @@ from typing import Any
 
 import numpy as np
 
+from minding.engine.config.named import load_named
 from minding.engine.data.observation import Leaf, leaf_name, observation_leaves
 from minding.engine.data.statistics import RunningMoments
-from minding.engine.errors import SpaceError
+from minding.engine.errors import ConfigError, SpaceError
 from minding.engine.process.runtime import assign, ms, nn, ops
 from minding.engine.types import Array
-from minding.policies.acting import numpy_layers as numpy_forms
+from minding.policies.acting import numpy_encoder as numpy_forms
+from minding.policies.networks.activations import ACTIVATIONS
 from minding.policies.networks.init import fan_in_uniform
-from minding.policies.networks.layers import ACTIVATIONS, Linear
+from minding.policies.networks.layers import Linear
 
 NATURE_CNN = ((32, 8, 4), (64, 4, 2), (64, 3, 1))
 """Channels, kernel, stride (Mnih et al., 2015, https://doi.org/10.1038/nature14236), for images from 36 pixels."""
@@ -211,3 +213,54 @@ class ObsEncoder(nn.Cell):
             for k, e in zip(self.places, self.encoders)
             if isinstance(e, Vector) and e.normalizer is not None
         ]
+
+
+class OwnEncoder(nn.Cell):
+    """An encoder that settings name, `policy.model.encoder`: ``MyEncoder(space, model, rng)``.
+
+    It has `out_features`, the size F of its features, and ``construct(leaves) -> (B, F)`` for the leaves of an
+    observation, ``(B, ...)`` each, without action masks. With `host()`, which returns the same of NumPy arrays, it acts
+    without a graph.
+
+    Args:
+      space, model, rng: as of `ObsEncoder`.
+    Raises:
+      ConfigError: it is no cell, or does not keep to that.
+    """
+
+    def __init__(self, space: Mapping[str, Any], model: Any, rng: np.random.Generator) -> None:
+        super().__init__()
+        name, leaves = model.encoder, observation_leaves(space)
+        where = f"policy.model.encoder={name!r}"
+        kind = load_named(name, "policy.model.encoder")
+        if not (isinstance(kind, type) and issubclass(kind, nn.Cell)):
+            raise ConfigError(f"{where}: expected a class derived from mindspore.nn.Cell, got {kind!r}")
+        self.places = [k for k, leaf in enumerate(leaves) if not leaf.is_mask]
+        self.cell = kind(space, model, rng)
+        size = getattr(self.cell, "out_features", None)
+        if isinstance(size, bool) or not isinstance(size, int) or size < 1:
+            raise ConfigError(f"{where}: expected an attribute out_features, an integer of 1 or more, got {size!r}")
+        self.out_features = size
+        rows = tuple(ms.Tensor(np.zeros((2, *leaves[k].field.shape), leaves[k].field.dtype)) for k in self.places)
+        features = self.cell(rows)
+        shape = tuple(getattr(features, "shape", ()))
+        if shape != (2, size):
+            raise ConfigError(
+                f"{where}: construct(leaves) returned {shape or type(features).__name__} for 2 rows; expected (2, "
+                f"{size}), by its out_features"
+            )
+
+    def construct(self, leaves):
+        own = ()
+        for k in self.places:
+            own = (*own, leaves[k])
+        return self.cell(own)
+
+    def host(self) -> numpy_forms.OwnEncoder:
+        return numpy_forms.OwnEncoder(self.cell.host(), self.places)
+
+
+def make_encoder(space: Mapping[str, Any], model: Any, rng: np.random.Generator) -> ObsEncoder | OwnEncoder:
+    """The encoder of observations: minding's, or one's own, if `policy.model.encoder` names one."""
+    kind = OwnEncoder if model.get("encoder") else ObsEncoder
+    return kind(space, model, rng)

@@ -214,7 +214,7 @@ def fuse_layers(root: nn.Cell) -> None:
             cell.fused = fused_mix()
         elif isinstance(cell, Clip):
             cell.fused = fused_clip()
-        elif isinstance(cell, MLP):
+        elif isinstance(cell, MLP) and cell.fusible:
             cell.layers_activate = True
             for layer in cell.layers:
                 layer.fused = fused_linear(cell.activation_name)

@@ -10,7 +10,7 @@ import numpy as np
 from minding.engine.process.runtime import ms, nn, ops
 from minding.policies.acting import numpy_layers as numpy_forms
 from minding.policies.networks.actor_critic import Decision
-from minding.policies.networks.encoder import ObsEncoder
+from minding.policies.networks.encoder import make_encoder
 from minding.policies.networks.layers import MLP, Linear
 from minding.policies.networks.masks import action_mask
 from minding.policies.ops.order import after
@@ -40,7 +40,7 @@ class ImplicitQuantiles(nn.Cell):
     def __init__(self, spec: Mapping[str, Any], model: Any, rng: np.random.Generator) -> None:
         super().__init__()
         actions, count = spec["action"]["n"], model.n_cosines
-        self.encoder = ObsEncoder(spec["observation"], model, rng)
+        self.encoder = make_encoder(spec["observation"], model, rng)
         self.torso = MLP(self.encoder.out_features, model.hidden, model.activation, None, rng)
         features = self.torso.out_features
         self.embedding = MLP(count, [features], "relu", None, rng)

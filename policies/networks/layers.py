@@ -16,9 +16,8 @@ import numpy as np
 
 from minding.engine.process.runtime import ms, nn, ops
 from minding.policies.acting import numpy_layers as numpy_forms
+from minding.policies.networks.activations import ACTIVATIONS, FUSED
 from minding.policies.networks.init import fan_in_uniform, orthogonal
-
-ACTIVATIONS = {"relu": ops.ReLU, "tanh": ops.Tanh}
 
 
 class Linear(nn.Cell):
@@ -112,7 +111,7 @@ class MLP(nn.Cell):
     Args:
       in_features: size of the input.
       hidden: sizes of the layers; empty gives the identity.
-      activation: 'relu' or 'tanh'.
+      activation: one of `activations.ACTIVATIONS`.
       gain: see `Linear`.
       rng: draws the weights.
     """
@@ -126,6 +125,7 @@ class MLP(nn.Cell):
         self.layers = nn.CellList([Linear(a, b, gain, rng) for a, b in itertools.pairwise(sizes)])
         self.activation_name = activation
         self.activation = ACTIVATIONS[activation]()
+        self.fusible = activation in FUSED
         # Whether the fused form of each layer has the activation in it.
         self.layers_activate = False
 

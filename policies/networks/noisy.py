@@ -13,8 +13,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from minding.engine.process.runtime import nn, ops
+from minding.engine.process.runtime import nn
 from minding.policies.acting import numpy_layers as numpy_forms
+from minding.policies.networks.activations import ACTIVATIONS, Tanh
 from minding.policies.networks.layers import Linear
 
 
@@ -65,7 +66,7 @@ class NoisyMLP(nn.Cell):
     Args:
       in_features: size of the input.
       hidden: sizes of the layers; empty gives the identity.
-      activation: 'relu' or 'tanh'.
+      activation: one of `activations.ACTIVATIONS`.
       sigma: see `NoisyLinear`.
       rng: draws the means.
     """
@@ -78,12 +79,13 @@ class NoisyMLP(nn.Cell):
         self.out_features = sizes[-1]
         self.layers = nn.CellList([NoisyLinear(a, b, sigma, rng) for a, b in itertools.pairwise(sizes)])
         self.activation_name = activation
+        # tanh by a sigmoid; MindSpore's own on CPU is wrong by up to 1e-4.
+        self.activation = Tanh() if activation == "tanh" else ACTIVATIONS[activation]()
 
     def construct(self, x, noise=None):
         for layer in self.layers:
             x = layer(x, noise)
-            # tanh; MindSpore's own on CPU is wrong by up to 1e-4.
-            x = ops.ReLU()(x) if self.activation_name == "relu" else 2.0 * ops.Sigmoid()(2.0 * x) - 1.0
+            x = self.activation(x)
         return x
 
     def host(self) -> numpy_forms.NoisyMLP:

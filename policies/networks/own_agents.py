@@ -13,7 +13,7 @@ from minding.engine.data.observation import observation_leaves
 from minding.engine.process.runtime import ms, nn, ops
 from minding.policies.acting.numpy_own_agents import AgentActors as HostAgentActors
 from minding.policies.networks.actor_critic import DeterministicActor, PolicyNetwork
-from minding.policies.networks.encoder import ObsEncoder
+from minding.policies.networks.encoder import make_encoder
 from minding.policies.networks.layers import MLP, ScalarLinear
 from minding.policies.networks.team_agents import with_identity
 from minding.policies.ops import lean
@@ -73,7 +73,7 @@ class AgentCritic(nn.Cell):
 
     def __init__(self, spec: Mapping[str, Any], model: Any, rng: np.random.Generator, seen: tuple[int, ...]) -> None:
         super().__init__()
-        self.encoder = ObsEncoder(spec["observation"], model, rng)
+        self.encoder = make_encoder(spec["observation"], model, rng)
         self.seen = seen
         action = spec["action"]
         size = action["n"] if action["kind"] == "discrete" else math.prod(action["shape"])

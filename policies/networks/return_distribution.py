@@ -11,7 +11,7 @@ from minding.engine.data.observation import observation_leaves
 from minding.engine.process.runtime import ms, nn, ops
 from minding.policies.acting import numpy_layers as numpy_forms
 from minding.policies.networks.actor_critic import Decision
-from minding.policies.networks.encoder import ObsEncoder
+from minding.policies.networks.encoder import make_encoder
 from minding.policies.networks.layers import MLP, Linear
 from minding.policies.networks.masks import action_mask
 from minding.policies.networks.noisy import NoisyLinear, NoisyMLP, place_noise
@@ -80,7 +80,7 @@ class ReturnDistribution(nn.Cell):
     def __init__(self, spec: Mapping[str, Any], model: Any, mean: nn.Cell, rng: np.random.Generator) -> None:
         super().__init__()
         self.shape = (-1, spec["action"]["n"], mean.count)
-        self.encoder = ObsEncoder(spec["observation"], model, rng)
+        self.encoder = make_encoder(spec["observation"], model, rng)
         self.torso = self._torso(self.encoder.out_features, model, rng)
         features = self.torso.out_features
         self.advantage = self._linear(features, spec["action"]["n"] * mean.count, model, rng)

@@ -13,7 +13,7 @@ from minding.engine.process.runtime import ms, nn, ops
 from minding.policies.acting import numpy_layers as numpy_forms
 from minding.policies.acting.numpy_team import AgentQNetwork as HostAgentQNetwork
 from minding.policies.networks.actor_critic import Decision
-from minding.policies.networks.encoder import ObsEncoder
+from minding.policies.networks.encoder import make_encoder
 from minding.policies.networks.layers import MLP, Linear
 from minding.policies.networks.masks import action_mask
 from minding.policies.networks.recurrent import MEMORIES
@@ -45,7 +45,7 @@ class AgentQNetwork(nn.Cell):
     def __init__(self, spec: Mapping[str, Any], model: Any, rng: np.random.Generator) -> None:
         super().__init__()
         self.agents, self.actions = len(spec["agents"]["names"]), spec["action"]["n"]
-        self.encoder = ObsEncoder(spec["observation"], model, rng)
+        self.encoder = make_encoder(spec["observation"], model, rng)
         features = self.encoder.out_features + self.actions + self.agents
         self.torso = MLP(features, model.hidden, model.activation, None, rng)
         # A GRU in algorithms that leave no choice.

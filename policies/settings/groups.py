@@ -14,7 +14,15 @@ def model(hidden: list[int], activation: str) -> Schema:
     """Keys of networks."""
     return {
         "hidden": opt(hidden, "[1, inf)", "sizes of the hidden layers"),
-        "activation": opt(activation, ("relu", "tanh"), "activation function of the hidden layers"),
+        "activation": opt(
+            activation, ("relu", "tanh", "silu", "gelu", "elu"), "activation function of the hidden layers"
+        ),
+        "encoder": opt(
+            None,
+            None,
+            "your own encoder of observations, 'module:Class': see own_parts.md; None: the one of minding",
+            type=str,
+        ),
         "normalize_obs": opt(False, None, "normalise vectors to zero mean and unit variance, inside the network"),
         "encoder_dim": opt(64, "[1, inf)", "encoder features per key of an observation with several"),
         "cnn": opt([], None, "convolutions as [channels, kernel, stride]; empty: chosen by image size"),

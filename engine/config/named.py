@@ -1,0 +1,70 @@
+"""Code that settings name as ``module:Name``: imported from the user's project, or given by the program itself.
+
+What settings that others wrote may name is decided in `engine.config.trust`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from pathlib import Path
+from typing import Any
+
+from minding.engine.config.trust import add_project_to_path
+from minding.engine.errors import ConfigError, nearest
+
+_given: dict[str, Any] = {}
+"""What this program gave as objects: a script that runs is not imported a second time for them."""
+
+
+def is_named(text: object) -> bool:
+    """Whether a setting names code."""
+    return isinstance(text, str) and ":" in text
+
+
+def name_of_code(value: Any, key: str) -> str:
+    """The ``module:Name`` of a class or function, for a setting.
+
+    That of a script that runs is ``file:Name``: it has to be importable without running, with its program under ``if
+    __name__ == "__main__":``.
+
+    Raises:
+      ConfigError: importing does not lead to it.
+    """
+    module, name = getattr(value, "__module__", ""), getattr(value, "__qualname__", "")
+    if module == "__main__":
+        file = getattr(sys.modules["__main__"], "__file__", None)
+        module = Path(file).stem if file else ""
+    if not module or not name.isidentifier():
+        raise ConfigError(
+            f"{key}={value!r}: expected a class or function of a module, so that a saved run finds it again: define it "
+            "at the top of a file"
+        )
+    _given[f"{module}:{name}"] = value
+    return f"{module}:{name}"
+
+
+def load_named(text: str, key: str) -> Any:
+    """What ``module:Name`` stands for.
+
+    Args:
+      text: the setting.
+      key: its key, for messages.
+    Raises:
+      ConfigError: there is no such module or name, or importing it failed.
+    """
+    if text in _given:
+        return _given[text]
+    module_name, _, name = text.partition(":")
+    add_project_to_path()
+    try:
+        module = importlib.import_module(module_name)
+    except Exception as error:
+        if isinstance(error, ModuleNotFoundError) and error.name and f"{module_name}.".startswith(f"{error.name}."):
+            raise ConfigError(f"{key}={text!r}: there is no module {module_name!r} on the Python path") from None
+        raise ConfigError(
+            f"{key}={text!r}: importing {module_name!r} failed: {type(error).__name__}: {error}"
+        ) from error
+    if not hasattr(module, name):
+        raise ConfigError(f"{key}={text!r}: {module_name} has no {name!r}{nearest(name, vars(module))}")
+    return getattr(module, name)
