@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from minding.engine.config.compiler import parse_overrides
+from minding.engine.config.named import is_named
 from minding.engine.errors import ConfigError, nearest
 
 if TYPE_CHECKING:
@@ -28,10 +29,10 @@ _LIKE_AN_ENVIRONMENT = re.compile(r"[-_]v\d+$")
 
 
 def is_algorithm(name: str) -> bool:
-    """Whether a name is an algorithm's."""
+    """Whether a name is an algorithm's, or names one of the user's own as ``module:Class``."""
     from minding.policies import ALGORITHMS
 
-    return name in ALGORITHMS
+    return name in ALGORITHMS or (is_named(name) and not os.path.exists(name))
 
 
 def is_name(text: str) -> bool:

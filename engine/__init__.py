@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from minding.engine.chain.context import Context, OfflineRLContext, OnlineRLContext
-from minding.engine.chain.middleware import Role, declare
+from minding.engine.chain.middleware import Middleware, Role, declare
 from minding.engine.chain.task import Task, task
 from minding.engine.errors import (
     ChainError,
@@ -31,6 +31,7 @@ __all__ = [
     "ConfigError",
     "Context",
     "EnvError",
+    "Middleware",
     "MiddlewareError",
     "MindingError",
     "MissingExtraError",

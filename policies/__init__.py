@@ -5,11 +5,13 @@ One that differs from another in its settings only has no file but these, see `A
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import os
 import pkgutil
 from typing import Any
 
+from minding.engine.config.named import is_named, load_named
 from minding.engine.errors import ConfigError, nearest
 from minding.policies.settings.algorithm import Algorithm
 
@@ -43,6 +45,8 @@ def get_algorithm(name: str) -> Algorithm:
     Raises:
       ConfigError: if there is none; names the nearest.
     """
+    if is_named(name):
+        return _own_algorithm(name)
     if name not in ALGORITHMS:
         known = ", ".join(ALGORITHMS)
         hint = nearest(name, ALGORITHMS) or "."
@@ -52,8 +56,32 @@ def get_algorithm(name: str) -> Algorithm:
 
 def get_policy_class(name: str) -> Any:
     """The policy class of an algorithm; loads MindSpore, but leaves its settings to the first policy that is built."""
+    if is_named(name):
+        return _own_class(name)
     algorithm = get_algorithm(name)
     return getattr(importlib.import_module(f"minding.policies.{algorithm.variant_of or name}"), algorithm.class_name)
+
+
+def _own_class(name: str) -> Any:
+    from minding.policies.core.base import BasePolicy
+
+    kind = load_named(name, "policy.type")
+    if not (isinstance(kind, type) and issubclass(kind, BasePolicy)):
+        raise ConfigError(f"policy.type={name!r}: expected a class derived from a policy such as PPO, got {kind!r}")
+    return kind
+
+
+def _own_algorithm(name: str) -> Algorithm:
+    """The entry of a policy class of the user's: its attribute `algorithm`, or that of the algorithm it is derived
+    from."""
+    kind = _own_class(name)
+    entry = getattr(kind, "algorithm", None) or ALGORITHMS.get(getattr(kind, "name", ""))
+    if not isinstance(entry, Algorithm):
+        raise ConfigError(
+            f"policy.type={name!r}: the class needs an attribute `algorithm`, a minding.policies.Algorithm with its "
+            "settings, or has to be derived from the class of an algorithm, such as PPO"
+        )
+    return dataclasses.replace(entry, name=name, class_name=kind.__name__, variant_of="")
 
 
 def __getattr__(name: str) -> Any:

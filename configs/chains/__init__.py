@@ -11,6 +11,7 @@ from easydict import EasyDict
 
 from minding.engine.chain.context import Context
 from minding.engine.chain.task import Task
+from minding.engine.config.named import is_named, load_named
 from minding.engine.errors import ConfigError, nearest
 from minding.engine.types import Policy
 
@@ -39,10 +40,22 @@ def get_chain(name: str) -> Chain:
     Raises:
       ConfigError: if there is none; names the nearest.
     """
+    if is_named(name):
+        return _own_chain(name)
     if name not in CHAINS:
         hint = nearest(str(name), CHAINS)
         raise ConfigError(f"chain={name!r} is unknown{hint}; known: {', '.join(CHAINS)}")
     chain: Chain = importlib.import_module(f"minding.configs.chains.{name}").chain
+    return chain
+
+
+def _own_chain(name: str) -> Chain:
+    made = load_named(name, "chain")
+    chain = made() if callable(made) else made
+    if not isinstance(chain, Chain):
+        raise ConfigError(
+            f"chain={name!r}: expected a function that returns a minding.configs.chains.Chain, got {chain!r}"
+        )
     return chain
 
 

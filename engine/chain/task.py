@@ -19,7 +19,7 @@ from minding.engine.chain.middleware import Middleware, Role, check_callable, na
 from minding.engine.chain.nodes import Node, chain_nodes
 from minding.engine.chain.pipeline import Composer, Composite, Half, Step, run_first_halves, run_second_halves
 from minding.engine.chain.recording import Recorded, Recording
-from minding.engine.errors import ChainError, CheckpointError, MiddlewareError
+from minding.engine.errors import ChainError, CheckpointError, MiddlewareError, nearest
 from minding.engine.process.signals import Interrupted, SignalGuard
 from minding.engine.types import StateDict
 
@@ -162,16 +162,17 @@ class Task(Ending, Recorded, Composer, Emitter, RolePlayer):
 
     # The chain
 
-    def use(self, fn: Middleware, *, role: Role | str | None = None, **other: Any) -> Task:
-        """Adds a middleware to the end of the chain; returns the task.
+    def use(self, fn: Middleware, *, role: Role | str | None = None, before: str | None = None, **other: Any) -> Task:
+        """Adds a middleware to the end of the chain, or before another one; returns the task.
 
         Args:
           role: role of a user function that declares none, or in place of the declared one.
+          before: name of the middleware that it comes before, the first of that name.
         Raises:
-          ChainError: before `start`, during a run, or with an unknown argument.
+          ChainError: before `start`, during a run, with an unknown argument, or there is nothing called `before`.
           MiddlewareError: `fn` is not callable, or `role` is given to a composite (its members have roles).
         """
-        refuse_arguments("use", other, ("role",))
+        refuse_arguments("use", other, ("role", "before"))
         self._require_started("use")
         self._require_idle("use")
         if self._lanes is not None:
@@ -179,9 +180,19 @@ class Task(Ending, Recorded, Composer, Emitter, RolePlayer):
         check_callable(fn, f"task.use (position {len(self._chain)}) got")
         if role is not None and isinstance(fn, Composite):
             raise MiddlewareError(f"use: {fn.kind} cannot have a role; declare the roles of its members")
-        self._chain.append(fn)
-        self._given_roles.append(None if role is None else Role.of(role))
+        place = len(self._chain) if before is None else self._place_of(before)
+        self._chain.insert(place, fn)
+        self._given_roles.insert(place, None if role is None else Role.of(role))
         return self
+
+    def _place_of(self, name: str) -> int:
+        names = [name_of(each) for each in self._chain]
+        if name not in names:
+            raise ChainError(
+                f"use(before={name!r}): the chain has no middleware of that name{nearest(name, names)}; it has "
+                f"{', '.join(names) or 'none yet'}"
+            )
+        return names.index(name)
 
     def use_wrapper(self, wrapper: Wrapper) -> Task:
         """Puts ``wrapper(fn) -> fn`` around every middleware, used before or after; the first innermost.

@@ -111,7 +111,12 @@ RUN_SCHEMA: dict[str, Any] = {
     "exp_name": opt(None, None, "name of the run folder; '<env>_<algorithm>' by default", type=str),
     "seed": opt(0, "[0, inf)", "seed of every random stream of the run"),
     "device": opt("auto", ("auto", "CPU", "Ascend", "GPU"), "device on which MindSpore runs"),
-    "chain": opt(None, None, "name of the chain; the algorithm's own by default", type=str),
+    "chain": opt(
+        None, None, "name of the chain, or your own as 'module:function'; the algorithm's by default", type=str
+    ),
+    "use": opt(
+        [], None, "your own middleware, each 'module:Name' or {call: 'module:Name', before: middleware, role: collect}"
+    ),
     "run": {
         "max_env_step": opt(
             None,
@@ -293,7 +298,8 @@ def _experiment_name(cfg: EasyDict) -> str:
     name = cfg.exp_name
     if name is None:
         env_id = re.sub(r"[^A-Za-z0-9.]+", "-", str(cfg.env.get("env_id", "env"))).strip("-.")
-        name = f"{env_id}_{cfg.policy.type}"
+        algorithm = cfg.policy.type.replace(":", "-")
+        name = f"{env_id}_{algorithm}"
     if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.+=-]*", name):
         raise ConfigError(f"exp_name={name!r}: expected a folder name of letters, digits and _ . + = -")
     return str(name)

@@ -28,6 +28,7 @@ RUN = {
     **POLICY,
     "seed": "every random stream",
     "chain": "the chain",
+    "use": "what is added to it",
     "env.backend": "how the environments are stepped, and so what their state is",
     "env.collector_env_num": "running episodes",
     "env.evaluator_env_num": "running evaluations",

@@ -49,6 +49,8 @@ class Kind:
       forms: of a class that is derived from none: the names that it has, each set enough.
       annotation: what a function that makes one may say that it returns, for messages.
       factories: names by which functions make one though they do not say so.
+      aliases: ``module:name``, as defined there, of types that are no classes, which functions may say they return.
+      takes: name of the argument of a function that is one itself; empty where none is.
       arguments: the setting that holds the arguments.
       registered: whether ``module:id`` may also name what importing the module registers.
     """
@@ -58,6 +60,8 @@ class Kind:
     annotation: str
     forms: tuple[frozenset[str], ...] = ()
     factories: frozenset[str] = frozenset()
+    aliases: frozenset[str] = frozenset()
+    takes: str = ""
     arguments: str | None = None
     registered: bool = False
 
@@ -72,8 +76,8 @@ ENVIRONMENT = Kind(
     ),
     # The names that PettingZoo gives to the functions of its modules.
     frozenset({"parallel_env", "env", "raw_env"}),
-    "env.env_kwargs",
-    True,
+    arguments="env.env_kwargs",
+    registered=True,
 )
 ENCODER = Kind(
     "an encoder",
@@ -86,8 +90,10 @@ CHAIN = Kind("a chain", frozenset({"minding.configs.chains:Chain"}), "minding.co
 MIDDLEWARE = Kind(
     "middleware",
     frozenset(),
-    "a class with __call__",
+    "minding.engine.Middleware",
     (frozenset({"__call__"}),),
+    aliases=frozenset({"minding.engine.chain.middleware:Middleware"}),
+    takes="ctx",
 )
 CODE_KEYS: Mapping[str, Kind] = {
     "env.env_id": ENVIRONMENT,
@@ -220,7 +226,11 @@ class _Judge:
             return f"the class {found.place} is not {kind.noun} by its text: derive it from {kind.annotation}"
         if isinstance(node, ast.FunctionDef):
             returned = self._text.classes(found.module, node.returns)
-            if node.name in kind.factories or (
+            first = node.args.args[0].arg if node.args.args else ""
+            named = any(each.place in kind.aliases for each in returned)
+            if node.name in kind.factories or named or (kind.takes and first == kind.takes):
+                return None
+            if (
                 returned
                 and not any(self._kind_objection(each, kind) or each.node is node for each in returned)
                 and all(isinstance(each.node, ast.ClassDef) for each in returned)

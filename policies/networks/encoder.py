@@ -251,7 +251,7 @@ class OwnEncoder(nn.Cell):
             )
 
     def construct(self, leaves):
-        own = ()
+        own: tuple[Any, ...] = ()
         for k in self.places:
             own = (*own, leaves[k])
         return self.cell(own)

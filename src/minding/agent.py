@@ -18,6 +18,7 @@ from minding.engine.checkpoint import Checkpoint, use_checkpoint, use_newest
 from minding.engine.config.compiler import load_config
 from minding.engine.config.identity import POLICY, check_checkpoint
 from minding.engine.config.limits import run_length
+from minding.engine.config.named import name_of_code
 from minding.engine.config.options import Option, plain
 from minding.engine.config.trust import check_code
 from minding.engine.console import console_logger
@@ -28,7 +29,7 @@ from minding.envs.config import env_settings
 from minding.envs.single import objects
 from minding.envs.single.factory import env_factory
 from minding.envs.single.wrappers import AnyEnv
-from minding.training.assembly import check_runnable, make_policy
+from minding.training.assembly import build, check_runnable, make_policy
 from minding.training.evaluation import Evaluation, final_evaluation
 from minding.training.player import Player
 from minding.training.session import Session, Summary
@@ -289,7 +290,7 @@ class Agent:
             return f"{self!r}\n{self._session.task!r}"
         task = Task()
         with task.start(ctx=get_chain(self.cfg.chain).context()):
-            get_chain(self.cfg.chain).fill(task, self.cfg, self.policy)
+            build(task, self.cfg, self.policy)
             return f"{self!r}\n{task!r}"
 
 
@@ -380,7 +381,9 @@ def _place(user: EasyDict, keys: Mapping[str, Any]) -> None:
     if not isinstance(policy, dict) or "type" not in policy:
         raise ConfigError("policy.type is not given: Agent takes an algorithm, a preset, or settings with policy.type")
     schema = get_algorithm(policy["type"]).config_schema()
-    for key, value in keys.items():
+    for key, given in keys.items():
+        # Code of one's own, such as an encoder.
+        value = name_of_code(given, key) if isinstance(given, type) else given
         found = [section for section in _SECTIONS if key in schema.get(section, {})]
         if len(found) != 1:
             known = [name for section in _SECTIONS for name in schema.get(section, {})]

@@ -12,6 +12,7 @@ from minding.engine.process import runtime
 from minding.engine.types import Policy
 from minding.envs.making import check_backend
 from minding.policies import get_policy_class
+from minding.training.own import add_own, own_middleware
 
 
 def make_policy(cfg: EasyDict, modes: Sequence[str] = ("collect", "learn", "eval")) -> Policy:
@@ -31,6 +32,8 @@ def check_runnable(cfg: EasyDict) -> None:
       SetupError: if the device is not there.
     """
     check_chain(cfg)
+    for entry in cfg.use:
+        own_middleware(entry)
     runtime.check_device(cfg.device)
     check_backend(cfg.env)
 
@@ -50,4 +53,6 @@ def build(task: Task, cfg: EasyDict, policy: Policy | None = None) -> Policy:
     check_runnable(cfg)
     policy = make_policy(cfg) if policy is None else policy
     get_chain(cfg.chain).fill(task, cfg, policy)
+    for entry in cfg.use:
+        add_own(task, cfg, entry)
     return policy

@@ -1,0 +1,90 @@
+"""Parts of one's own, as a user's module has them: encoders, an algorithm, a chain and middleware."""
+
+import numpy as np
+from mindspore import Tensor, nn, ops
+
+from minding.configs.chains import Chain, get_chain
+from minding.engine import Middleware, OnlineRLContext
+from minding.policies.ppo import PPO
+
+
+class Plain(nn.Cell):
+    """An encoder without a NumPy form."""
+
+    def __init__(self, space, model, rng):
+        super().__init__()
+        self.out_features = 6
+        self.weight = nn.Dense(4, 6, weight_init=Tensor(rng.normal(size=(6, 4)).astype(np.float32)))
+
+    def construct(self, leaves):
+        return ops.ReLU()(self.weight(leaves[0]))
+
+
+class Both(Plain):
+    """The same with one."""
+
+    def host(self):
+        return InNumPy(self.weight.weight.asnumpy(), self.weight.bias.asnumpy())
+
+
+class InNumPy:
+    def __init__(self, weight, bias):
+        self.weight, self.bias = weight, bias
+
+    def __call__(self, leaves):
+        return np.maximum(leaves[0] @ self.weight.T + self.bias, 0.0)
+
+
+class Narrow(Plain):
+    def construct(self, leaves):
+        return leaves[0]
+
+
+class Unsized(Plain):
+    def __init__(self, space, model, rng):
+        super().__init__(space, model, rng)
+        del self.out_features
+
+
+class MyPPO(PPO):
+    """PPO under another name."""
+
+
+def my_chain() -> Chain:
+    """The chain of on-policy algorithms, made here."""
+    return Chain(get_chain("on_policy").fill, OnlineRLContext)
+
+
+class Count:
+    """Logs how often it was called; its count is a part of a run."""
+
+    def __init__(self, cfg):
+        self.count = 0
+
+    def __call__(self, ctx):
+        self.count += 1
+        ctx.train_output = {**(ctx.train_output or {}), "count": float(self.count)}
+
+    def state_dict(self):
+        return {"count": self.count}
+
+    def load_state_dict(self, state):
+        self.count = state["count"]
+
+
+def seen(ctx):
+    """A middleware itself."""
+    assert ctx.trajectories is not None
+
+
+def made(cfg, task) -> Middleware:
+    assert task.ctx is not None
+    return lambda ctx: None
+
+
+def silent(cfg):
+    """Does not say what it makes."""
+    return lambda ctx: None
+
+
+NUMBER = 7

@@ -1,0 +1,172 @@
+"""Parts of one's own that settings name: they train, resume and are loaded, and are refused from others."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from of_algorithms import SMALL
+
+import minding
+from minding.engine.config.trust import check_code
+from minding.engine.errors import ChainError, ConfigError, TrustError
+from minding.engine.process.runtime import ms
+from minding.engine.run.metrics import read_metrics
+from minding.policies import get_algorithm
+from minding.policies.acting.numpy_layers import ACTIVATIONS
+from minding.policies.networks import activations
+
+SHORT = (*SMALL, "policy.collect.n_sample=64", "policy.learn.n_minibatch=2", "run.max_env_step=128")
+
+
+def agent(tmp_path, algorithm="ppo", *settings, **keys):
+    settings = [f"run.out_dir={tmp_path}", *SHORT, *settings]
+    return minding.Agent(algorithm, "CartPole-v1", settings=settings, progress=False, **keys)
+
+
+@pytest.mark.parametrize(("encoder", "in_numpy"), [("Plain", False), ("Both", True)])
+def test_an_encoder_trains_resumes_and_is_loaded(encoder, in_numpy, tmp_path):
+    made = agent(tmp_path, encoder=f"own_parts:{encoder}")
+    assert made.policy.acts_in_numpy == in_numpy
+    before = made.policy.net.encoder.cell.weight.weight.asnumpy().copy()
+    made.learn(128)
+    assert not np.array_equal(made.policy.net.encoder.cell.weight.weight.asnumpy(), before)
+    made.close()
+    again = minding.load(made.run_dir, trust=True, progress=False)
+    assert again.learn(64).env_step == 192
+    obs = np.random.default_rng(0).normal(size=(20, 4))
+    saved = again.save(tmp_path / "saved", evaluate=0)
+    assert np.array_equal(minding.load(saved, trust=True, progress=False).predict(obs), again.predict(obs))
+    again.close()
+
+
+def test_an_encoder_of_this_program_is_given_as_its_class(tmp_path):
+    from own_parts import Both
+
+    made = agent(tmp_path, "dqn", "policy.learn.warmup=32", "policy.learn.batch_size=8", encoder=Both, n_sample=8)
+    assert made.cfg.policy.model.encoder == "own_parts:Both"
+    made.learn(64)
+    made.close()
+
+
+@pytest.mark.parametrize(
+    ("encoder", "message"),
+    [
+        ("own_parts:Narrow", r"returned \(2, 4\) for 2 rows; expected \(2, 6\), by its out_features"),
+        ("own_parts:Unsized", "expected an attribute out_features"),
+        ("own_parts:InNumPy", "expected a class derived from mindspore.nn.Cell"),
+        ("own_parts:Plane", "own_parts has no 'Plane'; did you mean 'Plain'"),
+        ("nowhere:Plain", "there is no module 'nowhere'"),
+    ],
+)
+def test_encoders_that_do_not_fit_are_refused(encoder, message, tmp_path):
+    with pytest.raises(ConfigError, match=message):
+        agent(tmp_path, encoder=encoder).policy  # noqa: B018
+
+
+def test_an_algorithm_a_chain_and_middleware_run_together_and_resume(tmp_path):
+    use = (
+        "use=['own_parts:Count', {call: 'own_parts:seen', before: multistep_trainer, role: collect}, 'own_parts:made']"
+    )
+    made = agent(tmp_path, "own_parts:MyPPO", "chain=own_parts:my_chain", use)
+    assert type(made.policy).__name__ == "MyPPO"
+    made.learn(128)
+    chain = str(made)
+    assert chain.index("seen") < chain.index("multistep_trainer") < chain.index("Count")
+    made.close()
+    again = minding.load(made.run_dir, trust=True, progress=False)
+    again.learn(128)
+    again.close()
+    rows = read_metrics(again.run_dir / "metrics.csv")["train/count"]
+    # The mean of 1, 2, and, after the resume, 3 and 4.
+    assert rows[np.isfinite(rows)].tolist() == [2.5]
+
+
+def test_the_entry_of_an_own_algorithm_is_that_of_what_it_is_derived_from():
+    own, entry = get_algorithm("own_parts:MyPPO"), get_algorithm("ppo")
+    assert (own.name, own.actions, own.chain) == ("own_parts:MyPPO", entry.actions, entry.chain)
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "settings", "message"),
+    [
+        ("own_parts:Count", [], "expected a class derived from a policy such as PPO"),
+        ("own_parts:MyPP", [], "did you mean 'MyPPO'"),
+        ("ppo", ["chain=own_parts:MyPPO"], "Chain|argument"),
+        ("ppo", ["use=['own_parts:NUMBER']"], "expected a middleware, or what makes one"),
+        ("ppo", ["use=[seen]"], "expected 'module:Name'"),
+        ("ppo", ["use=[{cal: 'own_parts:seen'}]"], "unknown key 'cal'; did you mean 'call'"),
+        ("ppo", ["use=[{call: 'own_parts:seen', role: nothing}]"], "role"),
+    ],
+)
+def test_what_is_no_part_is_refused(algorithm, settings, message, tmp_path):
+    with pytest.raises((ConfigError, TypeError), match=message):
+        agent(tmp_path, algorithm, *settings).policy  # noqa: B018
+
+
+def test_a_place_that_is_not_there_is_named(tmp_path):
+    made = agent(tmp_path, "ppo", "use=[{call: 'own_parts:seen', before: multistep_trainr}]")
+    with pytest.raises(ChainError, match="did you mean 'multistep_trainer'"):
+        made.learn(64)
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        ({"policy": {"model": {"encoder": "users_parts:Both"}}}, None),
+        ({"policy": {"type": "users_parts:MyPPO"}}, None),
+        ({"chain": "users_parts:my_chain"}, None),
+        ({"use": ["users_parts:Count", {"call": "users_parts:seen"}, "users_parts:made"]}, None),
+        ({"use": ["users_parts:silent"]}, "does not say that it makes middleware"),
+        ({"policy": {"model": {"encoder": "users_parts:Count"}}}, "is not an encoder by its text"),
+        ({"policy": {"type": "users_parts:Count"}}, "is not an algorithm by its text"),
+        ({"chain": "users_parts:silent"}, "does not say that it makes a chain"),
+        ({"use": ["os:system"]}, "part of Python|not below the current folder"),
+        ({"policy": {"model": {"encoder": "os:system"}}}, "part of Python|not below the current folder"),
+    ],
+)
+def test_what_a_run_folder_names_is_of_the_users_project_and_of_its_kind(settings, reason, project, monkeypatch):
+    monkeypatch.chdir(project)
+    monkeypatch.syspath_prepend(str(project))
+    if reason is None:
+        check_code(settings, project / "runs", None)
+        return
+    with pytest.raises(TrustError, match=reason):
+        check_code(settings, project / "runs", None)
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory):
+    """A folder with a module of the user's."""
+    folder = tmp_path_factory.mktemp("project")
+    text = Path(__file__).with_name("own_parts.py").read_text()
+    (folder / "users_parts.py").write_text(text)
+    return folder
+
+
+FORMULAS = {
+    "relu": lambda x: np.maximum(x, 0.0),
+    "tanh": np.tanh,
+    "silu": lambda x: x / (1.0 + np.exp(-x)),
+    "gelu": lambda x: 0.5 * x * (1.0 + np.tanh(np.sqrt(2.0 / np.pi) * (x + 0.044715 * x**3))),
+    "elu": lambda x: np.where(x > 0.0, x, np.expm1(np.minimum(x, 0.0))),
+}
+
+
+@pytest.mark.parametrize("name", FORMULAS)
+def test_an_activation_is_its_formula_in_both_forms_and_has_its_gradient(name):
+    x = np.concatenate([np.linspace(-6.0, 6.0, 61), [-90.0, 90.0]])
+    x = x[np.abs(x) > 1e-3]
+    formula = FORMULAS[name](x)
+    cell, single = activations.ACTIVATIONS[name](), x.astype(np.float32)
+    graph = cell(ms.Tensor(single)).asnumpy()
+    out = single.copy()
+    ACTIVATIONS[name](out, out)
+    # MindSpore's own tanh is less exact.
+    np.testing.assert_allclose(graph, formula, atol=2e-4 if name == "tanh" else 2e-6, rtol=2e-6)
+    np.testing.assert_allclose(out, formula, atol=2e-6, rtol=2e-6)
+    gradient = ms.grad(lambda values: cell(values).sum())(ms.Tensor(single)).asnumpy()
+    assert np.isfinite(gradient).all()
+    if name in ("silu", "gelu", "elu"):
+        near, step = np.abs(x) < 6.0, 1e-3
+        slope = (FORMULAS[name](x + step) - FORMULAS[name](x - step)) / (2.0 * step)
+        np.testing.assert_allclose(gradient[near], slope[near], atol=1e-3)
