@@ -42,7 +42,7 @@ def test_an_encoder_trains_resumes_and_is_loaded(encoder, in_numpy, tmp_path):
 def test_an_encoder_of_this_program_is_given_as_its_class(tmp_path):
     from own_parts import Both
 
-    made = agent(tmp_path, "dqn", "policy.learn.warmup=32", "policy.learn.batch_size=8", encoder=Both, n_sample=8)
+    made = agent(tmp_path, encoder=Both)
     assert made.cfg.policy.model.encoder == "own_parts:Both"
     made.learn(64)
     made.close()

@@ -383,7 +383,7 @@ def _place(user: EasyDict, keys: Mapping[str, Any]) -> None:
     schema = get_algorithm(policy["type"]).config_schema()
     for key, given in keys.items():
         # Code of one's own, such as an encoder.
-        value = name_of_code(given, key) if isinstance(given, type) else given
+        value: Any = name_of_code(given, key) if isinstance(given, type) else given
         found = [section for section in _SECTIONS if key in schema.get(section, {})]
         if len(found) != 1:
             known = [name for section in _SECTIONS for name in schema.get(section, {})]
