@@ -5,7 +5,7 @@ from __future__ import annotations
 import collections
 import math
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from easydict import EasyDict
@@ -13,7 +13,7 @@ from easydict import EasyDict
 from minding.engine.chain.context import LearningContext
 from minding.engine.chain.middleware import declare
 from minding.engine.config.limits import run_length
-from minding.engine.run.loggers import TensorBoardWriter
+from minding.engine.run.loggers import MetricsLogger, make_loggers
 from minding.engine.run.metrics import CsvWriter
 from minding.engine.run.progress import Progress, Status
 from minding.engine.run.run_dir import RunDir
@@ -36,7 +36,7 @@ def online_logger(
     total: int | None = None,
     progress: bool = True,
 ) -> OnlineLogger:
-    """Logs metrics to CSV and TensorBoard and shows progress; put it last in the chain.
+    """Logs metrics to CSV, TensorBoard and trackers and shows progress; put it last in the chain.
 
     There is a row for every ``run.metrics_freq`` steps of the clock (environment steps, or gradient steps) with the
     means since the row before, so that two runs with one seed write the same rows (except the ``time/`` columns). Each
@@ -47,7 +47,7 @@ def online_logger(
     Reads: clock, train_iter, last_eval_iter, last_eval_value, last_eval_clock; and if present train_output,
       episode_stats, env_episode, train_epoch, eval_value, eval_output, policy_lag.
     Writes: nothing.
-    Config: run.metrics_freq, run.log_freq, run.tensorboard, run.max_env_step, run.max_train_iter, exp_name.
+    Config: run.metrics_freq, run.log_freq, run.loggers, run.max_env_step, run.max_train_iter, exp_name.
 
     Args:
       cfg: the compiled configuration.
@@ -61,36 +61,38 @@ def online_logger(
         else None
     )
     if run_dir is None:
-        return OnlineLogger(cfg.run.metrics_freq, None, None, bar)
+        return OnlineLogger(cfg, None, (), bar)
     run_dir = run_dir if isinstance(run_dir, RunDir) else RunDir(Path(run_dir))
-    board = TensorBoardWriter(run_dir.tensorboard) if cfg.run.tensorboard else None
-    return OnlineLogger(cfg.run.metrics_freq, CsvWriter(run_dir.metrics), board, bar)
+    return OnlineLogger(cfg, CsvWriter(run_dir.metrics), make_loggers(cfg.run.loggers, run_dir), bar)
 
 
 class OnlineLogger:
     """The middleware that `online_logger` makes: it owns the writers and the running statistics.
 
     Args:
-      metrics_freq: steps of the clock between two rows.
+      cfg: the compiled configuration.
       table: writer of metrics.csv, or None.
-      board: writer of TensorBoard files, or None.
+      loggers: get every row, too.
       progress: display in the terminal, or None.
     """
 
     def __init__(
         self,
-        metrics_freq: int,
+        cfg: EasyDict,
         table: CsvWriter | None,
-        board: TensorBoardWriter | None,
+        loggers: Sequence[MetricsLogger],
         progress: Progress | None,
     ) -> None:
-        self._metrics_freq = metrics_freq
+        self._cfg = cfg
+        self._metrics_freq = cfg.run.metrics_freq
         self._table = table
-        self._board = board
+        self._loggers = loggers
+        self._opened = False
         self._progress = progress
         self._episodes: collections.deque[tuple[float, int]] = collections.deque(maxlen=_EPISODES)
-        # Rows that are not written yet, and when rows were written last.
+        # Rows that are not written yet, how many there were before them, and when rows were written last.
         self._rows: list[dict[str, float | None]] = []
+        self._rows_before = 0
         self._written = -math.inf
         self._train = _Means("train/")
         self._lag = _Range("policy_lag/")
@@ -134,7 +136,7 @@ class OnlineLogger:
         if self._progress is not None:
             self._progress.update(self._status(ctx))
         self._write_rows()
-        for writer in (self._table, self._board, self._progress):
+        for writer in (self._table, self._progress):
             if writer is not None:
                 writer.flush()
 
@@ -147,7 +149,7 @@ class OnlineLogger:
     def close(self) -> None:
         """Closes the writers."""
         self._write_rows()
-        for writer in (self._table, self._board, self._progress):
+        for writer in (self._table, *self._loggers, self._progress):
             if writer is not None:
                 writer.close()
 
@@ -164,6 +166,7 @@ class OnlineLogger:
             "row_clock": self._row_clock,
             "seconds": self._seconds(),
             "row_seconds": self._row_seconds,
+            "rows": self._rows_before,
             "episodes": [list(episode) for episode in self._episodes],
             "train": self._train.state_dict(),
             "policy_lag": self._lag.state_dict(),
@@ -173,6 +176,7 @@ class OnlineLogger:
     def load_state_dict(self, state: StateDict) -> None:
         """Continues from where the state was taken: rows written after it are dropped."""
         self._rows.clear()
+        self._rows_before = state["rows"]
         self._clock = state["clock"]
         self._row_clock = state["row_clock"]
         self._earlier_seconds = state["seconds"]
@@ -184,8 +188,8 @@ class OnlineLogger:
         self._lag.load_state_dict(state["policy_lag"])
         if self._table is not None:
             self._table.load_state_dict(state["table"] or {"rows": 0, "columns": []}, self._clock)
-        if self._board is not None:
-            self._board.purge_after(self._clock + 1)
+        for logger in self._loggers:
+            logger.purge_after(self._clock, self._rows_before)
 
     def _write_evaluation(self, ctx: LearningContext, value: float) -> None:
         self._evaluated = (ctx.last_eval_iter, ctx.last_eval_clock)
@@ -222,13 +226,16 @@ class OnlineLogger:
 
     def _write_rows(self) -> None:
         rows, self._rows = self._rows, []
+        self._rows_before += len(rows)
         if self._table is not None:
             self._table.write(*rows)
-        if self._board is not None:
+        for logger in self._loggers:
+            if rows and not self._opened:
+                logger.open(self._cfg, _clock_of(rows[0]))
             for row in rows:
-                values = {name: value for name, value in row.items() if value is not None and "/" in name}
-                # The clock is the first column.
-                self._board.write(values, step=int(next(iter(row.values())) or 0))
+                logger.write({name: value for name, value in row.items() if value is not None}, _clock_of(row))
+            logger.flush()
+        self._opened = self._opened or bool(rows)
         self._written = time.monotonic()
 
     def _seconds(self) -> float:
@@ -244,6 +251,11 @@ class OnlineLogger:
             not_finite=tuple(self._train.not_finite()),
             eval_info=self._shown,
         )
+
+
+def _clock_of(row: Mapping[str, float | None]) -> int:
+    """The first column."""
+    return int(next(iter(row.values())) or 0)
 
 
 def _mean(values: Iterable[float]) -> float | None:

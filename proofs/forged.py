@@ -55,7 +55,7 @@ CASES = {"checkpoints": 700, "configurations": 200, "metrics": 100, "datasets": 
 MOST_SECONDS, MOST_MB, MOST_TEXT = 2.0, 200.0, 2100
 SETTINGS = (
     *("exp_name=run", "run.max_env_step=240", "run.final_episodes=2", "run.ckpt_freq=4", "run.metrics_freq=20"),
-    *("run.tensorboard=false", "env.collector_env_num=2", "env.evaluator_env_num=2", "env.normalize_reward=true"),
+    *("run.loggers=[]", "env.collector_env_num=2", "env.evaluator_env_num=2", "env.normalize_reward=true"),
     *("policy.model.hidden=[8]", "policy.model.normalize_obs=true", "policy.collect.n_sample=8"),
     *("policy.learn.warmup=16", "policy.learn.batch_size=8", "policy.other.buffer_size=500", "policy.eval.freq=100"),
 )

@@ -42,7 +42,7 @@ def train_repeatedly(preset: str, overrides: Sequence[str], runs: int, sample: C
 
     for seed in range(runs):
         folder = tempfile.mkdtemp()
-        settings = [f"seed={seed}", "run.final_episodes=1", "run.tensorboard=false", f"run.out_dir={folder}"]
+        settings = [f"seed={seed}", "run.final_episodes=1", "run.loggers=[]", f"run.out_dir={folder}"]
         cfg = compile_run(load_preset(preset), [*settings, *overrides])
         training.train(cfg, RunDir.create(cfg), progress=False)
         shutil.rmtree(folder)

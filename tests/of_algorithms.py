@@ -34,7 +34,7 @@ from minding.training.recording import play_recorded
 sys.path.append(str(Path(__file__).parent / "policies"))
 SMALL = (
     "run.final_episodes=2",
-    "run.tensorboard=false",
+    "run.loggers=[]",
     "env.collector_env_num=4",
     "env.evaluator_env_num=2",
     "env.max_episode_steps=30",

@@ -48,7 +48,7 @@ class Saved:
 @pytest.fixture
 def run(counting_config, tmp_path):
     def start(max_train_iter, resume=None):
-        settings = {"policy.eval.freq": 4, "policy.eval.n_episode": 2, "run.metrics_freq": 5, "run.tensorboard": False}
+        settings = {"policy.eval.freq": 4, "policy.eval.n_episode": 2, "run.metrics_freq": 5, "run.loggers": []}
         cfg = counting_config("ppo", **settings)
         cfg.run.max_env_step, cfg.run.max_train_iter = None, 20
         task, learner = Task(), ReadingLearner(FIELDS)

@@ -136,7 +136,11 @@ RUN_SCHEMA: dict[str, Any] = {
         "stop_value": opt(None, None, "evaluation mean at which the run ends; None: never", type=float),
         "log_freq": opt(0.5, "(0, inf)", "seconds between two refreshes of the progress display"),
         "metrics_freq": opt(1000, "[1, inf)", "steps of the clock between two rows of metrics"),
-        "tensorboard": opt(True, None, "also write TensorBoard files"),
+        "loggers": opt(
+            ["tensorboard"],
+            ("tensorboard", "wandb", "mlflow", "swanlab"),
+            "where metrics go besides metrics.csv; all but TensorBoard are extras",
+        ),
         "gradient_stats": opt(False, None, "log norms of gradients, weights and steps, by group of parameters"),
         "ckpt_freq": opt(1000, "[1, inf)", "gradient steps between two checkpoints"),
         "out_dir": opt("runs", None, "folder that holds the run folders"),

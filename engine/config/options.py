@@ -65,13 +65,12 @@ class Option:
     @property
     def expected(self) -> str:
         """What a value must be, in words, for error messages."""
-        text = _TYPE_NAMES[self.kind]
-        if self.element is not None:
-            text += f", each element {_TYPE_NAMES[self.element]}"
+        each = _TYPE_NAMES[self.element or self.kind]
         if isinstance(self.allowed, Interval):
-            text += f" in {self.allowed.text}"
+            each += f" in {self.allowed.text}"
         elif self.allowed is not None:
-            text = "one of " + ", ".join(repr(choice) for choice in self.allowed)
+            each = "one of " + ", ".join(repr(choice) for choice in self.allowed)
+        text = each if self.element is None else f"{_TYPE_NAMES[self.kind]}, each element {each}"
         return text + (" or None" if self.nullable else "")
 
     def check(self, value: Any, path: str) -> Any:

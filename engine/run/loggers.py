@@ -1,17 +1,80 @@
-"""Where metrics go besides metrics.csv: TensorBoard. A failing logger warns and never ends a run."""
+"""Where metrics go besides metrics.csv: TensorBoard and trackers. A failing logger warns and never ends a run."""
 
 from __future__ import annotations
 
 import contextlib
+import importlib
+import importlib.util
 import itertools
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
+import yaml
+
+from minding.engine.config.options import plain
 from minding.engine.console import console_logger
+from minding.engine.errors import MissingExtraError
+from minding.engine.run.curves import EVAL_RETURN
 from minding.engine.run.lock import lost
+from minding.engine.run.run_dir import RunDir
+
+Settings = Mapping[str, Any]
+TRACKERS = ("wandb", "mlflow", "swanlab")
+"""Loggers that are packages of their own: each is an extra of that name, and a module of `engine.run.trackers`."""
+
+
+class MetricsLogger(Protocol):
+    """What gets every row of metrics once, in the order of metrics.csv."""
+
+    def open(self, settings: Settings, step: int) -> None:
+        """Shows the settings of the run, which begins, or goes on after a resume, at `step`."""
+
+    def write(self, row: Mapping[str, float], step: int) -> None:
+        """Takes a row, which is at `step` of the clock; it may wait until `flush`."""
+
+    def flush(self) -> None:
+        """Sends the rows that wait."""
+
+    def purge_after(self, step: int, rows: int) -> None:
+        """Says that the run was resumed at `step`, after `rows` rows: those after them will be written again."""
+
+    def close(self) -> None:
+        """Sends the rows that wait, and releases files and connections; a later write opens it again."""
+
+
+def check_loggers(names: Iterable[str]) -> None:
+    """Refuses loggers that are not installed, without importing them.
+
+    Raises:
+      MissingExtraError: the package of one is missing.
+    """
+    for name in names:
+        # A folder of that name, such as Weights & Biases makes, is found too, and has no origin.
+        if name in TRACKERS and getattr(importlib.util.find_spec(name), "origin", None) is None:
+            raise MissingExtraError(name, name, f"run.loggers: {name}")
+
+
+def make_loggers(names: Iterable[str], run_dir: RunDir) -> list[MetricsLogger]:
+    """The loggers of a run.
+
+    Args:
+      names: as in `run.loggers`.
+      run_dir: the run's folder.
+    Raises:
+      MissingExtraError: as `check_loggers`.
+    """
+    names = list(dict.fromkeys(names))
+    check_loggers(names)
+    return [TensorBoardWriter(run_dir.tensorboard) if name == "tensorboard" else _tracker(name, run_dir) for name in names]
+
+
+def _tracker(name: str, run_dir: RunDir) -> MetricsLogger:
+    module = importlib.import_module(f"minding.engine.run.trackers.{name}")
+    tracker: MetricsLogger = importlib.import_module("minding.engine.run.trackers").Tracker(name, module.Client(), run_dir)
+    return tracker
 
 
 class TensorBoardWriter:
@@ -19,32 +82,38 @@ class TensorBoardWriter:
 
     Args:
       folder: created if missing, also if it is removed during the run.
-      flush_seconds: how long rows may wait before they are forced onto the disk.
     """
 
     _numbers = itertools.count()
 
-    def __init__(self, folder: str | os.PathLike[str], flush_seconds: float = 30.0) -> None:
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
         self.folder = Path(folder)
-        self._flush_seconds = flush_seconds
-        self._flushed = time.monotonic()
         self._events: Any = None
         self._file = Path()
         self._warned = False
 
+    def open(self, settings: Settings, step: int) -> None:
+        """Shows the settings as a text, and as the hyperparameters by which runs are compared."""
+        from tensorboardX.summary import hparams, text
+
+        tree = plain(settings)
+        listing = "".join(f"    {line}\n" for line in yaml.safe_dump(tree, sort_keys=False).splitlines())
+        self._write_event(step=step, summary=text("settings", listing))
+        for summary in hparams(dict(flat(tree)), {EVAL_RETURN: 0.0}):
+            self._write_event(step=step, summary=summary)
+
     def write(self, row: Mapping[str, float], step: int) -> None:
-        """Adds the values of one row at `step` (environment steps)."""
+        """Adds the metrics of one row; counters, whose names have no slash, say only where it is."""
         from tensorboardX.proto.summary_pb2 import Summary
 
-        values = [Summary.Value(tag=name, simple_value=float(value)) for name, value in row.items()]
+        values = [Summary.Value(tag=name, simple_value=float(value)) for name, value in row.items() if "/" in name]
         self._write_event(step=step, summary=Summary(value=values))
 
     def flush(self) -> None:
-        """Forces what was written onto the disk."""
+        """Hands what was written to the system."""
         if self._events is not None:
             with self._warning_instead_of_error():
                 self._events.flush()
-            self._flushed = time.monotonic()
 
     def close(self) -> None:
         """Flushes and closes the file; a later write opens a new one."""
@@ -53,11 +122,11 @@ class TensorBoardWriter:
                 self._events.close()
             self._events = None
 
-    def purge_after(self, step: int) -> None:
-        """Tells TensorBoard to discard events of earlier files from `step` on (a run resumed there)."""
+    def purge_after(self, step: int, rows: int) -> None:
+        """Tells TensorBoard to discard events of earlier files after `step`."""
         from tensorboardX.proto.event_pb2 import SessionLog
 
-        self._write_event(step=step, session_log=SessionLog(status=SessionLog.START))
+        self._write_event(step=step + 1, session_log=SessionLog(status=SessionLog.START))
 
     def _write_event(self, **fields: Any) -> None:
         from tensorboardX.proto.event_pb2 import Event
@@ -68,8 +137,6 @@ class TensorBoardWriter:
             if self._events is None or not self._file.exists():
                 self._open()
             self._events.write_event(Event(wall_time=time.time(), **fields))
-        if time.monotonic() - self._flushed >= self._flush_seconds:
-            self.flush()
 
     def _open(self) -> None:
         from tensorboardX.event_file_writer import EventsWriter
@@ -102,3 +169,13 @@ class TensorBoardWriter:
         with contextlib.suppress(OSError):
             if self._file.stat().st_size == 0:
                 self._file.unlink()
+
+
+def flat(settings: Settings, prefix: str = "") -> Iterator[tuple[str, float | bool | str]]:
+    """The settings by their full keys, in types that every tracker takes; without what the environment told."""
+    for key, value in settings.items():
+        if isinstance(value, Mapping):
+            if prefix + key != "env.spec":
+                yield from flat(value, f"{prefix}{key}.")
+        else:
+            yield prefix + key, value if isinstance(value, (int, float, str)) else str(value)

@@ -57,10 +57,10 @@ def remount(disk, option):
     subprocess.run(["mount", "-o", f"remount,{option}", disk], check=True)
 
 
-def train(disk, events, iterations=60, tensorboard=True):
+def train(disk, events, iterations=60, loggers=("tensorboard",)):
     """Ten gradient steps an iteration, a checkpoint and two rows of metrics every second one; `events` by iteration."""
     weights, out = Weights(), disk / "runs"
-    cfg = EasyDict(run={"max_env_step": 10**6, "metrics_freq": 10, "tensorboard": tensorboard, "log_freq": 0.5})
+    cfg = EasyDict(run={"max_env_step": 10**6, "metrics_freq": 10, "loggers": loggers, "log_freq": 0.5})
 
     def learn(ctx):
         events.get(ctx.total_step, lambda: None)()
@@ -98,7 +98,7 @@ FAULTS = {
 def test_a_disk_that_fails_until_the_end_costs_no_step_and_no_earlier_checkpoint(disk, fault, caplog):
     begin, end, reason = FAULTS[fault]
     # A file system with a file open for writing cannot be made read-only.
-    run_dir = train(disk, {11: lambda: begin(disk)}, tensorboard=fault == "full")
+    run_dir = train(disk, {11: lambda: begin(disk)}, loggers=["tensorboard"] * (fault == "full"))
     assert newest_value(run_dir) == 100
     warnings = [record for record in caplog.records if record.levelno >= logging.WARNING]
     # One for each checkpoint from gradient step 120 to 600 and for the one at the end; of the metrics one when they can
@@ -113,7 +113,7 @@ def test_a_disk_that_fails_until_the_end_costs_no_step_and_no_earlier_checkpoint
 @pytest.mark.parametrize("fault", FAULTS)
 def test_once_the_disk_works_again_everything_is_written_again(disk, fault, caplog):
     begin, end, _ = FAULTS[fault]
-    run_dir = train(disk, {11: lambda: begin(disk), 31: lambda: end(disk)}, tensorboard=fault == "full")
+    run_dir = train(disk, {11: lambda: begin(disk), 31: lambda: end(disk)}, loggers=["tensorboard"] * (fault == "full"))
     assert newest_value(run_dir) == 600
     assert len(list_checkpoints(run_dir.checkpoints)) == 2
     rows = run_dir.metrics.read_text().splitlines()[1:]

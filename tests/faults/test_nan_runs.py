@@ -17,7 +17,7 @@ from minding.engine.run.run_dir import RunDir
 def train(tmp_path, on_nan):
     user = EasyDict(
         exp_name="run",
-        run={"out_dir": str(tmp_path), "max_env_step": 128, "final_episodes": 1, "tensorboard": False},
+        run={"out_dir": str(tmp_path), "max_env_step": 128, "final_episodes": 1, "loggers": []},
         env={"env_id": "flaky:Huge", "collector_env_num": 2, "evaluator_env_num": 1},
         policy={
             "type": "ppo",

@@ -137,7 +137,7 @@ def settings(counting_config, tiny_config):
         if name in OFFLINE:
             return tiny_config("bc", space_of(3), **{"policy.learn.batch_size": 4})
         algorithm = "impala" if name == "trajectory_trainer" else "ppo"
-        return counting_config(algorithm, **{"run.tensorboard": False, "run.metrics_freq": 1})
+        return counting_config(algorithm, **{"run.loggers": [], "run.metrics_freq": 1})
 
     return choose
 

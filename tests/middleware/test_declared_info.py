@@ -82,7 +82,7 @@ def test_evaluations_report_the_share_of_successes(cfg, env, tmp_path):
     won = [end.episode_return == 15 for end in ctx.eval_output]
     assert [end.info for end in ctx.eval_output] == [{"success": float(each)} for each in won]
     assert 0 < sum(won) < 8
-    run = {"max_env_step": 1000, "log_freq": 0.5, "metrics_freq": 10, "tensorboard": False}
+    run = {"max_env_step": 1000, "log_freq": 0.5, "metrics_freq": 10, "loggers": []}
     logger = online_logger(EasyDict(exp_name="test", run=run), tmp_path, progress=False)
     logger(ctx)
     logger.close()

@@ -15,7 +15,7 @@ from minding.middleware.online_logger import online_logger
 
 
 def config(tmp_path, **run):
-    settings = {"max_env_step": 1000, "log_freq": 0.5, "metrics_freq": 10, "tensorboard": False, **run}
+    settings = {"max_env_step": 1000, "log_freq": 0.5, "metrics_freq": 10, "loggers": [], **run}
     return EasyDict(exp_name="test", run={"out_dir": str(tmp_path), **settings})
 
 
@@ -164,7 +164,7 @@ def test_a_win_rate_is_shown_and_the_returns_of_agents_are_written(tmp_path, cap
 
 
 def test_tensorboard_files_are_written_unless_turned_off(tmp_path):
-    logger = logger_in(tmp_path, tensorboard=True)
+    logger = logger_in(tmp_path, loggers=["tensorboard"])
     logger(iteration(3))
     logger.finish(iteration(3))
     logger.close()

@@ -27,7 +27,7 @@ def run(tmp_path_factory):
             learn=dict(learning_rate=0.01, n_epoch=8, entropy_weight=0.0),
             collect=dict(n_sample=128),
         ),
-        run=dict(max_env_step=2560, final_episodes=4, tensorboard=False, out_dir=str(tmp_path_factory.mktemp("runs"))),
+        run=dict(max_env_step=2560, final_episodes=4, loggers=[], out_dir=str(tmp_path_factory.mktemp("runs"))),
     )
     cfg = compile_run(user)
     run_dir = RunDir.create(cfg)

@@ -9,6 +9,7 @@ from easydict import EasyDict
 from minding.configs.chains import check_chain, get_chain
 from minding.engine.chain.task import Task
 from minding.engine.process import runtime
+from minding.engine.run.loggers import check_loggers
 from minding.engine.types import Policy
 from minding.envs.making import check_backend
 from minding.policies import get_policy_class
@@ -28,7 +29,7 @@ def check_runnable(cfg: EasyDict) -> None:
       ConfigError: for an unknown chain, with the nearest, what the chain cannot run with, or a backend that the
         environment has not.
       DataError: if there are no recorded data to learn from, or they are of another environment or too few.
-      MissingExtraError: if the backend's package is not installed.
+      MissingExtraError: if the backend's package, or that of a logger, is not installed.
       SetupError: if the device is not there.
     """
     check_chain(cfg)
@@ -36,6 +37,7 @@ def check_runnable(cfg: EasyDict) -> None:
         own_middleware(entry)
     runtime.check_device(cfg.device)
     check_backend(cfg.env)
+    check_loggers(cfg.run.loggers)
 
 
 def build(task: Task, cfg: EasyDict, policy: Policy | None = None) -> Policy:

@@ -104,7 +104,7 @@ class Stop:
 def saved_run(folder, lanes, eval_event=None):
     """A run that is logged, saved and ended by its evaluations: rows of both kinds, `best`, and how it ended."""
     policy, task, watch = ToyPolicy(), Task(), Watch()
-    config = EasyDict(exp_name="run", run={"metrics_freq": 8, "log_freq": 0.5, "tensorboard": False, "max_env_step": 0})
+    config = EasyDict(exp_name="run", run={"metrics_freq": 8, "log_freq": 0.5, "loggers": [], "max_env_step": 0})
     with task.start(lanes is not None, ToyContext(), lanes=lanes):
         task.use(ToyEvaluator(policy.mode, 6, eval_event)).use(toy_explorer())
         task.use(ToyCollector(policy.mode, ToyEnv())).use(ToyLearner(policy))

@@ -3,11 +3,15 @@
 import io
 import shutil
 import struct
+import sys
 
 import pytest
 
+from minding.engine.config.compiler import RUN_SCHEMA
 from minding.engine.console import console_logger
-from minding.engine.run.loggers import TensorBoardWriter
+from minding.engine.errors import MissingExtraError
+from minding.engine.run import loggers
+from minding.engine.run.loggers import TensorBoardWriter, check_loggers
 from minding.engine.run.progress import Progress, Status
 
 
@@ -26,19 +30,20 @@ class Terminal(io.StringIO):
         return True
 
 
-def scalars(folder):
-    """All (step, tag, value) in the event files of a folder, read from the record format."""
+def events(folder):
+    """The events of a folder, in the order of its files, read from the record format."""
     from tensorboardX.proto.event_pb2 import Event
 
-    found = []
     for path in sorted(folder.glob("events*")):
         data = path.read_bytes()
         while data:
             (length,) = struct.unpack("Q", data[:8])
-            event = Event.FromString(data[12 : 12 + length])
-            found += [(event.step, value.tag, value.simple_value) for value in event.summary.value]
+            yield Event.FromString(data[12 : 12 + length])
             data = data[16 + length :]
-    return found
+
+
+def scalars(folder):
+    return [(event.step, value.tag, value.simple_value) for event in events(folder) for value in event.summary.value]
 
 
 def test_tensorboard_files_hold_what_was_written(tmp_path):
@@ -48,20 +53,68 @@ def test_tensorboard_files_hold_what_was_written(tmp_path):
     assert scalars(tmp_path / "tb") == [(1000, "train/loss", 0.5), (1000, "eval/return_mean", 475.0)]
 
 
+def test_tensorboard_shows_the_settings_as_a_text_and_as_hyperparameters(tmp_path):
+    writer = TensorBoardWriter(tmp_path / "tb")
+    policy = {"type": "ppo", "learn": {"learning_rate": 3e-4}, "model": {"hidden": [64, 64]}}
+    writer.open({"seed": 3, "env": {"spec": {"obs": {"shape": [4]}}}, "policy": policy}, step=0)
+    writer.close()
+    from tensorboardX.proto.plugin_hparams_pb2 import HParamsPluginData
+
+    values = {value.tag: value for event in events(tmp_path / "tb") for value in event.summary.value}
+    (listing,) = values["settings/text_summary"].tensor.string_val
+    assert "        learning_rate: 0.0003\n" in listing.decode()
+    begun = HParamsPluginData.FromString(
+        values["_hparams_/session_start_info"].metadata.plugin_data.content
+    ).session_start_info
+    assert {name: value.string_value or value.number_value for name, value in begun.hparams.items()} == {
+        "seed": 3.0,
+        "policy.type": "ppo",
+        "policy.learn.learning_rate": 3e-4,
+        "policy.model.hidden": "[64, 64]",
+    }
+
+
+def test_tensorboard_discards_what_came_after_the_step_of_a_resume(tmp_path):
+    writer = TensorBoardWriter(tmp_path / "tb")
+    writer.purge_after(1000, rows=4)
+    writer.close()
+    (start,) = [event for event in events(tmp_path / "tb") if event.HasField("session_log")]
+    # START at a step discards what is there, too.
+    assert (start.step, start.session_log.status) == (1001, start.session_log.START)
+
+
+def test_a_logger_that_is_not_installed_is_refused(monkeypatch):
+    monkeypatch.setitem(sys.modules, "swanlab", None)
+    with pytest.raises(MissingExtraError, match=r"run.loggers: swanlab needs the package 'swanlab': pip install 'mind"):
+        check_loggers(["tensorboard", "swanlab"])
+
+
+def test_a_folder_with_the_name_of_a_logger_is_not_taken_for_its_package(tmp_path, monkeypatch):
+    (tmp_path / "madeup").mkdir()
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(loggers, "TRACKERS", ("madeup",))
+    with pytest.raises(MissingExtraError, match="'madeup'"):
+        check_loggers(["madeup"])
+
+
+def test_the_setting_names_the_loggers_that_there_are():
+    assert RUN_SCHEMA["run"]["loggers"].allowed == ("tensorboard", *loggers.TRACKERS)
+
+
 def test_tensorboard_survives_its_folder_being_removed(tmp_path):
     writer = TensorBoardWriter(tmp_path / "tb")
-    writer.write({"loss": 1.0}, step=1)
+    writer.write({"train/loss": 1.0}, step=1)
     shutil.rmtree(tmp_path / "tb")
-    writer.write({"loss": 2.0}, step=2)
+    writer.write({"train/loss": 2.0}, step=2)
     writer.close()
-    assert scalars(tmp_path / "tb") == [(2, "loss", 2.0)]
+    assert scalars(tmp_path / "tb") == [(2, "train/loss", 2.0)]
 
 
 def test_tensorboard_that_cannot_write_warns_once_and_goes_on(tmp_path, caplog):
     (tmp_path / "tb").write_text("a file where the folder should be")
     writer = TensorBoardWriter(tmp_path / "tb")
-    writer.write({"loss": 1.0}, step=1)
-    writer.write({"loss": 2.0}, step=2)
+    writer.write({"train/loss": 1.0}, step=1)
+    writer.write({"train/loss": 2.0}, step=2)
     writer.close()
     assert len(caplog.records) == 1
 

@@ -167,7 +167,7 @@ def test_a_manager_of_more_is_refused(num_envs, backend, message):
 @pytest.mark.parametrize("algorithm", ["ppo", "dqn"])
 def test_a_run_collects_and_evaluates_on_the_one_instance(algorithm, tmp_path):
     gymnasium.register("tests/Robot-v0", Robot)
-    settings = [f"run.out_dir={tmp_path}", "run.tensorboard=false", "run.final_episodes=3", "run.max_env_step=400"]
+    settings = [f"run.out_dir={tmp_path}", "run.loggers=[]", "run.final_episodes=3", "run.max_env_step=400"]
     settings += ["env.single_instance=true", "env.collector_env_num=1", "env.evaluator_env_num=1"]
     settings += ["policy.eval.freq=100", "policy.eval.n_episode=2", "policy.model.hidden=[8]"]
     settings += {
