@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+import numpy as np
 from easydict import EasyDict
 
 from minding.engine.chain.context import LearningContext
@@ -17,10 +18,12 @@ from minding.engine.run.loggers import MetricsLogger, make_loggers
 from minding.engine.run.metrics import CsvWriter
 from minding.engine.run.progress import Progress, Status
 from minding.engine.run.run_dir import RunDir
-from minding.engine.types import StateDict
+from minding.engine.types import EpisodeEnd, StateDict
 from minding.middleware.evaluator import info_means
 
 _EPISODES = 100
+_MOST_LINES = 5000
+"""Episodes that wait to be written; `CsvWriter` takes twice as many at a time."""
 _ROWS_WAIT = 1.0
 """Seconds after which rows are written: one at a time, between two updates, a row takes several times as long."""
 
@@ -41,8 +44,9 @@ def online_logger(
     There is a row for every ``run.metrics_freq`` steps of the clock (environment steps, or gradient steps) with the
     means since the row before, so that two runs with one seed write the same rows (except the ``time/`` columns). Each
     evaluation has its own row, with the mean of each declared key of info (``env.info_keys``) over the last steps of
-    its episodes: ``eval/success`` is a success rate. With several agents it has the return of each as well. Rows reach
-    the files about once a second, and before the checkpoint that counts them.
+    its episodes: ``eval/success`` is a success rate. With several agents it has the return of each as well.
+    ``episodes.csv`` has a line for every training episode that ended. Rows reach the files about once a second, and
+    before the checkpoint that counts them.
 
     Reads: clock, train_iter, last_eval_iter, last_eval_value, last_eval_clock; and if present train_output,
       episode_stats, env_episode, train_epoch, eval_value, eval_output, policy_lag.
@@ -63,7 +67,8 @@ def online_logger(
     if run_dir is None:
         return OnlineLogger(cfg, None, (), bar)
     run_dir = run_dir if isinstance(run_dir, RunDir) else RunDir(Path(run_dir))
-    return OnlineLogger(cfg, CsvWriter(run_dir.metrics), make_loggers(cfg.run.loggers, run_dir), bar)
+    tables = CsvWriter(run_dir.metrics), CsvWriter(run_dir.episodes)
+    return OnlineLogger(cfg, tables, make_loggers(cfg.run.loggers, run_dir), bar)
 
 
 class OnlineLogger:
@@ -71,7 +76,7 @@ class OnlineLogger:
 
     Args:
       cfg: the compiled configuration.
-      table: writer of metrics.csv, or None.
+      tables: writers of metrics.csv and episodes.csv, or None.
       loggers: get every row, too.
       progress: display in the terminal, or None.
     """
@@ -79,13 +84,13 @@ class OnlineLogger:
     def __init__(
         self,
         cfg: EasyDict,
-        table: CsvWriter | None,
+        tables: tuple[CsvWriter, CsvWriter] | None,
         loggers: Sequence[MetricsLogger],
         progress: Progress | None,
     ) -> None:
         self._cfg = cfg
         self._metrics_freq = cfg.run.metrics_freq
-        self._table = table
+        self._tables = tables
         self._loggers = loggers
         self._opened = False
         self._progress = progress
@@ -93,6 +98,8 @@ class OnlineLogger:
         # Rows that are not written yet, how many there were before them, and when rows were written last.
         self._rows: list[dict[str, float | None]] = []
         self._rows_before = 0
+        # The same of episodes.csv.
+        self._lines: list[dict[str, float | None]] = []
         self._written = -math.inf
         self._train = _Means("train/")
         self._lag = _Range("policy_lag/")
@@ -114,14 +121,13 @@ class OnlineLogger:
         lag = ctx.optional("policy_lag")
         if lag is not None:
             self._lag.add(lag)
-        ended = ctx.optional("episode_stats") or ()
-        self._episodes.extend((end.episode_return, end.episode_length) for end in ended)
+        self._add_episodes(ctx)
         if ctx.eval_value is not None:
             self._write_evaluation(ctx, float(ctx.eval_value))
         clock = ctx.clock
         if clock // self._metrics_freq > self._row_clock // self._metrics_freq:
             self._write_means(ctx)
-        if self._rows and time.monotonic() - self._written >= _ROWS_WAIT:
+        if (self._rows or self._lines) and time.monotonic() - self._written >= _ROWS_WAIT:
             self._write_rows()
         self._clock = clock
         if self._progress is not None and self._progress.due():
@@ -136,7 +142,7 @@ class OnlineLogger:
         if self._progress is not None:
             self._progress.update(self._status(ctx))
         self._write_rows()
-        for writer in (self._table, self._progress):
+        for writer in (*(self._tables or ()), self._progress):
             if writer is not None:
                 writer.flush()
 
@@ -149,7 +155,7 @@ class OnlineLogger:
     def close(self) -> None:
         """Closes the writers."""
         self._write_rows()
-        for writer in (self._table, *self._loggers, self._progress):
+        for writer in (*(self._tables or ()), *self._loggers, self._progress):
             if writer is not None:
                 writer.close()
 
@@ -170,12 +176,13 @@ class OnlineLogger:
             "episodes": [list(episode) for episode in self._episodes],
             "train": self._train.state_dict(),
             "policy_lag": self._lag.state_dict(),
-            "table": None if self._table is None else self._table.state_dict(),
+            "tables": {table.path.stem: table.state_dict() for table in self._tables or ()},
         }
 
     def load_state_dict(self, state: StateDict) -> None:
         """Continues from where the state was taken: rows written after it are dropped."""
         self._rows.clear()
+        self._lines.clear()
         self._rows_before = state["rows"]
         self._clock = state["clock"]
         self._row_clock = state["row_clock"]
@@ -186,19 +193,34 @@ class OnlineLogger:
         self._episodes.extend((value, length) for value, length in state["episodes"])
         self._train.load_state_dict(state["train"])
         self._lag.load_state_dict(state["policy_lag"])
-        if self._table is not None:
-            self._table.load_state_dict(state["table"] or {"rows": 0, "columns": []}, self._clock)
+        for table in self._tables or ():
+            table.load_state_dict(state["tables"].get(table.path.stem, {"rows": 0, "columns": []}), self._clock)
         for logger in self._loggers:
             logger.purge_after(self._clock, self._rows_before)
 
+    def _add_episodes(self, ctx: LearningContext) -> None:
+        ended = ctx.optional("episode_stats")
+        if not ended:
+            return
+        self._episodes.extend((end.episode_return, end.episode_length) for end in ended)
+        if self._tables is None:
+            return
+        seconds = self._seconds()
+        for end in ended:
+            line = {ctx.unit: ctx.clock, "return": end.episode_return, "length": end.episode_length}
+            self._lines.append({**line, "time/seconds": seconds})
+            if len(self._lines) >= _MOST_LINES:
+                self._write_lines()
+
     def _write_evaluation(self, ctx: LearningContext, value: float) -> None:
         self._evaluated = (ctx.last_eval_iter, ctx.last_eval_clock)
-        told = info_means(ctx.eval_output or ())
+        episodes = ctx.eval_output or ()
+        told = info_means(episodes)
         means = {f"eval/{name}": mean for name, mean in told.items()}
         # Of a whole team there may be many returns: the files have them.
         self._shown = {name: mean for name, mean in told.items() if not name.startswith("return.")}
         measured = {ctx.unit: ctx.last_eval_clock, "train_iter": ctx.last_eval_iter}
-        self._write({**measured, "eval/return_mean": value, **means})
+        self._write({**measured, "eval/return_mean": value, **_spread(episodes), **means})
 
     def _write_means(self, ctx: LearningContext) -> None:
         seconds = self._seconds()
@@ -227,8 +249,9 @@ class OnlineLogger:
     def _write_rows(self) -> None:
         rows, self._rows = self._rows, []
         self._rows_before += len(rows)
-        if self._table is not None:
-            self._table.write(*rows)
+        if self._tables is not None:
+            self._tables[0].write(*rows)
+        self._write_lines()
         for logger in self._loggers:
             if rows and not self._opened:
                 logger.open(self._cfg, _clock_of(rows[0]))
@@ -237,6 +260,11 @@ class OnlineLogger:
             logger.flush()
         self._opened = self._opened or bool(rows)
         self._written = time.monotonic()
+
+    def _write_lines(self) -> None:
+        lines, self._lines = self._lines, []
+        if self._tables is not None:
+            self._tables[1].write(*lines)
 
     def _seconds(self) -> float:
         return round(self._earlier_seconds + time.monotonic() - self._start, 3)
@@ -256,6 +284,15 @@ class OnlineLogger:
 def _clock_of(row: Mapping[str, float | None]) -> int:
     """The first column."""
     return int(next(iter(row.values())) or 0)
+
+
+def _spread(episodes: Sequence[EpisodeEnd]) -> dict[str, float]:
+    """Standard deviation of the returns of an evaluation, and mean length of its episodes."""
+    if not episodes:
+        return {}
+    returns = np.array([end.episode_return for end in episodes])
+    lengths = np.array([end.episode_length for end in episodes])
+    return {"eval/return_std": float(returns.std()), "eval/length_mean": float(lengths.mean())}
 
 
 def _mean(values: Iterable[float]) -> float | None:

@@ -23,7 +23,7 @@ from pathlib import Path
 from minding.configs import PRESETS, compile_run, load_preset
 from minding.engine.checkpoint import load_checkpoint, newest_checkpoint
 from minding.engine.errors import MissingExtraError
-from minding.engine.run.fingerprint import fingerprint, metrics_fingerprint
+from minding.engine.run.fingerprint import fingerprint, tables_fingerprint
 from minding.engine.run.run_dir import RunDir
 from minding.policies import get_algorithm
 from proofs import pages as proof_pages
@@ -137,7 +137,7 @@ def outcome(run_dir: RunDir) -> dict[str, str]:
     ends = ("env_step", "train_iter", "eval_return", "eval_std", "stop_reason")
     return {
         **fingerprint(state),
-        **metrics_fingerprint(run_dir.metrics),
+        **tables_fingerprint(run_dir),
         "guarantee": manifest["guarantee"],
         **{f"summary/{key}": repr(summary[key]) for key in ends},
     }

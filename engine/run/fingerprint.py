@@ -6,13 +6,13 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from minding.engine.checkpoint import BlockArray
 from minding.engine.run.metrics import read_metrics
+from minding.engine.run.run_dir import RunDir
 from minding.engine.types import Array, StateDict
 
 _WALL_TIME = re.compile(r"(^|/)(\w+_)?seconds(/|$)")
@@ -31,10 +31,18 @@ def fingerprint(state: StateDict) -> dict[str, str]:
     return {path: _digest(leaf) for path, leaf in found.items() if not _WALL_TIME.search(path)}
 
 
-def metrics_fingerprint(path: Path) -> dict[str, str]:
-    """SHA-256 of every column of a metrics.csv, without those of wall time."""
-    columns = read_metrics(path)
-    return {name: _digest(values) for name, values in columns.items() if not name.startswith("time/")}
+def tables_fingerprint(run_dir: RunDir) -> dict[str, str]:
+    """SHA-256 of every column of metrics.csv and episodes.csv, without those of wall time: ``{'metrics/env_step': ...}``.
+
+    A run on recorded data has no episodes.
+    """
+    tables = [run_dir.metrics, run_dir.episodes] if run_dir.episodes.exists() else [run_dir.metrics]
+    return {
+        f"{path.stem}/{name}": _digest(values)
+        for path in tables
+        for name, values in read_metrics(path).items()
+        if not name.startswith("time/")
+    }
 
 
 def _leaves(node: Any, path: str) -> Iterator[tuple[str, Any]]:

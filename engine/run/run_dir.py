@@ -109,6 +109,11 @@ class RunDir:
         return self.path / "metrics.csv"
 
     @property
+    def episodes(self) -> Path:
+        """One line per training episode."""
+        return self.path / "episodes.csv"
+
+    @property
     def tensorboard(self) -> Path:
         """Folder of TensorBoard event files."""
         return self.path / "tb"

@@ -10,7 +10,7 @@ from minding import training
 from minding.configs import compile_run, load_preset
 from minding.engine.checkpoint import load_checkpoint, newest_checkpoint
 from minding.engine.errors import LaneError
-from minding.engine.run.fingerprint import fingerprint, metrics_fingerprint
+from minding.engine.run.fingerprint import fingerprint, tables_fingerprint
 from minding.engine.run.run_dir import RunDir
 
 pytestmark = pytest.mark.slow
@@ -28,10 +28,10 @@ def outcome(preset, folder, *extra, resume=None):
     state, manifest = load_checkpoint(newest_checkpoint(run_dir.checkpoints))
     del state["config"]
     figures = (summary.eval_return, summary.eval_std, summary.env_step, summary.train_iter, summary.stop_reason)
-    found = {**fingerprint(state), **metrics_fingerprint(run_dir.metrics), "final": figures}
+    found = {**fingerprint(state), **tables_fingerprint(run_dir), "final": figures}
     found["guarantee"] = manifest["guarantee"]
     # A synchronous run has no lag to log, and so other columns.
-    return {name: value for name, value in found.items() if "policy_lag" not in name and "table/columns" not in name}
+    return {name: value for name, value in found.items() if "policy_lag" not in name and "metrics/columns" not in name}
 
 
 def different(found, expected):

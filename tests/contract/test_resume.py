@@ -19,11 +19,11 @@ from minding.engine import Task
 from minding.engine.checkpoint import list_checkpoints, load_checkpoint, newest_checkpoint, use_newest
 from minding.engine.config.limits import run_length
 from minding.engine.errors import MissingExtraError
-from minding.engine.run.fingerprint import fingerprint, metrics_fingerprint
+from minding.engine.run.fingerprint import fingerprint, tables_fingerprint
 from minding.engine.run.run_dir import RunDir
 from minding.middleware import ckpt_saver
 from minding.policies import ALGORITHMS, get_algorithm
-from minding.training import runner
+from minding.training import session
 
 CASES = {
     case: (algorithm, *what)
@@ -53,7 +53,7 @@ def photographed(monkeypatch):
     build = training.build
 
     def prepare(moment, folder=None, copy=None, goes_on=True):
-        def build_watched(task, cfg):
+        def build_watched(task, cfg, given=None):
             policy = build(task, cfg)
             numbers = iter(range(100))
 
@@ -72,7 +72,7 @@ def photographed(monkeypatch):
             task.use_wrapper(watch)
             return policy
 
-        monkeypatch.setattr(runner, "build", build_watched)
+        monkeypatch.setattr(session, "build", build_watched)
 
     yield prepare
     monkeypatch.undo()
@@ -83,7 +83,7 @@ def outcome(run_dir, summary):
     state, manifest = load_checkpoint(newest_checkpoint(run_dir.checkpoints))
     return {
         **fingerprint(state),
-        **metrics_fingerprint(run_dir.metrics),
+        **tables_fingerprint(run_dir),
         "checkpoints": [path.name for path in list_checkpoints(run_dir.checkpoints)],
         "guarantee": manifest["guarantee"],
         "final evaluation": (summary.eval_return, summary.eval_std, summary.env_step, summary.train_iter),

@@ -9,6 +9,7 @@ from easydict import EasyDict
 
 from minding.engine.chain.context import OnlineRLContext
 from minding.engine.chain.middleware import declaration_of
+from minding.engine.run.fingerprint import tables_fingerprint
 from minding.engine.run.run_dir import RunDir
 from minding.engine.types import EpisodeEnd
 from minding.middleware.online_logger import online_logger
@@ -77,6 +78,7 @@ def test_returns_are_means_over_the_last_hundred_episodes(tmp_path):
     logger(iteration(1, episode_stats=[EpisodeEnd(0, 1000.0, 9)]))
     logger(iteration(2, episode_stats=[EpisodeEnd(0, float(k), 10) for k in range(100)]))
     logger(iteration(3))
+    logger.close()
     (row,) = rows(tmp_path)
     assert (row["collect/return_mean"], row["collect/length_mean"]) == ("49.5", "10.0")
 
@@ -89,6 +91,40 @@ def test_an_evaluation_has_its_own_row_at_the_step_that_it_measured(tmp_path):
     logger(iteration(3, eval_value=480.0, last_eval_iter=2, last_eval_clock=4))
     row = rows(tmp_path)[0]
     assert (row["env_step"], row["train_iter"], row["eval/return_mean"]) == ("4", "2", "480.0")
+
+
+def test_an_evaluation_has_the_spread_of_its_returns_and_the_mean_length_of_its_episodes(tmp_path):
+    logger = logger_in(tmp_path)
+    ends = [EpisodeEnd(0, value, length) for value, length in ((2.0, 10), (4.0, 20), (9.0, 60))]
+    logger(iteration(1, eval_value=5.0, eval_output=ends, last_eval_iter=2, last_eval_clock=4))
+    row = rows(tmp_path)[0]
+    # (9 + 1 + 16) / 3, of which the root; as the summary of a run, over all episodes and not a sample of them.
+    assert (float(row["eval/return_std"]), row["eval/length_mean"]) == (math.sqrt(26 / 3), "30.0")
+
+
+def test_every_training_episode_has_a_line(tmp_path):
+    logger = logger_in(tmp_path)
+    logger(iteration(1, episode_stats=[EpisodeEnd(0, 1.5, 3), EpisodeEnd(1, -2.0, 4)]))
+    logger(iteration(2, episode_stats=[]))
+    logger(iteration(3, episode_stats=[EpisodeEnd(1, 8.0, 5)]))
+    logger.close()
+    lines = list(csv.reader(RunDir(tmp_path).episodes.read_text().splitlines()))
+    assert [line[:3] for line in lines] == [
+        ["env_step", "return", "length"],
+        ["4", "1.5", "3"],
+        ["4", "-2.0", "4"],
+        ["12", "8.0", "5"],
+    ]
+    assert lines[0][3:] == ["time/seconds"]
+    assert 0.0 <= float(lines[1][3]) <= float(lines[3][3]) < 60.0
+
+
+def test_more_episodes_than_a_table_takes_at_a_time_all_have_a_line(tmp_path):
+    logger = logger_in(tmp_path)
+    logger(iteration(1, episode_stats=[EpisodeEnd(0, float(number), 1) for number in range(12_345)]))
+    logger.close()
+    lines = csv.DictReader(RunDir(tmp_path).episodes.read_text().splitlines())
+    assert [float(line["return"]) for line in lines] == list(range(12_345))
 
 
 def test_nan_is_written_as_nan(tmp_path):
@@ -133,8 +169,8 @@ def test_a_resumed_logger_writes_the_rows_of_the_run_that_was_not_killed(tmp_pat
         resumed(iteration(number, episode_stats=[EpisodeEnd(0, float(number), 3)]))
     straight.close()
     resumed.close()
-    assert rows(killed) == rows(whole)
-    assert len(rows(whole)) == 3
+    assert tables_fingerprint(RunDir(killed)) == tables_fingerprint(RunDir(whole))
+    assert (len(rows(whole)), len(RunDir(killed).episodes.read_text().splitlines())) == (3, 9)
 
 
 def test_without_a_folder_nothing_is_written(tmp_path, monkeypatch):

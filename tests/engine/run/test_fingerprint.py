@@ -3,7 +3,8 @@
 import numpy as np
 
 from minding.engine.checkpoint import BlockArray
-from minding.engine.run.fingerprint import fingerprint, metrics_fingerprint
+from minding.engine.run.fingerprint import fingerprint, tables_fingerprint
+from minding.engine.run.run_dir import RunDir
 
 
 def state(**changes):
@@ -39,7 +40,11 @@ def test_dtype_shape_and_wall_time():
 
 
 def test_metrics_are_compared_column_by_column_without_time(tmp_path):
-    (tmp_path / "a.csv").write_text("env_step,train/loss,time/seconds\n8,0.5,1.0\n16,,2.0\n")
-    (tmp_path / "b.csv").write_text("env_step,train/loss,time/seconds\n8,0.5,1.5\n16,0.25,2.5\n")
-    a, b = metrics_fingerprint(tmp_path / "a.csv"), metrics_fingerprint(tmp_path / "b.csv")
-    assert (list(a), [key for key in a if a[key] != b[key]]) == (["env_step", "train/loss"], ["train/loss"])
+    for name, loss, seconds in (("a", "", 2.0), ("b", 0.25, 2.5)):
+        (tmp_path / name).mkdir()
+        text = f"env_step,train/loss,time/seconds\n8,0.5,{seconds}\n16,{loss},{seconds}\n"
+        (tmp_path / name / "metrics.csv").write_text(text)
+        (tmp_path / name / "episodes.csv").write_text(f"env_step,return,time/seconds\n8,{loss},{seconds}\n")
+    a, b = tables_fingerprint(RunDir(tmp_path / "a")), tables_fingerprint(RunDir(tmp_path / "b"))
+    assert list(a) == ["metrics/env_step", "metrics/train/loss", "episodes/env_step", "episodes/return"]
+    assert [key for key in a if a[key] != b[key]] == ["metrics/train/loss", "episodes/return"]
