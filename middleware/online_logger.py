@@ -13,6 +13,8 @@ from easydict import EasyDict
 
 from minding.engine.chain.context import LearningContext
 from minding.engine.chain.middleware import declare
+from minding.engine.chain.task import Task
+from minding.engine.chain.task import task as global_task
 from minding.engine.config.limits import run_length
 from minding.engine.run.loggers import MetricsLogger, make_loggers
 from minding.engine.run.metrics import CsvWriter
@@ -38,6 +40,7 @@ def online_logger(
     *,
     total: int | None = None,
     progress: bool = True,
+    task: Task | None = None,
 ) -> OnlineLogger:
     """Logs metrics to CSV, TensorBoard and trackers and shows progress; put it last in the chain.
 
@@ -47,6 +50,9 @@ def online_logger(
     its episodes: ``eval/success`` is a success rate. With several agents it has the return of each as well.
     ``episodes.csv`` has a line for every training episode that ended. Rows reach the files about once a second, and
     before the checkpoint that counts them.
+
+    For each row the event ``metrics`` is emitted, in the iteration that completes the row, with the row (column to
+    value; None is an empty cell) and its step of the clock.
 
     Reads: clock, train_iter, last_eval_iter, last_eval_value, last_eval_clock; and if present train_output,
       episode_stats, env_episode, train_epoch, eval_value, eval_output, policy_lag.
@@ -58,17 +64,19 @@ def online_logger(
       run_dir: where the files go; None writes none.
       total: end of the progress bar, on the clock; the length of the run by default.
       progress: whether to show progress in the terminal.
+      task: the task that emits the event; the global one by default.
     """
+    task = global_task if task is None else task
     bar = (
         Progress(run_length(cfg).steps if total is None else total, cfg.exp_name, refresh=cfg.run.log_freq)
         if progress
         else None
     )
     if run_dir is None:
-        return OnlineLogger(cfg, None, (), bar)
+        return OnlineLogger(cfg, task, None, (), bar)
     run_dir = run_dir if isinstance(run_dir, RunDir) else RunDir(Path(run_dir))
     tables = CsvWriter(run_dir.metrics), CsvWriter(run_dir.episodes)
-    return OnlineLogger(cfg, tables, make_loggers(cfg.run.loggers, run_dir), bar)
+    return OnlineLogger(cfg, task, tables, make_loggers(cfg.run.loggers, run_dir), bar)
 
 
 class OnlineLogger:
@@ -76,6 +84,7 @@ class OnlineLogger:
 
     Args:
       cfg: the compiled configuration.
+      task: emits an event for each row.
       tables: writers of metrics.csv and episodes.csv, or None.
       loggers: get every row, too.
       progress: display in the terminal, or None.
@@ -84,11 +93,13 @@ class OnlineLogger:
     def __init__(
         self,
         cfg: EasyDict,
+        task: Task,
         tables: tuple[CsvWriter, CsvWriter] | None,
         loggers: Sequence[MetricsLogger],
         progress: Progress | None,
     ) -> None:
         self._cfg = cfg
+        self._task = task
         self._metrics_freq = cfg.run.metrics_freq
         self._tables = tables
         self._loggers = loggers
@@ -244,7 +255,9 @@ class OnlineLogger:
         }
 
     def _write(self, row: dict[str, float | None]) -> None:
-        self._rows.append({**row, "time/seconds": self._seconds()})
+        row = {**row, "time/seconds": self._seconds()}
+        self._rows.append(row)
+        self._task.emit("metrics", dict(row), _clock_of(row))
 
     def _write_rows(self) -> None:
         rows, self._rows = self._rows, []

@@ -91,7 +91,7 @@ class Readers:
         self.policy = training.build(self.task, cfg)
         self.saver = CkptSaver(self.policy, run.name, out_dir=run.parent, task=self.task)
         self.task.use(termination_checker(max_env_step=cfg.run.max_env_step, task=self.task)).use(self.saver)
-        self.task.use(online_logger(cfg, RunDir.open(run), progress=False))
+        self.task.use(online_logger(cfg, RunDir.open(run), progress=False, task=self.task))
 
     def play(self) -> str:
         # MindSpore keeps some memory of every network, which is not what is measured here.

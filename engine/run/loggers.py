@@ -20,6 +20,7 @@ from minding.engine.errors import MissingExtraError
 from minding.engine.run.curves import EVAL_RETURN
 from minding.engine.run.lock import lost
 from minding.engine.run.run_dir import RunDir
+from minding.engine.run.trackers import Tracker
 
 Settings = Mapping[str, Any]
 TRACKERS = ("wandb", "mlflow", "swanlab")
@@ -68,13 +69,13 @@ def make_loggers(names: Iterable[str], run_dir: RunDir) -> list[MetricsLogger]:
     """
     names = list(dict.fromkeys(names))
     check_loggers(names)
-    return [TensorBoardWriter(run_dir.tensorboard) if name == "tensorboard" else _tracker(name, run_dir) for name in names]
+    return [_make_logger(name, run_dir) for name in names]
 
 
-def _tracker(name: str, run_dir: RunDir) -> MetricsLogger:
-    module = importlib.import_module(f"minding.engine.run.trackers.{name}")
-    tracker: MetricsLogger = importlib.import_module("minding.engine.run.trackers").Tracker(name, module.Client(), run_dir)
-    return tracker
+def _make_logger(name: str, run_dir: RunDir) -> MetricsLogger:
+    if name == "tensorboard":
+        return TensorBoardWriter(run_dir.tensorboard)
+    return Tracker(name, importlib.import_module(f"minding.engine.run.trackers.{name}").Client(), run_dir)
 
 
 class TensorBoardWriter:

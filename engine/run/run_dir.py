@@ -119,6 +119,11 @@ class RunDir:
         return self.path / "tb"
 
     @property
+    def trackers(self) -> Path:
+        """Folder of what trackers such as W&B keep of the run, see `engine.run.trackers`."""
+        return self.path / "trackers"
+
+    @property
     def checkpoints(self) -> Path:
         """Folder of checkpoints."""
         return self.path / "ckpt"

@@ -123,7 +123,7 @@ class Session(contextlib.AbstractContextManager["Session"]):
             self._saver = CkptSaver(self.policy, folder.name, cfg.run.ckpt_freq, out_dir=folder.parent, task=self.task)
             limits = (cfg.run.max_env_step, cfg.run.max_train_iter, cfg.run.max_train_epoch)
             self._checker = termination_checker(*limits, stop_value=cfg.run.stop_value, task=self.task)
-            self._logger = online_logger(cfg, self.run_dir, progress=False)
+            self._logger = online_logger(cfg, self.run_dir, progress=False, task=self.task)
             self.task.use(self._checker).use(self._saver).use(self._logger)
             self._block = held.pop_all()
         return self

@@ -1,0 +1,54 @@
+"""SwanLab (extra `swanlab`). Its own variables choose account and mode: `SWANLAB_MODE=offline`."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from minding.engine.run.trackers import Row, TrackedRun
+
+
+class Client:
+    """Sends rows to an experiment of SwanLab."""
+
+    _run: Any = None
+
+    def start(self, run: TrackedRun, id: str | None) -> str:
+        import swanlab
+
+        run.folder.mkdir(parents=True, exist_ok=True)
+        with _handlers_kept():
+            self._run = swanlab.init(
+                project=os.environ.get("SWANLAB_PROJ_NAME", "minding"),
+                name=run.name,
+                group=run.group,
+                id=id,
+                resume="allow",
+                log_dir=str(run.folder / "swanlab"),
+                config=run.settings,
+            )
+        return str(self._run.id)
+
+    def log(self, rows: Sequence[Row]) -> None:
+        for row in rows:
+            self._run.log(dict(row.values), step=row.step)
+
+    def finish(self) -> None:
+        with _handlers_kept():
+            self._run.finish()
+
+
+@contextlib.contextmanager
+def _handlers_kept() -> Iterator[None]:
+    """SwanLab takes Ctrl-C for itself, which would end the run without a checkpoint."""
+    interrupt, hook = signal.getsignal(signal.SIGINT), sys.excepthook
+    try:
+        yield
+    finally:
+        sys.excepthook = hook
+        if signal.getsignal(signal.SIGINT) is not interrupt:
+            signal.signal(signal.SIGINT, interrupt)

@@ -1,0 +1,42 @@
+"""Weights & Biases (extra `wandb`). Its own variables choose project, account and mode: `WANDB_MODE=offline`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+from minding.engine.run.metrics import CLOCKS
+from minding.engine.run.trackers import Row, TrackedRun
+
+
+class Client:
+    """Sends rows to a run of Weights & Biases, whose step is the number of the row: it takes each only once."""
+
+    _run: Any = None
+
+    def start(self, run: TrackedRun, id: str | None) -> str:
+        import wandb
+
+        run.folder.mkdir(parents=True, exist_ok=True)
+        self._run = wandb.init(
+            project=os.environ.get("WANDB_PROJECT", "minding"),
+            name=run.name,
+            group=run.group,
+            id=id,
+            resume="allow",
+            dir=str(run.folder),
+            config=run.settings,
+            # The progress display has the terminal.
+            settings=wandb.Settings(console="off", silent=True),
+        )
+        clock = next(name for name in CLOCKS if run.settings["run"].get(f"max_{name}") is not None)
+        self._run.define_metric("*", step_metric=clock)
+        return str(self._run.id)
+
+    def log(self, rows: Sequence[Row]) -> None:
+        for row in rows:
+            self._run.log(dict(row.values), step=row.number)
+
+    def finish(self) -> None:
+        self._run.finish()

@@ -1,0 +1,166 @@
+"""Trackers: each row once, also after a kill and a resume; failures cost no step."""
+
+import math
+import sys
+
+import pytest
+from easydict import EasyDict
+
+from minding.engine.chain.context import OnlineRLContext
+from minding.engine.run import trackers
+from minding.engine.run.metrics import read_metrics
+from minding.engine.run.run_dir import RunDir
+from minding.engine.run.trackers import Tracker
+from minding.middleware.online_logger import online_logger
+
+
+class Recorder:
+    """A tracker's server and its client: rows by the id of a run; `broken` makes it fail."""
+
+    def __init__(self):
+        self.runs, self.broken, self.calls, self.finished = {}, False, 0, 0
+
+    def start(self, run, id):
+        self._answer()
+        self.about, self.id = run, id or f"run-{len(self.runs)}"
+        self.runs.setdefault(self.id, [])
+        return self.id
+
+    def log(self, rows):
+        self._answer()
+        self.runs[self.id].extend((row.number, row.step, dict(row.values)) for row in rows)
+
+    def finish(self):
+        self.finished += 1
+
+    def _answer(self):
+        self.calls += 1
+        if self.broken:
+            raise ConnectionError("no route\nto host")
+
+
+@pytest.fixture
+def recorder():
+    return Recorder()
+
+
+@pytest.fixture
+def logger_in(recorder, monkeypatch):
+    """A new `online_logger` in a folder, with the recorder as its tracker: what a process that starts again makes."""
+    # Its name is that of the function, too.
+    module = sys.modules["minding.middleware.online_logger"]
+    monkeypatch.setattr(module, "make_loggers", lambda names, run_dir: [Tracker("recorder", recorder, run_dir)])
+    run = {"max_env_step": 1000, "log_freq": 0.5, "metrics_freq": 8, "loggers": []}
+    return lambda folder: online_logger(EasyDict(exp_name="run", seed=3, run=run), folder, progress=False)
+
+
+def iterate(logger, begin, end):
+    for number in range(begin, end):
+        clock = {"total_step": number, "env_step": 4 * number, "train_iter": 2 * number}
+        logger(OnlineRLContext(**clock, train_output={"loss": math.nan if number == 3 else float(number)}))
+
+
+def check_rows(sent, run_dir):
+    """What was sent are the rows of metrics.csv, in their order."""
+    table = read_metrics(run_dir.metrics)
+    assert [number for number, _, _ in sent] == list(range(len(table["env_step"])))
+    assert [step for _, step, _ in sent] == table["env_step"].tolist()
+    for number, _, values in sent:
+        # NaN is a value that is sent.
+        written = {name: column[number] for name, column in table.items() if not name.startswith("time/")}
+        for name, value in written.items():
+            assert values.get(name, math.nan) == value or (math.isnan(value) and math.isnan(values.get(name, value)))
+
+
+def test_a_tracker_gets_the_rows_of_the_file(tmp_path, recorder, logger_in):
+    logger = logger_in(tmp_path)
+    iterate(logger, 1, 9)
+    logger.close()
+    (sent,) = recorder.runs.values()
+    check_rows(sent, RunDir(tmp_path))
+    assert (len(sent), recorder.finished, recorder.about.settings["seed"]) == (4, 1, 3)
+    assert math.isnan(sent[1][2]["train/loss"])
+
+
+def test_a_run_that_is_killed_and_resumed_goes_on_in_the_trackers_run_and_sends_no_row_twice(
+    tmp_path, recorder, logger_in
+):
+    killed = logger_in(tmp_path)
+    iterate(killed, 1, 5)
+    state = killed.state_dict()
+    iterate(killed, 5, 9)
+    # As after a second: the tracker has rows that the checkpoint does not count.
+    killed._write_rows()
+    assert len(recorder.runs["run-0"]) == 4
+    resumed = logger_in(tmp_path)
+    resumed.load_state_dict(state)
+    iterate(resumed, 5, 13)
+    resumed.close()
+    assert list(recorder.runs) == ["run-0"]
+    assert len(recorder.runs["run-0"]) == 6
+    check_rows(recorder.runs["run-0"], RunDir(tmp_path))
+
+
+def test_a_run_that_is_not_resumed_is_another_one_for_the_tracker(tmp_path, recorder, logger_in):
+    for _ in range(2):
+        logger = logger_in(tmp_path)
+        iterate(logger, 1, 3)
+        logger.close()
+    assert [len(rows) for rows in recorder.runs.values()] == [1, 1]
+
+
+def test_a_tracker_that_fails_warns_once_and_a_resume_sends_what_is_missing(tmp_path, recorder, logger_in, caplog):
+    failing = logger_in(tmp_path)
+    iterate(failing, 1, 3)
+    failing._write_rows()
+    recorder.broken = True
+    iterate(failing, 3, 7)
+    state = failing.state_dict()
+    iterate(failing, 7, 9)
+    failing.close()
+    (warning,) = caplog.records
+    assert "recorder failed (ConnectionError: no route to host): training goes on" in warning.getMessage()
+    assert len(recorder.runs["run-0"]) == 1
+    recorder.broken = False
+    resumed = logger_in(tmp_path)
+    resumed.load_state_dict(state)
+    iterate(resumed, 7, 9)
+    resumed.close()
+    check_rows(recorder.runs["run-0"], RunDir(tmp_path))
+    assert len(recorder.runs["run-0"]) == 4
+
+
+def test_a_tracker_that_failed_is_left_alone_for_minutes_and_then_gets_all_rows(tmp_path, recorder):
+    now = [0.0]
+    tracker = Tracker("recorder", recorder, RunDir(tmp_path), clock=lambda: now[0])
+    tracker.open({}, 0)
+    recorder.broken = True
+    for number, second in enumerate((0.0, 1.0, 599.0)):
+        now[0] = second
+        tracker.write({"env_step": number}, number)
+        tracker.flush()
+    assert recorder.calls == 1
+    recorder.broken, now[0] = False, 600.0
+    tracker.flush()
+    assert [number for number, _, _ in recorder.runs["run-0"]] == [0, 1, 2]
+
+
+def test_rows_that_are_lost_with_a_folder_do_not_stop_what_follows(tmp_path, recorder, logger_in):
+    first = logger_in(tmp_path / "first")
+    iterate(first, 1, 5)
+    state = first.state_dict()
+    # A checkpoint of another folder: neither the tracker's run nor earlier rows are here.
+    resumed = logger_in(tmp_path / "second")
+    resumed.load_state_dict(state)
+    iterate(resumed, 5, 9)
+    resumed.close()
+    assert [[number for number, _, _ in rows] for rows in recorder.runs.values()] == [[0, 1], [2, 3]]
+
+
+def test_a_run_of_several_seeds_is_named_after_its_folder(tmp_path):
+    folder = tmp_path / "cartpole-seeds" / "seed_1"
+    folder.mkdir(parents=True)
+    assert trackers.TrackedRun.of(RunDir(folder), {}).name == "seed_1"
+    (folder.parent / "settings.yaml").touch()
+    run = trackers.TrackedRun.of(RunDir(folder), {})
+    assert (run.name, run.group) == ("cartpole-seeds/seed_1", "cartpole-seeds")
