@@ -60,8 +60,13 @@ class TrackedRun:
 class Client(Protocol):
     """What the module of a tracker defines, as `Client()`. Any exception counts as a failure of the tracker."""
 
-    def start(self, run: TrackedRun, id: str | None) -> str:
-        """Begins a run, or goes on with the one of this id; returns the id."""
+    def start(self, run: TrackedRun, id: str | None) -> tuple[str, int | None]:
+        """Begins a run, or goes on with the one of this id.
+
+        Returns:
+          Its id, and how many rows it holds: a killed process may not have sent all that its tracker was given. None if
+          the tracker cannot tell.
+        """
 
     def log(self, rows: Sequence[Row]) -> None:
         """Sends rows."""
@@ -73,10 +78,11 @@ class Client(Protocol):
 class Tracker:
     """A `MetricsLogger` that hands rows to a tracker, each once, also where a run is killed and resumed.
 
-    A tracker cannot take rows back. How many it was sent is therefore kept in the run folder, with the id of its run,
-    and a resumed run leaves out as many; it sends what is missing from metrics.csv, which has been cut back by then.
-    The number is written before rows are sent: a kill in between costs these rows. After a failure there is one
-    warning, rows wait in memory, and are sent some minutes later, at the end, or by a run that is resumed.
+    A tracker cannot take rows back. How many it was given is therefore kept in the run folder, with the id of its run.
+    A resumed run asks the tracker how many it holds, leaves these out, and takes the missing ones from metrics.csv,
+    which has been cut back by then. If a tracker cannot tell, the number kept counts; it is written before rows are
+    sent, so that a kill in between costs these rows. After a failure there is one warning; rows wait in memory and are
+    sent some minutes later, at the end, or by a run that is resumed.
 
     Args:
       name: of the tracker.
@@ -90,8 +96,8 @@ class Tracker:
         self._settings: Mapping[str, Any] = {}
         self._id: str | None = None
         self._started = False
-        # Rows of the run so far, rows that were sent or wait, and those that wait.
-        self._rows = self._taken = 0
+        # Rows of the run so far, those that the tracker was given, and those that wait.
+        self._rows = self._given = 0
         self._waiting: collections.deque[Row] = collections.deque(maxlen=_MOST_WAITING)
         self._failed_at: float | None = None
         self._warned = False
@@ -101,10 +107,8 @@ class Tracker:
         self._settings = settings
 
     def write(self, row: Mapping[str, float], step: int) -> None:
-        """Takes a row, unless the tracker was sent it before the run was resumed."""
-        if self._rows >= self._taken:
-            self._waiting.append(Row(self._rows, step, row))
-            self._taken = self._rows + 1
+        """Takes a row."""
+        self._waiting.append(Row(self._rows, step, row))
         self._rows += 1
 
     def flush(self) -> None:
@@ -113,12 +117,10 @@ class Tracker:
             self._send()
 
     def purge_after(self, step: int, rows: int) -> None:
-        """Goes on with the tracker's run: leaves out rows that it has, and takes up those that it was never sent."""
+        """Goes on with the tracker's run, which may hold other rows than these by now."""
         self._waiting.clear()
-        self._id, sent = self._kept()
-        self._rows, self._taken = rows, max(sent, rows)
-        if sent < rows:
-            self._waiting.extend(_rows_of(self._run_dir.metrics, sent, rows))
+        self._id, self._given = self._kept()
+        self._rows = rows
 
     def close(self) -> None:
         """Sends what waits, and ends the tracker's run; a later write goes on with it."""
@@ -130,19 +132,29 @@ class Tracker:
                 self._client.finish()
 
     def _send(self) -> None:
-        rows = list(self._waiting)
         with self._warning_instead_of_error():
             if not self._started:
-                self._id = self._client.start(TrackedRun.of(self._run_dir, self._settings), self._id)
-                self._started = True
-            self._keep(self._taken)
-            try:
-                self._client.log(rows)
-            except Exception:
-                self._keep(rows[0].number)
-                raise
+                self._start()
+            rows = [row for row in self._waiting if row.number >= self._given]
+            if rows:
+                before, self._given = self._given, rows[-1].number + 1
+                self._keep()
+                try:
+                    self._client.log(rows)
+                except Exception:
+                    self._given = before
+                    self._keep()
+                    raise
             self._waiting.clear()
             self._failed_at = None
+
+    def _start(self) -> None:
+        self._id, held = self._client.start(TrackedRun.of(self._run_dir, self._settings), self._id)
+        self._started = True
+        if held is not None:
+            self._given = held
+        missing = _rows_of(self._run_dir.metrics, self._given, self._waiting[0].number)
+        self._waiting.extendleft(reversed(missing))
 
     @contextlib.contextmanager
     def _warning_instead_of_error(self) -> Iterator[None]:
@@ -168,17 +180,19 @@ class Tracker:
             return str(kept["id"]), int(kept["rows"])
         return None, 0
 
-    def _keep(self, rows: int) -> None:
+    def _keep(self) -> None:
         if lost(self._run_dir.path):
             return
         fresh = self._file.with_name(f"{self._file.name}.new")
         fresh.parent.mkdir(parents=True, exist_ok=True)
-        fresh.write_text(json.dumps({"id": self._id, "rows": rows}), encoding="utf-8")
+        fresh.write_text(json.dumps({"id": self._id, "rows": self._given}), encoding="utf-8")
         os.replace(fresh, self._file)
 
 
 def _rows_of(path: Path, begin: int, end: int) -> list[Row]:
     """These rows of metrics.csv; none if it is not whole."""
+    if begin >= end:
+        return []
     try:
         table = read_table(path, end)
     except ConfigError:

@@ -22,7 +22,7 @@ class Client:
     _client: Any = None
     _id = ""
 
-    def start(self, run: TrackedRun, id: str | None) -> str:
+    def start(self, run: TrackedRun, id: str | None) -> tuple[str, int | None]:
         from mlflow import MlflowClient
         from mlflow.entities import Param
 
@@ -30,7 +30,7 @@ class Client:
         if id is not None:
             self._client.set_terminated(id, "RUNNING")
             self._id = id
-            return id
+            return id, None
         name = os.environ.get("MLFLOW_EXPERIMENT_NAME", "minding")
         experiment = self._client.get_experiment_by_name(name)
         place = self._client.create_experiment(name) if experiment is None else experiment.experiment_id
@@ -38,7 +38,7 @@ class Client:
         params = [Param(key, str(value)[:_MOST_TEXT]) for key, value in flat(run.settings)]
         for begin in range(0, len(params), _MOST_PARAMS):
             self._client.log_batch(self._id, params=params[begin : begin + _MOST_PARAMS])
-        return self._id
+        return self._id, 0
 
     def log(self, rows: Sequence[Row]) -> None:
         from mlflow.entities import Metric

@@ -7,9 +7,11 @@ import os
 import signal
 import sys
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 from minding.engine.run.trackers import Row, TrackedRun
+from minding.engine.run.trackers.offline import records
 
 
 class Client:
@@ -17,10 +19,11 @@ class Client:
 
     _run: Any = None
 
-    def start(self, run: TrackedRun, id: str | None) -> str:
+    def start(self, run: TrackedRun, id: str | None) -> tuple[str, int | None]:
         import swanlab
 
         run.folder.mkdir(parents=True, exist_ok=True)
+        held = 0 if id is None else _held_offline(run.folder, id)
         with _handlers_kept():
             self._run = swanlab.init(
                 project=os.environ.get("SWANLAB_PROJ_NAME", "minding"),
@@ -31,7 +34,7 @@ class Client:
                 log_dir=str(run.folder / "swanlab"),
                 config=run.settings,
             )
-        return str(self._run.id)
+        return str(self._run.id), None if self._run.mode == "online" else held
 
     def log(self, rows: Sequence[Row]) -> None:
         for row in rows:
@@ -52,3 +55,16 @@ def _handlers_kept() -> Iterator[None]:
         sys.excepthook = hook
         if signal.getsignal(signal.SIGINT) is not interrupt:
             signal.signal(signal.SIGINT, interrupt)
+
+
+def _held_offline(folder: Path, id: str) -> int:
+    """Counts rows: each is several records of one time, and the last is whole only if another record follows."""
+    from swanlab.proto.swanlab.record.v1.record_pb2 import Record
+
+    held = 0
+    for file in folder.glob(f"swanlab/run-*/run-{id}.swanlab"):
+        found = [Record.FromString(record) for record in records(file)]
+        times = [str(each.scalar.timestamp) for each in found if each.HasField("scalar")]
+        torn = bool(times) and found[-1].HasField("scalar")
+        held += len(set(times)) - torn
+    return held

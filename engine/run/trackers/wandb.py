@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from minding.engine.run.metrics import CLOCKS
 from minding.engine.run.trackers import Row, TrackedRun
+from minding.engine.run.trackers.offline import records
 
 
 class Client:
@@ -15,10 +17,11 @@ class Client:
 
     _run: Any = None
 
-    def start(self, run: TrackedRun, id: str | None) -> str:
+    def start(self, run: TrackedRun, id: str | None) -> tuple[str, int | None]:
         import wandb
 
         run.folder.mkdir(parents=True, exist_ok=True)
+        held = 0 if id is None else _held_offline(run.folder, id)
         self._run = wandb.init(
             project=os.environ.get("WANDB_PROJECT", "minding"),
             name=run.name,
@@ -30,9 +33,9 @@ class Client:
             # The progress display has the terminal.
             settings=wandb.Settings(console="off", silent=True),
         )
-        clock = next(name for name in CLOCKS if run.settings["run"].get(f"max_{name}") is not None)
+        clock = next((name for name in CLOCKS if run.settings["run"].get(f"max_{name}") is not None), CLOCKS[0])
         self._run.define_metric("*", step_metric=clock)
-        return str(self._run.id)
+        return str(self._run.id), held if self._run.offline else int(self._run.step)
 
     def log(self, rows: Sequence[Row]) -> None:
         for row in rows:
@@ -40,3 +43,10 @@ class Client:
 
     def finish(self) -> None:
         self._run.finish()
+
+
+def _held_offline(folder: Path, id: str) -> int:
+    from wandb.proto.wandb_internal_pb2 import Record
+
+    files = folder.glob(f"wandb/offline-run-*/run-{id}.wandb")
+    return sum(Record.FromString(record).HasField("history") for file in files for record in records(file))

@@ -1,6 +1,7 @@
 """Trackers: each row once, also after a kill and a resume; failures cost no step."""
 
 import math
+import struct
 import sys
 
 import pytest
@@ -11,6 +12,7 @@ from minding.engine.run import trackers
 from minding.engine.run.metrics import read_metrics
 from minding.engine.run.run_dir import RunDir
 from minding.engine.run.trackers import Tracker
+from minding.engine.run.trackers.offline import records
 from minding.middleware.online_logger import online_logger
 
 
@@ -18,13 +20,13 @@ class Recorder:
     """A tracker's server and its client: rows by the id of a run; `broken` makes it fail."""
 
     def __init__(self):
-        self.runs, self.broken, self.calls, self.finished = {}, False, 0, 0
+        self.runs, self.broken, self.calls, self.finished, self.tells = {}, False, 0, 0, False
 
     def start(self, run, id):
         self._answer()
         self.about, self.id = run, id or f"run-{len(self.runs)}"
         self.runs.setdefault(self.id, [])
-        return self.id
+        return self.id, len(self.runs[self.id]) if self.tells else None
 
     def log(self, rows):
         self._answer()
@@ -80,6 +82,23 @@ def test_a_tracker_gets_the_rows_of_the_file(tmp_path, recorder, logger_in):
     check_rows(sent, RunDir(tmp_path))
     assert (len(sent), recorder.finished, recorder.about.settings["seed"]) == (4, 1, 3)
     assert math.isnan(sent[1][2]["train/loss"])
+
+
+@pytest.mark.parametrize("left", [0, 1, 2, 3, 4])
+def test_a_resumed_run_sends_what_a_kill_has_taken_from_the_trackers_own_buffer(tmp_path, recorder, logger_in, left):
+    recorder.tells = True
+    killed = logger_in(tmp_path)
+    iterate(killed, 1, 5)
+    state = killed.state_dict()
+    iterate(killed, 5, 9)
+    killed._write_rows()
+    del recorder.runs["run-0"][left:]
+    resumed = logger_in(tmp_path)
+    resumed.load_state_dict(state)
+    iterate(resumed, 5, 9)
+    resumed.close()
+    assert list(recorder.runs) == ["run-0"]
+    check_rows(recorder.runs["run-0"], RunDir(tmp_path))
 
 
 def test_a_run_that_is_killed_and_resumed_goes_on_in_the_trackers_run_and_sends_no_row_twice(
@@ -164,3 +183,20 @@ def test_a_run_of_several_seeds_is_named_after_its_folder(tmp_path):
     (folder.parent / "settings.yaml").touch()
     run = trackers.TrackedRun.of(RunDir(folder), {})
     assert (run.name, run.group) == ("cartpole-seeds/seed_1", "cartpole-seeds")
+
+
+def test_records_are_read_up_to_where_a_file_is_torn(tmp_path):
+    def piece(kind, data):
+        return struct.pack("<IHB", 0, len(data), kind) + data
+
+    long = bytes(40_000)
+    whole = b":W&B\x00\x00\x00" + piece(1, b"first")
+    room = 32768 - len(whole) - 7
+    whole += piece(2, long[:room]) + piece(4, long[room:]) + piece(1, b"last")
+    file = tmp_path / "run.wandb"
+    file.write_bytes(whole)
+    assert list(records(file)) == [b"first", long, b"last"]
+    file.write_bytes(whole[:-1])
+    assert list(records(file)) == [b"first", long]
+    file.write_bytes(b"")
+    assert list(records(file)) == []
