@@ -168,7 +168,7 @@ class CsvWriter:
         try:
             self._take_up()
             self._add_columns(self._pending)
-            self._append([_csv_line([_cell(row.get(name)) for name in self.columns]) for row in self._pending])
+            self._append([[_cell(row.get(name)) for name in self.columns] for row in self._pending])
         except OSError as error:
             self._warn(error)
             return
@@ -266,11 +266,10 @@ class CsvWriter:
             self.path.unlink()
         self.columns = columns
 
-    def _append(self, lines: Sequence[str]) -> None:
+    def _append(self, rows: Sequence[Sequence[str]]) -> None:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         size = self.path.stat().st_size if self.path.exists() else 0
-        header = "" if size else _csv_line(self.columns)
-        data = (header + "".join(lines)).encode()
+        data = _csv_text(rows if size else [self.columns, *rows]).encode()
         try:
             with open(self.path, "ab") as file:
                 file.write(data)
@@ -283,7 +282,7 @@ class CsvWriter:
 
     def _replace(self, table: Sequence[Sequence[str]]) -> None:
         """Puts `table` in place of the file, durably, unless that is what it holds."""
-        data = "".join(map(_csv_line, table)).encode()
+        data = _csv_text(table).encode()
         if self.path.read_bytes() != data:
             temporary = self.path.with_name(self.path.name + ".tmp")
             temporary.write_bytes(data)
@@ -307,9 +306,9 @@ def _in_columns(row: Sequence[str], given: Sequence[str], wanted: Sequence[str])
     return [cells.get(name, "") for name in wanted]
 
 
-def _csv_line(cells: Sequence[str]) -> str:
+def _csv_text(table: Iterable[Sequence[str]]) -> str:
     text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerow(cells)
+    csv.writer(text, lineterminator="\n").writerows(table)
     return text.getvalue()
 
 

@@ -5,8 +5,10 @@ import csv
 import math
 import time
 
+import pytest
 from easydict import EasyDict
 
+from minding.engine import Task
 from minding.engine.chain.context import OnlineRLContext
 from minding.engine.chain.middleware import declaration_of
 from minding.engine.run.fingerprint import tables_fingerprint
@@ -171,6 +173,36 @@ def test_a_resumed_logger_writes_the_rows_of_the_run_that_was_not_killed(tmp_pat
     resumed.close()
     assert tables_fingerprint(RunDir(killed)) == tables_fingerprint(RunDir(whole))
     assert (len(rows(whole)), len(RunDir(killed).episodes.read_text().splitlines())) == (3, 9)
+
+
+def test_each_row_is_an_event_in_the_iteration_that_completes_it(tmp_path):
+    task, heard, told = Task(), [], []
+    with task.start(ctx=OnlineRLContext()):
+        task.on("metrics", lambda row, clock: heard.append((task.ctx.total_step, clock, row)))
+        task.use(lambda ctx: vars(ctx).update(env_step=ctx.env_step + 4, train_output={"loss": 1.0}))
+        task.use(online_logger(config(tmp_path), tmp_path, progress=False, task=task))
+        # What a handler does to its row stays there.
+        task.on("metrics", lambda row, clock: told.append(row.pop("train/loss")))
+        task.run(max_step=6)
+    # Rows where 10 and 20 are passed; that of the end is emitted once the last iteration is over.
+    assert [(step, clock) for step, clock, _ in heard] == [(2, 12), (4, 20), (6, 24)]
+    assert [row["env_step"] for row in rows(tmp_path)] == ["12", "20", "24"]
+    assert [row["train/loss"] for row in rows(tmp_path)] == ["1.0", "1.0", "1.0"]
+    assert (told, heard[0][2]["eval/return_mean"]) == ([1.0, 1.0, 1.0], None)
+
+
+def test_an_error_in_a_handler_of_the_event_ends_the_run(tmp_path):
+    def fail(row, clock):
+        raise ZeroDivisionError
+
+    task = Task()
+    with task.start(ctx=OnlineRLContext()):
+        task.on("metrics", fail)
+        task.use(lambda ctx: vars(ctx).update(env_step=ctx.env_step + 4))
+        task.use(online_logger(config(tmp_path), tmp_path, progress=False, task=task))
+        with pytest.raises(ZeroDivisionError):
+            task.run(max_step=6)
+        assert task.ctx.total_step == 2
 
 
 def test_without_a_folder_nothing_is_written(tmp_path, monkeypatch):

@@ -1,6 +1,7 @@
 """A run asks its chain what it runs on."""
 
 import signal
+import sys
 
 import pytest
 from easydict import EasyDict
@@ -10,6 +11,7 @@ from minding.configs import compile_run
 from minding.configs.chains import Chain
 from minding.engine.chain.context import OnlineRLContext
 from minding.engine.checkpoint import newest_checkpoint
+from minding.engine.errors import MissingExtraError
 from minding.engine.run.run_dir import RunDir
 from minding.training import assembly, session
 
@@ -70,3 +72,12 @@ def test_a_signal_ends_the_callers_loop_too_once_the_run_is_saved(number, error,
         assert raised.value.code == 143
     summary = training.train(cfg, RunDir.create(cfg), progress=False, raise_signals=False)
     assert summary.stop_reason == number.name
+
+
+def test_a_logger_that_is_not_installed_ends_a_run_before_it_begins(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "wandb", None)
+    user = EasyDict(env={"env_id": "CartPole-v1"}, policy={"type": "ppo"}, run={"loggers": ["tensorboard", "wandb"]})
+    cfg = compile_run(user, [f"run.out_dir={tmp_path}"])
+    with pytest.raises(MissingExtraError, match=r"run.loggers: wandb needs .* pip install 'minding\[wandb\]'"):
+        training.train(cfg, RunDir.create(cfg), progress=False)
+    assert list(tmp_path.iterdir()) == []
