@@ -184,9 +184,11 @@ class Tracker:
         if lost(self._run_dir.path):
             return
         fresh = self._file.with_name(f"{self._file.name}.new")
-        fresh.parent.mkdir(parents=True, exist_ok=True)
-        fresh.write_text(json.dumps({"id": self._id, "rows": self._given}), encoding="utf-8")
-        os.replace(fresh, self._file)
+        # A failing disk is reported with metrics.csv.
+        with contextlib.suppress(OSError):
+            fresh.parent.mkdir(parents=True, exist_ok=True)
+            fresh.write_text(json.dumps({"id": self._id, "rows": self._given}), encoding="utf-8")
+            os.replace(fresh, self._file)
 
 
 def _rows_of(path: Path, begin: int, end: int) -> list[Row]:

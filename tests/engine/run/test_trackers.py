@@ -164,6 +164,16 @@ def test_a_tracker_that_failed_is_left_alone_for_minutes_and_then_gets_all_rows(
     assert [number for number, _, _ in recorder.runs["run-0"]] == [0, 1, 2]
 
 
+def test_a_disk_that_takes_no_count_keeps_no_row_from_the_tracker(tmp_path, recorder, logger_in, caplog):
+    # In place of the folder.
+    (tmp_path / "trackers").write_text("")
+    logger = logger_in(tmp_path)
+    iterate(logger, 1, 9)
+    logger.close()
+    check_rows(recorder.runs["run-0"], RunDir(tmp_path))
+    assert (len(recorder.runs["run-0"]), caplog.records) == (4, [])
+
+
 def test_rows_that_are_lost_with_a_folder_do_not_stop_what_follows(tmp_path, recorder, logger_in):
     first = logger_in(tmp_path / "first")
     iterate(first, 1, 5)
