@@ -1,4 +1,4 @@
-"""Films one episode: GIF files by Pillow, which MindSpore brings, other formats by imageio (extra `video`)."""
+"""Films episodes: GIF files by Pillow, which MindSpore brings, other formats by imageio (extra `video`)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import gymnasium
 import numpy as np
 
 from minding.engine.errors import ConfigError, MissingExtraError
-from minding.engine.types import Array, EpisodeEnd, EvalMode
+from minding.engine.types import Array, EnvManager, EpisodeEnd, EvalMode
 from minding.envs.config import env_settings
 from minding.envs.making import make_env_manager
 from minding.envs.single.factory import env_factory
@@ -43,20 +43,21 @@ def video_writer(path: str | Path) -> Writer:
     return lambda path, frames, fps: imageio.mimsave(str(path), frames, fps=fps)
 
 
-def record_episode(
-    env_cfg: Mapping[str, Any], policy: EvalMode, path: str | Path, seed: int, *, max_steps: int
-) -> EpisodeEnd:
-    """Plays one episode without exploration and writes it as a video.
+def record_episodes(
+    env_cfg: Mapping[str, Any], policy: EvalMode, path: str | Path, seed: int, *, max_steps: int, episodes: int = 1
+) -> list[EpisodeEnd]:
+    """Plays episodes without exploration and writes them as one video, one after the other.
 
     Args:
       env_cfg: the `env` section of the configuration.
       policy: ``policy.eval_mode``.
       path: file to write; its extension selects the format (.gif, .mp4).
-      seed: of the episode.
-      max_steps: length at which the episode is cut off.
+      seed: of the environment; the first episode is that of this seed, however many follow.
+      max_steps: length at which an episode is cut off.
+      episodes: how many are filmed.
 
     Returns:
-      The episode's return and length.
+      Return and length of each episode.
 
     Raises:
       MissingExtraError: if a package that the format needs is not installed.
@@ -75,29 +76,37 @@ def record_episode(
         "team_reward": False,
     }
     manager = make_env_manager({**settings, "env_kwargs": {}, **made}, 1, seed, training=False, env_fn=lambda: film)
-    end, episode_return, length = None, 0.0, 0
     try:
-        obs = manager.reset()
-        if film.frames[0] is None:
-            raise ConfigError(
-                f"env.env_id={env_cfg['env_id']!r} renders no pictures (render_mode 'rgb_array'): its render() has to "
-                "return an array (H, W, 3)"
-            )
-        policy.reset()
-        while end is None and length < max_steps:
-            step = manager.play(policy.forward(obs))
-            obs, end = step.obs, next(iter(step.episodes), None)
-            episode_return += float(step.team_reward[0])
-            length += 1
+        ends = [_play_episode(manager, policy, film, env_cfg["env_id"], max_steps) for _ in range(episodes)]
     finally:
         manager.close()
         film.env.close()
     write(path, film.frames, film.metadata.get("render_fps") or _FPS)
-    return end or EpisodeEnd(0, episode_return, length)
+    return ends
+
+
+def _play_episode(manager: EnvManager, policy: EvalMode, film: Film, env_id: str, max_steps: int) -> EpisodeEnd:
+    """Plays an episode from a reset to its end, or until it is cut off."""
+    film.begin()
+    obs = manager.reset()
+    if film.frames[0] is None:
+        raise ConfigError(
+            f"env.env_id={env_id!r} renders no pictures (render_mode 'rgb_array'): its render() has to return an array "
+            "(H, W, 3)"
+        )
+    policy.reset()
+    episode_return = 0.0
+    for _ in range(max_steps):
+        step = manager.play(policy.forward(obs))
+        obs = step.obs
+        episode_return += float(step.team_reward[0])
+        for end in step.episodes:
+            return end
+    return EpisodeEnd(0, episode_return, max_steps)
 
 
 class Film(gymnasium.Wrapper[Any, Any, Any, Any]):  # type: ignore[misc]
-    """Keeps a picture of the first observation of the first episode, and one of each step.
+    """Keeps a picture of the first observation of an episode, and one of each step, from `begin` to the episode's end.
 
     Args:
       env: made to render pictures.
@@ -109,6 +118,10 @@ class Film(gymnasium.Wrapper[Any, Any, Any, Any]):  # type: ignore[misc]
     def __init__(self, env: Any) -> None:
         super().__init__(env)
         self.frames: list[Any] = []
+        self._resets = 0
+
+    def begin(self) -> None:
+        """The next reset begins an episode to be filmed; one after that, as managers make it, does not."""
         self._resets = 0
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 import types
+from pathlib import Path
 
 import pytest
 from easydict import EasyDict
@@ -183,7 +184,7 @@ def test_without_a_command_the_help_is_shown(capsys):
         (["train", "cartpole_ppo", "--sede", "1"], "No such option"),
         (["eval", "absent"], "no run folder 'absent'"),
         (["eval", "absent", "--episodes", "0"], "0 is not in the range"),
-        (["eval", "absent", "--ckpt", "best"], "Directory 'best' does not exist"),
+        (["eval", "absent", "--ckpt", "bets"], "Directory 'bets' does not exist"),
         (["eval", "absent", "--ckpt", ".", "--exported", __file__], "--ckpt and --exported name two agents"),
         (["plot", "absent"], "no run folder 'absent'"),
         (["list", "preset"], "'preset' is not one of"),
@@ -343,6 +344,34 @@ def test_eval_plays_the_checkpoint_that_is_named(training, compiled, capsys, tmp
     training.calls.clear()
     assert run(["eval", str(tmp_path / "runs" / "cartpole_ppo"), "--ckpt", str(tmp_path)]) == 0
     assert training.calls == [(100, 3, None, tmp_path)]
+
+
+def test_the_word_best_is_the_checkpoint_of_the_best_evaluation(training, compiled, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    run(["train", "cartpole_ppo"])
+    training.calls.clear()
+    assert run(["eval", "runs/cartpole_ppo", "--ckpt", "best"]) == 2
+    assert "'runs/cartpole_ppo' has no best checkpoint" in capsys.readouterr().err
+    best = Path("runs/cartpole_ppo/ckpt/best")
+    # A folder that is called so is given as a path.
+    for folder in (best, Path("best")):
+        folder.mkdir(parents=True)
+    assert run(["eval", "runs/cartpole_ppo", "--ckpt", "best"]) == 0
+    assert run(["eval", "runs/cartpole_ppo", "--ckpt", "./best"]) == 0
+    assert training.calls == [(100, 3, None, best), (100, 3, None, Path("./best"))]
+    filmed = []
+    training.record = lambda run_dir, file, **given: filmed.append(given) or [EpisodeEnd(0, 2.0, 2)] * 3
+    assert run(["record", "runs/cartpole_ppo", "--ckpt", "best", "--episodes", "3"]) == 0
+    assert filmed == [{"seed": None, "ckpt": best, "n_episode": 3}]
+    assert "mean of 3 episodes 2.0\n" in capsys.readouterr().out
+
+
+def test_each_seed_plays_its_own_best_checkpoint(seeds, training, capsys):
+    folders = sorted((each / "ckpt" / "best" for each in seeds.glob("seed_*")), key=str)
+    for folder in folders:
+        folder.mkdir(parents=True)
+    assert run(["eval", str(seeds), "--ckpt", "best", "--episodes", "2"]) == 0
+    assert sorted((call[3] for call in training.calls), key=str) == folders
 
 
 def test_plot_draws_the_runs_it_is_given(training, compiled, capsys, tmp_path):
@@ -685,7 +714,7 @@ def test_of_a_folder_of_seeds_the_best_is_filmed(seeds, training, capsys):
 
     def record(run_dir, file, **_):
         filmed.append(run_dir.path.name)
-        return EpisodeEnd(0, 300.0, 300, {})
+        return [EpisodeEnd(0, 300.0, 300, {})]
 
     training.record = record
     assert run(["record", str(seeds)]) == 0

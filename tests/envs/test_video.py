@@ -59,7 +59,7 @@ def test_wrappers_and_masks_are_applied_once_and_every_step_is_a_picture(tmp_pat
         "wrappers": [{"frame_stack": {"size": 2}}],
         "info_keys": ["action_mask", "success"],
     }
-    end = video.record_episode(env, FirstLegal(), tmp_path / "a.gif", seed=3, max_steps=50)
+    (end,) = video.record_episodes(env, FirstLegal(), tmp_path / "a.gif", seed=3, max_steps=50)
     frames, duration = shades(tmp_path / "a.gif")
     assert duration == 200
     # The first observation, and the true last one.
@@ -70,9 +70,20 @@ def test_wrappers_and_masks_are_applied_once_and_every_step_is_a_picture(tmp_pat
 
 def test_an_episode_is_cut_off_after_the_most_steps(tmp_path):
     env = {"env_id": "test_video:Painted", "info_keys": ["action_mask"], "wrappers": [{"frame_stack": {"size": 2}}]}
-    end = video.record_episode(env, FirstLegal(), tmp_path / "a.gif", seed=3, max_steps=1)
+    (end,) = video.record_episodes(env, FirstLegal(), tmp_path / "a.gif", seed=3, max_steps=1)
     assert (end.episode_length, end.episode_return) == (1, 1.0)
     assert shades(tmp_path / "a.gif")[0] == [0, 40]
+
+
+def test_several_episodes_follow_one_another_in_one_film(tmp_path):
+    env = {"env_id": "test_video:Painted", "info_keys": ["action_mask"], "wrappers": [{"frame_stack": {"size": 2}}]}
+    (first,) = video.record_episodes(env, FirstLegal(), tmp_path / "a.gif", seed=3, max_steps=50)
+    ends = video.record_episodes(env, FirstLegal(), tmp_path / "b.gif", seed=3, max_steps=50, episodes=3)
+    assert (len(ends), ends[0]) == (3, first)
+    assert shades(tmp_path / "b.gif")[0] == [40 * step for end in ends for step in range(end.episode_length + 1)]
+    cut = video.record_episodes(env, FirstLegal(), tmp_path / "c.gif", seed=3, max_steps=1, episodes=2)
+    assert [end.episode_length for end in cut] == [1, 1]
+    assert shades(tmp_path / "c.gif")[0] == [0, 40, 0, 40]
 
 
 class Shooter:
@@ -84,7 +95,7 @@ class Shooter:
 
 def test_a_battle_of_a_whole_team_is_filmed(tmp_path):
     env = {"env_id": "minding/Battle-v0", "info_keys": ["battle_won"], "backend": "native", "global_state": True}
-    end = video.record_episode(env, Shooter(), tmp_path / "a.gif", seed=0, max_steps=100)
+    (end,) = video.record_episodes(env, Shooter(), tmp_path / "a.gif", seed=0, max_steps=100)
     with Image.open(tmp_path / "a.gif") as film:
         assert film.size == (16 * 24, 12 * 24)
         # Pictures that do not change are shown longer.
@@ -98,4 +109,4 @@ def test_what_renders_no_pictures_is_refused(name, tmp_path):
     with pytest.raises(
         ConfigError, match=rf"env\.env_id='test_video:{name}' renders no pictures .* an array \(H, W, 3\)"
     ):
-        video.record_episode(env, FirstLegal(), tmp_path / "a.gif", seed=3, max_steps=5)
+        video.record_episodes(env, FirstLegal(), tmp_path / "a.gif", seed=3, max_steps=5)

@@ -4,8 +4,16 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
+
+if TYPE_CHECKING:
+    from minding.engine.run.run_dir import RunDir
+
+BEST = "best"
+"""The word for the checkpoint of the best evaluation."""
 
 
 class BadInput(click.ClickException):
@@ -20,6 +28,47 @@ trust_option = click.option(
     help="Run code that the run folder or .yaml file names even if it is not an environment of your project; only for "
     "what you trust.",
 )
+
+
+class CheckpointName(click.ParamType[str]):
+    """The word ``best``, or a checkpoint folder that exists; a folder of that name is ``./best``."""
+
+    name = "checkpoint"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """The word, or the path of the folder."""
+        if value == BEST:
+            return BEST
+        return str(click.Path(exists=True, file_okay=False).convert(value, param, ctx))
+
+
+ckpt_option = click.option(
+    "--ckpt",
+    type=CheckpointName(),
+    metavar="best|FOLDER",
+    help="Another checkpoint than the newest: best, that of the highest evaluation, or a folder such as "
+    "RUN/ckpt/iter_2000.",
+)
+
+
+def checkpoint_of(run: RunDir, ckpt: str | None) -> Path | None:
+    """The checkpoint folder of a run that `ckpt_option` names; None stands for the newest.
+
+    Raises:
+      NoCheckpointError: the run has no best one.
+    """
+    from minding.engine.checkpoint import BEST as FOLDER
+    from minding.engine.errors import NoCheckpointError
+
+    if ckpt != BEST:
+        return None if ckpt is None else Path(ckpt)
+    best = run.checkpoints / FOLDER
+    if not best.is_dir():
+        raise NoCheckpointError(
+            f"{str(run.path)!r} has no best checkpoint, which is saved after an evaluation: leave --ckpt out, which "
+            "takes the newest"
+        )
+    return best
 
 
 @contextlib.contextmanager

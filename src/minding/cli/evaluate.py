@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from minding.cli.common import bad_input, trust_option
+from minding.cli.common import BEST, bad_input, checkpoint_of, ckpt_option, trust_option
 
 if TYPE_CHECKING:
     from easydict import EasyDict
@@ -21,12 +21,7 @@ if TYPE_CHECKING:
 @click.argument("run", type=click.Path())
 @click.option("--episodes", type=click.IntRange(min=1), default=100, show_default=True, help="Episodes to play.")
 @click.option("--seed", type=click.IntRange(min=0), help="Seed of the environments; the run's own by default.")
-@click.option(
-    "--ckpt",
-    type=click.Path(exists=True, file_okay=False),
-    metavar="FOLDER",
-    help="Play a checkpoint, such as RUN/ckpt/best; the newest by default.",
-)
+@ckpt_option
 @click.option(
     "--exported",
     type=click.Path(exists=True, dir_okay=False),
@@ -54,23 +49,26 @@ def evaluate(
         if ckpt and exported:
             raise click.UsageError("--ckpt and --exported name two agents: give one of them")
         folders = run_folders(run)
-        if len(folders) > 1 and (ckpt or exported):
-            raise click.UsageError(f"--ckpt and --exported are about one agent, and {run} holds {len(folders)} seeds")
+        if len(folders) > 1 and (exported or ckpt not in (None, BEST)):
+            raise click.UsageError(
+                f"--ckpt FOLDER and --exported are about one agent, and {run} holds {len(folders)} seeds"
+            )
         runs = [RunDir.open(folder, trust=trust) for folder in folders]
         found = [(run_dir, compile_run(run_dir.load_config())) for run_dir in runs]
+        checkpoints = [checkpoint_of(run_dir, ckpt) for run_dir in runs]
 
     means = []
-    for run_dir, cfg in found:
+    for (run_dir, cfg), chosen in zip(found, checkpoints, strict=True):
         if len(found) > 1:
             click.echo(f"seed {cfg.seed}: ", nl=False)
-        means.append(_play(run_dir, cfg, episodes, seed, ckpt, exported))
+        means.append(_play(run_dir, cfg, episodes, seed, chosen, exported))
     if len(means) > 1:
         each = f"from {min(means):.1f} to {max(means):.1f}"
         click.echo(f"mean of {len(means)} seeds {statistics.fmean(means):.1f}, {each}")
 
 
 def _play(
-    run_dir: RunDir, cfg: EasyDict, episodes: int, seed: int | None, ckpt: str | None, exported: str | None
+    run_dir: RunDir, cfg: EasyDict, episodes: int, seed: int | None, ckpt: Path | None, exported: str | None
 ) -> float:
     """Plays with the agent of one run, prints what came of it and returns the mean."""
     from minding import training
@@ -81,7 +79,7 @@ def _play(
         episodes,
         cfg.seed if seed is None else seed,
         acting=_verified(run_dir, Path(exported)) if exported else None,
-        ckpt=Path(ckpt) if ckpt else None,
+        ckpt=ckpt,
     )
     returns = [end.episode_return for end in played]
     spread = statistics.pstdev(returns)

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import click
 
-from minding.cli.common import bad_input, trust_option
+from minding.cli.common import bad_input, checkpoint_of, ckpt_option, trust_option
 
 
 @click.command()
 @click.argument("run", type=click.Path())
 @click.option("--format", "file_format", type=click.Choice(["mindir", "onnx"]), required=True, help="What to write.")
-@click.option("--ckpt", type=click.Path(exists=True), help="A checkpoint folder; the newest by default.")
+@ckpt_option
 @click.option("--out", type=click.Path(), metavar="FILE", help="The file; RUN/policy.FORMAT by default.")
 @trust_option
 def export(run: str, file_format: str, ckpt: str | None, out: str | None, trust: bool) -> None:
@@ -29,10 +29,11 @@ def export(run: str, file_format: str, ckpt: str | None, out: str | None, trust:
         if out is not None and not out.endswith(f".{file_format}"):
             raise click.BadParameter(f"--out={out}: expected a name that ends with .{file_format}")
         compile_run(run_dir.load_config())
+        chosen = checkpoint_of(run_dir, ckpt)
 
     from minding import training
 
-    made = training.export_run(run_dir, file_format, Path(ckpt) if ckpt else None, Path(out) if out else None)
+    made = training.export_run(run_dir, file_format, chosen, Path(out) if out else None)
     about = made.description
     click.echo(f"{made.path}: {about['algorithm']} on {about['env_id']}, {about['checkpoint']}")
     for kind in ("inputs", "outputs"):

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+import statistics
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from minding.cli.common import bad_input, trust_option
+from minding.cli.common import bad_input, checkpoint_of, ckpt_option, trust_option
 
 if TYPE_CHECKING:
     from minding.engine.run.run_dir import RunDir
@@ -22,16 +23,12 @@ if TYPE_CHECKING:
     metavar="FILE",
     help="File to write: .gif, or .mp4 (extra video); RUN/episode.gif by default.",
 )
-@click.option("--seed", type=click.IntRange(min=0), help="Seed of the episode; the run's own by default.")
-@click.option(
-    "--ckpt",
-    type=click.Path(exists=True, file_okay=False),
-    metavar="FOLDER",
-    help="Film a checkpoint, such as RUN/ckpt/best; the newest by default.",
-)
+@click.option("--episodes", type=click.IntRange(min=1), default=1, show_default=True, help="Episodes to film.")
+@click.option("--seed", type=click.IntRange(min=0), help="Seed of the environment; the run's own by default.")
+@ckpt_option
 @trust_option
-def record(run: str, out: str | None, seed: int | None, ckpt: str | None, trust: bool) -> None:
-    """Film an episode that the agent of the run folder RUN plays without exploration.
+def record(run: str, out: str | None, episodes: int, seed: int | None, ckpt: str | None, trust: bool) -> None:
+    """Film episodes that the agent of the run folder RUN plays without exploration, one after the other in one file.
 
     RUN may be a folder of seeds: then it is the seed with the highest final evaluation that plays.
     """
@@ -47,14 +44,17 @@ def record(run: str, out: str | None, seed: int | None, ckpt: str | None, trust:
         file = run_dir.path / "episode.gif" if out is None else Path(out)
         video_writer(file)
         cfg = compile_run(run_dir.load_config())
+        chosen = checkpoint_of(run_dir, ckpt)
 
     from minding import training
 
-    end = training.record(run_dir, file, seed=seed, ckpt=Path(ckpt) if ckpt else None)
-    told = "".join(f", {name} {value:.4g}" for name, value in end.info.items())
-    click.echo(
-        f"{cfg.policy.type} on {cfg.env.env_id}: return {end.episode_return:.1f} in {end.episode_length} steps{told}"
-    )
+    ends = training.record(run_dir, file, seed=seed, ckpt=chosen, n_episode=episodes)
+    for end in ends:
+        told = "".join(f", {name} {value:.4g}" for name, value in end.info.items())
+        what = f"return {end.episode_return:.1f} in {end.episode_length} steps{told}"
+        click.echo(f"{cfg.policy.type} on {cfg.env.env_id}: {what}")
+    if len(ends) > 1:
+        click.echo(f"mean of {len(ends)} episodes {statistics.fmean(end.episode_return for end in ends):.1f}")
     click.echo(f"video: {file}")
 
 

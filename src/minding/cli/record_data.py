@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from minding.cli.common import bad_input, trust_option
+from minding.cli.common import bad_input, checkpoint_of, ckpt_option, trust_option
 
 
 @click.command("record-data")
@@ -15,12 +15,7 @@ from minding.cli.common import bad_input, trust_option
 @click.option("--out", type=click.Path(), metavar="FOLDER", help="Folder of the data; RUN/data by default.")
 @click.option("--explore", is_flag=True, help="Play as while collecting instead of without exploration.")
 @click.option("--seed", type=click.IntRange(min=0), help="Seed of the environments; the run's own by default.")
-@click.option(
-    "--ckpt",
-    type=click.Path(exists=True, file_okay=False),
-    metavar="FOLDER",
-    help="Record a checkpoint, such as RUN/ckpt/best; the newest by default.",
-)
+@ckpt_option
 @trust_option
 def record_data(
     run: str, steps: int, out: str | None, explore: bool, seed: int | None, ckpt: str | None, trust: bool
@@ -42,6 +37,7 @@ def record_data(
         from minding import training
 
         training.check_recordable(cfg)
+        chosen = checkpoint_of(run_dir, ckpt)
 
     with click.progressbar(length=steps, label=f"{cfg.policy.type} on {cfg.env.env_id}") as bar:
         done = 0
@@ -51,9 +47,7 @@ def record_data(
             bar.update(min(recorded, steps) - done)
             done = min(recorded, steps)
 
-        data = training.record_data(
-            run_dir, steps, folder, ckpt=Path(ckpt) if ckpt else None, explore=explore, seed=seed, report=report
-        )
+        data = training.record_data(run_dir, steps, folder, ckpt=chosen, explore=explore, seed=seed, report=report)
     returns = data.returns()
     if len(returns):
         spread = f"return {returns.mean():.1f} ± {returns.std():.1f}, from {returns.min():.1f} to {returns.max():.1f}"

@@ -111,17 +111,20 @@ def evaluate(
     return final_evaluation(cfg, policy, n_episode, seed)
 
 
-def record(run: RunDir | str | Path, file: Path, seed: int | None = None, ckpt: Path | None = None) -> EpisodeEnd:
-    """Films an episode of the policy that a run saved.
+def record(
+    run: RunDir | str | Path, file: Path, seed: int | None = None, ckpt: Path | None = None, n_episode: int = 1
+) -> list[EpisodeEnd]:
+    """Films episodes of the policy that a run saved, one after the other in one file.
 
     Args:
       run: as of `evaluate`.
       file: what is written; its extension selects the format (.gif, .mp4).
-      seed: of the episode; the run's own by default.
+      seed: of the environment; the run's own by default.
       ckpt: the checkpoint folder whose policy plays; the newest by default.
+      n_episode: episodes to film.
 
     Returns:
-      The episode.
+      The episodes.
 
     Raises:
       CheckpointError: if there is no whole checkpoint, or it belongs to another network.
@@ -129,9 +132,9 @@ def record(run: RunDir | str | Path, file: Path, seed: int | None = None, ckpt: 
       MissingExtraError: if a package that the format needs is not installed.
       TrustError: if the run folder names code that is not the user's own.
     """
-    from minding.envs.video import record_episode
+    from minding.envs.video import record_episodes
 
     run = run if isinstance(run, RunDir) else RunDir.open(run)
     cfg, policy = load_policy(run, ckpt)[:2]
     seed, max_steps = cfg.seed if seed is None else seed, cfg.policy.eval.max_episode_steps
-    return record_episode(cfg.env, policy.eval_mode, file, seed, max_steps=max_steps)
+    return record_episodes(cfg.env, policy.eval_mode, file, seed, max_steps=max_steps, episodes=n_episode)

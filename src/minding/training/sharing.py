@@ -15,7 +15,7 @@ from minding import __version__
 from minding.engine.config.compiler import save_config
 from minding.engine.errors import CheckpointError, ConfigError, EnvError, MissingExtraError
 from minding.engine.types import Array, Policy
-from minding.envs.video import record_episode
+from minding.envs.video import record_episodes
 from minding.training.evaluation import Evaluation
 
 WEIGHTS = "policy.safetensors"
@@ -72,7 +72,7 @@ def read_weights(path: Path) -> tuple[dict[str, Array], str]:
 def _film(file: Path, cfg: EasyDict, policy: Policy) -> bool:
     """Whether an episode could be filmed."""
     try:
-        record_episode(
+        record_episodes(
             cfg.env, policy.eval_mode, file, cfg.seed, max_steps=min(cfg.policy.eval.max_episode_steps, 1000)
         )
     except (ConfigError, EnvError, MissingExtraError) as error:
