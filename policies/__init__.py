@@ -18,7 +18,7 @@ from minding.policies.settings.algorithm import Algorithm
 __all__ = ["ALGORITHMS", "Algorithm", "find_algorithms", "get_algorithm", "get_policy_class"]
 
 
-_SHARED = ("algorithm", "groups")
+_SHARED = ("algorithm", "groups", "spaces")
 """Files of the folder of settings that are no algorithm's."""
 
 

@@ -10,9 +10,10 @@ import pytest
 import seed_toys
 
 from minding.cli import run
-from minding.cli.seeds import SeedList, _Display
+from minding.cli.seeds import SeedList, display_of
 from minding.configs import compile_run, load_preset
 from minding.engine.config.compiler import load_config
+from minding.training import group
 from minding.training import seeds as seed_runs
 
 TOYS = str(Path(seed_toys.__file__).parent)
@@ -22,7 +23,7 @@ TOYS = str(Path(seed_toys.__file__).parent)
 def train(tmp_path, monkeypatch, capsys):
     """Runs the command with toys for trainings; returns exit code, standard output and errors."""
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([TOYS, *sys.path]))
-    monkeypatch.setattr(seed_runs, "_MINDING", "seed_toys:main")
+    monkeypatch.setattr(group, "_MINDING", "seed_toys:main")
 
     def command(plan, *args):
         (tmp_path / "plan.json").write_text(json.dumps({str(seed): what for seed, what in plan.items()}))
@@ -140,7 +141,7 @@ def test_the_lines_of_running_seeds_say_how_far_they_are(train, tmp_path, capsys
     runs = seed_runs.SeedRuns.of(compile_run(load_preset("cartpole_ppo"), [f"run.out_dir={tmp_path}"]))
     (tmp_path / "plan.json").write_text(json.dumps({"5": "waits"}))
     commands = {5: runs.command(5), 6: runs.command(6)}
-    shown, quiet = (_Display(runs, commands, progress) for progress in (True, False))
+    shown, quiet = (display_of(runs, commands, progress) for progress in (True, False))
     commands[5].start(os.getpid())
     deadline = time.monotonic() + 60
     while not commands[5].printed():

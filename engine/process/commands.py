@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import collections
 import dataclasses
 import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from minding.engine.process.signals import SignalGuard
@@ -95,14 +94,15 @@ class Command:
             self.code = self._process.wait()
 
 
-def run_commands(commands: Sequence[Command], parallel: int, watch: Callable[[], None]) -> str | None:
+def run_commands(commands: Iterable[Command], parallel: int, watch: Callable[[], None]) -> str | None:
     """Runs commands in order, `parallel` at a time, until all have ended.
 
     The first SIGINT or SIGTERM is passed on to the running ones as SIGTERM, whose own end is waited for, and no other
     is started. A second one ends this process, and with it all of them, at once. Call it in the main thread.
 
     Args:
-      commands: each gets its `code` when it ends; one that fails does not end the others.
+      commands: each gets its `code` when it ends; one that fails does not end the others. The next one is asked for
+        when a process is free for it, so that it may depend on how the ones before it ended.
       parallel: processes at the same time.
       watch: called some times a second, and once more when all have ended.
 
@@ -110,36 +110,45 @@ def run_commands(commands: Sequence[Command], parallel: int, watch: Callable[[],
       The name of the signal that came, or None.
     """
     received: list[str] = []
+    begun: list[Command] = []
 
     def end_all(name: str) -> None:
         received.append(name)
-        for command in commands:
+        for command in begun:
             command.end()
 
     try:
         with SignalGuard(end_all):
-            _run(commands, parallel, watch, received)
+            _run(iter(commands), begun, parallel, watch, received)
     finally:
         # Also after an error in `watch`.
-        for command in commands:
+        for command in begun:
             command.end()
             command.wait()
     watch()
     return received[0] if received else None
 
 
-def _run(commands: Sequence[Command], parallel: int, watch: Callable[[], None], received: Sequence[str]) -> None:
-    waiting = collections.deque(commands)
+def _run(
+    waiting: Iterator[Command],
+    begun: list[Command],
+    parallel: int,
+    watch: Callable[[], None],
+    received: Sequence[str],
+) -> None:
     while True:
-        for command in commands:
+        for command in begun:
             command.look()
-        while waiting and not received and sum(command.running for command in commands) < parallel:
-            command = waiting.popleft()
-            command.start(os.getpid())
+        while not received and sum(command.running for command in begun) < parallel:
+            following = next(waiting, None)
+            if following is None:
+                break
+            begun.append(following)
+            following.start(os.getpid())
             if received:
                 # The signal came while the process was being started.
-                command.end()
+                following.end()
         watch()
-        if not any(command.running for command in commands):
+        if not any(command.running for command in begun):
             return
         time.sleep(_POLL_SECONDS)

@@ -73,6 +73,21 @@ def plot_run(metrics: Mapping[str, Array], title: str, path: str | os.PathLike[s
     _save(figure, path)
 
 
+def plot_importance(shares: Mapping[str, float], path: str | os.PathLike[str]) -> None:
+    """Draws a bar for each setting: the share of the differences between trials that it explains.
+
+    Raises:
+      MissingExtraError: if matplotlib is not installed.
+    """
+    figure, (axes,) = _figure(height=1.0 + 0.35 * len(shares))
+    names = list(shares)[::-1]
+    axes.barh(names, [shares[name] for name in names])
+    axes.set_xlabel("importance (share of the differences between trials)")
+    axes.set_xlim(0, 1)
+    axes.grid(axis="x", alpha=0.3)
+    _save(figure, path)
+
+
 def plot_trace(trace: Mapping[str, Any], path: str | os.PathLike[str], seconds: float | None = None) -> None:
     """Draws a time line, one row per lane, from what `Task.write_trace` wrote.
 

@@ -14,6 +14,7 @@ import click
 
 from minding import __version__
 from minding.cli.check_env import check_env
+from minding.cli.compare import compare
 from minding.cli.doctor import doctor
 from minding.cli.evaluate import evaluate
 from minding.cli.export import export
@@ -24,6 +25,7 @@ from minding.cli.record import record
 from minding.cli.record_data import record_data
 from minding.cli.resume import resume
 from minding.cli.train import train
+from minding.cli.tune import tune
 
 LARGE = ("policy.model.hidden", "policy.other.buffer_size", "policy.learn.batch_size", "env.collector_env_num")
 """Settings that take most of the memory."""
@@ -43,7 +45,20 @@ def cli(ctx: click.Context, debug: bool) -> None:
         click.echo(ctx.get_help())
 
 
-for command in (train, resume, evaluate, record, record_data, export, list_known, plot, check_env, doctor):
+for command in (
+    train,
+    tune,
+    resume,
+    evaluate,
+    record,
+    record_data,
+    export,
+    list_known,
+    plot,
+    compare,
+    check_env,
+    doctor,
+):
     cli.add_command(command)
 
 

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import json
-import math
 import re
 import signal
-import sys
-import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from minding.cli.common import bad_input, print_table
+from minding.cli.display import Display
 from minding.cli.process import signals_reach_the_run
 
 if TYPE_CHECKING:
@@ -30,9 +28,6 @@ _EXIT_CODES = {"SIGINT": 130, "SIGTERM": 143}
 _INTERRUPTED = (*_EXIT_CODES.values(), -signal.SIGINT, -signal.SIGTERM)
 """Exit codes of a process that a signal ended, in order or before it was ready for signals."""
 _MOST_SEEDS = 1000
-_NO_NEWS = ("waiting", "starting")
-_LINE_SECONDS = 10.0
-"""Seconds between two lines of one seed where the output is not a terminal."""
 
 
 class SeedList(click.ParamType[tuple[int, ...]]):
@@ -96,7 +91,7 @@ def _train_locked(runs: SeedRuns, lock: RunLock, seeds: Sequence[int], jobs: int
     done = [str(seed) for seed in seeds if seed not in commands]
     if done:
         click.echo(f"finished before: {', '.join(done)}")
-    display = _Display(runs, commands, progress)
+    display = display_of(runs, commands, progress)
 
     def watch() -> None:
         if runs.keep(lock):
@@ -119,70 +114,24 @@ def _train_locked(runs: SeedRuns, lock: RunLock, seeds: Sequence[int], jobs: int
     return _EXIT_CODES[ended_by] if ended_by else int(bool(failed))
 
 
-class _Display:
-    """One line per seed while they run: kept up to date on a terminal, elsewhere printed from time to time.
+def display_of(runs: SeedRuns, commands: Mapping[int, Command], progress: bool) -> Display:
+    """Shows how far seeds are."""
+    from minding.training.seeds import name_of
 
-    Args:
-      runs: where they are.
-      commands: what runs, by seed.
-      progress: show more than how each seed ended.
-    """
+    return Display("seed", commands, name_of, lambda seed, command: _outcome(runs, seed, command), progress)
 
-    def __init__(self, runs: SeedRuns, commands: Mapping[int, Command], progress: bool) -> None:
-        self._runs, self._commands, self._progress = runs, commands, progress
-        self._live: Any = None
-        # What was printed last of each seed, and when.
-        self._shown: dict[int, tuple[str, float]] = {}
 
-    def __enter__(self) -> _Display:
-        if self._progress and self._commands and sys.stdout.isatty():
-            from rich.live import Live
-
-            self._live = Live(auto_refresh=False)
-            self._live.start()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        if self._live is not None:
-            self._live.stop()
-
-    def show(self) -> None:
-        """Shows where the seeds are now."""
-        lines = {seed: self._line(seed, command) for seed, command in self._commands.items()}
-        if self._live is not None:
-            from rich.text import Text
-
-            texts = [Text(f"seed {seed}  {line}", no_wrap=True, overflow="ellipsis") for seed, line in lines.items()]
-            self._live.update(_group(texts), refresh=True)
-            return
-        now = time.monotonic()
-        for seed, line in lines.items():
-            shown, at = self._shown.get(seed, ("", -math.inf))
-            ended = self._commands[seed].code is not None
-            due = ended or (self._progress and line not in _NO_NEWS and now - at >= _LINE_SECONDS)
-            if due and line != shown:
-                self._shown[seed] = (line, now)
-                click.echo(f"seed {seed}  {line}")
-
-    def _line(self, seed: int, command: Command) -> str:
-        if command.code is None:
-            return self._position(seed, command) if command.running else _NO_NEWS[0]
-        run_dir = self._runs.finished(seed)
-        if run_dir is not None:
-            return f"done: {_evaluation(run_dir.figures())}"
-        if command.code in _INTERRUPTED:
-            return "interrupted"
-        how = f"exit code {command.code}" if command.code > 0 else f"killed by signal {-command.code}"
-        reason = next((f": {line}" for line in reversed(command.printed()) if line), "")
-        return f"failed ({how}){reason}; see {command.output}"
-
-    def _position(self, seed: int, command: Command) -> str:
-        """The newest line in which the process says how far it is."""
-        from minding.training.seeds import name_of
-
-        title = f"{name_of(seed)} "
-        newest = next((line for line in reversed(command.printed()) if line.startswith(title)), None)
-        return _NO_NEWS[1] if newest is None else newest.removeprefix(title)
+def _outcome(runs: SeedRuns, seed: int, command: Command) -> str:
+    """How the process of a seed ended."""
+    run_dir = runs.finished(seed)
+    if run_dir is not None:
+        return f"done: {_evaluation(run_dir.figures())}"
+    if command.code in _INTERRUPTED:
+        return "interrupted"
+    code = command.code or 0
+    how = f"exit code {code}" if code > 0 else f"killed by signal {-code}"
+    reason = next((f": {line}" for line in reversed(command.printed()) if line), "")
+    return f"failed ({how}){reason}; see {command.output}"
 
 
 def report_seeds(runs: SeedRuns, finished: Mapping[int, RunDir]) -> None:
@@ -258,9 +207,3 @@ def _draw(runs: SeedRuns, run_dirs: Sequence[RunDir]) -> str:
     except OSError as error:
         return f"not drawn: {error.strerror}"
     return str(runs.curve)
-
-
-def _group(texts: Sequence[Any]) -> Any:
-    from rich.console import Group
-
-    return Group(*texts)

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-import dataclasses
 import itertools
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,26 +12,13 @@ from easydict import EasyDict
 from minding.engine.config.compiler import load_config, save_config
 from minding.engine.errors import ConfigError
 from minding.engine.process.commands import Command
-from minding.engine.process.signals import SIGNALS
 from minding.engine.run.curves import settings_of
-from minding.engine.run.lock import RunLock, lost
-from minding.engine.run.run_dir import SEEDS_SETTINGS, RunDir
-
-_MINDING = "minding.cli:main"
-_INTERRUPTED = tuple(number.name for number in SIGNALS)
+from minding.engine.run.run_dir import RunDir
+from minding.training.group import RunGroup
 
 
-@dataclasses.dataclass(frozen=True)
-class SeedRuns:
-    """The runs of one configuration that differ in their seed only, in one folder.
-
-    Attributes:
-      folder: holds ``settings.yaml``, a run folder ``seed_<K>`` for each seed, and ``logs``.
-      cfg: the compiled configuration; its seed does not matter.
-    """
-
-    folder: Path
-    cfg: EasyDict
+class SeedRuns(RunGroup):
+    """The runs of one configuration that differ in their seed only: run folders ``seed_<K>`` in one folder."""
 
     @classmethod
     def of(cls, cfg: EasyDict) -> SeedRuns:
@@ -53,16 +37,6 @@ class SeedRuns:
         except OSError as error:
             raise ConfigError(f"run.out_dir={cfg.run.out_dir!r}: cannot write: {error.strerror}") from None
         return runs
-
-    def prepare(self) -> None:
-        """Makes what is missing of the folder, its logs and its settings.
-
-        Raises:
-          OSError: if it cannot be written.
-        """
-        self.logs.mkdir(parents=True, exist_ok=True)
-        if not self.settings.exists():
-            save_config(self.cfg, self.settings)
 
     def renew(self) -> dict[str, tuple[Any, Any]]:
         """Lets the seeds that are still to be trained use the settings of `cfg`, which change no return.
@@ -87,30 +61,6 @@ class SeedRuns:
                 raise ConfigError(f"{self.settings}: cannot write: {error.strerror}") from None
         return changed
 
-    def keep(self, lock: RunLock) -> bool:
-        """Makes the folder again if it was removed or renamed since it was locked; returns whether it was.
-
-        Raises:
-          RunInUseError: another process trains seeds in a folder of that name.
-        """
-        gone = lost(self.folder)
-        if gone:
-            lock.renew()
-        # A disk that fails is told by the seeds that need it.
-        with contextlib.suppress(OSError):
-            self.prepare()
-        return gone
-
-    @property
-    def settings(self) -> Path:
-        """The compiled configuration that all seeds are trained with."""
-        return self.folder / SEEDS_SETTINGS
-
-    @property
-    def logs(self) -> Path:
-        """Folder of what the processes printed, a file for each seed."""
-        return self.folder / "logs"
-
     @property
     def curve(self) -> Path:
         """Picture of the learning curve over the seeds."""
@@ -123,24 +73,11 @@ class SeedRuns:
 
     def finished(self, seed: int) -> RunDir | None:
         """The run folder of a seed whose run has come to its own end and saved it; None if there is no such run."""
-        found = RunDir.earlier(self._of(seed))
-        if not found:
-            return None
-        figures = found[0].figures()
-        ended = figures.get("stop_reason") not in (None, *_INTERRUPTED) and not figures.get("unsaved")
-        return found[0] if ended else None
+        return self.finished_run(name_of(seed))
 
     def command(self, seed: int) -> Command:
         """What trains a seed, from its newest checkpoint or from the beginning."""
-        own = self._of(seed)
-        changed = (f"seed={seed}", f"exp_name={own.exp_name}", f"run.out_dir={json.dumps(own.run.out_dir)}")
-        # The code that the settings name was checked when they were compiled from what the user gave.
-        args = ["train", str(self.settings), *changed, "--resume", "--trust"]
-        return Command(_MINDING, args, self.logs / f"{own.exp_name}.txt")
-
-    def _of(self, seed: int) -> EasyDict:
-        """The configuration of a seed, as far as it is about the place of its run."""
-        return EasyDict(exp_name=name_of(seed), run=dict(out_dir=str(self.folder)))
+        return self.command_of(name_of(seed), [f"seed={seed}"])
 
 
 def name_of(seed: int) -> str:

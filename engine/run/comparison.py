@@ -1,0 +1,128 @@
+"""Runs beside each other: the final evaluation of each, and the settings in which they differ."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from minding.engine.chain.context import UNITS
+from minding.engine.config.compiler import load_config
+from minding.engine.config.options import plain
+from minding.engine.console import console_logger
+from minding.engine.errors import ConfigError
+from minding.engine.run.curves import settings_of
+from minding.engine.run.metrics import clock_of, read_metrics
+from minding.engine.run.run_dir import RunDir, run_folders
+
+_NOT_COMPARED = ("env.spec",)
+"""Follows from other settings."""
+
+
+@dataclasses.dataclass(frozen=True)
+class ComparedRun:
+    """One run of several.
+
+    Attributes:
+      path: the run folder.
+      evaluation: mean and standard deviation of the returns of the final evaluation, and its episodes; None before it.
+      unit, steps: what the clock of the run counts, and where it is.
+      seconds: of training; None if the run has not ended.
+      ended_by: why it ended; empty if it has not.
+      settings: those in which the runs differ, by path, with this run's values.
+    """
+
+    path: Path
+    evaluation: tuple[float, float, int] | None
+    unit: str
+    steps: int
+    seconds: float | None
+    ended_by: str
+    settings: Mapping[str, Any]
+
+
+def compare_runs(paths: Iterable[str | os.PathLike[str]]) -> list[ComparedRun]:
+    """Compares runs, the highest final evaluation first, those without one last.
+
+    A folder of seeds stands for the runs in it. A folder that cannot be read is left out with a warning.
+
+    Raises:
+      ConfigError: if none of the folders can be read; with one folder it is that folder's error.
+    """
+    runs, errors = [], []
+    for path in itertools.chain.from_iterable(map(run_folders, paths)):
+        try:
+            run = RunDir.open(path)
+            # Only compared: no code that it names is followed.
+            runs.append((run, plain(load_config(run.config))))
+        except ConfigError as error:
+            errors.append(error)
+    if not runs and len(errors) == 1:
+        raise errors[0]
+    for each in errors:
+        console_logger().warning("left out: %s", each)
+    if not runs:
+        raise ConfigError(f"none of these {len(errors)} folders holds a run")
+    differing = differing_settings([cfg for _, cfg in runs])
+    compared = [_compared(run, settings) for (run, _), settings in zip(runs, differing, strict=True)]
+    return sorted(compared, key=lambda run: -math.inf if run.evaluation is None else run.evaluation[0], reverse=True)
+
+
+def differing_settings(cfgs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The settings in which configurations differ, by path, for each of them.
+
+    Settings that change no return (where a run is, how often it is logged) are not compared. Of runs of different
+    algorithms, the settings of the section `policy` that only some of them have are not, either.
+    """
+    flat = [dict(_leaves({"seed": cfg.get("seed"), **settings_of(cfg)})) for cfg in cfgs]  # type: ignore[arg-type]
+    one_algorithm = len({str(each.get("policy.type")) for each in flat}) == 1
+    paths = dict.fromkeys(path for each in flat for path in each)
+
+    def differs(path: str) -> bool:
+        values = [each[path] for each in flat if path in each]
+        if len(values) < len(flat):
+            return one_algorithm or not path.startswith("policy.")
+        return any(value != values[0] for value in values)
+
+    shown = [path for path in paths if differs(path)]
+    return [{path: each[path] for path in shown if path in each} for each in flat]
+
+
+def _leaves(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in tree.items():
+        path = f"{prefix}{key}"
+        if path in _NOT_COMPARED:
+            continue
+        if isinstance(value, dict) and value:
+            yield from _leaves(value, f"{path}.")
+        else:
+            yield path, value
+
+
+def _compared(run: RunDir, settings: Mapping[str, Any]) -> ComparedRun:
+    figures = run.figures()
+    unit, steps = str(figures.get("unit", "")), 0
+    if unit in UNITS:
+        steps = int(figures.get(unit, 0))
+    else:
+        unit, steps = _position(run)
+    evaluation = None
+    if figures.get("n_eval_episodes") and math.isfinite(figures["eval_return"]):
+        evaluation = (float(figures["eval_return"]), float(figures["eval_std"]), int(figures["n_eval_episodes"]))
+    seconds, ended_by = figures.get("wall_time"), str(figures.get("stop_reason", ""))
+    return ComparedRun(run.path, evaluation, unit, steps, seconds, ended_by, settings)
+
+
+def _position(run: RunDir) -> tuple[str, int]:
+    """Unit and position of the clock of a run that has no summary."""
+    try:
+        metrics = read_metrics(run.metrics)
+    except ConfigError:
+        return "env_step", 0
+    unit = clock_of(metrics) or "env_step"
+    steps = metrics[unit][[math.isfinite(step) for step in metrics[unit]]]
+    return unit, int(steps.max()) if len(steps) else 0

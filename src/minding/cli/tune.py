@@ -1,0 +1,189 @@
+"""`minding tune`: a search over settings, each trial in a process of its own; then one table and the best settings."""
+
+from __future__ import annotations
+
+import contextlib
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from minding.cli.common import bad_input, print_table, trust_option
+from minding.cli.display import Display
+from minding.cli.process import signals_reach_the_run
+from minding.cli.settings import check_source, split_arguments, with_shortcuts
+
+if TYPE_CHECKING:
+    from easydict import EasyDict
+
+    from minding.engine.run.lock import RunLock
+    from minding.training.study import StudyRuns
+    from minding.training.tuning import Search, Trial
+
+_EXIT_CODES = {"SIGINT": 130, "SIGTERM": 143}
+
+
+@click.command()
+@click.argument("config", required=False)
+@click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...")
+@click.option("--trials", type=click.IntRange(1, 10_000), default=50, show_default=True, help="Trials in all.")
+@click.option("--jobs", type=click.IntRange(min=1), default=1, show_default=True, help="Trials at the same time.")
+@click.option(
+    "--space",
+    type=click.Path(dir_okay=False),
+    metavar="FILE",
+    help="Search these settings (YAML) instead of those of the algorithm.",
+)
+@click.option(
+    "--study", type=click.Path(), metavar="FOLDER", help="Folder of the search; RUNS/<exp_name>-tune by default."
+)
+@click.option("--env", metavar="ENV_ID", help="Environment; the same as env.env_id=ENV_ID.")
+@click.option("--seed", type=int, help="Seed of the search and of each trial; the same as seed=N.")
+@click.option("--out", metavar="FOLDER", help="Folder that holds the study; the same as run.out_dir=FOLDER.")
+@trust_option
+@click.option("--no-progress", is_flag=True, help="Show no progress.")
+def tune(
+    config: str | None,
+    overrides: tuple[str, ...],
+    trials: int,
+    jobs: int,
+    space: str | None,
+    study: str | None,
+    trust: bool,
+    no_progress: bool,
+    **options: Any,
+) -> int:
+    """Search for better settings.
+
+    CONFIG and KEY=VALUE are as for `minding train`; the first trial has these settings. Trials that fall behind
+    are ended early. The same command continues a search that was interrupted, and with more --trials a finished
+    one. It ends with a table, the configuration of the best trial, and a plot of what mattered: see docs/tuning.md.
+    """
+    with bad_input():
+        from minding import training
+        from minding.configs import compile_run, load_user_config
+        from minding.engine.config.compiler import parse_overrides
+        from minding.engine.errors import ConfigError
+        from minding.engine.run.lock import RunLock
+        from minding.training.study import StudyRuns, search_space, trial_config
+        from minding.training.tuning import Search, load_optuna
+
+        config, overrides = split_arguments(config, overrides)
+        settings = with_shortcuts(overrides, options)
+        check_source(config, settings)
+        cfg = compile_run({} if config is None else load_user_config(config, trust=trust), settings)
+        shared = trial_config(cfg, parse_overrides(settings))
+        found = search_space(cfg, space)
+        training.check_runnable(cfg)
+        load_optuna()
+        if cfg.env.single_instance and jobs > 1:
+            raise ConfigError(
+                f"--jobs {jobs} with env.single_instance=true: only one environment can exist at a time; leave --jobs "
+                "out"
+            )
+        folder = Path(cfg.run.out_dir) / f"{cfg.exp_name}-tune" if study is None else Path(study)
+        runs = StudyRuns.at(folder, shared, found)
+    with contextlib.ExitStack() as held:
+        with bad_input():
+            lock = held.enter_context(RunLock(runs.folder))
+            try:
+                runs.prepare()
+            except OSError as error:
+                raise ConfigError(f"study {str(folder)!r}: cannot write: {error.strerror}") from None
+            search = Search(runs, trials)
+        click.echo(f"{cfg.policy.type} on {cfg.env.env_id}, {trials} trials over {len(found)} settings, in {folder}")
+        return _search_locked(cfg, runs, search, lock, jobs, not no_progress)
+
+
+def _search_locked(cfg: EasyDict, runs: StudyRuns, search: Search, lock: RunLock, jobs: int, progress: bool) -> int:
+    from minding.engine.process.commands import run_commands
+    from minding.training.tuning import name_of
+
+    before = search.trials
+    if before:
+        ended = [trial for trial in before if trial.state != "unfinished"]
+        click.echo(f"{len(ended)} trials ended before; {len(before) - len(ended)} are continued")
+    display = Display("trial", search.commands, name_of, lambda number, _: _outcome(search, number), progress)
+
+    def watch() -> None:
+        if runs.keep(lock):
+            click.echo(f"minding: the folder {runs.folder} was removed or renamed: what it held is lost", err=True)
+        search.watch()
+        display.show()
+
+    with signals_reach_the_run(), display:
+        ended_by = run_commands(search.processes(), jobs, watch)
+    trials = search.trials
+    done = sum(trial.state == "done" for trial in trials)
+    if ended_by is not None:
+        ended_count = sum(trial.state != "unfinished" for trial in trials)
+        click.echo(f"minding: ended by {ended_by}: {ended_count} trials have ended; the same command continues the "
+                   "search, and the others from their checkpoints", err=True)  # fmt: skip
+        return _EXIT_CODES[ended_by]
+    _report(cfg, runs, search, trials)
+    if not done:
+        reason = next((trial.reason for trial in reversed(trials) if trial.reason), "all were pruned")
+        click.echo(f"minding: no trial of {len(trials)} is done: {reason}", err=True)
+    return 0 if done else 1
+
+
+def _outcome(search: Search, number: int) -> str:
+    trial = next(each for each in search.trials if each.number == number)
+    if trial.value is not None:
+        return f"done: {trial.value:.1f}"
+    if trial.state == "failed":
+        return f"failed ({trial.reason})"
+    return f"pruned after {trial.evaluations} evaluations" if trial.state == "pruned" else "interrupted"
+
+
+def _report(cfg: EasyDict, runs: StudyRuns, search: Search, trials: list[Trial]) -> None:
+    """Prints the table, the best first, writes its configuration and draws what mattered."""
+    from minding.training.tuning import name_of
+
+    click.echo()
+    ranked = sorted(trials, key=lambda trial: (trial.value is None, -(trial.value or 0.0), trial.state, trial.number))
+    rows = [
+        (
+            str(trial.number),
+            "" if trial.value is None else f"{trial.value:.1f}",
+            trial.state,
+            str(trial.evaluations),
+            "\n".join(map(_short, trial.settings)) or "as given",
+        )
+        for trial in ranked
+    ]
+    print_table("", ("trial", "objective", "state", "evaluations", "settings"), rows)
+    lines = {}
+    best = search.write_best(cfg)
+    if best is not None:
+        lines["best"] = f"trial {best.number}: {best.value:.1f}, the mean of the last third of its evaluations"
+        lines["best run"] = str(run.path) if (run := runs.run_of(name_of(best.number))) else "was removed"
+        lines["again"] = f"minding train {shlex.quote(str(runs.best))} --seeds 0-4"
+    lines["importance"] = _draw(runs, search)
+    lines["folder"] = str(runs.folder)
+    width = max(map(len, lines))
+    click.echo("\n".join(f"  {name:<{width}}  {text}" for name, text in lines.items()))
+
+
+def _short(setting: str) -> str:
+    """KEY=VALUE, with four digits of a number."""
+    key, _, text = setting.partition("=")
+    try:
+        return setting if text.lstrip("-").isdecimal() else f"{key}={float(text):.4g}"
+    except ValueError:
+        return setting
+
+
+def _draw(runs: StudyRuns, search: Search) -> str:
+    """Draws how much each setting matters; returns where it is, or why not."""
+    from minding.engine.errors import ConfigError, MissingExtraError
+    from minding.engine.run.plotting import plot_importance
+
+    try:
+        plot_importance(search.importances(), runs.importance)
+    except (MissingExtraError, ConfigError) as error:
+        return f"not drawn: {error}"
+    except OSError as error:
+        return f"not drawn: {error.strerror}"
+    return str(runs.importance)

@@ -1,0 +1,93 @@
+"""Several runs in one folder, each trained by a process of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from easydict import EasyDict
+
+from minding.engine.config.compiler import save_config
+from minding.engine.process.commands import Command
+from minding.engine.process.signals import SIGNALS
+from minding.engine.run.lock import RunLock, lost
+from minding.engine.run.run_dir import SEEDS_SETTINGS, RunDir
+
+_MINDING = "minding.cli:main"
+_INTERRUPTED = tuple(number.name for number in SIGNALS)
+
+
+@dataclasses.dataclass(frozen=True)
+class RunGroup:
+    """Runs of one configuration that differ in some settings, in one folder.
+
+    Attributes:
+      folder: holds ``settings.yaml``, the run folders, and ``logs``.
+      cfg: the compiled configuration that all share.
+    """
+
+    folder: Path
+    cfg: EasyDict
+
+    def prepare(self) -> None:
+        """Makes what is missing of the folder, its logs and its settings.
+
+        Raises:
+          OSError: if it cannot be written.
+        """
+        self.logs.mkdir(parents=True, exist_ok=True)
+        if not self.settings.exists():
+            save_config(self.cfg, self.settings)
+
+    def keep(self, lock: RunLock) -> bool:
+        """Makes the folder again if it was removed or renamed since it was locked; returns whether it was.
+
+        Raises:
+          RunInUseError: another process trains in a folder of that name.
+        """
+        gone = lost(self.folder)
+        if gone:
+            lock.renew()
+        # A disk that fails is told by the runs that need it.
+        with contextlib.suppress(OSError):
+            self.prepare()
+        return gone
+
+    @property
+    def settings(self) -> Path:
+        """The compiled configuration that all runs are trained with."""
+        return self.folder / SEEDS_SETTINGS
+
+    @property
+    def logs(self) -> Path:
+        """Folder of what the processes printed, a file for each run."""
+        return self.folder / "logs"
+
+    def run_of(self, name: str) -> RunDir | None:
+        """The newest run folder of a name; None if there is none."""
+        found = RunDir.earlier(EasyDict(exp_name=name, run=dict(out_dir=str(self.folder))))
+        return found[0] if found else None
+
+    def finished_run(self, name: str) -> RunDir | None:
+        """The run folder of a run that has come to its own end and saved it; None if there is no such run."""
+        found = self.run_of(name)
+        if found is None:
+            return None
+        figures = found.figures()
+        ended = figures.get("stop_reason") not in (None, *_INTERRUPTED) and not figures.get("unsaved")
+        return found if ended else None
+
+    def command_of(self, name: str, changed: Sequence[str]) -> Command:
+        """What trains a run, from its newest checkpoint or from the beginning.
+
+        Args:
+          name: of its run folder and experiment.
+          changed: the settings in which it differs from `cfg`, as KEY=VALUE.
+        """
+        placed = (f"exp_name={name}", f"run.out_dir={json.dumps(str(self.folder))}")
+        # The code that the settings name was checked when they were compiled from what the user gave.
+        args = ["train", str(self.settings), *changed, *placed, "--resume", "--trust"]
+        return Command(_MINDING, args, self.logs / f"{name}.txt")

@@ -1,0 +1,159 @@
+"""The folder of a search over settings: what is searched, with what, and where the runs of its trials are."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+from easydict import EasyDict
+
+from minding.engine.config.compiler import RUN_SCHEMA, load_config
+from minding.engine.config.limits import run_length
+from minding.engine.config.space import Choice, Range, Space, check_space, load_space
+from minding.engine.errors import ConfigError
+from minding.engine.run.comparison import differing_settings
+from minding.engine.run.curves import settings_of
+from minding.envs import config_schema
+from minding.policies import get_algorithm
+from minding.policies.settings.spaces import space_of
+from minding.training.group import RunGroup
+
+LEAST_EVALUATIONS = 3
+"""The objective is the mean of the last third of them."""
+_SPACE = "space.yaml"
+
+
+def search_space(cfg: EasyDict, file: str | None) -> dict[str, Range | Choice]:
+    """The space of a search: that of the algorithm, or the one in a file.
+
+    Raises:
+      ConfigError: the file cannot be read, names no setting, or a value that a setting cannot have.
+    """
+    algorithm = get_algorithm(cfg.policy.type)
+    own = algorithm.config_schema()
+    schema = {**RUN_SCHEMA, "env": config_schema(), "policy": own}
+    if file is None:
+        return check_space(space_of(algorithm.name, own), schema, f"the space of {algorithm.name}")
+    return check_space(load_space(file), schema, f"space {file!r}")
+
+
+def objective(returns: Sequence[float]) -> float:
+    """What a trial is worth: the mean of the last third of its evaluations, rounded up.
+
+    The best of them would prefer trials whose evaluations scatter.
+    """
+    last = returns[-math.ceil(len(returns) / 3) :]
+    return math.fsum(last) / len(last)
+
+
+@dataclasses.dataclass(frozen=True)
+class StudyRuns(RunGroup):
+    """The runs of a search, ``trial_<K>`` in one folder with the space, the journal and what came of it.
+
+    Attributes:
+      space: the settings that trials differ in.
+    """
+
+    space: Space
+
+    @classmethod
+    def at(cls, folder: Path, cfg: EasyDict, space: Space) -> StudyRuns:
+        """The folder of a search, new or of an earlier start of the same one.
+
+        Args:
+          folder: of the search.
+          cfg: the compiled configuration of its trials.
+          space: what is searched.
+        Raises:
+          ConfigError: it holds something else, or the search of another configuration or space.
+        """
+        runs = cls(folder, cfg, space)
+        if folder.is_dir() and any(each.name != ".lock" for each in folder.iterdir()):
+            runs._check_same()
+        elif folder.exists() and not folder.is_dir():
+            raise ConfigError(f"study {str(folder)!r} is not a folder: give another one with --study")
+        return runs
+
+    def _check_same(self) -> None:
+        named = f"study {str(self.folder)!r}"
+        if not (self.folder / _SPACE).is_file() or not self.settings.is_file():
+            raise ConfigError(f"{named} is the folder of something else: give another one with --study")
+        found = load_config(self.settings)
+        if settings_of(found) != settings_of(self.cfg) or found.get("seed") != self.cfg.seed:
+            there, here = differing_settings([found, self.cfg])
+            paths = dict.fromkeys(["policy.type", "env.env_id", *there, *here])
+            told = [
+                f"{path} is {json.dumps(there.get(path))} there and {json.dumps(here.get(path))} here"
+                for path in paths
+                if path in there or path in here
+            ]
+            more = f" and {len(told) - 3} more settings differ" if len(told) > 3 else ""
+            raise ConfigError(
+                f"{named} is that of another configuration: {'; '.join(told[:3])}{more}: give another one with --study"
+            )
+        if load_config(self.folder / _SPACE) != _plain(self.space):
+            raise ConfigError(f"{named} searches another space, see {self.folder / _SPACE}: give another --study")
+
+    def prepare(self) -> None:
+        """Makes what is missing of the folder, its logs, its settings and its space.
+
+        Raises:
+          OSError: if it cannot be written.
+        """
+        super().prepare()
+        if not (self.folder / _SPACE).exists():
+            text = yaml.safe_dump(_plain(self.space), sort_keys=False)
+            (self.folder / _SPACE).write_text(text, encoding="utf-8")
+
+    @property
+    def journal(self) -> Path:
+        """Optuna's journal of the trials."""
+        return self.folder / "journal.log"
+
+    @property
+    def best(self) -> Path:
+        """The configuration of the best trial, runnable."""
+        return self.folder / "best.yaml"
+
+    @property
+    def importance(self) -> Path:
+        """Picture of how much each setting matters."""
+        return self.folder / "importance.png"
+
+
+def _plain(space: Space) -> dict[str, Any]:
+    return {path: values.plain for path, values in space.items()}
+
+
+def trial_config(cfg: EasyDict, given: Mapping[str, Any]) -> EasyDict:
+    """The configuration that trials share.
+
+    They run to their full length, so that their evaluations can be compared, and end with a short final evaluation,
+    which is not the objective, unless the user gave its length.
+
+    Args:
+      cfg: the compiled configuration of the user.
+      given: the command line as a tree of settings.
+    Raises:
+      ConfigError: there would be too few evaluations.
+    """
+    unit, steps = run_length(cfg)
+    if evaluations_of(cfg) < LEAST_EVALUATIONS:
+        raise ConfigError(
+            f"policy.eval.freq={cfg.policy.eval.freq} and run.max_{unit}={steps}: a trial needs at least "
+            f"{LEAST_EVALUATIONS} evaluations before its end: add policy.eval.freq={max(1, steps // 10)}"
+        )
+    episodes = cfg.run.final_episodes
+    if "final_episodes" not in (given.get("run") or {}):
+        episodes = min(episodes, cfg.policy.eval.n_episode)
+    return EasyDict({**cfg, "run": {**cfg.run, "stop_value": None, "final_episodes": episodes}})
+
+
+def evaluations_of(cfg: EasyDict) -> int:
+    """How often a run is evaluated before its end."""
+    return int((run_length(cfg).steps - 1) // cfg.policy.eval.freq)

@@ -1,0 +1,326 @@
+"""A search over settings: trials are runs in processes of their own, Optuna chooses their settings and prunes them.
+
+The study is a journal in the folder of the search. A trial is running there until its process has come to its own end,
+so that the same command continues whatever ended the search.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from easydict import EasyDict
+
+from minding.configs import compile_run
+from minding.engine.config.compiler import save_config
+from minding.engine.config.options import plain
+from minding.engine.config.space import Choice
+from minding.engine.errors import ConfigError, MindingError, MissingExtraError
+from minding.engine.process.commands import Command
+from minding.engine.process.signals import SIGNALS
+from minding.engine.run.curves import EVAL_RETURN, series
+from minding.engine.run.metrics import read_metrics
+from minding.training.study import StudyRuns, evaluations_of, objective
+
+if TYPE_CHECKING:
+    import optuna
+
+_SETTINGS, _REASON, _PRUNED = "settings", "reason", "pruned"
+_INTERRUPTED = tuple(code for number in SIGNALS for code in (128 + number, -number))
+"""Exit codes of a process that a signal ended, in order or before it was ready for signals."""
+_LEAST_COMPARED = 4
+"""So many trials have to be done before the importance of settings is told."""
+_HOPELESS = 3
+"""If so many trials fail before any other has ended, the search ends."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Trial:
+    """A trial as it is now.
+
+    Attributes:
+      number: in the study.
+      state: 'done', 'pruned', 'failed' or 'unfinished'.
+      value: the objective; None unless it is done.
+      evaluations: how many it has made.
+      settings: KEY=VALUE in which it differs from the configuration; empty where it is that configuration itself.
+      reason: why it failed.
+    """
+
+    number: int
+    state: str
+    value: float | None
+    evaluations: int
+    settings: tuple[str, ...]
+    reason: str
+
+
+class Search:
+    """Chooses trials, watches them and writes down how they end; to be used with the folder of the study locked.
+
+    Args:
+      runs: where trials are.
+      trials: how many there are to be, with those of earlier starts.
+
+    Attributes:
+      commands: the processes of this start, by the number of the trial.
+    """
+
+    def __init__(self, runs: StudyRuns, trials: int) -> None:
+        self.runs, self._trials = runs, trials
+        self.commands: dict[int, Command] = {}
+        self._optuna = load_optuna()
+        self._study = self._open()
+        self._settled: set[int] = set()
+        self._seen: dict[int, tuple[int, int]] = {}
+
+    def processes(self) -> Iterator[Command]:
+        """The processes to run: trials that were interrupted, then new ones, each chosen when it is asked for."""
+        for trial in self._unfinished():
+            yield self._begin(trial.number, trial.user_attrs[_SETTINGS])
+        while self._wanted():
+            number, settings = self._choose()
+            try:
+                compile_run(self.runs.cfg, settings)
+            except MindingError as error:
+                self._fail(number, " ".join(str(error).split()))
+                continue
+            yield self._begin(number, settings)
+
+    def _wanted(self) -> bool:
+        """Whether another trial is to be made, after how the last ones ended is written down."""
+        self.settle()
+        return len(self._begun()) < self._trials and not self.hopeless
+
+    def watch(self) -> None:
+        """Writes down new evaluations, and ends trials that fall behind the others."""
+        for number, command in self.commands.items():
+            if not command.running:
+                continue
+            trial = self._trial(number)
+            returns, before = self._returns(number), len(self._frozen(number).intermediate_values)
+            for step in range(before, len(returns)):
+                trial.report(returns[step], step)
+                if trial.should_prune():
+                    trial.set_user_attr(_PRUNED, True)
+                    command.end()
+                    break
+        self.settle()
+
+    def settle(self) -> None:
+        """Tells the study how trials ended; one that a signal ended is continued by the next start."""
+        for number, command in self.commands.items():
+            if command.code is None or number in self._settled:
+                continue
+            self._settled.add(number)
+            returns = self._returns(number, always=True)
+            if self.runs.finished_run(name_of(number)) is not None and returns:
+                trial = self._trial(number)
+                for step in range(len(self._frozen(number).intermediate_values), len(returns)):
+                    trial.report(returns[step], step)
+                self._study.tell(number, objective(returns))
+            elif _PRUNED in self._frozen(number).user_attrs:
+                self._prune(number)
+            elif command.code not in _INTERRUPTED:
+                self._fail(number, _reason(command))
+
+    @property
+    def hopeless(self) -> bool:
+        """Whether trials fail and nothing else."""
+        states = [trial.state for trial in self.trials]
+        return states.count("failed") >= _HOPELESS and not {"done", "pruned"} & set(states)
+
+    @property
+    def trials(self) -> list[Trial]:
+        """All trials that have begun, by number."""
+        return [self._as_now(trial) for trial in self._begun()]
+
+    def write_best(self, cfg: EasyDict) -> Trial | None:
+        """Writes the configuration of the best trial; returns the trial, None if none is done.
+
+        Args:
+          cfg: the compiled configuration of the user.
+        """
+        done = [trial for trial in self.trials if trial.value is not None]
+        if not done:
+            return None
+        best = max(done, key=lambda trial: trial.value or 0.0)
+        save_config(compile_run(cfg, [*best.settings, f"exp_name={cfg.exp_name}-best"]), self.runs.best)
+        return best
+
+    def importances(self) -> dict[str, float]:
+        """The share of the differences between trials that each setting explains, the largest first.
+
+        Raises:
+          ConfigError: too few trials are done.
+        """
+        done = self._study.get_trials(deepcopy=False, states=(self._optuna.trial.TrialState.COMPLETE,))
+        # The first may have settings that are not in the space.
+        chosen = [trial for trial in done if trial.params]
+        if len(chosen) < _LEAST_COMPARED or len({trial.value for trial in chosen}) < 2:
+            raise ConfigError(f"at least {_LEAST_COMPARED} trials with different objectives have to be done")
+        study = self._optuna.create_study(direction="maximize")
+        study.add_trials(chosen)
+        return dict(self._optuna.importance.get_param_importances(study))
+
+    def _open(self) -> optuna.Study:
+        optuna = self._optuna
+        optuna.logging.set_verbosity(optuna.logging.WARNING)
+        path, warmup = self.runs.journal, evaluations_of(self.runs.cfg) // 3
+        startup = min(5, max(2, self._trials // 4))
+        try:
+            _repair(path)
+            storage = optuna.storages.JournalStorage(
+                optuna.storages.journal.JournalFileBackend(str(path), lock_obj=_no_lock(optuna))
+            )
+            return optuna.create_study(
+                storage=storage,
+                study_name="tune",
+                direction="maximize",
+                load_if_exists=True,
+                pruner=optuna.pruners.MedianPruner(startup, n_warmup_steps=warmup),
+            )
+        except OSError as error:
+            raise ConfigError(f"{path}: cannot be written: {error.strerror}") from None
+        except Exception as error:  # Whatever Optuna makes of a file that is none of its own.
+            raise ConfigError(f"{path} is not the journal of a study ({error}): give another --study") from None
+
+    def _begun(self) -> list[Any]:
+        """The trials that have settings. One that the search was killed before it had them does not count."""
+        return [trial for trial in self._study.get_trials(deepcopy=False) if _SETTINGS in trial.user_attrs]
+
+    def _unfinished(self) -> list[Any]:
+        state = self._optuna.trial.TrialState
+        for trial in self._study.get_trials(deepcopy=False, states=(state.RUNNING,)):
+            if _SETTINGS not in trial.user_attrs:
+                self._study.tell(trial.number, state=state.FAIL)
+            elif _PRUNED in trial.user_attrs:
+                self._prune(trial.number)
+        return self._study.get_trials(deepcopy=False, states=(state.RUNNING,))
+
+    def _choose(self) -> tuple[int, list[str]]:
+        """A new trial and its settings. The first has the configuration's own, where the space holds them."""
+        first = not self._begun()
+        own = {path: _at(self.runs.cfg, path) for path in self.runs.space}
+        inside = all(own[path] in values for path, values in self.runs.space.items())
+        if first and inside:
+            fixed = {
+                path: json.dumps(own[path]) if isinstance(values, Choice) else own[path]
+                for path, values in self.runs.space.items()
+            }
+            self._study.enqueue_trial(fixed)
+        number = len(self._study.get_trials(deepcopy=False))
+        # By the number: a search that was interrupted chooses what it would have chosen.
+        self._study.sampler = self._optuna.samplers.TPESampler(
+            seed=(self.runs.cfg.seed * 100_003 + number) % 2**32,
+            n_startup_trials=min(10, max(3, self._trials // 4)),
+            constant_liar=True,
+        )
+        trial = self._study.ask()
+        settings = [] if first and not inside else [self._suggest(trial, path) for path in self.runs.space]
+        trial.set_user_attr(_SETTINGS, settings)
+        return trial.number, settings
+
+    def _suggest(self, trial: optuna.Trial, path: str) -> str:
+        values = self.runs.space[path]
+        if isinstance(values, Choice):
+            return f"{path}={trial.suggest_categorical(path, list(values.texts))}"
+        draw = trial.suggest_int if values.whole else trial.suggest_float
+        return f"{path}={json.dumps(draw(path, values.low, values.high, log=values.log))}"  # type: ignore[arg-type]
+
+    def _begin(self, number: int, settings: Sequence[str]) -> Command:
+        self.commands[number] = self.runs.command_of(name_of(number), settings)
+        return self.commands[number]
+
+    def _fail(self, number: int, reason: str) -> None:
+        self._trial(number).set_user_attr(_REASON, reason)
+        self._study.tell(number, state=self._optuna.trial.TrialState.FAIL)
+
+    def _prune(self, number: int) -> None:
+        self._study.tell(number, state=self._optuna.trial.TrialState.PRUNED)
+
+    def _frozen(self, number: int) -> Any:
+        return self._study.get_trials(deepcopy=False)[number]
+
+    def _trial(self, number: int) -> optuna.Trial:
+        return self._optuna.trial.Trial(self._study, self._frozen(number)._trial_id)
+
+    def _returns(self, number: int, always: bool = False) -> list[float]:
+        """Means of the evaluations of a trial; nothing if its metrics are as they were last time."""
+        run = self.runs.run_of(name_of(number))
+        try:
+            stat = None if run is None else run.metrics.stat()
+        except OSError:
+            stat = None
+        if run is None or stat is None:
+            return []
+        seen = (stat.st_mtime_ns, stat.st_size)
+        if not always and self._seen.get(number) == seen:
+            return []
+        self._seen[number] = seen
+        try:
+            return [float(value) for value in series(read_metrics(run.metrics), EVAL_RETURN)[1]]
+        except ConfigError:  # It has only begun.
+            return []
+
+    def _as_now(self, trial: Any) -> Trial:
+        state = {"COMPLETE": "done", "PRUNED": "pruned", "FAIL": "failed"}.get(trial.state.name, "unfinished")
+        value = float(trial.value) if state == "done" else None
+        attrs, made = trial.user_attrs, len(trial.intermediate_values)
+        return Trial(trial.number, state, value, made, tuple(attrs[_SETTINGS]), attrs.get(_REASON, ""))
+
+
+def name_of(number: int) -> str:
+    """The name of a trial's run folder and experiment."""
+    return f"trial_{number:03d}"
+
+
+def _reason(command: Command) -> str:
+    how = f"exit code {command.code}" if (command.code or 0) >= 0 else f"killed by signal {-(command.code or 0)}"
+    last = next((f": {line}" for line in reversed(command.printed()) if line), "")
+    return f"{how}{last}; see {command.output}"
+
+
+def _at(tree: Any, path: str) -> Any:
+    for key in path.split("."):
+        tree = tree.get(key) if isinstance(tree, Mapping) else None
+    return plain(tree)
+
+
+def load_optuna() -> Any:
+    """The package; imported where it is first needed.
+
+    Raises:
+      MissingExtraError: it is not installed.
+    """
+    try:
+        import optuna
+        import optuna.storages.journal
+    except ImportError:
+        raise MissingExtraError("optuna", "tune", "a search over settings") from None
+    return optuna
+
+
+def _repair(path: Path) -> None:
+    """Takes from a journal the line within which a crash ended it, to which Optuna would append the next one."""
+    if path.is_file():
+        data = path.read_bytes()
+        if not data.endswith(b"\n"):
+            os.truncate(path, data.rfind(b"\n") + 1)
+
+
+def _no_lock(optuna: Any) -> Any:
+    """The folder is locked by `RunLock`, which a process that is killed does not leave behind."""
+
+    class NoLock(optuna.storages.journal._file.BaseJournalFileLock):  # type: ignore[misc]
+        def acquire(self) -> bool:
+            return True
+
+        def release(self) -> None:
+            return None
+
+    return NoLock()

@@ -1,0 +1,95 @@
+"""Runs beside each other."""
+
+import json
+
+import pytest
+from easydict import EasyDict
+
+from minding.cli import run
+from minding.engine.errors import ConfigError
+from minding.engine.run.comparison import compare_runs, differing_settings
+from minding.engine.run.run_dir import RunDir
+
+
+def make_run(folder, name, value=None, **policy):
+    cfg = EasyDict(
+        exp_name=name,
+        seed=0,
+        run={"out_dir": str(folder), "log_freq": len(name)},
+        env={"env_id": "CartPole-v1", "spec": {"shape": [len(name)]}},
+        policy={"type": "ppo", **policy},
+    )
+    run_dir = RunDir.create(cfg)
+    if value is not None:
+        figures = {"unit": "env_step", "env_step": 2048, "wall_time": 3.0, "stop_reason": "max_env_step"}
+        run_dir.write_summary({**figures, "eval_return": value, "eval_std": 1.5, "n_eval_episodes": 100})
+    return run_dir.path
+
+
+def test_the_best_comes_first_with_what_differs_and_nothing_else(tmp_path):
+    paths = [
+        make_run(tmp_path, "a", 10.0, learn={"gamma": 0.9, "tau": 0.1}),
+        make_run(tmp_path, "unfinished", learn={"gamma": 0.9, "tau": 0.1}),
+        make_run(tmp_path, "b", 30.0, learn={"gamma": 0.99, "tau": 0.1}),
+    ]
+    (paths[1] / "metrics.csv").write_text("env_step,loss\n1024,1.0\n1536,2.0\n")
+    found = compare_runs(paths)
+    assert [(each.path.name, each.evaluation, each.steps, each.seconds) for each in found] == [
+        ("b", (30.0, 1.5, 100), 2048, 3.0),
+        ("a", (10.0, 1.5, 100), 2048, 3.0),
+        ("unfinished", None, 1536, None),
+    ]
+    assert [each.settings for each in found] == [
+        {"policy.learn.gamma": 0.99},
+        {"policy.learn.gamma": 0.9},
+        {"policy.learn.gamma": 0.9},
+    ]
+
+
+def test_of_two_algorithms_only_the_settings_that_both_have_are_compared():
+    ppo = {"seed": 1, "env": {"env_kwargs": {"size": 3}}, "policy": {"type": "ppo", "learn": {"gamma": 0.9, "a": 1}}}
+    dqn = {"seed": 2, "env": {"env_kwargs": {}}, "policy": {"type": "dqn", "learn": {"gamma": 0.99, "b": 1}}}
+    assert differing_settings([ppo, dqn]) == [
+        {"seed": 1, "env.env_kwargs.size": 3, "policy.type": "ppo", "policy.learn.gamma": 0.9},
+        {"seed": 2, "env.env_kwargs": {}, "policy.type": "dqn", "policy.learn.gamma": 0.99},
+    ]
+    # Of one algorithm, a setting that only one has is a difference.
+    assert differing_settings([ppo, {**ppo, "policy": {"type": "ppo", "learn": {"gamma": 0.9}}}]) == [
+        {"policy.learn.a": 1},
+        {},
+    ]
+
+
+def test_the_command_prints_one_table(tmp_path, capsys, caplog, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    paths = [
+        make_run(tmp_path, name, value, learn={"gamma": value / 100}) for name, value in (("a", 10.0), ("b", 30.0))
+    ]
+    assert run(["compare", *map(str, paths), str(tmp_path / "absent")]) == 0
+    captured = capsys.readouterr()
+    rows = [line.split() for line in captured.out.splitlines() if "2,048" in line]
+    end = ["±", "1.5", "100", "2,048", "3", "max_env_step"]
+    assert rows == [
+        [str(paths[1]), "30.0", *end, "policy.learn.gamma=0.3"],
+        [str(paths[0]), "10.0", *end, "policy.learn.gamma=0.1"],
+    ]
+    assert "left out: no run folder" in caplog.text
+
+
+def test_seeds_are_compared_one_by_one_and_damaged_figures_count_as_none(tmp_path):
+    folder = tmp_path / "some-seeds"
+    paths = [make_run(folder, f"seed_{seed}", 1.0) for seed in (0, 1)]
+    (folder / "settings.yaml").write_text("seed: 0\n")
+    (paths[1] / "summary.json").write_text(json.dumps({"eval_return": float("nan"), "n_eval_episodes": 3}))
+    assert [(each.path.name, each.evaluation is None) for each in compare_runs([folder])] == [
+        ("seed_0", False),
+        ("seed_1", True),
+    ]
+
+
+def test_without_a_run_there_is_nothing_to_compare(tmp_path, capsys):
+    with pytest.raises(ConfigError, match="no run folder"):
+        compare_runs([tmp_path / "absent"])
+    with pytest.raises(ConfigError, match="none of these 2 folders holds a run"):
+        compare_runs([tmp_path, tmp_path / "absent"])
+    assert run(["compare", str(tmp_path / "absent")]) == 2

@@ -1,0 +1,202 @@
+"""`minding tune`: which trials are made, how each ends, what is continued, and what comes of it."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import tune_toys
+
+optuna = pytest.importorskip("optuna")
+
+from minding.cli import run  # noqa: E402
+from minding.configs import compile_run, load_user_config  # noqa: E402
+from minding.engine.run.run_dir import RunDir  # noqa: E402
+from minding.training import group  # noqa: E402
+
+TOYS = str(Path(tune_toys.__file__).parent)
+SPACE = "policy.learn.learning_rate: {low: 1e-5, high: 1e-1, log: true}\npolicy.model.hidden: [[8], [16, 16]]\n"
+SHORT = ["run.max_env_step=2048", "policy.eval.freq=500"]
+TUNE = """
+import sys
+from minding.cli import run
+from minding.training import group
+group._MINDING = "tune_toys:main"
+sys.exit(run(sys.argv[1:]))
+"""
+
+
+@pytest.fixture
+def tune(tmp_path, monkeypatch, capsys):
+    """Runs the command with toys for trainings; returns exit code, standard output and errors."""
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([TOYS, *sys.path]))
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setattr(group, "_MINDING", "tune_toys:main")
+    (tmp_path / "space.yaml").write_text(SPACE)
+
+    def command(plan, *args, preset="cartpole_ppo", space=True):
+        (tmp_path / "plan.json").write_text(json.dumps(plan))
+        options = ["--space", str(tmp_path / "space.yaml")] if space else []
+        code = run(["tune", preset, "--out", str(tmp_path), *options, *SHORT, *args])
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return command
+
+
+def calls(folder):
+    """The trials whose processes were started since this was last asked, with their learning rates."""
+    file = folder / "calls"
+    found = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+    file.unlink(missing_ok=True)
+    return found
+
+
+def states(folder):
+    storage = optuna.storages.JournalStorage(optuna.storages.journal.JournalFileBackend(str(folder / "journal.log")))
+    study = optuna.load_study(study_name="tune", storage=storage)
+    return [trial.state.name for trial in study.get_trials()]
+
+
+def test_trials_end_in_a_table_a_runnable_best_and_a_picture(tune, tmp_path):
+    pytest.importorskip("matplotlib")
+    code, out, error = tune({}, "--trials", "6", "--jobs", "2", "policy.learn.learning_rate=1e-5")
+    assert (code, error) == (0, "")
+    folder, made = tmp_path / "cartpole_ppo-tune", calls(tmp_path)
+    assert sorted(name for name, _ in made) == [f"trial_{number:03d}" for number in range(6)]
+    # The given settings are not in the space (its layers are others), and are tried first all the same.
+    assert dict(made)["trial_000"] == "1.0e-05"
+    assert "trial 0  done: -198.0" in out
+    # The mean of the last two of four evaluations, not the best.
+    done = {name: -100 * abs(__import__("math").log10(float(rate)) + 3) + 2 for name, rate in made}
+    best = max((name for name in done), key=done.get)
+    assert f"best        trial {int(best[-3:])}: {done[best]:.1f}, the mean of the last third" in out
+    assert (folder / "importance.png").is_file()
+    cfg = compile_run(load_user_config(folder / "best.yaml"))
+    assert cfg.policy.learn.learning_rate == float(dict(made)[best])
+    assert (cfg.exp_name, cfg.run.final_episodes, cfg.run.max_env_step) == ("cartpole_ppo-best", 100, 2048)
+    assert cfg.policy.model.hidden in ([8], [16, 16])
+    # Nothing is left to do; the table is printed again, and more trials are added on request.
+    assert (tune({}, "--trials", "6", "policy.learn.learning_rate=1e-5")[0], calls(tmp_path)) == (0, [])
+    assert tune({}, "--trials", "7", "policy.learn.learning_rate=1e-5")[0] == 0
+    assert [name for name, _ in calls(tmp_path)] == ["trial_006"]
+
+
+def test_a_search_that_was_killed_makes_the_trials_of_one_that_was_not(tune, tmp_path):
+    (tmp_path / "whole").mkdir()
+    (tmp_path / "whole" / "plan.json").write_text("{}")
+    assert tune({}, "--trials", "5", "--out", str(tmp_path / "whole"))[0] == 0
+    whole = calls(tmp_path / "whole")
+    folder = tmp_path / "cartpole_ppo-tune"
+    for killed in ("1", "3"):
+        (tmp_path / "plan.json").write_text(json.dumps({killed: "kills"}))
+        arguments = ["tune", "cartpole_ppo", "--out", str(tmp_path), "--space", str(tmp_path / "space.yaml"), *SHORT]
+        process = subprocess.run([sys.executable, "-c", TUNE, *arguments, "--trials", "5"], check=False, timeout=60)
+        assert process.returncode == -signal.SIGKILL
+        assert states(folder)[-1] == "RUNNING"
+        with open(folder / "journal.log", "a") as journal:
+            journal.write('{"op_code": 4, "worker')  # A crash within a line.
+    code, out, _ = tune({}, "--trials", "5")
+    assert (code, states(folder)) == (0, ["COMPLETE"] * 5)
+    assert "3 trials ended before; 1 are continued" in out
+    made = calls(tmp_path)
+    assert [name for name, _ in made] == [f"trial_00{number}" for number in (0, 1, 1, 2, 3, 3, 4)]
+    assert dict(made) == dict(whole)
+
+
+def test_ctrl_c_ends_the_search_and_the_same_command_continues_it(tune, tmp_path):
+    code, out, error = tune({"1": "calls"}, "--trials", "3")
+    assert code == 130
+    assert "trial 1  interrupted" in out
+    assert "ended by SIGINT: 1 trials have ended; the same command continues" in error
+    assert tune({}, "--trials", "3")[0] == 0
+    assert states(tmp_path / "cartpole_ppo-tune") == ["COMPLETE"] * 3
+
+
+def test_a_trial_that_falls_behind_is_pruned(tune, tmp_path):
+    # After trial 3 the waiting one has the evaluations of the others to beat, and would wait forever.
+    code, out, _ = tune({"3": "waits"}, "--trials", "4", "policy.learn.learning_rate=1e-3", "policy.model.hidden=[8]")
+    found = states(tmp_path / "cartpole_ppo-tune")
+    assert (code, found) == (0, ["COMPLETE", "COMPLETE", "COMPLETE", "PRUNED"])
+    assert "trial 3  pruned after 2 evaluations" in out
+
+
+def test_failed_trials_are_told_apart_and_three_of_them_end_the_search(tune, tmp_path):
+    code, out, _ = tune({"1": "fails"}, "--trials", "3")
+    assert code == 0
+    assert "trial 1  failed (exit code 1: minding: reward is nan; see " in out
+    calls(tmp_path)
+    code, out, error = tune({str(n): "fails" for n in range(9)}, "--trials", "9", "--study", str(tmp_path / "bad"))
+    assert (code, len(calls(tmp_path))) == (1, 3)
+    assert "no trial of 3 is done: exit code 1: minding: reward is nan" in error
+
+
+@pytest.mark.parametrize(
+    ("space", "args", "message"),
+    [
+        (
+            "policy.learn.lerning_rate: [0.1]",
+            [],
+            "space 'SPACE': unknown key 'policy.learn.lerning_rate'; did you mean",
+        ),
+        ("", [], "'SPACE': expected a mapping of settings"),
+        ("{}", [], "space 'SPACE' names no setting"),
+        (
+            "policy.learn.gamma: 0.9",
+            [],
+            "policy.learn.gamma=0.9: expected values as {low: 1e-5, high: 1e-2, log: true}",
+        ),
+        ("policy.learn.gamma: {low: 1, high: 0.5}", [], "low is below high"),
+        ("policy.learn.gamma: [0.9, 2.0]", [], "policy.learn.gamma=2.0: expected a number in [0, 1]"),
+        ("policy.model.hidden: {low: 1, high: 3}", [], "policy.model.hidden=1: expected a list"),
+        ("policy.eval.freq: [10, 20]", [], "policy.eval.freq cannot be searched: trials"),
+        ("seed: [0, 1]", [], "seed cannot be searched"),
+        (None, ["--space", "absent.yaml"], "cannot read the configuration 'absent.yaml'"),
+        (
+            None,
+            ["policy.eval.freq=2000"],
+            "a trial needs at least 3 evaluations before its end: add policy.eval.freq=204",
+        ),
+        (None, ["--trials", "0"], "0 is not in the range"),
+    ],
+)
+def test_bad_input_is_one_line_with_the_fix_and_starts_nothing(tune, tmp_path, space, args, message):
+    if space is not None:
+        (tmp_path / "space.yaml").write_text(space)
+    code, out, error = tune({}, *args)
+    assert (code, out, error.count("\n")) == (2, "", 1)
+    assert message.replace("SPACE", str(tmp_path / "space.yaml")) in error
+    assert not (tmp_path / "cartpole_ppo-tune").exists()
+
+
+def test_a_study_of_something_else_is_refused(tune, tmp_path):
+    assert tune({}, "--trials", "1")[0] == 0
+    study = str(tmp_path / "cartpole_ppo-tune")
+    calls(tmp_path)
+
+    def refused(*args, **given):
+        code, out, error = tune({}, "--study", study, *args, **given)
+        assert (code, out, error.count("\n")) == (2, "", 1)
+        return error
+
+    assert 'policy.type is "ppo" there and "dqn" here' in refused(preset="cartpole_dqn")
+    assert "another configuration: policy.learn.gamma is" in refused("policy.learn.gamma=0.5")
+    assert "another configuration: seed is 0 there and 1 here" in refused("--seed", "1")
+    assert "searches another space" in refused(space=False)
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "file").touch()
+    code, _, error = tune({}, "--study", str(tmp_path / "other"))
+    assert (code, "is the folder of something else" in error) == (2, True)
+    Path(study, "journal.log").write_text("{}\n")
+    assert "is not the journal of a study" in refused()
+    assert calls(tmp_path) == []
+
+
+def test_logging_may_change_between_two_starts(tune, tmp_path):
+    assert tune({}, "--trials", "1")[0] == 0
+    assert tune({}, "--trials", "2", "run.log_freq=3.0")[0] == 0
+    assert len(RunDir.earlier(compile_run(load_user_config("cartpole_ppo"), ["exp_name=none"]))) == 0
+    assert len(calls(tmp_path)) == 2
