@@ -20,8 +20,10 @@ from minding.engine.chain.middleware import Declaration, declaration_of
 from minding.engine.config.compiler import RUN_SCHEMA
 from minding.engine.config.identity import POLICY, RUN
 from minding.engine.config.options import Option
+from minding.engine.config.space import Choice, Range
 from minding.envs import config_schema
 from minding.policies import ALGORITHMS, get_algorithm
+from minding.policies.settings.spaces import space_of
 
 DOCS = Path(__file__).resolve().parent
 _BLOCK = re.compile(r"(<!-- generated:([\w:]+) -->\n).*?(<!-- /generated -->)", re.DOTALL)
@@ -97,6 +99,28 @@ def identity() -> str:
     return _table(("setting", "what it decides", "compared by"), rows)
 
 
+def spaces() -> str:
+    """What a search changes by default, with the algorithms that have each setting."""
+    of_each = {name: space_of(name, get_algorithm(name).config_schema()) for name in ALGORITHMS}
+    rows: dict[tuple[str, str], list[str]] = {}
+    for name, space in of_each.items():
+        for path, values in space.items():
+            rows.setdefault((path, _searched(values)), []).append(name)
+    return _table(
+        ("setting", "values", "algorithms"),
+        [
+            (f"`{path}`", text, ", ".join(names) if len(names) < len(of_each) else "all")
+            for (path, text), names in rows.items()
+        ],
+    )
+
+
+def _searched(values: Range | Choice) -> str:
+    if isinstance(values, Choice):
+        return ", ".join(f"`{text}`" for text in values.texts)
+    return f"{values.low:g} to {values.high:g}" + (", log" if values.log else "")
+
+
 def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     lines = [header, ["---"] * len(header), *rows]
     return "".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |\n" for line in lines)
@@ -110,7 +134,7 @@ def table(name: str) -> str:
         return keys(*schemas[of]) if of in schemas else keys(get_algorithm(of).config_schema(), "policy.")
     if kind == "presets":
         return presets(of)
-    return {"algorithms": algorithms, "middleware": middleware, "identity": identity}[kind]()
+    return {"algorithms": algorithms, "middleware": middleware, "identity": identity, "spaces": spaces}[kind]()
 
 
 def filled(text: str) -> str:

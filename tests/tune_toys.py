@@ -1,7 +1,7 @@
 """Stands in for `minding train` in the processes of trials; MindSpore and NumPy stay away, so that it starts at once.
 
 A trial makes four evaluations, whose returns follow from its learning rate: the best is 1e-3. ``plan.json`` beside the
-folder of the study says what else trials do, by number: ``"fails"``, ``"waits"`` for SIGTERM after two evaluations,
+folder of the study says what else trials do, by number: ``"fails"``, ``"waits"`` for SIGTERM after three evaluations,
 ``"calls"`` Ctrl-C on the parent and waits, or ``"kills"`` it after one evaluation.
 """
 
@@ -36,7 +36,7 @@ def main():
     if plan in ("waits", "calls"):
         signal.signal(signal.SIGTERM, lambda *_: end(run, 143, stop_reason="SIGTERM"))
     rows = [(500, -900.0), (1000, value), (1500, value + 1), (2000, value + 3)]
-    made = {"kills": 1, None: 4}.get(plan, 2)
+    made = {"kills": 1, "calls": 2, "waits": 3}.get(plan, 4)
     if not plan:
         # Before its evaluations are seen, so that it is never pruned.
         summarize(run, stop_reason="max_env_step", eval_return=value, n_eval_episodes=3)

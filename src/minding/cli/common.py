@@ -91,10 +91,11 @@ def print_table(title: str, header: Sequence[str], rows: Iterable[Sequence[str]]
     """Prints a table as wide as the terminal allows; long cells are wrapped."""
     from rich import box
     from rich.console import Console
-    from rich.table import Table
+    from rich.table import Column, Table
     from rich.text import Text
 
-    table = Table(*header, title=title, title_justify="left", box=box.SIMPLE_HEAD, show_header=bool(header))
+    columns = [Column(name, overflow="fold") for name in header]
+    table = Table(*columns, title=title, title_justify="left", box=box.SIMPLE_HEAD, show_header=bool(header))
     for row in rows:
         table.add_row(*map(Text, row))
     Console().print(table)

@@ -167,12 +167,12 @@ def _report(cfg: EasyDict, runs: StudyRuns, search: Search, trials: list[Trial])
 
 
 def _short(setting: str) -> str:
-    """KEY=VALUE, with four digits of a number."""
-    key, _, text = setting.partition("=")
+    """KEY=VALUE without the section that most keys have, and with four digits of a number."""
+    key, _, text = setting.removeprefix("policy.").partition("=")
     try:
-        return setting if text.lstrip("-").isdecimal() else f"{key}={float(text):.4g}"
+        return f"{key}={text}" if text.lstrip("-").isdecimal() else f"{key}={float(text):.4g}"
     except ValueError:
-        return setting
+        return f"{key}={text}"
 
 
 def _draw(runs: StudyRuns, search: Search) -> str:

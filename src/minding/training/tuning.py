@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -170,8 +171,8 @@ class Search:
     def _open(self) -> optuna.Study:
         optuna = self._optuna
         optuna.logging.set_verbosity(optuna.logging.WARNING)
-        path, warmup = self.runs.journal, evaluations_of(self.runs.cfg) // 3
-        startup = min(5, max(2, self._trials // 4))
+        path, warmup = self.runs.journal, math.ceil(evaluations_of(self.runs.cfg) / 3)
+        startup = min(5, max(3, self._trials // 3))
         try:
             _repair(path)
             storage = optuna.storages.JournalStorage(
