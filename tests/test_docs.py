@@ -242,8 +242,12 @@ def check_minding(name, arguments):
         preset = re.match(r"runs/(\w+)", argument)
         if preset:
             Path(preset[0]).mkdir(parents=True, exist_ok=True)
-            save_config(compile_run(load_preset(preset[1])), Path(preset[0], "config.yaml"))
-            if Path(argument).suffix:
+            settings = compile_run(load_preset(preset[1]))
+            save_config(settings, Path(preset[0], "config.yaml"))
+            if Path(argument).suffix == ".yaml":
+                Path(argument).parent.mkdir(exist_ok=True)
+                save_config(settings, argument)
+            elif Path(argument).suffix:
                 Path(argument).touch()
     ctx = cli.commands[name].make_context(name, list(arguments))
     source = ctx.params.get("config") or ctx.params.get("run")
