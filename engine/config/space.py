@@ -12,6 +12,7 @@ from typing import Any
 
 from minding.engine.config.compiler import Schema, fill_schema, load_config
 from minding.engine.config.options import plain, short
+from minding.engine.config.trust import CODE_KEYS
 from minding.engine.errors import ConfigError
 
 _SEARCHED = ("policy.model.", "policy.learn.", "policy.collect.", "policy.other.", "env.", "run.jit_threads")
@@ -101,6 +102,8 @@ def _checked(key: str, values: Range | Choice, schema: Schema, where: str) -> Ra
         checked = [_check(key, value, schema) for value in tried]
     except ConfigError as error:
         raise ConfigError(f"{where}: {error}") from None
+    if key in CODE_KEYS and key not in _COMPARED_BY:
+        raise ConfigError(f"{where}: {key} names code, which a space may not: make a study for each")
     if not key.startswith(_SEARCHED) or key in _COMPARED_BY:
         raise ConfigError(f"{where}: {key} cannot be searched: trials with different values could not be compared")
     if isinstance(values, Choice):

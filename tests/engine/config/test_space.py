@@ -2,6 +2,7 @@
 
 import pytest
 
+from minding.engine.config import space
 from minding.engine.config.compiler import opt
 from minding.engine.config.space import Choice, Range, check_space, load_space
 from minding.engine.errors import ConfigError
@@ -63,3 +64,10 @@ def test_ranges_and_lists_take_the_types_of_their_settings(tmp_path):
 def test_a_space_that_cannot_be_searched_is_refused_with_the_place(tmp_path, text, message):
     with pytest.raises(ConfigError, match=message):
         read(tmp_path, text)
+
+
+def test_a_space_names_no_code(tmp_path, monkeypatch):
+    monkeypatch.setattr(space, "CODE_KEYS", {"policy.model.encoder": None})
+    schema = {"policy": {"model": {"encoder": opt("", None, "")}}}
+    with pytest.raises(ConfigError, match=r"policy.model.encoder names code, which a space may not"):
+        check_space({"policy.model.encoder": Choice.of("os:system")}, schema, "space")
