@@ -22,8 +22,8 @@ def config_schema() -> dict[str, Option]:
             "Gymnasium id, 'mpe2/NAME', 'sisl/NAME', 'smac/MAP', or your own 'module:ClassOrFunction'; required",
         ),
         "env_kwargs": opt({}, "open", "keyword arguments of the environment"),
-        "collector_env_num": opt(8, "[1, inf)", "environments used to collect training data"),
-        "evaluator_env_num": opt(5, "[1, inf)", "environments used for evaluation"),
+        "collector_env_num": opt(8, "[1, 65536]", "environments used to collect training data"),
+        "evaluator_env_num": opt(5, "[1, 65536]", "environments used for evaluation"),
         "single_instance": opt(
             False,
             None,

@@ -64,9 +64,19 @@ def record_episodes(
       ConfigError: if the environment cannot render pictures, or there is no such format.
     """
     write = video_writer(path)
+    _check_writable(Path(path))
     kwargs = {**env_cfg.get("env_kwargs", {}), "render_mode": "rgb_array"}
     settings = {**env_cfg, "backend": "sync", "env_kwargs": kwargs}
-    film = Film(env_factory(env_settings(settings))())
+    factory = env_factory(env_settings(settings))
+    try:
+        film = Film(factory())
+    except ConfigError as error:
+        if "'render_mode'" not in str(error):
+            raise
+        raise ConfigError(
+            f"{factory.name} renders no pictures: its __init__ takes no render_mode; give it that argument, and a "
+            "render() that returns an array (H, W, 3) for 'rgb_array'"
+        ) from error
     # The environment is made here and lent to the manager, because managers do not render.
     made: dict[str, Any] = {
         "wrappers": [],
@@ -103,6 +113,18 @@ def _play_episode(manager: EnvManager, policy: EvalMode, film: Film, env_id: str
         for end in step.episodes:
             return end
     return EpisodeEnd(0, episode_return, max_steps)
+
+
+def _check_writable(path: Path) -> None:
+    """Refuses a file that cannot be written, before an episode is played for it."""
+    existed = path.exists()
+    try:
+        with open(path, "ab"):
+            pass
+        if not existed:
+            path.unlink()
+    except OSError as error:
+        raise ConfigError(f"video file {str(path)!r}: cannot write: {error.strerror}; give another --out") from None
 
 
 class Film(gymnasium.Wrapper[Any, Any, Any, Any]):  # type: ignore[misc]

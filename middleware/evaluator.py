@@ -12,6 +12,7 @@ from minding.engine.chain.context import LearningContext
 from minding.engine.chain.middleware import declare
 from minding.engine.chain.task import Task
 from minding.engine.chain.task import task as global_task
+from minding.engine.errors import EnvError
 from minding.engine.types import Array, EnvManager, EnvStep, EpisodeEnd, EvalMode, StateDict
 
 _log = logging.getLogger("minding.envs")
@@ -154,6 +155,10 @@ def info_means(episodes: Sequence[EpisodeEnd]) -> dict[str, float]:
     return {name: float(np.mean([end.info[name] for end in episodes])) for name in names}
 
 
+MOST_LOST = 20
+"""Episodes in a row that an environment may lose to faults: with none that ends, there is nothing to measure."""
+
+
 class _Round:
     """The episodes between two resets of all environments.
 
@@ -169,6 +174,7 @@ class _Round:
         self._left = left
         self._max_steps = max_steps
         self._steps = 0
+        self._lost = np.zeros(len(left), np.int64)
         self._returns = np.zeros(len(left))
         self._lengths = np.zeros(len(left), np.int64)
 
@@ -178,12 +184,13 @@ class _Round:
         self._lengths += 1
         self._steps += 1
         for end in step.episodes:
-            self._returns[end.env_id] = self._lengths[end.env_id] = 0
+            self._returns[end.env_id] = self._lengths[end.env_id] = self._lost[end.env_id] = 0
             if self.playing[end.env_id]:
                 self._count(end)
         if step.valid is not None:
             self._returns *= step.valid
             self._lengths *= step.valid
+            self._count_lost(~step.valid)
         # No episode is longer than the round.
         if self._steps >= self._max_steps:
             for n in np.flatnonzero(self.playing & (self._lengths >= self._max_steps)).tolist():
@@ -191,6 +198,15 @@ class _Round:
                 self.cut.append(EpisodeEnd(n, float(self._returns[n]), int(self._lengths[n]), info))
                 self._count(self.cut[-1])
                 self.playing[n] = False
+
+    def _count_lost(self, lost: Array) -> None:
+        self._lost += lost & self.playing
+        if self._lost.max() >= MOST_LOST:
+            raise EnvError(
+                f"evaluation: environment {int(self._lost.argmax())} has lost {MOST_LOST} episodes in a row to faults, "
+                "and none ended (env.on_error=restart begins another one each time): correct the environment, or set "
+                "env.on_error=raise to see the fault"
+            )
 
     def _count(self, end: EpisodeEnd) -> None:
         self.episodes.append(end)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
 import os
@@ -173,7 +174,8 @@ def _save(figure: Any, path: str | os.PathLike[str]) -> None:
         figure.savefig(fresh)
         os.replace(fresh, path)
     except OSError:
-        fresh.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            fresh.unlink(missing_ok=True)
         raise
 
 

@@ -5,6 +5,7 @@ Images leave the table channel-first, ``(C, H, W)``, which is what the convoluti
 
 from __future__ import annotations
 
+import functools
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
@@ -68,33 +69,54 @@ class FrameStack(gymnasium.Wrapper[Any, Any, Any, Any]):  # type: ignore[misc]
         return frame[None] if self._lift else frame
 
 
+_IMAGES = (2, 3)
+"""Dimensions of images."""
+
+
 def channel_first(env: AnyEnv) -> AnyEnv:
     """Turns images ``(H, W, C)`` into ``(C, H, W)`` and grey ones ``(H, W)`` into ``(1, H, W)``.
 
-    In a Dict every uint8 image is turned, except those that have at most 4 channels in front already.
+    In a Dict, also in one within it, every uint8 image is turned, except those that have at most 4 channels in front
+    already.
 
     Raises:
       SpaceError: there is no image.
     """
     space = env.observation_space
-    images = (2, 3)
-    if isinstance(space, spaces.Box) and len(space.shape) in images:
+    if isinstance(space, spaces.Box) and len(space.shape) in _IMAGES:
         return TransformObservation(env, _turn, _turned(space))
-    parts = space.spaces if isinstance(space, spaces.Dict) else {}
-    keys = [
-        key
-        for key, part in parts.items()
-        if isinstance(part, spaces.Box) and part.dtype == np.uint8 and len(part.shape) in images
-        and not (len(part.shape) == 3 and part.shape[0] <= 4 < part.shape[2])
-    ]  # fmt: skip
-    if not keys:
+    turned = _turned_parts(space) if isinstance(space, spaces.Dict) else space
+    if turned == space:
         raise SpaceError(f"channel_first needs an image (H, W, C) or (H, W), alone or in a Dict, got {space}")
+    return TransformObservation(env, functools.partial(_turn_parts, space), turned)
 
-    def turn(obs: dict[str, Any]) -> dict[str, Any]:
-        return {**obs, **{key: _turn(obs[key]) for key in keys}}
 
-    turned = spaces.Dict({**parts, **{key: _turned(parts[key]) for key in keys}})
-    return TransformObservation(env, turn, turned)
+def _is_turned(part: Any) -> bool:
+    return (
+        isinstance(part, spaces.Box)
+        and part.dtype == np.uint8
+        and len(part.shape) in _IMAGES
+        and not (len(part.shape) == 3 and part.shape[0] <= 4 < part.shape[2])
+    )
+
+
+def _turned_parts(space: spaces.Dict) -> spaces.Dict:
+    parts = {
+        key: _turned_parts(part) if isinstance(part, spaces.Dict) else _turned(part) if _is_turned(part) else part
+        for key, part in space.spaces.items()
+    }
+    return spaces.Dict(parts)
+
+
+def _turn_parts(space: spaces.Dict, obs: dict[str, Any]) -> dict[str, Any]:
+    return {
+        **obs,
+        **{
+            key: _turn_parts(part, obs[key]) if isinstance(part, spaces.Dict) else _turn(obs[key])
+            for key, part in space.spaces.items()
+            if isinstance(part, spaces.Dict) or _is_turned(part)
+        },
+    }
 
 
 def _turn(image: Array) -> Array:

@@ -110,3 +110,21 @@ def test_what_renders_no_pictures_is_refused(name, tmp_path):
         ConfigError, match=rf"env\.env_id='test_video:{name}' renders no pictures .* an array \(H, W, 3\)"
     ):
         video.record_episodes(env, FirstLegal(), tmp_path / "a.gif", seed=3, max_steps=5)
+
+
+class Unrendered(Blank):
+    def __init__(self):
+        super().__init__()
+
+
+@pytest.mark.parametrize(
+    ("name", "file", "message"),
+    [
+        ("Unrendered", "a.gif", "Unrendered renders no pictures: its __init__ takes no render_mode"),
+        ("Blank", "nowhere/a.gif", "cannot write: No such file or directory; give another --out"),
+    ],
+)
+def test_a_film_that_cannot_be_made_is_refused_before_an_episode(name, file, message, tmp_path):
+    with pytest.raises(ConfigError, match=message):
+        video.record_episodes({"env_id": f"test_video:{name}"}, FirstLegal(), tmp_path / file, seed=3, max_steps=5)
+    assert list(tmp_path.iterdir()) == []

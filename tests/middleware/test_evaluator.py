@@ -1,11 +1,14 @@
 """Evaluation: when, with which quotas, and what is written."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 from fakes import AgePolicy, CountingEnv, CountingPolicy
 
 from minding.engine import Task
 from minding.engine.chain.context import OnlineRLContext
+from minding.engine.errors import EnvError
 from minding.engine.types import EpisodeEnd
 from minding.envs import make_env_manager
 from minding.middleware import StepCollector, interaction_evaluator
@@ -206,3 +209,25 @@ def test_a_mode_for_something_else_is_refused(evaluator, counting_config):
     assert problem.endswith(", which explores")
     (problem,) = StepCollector(cfg, object(), env).requirements()
     assert problem == "expected policy.collect_mode, got a object"
+
+
+class Broken(CountingEnv):
+    """Each episode is lost to a fault in its third step, as with ``env.on_error=restart``."""
+
+    steps = 0
+
+    def play(self, action):
+        step = super().play(action)
+        Broken.steps += 1
+        lost = Broken.steps % 3 == 0
+        never = np.zeros_like(step.terminated)
+        return dataclasses.replace(
+            step, terminated=never, truncated=never, episodes=[], valid=np.full(len(never), False) if lost else None
+        )
+
+
+def test_an_environment_that_loses_every_episode_to_faults_ends_the_evaluation(monkeypatch):
+    monkeypatch.setattr(Broken, "steps", 0)
+    with pytest.raises(EnvError, match="environment 0 has lost 20 episodes in a row to faults, and none ended"):
+        play_episodes(AgePolicy().eval_mode, Broken(lengths=(1000, 1000)), 2, max_steps=500)
+    assert Broken.steps == 60

@@ -35,9 +35,10 @@ def check_env(env_id: str, overrides: tuple[str, ...], steps: int, seconds: floa
         first = next(findings)
         if first.refused is not None:
             raise first.refused
-    errors = 0
+    errors, only = 0, ""
     for finding in itertools.chain([first], findings):
         click.echo(f"{finding.level:<6}{finding.text}" + (f"\n      fix: {finding.fix}" if finding.fix else ""))
         errors += finding.level == "error"
-    click.echo(f"{env_id}: " + (f"{errors} error{'s' * (errors > 1)}" if errors else "fit for training"))
+        only = only or (" with env.single_instance=true" if "env.single_instance=true" in finding.fix else "")
+    click.echo(f"{env_id}: " + (f"{errors} error{'s' * (errors > 1)}" if errors else f"fit for training{only}"))
     return 1 if errors else 0

@@ -125,3 +125,26 @@ def test_channel_first_turns_the_images_of_a_dict():
     manager = make_env_manager(cfg, 2, 0, env_fn=Camera)
     assert manager.reset()["last"].shape == (2, 3, 8, 9)
     assert not [found for found in check_env(cfg, 10, env_fn=Camera) if found.level == "error"]
+
+
+def test_images_in_dicts_within_a_dict_are_turned_too():
+    class Nested(gymnasium.Env):
+        action_space = spaces.Discrete(2)
+        observation_space = spaces.Dict(
+            seen=spaces.Dict(image=spaces.Box(0, 255, (8, 9, 3), np.uint8), speed=spaces.Box(-1, 1, (2,), np.float32)),
+            word=spaces.Discrete(3),
+        )
+
+        def reset(self, *, seed=None, options=None):
+            image = np.arange(8 * 9 * 3, dtype=np.uint8).reshape(8, 9, 3)
+            return {"seen": {"image": image, "speed": np.zeros(2, np.float32)}, "word": 1}, {}
+
+        def step(self, action):
+            return self.reset()[0], 0.0, False, False, {}
+
+    env = wrap(Nested(), ["channel_first"])
+    obs, _ = env.reset()
+    assert env.observation_space["seen"]["image"].shape == obs["seen"]["image"].shape == (3, 8, 9)
+    assert np.array_equal(obs["seen"]["image"][2], Nested().reset()[0]["seen"]["image"][:, :, 2])
+    assert (obs["word"], obs["seen"]["speed"].tolist()) == (1, [0.0, 0.0])
+    assert env.observation_space.contains(env.step(0)[0])
