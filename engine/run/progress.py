@@ -103,7 +103,8 @@ class Progress:
         if self._bar is not None:
             self._bar.draw(status.clock, text)
         else:
-            share = 100 * status.clock / self.total
+            # The last rollout may pass the limit.
+            share = min(100 * status.clock / self.total, 100)
             print(
                 f"{self.title} {status.clock:,}/{self.total:,} ({share:.0f}%)  {text}",
                 file=self._file,
@@ -149,11 +150,11 @@ class _Bar:
         if console.width >= _TITLE_WIDTH:
             columns.insert(0, TextColumn("{task.description}", markup=False))
         self._rich = RichProgress(*columns, console=console, auto_refresh=False, expand=True)
-        self._task = self._rich.add_task(title, total=total, text="")
+        self._task, self._total = self._rich.add_task(title, total=total, text=""), total
         self._rich.start()
 
     def draw(self, completed: int, text: str) -> None:
-        self._rich.update(self._task, completed=completed, text=text, refresh=True)
+        self._rich.update(self._task, completed=min(completed, self._total), text=text, refresh=True)
 
     def stop(self) -> None:
         self._rich.stop()

@@ -44,7 +44,12 @@ def report(cfg: EasyDict, run_dir: RunDir, summary: Any, *, draw: bool) -> None:
         picture = _draw_curve(cfg, run_dir, metrics) if draw else f"not drawn: {_command('plot', run_dir.path)}"
     if cfg.run.trace and draw:
         _draw_trace(run_dir.path)
-    following = {"continue": _command("resume", run_dir.path), "again": _command("train", run_dir.config)}
+    following = {
+        "continue": _command("resume", run_dir.path),
+        "play": _command("eval", run_dir.path),
+        "film": _command("record", run_dir.path),
+        "again": _command("train", run_dir.config),
+    }
     finished = draw and not summary.unsaved
     if finished or not resumable_checkpoints(run_dir.checkpoints):
         del following["continue"]

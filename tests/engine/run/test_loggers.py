@@ -173,3 +173,10 @@ def test_the_console_logger_writes_to_the_current_stderr(monkeypatch):
     logger.info("solved")
     logger.setLevel(level)
     assert out.getvalue() == "solved\n"
+
+
+def test_the_display_never_says_that_more_than_all_is_done():
+    out = io.StringIO()
+    bar = Progress(1000, "cartpole", file=out, clock=lambda: 0.0)
+    bar.update(Status(clock=1024, train_iter=8))
+    assert out.getvalue().startswith("cartpole 1,024/1,000 (100%)")
