@@ -11,11 +11,52 @@ its priorities as in Hessel et al., 2018, https://arxiv.org/abs/1710.02298.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 
+from minding.engine.process.runtime import ms, ops
 from minding.policies.core.action_values import ActionValuePolicy
-from minding.policies.learning.q_learning import CategoricalQLearning
+from minding.policies.learning.q_learning import CLIPPED, QLearning
 from minding.policies.networks.return_distribution import ReturnDistribution, SupportMean
+from minding.policies.ops import lean
+from minding.policies.ops.categorical import beyond, cross_entropy, moved, project
+from minding.policies.ops.values import chosen_atoms
+
+
+class C51Cell(QLearning):
+    """Root cell: see `QLearning`. The atoms of its networks are logits, their mean is a `SupportMean`."""
+
+    metrics = (*QLearning.metrics, CLIPPED)
+
+    def __init__(
+        self, net: ReturnDistribution, target: ReturnDistribution, learn: Mapping[str, Any], prioritized: bool
+    ) -> None:
+        super().__init__(net, target, learn, prioritized)
+        self.low, self.spacing = net.mean.low, net.mean.spacing
+        self.places = ms.Tensor(np.arange(net.mean.count, dtype=np.float32))
+
+    def td_target(self, batch):
+        """m, float32 (B, N), and the probability that lies beyond the support, (B,)."""
+        atoms = self.target.atoms(batch["next_obs"])
+        if self.double:
+            values = self.net(batch["next_obs"])[0]
+        else:
+            values = self.target.values(atoms, batch["next_obs"])
+        probability = ops.Softmax(-1)(chosen_atoms(atoms, ops.Argmax(-1)(values)))
+        decay = batch["discount"] * (1.0 - batch["terminated"])
+        places = moved(batch["reward"], decay, self.low, self.spacing, self.places)
+        return project(probability, places, self.places), beyond(probability, places, self.places)
+
+    def loss(self, batch):
+        target, clipped = batch["target"]
+        logits = chosen_atoms(self.net.atoms(batch["obs"]), batch["action"])
+        # The relative entropy is the priority: rows that are predicted right have none, however uncertain they are.
+        loss, priority = cross_entropy(logits, target)
+        loss, metrics = self.averaged(batch, loss, self.net.mean(ops.stop_gradient(logits)), priority)
+        metrics[CLIPPED] = lean.mean(clipped)
+        return loss, metrics
 
 
 class C51(ActionValuePolicy):
@@ -27,5 +68,5 @@ class C51(ActionValuePolicy):
         model = self.cfg.model
         return ReturnDistribution(self.spec, model, SupportMean(model.v_min, model.v_max, model.n_atoms), rng)
 
-    def _learner(self, net: ReturnDistribution, target: ReturnDistribution, prioritized: bool) -> CategoricalQLearning:
-        return CategoricalQLearning(net, target, self.cfg.learn, prioritized)
+    def _learner(self, net: ReturnDistribution, target: ReturnDistribution, prioritized: bool) -> C51Cell:
+        return C51Cell(net, target, self.cfg.learn, prioritized)

@@ -12,9 +12,30 @@ from __future__ import annotations
 
 import numpy as np
 
+from minding.engine.process.runtime import ops
 from minding.policies.core.action_values import ActionValuePolicy
-from minding.policies.learning.q_learning import ExpectedQLearning
+from minding.policies.learning.q_learning import QLearning
 from minding.policies.networks.actor_critic import QNetwork
+from minding.policies.ops import lean
+from minding.policies.ops.values import chosen_value, value_loss
+
+
+class DQNCell(QLearning):
+    """Root cell: see `QLearning`."""
+
+    def td_target(self, batch):
+        """y, float32 (B,)."""
+        next_q = self.target(batch["next_obs"])[0]
+        if self.double:
+            choosing = self.net(batch["next_obs"])[0]
+            next_value = chosen_value(next_q, ops.Argmax(-1)(choosing))
+        else:
+            next_value = lean.largest(next_q)
+        return batch["reward"] + batch["discount"] * (1.0 - batch["terminated"]) * next_value
+
+    def loss(self, batch):
+        loss, value, error = value_loss(self.net(batch["obs"])[0], batch["action"], batch["target"])
+        return self.averaged(batch, loss, value, error)
 
 
 class DQN(ActionValuePolicy):
@@ -25,5 +46,5 @@ class DQN(ActionValuePolicy):
     def _network(self, rng: np.random.Generator) -> QNetwork:
         return QNetwork(self.spec, self.cfg.model, rng)
 
-    def _learner(self, net: QNetwork, target: QNetwork, prioritized: bool) -> ExpectedQLearning:
-        return ExpectedQLearning(net, target, self.cfg.learn, prioritized)
+    def _learner(self, net: QNetwork, target: QNetwork, prioritized: bool) -> DQNCell:
+        return DQNCell(net, target, self.cfg.learn, prioritized)

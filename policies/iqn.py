@@ -19,14 +19,17 @@ from minding.engine.data.batch import IndexedBatch
 from minding.engine.process.runtime import ops
 from minding.engine.types import Array
 from minding.policies.core.action_values import ActionValuePolicy
-from minding.policies.learning.q_learning import NEXT_RANDOM, RANDOM, DistributionalQLearning
+from minding.policies.learning.q_learning import QLearning
 from minding.policies.networks.implicit_quantiles import ImplicitQuantiles
 from minding.policies.ops.quantiles import QuantileLoss
 from minding.policies.ops.values import chosen_atoms
 
+FRACTIONS, NEXT_FRACTIONS = "fractions", "next_fractions"
+"""Names of tau and tau'."""
 
-class IQNCell(DistributionalQLearning):
-    """Root cell of IQN."""
+
+class IQNCell(QLearning):
+    """Root cell: see `QLearning`."""
 
     def __init__(
         self, net: ImplicitQuantiles, target: ImplicitQuantiles, learn: Mapping[str, Any], prioritized: bool
@@ -35,15 +38,19 @@ class IQNCell(DistributionalQLearning):
         self.kappa = float(learn["kappa"])
         self.quantile_loss = QuantileLoss(self.kappa)
 
-    def backup(self, batch):
+    def td_target(self, batch):
+        """y, float32 (B, N')."""
         chooser = self.net if self.double else self.target
         action = ops.Argmax(-1)(chooser(batch["next_obs"])[0])
-        return self.returns(batch, chosen_atoms(self.target.atoms(self.seen(batch, "next_obs", NEXT_RANDOM)), action))
+        next_quantiles = chosen_atoms(self.target.quantiles(batch["next_obs"], batch[NEXT_FRACTIONS]), action)
+        decay = batch["discount"] * (1.0 - batch["terminated"])
+        return ops.ExpandDims()(batch["reward"], -1) + ops.ExpandDims()(decay, -1) * next_quantiles
 
-    def errors(self, batch):
-        fractions = batch["obs"][-1]
-        loss, value, priority = self.quantile_loss(self.chosen(batch), fractions, batch["target"])
-        return loss / self.kappa, value, priority
+    def loss(self, batch):
+        fractions = batch[FRACTIONS]
+        quantiles = chosen_atoms(self.net.quantiles(batch["obs"], fractions), batch["action"])
+        loss, value, error = self.quantile_loss(quantiles, fractions, batch["target"])
+        return self.averaged(batch, loss / self.kappa, value, error)
 
 
 class IQN(ActionValuePolicy):
@@ -58,6 +65,6 @@ class IQN(ActionValuePolicy):
         return IQNCell(net, target, self.cfg.learn, prioritized)
 
     def _draw(self, batch: IndexedBatch) -> dict[str, Array]:
-        counts = {RANDOM: self.cfg.learn.n_fractions, NEXT_RANDOM: self.cfg.learn.n_target_fractions}
+        counts = {FRACTIONS: self.cfg.learn.n_fractions, NEXT_FRACTIONS: self.cfg.learn.n_target_fractions}
         shape = batch.index.shape
         return {name: self.learn_rng.random((*shape, count), np.float32) for name, count in counts.items()}

@@ -15,15 +15,16 @@ from typing import Any
 
 import numpy as np
 
-from minding.engine.process.runtime import ms
+from minding.engine.process.runtime import ms, ops
 from minding.policies.core.action_values import ActionValuePolicy
-from minding.policies.learning.q_learning import DistributionalQLearning
+from minding.policies.learning.q_learning import QLearning
 from minding.policies.networks.return_distribution import QuantileMean, ReturnDistribution
 from minding.policies.ops.quantiles import QuantileLoss, midpoints
+from minding.policies.ops.values import chosen_atoms
 
 
-class QRDQNCell(DistributionalQLearning):
-    """Root cell of QR-DQN."""
+class QRDQNCell(QLearning):
+    """Root cell: see `QLearning`. The atoms of its networks are quantiles."""
 
     def __init__(
         self, net: ReturnDistribution, target: ReturnDistribution, learn: Mapping[str, Any], prioritized: bool
@@ -32,11 +33,21 @@ class QRDQNCell(DistributionalQLearning):
         self.levels = ms.Tensor(midpoints(net.mean.count))
         self.quantile_loss = QuantileLoss(learn["kappa"])
 
-    def backup(self, batch):
-        return self.returns(batch, self.next_atoms(batch))
+    def td_target(self, batch):
+        """y, float32 (B, N)."""
+        atoms = self.target.atoms(batch["next_obs"])
+        if self.double:
+            values = self.net(batch["next_obs"])[0]
+        else:
+            values = self.target.values(atoms, batch["next_obs"])
+        next_quantiles = chosen_atoms(atoms, ops.Argmax(-1)(values))
+        decay = batch["discount"] * (1.0 - batch["terminated"])
+        return ops.ExpandDims()(batch["reward"], -1) + ops.ExpandDims()(decay, -1) * next_quantiles
 
-    def errors(self, batch):
-        return self.quantile_loss(self.chosen(batch), self.levels, batch["target"])
+    def loss(self, batch):
+        quantiles = chosen_atoms(self.net.atoms(batch["obs"]), batch["action"])
+        loss, value, error = self.quantile_loss(quantiles, self.levels, batch["target"])
+        return self.averaged(batch, loss, value, error)
 
 
 class QRDQN(ActionValuePolicy):

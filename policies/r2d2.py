@@ -44,7 +44,7 @@ class R2D2Cell(QLearning):
         super().__init__(net, target, learn, prioritized, ("obs", "next_obs", "action", "memory"))
         self.rescale = bool(learn["rescale"])
 
-    def known(self, batch):
+    def td_target(self, batch):
         """What the loss needs of the transitions (T B,) that are learned from; T is without the burn-in from here on.
 
         Args:
@@ -89,15 +89,14 @@ class R2D2Cell(QLearning):
         value = batch["return"] + batch["decay"] * ops.gather(next_value, batch["bootstrap"], 0)
         return rescaled(value) if self.rescale else value
 
-    def errors(self, batch):
-        q = self.net.unroll(batch["obs"], batch["memory"], ops.ZerosLike()(batch["target"]))
-        return value_loss(q, batch["action"], batch["target"])
-
     def loss(self, batch):
-        loss, value, error = self.errors(batch)
+        weight = batch["weight"] if self.prioritized else None
+        batch = batch["target"]
+        q = self.net.unroll(batch["obs"], batch["memory"], ops.ZerosLike()(batch["target"]))
+        loss, value, error = value_loss(q, batch["action"], batch["target"])
         learned = batch["learned"]
         shape, share = learned.shape, learned / lean.mean(lean.mean(learned))
-        weight = share * batch["weight"] if self.prioritized else share
+        weight = share * weight if self.prioritized else share
         loss = lean.mean(lean.mean(weight * loss.reshape(shape)))
         metrics = {"loss": loss, "q_value": lean.mean(lean.mean(share * value.reshape(shape)))}
         if self.prioritized:

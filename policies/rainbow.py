@@ -12,16 +12,86 @@ Fortunato et al., 2018, https://arxiv.org/abs/1706.10295; the return distributio
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 
+from minding.engine.data.batch import IndexedBatch
+from minding.engine.process.runtime import ms, ops
+from minding.engine.types import Array
+from minding.policies.acting.noise import weight_noise
 from minding.policies.core.action_values import ActionValuePolicy
-from minding.policies.learning.q_learning import CategoricalQLearning, ExpectedQLearning, QLearning
+from minding.policies.learning.q_learning import CLIPPED, QLearning
 from minding.policies.networks.return_distribution import (
     NoisyReturnDistribution,
     QuantileMean,
     ReturnDistribution,
     SupportMean,
 )
+from minding.policies.ops import lean
+from minding.policies.ops.categorical import beyond, cross_entropy, moved, project
+from minding.policies.ops.values import chosen_atoms, chosen_value, value_loss
+
+NOISE, NEXT_NOISE, CHOICE_NOISE = "noise", "next_noise", "choice_noise"
+"""Names of e, e' and e''."""
+
+
+def noise_of(batch, name):
+    """Noise (1, S), the same for all rows; None without noisy layers."""
+    return batch.get(name)
+
+
+class RainbowCell(QLearning):
+    """Root cell: see `QLearning`. The atoms of its networks are logits, their mean is a `SupportMean`."""
+
+    metrics = (*QLearning.metrics, CLIPPED)
+
+    def __init__(
+        self, net: ReturnDistribution, target: ReturnDistribution, learn: Mapping[str, Any], prioritized: bool
+    ) -> None:
+        super().__init__(net, target, learn, prioritized)
+        self.low, self.spacing = net.mean.low, net.mean.spacing
+        self.places = ms.Tensor(np.arange(net.mean.count, dtype=np.float32))
+
+    def td_target(self, batch):
+        """m, float32 (B, N), and the probability that lies beyond the support, (B,)."""
+        atoms = self.target.atoms(batch["next_obs"], noise_of(batch, NEXT_NOISE))
+        if self.double:
+            values = self.net.action_values(batch["next_obs"], noise_of(batch, CHOICE_NOISE))
+        else:
+            values = self.target.values(atoms, batch["next_obs"])
+        probability = ops.Softmax(-1)(chosen_atoms(atoms, ops.Argmax(-1)(values)))
+        decay = batch["discount"] * (1.0 - batch["terminated"])
+        places = moved(batch["reward"], decay, self.low, self.spacing, self.places)
+        return project(probability, places, self.places), beyond(probability, places, self.places)
+
+    def loss(self, batch):
+        target, clipped = batch["target"]
+        logits = chosen_atoms(self.net.atoms(batch["obs"], noise_of(batch, NOISE)), batch["action"])
+        loss, priority = cross_entropy(logits, target)
+        loss, metrics = self.averaged(batch, loss, self.net.mean(ops.stop_gradient(logits)), priority)
+        metrics[CLIPPED] = lean.mean(clipped)
+        return loss, metrics
+
+
+class ExpectedRainbowCell(QLearning):
+    """Root cell without the return distribution: one atom per action, its value."""
+
+    def td_target(self, batch):
+        """y, float32 (B,)."""
+        next_q = self.target.action_values(batch["next_obs"], noise_of(batch, NEXT_NOISE))
+        if self.double:
+            choosing = self.net.action_values(batch["next_obs"], noise_of(batch, CHOICE_NOISE))
+            next_value = chosen_value(next_q, ops.Argmax(-1)(choosing))
+        else:
+            next_value = lean.largest(next_q)
+        return batch["reward"] + batch["discount"] * (1.0 - batch["terminated"]) * next_value
+
+    def loss(self, batch):
+        q = self.net.action_values(batch["obs"], noise_of(batch, NOISE))
+        loss, value, error = value_loss(q, batch["action"], batch["target"])
+        return self.averaged(batch, loss, value, error)
 
 
 class Rainbow(ActionValuePolicy):
@@ -37,5 +107,13 @@ class Rainbow(ActionValuePolicy):
         return kind(self.spec, model, mean, rng)
 
     def _learner(self, net: ReturnDistribution, target: ReturnDistribution, prioritized: bool) -> QLearning:
-        kind = CategoricalQLearning if self.cfg.model.distributional else ExpectedQLearning
+        kind = RainbowCell if self.cfg.model.distributional else ExpectedRainbowCell
         return kind(net, target, self.cfg.learn, prioritized)
+
+    def _draw(self, batch: IndexedBatch) -> dict[str, Array]:
+        """The noise of noisy layers, ``(K, 1, S)`` each: the same for all rows of a gradient step."""
+        if not self.net.noise_size:
+            return {}
+        names = (NOISE, NEXT_NOISE, CHOICE_NOISE) if self.cfg.learn.double else (NOISE, NEXT_NOISE)
+        noise = weight_noise((len(names), len(batch.index), 1, self.net.noise_size), self.learn_rng)
+        return dict(zip(names, noise))

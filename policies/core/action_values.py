@@ -10,9 +10,8 @@ import numpy as np
 from minding.engine.data.batch import Field, IndexedBatch
 from minding.engine.types import Array, LearnOutput, StateDict
 from minding.policies.acting.actors import GreedyActor, Network
-from minding.policies.acting.noise import weight_noise
 from minding.policies.core.base import BasePolicy
-from minding.policies.learning.q_learning import CHOICE_RANDOM, CLIPPED, NEXT_RANDOM, RANDOM, QLearning
+from minding.policies.learning.q_learning import CLIPPED, QLearning
 from minding.policies.learning.target import equalize
 from minding.policies.learning.target_moves import target_moves
 from minding.policies.learning.update import Inputs
@@ -53,13 +52,8 @@ class ActionValuePolicy(BasePolicy):
         return self.transition_fields
 
     def _draw(self, batch: IndexedBatch) -> dict[str, Array]:
-        """Random numbers of the networks, by name as in `learning.q_learning`, ``(K, ...)`` each: the noise of noisy
-        layers, the same for all rows of a gradient step."""
-        if not self.net.noise_size:
-            return {}
-        names = (RANDOM, NEXT_RANDOM, CHOICE_RANDOM) if self.cfg.learn.double else (RANDOM, NEXT_RANDOM)
-        noise = weight_noise((len(names), len(batch.index), 1, self.net.noise_size), self.learn_rng)
-        return dict(zip(names, noise))
+        """Random numbers of the gradient steps, by name, ``(K, ...)`` each."""
+        return {}
 
     def learn(self, batch: IndexedBatch, progress: float = 0.0) -> LearnOutput:
         output = super().learn(batch, progress)

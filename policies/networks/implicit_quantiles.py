@@ -59,9 +59,8 @@ class ImplicitQuantiles(nn.Cell):
         values = self.outputs(self.torso(self.encoder(obs)) * mean)
         return (values if self.mask is None else self.mask(values, obs),)
 
-    def atoms(self, obs):
-        """Quantiles of each action's return, float32 (B, A, N), at the fractions (B, N) that are the last leaf."""
-        fractions = obs[-1]
+    def quantiles(self, obs, fractions):
+        """Quantiles of each action's return, float32 (B, A, N), at fractions (B, N)."""
         rows, number = fractions.shape
         cosines = ops.Cos()(ops.ExpandDims()(fractions, -1) * self.frequencies)
         embedded = self.embedding(ops.Reshape()(cosines, (rows * number, self.count)))

@@ -1,8 +1,7 @@
 """Linear layers with noise on their weights, whose size is learned: exploration without random actions.
 
-A network of such layers takes the noise of all of them as one more leaf behind those of the observation, float32
-``(1, S)`` for the whole batch or ``(B, S)`` with noise of its own for each row, see `acting.noise.weight_noise`.
-Without that leaf it computes with the means of its weights.
+A network of such layers takes the noise of all of them, float32 ``(1, S)`` for the whole batch or ``(B, S)`` with noise
+of its own for each row, see `acting.noise.weight_noise`. Without noise it computes with the means of its weights.
 """
 
 from __future__ import annotations

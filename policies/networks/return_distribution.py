@@ -95,18 +95,22 @@ class ReturnDistribution(nn.Cell):
         return Linear(features, count, None, rng)
 
     def construct(self, obs):
-        return (self.values(self.atoms(obs), obs),)
+        return (self.action_values(obs),)
 
-    def atoms(self, obs):
-        """What is known of each action's return, float32 (B, A, N): quantiles, or logits."""
-        advantage, value = self.streams(obs)
+    def action_values(self, obs, noise=None):
+        """Float32 (B, A); for `noise` see `atoms`."""
+        return self.values(self.atoms(obs, noise), obs)
+
+    def atoms(self, obs, noise=None):
+        """What is known of each action's return, float32 (B, A, N): quantiles, or logits; `noise`: of noisy layers."""
+        advantage, value = self.streams(obs, noise)
         atoms = ops.Reshape()(advantage, self.shape)
         if value is not None:
             atoms = ops.ExpandDims()(value, 1) + atoms - ops.ReduceMean(True)(atoms, 1)
         return atoms
 
-    def streams(self, obs):
-        """Advantages float32 (B, A N), and with `dueling` values (B, N), else None."""
+    def streams(self, obs, noise):
+        """Advantages float32 (B, A N), and with `dueling` values (B, N), else None; for `noise` see `atoms`."""
         features = self.torso(self.encoder(obs))
         return self.advantage(features), None if self.value is None else self.value(features)
 
@@ -127,10 +131,10 @@ class ReturnDistribution(nn.Cell):
 
 class NoisyReturnDistribution(ReturnDistribution):
     """The same with noise on all weights behind the encoder (see `networks.noisy`), which starts at
-    ``model.noisy_sigma``.
+    ``model.noisy_sigma``. Who acts passes the noise as a leaf behind those of the observation.
 
     Attributes:
-      noise_size: numbers of the noise, a leaf behind those of the observation.
+      noise_size: numbers of the noise.
     """
 
     def __init__(self, spec: Mapping[str, Any], model: Any, mean: nn.Cell, rng: np.random.Generator) -> None:
@@ -144,8 +148,12 @@ class NoisyReturnDistribution(ReturnDistribution):
     def _linear(self, features: int, count: int, model: Any, rng: np.random.Generator) -> nn.Cell:
         return NoisyLinear(features, count, model.noisy_sigma, rng)
 
-    def streams(self, obs):
-        noise = obs[-1] if len(obs) > self.num_leaves else None
+    def construct(self, obs):
+        if len(obs) > self.num_leaves:
+            return (self.action_values(obs[: self.num_leaves], obs[-1]),)
+        return (self.action_values(obs),)
+
+    def streams(self, obs, noise):
         features = self.torso(self.encoder(obs), noise)
         return self.advantage(features, noise), None if self.value is None else self.value(features, noise)
 

@@ -9,7 +9,6 @@ import dataclasses
 
 import numpy as np
 from fakes import VECTOR, Batches, dict_of, discrete, draw_masks, mask_of, rows_of, set_rate
-from numeric import value
 
 from minding.engine.data.batch import RowLayout
 from minding.engine.process.runtime import to_device
@@ -217,7 +216,7 @@ def best_actions(choosing, of_target, chosen_online):
 
 
 def check_masked_choice(policy, double, values):
-    """The atoms for the next observations are those of the best legal actions.
+    """The target of rows without a reward is made of the next atoms of the best legal actions.
 
     Args:
       policy: one for `MASKED` observations.
@@ -225,14 +224,16 @@ def check_masked_choice(policy, double, values):
       values: (parameters, part, observations) -> the network's values (B, A).
 
     Returns:
-      The observations, the atoms (B, N) and the actions whose they must be.
+      The observations, what `td_target` returns, and the actions whose atoms it must be made of.
     """
     policy.root.double = double
     shift_target(policy)
     rng = np.random.default_rng(5)
     obs, mask = rng.standard_normal((30, 4)).astype(np.float32), draw_masks((ACTIONS,), 30, rng)
-    atoms = value(policy.root.next_atoms({"next_obs": (to_device(mask), to_device(obs))}))
+    plain = {"reward": 0.0, "terminated": 0.0, "discount": 1.0}
+    batch = {name: to_device(np.full(30, number, np.float32)) for name, number in plain.items()}
+    target = policy.root.td_target({"next_obs": (to_device(mask), to_device(obs)), **batch})
     means = values(params(policy), "net" if double else "target", obs)
     best = np.where(mask, means, -np.inf).argmax(axis=1)
     assert (best != means.argmax(axis=1)).any()
-    return obs, atoms, best
+    return obs, target, best

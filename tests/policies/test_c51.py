@@ -210,9 +210,10 @@ def test_a_support_that_is_too_small_is_told_once(policies, batch_of, caplog, mo
 @pytest.mark.parametrize("double", [True, False])
 def test_the_next_action_is_the_best_legal_one(tiny_config, double):
     policy = make_policy(tiny_config, "c51", MASKED, **SMALL)
-    obs, logits, best = check_masked_choice(policy, double, means)
+    obs, (target, clipped), best = check_masked_choice(policy, double, means)
     expected = log_probability(params(policy), "target", obs)[np.arange(len(obs)), best]
-    np.testing.assert_allclose(np_log_softmax(logits), expected, atol=1e-5)
+    np.testing.assert_allclose(value(target), np.exp(expected), atol=1e-5)
+    np.testing.assert_allclose(value(clipped), 0.0)
 
 
 def test_the_values_that_decide_are_the_means_of_the_distributions(policies):

@@ -115,7 +115,7 @@ def test_the_quantile_function_by_hand(policies):
     weight[0, [0, 2]], weight[1, 1], net.embedding.layers[0].bias.asnumpy()[1] = 1.0, -1.0, 0.5
     net.advantage.weight.asnumpy()[0, :2], net.advantage.bias.asnumpy()[0] = [1.0, 10.0], 7.0
     obs, fractions = to_device(np.zeros((1, 4), np.float32)), to_device(np.float32([[0.0, 0.5, 1.0]]))
-    found = value(net.atoms((obs, fractions)))[0, 0]
+    found = value(net.quantiles((obs,), fractions))[0, 0]
     # At 0: phi = (2, 0); at 1/2: (0, 1/2); at 1: (2, 3/2).
     np.testing.assert_allclose(found, [2 * 2 + 7, 30 * 0.5 + 7, 4 + 30 * 1.5 + 7], atol=1e-4)
 
@@ -125,7 +125,7 @@ def test_the_network_equals_the_formula_at_any_fractions_and_decides_by_the_mean
     policy, rng = policies[kind], np.random.default_rng(3)
     p, obs = params(policy), rng.standard_normal((20, 4)).astype(np.float32)
     fractions = rng.random((20, 7), np.float32)
-    found = value(policy.net.atoms((to_device(obs), to_device(fractions))))
+    found = value(policy.net.quantiles((to_device(obs),), to_device(fractions)))
     np.testing.assert_allclose(found, quantiles(p, "net", obs, fractions), atol=1e-5)
     expected = means(p, "net", obs)
     np.testing.assert_allclose(policy.actors["eval"].outputs(obs)[0], expected, atol=1e-5)
@@ -176,7 +176,7 @@ def test_the_next_action_is_the_best_legal_one(tiny_config, double):
     plain = {"reward": 0.0, "terminated": 0.0, "discount": 1.0}
     batch = {
         "next_obs": (to_device(mask), to_device(obs)),
-        "next_random": to_device(np.tile(np.float32([0.2, 0.6]), (30, 1))),
+        "next_fractions": to_device(np.tile(np.float32([0.2, 0.6]), (30, 1))),
         **{name: to_device(np.full(30, number, np.float32)) for name, number in plain.items()},
     }
     p = params(policy)
@@ -184,7 +184,7 @@ def test_the_next_action_is_the_best_legal_one(tiny_config, double):
     best = np.where(mask, values, -np.inf).argmax(axis=1)
     assert (best != values.argmax(axis=1)).any()
     expected = quantiles(p, "target", obs, np.array([0.2, 0.6]))[np.arange(30), best]
-    np.testing.assert_allclose(value(policy.root.backup(batch)), expected, atol=1e-5)
+    np.testing.assert_allclose(value(policy.root.td_target(batch)), expected, atol=1e-5)
 
 
 def test_every_row_and_step_draws_fractions_of_its_own_and_a_state_keeps_their_stream(policies, batch_of):
@@ -192,11 +192,11 @@ def test_every_row_and_step_draws_fractions_of_its_own_and_a_state_keeps_their_s
     state = copy.deepcopy(policy.state_dict())
     batch = batch_of("double", random_rows(policy))
     draws = [policy.inputs(batch, 0.0).steps for _ in range(2)]
-    for name, count in (("random", 4), ("next_random", 3)):
+    for name, count in (("fractions", 4), ("next_fractions", 3)):
         numbers = draws[0][name]
         assert numbers.shape == (STEPS, BATCH, count)
         assert len(np.unique(numbers)) == numbers.size
         assert 0.0 <= numbers.min() < numbers.max() < 1.0
         assert not np.array_equal(numbers, draws[1][name])
     policy.load_state_dict(state)
-    assert np.array_equal(policy.inputs(batch, 0.0).steps["random"], draws[0]["random"])
+    assert np.array_equal(policy.inputs(batch, 0.0).steps["fractions"], draws[0]["fractions"])
