@@ -27,7 +27,7 @@ import numpy as np
 from minding.engine.data.agents import ALIVE, CENTRAL, IDENTITY, STATE
 from minding.engine.data.batch import Field, IndexedBatch
 from minding.engine.data.observation import leaf_name, observation_leaves
-from minding.engine.process.runtime import ms, ops
+from minding.engine.process.runtime import ops
 from minding.engine.types import Array
 from minding.policies.acting.actors import Network
 from minding.policies.acting.central import CentralActor
@@ -40,6 +40,7 @@ from minding.policies.networks.central import CentralActorCritic
 from minding.policies.networks.heads import fuse_likelihood
 from minding.policies.ops import lean
 from minding.policies.ops.policy_gradient import row_mean
+from minding.policies.ops.surrogate import clipped_surrogate
 from minding.policies.ops.values import huber
 
 WEIGHT_BOUND = 2.0
@@ -57,16 +58,11 @@ def mappo_loss(log_prob, entropy, value, batch, cfg):
       cfg: the `learn` part of the configuration.
 
     Returns:
-      (loss, metrics by name), scalars. The KL estimate is ``mean[(r - 1) - log r]``
-      (http://joschu.net/blog/kl-approx.html).
+      (loss, metrics by name), scalars.
     """
     clip, delta, acting = cfg["clip_ratio"], cfg["huber_delta"], {"valid": batch["acting"]}
-    # Ratio and surrogate
-    log_ratio = log_prob - batch["log_prob"]
-    ratio = ops.exp(log_ratio)
-    advantage = batch["advantage"]
-    surrogate = ops.maximum(-advantage * ratio, -advantage * ops.clamp(ratio, 1.0 - clip, 1.0 + clip))
-    policy_loss = row_mean(surrogate, acting)
+    # Policy
+    policy_loss, metrics = clipped_surrogate(log_prob, batch, acting, clip)
     entropy = row_mean(entropy, acting)
     # Value
     error = huber((value - batch["return"]) / delta)
@@ -81,8 +77,8 @@ def mappo_loss(log_prob, entropy, value, batch, cfg):
         "policy_loss": policy_loss,
         "value_loss": value_loss,
         "entropy": entropy,
-        "approx_kl": row_mean(ratio - 1.0 - log_ratio, acting),
-        "clip_fraction": row_mean(ops.cast(ops.abs(ratio - 1.0) > clip, ms.float32), acting),
+        "approx_kl": metrics["approx_kl"],
+        "clip_fraction": metrics["clip_fraction"],
     }
 
 

@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from minding.engine.data.batch import Field, IndexedBatch
-from minding.engine.process.runtime import ms, ops
+from minding.engine.process.runtime import ops
 from minding.policies.core.actor_critic import MEMORY, ActorCriticPolicy
 from minding.policies.kernels import usable
 from minding.policies.learning.optim import Group, Optimizer
@@ -34,7 +34,7 @@ from minding.policies.learning.update import Inputs
 from minding.policies.networks.actor_critic import ActorCritic
 from minding.policies.networks.heads import fuse_likelihood
 from minding.policies.ops.policy_gradient import row_mean
-from minding.policies.ops.surrogate import FusedSurrogate
+from minding.policies.ops.surrogate import FusedSurrogate, clipped_surrogate
 
 WEIGHT_BOUND = 2.0
 """Of the weight of rows that an older policy collected."""
@@ -50,16 +50,11 @@ def ppo_loss(log_prob, entropy, value, batch, cfg):
       cfg: the `learn` part of the configuration.
 
     Returns:
-      (loss, metrics by name), scalars. The KL estimate is ``mean[(r - 1) - log r]``
-      (http://joschu.net/blog/kl-approx.html).
+      (loss, metrics by name), scalars.
     """
-    advantage, target, old_value = batch["advantage"], batch["return"], batch["value"]
-    clip = cfg["clip_ratio"]
-    # Ratio and surrogate
-    log_ratio = log_prob - batch["log_prob"]
-    ratio = ops.exp(log_ratio)
-    surrogate = ops.maximum(-advantage * ratio, -advantage * ops.clamp(ratio, 1.0 - clip, 1.0 + clip))
-    policy_loss = row_mean(surrogate, batch)
+    clip, target, old_value = cfg["clip_ratio"], batch["return"], batch["value"]
+    # Policy
+    policy_loss, metrics = clipped_surrogate(log_prob, batch, batch, clip)
     # Value
     error = ops.square(value - target)
     if cfg["value_clip"]:
@@ -74,8 +69,8 @@ def ppo_loss(log_prob, entropy, value, batch, cfg):
         "policy_loss": policy_loss,
         "value_loss": value_loss,
         "entropy": entropy,
-        "approx_kl": row_mean(ratio - 1.0 - log_ratio, batch),
-        "clip_fraction": row_mean(ops.cast(ops.abs(ratio - 1.0) > clip, ms.float32), batch),
+        "approx_kl": metrics["approx_kl"],
+        "clip_fraction": metrics["clip_fraction"],
     }
 
 

@@ -1,4 +1,4 @@
-"""The clipped surrogate objective as one kernel with its gradient (compiled); `ppo.ppo_loss` is the plain form."""
+"""The clipped surrogate objective of proximal policy optimisation (compiled), and PPO's loss as one kernel."""
 
 from __future__ import annotations
 
@@ -11,8 +11,34 @@ import numpy as np
 from minding.engine.process.runtime import ms, nn, ops
 from minding.policies.kernels import kernel
 from minding.policies.ops import lean
+from minding.policies.ops.policy_gradient import row_mean
 
 _RESULTS = ("loss", "policy_loss", "value_loss", "entropy", "approx_kl", "clip_fraction")
+
+
+def clipped_surrogate(log_prob, batch, counted, clip):
+    """Loss of the policy (Schulman et al., 2017, https://arxiv.org/abs/1707.06347, eq. 7).
+
+        r = pi(a|s) / pi_old(a|s),   L = mean[ max(-A r, -A clip(r, 1-e, 1+e)) ]
+
+    Args:
+      log_prob: float32 (B,), of the current network.
+      batch: by name `log_prob`, the old one, and `advantage`, float32 (B,) each.
+      counted: by name `valid`, float32 (B,), if rows weigh differently.
+      clip: number, e.
+
+    Returns:
+      (loss, by name `approx_kl` and `clip_fraction`), scalars. The KL estimate is ``mean[(r - 1) - log r]``
+      (http://joschu.net/blog/kl-approx.html).
+    """
+    advantage = batch["advantage"]
+    log_ratio = log_prob - batch["log_prob"]
+    ratio = ops.exp(log_ratio)
+    surrogate = ops.maximum(-advantage * ratio, -advantage * ops.clamp(ratio, 1.0 - clip, 1.0 + clip))
+    return row_mean(surrogate, counted), {
+        "approx_kl": row_mean(ratio - 1.0 - log_ratio, counted),
+        "clip_fraction": row_mean(ops.cast(ops.abs(ratio - 1.0) > clip, ms.float32), counted),
+    }
 
 
 class FusedSurrogate(nn.Cell):
@@ -31,7 +57,7 @@ class FusedSurrogate(nn.Cell):
         settings = [clip, clip if cfg["value_clip"] else -1.0, cfg["value_weight"], cfg["entropy_weight"]]
         self.settings = ms.Tensor(np.array(settings, np.float32))
         self.equal_weight = ms.Tensor(np.float32(1.0))
-        self.surrogate = _clipped_surrogate()
+        self.surrogate = _fused_surrogate()
 
     def construct(self, log_prob, entropy, value, batch):
         """Returns (loss, metrics by name), scalars; for the arguments see `ppo.ppo_loss`."""
@@ -46,7 +72,7 @@ class FusedSurrogate(nn.Cell):
 
 
 @functools.cache
-def _clipped_surrogate() -> Any:
+def _fused_surrogate() -> Any:
     slopes = kernel(
         "clipped_surrogate_gradient",
         lambda log_prob, entropy, value, *others: (log_prob, entropy, value),
