@@ -9,7 +9,8 @@ https://arxiv.org/abs/1812.05905.
     L_pi = -mean[ V(s) ]
     L_alpha = log(alpha) mean[ H(pi(.|s)) - c log n(s) ],   n(s) the number of (legal) actions in s
 
-A gradient step takes all three from the same parameters and then moves everything at once, as SAC does here.
+A gradient step takes all three from the same parameters and then moves everything at once, see
+`SoftActorCritic`.
 """
 
 from __future__ import annotations
@@ -29,7 +30,6 @@ from minding.policies.learning.target import equalize
 from minding.policies.learning.update import Inputs
 from minding.policies.networks.actor_critic import PolicyNetwork, QNetwork
 from minding.policies.ops import lean
-from minding.policies.ops.order import after
 from minding.policies.ops.soft import twin_objectives
 from minding.policies.ops.values import chosen_value
 
@@ -89,6 +89,12 @@ class DiscreteSACCell(SoftActorCritic):
         self.log_count = ms.Tensor(np.float32(math.log(count)))
         self.target_entropy_share = float(learn["target_entropy_share"])
 
+    def td_target(self, batch):
+        """y, float32 (B,)."""
+        q1, q2 = self.targets(batch["next_obs"])
+        value = soft_value(self.log_policy(batch["next_obs"]), ops.Minimum()(q1, q2), batch["alpha"])
+        return batch["reward"] + batch["discount"] * (1.0 - batch["terminated"]) * value
+
     def loss_of_critics(self, batch):
         q1, q2 = self.critics(batch["obs"])
         chosen1, chosen2 = chosen_value(q1, batch["action"]), chosen_value(q2, batch["action"])
@@ -98,37 +104,11 @@ class DiscreteSACCell(SoftActorCritic):
 
     def loss_of_actor(self, batch):
         log_p = self.log_policy(batch["obs"])
-        loss = -lean.mean(soft_value(log_p, batch["q"], batch["alpha"]))
+        loss = -lean.mean(soft_value(log_p, batch["of_critics"]["q"], batch["alpha"]))
         return loss, {"actor_loss": loss, "entropy": mean_entropy(log_p)}
 
-    def construct(self, batch):
-        alpha = ops.exp(self.log_alpha)
-        # Target
-        next_q1, next_q2 = self.targets(batch["next_obs"])
-        next_value = soft_value(self.log_policy(batch["next_obs"]), ops.Minimum()(next_q1, next_q2), alpha)
-        target = batch["reward"] + batch["discount"] * (1.0 - batch["terminated"]) * next_value
-        # Loss
-        (_, critic), critic_grads = self.critic_gradient(
-            {"obs": batch["obs"], "action": batch["action"], "target": target}
-        )
-        (_, actor), actor_grads = self.actor_gradient({"obs": batch["obs"], "q": critic["q"], "alpha": alpha})
-        excess = actor["entropy"] - self.target_entropy_share * self.largest_entropy(batch["obs"])
-        metrics = {
-            "critic_loss": critic["critic_loss"],
-            "actor_loss": actor["actor_loss"],
-            "alpha_loss": self.log_alpha * excess,
-            "alpha": alpha,
-            "q_value": critic["q_value"],
-            "entropy": actor["entropy"],
-        }
-        # Update
-        # That of the temperature is d L_alpha / d log(alpha).
-        grads = {"actor": actor_grads, "critics": critic_grads, "alpha": (excess,)}
-        norms = self.optim(grads, batch, (metrics, grads))
-        moved = self.move_targets(batch["tau"], norms["critics"])
-        # Who waits for a metric waits for the whole step.
-        metrics["entropy"] = after(actor["entropy"], (norms, moved))
-        return metrics
+    def target_entropy(self, batch):
+        return self.target_entropy_share * self.largest_entropy(batch["obs"])
 
     def log_policy(self, obs):
         """Log-probabilities of all actions, float32 (B, A)."""

@@ -7,8 +7,7 @@ Haarnoja et al., 2018, https://arxiv.org/abs/1812.05905, algorithm 1 and eq. 5, 
     L_pi = mean[ alpha log pi(a|s) - min_i Q_i(s, a) ],   a ~ pi(s) reparametrised
     L_alpha = -log(alpha) (log pi(a|s) + H_target)
 
-A gradient step takes all three from the same parameters and then moves everything at once, as Brax does
-(https://github.com/google/brax, training/agents/sac/train.py); others let the actor see the critics after their step.
+A gradient step takes all three from the same parameters and then moves everything at once, see `SoftActorCritic`.
 """
 
 from __future__ import annotations
@@ -20,7 +19,6 @@ from typing import Any
 import numpy as np
 
 from minding.engine.data.batch import Field, IndexedBatch
-from minding.engine.process.runtime import ops
 from minding.policies.acting.actors import Network, SquashedGaussianActor
 from minding.policies.core.base import BasePolicy
 from minding.policies.learning.soft_actor_critic import SoftActorCritic
@@ -28,7 +26,6 @@ from minding.policies.learning.target import equalize
 from minding.policies.learning.update import Inputs
 from minding.policies.networks.actor_critic import SquashedActor, TwinCritics
 from minding.policies.ops.distributions import SquashedGaussian
-from minding.policies.ops.order import after
 from minding.policies.ops.soft import soft_objectives
 
 
@@ -46,7 +43,16 @@ class SACCell(SoftActorCritic):
         super().__init__(actor, critics, targets, learn)
         self.squashed = SquashedGaussian()
         self.soft_target, self.critic_loss, self.policy_loss = soft_objectives()
-        self.target_entropy = target_entropy
+        self.wanted_entropy = target_entropy
+
+    def td_target(self, batch):
+        """y, float32 (B,)."""
+        mean, log_std = self.net(batch["next_obs"])
+        action, log_prob = self.squashed(mean, log_std, batch["next_noise"])
+        q1, q2 = self.targets(action, batch["next_obs"])
+        return self.soft_target(
+            batch["reward"], batch["discount"], batch["terminated"], q1, q2, log_prob, batch["alpha"]
+        )
 
     def loss_of_critics(self, batch):
         q1, q2 = self.critics(batch["action"], batch["obs"])
@@ -58,40 +64,10 @@ class SACCell(SoftActorCritic):
         action, log_prob = self.squashed(mean, log_std, batch["noise"])
         q1, q2 = self.critics(action, batch["obs"])
         loss, log_prob = self.policy_loss(q1, q2, log_prob, batch["alpha"])
-        return loss, {"actor_loss": loss, "log_prob": log_prob}
+        return loss, {"actor_loss": loss, "entropy": -log_prob}
 
-    def construct(self, batch):
-        alpha = ops.exp(self.log_alpha)
-        # Target
-        mean, log_std = self.net(batch["next_obs"])
-        next_action, next_log_prob = self.squashed(mean, log_std, batch["next_noise"])
-        next_q1, next_q2 = self.targets(next_action, batch["next_obs"])
-        target = self.soft_target(
-            batch["reward"], batch["discount"], batch["terminated"], next_q1, next_q2, next_log_prob, alpha
-        )
-        # Loss
-        (_, critic), critic_grads = self.critic_gradient(
-            {"obs": batch["obs"], "action": batch["action"], "target": target}
-        )
-        (_, actor), actor_grads = self.actor_gradient({"obs": batch["obs"], "noise": batch["noise"], "alpha": alpha})
-        entropy = -actor["log_prob"]
-        excess = entropy - self.target_entropy
-        metrics = {
-            "critic_loss": critic["critic_loss"],
-            "actor_loss": actor["actor_loss"],
-            "alpha_loss": self.log_alpha * excess,
-            "alpha": alpha,
-            "q_value": critic["q_value"],
-            "entropy": entropy,
-        }
-        # Update
-        # That of the temperature is d L_alpha / d log(alpha).
-        grads = {"actor": actor_grads, "critics": critic_grads, "alpha": (excess,)}
-        norms = self.optim(grads, batch, (metrics, grads))
-        moved = self.move_targets(batch["tau"], norms["critics"])
-        # Who waits for a metric waits for the whole step.
-        metrics["entropy"] = after(entropy, (norms, moved))
-        return metrics
+    def target_entropy(self, batch):
+        return self.wanted_entropy
 
 
 class SAC(BasePolicy):

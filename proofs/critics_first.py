@@ -19,23 +19,17 @@ class CriticsFirstCell(sac.SACCell):
 
     def construct(self, batch: Any) -> Any:
         alpha = ops.exp(self.log_alpha)
+        batch["alpha"] = alpha
         # Target
-        mean, log_std = self.net(batch["next_obs"])
-        next_action, next_log_prob = self.squashed(mean, log_std, batch["next_noise"])
-        next_q1, next_q2 = self.targets(next_action, batch["next_obs"])
-        target = self.soft_target(
-            batch["reward"], batch["discount"], batch["terminated"], next_q1, next_q2, next_log_prob, alpha
-        )
+        batch["target"] = self.td_target(batch)
         # Critics
-        (_, critic), critic_grads = self.critic_gradient(
-            {"obs": batch["obs"], "action": batch["action"], "target": target}
-        )
+        (_, critic), critic_grads = self.critic_gradient(batch)
         stepped = self.optim({"critics": critic_grads}, batch, (critic, critic_grads))["critics"]
         # Actor and temperature
-        obs = after(batch["obs"], stepped)
-        (_, actor), actor_grads = self.actor_gradient({"obs": obs, "noise": batch["noise"], "alpha": alpha})
-        entropy = -actor["log_prob"]
-        excess = entropy - self.target_entropy
+        batch["obs"] = after(batch["obs"], stepped)
+        (_, actor), actor_grads = self.actor_gradient(batch)
+        entropy = actor["entropy"]
+        excess = entropy - self.target_entropy(batch)
         metrics = {
             "critic_loss": critic["critic_loss"],
             "actor_loss": actor["actor_loss"],

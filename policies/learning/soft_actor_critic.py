@@ -1,4 +1,4 @@
-"""What the root cells of maximum-entropy actor-critics have in common."""
+"""Gradient steps of maximum-entropy actor-critics: what algorithms share."""
 
 from __future__ import annotations
 
@@ -9,16 +9,19 @@ from typing import Any
 
 import numpy as np
 
-from minding.engine.process.runtime import ms, nn
+from minding.engine.process.runtime import ms, nn, ops
 from minding.policies.learning.optim import Group, Optimizer
 from minding.policies.learning.steps import GradientStep
 from minding.policies.learning.target import SoftTarget
+from minding.policies.ops.order import after
 
 
 class SoftActorCritic(GradientStep):
-    """Actor, twin critics and their targets, temperature, optimizer.
+    """Root cell: actor, twin critics and their targets, temperature, optimizer.
 
-    A subclass defines `loss_of_critics` and `loss_of_actor`, ``batch -> (loss, metrics by name)``, and `construct`.
+    A step takes the gradients of critics, actor and temperature from the same parameters and then moves everything at
+    once, as Brax does (https://github.com/google/brax, training/agents/sac/train.py); others let the actor see the
+    critics after their step. A subclass defines `td_target`, `loss_of_critics`, `loss_of_actor` and `target_entropy`.
 
     Args:
       actor: the network that acts.
@@ -42,8 +45,53 @@ class SoftActorCritic(GradientStep):
         self.critic_gradient = self.optim.gradient(self.loss_of_critics, "critics")
         self.actor_gradient = self.optim.gradient(self.loss_of_actor, "actor")
 
+    # What an algorithm defines. The batch is that of the step, with the temperature as `alpha`.
+
+    def td_target(self, batch):
+        """What `loss_of_critics` finds as `target` in its batch; no gradient flows into it."""
+        raise NotImplementedError
+
     def loss_of_critics(self, batch):
+        """The loss, and by name `critic_loss`, `q_value` and what the actor's loss needs of the critics."""
         raise NotImplementedError
 
     def loss_of_actor(self, batch):
+        """The loss, and by name `actor_loss` and `entropy`, the mean one in nats.
+
+        Args:
+          batch: also with `of_critics`, what `loss_of_critics` returned by name.
+        """
         raise NotImplementedError
+
+    def target_entropy(self, batch):
+        """The entropy that the temperature is to bring about, nats: a number or a scalar."""
+        raise NotImplementedError
+
+    # What the algorithms share.
+
+    def construct(self, batch):
+        alpha = ops.exp(self.log_alpha)
+        batch["alpha"] = alpha
+        # Target
+        batch["target"] = self.td_target(batch)
+        # Loss
+        (_, critic), critic_grads = self.critic_gradient(batch)
+        batch["of_critics"] = critic
+        (_, actor), actor_grads = self.actor_gradient(batch)
+        excess = actor["entropy"] - self.target_entropy(batch)
+        metrics = {
+            "critic_loss": critic["critic_loss"],
+            "actor_loss": actor["actor_loss"],
+            "alpha_loss": self.log_alpha * excess,
+            "alpha": alpha,
+            "q_value": critic["q_value"],
+            "entropy": actor["entropy"],
+        }
+        # Update
+        # That of the temperature is d L_alpha / d log(alpha).
+        grads = {"actor": actor_grads, "critics": critic_grads, "alpha": (excess,)}
+        norms = self.optim(grads, batch, (metrics, grads))
+        moved = self.move_targets(batch["tau"], norms["critics"])
+        # Who waits for a metric waits for the whole step.
+        metrics["entropy"] = after(actor["entropy"], (norms, moved))
+        return metrics
