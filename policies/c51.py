@@ -50,7 +50,7 @@ class C51Cell(QLearning):
         return project(probability, places, self.places), beyond(probability, places, self.places)
 
     def loss(self, batch):
-        target, clipped = batch["target"]
+        target, clipped = self.td_target(batch)
         logits = chosen_atoms(self.net.atoms(batch["obs"]), batch["action"])
         # The relative entropy is the priority: rows that are predicted right have none, however uncertain they are.
         loss, priority = cross_entropy(logits, target)

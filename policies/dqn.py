@@ -34,7 +34,7 @@ class DQNCell(QLearning):
         return batch["reward"] + batch["discount"] * (1.0 - batch["terminated"]) * next_value
 
     def loss(self, batch):
-        loss, value, error = value_loss(self.net(batch["obs"])[0], batch["action"], batch["target"])
+        loss, value, error = value_loss(self.net(batch["obs"])[0], batch["action"], self.td_target(batch))
         return self.averaged(batch, loss, value, error)
 
 

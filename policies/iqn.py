@@ -49,7 +49,7 @@ class IQNCell(QLearning):
     def loss(self, batch):
         fractions = batch[FRACTIONS]
         quantiles = chosen_atoms(self.net.quantiles(batch["obs"], fractions), batch["action"])
-        loss, value, error = self.quantile_loss(quantiles, fractions, batch["target"])
+        loss, value, error = self.quantile_loss(quantiles, fractions, ops.stop_gradient(self.td_target(batch)))
         return self.averaged(batch, loss / self.kappa, value, error)
 
 

@@ -46,7 +46,7 @@ class QRDQNCell(QLearning):
 
     def loss(self, batch):
         quantiles = chosen_atoms(self.net.atoms(batch["obs"]), batch["action"])
-        loss, value, error = self.quantile_loss(quantiles, self.levels, batch["target"])
+        loss, value, error = self.quantile_loss(quantiles, self.levels, ops.stop_gradient(self.td_target(batch)))
         return self.averaged(batch, loss, value, error)
 
 

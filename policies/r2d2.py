@@ -34,6 +34,7 @@ from minding.policies.learning.steps import PRIORITY
 from minding.policies.learning.update import Inputs
 from minding.policies.networks.actor_critic import QNetwork
 from minding.policies.ops import lean
+from minding.policies.ops.sequences import at_first, in_time, parts
 from minding.policies.ops.values import chosen_value, rescaled, unscaled, value_loss
 
 
@@ -44,76 +45,51 @@ class R2D2Cell(QLearning):
         super().__init__(net, target, learn, prioritized, ("obs", "next_obs", "action", "memory"))
         self.rescale = bool(learn["rescale"])
 
-    def td_target(self, batch):
-        """What the loss needs of the transitions (T B,) that are learned from; T is without the burn-in from here on.
+    def loss(self, batch):
+        """The loss and the metrics by name, from transitions (T, B) after the burn-in.
 
         Args:
-          batch: by name `index`, int32 (T, B), the fields of its rows and what `R2D2.targets` returns for this step.
+          batch: by name `index`, int32 (T, B) with the burn-in, the fields of its rows, and what `R2D2.targets` returns
+            for this step.
         """
-        count = batch["index"].shape[1]
-        obs, rows = self.learned(batch["obs"], batch), lean.part(batch["memory"], 0, count)
+        learned, count = batch["learned"], batch["index"].shape[1]
+        steps = learned.shape[0]
+        burn_in = batch["index"].shape[0] - steps
+        obs, next_obs = in_time(batch["obs"], count), in_time(batch["next_obs"], count)
+        action = lean.item(in_time((batch["action"],), count), 0)
         # Burn-in
-        online, target = rows, rows
-        if "filled" in batch:
-            filled = batch["filled"]
-            before = self.leaves(batch["obs"], 0, filled.shape[0] * count)
-            online = self.net.memory.take_in(self.net.encoder(before), rows, filled)
-            target = self.target.memory.take_in(self.target.encoder(before), rows, filled)
-        return {
-            "obs": obs,
-            "action": self.learned((batch["action"],), batch)[0],
-            "index": batch["index"],
-            "memory": online,
-            "learned": batch["learned"],
-            "target": self.backed_up(batch, self.leaves(obs, 0, count), online, target),
-        }
-
-    def backed_up(self, batch, first, online, target):
-        """The targets (T B,).
-
-        Args:
-          batch: see `known`.
-          first: the leaves (B, ...) of the first observations that are learned from.
-          online, target: what both networks remember before them, (B, S).
-        """
-        next_obs, begun = self.learned(batch["next_obs"], batch), ops.ZerosLike()(batch["return"])
-        _, rows = self.target.memory(self.target.encoder(first), target)
-        next_q = self.target.unroll(next_obs, rows, begun)
+        remembered = lean.part(batch["memory"], 0, count)
+        rows, target_rows = remembered, remembered
+        if burn_in:
+            before = parts(obs, 0, burn_in)
+            rows = ops.stop_gradient(self.net.take_in(before, remembered, batch["filled"]))
+            target_rows = ops.stop_gradient(self.target.take_in(before, remembered, batch["filled"]))
+        obs, next_obs = parts(obs, burn_in, steps), parts(next_obs, burn_in, steps)
+        action = lean.part(action, burn_in, steps)
+        # Target
+        begun, first = ops.ZerosLike()(batch["return"]), at_first(obs)
+        next_q = self.target.unroll(next_obs, self.target.take_in_one(first, target_rows), begun)
         if self.double:
-            _, rows = self.net.memory(self.net.encoder(first), online)
-            next_value = chosen_value(next_q, ops.Argmax(-1)(self.net.unroll(next_obs, rows, begun)))
+            choosing = self.net.unroll(next_obs, self.net.take_in_one(first, rows), begun)
+            next_value = chosen_value(next_q, ops.Argmax(-1)(choosing))
         else:
             next_value = lean.largest(next_q)
         if self.rescale:
             next_value = unscaled(next_value)
-        value = batch["return"] + batch["decay"] * ops.gather(next_value, batch["bootstrap"], 0)
-        return rescaled(value) if self.rescale else value
-
-    def loss(self, batch):
-        weight = batch["weight"] if self.prioritized else None
-        batch = batch["target"]
-        q = self.net.unroll(batch["obs"], batch["memory"], ops.ZerosLike()(batch["target"]))
-        loss, value, error = value_loss(q, batch["action"], batch["target"])
-        learned = batch["learned"]
-        shape, share = learned.shape, learned / lean.mean(lean.mean(learned))
-        weight = share * weight if self.prioritized else share
-        loss = lean.mean(lean.mean(weight * loss.reshape(shape)))
-        metrics = {"loss": loss, "q_value": lean.mean(lean.mean(share * value.reshape(shape)))}
+        bootstrap = ops.gather(ops.Reshape()(next_value, (-1,)), batch["bootstrap"], 0)
+        target = batch["return"] + batch["decay"] * bootstrap
+        if self.rescale:
+            target = rescaled(target)
+        # Loss
+        loss, value, error = value_loss(self.net.unroll(obs, rows, begun), action, ops.stop_gradient(target))
+        share = learned / lean.mean(lean.mean(learned))
+        weight = share * batch["weight"] if self.prioritized else share
+        loss = lean.mean(lean.mean(weight * loss))
+        metrics = {"loss": loss, "q_value": lean.mean(lean.mean(share * value))}
         if self.prioritized:
-            error, burn_in = ops.stop_gradient(error.reshape(shape) * learned), batch["index"].shape[0] - shape[0]
+            error = ops.stop_gradient(error * learned)
             metrics[PRIORITY] = ops.Pad(((burn_in, 0), (0, 0)))(error) if burn_in else error
         return loss, metrics
-
-    def learned(self, leaves, batch):
-        """The part of fields that is learned from."""
-        steps, count = batch["learned"].shape
-        return self.leaves(leaves, leaves[0].shape[0] - steps * count, steps * count)
-
-    def leaves(self, leaves, start, count):
-        parts: Any = ()
-        for x in leaves:
-            parts = (*parts, lean.part(x, start, count))
-        return parts
 
 
 class R2D2(ActionValuePolicy):
@@ -151,9 +127,9 @@ class R2D2(ActionValuePolicy):
           batch: index ``(K, T, B)``; one that is no `SequenceBatch` has no burn-in, and is learned from as it is.
 
         Returns:
-          By name: `learned` float32 ``(K, T, B)``, 0 for rows that only fill up a sequence; `return` and `decay`
-          float32 ``(K, T B)``, R_t and gamma^k (1 - terminated); `bootstrap` int32 ``(K, T B)``, the transition whose
-          successor the bootstrap is for; with a burn-in `filled`, for its rows what `learned` is for the others.
+          By name, ``(K, T, B)`` each: `learned` float32, 0 for rows that only fill up a sequence; `return` and `decay`
+          float32, R_t and gamma^k (1 - terminated); `bootstrap` int32, the transition whose successor the bootstrap is
+          for, counted as in (T B,); with a burn-in `filled`, for its rows what `learned` is for the others.
         """
         burn_in, filled, learn = 0, np.ones(batch.index.shape, np.bool_), self.cfg.learn
         if isinstance(batch, SequenceBatch):
@@ -168,13 +144,13 @@ class R2D2(ActionValuePolicy):
         total, last, discount = nstep(reward, cut, n=learn.nstep, gamma=learn.gamma)
         decay = discount * (1.0 - np.take_along_axis(terminated, last, axis=0))
 
-        def flat(columns: Array) -> Array:
-            return np.ascontiguousarray(columns.reshape(length, steps, sequences).transpose(1, 0, 2)).reshape(steps, -1)
+        def of_steps(columns: Array) -> Array:
+            return np.ascontiguousarray(columns.reshape(length, steps, sequences).transpose(1, 0, 2))
 
         named = {
             "learned": learned.astype(np.float32),
-            "return": flat(total),
-            "decay": flat(decay.astype(np.float32)),
-            "bootstrap": (flat(last) * sequences + np.tile(np.arange(sequences), length)).astype(np.int32),
+            "return": of_steps(total),
+            "decay": of_steps(decay.astype(np.float32)),
+            "bootstrap": (of_steps(last) * sequences + np.arange(sequences)).astype(np.int32),
         }
         return {**named, "filled": filled[:, :burn_in].astype(np.float32)} if burn_in else named

@@ -67,7 +67,7 @@ class RainbowCell(QLearning):
         return project(probability, places, self.places), beyond(probability, places, self.places)
 
     def loss(self, batch):
-        target, clipped = batch["target"]
+        target, clipped = self.td_target(batch)
         logits = chosen_atoms(self.net.atoms(batch["obs"], noise_of(batch, NOISE)), batch["action"])
         loss, priority = cross_entropy(logits, target)
         loss, metrics = self.averaged(batch, loss, self.net.mean(ops.stop_gradient(logits)), priority)
@@ -90,7 +90,7 @@ class ExpectedRainbowCell(QLearning):
 
     def loss(self, batch):
         q = self.net.action_values(batch["obs"], noise_of(batch, NOISE))
-        loss, value, error = value_loss(q, batch["action"], batch["target"])
+        loss, value, error = value_loss(q, batch["action"], self.td_target(batch))
         return self.averaged(batch, loss, value, error)
 
 

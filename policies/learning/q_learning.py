@@ -19,7 +19,7 @@ TRANSITION = ("obs", "next_obs", "action", "reward", "terminated", "discount")
 
 
 class QLearning(GradientStep):
-    """Root cell: online and target network, optimizer. A subclass defines `td_target` and `loss`.
+    """Root cell: online and target network, optimizer. A subclass defines `loss`.
 
     Args:
       net, target: networks whose first output is the action values (B, A).
@@ -49,16 +49,8 @@ class QLearning(GradientStep):
 
     # What an algorithm defines.
 
-    def td_target(self, batch):
-        """What `loss` finds as `target` in its batch; no gradient flows into it."""
-        raise NotImplementedError
-
     def loss(self, batch):
-        """The loss and the metrics by name, see `averaged`.
-
-        Args:
-          batch: that of the step, with what `td_target` returned as `target`.
-        """
+        """The loss of a step's batch and the metrics by name, see `averaged`; no gradient may flow into its target."""
         raise NotImplementedError
 
     # What the algorithms share.
@@ -78,9 +70,6 @@ class QLearning(GradientStep):
         return loss, metrics
 
     def construct(self, batch):
-        # Target
-        batch["target"] = self.td_target(batch)
-        # Loss
         (_, metrics), grads = self.gradient(batch)
         # Update
         metrics["grad_norm"] = self.optim({"net": grads}, batch, metrics)["net"]

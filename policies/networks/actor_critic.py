@@ -15,6 +15,7 @@ from minding.policies.networks.heads import DeterministicHead, GaussianHead, Squ
 from minding.policies.networks.layers import MLP, Linear, ScalarLinear
 from minding.policies.networks.masks import action_mask
 from minding.policies.networks.recurrent import make_memory
+from minding.policies.ops.sequences import as_rows
 
 
 class Decision(NamedTuple):
@@ -164,8 +165,28 @@ class QNetwork(nn.Cell):
         return self.values(features, obs), rows
 
     def unroll(self, obs, rows, begun):
-        """Action values (T B, n) of sequences, for a network with memory; see `Memory.unroll` for the arguments."""
-        return self.values(self.memory.unroll(self.encoder(obs), rows, begun), obs)
+        """Action values (T, B, n) of sequences, for a network with memory.
+
+        Args:
+          obs: leaves (T, B, ...).
+          rows: (B, S), what is remembered before the first ones.
+          begun: float32 (T, B), 1 where what was remembered before is forgotten.
+        """
+        leaves = as_rows(obs)
+        features = self.memory.unroll(self.encoder(leaves), rows, ops.Reshape()(begun, (-1,)))
+        q = self.values(features, leaves)
+        return ops.Reshape()(q, (*begun.shape, q.shape[-1]))
+
+    def take_in(self, obs, rows, counted):
+        """What is remembered (B, S) after sequences; `counted`: float32 (T, B), 0 where an observation is left out.
+
+        See `unroll` for the other arguments.
+        """
+        return self.memory.take_in(self.encoder(as_rows(obs)), rows, counted)
+
+    def take_in_one(self, obs, rows):
+        """What is remembered (B, S) after one more observation, leaves (B, ...)."""
+        return self.memory(self.encoder(obs), rows)[1]
 
     def values(self, features, obs):
         features = self.torso(features)

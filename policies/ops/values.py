@@ -8,8 +8,8 @@ from minding.policies.ops import lean
 
 
 def chosen_value(q, action):
-    """Q(s, a) of the chosen action; q float32 (B, A), action int (B,) -> float32 (B,)."""
-    return ops.Squeeze(-1)(ops.GatherD()(q, 1, ops.ExpandDims()(action, -1)))
+    """Q(s, a) of the chosen action; q float32 (B, A), action int (B,) -> float32 (B,); or (T, B, A), likewise."""
+    return ops.Squeeze(-1)(ops.GatherD()(q, q.ndim - 1, ops.ExpandDims()(action, -1)))
 
 
 def chosen_atoms(atoms, action):
@@ -77,7 +77,7 @@ def value_loss(q, action, target):
     """Huber loss between chosen values and targets.
 
     Args:
-      q: float32 (B, A); action: int32 (B,); target: float32 (B,), no gradient flows into it.
+      q: float32 (B, A); action: int32 (B,); target: float32 (B,), no gradient flows into it. Or (T, B, ...), likewise.
 
     Returns:
       (loss, chosen value, size of the error), each float32 (B,).

@@ -1,0 +1,43 @@
+"""Observations of B sequences of T steps, as rows (T B, ...) in the order of time or as arrays (T, B, ...) (compiled).
+
+An observation is a tuple of leaves.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from minding.engine.process.runtime import ops
+from minding.policies.ops import lean
+
+
+def in_time(leaves, count):
+    """(T B, ...) -> (T, B, ...), for the number B."""
+    made: Any = ()
+    for x in leaves:
+        made = (*made, ops.Reshape()(x, (-1, count, *x.shape[1:])))
+    return made
+
+
+def as_rows(leaves):
+    """(T, B, ...) -> (T B, ...)."""
+    made: Any = ()
+    for x in leaves:
+        made = (*made, ops.Reshape()(x, (-1, *x.shape[2:])))
+    return made
+
+
+def parts(leaves, start, count):
+    """The steps from `start` on, `count` of them: (T, B, ...) -> (count, B, ...)."""
+    made: Any = ()
+    for x in leaves:
+        made = (*made, lean.part(x, start, count))
+    return made
+
+
+def at_first(leaves):
+    """The first step: (T, B, ...) -> (B, ...)."""
+    made: Any = ()
+    for x in leaves:
+        made = (*made, ops.Squeeze(0)(lean.part(x, 0, 1)))
+    return made
