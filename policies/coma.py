@@ -36,14 +36,25 @@ from minding.policies.learning.target import equalize, make_target
 from minding.policies.learning.target_moves import target_moves
 from minding.policies.learning.update import Inputs
 from minding.policies.networks.counterfactual import AgentPolicy, CounterfactualCritic
+from minding.policies.networks.team_rows import (
+    TeamPlaces,
+    first_if_absent,
+    folded,
+    of_agents,
+    one_hot,
+    team_parts,
+)
 from minding.policies.ops import lean
 from minding.policies.ops.distributions import categorical_log_prob_entropy
 from minding.policies.ops.order import after
 from minding.policies.ops.policy_gradient import row_mean
+from minding.policies.ops.sequences import step_after, step_before
 from minding.policies.ops.values import accumulated, chosen_value, half_square
 
 WEIGHT_BOUND = 2.0
 """Of the weight of rows that an older policy collected."""
+ACTOR_METRICS = ("actor_loss", "entropy", "approx_kl", "advantage", "grad_norm_actor")
+"""Of steps in which the actor moves."""
 
 
 def counterfactual_advantage(q, logits, action):
@@ -90,20 +101,17 @@ class COMACell(GradientStep):
       net: the actor.
       critics: the critic and its target.
       learn: the configuration `policy.learn`.
-      leaves: number of the leaves of an agent's observation; `alive` and the leaves of the state follow them.
+      places: where the parts of what the team observes are.
     """
 
-    metrics = (
-        *("critic_loss", "q_value", "grad_norm_critic"),
-        *("actor_loss", "entropy", "approx_kl", "advantage", "grad_norm_actor"),
-    )
+    metrics = ("critic_loss", "q_value", "grad_norm_critic", *ACTOR_METRICS)
 
     def __init__(
         self,
         net: AgentPolicy,
         critics: tuple[CounterfactualCritic, CounterfactualCritic],
         learn: Mapping[str, Any],
-        leaves: int,
+        places: TeamPlaces,
     ) -> None:
         own = ("action", "reward", "terminated", "cut", "valid", "log_prob", "memory")
         super().__init__(("obs", "next_obs", *own))
@@ -115,10 +123,10 @@ class COMACell(GradientStep):
             actor=Group.of(self.net, learn, **bound), critic=Group.of(self.critic, of_critic, **bound)
         )
         self.move_target = make_target(self.critic, self.target, self.optim.block("critic"), learn["target"]["kind"])
-        self.agents, self.actions, self.count = net.agents, net.actions, leaves
+        self.agents, self.actions, self.places = net.agents, net.actions, tuple(places)
         self.gamma, self.td_lambda = float(learn["gamma"]), float(learn["td_lambda"])
         self.entropy_weight, self.normalize = float(learn["entropy_weight"]), bool(learn["normalize_advantage"])
-        self.nothing = (ms.Tensor(np.float32(0.0)),) * 5
+        self.nothing = (ms.Tensor(np.float32(0.0)),) * len(ACTOR_METRICS)
         self.critic_gradient = self.optim.gradient(self.loss_of_critic, "critic")
         self.actor_gradient = self.optim.gradient(self.loss_of_actor, "actor")
 
@@ -141,21 +149,22 @@ class COMACell(GradientStep):
         entropy = row_mean(entropy, acting)
         loss = -row_mean(trust * advantage * log_prob, acting)
         kl = row_mean(ratio - 1.0 - log_ratio, acting)
-        return loss - self.entropy_weight * entropy, (loss, entropy, kl, size)
+        metrics = {"actor_loss": loss, "entropy": entropy, "approx_kl": kl, "advantage": size}
+        return loss - self.entropy_weight * entropy, metrics
 
     def construct(self, batch):
         known = self.known(batch)
+        # Target
+        known["target"] = self.td_target(known, batch)
         # Critic
         (_, metrics), grads = self.critic_gradient(known)
         done = self.optim({"critic": grads}, batch, (metrics, grads))["critic"]
         # Actor
         made = self.move_actor_if_due(batch, known, done) if "due" in batch else self.move_actor(batch, known, done)
-        # Target
-        moved = self.move_target(batch["tau"], done)
-        for name, value in zip(self.metrics[3:], made):
+        for name, value in zip(ACTOR_METRICS, made):
             metrics[name] = value
         # Who waits for a metric waits for the whole step.
-        metrics["grad_norm_critic"] = after(done, moved)
+        metrics["grad_norm_critic"] = after(done, self.move_target(batch["tau"], done))
         return metrics
 
     def move_actor_if_due(self, batch, known, done):
@@ -165,20 +174,21 @@ class COMACell(GradientStep):
         return made
 
     def move_actor(self, batch, known, done):
-        """The step of the actor; returns its metrics, in their order.
+        """The step of the actor; returns `ACTOR_METRICS`: a tuple, as a branch of a graph cannot return names.
 
         Args:
           batch: that of the step; known: see `known`.
           done: a result of the critic's step, which comes first.
         """
-        known["there"] = after(known["there"], done)
-        known["taken"] = after(known["taken"], done)
-        known["leaves"] = after(known["leaves"], done)
-        known["state"] = after(known["state"], done)
+        for name in ("there", "taken", "leaves", "state"):
+            known[name] = after(known[name], done)
         known["q"] = self.values(known)
-        (_, found), grads = self.actor_gradient(known)
-        norm = self.optim({"actor": grads}, batch, (found, grads))["actor"]
-        return (*found, norm)
+        (_, metrics), grads = self.actor_gradient(known)
+        metrics["grad_norm_actor"] = self.optim({"actor": grads}, batch, (metrics, grads))["actor"]
+        made: Any = ()
+        for name in ACTOR_METRICS:
+            made = (*made, metrics[name])
+        return made
 
     def known(self, batch):
         """What the losses are made of, without gradient: T steps of N environments of M agents, in the order of time.
@@ -187,50 +197,51 @@ class COMACell(GradientStep):
           By name what `CounterfactualCritic` takes; `before` float32 (T N M, A), the actions before, also of agents
           that are not there; `rows` float32 (N M, S), what was remembered before the first row, and `begun` float32
           (T N M,), 1 where it was forgotten; `action` and `chosen` int32 (T N M,), the latter with the first action of
-          agents that are not there; `log_prob`, `target`, `valid` and `acting` float32 (T N M,).
+          agents that are not there; `log_prob`, `valid` and `acting` float32 (T N M,).
         """
-        (steps, envs), memory = batch["index"].shape, batch["memory"]
-        rows, size = steps * envs, self.net.memory.size
-        now, then = batch["obs"], batch["next_obs"]
-        there, there_then = self.flags(now), self.flags(then)
-        before = ops.Slice()(memory, (0, 0, size), (rows, self.agents, self.actions))
+        (steps, envs), size = batch["index"].shape, self.net.memory.size
+        now, action, memory = team_parts(batch["obs"], self.places), batch["action"], batch["memory"]
+        there, valid = now["alive"], of_agents(batch["valid"], self.agents)
+        before = ops.Slice()(memory, (0, 0, size), (steps * envs, self.agents, self.actions))
         first = ops.Slice()(memory, (0, 0, 0), (envs, self.agents, size))
-        action, cut = batch["action"], ops.Reshape()(batch["cut"], (steps, envs))
-        taken, valid = self.one_hot(action, there), self.of_agents(batch["valid"])
-        known = {
-            "leaves": self.folded(now),
-            "state": now[self.count + 1 :],
+        begun = step_before(ops.Reshape()(batch["cut"], (steps, envs)))
+        return {
+            "leaves": folded(now["own"]),
+            "state": now["state"],
             "there": there,
-            "taken": taken,
+            "taken": one_hot(action, there, self.net.action_table),
             "last": before * ops.ExpandDims()(there, -1),
             "before": ops.Reshape()(before, (-1, self.actions)),
             "rows": ops.Reshape()(first, (-1, size)),
-            "begun": self.of_agents(ops.Reshape()(self.shifted(cut, 0), (-1,))),
+            "begun": of_agents(ops.Reshape()(begun, (-1,)), self.agents),
             "action": ops.Reshape()(action, (-1,)),
-            "chosen": self.counted(action, there),
+            "chosen": first_if_absent(action, there),
             "log_prob": ops.Reshape()(batch["log_prob"], (-1,)),
             "valid": valid,
             "acting": valid * ops.Reshape()(there, (-1,)),
         }
-        # Target
-        going = (1.0 - cut) * self.shifted(ops.OnesLike()(cut), 1)
-        following = self.next_action(known, batch, ops.Reshape()(going, (-1,)))
-        next_taken = self.one_hot(following, there_then)
-        next_last = taken * ops.ExpandDims()(there_then, -1)
-        next_q = self.target(self.folded(then), then[self.count + 1 :], there_then, next_taken, next_last)
-        next_value = chosen_value(next_q, self.counted(following, there_then))
+
+    def td_target(self, known, batch):
+        """G, float32 (T N M,); `known`: see there, but for the target."""
+        (steps, envs), then = batch["index"].shape, team_parts(batch["next_obs"], self.places)
+        there, cut = then["alive"], ops.Reshape()(batch["cut"], (steps, envs))
+        going = (1.0 - cut) * step_after(ops.OnesLike()(cut))
+        action = self.next_action(known, batch, ops.Reshape()(going, (-1,)))
+        taken = one_hot(action, there, self.net.action_table)
+        last = known["taken"] * ops.ExpandDims()(there, -1)
+        next_q = self.target(folded(then["own"]), then["state"], there, taken, last)
+        next_value = chosen_value(next_q, first_if_absent(action, there))
         shape = (steps, envs * self.agents)
         reward, ended, going = (
-            ops.Reshape()(self.of_agents(ops.Reshape()(x, (-1,))), shape)
+            ops.Reshape()(of_agents(ops.Reshape()(x, (-1,)), self.agents), shape)
             for x in (batch["reward"], batch["terminated"], going)
         )
         returns = lambda_return(reward, ops.Reshape()(next_value, shape), ended, going, self.gamma, self.td_lambda)
-        known["target"] = ops.Reshape()(returns, (-1,))
-        return known
+        return ops.Reshape()(returns, (-1,))
 
     def next_action(self, known, batch, going):
         """What agents do in the true successors, int32 (R, M): what they did in the next row, else what is drawn."""
-        h, leaves = self.remembered(known), self.folded(batch["next_obs"])
+        h, leaves = self.remembered(known), folded(team_parts(batch["next_obs"], self.places)["own"])
         last = ops.Gather()(self.net.action_table, known["action"], 0)
         h, _ = self.net.memory(self.net.features(leaves, last, self.who(h)), h)
         logits = self.net.decided(h, leaves)
@@ -259,38 +270,6 @@ class COMACell(GradientStep):
         """The agent of each row of (R M, ...) as one-hot, (R M, M)."""
         return ops.Tile()(self.net.agent_table, (x.shape[0] // self.agents, 1))
 
-    def flags(self, obs):
-        return ops.Cast()(obs[self.count], ms.float32)
-
-    def folded(self, obs):
-        """The leaves of single agents, (R M, ...) each."""
-        leaves: Any = ()
-        for x in obs[: self.count]:
-            leaves = (*leaves, ops.Reshape()(x, (-1, *x.shape[2:])))
-        return leaves
-
-    def of_agents(self, x):
-        """(R,), once for each agent: (R M,)."""
-        return ops.Reshape()(ops.BroadcastTo((x.shape[0], self.agents))(ops.ExpandDims()(x, -1)), (-1,))
-
-    def one_hot(self, action, there):
-        """Actions (R, M) as one-hot, (R, M, A); 0 of agents that are not there."""
-        return ops.Gather()(self.net.action_table, action, 0) * ops.ExpandDims()(there, -1)
-
-    def counted(self, action, there):
-        """Actions (R M,), the first one of agents that are not there."""
-        return ops.Reshape()(action * ops.Cast()(there, ms.int32), (-1,))
-
-    def shifted(self, x, ahead):
-        """(T, N), each row that of the step before, or with `ahead` of the step after; 0 where there is none."""
-        steps = x.shape[0]
-        none = ops.ZerosLike()(lean.part(x, 0, 1))
-        if steps == 1:
-            return none
-        if ahead:
-            return ops.Concat(0)((lean.part(x, 1, steps - 1), none))
-        return ops.Concat(0)((none, lean.part(x, 0, steps - 1)))
-
 
 class COMA(TeamPolicy):
     """Counterfactual multi-agent policy gradients for Discrete actions."""
@@ -305,7 +284,7 @@ class COMA(TeamPolicy):
     def _root(self, net: AgentPolicy, rng: np.random.Generator) -> COMACell:
         model = self.cfg.model
         critics = CounterfactualCritic(self.spec, model, rng), CounterfactualCritic(self.spec, model, rng)
-        return COMACell(net, critics, self.cfg.learn, len(self.leaves))
+        return COMACell(net, critics, self.cfg.learn, self.places)
 
     def _actor(self, network: Network, rng: np.random.Generator) -> LastActionSampler:
         return LastActionSampler(self.name, network, self.acting_spec, rng)
@@ -326,7 +305,7 @@ class COMA(TeamPolicy):
         rows = batch.index.size // count
         noise = self.learn_rng.gumbel(size=(rows, self.agents, self.spec["action"]["n"])).astype(np.float32)
         constants: dict[str, Array | float] = {**self.root.optim.rates(progress), "noise": noise}
-        return Inputs(steps, constants, dict.fromkeys(COMACell.metrics[3:], parts))
+        return Inputs(steps, constants, dict.fromkeys(ACTOR_METRICS, parts))
 
     def observed(self, batch: IndexedBatch) -> Array:
         # Reset rows are part of the rollout, but nothing is learned from them.

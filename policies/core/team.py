@@ -6,11 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from minding.engine.data.agents import ALIVE, STATE
+from minding.engine.data.agents import ALIVE
 from minding.engine.data.batch import Field, IndexedBatch
 from minding.engine.data.observation import Leaf, leaf_name, observation_leaves
 from minding.policies.core.base import BasePolicy
 from minding.policies.networks.team_agents import with_identity
+from minding.policies.networks.team_rows import TeamPlaces, team_fields, team_places
 
 
 class TeamPolicy(BasePolicy):
@@ -33,13 +34,14 @@ class TeamPolicy(BasePolicy):
     def acting_leaves(self) -> list[Leaf]:
         return observation_leaves(self.acting_spec["observation"])
 
+    @property
+    def places(self) -> TeamPlaces:
+        """Where the parts of what all agents observe are in rows."""
+        return team_places(self.spec)
+
     def obs_fields(self, prefix: str) -> dict[str, Field]:
         """Row fields of what all agents observe: their leaves, who is there, and the state where it is learned from."""
-        space = self.spec["agents"]["state"]
-        fields = {leaf_name(prefix, leaf): self._of_each(leaf.field) for leaf in self.leaves}
-        fields[f"{prefix}.{ALIVE}"] = Field((self.agents,), "bool")
-        state = [] if space is None else observation_leaves(space)
-        return {**fields, **{leaf_name(f"{prefix}.{STATE}", leaf): leaf.field for leaf in state}}
+        return {f"{prefix}.{path}": field for path, field in team_fields(self.spec).items()}
 
     @property
     def row_fields(self) -> dict[str, Field]:

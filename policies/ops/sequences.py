@@ -41,3 +41,15 @@ def at_first(leaves):
     for x in leaves:
         made = (*made, ops.Squeeze(0)(lean.part(x, 0, 1)))
     return made
+
+
+def step_before(x):
+    """(T, N), each row that of the step before; 0 in the first."""
+    none = ops.ZerosLike()(lean.part(x, 0, 1))
+    return none if x.shape[0] == 1 else ops.Concat(0)((none, lean.part(x, 0, x.shape[0] - 1)))
+
+
+def step_after(x):
+    """(T, N), each row that of the step after; 0 in the last."""
+    none = ops.ZerosLike()(lean.part(x, 0, 1))
+    return none if x.shape[0] == 1 else ops.Concat(0)((lean.part(x, 1, x.shape[0] - 1), none))

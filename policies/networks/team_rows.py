@@ -1,0 +1,77 @@
+"""Rows of a team for its networks: the parts of what it observes by name, and shapes (compiled).
+
+A row is a step of the whole team, (R, M, ...) for R rows and M agents; networks of agents take (R M, ...).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from minding.engine.data.agents import ALIVE, STATE
+from minding.engine.data.batch import Field
+from minding.engine.data.observation import Leaf, leaf_name, observation_leaves
+from minding.engine.process.runtime import ms, ops
+from minding.policies.ops import lean
+
+
+def team_fields(spec: Mapping[str, Any]) -> dict[str, Field]:
+    """What a team observes, by path and in this order: the leaves of all agents, `ALIVE` and, where it is learned from,
+    the leaves of the state."""
+    agents, state = len(spec["agents"]["names"]), spec["agents"]["state"]
+    own = observation_leaves(spec["observation"])
+    fields = {leaf.path: Field((agents, *leaf.field.shape), leaf.field.dtype) for leaf in own}
+    fields[ALIVE] = Field((agents,), "bool")
+    leaves: list[Leaf] = [] if state is None else observation_leaves(state)
+    return {**fields, **{leaf_name(STATE, leaf): leaf.field for leaf in leaves}}
+
+
+class TeamPlaces(NamedTuple):
+    """Where the parts of what a team observes are among its leaves."""
+
+    own: tuple[int, ...]
+    alive: int
+    state: tuple[int, ...]
+
+
+def team_places(spec: Mapping[str, Any]) -> TeamPlaces:
+    """The places in rows of `team_fields`."""
+    paths = list(team_fields(spec))
+    state = [path for path in paths if path.partition(".")[0] == STATE]
+    own = [path for path in paths if path not in (ALIVE, *state)]
+    return TeamPlaces(tuple(map(paths.index, own)), paths.index(ALIVE), tuple(map(paths.index, state)))
+
+
+def team_parts(obs, places):
+    """The parts of what a team observes by name: `own`, the leaves of all agents, (R, M, ...) each; `alive`, which
+    agents act, float32 (R, M); `state`, the leaves of the state, (R, ...) each, none where it is not learned from."""
+    own: Any = ()
+    for k in places[0]:
+        own = (*own, lean.item(obs, k))
+    state: Any = ()
+    for k in places[2]:
+        state = (*state, lean.item(obs, k))
+    return {"own": own, "alive": ops.Cast()(lean.item(obs, places[1]), ms.float32), "state": state}
+
+
+def folded(leaves):
+    """The leaves of single agents: (R, M, ...) -> (R M, ...)."""
+    made: Any = ()
+    for x in leaves:
+        made = (*made, ops.Reshape()(x, (-1, *x.shape[2:])))
+    return made
+
+
+def of_agents(x, agents):
+    """(R,), once for each agent: (R M,)."""
+    return ops.Reshape()(ops.BroadcastTo((x.shape[0], agents))(ops.ExpandDims()(x, -1)), (-1,))
+
+
+def one_hot(action, there, table):
+    """Actions (R, M) as one-hot, (R, M, A), rows of the identity `table`; 0 of agents that are not there."""
+    return ops.Gather()(table, action, 0) * ops.ExpandDims()(there, -1)
+
+
+def first_if_absent(action, there):
+    """Actions (R, M) as (R M,), the first one of agents that are not there."""
+    return ops.Reshape()(action * ops.Cast()(there, ms.int32), (-1,))
