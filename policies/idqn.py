@@ -43,4 +43,4 @@ class IDQN(TeamValuePolicy):
     name = "idqn"
 
     def _learner(self, nets: tuple[AgentQNetwork, AgentQNetwork], rng: np.random.Generator) -> IDQNCell:
-        return IDQNCell(nets, None, self.cfg.learn, len(self.leaves))
+        return IDQNCell(nets, None, self.cfg.learn, self.places)

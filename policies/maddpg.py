@@ -34,7 +34,7 @@ from minding.policies.learning.steps import GradientStep
 from minding.policies.learning.target import SoftTarget, equalize
 from minding.policies.learning.update import Inputs
 from minding.policies.networks.own_agents import AgentActors, AgentCritics
-from minding.policies.ops import lean
+from minding.policies.networks.team_rows import team_parts, team_places
 from minding.policies.ops.order import after
 from minding.policies.ops.policy_gradient import row_mean
 from minding.policies.ops.values import half_square
@@ -62,7 +62,7 @@ class MADDPGCell(GradientStep):
         self.net, self.target_net = actors
         self.critics, self.target_critics = critics
         self.agents, self.team_reward = len(spec["agents"]["names"]), bool(spec["agents"]["team_reward"])
-        self.num_leaves = self.net.num_leaves
+        self.places = tuple(team_places(spec))
         self.discrete = spec["action"]["kind"] == "discrete"
         self.action_table = ms.Tensor(np.eye(spec["action"]["n"], dtype=np.float32)) if self.discrete else None
         self.temperature, self.logit_weight = learn["temperature"], learn["logit_weight"]
@@ -76,45 +76,41 @@ class MADDPGCell(GradientStep):
         self.actor_gradient = self.optim.gradient(self.loss_of_actors, "actors")
 
     def loss_of_critics(self, batch):
-        loss, value = 0.0, 0.0
-        q = self.critics(batch["actions"], batch["obs"])
-        for m in range(self.agents):
-            counted = {"valid": lean.item(batch["counted"], m)}
-            loss = loss + row_mean(half_square(lean.item(q, m) - lean.item(batch["targets"], m)), counted)
-            value = value + row_mean(lean.item(q, m), counted)
-        return loss, {"critic_loss": loss / self.agents, "q_value": ops.stop_gradient(value) / self.agents}
+        q, counted = self.critics(batch["actions"], batch["own"]), batch["counted"]
+        loss = total(agent_means(half_square(q - batch["target"]), counted))
+        value = total(agent_means(ops.stop_gradient(q), counted))
+        return loss, {"critic_loss": loss / self.agents, "q_value": value / self.agents}
 
     def loss_of_actors(self, batch):
-        loss = 0.0
-        decided = self.net.of_all(batch["obs"])
-        for m in range(self.agents):
-            there = {"valid": lean.item(batch["alive"], m)}
-            own = self.chosen(lean.item(decided, m), batch, "noise", m)
-            actions = (*batch["actions"][:m], own, *batch["actions"][m + 1 :])
-            loss = loss - row_mean(self.critics.nets[m](actions, batch["obs"]), there)
-            if self.discrete:
-                loss = loss + self.logit_weight * row_mean(mean_square(lean.item(decided, m)), there)
+        decided, there = self.net.of_all(batch["own"]), batch["alive"]
+        own = self.chosen(decided, batch, "noise")
+        parts = agent_means(-self.critics.of_own_actions(batch["actions"], own, batch["own"]), there)
+        if self.discrete:
+            squares = agent_means(mean_square(decided), there)
+            weighted: Any = ()
+            for q, square in zip(parts, squares):
+                weighted = (*weighted, q, self.logit_weight * square)
+            parts = weighted
+        loss = total(parts)
         return loss, {"actor_loss": loss / self.agents}
 
     def construct(self, batch):
-        alive, next_alive = self.alive(batch["obs"]), self.alive(batch["next_obs"])
+        now = team_parts(batch["obs"], self.places)
         rows = {
-            "obs": batch["obs"][: self.num_leaves],
-            "alive": alive,
+            "own": now["own"],
+            "alive": now["alive"],
             # Of a team's reward every agent has a return, whether it is there or not.
-            "counted": alive,
-            "actions": self.taken(batch["action"], alive),
-            "targets": self.targets(batch, next_alive),
+            "counted": ops.OnesLike()(now["alive"]) if self.team_reward else now["alive"],
+            "actions": self.taken(batch["action"], now["alive"]),
+            "target": self.td_target(batch),
         }
-        if self.team_reward:
-            rows["counted"] = self.all_rows(alive)
         if self.discrete:
             rows["noise"] = batch["noise"]
         # Critics
         (_, metrics), grads = self.critic_gradient(rows)
         critic_norm = self.optim({"critics": grads}, batch, (metrics, grads))["critics"]
         # Actors
-        rows["obs"] = after(rows["obs"], critic_norm)
+        rows["own"] = after(rows["own"], critic_norm)
         (_, of_actors), grads = self.actor_gradient(rows)
         actor_norm = self.optim({"actors": grads}, batch, (of_actors, grads))["actors"]
         # Targets
@@ -124,74 +120,68 @@ class MADDPGCell(GradientStep):
         metrics["actor_loss"] = after(of_actors["actor_loss"], moved)
         return metrics
 
-    def targets(self, batch, next_alive):
-        """What the critic of each agent learns: a tuple of (B,)."""
-        leaves = batch["next_obs"][: self.num_leaves]
-        actions: Any = ()
-        decided = self.target_net.of_all(leaves)
-        for m in range(self.agents):
-            own = self.chosen(lean.item(decided, m), batch, "next_noise", m)
-            actions = (*actions, self.masked(own, lean.item(next_alive, m)))
-        next_q = self.target_critics(actions, leaves)
-        going = batch["discount"] * (1.0 - batch["terminated"])
-        made: Any = ()
-        for m in range(self.agents):
-            if self.team_reward:
-                made = (*made, batch["reward"] + going * lean.item(next_q, m))
-            else:
-                bootstrap = going * lean.item(next_alive, m) * lean.item(next_q, m)
-                made = (*made, self.column(batch["reward"], m) + bootstrap)
-        return made
+    def td_target(self, batch):
+        """What the critics learn, y: float32 (B, M)."""
+        then = team_parts(batch["next_obs"], self.places)
+        action = self.chosen(self.target_net.of_all(then["own"]), batch, "next_noise")
+        next_q = self.target_critics(action * ops.ExpandDims()(then["alive"], -1), then["own"])
+        going, reward = ops.ExpandDims()(batch["discount"] * (1.0 - batch["terminated"]), -1), batch["reward"]
+        if self.team_reward:
+            return ops.ExpandDims()(reward, -1) + going * next_q
+        return reward + going * then["alive"] * next_q
 
-    def chosen(self, output, batch, noise, m):
-        """The action (B, A) of an agent's output; of logits a drawn one-hot, through which gradients flow."""
+    def chosen(self, output, batch, noise):
+        """The actions (B, M, A) of agents' outputs; of logits drawn one-hots, through which gradients flow."""
         if not self.discrete:
             return output
-        gumbel = ops.Squeeze(1)(ops.Slice()(batch[noise], (0, m, 0), (output.shape[0], 1, output.shape[1])))
-        scores = output + gumbel
-        soft = ops.Softmax(-1)(scores / self.temperature)
+        scores = output + batch[noise]
+        soft = softmax(scores / self.temperature)
         hard = ops.Gather()(self.action_table, ops.Argmax(-1)(scores), 0)
         return soft + ops.stop_gradient(hard - soft)
 
     def taken(self, action, alive):
-        """The recorded actions of each agent, a tuple of (B, A); 0 where it was not there."""
+        """The recorded actions, float32 (B, M, A); 0 of agents that are not there."""
         if self.discrete:
             action = ops.Gather()(self.action_table, action, 0)
-        made: Any = ()
-        count = action.shape[0]
-        flat = ops.Reshape()(action, (count, self.agents, -1))
-        size = flat.shape[2]
-        for m in range(self.agents):
-            own = ops.Squeeze(1)(ops.Slice()(flat, (0, m, 0), (count, 1, size)))
-            made = (*made, self.masked(own, lean.item(alive, m)))
-        return made
+        return ops.Reshape()(action, (action.shape[0], self.agents, -1)) * ops.ExpandDims()(alive, -1)
 
-    def masked(self, action, there):
-        return action * ops.ExpandDims()(there, -1)
 
-    def alive(self, leaves):
-        """Which rows each agent was there in, a tuple of float32 (B,)."""
-        made: Any = ()
-        flags = ops.Cast()(lean.item(leaves, self.num_leaves), ms.float32)
-        for m in range(self.agents):
-            made = (*made, self.column(flags, m))
-        return made
-
-    def all_rows(self, alive):
-        made: Any = ()
-        for m in range(self.agents):
-            made = (*made, ops.OnesLike()(lean.item(alive, m)))
-        return made
-
-    def column(self, x, m):
-        return ops.Squeeze(1)(ops.Slice()(x, (0, m), (x.shape[0], 1)))
+def softmax(x):
+    """Over the last axis, (B, M, A); as rows, whose sums do not depend on the number of axes."""
+    return ops.Reshape()(ops.Softmax(-1)(ops.Reshape()(x, (-1, x.shape[-1]))), x.shape)
 
 
 def mean_square(logits):
-    """The mean square of the logits of legal actions: float32 (B, A) -> (B,)."""
-    legal = logits > 0.5 * ILLEGAL
-    square = ops.Square()(ops.Select()(legal, logits, ops.ZerosLike()(logits)))
-    return ops.ReduceSum()(square, -1) / ops.ReduceSum()(ops.Cast()(legal, ms.float32), -1)
+    """The mean square of the logits of legal actions: float32 (B, M, A) -> (B, M)."""
+    x = ops.Reshape()(logits, (-1, logits.shape[-1]))
+    legal = x > 0.5 * ILLEGAL
+    square = ops.Square()(ops.Select()(legal, x, ops.ZerosLike()(x)))
+    mean = ops.ReduceSum()(square, -1) / ops.ReduceSum()(ops.Cast()(legal, ms.float32), -1)
+    return ops.Reshape()(mean, logits.shape[:-1])
+
+
+def agent_means(x, counted):
+    """The mean over the rows that count for it, of each agent: a tuple of scalars.
+
+    Args:
+      x: float32 (B, M); counted: float32 (B, M), 0 for rows that do not count.
+    """
+    made: Any = ()
+    for m in range(x.shape[1]):
+        made = (*made, row_mean(column(x, m), {"valid": column(counted, m)}))
+    return made
+
+
+def column(x, m):
+    return ops.Squeeze(1)(ops.Slice()(x, (0, m), (x.shape[0], 1)))
+
+
+def total(scalars):
+    """The sum, in order."""
+    made = 0.0
+    for x in scalars:
+        made = made + x
+    return made
 
 
 class MADDPG(TeamPolicy):

@@ -30,7 +30,7 @@ from minding.engine.data.observation import leaf_name, observation_leaves
 from minding.engine.process.runtime import ops
 from minding.engine.types import Array
 from minding.policies.acting.actors import Network
-from minding.policies.acting.central import CentralActor
+from minding.policies.acting.central import CENTRAL_PARTS, CentralActor
 from minding.policies.core.actor_critic import MEMORY, ActorCriticPolicy
 from minding.policies.learning.advantages import standardized
 from minding.policies.learning.optim import Group, Optimizer
@@ -97,6 +97,7 @@ class MAPPOCell(ProximalStep):
         names = ("clip_ratio", "value_clip", "value_weight", "entropy_weight", "huber_delta")
         self.cfg = {k: learn[k] for k in names}
         fuse_likelihood(net.head)
+        self.alive = CENTRAL_PARTS.index(ALIVE)
         self.watch(learn["target_kl"])
         self.gradient = self.optim.gradient(self.loss, "net")
 
@@ -120,7 +121,7 @@ class MAPPOCell(ProximalStep):
             batch["advantage"] = batch["advantage"] * batch["trust"]
         else:
             batch["value"] = (batch["value"] - batch["recorded_mean"]) / batch["recorded_deviation"]
-        acting = lean.item(batch[CENTRAL], 1)
+        acting = lean.item(batch[CENTRAL], self.alive)
         if "valid" in batch:
             acting = acting * batch["valid"]
         batch["acting"] = acting

@@ -35,4 +35,4 @@ class QMIX(TeamValuePolicy):
 
     def _learner(self, nets: tuple[AgentQNetwork, AgentQNetwork], rng: np.random.Generator) -> QMIXCell:
         mixers = MonotonicMixer(self.spec, self.cfg.model, rng), MonotonicMixer(self.spec, self.cfg.model, rng)
-        return QMIXCell(nets, mixers, self.cfg.learn, len(self.leaves))
+        return QMIXCell(nets, mixers, self.cfg.learn, self.places)

@@ -34,4 +34,4 @@ class VDN(TeamValuePolicy):
     name = "vdn"
 
     def _learner(self, nets: tuple[AgentQNetwork, AgentQNetwork], rng: np.random.Generator) -> VDNCell:
-        return VDNCell(nets, None, self.cfg.learn, len(self.leaves))
+        return VDNCell(nets, None, self.cfg.learn, self.places)

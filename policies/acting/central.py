@@ -11,7 +11,8 @@ from minding.engine.types import Array, Obs
 from minding.policies.acting.actors import StochasticActor
 from minding.policies.acting.numpy_layers import Outputs
 
-_CENTRAL = (IDENTITY, ALIVE, STATE)
+CENTRAL_PARTS = (IDENTITY, ALIVE, STATE)
+"""What `central_view` gives, in its order; the state may be several leaves."""
 
 
 class CentralActor(StochasticActor):
@@ -36,6 +37,6 @@ class CentralActor(StochasticActor):
 
     def _leaves(self, obs: Obs) -> list[Array]:
         given = trees.named(obs)
-        central = {path: leaf for path, leaf in given.items() if path.partition(".")[0] in _CENTRAL}
+        central = {path: leaf for path, leaf in given.items() if path.partition(".")[0] in CENTRAL_PARTS}
         own = {path: leaf for path, leaf in given.items() if path not in central}
         return [*super()._leaves(own), *central.values()]

@@ -11,6 +11,7 @@ from minding.policies.learning.optim import Group, Optimizer
 from minding.policies.learning.steps import GradientStep
 from minding.policies.learning.target import equalize, make_target
 from minding.policies.networks.team_agents import AgentQNetwork
+from minding.policies.networks.team_rows import TeamPlaces, folded, team_parts
 from minding.policies.ops import lean
 from minding.policies.ops.values import accumulated, chosen_value
 
@@ -22,8 +23,7 @@ class TeamQLearning(GradientStep):
       nets: network of the agents, online and target.
       mixers: what makes one value of theirs, online and target; None where each agent has its own.
       learn: the configuration `policy.learn`.
-      leaves: number of the leaves of an agent's observation; `alive` follows them, and then the state where there is
-        one.
+      places: where the parts of what the team observes are.
     """
 
     metrics = ("loss", "q_value", "grad_norm")
@@ -33,7 +33,7 @@ class TeamQLearning(GradientStep):
         nets: tuple[AgentQNetwork, AgentQNetwork],
         mixers: tuple[nn.Cell, nn.Cell] | None,
         learn: Mapping[str, Any],
-        leaves: int,
+        places: TeamPlaces,
     ) -> None:
         super().__init__(("obs", "next_obs", "action", "reward", "terminated"))
         self.net, self.target = nets
@@ -45,7 +45,7 @@ class TeamQLearning(GradientStep):
         group = Group.of(online, learn, max_grad_norm=learn["grad_norm"])
         self.optim = Optimizer(net=group)
         self.move_target = make_target(online, target, self.optim.block("net"), learn["target"]["kind"])
-        self.agents, self.count = self.net.agents, leaves
+        self.agents, self.places = self.net.agents, tuple(places)
         self.gamma, self.double = float(learn["gamma"]), bool(learn["double"])
         self.td_lambda = float(learn["td_lambda"])
         self.gradient = self.optim.gradient(self.loss, "net")
@@ -87,18 +87,19 @@ class TeamQLearning(GradientStep):
           int32 (T B M,); `target_q` float32 ((T + 1) B M, A), the target's values; `reward` and `decay`, gamma (1 -
           terminated), float32 (T B,), the former (T B, M) where agents have rewards of their own; `filled` as it was.
         """
-        filled, now, then = batch["filled"], batch["obs"], batch["next_obs"]
+        filled = batch["filled"]
+        now, then = team_parts(batch["obs"], self.places), team_parts(batch["next_obs"], self.places)
         leaves: Any = ()
-        for k in range(self.count):
-            leaf = self.observed(now[k], then[k], filled)
-            leaves = (*leaves, ops.Reshape()(leaf, (-1, *leaf.shape[2:])))
+        for k in range(len(now["own"])):
+            leaves = (*leaves, self.observed(lean.item(now["own"], k), lean.item(then["own"], k), filled))
+        leaves = folded(leaves)
         action = ops.Reshape()(batch["action"], (-1,))
         return {
             "leaves": leaves,
-            "there": now[self.count] * ops.Reshape()(filled, (-1, 1)),
-            "there_then": then[self.count],
-            "state": now[self.count + 1 :],
-            "state_then": then[self.count + 1 :],
+            "there": now["alive"] * ops.Reshape()(filled, (-1, 1)),
+            "there_then": then["alive"],
+            "state": now["state"],
+            "state_then": then["state"],
             "action": action,
             "target_q": self.target.unroll(leaves, action),
             "reward": batch["reward"],

@@ -53,11 +53,11 @@ class AgentActors(nn.Cell):
         return (chosen,)
 
     def of_all(self, leaves):
-        """What the actor of each agent says of its own observation: a tuple of (B, A), for leaves (B, M, ...)."""
+        """What the actor of each agent says of its own observation: float32 (B, M, A), for leaves (B, M, ...)."""
         made: Any = ()
         for m in range(len(self.nets)):
             made = (*made, lean.item(self.nets[m](of_agent(leaves, m)), 0))
-        return made
+        return ops.Stack(1)(made)
 
     def host(self) -> HostAgentActors:
         return HostAgentActors([net.host() for net in self.nets], self.place)
@@ -81,10 +81,10 @@ class AgentCritic(nn.Cell):
         self.value = ScalarLinear(self.torso.out_features, None, rng)
 
     def construct(self, actions, leaves):
-        """`actions`: a tuple of the actions of all agents, (B, A) each; leaves (B, M, ...)."""
+        """`actions`: float32 (B, M, A), of all agents; leaves (B, M, ...)."""
         parts: Any = ()
         for m in self.seen:
-            parts = (*parts, self.encoder(of_agent(leaves, m)), lean.item(actions, m))
+            parts = (*parts, self.encoder(of_agent(leaves, m)), lean.item(of_agent((actions,), m), 0))
         return self.value(self.torso(ops.Concat(-1)(parts)))
 
 
@@ -101,13 +101,22 @@ class AgentCritics(nn.Cell):
         count = len(spec["agents"]["names"])
         seen = [tuple(range(count)) if central else (m,) for m in range(count)]
         self.nets = nn.CellList([AgentCritic(spec, model, rng, agents) for agents in seen])
+        self.is_own = tuple(ms.Tensor(row.reshape(1, count, 1)) for row in np.eye(count, dtype=np.bool_))
 
     def construct(self, actions, leaves):
-        """A tuple of float32 (B,), one per agent; see `AgentCritic`."""
+        """Float32 (B, M); see `AgentCritic`."""
         made: Any = ()
         for m in range(len(self.nets)):
             made = (*made, self.nets[m](actions, leaves))
-        return made
+        return ops.Stack(1)(made)
+
+    def of_own_actions(self, actions, own, leaves):
+        """Float32 (B, M), for each agent if it acts as in `own` and the others as in `actions`, (B, M, A) both."""
+        made: Any = ()
+        for m in range(len(self.nets)):
+            is_own = ops.BroadcastTo(actions.shape)(lean.item(self.is_own, m))
+            made = (*made, self.nets[m](ops.Select()(is_own, own, actions), leaves))
+        return ops.Stack(1)(made)
 
 
 def of_agent(leaves, m):
