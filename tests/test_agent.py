@@ -108,7 +108,11 @@ def test_a_second_call_continues_and_runs_its_own_schedule(tmp_path, caplog):
     np.testing.assert_allclose(rates, 0.01 * 0.375)
     with pytest.raises(ConfigError, match="the chain exists since the first call"):
         made.learn(512, use=[print])
+    obs = np.random.default_rng(0).normal(size=(50, 4))
+    before = made.predict(obs)
     made.close()
+    assert np.array_equal(made.predict(obs), before)
+    assert np.array_equal(minding.load(made.run_dir, progress=False).predict(obs), before)
     assert made.learn(128).env_step == 1152
     made.close()
     summary = json.loads((made.run_dir / "summary.json").read_text())

@@ -209,8 +209,9 @@ class Agent:
         _close(session)
         self._resume_clock = _newest_clock(self._run_dir)
         if self._resume_clock is None:
+            # Nothing to continue from: the next run begins with fresh weights, too.
             self._run_dir, self._asked = None, 0
-        self._policy = self._player = None
+            self._policy = self._player = None
 
     def _say_restart(self, steps: int) -> None:
         learn = self.cfg.policy.learn
