@@ -95,6 +95,8 @@ class Agent:
         self._policy: Any = None
         self._player: Player | None = None
         self._session: Session | None = None
+        # Whether the policy has learned in a session that ended.
+        self._spent = False
         self._use: tuple[Middleware, ...] = ()
         # Where the run is, if it goes on from a checkpoint.
         self._resume_clock: int | None = None
@@ -190,6 +192,9 @@ class Agent:
             self._run_dir.update_config(self.cfg)
             return self._session
         check_runnable(self.cfg)
+        if self._spent:
+            # What it learned is in the checkpoint; it is compiled for the buffers of the session that ended.
+            self._policy, self._player, self._spent = None, None, False
         resume = None if self._resume_clock is None else "latest"
         self._run_dir = self._run_dir or RunDir.create(self.cfg)
         self._session = session = Session(
@@ -204,6 +209,7 @@ class Agent:
         session, self._session = self._session, None
         if session is None:
             return
+        self._spent = True
         if self._closing is not None:
             self._closing.detach()
         _close(session)
@@ -273,7 +279,10 @@ class Agent:
         return Path(path)
 
     def close(self) -> None:
-        """Closes the environments, and unlocks the run folder; `learn` opens both again."""
+        """Closes the environments, and unlocks the run folder; `learn` opens both again.
+
+        The agent still acts. Players made before keep what was learned until then.
+        """
         self._end_session()
 
     def __enter__(self) -> Agent:
