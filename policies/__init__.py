@@ -11,7 +11,7 @@ import os
 import pkgutil
 from typing import Any
 
-from minding.engine.config.named import is_named, load_named
+from minding.engine.config.named import is_named, load_code
 from minding.engine.errors import ConfigError, nearest
 from minding.policies.settings.algorithm import Algorithm
 
@@ -65,7 +65,7 @@ def get_policy_class(name: str) -> Any:
 def _own_class(name: str) -> Any:
     from minding.policies.core.base import BasePolicy
 
-    kind = load_named(name, "policy.type")
+    kind = load_code(name, "policy.type")
     if not (isinstance(kind, type) and issubclass(kind, BasePolicy)):
         raise ConfigError(f"policy.type={name!r}: expected a class derived from a policy such as PPO, got {kind!r}")
     return kind

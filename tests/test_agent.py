@@ -27,6 +27,7 @@ from minding.engine.run.metrics import read_metrics
 from minding.envs import make_evaluator_env
 from minding.envs.single import objects
 from minding.policies import ALGORITHMS
+from minding.training import session
 
 PARTS = {
     "ppo": ["policy.collect.n_sample=128", "policy.learn.anneal_lr=true"],
@@ -264,6 +265,32 @@ def test_a_run_folder_and_a_checkpoint_are_loaded_too(pole):
     obs = np.random.default_rng(2).normal(size=(50, 4))
     for path in (pole.run_dir, newest_checkpoint(pole.run_dir / "ckpt")):
         assert np.array_equal(minding.load(path, progress=False).predict(obs), pole.predict(obs))
+
+
+def test_an_earlier_checkpoint_continues_from_there(tmp_path):
+    settings = [*PARTS["ppo"], "run.ckpt_freq=1", "policy.learn.n_epoch=1", "policy.learn.n_minibatch=1"]
+    made = agent("ppo", tmp_path, *settings)
+    made.learn(512)
+    made.close()
+    newest = newest_checkpoint(made.run_dir / "ckpt")
+    earlier = sorted((made.run_dir / "ckpt").glob("iter_*"), key=lambda each: int(each.name[5:]))[-2]
+    assert earlier != newest
+    again = minding.load(earlier, progress=False)
+    summary = again.learn(128)
+    # One step was made less than in the newest, and one more now.
+    assert (summary.env_step, summary.train_iter) == (512, 4)
+    again.close()
+
+
+def test_a_run_that_cannot_begin_leaves_no_folder_and_can_be_tried_again(tmp_path, monkeypatch):
+    made = agent("ppo", tmp_path, *PARTS["ppo"])
+    with monkeypatch.context() as broken:
+        broken.setattr(session, "build", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            made.learn(128)
+    assert list(tmp_path.iterdir()) == []
+    assert made.learn(128).env_step == 128
+    made.close()
 
 
 def test_what_is_no_agent_is_refused(pole, tmp_path):

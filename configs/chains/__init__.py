@@ -11,7 +11,7 @@ from easydict import EasyDict
 
 from minding.engine.chain.context import Context
 from minding.engine.chain.task import Task
-from minding.engine.config.named import is_named, load_named
+from minding.engine.config.named import is_named, load_code
 from minding.engine.errors import ConfigError, nearest
 from minding.engine.types import Policy
 
@@ -50,7 +50,7 @@ def get_chain(name: str) -> Chain:
 
 
 def _own_chain(name: str) -> Chain:
-    made = load_named(name, "chain")
+    made = load_code(name, "chain")
     chain = made() if callable(made) else made
     if not isinstance(chain, Chain):
         raise ConfigError(

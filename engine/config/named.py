@@ -44,7 +44,7 @@ def name_of_code(value: Any, key: str) -> str:
     return f"{module}:{name}"
 
 
-def load_named(text: str, key: str) -> Any:
+def load_code(text: str, key: str) -> Any:
     """What ``module:Name`` stands for.
 
     Args:

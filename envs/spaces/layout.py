@@ -59,13 +59,7 @@ class Leaf:
         Raises:
           ShapeError: for a missing entry, a wrong shape, a dtype of another kind, or integers that do not fit it.
         """
-        value = obs
-        for key in self.keys:
-            try:
-                value = value[key]
-            except (KeyError, IndexError, TypeError):
-                raise ShapeError(f"{self.part} has no entry {key!r} (space: {self.label})") from None
-        array = np.asarray(value)
+        array = np.asarray(self.pick(obs))
         expected = lead + (self.shape if self.source_shape is None else self.source_shape)
         if array.shape != expected:
             raise ShapeError(f"{self.label}: expected shape {expected}, got {array.shape}")
@@ -74,6 +68,16 @@ class Leaf:
         if self.source_shape is not None:
             array = array.reshape(lead + self.shape)
         return array if self.start is None else array - self.start
+
+    def pick(self, obs: Any) -> Any:
+        """What `obs` holds where this leaf is; ShapeError if there is nothing."""
+        value = obs
+        for key in self.keys:
+            try:
+                value = value[key]
+            except (KeyError, IndexError, TypeError):
+                raise ShapeError(f"{self.part} has no entry {key!r} (space: {self.label})") from None
+        return value
 
     def _check_cast(self, array: Array) -> None:
         if self.choices:

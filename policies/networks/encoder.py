@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from minding.engine.config.named import load_named
+from minding.engine.config.named import load_code
 from minding.engine.data.observation import Leaf, leaf_name, observation_leaves
 from minding.engine.data.statistics import RunningMoments
 from minding.engine.errors import ConfigError, SpaceError
@@ -232,7 +232,7 @@ class OwnEncoder(nn.Cell):
         super().__init__()
         name, leaves = model.encoder, observation_leaves(space)
         where = f"policy.model.encoder={name!r}"
-        kind = load_named(name, "policy.model.encoder")
+        kind = load_code(name, "policy.model.encoder")
         if not (isinstance(kind, type) and issubclass(kind, nn.Cell)):
             raise ConfigError(f"{where}: expected a class derived from mindspore.nn.Cell, got {kind!r}")
         self.places = [k for k, leaf in enumerate(leaves) if not leaf.is_mask]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import weakref
 from collections.abc import Iterable, Mapping, Sequence
@@ -32,6 +33,7 @@ from minding.envs.single.wrappers import AnyEnv
 from minding.training.assembly import build, check_runnable, make_policy
 from minding.training.evaluation import Evaluation, final_evaluation
 from minding.training.player import Player
+from minding.training.runner import only_if_begun
 from minding.training.session import Session, Summary
 from minding.training.sharing import WEIGHTS, read_weights, save_policy
 
@@ -100,6 +102,7 @@ class Agent:
         self._use: tuple[Middleware, ...] = ()
         # Where the run is, if it goes on from a checkpoint.
         self._resume_clock: int | None = None
+        self._resume: str | Path = "latest"
         self._asked = 0
         self._warm: tuple[Mapping[str, Any], str] | None = None
         self._closing: weakref.finalize[Any, Any] | None = None
@@ -195,12 +198,14 @@ class Agent:
         if self._spent:
             # What it learned is in the checkpoint; it is compiled for the buffers of the session that ended.
             self._policy, self._player, self._spent = None, None, False
-        resume = None if self._resume_clock is None else "latest"
-        self._run_dir = self._run_dir or RunDir.create(self.cfg)
-        self._session = session = Session(
-            self.cfg, self._run_dir, progress=self._progress, resume=resume, use=self._use, policy=self.policy
-        )
-        session.__enter__()
+        resume = None if self._resume_clock is None else self._resume
+        run_dir = self._run_dir or RunDir.create(self.cfg)
+        with contextlib.nullcontext() if resume else only_if_begun(run_dir):
+            session = Session(
+                self.cfg, run_dir, progress=self._progress, resume=resume, use=self._use, policy=self.policy
+            )
+            session.__enter__()
+        self._run_dir, self._session, self._resume = run_dir, session, "latest"
         self._closing = weakref.finalize(self, _close, session)
         return session
 
@@ -307,7 +312,8 @@ class Agent:
 def load(path: str | Path, env: Any = None, *, trust: bool = False, progress: bool = True) -> Agent:
     """The agent of a folder: one that `Agent.save` wrote, a run folder, or a checkpoint in one.
 
-    From a run folder `learn` goes on exactly, as `minding resume` does, in that folder.
+    From a run folder `learn` goes on exactly, as `minding resume` does, in that folder. From a checkpoint in one it
+    goes on there, and later checkpoints are set aside.
 
     Args:
       path: the folder.
@@ -334,8 +340,11 @@ def load(path: str | Path, env: Any = None, *, trust: bool = False, progress: bo
         agent.policy.load_state_dict(found.state["policy"])
         agent._resume_clock = int(found.manifest[run_length(cfg).unit])
 
-    found = use_checkpoint(path, use) if is_checkpoint else use_newest(run_dir.checkpoints, use)
-    del found
+    if is_checkpoint:
+        use_checkpoint(path, use)
+        agent._resume = path
+    else:
+        use_newest(run_dir.checkpoints, use)
     agent._asked = agent._resume_clock or 0
     return agent
 

@@ -10,7 +10,7 @@ from easydict import EasyDict
 
 from minding.engine.chain.middleware import Role
 from minding.engine.chain.task import Task
-from minding.engine.config.named import is_named, load_named
+from minding.engine.config.named import is_named, load_code
 from minding.engine.errors import ConfigError, MiddlewareError, nearest
 
 _KEYS = ("call", "before", "role")
@@ -36,7 +36,7 @@ def own_middleware(entry: Any) -> Own:
             raise ConfigError(f"use: unknown key {key!r}{nearest(key, _KEYS)}; expected {', '.join(_KEYS)}")
     if not is_named(section.get("call")):
         raise ConfigError(f"use: {entry!r}: expected 'module:Name', or {{call: 'module:Name', before: ..., role: ...}}")
-    made = load_named(section["call"], "use")
+    made = load_code(section["call"], "use")
     if not callable(made):
         raise ConfigError(f"use: {section['call']} is {made!r}: expected a middleware, or what makes one")
     try:

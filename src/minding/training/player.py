@@ -91,13 +91,7 @@ class Player:
     def _rows(self, obs: Any) -> int | None:
         """N of a batch, None for a single observation; ShapeError if it is neither."""
         leaf = self._unmasked.leaves[0]
-        value = obs
-        for key in leaf.keys:
-            try:
-                value = value[key]
-            except (KeyError, IndexError, TypeError):
-                raise ShapeError(f"{leaf.part} has no entry {key!r} (space: {leaf.label})") from None
-        shape = np.shape(value)
+        shape = np.shape(leaf.pick(obs))
         expected = leaf.shape if leaf.source_shape is None else leaf.source_shape
         if shape == expected:
             return None

@@ -51,7 +51,7 @@ def train(
       ConfigError, DataError, MissingExtraError, SetupError: as `check_runnable`, before MindSpore is loaded.
     """
     try:
-        with contextlib.nullcontext() if resume else _only_if_begun(run_dir):
+        with contextlib.nullcontext() if resume else only_if_begun(run_dir):
             if not run_dir.path.is_dir():
                 raise ConfigError(f"no run folder {str(run_dir.path)!r}: RunDir.create(cfg) makes one")
             check_runnable(cfg)
@@ -87,7 +87,7 @@ def _raise_signal(summary: Summary) -> None:
 
 
 @contextlib.contextmanager
-def _only_if_begun(run_dir: RunDir) -> Iterator[None]:
+def only_if_begun(run_dir: RunDir) -> Iterator[None]:
     """Removes the folder of a run that failed before it wrote anything but its configuration."""
     try:
         yield

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -131,12 +130,3 @@ def _card(name: str, cfg: EasyDict, evaluation: Evaluation | None, film: bool) -
     # JSON is YAML.
     front = "\n".join(f"{key}: {json.dumps(value)}" for key, value in head.items())
     return f"---\n{front}\n---\n\n" + "\n".join(text)
-
-
-def warm_start(policy: Any, saved: Mapping[str, Array], network: str) -> None:
-    """Lets a policy begin with saved acting weights; target networks begin alike, all else as it is.
-
-    Raises:
-      CheckpointError: they belong to another network.
-    """
-    policy.load_acting_arrays(saved, network)
