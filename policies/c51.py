@@ -11,31 +11,19 @@ its priorities as in Hessel et al., 2018, https://arxiv.org/abs/1710.02298.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import numpy as np
 
-from minding.engine.process.runtime import ms, ops
+from minding.engine.process.runtime import ops
 from minding.policies.core.action_values import ActionValuePolicy
-from minding.policies.learning.q_learning import CLIPPED, QLearning
+from minding.policies.learning.q_learning import CLIPPED, CategoricalQLearning
 from minding.policies.networks.return_distribution import ReturnDistribution, SupportMean
 from minding.policies.ops import lean
-from minding.policies.ops.categorical import beyond, cross_entropy, moved, project
+from minding.policies.ops.categorical import cross_entropy
 from minding.policies.ops.values import chosen_atoms
 
 
-class C51Cell(QLearning):
-    """Root cell: see `QLearning`. The atoms of its networks are logits, their mean is a `SupportMean`."""
-
-    metrics = (*QLearning.metrics, CLIPPED)
-
-    def __init__(
-        self, net: ReturnDistribution, target: ReturnDistribution, learn: Mapping[str, Any], prioritized: bool
-    ) -> None:
-        super().__init__(net, target, learn, prioritized)
-        self.low, self.spacing = net.mean.low, net.mean.spacing
-        self.places = ms.Tensor(np.arange(net.mean.count, dtype=np.float32))
+class C51Cell(CategoricalQLearning):
+    """Root cell: see `CategoricalQLearning`."""
 
     def td_target(self, batch):
         """m, float32 (B, N), and the probability that lies beyond the support, (B,)."""
@@ -45,9 +33,7 @@ class C51Cell(QLearning):
         else:
             values = self.target.values(atoms, batch["next_obs"])
         probability = ops.Softmax(-1)(chosen_atoms(atoms, ops.Argmax(-1)(values)))
-        decay = batch["discount"] * (1.0 - batch["terminated"])
-        places = moved(batch["reward"], decay, self.low, self.spacing, self.places)
-        return project(probability, places, self.places), beyond(probability, places, self.places)
+        return self.projected(batch, probability)
 
     def loss(self, batch):
         target, clipped = self.td_target(batch)

@@ -267,7 +267,8 @@ def test_a_run_folder_and_a_checkpoint_are_loaded_too(pole):
         assert np.array_equal(minding.load(path, progress=False).predict(obs), pole.predict(obs))
 
 
-def test_an_earlier_checkpoint_continues_from_there(tmp_path):
+def test_an_earlier_checkpoint_continues_from_there(tmp_path, caplog):
+    caplog.set_level(logging.INFO, logger="minding")
     settings = [*PARTS["ppo"], "run.ckpt_freq=1", "policy.learn.n_epoch=1", "policy.learn.n_minibatch=1"]
     made = agent("ppo", tmp_path, *settings)
     made.learn(512)
@@ -277,7 +278,7 @@ def test_an_earlier_checkpoint_continues_from_there(tmp_path):
     assert earlier != newest
     again = minding.load(earlier, progress=False)
     summary = again.learn(128)
-    # One step was made less than in the newest, and one more now.
+    assert f"resumed {earlier} at env_step 384" in caplog.text
     assert (summary.env_step, summary.train_iter) == (512, 4)
     again.close()
 

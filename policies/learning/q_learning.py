@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from minding.engine.process.runtime import nn, ops
+import numpy as np
+
+from minding.engine.process.runtime import ms, nn, ops
 from minding.policies.learning.optim import Group, Optimizer
 from minding.policies.learning.steps import PRIORITY, GradientStep
 from minding.policies.learning.target import make_target
+from minding.policies.networks.return_distribution import ReturnDistribution
 from minding.policies.ops import lean
+from minding.policies.ops.categorical import beyond, moved, project
 
 CLIPPED = "clipped_mass"
 """Metric: the share of the targets' probability that lies beyond the support and is moved to its ends."""
@@ -76,3 +80,29 @@ class QLearning(GradientStep):
         if "tau" in batch:
             self.move_target(batch["tau"], metrics["grad_norm"])
         return metrics
+
+
+class CategoricalQLearning(QLearning):
+    """The same for networks whose atoms are logits of a distribution over a support: their mean is a `SupportMean`."""
+
+    metrics = (*QLearning.metrics, CLIPPED)
+
+    def __init__(
+        self, net: ReturnDistribution, target: ReturnDistribution, learn: Mapping[str, Any], prioritized: bool
+    ) -> None:
+        super().__init__(net, target, learn, prioritized)
+        self.low, self.spacing = net.mean.low, net.mean.spacing
+        self.places = ms.Tensor(np.arange(net.mean.count, dtype=np.float32))
+
+    def projected(self, batch, probability):
+        """The target distribution (Bellemare et al., 2017, https://arxiv.org/abs/1707.06887, algorithm 1).
+
+        Args:
+          batch: rewards, discounts and true ends.
+          probability: of the next actions' atoms, float32 (B, N).
+        Returns:
+          (m, float32 (B, N); the probability that lies beyond the support, (B,)).
+        """
+        decay = batch["discount"] * (1.0 - batch["terminated"])
+        places = moved(batch["reward"], decay, self.low, self.spacing, self.places)
+        return project(probability, places, self.places), beyond(probability, places, self.places)
