@@ -12,8 +12,9 @@ import copy
 import importlib
 import os
 import runpy
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 from easydict import EasyDict
 
@@ -97,24 +98,38 @@ def _run_config_file(path: Path) -> EasyDict:
     return EasyDict(plain(settings))
 
 
-def compile_run(user: EasyDict, overrides: Iterable[str] = ()) -> EasyDict:
+def compile_run(
+    user: str | Mapping[str, Any], overrides: Iterable[str] = (), *, env_fn: Callable[..., Any] | None = None
+) -> EasyDict:
     """Compiles settings with the algorithm that they name and the environment's description.
 
+    Args:
+      user: the name of a preset or of an algorithm, or settings as in a preset's `main_config`.
+      overrides: ``'key=value'`` texts as on the command line.
+      env_fn: a class or function that makes one environment, in place of ``env.env_id``; takes ``env.env_kwargs``.
     Raises:
       ConfigError: as `compile_config`, and for an unknown algorithm or settings that do not go together.
       SpaceError: if the algorithm cannot act in the environment's action space.
       EnvError: if the environment cannot be made.
     """
     from minding.envs import config_schema, describe_env
+    from minding.envs.single import objects
     from minding.policies import get_algorithm
 
+    if isinstance(overrides, str):
+        raise ConfigError(f"overrides={overrides!r}: expected a list of texts, such as ['env.backend=sync']")
     overrides = list(overrides)
-    algorithm = get_algorithm(_algorithm_name(user, overrides))
-    check_env_given(user, overrides, algorithm)
+    given: Mapping[str, Any] = load_named(user) if isinstance(user, str) else user
+    if env_fn is not None:
+        if not callable(env_fn):
+            raise ConfigError(f"env_fn={env_fn!r}: expected a class or function that makes one environment")
+        given = EasyDict({**given, "env": {**given.get("env", {}), "env_id": objects.id_of(env_fn)}})
+    algorithm = get_algorithm(_algorithm_name(given, overrides))
+    check_env_given(given, overrides, algorithm)
     try:
-        cfg = compile_config(user, algorithm, describe_env, config_schema(), overrides)
+        cfg = compile_config(given, algorithm, describe_env, config_schema(), overrides)
     except ConfigError as error:
-        own = plain(user.get("policy") or {}).get("type")
+        own = plain(given.get("policy") or {}).get("type")
         if own in (None, algorithm.name) or not str(error).startswith("unknown key"):
             raise
         raise ConfigError(
@@ -127,7 +142,7 @@ def compile_run(user: EasyDict, overrides: Iterable[str] = ()) -> EasyDict:
     return cfg
 
 
-def _algorithm_name(user: EasyDict, overrides: list[str]) -> str:
+def _algorithm_name(user: Mapping[str, Any], overrides: list[str]) -> str:
     from minding.policies import ALGORITHMS
 
     given = parse_overrides(overrides).get("policy")

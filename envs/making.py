@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from minding.engine.config.options import short
 from minding.engine.errors import ConfigError
 from minding.engine.seeding import SeedStreams
 from minding.engine.types import LaneContext
@@ -16,6 +17,7 @@ from minding.envs.backends.source import Source
 from minding.envs.config import env_settings
 from minding.envs.manager import BatchedEnvManager, VectorEnvManager, action_adapter
 from minding.envs.single.factory import EnvFactory, env_factory
+from minding.envs.single.given import AnyVectorEnv, GivenVector
 from minding.envs.single.wrappers import AnyEnv
 from minding.envs.spaces.agents import agents_space
 from minding.envs.spaces.layout import ObsLayout
@@ -93,9 +95,22 @@ class ManagerFactory:
 
     def make(self, seed: int) -> BatchedEnvManager:
         """Makes the manager."""
+        if self.training and self.factory is not None and isinstance(self.factory.source, GivenVector):
+            # It is where it is: no other process can have it.
+            return VectorEnvManager(self._given(self.factory.source), self.settings, seed, self.training)
         manager = self._make(seed)
         manager.origin = self
         return manager
+
+    def _given(self, given: GivenVector) -> AnyVectorEnv:
+        for key in ("backend", "wrappers", "env_kwargs", "max_episode_steps", "episodic_life"):
+            default = "auto" if key == "backend" else None
+            if self.settings[key] and self.settings[key] != default:
+                raise ConfigError(
+                    f"env.{key}={short(self.settings[key])}: the vector environment given is stepped as it is: give an "
+                    "id or a function that makes one environment, or leave the setting out"
+                )
+        return given.lend(self.num_envs)
 
     def _make(self, seed: int) -> BatchedEnvManager:
         settings, factory = self.settings, self.factory

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from easydict import EasyDict
@@ -11,29 +12,35 @@ from minding.envs.config import env_settings
 from minding.envs.making import make_env_manager
 from minding.envs.manager import BatchedEnvManager
 from minding.envs.single.factory import env_factory
+from minding.envs.single.wrappers import AnyEnv
 
 
-def make_collector_env(cfg: EasyDict) -> BatchedEnvManager:
+def make_collector_env(cfg: EasyDict, env_fn: Callable[..., AnyEnv] | None = None) -> BatchedEnvManager:
     """Environments that experience is collected from.
 
     Args:
       cfg: compiled configuration of the run.
+      env_fn: makes one environment, in place of ``env.env_id``; takes ``env.env_kwargs``. Where `compile_run` was given
+        it, it need not be given again.
     Raises:
       ConfigError, SpaceError, MissingExtraError: as `make_env_manager`.
     """
-    return make_env_manager(cfg.env, cfg.env.collector_env_num, _seed(cfg, "env.collect"))
+    return make_env_manager(cfg.env, cfg.env.collector_env_num, _seed(cfg, "env.collect"), env_fn=env_fn)
 
 
-def make_evaluator_env(cfg: EasyDict, stream: str = "env.evaluate") -> BatchedEnvManager:
+def make_evaluator_env(
+    cfg: EasyDict, stream: str = "env.evaluate", env_fn: Callable[..., AnyEnv] | None = None
+) -> BatchedEnvManager:
     """Environments for evaluation, with unmodified rewards.
 
     Args:
       cfg: compiled configuration of the run.
       stream: of the seeds; another one gives episodes that no other evaluation of the run has seen.
+      env_fn: as of `make_collector_env`.
     Raises:
       ConfigError, SpaceError, MissingExtraError: as `make_env_manager`.
     """
-    return make_env_manager(cfg.env, cfg.env.evaluator_env_num, _seed(cfg, stream), training=False)
+    return make_env_manager(cfg.env, cfg.env.evaluator_env_num, _seed(cfg, stream), training=False, env_fn=env_fn)
 
 
 def make_goal_rules(cfg: EasyDict) -> Any:

@@ -12,6 +12,7 @@ from gymnasium import spaces
 from of_algorithms import SMALL, environment, short_run
 
 import minding
+from minding.configs import compile_run
 from minding.engine.checkpoint import load_checkpoint, newest_checkpoint
 from minding.engine.data import trees
 from minding.engine.errors import (
@@ -24,7 +25,7 @@ from minding.engine.errors import (
 )
 from minding.engine.run.fingerprint import fingerprint
 from minding.engine.run.metrics import read_metrics
-from minding.envs import make_evaluator_env
+from minding.envs import make_collector_env, make_evaluator_env
 from minding.envs.single import objects
 from minding.policies import ALGORITHMS
 from minding.training import session
@@ -353,6 +354,62 @@ def test_environments_are_given_as_what_a_program_has():
     assert (ids["made"].env_id, ids["made"].env_kwargs) == ("CartPole-v1", {"sutton_barto_reward": True})
     limited = minding.Agent("ppo", gymnasium.make("CartPole-v1", max_episode_steps=7))
     assert limited.cfg.env.spec.max_episode_steps == 7
+
+
+def vector(num_envs=4, **kwargs):
+    return gymnasium.make_vec("CartPole-v1", num_envs, **kwargs)
+
+
+def test_a_vector_environment_is_collected_from_as_it_is(tmp_path, monkeypatch):
+    env = vector(sutton_barto_reward=True)
+    steps, step = [], env.step
+    monkeypatch.setattr(env, "step", lambda action: (steps.append(len(action)), step(action))[1])
+    keys = {"n_sample": 64, "settings": [f"run.out_dir={tmp_path}", *SMALL[:1]], "progress": False}
+    made, other = minding.Agent("ppo", env, **keys), minding.Agent("ppo", env, **keys)
+    assert made.cfg.env.collector_env_num == 4
+    assert made.learn(128).env_step >= 128
+    assert set(steps) == {4}
+    assert made.make_env().spec.kwargs["sutton_barto_reward"]
+    with pytest.raises(ConfigError, match="close the other agent"):
+        other.learn(64)
+    made.close()
+    env.reset()
+    assert other.learn(64).env_step >= 64
+    other.close()
+
+
+@pytest.mark.parametrize(
+    ("make", "settings", "message"),
+    [
+        (vector, ["env.collector_env_num=2"], "holds 4: leave the setting out"),
+        (vector, ["env.backend=sync"], r"env.backend='sync': the vector environment given is stepped as it is"),
+        (vector, ["env.max_episode_steps=9"], "env.max_episode_steps=9: .* stepped as it is"),
+        (vector, ["lanes.async_mode=true"], "a vector environment that was given, and cannot be rebuilt"),
+        (lambda: gymnasium.wrappers.vector.RecordEpisodeStatistics(vector()), [], "wraps the whole vector"),
+        (lambda: gymnasium.vector.SyncVectorEnv([Corridor]), [], "has no spec"),
+    ],
+)
+def test_what_does_not_go_with_a_vector_environment_is_refused(make, settings, message, tmp_path):
+    settings = [f"run.out_dir={tmp_path}", *SMALL[:1], *settings]
+    with pytest.raises(MindingError, match=message):
+        minding.Agent("ppo", make(), n_sample=64, settings=settings, progress=False).learn(64)
+
+
+def test_runs_are_compiled_from_a_name_and_with_an_environment_of_the_program():
+    cfg = compile_run("ppo", ["seed=3"], env_fn=Corridor)
+    assert (cfg.seed, cfg.env.env_id) == (3, f"{__name__}:Corridor")
+    cfg = compile_run("cartpole_ppo", env_fn=lambda: Corridor())
+    for make in (make_collector_env, make_evaluator_env):
+        made = [make(cfg), make(compile_run("cartpole_ppo"), env_fn=Corridor)]
+        assert [each.reset().shape[1:] for each in made] == [(1,), (1,)]
+        for each in made:
+            each.close()
+    with pytest.raises(ConfigError, match=r"unknown configuration 'cartpole_pp'.*cartpole_ppo"):
+        compile_run("cartpole_pp")
+    with pytest.raises(ConfigError, match="expected a class or function that makes one"):
+        compile_run("ppo", env_fn=Corridor())
+    with pytest.raises(ConfigError, match="expected a list of texts"):
+        compile_run("cartpole_ppo", "seed=1")
 
 
 def test_an_environment_that_only_the_program_has_is_asked_for(tmp_path):

@@ -13,8 +13,10 @@ from typing import Any
 
 import gymnasium
 from gymnasium.envs.registration import EnvSpec
+from gymnasium.vector import VectorEnv
 
 from minding.engine.errors import ConfigError
+from minding.envs.single.given import GivenVector
 from minding.envs.single.wrappers import AnyEnv
 
 PREFIX = "python/"
@@ -25,8 +27,9 @@ def env_settings_of(env: Any) -> dict[str, Any]:
     """The settings, of the section `env`, that stand for an environment.
 
     Args:
-      env: an id, or ``module:Class``; a class or function that makes one, with what is in ``env_kwargs``; or an
-        environment that tells how it was made (``spec``), which is made anew and not stepped itself.
+      env: an id, or ``module:Class``; a class or function that makes one, with what is in ``env_kwargs``; an
+        environment that tells how it was made (``spec``), which is made anew and not stepped itself; or a vector
+        environment of `gymnasium.make_vec`, which collecting steps as it is.
     Raises:
       ConfigError: it is none of these.
     """
@@ -34,6 +37,11 @@ def env_settings_of(env: Any) -> dict[str, Any]:
         return {"env_id": env}
     if isinstance(env, type) or (callable(env) and not hasattr(env, "observation_space")):
         return {"env_id": id_of(env)}
+    if isinstance(env, VectorEnv):
+        known = (each for each in _sources.values() if isinstance(each, GivenVector))
+        lender = next((each for each in known if each.holds(env)), None) or GivenVector(env)
+        env_id = _remember(lender, lender.spec.id.replace("/", "-"))
+        return {"env_id": env_id, "collector_env_num": env.num_envs}
     spec = getattr(env, "spec", None)
     if not isinstance(spec, EnvSpec):
         raise ConfigError(

@@ -57,8 +57,9 @@ class Agent:
 
     Args:
       what: an algorithm's name, a preset's, or settings as in a preset's `main_config`.
-      env: the environment, in place of that of the preset: an id, ``module:Class``, a class or function that makes one,
-        or an environment made by `gymnasium.make`, which is made anew and not stepped itself.
+      env: the environment, in place of that of the preset: an id, ``module:Class``, a class or function that makes one;
+        an environment made by `gymnasium.make`, which is made anew and not stepped itself; or a vector environment made
+        by `gymnasium.make_vec`, which is stepped as it is, in this process, and stays open.
       seed: of all random streams; 0, or that of the settings.
       settings: ``'key=value'`` texts as on the command line, such as ``env.backend=sync``.
       progress: whether `learn` shows a progress bar.

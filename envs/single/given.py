@@ -1,0 +1,88 @@
+"""A vector environment that a program made itself: experience is collected in that very object."""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import gymnasium
+from gymnasium.envs.registration import EnvSpec
+from gymnasium.vector import VectorEnv, VectorWrapper
+
+from minding.engine.errors import ConfigError
+from minding.envs.single.wrappers import AnyEnv
+
+AnyVectorEnv: TypeAlias = VectorEnv[Any, Any, Any]
+_OF_VECTORS = ("num_envs", "vectorization_mode", "vector_kwargs", "wrappers")
+
+
+class GivenVector:
+    """Lends a vector environment to one collector at a time, and makes single environments like those in it.
+
+    Args:
+      env: as `gymnasium.make_vec` returned it; its user closes it.
+    Raises:
+      ConfigError: it does not say how it was made, or a wrapper around it changes what single ones would return.
+    """
+
+    def __init__(self, env: AnyVectorEnv) -> None:
+        what = "evaluation needs single environments of the same kind"
+        if not isinstance(env.spec, EnvSpec):
+            raise ConfigError(
+                f"env={env!r}: {what}, and this one does not say how it was made (it has no spec): make it with "
+                "gymnasium.make_vec, or give an id or a function that makes one environment"
+            )
+        if isinstance(env, VectorWrapper):
+            raise ConfigError(
+                f"env={env!r}: {what}, and {type(env).__name__} wraps the whole vector: give the wrappers of single "
+                "environments, as in gymnasium.make_vec(..., wrappers=[...]), or name them in env.wrappers"
+            )
+        self.spec = env.spec
+        self._env = env
+        self._lent = False
+
+    def __call__(self) -> AnyEnv:
+        kwargs = {key: value for key, value in self.spec.kwargs.items() if key not in _OF_VECTORS}
+        env = gymnasium.make(self.spec.id, disable_env_checker=True, **kwargs)
+        for wrapper in self.spec.kwargs.get("wrappers") or ():
+            env = wrapper(env)
+        return env
+
+    def holds(self, env: AnyVectorEnv) -> bool:
+        """Whether it lends this very object."""
+        return self._env is env
+
+    def lend(self, num_envs: int) -> AnyVectorEnv:
+        """The object itself, until it is closed.
+
+        Raises:
+          ConfigError: it is in use, or holds another number of environments.
+        """
+        if num_envs != self._env.num_envs:
+            raise ConfigError(
+                f"env.collector_env_num={num_envs}: the vector environment given holds {self._env.num_envs}: leave the "
+                "setting out"
+            )
+        if self._lent:
+            raise ConfigError(
+                f"env: the vector environment of {self.spec.id} is collected from elsewhere in this program: close the "
+                "other agent, or make another one with gymnasium.make_vec"
+            )
+        if getattr(self._env, "closed", False):
+            raise ConfigError(f"env: the vector environment of {self.spec.id} is closed: make another one")
+        self._lent = True
+        return _Lent(self._env, self)
+
+    def returned(self) -> None:
+        """The collector is done with it."""
+        self._lent = False
+
+
+class _Lent(VectorWrapper[Any, Any, Any, Any, Any]):
+    """The environment, which closing gives back."""
+
+    def __init__(self, env: AnyVectorEnv, owner: GivenVector) -> None:
+        super().__init__(env)
+        self._owner = owner
+
+    def close(self, **kwargs: Any) -> None:
+        self._owner.returned()
