@@ -63,7 +63,7 @@ class A2C(ActorCriticPolicy):
 
     name = "a2c"
 
-    def _root(self, net: ActorCritic, rng: np.random.Generator) -> A2CCell:
+    def make_root(self, net: ActorCritic, rng: np.random.Generator) -> A2CCell:
         return A2CCell(net, self.cfg.learn)
 
     @property

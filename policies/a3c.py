@@ -82,7 +82,7 @@ class A3C(ActorCriticPolicy):
 
     name = "a3c"
 
-    def _root(self, net: ActorCritic, rng: np.random.Generator) -> A3CCell:
+    def make_root(self, net: ActorCritic, rng: np.random.Generator) -> A3CCell:
         return A3CCell(net, self.cfg.learn)
 
     @property

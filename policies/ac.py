@@ -73,7 +73,7 @@ class AC(ActorCriticPolicy):
 
     name = "ac"
 
-    def _root(self, net: ActorCritic, rng: np.random.Generator) -> ACCell:
+    def make_root(self, net: ActorCritic, rng: np.random.Generator) -> ACCell:
         return ACCell(net, self.cfg.learn)
 
     @property

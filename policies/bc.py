@@ -85,14 +85,14 @@ class BC(BasePolicy):
 
     name = "bc"
 
-    def _network(self, rng: np.random.Generator) -> PolicyNetwork:
+    def make_network(self, rng: np.random.Generator) -> PolicyNetwork:
         return PolicyNetwork(self.spec, self.cfg.model, rng)
 
-    def _root(self, net: PolicyNetwork, rng: np.random.Generator) -> BCCell:
+    def make_root(self, net: PolicyNetwork, rng: np.random.Generator) -> BCCell:
         squared = self.cfg.learn.loss == "squared_error" and self.spec["action"]["kind"] == "box"
         return BCCell(net, self.cfg.learn, squared)
 
-    def _actor(self, network: Network, rng: np.random.Generator) -> SamplingActor:
+    def make_actor(self, network: Network, rng: np.random.Generator) -> SamplingActor:
         return SamplingActor(self.name, network, self.spec, rng, self.net.head.distribution)
 
     @property

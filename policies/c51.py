@@ -50,9 +50,9 @@ class C51(ActionValuePolicy):
 
     name = "c51"
 
-    def _network(self, rng: np.random.Generator) -> ReturnDistribution:
+    def make_network(self, rng: np.random.Generator) -> ReturnDistribution:
         model = self.cfg.model
         return ReturnDistribution(self.spec, model, SupportMean(model.v_min, model.v_max, model.n_atoms), rng)
 
-    def _learner(self, net: ReturnDistribution, target: ReturnDistribution, prioritized: bool) -> C51Cell:
+    def make_learner(self, net: ReturnDistribution, target: ReturnDistribution, prioritized: bool) -> C51Cell:
         return C51Cell(net, target, self.cfg.learn, prioritized)

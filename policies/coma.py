@@ -278,15 +278,15 @@ class COMA(TeamPolicy):
     _learn_steps = 0
     root: COMACell
 
-    def _network(self, rng: np.random.Generator) -> AgentPolicy:
+    def make_network(self, rng: np.random.Generator) -> AgentPolicy:
         return AgentPolicy(self.spec, self.cfg.model, rng)
 
-    def _root(self, net: AgentPolicy, rng: np.random.Generator) -> COMACell:
+    def make_root(self, net: AgentPolicy, rng: np.random.Generator) -> COMACell:
         model = self.cfg.model
         critics = CounterfactualCritic(self.spec, model, rng), CounterfactualCritic(self.spec, model, rng)
         return COMACell(net, critics, self.cfg.learn, self.places)
 
-    def _actor(self, network: Network, rng: np.random.Generator) -> LastActionSampler:
+    def make_actor(self, network: Network, rng: np.random.Generator) -> LastActionSampler:
         return LastActionSampler(self.name, network, self.acting_spec, rng)
 
     @property

@@ -82,10 +82,10 @@ class DDPG(BasePolicy):
     name = "ddpg"
     sequences = False
 
-    def _network(self, rng: np.random.Generator) -> DeterministicActor:
+    def make_network(self, rng: np.random.Generator) -> DeterministicActor:
         return DeterministicActor(self.spec, self.cfg.model, rng)
 
-    def _root(self, net: DeterministicActor, rng: np.random.Generator) -> DDPGCell:
+    def make_root(self, net: DeterministicActor, rng: np.random.Generator) -> DDPGCell:
         target_net = DeterministicActor(self.spec, self.cfg.model, rng)
         critic, target_critic = (ActionValue(self.spec, self.cfg.model, rng) for _ in range(2))
         root = DDPGCell((net, target_net), (critic, target_critic), self.cfg.learn)
@@ -93,7 +93,7 @@ class DDPG(BasePolicy):
         equalize(critic, target_critic)
         return root
 
-    def _actor(self, network: Network, rng: np.random.Generator) -> NoisyActor:
+    def make_actor(self, network: Network, rng: np.random.Generator) -> NoisyActor:
         noise = make_noise(self.cfg.collect.noise, math.prod(self.spec["action"]["shape"]), self.name)
         return NoisyActor(self.name, network, self.spec, rng, noise)
 

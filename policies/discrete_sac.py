@@ -128,16 +128,16 @@ class DiscreteSAC(BasePolicy):
     name = "discrete_sac"
     sequences = False
 
-    def _network(self, rng: np.random.Generator) -> PolicyNetwork:
+    def make_network(self, rng: np.random.Generator) -> PolicyNetwork:
         return PolicyNetwork(self.spec, self.cfg.model, rng)
 
-    def _root(self, net: PolicyNetwork, rng: np.random.Generator) -> DiscreteSACCell:
+    def make_root(self, net: PolicyNetwork, rng: np.random.Generator) -> DiscreteSACCell:
         critics, targets = (TwinQNetworks(self.spec, self.cfg.model, rng) for _ in range(2))
         root = DiscreteSACCell(net, critics, targets, self.cfg.learn, self.spec["action"]["n"])
         equalize(root.critics, root.targets)
         return root
 
-    def _actor(self, network: Network, rng: np.random.Generator) -> SamplingActor:
+    def make_actor(self, network: Network, rng: np.random.Generator) -> SamplingActor:
         return SamplingActor(self.name, network, self.spec, rng, self.net.head.distribution)
 
     @property

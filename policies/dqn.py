@@ -43,8 +43,8 @@ class DQN(ActionValuePolicy):
 
     name = "dqn"
 
-    def _network(self, rng: np.random.Generator) -> QNetwork:
+    def make_network(self, rng: np.random.Generator) -> QNetwork:
         return QNetwork(self.spec, self.cfg.model, rng)
 
-    def _learner(self, net: QNetwork, target: QNetwork, prioritized: bool) -> DQNCell:
+    def make_learner(self, net: QNetwork, target: QNetwork, prioritized: bool) -> DQNCell:
         return DQNCell(net, target, self.cfg.learn, prioritized)

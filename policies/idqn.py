@@ -42,5 +42,5 @@ class IDQN(TeamValuePolicy):
 
     name = "idqn"
 
-    def _learner(self, nets: tuple[AgentQNetwork, AgentQNetwork], rng: np.random.Generator) -> IDQNCell:
+    def make_learner(self, nets: tuple[AgentQNetwork, AgentQNetwork], rng: np.random.Generator) -> IDQNCell:
         return IDQNCell(nets, None, self.cfg.learn, self.places)

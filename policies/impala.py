@@ -107,7 +107,7 @@ class IMPALA(ActorCriticPolicy):
     # V-trace needs the values of the present network, not of the one that acted.
     record_fields = ("log_prob",)
 
-    def _root(self, net: ActorCritic, rng: np.random.Generator) -> IMPALACell:
+    def make_root(self, net: ActorCritic, rng: np.random.Generator) -> IMPALACell:
         return IMPALACell(net, self.cfg.learn)
 
     @property

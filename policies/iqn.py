@@ -58,13 +58,13 @@ class IQN(ActionValuePolicy):
 
     name = "iqn"
 
-    def _network(self, rng: np.random.Generator) -> ImplicitQuantiles:
+    def make_network(self, rng: np.random.Generator) -> ImplicitQuantiles:
         return ImplicitQuantiles(self.spec, self.cfg.model, rng)
 
-    def _learner(self, net: ImplicitQuantiles, target: ImplicitQuantiles, prioritized: bool) -> IQNCell:
+    def make_learner(self, net: ImplicitQuantiles, target: ImplicitQuantiles, prioritized: bool) -> IQNCell:
         return IQNCell(net, target, self.cfg.learn, prioritized)
 
-    def _draw(self, batch: IndexedBatch) -> dict[str, Array]:
+    def draw(self, batch: IndexedBatch) -> dict[str, Array]:
         counts = {FRACTIONS: self.cfg.learn.n_fractions, NEXT_FRACTIONS: self.cfg.learn.n_target_fractions}
         shape = batch.index.shape
         return {name: self.learn_rng.random((*shape, count), np.float32) for name, count in counts.items()}

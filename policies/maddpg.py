@@ -195,18 +195,18 @@ class MADDPG(TeamPolicy):
         action = self.spec["action"]
         return int(action["n"]) if action["kind"] == "discrete" else math.prod(action["shape"])
 
-    def _network(self, rng: np.random.Generator) -> AgentActors:
+    def make_network(self, rng: np.random.Generator) -> AgentActors:
         return AgentActors(self.spec, self.cfg.model, rng)
 
-    def _root(self, net: AgentActors, rng: np.random.Generator) -> MADDPGCell:
-        model, target_net = self.cfg.model, self._network(rng)
+    def make_root(self, net: AgentActors, rng: np.random.Generator) -> MADDPGCell:
+        model, target_net = self.cfg.model, self.make_network(rng)
         critics, target_critics = (AgentCritics(self.spec, model, rng, model.central) for _ in range(2))
         root = MADDPGCell((net, target_net), (critics, target_critics), self.cfg.learn, self.spec)
         equalize(net, target_net)
         equalize(critics, target_critics)
         return root
 
-    def _actor(self, network: Network, rng: np.random.Generator) -> Actor:
+    def make_actor(self, network: Network, rng: np.random.Generator) -> Actor:
         spec = self.acting_spec
         if spec["action"]["kind"] == "discrete":
             return SamplingActor(self.name, network, spec, rng, Categorical())

@@ -135,13 +135,13 @@ class MAPPO(ActorCriticPolicy):
 
     name = "mappo"
 
-    def _network(self, rng: np.random.Generator) -> CentralActorCritic:
+    def make_network(self, rng: np.random.Generator) -> CentralActorCritic:
         return CentralActorCritic(self.spec, self.cfg.model, rng)
 
-    def _root(self, net: CentralActorCritic, rng: np.random.Generator) -> MAPPOCell:
+    def make_root(self, net: CentralActorCritic, rng: np.random.Generator) -> MAPPOCell:
         return MAPPOCell(net, self.cfg.learn)
 
-    def _actor(self, network: Network, rng: np.random.Generator) -> CentralActor:
+    def make_actor(self, network: Network, rng: np.random.Generator) -> CentralActor:
         return CentralActor(self.name, network, self.spec, rng, self.net.head.distribution, self.record_fields)
 
     @property

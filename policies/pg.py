@@ -74,13 +74,13 @@ class PG(BasePolicy):
 
     name = "pg"
 
-    def _network(self, rng: np.random.Generator) -> PolicyNetwork:
+    def make_network(self, rng: np.random.Generator) -> PolicyNetwork:
         return PolicyNetwork(self.spec, self.cfg.model, rng)
 
-    def _root(self, net: PolicyNetwork, rng: np.random.Generator) -> PGCell:
+    def make_root(self, net: PolicyNetwork, rng: np.random.Generator) -> PGCell:
         return PGCell(net, self.cfg.learn)
 
-    def _actor(self, network: Network, rng: np.random.Generator) -> SamplingActor:
+    def make_actor(self, network: Network, rng: np.random.Generator) -> SamplingActor:
         return SamplingActor(self.name, network, self.spec, rng, self.net.head.distribution)
 
     @property

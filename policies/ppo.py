@@ -120,7 +120,7 @@ class PPO(ActorCriticPolicy):
 
     name = "ppo"
 
-    def _root(self, net: ActorCritic, rng: np.random.Generator) -> PPOCell:
+    def make_root(self, net: ActorCritic, rng: np.random.Generator) -> PPOCell:
         return PPOCell(net, self.cfg.learn)
 
     @property

@@ -33,6 +33,6 @@ class QMIX(TeamValuePolicy):
 
     name = "qmix"
 
-    def _learner(self, nets: tuple[AgentQNetwork, AgentQNetwork], rng: np.random.Generator) -> QMIXCell:
+    def make_learner(self, nets: tuple[AgentQNetwork, AgentQNetwork], rng: np.random.Generator) -> QMIXCell:
         mixers = MonotonicMixer(self.spec, self.cfg.model, rng), MonotonicMixer(self.spec, self.cfg.model, rng)
         return QMIXCell(nets, mixers, self.cfg.learn, self.places)

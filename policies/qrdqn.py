@@ -55,8 +55,8 @@ class QRDQN(ActionValuePolicy):
 
     name = "qrdqn"
 
-    def _network(self, rng: np.random.Generator) -> ReturnDistribution:
+    def make_network(self, rng: np.random.Generator) -> ReturnDistribution:
         return ReturnDistribution(self.spec, self.cfg.model, QuantileMean(self.cfg.model.n_quantiles), rng)
 
-    def _learner(self, net: ReturnDistribution, target: ReturnDistribution, prioritized: bool) -> QRDQNCell:
+    def make_learner(self, net: ReturnDistribution, target: ReturnDistribution, prioritized: bool) -> QRDQNCell:
         return QRDQNCell(net, target, self.cfg.learn, prioritized)

@@ -98,13 +98,13 @@ class R2D2(ActionValuePolicy):
     name = "r2d2"
     sequences = True
 
-    def _network(self, rng: np.random.Generator) -> QNetwork:
+    def make_network(self, rng: np.random.Generator) -> QNetwork:
         return QNetwork(self.spec, self.cfg.model, rng)
 
-    def _learner(self, net: QNetwork, target: QNetwork, prioritized: bool) -> R2D2Cell:
+    def make_learner(self, net: QNetwork, target: QNetwork, prioritized: bool) -> R2D2Cell:
         return R2D2Cell(net, target, self.cfg.learn, prioritized)
 
-    def _actor(self, network: Network, rng: np.random.Generator) -> GreedyActor:
+    def make_actor(self, network: Network, rng: np.random.Generator) -> GreedyActor:
         kind = ValuingActor if self.cfg.other.replay == "prioritized" else GreedyActor
         return kind(self.name, network, self.spec, rng)
 

@@ -85,18 +85,18 @@ class Rainbow(ActionValuePolicy):
 
     name = "rainbow"
 
-    def _network(self, rng: np.random.Generator) -> ReturnDistribution:
+    def make_network(self, rng: np.random.Generator) -> ReturnDistribution:
         model = self.cfg.model
         # A single quantile, the value itself, is the network of DQN.
         mean = SupportMean(model.v_min, model.v_max, model.n_atoms) if model.distributional else QuantileMean(1)
         kind = NoisyReturnDistribution if model.noisy else ReturnDistribution
         return kind(self.spec, model, mean, rng)
 
-    def _learner(self, net: ReturnDistribution, target: ReturnDistribution, prioritized: bool) -> QLearning:
+    def make_learner(self, net: ReturnDistribution, target: ReturnDistribution, prioritized: bool) -> QLearning:
         kind = RainbowCell if self.cfg.model.distributional else ExpectedRainbowCell
         return kind(net, target, self.cfg.learn, prioritized)
 
-    def _draw(self, batch: IndexedBatch) -> dict[str, Array]:
+    def draw(self, batch: IndexedBatch) -> dict[str, Array]:
         """The noise of noisy layers, ``(K, 1, S)`` each: the same for all rows of a gradient step."""
         if not self.net.noise_size:
             return {}

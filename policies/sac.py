@@ -86,16 +86,16 @@ class SAC(BasePolicy):
         given = self.cfg.learn.target_entropy
         return float(-self.action_size if given is None else given)
 
-    def _network(self, rng: np.random.Generator) -> SquashedActor:
+    def make_network(self, rng: np.random.Generator) -> SquashedActor:
         return SquashedActor(self.spec, self.cfg.model, rng)
 
-    def _root(self, net: SquashedActor, rng: np.random.Generator) -> SACCell:
+    def make_root(self, net: SquashedActor, rng: np.random.Generator) -> SACCell:
         critics, targets = (TwinCritics(self.spec, self.cfg.model, rng) for _ in range(2))
         root = SACCell(net, critics, targets, self.cfg.learn, self.target_entropy)
         equalize(root.critics, root.targets)
         return root
 
-    def _actor(self, network: Network, rng: np.random.Generator) -> SquashedGaussianActor:
+    def make_actor(self, network: Network, rng: np.random.Generator) -> SquashedGaussianActor:
         return SquashedGaussianActor(self.name, network, self.spec, rng)
 
     @property

@@ -115,10 +115,10 @@ class TD3(BasePolicy):
     def action_size(self) -> int:
         return math.prod(self.spec["action"]["shape"])
 
-    def _network(self, rng: np.random.Generator) -> DeterministicActor:
+    def make_network(self, rng: np.random.Generator) -> DeterministicActor:
         return DeterministicActor(self.spec, self.cfg.model, rng)
 
-    def _root(self, net: DeterministicActor, rng: np.random.Generator) -> TD3Cell:
+    def make_root(self, net: DeterministicActor, rng: np.random.Generator) -> TD3Cell:
         target_net = DeterministicActor(self.spec, self.cfg.model, rng)
         critics, target_critics = (TwinCritics(self.spec, self.cfg.model, rng) for _ in range(2))
         root = TD3Cell((net, target_net), (critics, target_critics), self.cfg.learn)
@@ -126,7 +126,7 @@ class TD3(BasePolicy):
         equalize(critics, target_critics)
         return root
 
-    def _actor(self, network: Network, rng: np.random.Generator) -> NoisyActor:
+    def make_actor(self, network: Network, rng: np.random.Generator) -> NoisyActor:
         noise = make_noise(self.cfg.collect.noise, self.action_size, self.name)
         return NoisyActor(self.name, network, self.spec, rng, noise)
 

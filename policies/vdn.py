@@ -33,5 +33,5 @@ class VDN(TeamValuePolicy):
 
     name = "vdn"
 
-    def _learner(self, nets: tuple[AgentQNetwork, AgentQNetwork], rng: np.random.Generator) -> VDNCell:
+    def make_learner(self, nets: tuple[AgentQNetwork, AgentQNetwork], rng: np.random.Generator) -> VDNCell:
         return VDNCell(nets, None, self.cfg.learn, self.places)

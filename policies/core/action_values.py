@@ -26,23 +26,23 @@ _MUCH_CLIPPED = 0.2
 class ActionValuePolicy(BasePolicy):
     """Takes the action of the highest value or, by chance `eps`, any; learns from single transitions.
 
-    A subclass defines `_network`, with its `noise_size`, and `_learner`.
+    A subclass defines `make_network`, with its `noise_size`, and `make_learner`.
     """
 
     sequences = False
     _learn_steps = 0
     _told_clipped = False
 
-    def _learner(self, net: Any, target: Any, prioritized: bool) -> QLearning:
+    def make_learner(self, net: Any, target: Any, prioritized: bool) -> QLearning:
         """Returns the root cell of an online and a target network, see `QLearning`."""
         raise NotImplementedError
 
-    def _root(self, net: Any, rng: np.random.Generator) -> QLearning:
-        root = self._learner(net, self._network(rng), self.cfg.other.replay == "prioritized")
+    def make_root(self, net: Any, rng: np.random.Generator) -> QLearning:
+        root = self.make_learner(net, self.make_network(rng), self.cfg.other.replay == "prioritized")
         equalize(root.net, root.target)
         return root
 
-    def _actor(self, network: Network, rng: np.random.Generator) -> GreedyActor:
+    def make_actor(self, network: Network, rng: np.random.Generator) -> GreedyActor:
         actor = GreedyActor(self.name, network, self.spec, rng)
         actor.noise_size = self.net.noise_size
         return actor
@@ -51,7 +51,7 @@ class ActionValuePolicy(BasePolicy):
     def row_fields(self) -> dict[str, Field]:
         return self.transition_fields
 
-    def _draw(self, batch: IndexedBatch) -> dict[str, Array]:
+    def draw(self, batch: IndexedBatch) -> dict[str, Array]:
         """Random numbers of the gradient steps, by name, ``(K, ...)`` each."""
         return {}
 
@@ -74,7 +74,7 @@ class ActionValuePolicy(BasePolicy):
         self._learn_steps += len(batch.index)
         # Most calls move nothing; their graph has no branch for it, which makes it faster.
         steps = {"tau": tau} if tau.any() else {}
-        steps.update(self._draw(batch))
+        steps.update(self.draw(batch))
         if self.root.prioritized:
             steps["weight"] = np.ones(batch.index.shape, np.float32) if batch.weight is None else batch.weight
         return Inputs(steps, self.root.optim.rates(progress))

@@ -20,17 +20,17 @@ MEMORY = ("memory", "begun", "valid")
 class ActorCriticPolicy(BasePolicy):
     """Draws actions from a distribution and records what learning uses of log-probability and the state's value.
 
-    A subclass defines `_root` and `row_fields`. One whose settings have a memory learns from sequences: the index of a
-    batch is then ``(K, T, B)``, and rows of resets are among those of a sequence, but do not count.
+    A subclass defines `make_root` and `row_fields`. One whose settings have a memory learns from sequences: the index
+    of a batch is then ``(K, T, B)``, and rows of resets are among those of a sequence, but do not count.
     """
 
     record_fields: ClassVar[tuple[str, ...]] = ("log_prob", "value")
     """Of each step. With `value`, collectors also record those that bootstrap a rollout, for `gae_estimator`."""
 
-    def _network(self, rng: np.random.Generator) -> ActorCritic:
+    def make_network(self, rng: np.random.Generator) -> ActorCritic:
         return ActorCritic(self.spec, self.cfg.model, rng)
 
-    def _actor(self, network: Network, rng: np.random.Generator) -> StochasticActor:
+    def make_actor(self, network: Network, rng: np.random.Generator) -> StochasticActor:
         return StochasticActor(self.name, network, self.spec, rng, self.net.head.distribution, self.record_fields)
 
     @property

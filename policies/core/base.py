@@ -19,7 +19,7 @@ from minding.engine.process.floats import flush_denormals
 from minding.engine.process.runtime import nn
 from minding.engine.seeding import SeedStreams, generator_state, restore_generator
 from minding.engine.types import Array, LearnOutput, StateDict
-from minding.policies import get_algorithm
+from minding.policies import Algorithm, get_algorithm
 from minding.policies.acting.actors import Actor, Network
 from minding.policies.acting.agents import SharedActor
 from minding.policies.acting.memory import Memory
@@ -27,6 +27,7 @@ from minding.policies.acting.modes import CollectView, EvalView, LearnView
 from minding.policies.core import sharing
 from minding.policies.core.acting import GraphNetwork, acting_network
 from minding.policies.core.factories import View, graph_view, host_view
+from minding.policies.core.network import ActingNetwork, check_network
 from minding.policies.core.preparation import prepare
 from minding.policies.learning.guard import LearnGuard
 from minding.policies.learning.steps import GradientStep
@@ -56,6 +57,7 @@ class BasePolicy:
     Args:
       cfg: the compiled configuration (`compile_config`).
       modes: what to build. Without 'learn' there are no target networks and no optimizers.
+      algorithm: what is known of the algorithm; that of `policy.type` by default.
 
     Attributes:
       net: the cell that acts, as a part of `root`, the cell with all state.
@@ -67,7 +69,7 @@ class BasePolicy:
     sequences: ClassVar[bool | None] = None
     """See `LearnView`."""
 
-    def __init__(self, cfg: Any, modes: Sequence[str] = MODES) -> None:
+    def __init__(self, cfg: Any, modes: Sequence[str] = MODES, algorithm: Algorithm | None = None) -> None:
         unknown = set(modes) - set(MODES)
         if unknown:
             raise MindingError(f"{type(self).__name__}: modes are {', '.join(MODES)}; got {sorted(unknown)}")
@@ -77,16 +79,17 @@ class BasePolicy:
         self.name = cfg.policy.type
         self.spec = cfg.env.spec
         self.modes = tuple(modes)
-        algorithm = get_algorithm(self.name)
-        algorithm.check_actions(self.spec["action"])
-        algorithm.check_agents(self.spec)
+        self.algorithm = get_algorithm(self.name) if algorithm is None else algorithm
+        self.algorithm.check_actions(self.spec["action"])
+        self.algorithm.check_agents(self.spec)
         streams = SeedStreams(cfg.seed)
         self.learn_rng = streams.generator("policy.learn")
         self.leaves = observation_leaves(self.spec["observation"])
         rng = streams.generator("policy.init")
-        self.net = self._network(rng)
+        self.net: Any = self.make_network(rng)
+        check_network(self.net, self.name)
         if "learn" in self.modes:
-            self.root = self._root(self.net, rng)
+            self.root = self.make_root(self.net, rng)
             if cfg.run.gradient_stats:
                 self.root.optim.watch()
             self._update = Update(self.root, f"{self.name}.learn")
@@ -100,20 +103,20 @@ class BasePolicy:
         self._acting_network = acting_network(
             self.net, self.cfg.collect.backend, f"{self.name}.act", self.acting_leaves
         )
-        self.actors = {mode: self._make_actor(mode, streams) for mode in ("collect", "eval")}
+        self.actors = {mode: self._actor_of_mode(mode, streams) for mode in ("collect", "eval")}
         self._guard = LearnGuard(self.name, self.cfg.learn.on_nan, self)
 
     # What an algorithm defines.
 
-    def _network(self, rng: np.random.Generator) -> Any:
-        """Returns the network that acts, with an `encoder` and its `memory_size`."""
+    def make_network(self, rng: np.random.Generator) -> ActingNetwork:
+        """Returns the network that acts."""
         raise NotImplementedError
 
-    def _root(self, net: Any, rng: np.random.Generator) -> GradientStep:
+    def make_root(self, net: Any, rng: np.random.Generator) -> GradientStep:
         """Returns the cell that learns: it holds `net` as its attribute ``net`` and all other state."""
         raise NotImplementedError
 
-    def _actor(self, network: Network, rng: np.random.Generator) -> Actor:
+    def make_actor(self, network: Network, rng: np.random.Generator) -> Actor:
         """Returns what acts with the outputs of the acting network, drawing from `rng`."""
         raise NotImplementedError
 
@@ -161,9 +164,9 @@ class BasePolicy:
                 f"{type(self).__name__} was built for {', '.join(self.modes)}; {mode}_mode needs modes=(..., {mode!r})"
             )
 
-    def _make_actor(self, mode: str, streams: SeedStreams) -> Actor:
+    def _actor_of_mode(self, mode: str, streams: SeedStreams) -> Actor:
         # Evaluation draws nothing.
-        actor = self._actor(self._acting_network, streams.generator("policy.act"))
+        actor = self.make_actor(self._acting_network, streams.generator("policy.act"))
         if self.net.memory_size:
             actor.memory = Memory(self.net.memory_size, f"{self.name}.{mode}_mode")
         return actor
@@ -190,7 +193,7 @@ class BasePolicy:
 
     def new_actor(self, mode: str) -> Actor:
         """Another actor as that of a mode, on the same network."""
-        return self._make_actor(mode, SeedStreams(self.config.seed))
+        return self._actor_of_mode(mode, SeedStreams(self.config.seed))
 
     @property
     def acts_in_numpy(self) -> bool:

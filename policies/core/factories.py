@@ -24,6 +24,7 @@ from minding.engine.types import Array, LaneContext, StateDict
 from minding.policies.acting.actors import Actor
 from minding.policies.acting.agents import SharedActor
 from minding.policies.acting.modes import CollectView, EvalView
+from minding.policies.settings.algorithm import Algorithm
 
 if TYPE_CHECKING:
     from minding.policies.core.base import BasePolicy
@@ -49,7 +50,7 @@ def graph_view(mode: type[View], actor: Actor | SharedActor, policy: BasePolicy)
 
     def factory(mode: ActingView) -> GraphFactory:
         acting = policy.actors[mode.name].state_dict()
-        return GraphFactory(mode, type(policy), policy.config, runtime.settings(), acting)
+        return GraphFactory(mode, type(policy), policy.algorithm, policy.config, runtime.settings(), acting)
 
     return mode(actor, policy.acting_weights, factory)
 
@@ -77,6 +78,7 @@ class GraphFactory:
 
     mode: ActingView
     policy: type[BasePolicy]
+    algorithm: Algorithm
     config: Any
     settings: runtime.Settings
     """Of the learner's process, which an earlier policy may have prepared."""
@@ -89,7 +91,7 @@ class GraphFactory:
                 "one thread of a process: set lanes.transport=processes, or collect.backend=host for small networks"
             )
         runtime.prepare(self.settings)
-        policy = self.policy(self.config, modes=(self.mode.name,))
+        policy = self.policy(self.config, (self.mode.name,), self.algorithm)
 
         def refresh() -> None:
             for name, parameter in policy.params.items():

@@ -21,24 +21,24 @@ from minding.policies.networks.team_agents import AgentQNetwork
 class TeamValuePolicy(TeamPolicy):
     """Each agent takes the action of its highest value or, by chance `eps`, any that is legal.
 
-    A row is a transition of the whole team. A subclass defines `_learner`.
+    A row is a transition of the whole team. A subclass defines `make_learner`.
     """
 
     sequences = True
     _learn_steps = 0
     root: TeamQLearning
 
-    def _learner(self, nets: tuple[AgentQNetwork, AgentQNetwork], rng: np.random.Generator) -> TeamQLearning:
+    def make_learner(self, nets: tuple[AgentQNetwork, AgentQNetwork], rng: np.random.Generator) -> TeamQLearning:
         """Returns the root cell for an online and a target network of the agents, see `TeamQLearning`."""
         raise NotImplementedError
 
-    def _network(self, rng: np.random.Generator) -> AgentQNetwork:
+    def make_network(self, rng: np.random.Generator) -> AgentQNetwork:
         return AgentQNetwork(self.spec, self.cfg.model, rng)
 
-    def _root(self, net: Any, rng: np.random.Generator) -> TeamQLearning:
-        return self._learner((net, self._network(rng)), rng)
+    def make_root(self, net: Any, rng: np.random.Generator) -> TeamQLearning:
+        return self.make_learner((net, self.make_network(rng)), rng)
 
-    def _actor(self, network: Network, rng: np.random.Generator) -> LastActionActor:
+    def make_actor(self, network: Network, rng: np.random.Generator) -> LastActionActor:
         return LastActionActor(self.name, network, self.acting_spec, rng)
 
     def inputs(self, batch: IndexedBatch, progress: float) -> Inputs:

@@ -6,7 +6,8 @@ import pytest
 from easydict import EasyDict
 
 from minding.configs import compile_run
-from minding.engine.errors import CheckpointError
+from minding.engine.errors import CheckpointError, ConfigError
+from minding.engine.process.runtime import nn
 from minding.policies.networks.actor_critic import ActorCritic
 from minding.policies.networks.layers import Linear
 from minding.policies.ppo import PPO
@@ -25,7 +26,7 @@ def policy_of(kind, monkeypatch):
     cfg = compile_run(
         EasyDict(env={"env_id": "CartPole-v1"}, policy={"type": "ppo", "model": {"hidden": [8]}}), ["seed=0"]
     )
-    monkeypatch.setattr(PPO, "_network", lambda self, rng: kind(self.spec, self.cfg.model, rng))
+    monkeypatch.setattr(PPO, "make_network", lambda self, rng: kind(self.spec, self.cfg.model, rng))
     return make_policy(cfg, modes=("eval",))
 
 
@@ -51,3 +52,21 @@ def test_surplus_and_missing_parameters_are_refused_and_named(source, goal, mess
     with pytest.raises(CheckpointError, match=re.escape(message)):
         goal.load_state_dict(state)
     assert all((before[name] == p.asnumpy()).all() for name, p in goal.params.items())
+
+
+class Bare(nn.Cell):
+    memory_size = 0
+    shared_outputs = ()
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({}, "the network Bare has no attribute 'decision' (which output decides the action without exploration"),
+        ({"decision": None, "memory_size": -1}, "Bare.memory_size: expected an integer of 0 or more, got -1"),
+    ],
+)
+def test_a_network_that_lacks_what_acting_needs_is_refused(given, message, monkeypatch):
+    kind = type("Bare", (Bare,), given)
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        policy_of(lambda spec, model, rng: kind(), monkeypatch)

@@ -12,13 +12,13 @@ from minding.engine.process import runtime
 from minding.engine.run.loggers import check_loggers
 from minding.engine.types import Policy
 from minding.envs.making import check_backend
-from minding.policies import get_policy_class
+from minding.policies import get_algorithm, get_policy_class
 from minding.training.own import add_own, own_middleware
 
 
 def make_policy(cfg: EasyDict, modes: Sequence[str] = ("collect", "learn", "eval")) -> Policy:
     """The configured policy."""
-    policy: Policy = get_policy_class(cfg.policy.type)(cfg, modes)
+    policy: Policy = get_policy_class(cfg.policy.type)(cfg, modes, get_algorithm(cfg.policy.type))
     return policy
 
 
