@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from minding.di_engine import from_di_engine
 from minding.engine.chain.context import Context, OfflineRLContext, OnlineRLContext
 from minding.engine.chain.middleware import Middleware, Role, declare
 from minding.engine.chain.task import Task, task
@@ -58,4 +59,4 @@ def __getattr__(name: str) -> Any:
         from minding.engine.config.compiler import compile_config
 
         return compile_config
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    raise from_di_engine(__name__, name)

@@ -1,7 +1,10 @@
 """Environments: vectorised Gymnasium in one form, whatever steps and resets them."""
 
+from typing import Any
+
 import gymnasium
 
+from minding.di_engine import from_di_engine
 from minding.envs.check import Finding, check_env, iter_findings
 from minding.envs.config import config_schema, default_config
 from minding.envs.making import make_env_manager
@@ -51,3 +54,7 @@ if "minding/PixelCatch-v0" not in gymnasium.registry:
         "minding.envs.games.repeat_previous:RepeatPrevious",
         vector_entry_point="minding.envs.games.repeat_previous:RepeatPreviousVector",
     )
+
+
+def __getattr__(name: str) -> Any:
+    raise from_di_engine(__name__, name)

@@ -1,5 +1,8 @@
 """Middleware: one concept per file, each a callable on the context."""
 
+from typing import Any
+
+from minding.di_engine import from_di_engine
 from minding.middleware.ckpt_saver import CkptSaver
 from minding.middleware.collector import EpisodeCollector, StepCollector
 from minding.middleware.data_pusher import data_pusher
@@ -48,3 +51,7 @@ __all__ = [
     "trainer",
     "trajectory_trainer",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    raise from_di_engine(__name__, name)

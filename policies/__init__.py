@@ -11,6 +11,7 @@ import os
 import pkgutil
 from typing import Any
 
+from minding.di_engine import from_di_engine
 from minding.engine.config.named import is_named, load_code
 from minding.engine.errors import ConfigError, nearest
 from minding.policies.settings.algorithm import Algorithm
@@ -88,4 +89,4 @@ def __getattr__(name: str) -> Any:
     for algorithm in ALGORITHMS.values():
         if algorithm.class_name == name:
             return get_policy_class(algorithm.name)
-    raise AttributeError(f"module 'minding.policies' has no attribute {name!r}")
+    raise from_di_engine("minding.policies", name)

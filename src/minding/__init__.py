@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
+
+from minding.di_engine import Modules, from_di_engine
 
 if TYPE_CHECKING:
     from minding.agent import Agent, load
@@ -17,4 +20,7 @@ def __getattr__(name: str) -> Any:
         from minding import agent
 
         return getattr(agent, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    raise from_di_engine(__name__, name)
+
+
+sys.meta_path.append(Modules())

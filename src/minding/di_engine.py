@@ -1,0 +1,107 @@
+"""DI-engine's import names: what a script that was written for it finds here instead.
+
+`from_di_engine` answers for a package of minding that lacks a name; `Modules` for modules that there are none of, once
+``ding`` has become ``minding``. docs/from_di_engine.md lists the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib.abc import MetaPathFinder
+from types import ModuleType
+
+_LANES = "lanes take its place: task.start(async_mode=True), or `minding train ... --async`"
+_MANAGER = "make_env_manager(cfg.env, num_envs, seed) of minding.envs; env.backend says what steps the environments"
+_POLICY = "the policy builds its network: PPO(cfg), DQN(cfg), ... of minding.policies"
+_LOGGERS = "online_logger(cfg, run_dir) of minding.middleware, with run.loggers=[wandb]"
+
+MODULES = {
+    "bonus": "minding.Agent is the agent in a few lines: Agent('ppo', 'CartPole-v1')",
+    "config": "compile_run and presets are in minding.configs",
+    "data": "buffers are in minding.engine.buffers, recorded data in minding.engine.data.dataset",
+    "entry": "`minding train`, or minding.Agent and minding.training.train",
+    "framework": "task and contexts are in minding.engine, middleware is in minding.middleware",
+    "hpc_rll": "kernels are used where they are faster, and need no import",
+    "league": "past_selves of minding.middleware plays against earlier versions",
+    "model": _POLICY,
+    "policy": "policies are in minding.policies: from minding.policies import PPO",
+    "reward_model": "reward models are in minding.policies.rewards",
+    "rl_utils": "losses and returns are in minding.policies.ops",
+    "torch_utils": "minding runs on MindSpore; cells are in minding.policies.networks",
+    "utils": "seeds are cfg.seed, and logs are those of online_logger in minding.middleware",
+    "worker": "collectors, learners and evaluators are middleware: minding.middleware",
+    "world_model": "there are no world models in this version",
+}
+"""What stands in place of ``ding.<name>``."""
+
+NAMES = {
+    "BarrierRuntime": "not in this version",
+    "Barrier": "not in this version",
+    "BaseBuffer": "the buffers of minding.engine.buffers",
+    "BaseEnv": "any Gymnasium environment works as it is",
+    "BaseEnvManagerV2": _MANAGER,
+    "BaseEnvTimestep": "any Gymnasium environment works as it is, with the five values of its `step`",
+    "ContextExchanger": _LANES,
+    "DequeBuffer": "UniformBuffer(size, policy.learn_mode.fields, seed=cfg.seed) of minding.engine.buffers",
+    "DingEnvWrapper": "nothing: any Gymnasium environment works as it is",
+    "EnvSupervisor": _MANAGER,
+    "EnvpoolStepCollector": "StepCollector of minding.middleware, with env.backend=envpool",
+    "EventEnum": "events are named by text: task.on('metrics', handler)",
+    "HERLearner": "OffPolicyLearner of minding.middleware after her_data_enhancer",
+    "ModelExchanger": _LANES,
+    "NaiveReplayBuffer": "UniformBuffer of minding.engine.buffers",
+    "OfflineMemoryDataFetcher": "offline_data_fetcher of minding.middleware",
+    "PPOFStepCollector": "StepCollector of minding.middleware",
+    "Parallel": _LANES,
+    "PeriodicalModelExchanger": _LANES,
+    "RndRewardModel": "RND of minding.policies.rewards.rnd, or policy.other.rnd.weight",
+    "Supervisor": _LANES,
+    "SubprocessEnvManagerV2": f"{_MANAGER}; here env.backend=subprocess",
+    "TransitionList": "a part of StepCollector and EpisodeCollector of minding.middleware",
+    "VAC": _POLICY,
+    "buffer_saver": "CkptSaver of minding.middleware, which saves the buffer",
+    "ddp_termination_checker": "termination_checker of minding.middleware; there is one learner",
+    "ding_init": "nothing: task.start begins a run by itself",
+    "ditask": _LANES,
+    "final_ctx_saver": "CkptSaver of minding.middleware",
+    "inferencer": "a part of StepCollector and EpisodeCollector of minding.middleware",
+    "interaction_evaluator_ttorch": "interaction_evaluator of minding.middleware",
+    "offline_data_fetcher_from_mem": "offline_data_fetcher of minding.middleware",
+    "offline_data_saver": "`minding record-data`",
+    "offline_logger": "online_logger of minding.middleware",
+    "offpolicy_data_fetcher": "a part of OffPolicyLearner of minding.middleware",
+    "ppof_adv_estimator": "gae_estimator of minding.middleware",
+    "rolloutor": "a part of StepCollector and EpisodeCollector of minding.middleware",
+    "set_pkg_seed": "nothing: every random stream comes from cfg.seed",
+    "wandb_offline_logger": _LOGGERS,
+    "wandb_online_logger": _LOGGERS,
+}
+"""What stands in place of a name that DI-engine has, and no package here."""
+
+_PAGE = "docs/from_di_engine.md lists the names of DI-engine"
+
+
+def from_di_engine(module: str, name: str) -> Exception:
+    """What to raise for a name that a package has not got.
+
+    An `ImportError` that says what to use for one of DI-engine's names: ``from ... import`` would put a bare message in
+    place of an AttributeError. For any other name that one.
+    """
+    answer = NAMES.get(name)
+    if answer is None and name.endswith("Policy") and name[0].isupper() and name != "Policy":
+        answer = f"policies have no suffix: {name.removesuffix('Policy')} of minding.policies, if there is one"
+    if answer is None:
+        return AttributeError(f"module {module!r} has no attribute {name!r}")
+    return ImportError(f"{module} has no {name!r}, which is a name of DI-engine. Here: {answer} ({_PAGE})", name=module)
+
+
+class Modules(MetaPathFinder):
+    """Says what stands in place of ``minding.<module of DI-engine>``; asked only when nothing else finds a module."""
+
+    def find_spec(self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None) -> None:
+        package, _, module = fullname.partition(".")
+        if package == "minding" and module in MODULES:
+            raise ModuleNotFoundError(
+                f"there is no module {fullname!r}, which is one of DI-engine. Here: {MODULES[module]} ({_PAGE})",
+                name=fullname,
+            )
