@@ -21,7 +21,7 @@ from minding.engine.errors import (
     ShapeError,
     SpaceError,
 )
-from minding.engine.lanes.divider import LaneDivider
+from minding.engine.lanes.factory import lane_factory
 
 if TYPE_CHECKING:
     from minding.engine.config.compiler import compile_config
@@ -50,7 +50,7 @@ __all__ = [
 ]
 
 # The chain does not know of lanes, which are made of chains.
-Task.divider = LaneDivider
+Task.lane_factory = lane_factory
 
 
 def __getattr__(name: str) -> Any:

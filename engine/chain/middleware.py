@@ -36,7 +36,7 @@ _T = TypeVar("_T", bound=Callable[..., Any])
 
 
 class Role(str, enum.Enum):
-    """What a middleware does in the loop; lanes of an asynchronous run are cut along it.
+    """What a middleware does in the loop; lanes of an asynchronous run are divided along it.
 
     `COLLECTOR`, `LEARNER` and `EVALUATOR` are other names of the same three.
     """

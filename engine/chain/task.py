@@ -11,10 +11,10 @@ from minding.engine.chain import lifecycle
 from minding.engine.chain.boundary import Boundary
 from minding.engine.chain.check import check_chain, pipeline_view
 from minding.engine.chain.context import Context, OnlineRLContext
-from minding.engine.chain.division import Divider, Division, MakeDivider
 from minding.engine.chain.ending import Ending, check_max_step
 from minding.engine.chain.events import Emitter, EventBus
 from minding.engine.chain.familiar import RolePlayer, refuse_arguments
+from minding.engine.chain.lanes import LaneFactory, Lanes, MakeLanes
 from minding.engine.chain.middleware import Middleware, Role, check_callable, name_of
 from minding.engine.chain.nodes import Node, chain_nodes
 from minding.engine.chain.pipeline import Composer, Composite, Half, Step, run_first_halves, run_second_halves
@@ -39,7 +39,7 @@ class Task(Ending, Recorded, Composer, Emitter, RolePlayer):
     them. Nothing here is safe to call from other threads, except the events and `stop`.
     """
 
-    divider: ClassVar[MakeDivider]
+    lane_factory: ClassVar[LaneFactory]
     """Reads `lanes` of `start`; `minding.engine`, which puts chain and lanes together, sets it."""
 
     def __init__(self) -> None:
@@ -57,8 +57,8 @@ class Task(Ending, Recorded, Composer, Emitter, RolePlayer):
 
     def _reset(self, ctx: Context, recording: Recording, resume: str | Path | None) -> None:
         self._ctx = ctx
-        self._divider: Divider | None = None
-        self._lanes: Division | None = None
+        self._make_lanes: MakeLanes | None = None
+        self._lanes: Lanes | None = None
         self._recording = recording
         self._resume_request = resume
         self._chain: list[Middleware] = []
@@ -112,7 +112,7 @@ class Task(Ending, Recorded, Composer, Emitter, RolePlayer):
         if resume is not None and not isinstance(resume, (str, Path)):
             raise ChainError(f"start: resume must be 'latest', a checkpoint folder or a run folder, got {resume!r}")
         self._reset(OnlineRLContext() if ctx is None else ctx, Recording(profile, trace), resume)
-        self._divider = type(self).divider(lanes) if async_mode else None
+        self._make_lanes = type(self).lane_factory(lanes) if async_mode else None
         self._started = True
         return self
 
@@ -254,7 +254,7 @@ class Task(Ending, Recorded, Composer, Emitter, RolePlayer):
         if not self._chain:
             raise ChainError("run: the chain is empty; add middleware with task.use(...) first")
         check_chain(self._chain, type(self._ctx), self._given_roles)
-        self._cut_into_lanes()
+        self._divide_into_lanes()
         nodes = self._nodes()
         if self._resume_request is not None:
             lifecycle.checkpointer(nodes)
@@ -357,7 +357,7 @@ class Task(Ending, Recorded, Composer, Emitter, RolePlayer):
         if state.keys() != {"ctx", "chain", "middleware"}:
             raise CheckpointError(f"a task's state has the keys ctx, chain and middleware, got {sorted(state)}")
         # What runs elsewhere gets its state there.
-        self._cut_into_lanes()
+        self._divide_into_lanes()
         lifecycle.check_chain_state(self._nodes(), state)
         self._ctx.load_state_dict(state["ctx"])
         lifecycle.load_middleware_state(self._nodes(), state)
@@ -376,17 +376,17 @@ class Task(Ending, Recorded, Composer, Emitter, RolePlayer):
         """The chain as this process runs it."""
         return chain_nodes(self._chain, self._given_roles) if self._lanes is None else self._lanes.nodes
 
-    def _cut_into_lanes(self) -> None:
-        if self._divider is not None and self._lanes is None:
-            lanes = self._divide(self._divider)
+    def _divide_into_lanes(self) -> None:
+        if self._make_lanes is not None and self._lanes is None:
+            lanes = self._divided(self._make_lanes)
             lanes.check()
             self._lanes = lanes
 
-    def _divide(self, divider: Divider) -> Division:
-        return divider.divide(chain_nodes(self._chain, self._given_roles), self._ctx, self)
+    def _divided(self, make_lanes: MakeLanes) -> Lanes:
+        return make_lanes(chain_nodes(self._chain, self._given_roles), self._ctx, self)
 
     @property
-    def lanes(self) -> Division | None:
+    def lanes(self) -> Lanes | None:
         """The lanes of an asynchronous run, from the first `run` or `load_state_dict` on."""
         return self._lanes
 
@@ -395,10 +395,10 @@ class Task(Ending, Recorded, Composer, Emitter, RolePlayer):
         head = f"Task ({state}, {len(self._chain)} middleware, total_step {self._ctx.total_step})"
         if not self._chain:
             return head
-        if self._divider is None:
+        if self._make_lanes is None:
             return f"{head}\n{pipeline_view(self._chain, self._given_roles)}"
         nodes = chain_nodes(self._chain, self._given_roles)
-        lanes = self._lanes or self._divide(self._divider)
+        lanes = self._lanes or self._divided(self._make_lanes)
         return f"{head}\n{lanes.view(nodes)}"
 
     def _require_started(self, what: str) -> None:

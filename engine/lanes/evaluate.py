@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 from minding.engine.chain.middleware import Declaration
-from minding.engine.lanes.crew import Crew
-from minding.engine.lanes.messages import Ticket
+from minding.engine.lanes.group import WorkerGroup
+from minding.engine.lanes.messages import Request
 from minding.engine.process.signals import Interrupted
 
 _MARKS = {"last_eval_iter": "train_iter", "last_eval_clock": "clock"}
@@ -25,25 +25,25 @@ class EvaluateLane:
     with the weights themselves.
 
     Args:
-      crew: one worker.
+      group: one worker.
       wait: whether to wait for each result at once, as a synchronous run does.
     """
 
-    def __init__(self, crew: Crew, wait: bool) -> None:
-        self._crew = crew
+    def __init__(self, group: WorkerGroup, wait: bool) -> None:
+        self._group = group
         self._wait = wait
         self._due: list[Callable[[Any], bool]] = [
-            getattr(leaf.middleware, "due", lambda ctx: True) for leaf in crew.cut.leaves
+            getattr(leaf.middleware, "due", lambda ctx: True) for leaf in group.part.leaves
         ]
-        self._ticket: Ticket | None = None
+        self._request: Request | None = None
         self._marks: dict[str, Any] = {}
         self._number = 0
-        self.declaration = Declaration("evaluate lane", None, crew.cut.inputs, (*crew.cut.outputs, "eval_params"))
+        self.declaration = Declaration("evaluate lane", None, group.part.inputs, (*group.part.outputs, "eval_params"))
 
     def __call__(self, ctx: Any) -> None:
         """Begins an evaluation if one is due, once the result of the one before it has been taken up."""
-        if self._ticket is not None:
-            self._crew.workers[0].look()
+        if self._request is not None:
+            self._group.workers[0].look()
             if not self._due_again(ctx):
                 return
             self._take(ctx)
@@ -67,25 +67,25 @@ class EvaluateLane:
             _set_all(ctx, before)
 
     def _begin(self, ctx: Any) -> None:
-        self._crew.publish()
-        self._ticket = self._crew.submit(0, self._number, self._crew.fields(ctx))
+        self._group.publish()
+        self._request = self._group.submit(0, self._number, self._group.fields(ctx))
         self._number += 1
         self._marks = {
             name: getattr(ctx, counter)
             for name, counter in _MARKS.items()
-            if name in self._crew.cut.outputs and hasattr(ctx, counter)
+            if name in self._group.part.outputs and hasattr(ctx, counter)
         }
 
     def _take(self, ctx: Any) -> None:
-        if self._ticket is None:
+        if self._request is None:
             return
-        answer = self._crew.answer(0)
-        ticket, self._ticket = self._ticket, None
+        answer = self._group.answer(0)
+        request, self._request = self._request, None
         _set_all(ctx, answer.fields)
         if "eval_params" in ctx.__dataclass_fields__:
-            # Nothing is published before the next ticket.
-            ctx.eval_params = self._crew.read_weights(ticket.weights)
-        self._crew.tell(answer)
+            # Nothing is published before the next request.
+            ctx.eval_params = self._group.read_weights(request.weights)
+        self._group.tell(answer)
 
 
 def _set_all(ctx: Any, fields: dict[str, Any]) -> None:

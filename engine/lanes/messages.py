@@ -11,7 +11,7 @@ from minding.engine.types import StateDict
 
 
 @dataclasses.dataclass(frozen=True)
-class Ticket:
+class Request:
     """One iteration's work for a worker.
 
     Attributes:
@@ -27,17 +27,17 @@ class Ticket:
 
     @property
     def weights(self) -> Snapshot:
-        """The weights to act with, retained until the ticket is answered."""
+        """The weights to act with, retained until the request is answered."""
         # Not a field: each object of a message takes 10 us to pickle.
         return Snapshot(self.version, self.place)
 
 
 @dataclasses.dataclass(frozen=True)
 class Answer:
-    """The result of a ticket.
+    """The result of a request.
 
     Attributes:
-      number: of the ticket.
+      number: of the request.
       fields: that the members wrote and that something else reads.
       state: of the worker after it, see `Worker.state_dict`.
       spans: what took how long.

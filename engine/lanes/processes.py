@@ -8,12 +8,12 @@ from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
-from minding.engine.lanes.pulse import SharedPulse
+from minding.engine.lanes.heartbeat import SharedHeartbeat
 from minding.engine.lanes.shared_memory import SharedMemoryChannel
-from minding.engine.lanes.standin import LaneTask, replace_task
 from minding.engine.lanes.transport import Channel, WeightBoard, WeightReader
 from minding.engine.lanes.weights import SharedWeights
 from minding.engine.lanes.worker import serve
+from minding.engine.lanes.worker_task import WorkerTask, replace_task
 from minding.engine.process.spawn import SPAWN, WorkerProcess, become_worker
 from minding.engine.types import Array
 
@@ -28,14 +28,14 @@ class ProcessTransport:
 
     def start(self, name: str, board: WeightBoard, depth: int, cores: frozenset[int]) -> ProcessWorker:
         here, there = SPAWN.Pipe()
-        pulse = SharedPulse()
+        heartbeat = SharedHeartbeat()
         process = WorkerProcess(
-            target=_main, args=(there, depth, board, pulse, cores), name=f"minding-{name.replace(' ', '-')}"
+            target=_main, args=(there, depth, board, heartbeat, cores), name=f"minding-{name.replace(' ', '-')}"
         )
         process.launch()
         # Only the worker holds the other end now, so that its death closes the channel.
         there.close()
-        return ProcessWorker(process, SharedMemoryChannel(here, depth), pulse)
+        return ProcessWorker(process, SharedMemoryChannel(here, depth), heartbeat)
 
 
 class ProcessWorker:
@@ -43,11 +43,11 @@ class ProcessWorker:
 
     kind = "process"
 
-    def __init__(self, process: BaseProcess, channel: Channel, pulse: SharedPulse) -> None:
+    def __init__(self, process: BaseProcess, channel: Channel, heartbeat: SharedHeartbeat) -> None:
         self._process = process
         self.pid = process.pid
         self.channel: Channel = channel
-        self.pulse = pulse
+        self.heartbeat = heartbeat
 
     def hindrance(self) -> str | None:
         return f"is stopped: `kill -CONT {self.pid}` lets it continue" if is_stopped(self.pid) else None
@@ -75,13 +75,15 @@ def is_stopped(pid: int | None) -> bool:
     return stat.rpartition(")")[2].split()[0] in ("T", "t")
 
 
-def _main(connection: Connection, depth: int, weights: WeightReader, pulse: SharedPulse, cores: frozenset[int]) -> None:
+def _main(
+    connection: Connection, depth: int, weights: WeightReader, heartbeat: SharedHeartbeat, cores: frozenset[int]
+) -> None:
     """The worker process."""
     become_worker()
-    pulse.start()
+    heartbeat.start()
     # Before anything of the plan is built.
     if cores and hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, cores)
-    task = LaneTask()
+    task = WorkerTask()
     replace_task(task)
-    serve(SharedMemoryChannel(connection, depth), weights, pulse, task)
+    serve(SharedMemoryChannel(connection, depth), weights, heartbeat, task)

@@ -11,16 +11,16 @@ from pathlib import Path
 from typing import Any
 
 from minding.engine.chain.context import Context
-from minding.engine.chain.division import Run
+from minding.engine.chain.lanes import Run
 from minding.engine.chain.middleware import Role
 from minding.engine.chain.nodes import Node
 from minding.engine.chain.trace import Trace
 from minding.engine.lanes.collect import CollectLane
-from minding.engine.lanes.crew import Crew
+from minding.engine.lanes.division import Division, collects, divide
 from minding.engine.lanes.evaluate import EvaluateLane
+from minding.engine.lanes.group import WorkerGroup
 from minding.engine.lanes.options import LaneOptions, cores, plan_cores
 from minding.engine.lanes.processes import ProcessTransport
-from minding.engine.lanes.split import Split, collects, split
 from minding.engine.lanes.supervised import close_all
 from minding.engine.lanes.threads import ThreadTransport
 from minding.engine.lanes.transport import Transport
@@ -30,7 +30,7 @@ _log = logging.getLogger("minding.lanes")
 _TRANSPORTS: dict[str, Callable[[], Transport]] = {"processes": ProcessTransport, "threads": ThreadTransport}
 
 
-class Lanes:
+class WorkerLanes:
     """A chain whose collectors and evaluators run in workers.
 
     Attributes:
@@ -48,25 +48,26 @@ class Lanes:
         self.options = options.resolve(leaves)
         staleness = self.options.max_staleness or 0
         self._context = type(ctx)
-        self._cut = split(nodes, ctx.kept, [field.name for field in dataclasses.fields(ctx)])
+        self._division = divide(nodes, ctx.kept, [field.name for field in dataclasses.fields(ctx)])
         self._cores = plan_cores(self.options, cores())
         transport = _TRANSPORTS[self.options.transport]()
-        self._crews: list[Crew] = []
+        self._groups: list[WorkerGroup] = []
         self._collector: CollectLane | None = None
         self._evaluators: list[EvaluateLane] = []
-        self._left = _left_behind(leaves, self._cut)
+        self._left = _left_behind(leaves, self._division)
         self._unpinned: frozenset[int] | None = None
         places: dict[int, Node] = {}
-        if self._cut.collect is not None:
-            crew = Crew(self._cut.collect, Role.COLLECT, self._cores.collectors, self.options, transport, run)
-            self._collector = CollectLane(crew, staleness, ctx.kept)
-            self._put(places, nodes, crew, self._collector)
-        for cut in self._cut.evaluate:
-            crew = Crew(cut, Role.EVALUATE, [self._cores.evaluator], self.options, transport, run)
-            lane = EvaluateLane(crew, staleness == 0)
+        if self._division.collect is not None:
+            part, cores_of = self._division.collect, self._cores.collectors
+            group = WorkerGroup(part, Role.COLLECT, cores_of, self.options, transport, run)
+            self._collector = CollectLane(group, staleness, ctx.kept)
+            self._put(places, nodes, group, self._collector)
+        for part in self._division.evaluate:
+            group = WorkerGroup(part, Role.EVALUATE, [self._cores.evaluator], self.options, transport, run)
+            lane = EvaluateLane(group, staleness == 0)
             self._evaluators.append(lane)
-            self._put(places, nodes, crew, lane)
-        away = [id(member) for crew in self._crews for member in crew.cut.members]
+            self._put(places, nodes, group, lane)
+        away = [id(member) for group in self._groups for member in group.part.members]
         self.nodes = [
             places.get(place, node) for place, node in enumerate(nodes) if place in places or id(node) not in away
         ]
@@ -74,13 +75,13 @@ class Lanes:
     @property
     def worker_pids(self) -> tuple[int, ...]:
         """Process ids of all workers that run and are processes."""
-        pids = [worker.pid for crew in self._crews for worker in crew.workers]
+        pids = [worker.pid for group in self._groups for worker in group.workers]
         return tuple(pid for pid in pids if pid is not None)
 
     @property
     def restarts(self) -> int:
         """How often a worker died and was restarted."""
-        return sum(worker.restarts for crew in self._crews for worker in crew.workers)
+        return sum(worker.restarts for group in self._groups for worker in group.workers)
 
     def check(self) -> None:
         """Refuses members that cannot do in a lane what they do in a synchronous run; called before the first step.
@@ -88,8 +89,8 @@ class Lanes:
         Raises:
           ChainError: with what to do instead.
         """
-        for crew in self._crews:
-            crew.check()
+        for group in self._groups:
+            group.check()
         if self._collector is not None:
             self._collector.check()
         for leaf in self._left:
@@ -108,10 +109,10 @@ class Lanes:
         )
 
     def begin(self, trace: Trace | None) -> None:
-        """Before the first iteration of a run, with all state loaded: packs the lanes, gives this process its cores."""
-        for crew in self._crews:
-            crew.trace = trace
-            crew.prepare(self._context)
+        """Before the first iteration of a run, with all state loaded: pickles what lanes run, takes its cores."""
+        for group in self._groups:
+            group.trace = trace
+            group.prepare(self._context)
         if self._cores.learner and self._unpinned is None:
             self._unpinned = frozenset(cores())
             _pin_process(self._cores.learner)
@@ -123,28 +124,28 @@ class Lanes:
 
     def close(self) -> None:
         """Ends all workers."""
-        close_all([worker for crew in self._crews for worker in crew.workers])
+        close_all([worker for group in self._groups for worker in group.workers])
         if self._unpinned is not None:
             _pin_process(self._unpinned)
             self._unpinned = None
 
     def view(self, nodes: Sequence[Node]) -> str:
         """The chain by lanes, and what crosses between them."""
-        return lanes_view(nodes, self._cut, self.options, self._cores)
+        return lanes_view(nodes, self._division, self.options, self._cores)
 
-    def _put(self, places: dict[int, Node], nodes: Sequence[Node], crew: Crew, lane: Any) -> None:
-        """Puts the middleware that stands for a crew in place of the member that matters to others."""
-        self._crews.append(crew)
-        main = crew.cut.main
+    def _put(self, places: dict[int, Node], nodes: Sequence[Node], group: WorkerGroup, lane: Any) -> None:
+        """Puts the middleware that stands for a group in place of the member that matters to others."""
+        self._groups.append(group)
+        main = group.part.main
         place = next(index for index, node in enumerate(nodes) if node is main)
-        places[place] = Node(lane, main.position, lane.declaration.name, None, lane.declaration, crew.nodes())
+        places[place] = Node(lane, main.position, lane.declaration.name, None, lane.declaration, group.nodes())
 
 
-def _left_behind(leaves: Sequence[Node], cut: Split) -> list[Node]:
+def _left_behind(leaves: Sequence[Node], division: Division) -> list[Node]:
     """What has to do with collecting and is not in the collect lane."""
-    if cut.collect is None:
+    if division.collect is None:
         return [leaf for leaf in leaves if collects(leaf)]
-    away = {leaf.position for leaf in cut.collect.leaves}
+    away = {leaf.position for leaf in division.collect.leaves}
     return [leaf for leaf in leaves if leaf.role is Role.COLLECT and leaf.position not in away]
 
 

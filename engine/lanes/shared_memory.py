@@ -12,7 +12,7 @@ from multiprocessing import reduction
 from multiprocessing.connection import Connection
 from typing import Any
 
-from minding.engine.lanes.packing import take_apart
+from minding.engine.lanes.serialization import serialize
 from minding.engine.lanes.transport import ChannelClosed
 
 _ALIGNMENT = 64  # bytes, one cache line
@@ -22,7 +22,7 @@ _SMALLEST = 1 << 12  # bytes of a slot
 class SharedMemoryChannel:
     """A `Channel` over an unnamed pair of sockets, with arrays in anonymous shared memory.
 
-    Pickle (protocol 5) takes a message apart into a short head, which goes over the socket, and the buffers of its
+    Pickle (protocol 5) splits a message into a short header, which goes over the socket, and the buffers of its
     arrays, which are copied once into shared memory by the sender and once out of it by the receiver. The memory
     has no name and ends with the processes that map it, however they end. It is a ring of `depth` slots as large as
     the largest message so far.
@@ -46,14 +46,14 @@ class SharedMemoryChannel:
         return self._connection.fileno()
 
     def send(self, message: Any) -> None:
-        head, buffers = take_apart(message)
+        header, buffers = serialize(message)
         sizes = [len(buffer) for buffer in buffers]
         grown = self._grow(sizes)
         if buffers:
             assert self._out is not None
             self._out.write(self._sent % self._depth, buffers)
         try:
-            self._connection.send_bytes(pickle.dumps((head, sizes, grown)))
+            self._connection.send_bytes(pickle.dumps((header, sizes, grown)))
             if grown:
                 assert self._out is not None
                 reduction.send_handle(self._connection, self._out.file, None)  # type: ignore[arg-type]
@@ -66,7 +66,7 @@ class SharedMemoryChannel:
             if not self._connection.poll(timeout):
                 raise TimeoutError(f"no message within {timeout} s")
             # From a process of this run, see above.
-            head, sizes, grown = pickle.loads(self._connection.recv_bytes())  # noqa: S301
+            header, sizes, grown = pickle.loads(self._connection.recv_bytes())  # noqa: S301
             if grown:
                 self._replace_in(_Segment(reduction.recv_handle(self._connection), grown, self._depth))
         except TimeoutError:
@@ -78,7 +78,7 @@ class SharedMemoryChannel:
             assert self._in is not None
             buffers = self._in.read(self._received % self._depth, sizes)
         self._received += 1
-        return pickle.loads(head, buffers=buffers)  # noqa: S301
+        return pickle.loads(header, buffers=buffers)  # noqa: S301
 
     def close(self) -> None:
         self._connection.close()

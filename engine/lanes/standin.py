@@ -1,138 +1,85 @@
-"""The task of a worker: what a member tells it is sent to the main process with the answer."""
+"""Stand-ins in the main process for middleware that run elsewhere."""
 
 from __future__ import annotations
 
-import contextlib
-import threading
-from collections.abc import Iterator, Sequence
-from typing import Any, NoReturn
+from typing import Any
 
-import cloudpickle
-
-from minding.engine.chain.context import Context
-from minding.engine.chain.middleware import Role
-from minding.engine.chain.pipeline import Step, run_first_halves, run_second_halves
-from minding.engine.chain.task import Task, task
-from minding.engine.errors import ChainError
+from minding.engine.chain.nodes import Node
+from minding.engine.errors import CheckpointError
+from minding.engine.lanes.supervised import SupervisedWorker
+from minding.engine.types import StateDict, Stateful
 
 
-class LaneTask(Task):
-    """What `task` is in a worker, for members that hold on to it or import it.
+class StandIn:
+    """A member of a lane, for hooks and checkpoints: its state is that of the workers after their last answers.
 
-    `finish`, `stop` and `emit` take effect in the main process, in the iteration that takes up the answer. What needs
-    the run itself (handlers, checkpoints, a wait for the main process) is refused.
+    Args:
+      leaf: the member.
+      workers: what it runs in, the first of which continues the state of a synchronous run.
+      exact: whether nothing is under way when a checkpoint is taken.
     """
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.start()
-        self._lane = ""
-        self._emitted: list[bytes] = []
+    def __init__(self, leaf: Node, workers: list[SupervisedWorker], exact: bool) -> None:
+        self._member: Any = leaf.middleware
+        self._exact = exact
+        self.declaration = leaf.declaration
 
-    def enter(self, lane: str) -> None:
-        """Begins to run members of a lane."""
-        self._lane, self._roles, self._running = lane, {Role(lane)}, True
-
-    def play(self, steps: Sequence[Step], ctx: Context) -> None:
-        """Runs both halves of the members on the context of a ticket."""
-        self._ctx, self._finish, self._emitted = ctx, False, []
-        run_first_halves(steps, ctx, self._stack, ctx.total_step)
-        run_second_halves(self._stack, ctx.total_step)
+    def __call__(self, ctx: Any) -> None:
+        raise AssertionError("runs in a worker")
 
     @property
-    def emitted(self) -> list[bytes]:
-        """The events of the last ticket, each pickled: event, arguments, keyword arguments."""
-        return self._emitted
+    def resume_guarantee(self) -> str:
+        """That of the member; at best ``in-flight`` if there are rollouts under way, which are collected again."""
+        own = str(getattr(self._member, "resume_guarantee", "exact"))
+        return "in-flight" if own == "exact" and not self._exact else own
 
-    def emit(self, event: str, /, *args: Any, **kwargs: Any) -> None:
-        """Keeps the event for the handlers in the main process, with its arguments as they are now."""
-        try:
-            self._emitted.append(cloudpickle.dumps((event, args, kwargs)))
-        except Exception as error:  # Whatever a user's __reduce__ raises.
-            raise ChainError(
-                f"emit({event!r}): its arguments cannot be sent from the {self._lane} lane ({error}); emit numbers, "
-                "strings or arrays"
-            ) from error
-        # For other members of a parallel.
-        super().emit(event, *args, **kwargs)
-
-    def wait_for(self, event: str, timeout: float | None = None, **other: Any) -> Any:
-        """As usual among the members of a `parallel`; events of the main process do not come here."""
-        if not self._events.gathered:
-            self._refuse("wait_for", "events of the main process do not come here")
-        return super().wait_for(event, timeout, **other)
-
-    def on(self, event: str, handler: Any) -> NoReturn:
-        """Refused: handlers are called in the main process."""
-        self._refuse("on", "handlers are called in the main process; register them before task.run")
-
-    def once(self, event: str, handler: Any) -> NoReturn:
-        """Refused: handlers are called in the main process."""
-        self._refuse("once", "handlers are called in the main process; register them before task.run")
-
-    def at_boundary(self, fn: Any) -> NoReturn:
-        """Refused: iterations end in the main process."""
-        self._refuse("at_boundary", "iterations end in the main process")
-
-    def _refuse(self, what: str, why: str) -> NoReturn:
-        raise ChainError(
-            f"{what}: called in the {self._lane} lane, in a worker: {why}. Call it from a middleware without "
-            "a role, which runs in the main process"
-        )
+    def close(self) -> None:
+        """Closes what the member holds here."""
+        getattr(self._member, "close", lambda: None)()
 
 
-_of_process: LaneTask | None = None
-_of_thread = threading.local()
-_lock = threading.Lock()
-_threads = 0
+class StatefulStandIn(StandIn):
+    """One with state. In a run with several workers it holds those of the others under ``workers``, with the random
+    streams that they act with; that of the first worker is part of the policy's state."""
+
+    def __init__(self, leaf: Node, workers: list[SupervisedWorker], exact: bool) -> None:
+        super().__init__(leaf, workers, exact)
+        self._key = f"{leaf.position}:{leaf.name}"
+        self._workers = workers
+
+    def state_dict(self) -> StateDict:
+        first = self._state_of(self._workers[0])
+        # Before its first answer, a worker is where the member in this process is.
+        state = dict(self._member.state_dict() if first is None else first)
+        others = {str(k): worker for k, worker in enumerate(self._workers) if k and worker.state is not None}
+        if others:
+            state["workers"] = {
+                k: {"member": self._state_of(worker), "acting": _numbered(worker)} for k, worker in others.items()
+            }
+        return state
+
+    def load_state_dict(self, state: StateDict) -> None:
+        if any(worker.started for worker in self._workers):
+            raise CheckpointError(f"{self._key} already runs in a lane: load its state before the first run")
+        others = state.get("workers", {})
+        for k, worker in enumerate(self._workers):
+            own = {"member": state, "acting": {}} if k == 0 else others.get(str(k))
+            if own is not None:
+                start = worker.state or {"members": {}, "acting": list(own["acting"].values())}
+                start["members"][self._key] = own["member"]
+                worker.state = start
+
+    def _state_of(self, worker: SupervisedWorker) -> StateDict | None:
+        members = worker.state["members"] if worker.state else {}
+        return members.get(self._key)
 
 
-def _found() -> LaneTask | None:
-    """The task of the worker that asks, if one does."""
-    own: LaneTask | None = _of_thread.__dict__.get("task", _of_process)
-    return own
+def _numbered(worker: SupervisedWorker) -> StateDict:
+    assert worker.state is not None
+    return {str(place): state for place, state in enumerate(worker.state["acting"])}
 
 
-class _Found(Task):
-    """What the global task is where workers run: it stands for that of the worker which asks, if one does.
-
-    Modules have imported the global task before there was a worker, and members refer to it; so it stays one object.
-    """
-
-    def __getattribute__(self, name: str) -> Any:
-        found = _found()
-        return object.__getattribute__(self if found is None else found, name)
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        found = _found()
-        object.__setattr__(self if found is None else found, name, value)
-
-
-def replace_task(own: LaneTask) -> None:
-    """Makes the global task of this process, a worker, stand for `own`."""
-    global _of_process
-    _of_process = own
-    _make_global_task(_Found)
-
-
-@contextlib.contextmanager
-def replace_task_in_thread(own: LaneTask) -> Iterator[None]:
-    """Makes the global task stand for `own` in this thread, a worker; it is itself in all others."""
-    global _threads
-    with _lock:
-        _threads += 1
-        _make_global_task(_Found)
-    _of_thread.task = own
-    try:
-        yield
-    finally:
-        del _of_thread.task
-        with _lock:
-            _threads -= 1
-            if not _threads and _of_process is None:
-                _make_global_task(Task)
-
-
-def _make_global_task(kind: type[Task]) -> None:
-    # Not by assignment, which `_Found` passes on.
-    object.__setattr__(task, "__class__", kind)
+def stand_in(leaf: Node, workers: list[SupervisedWorker], exact: bool) -> StandIn:
+    """Stands in for a member."""
+    stateful = isinstance(leaf.middleware, Stateful)
+    return (StatefulStandIn if stateful else StandIn)(leaf, workers, exact)

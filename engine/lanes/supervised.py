@@ -1,4 +1,4 @@
-"""A worker as its lane sees it: tickets in, answers out, and a new worker when one dies."""
+"""A worker as its lane sees it: requests in, answers out, and a new worker when one dies."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from collections.abc import Callable, Sequence
 import cloudpickle
 
 from minding.engine.errors import LaneError
-from minding.engine.lanes.messages import Answer, Failure, Ticket
-from minding.engine.lanes.pulse import Wait
-from minding.engine.lanes.transport import STARTING, ChannelClosed, Pulse, Transport, WeightBoard, WorkerHandle
+from minding.engine.lanes.heartbeat import Wait
+from minding.engine.lanes.messages import Answer, Failure, Request
+from minding.engine.lanes.transport import STARTING, ChannelClosed, Heartbeat, Transport, WeightBoard, WorkerHandle
 from minding.engine.lanes.worker import WorkerPlan
 from minding.engine.notes import add_note
 from minding.engine.process.signals import Interrupted
@@ -30,7 +30,7 @@ _SILENT = 5.0  # s without a sign of life that are worth a word
 
 
 class SupervisedWorker:
-    """One worker, started again with its last state if it dies; its unanswered tickets are given to it again.
+    """One worker, started again with its last state if it dies; its unanswered requests are given to it again.
 
     What it had half done is lost, and repeated from the state after its last answer, with the same weights.
 
@@ -55,7 +55,7 @@ class SupervisedWorker:
         self._plan: WorkerPlan
         self._board: WeightBoard
         self._cores: frozenset[int] = frozenset()
-        self._unanswered: collections.deque[Ticket] = collections.deque()
+        self._unanswered: collections.deque[Request] = collections.deque()
         self._deaths = 0
         self._arrived: Answer | None = None
         # At most one; what ends it must not hold on to this object.
@@ -64,7 +64,7 @@ class SupervisedWorker:
 
     @property
     def started(self) -> bool:
-        """Whether there is a worker, alive or dead, to which tickets go."""
+        """Whether there is a worker, alive or dead, to which requests go."""
         return bool(self._running)
 
     @property
@@ -78,20 +78,20 @@ class SupervisedWorker:
         return len(self._unanswered)
 
     def prepare(self, plan: WorkerPlan, board: WeightBoard, cores: frozenset[int]) -> None:
-        """Says what the worker is and where it runs; the weights of a ticket are released once it is answered."""
+        """Says what the worker is and where it runs; the weights of a request are released once it is answered."""
         self._plan, self._board, self._cores = plan, board, cores
         self._pickled = cloudpickle.dumps(plan)
 
-    def submit(self, ticket: Ticket) -> None:
-        """Gives the worker a ticket; starts it with the first one."""
-        self._unanswered.append(ticket)
+    def submit(self, request: Request) -> None:
+        """Gives the worker a request; starts it with the first one."""
+        self._unanswered.append(request)
         if not self._running:
             self._start()
-        elif not self._try_send(ticket):
+        elif not self._try_send(request):
             self._revive()
 
     def answer(self, interrupted: Callable[[], bool]) -> Answer:
-        """Waits for the answer to the oldest ticket.
+        """Waits for the answer to the oldest request.
 
         Raises:
           Interrupted: `interrupted()` became true meanwhile.
@@ -105,11 +105,11 @@ class SupervisedWorker:
                 return answer
             if interrupted():
                 raise Interrupted(f"waiting for {self.name}")
-            pulse = self._running[0].pulse
-            wait.look(pulse)
+            heartbeat = self._running[0].heartbeat
+            wait.look(heartbeat)
             if wait.report_due():
                 _log.warning("%s", self._who_is_waited_for(wait))
-            limit, name = self._patience_with(pulse)
+            limit, name = self._patience_with(heartbeat)
             if wait.silent >= limit:
                 self._running[0].kill()
                 self._revive(f"gave no sign of life for {wait.silent:.0f} s ({name})")
@@ -120,17 +120,17 @@ class SupervisedWorker:
         answer, self._arrived = self._arrived, None
         if answer is None:
             return None
-        ticket = self._unanswered.popleft()
-        assert ticket.number == answer.number
-        self._board.release(ticket.weights)
+        request = self._unanswered.popleft()
+        assert request.number == answer.number
+        self._board.release(request.weights)
         self._deaths = 0
         self.state = answer.state
         return answer
 
     def look(self, timeout: float = 0.0) -> None:
-        """Fetches the answer to the oldest ticket if it comes within `timeout` seconds, but leaves it for `poll`.
+        """Fetches the answer to the oldest request if it comes within `timeout` seconds, but leaves it for `poll`.
 
-        The state of the worker and the weights of the ticket stay as they are, so that nothing depends on when an
+        The state of the worker and the weights of the request stay as they are, so that nothing depends on when an
         answer came that is not yet needed. A worker that died is started again.
 
         Raises:
@@ -153,11 +153,11 @@ class SupervisedWorker:
         self._arrived = message
 
     def ask_to_end(self) -> None:
-        """Lets the worker end itself once it has done its tickets."""
+        """Lets the worker end itself once it has done its requests."""
         _ask_to_end(self._running)
 
     def close(self, patience: float = _CLOSE_TIMEOUT) -> None:
-        """Ends the worker, by force after `patience` seconds; tickets under way are released."""
+        """Ends the worker, by force after `patience` seconds; requests under way are released."""
         _stop(self._running, patience)
         self._arrived = None
         while self._unanswered:
@@ -166,15 +166,15 @@ class SupervisedWorker:
     def _start(self) -> None:
         handle = self._transport.start(self.name, self._board, self._plan.depth, self._cores)
         self._running.append(handle)
-        # As bytes: they take no room among the arrays of the tickets that follow.
+        # As bytes: they take no room among the arrays of the requests that follow.
         with contextlib.suppress(ChannelClosed):
             handle.channel.send(pickle.dumps((self._pickled, self.state)))
-        for ticket in self._unanswered:
-            self._try_send(ticket)
+        for request in self._unanswered:
+            self._try_send(request)
 
-    def _try_send(self, ticket: Ticket) -> bool:
+    def _try_send(self, request: Request) -> bool:
         try:
-            self._running[0].channel.send(ticket)
+            self._running[0].channel.send(request)
         except ChannelClosed:
             return False
         return True
@@ -186,7 +186,7 @@ class SupervisedWorker:
         ended = ended or end or "does not answer"
         who = f"the {handle.kind} of {self.name}"
         _end(self._running, patience=0.0)
-        # Its ticket is given out again with the others.
+        # Its request is sent again with the others.
         self._arrived = None
         self._deaths += 1
         if self._deaths >= self._limit:
@@ -198,25 +198,25 @@ class SupervisedWorker:
         self.restarts += 1
         self._start()
 
-    def _patience_with(self, pulse: Pulse) -> tuple[float, str]:
+    def _patience_with(self, heartbeat: Heartbeat) -> tuple[float, str]:
         """Seconds without a sign of life after which a worker is replaced, and what sets them."""
-        if pulse.beats or self._timeout >= _START_TIMEOUT:
+        if heartbeat.beats or self._timeout >= _START_TIMEOUT:
             return self._timeout, "lanes.timeout"
         return _START_TIMEOUT, "the limit of its start, which is longer than lanes.timeout"
 
     def _who_is_waited_for(self, wait: Wait) -> str:
-        ticket, handle = self._unanswered[0], self._running[0]
-        member = handle.pulse.member
+        request, handle = self._unanswered[0], self._running[0]
+        member = handle.heartbeat.member
         doing = "is starting" if member == STARTING else "is between two middleware"
         if member >= 0:
             doing = f"is in {self._plan.names[member]}"
         doing = handle.hindrance() or doing
         if wait.silent > _SILENT:
-            limit, name = self._patience_with(handle.pulse)
+            limit, name = self._patience_with(handle.heartbeat)
             doing += f"; without a sign of life it is replaced after {limit:g} s ({name})"
         where = handle.kind if handle.pid is None else f"{handle.kind} {handle.pid}"
         return (
-            f"the run has waited {wait.seconds:.0f} s for {_WORK[self._plan.lane]} {ticket.number} of {self.name} "
+            f"the run has waited {wait.seconds:.0f} s for {_WORK[self._plan.lane]} {request.number} of {self.name} "
             f"({where}), which {doing}"
         )
 

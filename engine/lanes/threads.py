@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 
 from minding.engine.errors import LaneError
-from minding.engine.lanes.packing import take_apart
-from minding.engine.lanes.standin import LaneTask, replace_task_in_thread
+from minding.engine.lanes.serialization import serialize
 from minding.engine.lanes.transport import STARTING, ChannelClosed, Snapshot, WeightBoard
 from minding.engine.lanes.worker import serve
+from minding.engine.lanes.worker_task import WorkerTask, replace_task_in_thread
 from minding.engine.types import Array
 
 _log = logging.getLogger("minding.lanes")
@@ -55,7 +55,7 @@ class ThreadWorker:
         self._name = name
         self._ended = "ended"
         self.channel, there = channel_pair()
-        self.pulse = ThreadPulse()
+        self.heartbeat = ThreadHeartbeat()
         self._thread = threading.Thread(
             target=self._run, args=(there, board), daemon=True, name=f"minding-{name.replace(' ', '-')}"
         )
@@ -82,18 +82,18 @@ class ThreadWorker:
             )
 
     def _run(self, channel: QueueChannel, board: WeightBoard) -> None:
-        task = LaneTask()
+        task = WorkerTask()
         try:
             with replace_task_in_thread(task):
-                serve(channel, board, self.pulse, task)
+                serve(channel, board, self.heartbeat, task)
         except BaseException as error:  # Its death, which the other end has to see.
             self._ended = f"ended with {error!r}"
         finally:
             channel.close()
 
 
-class ThreadPulse:
-    """A `Pulse` of a thread, which lives as long as this process looks."""
+class ThreadHeartbeat:
+    """A `Heartbeat` of a thread, which lives as long as this process looks."""
 
     def __init__(self) -> None:
         self.member = STARTING
@@ -105,7 +105,7 @@ class ThreadPulse:
 
 
 class QueueChannel:
-    """A `Channel` between threads. Messages are taken apart and put together again, so that both ends have their own.
+    """A `Channel` between threads. Messages are pickled and loaded again, so that both ends have their own.
 
     Args:
       out: what this end sends.
@@ -116,12 +116,12 @@ class QueueChannel:
         self._out, self._in = out, into
 
     def send(self, message: Any) -> None:
-        head, buffers = take_apart(message)
-        self._out.put((head, [bytearray(buffer) for buffer in buffers]))
+        header, buffers = serialize(message)
+        self._out.put((header, [bytearray(buffer) for buffer in buffers]))
 
     def receive(self, timeout: float | None = None) -> Any:
-        head, buffers = self._in.get(timeout)
-        return pickle.loads(head, buffers=buffers)  # noqa: S301 - from a thread of this process
+        header, buffers = self._in.get(timeout)
+        return pickle.loads(header, buffers=buffers)  # noqa: S301 - from a thread of this process
 
     def close(self) -> None:
         self._out.end()

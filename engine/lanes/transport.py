@@ -50,7 +50,7 @@ class Channel(Protocol):
         ...
 
 
-class Pulse(Protocol):
+class Heartbeat(Protocol):
     """Signs of life of a worker: it writes them, the main process reads them.
 
     Attributes:
@@ -67,7 +67,7 @@ class Pulse(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class Snapshot:
-    """A published version of the weights, as a ticket tells a worker of it.
+    """A published version of the weights, as a request tells a worker of it.
 
     Attributes:
       version: counted from 0.
@@ -141,7 +141,7 @@ class WorkerHandle(Protocol):
         ...
 
     @property
-    def pulse(self) -> Pulse:
+    def heartbeat(self) -> Heartbeat:
         """Its signs of life. A worker may have died without closing its channel: it is then silent."""
         ...
 

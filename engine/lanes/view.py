@@ -6,40 +6,40 @@ from collections.abc import Sequence
 
 from minding.engine.chain.check import pipeline_rows, table
 from minding.engine.chain.nodes import Node
+from minding.engine.lanes.division import Division, Part
 from minding.engine.lanes.options import CorePlan, LaneOptions
-from minding.engine.lanes.split import Cut, Split
 
 
-def lanes_view(nodes: Sequence[Node], split: Split, options: LaneOptions, cores: CorePlan) -> str:
+def lanes_view(nodes: Sequence[Node], division: Division, options: LaneOptions, cores: CorePlan) -> str:
     """Returns the pipeline view with the lane of each middleware, and below it what crosses between lanes."""
     lane_of = {}
-    for lane, cuts in (("collect", [split.collect] if split.collect else []), ("evaluate", split.evaluate)):
-        for cut in cuts:
-            lane_of.update({node.position: lane for member in cut.members for node in member.walk()})
+    for lane, parts in (("collect", [division.collect] if division.collect else []), ("evaluate", division.evaluate)):
+        for part in parts:
+            lane_of.update({node.position: lane for member in part.members for node in member.walk()})
     rows = [("lane", *pipeline_rows(nodes)[0])]
     rows += [(lane_of.get(row[0].strip(), "main"), *row) for row in pipeline_rows(nodes)[1:]]
     lines = [table(rows), ""]
     one = {"processes": "process", "threads": "thread"}[options.transport]
-    if split.collect is not None:
+    if division.collect is not None:
         count = options.collectors or 1
         lines.append(
             f"collect lane: {count} {options.transport if count > 1 else one}, weights at most {options.max_staleness} "
             f"learner iterations old{_pinned(cores.collectors)}"
         )
-        lines += _crossing("collect", split.collect)
-    for cut in split.evaluate:
+        lines += _crossing("collect", division.collect)
+    for part in division.evaluate:
         lines.append(f"evaluate lane: 1 {one}, on a snapshot of the weights{_pinned([cores.evaluator])}")
-        lines += _crossing("evaluate", cut)
+        lines += _crossing("evaluate", part)
     return "\n".join(lines)
 
 
-def _crossing(lane: str, cut: Cut) -> list[str]:
-    if cut.written is None:
+def _crossing(lane: str, part: Part) -> list[str]:
+    if part.written is None:
         # A member that declares nothing may read and write any.
         return [f"  main -> {lane}: weights, all fields", f"  {lane} -> main: all fields that are set there"]
     return [
-        f"  main -> {lane}: weights, {', '.join(cut.inputs) or 'nothing else'}",
-        f"  {lane} -> main: {', '.join(cut.outputs) or 'nothing'}",
+        f"  main -> {lane}: weights, {', '.join(part.inputs) or 'nothing else'}",
+        f"  {lane} -> main: {', '.join(part.outputs) or 'nothing'}",
     ]
 
 

@@ -1,4 +1,4 @@
-"""The other end of a lane: runs its part of the chain, one ticket at a time."""
+"""The other end of a lane: runs its part of the chain, one request at a time."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from minding.engine.chain.pipeline import Step
 from minding.engine.chain.trace import Span
 from minding.engine.errors import ChainError, LaneError
 from minding.engine.lanes.closures import Watch
-from minding.engine.lanes.messages import Answer, Failure, Ticket
-from minding.engine.lanes.parcel import Parcel
-from minding.engine.lanes.standin import LaneTask
-from minding.engine.lanes.transport import BETWEEN, Channel, ChannelClosed, Pulse, WeightReader
+from minding.engine.lanes.messages import Answer, Failure, Request
+from minding.engine.lanes.pickled import PickledMembers
+from minding.engine.lanes.transport import BETWEEN, Channel, ChannelClosed, Heartbeat, WeightReader
+from minding.engine.lanes.worker_task import WorkerTask
 from minding.engine.types import LaneContext, StateDict, Stateful
 
 
@@ -34,12 +34,12 @@ class WorkerPlan:
       index: its number there.
       names: of the members, for messages.
       keys: names in states of the members that are not composites, such as ``1:StepCollector``.
-      parcel: the members.
+      members: what they are.
       context: the chain's class of contexts.
       outputs: fields of an answer.
       written: fields that the members declare as written; None if one of them declares nothing: what they change is in
         the answer, too.
-      depth: tickets that may wait.
+      depth: requests that may wait.
       own_process: whether the worker has a process to itself.
     """
 
@@ -47,7 +47,7 @@ class WorkerPlan:
     index: int
     names: tuple[str, ...]
     keys: tuple[str, ...]
-    parcel: Parcel
+    members: PickledMembers
     context: type[Context]
     outputs: tuple[str, ...]
     written: tuple[str, ...] | None
@@ -55,27 +55,27 @@ class WorkerPlan:
     own_process: bool
 
 
-def serve(channel: Channel, weights: WeightReader, pulse: Pulse, task: LaneTask) -> None:
+def serve(channel: Channel, weights: WeightReader, heartbeat: Heartbeat, task: WorkerTask) -> None:
     """Runs a worker, in the place that a transport made for it, until its channel closes.
 
     The first message is a pickled pair: the cloudpickled `WorkerPlan`, and a state to continue from or None. Then come
-    tickets, each of which is answered; None ends the worker. An exception of a member is sent as a `Failure` and ends
+    requests, each of which is answered; None ends the worker. An exception of a member is sent as a `Failure` and ends
     it, too; one that is no `Exception` is its death, as of a process that calls `sys.exit`.
 
     Args:
       channel: to the main process.
-      weights: reader of the board that tickets refer to.
-      pulse: is told what is running.
+      weights: reader of the board that requests refer to.
+      heartbeat: is told what is running.
       task: what members find as the global task.
     """
     worker: Worker | None = None
     try:
         plan, state = pickle.loads(channel.receive())  # noqa: S301 - from the main process of this run
-        worker = Worker(pickle.loads(plan), weights, pulse, task)  # noqa: S301
+        worker = Worker(pickle.loads(plan), weights, heartbeat, task)  # noqa: S301
         if state is not None:
             worker.load_state_dict(state)
-        while (ticket := channel.receive()) is not None:
-            channel.send(worker.work(ticket))
+        while (request := channel.receive()) is not None:
+            channel.send(worker.work(request))
     except ChannelClosed:
         return
     except Exception as error:
@@ -92,37 +92,37 @@ class Worker:
     Args:
       plan: what they are.
       weights: where their weights come from.
-      pulse: is told what is running.
+      heartbeat: is told what is running.
       task: runs them.
     """
 
-    def __init__(self, plan: WorkerPlan, weights: WeightReader, pulse: Pulse, task: LaneTask) -> None:
-        self._plan, self._pulse = plan, pulse
+    def __init__(self, plan: WorkerPlan, weights: WeightReader, heartbeat: Heartbeat, task: WorkerTask) -> None:
+        self._plan, self._heartbeat = plan, heartbeat
         self._weights, self._task = weights, task
         self._lane = LaneContext(plan.index, weights.empty(), plan.own_process)
         self._version = -1
         task.enter(plan.lane)
-        members, built = plan.parcel.unpack(self._lane)
+        members, built = plan.members.rebuild(self._lane)
         leaves = [leaf for node in chain_nodes(members) for leaf in node.leaves()]
         self._leaves: dict[str, Any] = {key: leaf.middleware for key, leaf in zip(plan.keys, leaves, strict=True)}
-        self._acting = [built[place] for place in plan.parcel.acting]
+        self._acting = [built[place] for place in plan.members.acting]
         self._watch = Watch([leaf.middleware for leaf in leaves], plan.lane)
         self._spans: list[Span] = []
         self._steps = [
             Step(self._timed(index, member), name_of(member), f"{plan.lane} lane")
             for index, member in enumerate(members)
         ]
-        pulse.member = BETWEEN
+        heartbeat.member = BETWEEN
 
-    def work(self, ticket: Ticket) -> Answer:
+    def work(self, request: Request) -> Answer:
         """Runs the members on its own context."""
-        if ticket.version != self._version:
-            self._weights.read(ticket.weights, self._lane.weights)
-            self._version = ticket.version
+        if request.version != self._version:
+            self._weights.read(request.weights, self._lane.weights)
+            self._version = request.version
             for refreshed in self._lane.on_refresh:
                 refreshed()
         ctx = self._plan.context()
-        for name, value in ticket.fields.items():
+        for name, value in request.fields.items():
             setattr(ctx, name, value)
         self._spans = []
         before = _photograph(ctx)
@@ -130,7 +130,7 @@ class Worker:
         self._watch.check()
         changed = [name for name, value in before.items() if _changed(value, getattr(ctx, name))]
         fields = {name: getattr(ctx, name) for name in (*self._plan.outputs, *self._undeclared(changed))}
-        return Answer(ticket.number, fields, self.state_dict(), self._spans, self._task.finish, self._task.emitted)
+        return Answer(request.number, fields, self.state_dict(), self._spans, self._task.finish, self._task.emitted)
 
     def _undeclared(self, changed: list[str]) -> list[str]:
         if self._plan.written is None:
@@ -164,14 +164,14 @@ class Worker:
                 getattr(member, "close", lambda: None)()
 
     def _timed(self, index: int, member: Any) -> Any:
-        name, pulse = name_of(member), self._pulse
+        name, heartbeat = name_of(member), self._heartbeat
 
         def call(ctx: Any) -> Any:
-            start, pulse.member = time.monotonic(), index
+            start, heartbeat.member = time.monotonic(), index
             try:
                 return member(ctx)
             finally:
-                pulse.member = BETWEEN
+                heartbeat.member = BETWEEN
                 self._spans.append(Span(name, start, time.monotonic()))
 
         return call

@@ -167,7 +167,7 @@ class EpisodeSource(Source):
         for leaf, first in zip(leaves, arrays.first_obs):
             leaf[begun] = first[begun]
         valid = None if arrays.valid.all() else arrays.valid.copy()
-        next_obs, info = self.layout.pack(next_leaves), self.layout.info(next_leaves)
+        next_obs, info = self.layout.unflatten(next_leaves), self.layout.info(next_leaves)
         return SourceStep(self._act_on(leaves), next_obs, reward, terminated, truncated, valid, info)
 
     def state_dict(self) -> StateDict:
@@ -229,4 +229,4 @@ class EpisodeSource(Source):
 
     def _act_on(self, leaves: list[Array]) -> Obs:
         self._obs_leaves = leaves
-        return self.layout.pack(leaves)
+        return self.layout.unflatten(leaves)

@@ -209,7 +209,7 @@ class VectorSource(Source):
         for row, final in zip(np.flatnonzero(done).tolist(), finals):
             self.layout.write(next_leaves, row, final)
         self._check_values(next_leaves, reward, terminated)
-        next_obs, shown = self.layout.pack(next_leaves), self.layout.info(next_leaves)
+        next_obs, shown = self.layout.unflatten(next_leaves), self.layout.info(next_leaves)
         return SourceStep(obs, next_obs, reward, terminated, truncated, None, shown)
 
     def _finish_disabled(
@@ -263,4 +263,4 @@ class VectorSource(Source):
 
     def _act_on(self, leaves: list[Array]) -> Obs:
         self._obs_leaves = leaves
-        return self.layout.pack(leaves)
+        return self.layout.unflatten(leaves)

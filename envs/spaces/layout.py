@@ -162,7 +162,7 @@ class ObsLayout:
             _put(array, slice(None), leaf.coerce(obs, lead))
         return fresh
 
-    def pack(self, arrays: Sequence[Array]) -> Obs:
+    def unflatten(self, arrays: Sequence[Array]) -> Obs:
         """The observation as policies see it: an array, or a FastTreeValue of the leaves."""
         if self.plain:
             return arrays[0]

@@ -134,7 +134,7 @@ class BasePolicy:
         """The fields of a row that learning reads; for replay also those of the buffer."""
         raise NotImplementedError
 
-    # Modes: the same object each time, so that what is sent twice in one parcel arrives as one object.
+    # Modes: the same object each time, so that what is pickled twice at once arrives as one object.
 
     @functools.cached_property
     def collect_mode(self) -> CollectView:

@@ -42,7 +42,7 @@ def host_view(mode: type[View], actor: Actor | SharedActor, weights: Mapping[str
       weights: the live, contiguous arrays of the parameters by name.
       seed: of the run.
     """
-    return mode(actor, lambda: weights, lambda mode: HostFactory(mode, pack(actor, weights), seed))
+    return mode(actor, lambda: weights, lambda mode: HostFactory(mode, dumps(actor, weights), seed))
 
 
 def graph_view(mode: type[View], actor: Actor | SharedActor, policy: BasePolicy) -> View:
@@ -57,14 +57,14 @@ def graph_view(mode: type[View], actor: Actor | SharedActor, policy: BasePolicy)
 
 @dataclasses.dataclass(frozen=True)
 class HostFactory:
-    """Rebuilds a packed actor on the weights of its lane."""
+    """Rebuilds a pickled actor on the weights of its lane."""
 
     mode: ActingView
     actor: bytes
     seed: int
 
     def __call__(self, lane: LaneContext) -> CollectView | EvalView:
-        actor = unpack(self.actor, lane.weights)
+        actor = loads(self.actor, lane.weights)
         if lane.index > 0:
             _begin_anew(actor, self.seed, lane)
         mode: Any = self.mode
@@ -108,19 +108,19 @@ class GraphFactory:
         return made
 
 
-def pack(value: Any, weights: Mapping[str, Array]) -> bytes:
+def dumps(value: Any, weights: Mapping[str, Array]) -> bytes:
     """Pickles `value`; arrays in it that are views of `weights` are sent as the name and their position in it."""
     file = io.BytesIO()
-    _Packer(file, weights).dump(value)
+    _Pickler(file, weights).dump(value)
     return file.getvalue()
 
 
-def unpack(data: bytes, weights: Mapping[str, Array]) -> Any:
-    """Inverse of `pack`, with views of these `weights`: later writes to them show in what was unpacked."""
-    return _Unpacker(io.BytesIO(data), weights).load()
+def loads(data: bytes, weights: Mapping[str, Array]) -> Any:
+    """Inverse of `dumps`, with views of these `weights`: later writes to them show in what was loaded."""
+    return _Unpickler(io.BytesIO(data), weights).load()
 
 
-class _Packer(cloudpickle.Pickler):
+class _Pickler(cloudpickle.Pickler):
     def __init__(self, file: io.BytesIO, weights: Mapping[str, Array]) -> None:
         super().__init__(file)
         self._spans = [(name, array.ctypes.data, array.nbytes) for name, array in weights.items()]
@@ -135,7 +135,7 @@ class _Packer(cloudpickle.Pickler):
         return None
 
 
-class _Unpacker(pickle.Unpickler):
+class _Unpickler(pickle.Unpickler):
     def __init__(self, file: io.BytesIO, weights: Mapping[str, Array]) -> None:
         super().__init__(file)
         self._weights = weights

@@ -15,7 +15,7 @@ from minding.engine.types import Array
 from minding.policies.acting.actors import Actor
 from minding.policies.acting.agents import SharedActor
 from minding.policies.core.acting import GraphNetwork
-from minding.policies.core.factories import pack, unpack
+from minding.policies.core.factories import dumps, loads
 
 if TYPE_CHECKING:
     from minding.policies.core.base import BasePolicy
@@ -33,7 +33,7 @@ def own_actor(policy: BasePolicy) -> Actor | SharedActor:
         made = policy.new_actor("eval")
     else:
         weights = policy.acting_weights()
-        made = unpack(pack(actor, weights), weights)
+        made = loads(dumps(actor, weights), weights)
     made.rng = SeedStreams(policy.config.seed).generator("policy.own")
     made.reset()
     agents = num_agents(policy.spec)

@@ -76,12 +76,12 @@ class Player:
             leaves = [leaf[None] for leaf in leaves]
         arrays = [leaf.astype(each.dtype) for leaf, each in zip(leaves, self._layout.leaves)]
         self._check_finite(arrays)
-        packed = self._layout.pack(arrays)
+        converted = self._layout.unflatten(arrays)
         if explore:
             more = {} if self._eps is None else {"eps": self._eps}
-            actions = self._actor.explore_as(packed, **more)
+            actions = self._actor.explore_as(converted, **more)
         else:
-            actions = self._actor.act(packed, mask)
+            actions = self._actor.act(converted, mask)
         return actions[0] if count is None else actions
 
     def reset(self, env_ids: Sequence[int] | None = None) -> None:

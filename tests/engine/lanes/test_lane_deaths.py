@@ -14,7 +14,7 @@ from lane_toys import DieOnce, Record, ToyCollector, ToyContext, ToyEnv, ToyLear
 
 from minding.engine import Task, declare
 from minding.engine.errors import LaneError
-from minding.engine.lanes import pulse, supervised
+from minding.engine.lanes import heartbeat, supervised
 from minding.engine.lanes.processes import ProcessTransport
 
 # Deaths
@@ -81,7 +81,7 @@ def test_workers_killed_at_random_moments_change_nothing(lanes, tmp_path):
 
 
 def test_a_stopped_worker_is_named_and_replaced_and_nothing_else_changes(monkeypatch, caplog):
-    monkeypatch.setattr(pulse, "_FIRST_REPORT", 0.2)
+    monkeypatch.setattr(heartbeat, "_FIRST_REPORT", 0.2)
     monkeypatch.setattr(supervised, "_SILENT", 0.0)
     pids = []
 
@@ -103,7 +103,7 @@ def test_a_stopped_worker_is_named_and_replaced_and_nothing_else_changes(monkeyp
 
 
 def test_a_worker_that_is_stopped_before_its_first_sign_of_life_is_replaced_once(monkeypatch, caplog):
-    monkeypatch.setattr(pulse, "_FIRST_REPORT", 0.2)
+    monkeypatch.setattr(heartbeat, "_FIRST_REPORT", 0.2)
     monkeypatch.setattr(supervised, "_SILENT", 0.0)
     monkeypatch.setattr(supervised, "_START_TIMEOUT", 2.0)
     start, pids = ProcessTransport.start, []
@@ -243,7 +243,7 @@ def test_an_error_of_the_evaluator_names_its_lane():
     assert caught.value.__notes__[1].startswith("in the evaluate lane, evaluator:\nTraceback")
 
 
-def test_what_cannot_be_packed_for_the_way_back_is_an_error_of_the_worker():
+def test_what_cannot_be_pickled_for_the_way_back_is_an_error_of_the_worker():
     @declare(role="collect", writes=("trajectories",))
     def collector(policy):
         def collect(ctx):

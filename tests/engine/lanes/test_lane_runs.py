@@ -88,7 +88,7 @@ def test_three_collectors_with_random_delays_take_turns_and_repeat_themselves_to
     assert first.record.column("longest") == [10 * count for count in first.record.column("rollout", "count")]
     assert all(warm is True for warm in first.record.column("warm"))
     assert first.record.column("env_step") == [4, 8, 12, 16, 20, 24, 27, 30, 33, 37, 41, 45]
-    # Handlers see the env_step that their iteration begins with, as far as it is known when the ticket is given out.
+    # Handlers see the env_step that their iteration begins with, as far as it is known when the request is given out.
     seen = [int(value) for value in first.record.column("rollout", "env_step")]
     assert seen == [0, 0, 0, 0, 16, 20, 24, 28, 32, 36, 36, 39]
 

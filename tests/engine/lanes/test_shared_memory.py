@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from minding.engine.lanes import shared_memory
-from minding.engine.lanes.packing import take_apart
+from minding.engine.lanes.serialization import serialize
 from minding.engine.lanes.shared_memory import SharedMemoryChannel
 from minding.engine.lanes.transport import ChannelClosed
 from minding.engine.process.spawn import SPAWN, lean_start
@@ -37,8 +37,8 @@ def open_files():
 @pytest.mark.parametrize("array", [np.zeros(1_000_000), np.zeros((1000, 2000))[:, ::2]], ids=["contiguous", "strided"])
 def test_no_array_is_pickled(array):
     message = {"state": [array], "again": {"array": array[:, None]}}
-    head, buffers = take_apart(message)
-    assert len(head) < 1000
+    header, buffers = serialize(message)
+    assert len(header) < 1000
     assert {len(buffer) for buffer in buffers} == {8_000_000}
 
 
@@ -68,11 +68,11 @@ def test_a_system_without_memfd_uses_a_file_without_a_name(ends, monkeypatch, tm
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("cut", [2, 100, -1], ids=["in its length", "in its head", "before its memory"])
+@pytest.mark.parametrize("cut", [2, 100, -1], ids=["in its length", "in its header", "before its memory"])
 def test_an_end_that_dies_in_the_middle_of_a_message_closes_the_channel(cut):
     here, there = SPAWN.Pipe()
-    head = pickle.dumps((b"x" * 500, [8], 4096))
-    whole = len(head).to_bytes(4, "big") + head
+    header = pickle.dumps((b"x" * 500, [8], 4096))
+    whole = len(header).to_bytes(4, "big") + header
     os.write(there.fileno(), whole if cut == -1 else whole[:cut])
     there.close()
     channel = SharedMemoryChannel(here, 1)
@@ -91,7 +91,7 @@ def echo(connection):
 
 
 @dataclasses.dataclass
-class Parcel:
+class Numbered:
     number: int
     array: np.ndarray
 
@@ -105,9 +105,9 @@ def test_between_processes_messages_arrive_and_a_death_is_noticed_on_both_ways()
     channel = SharedMemoryChannel(here, 2)
     try:
         for number, size in enumerate((3, 3000, 100_000, 5)):
-            channel.send(Parcel(number, np.full(size, number)))
+            channel.send(Numbered(number, np.full(size, number)))
             back = channel.receive(30.0)
-            assert (type(back), back.number, back.array.tolist()) == (Parcel, number, [number] * size)
+            assert (type(back), back.number, back.array.tolist()) == (Numbered, number, [number] * size)
         # The memory that came last is that of a process which may have gone.
         assert Path(f"/proc/{process.pid}").exists()
         channel.send("end")

@@ -21,8 +21,8 @@ from minding.engine.config.lanes import TRANSPORTS
 from minding.engine.errors import ConfigError, LaneError
 from minding.engine.lanes import run as lanes_run
 from minding.engine.lanes import supervised
-from minding.engine.lanes.messages import Answer, Failure, Ticket
-from minding.engine.lanes.parcel import Parcel
+from minding.engine.lanes.messages import Answer, Failure, Request
+from minding.engine.lanes.pickled import PickledMembers
 from minding.engine.lanes.processes import ProcessTransport
 from minding.engine.lanes.threads import ThreadTransport
 from minding.engine.lanes.transport import BETWEEN, STARTING, ChannelClosed
@@ -73,9 +73,9 @@ class Doubler:
 
 def plan_of(member, **changed):
     (leaf,) = (leaf for node in chain_nodes([member]) for leaf in node.leaves())
-    parcel = Parcel([member], "collect")
+    pickled = PickledMembers([member], "collect")
     plan = WorkerPlan(
-        lane="collect", index=0, names=("Doubler",), keys=("0:Doubler",), parcel=parcel, context=ToyContext,
+        lane="collect", index=0, names=("Doubler",), keys=("0:Doubler",), members=pickled, context=ToyContext,
         outputs=("note", "level"), written=leaf.declaration.writes, depth=3, own_process=False,
     )  # fmt: skip
     return dataclasses.replace(plan, **changed)
@@ -88,7 +88,7 @@ class Bench:
         self.policy = ToyPolicy()
         self.plan = plan_of(Doubler(self.policy.mode))
         transport = OF_NAME[name]()
-        self.board = transport.board(self.plan.parcel.weights(), 3)
+        self.board = transport.board(self.plan.members.weights(), 3)
         self.board.publish(self.policy.weights)
         self.handle = transport.start("collector", self.board, 3, frozenset())
         self.handle.channel.send(pickle.dumps((cloudpickle.dumps(self.plan), state)))
@@ -96,7 +96,7 @@ class Bench:
     def submit(self, number, level):
         weights = self.board.retain()
         fields = {"level": level, "total_step": number}
-        self.handle.channel.send(Ticket(number, weights.version, weights.place, fields))
+        self.handle.channel.send(Request(number, weights.version, weights.place, fields))
 
     def receive(self):
         return self.handle.channel.receive(PATIENCE)
@@ -128,7 +128,7 @@ def test_a_worker_answers_tickets_in_order_and_ends_when_it_is_told_to(start, tr
     # The array that the member goes on writing to is another one in each answer.
     assert [answer.fields["note"]["array"][-1] for answer in answers] == [1.0, 3.0, 6.0]
     assert answers[-1].state["members"]["0:Doubler"]["count"] == 3
-    assert bench.handle.pulse.member == BETWEEN
+    assert bench.handle.heartbeat.member == BETWEEN
     bench.handle.channel.send(None)
     assert bench.handle.join(PATIENCE) == ENDS[transport].format(0)
     with pytest.raises(ChannelClosed):
@@ -171,13 +171,13 @@ def test_a_ticket_is_worked_on_with_the_weights_that_it_names(start):
 
 def test_signs_of_life_come_while_a_worker_waits(start):
     bench = start()
-    assert bench.handle.pulse.member in (STARTING, BETWEEN)
+    assert bench.handle.heartbeat.member in (STARTING, BETWEEN)
     bench.submit(0, 1.0)
     bench.receive()
-    beats = bench.handle.pulse.beats
+    beats = bench.handle.heartbeat.beats
     assert beats > 0
     deadline = time.monotonic() + PATIENCE
-    while bench.handle.pulse.beats == beats:
+    while bench.handle.heartbeat.beats == beats:
         assert time.monotonic() < deadline
 
 
@@ -354,18 +354,18 @@ class Lost:
 
     def __init__(self, handle, answers):
         self._handle, self._answers, self.channel = handle, answers, self
-        self.kind, self.pid, self.pulse = "actor", None, self
+        self.kind, self.pid, self.heartbeat = "actor", None, self
         self.hindrance, self.join = (lambda: "is on a machine that does not answer"), (lambda timeout: None)
         self.kill, self.close, self.killed = self._kill, handle.channel.close, False
         self.send = handle.channel.send
 
     @property
     def member(self):
-        return self._handle.pulse.member
+        return self._handle.heartbeat.member
 
     @property
     def beats(self):
-        return self._handle.pulse.beats if self._answers else 1
+        return self._handle.heartbeat.beats if self._answers else 1
 
     def receive(self, timeout=None):
         if not self._answers:

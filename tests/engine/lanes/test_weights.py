@@ -228,12 +228,12 @@ def test_a_write_in_the_middle_of_a_read_is_found_out(shared_board):
 def test_a_thread_that_reads_what_it_retains_sees_whole_versions(board):
     seen = []
     told = threading.Semaphore(0)
-    tickets, answers = [], []
+    requests, answers = [], []
 
     def follow():
         for _ in range(500):
             told.acquire()
-            snapshot = tickets.pop()
+            snapshot = requests.pop()
             arrays = read(board, snapshot)
             seen.append({float(array.max()) for array in arrays.values() if array.size} == {float(snapshot.version)})
             answers.append(snapshot)
@@ -247,7 +247,7 @@ def test_a_thread_that_reads_what_it_retains_sees_whole_versions(board):
         if version == 0 or answers:
             if answers:
                 board.release(answers.pop())
-            tickets.append(board.retain())
+            requests.append(board.retain())
             told.release()
     thread.join()
     assert seen == [True] * 500

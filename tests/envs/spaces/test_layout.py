@@ -12,8 +12,8 @@ from minding.envs.spaces.layout import ObsLayout
 def test_leaves_follow_the_sorted_key_order_of_trees():
     space = spaces.Tuple([spaces.Discrete(2)] * 11)
     layout = ObsLayout(space)
-    packed = layout.pack(layout.allocate(3))
-    assert [leaf.path for leaf in layout.leaves] == [path for path, _ in trees.leaves(packed)]
+    obs = layout.unflatten(layout.allocate(3))
+    assert [leaf.path for leaf in layout.leaves] == [path for path, _ in trees.leaves(obs)]
     assert [leaf.path for leaf in layout.leaves][:4] == ["0", "1", "10", "2"]
 
 

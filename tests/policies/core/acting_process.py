@@ -1,4 +1,4 @@
-"""Acts with shipped modes: in the test's process, or as the script of a fresh one (``PARCELS ANSWERS``)."""
+"""Acts with shipped modes: in the test's process, or as the script of a fresh one (``SHIPMENTS ANSWERS``)."""
 
 import pickle
 import sys
@@ -23,15 +23,15 @@ def halve(weights):
         array *= 0.5
 
 
-def act(parcel):
-    """Rebuilds the two modes of a parcel and plays before and after their weights change."""
-    lane = LaneContext(parcel["index"], {name: array.copy() for name, array in parcel["weights"].items()})
-    modes = [factory(lane) for factory in parcel["factories"]]
-    before = play(*modes, parcel["obs"])
+def act(shipment):
+    """Rebuilds the two modes of a shipment and plays before and after their weights change."""
+    lane = LaneContext(shipment["index"], {name: array.copy() for name, array in shipment["weights"].items()})
+    modes = [factory(lane) for factory in shipment["factories"]]
+    before = play(*modes, shipment["obs"])
     halve(lane.weights)
     for refresh in lane.on_refresh:
         refresh()
-    return {"before": before, "after": play(*modes, parcel["obs"])}
+    return {"before": before, "after": play(*modes, shipment["obs"])}
 
 
 def peak_memory():
@@ -40,8 +40,8 @@ def peak_memory():
     return int(status.partition("VmHWM:")[2].split()[0])
 
 
-def main(parcels, answers):
-    made = {name: act(parcel) for name, parcel in pickle.loads(Path(parcels).read_bytes()).items()}  # noqa: S301
+def main(shipments, answers):
+    made = {name: act(shipment) for name, shipment in pickle.loads(Path(shipments).read_bytes()).items()}  # noqa: S301
     process = {"mindspore": "mindspore" in sys.modules, "kilobytes": peak_memory()}
     Path(answers).write_bytes(pickle.dumps((made, process)))
 

@@ -18,7 +18,7 @@ from minding.engine.errors import MindingError
 from minding.engine.types import LaneContext, Shippable
 from minding.policies import get_policy_class
 from minding.policies.core.base import MODES
-from minding.policies.core.factories import pack, unpack
+from minding.policies.core.factories import dumps, loads
 
 NESTED = dict_of(a=dict_of(b=discrete(3), c=VECTOR), d=space_of(2, 2))
 CASES = {
@@ -63,7 +63,7 @@ def used(policy):
     acting_process.halve(policy.collect_mode.weights())
 
 
-def parcel_of(policy, index=0):
+def shipment_of(policy, index=0):
     modes = (policy.collect_mode, policy.eval_mode)
     weights = {**modes[0].weights(), **modes[1].weights()}
     return {
@@ -74,10 +74,10 @@ def parcel_of(policy, index=0):
     }
 
 
-def run_elsewhere(parcels, folder):
-    """What a fresh process answers to the parcels, and what is known of it."""
-    sent, answers = folder / "parcels", folder / "answers"
-    sent.write_bytes(cloudpickle.dumps(parcels))
+def run_elsewhere(shipments, folder):
+    """What a fresh process answers to the shipments, and what is known of it."""
+    sent, answers = folder / "shipments", folder / "answers"
+    sent.write_bytes(cloudpickle.dumps(shipments))
     script = Path(acting_process.__file__)
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run(
@@ -94,11 +94,11 @@ def shipped(build, tmp_path_factory):
     policies = {case: build(case) for case in CASES}
     for policy in policies.values():
         used(policy)
-    parcels = {(case, index): parcel_of(policy, index) for case, policy in policies.items() for index in (0, 1)}
-    elsewhere, process = run_elsewhere(parcels, tmp_path_factory.mktemp("lane"))
+    shipments = {(case, index): shipment_of(policy, index) for case, policy in policies.items() for index in (0, 1)}
+    elsewhere, process = run_elsewhere(shipments, tmp_path_factory.mktemp("lane"))
     here = {}
     for case, policy in policies.items():
-        modes, obs = (policy.collect_mode, policy.eval_mode), parcels[case, 0]["obs"]
+        modes, obs = (policy.collect_mode, policy.eval_mode), shipments[case, 0]["obs"]
         before = acting_process.play(*modes, obs)
         acting_process.halve(policy.collect_mode.weights())
         here[case] = {"before": before, "after": acting_process.play(*modes, obs)}
@@ -160,10 +160,10 @@ def test_the_factory_holds_no_weights(tiny_config):
 
 def test_a_mode_that_was_shipped_can_be_shipped_on(build):
     policy = build("several choices")
-    parcel = parcel_of(policy)
-    first = parcel["factories"][0](LaneContext(0, parcel["weights"]))
+    shipment = shipment_of(policy)
+    first = shipment["factories"][0](LaneContext(0, shipment["weights"]))
     second = first.factory()(LaneContext(0, dict(first.weights())))
-    obs = parcel["obs"]
+    obs = shipment["obs"]
     assert np.array_equal(first.forward(obs)["log_prob"], second.forward(obs)["log_prob"])
 
 
@@ -174,24 +174,24 @@ def test_the_state_of_a_collect_mode_is_where_its_random_stream_stands(build):
     drawn = [mode.forward(obs)["action"] for _ in range(2)]
     mode.load_state_dict(state)
     assert np.array_equal(mode.forward(obs)["action"], drawn[0])
-    other = parcel_of(policy, index=1)
+    other = shipment_of(policy, index=1)
     worker = other["factories"][0](LaneContext(1, other["weights"]))
     worker.load_state_dict(mode.state_dict())
     assert np.array_equal(worker.forward(obs)["action"], drawn[1])
 
 
 def test_a_missing_weight_is_an_error_that_names_it(build):
-    parcel = parcel_of(build("squashed gaussian"))
-    del parcel["weights"]["net.head.mean.bias"]
+    shipment = shipment_of(build("squashed gaussian"))
+    del shipment["weights"]["net.head.mean.bias"]
     with pytest.raises(MindingError, match=r"lack parameter 'net\.head\.mean\.bias': fill them from the mode"):
-        parcel["factories"][0](LaneContext(0, parcel["weights"]))
+        shipment["factories"][0](LaneContext(0, shipment["weights"]))
 
 
-def test_views_of_weights_are_packed_by_name_and_other_arrays_as_they_are():
+def test_views_of_weights_are_pickled_by_name_and_other_arrays_as_they_are():
     weights = {"empty": np.zeros(0, np.float32), "w": np.arange(6, dtype=np.float32).reshape(2, 3)}
-    packed = pack([weights["w"].T, weights["w"][1:, ::2], np.arange(6, dtype=np.float32)], weights)
+    data = dumps([weights["w"].T, weights["w"][1:, ::2], np.arange(6, dtype=np.float32)], weights)
     mine = {"empty": weights["empty"], "w": np.zeros((2, 3), np.float32)}
-    transposed, part, other = unpack(packed, mine)
+    transposed, part, other = loads(data, mine)
     mine["w"][...] = [[10, 11, 12], [13, 14, 15]]
     assert transposed.tolist() == [[10, 13], [11, 14], [12, 15]]
     assert part.tolist() == [[13, 15]]
@@ -201,9 +201,9 @@ def test_views_of_weights_are_packed_by_name_and_other_arrays_as_they_are():
 def test_a_compiled_actor_is_rebuilt_takes_over_new_weights_and_answers_to_the_bit_as_that_of_the_learner(build):
     policy = build("several choices", MODES, **{"policy.collect.backend": "graph"})
     used(policy)
-    answers = acting_process.act(parcel_of(policy))
+    answers = acting_process.act(shipment_of(policy))
     assert_like_the_policys_own(answers, policy)
-    other = acting_process.act(parcel_of(policy, index=1))
+    other = acting_process.act(shipment_of(policy, index=1))
     assert not np.array_equal(other["before"]["random.action"], answers["before"]["random.action"])
 
 
@@ -212,8 +212,8 @@ def test_the_first_worker_goes_on_remembering_and_the_others_begin_anew(build, b
     policy = build("memory", **{"policy.collect.backend": backend})
     obs = observation(policy.spec["observation"])
     used(policy)
-    parcel = parcel_of(policy)
-    first, second = (parcel["factories"][0](LaneContext(k, dict(parcel["weights"]))) for k in (0, 1))
+    shipment = shipment_of(policy)
+    first, second = (shipment["factories"][0](LaneContext(k, dict(shipment["weights"]))) for k in (0, 1))
     expected = policy.collect_mode.forward(obs)["memory"]
     assert expected.any()
     assert np.array_equal(first.forward(obs)["memory"], expected)
@@ -228,7 +228,7 @@ def test_a_policy_with_convolutions_acts_in_another_process(tiny_config, tmp_pat
     cfg = tiny_config("ppo", dict_of(image=IMAGE, speed=VECTOR), space_of(2))
     policy = get_policy_class("ppo")(cfg)
     used(policy)
-    answers, process = run_elsewhere({"graph": parcel_of(policy)}, tmp_path)
+    answers, process = run_elsewhere({"graph": shipment_of(policy)}, tmp_path)
     assert process["mindspore"]
     assert_like_the_policys_own(answers["graph"], policy)
 

@@ -1,4 +1,4 @@
-"""Where a chain is cut, what crosses, and how it looks."""
+"""Where a chain is divided, what crosses, and how it looks."""
 
 import dataclasses
 
@@ -10,7 +10,7 @@ from minding.engine import Context, OnlineRLContext, Role, Task, declare
 from minding.engine.chain.middleware import declaration_of
 from minding.engine.chain.nodes import chain_nodes
 from minding.engine.chain.pipeline import Serial
-from minding.engine.lanes.split import split
+from minding.engine.lanes.division import divide
 
 KEPT = OnlineRLContext().kept
 
@@ -27,9 +27,9 @@ def stand_in(name):
 def user(ctx): ...
 
 
-def cut(*names, kept=KEPT):
-    """Splits a chain of library names and middleware."""
-    return split(chain_nodes([stand_in(name) if isinstance(name, str) else name for name in names]), kept)
+def divided(*names, kept=KEPT):
+    """Divides a chain of library names and middleware."""
+    return divide(chain_nodes([stand_in(name) if isinstance(name, str) else name for name in names]), kept)
 
 
 def members(part):
@@ -40,8 +40,8 @@ OFF_POLICY = ("interaction_evaluator", "eps_greedy_handler", "StepCollector", "d
 ON_POLICY = ("interaction_evaluator", "StepCollector", "gae_estimator", "multistep_trainer", "CkptSaver")
 
 
-def test_the_off_policy_chain_is_cut_before_the_buffer():
-    lanes = cut(*OFF_POLICY, "CkptSaver")
+def test_the_off_policy_chain_is_divided_before_the_buffer():
+    lanes = divided(*OFF_POLICY, "CkptSaver")
     assert members(lanes.collect) == ["eps_greedy_handler", "StepCollector"]
     assert lanes.collect.inputs == ("env_step", "collect_kwargs", "env_episode")
     assert lanes.collect.outputs == ("trajectories", "env_step", "env_episode")
@@ -52,7 +52,7 @@ def test_the_off_policy_chain_is_cut_before_the_buffer():
 
 
 def test_the_on_policy_chain_estimates_advantages_where_it_collects():
-    lanes = cut(*ON_POLICY)
+    lanes = divided(*ON_POLICY)
     assert members(lanes.collect) == ["StepCollector", "gae_estimator"]
     assert lanes.collect.inputs == ("env_step", "env_episode", "collect_kwargs")
     # The rollout itself is read by nobody else.
@@ -60,7 +60,7 @@ def test_the_on_policy_chain_estimates_advantages_where_it_collects():
 
 
 def test_what_a_logger_reads_crosses_too():
-    lanes = cut(*ON_POLICY, "online_logger")
+    lanes = divided(*ON_POLICY, "online_logger")
     assert lanes.collect.outputs == ("episode_stats", "env_step", "env_episode", "train_data")
 
 
@@ -68,7 +68,7 @@ def test_what_a_logger_reads_crosses_too():
 def test_undeclared_middleware_stay_in_the_main_process_and_may_read_all_that_is_written(place):
     names = [*OFF_POLICY, "CkptSaver"]
     names.insert(place, user)
-    lanes = cut(*names)
+    lanes = divided(*names)
     assert members(lanes.collect)[-1] == "StepCollector"
     written = ("collect_kwargs", "trajectories", "trajectory_end_idx", "episode_stats", "env_step", "env_episode")
     assert lanes.collect.outputs == written
@@ -76,7 +76,7 @@ def test_undeclared_middleware_stay_in_the_main_process_and_may_read_all_that_is
 
 
 def test_a_collector_behind_a_users_middleware_is_cut_there():
-    lanes = cut("eps_greedy_handler", user, "StepCollector", "gae_estimator", user, "nstep_reward_enhancer")
+    lanes = divided("eps_greedy_handler", user, "StepCollector", "gae_estimator", user, "nstep_reward_enhancer")
     assert members(lanes.collect) == ["StepCollector", "gae_estimator"]
     assert lanes.collect.inputs == ("env_step", "env_episode", "collect_kwargs")
 
@@ -86,7 +86,7 @@ FIELDS = tuple(field.name for field in dataclasses.fields(OnlineRLContext))
 
 def test_a_role_moves_a_function_that_declares_nothing_which_may_then_read_and_write_any_field():
     chain = [stand_in("interaction_evaluator"), user, stand_in("StepCollector")]
-    lane = split(chain_nodes(chain, [None, Role.COLLECT, None]), KEPT, FIELDS).collect
+    lane = divide(chain_nodes(chain, [None, Role.COLLECT, None]), KEPT, FIELDS).collect
     assert members(lane) == ["user", "StepCollector"]
     assert lane.written is None
     # But for what lanes themselves put into the context.
@@ -96,20 +96,20 @@ def test_a_role_moves_a_function_that_declares_nothing_which_may_then_read_and_w
     }  # fmt: skip
     assert [leaf.name for leaf in lane.upstream] == []
     # It may be the collector.
-    alone = split(chain_nodes([user, user], [Role.COLLECT, None]), KEPT, FIELDS).collect
+    alone = divide(chain_nodes([user, user], [Role.COLLECT, None]), KEPT, FIELDS).collect
     assert (members(alone), alone.main.position) == (["user"], "0")
 
 
 def test_a_chain_without_a_collector_has_no_collect_lane():
-    lanes = cut("interaction_evaluator", user, "data_pusher", "OffPolicyLearner", "eps_greedy_handler")
+    lanes = divided("interaction_evaluator", user, "data_pusher", "OffPolicyLearner", "eps_greedy_handler")
     assert lanes.collect is None
     assert len(lanes.evaluate) == 1
-    assert cut(user).evaluate == ()
+    assert divided(user).evaluate == ()
 
 
 def test_an_evaluator_among_collectors_does_not_part_them_and_the_lane_stands_where_the_collector_stood():
     evaluator = "interaction_evaluator"
-    lanes = cut("eps_greedy_handler", evaluator, "StepCollector", evaluator, "gae_estimator")
+    lanes = divided("eps_greedy_handler", evaluator, "StepCollector", evaluator, "gae_estimator")
     assert members(lanes.collect) == ["eps_greedy_handler", "StepCollector", "gae_estimator"]
     assert lanes.collect.main.position == "2"
     assert [part.main.position for part in lanes.evaluate] == ["1", "3"]
@@ -117,11 +117,11 @@ def test_an_evaluator_among_collectors_does_not_part_them_and_the_lane_stands_wh
 
 def test_composites_move_as_a_whole_or_not_at_all():
     collecting = Serial([stand_in("eps_greedy_handler"), Serial([stand_in("StepCollector")])])
-    lanes = cut(Serial([stand_in("interaction_evaluator")]), collecting, "gae_estimator", user)
+    lanes = divided(Serial([stand_in("interaction_evaluator")]), collecting, "gae_estimator", user)
     assert members(lanes.collect) == ["serial", "gae_estimator"]
     assert [leaf.position for leaf in lanes.collect.leaves] == ["1.0", "1.1.0", "2"]
     assert [members(part) for part in lanes.evaluate] == [["serial"]]
-    mixed = cut(Serial([stand_in("StepCollector"), stand_in("OffPolicyLearner")]), Serial([]))
+    mixed = divided(Serial([stand_in("StepCollector"), stand_in("OffPolicyLearner")]), Serial([]))
     assert (mixed.collect, mixed.evaluate) == (None, ())
 
 
@@ -130,7 +130,7 @@ def test_kept_fields_cross_also_if_nobody_reads_them():
     def collector():
         return lambda ctx: None
 
-    assert cut(collector(), kept=("total_step", "count")).collect.outputs == ("count",)
+    assert divided(collector(), kept=("total_step", "count")).collect.outputs == ("count",)
 
 
 def test_middleware_that_cannot_be_compared_are_told_apart():
@@ -141,7 +141,7 @@ def test_middleware_that_cannot_be_compared_are_told_apart():
 
         def __call__(self, ctx): ...
 
-    lanes = cut(Holds(np.zeros(2)), Holds(np.zeros(2)), user)
+    lanes = divided(Holds(np.zeros(2)), Holds(np.zeros(2)), user)
     assert [node.position for node in lanes.collect.members] == ["0", "1"]
 
 

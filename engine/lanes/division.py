@@ -1,4 +1,4 @@
-"""Cuts a chain into lanes by the roles of its middleware."""
+"""Divides a chain into lanes by the roles of its middleware."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ _LATER = frozenset({"total_step", "eval_value", "eval_output", "eval_params", "p
 
 
 @dataclasses.dataclass(frozen=True)
-class Cut:
-    """What leaves the main process, and what crosses.
+class Part:
+    """The part of a chain that runs in one lane, and what crosses between it and the main process.
 
     Attributes:
       members: the middleware of a lane, in order.
@@ -40,23 +40,23 @@ class Cut:
 
 
 @dataclasses.dataclass(frozen=True)
-class Split:
-    """A chain in lanes.
+class Division:
+    """A chain divided into lanes; what is in none of its parts stays in the main process.
 
     Attributes:
       collect: what runs in collectors; None if nothing does.
-      evaluate: what runs in evaluators, one cut per evaluator.
+      evaluate: what runs in evaluators, one part per evaluator.
     """
 
-    collect: Cut | None
-    evaluate: tuple[Cut, ...]
+    collect: Part | None
+    evaluate: tuple[Part, ...]
 
 
-def split(nodes: Sequence[Node], kept: Sequence[str], fields: Sequence[str] = ()) -> Split:
-    """Cuts a chain.
+def divide(nodes: Sequence[Node], kept: Sequence[str], fields: Sequence[str] = ()) -> Division:
+    """Divides a chain.
 
     The collect lane is the run of adjacent middleware of role collect that contains the collector (evaluators between
-    them do not split it). Everything else stays in the main process, at its place: learners, what has no role,
+    them do not interrupt it). Everything else stays in the main process, at its place: learners, what has no role,
     and collect-role middleware beyond one of those. A member that declares no fields may read and write any.
 
     Args:
@@ -71,9 +71,9 @@ def split(nodes: Sequence[Node], kept: Sequence[str], fields: Sequence[str] = ()
     # Results of evaluations come into the context at the place of their lane, and are for the main process.
     results = {name for leaf in _leaves(evaluators) if leaf.declaration for name in leaf.declaration.writes}
     open_fields = [name for name in fields if name not in results | _LATER]
-    return Split(
-        collect=_cut(collect, here, kept, open_fields) if collect else None,
-        evaluate=tuple(_cut([node], here, kept, open_fields) for node in evaluators),
+    return Division(
+        collect=_part(collect, here, kept, open_fields) if collect else None,
+        evaluate=tuple(_part([node], here, kept, open_fields) for node in evaluators),
     )
 
 
@@ -108,7 +108,7 @@ def _open(nodes: Sequence[Node]) -> bool:
     return any(leaf.declaration is None for leaf in _leaves(nodes))
 
 
-def _cut(members: Sequence[Node], outside: Sequence[Node], kept: Sequence[str], fields: Sequence[str]) -> Cut:
+def _part(members: Sequence[Node], outside: Sequence[Node], kept: Sequence[str], fields: Sequence[str]) -> Part:
     inputs: list[str] = []
     written: list[str] = []
     for leaf in _leaves(members):
@@ -127,7 +127,7 @@ def _cut(members: Sequence[Node], outside: Sequence[Node], kept: Sequence[str], 
             # A user's own middleware may read anything.
             wanted.update(written)
     main = next(filter(collects, members), members[0])
-    return Cut(
+    return Part(
         members=tuple(members),
         main=main,
         inputs=tuple(dict.fromkeys(inputs)),

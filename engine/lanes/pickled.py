@@ -15,7 +15,7 @@ from minding.engine.errors import LaneError
 from minding.engine.types import Array, Factory, LaneContext, Shippable, Stateful
 
 
-class Parcel:
+class PickledMembers:
     """Middleware, ready for a worker process.
 
     Attributes:
@@ -31,13 +31,13 @@ class Parcel:
 
     def __init__(self, middleware: Sequence[Middleware], lane: str) -> None:
         file = io.BytesIO()
-        packer = _Packer(file)
+        pickler = _Pickler(file)
         for member in middleware:
-            packer.pack(member, lane)
+            pickler.add(member, lane)
         self._lane = lane
         self._content = file.getvalue()
         self._count = len(middleware)
-        self.shipped = tuple(packer.shipped)
+        self.shipped = tuple(pickler.shipped)
         self._factories = cloudpickle.dumps([thing.factory() for thing in self.shipped])
         self.acting = tuple(place for place, thing in enumerate(self.shipped) if _acts(thing))
 
@@ -57,11 +57,11 @@ class Parcel:
                 arrays[name] = array
         return arrays
 
-    def unpack(self, lane: LaneContext) -> tuple[list[Middleware], list[Any]]:
+    def rebuild(self, lane: LaneContext) -> tuple[list[Middleware], list[Any]]:
         """In the worker: returns the middleware, and what the factories built, in the order of `shipped`."""
         factories: list[Factory] = cloudpickle.loads(self._factories)
-        unpacker = _Unpacker(io.BytesIO(self._content), [factory(lane) for factory in factories])
-        return [unpacker.load() for _ in range(self._count)], unpacker.built
+        unpickler = _Unpickler(io.BytesIO(self._content), [factory(lane) for factory in factories])
+        return [unpickler.load() for _ in range(self._count)], unpickler.built
 
 
 def _acts(thing: Shippable) -> bool:
@@ -69,7 +69,7 @@ def _acts(thing: Shippable) -> bool:
     return bool(thing.weights()) and isinstance(thing, Stateful)
 
 
-class _Packer(cloudpickle.Pickler):  # type: ignore[misc]
+class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
     def __init__(self, file: io.BytesIO) -> None:
         super().__init__(file)
         self.shipped: list[Shippable] = []
@@ -84,7 +84,7 @@ class _Packer(cloudpickle.Pickler):  # type: ignore[misc]
         self.shipped.append(thing)
         return len(self.shipped) - 1
 
-    def pack(self, middleware: Middleware, lane: str) -> None:
+    def add(self, middleware: Middleware, lane: str) -> None:
         try:
             self.dump(middleware)
         except Exception as error:  # Whatever a user's __reduce__ raises.
@@ -95,8 +95,8 @@ class _Packer(cloudpickle.Pickler):  # type: ignore[misc]
             ) from error
 
 
-class _Unpacker(pickle.Unpickler):
-    """Reads what `_Packer` wrote; both are processes of one run."""
+class _Unpickler(pickle.Unpickler):
+    """Reads what `_Pickler` wrote; both are processes of one run."""
 
     def __init__(self, file: io.BytesIO, built: list[Any]) -> None:
         super().__init__(file)

@@ -8,16 +8,16 @@ from collections.abc import Sequence
 from typing import Any
 
 from minding.engine.chain.context import Context
-from minding.engine.chain.division import Run
+from minding.engine.chain.lanes import Run
 from minding.engine.chain.middleware import Role
 from minding.engine.chain.nodes import Node
 from minding.engine.chain.trace import Trace
 from minding.engine.lanes.closures import check_assignments
-from minding.engine.lanes.messages import Answer, Ticket
+from minding.engine.lanes.division import Part
+from minding.engine.lanes.messages import Answer, Request
 from minding.engine.lanes.options import LaneOptions
-from minding.engine.lanes.parcel import Parcel
-from minding.engine.lanes.remote import remote
-from minding.engine.lanes.split import Cut
+from minding.engine.lanes.pickled import PickledMembers
+from minding.engine.lanes.standin import stand_in
 from minding.engine.lanes.supervised import SupervisedWorker
 from minding.engine.lanes.transport import Snapshot, Transport, WeightBoard
 from minding.engine.lanes.worker import WorkerPlan
@@ -27,14 +27,14 @@ _log = logging.getLogger("minding.lanes")
 _WORKER = {Role.COLLECT: "collector", Role.EVALUATE: "evaluator"}
 
 
-class Crew:
+class WorkerGroup:
     """Workers that run the same members.
 
     What is shipped is made by `prepare`, when a checkpoint has been loaded, and continues from there; workers start
-    with their first tickets.
+    with their first requests.
 
     Args:
-      cut: the members.
+      part: the members.
       role: what they do; gives the lane and its workers their names.
       cores: of each worker; as many workers as entries.
       options: settings of the run.
@@ -44,14 +44,14 @@ class Crew:
 
     def __init__(
         self,
-        cut: Cut,
+        part: Part,
         role: Role,
         cores: Sequence[frozenset[int]],
         options: LaneOptions,
         transport: Transport,
         run: Run,
     ) -> None:
-        self.cut, self._run = cut, run
+        self.part, self._run = part, run
         name, count = _WORKER[role], len(cores)
         names = [name if count == 1 else f"{name} {k}" for k in range(count)]
         self.workers = [SupervisedWorker(name, transport, options.timeout) for name in names]
@@ -61,19 +61,19 @@ class Crew:
         self._depth = ahead + 1 if role is Role.COLLECT else 1
         # Nothing is under way between two iterations.
         self._exact = ahead == 0
-        self._parcel: Parcel
+        self._pickled: PickledMembers
         self._board: WeightBoard
         self._prepared = False
 
     def nodes(self) -> tuple[Node, ...]:
         """Stands for the members, in the views of the main process."""
         return tuple(
-            Node(remote(leaf, self.workers, self._exact), leaf.position, leaf.name, leaf.role, leaf.declaration)
-            for leaf in self.cut.leaves
+            Node(stand_in(leaf, self.workers, self._exact), leaf.position, leaf.name, leaf.role, leaf.declaration)
+            for leaf in self.part.leaves
         )
 
     def prepare(self, context: type[Context]) -> None:
-        """Packs the members and makes room for weights, once.
+        """Pickles the members and makes room for weights, once.
 
         Args:
           context: the chain's class of contexts.
@@ -82,25 +82,25 @@ class Crew:
         """
         if self._prepared:
             return
-        self._parcel = Parcel([member.middleware for member in self.cut.members], self._lane)
-        # A version for each ticket under way, the newest one, and one to write into.
-        self._board = self._transport.board(self._parcel.weights(), self._depth + 2)
-        for leaf in self.cut.leaves:
+        self._pickled = PickledMembers([member.middleware for member in self.part.members], self._lane)
+        # A version for each request under way, the newest one, and one to write into.
+        self._board = self._transport.board(self._pickled.weights(), self._depth + 2)
+        for leaf in self.part.leaves:
             for hook in ("finish", "resumed"):
                 if hasattr(leaf.middleware, hook):
                     _log.warning("%s runs in the %s lane, where %s(ctx) is not called", leaf.name, self._lane, hook)
-        names = tuple(member.name for member in self.cut.members)
-        keys = tuple(f"{leaf.position}:{leaf.name}" for leaf in self.cut.leaves)
+        names = tuple(member.name for member in self.part.members)
+        keys = tuple(f"{leaf.position}:{leaf.name}" for leaf in self.part.leaves)
         for index, (worker, cores) in enumerate(zip(self.workers, self._cores)):
             plan = WorkerPlan(
                 lane=self._lane,
                 index=index,
                 names=names,
                 keys=keys,
-                parcel=self._parcel,
+                members=self._pickled,
                 context=context,
-                outputs=self.cut.outputs,
-                written=self.cut.written,
+                outputs=self.part.outputs,
+                written=self.part.written,
                 depth=self._depth,
                 own_process=self._transport.own_process,
             )
@@ -109,20 +109,20 @@ class Crew:
 
     def publish(self) -> int:
         """Makes the learner's weights available if they changed; returns their version, counted from 0."""
-        return self._board.publish(self._parcel.weights())
+        return self._board.publish(self._pickled.weights())
 
     def fields(self, ctx: Context) -> dict[str, Any]:
-        """What a ticket tells of a context."""
-        names = dict.fromkeys((*ctx.kept, *self.cut.inputs))
+        """What a request tells of a context."""
+        names = dict.fromkeys((*ctx.kept, *self.part.inputs))
         # Of what members only may read, a context need not have all.
         return {name: getattr(ctx, name) for name in names if name in ctx.__dataclass_fields__}
 
-    def submit(self, worker: int, number: int, fields: dict[str, Any]) -> Ticket:
-        """Gives a worker a ticket with the newest weights."""
+    def submit(self, worker: int, number: int, fields: dict[str, Any]) -> Request:
+        """Gives a worker a request with the newest weights."""
         weights = self._board.retain()
-        ticket = Ticket(number, weights.version, weights.place, fields)
-        self.workers[worker].submit(ticket)
-        return ticket
+        request = Request(number, weights.version, weights.place, fields)
+        self.workers[worker].submit(request)
+        return request
 
     def check(self) -> None:
         """Refuses members that would not do in a worker what they do here.
@@ -130,7 +130,7 @@ class Crew:
         Raises:
           ChainError: one assigns to a variable outside of itself.
         """
-        check_assignments(self.cut.leaves, self._lane)
+        check_assignments(self.part.leaves, self._lane)
 
     def answer(self, worker: int) -> Answer:
         """Waits for a worker's next answer and takes note of it; see `SupervisedWorker.answer` for what it raises."""
@@ -151,12 +151,12 @@ class Crew:
             self.trace.add(self.workers[worker].name, answer.spans)
         if worker == 0:
             # A checkpoint of this process then holds the random stream as the first worker left it.
-            for place, state in zip(self._parcel.acting, answer.state["acting"], strict=True):
-                acting: Any = self._parcel.shipped[place]
+            for place, state in zip(self._pickled.acting, answer.state["acting"], strict=True):
+                acting: Any = self._pickled.shipped[place]
                 acting.load_state_dict(state)
 
     def read_weights(self, snapshot: Snapshot) -> dict[str, Array]:
-        """A copy of the weights of a ticket; until the next `publish` also once it is answered."""
+        """A copy of the weights of a request; until the next `publish` also once it is answered."""
         arrays = self._board.empty()
         self._board.read(snapshot, arrays)
         return arrays

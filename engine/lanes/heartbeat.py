@@ -7,15 +7,15 @@ import threading
 import time
 from typing import Any
 
-from minding.engine.lanes.transport import STARTING, Pulse
+from minding.engine.lanes.transport import STARTING, Heartbeat
 from minding.engine.process.spawn import SPAWN
 
 _BEAT = 0.5  # s
 _FIRST_REPORT = 10.0  # s of waiting; the next ones after twice as many each
 
 
-class SharedPulse:
-    """A `Pulse` of two numbers in shared memory.
+class SharedHeartbeat:
+    """A `Heartbeat` of two numbers in shared memory.
 
     A thread of the worker makes it beat, also during a long call of Python code; not while the process is stopped, or
     hangs in compiled code that keeps Python from running. Goes to the worker as an argument of its process.
@@ -44,7 +44,7 @@ class SharedPulse:
                 self._cells[0] += 1
                 time.sleep(_BEAT)
 
-        threading.Thread(target=beat, daemon=True, name="pulse").start()
+        threading.Thread(target=beat, daemon=True, name="heartbeat").start()
 
 
 class Wait:
@@ -58,19 +58,19 @@ class Wait:
         self.seconds = 0.0
         self.silent = 0.0
         self._looked = time.monotonic()
-        self._pulse: Pulse | None = None
+        self._heartbeat: Heartbeat | None = None
         self._beats = -1
         self._report = _FIRST_REPORT
 
-    def look(self, pulse: Pulse) -> None:
+    def look(self, heartbeat: Heartbeat) -> None:
         """Counts the time since the last check."""
         now = time.monotonic()
         lived, self._looked = min(now - self._looked, 1.0), now
         self.seconds += lived
-        beats = pulse.beats
-        known = pulse is self._pulse and beats == self._beats
+        beats = heartbeat.beats
+        known = heartbeat is self._heartbeat and beats == self._beats
         self.silent = self.silent + lived if known else 0.0
-        self._pulse, self._beats = pulse, beats
+        self._heartbeat, self._beats = heartbeat, beats
 
     def report_due(self) -> bool:
         """Whether it is time to report the wait; less and less often."""

@@ -13,8 +13,8 @@ from minding.engine.chain.nodes import Node
 from minding.engine.chain.trace import Trace
 
 
-class Division(Protocol):
-    """A chain of which parts run elsewhere.
+class Lanes(Protocol):
+    """A chain divided into lanes, parts of which run elsewhere.
 
     Attributes:
       nodes: the chain as this process runs it.
@@ -68,19 +68,8 @@ class Run(Protocol):
     def emit(self, event: str, /, *args: Any, **kwargs: Any) -> None: ...
 
 
-class Divider(Protocol):
-    """Checked settings of an asynchronous run, which know how to divide a chain."""
+MakeLanes = Callable[[Sequence[Node], Context, Run], Lanes]
+"""Divides a chain into lanes: given the chain, the first context and the task that runs it."""
 
-    def divide(self, nodes: Sequence[Node], ctx: Context, run: Run) -> Division:
-        """Divides a chain.
-
-        Args:
-          nodes: the chain.
-          ctx: the first context.
-          run: the task that runs it.
-        """
-        ...
-
-
-MakeDivider = Callable[[Any], Divider]
+LaneFactory = Callable[[Any], MakeLanes]
 """From what `start` was given as `lanes` (None if nothing was); ConfigError for what is unknown or out of range."""

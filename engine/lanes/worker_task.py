@@ -1,0 +1,138 @@
+"""The task of a worker: what a member tells it is sent to the main process with the answer."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Iterator, Sequence
+from typing import Any, NoReturn
+
+import cloudpickle
+
+from minding.engine.chain.context import Context
+from minding.engine.chain.middleware import Role
+from minding.engine.chain.pipeline import Step, run_first_halves, run_second_halves
+from minding.engine.chain.task import Task, task
+from minding.engine.errors import ChainError
+
+
+class WorkerTask(Task):
+    """What `task` is in a worker, for members that hold on to it or import it.
+
+    `finish`, `stop` and `emit` take effect in the main process, in the iteration that takes up the answer. What needs
+    the run itself (handlers, checkpoints, a wait for the main process) is refused.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.start()
+        self._lane = ""
+        self._emitted: list[bytes] = []
+
+    def enter(self, lane: str) -> None:
+        """Begins to run members of a lane."""
+        self._lane, self._roles, self._running = lane, {Role(lane)}, True
+
+    def play(self, steps: Sequence[Step], ctx: Context) -> None:
+        """Runs both halves of the members on the context of a request."""
+        self._ctx, self._finish, self._emitted = ctx, False, []
+        run_first_halves(steps, ctx, self._stack, ctx.total_step)
+        run_second_halves(self._stack, ctx.total_step)
+
+    @property
+    def emitted(self) -> list[bytes]:
+        """The events of the last request, each pickled: event, arguments, keyword arguments."""
+        return self._emitted
+
+    def emit(self, event: str, /, *args: Any, **kwargs: Any) -> None:
+        """Keeps the event for the handlers in the main process, with its arguments as they are now."""
+        try:
+            self._emitted.append(cloudpickle.dumps((event, args, kwargs)))
+        except Exception as error:  # Whatever a user's __reduce__ raises.
+            raise ChainError(
+                f"emit({event!r}): its arguments cannot be sent from the {self._lane} lane ({error}); emit numbers, "
+                "strings or arrays"
+            ) from error
+        # For other members of a parallel.
+        super().emit(event, *args, **kwargs)
+
+    def wait_for(self, event: str, timeout: float | None = None, **other: Any) -> Any:
+        """As usual among the members of a `parallel`; events of the main process do not come here."""
+        if not self._events.gathered:
+            self._refuse("wait_for", "events of the main process do not come here")
+        return super().wait_for(event, timeout, **other)
+
+    def on(self, event: str, handler: Any) -> NoReturn:
+        """Refused: handlers are called in the main process."""
+        self._refuse("on", "handlers are called in the main process; register them before task.run")
+
+    def once(self, event: str, handler: Any) -> NoReturn:
+        """Refused: handlers are called in the main process."""
+        self._refuse("once", "handlers are called in the main process; register them before task.run")
+
+    def at_boundary(self, fn: Any) -> NoReturn:
+        """Refused: iterations end in the main process."""
+        self._refuse("at_boundary", "iterations end in the main process")
+
+    def _refuse(self, what: str, why: str) -> NoReturn:
+        raise ChainError(
+            f"{what}: called in the {self._lane} lane, in a worker: {why}. Call it from a middleware without "
+            "a role, which runs in the main process"
+        )
+
+
+_of_process: WorkerTask | None = None
+_of_thread = threading.local()
+_lock = threading.Lock()
+_threads = 0
+
+
+def _found() -> WorkerTask | None:
+    """The task of the worker that asks, if one does."""
+    own: WorkerTask | None = _of_thread.__dict__.get("task", _of_process)
+    return own
+
+
+class _Found(Task):
+    """What the global task is where workers run: it stands for that of the worker which asks, if one does.
+
+    Modules have imported the global task before there was a worker, and members refer to it; so it stays one object.
+    """
+
+    def __getattribute__(self, name: str) -> Any:
+        found = _found()
+        return object.__getattribute__(self if found is None else found, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        found = _found()
+        object.__setattr__(self if found is None else found, name, value)
+
+
+def replace_task(own: WorkerTask) -> None:
+    """Makes the global task of this process, a worker, stand for `own`."""
+    global _of_process
+    _of_process = own
+    _make_global_task(_Found)
+
+
+@contextlib.contextmanager
+def replace_task_in_thread(own: WorkerTask) -> Iterator[None]:
+    """Makes the global task stand for `own` in this thread, a worker; it is itself in all others."""
+    global _threads
+    with _lock:
+        _threads += 1
+        _make_global_task(_Found)
+    _of_thread.task = own
+    try:
+        yield
+    finally:
+        del _of_thread.task
+        with _lock:
+            _threads -= 1
+            if not _threads and _of_process is None:
+                _make_global_task(Task)
+
+
+def _make_global_task(kind: type[Task]) -> None:
+    # Not by assignment, which `_Found` passes on.
+    object.__setattr__(task, "__class__", kind)
