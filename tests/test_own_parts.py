@@ -1,5 +1,7 @@
 """Parts of one's own that settings name: they train, resume and are loaded, and are refused from others."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -7,13 +9,16 @@ import pytest
 from of_algorithms import SMALL
 
 import minding
+from minding.cli import run as command
 from minding.engine.config.trust import check_code
-from minding.engine.errors import ChainError, ConfigError, TrustError
+from minding.engine.errors import ChainError, ConfigError, ExportError, TrustError
 from minding.engine.process.runtime import ms
 from minding.engine.run.metrics import read_metrics
+from minding.engine.run.run_dir import RunDir
 from minding.policies import get_algorithm
 from minding.policies.acting.numpy_layers import ACTIVATIONS
 from minding.policies.networks import activations
+from minding.training import export_run
 
 SHORT = (*SMALL, "policy.collect.n_sample=64", "policy.learn.n_minibatch=2", "run.max_env_step=128")
 
@@ -37,6 +42,38 @@ def test_an_encoder_trains_resumes_and_is_loaded(encoder, in_numpy, tmp_path):
     saved = again.save(tmp_path / "saved", evaluate=0)
     assert np.array_equal(minding.load(saved, trust=True, progress=False).predict(obs), again.predict(obs))
     again.close()
+
+
+@pytest.mark.parametrize("file_format", ["mindir", "onnx"])
+def test_an_exported_file_acts_as_the_policy_does_or_is_not_written(file_format, tmp_path, capsys):
+    pytest.importorskip("onnx")
+    pytest.importorskip("onnxruntime")
+    made = {encoder: agent(tmp_path, encoder=f"own_parts:{encoder}") for encoder in ("Plain", "Branches")}
+    for each in made.values():
+        each.learn(64)
+        each.close()
+    run = RunDir.open(made["Plain"].run_dir, trust=True)
+    path = export_run(run, file_format, None, None).path
+    assert command(["eval", str(run.path), "--exported", str(path), "--episodes=2", "--trust"]) == 0
+    assert "parity: 1,000 observations" in capsys.readouterr().out
+    run = RunDir.open(made["Branches"].run_dir, trust=True)
+    with pytest.raises(ExportError, match=r"does not compute what the policy computes|no onnx of this network"):
+        export_run(run, file_format, None, None)
+    assert not (run.path / f"policy.{file_format}").exists()
+
+
+def test_an_encoder_trains_in_lanes_and_is_evaluated_in_a_new_process(tmp_path):
+    program = [sys.executable, "-m", "minding"]
+    settings = [
+        "--env=CartPole-v1", "--async", f"run.out_dir={tmp_path}", "exp_name=own", "run.max_env_step=256",
+        "policy.model.encoder=own_parts:Plain", "policy.learn.warmup=64", "policy.learn.batch_size=16", *SMALL,
+    ]  # fmt: skip
+    place = {"cwd": Path(__file__).parent, "capture_output": True, "text": True}
+    trained = subprocess.run([*program, "train", "dqn", *settings], **place, check=False)
+    assert trained.returncode == 0, trained.stderr
+    evaluated = subprocess.run([*program, "eval", tmp_path / "own", "--episodes=2", "--trust"], **place, check=False)
+    assert evaluated.returncode == 0, evaluated.stderr
+    assert "return" in evaluated.stdout
 
 
 def test_an_encoder_of_this_program_is_given_as_its_class(tmp_path):
