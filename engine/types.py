@@ -189,12 +189,13 @@ class LearnMode(Protocol):
     fields: Mapping[str, Any]
     """The rows that `forward` reads: name -> `engine.data.batch.Field`."""
 
-    def forward(self, batch: Any, progress: float = 0.0) -> LearnOutput:
+    def forward(self, batch: Any, progress: float | Array = 0.0) -> LearnOutput:
         """Learns from a batch.
 
         Args:
           batch: an `engine.data.batch.IndexedBatch`.
-          progress: share of the run that is over, in [0, 1]; drives schedules.
+          progress: share of the run that is over, in [0, 1]; drives schedules. An array ``(K,)`` has it for each
+            gradient step of the batch: so it is where the clock counts these and there are several.
         """
         ...
 

@@ -13,10 +13,17 @@ from easydict import EasyDict
 
 from minding.configs import compile_run
 from minding.engine import OfflineRLContext, task
+from minding.engine.buffers import DatasetTables
 from minding.engine.data.dataset import check_fits, load_dataset
 from minding.engine.run.run_dir import RunDir
 from minding.envs import make_env_manager
-from minding.middleware import CkptSaver, interaction_evaluator, offline_data_fetcher, trainer
+from minding.middleware import (
+    CkptSaver,
+    interaction_evaluator,
+    offline_data_fetcher,
+    termination_checker,
+    trainer,
+)
 from minding.policies import BC
 
 
@@ -47,14 +54,16 @@ def main() -> None:
     cfg.exp_name = run_dir.path.name
     evaluator_env = make_env_manager(cfg.env, cfg.env.evaluator_env_num, cfg.seed + 1, training=False)
     policy = BC(cfg)
+    tables = DatasetTables(dataset, policy.learn_mode.fields)
 
     with task.start(ctx=OfflineRLContext(), resume=args.resume):
         task.use(interaction_evaluator(cfg, policy.eval_mode, evaluator_env))
-        task.use(offline_data_fetcher(cfg, dataset))
+        task.use(offline_data_fetcher(cfg, tables))
         task.use(trainer(cfg, policy.learn_mode))
         task.use(CkptSaver(policy, cfg.exp_name, train_freq=500))
-        # One gradient step per iteration.
-        task.run(max_step=args.max_train_iter)
+        task.use(termination_checker(max_train_iter=args.max_train_iter))
+        # An iteration makes policy.learn.steps_per_call gradient steps.
+        task.run()
 
     result = f"return {task.ctx.last_eval_value:.1f} at the last evaluation"
     print(

@@ -59,7 +59,8 @@ def main() -> None:
     parts = [(cfg.policy.other.buffer_size, 0.5), (len(dataset), 0.5)]
     buffer_ = MixedBuffer(parts, policy.learn_mode.fields, seed=cfg.seed)
     agent_buffer, expert_buffer = buffer_.parts
-    expert_buffer.push({**dataset.transitions(), "reward": np.ones(len(dataset), np.float32)})
+    rows = dataset.rows(policy.learn_mode.fields, np.arange(len(dataset)))
+    expert_buffer.push({**rows, "reward": np.ones(len(dataset), np.float32)})
 
     with task.start(ctx=OnlineRLContext(), resume=args.resume):
         task.use(interaction_evaluator(cfg, policy.eval_mode, evaluator_env))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 
+import numpy as np
+
 from minding.engine.chain.context import LearningContext
 from minding.engine.data.batch import IndexedBatch
 from minding.engine.types import LearnMode, LearnOutput
@@ -15,7 +17,10 @@ def learn_from(ctx: LearningContext, policy: LearnMode, batch: IndexedBatch, sch
     lag = ctx.optional("policy_lag")
     if lag is not None:
         batch = dataclasses.replace(batch, lag=lag["max"])
-    output = policy.forward(batch, progress=schedule.progress(ctx.clock))
+    clock = ctx.clock
+    # Where the clock counts gradient steps, each of them has a progress of its own.
+    now = clock + np.arange(len(batch.index)) if ctx.unit == "train_iter" and len(batch.index) > 1 else clock
+    output = policy.forward(batch, progress=schedule.progress(now))
     ctx.train_output = {**(ctx.train_output or {}), **output.metrics, "grad_steps": output.steps}
     ctx.train_iter += output.steps
     return output

@@ -3,68 +3,99 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from minding.engine.chain.context import OfflineRLContext
 from minding.engine.chain.middleware import declare
-from minding.engine.data.dataset import Dataset, too_few
+from minding.engine.data.batch import IndexedBatch
+from minding.engine.data.dataset import too_few
 from minding.engine.errors import CheckpointError
 from minding.engine.seeding import SeedStreams
 from minding.engine.types import Array, StateDict
 
 
+class RecordedTables(Protocol):
+    """Recorded data as rows to learn from, such as `engine.buffers.DatasetTables`."""
+
+    @property
+    def digest(self) -> str:
+        """Of the data: what tells them from others."""
+        ...
+
+    def __len__(self) -> int: ...
+
+    def batch(self, index: Array) -> IndexedBatch:
+        """Minibatches of the steps with these numbers, ``(K, B)``."""
+        ...
+
+
 @declare(
     role="learn",
-    reads=("train_epoch", "epoch_row"),
+    reads=("train_iter", "train_epoch", "epoch_row"),
     writes=("train_data", "train_epoch", "epoch_row"),
 )
 class offline_data_fetcher:
-    """Draws the next minibatch of recorded data; every pass takes each step once, in an order of its own.
+    """Draws the minibatches of the iteration; every pass over the data takes each step once, in an order of its own.
 
     All minibatches have the same size: one that reaches the end of a pass goes on with the first steps of the next. The
-    order of a pass follows from the seed and its number, so that a resumed run needs only the counters.
+    order of a pass follows from the seed and its number, so that a resumed run needs only the counters. How many
+    minibatches an iteration has does not change their sequence. Near `run.max_train_iter`, where fewer are left, an
+    iteration has one, so that the run ends there exactly.
 
-    Reads: train_epoch, epoch_row.
-    Writes: train_data (flat arrays), train_epoch (whole passes), epoch_row (steps of the pass that have been drawn).
-    Config: policy.learn.batch_size, seed.
+    Reads: train_iter, train_epoch, epoch_row.
+    Writes: train_data (an `IndexedBatch`), train_epoch (whole passes), epoch_row (steps of the pass that have been
+      drawn).
+    Config: policy.learn.batch_size, policy.learn.steps_per_call, run.max_train_iter, seed.
 
     Args:
       cfg: the compiled configuration.
-      dataset: what was recorded, see `engine.data.dataset.load_dataset`.
+      tables: what was recorded, with the fields of the policy: ``DatasetTables(dataset, policy.learn_mode.fields)``.
     """
 
-    def __init__(self, cfg: Any, dataset: Dataset) -> None:
-        self._columns, self._steps, self._digest = dataset.columns(), len(dataset), dataset.digest
-        self._batch_size = cfg.policy.learn.batch_size
+    def __init__(self, cfg: Any, tables: RecordedTables) -> None:
+        self._cfg, self._tables = cfg, tables
+        self._batch_size, self._steps_per_call = cfg.policy.learn.batch_size, cfg.policy.learn.steps_per_call
         self._streams = SeedStreams(cfg.seed)
-        self._valid = np.ones(self._batch_size, np.bool_)
         self._order: tuple[int, Array] = (-1, np.empty(0, np.int64))
 
     def requirements(self) -> Sequence[str]:
         """Anything that does not fit, as sentences for the chain check."""
-        return too_few(self._steps, self._batch_size)
+        return too_few(len(self._tables), self._batch_size)
 
     def __call__(self, ctx: OfflineRLContext) -> None:
-        """Draws a minibatch."""
-        epoch, row = ctx.train_epoch, ctx.epoch_row + self._batch_size
-        rows = self._order_of(epoch)[ctx.epoch_row : row]
-        if row >= self._steps:
-            epoch, row = epoch + 1, row - self._steps
-            rows = np.concatenate([rows, self._order_of(epoch)[:row]])
-        ctx.train_epoch, ctx.epoch_row = epoch, row
-        ctx.train_data = {"valid": self._valid, **{name: values[rows] for name, values in self._columns.items()}}
+        """Draws the minibatches."""
+        updates = self._updates(ctx.train_iter)
+        rows = self._next_rows(ctx, updates * self._batch_size)
+        ctx.train_data = self._tables.batch(rows.reshape(updates, self._batch_size))
+
+    def _updates(self, train_iter: int) -> int:
+        """How many minibatches this iteration has."""
+        limit = self._cfg.run.max_train_iter
+        return 1 if limit is not None and 0 < limit - train_iter < self._steps_per_call else self._steps_per_call
+
+    def _next_rows(self, ctx: OfflineRLContext, count: int) -> Array:
+        """The next steps, and the counters after them."""
+        parts = []
+        while count:
+            part = self._order_of(ctx.train_epoch)[ctx.epoch_row : ctx.epoch_row + count]
+            parts.append(part)
+            count -= len(part)
+            ctx.epoch_row += len(part)
+            if ctx.epoch_row == len(self._tables):
+                ctx.train_epoch, ctx.epoch_row = ctx.train_epoch + 1, 0
+        return np.concatenate(parts)
 
     def _order_of(self, epoch: int) -> Array:
         """The order in which a pass takes the steps."""
         if self._order[0] != epoch:
             rng = self._streams.generator(f"offline_data_fetcher.{epoch}")
-            self._order = epoch, rng.permutation(self._steps)
+            self._order = epoch, rng.permutation(len(self._tables))
         return self._order[1]
 
     def state_dict(self) -> StateDict:
-        return {"data": self._digest}
+        return {"data": self._tables.digest}
 
     def load_state_dict(self, state: StateDict) -> None:
         """Only compares: where the run is follows from the context.
@@ -72,7 +103,7 @@ class offline_data_fetcher:
         Raises:
           CheckpointError: the run has learned from other data so far.
         """
-        if state["data"] != self._digest:
+        if state["data"] != self._tables.digest:
             raise CheckpointError(
                 "the checkpoint is of a run that learned from other data: give policy.other.data the folder of those, "
                 "or start a new run"

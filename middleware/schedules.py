@@ -8,6 +8,7 @@ from typing import Any
 from minding.engine.annealing import rate_left
 from minding.engine.chain.context import UNITS
 from minding.engine.config.limits import run_length
+from minding.engine.types import Array
 
 
 def schedule_steps(cfg: Mapping[str, Any]) -> int:
@@ -26,8 +27,8 @@ class Schedule:
     def __init__(self, cfg: Mapping[str, Any]) -> None:
         self._cfg = cfg
 
-    def progress(self, clock: int) -> float:
-        """The share of the schedules that is over; more than 1 after their end."""
+    def progress(self, clock: int | Array) -> Any:
+        """The share of the schedules that is over, a number or an array as the clock; more than 1 after their end."""
         return (clock - _begin(self._cfg)) / schedule_steps(self._cfg)
 
 

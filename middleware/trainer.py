@@ -27,11 +27,13 @@ from minding.middleware.schedules import Schedule
     writes=("train_output", "train_iter"),
 )
 class trainer:
-    """Makes one gradient step on all valid rows of train_data; none where every row is that of a reset.
+    """Makes one gradient step on all valid rows of train_data, or one on each of its minibatches, in one compiled call.
 
-    Places of rows that are not valid are filled with others, which weigh 0 there (`IndexedBatch.valid`).
+    Of flat arrays, such as a rollout, it takes the valid rows, and makes no step where every row is that of a reset.
+    Places of rows that are not valid are filled with others, which weigh 0 there (`IndexedBatch.valid`). The
+    minibatches of `offline_data_fetcher` are an `IndexedBatch`, which it takes as it is.
 
-    Reads: train_data (flat arrays), clock, train_iter; policy_lag if present.
+    Reads: train_data (flat arrays or an `IndexedBatch`), clock, train_iter; policy_lag if present.
     Writes: train_output, train_iter.
     Config: policy.learn.anneal_steps, run.max_env_step or run.max_train_iter (schedules).
 
@@ -50,9 +52,12 @@ class trainer:
         return lone_rows(self._cfg, 1)
 
     def __call__(self, ctx: LearningContext) -> None:
-        """Performs the iteration's gradient step."""
+        """Performs the iteration's gradient steps."""
         data = ctx.train_data
         assert data is not None
+        if isinstance(data, IndexedBatch):
+            learn_from(ctx, self._policy, data, self._schedule)
+            return
         tables, valid = self._store.put(data), _valid_rows(data)
         if not len(valid):
             return

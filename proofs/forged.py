@@ -118,7 +118,8 @@ class Readers:
     def learn(self) -> str:
         data = load_dataset(self.run / "data")
         check_fits(data, compile_run(RunDir.open(self.run).load_config()).env, str(self.run / "data"))
-        if any(len(values) != len(data) for values in data.columns().values()) or not np.isfinite(data.returns()).all():
+        rows = data.rows(data.names, np.arange(len(data)))
+        if any(len(values) != len(data) for values in rows.values()) or not np.isfinite(data.returns()).all():
             raise ValueError("data that do not fit together were read")
         return "read"
 

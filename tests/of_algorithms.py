@@ -105,6 +105,7 @@ def short_run(algorithm):
             "run.ckpt_freq=2",
             "run.metrics_freq=5",
             "policy.learn.batch_size=32",
+            "policy.learn.steps_per_call=2",
             "policy.eval.freq=8",
         )
     if has(algorithm, "other.buffer_size"):

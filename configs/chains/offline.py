@@ -5,6 +5,7 @@ from __future__ import annotations
 from easydict import EasyDict
 
 from minding.configs.chains import Chain
+from minding.engine.buffers import DatasetTables
 from minding.engine.chain.context import OfflineRLContext
 from minding.engine.chain.task import Task
 from minding.engine.data.dataset import check_fits, check_folder, load_dataset
@@ -29,7 +30,7 @@ def fill(task: Task, cfg: EasyDict, policy: Policy) -> None:
     data = load_dataset(cfg.policy.other.data)
     check_fits(data, cfg.env, cfg.policy.other.data)
     task.use(interaction_evaluator(cfg, policy.eval_mode, make_evaluator_env(cfg), task=task))
-    task.use(offline_data_fetcher(cfg, data))
+    task.use(offline_data_fetcher(cfg, DatasetTables(data, policy.learn_mode.fields)))
     task.use(trainer(cfg, policy.learn_mode))
 
 

@@ -3,6 +3,7 @@
 from minding.engine.buffers.episode import EpisodeBuffer, SequenceBatch
 from minding.engine.buffers.mixed import MixedBuffer
 from minding.engine.buffers.prioritized import PrioritizedBuffer
+from minding.engine.buffers.recorded import DatasetTables
 from minding.engine.buffers.reservoir import ReservoirBuffer
 from minding.engine.buffers.ring import Ring
 from minding.engine.buffers.sequences import PrioritizedSequenceBuffer
@@ -10,6 +11,7 @@ from minding.engine.buffers.tables import DeviceTables
 from minding.engine.buffers.uniform import UniformBuffer
 
 __all__ = [
+    "DatasetTables",
     "DeviceTables",
     "EpisodeBuffer",
     "MixedBuffer",

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -65,19 +65,41 @@ class Dataset:
     def __len__(self) -> int:
         return len(self.action)
 
-    def columns(self) -> dict[str, Array]:
-        """What policies learn from, by the names of their rows' fields; actions in the policy's own units."""
-        named = {f"obs.{path}" if path else "obs": values for path, values in self.obs.items()}
-        return {**named, "action": ActionAdapter(self.about["env"]["env_action"]).invert(self.action)}
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The fields of learners' rows that `rows` knows."""
+        leaves = [f"{prefix}.{path}" if path else prefix for prefix in ("obs", "next_obs") for path in self.obs]
+        return (*leaves, "action", "reward", "terminated", "truncated")
 
-    def transitions(self) -> dict[str, Array]:
-        """What learning from replay takes: `columns`, and successor, reward and true end of each step."""
-        following = {}
-        for path, values in self.obs.items():
-            after = np.roll(values, -1, axis=0)
-            after[self.end] = self.final_obs[path]
-            following[f"next_obs.{path}" if path else "next_obs"] = after
-        return {**self.columns(), **following, "reward": self.reward, "terminated": self.terminated}
+    def rows(self, names: Iterable[str], index: Array) -> dict[str, Array]:
+        """Steps as the rows that policies learn from, actions in the policy's own units.
+
+        Args:
+          names: of fields; those that are not in `names` of the data are left out.
+          index: ``(n,)``, the numbers of the steps.
+        Returns:
+          By name, ``(n, ...)``.
+        """
+        found: dict[str, Array] = {}
+        for name in names:
+            kind, _, path = name.partition(".")
+            if name in ("reward", "terminated", "truncated"):
+                found[name] = getattr(self, name)[index]
+            elif name == "action":
+                found[name] = ActionAdapter(self.about["env"]["env_action"]).invert(self.action[index])
+            elif kind == "obs" and path in self.obs:
+                found[name] = self.obs[path][index]
+            elif kind == "next_obs" and path in self.obs:
+                found[name] = self._following(path, index)
+        return found
+
+    def _following(self, path: str, index: Array) -> Array:
+        """The observations after these steps."""
+        episode = np.searchsorted(self.end, index)
+        last = np.flatnonzero(self.end[episode] == index)
+        after: Array = self.obs[path][np.minimum(index + 1, len(self) - 1)]
+        after[last] = self.final_obs[path][episode[last]]
+        return after
 
     def returns(self) -> Array:
         """Float64 returns of the episodes that ended."""

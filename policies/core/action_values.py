@@ -55,7 +55,7 @@ class ActionValuePolicy(BasePolicy):
         """Random numbers of the gradient steps, by name, ``(K, ...)`` each."""
         return {}
 
-    def learn(self, batch: IndexedBatch, progress: float = 0.0) -> LearnOutput:
+    def learn(self, batch: IndexedBatch, progress: float | Array = 0.0) -> LearnOutput:
         output = super().learn(batch, progress)
         share = output.metrics.get(CLIPPED, 0.0)
         if share > _MUCH_CLIPPED and not self._told_clipped:

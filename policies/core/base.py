@@ -221,21 +221,24 @@ class BasePolicy:
     # Learning.
 
     @flush_denormals
-    def learn(self, batch: IndexedBatch, progress: float = 0.0) -> LearnOutput:
+    def learn(self, batch: IndexedBatch, progress: float | Array = 0.0) -> LearnOutput:
         """Makes the gradient steps of a batch in one compiled call: the `forward` of the learn mode.
 
         Args:
           batch: rows and, for each step, their numbers.
-          progress: share of the run that is over, which drives schedules; held within [0, 1].
+          progress: share of the run that is over, which drives schedules; held within [0, 1]. An array ``(K,)`` has it
+            for each step, which then has its own learning rate; other schedules go by its first.
         Raises:
           NonFiniteError: the call ended in NaN or infinity, see `LearnGuard`.
         """
-        progress = min(max(progress, 0.0), 1.0)
+        shares = np.clip(np.atleast_1d(progress), 0.0, 1.0)
         before = self._guard.state()
-        output = self._update(batch, self.inputs(batch, progress))
+        inputs, optim = self.inputs(batch, float(shares[0])), self.root.optim
+        if len(shares) > 1:
+            inputs = inputs.by_step(optim.step_rates(shares))
+        output = self._update(batch, inputs)
         self.update_normalizers(batch)
-        optim = self.root.optim
-        more = {**optim.reported_rates(progress), **optim.take_statistics()}
+        more = {**_mean_rates(optim, shares), **optim.take_statistics()}
         output = dataclasses.replace(output, metrics={**output.metrics, **more})
         return self._guard.checked(output, batch, before)
 
@@ -333,6 +336,12 @@ class BasePolicy:
                 f"{self.name}: the checkpoint is of a network of class {network}, here it is {_class_of(self.net)}: "
                 "build the policy with the class that was trained"
             )
+
+
+def _mean_rates(optim: Any, shares: Array) -> dict[str, float]:
+    """The learning rates as metrics, means over the gradient steps."""
+    rates = [optim.reported_rates(float(share)) for share in shares]
+    return {name: sum(each[name] for each in rates) / len(rates) for name in rates[0]}
 
 
 def _class_of(net: Any) -> str:

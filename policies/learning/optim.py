@@ -13,6 +13,7 @@ from minding.engine.annealing import Points, rate_left
 from minding.engine.errors import ConfigError
 from minding.engine.process import runtime
 from minding.engine.process.runtime import ms, nn, ops
+from minding.engine.types import Array
 from minding.policies.kernels import kernel, usable
 from minding.policies.learning import flat
 from minding.policies.learning.statistics import STATISTICS, joined, joined_after, step_statistics
@@ -110,6 +111,13 @@ class Optimizer(nn.Cell):
     def rates(self, progress: float) -> dict[str, float]:
         """The inputs of an update that `construct` reads: the step size of each group."""
         return {rate_name(name): group.rate_at(progress) for name, group in self.groups.items()}
+
+    def step_rates(self, progress: Array) -> dict[str, Array]:
+        """`rates` for each gradient step of a call, float32 (K,); empty where the step sizes stay."""
+        if not any(group.anneal for group in self.groups.values()):
+            return {}
+        rates = [self.rates(float(share)) for share in progress]
+        return {name: np.array([each[name] for each in rates], np.float32) for name in self.rate_names}
 
     def reported_rates(self, progress: float) -> dict[str, float]:
         """The step sizes as metrics: one if all groups have the same, throughout."""

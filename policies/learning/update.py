@@ -31,6 +31,11 @@ class Inputs:
     constants: Mapping[str, Array | float] = dataclasses.field(default_factory=dict)
     counts: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
+    def by_step(self, values: Mapping[str, Array]) -> Inputs:
+        """These inputs with some of the constants replaced by values ``(K,)``, one for each step."""
+        constants = {name: value for name, value in self.constants.items() if name not in values}
+        return dataclasses.replace(self, steps={**self.steps, **values}, constants=constants)
+
 
 class Update:
     """All gradient steps of an iteration in one compiled call.

@@ -18,6 +18,7 @@ def schema() -> groups.Schema:
             "learning_rate": opt(1e-3, "(0, 1]", "step size of Adam"),
             **groups.anneal(True),
             "batch_size": opt(256, "[1, inf)", "recorded steps per gradient step"),
+            **groups.steps_per_call(),
             "loss": opt(
                 "squared_error",
                 ("squared_error", "log_likelihood"),

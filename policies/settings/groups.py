@@ -123,6 +123,15 @@ def priority() -> Schema:
     }
 
 
+def steps_per_call() -> Schema:
+    """Key of the gradient steps of an iteration that learns from recorded data."""
+    return {
+        "steps_per_call": opt(
+            32, "[1, inf)", "gradient steps per iteration, all in one compiled call; they are the same however many"
+        )
+    }
+
+
 def support() -> Schema:
     """Keys of the support of categorical return distributions."""
     return {

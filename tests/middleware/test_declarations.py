@@ -44,8 +44,8 @@ class Recorded:
     def __len__(self):
         return 8
 
-    def columns(self):
-        return {"obs": np.zeros((8, 3), np.float32), "advantage": np.zeros(8, np.float32)}
+    def batch(self, index):
+        return index
 
 
 class NoReward:

@@ -1,6 +1,5 @@
 """Minibatches of recorded data: each step once in a pass, from any place on."""
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -10,8 +9,8 @@ from minding.engine.errors import CheckpointError
 from minding.middleware import offline_data_fetcher
 
 
-class Data:
-    """Numbered steps."""
+class Numbered:
+    """The numbers of the steps in place of their rows."""
 
     def __init__(self, steps, digest="a"):
         self.steps, self.digest = steps, digest
@@ -19,28 +18,29 @@ class Data:
     def __len__(self):
         return self.steps
 
-    def columns(self):
-        return {"number": np.arange(self.steps), "pair": np.arange(2 * self.steps).reshape(-1, 2)}
+    def batch(self, index):
+        return index
 
 
 @pytest.fixture(scope="module")
 def fetcher(tiny_config):
-    def make(steps, batch_size, seed=0, digest="a"):
-        cfg = tiny_config("bc", seed=seed, **{"policy.learn.batch_size": batch_size})
-        return offline_data_fetcher(cfg, Data(steps, digest))
+    def make(steps, batch_size, seed=0, digest="a", steps_per_call=1, limit=10_000):
+        keys = {"policy.learn.batch_size": batch_size, "policy.learn.steps_per_call": steps_per_call}
+        cfg = tiny_config("bc", seed=seed, **keys)
+        cfg.run.max_train_iter = limit
+        return offline_data_fetcher(cfg, Numbered(steps, digest))
 
     return make
 
 
 def drawn(fetch, count, ctx=None):
-    """The numbers of `count` minibatches, and the context after them."""
+    """The numbers of the minibatches of `count` iterations, and the context after them."""
     ctx = OfflineRLContext() if ctx is None else ctx
     numbers = []
     for _ in range(count):
         fetch(ctx)
-        assert ctx.train_data["pair"][:, 0].tolist() == (2 * ctx.train_data["number"]).tolist()
-        assert ctx.train_data["valid"].all()
-        numbers.append(ctx.train_data["number"].tolist())
+        numbers += ctx.train_data.tolist()
+        ctx.train_iter += len(ctx.train_data)
         ctx = ctx.renew()
     return numbers, ctx
 
@@ -71,6 +71,26 @@ def test_it_goes_on_from_the_counters_alone(fetcher, before):
     resumed = OfflineRLContext()
     resumed.load_state_dict(ctx.state_dict())
     assert drawn(fetcher(10, 4), 8 - before, resumed)[0] == whole[before:]
+
+
+@settings(max_examples=50, deadline=None)
+@given(steps=st.integers(1, 40), share=st.floats(0, 1), per_call=st.integers(2, 50), calls=st.integers(1, 4))
+def test_the_minibatches_are_the_same_however_many_an_iteration_has(fetcher, steps, share, per_call, calls):
+    batch_size = max(1, round(share * steps))
+    one_by_one, expected = drawn(fetcher(steps, batch_size), calls * per_call)
+    together, ctx = drawn(fetcher(steps, batch_size, steps_per_call=per_call), calls)
+    assert together == one_by_one
+    assert (ctx.train_epoch, ctx.epoch_row) == (expected.train_epoch, expected.epoch_row)
+
+
+def test_the_last_steps_of_a_run_are_made_one_by_one_and_none_beyond_its_end(fetcher):
+    fetch, ctx, made = fetcher(10, 4, steps_per_call=3, limit=8), OfflineRLContext(), []
+    for _ in range(5):
+        fetch(ctx)
+        made.append(len(ctx.train_data))
+        ctx.train_iter += made[-1]
+    # Past its end, where the program goes on nevertheless, there is no limit.
+    assert made == [3, 3, 1, 1, 3]
 
 
 def test_a_minibatch_larger_than_the_data_is_refused(fetcher):

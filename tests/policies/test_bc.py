@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 from fakes import VECTOR, Batches, dict_of, discrete, multi_discrete, rows_of, space_of
 
+from minding.engine.chain.context import OfflineRLContext
 from minding.engine.process.runtime import ms
+from minding.middleware import offline_data_fetcher, trainer
 from minding.policies import get_policy_class
 from minding.policies.bc import cloning_loss, squared_error_loss
 
@@ -79,3 +81,40 @@ def test_a_cloned_policy_does_what_was_recorded(build):
     for _ in range(300):
         policy.learn_mode.forward(batch)
     assert policy.eval_mode.forward(values["obs"]).tolist() == values["action"].astype(int).tolist()
+
+
+class Rows:
+    """Recorded data in device tables."""
+
+    digest = "a"
+
+    def __init__(self, batches, values):
+        self.batches, self.values = batches, values
+
+    def __len__(self):
+        return len(self.values["action"])
+
+    def batch(self, index):
+        return self.batches(self.values, index)
+
+
+def test_the_weights_are_equal_to_the_bit_however_many_steps_a_call_makes(tiny_config):
+    weights = []
+    for steps_per_call in (1, 7):
+        settings = {"policy.learn.batch_size": 8, "policy.learn.steps_per_call": steps_per_call}
+        cfg = tiny_config("bc", VECTOR, space_of(2), **settings)
+        # The learning rate falls to 0 within the run.
+        cfg.run.max_train_iter = 16
+        policy = get_policy_class("bc")(cfg)
+        batches = Batches(policy, 30)
+        values = rows_of(batches.layout, 30, np.random.default_rng(2))
+        fetch = offline_data_fetcher(cfg, Rows(batches, values))
+        learn, ctx, rates = trainer(cfg, policy.learn_mode), OfflineRLContext(), []
+        while ctx.train_iter < 16:
+            fetch(ctx)
+            learn(ctx)
+            rates += [ctx.train_output["learning_rate"]] * int(ctx.train_output["grad_steps"])
+        assert ctx.train_iter == 16
+        assert np.mean(rates) == pytest.approx(1e-3 * 17 / 32)
+        weights.append({name: p.asnumpy().tobytes() for name, p in policy.params.items()})
+    assert weights[0] == weights[1]

@@ -53,14 +53,14 @@ def test_data_come_back_as_they_were_written(saved):
 
 
 def test_policies_learn_in_their_own_units_and_only_whole_episodes_have_returns():
-    columns = toy().columns()
-    assert columns["action"].tolist() == [[-1.0], [-0.5], [0.0], [0.5], [1.0]]
-    assert set(columns) == {"obs", "action"}
+    rows = toy().rows(["action", "log_prob"], np.array([4, 0]))
+    assert {name: values.tolist() for name, values in rows.items()} == {"action": [[1.0], [-1.0]]}
     assert toy().returns().tolist() == [3.0]
 
 
 def test_the_successor_of_an_episodes_last_step_is_what_was_seen_after_it():
-    rows = toy(final_obs={"": np.float32([[8, 8], [9, 9]])}).transitions()
+    data = toy(final_obs={"": np.float32([[8, 8], [9, 9]])})
+    rows = data.rows(data.names, np.arange(5))
     assert rows["next_obs"].tolist() == [[2, 3], [8, 8], [6, 7], [8, 9], [9, 9]]
     assert rows["obs"].tolist() == toy().obs[""].tolist()
     assert rows["terminated"].tolist() == [False, True, False, False, False]

@@ -1,0 +1,85 @@
+"""Recorded data as the rows that learners gather from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from minding.engine.buffers.tables import DeviceTables
+from minding.engine.data.batch import Field, IndexedBatch, RowLayout
+from minding.engine.data.dataset import Dataset
+from minding.engine.errors import DataError
+from minding.engine.types import Array
+
+_BLOCK = 1 << 16
+"""Rows that are converted at a time, so that a column is not in memory twice."""
+
+
+class DatasetTables:
+    """The columns of recorded data that a policy reads, on the device: written once, gathered by compiled updates.
+
+    Images are stored once: `next_obs` is read from the following row, at the end of an episode from a spare place.
+
+    Args:
+      dataset: what was recorded.
+      fields: name -> Field, usually ``policy.learn_mode.fields``.
+
+    Attributes:
+      digest: of the data, see `Dataset`.
+
+    Raises:
+      DataError: a field is required that the data do not have, or that has another shape there.
+    """
+
+    def __init__(self, dataset: Dataset, fields: Mapping[str, Field]) -> None:
+        check_fields(dataset, fields)
+        layout = RowLayout(fields, images_once=True)
+        self._steps, self.digest = len(dataset), dataset.digest
+        self._tables = DeviceTables(layout, self._steps, len(dataset.end) if layout.linked else 0)
+        names = [column.name for column in layout.stored]
+        for start in range(0, self._steps, _BLOCK):
+            block = layout.pack(dataset.rows(names, np.arange(start, min(start + _BLOCK, self._steps))))
+            layout.check_finite(block, f"recorded data, from step {start} on")
+            self._tables.write(start, block)
+        self._successor: Array | None = None
+        if layout.linked:
+            self._successor = np.arange(1, self._steps + 1, dtype=np.int32)
+            self._successor[dataset.end] = spare = self._steps + np.arange(len(dataset.end), dtype=np.int32)
+            final = dataset.rows(layout.linked, dataset.end)
+            for name in layout.linked:
+                column = layout.columns[name]
+                self._tables.put(column.table, spare, final[name].reshape(len(spare), column.stop))
+
+    def __len__(self) -> int:
+        """Recorded steps."""
+        return self._steps
+
+    def batch(self, index: Array) -> IndexedBatch:
+        """Minibatches of the steps with these numbers, ``(K, B)``."""
+        index = index.astype(np.int32)
+        successor = None if self._successor is None else self._successor[index]
+        return IndexedBatch(self._tables.layout, self._tables, index, successor=successor)
+
+
+def check_fields(dataset: Dataset, fields: Mapping[str, Field]) -> None:
+    """Refuses data that lack what a policy learns from.
+
+    Args:
+      dataset: what was recorded.
+      fields: name -> Field.
+    Raises:
+      DataError: names the field, and what the data have.
+    """
+    held = dataset.rows(fields, np.arange(min(1, len(dataset))))
+    for name, field in fields.items():
+        if name not in held and field.default is None:
+            raise DataError(
+                f"the recorded data have no field {name!r}, which the policy learns from: they have "
+                f"{', '.join(dataset.names)}; an algorithm that needs more learns from what its own policy collects"
+            )
+        if name in held and held[name].shape[1:] != field.shape:
+            raise DataError(
+                f"field {name!r} has shape {held[name].shape[1:]} in the recorded data, and the policy learns from "
+                f"{field.shape}: give the policy the configuration of the environment that was recorded"
+            )
