@@ -132,6 +132,27 @@ def steps_per_call() -> Schema:
     }
 
 
+def soft_targets() -> Schema:
+    """Key of targets that follow slowly."""
+    return {
+        "tau": opt(
+            0.005, "(0, 1]", "weight of the online networks in the moving average of the targets, per target update"
+        )
+    }
+
+
+def twin_delayed() -> Schema:
+    """Keys of twin critics with delayed steps of actor and targets."""
+    return {
+        **soft_targets(),
+        "policy_delay": opt(2, "[1, inf)", "critic updates per update of the actor and the targets"),
+        "target_noise": opt(
+            0.2, "[0, inf)", "standard deviation of the noise on target actions (target policy smoothing)"
+        ),
+        "noise_clip": opt(0.5, "[0, inf)", "clipping range of that noise"),
+    }
+
+
 def support() -> Schema:
     """Keys of the support of categorical return distributions."""
     return {

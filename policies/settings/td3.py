@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from minding.engine.config.compiler import opt
 from minding.policies.settings import groups
 from minding.policies.settings.algorithm import Algorithm
 
@@ -13,14 +12,7 @@ def schema() -> groups.Schema:
         "model": groups.model([256, 256], "relu"),
         "learn": {
             **groups.off_policy_learn(1e-3, 256, 8),
-            "tau": opt(
-                0.005, "(0, 1]", "weight of the online networks in the moving average of the targets, per target update"
-            ),
-            "policy_delay": opt(2, "[1, inf)", "critic updates per update of the actor and the targets"),
-            "target_noise": opt(
-                0.2, "[0, inf)", "standard deviation of the noise on target actions (target policy smoothing)"
-            ),
-            "noise_clip": opt(0.5, "[0, inf)", "clipping range of that noise"),
+            **groups.twin_delayed(),
         },
         "collect": {**groups.collect(8), **groups.random_steps(), **groups.noise("gaussian", 0.1)},
         "eval": groups.evaluation(),
