@@ -102,11 +102,12 @@ class TimedSaver(CkptSaver):
 
     seconds, saves = 0.0, 0
 
-    def _save_periodic(self, eval_value: float | None) -> None:
+    def _save(self, eval_value: float | None) -> bool:
         start = time.perf_counter()
-        super()._save_periodic(eval_value)
+        saved = super()._save(eval_value)
         self.seconds += time.perf_counter() - start
         self.saves += 1
+        return saved
 
 
 def share(preset: str, intervals: int, rows: int = 0) -> dict[str, Any]:

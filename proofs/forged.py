@@ -99,7 +99,7 @@ class Readers:
             return self._which(training.load_policy(RunDir.open(self.run)).ckpt.name)
 
     def resume(self) -> str:
-        return self._which(self.saver._restore_from("latest").path.name)
+        return self._which(self.saver.checkpoints.restore("latest").path.name)
 
     def configure(self) -> str:
         cfg = compile_run(RunDir.open(self.run).load_config())

@@ -19,9 +19,9 @@ from minding.engine import Task
 from minding.engine.checkpoint import list_checkpoints, load_checkpoint, newest_checkpoint, use_newest
 from minding.engine.config.limits import run_length
 from minding.engine.errors import MissingExtraError
+from minding.engine.run import checkpoints
 from minding.engine.run.fingerprint import fingerprint, tables_fingerprint
 from minding.engine.run.run_dir import RunDir
-from minding.middleware import ckpt_saver
 from minding.policies import ALGORITHMS, get_algorithm
 from minding.training import session
 
@@ -136,7 +136,7 @@ def test_a_run_that_has_no_checkpoint_but_its_best_continues_from_that(tmp_path,
         resumed.append(use_newest(folder, use))
         return resumed[0]
 
-    monkeypatch.setattr(ckpt_saver, "use_newest", watched)
+    monkeypatch.setattr(checkpoints, "use_newest", watched)
     assert outcome(left, training.train(cfg, left, progress=False, resume="latest")) == expected
     assert [found.path for found in resumed] == [best]
 

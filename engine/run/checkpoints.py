@@ -1,0 +1,279 @@
+"""The checkpoints of one run in its folder: the folder is locked, they are written, pruned, set aside and restored."""
+
+from __future__ import annotations
+
+import datetime
+import functools
+import importlib.metadata
+import logging
+import platform
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from minding import __version__
+from minding.engine.chain.context import Context
+from minding.engine.chain.lifecycle import GUARANTEES
+from minding.engine.chain.task import Task
+from minding.engine.checkpoint import (
+    BEST,
+    Checkpoint,
+    link_source,
+    list_checkpoints,
+    not_finite,
+    prune_checkpoints,
+    resumable_checkpoints,
+    save_checkpoint,
+    set_aside,
+    step_of,
+    use_checkpoint,
+    use_newest,
+)
+from minding.engine.config.identity import changes, check_checkpoint, describe_changes, identity
+from minding.engine.config.options import plain
+from minding.engine.console import console_logger
+from minding.engine.errors import CheckpointError
+from minding.engine.run.lock import RunLock, lost
+from minding.engine.types import Array, Policy
+
+_log = logging.getLogger("minding.ckpt")
+_MOST = 1 << 62
+"""No counter of a run gets here."""
+
+
+class RunCheckpoints:
+    """The checkpoints of a run, in the folder ``ckpt`` of its run folder.
+
+    From `open` to `close` it locks the run folder: a second process that would write there gets a `RunInUseError`. A
+    run does not share its folder with an earlier one, whose checkpoints are set aside as ``left-<time>-ckpt`` unless
+    the run continues from them. If the folder is removed or renamed meanwhile, `renew_if_lost` makes a new one; if
+    another process has begun a run in a folder of that name by then, it raises a `RunInUseError`.
+
+    Args:
+      run_folder: the run folder; created when needed.
+      policy: its whole state is saved, and its settings.
+      task: the task whose state is saved.
+
+    Attributes:
+      folder: holds the checkpoints.
+      folder_lost: whether the run folder was removed or renamed during the run.
+    """
+
+    def __init__(self, run_folder: Path, policy: Policy, task: Task) -> None:
+        self.folder = run_folder / "ckpt"
+        self.folder_lost = False
+        self._policy, self._task = policy, task
+        self._lock = RunLock(run_folder)
+        # Whether the checkpoints in the folder are those of this run.
+        self._owned = False
+
+    # The folder
+
+    def open(self) -> None:
+        """Locks the run folder, and sets checkpoints aside that are not of this course of the run.
+
+        Raises:
+          RunInUseError: another process writes there.
+          CheckpointError: the checkpoints of an earlier run cannot be renamed.
+        """
+        self._lock.acquire()
+        if self._task.resuming:
+            return
+        if self._owned:
+            # Its state may have been loaded from one of them without `resume`.
+            self._set_aside_later(_counter(self._task.ctx, "train_iter"))
+        else:
+            self._set_aside_all()
+
+    def own(self) -> None:
+        """The run's state was loaded: the checkpoints in its folder are taken for its own."""
+        self._owned = True
+
+    def close(self) -> None:
+        """Lets other processes write to the run folder."""
+        self._owned = False
+        self._lock.release()
+
+    def renew_if_lost(self) -> bool:
+        """Makes and locks the run folder again if it was removed or renamed; returns whether it was.
+
+        Raises:
+          RunInUseError: another process has a run in a folder of that name.
+        """
+        run_folder = self.folder.parent
+        if not lost(run_folder):
+            return False
+        _log.warning(
+            "the run folder %s (or its lock) was removed or renamed: the run continues in a new one of that name",
+            run_folder,
+        )
+        self._lock.renew()
+        self.folder_lost = True
+        return True
+
+    def _set_aside_all(self) -> None:
+        found = resumable_checkpoints(self.folder)
+        if found:
+            try:
+                aside = set_aside(self.folder)
+            except OSError as error:
+                raise CheckpointError(
+                    f"{self.folder} holds checkpoints of an earlier run and cannot be renamed ({error.strerror}): use "
+                    "another exp_name, or resume that run"
+                ) from None
+            again = str(aside / found[-1].name)
+            _log.warning(
+                "%s holds checkpoints of an earlier run: it is now %s; resume=%r continues that run",
+                self.folder, aside, again,
+            )  # fmt: skip
+        self._owned = True
+
+    def _set_aside_later(self, train_iter: int) -> None:
+        for later in self._later_than(train_iter):
+            try:
+                aside = set_aside(later)
+            except OSError as error:
+                _log.warning("%s keeps its name (%s): a later resume would begin from there", later, error)
+            else:
+                _log.warning("%s is newer than what is resumed from: it is now %s", later, aside.name)
+
+    def _later_than(self, train_iter: int) -> list[Path]:
+        return [path for path in list_checkpoints(self.folder) if (step_of(path) or 0) > train_iter]
+
+    # Saving
+
+    def save(self, eval_value: float | None, keep_last: int) -> Path | None:
+        """Writes the checkpoint of the present gradient step, in place of an older one of that step.
+
+        Args:
+          eval_value: mean of the evaluation made just before, if there was one.
+          keep_last: how many checkpoints stay, besides the best.
+        Returns:
+          Its folder; None if it could not be written, which is reported.
+        """
+        train_iter = _counter(self._task.ctx, "train_iter")
+        path = self._write(self.folder / f"iter_{train_iter}", eval_value)
+        if path is not None:
+            # Later ones are of another course of the run and could not be renamed: neither counted nor removed.
+            prune_checkpoints(self.folder, keep_last, protect=self._later_than(train_iter))
+        return path
+
+    def save_best(self, eval_value: float | None, params: Mapping[str, Array] | None) -> Path | None:
+        """Writes the checkpoint of the best evaluation, in place of the one before; returns what `save` does.
+
+        Args:
+          eval_value: mean of that evaluation.
+          params: the weights that it measured, where they are no longer the current ones; None where they are.
+        """
+        return self._write(self.folder / BEST, eval_value, params)
+
+    def _write(self, path: Path, eval_value: float | None, params: Mapping[str, Array] | None = None) -> Path | None:
+        state = {
+            "policy": self._policy.state_dict(),
+            "task": self._task.state_dict(),
+            "config": plain(self._policy.config),
+        }
+        if params is not None:
+            state["policy"]["params"].update(params)
+        damaged = not_finite(state["policy"], "policy")
+        if damaged:
+            _log.error("checkpoint %s was not written: %s is NaN or infinite; earlier checkpoints stay", path, damaged)
+            return None
+        try:
+            save_checkpoint(path, state, self._info(eval_value), previous=link_source(self.folder))
+        except OSError as error:
+            _log.warning("checkpoint %s was not written (%s); training continues, earlier ones stay", path, error)
+            return None
+        return path
+
+    def _info(self, eval_value: float | None) -> dict[str, Any]:
+        ctx, config = self._task.ctx, self._policy.config
+        return {
+            "guarantee": self._task.resume_guarantee,
+            "identity": identity(config),
+            "unit": ctx.unit,
+            **{name: _counter(ctx, name) for name in _counters(ctx)},
+            "eval_value": eval_value,
+            "created": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+            "versions": library_versions(),
+        }
+
+    # Restoring
+
+    def resume(self, request: str | Path) -> Checkpoint:
+        """Restores policy and task, reports from what and which settings have changed, and sets later ones aside.
+
+        Checkpoints in this run's folder that are newer than the one resumed from belong to a course of the run that is
+        abandoned here. If it is in another folder, all that are in this run's folder belong to another course.
+
+        Args:
+          request: see `restore`.
+        Returns:
+          What was restored.
+        Raises:
+          CheckpointError: see `restore`, or the checkpoints of another course cannot be renamed.
+        """
+        found = self.restore(request)
+        path, state, manifest = found
+        if path.resolve().parent == self.folder.resolve():
+            self._set_aside_later(manifest["train_iter"])
+        else:
+            self._set_aside_all()
+        # Only now is it known whether the environments could be replayed.
+        guarantee = max(manifest["guarantee"], self._task.resume_guarantee, key=GUARANTEES.index)
+        changed = changes(state["config"], self._policy.config)
+        note = f"; changed: {describe_changes(changed)}" if changed else ""
+        unit = self._task.ctx.unit
+        console_logger().info("resumed %s at %s %d (%s)%s", path, unit, manifest[unit], guarantee, note)
+        return found
+
+    def restore(self, request: str | Path) -> Checkpoint:
+        """Restores policy and task; changes nothing on disk.
+
+        Args:
+          request: ``"latest"`` for the newest whole checkpoint of this run, a run folder for that run's, or the folder
+            of a checkpoint.
+        Raises:
+          CheckpointError: if there is none that is whole, or it is of another run (see `engine.config.identity.RUN`)
+            or chain.
+        """
+        if request == "latest":
+            return use_newest(self.folder, self._load)
+        path = Path(request)
+        if (path / "ckpt").is_dir():
+            return use_newest(path / "ckpt", self._load)
+        if not path.is_dir():
+            raise CheckpointError(f"resume: no folder {str(path)!r}; name a checkpoint, a run folder, or 'latest'")
+        return use_checkpoint(path, self._load)
+
+    def _load(self, found: Checkpoint) -> None:
+        check_checkpoint(found, self._policy.config)
+        state, manifest = found.state, found.manifest
+        # All that `resume` reads is looked at before anything changes.
+        changes(state["config"], self._policy.config)
+        GUARANTEES.index(manifest["guarantee"])
+        names = _counters(self._task.ctx)
+        counters = [state["task"]["ctx"][name] for name in names]
+        if counters != [manifest[name] for name in names]:
+            raise ValueError(f"counters {counters} are not those of the manifest")
+        if not all(type(counter) is int and 0 <= counter < _MOST for counter in counters):
+            raise ValueError(f"counters {counters} are not counts")
+        self._task.load_state_dict(state["task"])
+        self._policy.load_state_dict(state["policy"])
+
+
+@functools.cache
+def library_versions() -> dict[str, str]:
+    """The versions on which exact resume depends."""
+    installed = {name: importlib.metadata.version(name) for name in ("mindspore", "numpy", "gymnasium")}
+    return {"minding": __version__, "python": platform.python_version(), **installed}
+
+
+def _counters(ctx: Context) -> tuple[str, ...]:
+    """The counters that a manifest names."""
+    return tuple(dict.fromkeys((ctx.unit, "train_iter", "total_step")))
+
+
+def _counter(ctx: Context, name: str) -> int:
+    count: int = getattr(ctx, name)
+    return count
