@@ -30,6 +30,7 @@ def check_settings(cfg: EasyDict) -> None:
     _check_random_steps(cfg)
     _check_stop_value(cfg)
     _check_support(cfg)
+    _check_norm(cfg)
     _check_schedules(cfg)
     _check_rnd(cfg)
 
@@ -137,6 +138,22 @@ def _check_support(cfg: EasyDict) -> None:
         raise ConfigError(
             f"policy.model.v_min={low} and policy.model.v_max={high}: expected numbers with v_min below v_max, which "
             "enclose the discounted returns of the environment"
+        )
+
+
+def _check_norm(cfg: EasyDict) -> None:
+    """What normalises hidden layers finds some, and something to normalise in each."""
+    model = cfg.policy.model
+    if model.get("norm", "none") == "none":
+        return
+    for key in ("hidden", "critic_hidden"):
+        sizes = model.get(key)
+        if sizes is None or (sizes and 1 not in sizes):
+            continue
+        fault = "there is no layer to normalise" if not sizes else "a layer of one unit would always give its bias"
+        raise ConfigError(
+            f"policy.model.norm={model.norm} with policy.model.{key}={list(sizes)}: {fault}; give layers of 2 units or "
+            "more, or policy.model.norm=none"
         )
 
 

@@ -8,11 +8,13 @@ everything else is float32.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
 
 from minding.engine.types import Array
+from minding.policies.acting.numpy_norm import LayerNorm, normalize_rows
 from minding.policies.acting.numpy_pair import MLPPair
 from minding.policies.acting.numpy_recurrent import Memory
 
@@ -74,18 +76,22 @@ class MLP:
     Args:
       layers: the linear layers.
       activation: one of `ACTIVATIONS`.
+      norms: what normalises the result of each layer before the activation; empty if nothing does.
     """
 
-    def __init__(self, layers: Sequence[Linear], activation: str) -> None:
+    def __init__(self, layers: Sequence[Linear], activation: str, norms: Sequence[LayerNorm] = ()) -> None:
         # Pairs instead of the layers: one call less for each.
         self.layers = [(layer.transposed, layer.bias) for layer in layers]
+        self.norms = [(norm.weight, norm.bias) for norm in norms]
         self.activation = ACTIVATIONS[activation]
 
     def __call__(self, x: Array) -> Array:
         activation = self.activation
-        for transposed, bias in self.layers:
+        for (transposed, bias), norm in zip_longest(self.layers, self.norms):
             x = x @ transposed
             x += bias
+            if norm is not None:
+                normalize_rows(x, *norm)
             activation(x, x)
         return x
 
@@ -112,19 +118,16 @@ class NoisyLinear:
 
 
 class NoisyMLP:
-    """Noisy linear layers with an activation after each.
+    """Noisy linear layers with an activation after each; for the arguments see `MLP`."""
 
-    Args:
-      layers: the layers.
-      activation: one of `ACTIVATIONS`.
-    """
-
-    def __init__(self, layers: Sequence[NoisyLinear], activation: str) -> None:
-        self.layers, self.activation = list(layers), ACTIVATIONS[activation]
+    def __init__(self, layers: Sequence[NoisyLinear], activation: str, norms: Sequence[LayerNorm] = ()) -> None:
+        self.layers, self.norms, self.activation = list(layers), list(norms), ACTIVATIONS[activation]
 
     def __call__(self, x: Array, noise: Array | None = None) -> Array:
-        for layer in self.layers:
+        for layer, norm in zip_longest(self.layers, self.norms):
             x = layer(x, noise)
+            if norm is not None:
+                norm(x)
             self.activation(x, x)
         return x
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 from numpy.lib.stride_tricks import as_strided
 
 from minding.engine.types import Array
+from minding.policies.acting.numpy_norm import normalize_rows
 
 if TYPE_CHECKING:
     from minding.policies.acting.numpy_layers import MLP
@@ -22,15 +24,19 @@ class MLPPair:
     def __init__(self, first: MLP, second: MLP) -> None:
         self.both = first, second
         self.layers = [(_beside(w, v), _beside(b, c)[:, None]) for (w, b), (v, c) in zip(first.layers, second.layers)]
+        norms = zip(first.norms, second.norms)
+        self.norms = [(_beside(w, v)[:, None], _beside(b, c)[:, None]) for (w, b), (v, c) in norms]
         self.activation = first.activation
 
     def __call__(self, x: Array) -> tuple[Array, Array]:
         activation = self.activation
         if not self.layers:
             return x, x
-        for transposed, bias in self.layers:
+        for (transposed, bias), norm in zip_longest(self.layers, self.norms):
             x = x @ transposed
             x += bias
+            if norm is not None:
+                normalize_rows(x, *norm)
             activation(x, x)
         return x[0], x[1]
 

@@ -53,8 +53,8 @@ class ActorCritic(nn.Cell):
         self.memory = make_memory(model, features, rng)
         if self.memory is not None:
             features = self.memory.out_features
-        self.actor = MLP(features, model.hidden, model.activation, gain, rng)
-        self.critic = MLP(features, model.hidden, model.activation, gain, rng)
+        self.actor = MLP.of(features, model, gain, rng)
+        self.critic = MLP.of(features, model, gain, rng)
         self.head = make_action_head(spec["action"], self.actor.out_features, rng, log_std=model.log_std)
         self.value = ScalarLinear(self.critic.out_features, 1.0, rng)
         self.mask = action_mask(spec["observation"])
@@ -116,7 +116,7 @@ class PolicyNetwork(nn.Cell):
     def __init__(self, spec: Mapping[str, Any], model: Any, rng: np.random.Generator) -> None:
         super().__init__()
         self.encoder = make_encoder(spec["observation"], model, rng)
-        self.torso = MLP(self.encoder.out_features, model.hidden, model.activation, math.sqrt(2), rng)
+        self.torso = MLP.of(self.encoder.out_features, model, math.sqrt(2), rng)
         # Algorithms of discrete actions alone have no such key.
         log_std = model.get("log_std", 0.0)
         self.head = make_action_head(spec["action"], self.torso.out_features, rng, log_std=log_std)
@@ -148,7 +148,7 @@ class QNetwork(nn.Cell):
         self.encoder = make_encoder(spec["observation"], model, rng)
         self.memory: Any = make_memory(model, self.encoder.out_features, rng)
         features = self.encoder.out_features if self.memory is None else self.memory.out_features
-        self.torso = MLP(features, model.hidden, model.activation, None, rng)
+        self.torso = MLP.of(features, model, None, rng)
         self.advantage = Linear(self.torso.out_features, spec["action"]["n"], None, rng)
         self.value = Linear(self.torso.out_features, 1, None, rng) if model.dueling else None
         self.mask = action_mask(spec["observation"])
@@ -213,7 +213,7 @@ class BoundedActor(nn.Cell):
     def __init__(self, spec: Mapping[str, Any], model: Any, rng: np.random.Generator) -> None:
         super().__init__()
         self.encoder = make_encoder(spec["observation"], model, rng)
-        self.torso = MLP(self.encoder.out_features, model.hidden, model.activation, None, rng)
+        self.torso = MLP.of(self.encoder.out_features, model, None, rng)
         self.head = self.head_class(self.torso.out_features, math.prod(spec["action"]["shape"]), rng)
 
     def construct(self, obs):
@@ -247,7 +247,7 @@ class ActionValue(nn.Cell):
         super().__init__()
         self.encoder = make_encoder(spec["observation"], model, rng)
         self.action_size = math.prod(spec["action"]["shape"])
-        self.torso = MLP(self.encoder.out_features + self.action_size, model.hidden, model.activation, None, rng)
+        self.torso = MLP.of(self.encoder.out_features + self.action_size, model, None, rng)
         self.value = ScalarLinear(self.torso.out_features, None, rng)
 
     def construct(self, action, obs):

@@ -41,7 +41,7 @@ class CentralValue(nn.Cell):
         agents = len(spec["agents"]["names"])
         self.state = ObsEncoder(spec["agents"]["state"], model, rng, f"{CENTRAL}.{STATE}")
         size = features + self.state.out_features + agents
-        self.torso = MLP(size, model.hidden, model.activation, math.sqrt(2), rng)
+        self.torso = MLP.of(size, model, math.sqrt(2), rng)
         self.value = PopArt(self.torso.out_features, rng)
         self.agents = ms.Tensor(np.eye(agents, dtype=np.float32))
 
@@ -80,7 +80,7 @@ class CentralActorCritic(nn.Cell):
         self.memory = make_memory(model, features, rng)
         if self.memory is not None:
             features = self.memory.out_features
-        self.actor = MLP(features, model.hidden, model.activation, math.sqrt(2), rng)
+        self.actor = MLP.of(features, model, math.sqrt(2), rng)
         self.head = make_action_head(spec["action"], self.actor.out_features, rng, log_std=model.log_std)
         self.critic = CentralValue(spec, features, model, rng)
         self.mask = action_mask(spec["observation"])

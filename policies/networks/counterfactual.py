@@ -39,7 +39,7 @@ class CounterfactualCritic(nn.Cell):
         size = self.encoder.out_features + 2 * joint + self.agents
         if self.state is not None:
             size += self.state.out_features
-        self.torso = MLP(size, model.critic_hidden, model.activation, None, rng)
+        self.torso = MLP(size, model.critic_hidden, model.activation, None, rng, model.norm)
         self.values = Linear(self.torso.out_features, self.actions, None, rng)
         place = np.eye(self.agents, dtype=np.float32)
         self.place = ms.Tensor(place)

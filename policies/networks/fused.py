@@ -15,7 +15,7 @@ from typing import Any
 
 from minding.engine.process.runtime import nn, ops
 from minding.policies.kernels import kernel, usable
-from minding.policies.networks.layers import MLP, Clip, Linear
+from minding.policies.networks.layers import MLP, Clip, LayerNorm, Linear
 from minding.policies.networks.mixers import MonotonicMixer
 from minding.policies.networks.recurrent import GRU, LSTM
 
@@ -46,6 +46,25 @@ def fused_linear(activation: str) -> Any:
         lambda x, weight, bias: x,
         gradient,
     )
+
+
+@functools.cache
+def fused_norm(activation: str) -> Any:
+    """The primitive ``(x, weight, bias) -> activation(normalised x)`` with its gradient; see `LayerNorm`.
+
+    Args:
+      activation: 'none', 'relu' or 'tanh'.
+    """
+    slopes_of = kernel(
+        f"norm_{activation}_gradient",
+        lambda dout, out, x, weight: (x, weight, weight),
+        lambda dout, out, x, weight: (x, x, x),
+    )
+
+    def gradient(x, weight, bias, out, dout):
+        return slopes_of(dout, out, x, weight)
+
+    return kernel(f"norm_{activation}", lambda x, weight, bias: x, lambda x, weight, bias: x, gradient)
 
 
 @functools.cache
@@ -214,10 +233,13 @@ def fuse_layers(root: nn.Cell) -> None:
             cell.fused = fused_mix()
         elif isinstance(cell, Clip):
             cell.fused = fused_clip()
-        elif isinstance(cell, MLP) and cell.fusible:
+        elif isinstance(cell, LayerNorm):
+            cell.fused = fused_norm("none")
+    for cell in cells:
+        if isinstance(cell, MLP) and cell.fusible:
             cell.layers_activate = True
-            for layer in cell.layers:
-                layer.fused = fused_linear(cell.activation_name)
+            for layer in cell.norms or cell.layers:
+                layer.fused = (fused_norm if cell.norms else fused_linear)(cell.activation_name)
 
 
 def plain_layers(root: nn.Cell) -> None:

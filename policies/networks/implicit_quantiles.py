@@ -41,7 +41,7 @@ class ImplicitQuantiles(nn.Cell):
         super().__init__()
         actions, count = spec["action"]["n"], model.n_cosines
         self.encoder = make_encoder(spec["observation"], model, rng)
-        self.torso = MLP(self.encoder.out_features, model.hidden, model.activation, None, rng)
+        self.torso = MLP.of(self.encoder.out_features, model, None, rng)
         features = self.torso.out_features
         self.embedding = MLP(count, [features], "relu", None, rng)
         self.advantage = Linear(features, actions, None, rng)

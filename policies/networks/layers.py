@@ -16,6 +16,7 @@ import numpy as np
 
 from minding.engine.process.runtime import ms, nn, ops
 from minding.policies.acting import numpy_layers as numpy_forms
+from minding.policies.acting import numpy_norm
 from minding.policies.networks.activations import ACTIVATIONS, FUSED
 from minding.policies.networks.init import fan_in_uniform, orthogonal
 
@@ -105,8 +106,40 @@ class Clip(nn.Cell):
         return ops.clamp(x, self.low, self.high)
 
 
+class LayerNorm(nn.Cell):
+    """Layer normalisation of rows x ``(B, size)`` (Ba et al., 2016, https://arxiv.org/abs/1607.06450, eq. 4), with a
+    learned weight and bias for each number, which start at 1 and 0:
+
+        y = (x - mean(x)) / sqrt(var(x) + 1e-5) * weight + bias
+
+    The mean and the variance, not the unbiased one, are those of the row.
+    """
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.weight = ms.Parameter(ms.Tensor(np.ones(size, np.float32)), name="weight")
+        self.bias = ms.Parameter(ms.Tensor(np.zeros(size, np.float32)), name="bias")
+        self.mean = ops.ReduceMean(True)
+        self.fused: ops.Primitive | None = None
+
+    def construct(self, x):
+        if self.fused is not None:
+            return self.fused(x, self.weight, self.bias)
+        # Not by MindSpore's LayerNorm, which has no second derivative outside of graphs.
+        x = x - self.mean(x, -1)
+        return x / ops.Sqrt()(self.mean(x * x, -1) + numpy_norm.EPSILON) * self.weight + self.bias
+
+    def host(self) -> numpy_norm.LayerNorm:
+        return numpy_norm.LayerNorm(self.weight.asnumpy(), self.bias.asnumpy())
+
+
+def make_norms(sizes: Sequence[int], norm: str) -> nn.CellList:
+    """What normalises each of some hidden layers; empty for `norm` 'none', a `LayerNorm` each for 'layer'."""
+    return nn.CellList([LayerNorm(size) for size in sizes] if norm == "layer" else [])
+
+
 class MLP(nn.Cell):
-    """Linear layers with an activation after each.
+    """Linear layers with an activation after each, and if asked for with a `LayerNorm` before each activation.
 
     Args:
       in_features: size of the input.
@@ -114,30 +147,48 @@ class MLP(nn.Cell):
       activation: one of `activations.ACTIVATIONS`.
       gain: see `Linear`.
       rng: draws the weights.
+      norm: 'none' or 'layer'.
     """
 
     def __init__(
-        self, in_features: int, hidden: Sequence[int], activation: str, gain: float | None, rng: np.random.Generator
+        self,
+        in_features: int,
+        hidden: Sequence[int],
+        activation: str,
+        gain: float | None,
+        rng: np.random.Generator,
+        norm: str = "none",
     ) -> None:
         super().__init__()
         sizes = [in_features, *hidden]
         self.out_features = sizes[-1]
         self.layers = nn.CellList([Linear(a, b, gain, rng) for a, b in itertools.pairwise(sizes)])
+        self.norms = make_norms(hidden, norm)
         self.activation_name = activation
         self.activation = ACTIVATIONS[activation]()
         self.fusible = activation in FUSED
-        # Whether the fused form of each layer has the activation in it.
+        # Whether the fused form of each layer, or of what normalises it, has the activation in it.
         self.layers_activate = False
 
+    @classmethod
+    def of(cls, in_features: int, model: Any, gain: float | None, rng: np.random.Generator) -> MLP:
+        """The hidden layers that the section `policy.model` asks for."""
+        return cls(in_features, model.hidden, model.activation, gain, rng, model.norm)
+
     def construct(self, x):
-        for layer in self.layers:
-            x = layer(x) if self.layers_activate else self.activation(layer(x))
+        for k in range(len(self.layers)):
+            x = self.layers[k](x)
+            if len(self.norms) > 0:
+                x = self.norms[k](x)
+            if not self.layers_activate:
+                x = self.activation(x)
         return x
 
     def into(self, head, x):
         """``head(self(x))`` for a `Linear` head and x ``(B, in)``. With kernels, a ReLU layer and the head after it are
         one, see `networks.fused.fused_relu_then`."""
-        if head.fused_after_relu is None or self.activation_name != "relu" or len(self.layers) == 0:
+        is_one = head.fused_after_relu is not None and self.activation_name == "relu" and len(self.norms) == 0
+        if not is_one or len(self.layers) == 0:
             return head(self.construct(x))
         for layer in self.layers[:-1]:
             x = layer(x)
@@ -145,4 +196,5 @@ class MLP(nn.Cell):
         return head.fused_after_relu(x, last.weight, last.bias, head.weight, head.bias)[0]
 
     def host(self) -> numpy_forms.MLP:
-        return numpy_forms.MLP([layer.host() for layer in self.layers], self.activation_name)
+        layers, norms = ([cell.host() for cell in cells] for cells in (self.layers, self.norms))
+        return numpy_forms.MLP(layers, self.activation_name, norms)

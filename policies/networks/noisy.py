@@ -15,7 +15,7 @@ import numpy as np
 from minding.engine.process.runtime import nn
 from minding.policies.acting import numpy_layers as numpy_forms
 from minding.policies.networks.activations import ACTIVATIONS, Tanh
-from minding.policies.networks.layers import Linear
+from minding.policies.networks.layers import Linear, make_norms
 
 
 class NoisyLinear(nn.Cell):
@@ -60,7 +60,7 @@ class NoisyLinear(nn.Cell):
 
 
 class NoisyMLP(nn.Cell):
-    """Noisy linear layers with an activation after each.
+    """Noisy linear layers with an activation after each, and if asked for with a `LayerNorm` before each activation.
 
     Args:
       in_features: size of the input.
@@ -68,27 +68,38 @@ class NoisyMLP(nn.Cell):
       activation: one of `activations.ACTIVATIONS`.
       sigma: see `NoisyLinear`.
       rng: draws the means.
+      norm: 'none' or 'layer'.
     """
 
     def __init__(
-        self, in_features: int, hidden: Sequence[int], activation: str, sigma: float, rng: np.random.Generator
+        self,
+        in_features: int,
+        hidden: Sequence[int],
+        activation: str,
+        sigma: float,
+        rng: np.random.Generator,
+        norm: str = "none",
     ) -> None:
         super().__init__()
         sizes = [in_features, *hidden]
         self.out_features = sizes[-1]
         self.layers = nn.CellList([NoisyLinear(a, b, sigma, rng) for a, b in itertools.pairwise(sizes)])
+        self.norms = make_norms(hidden, norm)
         self.activation_name = activation
         # tanh by a sigmoid; MindSpore's own on CPU is wrong by up to 1e-4.
         self.activation = Tanh() if activation == "tanh" else ACTIVATIONS[activation]()
 
     def construct(self, x, noise=None):
-        for layer in self.layers:
-            x = layer(x, noise)
+        for k in range(len(self.layers)):
+            x = self.layers[k](x, noise)
+            if len(self.norms) > 0:
+                x = self.norms[k](x)
             x = self.activation(x)
         return x
 
     def host(self) -> numpy_forms.NoisyMLP:
-        return numpy_forms.NoisyMLP([layer.host() for layer in self.layers], self.activation_name)
+        layers, norms = ([cell.host() for cell in cells] for cells in (self.layers, self.norms))
+        return numpy_forms.NoisyMLP(layers, self.activation_name, norms)
 
 
 def place_noise(net: nn.Cell) -> int:

@@ -77,7 +77,7 @@ class AgentCritic(nn.Cell):
         self.seen = seen
         action = spec["action"]
         size = action["n"] if action["kind"] == "discrete" else math.prod(action["shape"])
-        self.torso = MLP(len(seen) * (self.encoder.out_features + size), model.hidden, model.activation, None, rng)
+        self.torso = MLP.of(len(seen) * (self.encoder.out_features + size), model, None, rng)
         self.value = ScalarLinear(self.torso.out_features, None, rng)
 
     def construct(self, actions, leaves):

@@ -89,7 +89,7 @@ class ReturnDistribution(nn.Cell):
         self.mask = action_mask(spec["observation"])
 
     def _torso(self, features: int, model: Any, rng: np.random.Generator) -> nn.Cell:
-        return MLP(features, model.hidden, model.activation, None, rng)
+        return MLP.of(features, model, None, rng)
 
     def _linear(self, features: int, count: int, model: Any, rng: np.random.Generator) -> nn.Cell:
         return Linear(features, count, None, rng)
@@ -143,7 +143,7 @@ class NoisyReturnDistribution(ReturnDistribution):
         self.num_leaves = len(observation_leaves(spec["observation"]))
 
     def _torso(self, features: int, model: Any, rng: np.random.Generator) -> nn.Cell:
-        return NoisyMLP(features, model.hidden, model.activation, model.noisy_sigma, rng)
+        return NoisyMLP(features, model.hidden, model.activation, model.noisy_sigma, rng, model.norm)
 
     def _linear(self, features: int, count: int, model: Any, rng: np.random.Generator) -> nn.Cell:
         return NoisyLinear(features, count, model.noisy_sigma, rng)

@@ -47,7 +47,7 @@ class AgentQNetwork(nn.Cell):
         self.agents, self.actions = len(spec["agents"]["names"]), spec["action"]["n"]
         self.encoder = make_encoder(spec["observation"], model, rng)
         features = self.encoder.out_features + self.actions + self.agents
-        self.torso = MLP(features, model.hidden, model.activation, None, rng)
+        self.torso = MLP.of(features, model, None, rng)
         # A GRU in algorithms that leave no choice.
         kind = model.get("memory", "gru")
         self.memory: Any = None if kind == "none" else MEMORIES[kind](self.torso.out_features, model.memory_dim, rng)

@@ -17,6 +17,11 @@ def model(hidden: list[int], activation: str) -> Schema:
         "activation": opt(
             activation, ("relu", "tanh", "silu", "gelu", "elu"), "activation function of the hidden layers"
         ),
+        "norm": opt(
+            "none",
+            ("none", "layer"),
+            "normalise each hidden layer before its activation: layer normalisation, over the layer's units",
+        ),
         "encoder": opt(
             None,
             None,

@@ -12,7 +12,7 @@ from minding.engine.process.runtime import ms, nn, ops, to_device
 from minding.policies import kernels
 from minding.policies.learning.rows import Rows
 from minding.policies.networks.actor_critic import ActionValue, DeterministicActor, SquashedActor
-from minding.policies.networks.fused import fuse_layers
+from minding.policies.networks.fused import fuse_layers, plain_layers
 from minding.policies.networks.layers import MLP, Clip, Linear, ScalarLinear
 from minding.policies.ops.distributions import SquashedGaussian
 from minding.policies.ops.soft import soft_objectives
@@ -24,10 +24,13 @@ SIZES = ((5, [8, 8], 7), (3, [33, 1], 130), (4, [6], 5), (3, [5, 4, 6], 9))
 class Slope(nn.Cell):
     """Outputs, and the gradients of their squares for the input and all parameters."""
 
-    def __init__(self, inputs, hidden, activation):
+    def __init__(self, inputs, hidden, activation, norm="none"):
         super().__init__()
         draw = np.random.default_rng(0)
-        self.body = MLP(inputs, hidden, activation, None, draw)
+        self.body = MLP(inputs, hidden, activation, None, draw, norm)
+        for norms in self.body.norms:
+            for p in norms.get_parameters():
+                p.asnumpy()[...] += 0.3 * draw.standard_normal(p.shape).astype(np.float32)
         self.head = Linear(hidden[-1], 3, None, draw)
         self.gradient = ms.value_and_grad(self.loss, 0, ms.ParameterTuple(self.trainable_params()), has_aux=True)
 
@@ -51,6 +54,21 @@ def test_values_and_gradients_are_those_of_the_plain_layers(inputs, hidden, rows
     assert (plain.body.layers_activate, fused.body.layers_activate) == (False, True)
     for a, b in zip(plain(x), fused(x)):
         np.testing.assert_allclose(b.asnumpy(), a.asnumpy(), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(("activation", "hidden"), [("relu", [17, 8]), ("tanh", [8, 3]), ("silu", [9])])
+def test_normalised_layers_have_the_values_and_gradients_of_the_plain_ones(activation, hidden):
+    x = to_device(np.random.default_rng(1).standard_normal((33, 5)).astype(np.float32))
+    plain, fused = (Slope(5, hidden, activation, "layer") for _ in range(2))
+    fuse_layers(fused)
+    assert [norm.fused is not None for norm in (*plain.body.norms, *fused.body.norms)] == [
+        *[False] * len(hidden),
+        *[True] * len(hidden),
+    ]
+    for a, b in zip(plain(x), fused(x)):
+        np.testing.assert_allclose(b.asnumpy(), a.asnumpy(), rtol=1e-4, atol=2e-5)
+    plain_layers(fused)
+    assert not any(norm.fused for norm in fused.body.norms)
 
 
 def test_a_fused_layer_by_hand():
@@ -99,7 +117,10 @@ def test_a_layer_of_one_output_gives_one_number_a_row(monkeypatch):
         np.testing.assert_allclose(a.asnumpy(), b.asnumpy(), rtol=1e-5, atol=1e-5)
 
 
-MODEL = {"hidden": [17, 9], "activation": "relu", "normalize_obs": False, "encoder_dim": 6, "cnn": None, "cnn_dim": 4}
+MODEL = {
+    **{"hidden": [17, 9], "activation": "relu", "norm": "none", "normalize_obs": False, "encoder_dim": 6},
+    **{"cnn": None, "cnn_dim": 4},
+}
 SPECS = {
     "vector": {"observation": VECTOR, "action": space_of(2)},
     "one action": {"observation": space_of(3), "action": space_of(1)},

@@ -36,6 +36,26 @@ def test_a_layer_and_its_gradients(batch, inputs, outputs, activation):
     close(dbias, before.sum(0), batch)
 
 
+@pytest.mark.parametrize("activation", VALUE)
+@pytest.mark.parametrize(("batch", "size"), [(1, 2), (5, 7), (3, 16), (9, 33), (256, 256)])
+def test_a_normalised_layer_and_its_gradients(batch, size, activation):
+    arrays = draws(2, (batch, size), (size,), (size,), (batch, size))
+    # Rows far from zero: their mean is taken out before squares are summed.
+    x, weight, bias, dout = arrays[0] + np.float32(30.0), *arrays[1:]
+    x64, weight64, bias64, dout64 = doubles((x, weight, bias, dout))
+    scale = 1.0 / np.sqrt(x64.var(axis=1, keepdims=True) + 1e-5)
+    normal = (x64 - x64.mean(axis=1, keepdims=True)) * scale
+    y = result(f"norm_{activation}", (x, weight, bias), (batch, size))
+    close(y, VALUE[activation](normal * weight64 + bias64), 100)
+    before = dout64 * SLOPE[activation](y.astype(np.float64))
+    g = before * weight64
+    dx, dweight, dbias = result(f"norm_{activation}_gradient", (dout, y, x, weight), (batch, size), (size,), (size,))
+    mean, slope = g.mean(axis=1, keepdims=True), (g * normal).mean(axis=1, keepdims=True)
+    close(dx, scale * (g - mean - normal * slope), 1000)
+    close(dweight, (before * normal).sum(0), 100 * batch)
+    close(dbias, before.sum(0), batch)
+
+
 def test_a_batch_of_no_rows_gives_empty_results_and_gradients_of_zero():
     x, weight, bias, dout = draws(0, (0, 7), (5, 7), (5,), (0, 5))
     y = result("linear_relu", (x, weight, bias), (0, 5))

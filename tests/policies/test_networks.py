@@ -24,10 +24,23 @@ from minding.policies.networks.actor_critic import ActionValue, ActorCritic, Det
 from minding.policies.networks.encoder import ConvNet, Normalizer
 from minding.policies.networks.init import fan_in_uniform, orthogonal
 from minding.policies.networks.layers import MLP, Linear
-from minding.policies.networks.return_distribution import QuantileMean, ReturnDistribution, SupportMean
+from minding.policies.networks.return_distribution import (
+    NoisyReturnDistribution,
+    QuantileMean,
+    ReturnDistribution,
+    SupportMean,
+)
 
 MODEL = EasyDict(
-    hidden=[8, 8], activation="tanh", normalize_obs=False, encoder_dim=4, cnn=[], cnn_dim=8, log_std=-0.5, dueling=False
+    hidden=[8, 8],
+    activation="tanh",
+    norm="none",
+    normalize_obs=False,
+    encoder_dim=4,
+    cnn=[],
+    cnn_dim=8,
+    log_std=-0.5,
+    dueling=False,
 )
 
 
@@ -97,11 +110,25 @@ NETWORKS = {
     ),
     "squashed actor, bits": (SquashedActor, {"kind": "multi_binary", "shape": [5]}, space_of(2), {}),
     "deterministic actor, normalised": (DeterministicActor, VECTOR, space_of(2, 3), {"normalize_obs": True}),
+    "actor-critic, layer norm": (ActorCritic, VECTOR, discrete(3), {"norm": "layer"}),
+    "deterministic actor, layer norm, relu": (
+        DeterministicActor,
+        VECTOR,
+        space_of(2),
+        {"norm": "layer", "activation": "relu"},
+    ),
+    "noisy, layer norm": (
+        lambda spec, model, draw: NoisyReturnDistribution(spec, model, QuantileMean(4), draw),
+        VECTOR,
+        discrete(3),
+        {"norm": "layer", "noisy_sigma": 0.5},
+    ),
     "action values, bytes that are no image": (QNetwork, space_of(6, dtype="uint8", low=0, high=255), discrete(2), {}),
 }
 FAST = [
     *("actor-critic, several choices, discrete observation", "action values, dueling, normalised", "quantiles, masked"),
-    *("squashed actor, dict of vectors", "deterministic actor, normalised"),
+    *("squashed actor, dict of vectors", "deterministic actor, normalised", "actor-critic, layer norm"),
+    "noisy, layer norm",
 ]
 """One of each kind."""
 
@@ -128,9 +155,9 @@ def test_the_host_form_equals_the_compiled_form(name):
 
 
 @pytest.mark.parametrize("sizes", [(3,), (4, 64, 64), (5, 7), (33, 128, 16, 8)])
-@pytest.mark.parametrize("activation", ["relu", "tanh"])
-def test_two_networks_at_once_compute_what_each_does_to_the_bit(sizes, activation):
-    first, second = (MLP(sizes[0], sizes[1:], activation, 1.0, rng(seed)).host() for seed in (3, 4))
+@pytest.mark.parametrize(("activation", "norm"), [("relu", "none"), ("tanh", "none"), ("relu", "layer")])
+def test_two_networks_at_once_compute_what_each_does_to_the_bit(sizes, activation, norm):
+    first, second = (MLP(sizes[0], sizes[1:], activation, 1.0, rng(seed), norm).host() for seed in (3, 4))
     pair = MLPPair(first, second)
     for copy in (pair, deepcopy(pair)):
         for count in (1, 2, 7, 64):

@@ -26,6 +26,7 @@ pytest.importorskip("onnx")
 onnxruntime = pytest.importorskip("onnxruntime")
 
 NORMALIZED = {"policy.model.normalize_obs": True}
+LAYER_NORM = {"policy.model.norm": "layer"}
 GRU = {"policy.model.memory": "gru", "policy.model.memory_dim": 5}
 LEAVES = dict_of(
     a=VECTOR,
@@ -49,6 +50,9 @@ CASES = {
     "c51, masked": ("c51", dict_of(action_mask=mask_of(4), observation=VECTOR), discrete(4), SUPPORT),
     "sac": ("sac", VECTOR, space_of(2), NORMALIZED),
     "td3": ("td3", VECTOR, space_of(2), NORMALIZED),
+    "ppo, layer norm": ("ppo", VECTOR, discrete(3), LAYER_NORM),
+    "td3, layer norm": ("td3", VECTOR, space_of(2), LAYER_NORM),
+    "rainbow, layer norm": ("rainbow", VECTOR, discrete(3), {**SUPPORT, **LAYER_NORM}),
     "ppo, image": ("ppo", IMAGE, discrete(3), {}),
     "dqn, dict": ("dqn", LEAVES, discrete(2), NORMALIZED),
     "sac, image beside vector": ("sac", dict_of(a=IMAGE, b=dict_of(c=VECTOR)), space_of(2), NORMALIZED),
@@ -64,7 +68,8 @@ FAST = [
         (case, "onnx")
         for case in ("ppo, discrete", "ppo, own limits", "ppo, choices masked", "ppo, image", "ppo, memory")
     ),
-    *((case, "onnx") for case in ("dqn, dict", "c51, masked", "sac")),
+    *((case, "onnx") for case in ("dqn, dict", "c51, masked", "sac", "ppo, layer norm")),
+    ("td3, layer norm", "mindir"),
 ]
 LOW, HIGH = np.float32([-1.0, 0.0]), np.float32([3.0, 0.5])
 FORMATS = ("mindir", "onnx")

@@ -1,0 +1,145 @@
+"""Layer normalisation of hidden layers, `policy.model.norm`: formula, gradients, and where it is."""
+
+import numpy as np
+import pytest
+from fakes import VECTOR, Batches, rows_of, space_of
+from numeric import numeric_gradient
+
+from minding.configs import compile_run
+from minding.engine.errors import ConfigError
+from minding.engine.process.runtime import ms, nn, ops, to_device
+from minding.policies import ALGORITHMS, get_policy_class
+from minding.policies.networks.fused import fuse_layers
+from minding.policies.networks.layers import MLP, LayerNorm, Linear
+from minding.policies.networks.noisy import NoisyMLP
+
+OWN_SIZES = {"iqn": ".embedding", "qmix": "mixer.hidden."}
+"""Parts of networks that are MLPs of sizes of their own, which stay as their papers have them."""
+
+
+def drawn(*shape, seed=0):
+    return np.random.default_rng(seed).standard_normal(shape)
+
+
+class Net(nn.Cell):
+    """Two normalised layers and a head, and the gradient of a sum of its outputs' squares."""
+
+    def __init__(self, activation):
+        super().__init__()
+        draw = np.random.default_rng(3)
+        self.body = MLP(3, [5, 4], activation, None, draw, "layer")
+        self.head = Linear(4, 2, None, draw)
+        for p in self.body.norms.get_parameters():
+            p.asnumpy()[...] += 0.3 * draw.standard_normal(p.shape).astype(np.float32)
+        self.gradient = ms.value_and_grad(self.loss, 0, ms.ParameterTuple(self.trainable_params()))
+
+    def loss(self, x):
+        return ops.square(self.head(self.body(x))).sum()
+
+    @ms.jit
+    def construct(self, x):
+        return self.gradient(x)
+
+
+def layer(x, weight, bias):
+    """One layer's normalisation, float64."""
+    x = x - x.mean(axis=-1, keepdims=True)
+    return x / np.sqrt((x**2).mean(axis=-1, keepdims=True) + 1e-5) * weight + bias
+
+
+def reference(activation):
+    function = {"relu": lambda x: np.maximum(x, 0.0), "elu": lambda x: np.where(x > 0, x, np.expm1(x))}[activation]
+
+    def loss(x, p):
+        for k in range(2):
+            x = x @ p[f"body.layers.{k}.weight"].T + p[f"body.layers.{k}.bias"]
+            x = function(layer(x, p[f"body.norms.{k}.weight"], p[f"body.norms.{k}.bias"]))
+        return ((x @ p["head.weight"].T + p["head.bias"]) ** 2).sum()
+
+    return loss
+
+
+@pytest.mark.parametrize(("activation", "fused"), [("relu", True), ("elu", True), ("relu", False)])
+def test_values_and_gradients_are_those_of_float64(activation, fused):
+    net = Net(activation)
+    if fused:
+        fuse_layers(net)
+    x, loss = drawn(6, 3, seed=1).astype(np.float32), reference(activation)
+    names = [p.name for p in net.trainable_params()]
+    p = {name: each.asnumpy().astype(np.float64) for name, each in zip(names, net.trainable_params())}
+    value, (dx, slopes) = net(to_device(x))
+    x = x.astype(np.float64)
+    np.testing.assert_allclose(value.asnumpy(), loss(x, p), rtol=1e-5)
+    np.testing.assert_allclose(dx.asnumpy(), numeric_gradient(lambda x: loss(x, p), x), rtol=1e-3, atol=2e-5)
+    for name, slope in zip(names, slopes):
+        expected = numeric_gradient(lambda values, name=name: loss(x, {**p, name: values}), p[name])
+        np.testing.assert_allclose(slope.asnumpy(), expected, rtol=1e-3, atol=2e-5, err_msg=name)
+
+
+def test_the_normalisation_comes_before_the_activation_and_forgets_mean_and_scale_of_a_row():
+    net = MLP(2, [2], "relu", None, np.random.default_rng(0), "layer")
+    net.layers[0].weight.asnumpy()[...] = np.eye(2)
+    net.layers[0].bias.asnumpy()[...] = 0.0
+    rows = np.array([[3.0, 1.0], [3000.0, -5000.0], [1.0, 2.0]], np.float32)
+    for y in (net(to_device(rows)).asnumpy(), net.host()(rows)):
+        np.testing.assert_allclose(y, [[1, 0], [1, 0], [0, 1]], rtol=1e-4)
+
+
+def test_without_kernels_there_is_a_second_derivative():
+    norm = LayerNorm(4)
+    norm.weight.asnumpy()[...] = [0.5, 1.0, 2.0, -1.0]
+
+    def penalty(x):
+        return ops.square(ms.grad(lambda x: (norm(x) ** 3).sum())(x)).sum()
+
+    def slope(x):
+        return numeric_gradient(lambda x: (layer(x, norm.weight.asnumpy(), 0.0) ** 3).sum(), x, 1e-5)
+
+    x = drawn(2, 4)
+    expected = numeric_gradient(lambda x: (slope(x) ** 2).sum(), x, 1e-4)
+    found = ms.grad(penalty)(to_device(x.astype(np.float32))).asnumpy()
+    np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-3 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_it_is_in_every_network_of_every_algorithm(algorithm, tiny_config):
+    cfg = tiny_config(algorithm, **{"policy.model.norm": "layer"})
+    root = get_policy_class(algorithm)(cfg, modes=("learn",)).root
+    bodies = {path: cell for path, cell in root.cells_and_names() if isinstance(cell, (MLP, NoisyMLP))}
+    own = {path for path in bodies if OWN_SIZES.get(algorithm, "no such part") in path}
+    assert bool(own) == (algorithm in OWN_SIZES)
+    assert len(bodies) > len(own)
+    for path, cell in bodies.items():
+        assert len(cell.layers) > 0, path
+        assert len(cell.norms) == (0 if path in own else len(cell.layers)), path
+
+
+def test_without_it_there_is_nothing_of_it(tiny_config):
+    root = get_policy_class("sac")(tiny_config("sac"), modes=("learn",)).root
+    assert not any(isinstance(cell, LayerNorm) for _, cell in root.cells_and_names())
+    assert not any(".norms." in name for name, _ in root.parameters_and_names())
+
+
+def test_one_update_moves_the_weights_of_the_norms_and_their_targets_follow(tiny_config):
+    policy = get_policy_class("sac")(tiny_config("sac", VECTOR, space_of(2), **{"policy.model.norm": "layer"}))
+    batches = Batches(policy, 8)
+    state = policy.state_dict()["params"]
+    policy.learn_mode.forward(batches(rows_of(batches.layout, 8, np.random.default_rng(0)), [range(8)]))
+    moved = [name for name, p in policy.params.items() if not np.array_equal(p.asnumpy(), state[name])]
+    for part in ("net.torso", "critics.q1.torso", "critics.q2.torso", "targets.q1.torso"):
+        assert {f"{part}.norms.0.weight", f"{part}.norms.0.bias"} <= {*moved}
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "key", "sizes", "fault"),
+    [
+        ("ppo", "hidden", "[]", "no layer to normalise"),
+        ("sac", "hidden", "[8, 1]", "one unit would always give its bias"),
+        ("coma", "critic_hidden", "[]", "no layer to normalise"),
+    ],
+)
+def test_it_is_refused_where_it_means_nothing(algorithm, key, sizes, fault):
+    user = {"env": {"env_id": "agent_worlds:Parts" if algorithm == "coma" else "Pendulum-v1"}}
+    overrides = ["policy.model.norm=layer", f"policy.model.{key}={sizes}"]
+    with pytest.raises(ConfigError, match=rf"policy\.model\.norm=layer with policy\.model\.{key}=.*{fault}"):
+        compile_run({**user, "policy": {"type": algorithm}}, overrides)
