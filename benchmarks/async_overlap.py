@@ -148,10 +148,10 @@ def start_up() -> float:
 
 
 def _config(work: Work) -> Any:
-    from easydict import EasyDict
+    from minding.engine import Config
 
     case = next(case for case in CASES if case.name == work.case)
-    return EasyDict(
+    return Config(
         exp_name="async_overlap",
         env=dict(
             env_id=f"benchmarks.slow_cartpole:{case.env}",

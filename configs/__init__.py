@@ -8,7 +8,6 @@ also holds a `proof`: a dict with `target`, the mean return to reach, or None, a
 
 from __future__ import annotations
 
-import copy
 import importlib
 import os
 import runpy
@@ -16,18 +15,17 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from easydict import EasyDict
-
 from minding.configs.checks import check_settings
 from minding.configs.names import PRESETS, check_env_given, is_algorithm, is_name, unknown_name
 from minding.engine.config.compiler import compile_config, load_config, parse_overrides
+from minding.engine.config.config import Config
 from minding.engine.config.options import plain
 from minding.engine.config.trust import check_code
 from minding.engine.errors import ConfigError, nearest
 from minding.engine.run.run_dir import RunDir
 
 
-def load_preset(name: str) -> EasyDict:
+def load_preset(name: str) -> Config:
     """A fresh copy of a preset's `main_config`.
 
     Raises:
@@ -35,23 +33,23 @@ def load_preset(name: str) -> EasyDict:
     """
     if name not in PRESETS:
         raise ConfigError(f"unknown preset {name!r}{nearest(name, PRESETS) or '.'} `minding list presets` lists all")
-    return copy.deepcopy(importlib.import_module(f"minding.configs.{name}").main_config)
+    return Config(plain(importlib.import_module(f"minding.configs.{name}").main_config))
 
 
-def load_named(name: str) -> EasyDict:
+def load_named(name: str) -> Config:
     """The settings that a name stands for: those of a preset, or nothing but an algorithm, with its defaults.
 
     Raises:
       ConfigError: if there is neither; names the nearest.
     """
     if is_algorithm(name):
-        return EasyDict(policy=dict(type=name))
+        return Config(policy=dict(type=name))
     if name in PRESETS:
         return load_preset(name)
     raise ConfigError(f"unknown configuration {name!r}: {unknown_name(name)}")
 
 
-def load_user_config(source: str | os.PathLike[str], *, trust: bool = False) -> EasyDict:
+def load_user_config(source: str | os.PathLike[str], *, trust: bool = False) -> Config:
     """The settings that the command line names.
 
     Args:
@@ -79,14 +77,14 @@ def load_user_config(source: str | os.PathLike[str], *, trust: bool = False) -> 
     return load_named(str(source))
 
 
-def _saved_by_a_run(path: Path, cfg: EasyDict) -> bool:
+def _saved_by_a_run(path: Path, cfg: Config) -> bool:
     """Whether a file is that of a run: by what it holds, or by what is beside it."""
     env = cfg.get("env")
     compiled = isinstance(env, dict) and "spec" in env
     return compiled or any((path.parent / name).exists() for name in ("ckpt", "metrics.csv", "summary.json"))
 
 
-def _run_config_file(path: Path) -> EasyDict:
+def _run_config_file(path: Path) -> Config:
     if not path.is_file():
         raise ConfigError(f"cannot read the configuration {str(path)!r}: no such file")
     try:
@@ -94,13 +92,13 @@ def _run_config_file(path: Path) -> EasyDict:
     except Exception as error:  # The file is the user's program: whatever it raises is a mistake in it.
         raise ConfigError(f"{str(path)!r} raised {type(error).__name__}: {error}") from error
     if not isinstance(settings, dict):
-        raise ConfigError(f"{str(path)!r} defines no main_config; expected main_config = EasyDict(...)")
-    return EasyDict(plain(settings))
+        raise ConfigError(f"{str(path)!r} defines no main_config; expected main_config = dict(...)")
+    return Config(plain(settings))
 
 
 def compile_run(
-    user: str | Mapping[str, Any], overrides: Iterable[str] = (), *, env_fn: Callable[..., Any] | None = None
-) -> EasyDict:
+    user: str | Mapping[str, object], overrides: Iterable[str] = (), *, env_fn: Callable[..., Any] | None = None
+) -> Config:
     """Compiles settings with the algorithm that they name and the environment's description.
 
     Args:
@@ -123,7 +121,7 @@ def compile_run(
     if env_fn is not None:
         if not callable(env_fn):
             raise ConfigError(f"env_fn={env_fn!r}: expected a class or function that makes one environment")
-        given = EasyDict({**given, "env": {**given.get("env", {}), "env_id": objects.id_of(env_fn)}})
+        given = Config({**given, "env": {**given.get("env", {}), "env_id": objects.id_of(env_fn)}})
     algorithm = get_algorithm(_algorithm_name(given, overrides))
     check_env_given(given, overrides, algorithm)
     try:
@@ -142,7 +140,7 @@ def compile_run(
     return cfg
 
 
-def _algorithm_name(user: Mapping[str, Any], overrides: list[str]) -> str:
+def _algorithm_name(user: Mapping[str, object], overrides: list[str]) -> str:
     from minding.policies import ALGORITHMS
 
     given = parse_overrides(overrides).get("policy")

@@ -3,9 +3,9 @@
 Expected: an evaluation mean of at least -100 within 100k environment steps.
 """
 
-from easydict import EasyDict
+from minding.engine import Config
 
-main_config = EasyDict(
+main_config = Config(
     exp_name="acrobot_dqn",
     run=dict(max_env_step=100_000),
     env=dict(env_id="Acrobot-v1"),

@@ -3,9 +3,9 @@
 Expected: an evaluation mean of at least -100 within 300k environment steps.
 """
 
-from easydict import EasyDict
+from minding.engine import Config
 
-main_config = EasyDict(
+main_config = Config(
     exp_name="acrobot_ppo",
     run=dict(max_env_step=300_000),
     env=dict(env_id="Acrobot-v1", collector_env_num=16),

@@ -3,9 +3,9 @@
 Expected: an evaluation mean of at least -100 within 50k environment steps.
 """
 
-from easydict import EasyDict
+from minding.engine import Config
 
-main_config = EasyDict(
+main_config = Config(
     exp_name="acrobot_rainbow",
     run=dict(max_env_step=50_000),
     env=dict(env_id="Acrobot-v1"),

@@ -4,9 +4,9 @@ Expected: at least 90 % of the battles won, an evaluation mean of at least 18.9 
 Random play wins none, a controller by hand 93 % on this map.
 """
 
-from easydict import EasyDict
+from minding.engine import Config
 
-main_config = EasyDict(
+main_config = Config(
     exp_name="battle_coma",
     run=dict(max_env_step=300_000),
     env=dict(

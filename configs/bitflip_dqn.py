@@ -3,9 +3,9 @@
 Expected: an evaluation mean of at least -5 within 40k environment steps.
 """
 
-from easydict import EasyDict
+from minding.engine import Config
 
-main_config = EasyDict(
+main_config = Config(
     exp_name="bitflip_dqn",
     chain="hindsight",
     run=dict(max_env_step=40_000),

@@ -3,9 +3,9 @@
 Expected: an evaluation mean of at least 475 of 500 within 300k environment steps.
 """
 
-from easydict import EasyDict
+from minding.engine import Config
 
-main_config = EasyDict(
+main_config = Config(
     exp_name="cartpole_a2c",
     run=dict(max_env_step=300_000),
     env=dict(env_id="CartPole-v1", normalize_reward=True),

@@ -3,9 +3,9 @@
 Expected: an evaluation mean of at least 475 of 500 within 500k environment steps.
 """
 
-from easydict import EasyDict
+from minding.engine import Config
 
-main_config = EasyDict(
+main_config = Config(
     exp_name="cartpole_a3c",
     run=dict(max_env_step=500_000),
     lanes=dict(collectors=2, max_staleness=2),

@@ -3,9 +3,9 @@
 Expected: an evaluation mean of at least 475 within 2k gradient steps, 95 % of what the recorded policy reaches.
 """
 
-from easydict import EasyDict
+from minding.engine import Config
 
-main_config = EasyDict(
+main_config = Config(
     exp_name="cartpole_bc",
     run=dict(max_train_iter=2_000),
     env=dict(env_id="CartPole-v1"),

@@ -3,9 +3,9 @@
 Expected: an evaluation mean of at least 475 of 500 within 60k environment steps.
 """
 
-from easydict import EasyDict
+from minding.engine import Config
 
-main_config = EasyDict(
+main_config = Config(
     exp_name="cartpole_iqn",
     run=dict(max_env_step=60_000),
     env=dict(env_id="CartPole-v1"),

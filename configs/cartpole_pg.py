@@ -3,9 +3,9 @@
 Expected: an evaluation mean of at least 475 of 500 within 300k environment steps.
 """
 
-from easydict import EasyDict
+from minding.engine import Config
 
-main_config = EasyDict(
+main_config = Config(
     exp_name="cartpole_pg",
     # Once all episodes are of equal length, full returns say only how early a step was: seeds that went on to the end
     # forgot in 3 of 5 runs what they had learned.

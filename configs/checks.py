@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 
-from easydict import EasyDict
-
 from minding.engine.annealing import check_points
 from minding.engine.chain.context import UNITS
+from minding.engine.config.config import Config
 from minding.engine.config.limits import run_length
 from minding.engine.data.agents import num_agents
 from minding.engine.data.rollout import uneven
@@ -17,7 +16,7 @@ MOST_ROWS = 100_000_000
 """Rows of all gradient steps of an iteration: their numbers are drawn before the first step and take 0.4 GB."""
 
 
-def check_settings(cfg: EasyDict) -> None:
+def check_settings(cfg: Config) -> None:
     """Refuses settings whose run could not start, or would end without having done what they ask for.
 
     Raises:
@@ -35,14 +34,15 @@ def check_settings(cfg: EasyDict) -> None:
     _check_rnd(cfg)
 
 
-def _check_single_instance(cfg: EasyDict) -> None:
+def _check_single_instance(cfg: Config) -> None:
     """Where only one environment can exist, collecting and evaluation take turns on it in one process."""
     if not cfg.env.single_instance:
         return
     for name in ("collector_env_num", "evaluator_env_num"):
-        if cfg.env[name] > 1:
+        count = cfg.env.read(name, int)
+        if count > 1:
             raise ConfigError(
-                f"env.single_instance=true with env.{name}={cfg.env[name]}: expected one environment at a time; set "
+                f"env.single_instance=true with env.{name}={count}: expected one environment at a time; set "
                 "env.collector_env_num=1 and env.evaluator_env_num=1"
             )
     if cfg.lanes.async_mode:
@@ -52,7 +52,7 @@ def _check_single_instance(cfg: EasyDict) -> None:
         )
 
 
-def _check_rollout(cfg: EasyDict) -> None:
+def _check_rollout(cfg: Config) -> None:
     """A rollout is a whole number of steps in every environment and splits into equal minibatches."""
     if "n_sample" not in cfg.policy.collect:
         return
@@ -65,7 +65,7 @@ def _check_rollout(cfg: EasyDict) -> None:
             raise ConfigError(problem)
 
 
-def _check_warmup(cfg: EasyDict) -> None:
+def _check_warmup(cfg: Config) -> None:
     """Learning from replay starts within the run."""
     if "warmup" not in cfg.policy.learn:
         return
@@ -94,10 +94,10 @@ def _check_warmup(cfg: EasyDict) -> None:
         )
 
 
-def _check_updates(cfg: EasyDict) -> None:
+def _check_updates(cfg: Config) -> None:
     """The rows that an iteration learns from are numbers in memory."""
-    updates = cfg.policy.learn.get("update_per_collect", 1)
-    batch_size = cfg.policy.learn.get("batch_size", 1)
+    updates = cfg.policy.learn.read("update_per_collect", int, 1)
+    batch_size = cfg.policy.learn.read("batch_size", int, 1)
     if updates * batch_size > MOST_ROWS:
         raise ConfigError(
             f"policy.learn.update_per_collect={updates} with policy.learn.batch_size={batch_size}: an iteration would "
@@ -105,9 +105,9 @@ def _check_updates(cfg: EasyDict) -> None:
         )
 
 
-def _check_random_steps(cfg: EasyDict) -> None:
+def _check_random_steps(cfg: Config) -> None:
     """The policy acts before the run ends."""
-    random_steps = cfg.policy.collect.get("random_steps", 0)
+    random_steps = cfg.policy.collect.read("random_steps", int, 0)
     for name, steps in _limits(cfg).items():
         if random_steps >= steps:
             raise ConfigError(
@@ -116,7 +116,7 @@ def _check_random_steps(cfg: EasyDict) -> None:
             )
 
 
-def _check_stop_value(cfg: EasyDict) -> None:
+def _check_stop_value(cfg: Config) -> None:
     """There are evaluations that can reach `run.stop_value`."""
     if cfg.run.stop_value is None:
         return
@@ -129,7 +129,7 @@ def _check_stop_value(cfg: EasyDict) -> None:
             )
 
 
-def _check_support(cfg: EasyDict) -> None:
+def _check_support(cfg: Config) -> None:
     """The support of return distributions is an interval."""
     if "v_min" not in cfg.policy.model:
         return
@@ -141,14 +141,14 @@ def _check_support(cfg: EasyDict) -> None:
         )
 
 
-def _check_norm(cfg: EasyDict) -> None:
+def _check_norm(cfg: Config) -> None:
     """What normalises hidden layers finds some, and something to normalise in each."""
     model = cfg.policy.model
-    if model.get("norm", "none") == "none":
+    if model.read("norm", str, "none") == "none":
         return
-    for key in ("hidden", "critic_hidden"):
-        sizes = model.get(key)
-        if sizes is None or (sizes and 1 not in sizes):
+    for key in [name for name in ("hidden", "critic_hidden") if name in model]:
+        sizes = model.read(key, list)
+        if sizes and 1 not in sizes:
             continue
         fault = "there is no layer to normalise" if not sizes else "a layer of one unit would always give its bias"
         raise ConfigError(
@@ -157,26 +157,26 @@ def _check_norm(cfg: EasyDict) -> None:
         )
 
 
-def _check_schedules(cfg: EasyDict) -> None:
+def _check_schedules(cfg: Config) -> None:
     """Piecewise schedules have corners, and others have none."""
-    learn, eps = cfg.policy.learn, cfg.policy.other.get("eps")
+    learn, other = cfg.policy.learn, cfg.policy.other
     if "anneal_kind" in learn:
         check_points(learn.anneal_kind, learn.anneal_points, "policy.learn.anneal_points")
-    if eps is not None:
-        check_points(eps.kind, eps.points, "policy.other.eps.points")
+    if "eps" in other:
+        check_points(other.eps.kind, other.eps.points, "policy.other.eps.points")
 
 
-def _check_rnd(cfg: EasyDict) -> None:
+def _check_rnd(cfg: Config) -> None:
     """What is new is a matter of one agent."""
-    rnd = cfg.policy.other.get("rnd")
-    if rnd is not None and rnd.weight and num_agents(cfg.env.spec) is not None:
+    other = cfg.policy.other
+    if "rnd" in other and other.rnd.weight and num_agents(cfg.env.spec) is not None:
         raise ConfigError(
-            f"policy.other.rnd.weight={rnd.weight} with env.env_id={cfg.env.env_id!r}: RND rewards one agent, and this "
-            "environment has several; use policy.other.rnd.weight=0"
+            f"policy.other.rnd.weight={other.rnd.weight} with env.env_id={cfg.env.env_id!r}: RND rewards one agent, "
+            "and this environment has several; use policy.other.rnd.weight=0"
         )
 
 
-def _limits(cfg: EasyDict) -> dict[str, int]:
+def _limits(cfg: Config) -> dict[str, int]:
     """Steps of the clock after which the run ends, by the setting that says so."""
     unit, steps = run_length(cfg)
     limits = {f"run.max_{unit}": steps}

@@ -3,9 +3,9 @@
 Expected: an evaluation mean of at least 0.9 within 300k environment steps.
 """
 
-from easydict import EasyDict
+from minding.engine import Config
 
-main_config = EasyDict(
+main_config = Config(
     exp_name="deepsea_ppo_rnd",
     run=dict(max_env_step=300_000),
     env=dict(env_id="minding/DeepSea-v0", env_kwargs=dict(size=20), collector_env_num=16),

@@ -3,9 +3,9 @@
 Expected: an evaluation mean of at least 3000 within 1M environment steps.
 """
 
-from easydict import EasyDict
+from minding.engine import Config
 
-main_config = EasyDict(
+main_config = Config(
     exp_name="halfcheetah_ppo",
     run=dict(max_env_step=3_000_000),
     # From one environment, two episodes a rollout, a run stayed at 1,600.

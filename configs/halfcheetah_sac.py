@@ -3,9 +3,9 @@
 Expected: an evaluation mean of at least 9000 within 1M environment steps (a target, not measured yet).
 """
 
-from easydict import EasyDict
+from minding.engine import Config
 
-main_config = EasyDict(
+main_config = Config(
     exp_name="halfcheetah_sac",
     run=dict(max_env_step=1_000_000, metrics_freq=5_000),
     env=dict(env_id="HalfCheetah-v5", collector_env_num=1),

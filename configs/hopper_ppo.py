@@ -3,9 +3,9 @@
 Expected: an evaluation mean of at least 2000 within 1M environment steps (a target, not measured yet).
 """
 
-from easydict import EasyDict
+from minding.engine import Config
 
-main_config = EasyDict(
+main_config = Config(
     exp_name="hopper_ppo",
     run=dict(max_env_step=1_000_000),
     # As halfcheetah_ppo.

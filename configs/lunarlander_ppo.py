@@ -3,9 +3,9 @@
 Expected: an evaluation mean of at least 200 within 500k environment steps.
 """
 
-from easydict import EasyDict
+from minding.engine import Config
 
-main_config = EasyDict(
+main_config = Config(
     exp_name="lunarlander_ppo",
     run=dict(max_env_step=500_000),
     # Without reward normalisation the value loss, in squares of 100 points, uses up the gradient norm.

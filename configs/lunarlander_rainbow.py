@@ -3,9 +3,9 @@
 Expected: an evaluation mean of at least 200 within 400k environment steps.
 """
 
-from easydict import EasyDict
+from minding.engine import Config
 
-main_config = EasyDict(
+main_config = Config(
     exp_name="lunarlander_rainbow",
     run=dict(max_env_step=400_000),
     env=dict(env_id="LunarLander-v3"),

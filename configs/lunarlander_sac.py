@@ -3,9 +3,9 @@
 Expected: an evaluation mean of at least 200 within 200k environment steps (a target, not measured yet).
 """
 
-from easydict import EasyDict
+from minding.engine import Config
 
-main_config = EasyDict(
+main_config = Config(
     exp_name="lunarlander_sac",
     run=dict(max_env_step=200_000),
     env=dict(env_id="LunarLander-v3", env_kwargs=dict(continuous=True)),

@@ -3,9 +3,9 @@
 Expected: an evaluation mean of at least 33.5 of 35 within 300k environment steps.
 """
 
-from easydict import EasyDict
+from minding.engine import Config
 
-main_config = EasyDict(
+main_config = Config(
     exp_name="masked_grid_ppo",
     run=dict(max_env_step=300_000),
     env=dict(env_id="minding/MaskedGrid-v0", collector_env_num=16, info_keys=["action_mask", "success"]),

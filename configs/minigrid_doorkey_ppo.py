@@ -3,9 +3,9 @@
 Expected: an evaluation mean of at least 0.9 of 1 within 200k environment steps.
 """
 
-from easydict import EasyDict
+from minding.engine import Config
 
-main_config = EasyDict(
+main_config = Config(
     exp_name="minigrid_doorkey_ppo",
     run=dict(max_env_step=200_000),
     env=dict(env_id="MiniGrid-DoorKey-5x5-v0", wrappers=[dict(minigrid=dict(mask=True))], collector_env_num=16),

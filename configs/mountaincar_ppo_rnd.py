@@ -3,9 +3,9 @@
 Expected: an evaluation mean of at least -160 within 300k environment steps.
 """
 
-from easydict import EasyDict
+from minding.engine import Config
 
-main_config = EasyDict(
+main_config = Config(
     exp_name="mountaincar_ppo_rnd",
     run=dict(max_env_step=300_000),
     # Unscaled, values of -100 drown what is new.

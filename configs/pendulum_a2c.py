@@ -3,9 +3,9 @@
 Expected: an evaluation mean of at least -250 within 500k environment steps.
 """
 
-from easydict import EasyDict
+from minding.engine import Config
 
-main_config = EasyDict(
+main_config = Config(
     exp_name="pendulum_a2c",
     run=dict(max_env_step=500_000),
     env=dict(env_id="Pendulum-v1", normalize_reward=True, reward_gamma=0.9),

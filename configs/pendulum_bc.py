@@ -3,9 +3,9 @@
 Expected: an evaluation mean of at least -151 within 10k gradient steps, 95 % of what the recorded policy reaches, -144.
 """
 
-from easydict import EasyDict
+from minding.engine import Config
 
-main_config = EasyDict(
+main_config = Config(
     exp_name="pendulum_bc",
     # How an episode starts decides what it can bring: 100 of them leave an error of 8.
     run=dict(final_episodes=1000),

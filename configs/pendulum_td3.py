@@ -3,9 +3,9 @@
 Expected: an evaluation mean of at least -200 within 20k environment steps.
 """
 
-from easydict import EasyDict
+from minding.engine import Config
 
-main_config = EasyDict(
+main_config = Config(
     exp_name="pendulum_td3",
     run=dict(max_env_step=20_000),
     env=dict(env_id="Pendulum-v1", collector_env_num=1),

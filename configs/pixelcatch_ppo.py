@@ -3,9 +3,9 @@
 Expected: nearly every ball is caught within 50k environment steps.
 """
 
-from easydict import EasyDict
+from minding.engine import Config
 
-main_config = EasyDict(
+main_config = Config(
     exp_name="pixelcatch_ppo",
     run=dict(max_env_step=50_000),
     env=dict(env_id="minding/PixelCatch-v0"),

@@ -3,9 +3,9 @@
 Expected: an evaluation mean of at least -20 within 30k environment steps.
 """
 
-from easydict import EasyDict
+from minding.engine import Config
 
-main_config = EasyDict(
+main_config = Config(
     exp_name="pointreach_sac",
     chain="hindsight",
     run=dict(max_env_step=30_000),

@@ -3,9 +3,9 @@
 Expected: an evaluation mean of at least 18 of 21 within 10M environment steps (a target, not measured yet).
 """
 
-from easydict import EasyDict
+from minding.engine import Config
 
-main_config = EasyDict(
+main_config = Config(
     exp_name="pong_ppo",
     run=dict(max_env_step=10_000_000, metrics_freq=10_000),
     env=dict(

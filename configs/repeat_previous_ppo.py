@@ -4,9 +4,9 @@ Expected: an evaluation mean of at least 0.95 of 1 within 300k environment steps
 stays at 0.25.
 """
 
-from easydict import EasyDict
+from minding.engine import Config
 
-main_config = EasyDict(
+main_config = Config(
     exp_name="repeat_previous_ppo",
     run=dict(max_env_step=300_000),
     env=dict(env_id="minding/RepeatPrevious-v0", collector_env_num=16),

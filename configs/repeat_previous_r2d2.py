@@ -4,9 +4,9 @@ Expected: an evaluation mean of at least 0.95 of 1 within 50k environment steps;
 stays at 0.25.
 """
 
-from easydict import EasyDict
+from minding.engine import Config
 
-main_config = EasyDict(
+main_config = Config(
     exp_name="repeat_previous_r2d2",
     run=dict(max_env_step=50_000),
     env=dict(env_id="minding/RepeatPrevious-v0", collector_env_num=16),

@@ -4,9 +4,9 @@ Expected: an evaluation mean of at least -55 within 160k environment steps, half
 controller by hand, -31; the return is the sum over the agents.
 """
 
-from easydict import EasyDict
+from minding.engine import Config
 
-main_config = EasyDict(
+main_config = Config(
     exp_name="simple_spread_ippo",
     run=dict(max_env_step=160_000),
     env=dict(

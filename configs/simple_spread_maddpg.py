@@ -4,9 +4,9 @@ Expected: an evaluation mean of at least -40.6 within 500k environment steps, 80
 a controller by hand, -31; the return is the sum over the agents.
 """
 
-from easydict import EasyDict
+from minding.engine import Config
 
-main_config = EasyDict(
+main_config = Config(
     exp_name="simple_spread_maddpg",
     run=dict(max_env_step=500_000),
     env=dict(

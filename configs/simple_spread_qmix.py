@@ -4,9 +4,9 @@ Expected: an evaluation mean of at least -41 within 500k environment steps, 80 %
 controller by hand, -31.
 """
 
-from easydict import EasyDict
+from minding.engine import Config
 
-main_config = EasyDict(
+main_config = Config(
     exp_name="simple_spread_qmix",
     run=dict(max_env_step=500_000),
     env=dict(

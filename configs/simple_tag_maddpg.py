@@ -4,9 +4,9 @@ Expected: its predators touch the prey of DDPG more often than those of DDPG tou
 than random play does; `python -m proofs.tag_crossplay` plays them against each other.
 """
 
-from easydict import EasyDict
+from minding.engine import Config
 
-main_config = EasyDict(
+main_config = Config(
     exp_name="simple_tag_maddpg",
     run=dict(max_env_step=300_000),
     env=dict(

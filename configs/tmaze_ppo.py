@@ -3,9 +3,9 @@
 Expected: an evaluation mean of at least 0.95 of 1 within 150k environment steps; without memory it stays at 0.5.
 """
 
-from easydict import EasyDict
+from minding.engine import Config
 
-main_config = EasyDict(
+main_config = Config(
     exp_name="tmaze_ppo",
     run=dict(max_env_step=150_000),
     env=dict(env_id="minding/TMaze-v0", collector_env_num=16),

@@ -3,9 +3,9 @@
 Expected: an evaluation mean of at least 900 of 1000 within 500k environment steps (a target, not measured yet).
 """
 
-from easydict import EasyDict
+from minding.engine import Config
 
-main_config = EasyDict(
+main_config = Config(
     exp_name="walker_walk_sac",
     run=dict(max_env_step=500_000, metrics_freq=5_000),
     # One vector: orientations, height and velocities.

@@ -8,6 +8,7 @@ from minding.di_engine import from_di_engine
 from minding.engine.chain.context import Context, OfflineRLContext, OnlineRLContext
 from minding.engine.chain.middleware import Middleware, Role, declare
 from minding.engine.chain.task import Task, task
+from minding.engine.config.config import Config
 from minding.engine.errors import (
     ChainError,
     CheckpointError,
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ChainError",
     "CheckpointError",
+    "Config",
     "ConfigError",
     "Context",
     "EnvError",

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from easydict import EasyDict
-
+from minding.engine.config.config import Config
 from minding.engine.seeding import SeedStreams
 from minding.envs.config import env_settings
 from minding.envs.making import make_env_manager
@@ -15,7 +14,7 @@ from minding.envs.single.factory import env_factory
 from minding.envs.single.wrappers import AnyEnv
 
 
-def make_collector_env(cfg: EasyDict, env_fn: Callable[..., AnyEnv] | None = None) -> BatchedEnvManager:
+def make_collector_env(cfg: Config, env_fn: Callable[..., AnyEnv] | None = None) -> BatchedEnvManager:
     """Environments that experience is collected from.
 
     Args:
@@ -29,7 +28,7 @@ def make_collector_env(cfg: EasyDict, env_fn: Callable[..., AnyEnv] | None = Non
 
 
 def make_evaluator_env(
-    cfg: EasyDict, stream: str = "env.evaluate", env_fn: Callable[..., AnyEnv] | None = None
+    cfg: Config, stream: str = "env.evaluate", env_fn: Callable[..., AnyEnv] | None = None
 ) -> BatchedEnvManager:
     """Environments for evaluation, with unmodified rewards.
 
@@ -43,7 +42,7 @@ def make_evaluator_env(
     return make_env_manager(cfg.env, cfg.env.evaluator_env_num, _seed(cfg, stream), training=False, env_fn=env_fn)
 
 
-def make_goal_rules(cfg: EasyDict) -> Any:
+def make_goal_rules(cfg: Config) -> Any:
     """An environment whose `compute_reward` and `compute_terminated` say what any goals are worth; it is never stepped.
 
     Args:
@@ -54,5 +53,5 @@ def make_goal_rules(cfg: EasyDict) -> Any:
     return env_factory(env_settings(cfg.env))().unwrapped
 
 
-def _seed(cfg: EasyDict, stream: str) -> int:
+def _seed(cfg: Config, stream: str) -> int:
     return SeedStreams(cfg.seed).integers(stream, 1)[0]

@@ -4,10 +4,10 @@ import sys
 
 import gymnasium
 import numpy as np
-from easydict import EasyDict
 
 from minding import training
 from minding.configs import compile_run
+from minding.engine import Config
 from minding.engine.run.run_dir import RunDir
 
 
@@ -30,7 +30,7 @@ class Corridor(gymnasium.Env):
         return np.array([self.place / self.length], np.float32), 1.0 if done else -0.1, done, False, {}
 
 
-main_config = EasyDict(run=dict(max_env_step=20_000), policy=dict(type="ppo"))
+main_config = Config(run=dict(max_env_step=20_000), policy=dict(type="ppo"))
 main_config.env = dict(env_id="custom_env:Corridor", env_kwargs=dict(length=10), max_episode_steps=100)
 
 if __name__ == "__main__":

@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import argparse
 
-from easydict import EasyDict
-
 from minding.configs import compile_run
-from minding.engine import OfflineRLContext, task
+from minding.engine import Config, OfflineRLContext, task
 from minding.engine.buffers import DatasetTables
 from minding.engine.data.dataset import check_fits, load_dataset
 from minding.engine.run.run_dir import RunDir
@@ -39,7 +37,7 @@ def parse_arguments() -> argparse.Namespace:
 
 def main() -> None:
     args = parse_arguments()
-    main_config = EasyDict(
+    main_config = Config(
         exp_name="offline",
         seed=args.seed,
         run=dict(max_train_iter=args.max_train_iter),

@@ -9,6 +9,7 @@ import numpy as np
 
 from minding.engine.chain.context import OnlineRLContext
 from minding.engine.chain.middleware import declare
+from minding.engine.config.config import Config
 from minding.engine.data import trees
 from minding.engine.data.rollout import Rollout, uneven
 from minding.engine.types import Array, CollectMode, EnvManager, EnvStep, EpisodeEnd, StateDict
@@ -38,14 +39,14 @@ class StepCollector:
       env: the environments to collect in; nothing else may step them.
     """
 
-    def __init__(self, cfg: Any, policy: CollectMode, env: EnvManager) -> None:
+    def __init__(self, cfg: Config, policy: CollectMode, env: EnvManager) -> None:
         collect = cfg.policy.collect
         self._policy = policy
         self._env = env
         self._steps = max(1, collect.n_sample // env.num_envs)
-        self._random_steps = collect.get("random_steps", 0)
+        self._random_steps = collect.read("random_steps", int, 0)
         self._n_sample = collect.n_sample
-        self._minibatches = cfg.policy.learn.get("n_minibatch", 1)
+        self._minibatches = cfg.policy.learn.read("n_minibatch", int, 1)
 
     def requirements(self) -> Sequence[str]:
         """Anything that does not fit, as sentences for the chain check."""
@@ -196,11 +197,11 @@ class EpisodeCollector:
       n_episode: episodes per iteration, a multiple of the number of environments.
     """
 
-    def __init__(self, cfg: Any, policy: CollectMode, env: EnvManager, *, n_episode: int) -> None:
+    def __init__(self, cfg: Config, policy: CollectMode, env: EnvManager, *, n_episode: int) -> None:
         self._policy = policy
         self._env = env
         self._n_episode = n_episode
-        self._random_steps = cfg.policy.collect.get("random_steps", 0)
+        self._random_steps = cfg.policy.collect.read("random_steps", int, 0)
 
     def requirements(self) -> Sequence[str]:
         """Anything that does not fit, as sentences for the chain check."""

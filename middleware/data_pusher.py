@@ -8,6 +8,7 @@ import numpy as np
 
 from minding.engine.chain.context import OnlineRLContext
 from minding.engine.chain.middleware import declare
+from minding.engine.config.config import Config
 from minding.engine.data.rollout import Rollout, named_leaves
 from minding.engine.types import Array, Buffer, StateDict
 
@@ -31,7 +32,7 @@ class data_pusher:
       buffer: takes the transitions.
     """
 
-    def __init__(self, cfg: Any, buffer: Buffer) -> None:
+    def __init__(self, cfg: Config, buffer: Buffer) -> None:
         self._buffer = buffer
         self._ordered = bool(getattr(buffer, "takes_order", False))
         self._saves = bool(cfg.policy.other.save_buffer)

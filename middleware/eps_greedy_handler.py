@@ -8,10 +8,11 @@ from typing import Any
 from minding.engine.annealing import left
 from minding.engine.chain.context import OnlineRLContext
 from minding.engine.chain.middleware import declare
+from minding.engine.config.config import Config
 
 
 @declare(role="collect", reads=("env_step",), optional=("collect_kwargs",), writes=("collect_kwargs",))
-def eps_greedy_handler(cfg: Any) -> Callable[[OnlineRLContext], None]:
+def eps_greedy_handler(cfg: Config) -> Callable[[OnlineRLContext], None]:
     """Sets ``collect_kwargs['eps']`` from the schedule.
 
     ``end + (start - end) left(env_step / decay)``: linear falls over `decay` environment steps, exp with that time

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -12,6 +11,7 @@ from minding.engine.chain.context import LearningContext
 from minding.engine.chain.middleware import declare
 from minding.engine.chain.task import Task
 from minding.engine.chain.task import task as global_task
+from minding.engine.config.config import Config
 from minding.engine.errors import EnvError
 from minding.engine.types import Array, EnvManager, EnvStep, EpisodeEnd, EvalMode, StateDict
 
@@ -43,7 +43,7 @@ class interaction_evaluator:
       task: the task whose signals are obeyed; the global one by default.
     """
 
-    def __init__(self, cfg: Any, policy: EvalMode, env: EnvManager, *, task: Task | None = None) -> None:
+    def __init__(self, cfg: Config, policy: EvalMode, env: EnvManager, *, task: Task | None = None) -> None:
         self._policy = policy
         self._env = env
         self._task = global_task if task is None else task

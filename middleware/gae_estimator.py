@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from minding.engine.chain.context import OnlineRLContext
 from minding.engine.chain.middleware import declare
+from minding.engine.config.config import Config
 from minding.engine.types import CollectMode
 from minding.middleware.estimates import rows_with_advantages
 
@@ -40,10 +40,10 @@ class gae_estimator:
       policy: ``policy.collect_mode`` of an actor-critic policy.
     """
 
-    def __init__(self, cfg: Any, policy: CollectMode) -> None:
+    def __init__(self, cfg: Config, policy: CollectMode) -> None:
         learn = cfg.policy.learn
         self._gamma, self._gae_lambda = learn.gamma, learn.gae_lambda
-        self._team_outlives = learn.get("death_masking", False)
+        self._team_outlives = learn.read("death_masking", bool, False)
         self._has_value = "value" in policy.record_fields
 
     def requirements(self) -> Sequence[str]:

@@ -11,6 +11,7 @@ import numpy as np
 
 from minding.engine.chain.context import OnlineRLContext
 from minding.engine.chain.middleware import declare
+from minding.engine.config.config import Config
 from minding.engine.data.episodes import OpenEpisodes
 from minding.engine.data.goals import GoalRule
 from minding.engine.errors import ShapeError
@@ -54,10 +55,10 @@ class her_data_enhancer:
         names, for one row or for many, see `GoalRule`.
     """
 
-    def __init__(self, cfg: Any, buffer: Buffer, env: Any) -> None:
+    def __init__(self, cfg: Config, buffer: Buffer, env: Any) -> None:
         self._buffer, self._env, self._k = buffer, env, cfg.policy.other.hindsight.k
-        self._nstep, self._normalized = cfg.policy.learn.nstep, bool(cfg.env.get("normalize_reward"))
-        clip = cfg.env.get("reward_clip")
+        self._nstep, self._normalized = cfg.policy.learn.nstep, cfg.env.read("normalize_reward", bool, False)
+        clip = cfg.env.reward_clip if "reward_clip" in cfg.env else None
         self._clip = math.inf if clip is None else float(clip)
         self._rules = {name: GoalRule(env, f"compute_{name}") for name in RULES if hasattr(env, f"compute_{name}")}
         self._episodes = OpenEpisodes(max(1, buffer.capacity // (self._k + 1)))

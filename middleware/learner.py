@@ -8,6 +8,7 @@ from typing import Any
 
 from minding.engine.chain.context import LearningContext
 from minding.engine.chain.middleware import declare
+from minding.engine.config.config import Config
 from minding.engine.data.batch import misfits
 from minding.engine.types import Buffer, LearnMode, LearnOutput, StateDict
 from minding.middleware.collector import StepCollector
@@ -50,13 +51,13 @@ class OffPolicyLearner:
     # Data in the replay buffer are far older than what a lane adds to their age.
     staleness = 4
 
-    def __init__(self, cfg: Any, policy: LearnMode, buffer: Buffer, *, priorities: bool = True) -> None:
+    def __init__(self, cfg: Config, policy: LearnMode, buffer: Buffer, *, priorities: bool = True) -> None:
         learn = cfg.policy.learn
         self._policy = policy
         self._buffer: Any = buffer
         self._updates, self._batch_size, self._warmup = learn.update_per_collect, learn.batch_size, learn.warmup
-        self._ratio: float | None = learn.get("updates_per_step")
-        self._nstep = learn.get("nstep", 1)
+        self._ratio = learn.updates_per_step if "updates_per_step" in learn else None
+        self._nstep = learn.read("nstep", int, 1)
         self._schedule = Schedule(cfg)
         self._said = self._warned = False
         # Clock and gradient steps from which the ratio is counted; None until there is enough to draw from.

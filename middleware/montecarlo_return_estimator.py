@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from minding.engine.chain.context import OnlineRLContext
 from minding.engine.chain.middleware import declare
+from minding.engine.config.config import Config
 from minding.engine.data.agents import fold
 from minding.engine.data.joined import join, last_rows, rollout_of, rollout_state
 from minding.engine.data.returns import outcome, reverse_scan
@@ -50,7 +50,7 @@ class montecarlo_return_estimator:
       policy: ``policy.collect_mode``; it has a critic if it records `value`.
     """
 
-    def __init__(self, cfg: Any, policy: CollectMode) -> None:
+    def __init__(self, cfg: Config, policy: CollectMode) -> None:
         self._gamma = cfg.policy.learn.gamma
         self._has_value = "value" in policy.record_fields
         self._agents = "agents" in cfg.env.spec

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
 
 import numpy as np
 
 from minding.engine.chain.context import OnlineRLContext
 from minding.engine.chain.middleware import declaration_of, declare
+from minding.engine.config.config import Config
 from minding.engine.data.joined import join, last_rows, rollout_of, rollout_state
 from minding.engine.data.returns import nstep
 from minding.engine.data.rollout import Rollout
@@ -35,7 +35,7 @@ class nstep_reward_enhancer:
     Config: policy.learn.nstep, policy.learn.gamma.
     """
 
-    def __init__(self, cfg: Any) -> None:
+    def __init__(self, cfg: Config) -> None:
         self._n: int = cfg.policy.learn.nstep
         self._gamma = cfg.policy.learn.gamma
         # By collector: the rows that a return of the next rollout may need; of those that are `ready` it is due.

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
 from minding.engine.chain.context import OfflineRLContext
 from minding.engine.chain.middleware import declare
+from minding.engine.config.config import Config
 from minding.engine.data.batch import IndexedBatch
 from minding.engine.data.dataset import too_few
 from minding.engine.errors import CheckpointError
@@ -54,7 +55,7 @@ class offline_data_fetcher:
       tables: what was recorded, with the fields of the policy: ``DatasetTables(dataset, policy.learn_mode.fields)``.
     """
 
-    def __init__(self, cfg: Any, tables: RecordedTables) -> None:
+    def __init__(self, cfg: Config, tables: RecordedTables) -> None:
         self._cfg, self._tables = cfg, tables
         self._batch_size, self._steps_per_call = cfg.policy.learn.batch_size, cfg.policy.learn.steps_per_call
         self._streams = SeedStreams(cfg.seed)

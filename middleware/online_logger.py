@@ -9,12 +9,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
-from easydict import EasyDict
 
 from minding.engine.chain.context import LearningContext
 from minding.engine.chain.middleware import declare
 from minding.engine.chain.task import Task
 from minding.engine.chain.task import task as global_task
+from minding.engine.config.config import Config
 from minding.engine.config.limits import run_length
 from minding.engine.run.loggers import MetricsLogger, make_loggers
 from minding.engine.run.metrics import CsvWriter
@@ -35,7 +35,7 @@ _ROWS_WAIT = 1.0
     optional=("train_output", "episode_stats", "env_episode", "train_epoch", "eval_value", "eval_output", "policy_lag"),
 )
 def online_logger(
-    cfg: EasyDict,
+    cfg: Config,
     run_dir: RunDir | str | Path | None = None,
     *,
     total: int | None = None,
@@ -92,7 +92,7 @@ class OnlineLogger:
 
     def __init__(
         self,
-        cfg: EasyDict,
+        cfg: Config,
         task: Task,
         tables: tuple[CsvWriter, CsvWriter] | None,
         loggers: Sequence[MetricsLogger],

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from minding.engine.chain.context import OnlineRLContext
 from minding.engine.chain.middleware import declare
+from minding.engine.config.config import Config
 from minding.engine.types import Buffer, StateDict
 from minding.middleware.data_pusher import data_pusher
 
@@ -37,7 +37,7 @@ class sqil_data_pusher:
       expert: whether the rollout is an expert's.
     """
 
-    def __init__(self, cfg: Any, buffer: Buffer, expert: bool) -> None:
+    def __init__(self, cfg: Config, buffer: Buffer, expert: bool) -> None:
         self._pusher, self._reward = data_pusher(cfg, buffer), float(expert)
         self._nstep = cfg.policy.learn.nstep
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
 from minding.engine.buffers import DeviceTables
 from minding.engine.chain.context import LearningContext
 from minding.engine.chain.middleware import declare
+from minding.engine.config.config import Config
 from minding.engine.data.agents import num_agents
 from minding.engine.data.batch import Field, IndexedBatch, RowLayout, minibatches
 from minding.engine.data.rollout import uneven
@@ -42,7 +42,7 @@ class trainer:
       policy: ``policy.learn_mode``.
     """
 
-    def __init__(self, cfg: Any, policy: LearnMode) -> None:
+    def __init__(self, cfg: Config, policy: LearnMode) -> None:
         self._policy, self._cfg = policy, cfg
         self._store = RolloutStore(policy.fields, "trainer, train_data")
         self._schedule = Schedule(cfg)
@@ -95,7 +95,7 @@ class multistep_trainer:
       policy: ``policy.learn_mode``.
     """
 
-    def __init__(self, cfg: Any, policy: LearnMode) -> None:
+    def __init__(self, cfg: Config, policy: LearnMode) -> None:
         learn = cfg.policy.learn
         self._policy, self._cfg = policy, cfg
         self._store = RolloutStore(policy.fields, "multistep_trainer, train_data")
@@ -205,7 +205,7 @@ def uneven_sequences(minibatches: int, envs: int, where: str) -> str:
     )
 
 
-def lone_rows(cfg: Any, minibatches: int) -> list[str]:
+def lone_rows(cfg: Config, minibatches: int) -> list[str]:
     """Says where minibatches of one row would be compared with their own mean; nothing where they are larger.
 
     Args:

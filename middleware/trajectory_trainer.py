@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from minding.engine.chain.context import OnlineRLContext
 from minding.engine.chain.middleware import declare
+from minding.engine.config.config import Config
 from minding.engine.data.batch import IndexedBatch
 from minding.engine.data.rollout import Rollout, named_leaves
 from minding.engine.errors import ShapeError
@@ -47,10 +47,10 @@ class trajectory_trainer:
     # Such policies correct for the age of their data.
     staleness = 8
 
-    def __init__(self, cfg: Any, policy: LearnMode) -> None:
+    def __init__(self, cfg: Config, policy: LearnMode) -> None:
         self._policy = policy
         self._store = RolloutStore(policy.fields, "trajectory_trainer, trajectories")
-        self._passes, self._minibatches = cfg.policy.learn.n_epoch, cfg.policy.learn.get("n_minibatch", 1)
+        self._passes, self._minibatches = cfg.policy.learn.n_epoch, cfg.policy.learn.read("n_minibatch", int, 1)
         self._envs = cfg.env.collector_env_num
         self._schedule = Schedule(cfg)
         self._rng = SeedStreams(cfg.seed).generator("trajectory_trainer")

@@ -65,6 +65,7 @@ class IQN(ActionValuePolicy):
         return IQNCell(net, target, self.cfg.learn, prioritized)
 
     def draw(self, batch: IndexedBatch) -> dict[str, Array]:
-        counts = {FRACTIONS: self.cfg.learn.n_fractions, NEXT_FRACTIONS: self.cfg.learn.n_target_fractions}
+        learn = self.cfg.learn
+        counts = {FRACTIONS: learn.read("n_fractions", int), NEXT_FRACTIONS: learn.read("n_target_fractions", int)}
         shape = batch.index.shape
         return {name: self.learn_rng.random((*shape, count), np.float32) for name, count in counts.items()}

@@ -200,7 +200,7 @@ class MADDPG(TeamPolicy):
 
     def make_root(self, net: AgentActors, rng: np.random.Generator) -> MADDPGCell:
         model, target_net = self.cfg.model, self.make_network(rng)
-        critics, target_critics = (AgentCritics(self.spec, model, rng, model.central) for _ in range(2))
+        critics, target_critics = (AgentCritics(self.spec, model, rng, model.read("central", bool)) for _ in range(2))
         root = MADDPGCell((net, target_net), (critics, target_critics), self.cfg.learn, self.spec)
         equalize(net, target_net)
         equalize(critics, target_critics)

@@ -56,7 +56,7 @@ class QRDQN(ActionValuePolicy):
     name = "qrdqn"
 
     def make_network(self, rng: np.random.Generator) -> ReturnDistribution:
-        return ReturnDistribution(self.spec, self.cfg.model, QuantileMean(self.cfg.model.n_quantiles), rng)
+        return ReturnDistribution(self.spec, self.cfg.model, QuantileMean(self.cfg.model.read("n_quantiles", int)), rng)
 
     def make_learner(self, net: ReturnDistribution, target: ReturnDistribution, prioritized: bool) -> QRDQNCell:
         return QRDQNCell(net, target, self.cfg.learn, prioritized)

@@ -83,8 +83,9 @@ class SAC(BasePolicy):
     @property
     def target_entropy(self) -> float:
         """The configured value, or -(action size)."""
-        given = self.cfg.learn.target_entropy
-        return float(-self.action_size if given is None else given)
+        if self.cfg.learn.target_entropy is None:
+            return float(-self.action_size)
+        return self.cfg.learn.read("target_entropy", float)
 
     def make_network(self, rng: np.random.Generator) -> SquashedActor:
         return SquashedActor(self.spec, self.cfg.model, rng)

@@ -31,10 +31,10 @@ from typing import Any
 from unittest import mock
 
 import numpy as np
-from easydict import EasyDict
 
 from minding import training
 from minding.configs import compile_run
+from minding.engine import Config
 from minding.engine.chain.context import OnlineRLContext
 from minding.engine.chain.task import Task
 from minding.engine.config.identity import check_newest
@@ -67,7 +67,7 @@ class Hang(BaseException):
 
 def make_run(folder: Path) -> RunDir:
     """A finished run of a few iterations, with checkpoints of which only two stay, and recorded data."""
-    user = EasyDict(env={"env_id": "CartPole-v1"}, policy={"type": "dqn"})
+    user = Config(env={"env_id": "CartPole-v1"}, policy={"type": "dqn"})
     cfg = compile_run(user, [*SETTINGS, f"run.out_dir={folder}"])
     run = RunDir.create(cfg)
     training.train(cfg, run, progress=False)

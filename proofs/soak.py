@@ -22,10 +22,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from easydict import EasyDict
 
 from minding.configs import compile_run, load_preset
-from minding.engine import OnlineRLContext, Task
+from minding.engine import Config, OnlineRLContext, Task
 from minding.training import build, final_evaluation
 from proofs.pages import update
 from proofs.runs import Results
@@ -160,7 +159,7 @@ def _resident_mb(pid: int) -> float:
     return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
 
 
-PARTS: dict[str, Callable[[float], EasyDict | dict[str, Any]]] = {"speeds": speeds, "kills": kills}
+PARTS: dict[str, Callable[[float], Config | dict[str, Any]]] = {"speeds": speeds, "kills": kills}
 SECONDS = {"speeds": 600.0, "kills": 300.0}
 
 

@@ -23,9 +23,9 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
-from easydict import EasyDict
 
 from minding.configs import compile_run
+from minding.engine import Config
 from minding.engine.data.dataset import describe, save_dataset
 from minding.envs import make_evaluator_env
 from minding.policies import get_algorithm
@@ -74,7 +74,7 @@ def is_offline(algorithm):
 @functools.cache
 def recorded(env_id, steps=300):
     """The folder of random play in an environment."""
-    cfg = compile_run(EasyDict(env={"env_id": env_id, "evaluator_env_num": 2}, policy={"type": "ppo"}))
+    cfg = compile_run(Config(env={"env_id": env_id, "evaluator_env_num": 2}, policy={"type": "ppo"}))
     env, rng = make_evaluator_env(cfg, "random"), np.random.default_rng(0)
     space = cfg.env.spec.env_action
 

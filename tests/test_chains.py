@@ -4,10 +4,9 @@ import hashlib
 
 import numpy as np
 import pytest
-from easydict import EasyDict
 
 from minding.configs import compile_run
-from minding.engine import ChainError, OnlineRLContext, Task, task
+from minding.engine import ChainError, Config, OnlineRLContext, Task, task
 from minding.engine.buffers import UniformBuffer
 from minding.engine.checkpoint import list_checkpoints, load_checkpoint
 from minding.engine.data.batch import Field
@@ -40,7 +39,7 @@ def settings(algorithm, env_id, seed=0, **policy):
     parts = {part: {**shared.get(part, {}), **policy.get(part, {})} for part in {*shared, *policy}}
     parts["model"] = {"hidden": [16], **policy.get("model", {})}
     return compile_run(
-        EasyDict(
+        Config(
             seed=seed,
             env={"env_id": env_id, "collector_env_num": 4, "evaluator_env_num": 2, "max_episode_steps": 30},
             policy={"type": algorithm, **parts},
@@ -145,7 +144,7 @@ def parts():
     on_policy, off_policy = settings("ppo", "CartPole-v1"), settings("dqn", "CartPole-v1")
     env, other = environments(on_policy)
     yield (
-        EasyDict(ppo=on_policy, dqn=off_policy),
+        Config(ppo=on_policy, dqn=off_policy),
         {
             "ppo": get_policy_class("ppo")(on_policy),
             "dqn": get_policy_class("dqn")(off_policy),

@@ -13,12 +13,12 @@ import types
 from pathlib import Path
 
 import pytest
-from easydict import EasyDict
 from fakes import needs_kernels
 
 import minding.configs
 from minding.cli import run
 from minding.cli.doctor import _kernels
+from minding.engine import Config
 from minding.engine.checkpoint import newest_checkpoint, save_checkpoint
 from minding.engine.errors import EnvError
 from minding.engine.process import runtime
@@ -86,7 +86,7 @@ def compiled(monkeypatch, tmp_path):
 
     def compile_run(user, overrides=()):
         run = {"out_dir": str(tmp_path / "runs"), "trace": False, "max_env_step": 100_000}
-        cfg = EasyDict(user, seed=3, run=run)
+        cfg = Config(user, seed=3, run=run)
         cfg.overrides = list(overrides)
         return cfg
 
@@ -212,7 +212,7 @@ def test_bad_input_is_one_line_on_stderr_and_exit_code_2(args, message, capsys, 
 def test_an_algorithm_trains_on_the_given_environment_with_its_defaults(args, training, tmp_path):
     assert run(["train", *args, "--no-progress", "--out", str(tmp_path)]) == 0
     (call,) = training.calls
-    user = EasyDict(policy={"type": "ppo"}, env={"env_id": "CartPole-v1"}, run={"out_dir": str(tmp_path)})
+    user = Config(policy={"type": "ppo"}, env={"env_id": "CartPole-v1"}, run={"out_dir": str(tmp_path)})
     assert call[0] == minding.configs.compile_run(user)
     assert (tmp_path / "CartPole-v1_ppo").is_dir()
 

@@ -4,11 +4,11 @@ import json
 
 import numpy as np
 import pytest
-from easydict import EasyDict
 
 from minding import training
 from minding.cli import run
 from minding.configs import compile_run
+from minding.engine import Config
 from minding.engine.checkpoint import save_checkpoint
 from minding.engine.config.identity import identity
 from minding.engine.run.run_dir import RunDir
@@ -42,7 +42,7 @@ def make_run(tmp_path):
     """A run folder with one checkpoint of an untrained policy, which has seen some observations."""
 
     def make(name):
-        cfg = compile_run(EasyDict({**RUNS[name], "exp_name": name, "run": {"out_dir": str(tmp_path)}}))
+        cfg = compile_run(Config({**RUNS[name], "exp_name": name, "run": {"out_dir": str(tmp_path)}}))
         policy = training.make_policy(cfg, modes=("eval",))
         for _, normalizer in policy._normalizers.values():
             normalizer.update(0.1 * np.random.default_rng(0).standard_normal((20, normalizer.mean.size)) + 0.05)

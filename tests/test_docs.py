@@ -37,7 +37,7 @@ ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
 
 # What a block that is a fragment follows. `fakes` runs in this process, with stand-ins for environments and policy.
 CHAIN = """
-from easydict import EasyDict
+from minding.engine import Config
 from minding.configs import compile_run
 from minding.engine import OnlineRLContext, task
 from minding.engine.buffers import UniformBuffer
@@ -45,7 +45,7 @@ from minding.envs import make_env_manager
 from minding.middleware import *
 from minding.policies import {policy}
 overrides = ["policy.collect.n_sample=64", "policy.learn.{few}", "policy.eval.freq=64", "policy.eval.n_episode=5"]
-cfg = compile_run(EasyDict(env=dict(env_id="CartPole-v1"), policy=dict(type="{type}")), overrides)
+cfg = compile_run(Config(env=dict(env_id="CartPole-v1"), policy=dict(type="{type}")), overrides)
 collector_env = make_env_manager(cfg.env, cfg.env.collector_env_num, cfg.seed)
 evaluator_env = make_env_manager(cfg.env, cfg.env.evaluator_env_num, cfg.seed + 1, training=False)
 policy = {policy}(cfg)
@@ -53,11 +53,11 @@ policy = {policy}(cfg)
 PPO_CHAIN = CHAIN.format(policy="PPO", type="ppo", few="n_epoch=1")
 EXPORTED = """
 from pathlib import Path
-from easydict import EasyDict
+from minding.engine import Config
 from minding import training
 from minding.configs import compile_run
 from minding.engine.run.run_dir import RunDir
-settings = EasyDict(env=dict(env_id="CartPole-v1"), policy=dict(type="ppo"), run=dict(max_env_step=1024))
+settings = Config(env=dict(env_id="CartPole-v1"), policy=dict(type="ppo"), run=dict(max_env_step=1024))
 cfg = compile_run(settings, ["run.final_episodes=1", "exp_name=cartpole_ppo"])
 run = RunDir.create(cfg)
 training.train(cfg, run, progress=False)

@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
-from easydict import EasyDict
 from fakes import JUDGED, Judge
 
 from minding import training
 from minding.configs import compile_run
+from minding.engine import Config
 from minding.engine.chain.context import OnlineRLContext
 from minding.engine.process.runtime import assign
 from minding.envs import make_evaluator_env
@@ -25,7 +25,7 @@ CASES = [
 def settings(algorithm, kind, rescale, **policy):
     env = {"env_id": "fakes:Judge", "env_kwargs": {"kind": kind}, "rescale_action": rescale, "evaluator_env_num": 1}
     model = {"hidden": [8], "normalize_obs": True}
-    return compile_run(EasyDict(env=env, policy={"type": algorithm, "model": model, **policy}))
+    return compile_run(Config(env=env, policy={"type": algorithm, "model": model, **policy}))
 
 
 def made(cfg):
@@ -58,7 +58,7 @@ def test_eval_mode_plays_a_plain_environment_as_the_evaluator_does(algorithm, ki
 def test_what_is_learned_from_is_in_the_policys_own_units():
     cfg = settings("ppo", "box, limits for each number", True)
     policy, env = made(cfg), make_evaluator_env(cfg)
-    collector = StepCollector(EasyDict(policy={"collect": {"n_sample": 50}, "learn": {}}), policy.collect_mode, env)
+    collector = StepCollector(Config(policy={"collect": {"n_sample": 50}, "learn": {}}), policy.collect_mode, env)
     ctx = OnlineRLContext()
     collector(ctx)
     rollout = ctx.trajectories

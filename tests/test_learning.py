@@ -3,12 +3,11 @@
 import numpy as np
 import of_algorithms
 import pytest
-from easydict import EasyDict
 from probes import Invest
 
 from minding import training
 from minding.configs import compile_run
-from minding.engine import OnlineRLContext, Task
+from minding.engine import Config, OnlineRLContext, Task
 from minding.policies import ALGORITHMS
 
 FAST = ("ppo",)
@@ -31,7 +30,7 @@ def train(algorithm):
     }
     always = {"policy.learn.gamma": Invest.GAMMA, "policy.eval.freq": 10**6, "run.max_env_step": 2400}
     overrides = {**always, **of_algorithms.constant(algorithm, "LEARNS")}
-    cfg = compile_run(EasyDict(user), [f"{key}={value}" for key, value in overrides.items()])
+    cfg = compile_run(Config(user), [f"{key}={value}" for key, value in overrides.items()])
     task = Task()
     with task.start(ctx=OnlineRLContext()):
         policy = training.build(task, cfg)

@@ -7,10 +7,9 @@ import importlib
 import pkgutil
 from collections.abc import Callable
 
-from easydict import EasyDict
-
 from minding.engine.chain.context import Context
 from minding.engine.chain.task import Task
+from minding.engine.config.config import Config
 from minding.engine.config.named import is_named, load_code
 from minding.engine.errors import ConfigError, nearest
 from minding.engine.types import Policy
@@ -20,11 +19,11 @@ from minding.engine.types import Policy
 class Chain:
     """What a run does in each of its iterations."""
 
-    fill: Callable[[Task, EasyDict, Policy], None]
+    fill: Callable[[Task, Config, Policy], None]
     """Appends the middleware to a started task."""
     context: type[Context]
     """What the middleware run on."""
-    check: Callable[[EasyDict], None] = lambda cfg: None
+    check: Callable[[Config], None] = lambda cfg: None
     """Refuses a configuration that the chain cannot run with, before anything is built or written."""
     settings: tuple[str, ...] = ()
     """Keys that the chain reads and that only some algorithms have, such as ``policy.other.buffer_size``."""
@@ -59,7 +58,7 @@ def _own_chain(name: str) -> Chain:
     return chain
 
 
-def check_chain(cfg: EasyDict) -> None:
+def check_chain(cfg: Config) -> None:
     """Refuses a configuration that its chain cannot run with.
 
     Raises:
@@ -67,9 +66,9 @@ def check_chain(cfg: EasyDict) -> None:
     """
     chain = get_chain(cfg.chain)
     for key in chain.settings:
-        section = cfg
+        section: object = cfg
         for name in key.split("."):
-            if name not in section:
+            if not isinstance(section, dict) or name not in section:
                 raise ConfigError(
                     f"chain={cfg.chain!r} with policy.type={cfg.policy.type!r}: the chain reads {key}, which the "
                     "algorithm does not have; leave chain out for the algorithm's own"

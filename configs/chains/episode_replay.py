@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from easydict import EasyDict
-
 from minding.configs.chains import Chain
 from minding.engine.buffers import EpisodeBuffer
 from minding.engine.chain.context import OnlineRLContext
 from minding.engine.chain.task import Task
+from minding.engine.config.config import Config
 from minding.engine.errors import ConfigError
 from minding.engine.types import Policy
 from minding.envs import make_collector_env, make_evaluator_env
@@ -20,7 +19,7 @@ from minding.middleware import (
 )
 
 
-def check(cfg: EasyDict) -> None:
+def check(cfg: Config) -> None:
     """Refuses episodes without a time limit, and a buffer in which none would stay whole until it is learned from."""
     limit, size, envs = cfg.env.spec.max_episode_steps, cfg.policy.other.buffer_size, cfg.env.collector_env_num
     if limit is None:
@@ -36,8 +35,9 @@ def check(cfg: EasyDict) -> None:
         )
 
 
-def fill(task: Task, cfg: EasyDict, policy: Policy) -> None:
+def fill(task: Task, cfg: Config, policy: Policy) -> None:
     """Appends the chain to the task."""
+    assert cfg.env.spec.max_episode_steps is not None, "see check"
     limit, size = cfg.env.spec.max_episode_steps, cfg.policy.other.buffer_size
     buffer = EpisodeBuffer(size, policy.learn_mode.fields, length=limit, whole=True, images_once=True, seed=cfg.seed)
     task.use(interaction_evaluator(cfg, policy.eval_mode, make_evaluator_env(cfg), task=task))

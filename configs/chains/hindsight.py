@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from easydict import EasyDict
-
 from minding.configs.chains import Chain
 from minding.configs.chains.off_policy import REPLAY, explores_by_chance, replay_buffer
 from minding.engine.chain.context import OnlineRLContext
 from minding.engine.chain.task import Task
+from minding.engine.config.config import Config
 from minding.engine.data.observation import observation_leaves
 from minding.engine.errors import ConfigError
 from minding.engine.types import Policy
@@ -23,7 +22,7 @@ from minding.middleware import (
 from minding.middleware.her_data_enhancer import ACHIEVED, DESIRED, NORMALIZED
 
 
-def check(cfg: EasyDict) -> None:
+def check(cfg: Config) -> None:
     """Raises ConfigError unless the environment has goals and rewards are those of single steps, on their own scale."""
     leaves = {leaf.path for leaf in observation_leaves(cfg.env.spec.observation)}
     if missing := [name for name in (ACHIEVED, DESIRED) if name not in leaves]:
@@ -37,7 +36,7 @@ def check(cfg: EasyDict) -> None:
         raise ConfigError(f"chain='hindsight': {NORMALIZED}")
 
 
-def fill(task: Task, cfg: EasyDict, policy: Policy) -> None:
+def fill(task: Task, cfg: Config, policy: Policy) -> None:
     """Appends the chain to the task."""
     buffer = replay_buffer(cfg, policy, images_once=False)
     task.use(interaction_evaluator(cfg, policy.eval_mode, make_evaluator_env(cfg), task=task))

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from easydict import EasyDict
-
 from minding.configs.chains import Chain
 from minding.engine.buffers import PrioritizedBuffer, UniformBuffer
 from minding.engine.chain.context import OnlineRLContext
 from minding.engine.chain.task import Task
+from minding.engine.config.config import Config
 from minding.engine.types import Buffer, Policy
 from minding.envs import make_collector_env, make_evaluator_env
 from minding.middleware import (
@@ -23,7 +22,7 @@ REPLAY = ("policy.other.buffer_size", "policy.learn.batch_size", "policy.learn.w
 """What all algorithms have that learn from replay."""
 
 
-def replay_buffer(cfg: EasyDict, policy: Policy, *, images_once: bool = True) -> Buffer:
+def replay_buffer(cfg: Config, policy: Policy, *, images_once: bool = True) -> Buffer:
     """The configured buffer for what the policy learns from; rows that do not follow each other hold their images."""
     other, fields = cfg.policy.other, policy.learn_mode.fields
     if other.get("replay") == "prioritized":
@@ -35,12 +34,12 @@ def replay_buffer(cfg: EasyDict, policy: Policy, *, images_once: bool = True) ->
     return UniformBuffer(other.buffer_size, fields, images_once=images_once, seed=cfg.seed)
 
 
-def explores_by_chance(cfg: EasyDict) -> bool:
+def explores_by_chance(cfg: Config) -> bool:
     """Whether actions are random at times; noise on the weights explores in its place."""
     return "eps" in cfg.policy.other and not cfg.policy.model.get("noisy", False)
 
 
-def fill(task: Task, cfg: EasyDict, policy: Policy) -> None:
+def fill(task: Task, cfg: Config, policy: Policy) -> None:
     """Appends the chain to the task."""
     buffer = replay_buffer(cfg, policy)
     task.use(interaction_evaluator(cfg, policy.eval_mode, make_evaluator_env(cfg), task=task))

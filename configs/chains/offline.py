@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from easydict import EasyDict
-
 from minding.configs.chains import Chain
 from minding.engine.buffers import DatasetTables
 from minding.engine.chain.context import OfflineRLContext
 from minding.engine.chain.task import Task
+from minding.engine.config.config import Config
 from minding.engine.data.dataset import check_fits, check_folder, load_dataset
 from minding.engine.errors import ConfigError
 from minding.engine.types import Policy
@@ -15,7 +14,7 @@ from minding.envs import make_evaluator_env
 from minding.middleware import interaction_evaluator, offline_data_fetcher, trainer
 
 
-def check(cfg: EasyDict) -> None:
+def check(cfg: Config) -> None:
     """Refuses a configuration that names no recorded data which fit it, before they are read."""
     if not cfg.policy.other.get("data"):
         raise ConfigError(
@@ -25,7 +24,7 @@ def check(cfg: EasyDict) -> None:
     check_folder(cfg.policy.other.data, cfg.env, cfg.policy.learn.batch_size)
 
 
-def fill(task: Task, cfg: EasyDict, policy: Policy) -> None:
+def fill(task: Task, cfg: Config, policy: Policy) -> None:
     """Appends the chain to the task."""
     data = load_dataset(cfg.policy.other.data)
     check_fits(data, cfg.env, cfg.policy.other.data)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from easydict import EasyDict
-
 from minding.configs.chains import Chain
 from minding.engine.chain.context import OnlineRLContext
 from minding.engine.chain.task import Task
+from minding.engine.config.config import Config
 from minding.engine.types import Policy
 from minding.envs import make_collector_env, make_evaluator_env
 from minding.middleware import (
@@ -18,16 +17,16 @@ from minding.middleware import (
 )
 
 
-def fill(task: Task, cfg: EasyDict, policy: Policy) -> None:
+def fill(task: Task, cfg: Config, policy: Policy) -> None:
     """Appends the chain to the task."""
     task.use(interaction_evaluator(cfg, policy.eval_mode, make_evaluator_env(cfg), task=task))
     task.use(StepCollector(cfg, policy.collect_mode, make_collector_env(cfg)))
-    rnd = cfg.policy.other.get("rnd")
-    if rnd is not None and rnd.weight:
+    other = cfg.policy.other
+    if "rnd" in other and other.rnd.weight:
         # Loads MindSpore.
         from minding.policies.rewards.rnd import RND
 
-        task.use(reward_estimator(RND(cfg), rnd.weight))
+        task.use(reward_estimator(RND(cfg), other.rnd.weight))
     task.use(gae_estimator(cfg, policy.collect_mode))
     task.use(multistep_trainer(cfg, policy.learn_mode))
 

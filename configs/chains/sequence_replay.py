@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import functools
 
-from easydict import EasyDict
-
 from minding.configs.chains import Chain
 from minding.engine.buffers import EpisodeBuffer, PrioritizedSequenceBuffer
 from minding.engine.buffers.episode import check_lengths
 from minding.engine.chain.context import OnlineRLContext
 from minding.engine.chain.task import Task
+from minding.engine.config.config import Config
 from minding.engine.data.errors import nstep_errors
 from minding.engine.types import Buffer, Policy
 from minding.envs import make_collector_env, make_evaluator_env
@@ -24,14 +23,14 @@ from minding.middleware import (
 )
 
 
-def check(cfg: EasyDict) -> None:
+def check(cfg: Config) -> None:
     """Refuses sequences that are longer than the buffer, or of which some rows are in more than others."""
     learn, other = cfg.policy.learn, cfg.policy.other
     stride = other.priority.stride if other.replay == "prioritized" else 1
     check_lengths(other.buffer_size, learn.length, learn.burn_in, stride)
 
 
-def sequence_buffer(cfg: EasyDict, policy: Policy) -> Buffer:
+def sequence_buffer(cfg: Config, policy: Policy) -> Buffer:
     """The configured buffer for what the policy learns from."""
     learn, other, fields = cfg.policy.learn, cfg.policy.other, policy.learn_mode.fields
     size, burn_in = learn.length, learn.burn_in
@@ -44,7 +43,7 @@ def sequence_buffer(cfg: EasyDict, policy: Policy) -> Buffer:
     )  # fmt: skip
 
 
-def fill(task: Task, cfg: EasyDict, policy: Policy) -> None:
+def fill(task: Task, cfg: Config, policy: Policy) -> None:
     """Appends the chain to the task."""
     buffer, learn = sequence_buffer(cfg, policy), cfg.policy.learn
     task.use(interaction_evaluator(cfg, policy.eval_mode, make_evaluator_env(cfg), task=task))

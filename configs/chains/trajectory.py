@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from easydict import EasyDict
-
 from minding.configs.chains import Chain
 from minding.engine.chain.context import OnlineRLContext
 from minding.engine.chain.task import Task
+from minding.engine.config.config import Config
 from minding.engine.types import Policy
 from minding.envs import make_collector_env, make_evaluator_env
 from minding.middleware import StepCollector, interaction_evaluator, trajectory_trainer
 
 
-def fill(task: Task, cfg: EasyDict, policy: Policy) -> None:
+def fill(task: Task, cfg: Config, policy: Policy) -> None:
     """Appends the chain to the task."""
     task.use(interaction_evaluator(cfg, policy.eval_mode, make_evaluator_env(cfg), task=task))
     task.use(StepCollector(cfg, policy.collect_mode, make_collector_env(cfg)))

@@ -170,8 +170,8 @@ def _no_such_setting(cfg: Mapping[str, Any], error: AttributeError) -> str | Non
     path = _path_of(section, cfg)
     if path is None or error.name is None or not isinstance(section, dict):
         return None
-    if error.name in section:
-        return f"got a {type(cfg).__name__} without attributes as its configuration: give it what compile_run returns"
+    if error.name in section or error.name == "read":
+        return f"got a {type(cfg).__name__} as its configuration: give it what compile_run returns, or Config(...)"
     algorithm = cfg.get("policy", {}).get("type")
     return (
         f"reads {'.'.join((*path, error.name))}, which the settings of policy.type={algorithm!r} do not have: it "

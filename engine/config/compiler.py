@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import yaml
-from easydict import EasyDict
 
+from minding.engine.config.config import Config, EnvSection, Section
 from minding.engine.config.lanes import LANES
 from minding.engine.config.limits import set_length
 from minding.engine.config.options import Option, opt, plain, short
@@ -41,8 +41,8 @@ Schema = Mapping[str, Any]
 """Nested mapping from key to `Option` or to a further Schema."""
 
 
-def schema_defaults(schema: Schema) -> EasyDict:
-    """The defaults of a schema as a fresh EasyDict tree."""
+def schema_defaults(schema: Schema) -> Section:
+    """The defaults of a schema as a fresh section."""
     return fill_schema(schema, {})
 
 
@@ -50,7 +50,7 @@ _YAML_TEXT = re.compile(r"\s*([\"']|(null|Null|NULL|~)?\s*$)")
 """A text that is quoted, or stands for None."""
 
 
-def fill_schema(schema: Schema, user: Mapping[str, Any], overrides: Iterable[str] = ()) -> EasyDict:
+def fill_schema(schema: Schema, user: Mapping[str, Any], overrides: Iterable[str] = ()) -> Section:
     """Lays settings over the defaults of any schema and checks them; `compile_config` is for a whole run.
 
     Args:
@@ -62,7 +62,7 @@ def fill_schema(schema: Schema, user: Mapping[str, Any], overrides: Iterable[str
     Raises:
       ConfigError: for an unknown key, a wrong type or a value out of range; names the key's full path.
     """
-    return EasyDict(_merge(_apply_overrides(_plain_tree(user), overrides, schema), schema, ()))
+    return Section(_merge(_apply_overrides(_plain_tree(user), overrides, schema), schema, ()))
 
 
 def _leaves(schema: Schema, prefix: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
@@ -175,10 +175,10 @@ class ConfigurablePolicy(Protocol):
 def compile_config(
     user: Mapping[str, Any],
     policy: ConfigurablePolicy,
-    describe_env: Callable[[EasyDict], Mapping[str, Any]] | None = None,
+    describe_env: Callable[[EnvSection], Mapping[str, Any]] | None = None,
     env_schema: Schema | None = None,
     overrides: Iterable[str] = (),
-) -> EasyDict:
+) -> Config:
     """Merges a user's settings onto all defaults, checks every value, and fills in `cfg.env.spec`.
 
     Args:
@@ -200,7 +200,7 @@ def compile_config(
     }
     given = _apply_overrides(_plain_tree(user), overrides, schema)
     saved_spec = given["env"].pop("spec", None) if isinstance(given.get("env"), dict) else None
-    cfg = EasyDict(_merge(given, schema, ()))
+    cfg = Config(_merge(given, schema, ()))
     _turn_on(getattr(policy, "needs", ()), cfg.env, given.get("env", {}), policy.name)
     if env_schema is not None and not cfg.env.get("env_id", True):
         raise ConfigError("env.env_id is not given: expected the id of an environment, such as 'CartPole-v1'")
@@ -209,7 +209,7 @@ def compile_config(
         _compare_specs(saved_spec, spec, "env.spec")
         cfg.env.spec = spec
     cfg.exp_name = _experiment_name(cfg)
-    cfg.chain = cfg.chain or getattr(policy, "chain", None)
+    cfg["chain"] = cfg.chain or getattr(policy, "chain", None)
     set_length(cfg.run, getattr(policy, "unit", "env_step"), cfg.policy.type)
     check = getattr(policy, "check_config", None)
     if check is not None:
@@ -217,7 +217,7 @@ def compile_config(
     return cfg
 
 
-def _turn_on(switches: Iterable[str], env: EasyDict, given: Mapping[str, Any], name: str) -> None:
+def _turn_on(switches: Iterable[str], env: EnvSection, given: Mapping[str, Any], name: str) -> None:
     """Turns on what an algorithm needs of an environment; ConfigError where the user turned it off."""
     for key in switches:
         if not given.get(key, True):
@@ -298,7 +298,7 @@ def _compare_specs(saved: Any, found: Any, path: str) -> None:
         )
 
 
-def _experiment_name(cfg: EasyDict) -> str:
+def _experiment_name(cfg: Config) -> str:
     name = cfg.exp_name
     if name is None:
         env_id = re.sub(r"[^A-Za-z0-9.]+", "-", str(cfg.env.get("env_id", "env"))).strip("-.")
@@ -317,7 +317,7 @@ def save_config(cfg: Mapping[str, Any], path: str | os.PathLike[str]) -> None:
     os.replace(fresh, path)
 
 
-def load_config(path: str | os.PathLike[str]) -> EasyDict:
+def load_config(path: str | os.PathLike[str]) -> Config:
     """Reads a YAML configuration.
 
     Raises:
@@ -332,16 +332,16 @@ def load_config(path: str | os.PathLike[str]) -> EasyDict:
     if not isinstance(tree, dict):
         raise ConfigError(f"{str(path)!r}: expected a mapping of settings, got {type(tree).__name__}")
     try:
-        return EasyDict(_check_keys(_plain_tree(tree)))
+        return Config(_check_keys(_plain_tree(tree)))
     except ConfigError as error:
         raise ConfigError(f"{str(path)!r}: {error}") from None
 
 
 def _check_keys(tree: Any) -> Any:
-    """Refuses keys that are attributes of every dict: an EasyDict would lose those."""
+    """Refuses keys that are attributes of every section: those could not be read as settings."""
     if isinstance(tree, dict):
         for key, value in tree.items():
-            if hasattr(dict, key):
+            if hasattr(Section, key):
                 raise ConfigError(f"the key {key!r} cannot be used in a configuration")
             _check_keys(value)
     elif isinstance(tree, list):

@@ -10,8 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from easydict import EasyDict
-
+from minding.engine.config.config import Section
 from minding.engine.errors import ConfigError, nearest
 
 _TYPE_NAMES: dict[type, str] = {
@@ -129,7 +128,7 @@ def opt(
       ConfigError: for a declaration with no type, an unreadable interval, a default out of range.
     """
     kind = type or builtins.type(default)
-    kind = {tuple: list, EasyDict: dict}.get(kind, kind)
+    kind = list if kind is tuple else dict if kind is Section else kind
     if kind not in _TYPE_NAMES:
         raise ConfigError(f"opt({default!r}): say the type, as in opt(None, type=float)")
     interval, or_none = _parse_allowed(allowed)

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from easydict import EasyDict
 
 from minding.engine.config.compiler import load_config
+from minding.engine.config.config import Config
 from minding.engine.config.identity import changes
 from minding.engine.config.options import plain
 from minding.engine.console import console_logger
@@ -73,7 +73,7 @@ class _Run:
     """A run folder that can be plotted: its configuration, its returns by kind, and what their steps count."""
 
     path: Path
-    cfg: EasyDict
+    cfg: Config
     returns: dict[str, tuple[Array, Array]]
     unit: str
 
@@ -82,7 +82,7 @@ class _Run:
         return settings_of(self.cfg)
 
 
-def settings_of(cfg: EasyDict) -> dict[str, Any]:
+def settings_of(cfg: Config) -> dict[str, Any]:
     """What the returns of a run depend on, but for the seed."""
     settings = {name: value for name, value in plain(cfg).items() if name not in ("seed", "exp_name")}
     if isinstance(settings.get("run"), dict):
@@ -156,8 +156,8 @@ def _read_run(path: Path) -> _Run:
     run_dir = RunDir.open(path)
     # Only compared: no code that it names is followed.
     cfg = load_config(run_dir.config)
-    sections = [cfg.get(name) for name in ("env", "policy")]
-    if not all(isinstance(section, dict) for section in sections) or not {"env_id"} <= set(sections[0]):
+    env, policy = cfg.get("env"), cfg.get("policy")
+    if not isinstance(env, dict) or not isinstance(policy, dict) or "env_id" not in env:
         raise ConfigError(f"{str(run_dir.config)!r} is not the configuration of a run: it names no environment")
     metrics = read_metrics(run_dir.metrics)
     found = {"evaluation": series(metrics, EVAL_RETURN), "training": series(metrics, COLLECT_RETURN)}

@@ -13,9 +13,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from easydict import EasyDict
-
 from minding.engine.config.compiler import load_config, save_config
+from minding.engine.config.config import Config
 from minding.engine.config.trust import check_code
 from minding.engine.console import console_logger
 from minding.engine.errors import ConfigError, nearest
@@ -37,7 +36,7 @@ class RunDir:
     trust: bool = False
 
     @classmethod
-    def create(cls, cfg: EasyDict) -> RunDir:
+    def create(cls, cfg: Config) -> RunDir:
         """Makes ``<run.out_dir>/<exp_name>``, or the first free of ``-1, -2, ...``, and saves `cfg` in it.
 
         Raises:
@@ -88,7 +87,7 @@ class RunDir:
         raise ConfigError(f"no run folder {str(path)!r}{nearest(path.name, [each.name for each in beside])}")
 
     @classmethod
-    def earlier(cls, cfg: EasyDict) -> list[RunDir]:
+    def earlier(cls, cfg: Config) -> list[RunDir]:
         """The run folders of ``cfg.exp_name``, the one with the highest number first."""
         out_dir, numbers = Path(cfg.run.out_dir), re.compile(re.escape(cfg.exp_name) + r"(?:-(\d+))?")
         found: dict[int, Path] = {}
@@ -138,7 +137,7 @@ class RunDir:
         """Figures of the finished run."""
         return self.path / "summary.json"
 
-    def load_config(self) -> EasyDict:
+    def load_config(self) -> Config:
         """The configuration with which the run was last started or resumed.
 
         Raises:
@@ -150,7 +149,7 @@ class RunDir:
             check_code(cfg, self.path, self.path)
         return cfg
 
-    def update_config(self, cfg: EasyDict) -> None:
+    def update_config(self, cfg: Config) -> None:
         """Saves the settings with which the run continues, in one step, if they differ; reports a failing disk."""
         try:
             if not self.config.exists() or load_config(self.config) != cfg:

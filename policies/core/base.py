@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from minding.engine.config.compiler import schema_defaults
+from minding.engine.config.config import Config
 from minding.engine.data.agents import num_agents
 from minding.engine.data.batch import Field, IndexedBatch
 from minding.engine.data.observation import Leaf, leaf_name, observation_leaves
@@ -69,7 +70,7 @@ class BasePolicy:
     sequences: ClassVar[bool | None] = None
     """See `LearnView`."""
 
-    def __init__(self, cfg: Any, modes: Sequence[str] = MODES, algorithm: Algorithm | None = None) -> None:
+    def __init__(self, cfg: Config, modes: Sequence[str] = MODES, algorithm: Algorithm | None = None) -> None:
         unknown = set(modes) - set(MODES)
         if unknown:
             raise MindingError(f"{type(self).__name__}: modes are {', '.join(MODES)}; got {sorted(unknown)}")
@@ -77,14 +78,14 @@ class BasePolicy:
         self.config = cfg
         self.cfg = cfg.policy
         self.name = cfg.policy.type
-        self.spec = cfg.env.spec
+        self.spec: Mapping[str, Any] = cfg.env.spec
         self.modes = tuple(modes)
         self.algorithm = get_algorithm(self.name) if algorithm is None else algorithm
-        self.algorithm.check_actions(self.spec["action"])
+        self.algorithm.check_actions(cfg.env.spec.action)
         self.algorithm.check_agents(self.spec)
         streams = SeedStreams(cfg.seed)
         self.learn_rng = streams.generator("policy.learn")
-        self.leaves = observation_leaves(self.spec["observation"])
+        self.leaves = observation_leaves(cfg.env.spec.observation)
         rng = streams.generator("policy.init")
         self.net: Any = self.make_network(rng)
         check_network(self.net, self.name)

@@ -6,6 +6,7 @@ import functools
 import logging
 from typing import Any
 
+from minding.engine.config.config import Config
 from minding.engine.data.observation import observation_leaves
 from minding.engine.lanes.options import cores
 from minding.engine.process import runtime
@@ -14,7 +15,7 @@ from minding.policies import kernels
 _log = logging.getLogger("minding.run")
 
 
-def prepare(cfg: Any) -> None:
+def prepare(cfg: Config) -> None:
     """Prepares MindSpore for a compiled configuration, see `runtime.prepare`.
 
     Every policy does this before anything else, so that it computes the same in a script, a command and a worker.

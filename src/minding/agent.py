@@ -9,14 +9,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from easydict import EasyDict
-
 from minding.configs import compile_run, load_named
 from minding.configs.chains import get_chain
 from minding.engine.chain.middleware import Middleware
 from minding.engine.chain.task import Task
 from minding.engine.checkpoint import Checkpoint, use_checkpoint, use_newest
 from minding.engine.config.compiler import load_config
+from minding.engine.config.config import Config
 from minding.engine.config.identity import POLICY, check_checkpoint
 from minding.engine.config.limits import run_length
 from minding.engine.config.named import name_of_code
@@ -80,10 +79,11 @@ class Agent:
         progress: bool = True,
         **keys: Any,
     ) -> None:
-        user = load_named(what) if isinstance(what, str) else EasyDict(plain(dict(what)))
+        user = load_named(what) if isinstance(what, str) else Config(plain(dict(what)))
         if env is not None:
-            kept = {key: value for key, value in user.get("env", {}).items() if key not in ("env_id", "env_kwargs")}
-            user.env = {**kept, **objects.env_settings_of(env)}
+            given = user.env if "env" in user else {}
+            kept = {key: value for key, value in given.items() if key not in ("env_id", "env_kwargs")}
+            user["env"] = {**kept, **objects.env_settings_of(env)}
         if seed is not None:
             user.seed = seed
         if isinstance(settings, str):
@@ -91,7 +91,7 @@ class Agent:
         _place(user, keys)
         self._hold(compile_run(user, settings), progress)
 
-    def _hold(self, cfg: EasyDict, progress: bool) -> None:
+    def _hold(self, cfg: Config, progress: bool) -> None:
         self.cfg = cfg
         self._progress = progress
         self._run_dir: RunDir | None = None
@@ -361,7 +361,7 @@ def _of_saved(path: Path, env: Any, trust: bool, progress: bool) -> Agent:
     return agent
 
 
-def _adopted(cfg: EasyDict, env: Any) -> EasyDict:
+def _adopted(cfg: Config, env: Any) -> Config:
     """The settings with an environment of this program in place of the saved one, if one is given."""
     if env is None:
         return cfg
@@ -391,7 +391,7 @@ def _close(session: Session) -> None:
         compiled.release()
 
 
-def _place(user: EasyDict, keys: Mapping[str, Any]) -> None:
+def _place(user: Config, keys: Mapping[str, Any]) -> None:
     """Puts keywords where their keys are in the section `policy`."""
     if not keys:
         return
@@ -414,6 +414,8 @@ def _place(user: EasyDict, keys: Mapping[str, Any]) -> None:
                 f"{key}={value!r}: no key in policy.model, policy.learn or policy.collect of {policy['type']!r}"
                 f"{every or nearest(key, known) or '; all else is settings=[...]'}"
             )
-        section = user.policy.setdefault(found[0], EasyDict())
+        if found[0] not in user.policy:
+            user.policy[found[0]] = {}
+        section: Any = user.policy[found[0]]
         nested = not isinstance(schema[found[0]][key], Option) and isinstance(value, Mapping)
         section[key] = {**section.get(key, {}), **value} if nested else value

@@ -1,10 +1,10 @@
 """Chains are found by the names of their files."""
 
 import pytest
-from easydict import EasyDict
 
 from minding.configs import compile_run
 from minding.configs.chains import CHAINS, Chain, check_chain, get_chain
+from minding.engine import Config
 from minding.engine.chain.context import OfflineRLContext, OnlineRLContext
 from minding.engine.errors import ConfigError
 from minding.policies import ALGORITHMS
@@ -44,7 +44,7 @@ def test_an_unknown_chain_is_refused_with_the_nearest():
 )
 def test_a_chain_for_other_algorithms_is_refused_with_the_setting_that_it_reads(chain, algorithm, key):
     env_id = "Pendulum-v1" if algorithm == "sac" else "CartPole-v1"
-    cfg = compile_run(EasyDict(chain=chain, env={"env_id": env_id}, policy={"type": algorithm}))
+    cfg = compile_run(Config(chain=chain, env={"env_id": env_id}, policy={"type": algorithm}))
     problem = f"chain='{chain}' with policy.type='{algorithm}': the chain reads {key}, which the algorithm"
     with pytest.raises(ConfigError, match=problem):
         check_chain(cfg)
@@ -59,7 +59,7 @@ def test_every_algorithm_has_the_settings_of_its_own_chain():
 
 
 def test_the_steps_of_an_iteration_fit_into_the_replay_buffer():
-    user = EasyDict(env={"env_id": "CartPole-v1"}, policy={"type": "dqn"})
+    user = Config(env={"env_id": "CartPole-v1"}, policy={"type": "dqn"})
     sizes = ["policy.other.buffer_size=8", "policy.learn.warmup=1", "policy.learn.batch_size=1"]
     compile_run(user, sizes)
     with pytest.raises(ConfigError, match=r"policy\.collect\.n_sample=16 exceeds policy\.other\.buffer_size=8"):
@@ -67,7 +67,7 @@ def test_the_steps_of_an_iteration_fit_into_the_replay_buffer():
 
 
 def test_the_rows_of_all_gradient_steps_of_an_iteration_fit_into_memory():
-    user = EasyDict(env={"env_id": "CartPole-v1"}, policy={"type": "dqn"})
+    user = Config(env={"env_id": "CartPole-v1"}, policy={"type": "dqn"})
     sizes = ["policy.learn.batch_size=100", "policy.learn.update_per_collect=1000000"]
     compile_run(user, sizes)
     with pytest.raises(ConfigError, match=r"update_per_collect=1000001 with .*batch_size=100: .* 100,000,100 rows"):

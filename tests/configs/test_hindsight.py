@@ -2,17 +2,16 @@
 
 import numpy as np
 import pytest
-from easydict import EasyDict
 
 from minding import training
 from minding.configs import compile_run
 from minding.configs.chains import check_chain, hindsight
-from minding.engine import OnlineRLContext, Task
+from minding.engine import Config, OnlineRLContext, Task
 from minding.engine.errors import ConfigError
 
 
 def settings(env_id, algorithm="dqn", *overrides):
-    user = EasyDict(chain="hindsight", env={"env_id": env_id}, policy={"type": algorithm})
+    user = Config(chain="hindsight", env={"env_id": env_id}, policy={"type": algorithm})
     return compile_run(user, overrides)
 
 

@@ -4,7 +4,6 @@ import dataclasses
 import functools
 
 import pytest
-from easydict import EasyDict
 from fakes import IMAGE, VECTOR, Batches, dict_of
 from of_algorithms import constant, environment, has, length
 from test_contract import ROWS, random_batch
@@ -12,7 +11,7 @@ from test_contract import ROWS, random_batch
 from minding import training
 from minding.configs import compile_run
 from minding.configs.chains import get_chain
-from minding.engine import Task
+from minding.engine import Config, Task
 from minding.engine.config.compiler import RUN_SCHEMA
 from minding.engine.config.options import Option
 from minding.engine.lanes import LaneOptions
@@ -21,7 +20,7 @@ from minding.envs import config_schema
 from minding.policies import ALGORITHMS, get_policy_class
 
 
-class Recording(EasyDict):
+class Recording(Config):
     """A configuration that notes the paths of keys that are read one by one; copying it as a whole does not count."""
 
     def __init__(self, values, read, path=""):
@@ -69,7 +68,7 @@ def run(tmp_path_factory):
 
 
 def configure(algorithm, read, *overrides):
-    user = EasyDict(env={"env_id": environment(algorithm)}, policy={"type": algorithm})
+    user = Config(env={"env_id": environment(algorithm)}, policy={"type": algorithm})
     return Recording(compile_run(user, [*length(algorithm, 1024), "run.final_episodes=1", *overrides]), read)
 
 

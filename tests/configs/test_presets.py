@@ -7,11 +7,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from easydict import EasyDict
 from of_algorithms import environment
 
 from minding.configs import PRESETS, compile_run, load_preset, load_user_config
 from minding.configs.chains import get_chain
+from minding.engine import Config
 from minding.engine.config.compiler import save_config, schema_defaults
 from minding.engine.data.rollout import uneven
 from minding.engine.errors import ConfigError, MissingExtraError, SpaceError
@@ -69,7 +69,7 @@ def repeated(user, defaults, prefix=""):
 
 
 def compile_cartpole(*overrides, algorithm="ppo"):
-    return compile_run(EasyDict(env={"env_id": "CartPole-v1"}, policy={"type": algorithm}), overrides)
+    return compile_run(Config(env={"env_id": "CartPole-v1"}, policy={"type": algorithm}), overrides)
 
 
 def test_the_environment_fills_in_shapes():
@@ -104,7 +104,7 @@ def test_an_action_space_that_the_algorithm_cannot_act_in_is_refused():
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_every_algorithm_compiles_given_only_environment_and_type(algorithm):
-    cfg = compile_run(EasyDict(env={"env_id": environment(algorithm)}, policy={"type": algorithm}))
+    cfg = compile_run(Config(env={"env_id": environment(algorithm)}, policy={"type": algorithm}))
     assert cfg.policy.collect.get("n_sample", 0) % cfg.env.collector_env_num == 0
 
 
@@ -135,19 +135,19 @@ def test_every_algorithm_compiles_given_only_environment_and_type(algorithm):
 def test_a_run_that_would_do_nothing_of_what_it_is_asked_for_is_refused(algorithm, overrides, both):
     env_id = "Pendulum-v1" if algorithm == "sac" else "CartPole-v1"
     with pytest.raises(ConfigError) as error:
-        compile_run(EasyDict(env={"env_id": env_id}, policy={"type": algorithm}), overrides)
+        compile_run(Config(env={"env_id": env_id}, policy={"type": algorithm}), overrides)
     assert all(key in str(error.value) for key in both), str(error.value)
 
 
 def test_what_is_new_is_a_matter_of_one_agent():
-    squad = EasyDict(env={"env_id": "agent_worlds:Squad"}, policy={"type": "ppo"})
+    squad = Config(env={"env_id": "agent_worlds:Squad"}, policy={"type": "ppo"})
     compile_run(squad)
     with pytest.raises(ConfigError, match=r"rnd\.weight=0\.5 .*RND rewards one agent, and this"):
         compile_run(squad, ["policy.other.rnd.weight=0.5"])
 
 
 def test_an_algorithm_of_actions_in_the_unit_box_refuses_other_limits():
-    pendulum = EasyDict(env={"env_id": "Pendulum-v1"}, policy={"type": "sac"})
+    pendulum = Config(env={"env_id": "Pendulum-v1"}, policy={"type": "sac"})
     with pytest.raises(SpaceError, match=r"acts in \[-1, 1\], .* \[-2\.0\] and \[2\.0\]: set env.rescale_action=true"):
         compile_run(pendulum, ["env.rescale_action=false"])
     with pytest.raises(SpaceError, match="give the action space finite bounds"):
@@ -194,7 +194,7 @@ def test_a_presets_name_means_the_preset_whatever_folder_has_that_name(tmp_path,
 
 def test_a_python_file_gives_its_main_config(tmp_path):
     path = tmp_path / "mine.py"
-    path.write_text("from easydict import EasyDict\nmain_config = EasyDict(seed=7, policy=dict(type='ppo'))\n")
+    path.write_text("from minding.engine import Config\nmain_config = Config(seed=7, policy=dict(type='ppo'))\n")
     assert load_user_config(path).policy.type == "ppo"
 
 

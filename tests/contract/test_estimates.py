@@ -2,11 +2,10 @@
 
 import numpy as np
 import pytest
-from easydict import EasyDict
 from of_algorithms import SMALL, short_run
 
 from minding.configs import compile_run
-from minding.engine import Task
+from minding.engine import Config, Task
 from minding.engine.chain.context import OnlineRLContext
 from minding.envs import make_env_manager
 from minding.middleware import StepCollector, gae_estimator, multistep_trainer
@@ -19,7 +18,7 @@ def nothing(ctx):
 
 def returns(between, **start):
     """What is learned from in each of five iterations."""
-    user = EasyDict(env={"env_id": "CartPole-v1"}, policy={"type": "ppo"})
+    user = Config(env={"env_id": "CartPole-v1"}, policy={"type": "ppo"})
     cfg = compile_run(user, [*SMALL, *short_run("ppo"), "policy.learn.learning_rate=0.05", "env.max_episode_steps=10"])
     policy, task, seen = get_policy_class("ppo")(cfg), Task(), []
     with task.start(ctx=OnlineRLContext(), **start):

@@ -9,13 +9,12 @@ import shutil
 
 import numpy as np
 import pytest
-from easydict import EasyDict
 from of_algorithms import SMALL, constant, environment, has, is_offline, length, short_run
 
 from minding import training
 from minding.configs import PRESETS, compile_run, load_preset
 from minding.configs.chains import get_chain
-from minding.engine import Task
+from minding.engine import Config, Task
 from minding.engine.checkpoint import list_checkpoints, load_checkpoint, newest_checkpoint, use_newest
 from minding.engine.config.limits import run_length
 from minding.engine.errors import MissingExtraError
@@ -35,7 +34,7 @@ TWICE = ("PPO on a vector environment, observations normalised", "DQN, n-step")
 
 
 def settings(algorithm, env_id, extra, tmp_path):
-    user = EasyDict(env={"env_id": env_id}, policy={"type": algorithm})
+    user = Config(env={"env_id": env_id}, policy={"type": algorithm})
     return compile_run(user, [*SMALL, *short_run(algorithm), *extra, f"run.out_dir={tmp_path}", "exp_name=run"])
 
 

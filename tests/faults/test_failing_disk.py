@@ -10,9 +10,8 @@ import subprocess
 
 import numpy as np
 import pytest
-from easydict import EasyDict
 
-from minding.engine import OnlineRLContext, Task
+from minding.engine import Config, OnlineRLContext, Task
 from minding.engine.checkpoint import list_checkpoints, load_checkpoint, newest_checkpoint, verify_checkpoint
 from minding.engine.run.run_dir import RunDir
 from minding.middleware import CkptSaver
@@ -25,7 +24,7 @@ SIZE = 10_000
 class Weights:
     """A policy that is one array, whose numbers are the gradient steps made."""
 
-    config = EasyDict(policy={"type": "none"}, env={"env_id": "none"})
+    config = Config(policy={"type": "none"}, env={"env_id": "none"})
 
     def __init__(self):
         self.value = np.zeros(SIZE)
@@ -60,7 +59,7 @@ def remount(disk, option):
 def train(disk, events, iterations=60, loggers=("tensorboard",)):
     """Ten gradient steps an iteration, a checkpoint and two rows of metrics every second one; `events` by iteration."""
     weights, out = Weights(), disk / "runs"
-    cfg = EasyDict(run={"max_env_step": 10**6, "metrics_freq": 10, "loggers": loggers, "log_freq": 0.5})
+    cfg = Config(run={"max_env_step": 10**6, "metrics_freq": 10, "loggers": loggers, "log_freq": 0.5})
 
     def learn(ctx):
         events.get(ctx.total_step, lambda: None)()

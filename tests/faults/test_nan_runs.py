@@ -3,11 +3,11 @@
 import json
 
 import pytest
-from easydict import EasyDict
 from safetensors.numpy import load_file
 
 from minding import training
 from minding.configs import compile_run
+from minding.engine import Config
 from minding.engine.checkpoint import list_checkpoints
 from minding.engine.errors import NonFiniteError
 from minding.engine.notes import notes_of
@@ -15,7 +15,7 @@ from minding.engine.run.run_dir import RunDir
 
 
 def train(tmp_path, on_nan):
-    user = EasyDict(
+    user = Config(
         exp_name="run",
         run={"out_dir": str(tmp_path), "max_env_step": 128, "final_episodes": 1, "loggers": []},
         env={"env_id": "flaky:Huge", "collector_env_num": 2, "evaluator_env_num": 1},

@@ -4,8 +4,8 @@ import csv
 
 import numpy as np
 import pytest
-from easydict import EasyDict
 
+from minding.engine import Config
 from minding.engine.chain.context import OnlineRLContext
 from minding.envs import make_env_manager
 from minding.middleware import EpisodeCollector, StepCollector, gae_estimator, interaction_evaluator
@@ -83,7 +83,7 @@ def test_evaluations_report_the_share_of_successes(cfg, env, tmp_path):
     assert [end.info for end in ctx.eval_output] == [{"success": float(each)} for each in won]
     assert 0 < sum(won) < 8
     run = {"max_env_step": 1000, "log_freq": 0.5, "metrics_freq": 10, "loggers": []}
-    logger = online_logger(EasyDict(exp_name="test", run=run), tmp_path, progress=False)
+    logger = online_logger(Config(exp_name="test", run=run), tmp_path, progress=False)
     logger(ctx)
     logger.close()
     with open(tmp_path / "metrics.csv", newline="") as file:

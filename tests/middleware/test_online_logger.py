@@ -6,9 +6,8 @@ import math
 import time
 
 import pytest
-from easydict import EasyDict
 
-from minding.engine import Task
+from minding.engine import Config, Task
 from minding.engine.chain.context import OnlineRLContext
 from minding.engine.chain.middleware import declaration_of
 from minding.engine.run.fingerprint import tables_fingerprint
@@ -19,7 +18,7 @@ from minding.middleware.online_logger import online_logger
 
 def config(tmp_path, **run):
     settings = {"max_env_step": 1000, "log_freq": 0.5, "metrics_freq": 10, "loggers": [], **run}
-    return EasyDict(exp_name="test", run={"out_dir": str(tmp_path), **settings})
+    return Config(exp_name="test", run={"out_dir": str(tmp_path), **settings})
 
 
 def logger_in(tmp_path, **run):

@@ -4,9 +4,9 @@ import types
 
 import numpy as np
 import pytest
-from easydict import EasyDict
 
 from minding.configs import compile_run
+from minding.engine import Config
 from minding.engine.chain.context import OnlineRLContext
 from minding.engine.chain.task import Task
 from minding.engine.data.trees import unflatten
@@ -239,7 +239,7 @@ def test_a_self_is_kept_every_few_iterations():
 def test_a_duel_is_played_against_past_selves():
     from minding.training import make_policy
 
-    user = EasyDict(
+    user = Config(
         env=dict(env_id="minding/Duel-v0", info_keys=["score"], collector_env_num=8),
         policy=dict(
             type="ppo", model=dict(hidden=[16], memory="gru"), learn=dict(n_minibatch=2), collect=dict(n_sample=400)

@@ -5,13 +5,12 @@ import warnings
 
 import numpy as np
 from action_values import linear, params, shift_target
-from easydict import EasyDict
 from fakes import Batches, dict_of, discrete, draw_masks, mask_of, set_rate, space_of
 from test_recurrent import gru_step, lstm_step
 
 from minding import training
 from minding.configs import compile_run
-from minding.engine import OnlineRLContext, Task
+from minding.engine import Config, OnlineRLContext, Task
 from minding.engine.buffers import SequenceBatch
 from minding.engine.process.compiled import RecompileWarning
 from minding.envs import make_evaluator_env
@@ -249,7 +248,7 @@ def check_what_fills_up_means_nothing(policy, batches):
 
 def matrix_game(algorithm, folder, *overrides):
     """What greedy agents earn in `TwoStep` after learning from random play."""
-    user = EasyDict(
+    user = Config(
         env=dict(env_id="minding.envs.games.two_step:TwoStep", collector_env_num=8, evaluator_env_num=1),
         policy=dict(
             type=algorithm,

@@ -5,13 +5,12 @@ import dataclasses
 
 import numpy as np
 import pytest
-from easydict import EasyDict
 from fakes import VECTOR, Batches, dict_of, discrete, mask_of, multi_discrete, rows_of, set_rate, space_of
 from float64_networks import categorical, finite_differences, gradients, normal, params, scores, state_value
 
 from minding import training
 from minding.configs import compile_run
-from minding.engine import OnlineRLContext, Task
+from minding.engine import Config, OnlineRLContext, Task
 from minding.policies import get_policy_class
 
 CONTRACT = {
@@ -164,7 +163,7 @@ def test_rmsprop_is_the_method_by_default_and_the_gradient_is_bounded(tiny_confi
 def test_it_learns_from_monte_carlo_returns_as_from_lambda_one():
     results = []
     for chain in ("monte_carlo", "on_policy"):
-        user = EasyDict(env={"env_id": "CartPole-v1"}, policy={"type": "a2c", "model": {"hidden": [8]}}, chain=chain)
+        user = Config(env={"env_id": "CartPole-v1"}, policy={"type": "a2c", "model": {"hidden": [8]}}, chain=chain)
         cfg, task = compile_run(user, ["policy.eval.freq=1000000"]), Task()
         with task.start(ctx=OnlineRLContext()):
             policy = training.build(task, cfg)

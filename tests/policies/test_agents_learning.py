@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from easydict import EasyDict
 
 from minding import training
 from minding.configs import compile_run
+from minding.engine import Config
 from minding.engine.errors import ExportError
 from minding.engine.run.run_dir import RunDir
 from minding.policies.export.reader import open_mindir
@@ -19,7 +19,7 @@ RANDOM = BEST / 2
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
-    user = EasyDict(
+    user = Config(
         env=dict(env_id="agent_worlds:Parts", collector_env_num=4, evaluator_env_num=2),
         policy=dict(
             type="ppo",

@@ -5,7 +5,6 @@ import copy
 import cloudpickle
 import numpy as np
 import pytest
-from easydict import EasyDict
 from fakes import Batches, dict_of, discrete, draw_masks, mask_of, rows_of, set_rate, space_of, tiny_config
 from float64_networks import params, replaced
 from test_recurrent import gru_step
@@ -13,7 +12,7 @@ from treevalue import FastTreeValue
 
 from minding import training
 from minding.configs import compile_run
-from minding.engine import OnlineRLContext, Task
+from minding.engine import Config, OnlineRLContext, Task
 from minding.engine.process.runtime import ms, to_device
 from minding.engine.types import LaneContext
 from minding.envs import make_evaluator_env
@@ -449,7 +448,7 @@ def test_what_is_exported_acts_for_one_agent(tmp_path):
 @pytest.mark.slow
 def test_the_two_step_game_is_solved(tmp_path):
     # Whoever explores too little stays with the sure 7.
-    user = EasyDict(
+    user = Config(
         env=dict(env_id="minding.envs.games.two_step:TwoStep", collector_env_num=16, evaluator_env_num=1),
         policy=dict(
             type="coma",

@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from easydict import EasyDict
 from fakes import VECTOR, dict_of, needs_kernels, space_of
 
+from minding.engine import Config
 from minding.engine.data.batch import Field, RowLayout
 from minding.engine.data.observation import observation_leaves
 from minding.engine.process import runtime
@@ -133,7 +133,7 @@ class NetworkSlope(nn.Cell):
 
     def __init__(self, network, spec, **model):
         super().__init__()
-        self.net = network(spec, EasyDict({**MODEL, **model}), np.random.default_rng(0))
+        self.net = network(spec, Config({**MODEL, **model}), np.random.default_rng(0))
         self.takes_action = network is ActionValue
         fuse_layers(self.net)
         self.gradient = ms.value_and_grad(self.loss, 0, ms.ParameterTuple(self.trainable_params()), has_aux=True)

@@ -6,10 +6,10 @@ from copy import deepcopy
 
 import numpy as np
 import pytest
-from easydict import EasyDict
 from fakes import IMAGE, VECTOR, dict_of, discrete, draw_masks, mask_of, multi_discrete, rows_of, space_of
 from treevalue import FastTreeValue
 
+from minding.engine import Config
 from minding.engine.data import trees
 from minding.engine.data.batch import Field, RowLayout
 from minding.engine.data.observation import observation_leaves
@@ -31,7 +31,7 @@ from minding.policies.networks.return_distribution import (
     SupportMean,
 )
 
-MODEL = EasyDict(
+MODEL = Config(
     hidden=[8, 8],
     activation="tanh",
     norm="none",
@@ -50,7 +50,7 @@ def rng(seed=0):
 
 def network(kind, observation, action, **model):
     spec = {"observation": observation, "action": action}
-    return kind(spec, EasyDict({**MODEL, **model}), rng())
+    return kind(spec, Config({**MODEL, **model}), rng())
 
 
 def observations(space, count, seed=1):
@@ -217,7 +217,7 @@ def test_dueling_adds_the_value_and_takes_out_the_mean_advantage():
 
 def test_dueling_adds_the_value_and_takes_out_the_mean_advantage_of_each_atom():
     spec = {"observation": VECTOR, "action": discrete(3)}
-    net = ReturnDistribution(spec, EasyDict({**MODEL, "dueling": True}), QuantileMean(2), rng())
+    net = ReturnDistribution(spec, Config({**MODEL, "dueling": True}), QuantileMean(2), rng())
     net.value.bias.asnumpy()[:] = [100.0, 200.0]
     net.value.weight.asnumpy()[:] = 0.0
     (obs,) = observations(VECTOR, 6)

@@ -6,11 +6,11 @@ import math
 import numpy as np
 import pytest
 from action_values import Noise, linear, make_policy
-from easydict import EasyDict
 from numeric import assert_gradient, numeric_gradient, t, value
 
 from minding.configs import compile_run
 from minding.configs.chains.off_policy import fill
+from minding.engine import Config
 from minding.engine.chain.task import Task
 from minding.engine.process.runtime import ms, to_device
 from minding.policies import get_policy_class
@@ -160,7 +160,7 @@ def test_a_graph_explores_with_the_same_noise_as_the_host(policy, tiny_config):
 
 @pytest.mark.parametrize("noisy", [True, False])
 def test_random_actions_are_scheduled_only_without_noise(noisy):
-    user = EasyDict(env={"env_id": "CartPole-v1"}, policy={"type": "rainbow"})
+    user = Config(env={"env_id": "CartPole-v1"}, policy={"type": "rainbow"})
     cfg = compile_run(user, [f"policy.model.noisy={noisy}", "policy.model.hidden=[8]", "policy.other.buffer_size=2000"])
     task = Task()
     with task.start():

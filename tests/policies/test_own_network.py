@@ -3,9 +3,9 @@
 import re
 
 import pytest
-from easydict import EasyDict
 
 from minding.configs import compile_run
+from minding.engine import Config
 from minding.engine.errors import CheckpointError, ConfigError
 from minding.engine.process.runtime import nn
 from minding.policies.networks.actor_critic import ActorCritic
@@ -24,7 +24,7 @@ class Deeper(ActorCritic):
 
 def policy_of(kind, monkeypatch):
     cfg = compile_run(
-        EasyDict(env={"env_id": "CartPole-v1"}, policy={"type": "ppo", "model": {"hidden": [8]}}), ["seed=0"]
+        Config(env={"env_id": "CartPole-v1"}, policy={"type": "ppo", "model": {"hidden": [8]}}), ["seed=0"]
     )
     monkeypatch.setattr(PPO, "make_network", lambda self, rng: kind(self.spec, self.cfg.model, rng))
     return make_policy(cfg, modes=("eval",))

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 from action_values import linear
-from easydict import EasyDict
 from fakes import discrete, draw_masks, needs_kernels
 from numeric import value
 from team_values import (
@@ -28,6 +27,7 @@ from team_values import (
 )
 
 from minding.configs import compile_run
+from minding.engine import Config
 from minding.engine.errors import ConfigError, SpaceError
 from minding.engine.process.runtime import ms, to_device
 from minding.policies.export.reader import open_mindir
@@ -110,7 +110,7 @@ def test_the_two_step_game_is_solved(tmp_path):
 
 
 def test_what_it_learns_from_is_asked_of_the_environment():
-    user = EasyDict(env={"env_id": "agent_worlds:Parts"}, policy={"type": "qmix"})
+    user = Config(env={"env_id": "agent_worlds:Parts"}, policy={"type": "qmix"})
     cfg = compile_run(user)
     assert cfg.env.global_state
     assert cfg.env.team_reward

@@ -15,14 +15,13 @@ from action_values import (
     np_huber,
     params,
 )
-from easydict import EasyDict
 from fakes import discrete
 from test_recurrent import gru_step, lstm_step
 
 from minding import training
 from minding.configs import compile_run
 from minding.configs.chains.sequence_replay import sequence_buffer
-from minding.engine import OnlineRLContext, Task
+from minding.engine import Config, OnlineRLContext, Task
 from minding.engine.data.errors import rescaled, unscaled
 from minding.engine.errors import ConfigError
 from minding.middleware import OffPolicyLearner
@@ -256,7 +255,7 @@ def test_the_values_of_what_it_collects_are_recorded_for_the_first_priorities(po
 
 
 def chain(*overrides):
-    user = EasyDict(
+    user = Config(
         env={"env_id": "minding/RepeatPrevious-v0", "env_kwargs": {"delay": 1, "answers": 6}, "collector_env_num": 2},
         policy={"type": "r2d2", "model": {"hidden": [8], "memory_dim": 5}},
     )

@@ -4,9 +4,9 @@ import logging
 
 import numpy as np
 import pytest
-from easydict import EasyDict
 
 from minding.configs import compile_run
+from minding.engine import Config
 from minding.engine.chain.context import OnlineRLContext
 from minding.engine.chain.task import Task
 from minding.engine.checkpoint import BlockArray, save_checkpoint
@@ -58,7 +58,7 @@ def recorded(env):
 @pytest.fixture
 def forged(tmp_path):
     """Readers of a copy of a run folder, and the original."""
-    user = EasyDict(exp_name="run", env={"env_id": "CartPole-v1"}, policy={"type": "ppo"})
+    user = Config(exp_name="run", env={"env_id": "CartPole-v1"}, policy={"type": "ppo"})
     cfg = compile_run(user, [f"run.out_dir={tmp_path}"])
     run = RunDir.create(cfg)
     run.metrics.write_text("env_step,eval/return_mean\n0,1.0\n100,2.0\n200,3.0\n")

@@ -4,11 +4,11 @@ import shutil
 
 import numpy as np
 import pytest
-from easydict import EasyDict
 
 from minding import training
 from minding.cli import run
 from minding.configs import compile_run
+from minding.engine import Config
 from minding.engine.checkpoint import save_checkpoint
 from minding.engine.config.compiler import load_config, save_config
 from minding.engine.config.identity import identity
@@ -40,7 +40,7 @@ def make_run(tmp_path):
     """Run folders with checkpoints 1 and 2, whose policies are these numbers."""
 
     def make(name, *overrides, algorithm="ppo"):
-        user = EasyDict(exp_name=name, env={"env_id": "CartPole-v1"}, policy={"type": algorithm})
+        user = Config(exp_name=name, env={"env_id": "CartPole-v1"}, policy={"type": algorithm})
         cfg = compile_run(user, [f"run.out_dir={tmp_path}", *overrides])
         run_dir = RunDir.create(cfg)
         for step in (1, 2):

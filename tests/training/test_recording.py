@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from easydict import EasyDict
 from fakes import AgePolicy, CountingEnv
 from of_algorithms import SMALL, short_run
 from PIL import Image, ImageSequence
@@ -10,6 +9,7 @@ from PIL import Image, ImageSequence
 from minding import training
 from minding.cli import run
 from minding.configs import compile_run, load_user_config
+from minding.engine import Config
 from minding.engine.checkpoint import newest_checkpoint
 from minding.engine.data.dataset import load_dataset
 from minding.engine.errors import ConfigError, DataError
@@ -43,7 +43,7 @@ def test_each_episode_is_kept_in_order_with_its_true_end(reset_rows):
 def trained(tmp_path_factory):
     """A run of some iterations."""
     folder = tmp_path_factory.mktemp("trained")
-    user = EasyDict(env={"env_id": "CartPole-v1"}, policy={"type": "ppo"})
+    user = Config(env={"env_id": "CartPole-v1"}, policy={"type": "ppo"})
     cfg = compile_run(user, [*SMALL, *short_run("ppo"), f"run.out_dir={folder}", "exp_name=run"])
     run_dir = RunDir.create(cfg)
     training.train(cfg, run_dir, progress=False)
@@ -137,7 +137,7 @@ def test_exploring_is_recorded_as_it_is_collected(trained, tmp_path):
 
 def test_a_policy_learns_what_was_recorded(trained, tmp_path):
     data = training.record_data(trained, 400, tmp_path / "data")
-    user = EasyDict(env={"env_id": "CartPole-v1"}, policy={"type": "bc", "other": {"data": str(tmp_path / "data")}})
+    user = Config(env={"env_id": "CartPole-v1"}, policy={"type": "bc", "other": {"data": str(tmp_path / "data")}})
     short = ["run.max_train_iter=1000", "run.max_train_epoch=40", "run.final_episodes=2", "run.loggers=[]"]
     cfg = compile_run(user, [*short, "policy.learn.batch_size=64", f"run.out_dir={tmp_path}", "exp_name=clone"])
     summary = training.train(cfg, RunDir.create(cfg), progress=False)
@@ -154,14 +154,14 @@ def test_a_policy_learns_what_was_recorded(trained, tmp_path):
     ],
 )
 def test_without_data_nothing_begins_and_the_message_says_how_to_record_some(data, kind, message):
-    user = EasyDict(env={"env_id": "CartPole-v1"}, policy={"type": "bc", "other": {"data": data}})
+    user = Config(env={"env_id": "CartPole-v1"}, policy={"type": "bc", "other": {"data": data}})
     with pytest.raises(kind, match=message):
         training.check_runnable(compile_run(user))
 
 
 def test_data_of_another_environment_are_refused(trained, tmp_path):
     assert load_dataset(training_data(trained, tmp_path))
-    user = EasyDict(env={"env_id": "Acrobot-v1"}, policy={"type": "bc", "other": {"data": str(tmp_path / "data")}})
+    user = Config(env={"env_id": "Acrobot-v1"}, policy={"type": "bc", "other": {"data": str(tmp_path / "data")}})
     cfg = compile_run(user, [f"run.out_dir={tmp_path}"])
     with pytest.raises(DataError, match="'CartPole-v1' there, 'Acrobot-v1' here"):
         training.train(cfg, RunDir.create(cfg), progress=False)

@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
-from easydict import EasyDict
 
 from minding import training
 from minding.cli import run
 from minding.configs import compile_run
+from minding.engine import Config
 from minding.engine.checkpoint import save_checkpoint
 from minding.engine.data.dataset import Dataset, describe, save_dataset
 from minding.engine.errors import ConfigError, DataError, SetupError
@@ -15,7 +15,7 @@ from minding.engine.run.run_dir import RunDir
 
 
 def config(folder, data, batch_size=4):
-    user = EasyDict(env={"env_id": "CartPole-v1"}, policy={"type": "bc", "other": {"data": str(data)}})
+    user = Config(env={"env_id": "CartPole-v1"}, policy={"type": "bc", "other": {"data": str(data)}})
     return compile_run(user, [f"policy.learn.batch_size={batch_size}", f"run.out_dir={folder}/runs", "exp_name=clone"])
 
 
@@ -39,7 +39,7 @@ def folders(tmp_path_factory):
     """A folder of data that fit, and folders of other things."""
     parent = tmp_path_factory.mktemp("folders")
     save_dataset(parent / "good", recorded(config(parent, "good").env))
-    acrobot = EasyDict(env={"env_id": "Acrobot-v1"}, policy={"type": "bc"})
+    acrobot = Config(env={"env_id": "Acrobot-v1"}, policy={"type": "bc"})
     save_dataset(parent / "acrobot", recorded(compile_run(acrobot).env))
     save_checkpoint(parent / "checkpoint", {"policy": {}}, {})
     (parent / "empty").mkdir()

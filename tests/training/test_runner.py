@@ -4,11 +4,11 @@ import signal
 import sys
 
 import pytest
-from easydict import EasyDict
 
 from minding import training
 from minding.configs import compile_run
 from minding.configs.chains import Chain
+from minding.engine import Config
 from minding.engine.chain.context import OnlineRLContext
 from minding.engine.checkpoint import newest_checkpoint
 from minding.engine.errors import MissingExtraError
@@ -34,7 +34,7 @@ def test_a_run_has_the_context_of_its_chain(monkeypatch, tmp_path):
     for module in (assembly, session):
         monkeypatch.setattr(module, "get_chain", lambda name: Chain(fill, OwnContext))
     monkeypatch.setattr(assembly, "make_policy", lambda cfg: None)
-    cfg = compile_run(EasyDict(env={"env_id": "CartPole-v1"}, policy={"type": "ppo"}), [f"run.out_dir={tmp_path}"])
+    cfg = compile_run(Config(env={"env_id": "CartPole-v1"}, policy={"type": "ppo"}), [f"run.out_dir={tmp_path}"])
     with pytest.raises(Ended):
         training.train(cfg, RunDir.create(cfg), progress=False)
     assert seen == [OwnContext]
@@ -54,7 +54,7 @@ def test_a_signal_ends_the_callers_loop_too_once_the_run_is_saved(number, error,
     monkeypatch.setattr(session, "build", build_and_signal)
     small = ["policy.model.hidden=[8]", "policy.collect.n_sample=64", "env.collector_env_num=2"]
     cfg = compile_run(
-        EasyDict(env={"env_id": "CartPole-v1"}, policy={"type": "ppo"}), [f"run.out_dir={tmp_path}", *small]
+        Config(env={"env_id": "CartPole-v1"}, policy={"type": "ppo"}), [f"run.out_dir={tmp_path}", *small]
     )
     begun = []
 
@@ -76,7 +76,7 @@ def test_a_signal_ends_the_callers_loop_too_once_the_run_is_saved(number, error,
 
 def test_a_logger_that_is_not_installed_ends_a_run_before_it_begins(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "wandb", None)
-    user = EasyDict(env={"env_id": "CartPole-v1"}, policy={"type": "ppo"}, run={"loggers": ["tensorboard", "wandb"]})
+    user = Config(env={"env_id": "CartPole-v1"}, policy={"type": "ppo"}, run={"loggers": ["tensorboard", "wandb"]})
     cfg = compile_run(user, [f"run.out_dir={tmp_path}"])
     with pytest.raises(MissingExtraError, match=r"run.loggers: wandb needs .* pip install 'minding\[wandb\]'"):
         training.train(cfg, RunDir.create(cfg), progress=False)

@@ -29,7 +29,8 @@ def check_env(env_id: str, overrides: tuple[str, ...], steps: int, seconds: floa
         from minding.envs import config_schema
         from minding.envs.check import iter_findings
 
-        env_cfg = fill_schema({"env": config_schema()}, {"env": {"env_id": env_id}}, overrides)["env"]
+        settings = fill_schema({"env": config_schema()}, {"env": {"env_id": env_id}}, overrides)
+        env_cfg = settings.read("env", dict)
         click.echo(f"checking {env_id} for at most {seconds:g} s (--seconds)")
         findings = iter_findings(env_cfg, steps, seconds=seconds)
         first = next(findings)

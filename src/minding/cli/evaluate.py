@@ -11,8 +11,7 @@ import click
 from minding.cli.common import BEST, bad_input, checkpoint_of, ckpt_option, trust_option
 
 if TYPE_CHECKING:
-    from easydict import EasyDict
-
+    from minding.engine.config.config import Config
     from minding.engine.run.run_dir import RunDir
     from minding.policies.export.reader import ExportedPolicy
 
@@ -68,7 +67,7 @@ def evaluate(
 
 
 def _play(
-    run_dir: RunDir, cfg: EasyDict, episodes: int, seed: int | None, ckpt: Path | None, exported: str | None
+    run_dir: RunDir, cfg: Config, episodes: int, seed: int | None, ckpt: Path | None, exported: str | None
 ) -> float:
     """Plays with the agent of one run, prints what came of it and returns the mean."""
     from minding import training

@@ -10,15 +10,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from easydict import EasyDict
-
+    from minding.engine.config.config import Config
     from minding.engine.run.run_dir import RunDir
 
 _DRAWN = 2.0
 """Seconds of a trace in its picture: more than this is a blur if iterations are short."""
 
 
-def report(cfg: EasyDict, run_dir: RunDir, summary: Any, *, draw: bool) -> None:
+def report(cfg: Config, run_dir: RunDir, summary: Any, *, draw: bool) -> None:
     """Prints the figures of a finished run with its curve, and draws the curve as a picture.
 
     Args:
@@ -78,7 +77,7 @@ def _command(name: str, path: Path) -> str:
     return f"minding {name} {shlex.quote(str(path))}"
 
 
-def _draw_curve(cfg: EasyDict, run_dir: RunDir, metrics: Any) -> str:
+def _draw_curve(cfg: Config, run_dir: RunDir, metrics: Any) -> str:
     """Draws the picture of the curve; returns where it is, or why not."""
     from minding.engine.errors import MissingExtraError
     from minding.engine.run.plotting import plot_run

@@ -16,8 +16,7 @@ from minding.cli.display import Display
 from minding.cli.process import signals_reach_the_run
 
 if TYPE_CHECKING:
-    from easydict import EasyDict
-
+    from minding.engine.config.config import Config
     from minding.engine.process.commands import Command
     from minding.engine.run.aggregates import Estimate
     from minding.engine.run.lock import RunLock
@@ -54,7 +53,7 @@ class SeedList(click.ParamType[tuple[int, ...]]):
         return tuple(seeds)
 
 
-def train_seeds(cfg: EasyDict, seeds: Sequence[int], jobs: int, *, progress: bool) -> int:
+def train_seeds(cfg: Config, seeds: Sequence[int], jobs: int, *, progress: bool) -> int:
     """Trains what is missing of these seeds, `jobs` at a time, and reports all of them; returns the exit code.
 
     Args:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from easydict import EasyDict
+    from minding.engine.config.config import Config
 
 SHORTCUTS = {
     "algo": "policy.type",
@@ -94,7 +94,7 @@ def check_source(config: str | None, overrides: Sequence[str]) -> None:
         raise ConfigError(f"{config} and policy.type={algorithm} name two algorithms: give only one of them")
 
 
-def check_lane_settings(overrides: Sequence[str], cfg: EasyDict, option: str) -> None:
+def check_lane_settings(overrides: Sequence[str], cfg: Config, option: str) -> None:
     """Refuses settings of lanes, given on the command line, for a run that has none.
 
     Args:

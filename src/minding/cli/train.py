@@ -20,8 +20,7 @@ from minding.cli.settings import (
 )
 
 if TYPE_CHECKING:
-    from easydict import EasyDict
-
+    from minding.engine.config.config import Config
     from minding.engine.run.run_dir import RunDir
 
 _SIGNAL_EXIT_CODES = {"SIGINT": 130, "SIGTERM": 143}
@@ -97,7 +96,7 @@ def train(
     return run_training(cfg, run_dir, resume=earlier is not None, progress=not no_progress)
 
 
-def run_training(cfg: EasyDict, run_dir: RunDir, *, resume: bool, progress: bool) -> int:
+def run_training(cfg: Config, run_dir: RunDir, *, resume: bool, progress: bool) -> int:
     """Trains in `run_dir`, from the beginning or from the newest checkpoint there; returns the exit code."""
     with contextlib.ExitStack() as held:
         with bad_input():
@@ -107,7 +106,7 @@ def run_training(cfg: EasyDict, run_dir: RunDir, *, resume: bool, progress: bool
         return _train_locked(cfg, run_dir, resume=resume, progress=progress)
 
 
-def _train_locked(cfg: EasyDict, run_dir: RunDir, *, resume: bool, progress: bool) -> int:
+def _train_locked(cfg: Config, run_dir: RunDir, *, resume: bool, progress: bool) -> int:
     report_lost_output("minding: {reason}: the run continues without its output; Ctrl-C ends it with a checkpoint")
     click.echo(f"{cfg.policy.type} on {cfg.env.env_id}, seed {cfg.seed}, in {run_dir.path}")
 
@@ -131,7 +130,7 @@ def _train_locked(cfg: EasyDict, run_dir: RunDir, *, resume: bool, progress: boo
     return _SIGNAL_EXIT_CODES.get(summary.stop_reason, 0)
 
 
-def _resumable(cfg: EasyDict) -> RunDir | None:
+def _resumable(cfg: Config) -> RunDir | None:
     """The newest run folder of this run, if it has a checkpoint to resume from; says so if not.
 
     Runs of the experiment with another identity (see `engine.config.identity.RUN`) are other runs.

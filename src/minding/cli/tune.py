@@ -15,8 +15,7 @@ from minding.cli.process import signals_reach_the_run
 from minding.cli.settings import check_source, split_arguments, with_shortcuts
 
 if TYPE_CHECKING:
-    from easydict import EasyDict
-
+    from minding.engine.config.config import Config
     from minding.engine.run.lock import RunLock
     from minding.training.study import StudyRuns
     from minding.training.tuning import Search, Trial
@@ -96,7 +95,7 @@ def tune(
         return _search_locked(cfg, runs, search, lock, jobs, not no_progress)
 
 
-def _search_locked(cfg: EasyDict, runs: StudyRuns, search: Search, lock: RunLock, jobs: int, progress: bool) -> int:
+def _search_locked(cfg: Config, runs: StudyRuns, search: Search, lock: RunLock, jobs: int, progress: bool) -> int:
     from minding.engine.process.commands import run_commands
     from minding.training.tuning import name_of
 
@@ -137,7 +136,7 @@ def _outcome(search: Search, number: int) -> str:
     return f"pruned after {trial.evaluations} evaluations" if trial.state == "pruned" else "interrupted"
 
 
-def _report(cfg: EasyDict, runs: StudyRuns, search: Search, trials: list[Trial]) -> None:
+def _report(cfg: Config, runs: StudyRuns, search: Search, trials: list[Trial]) -> None:
     """Prints the table, the best first, writes its configuration and draws what mattered."""
     from minding.training.tuning import name_of
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from easydict import EasyDict
-
 from minding.configs.chains import check_chain, get_chain
 from minding.engine.chain.task import Task
+from minding.engine.config.config import Config
 from minding.engine.process import runtime
 from minding.engine.run.loggers import check_loggers
 from minding.engine.types import Policy
@@ -16,13 +15,13 @@ from minding.policies import get_algorithm, get_policy_class
 from minding.training.own import add_own, own_middleware
 
 
-def make_policy(cfg: EasyDict, modes: Sequence[str] = ("collect", "learn", "eval")) -> Policy:
+def make_policy(cfg: Config, modes: Sequence[str] = ("collect", "learn", "eval")) -> Policy:
     """The configured policy."""
     policy: Policy = get_policy_class(cfg.policy.type)(cfg, modes, get_algorithm(cfg.policy.type))
     return policy
 
 
-def check_runnable(cfg: EasyDict) -> None:
+def check_runnable(cfg: Config) -> None:
     """Refuses what cannot run here, before MindSpore is loaded and anything is written.
 
     Raises:
@@ -40,7 +39,7 @@ def check_runnable(cfg: EasyDict) -> None:
     check_loggers(cfg.run.loggers)
 
 
-def build(task: Task, cfg: EasyDict, policy: Policy | None = None) -> Policy:
+def build(task: Task, cfg: Config, policy: Policy | None = None) -> Policy:
     """Builds the policy and fills the started `task` with the configured chain.
 
     Args:

@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
-from easydict import EasyDict
 
 from minding.configs import compile_run
+from minding.engine.config.config import Config
 from minding.engine.run import aggregates
 from minding.engine.run.run_dir import RunDir
 from minding.engine.types import EpisodeEnd, Policy
@@ -66,7 +66,7 @@ class Evaluation:
 
 
 def final_evaluation(
-    cfg: EasyDict,
+    cfg: Config,
     policy: Policy | ExportedPolicy,
     n_episode: int | None = None,
     seed: int | None = None,
@@ -76,7 +76,7 @@ def final_evaluation(
 
     Once `stop()` is true, those that are still running are abandoned.
     """
-    cfg = EasyDict({**cfg, "seed": cfg.seed if seed is None else seed})
+    cfg = Config({**cfg, "seed": cfg.seed if seed is None else seed})
     env = make_evaluator_env(cfg, "env.final")
     try:
         max_steps = cfg.policy.eval.max_episode_steps

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from easydict import EasyDict
 
 from minding import __version__
 from minding.engine.checkpoint.store import first_line
+from minding.engine.config.config import Config
 from minding.engine.data import trees
 from minding.engine.data.agents import num_agents
 from minding.engine.errors import ExportError
@@ -114,7 +114,7 @@ def open_exported(run: RunDir, file: Path) -> tuple[ExportedPolicy, Parity]:
         ) from error
 
 
-def _load(run: RunDir, ckpt: Path | None = None) -> tuple[EasyDict, Any, Path]:
+def _load(run: RunDir, ckpt: Path | None = None) -> tuple[Config, Any, Path]:
     """Configuration, policy and checkpoint; the policy's tanh is as accurate as that of an exported file."""
     policy: Any
     cfg, policy, ckpt = load_policy(run, ckpt)
@@ -124,7 +124,7 @@ def _load(run: RunDir, ckpt: Path | None = None) -> tuple[EasyDict, Any, Path]:
     return cfg, policy, ckpt
 
 
-def _observations(cfg: EasyDict, acting: EvalMode, count: int = PARITY_OBSERVATIONS) -> Obs:
+def _observations(cfg: Config, acting: EvalMode, count: int = PARITY_OBSERVATIONS) -> Obs:
     """The first `count` observations of play in environments of evaluation."""
     env = make_evaluator_env(cfg, "env.parity")
     try:

@@ -8,9 +8,8 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from easydict import EasyDict
-
 from minding.engine.config.compiler import save_config
+from minding.engine.config.config import Config
 from minding.engine.process.commands import Command
 from minding.engine.process.signals import SIGNALS
 from minding.engine.run.lock import RunLock, lost
@@ -30,7 +29,7 @@ class RunGroup:
     """
 
     folder: Path
-    cfg: EasyDict
+    cfg: Config
 
     def prepare(self) -> None:
         """Makes what is missing of the folder, its logs and its settings.
@@ -68,7 +67,7 @@ class RunGroup:
 
     def run_of(self, name: str) -> RunDir | None:
         """The newest run folder of a name; None if there is none."""
-        found = RunDir.earlier(EasyDict(exp_name=name, run=dict(out_dir=str(self.folder))))
+        found = RunDir.earlier(Config(exp_name=name, run=dict(out_dir=str(self.folder))))
         return found[0] if found else None
 
     def finished_run(self, name: str) -> RunDir | None:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
-from easydict import EasyDict
-
 from minding.configs import compile_run
 from minding.engine.checkpoint import Checkpoint, use_checkpoint, use_newest
+from minding.engine.config.config import Config
 from minding.engine.config.identity import POLICY, check_checkpoint
 from minding.engine.run.run_dir import RunDir
 from minding.engine.types import Policy
@@ -18,7 +17,7 @@ from minding.training.assembly import make_policy
 class Trained(NamedTuple):
     """The policy of a run, for acting only, with the configuration and the checkpoint that it is from."""
 
-    cfg: EasyDict
+    cfg: Config
     policy: Policy
     ckpt: Path
 

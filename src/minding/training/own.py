@@ -6,10 +6,9 @@ import inspect
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from easydict import EasyDict
-
 from minding.engine.chain.middleware import Role
 from minding.engine.chain.task import Task
+from minding.engine.config.config import Config
 from minding.engine.config.named import is_named, load_code
 from minding.engine.errors import ConfigError, MiddlewareError, nearest
 
@@ -46,7 +45,7 @@ def own_middleware(entry: Any) -> Own:
     return Own(made, section.get("before"), role)
 
 
-def add_own(task: Task, cfg: EasyDict, entry: Any) -> None:
+def add_own(task: Task, cfg: Config, entry: Any) -> None:
     """Adds an entry of `use` to the chain.
 
     A function whose argument is `ctx` is a middleware itself. Anything else makes one, given the configuration if it
@@ -56,7 +55,7 @@ def add_own(task: Task, cfg: EasyDict, entry: Any) -> None:
     task.use(_make(own.made, task, cfg), before=own.before, role=own.role)
 
 
-def _make(made: Any, task: Task, cfg: EasyDict) -> Any:
+def _make(made: Any, task: Task, cfg: Config) -> Any:
     parameters = inspect.signature(made).parameters
     if inspect.isfunction(made) and [*parameters][:1] == ["ctx"]:
         return made

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from minding.engine.config.config import Config
 from minding.engine.data.masks import ACTION_MASK, OBSERVATION, with_mask
 from minding.engine.errors import MindingError, NonFiniteError, ShapeError
 from minding.engine.types import Array
@@ -29,7 +30,7 @@ class Player:
       cfg: the compiled configuration.
     """
 
-    def __init__(self, policy: Any, cfg: Any) -> None:
+    def __init__(self, policy: Any, cfg: Config) -> None:
         factory = env_factory(env_settings(cfg.env))
         env = factory()
         space, joins = env.observation_space, isinstance(env, JoinInfo)
@@ -38,7 +39,7 @@ class Player:
         self._mask_comes_with_info = joins and env.form.masked
         self._unmasked = ObsLayout(env.env.observation_space) if self._mask_comes_with_info else self._layout
         factory.close(env)
-        self._eps = cfg.policy.other.eps.end if "eps" in cfg.policy.get("other", {}) else None
+        self._eps = cfg.policy.other.eps.end if "eps" in cfg.policy.other else None
         self._actor = policy.own_actor()
         self._thread = None if policy.acts_in_numpy else threading.get_ident()
         self._name = cfg.policy.type

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from easydict import EasyDict
 
 from minding.configs import compile_run
+from minding.engine.config.config import Config
 from minding.engine.config.identity import identity
 from minding.engine.data import trees
 from minding.engine.data.actions import ActionAdapter
@@ -62,7 +62,7 @@ def record_data(
     cfg, policy, found = load_policy(run, ckpt)
     act: Act
     act, reset = _exploring(cfg, policy) if explore else (policy.eval_mode.forward, policy.eval_mode.reset)
-    env = make_evaluator_env(EasyDict({**cfg, "seed": cfg.seed if seed is None else seed}), "env.record")
+    env = make_evaluator_env(Config({**cfg, "seed": cfg.seed if seed is None else seed}), "env.record")
     about = {
         "env": describe(cfg.env),
         "policy": {"identity": identity(cfg), "checkpoint": found.name, "explore": explore},
@@ -76,21 +76,21 @@ def record_data(
     return load_dataset(folder)
 
 
-def check_recordable(cfg: EasyDict) -> None:
+def check_recordable(cfg: Config) -> None:
     """Refuses a run whose steps recorded data cannot hold, before anything is loaded or played.
 
     Raises:
       DataError: if several agents act in its environment.
     """
-    agents = cfg.env.spec.get("agents")
-    if agents is not None:
+    spec = cfg.env.spec
+    if "agents" in spec:
         raise DataError(
-            f"{cfg.env.env_id} has {len(agents['names'])} agents: recorded data hold the steps of one agent, and no "
+            f"{cfg.env.env_id} has {len(spec.agents.names)} agents: recorded data hold the steps of one agent, and no "
             "algorithm learns from a team's; give the run of an environment with one agent"
         )
 
 
-def _exploring(cfg: EasyDict, trained: Policy) -> tuple[Act, Callable[..., None]]:
+def _exploring(cfg: Config, trained: Policy) -> tuple[Act, Callable[..., None]]:
     """Acts as while collecting, with what remains of random actions at the end of training."""
     policy = make_policy(cfg, modes=("collect",))
     policy.load_state_dict(trained.state_dict())

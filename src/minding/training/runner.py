@@ -8,9 +8,8 @@ import signal
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from easydict import EasyDict
-
 from minding.engine.chain.middleware import Middleware
+from minding.engine.config.config import Config
 from minding.engine.console import console_logger
 from minding.engine.errors import ConfigError
 from minding.engine.process import compiled
@@ -22,7 +21,7 @@ from minding.training.session import Session, Summary
 
 
 def train(
-    cfg: EasyDict,
+    cfg: Config,
     run_dir: RunDir,
     *,
     progress: bool = True,

@@ -7,9 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from easydict import EasyDict
-
 from minding.engine.config.compiler import load_config, save_config
+from minding.engine.config.config import Config
 from minding.engine.errors import ConfigError
 from minding.engine.process.commands import Command
 from minding.engine.run.curves import settings_of
@@ -21,7 +20,7 @@ class SeedRuns(RunGroup):
     """The runs of one configuration that differ in their seed only: run folders ``seed_<K>`` in one folder."""
 
     @classmethod
-    def of(cls, cfg: EasyDict) -> SeedRuns:
+    def of(cls, cfg: Config) -> SeedRuns:
         """The folder of a configuration: ``<run.out_dir>/<exp_name>-seeds``, or with ``-1, -2, ...`` behind it.
 
         It is the one that holds runs of the same settings; if there is none, the first free name.
@@ -90,7 +89,7 @@ def _names(first: Path) -> Iterator[Path]:
     yield from (first.with_name(f"{first.name}-{number}") for number in itertools.count(1))
 
 
-def _is_of(folder: Path, cfg: EasyDict) -> bool:
+def _is_of(folder: Path, cfg: Config) -> bool:
     """Whether a folder of seeds has these settings."""
     try:
         return settings_of(load_config(folder / "settings.yaml")) == settings_of(cfg)

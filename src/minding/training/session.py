@@ -11,11 +11,11 @@ from types import TracebackType
 from typing import Any
 
 import numpy as np
-from easydict import EasyDict
 
 from minding.configs.chains import get_chain
 from minding.engine.chain.middleware import Middleware
 from minding.engine.chain.task import Task
+from minding.engine.config.config import Config
 from minding.engine.config.limits import run_length
 from minding.engine.console import console_logger
 from minding.engine.process.signals import SignalGuard
@@ -85,7 +85,7 @@ class Session(contextlib.AbstractContextManager["Session"]):
 
     def __init__(
         self,
-        cfg: EasyDict,
+        cfg: Config,
         run_dir: RunDir,
         *,
         progress: bool = True,

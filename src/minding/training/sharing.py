@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from easydict import EasyDict
 
 from minding import __version__
 from minding.engine.config.compiler import save_config
+from minding.engine.config.config import Config
 from minding.engine.errors import CheckpointError, ConfigError, EnvError, MissingExtraError
 from minding.engine.types import Array, Policy
 from minding.envs.video import record_episodes
@@ -21,7 +21,7 @@ WEIGHTS = "policy.safetensors"
 _log = logging.getLogger("minding")
 
 
-def save_policy(path: Path, cfg: EasyDict, policy: Policy, evaluation: Evaluation | None) -> None:
+def save_policy(path: Path, cfg: Config, policy: Policy, evaluation: Evaluation | None) -> None:
     """Writes the folder.
 
     Args:
@@ -68,7 +68,7 @@ def read_weights(path: Path) -> tuple[dict[str, Array], str]:
         raise CheckpointError(f"{path / WEIGHTS} cannot be read: {error}") from None
 
 
-def _film(file: Path, cfg: EasyDict, policy: Policy) -> bool:
+def _film(file: Path, cfg: Config, policy: Policy) -> bool:
     """Whether an episode could be filmed."""
     try:
         record_episodes(
@@ -80,7 +80,7 @@ def _film(file: Path, cfg: EasyDict, policy: Policy) -> bool:
     return True
 
 
-def _card(name: str, cfg: EasyDict, evaluation: Evaluation | None, film: bool) -> str:
+def _card(name: str, cfg: Config, evaluation: Evaluation | None, film: bool) -> str:
     """The model card, with the head that the Hugging Face Hub reads."""
     env_id, algorithm = cfg.env.env_id, cfg.policy.type
     head: dict[str, Any] = {

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from easydict import EasyDict
 
 from minding.engine.config.compiler import RUN_SCHEMA, load_config
+from minding.engine.config.config import Config
 from minding.engine.config.limits import run_length
 from minding.engine.config.space import Choice, Range, Space, check_space, load_space
 from minding.engine.errors import ConfigError
@@ -28,7 +28,7 @@ LEAST_EVALUATIONS = 3
 _SPACE = "space.yaml"
 
 
-def search_space(cfg: EasyDict, file: str | None) -> dict[str, Range | Choice]:
+def search_space(cfg: Config, file: str | None) -> dict[str, Range | Choice]:
     """The space of a search: that of the algorithm, or the one in a file.
 
     Raises:
@@ -62,7 +62,7 @@ class StudyRuns(RunGroup):
     space: Space
 
     @classmethod
-    def at(cls, folder: Path, cfg: EasyDict, space: Space) -> StudyRuns:
+    def at(cls, folder: Path, cfg: Config, space: Space) -> StudyRuns:
         """The folder of a search, new or of an earlier start of the same one.
 
         Args:
@@ -130,7 +130,7 @@ def _plain(space: Space) -> dict[str, Any]:
     return {path: values.plain for path, values in space.items()}
 
 
-def trial_config(cfg: EasyDict, given: Mapping[str, Any]) -> EasyDict:
+def trial_config(cfg: Config, given: Mapping[str, Any]) -> Config:
     """The configuration that trials share.
 
     They run to their full length, so that their evaluations can be compared, and end with a short final evaluation,
@@ -151,9 +151,9 @@ def trial_config(cfg: EasyDict, given: Mapping[str, Any]) -> EasyDict:
     episodes = cfg.run.final_episodes
     if "final_episodes" not in (given.get("run") or {}):
         episodes = min(episodes, cfg.policy.eval.n_episode)
-    return EasyDict({**cfg, "run": {**cfg.run, "stop_value": None, "final_episodes": episodes}})
+    return Config({**cfg, "run": {**cfg.run, "stop_value": None, "final_episodes": episodes}})
 
 
-def evaluations_of(cfg: EasyDict) -> int:
+def evaluations_of(cfg: Config) -> int:
     """How often a run is evaluated before its end."""
     return int((run_length(cfg).steps - 1) // cfg.policy.eval.freq)

@@ -14,10 +14,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from easydict import EasyDict
-
 from minding.configs import compile_run
 from minding.engine.config.compiler import save_config
+from minding.engine.config.config import Config
 from minding.engine.config.options import plain
 from minding.engine.config.space import Choice
 from minding.engine.errors import ConfigError, MindingError, MissingExtraError
@@ -140,7 +139,7 @@ class Search:
         """All trials that have begun, by number."""
         return [self._as_now(trial) for trial in self._begun()]
 
-    def write_best(self, cfg: EasyDict) -> Trial | None:
+    def write_best(self, cfg: Config) -> Trial | None:
         """Writes the configuration of the best trial; returns the trial, None if none is done.
 
         Args:

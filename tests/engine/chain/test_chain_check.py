@@ -6,10 +6,10 @@ import dataclasses
 import functools
 
 import pytest
-from easydict import EasyDict
 
 from minding.engine import (
     ChainError,
+    Config,
     ConfigError,
     Context,
     MiddlewareError,
@@ -274,7 +274,7 @@ def test_the_representation_of_a_task_is_the_view_of_its_chain():
     ]
 
 
-@pytest.mark.parametrize("kind", [EasyDict, dict])
+@pytest.mark.parametrize("kind", [Config, dict])
 def test_a_setting_that_the_configuration_does_not_have_is_named_with_its_path(kind):
     """Factory and class alike, and other mistakes in attributes stay what they are."""
 
@@ -294,11 +294,11 @@ def test_a_setting_that_the_configuration_does_not_have_is_named_with_its_path(k
 
     cfg = kind(policy=kind(type="ppo", other=kind(eps=1)))
     for declared in (factory, Middleware):
-        if kind is EasyDict:
+        if kind is Config:
             problem = rf"{declared.__name__} reads policy\.other\.buffer_size, which the settings of policy\.type='ppo'"
         else:
-            problem = f"{declared.__name__} got a dict without attributes as its configuration: give it what"
+            problem = f"{declared.__name__} got a dict as its configuration: give it what compile_run returns"
         with pytest.raises(ConfigError, match=problem):
             declared(cfg)
     with pytest.raises(AttributeError, match="'str' object has no attribute 'nothing'"):
-        broken(EasyDict(policy={"type": "ppo"}))
+        broken(Config(policy={"type": "ppo"}))

@@ -8,10 +8,10 @@ import sys
 
 import numpy as np
 import pytest
-from easydict import EasyDict
 from hypothesis import given
 from hypothesis import strategies as st
 
+from minding.engine import Config
 from minding.engine.config.compiler import compile_config, load_config, opt, save_config, schema_defaults
 from minding.engine.errors import ConfigError
 
@@ -194,7 +194,7 @@ def test_settings_that_do_not_go_together_are_refused_by_the_policy():
 
 
 def test_the_users_tree_is_not_changed_and_two_compiled_configs_share_nothing():
-    user = EasyDict(env={"env_id": "CartPole-v1", "env_kwargs": {"size": [1, 2]}})
+    user = Config(env={"env_id": "CartPole-v1", "env_kwargs": {"size": [1, 2]}})
     before = copy.deepcopy(user)
     first, second = build(user, "seed=3"), build(user)
     first.policy.model.hidden.append(1)

@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from easydict import EasyDict
 
 from minding.configs import compile_run
+from minding.engine import Config
 from minding.engine.checkpoint import Checkpoint
 from minding.engine.config.identity import (
     POLICY,
@@ -22,7 +22,7 @@ SAVED = {"seed": 0, "run": {"out_dir": "a", "max_env_step": 10}, "policy": {"typ
 
 
 def test_differences_are_found_by_path_but_not_those_of_places():
-    now = EasyDict(seed=1, run=dict(out_dir="b", max_env_step=20, new=3), policy=dict(type="ppo"))
+    now = Config(seed=1, run=dict(out_dir="b", max_env_step=20, new=3), policy=dict(type="ppo"))
     found = changes(SAVED, now)
     assert describe_changes(found) == (
         "seed 0 -> 1, run.max_env_step 10 -> 20, run.new None -> 3, policy.model {'hidden': [8]} -> None"
@@ -44,7 +44,7 @@ def test_what_makes_another_run_is_refused_and_the_rest_is_not():
 
 @pytest.mark.parametrize("algorithm", ["dqn", "ppo"])
 def test_every_setting_of_an_identity_is_one_that_there_is(algorithm):
-    user = EasyDict(env={"env_id": "CartPole-v1"}, policy={"type": algorithm, "collect": {"n_sample": 32}})
+    user = Config(env={"env_id": "CartPole-v1"}, policy={"type": algorithm, "collect": {"n_sample": 32}})
     found = identity(compile_run(user))
     assert found.keys() == RUN.keys()
     absent = {path for path, value in found.items() if value is None}

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 import yaml
-from easydict import EasyDict
 
 from minding.configs import load_user_config
+from minding.engine import Config
 from minding.engine.config import trust
 from minding.engine.errors import TrustError
 from minding.engine.run.run_dir import RunDir
@@ -287,5 +287,5 @@ def test_a_yaml_file_is_held_to_the_same(project):
 
 
 def test_a_run_that_was_just_made_is_its_makers_own(project):
-    cfg = EasyDict(exp_name="maze", run={"out_dir": "runs"}, env={"env_id": "os:system"})
+    cfg = Config(exp_name="maze", run={"out_dir": "runs"}, env={"env_id": "os:system"})
     assert RunDir.create(cfg).load_config() == cfg

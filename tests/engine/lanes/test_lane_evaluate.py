@@ -7,7 +7,6 @@ import signal
 import time
 
 import pytest
-from easydict import EasyDict
 from lane_toys import (
     Record,
     ToyCollector,
@@ -21,7 +20,7 @@ from lane_toys import (
     toy_explorer,
 )
 
-from minding.engine import Task
+from minding.engine import Config, Task
 from minding.engine.checkpoint import load_checkpoint
 from minding.middleware import CkptSaver, online_logger
 
@@ -104,7 +103,7 @@ class Stop:
 def saved_run(folder, lanes, eval_event=None):
     """A run that is logged, saved and ended by its evaluations: rows of both kinds, `best`, and how it ended."""
     policy, task, watch = ToyPolicy(), Task(), Watch()
-    config = EasyDict(exp_name="run", run={"metrics_freq": 8, "log_freq": 0.5, "loggers": [], "max_env_step": 0})
+    config = Config(exp_name="run", run={"metrics_freq": 8, "log_freq": 0.5, "loggers": [], "max_env_step": 0})
     with task.start(lanes is not None, ToyContext(), lanes=lanes):
         task.use(ToyEvaluator(policy.mode, 6, eval_event)).use(toy_explorer())
         task.use(ToyCollector(policy.mode, ToyEnv())).use(ToyLearner(policy))

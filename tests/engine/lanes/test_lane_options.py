@@ -3,9 +3,8 @@
 import os
 
 import pytest
-from easydict import EasyDict
 
-from minding.engine import Task, declare
+from minding.engine import Config, Task, declare
 from minding.engine.chain.nodes import chain_nodes
 from minding.engine.errors import ConfigError
 from minding.engine.lanes import LaneOptions, options
@@ -63,7 +62,7 @@ def test_settings_that_cannot_be_are_refused_at_the_start(given, message):
 def test_settings_come_as_an_object_as_the_section_of_a_configuration_or_not_at_all():
     own = LaneOptions(collectors=2)
     assert LaneOptions.of(own) is own
-    section = EasyDict(async_mode=True, collectors=None, max_staleness=3, pin="off")
+    section = Config(async_mode=True, collectors=None, max_staleness=3, pin="off")
     assert LaneOptions.of(section) == LaneOptions(None, 3, "off")
     assert LaneOptions.of(None) == LaneOptions(None, None, "auto")
 

@@ -3,16 +3,16 @@
 import json
 
 import pytest
-from easydict import EasyDict
 
 from minding.cli import run
+from minding.engine import Config
 from minding.engine.errors import ConfigError
 from minding.engine.run.comparison import compare_runs, differing_settings
 from minding.engine.run.run_dir import RunDir
 
 
 def make_run(folder, name, value=None, **policy):
-    cfg = EasyDict(
+    cfg = Config(
         exp_name=name,
         seed=0,
         run={"out_dir": str(folder), "log_freq": len(name)},

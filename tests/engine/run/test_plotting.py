@@ -6,9 +6,9 @@ import sys
 
 import numpy as np
 import pytest
-from easydict import EasyDict
 from matplotlib.figure import Figure
 
+from minding.engine import Config
 from minding.engine.chain.trace import Span, Trace
 from minding.engine.errors import ConfigError, MissingExtraError
 from minding.engine.run.curves import learning_curves, mean_curve, return_series
@@ -26,7 +26,7 @@ def make_run(tmp_path, exp_name="cartpole", algorithm="ppo", metrics=METRICS, se
         "env": {"env_id": env_id},
         "policy": {"type": algorithm, "learn": learn},
     }
-    run_dir = RunDir.create(EasyDict(exp_name=exp_name, **settings))
+    run_dir = RunDir.create(Config(exp_name=exp_name, **settings))
     run_dir.metrics.write_text(metrics)
     return run_dir.path
 

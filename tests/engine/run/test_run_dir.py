@@ -3,14 +3,14 @@
 import json
 
 import pytest
-from easydict import EasyDict
 
+from minding.engine import Config
 from minding.engine.errors import ConfigError
 from minding.engine.run.run_dir import RunDir
 
 
 def config(out_dir):
-    return EasyDict(exp_name="cartpole", run={"out_dir": str(out_dir)}, seed=3)
+    return Config(exp_name="cartpole", run={"out_dir": str(out_dir)}, seed=3)
 
 
 def test_a_new_run_never_takes_the_folder_of_an_earlier_one(tmp_path):
@@ -63,6 +63,6 @@ def test_changed_settings_replace_the_saved_ones_in_one_step(tmp_path):
     before = run_dir.config.stat().st_ino
     run_dir.update_config(config(tmp_path))
     assert run_dir.config.stat().st_ino == before
-    run_dir.update_config(EasyDict(config(tmp_path), seed=4))
+    run_dir.update_config(Config(config(tmp_path), seed=4))
     assert run_dir.load_config().seed == 4
     assert sorted(path.name for path in run_dir.path.iterdir()) == ["config.yaml"]

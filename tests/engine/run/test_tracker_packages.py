@@ -17,7 +17,7 @@ from minding.engine.run.trackers.offline import records
 # The process that is killed has sent rows that its checkpoint does not count. Each evaluation has a row of its own.
 SCRIPT = """
 import math, os, pickle, signal, sys
-from easydict import EasyDict
+from minding.engine import Config
 from minding.engine.chain.context import OnlineRLContext
 from minding.middleware.online_logger import online_logger
 
@@ -29,7 +29,7 @@ def iterate(begin, end):
 
 name, resume = sys.argv[1], sys.argv[2:]
 run = {"max_env_step": 1000, "log_freq": 0.5, "metrics_freq": 8, "loggers": [name]}
-logger = online_logger(EasyDict(exp_name="run", seed=3, run=run, policy={"hidden": [8, 8]}), "run", progress=False)
+logger = online_logger(Config(exp_name="run", seed=3, run=run, policy={"hidden": [8, 8]}), "run", progress=False)
 before = signal.getsignal(signal.SIGINT)
 if resume:
     logger.load_state_dict(pickle.load(open("state", "rb")))

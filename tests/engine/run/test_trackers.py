@@ -5,8 +5,8 @@ import struct
 import sys
 
 import pytest
-from easydict import EasyDict
 
+from minding.engine import Config
 from minding.engine.chain.context import OnlineRLContext
 from minding.engine.run import trackers
 from minding.engine.run.metrics import read_metrics
@@ -53,7 +53,7 @@ def logger_in(recorder, monkeypatch):
     module = sys.modules["minding.middleware.online_logger"]
     monkeypatch.setattr(module, "make_loggers", lambda names, run_dir: [Tracker("recorder", recorder, run_dir)])
     run = {"max_env_step": 1000, "log_freq": 0.5, "metrics_freq": 8, "loggers": []}
-    return lambda folder: online_logger(EasyDict(exp_name="run", seed=3, run=run), folder, progress=False)
+    return lambda folder: online_logger(Config(exp_name="run", seed=3, run=run), folder, progress=False)
 
 
 def iterate(logger, begin, end):

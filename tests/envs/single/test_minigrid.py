@@ -5,11 +5,10 @@ import copy
 import gymnasium
 import numpy as np
 import pytest
-from easydict import EasyDict
 
 from minding import training
 from minding.configs import compile_run
-from minding.engine import OnlineRLContext, Task
+from minding.engine import Config, OnlineRLContext, Task
 from minding.engine.errors import ConfigError, SpaceError
 from minding.envs import check_env, describe_env
 from minding.envs.single import minigrid as ours
@@ -97,7 +96,7 @@ def test_it_is_fit_for_training_and_resumes_exactly():
 
 @pytest.mark.slow
 def test_a_network_with_memory_takes_the_planes():
-    user = EasyDict(
+    user = Config(
         env={"env_id": "MiniGrid-MemoryS7-v0", "wrappers": ["minigrid"], "collector_env_num": 2},
         policy={"type": "ppo", "model": {"hidden": [8], "cnn_dim": 8, "encoder_dim": 8, "memory": "gru"}},
     )

@@ -4,11 +4,11 @@ import gymnasium
 import numpy as np
 import pytest
 from agent_worlds import Squad
-from easydict import EasyDict
 from worlds import Counter
 
 from minding import training
 from minding.configs import compile_run
+from minding.engine import Config
 from minding.engine.errors import ConfigError, EnvError
 from minding.engine.run.run_dir import RunDir
 from minding.envs import check_env, describe_env, make_env_manager
@@ -151,7 +151,7 @@ def test_other_arguments_for_the_one_that_exists_are_refused():
     ],
 )
 def test_what_would_need_more_is_refused(settings, message):
-    cfg = EasyDict(env={"env_id": "CartPole-v1"}, policy={"type": "ppo"})
+    cfg = Config(env={"env_id": "CartPole-v1"}, policy={"type": "ppo"})
     with pytest.raises(ConfigError, match=message):
         compile_run(cfg, ["env.single_instance=true", *settings])
 
@@ -175,7 +175,7 @@ def test_a_run_collects_and_evaluates_on_the_one_instance(algorithm, tmp_path):
         "dqn": ["policy.learn.warmup=50", "policy.other.buffer_size=400", "policy.learn.batch_size=8"],
     }[algorithm]
     try:
-        cfg = compile_run(EasyDict(env={"env_id": "tests/Robot-v0"}, policy={"type": algorithm}), settings)
+        cfg = compile_run(Config(env={"env_id": "tests/Robot-v0"}, policy={"type": algorithm}), settings)
         folder = RunDir.create(cfg)
         summary = training.train(cfg, folder, progress=False)
     finally:
