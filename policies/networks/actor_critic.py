@@ -1,4 +1,4 @@
-"""Networks of the archetypes: actor with a state value, action values, actor and twin critics."""
+"""Networks of the archetypes: actor with a state value, action values, actor and twin critics, state value."""
 
 from __future__ import annotations
 
@@ -97,7 +97,8 @@ class ActorCritic(nn.Cell):
 
 
 class PolicyNetwork(nn.Cell):
-    """Encoder, torso and action head; returns the parameters of the head's distribution.
+    """Encoder, torso and action head; returns the parameters of the head's distribution. ``head.log_prob_entropy`` of
+    these tells how likely any action is, also one that another policy has taken.
 
     Logits of actions that the observation's mask forbids are `ILLEGAL`.
     """
@@ -238,6 +239,20 @@ class DeterministicActor(BoundedActor):
 
     def construct(self, obs):
         return (self.torso.into(self.head.linear, self.encoder(obs)),)
+
+
+class StateValue(nn.Cell):
+    """V(s) as a network of its own, which shares nothing with the one that acts: float32 (B,) from the observation's
+    leaves. A root that holds it moves it with ``Group.of(value, learn)``."""
+
+    def __init__(self, spec: Mapping[str, Any], model: Any, rng: np.random.Generator) -> None:
+        super().__init__()
+        self.encoder = make_encoder(spec["observation"], model, rng)
+        self.torso = MLP.of(self.encoder.out_features, model, None, rng)
+        self.value = ScalarLinear(self.torso.out_features, None, rng)
+
+    def construct(self, obs):
+        return self.torso.into(self.value, self.encoder(obs))
 
 
 class ActionValue(nn.Cell):
