@@ -61,7 +61,8 @@ def load_user_config(source: str | os.PathLike[str], *, trust: bool = False) -> 
       ConfigError: if there is no such preset or file, or it holds no settings.
       TrustError: if a run folder or a ``.yaml`` file names code that is not the user's own.
     """
-    if isinstance(source, str) and is_name(source):
+    # An empty text is no path to the current folder.
+    if isinstance(source, str) and (is_name(source) or not source.strip()):
         return load_named(source)
     path = Path(source)
     if path.is_dir():

@@ -44,6 +44,8 @@ def unknown_name(name: str) -> str:
     """What there is in place of a name that is neither a preset's nor an algorithm's."""
     from minding.policies import ALGORITHMS
 
+    if not name.strip():
+        return "it is empty: expected a preset, an algorithm, a file or a run folder; `minding list` shows presets"
     if _LIKE_AN_ENVIRONMENT.search(name):
         return f"an environment is given with an algorithm, as in `minding train ppo --env {name}`"
     begun = [preset for preset in PRESETS if preset.startswith(f"{name}_")]

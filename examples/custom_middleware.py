@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import math
 import time
 from collections.abc import Callable, Iterator
 
@@ -72,10 +73,12 @@ def main() -> None:
         task.use(StepCollector(cfg, policy.collect_mode, collector_env))
         task.use(gae_estimator(cfg, policy.collect_mode))
         task.use(multistep_trainer(cfg, policy.learn_mode))
-        task.run(max_step=args.max_env_step // cfg.policy.collect.n_sample)
+        task.run(max_step=math.ceil(args.max_env_step / cfg.policy.collect.n_sample))
         print(task)
 
-    print(f"best return {task.ctx.best_value:.1f}, {task.ctx.busy_seconds:.1f} s in the chain")
+    value = task.ctx.best_value
+    best = f"best return {value:.1f}" if math.isfinite(value) else "ended before an evaluation"
+    print(f"{best}, {task.ctx.busy_seconds:.1f} s in the chain")
 
 
 if __name__ == "__main__":

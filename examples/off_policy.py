@@ -6,6 +6,7 @@ python examples/off_policy.py --env CartPole-v1 --seed 1
 from __future__ import annotations
 
 import argparse
+import math
 
 from minding.configs import compile_run
 from minding.engine import Config, OnlineRLContext, task
@@ -60,7 +61,8 @@ def main() -> None:
     evaluator_env = make_env_manager(cfg.env, cfg.env.evaluator_env_num, cfg.seed + 1, training=False)
     policy = DQN(cfg)
     buffer_ = UniformBuffer(cfg.policy.other.buffer_size, policy.learn_mode.fields, seed=cfg.seed)
-    max_step = args.max_env_step // cfg.policy.collect.n_sample
+    # Whole iterations: the last one may pass the limit by a part of a collection.
+    max_step = math.ceil(args.max_env_step / cfg.policy.collect.n_sample)
 
     with task.start(async_mode=args.async_, ctx=OnlineRLContext(), lanes=cfg.lanes, resume=args.resume):
         task.use(interaction_evaluator(cfg, policy.eval_mode, evaluator_env))
@@ -71,7 +73,8 @@ def main() -> None:
         task.use(CkptSaver(policy, cfg.exp_name, train_freq=100))
         task.run(max_step=max_step)
 
-    result = f"return {task.ctx.last_eval_value:.1f} at the last evaluation"
+    value = task.ctx.last_eval_value
+    result = f"return {value:.1f} at the last evaluation" if math.isfinite(value) else "ended before an evaluation"
     print(f"{result}, {task.ctx.env_step:,} environment steps")
     print(f"play more episodes: minding eval {run_dir.path}")
 

@@ -8,6 +8,7 @@ python examples/offline.py --env CartPole-v1 --data runs/cartpole_ppo/data
 from __future__ import annotations
 
 import argparse
+import math
 
 from minding.configs import compile_run
 from minding.engine import Config, OfflineRLContext, task
@@ -63,7 +64,8 @@ def main() -> None:
         # An iteration makes policy.learn.steps_per_call gradient steps.
         task.run()
 
-    result = f"return {task.ctx.last_eval_value:.1f} at the last evaluation"
+    value = task.ctx.last_eval_value
+    result = f"return {value:.1f} at the last evaluation" if math.isfinite(value) else "ended before an evaluation"
     print(
         f"{result}, {task.ctx.train_iter:,} gradient steps, {task.ctx.train_epoch} passes over {len(dataset):,} steps"
     )

@@ -6,6 +6,7 @@ python examples/on_policy.py --env Pendulum-v1 --seed 1 --max-env-step 200000
 from __future__ import annotations
 
 import argparse
+import math
 
 from minding.configs import compile_run
 from minding.engine import Config, OnlineRLContext, task
@@ -56,7 +57,8 @@ def main() -> None:
     collector_env = make_env_manager(cfg.env, cfg.env.collector_env_num, cfg.seed)
     evaluator_env = make_env_manager(cfg.env, cfg.env.evaluator_env_num, cfg.seed + 1, training=False)
     policy = PPO(cfg)
-    max_step = args.max_env_step // cfg.policy.collect.n_sample
+    # Whole iterations: the last one may pass the limit by a part of a rollout.
+    max_step = math.ceil(args.max_env_step / cfg.policy.collect.n_sample)
 
     with task.start(async_mode=args.async_, ctx=OnlineRLContext(), lanes=cfg.lanes, resume=args.resume):
         task.use(interaction_evaluator(cfg, policy.eval_mode, evaluator_env))
@@ -66,7 +68,8 @@ def main() -> None:
         task.use(CkptSaver(policy, cfg.exp_name, train_freq=100))
         task.run(max_step=max_step)
 
-    result = f"return {task.ctx.last_eval_value:.1f} at the last evaluation"
+    value = task.ctx.last_eval_value
+    result = f"return {value:.1f} at the last evaluation" if math.isfinite(value) else "ended before an evaluation"
     print(f"{result}, {task.ctx.env_step:,} environment steps")
     print(f"play more episodes: minding eval {run_dir.path}")
 

@@ -8,6 +8,7 @@ python examples/sqil.py --env CartPole-v1 --data runs/cartpole_ppo/data
 from __future__ import annotations
 
 import argparse
+import math
 
 import numpy as np
 
@@ -67,9 +68,10 @@ def main() -> None:
         task.use(sqil_data_pusher(cfg, agent_buffer, expert=False))
         task.use(OffPolicyLearner(cfg, policy.learn_mode, buffer_))
         task.use(CkptSaver(policy, cfg.exp_name, train_freq=2_000))
-        task.run(max_step=args.max_env_step // cfg.policy.collect.n_sample)
+        task.run(max_step=math.ceil(args.max_env_step / cfg.policy.collect.n_sample))
 
-    result = f"return {task.ctx.last_eval_value:.1f} at the last evaluation"
+    value = task.ctx.last_eval_value
+    result = f"return {value:.1f} at the last evaluation" if math.isfinite(value) else "ended before an evaluation"
     print(f"{result}, {task.ctx.env_step:,} environment steps, {len(dataset):,} steps of the expert")
     print(f"play more episodes: minding eval {run_dir.path}")
 

@@ -171,6 +171,14 @@ def test_without_a_command_the_help_is_shown(capsys):
         (["train", "--env", "CartPole-v1"], "nothing to train is given"),
         (["train", "cartpole_pp"], "unknown configuration 'cartpole_pp'"),
         (["train", "cartpole_pp"], "did you mean 'cartpole_ppo'?"),
+        (["train", ""], "unknown configuration '': it is empty: expected a preset, an algorithm,"),
+        (["eval", ""], "'' is empty: expected a run folder, such as runs/cartpole_ppo"),
+        (["plot", "absent", " "], "' ' is empty: expected a run folder"),
+        (["compare", ""], "'' is empty: expected a run folder"),
+        (["record", ""], "'' is empty: expected a run folder"),
+        (["resume", ""], "'' is empty: expected a run folder"),
+        (["export", "", "--format", "onnx"], "'' is empty: expected a run folder"),
+        (["record-data", "", "--steps", "9"], "'' is empty: expected a run folder"),
         (["train", "nope"], "neither a preset, an algorithm, a file nor a run folder. `minding list` shows"),
         (["train", "cartpole"], "did you mean one of cartpole_a2c, "),
         (["train", "CartPole-v1"], "as in `minding train ppo --env CartPole-v1`"),
@@ -245,6 +253,31 @@ def test_train_ends_with_a_summary_the_folder_and_the_curve(training, compiled, 
     assert "•" in out
     assert json.loads((folder / "summary.json").read_text())["eval_return"] == 487.5
     assert (folder / "curve.png").is_file()
+
+
+@pytest.mark.parametrize(
+    ("metrics", "reason", "curve"),
+    [
+        (None, "SIGINT", "none: the run ended before its first row of metrics"),
+        ("env_step,train/loss\n512,3.0\n", "max_env_step", "none: the run ended before its first return"),
+        ("env_step,eval/return_mean\n512,3.0\n", "SIGTERM", "drawn by minding plot {folder}"),
+    ],
+)
+def test_a_run_without_a_picture_of_its_curve_says_why(metrics, reason, curve, training, compiled, capsys, tmp_path):
+    def train(cfg, run_dir, **_):
+        if metrics is not None:
+            run_dir.metrics.write_text(metrics)
+        return Summary(str(run_dir.path), stop_reason=reason)
+
+    training.train = train
+    run(["train", "cartpole_ppo"])
+    out = capsys.readouterr().out
+    folder = tmp_path / "runs" / "cartpole_ppo"
+    assert re.search(r"^  curve +(.*)$", out, re.MULTILINE)[1] == curve.format(folder=folder)
+    assert not (folder / "curve.png").exists()
+    # Nothing was saved that could be played or continued.
+    assert "minding eval" not in out
+    assert f"minding train {folder}/config.yaml" in out
 
 
 def test_options_are_settings(training, compiled):
@@ -481,6 +514,17 @@ def test_doctor_says_why_there_are_no_kernels(files, compiler, found, fix, tmp_p
     _, what, how = _kernels()
     assert re.search(f"{found}.*; learning is slower", what)
     assert fix in how
+
+
+@pytest.mark.parametrize(("count", "text"), [(1, "1 fault: see the column `fix`"), (2, "2 faults: see the column")])
+def test_doctor_counts_its_faults_in_words_that_fit(count, text, monkeypatch, capsys):
+    # As an attribute of the package, the name is the command.
+    module = sys.modules["minding.cli.doctor"]
+    rows = {"_packages": [("x", "0.1", "pip install x")] * count, "_settings": [], "_self_test": []}
+    for name, found in rows.items():
+        monkeypatch.setattr(module, name, lambda found=found: iter(found))
+    assert run(["doctor"]) == 1
+    assert text in capsys.readouterr().out
 
 
 @needs_kernels

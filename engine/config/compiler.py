@@ -305,7 +305,12 @@ def _experiment_name(cfg: Config) -> str:
         algorithm = cfg.policy.type.replace(":", "-")
         name = f"{env_id}_{algorithm}"
     if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.+=-]*", name):
-        raise ConfigError(f"exp_name={name!r}: expected a folder name of letters, digits and _ . + = -")
+        odd = re.search(r"[^A-Za-z0-9_.+=-]", name)
+        wrong = f"{odd[0]!r} is not allowed" if odd else f"it begins with {name[0]!r}" if name else "it is empty"
+        raise ConfigError(
+            f"exp_name={name!r}: expected a folder name of the letters A-Z and a-z, digits and _ . + = -, the first of "
+            f"them a letter, a digit or _; {wrong}"
+        )
     return str(name)
 
 

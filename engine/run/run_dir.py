@@ -18,9 +18,11 @@ from minding.engine.config.config import Config
 from minding.engine.config.trust import check_code
 from minding.engine.console import console_logger
 from minding.engine.errors import ConfigError, nearest
+from minding.engine.files import read_text
 
 SEEDS_SETTINGS = "settings.yaml"
 """In a folder of seeds: the configuration of all of them."""
+_MAX_SUMMARY = 1 << 24
 
 
 @dataclasses.dataclass(frozen=True)
@@ -157,13 +159,31 @@ class RunDir:
         except OSError as error:
             console_logger().warning("%s keeps its earlier settings: %s", self.config, error.strerror)
 
-    def figures(self) -> Mapping[str, Any]:
-        """What was written to `summary`; empty if there is none, or it cannot be read."""
+    def read_figures(self) -> Mapping[str, Any]:
+        """What was written to `summary`; empty if there is none.
+
+        Raises:
+          ConfigError: it cannot be read, or holds something else.
+        """
         try:
-            figures = json.loads(self.summary.read_text(encoding="utf-8"))
-        except (OSError, ValueError):
+            figures = json.loads(read_text(self.summary, _MAX_SUMMARY))
+        except FileNotFoundError:
             return {}
-        return figures if isinstance(figures, dict) else {}
+        except OSError as error:
+            raise ConfigError(f"{self.summary} cannot be read: {error.strerror}") from None
+        except ValueError as error:
+            raise ConfigError(f"{self.summary} holds no figures of a run: {error}") from None
+        if not isinstance(figures, dict):
+            raise ConfigError(f"{self.summary} holds no figures of a run: it is a {type(figures).__name__}")
+        return figures
+
+    def figures(self) -> Mapping[str, Any]:
+        """What was written to `summary`; empty if there is none, or it cannot be read, which a warning says."""
+        try:
+            return self.read_figures()
+        except ConfigError as error:
+            console_logger().warning("%s: the figures of this run are left out", error)
+            return {}
 
     def write_summary(self, figures: Mapping[str, Any]) -> None:
         """Writes `figures` (plain numbers and texts) to `summary`; reports a failing disk."""

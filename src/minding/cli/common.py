@@ -30,6 +30,18 @@ trust_option = click.option(
 )
 
 
+class RunFolder(click.ParamType[str]):
+    """A run folder, or a folder of seeds; whether it is one is said by what opens it."""
+
+    name = "folder"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """The text, unless it is empty, which as a path would be the current folder."""
+        if not str(value).strip():
+            self.fail(f"{value!r} is empty: expected a run folder, such as runs/cartpole_ppo")
+        return str(value)
+
+
 class CheckpointName(click.ParamType[str]):
     """The word ``best``, or a checkpoint folder that exists; a folder of that name is ``./best``."""
 

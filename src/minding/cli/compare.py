@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from minding.cli.common import bad_input, print_table
+from minding.cli.common import RunFolder, bad_input, print_table
 
 if TYPE_CHECKING:
     from minding.engine.run.comparison import ComparedRun
 
 
 @click.command()
-@click.argument("runs", nargs=-1, required=True, metavar="RUN...")
+@click.argument("runs", nargs=-1, required=True, metavar="RUN...", type=RunFolder())
 def compare(runs: tuple[str, ...]) -> None:
     """Compare run folders in one table: final evaluations, steps, time, and the settings that differ.
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from minding.cli.common import BEST, bad_input, checkpoint_of, ckpt_option, trust_option
+from minding.cli.common import BEST, RunFolder, bad_input, checkpoint_of, ckpt_option, trust_option
 
 if TYPE_CHECKING:
     from minding.engine.config.config import Config
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @click.command("eval")
-@click.argument("run", type=click.Path())
+@click.argument("run", type=RunFolder())
 @click.option("--episodes", type=click.IntRange(min=1), default=100, show_default=True, help="Episodes to play.")
 @click.option("--seed", type=click.IntRange(min=0), help="Seed of the environments; the run's own by default.")
 @ckpt_option

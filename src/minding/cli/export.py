@@ -6,11 +6,11 @@ from pathlib import Path
 
 import click
 
-from minding.cli.common import bad_input, checkpoint_of, ckpt_option, trust_option
+from minding.cli.common import RunFolder, bad_input, checkpoint_of, ckpt_option, trust_option
 
 
 @click.command()
-@click.argument("run", type=click.Path())
+@click.argument("run", type=RunFolder())
 @click.option("--format", "file_format", type=click.Choice(["mindir", "onnx"]), required=True, help="What to write.")
 @ckpt_option
 @click.option("--out", type=click.Path(), metavar="FILE", help="The file; RUN/policy.FORMAT by default.")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import click
 
-from minding.cli.common import bad_input
+from minding.cli.common import RunFolder, bad_input
 
 
 @click.command()
-@click.argument("runs", nargs=-1, required=True, metavar="RUN...")
+@click.argument("runs", nargs=-1, required=True, metavar="RUN...", type=RunFolder())
 @click.option(
     "-o", "--output", default="curves.png", show_default=True, help="The picture; its extension selects the format."
 )

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from minding.cli.common import bad_input, checkpoint_of, ckpt_option, trust_option
+from minding.cli.common import RunFolder, bad_input, checkpoint_of, ckpt_option, trust_option
 
 if TYPE_CHECKING:
     from minding.engine.run.run_dir import RunDir
 
 
 @click.command("record")
-@click.argument("run", type=click.Path())
+@click.argument("run", type=RunFolder())
 @click.option(
     "--out",
     type=click.Path(),

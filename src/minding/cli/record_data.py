@@ -6,11 +6,11 @@ from pathlib import Path
 
 import click
 
-from minding.cli.common import bad_input, checkpoint_of, ckpt_option, trust_option
+from minding.cli.common import RunFolder, bad_input, checkpoint_of, ckpt_option, trust_option
 
 
 @click.command("record-data")
-@click.argument("run", type=click.Path())
+@click.argument("run", type=RunFolder())
 @click.option("--steps", type=click.IntRange(min=1), required=True, help="Environment steps to record.")
 @click.option("--out", type=click.Path(), metavar="FOLDER", help="Folder of the data; RUN/data by default.")
 @click.option("--explore", is_flag=True, help="Play as while collecting instead of without exploration.")

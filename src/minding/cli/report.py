@@ -26,21 +26,9 @@ def report(cfg: Config, run_dir: RunDir, summary: Any, *, draw: bool) -> None:
       summary: what `training.train` returned.
       draw: whether there is time for pictures.
     """
-    from minding.engine.chain.context import UNITS
     from minding.engine.checkpoint import resumable_checkpoints
-    from minding.engine.errors import ConfigError
-    from minding.engine.run.curves import return_series
-    from minding.engine.run.metrics import read_metrics
-    from minding.engine.run.plotting import terminal_curve
 
-    try:
-        metrics = read_metrics(run_dir.metrics)
-    except ConfigError as error:
-        picture = f"not drawn: {error}"
-    else:
-        unit = UNITS[summary.unit].replace("environment", "env")
-        click.echo("\n" + terminal_curve(*return_series(metrics), unit))
-        picture = _draw_curve(cfg, run_dir, metrics) if draw else f"not drawn: {_command('plot', run_dir.path)}"
+    picture = _curve(cfg, run_dir, summary, draw)
     if cfg.run.trace and draw:
         _draw_trace(run_dir.path)
     following = {
@@ -49,13 +37,38 @@ def report(cfg: Config, run_dir: RunDir, summary: Any, *, draw: bool) -> None:
         "film": _command("record", run_dir.path),
         "again": _command("train", run_dir.config),
     }
-    finished = draw and not summary.unsaved
-    if finished or not resumable_checkpoints(run_dir.checkpoints):
+    if not resumable_checkpoints(run_dir.checkpoints):
+        # Nothing was saved that could play.
+        following = {"again": following["again"]}
+    elif draw and not summary.unsaved:
         del following["continue"]
     figures = {**_figures(summary), "curve": picture, **following}
     width = max(map(len, figures))
     # Not a table: a wrapped path cannot be copied.
     click.echo("\n" + "\n".join(f"  {name:<{width}}  {text}" for name, text in figures.items()))
+
+
+def _curve(cfg: EasyDict, run_dir: RunDir, summary: Any, draw: bool) -> str:
+    """Prints the curve, and draws it as a picture if there is time; returns where that is, or why there is none."""
+    from minding.engine.chain.context import UNITS
+    from minding.engine.errors import ConfigError
+    from minding.engine.run.curves import return_series
+    from minding.engine.run.metrics import read_metrics
+    from minding.engine.run.plotting import terminal_curve
+
+    if not run_dir.metrics.exists():
+        return "none: the run ended before its first row of metrics"
+    try:
+        metrics = read_metrics(run_dir.metrics)
+    except ConfigError as error:
+        return f"not drawn: {error}"
+    steps, values = return_series(metrics)
+    if not len(steps):
+        return "none: the run ended before its first return"
+    click.echo("\n" + terminal_curve(steps, values, UNITS[summary.unit].replace("environment", "env")))
+    if not draw:
+        return f"drawn by {_command('plot', run_dir.path)}"
+    return _draw_curve(cfg, run_dir, metrics)
 
 
 def report_unsaved(run_dir: RunDir) -> None:

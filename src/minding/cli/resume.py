@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import click
 
-from minding.cli.common import bad_input, trust_option
+from minding.cli.common import RunFolder, bad_input, trust_option
 from minding.cli.settings import check_lane_settings
 from minding.cli.train import run_training
 
 
 @click.command()
-@click.argument("run", type=click.Path())
+@click.argument("run", type=RunFolder())
 @click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...")
 @trust_option
 @click.option("--no-progress", is_flag=True, help="Show no progress.")

@@ -27,6 +27,7 @@ _EXIT_CODES = {"SIGINT": 130, "SIGTERM": 143}
 _INTERRUPTED = (*_EXIT_CODES.values(), -signal.SIGINT, -signal.SIGTERM)
 """Exit codes of a process that a signal ended, in order or before it was ready for signals."""
 _MOST_SEEDS = 1000
+_MOST_DIGITS = 18
 
 
 class SeedList(click.ParamType[tuple[int, ...]]):
@@ -40,12 +41,15 @@ class SeedList(click.ParamType[tuple[int, ...]]):
             return value
         seeds: list[int] = []
         for part in str(value).split(","):
-            match = re.fullmatch(r"\s*(\d{1,9})(?:-(\d{1,9}))?\s*", part)
+            match = re.fullmatch(r"\s*(\d+)(?:-(\d+))?\s*", part)
+            if match and max(map(len, match.groups(""))) > _MOST_DIGITS:
+                self.fail(f"{part!r}: expected seeds of at most {_MOST_DIGITS} digits")
             first, last = (int(match[1]), int(match[2] or match[1])) if match else (1, 0)
             if last < first:
                 self.fail(f"{value!r}: expected seeds such as 0-4 or 0,3,7, {part!r} is neither a seed nor a range")
-            if last - first + len(seeds) >= _MOST_SEEDS:
-                self.fail(f"{value!r} are more than {_MOST_SEEDS} seeds: give fewer")
+            count = last - first + 1 + len(seeds)
+            if count > _MOST_SEEDS:
+                self.fail(f"{value!r} asks for {count:,} runs, one per seed: give at most {_MOST_SEEDS:,} at once")
             seeds += range(first, last + 1)
         twice = next((seed for seed in seeds if seeds.count(seed) > 1), None)
         if twice is not None:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from minding.engine.config.compiler import save_config
 from minding.engine.config.config import Config
+from minding.engine.errors import ConfigError
 from minding.engine.process.commands import Command
 from minding.engine.process.signals import SIGNALS
 from minding.engine.run.lock import RunLock, lost
@@ -75,7 +76,11 @@ class RunGroup:
         found = self.run_of(name)
         if found is None:
             return None
-        figures = found.figures()
+        try:
+            figures = found.read_figures()
+        except ConfigError:
+            # The process that finishes it says so, and writes it again.
+            return None
         ended = figures.get("stop_reason") not in (None, *_INTERRUPTED) and not figures.get("unsaved")
         return found if ended else None
 

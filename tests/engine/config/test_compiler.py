@@ -128,6 +128,8 @@ def test_the_environment_fills_in_its_spec_in_plain_types():
             "device='cpu': expected one of 'auto', 'CPU', 'Ascend', 'GPU'; did you mean 'CPU'",
         ),
         ({"exp_name": "../up", "env": {"env_id": "CartPole-v1"}}, "exp_name='../up': expected a folder name"),
+        ({"exp_name": "übung", "env": {"env_id": "CartPole-v1"}}, "a letter, a digit or _; 'ü' is not allowed"),
+        ({"exp_name": "-x", "env": {"env_id": "CartPole-v1"}}, "a letter, a digit or _; it begins with '-'"),
         ({"env": {"env_kwargs": {"f": print}}}, "env: a builtin_function_or_method cannot be part of"),
         ({"env": {}}, "env.env_id is not given"),
         ([1], "expected a mapping of settings, got list"),

@@ -29,6 +29,17 @@ def test_the_summary_is_json(tmp_path):
     assert json.loads(run_dir.summary.read_text()) == {"eval_return": 487.5, "run_dir": str(run_dir.path)}
 
 
+@pytest.mark.parametrize(("text", "reason"), [("", "holds no figures of a run"), ("[1]", "it is a list")])
+def test_a_damaged_summary_is_left_out_with_a_warning_and_a_missing_one_without(text, reason, tmp_path, caplog):
+    run_dir = RunDir.create(config(tmp_path))
+    assert run_dir.figures() == {}
+    assert caplog.text == ""
+    run_dir.summary.write_text(text)
+    assert run_dir.figures() == {}
+    assert str(run_dir.summary) in caplog.text
+    assert reason in caplog.text
+
+
 def test_a_folder_that_cannot_be_written_is_a_clear_error(tmp_path):
     (tmp_path / "runs").write_text("a file")
     with pytest.raises(ConfigError, match=r"run\.out_dir"):
