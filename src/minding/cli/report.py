@@ -48,7 +48,7 @@ def report(cfg: Config, run_dir: RunDir, summary: Any, *, draw: bool) -> None:
     click.echo("\n" + "\n".join(f"  {name:<{width}}  {text}" for name, text in figures.items()))
 
 
-def _curve(cfg: EasyDict, run_dir: RunDir, summary: Any, draw: bool) -> str:
+def _curve(cfg: Config, run_dir: RunDir, summary: Any, draw: bool) -> str:
     """Prints the curve, and draws it as a picture if there is time; returns where that is, or why there is none."""
     from minding.engine.chain.context import UNITS
     from minding.engine.errors import ConfigError
