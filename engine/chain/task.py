@@ -239,7 +239,7 @@ class Task(Ending, Recorded, Composer, Emitter, RolePlayer):
         self._finish = False
         self._events.own(True)
         try:
-            with SignalGuard(self.interrupt):
+            with SignalGuard(self.interrupt, "stopping after this iteration"):
                 # Not within what ends a run: a run that could not begin or be resumed has nothing to save.
                 lifecycle.raise_first(lifecycle.call_begin_hooks(nodes), "another begin hook failed too")
                 self._resume(nodes)

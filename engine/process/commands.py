@@ -118,7 +118,7 @@ def run_commands(commands: Iterable[Command], parallel: int, watch: Callable[[],
             command.end()
 
     try:
-        with SignalGuard(end_all):
+        with SignalGuard(end_all, "stopping all runs after their current iterations"):
             _run(iter(commands), begun, parallel, watch, received)
     finally:
         # Also after an error in `watch`.

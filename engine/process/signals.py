@@ -5,7 +5,9 @@ Beside it, the stack that handlers run on.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
+import os
 import signal
 import sys
 import threading
@@ -30,10 +32,16 @@ class SignalGuard:
     there: from then on the name is ``"SIGTERM"`` for both. Python delivers signals to the main thread only: elsewhere
     the guard does nothing. A guard within another passes its first signal on, so that a task run by another task's
     middleware does not keep it.
+
+    Args:
+      on_signal: is called with the name of the first signal.
+      notice: what the first signal begins, such as ``stopping after this iteration``: is written to standard error at
+        once, also while compiled code runs, which delays `on_signal`. None writes nothing.
     """
 
-    def __init__(self, on_signal: Callable[[str], None]) -> None:
+    def __init__(self, on_signal: Callable[[str], None], notice: str | None = None) -> None:
         self._on_signal = on_signal
+        self._watch = None if notice is None else _Watch(notice, self._handle)
         self._previous: dict[signal.Signals, Any] = {}
         self._signalled = False
 
@@ -41,11 +49,15 @@ class SignalGuard:
         if threading.current_thread() is threading.main_thread():
             for number in SIGNALS:
                 self._previous[number] = signal.signal(number, self._handle)
+            if self._watch is not None:
+                self._watch.begin()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        if self._previous and self._watch is not None:
+            self._watch.end()
         for number, handler in self._previous.items():
             if self._signalled and _guard_of(handler) is not None:
                 continue  # the outer guard has had its first signal: a second one still ends the process
@@ -53,6 +65,11 @@ class SignalGuard:
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
+        if self._watch is not None:
+            self._watch.tell()
+        self._take(number)
+
+    def _take(self, number: int) -> None:
         for each in SIGNALS:
             signal.signal(each, signal.SIG_DFL)
         if self._signalled:
@@ -62,7 +79,70 @@ class SignalGuard:
         self._on_signal(signal.Signals(number).name)
         outer = _guard_of(self._previous.get(signal.Signals(number)))
         if outer is not None:
-            outer._handle(number, frame)
+            outer._take(number)
+
+
+class _Watch:
+    """Answers a signal while compiled code keeps Python's handlers waiting: a thread reads what Python's C handler
+    writes at once (`signal.set_wakeup_fd`), tells the user, and gives a second signal the system's own effect.
+
+    Args:
+      notice: what to tell.
+      handler: the handler that will run: signals that have another one are not meant.
+    """
+
+    def __init__(self, notice: str, handler: Callable[[int, FrameType | None], None]) -> None:
+        # Popped by whoever comes first, the thread or the handler.
+        self._notices = [f"minding: {notice}; a second signal (Ctrl-C again) ends the process at once\n"]
+        self._handler = handler
+
+    def begin(self) -> None:
+        """In the main thread: watches from now on."""
+        global _watching
+        _watching += 1
+        self._source, self._sink = os.pipe()
+        os.set_blocking(self._sink, False)
+        self._thread = threading.Thread(target=self._read, daemon=True, name="signals")
+        self._thread.start()
+        self._previous = signal.set_wakeup_fd(self._sink, warn_on_full_buffer=False)
+
+    def end(self) -> None:
+        """In the main thread: leaves everything as it was."""
+        global _watching
+        _watching -= 1
+        signal.set_wakeup_fd(self._previous)
+        os.write(self._sink, b"\0")
+        self._thread.join()
+        os.close(self._sink)
+        os.close(self._source)
+
+    def tell(self) -> None:
+        """Writes the notice, once."""
+        with contextlib.suppress(IndexError, OSError):
+            text = self._notices.pop()
+            # A progress bar may stand in the line.
+            os.write(2, f"\n{text}".encode() if os.isatty(2) else text.encode())
+
+    def _read(self) -> None:
+        while (number := os.read(self._source, 1)[0]) != 0:
+            if number in SIGNALS and signal.getsignal(number) == self._handler:
+                self.tell()
+                for each in SIGNALS:
+                    # `signal.signal` belongs to the main thread.
+                    ctypes.CDLL(None).signal(int(each), None)
+
+
+_watching = 0
+"""How many watch: one within another may."""
+
+
+def _stop_watching() -> None:
+    """In a forked process, whose signals are not those of its parent."""
+    if _watching:
+        signal.set_wakeup_fd(-1)
+
+
+os.register_at_fork(after_in_child=_stop_watching)
 
 
 class _Stack(ctypes.Structure):

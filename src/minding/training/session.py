@@ -112,7 +112,7 @@ class Session(contextlib.AbstractContextManager["Session"]):
             trace=cfg.run.trace,
             resume=self._resume,
         )
-        with SignalGuard(self.task.interrupt), contextlib.ExitStack() as held:
+        with SignalGuard(self.task.interrupt, "stopping before the first iteration"), contextlib.ExitStack() as held:
             held.enter_context(started)
             for event in ("resumed", "run_folder_lost"):
                 self.task.on(event, lambda: self.run_dir.update_config(cfg))
@@ -176,7 +176,7 @@ class Session(contextlib.AbstractContextManager["Session"]):
     def summarize(self) -> Summary:
         """The figures of the run so far, with an evaluation of its policy."""
         task, ctx = self.task, self.task.ctx
-        with SignalGuard(task.interrupt):
+        with SignalGuard(task.interrupt, "stopping without the final evaluation"):
             episodes = final_evaluation(self.cfg, self.policy, stop=lambda: task.interrupted_by is not None)
         if task.interrupted_by is not None:
             self._stop_reason, episodes = task.interrupted_by, []

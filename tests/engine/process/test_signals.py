@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 
 import pytest
 
@@ -176,6 +177,61 @@ def test_a_second_signal_ends_the_process_at_once_and_without_hooks(waits_in, se
         process.send_signal(second)
         rest = process.stdout.read()
     assert (rest, process.returncode) == ("", -second)
+
+
+BUSY = """
+import hashlib, sys, time
+from minding.engine import task
+def compute(ctx):
+    print("running", flush=True)
+    if sys.argv[1] == "compiled":
+        # Keeps Python's handlers waiting and lets other threads run, as the graphs of MindSpore do.
+        hashlib.pbkdf2_hmac("sha256", b"", b"", 10**9)
+    while True:
+        time.sleep(60)
+with task.start():
+    task.use(compute).run()
+"""
+
+
+@pytest.mark.parametrize("kind", ["compiled", "python"])
+def test_the_first_signal_is_answered_at_once_and_the_second_ends_the_process_also_in_compiled_code(kind):
+    command = [sys.executable, "-c", BUSY, kind]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENV) as process:
+        killer = threading.Timer(10.0, process.kill)
+        killer.start()
+        process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        told = process.stderr.readline()
+        while process.poll() is None:
+            # One that comes while the first is being handled waits for that.
+            process.send_signal(signal.SIGTERM)
+            time.sleep(0.01)
+        killer.cancel()
+        rest = process.stderr.read()
+    expected = "minding: stopping after this iteration; a second signal (Ctrl-C again) ends the process at once\n"
+    assert (told, rest, process.returncode) == (expected, "", -signal.SIGTERM)
+
+
+def test_the_notice_comes_once_and_nothing_remains_of_the_watch(capfd):
+    threads, asked = threading.active_count(), []
+    with SignalGuard(asked.append, "stopping outside"), SignalGuard(asked.append, "stopping inside"):
+        signal.raise_signal(signal.SIGINT)
+    assert capfd.readouterr().err.count("stopping") == 1
+    assert (asked, threading.active_count(), signal.set_wakeup_fd(-1)) == (["SIGINT", "SIGINT"], threads, -1)
+
+
+def test_what_a_forked_process_receives_is_not_taken_for_a_signal_to_this_one(capfd):
+    with SignalGuard(lambda name: None, "stopping"):
+        child = os.fork()
+        if child == 0:
+            os.kill(os.getpid(), signal.SIGTERM)
+            os._exit(0)
+        os.waitpid(child, 0)
+        # The handler of the child, which it has copied, speaks for it; the parent keeps its own.
+        assert signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL
+        told = capfd.readouterr().err.count("stopping")
+    assert told == 1
 
 
 MATRICES_UNDER_SIGNALS = """
