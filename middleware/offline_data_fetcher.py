@@ -42,13 +42,14 @@ class offline_data_fetcher:
 
     All minibatches have the same size: one that reaches the end of a pass goes on with the first steps of the next. The
     order of a pass follows from the seed and its number, so that a resumed run needs only the counters. How many
-    minibatches an iteration has does not change their sequence. Near `run.max_train_iter`, where fewer are left, an
-    iteration has one, so that the run ends there exactly.
+    minibatches an iteration has does not change their sequence. Where fewer are left before `run.max_train_iter` or
+    `run.max_train_epoch`, an iteration has one, so that the run ends there exactly.
 
     Reads: train_iter, train_epoch, epoch_row.
     Writes: train_data (an `IndexedBatch`), train_epoch (whole passes), epoch_row (steps of the pass that have been
       drawn).
-    Config: policy.learn.batch_size, policy.learn.steps_per_call, run.max_train_iter, seed.
+    Config: policy.learn.batch_size, policy.learn.steps_per_call, run.max_train_iter, run.max_train_epoch,
+      seed.
 
     Args:
       cfg: the compiled configuration.
@@ -67,14 +68,19 @@ class offline_data_fetcher:
 
     def __call__(self, ctx: OfflineRLContext) -> None:
         """Draws the minibatches."""
-        updates = self._updates(ctx.train_iter)
+        updates = self._updates(ctx)
         rows = self._next_rows(ctx, updates * self._batch_size)
         ctx.train_data = self._tables.batch(rows.reshape(updates, self._batch_size))
 
-    def _updates(self, train_iter: int) -> int:
+    def _updates(self, ctx: OfflineRLContext) -> int:
         """How many minibatches this iteration has."""
-        limit = self._cfg.run.max_train_iter
-        return 1 if limit is not None and 0 < limit - train_iter < self._steps_per_call else self._steps_per_call
+        run, left = self._cfg.run, []
+        if run.max_train_iter is not None:
+            left.append(run.max_train_iter - ctx.train_iter)
+        if run.max_train_epoch is not None:
+            rows = (run.max_train_epoch - ctx.train_epoch) * len(self._tables) - ctx.epoch_row
+            left.append(-(-rows // self._batch_size))
+        return 1 if any(0 < updates < self._steps_per_call for updates in left) else self._steps_per_call
 
     def _next_rows(self, ctx: OfflineRLContext, count: int) -> Array:
         """The next steps, and the counters after them."""

@@ -24,10 +24,10 @@ class Numbered:
 
 @pytest.fixture(scope="module")
 def fetcher(tiny_config):
-    def make(steps, batch_size, seed=0, digest="a", steps_per_call=1, limit=10_000):
+    def make(steps, batch_size, seed=0, digest="a", steps_per_call=1, limit=10_000, epochs=None):
         keys = {"policy.learn.batch_size": batch_size, "policy.learn.steps_per_call": steps_per_call}
         cfg = tiny_config("bc", seed=seed, **keys)
-        cfg.run.max_train_iter = limit
+        cfg.run.max_train_iter, cfg.run.max_train_epoch = limit, epochs
         return offline_data_fetcher(cfg, Numbered(steps, digest))
 
     return make
@@ -83,14 +83,16 @@ def test_the_minibatches_are_the_same_however_many_an_iteration_has(fetcher, ste
     assert (ctx.train_epoch, ctx.epoch_row) == (expected.train_epoch, expected.epoch_row)
 
 
-def test_the_last_steps_of_a_run_are_made_one_by_one_and_none_beyond_its_end(fetcher):
-    fetch, ctx, made = fetcher(10, 4, steps_per_call=3, limit=8), OfflineRLContext(), []
+# Two passes over ten steps end within the fifth minibatch of four.
+@pytest.mark.parametrize(("limits", "sizes"), [({"limit": 8}, [3, 3, 1, 1, 3]), ({"epochs": 2}, [3, 1, 1, 3, 3])])
+def test_the_last_steps_of_a_run_are_made_one_by_one_and_none_beyond_its_end(limits, sizes, fetcher):
+    fetch, ctx, made = fetcher(10, 4, steps_per_call=3, **limits), OfflineRLContext(), []
     for _ in range(5):
         fetch(ctx)
         made.append(len(ctx.train_data))
         ctx.train_iter += made[-1]
     # Past its end, where the program goes on nevertheless, there is no limit.
-    assert made == [3, 3, 1, 1, 3]
+    assert made == sizes
 
 
 def test_a_minibatch_larger_than_the_data_is_refused(fetcher):
