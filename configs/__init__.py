@@ -17,10 +17,12 @@ from typing import Any
 
 from minding.configs.checks import check_settings
 from minding.configs.names import PRESETS, check_env_given, is_algorithm, is_name, unknown_name
+from minding.configs.recorded import describe_data
 from minding.engine.config.compiler import compile_config, load_config, parse_overrides
-from minding.engine.config.config import Config
+from minding.engine.config.config import Config, EnvSection
 from minding.engine.config.options import plain
 from minding.engine.config.trust import check_code
+from minding.engine.data.dataset import RECORDED
 from minding.engine.errors import ConfigError, nearest
 from minding.engine.run.run_dir import RunDir
 
@@ -125,8 +127,15 @@ def compile_run(
         given = Config({**given, "env": {**given.get("env", {}), "env_id": objects.id_of(env_fn)}})
     algorithm = get_algorithm(_algorithm_name(given, overrides))
     check_env_given(given, overrides, algorithm)
+
+    def describe(env: EnvSection) -> Mapping[str, Any]:
+        if env.env_id != RECORDED:
+            return describe_env(env)
+        bare = compile_config(given, algorithm, None, config_schema(), overrides)
+        return describe_data(bare, bare.env.spec if "spec" in bare.env else None)
+
     try:
-        cfg = compile_config(given, algorithm, describe_env, config_schema(), overrides)
+        cfg = compile_config(given, algorithm, describe, config_schema(), overrides)
     except ConfigError as error:
         own = plain(given.get("policy") or {}).get("type")
         if own in (None, algorithm.name) or not str(error).startswith("unknown key"):

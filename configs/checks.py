@@ -9,6 +9,7 @@ from minding.engine.chain.context import UNITS
 from minding.engine.config.config import Config
 from minding.engine.config.limits import run_length
 from minding.engine.data.agents import num_agents
+from minding.engine.data.dataset import RECORDED
 from minding.engine.data.rollout import uneven
 from minding.engine.errors import ConfigError
 
@@ -120,6 +121,11 @@ def _check_stop_value(cfg: Config) -> None:
     """There are evaluations that can reach `run.stop_value`."""
     if cfg.run.stop_value is None:
         return
+    if cfg.env.env_id == RECORDED:
+        raise ConfigError(
+            f"run.stop_value={cfg.run.stop_value} can never be reached: without an environment (env.env_id={RECORDED}) "
+            "nothing is evaluated in one; leave it out"
+        )
     freq = cfg.policy.eval.freq
     for name, steps in _limits(cfg).items():
         if freq > steps:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from minding.engine.config.options import Option, opt
+from minding.engine.data.dataset import RECORDED
 from minding.engine.errors import ConfigError, nearest
 
 BACKENDS = ("auto", "native", "sync", "subprocess", "envpool")
@@ -19,7 +20,8 @@ def config_schema() -> dict[str, Option]:
         "env_id": opt(
             "",
             None,
-            "Gymnasium id, 'mpe2/NAME', 'sisl/NAME', 'smac/MAP', or your own 'module:ClassOrFunction'; required",
+            "Gymnasium id, 'mpe2/NAME', 'sisl/NAME', 'smac/MAP', or your own 'module:ClassOrFunction'; 'data': none, "
+            "the recorded data tell spaces and limits; required",
         ),
         "env_kwargs": opt({}, "open", "keyword arguments of the environment"),
         "collector_env_num": opt(8, "[1, 65536]", "environments used to collect training data"),
@@ -76,3 +78,18 @@ def env_settings(env_cfg: Mapping[str, Any]) -> dict[str, Any]:
             f"env.info_keys={settings['info_keys']!r}: expected names of entries of info, such as [success]"
         )
     return settings
+
+
+def check_playable(env_cfg: Mapping[str, Any]) -> None:
+    """Refuses to play where there is no environment.
+
+    Args:
+      env_cfg: the `env` section of a configuration.
+    Raises:
+      ConfigError: only recorded data tell of it.
+    """
+    if env_cfg["env_id"] == RECORDED:
+        raise ConfigError(
+            f"env.env_id={RECORDED}: there is no environment to play in, only recorded data; train with env.env_id=ID, "
+            "an environment that has the spaces of the data"
+        )

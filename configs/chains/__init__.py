@@ -7,7 +7,8 @@ import importlib
 import pkgutil
 from collections.abc import Callable
 
-from minding.engine.chain.context import Context
+from minding.configs.recorded import check_collects
+from minding.engine.chain.context import Context, OnlineRLContext
 from minding.engine.chain.task import Task
 from minding.engine.config.config import Config
 from minding.engine.config.named import is_named, load_code
@@ -74,4 +75,5 @@ def check_chain(cfg: Config) -> None:
                     "algorithm does not have; leave chain out for the algorithm's own"
                 )
             section = section[name]
+    check_collects(cfg, collects=issubclass(chain.context, OnlineRLContext))
     chain.check(cfg)

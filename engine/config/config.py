@@ -325,7 +325,7 @@ class OtherSection(OpenSection):
     priority: PrioritySection
     hindsight: HindsightSection
     rnd: RndSection
-    data: str
+    data: str | None
 
 
 class PolicySection(Section):

@@ -33,6 +33,8 @@ _ENV = {"env_id": "env.env_id", "wrappers": "env.wrappers", "observation": "obse
 _CONDITIONS = {"env_kwargs": "env.env_kwargs", "max_episode_steps": "the time limit of episodes"}
 """What else it says. Such data can be learned from, and may be meant to be: a difference is a warning."""
 _MOST_TOLD = 4
+RECORDED = "data"
+"""The `env.env_id` of a run without an environment: spaces and limits are those of the recorded data."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -203,13 +205,23 @@ def check_folder(path: str | Path, env: Mapping[str, Any], batch_size: int) -> N
     Raises:
       DataError: there are no recorded data, they are of another environment, or fewer than a minibatch.
     """
+    recorded, steps = recorded_env(path)
+    _refuse_another(recorded, env, str(path))
+    for problem in too_few(steps, batch_size):
+        raise DataError(f"{str(path)!r}: {problem}")
+
+
+def recorded_env(path: str | Path) -> tuple[dict[str, Any], int]:
+    """What a folder's manifest says of the environment (see `describe`), and its steps; takes no time.
+
+    Raises:
+      DataError: there are no recorded data, or the manifest is damaged.
+    """
     manifest = _read_manifest(Path(path))
     about, steps = manifest.get("about"), manifest.get("steps")
     if not (isinstance(about, dict) and isinstance(about.get("env"), dict) and type(steps) is int):
         raise DataError(f"{str(path)!r}: its manifest does not say what was recorded, or how many steps; {_AGAIN}")
-    _refuse_another(about["env"], env, str(path))
-    for problem in too_few(steps, batch_size):
-        raise DataError(f"{str(path)!r}: {problem}")
+    return about["env"], steps
 
 
 def too_few(steps: int, batch_size: int) -> list[str]:
@@ -251,6 +263,9 @@ def _refuse_another(there: Mapping[str, Any], env: Mapping[str, Any], where: str
 def _told(there: Mapping[str, Any], env: Mapping[str, Any], parts: Mapping[str, str]) -> str:
     """In what data differ from this environment, with both values; empty if in nothing."""
     here = describe(env)
+    if here["env_id"] == RECORDED:
+        # Whatever the data are from; spaces are compared.
+        parts = {name: what for name, what in parts.items() if name in ("observation", "env_action")}
     odd = [text for name, what in parts.items() for text in differences(what, there.get(name), here[name])]
     more = [f"and {len(odd) - _MOST_TOLD} more"] if len(odd) > _MOST_TOLD else []
     return "; ".join([*odd[:_MOST_TOLD], *more])

@@ -19,6 +19,7 @@ from minding.engine.config.options import short
 from minding.engine.config.trust import add_project_to_path
 from minding.engine.data.masks import ACTION_MASK
 from minding.engine.errors import ConfigError, EnvError, MindingError, MissingExtraError, nearest
+from minding.envs.config import check_playable
 from minding.envs.guards import living
 from minding.envs.guards.faults import START_TIMEOUT, Hang, close_env, describe
 from minding.envs.guards.watchdog import watched
@@ -236,6 +237,8 @@ def env_factory(settings: Mapping[str, Any], env_fn: Callable[..., AnyEnv] | Non
       MissingExtraError: if the package that brings the environment is not installed.
     """
     env_id = settings["env_id"]
+    if env_fn is None:
+        check_playable(settings)
     if env_fn is None and not env_id:
         raise ConfigError("env.env_id='': expected a Gymnasium id or 'module:ClassOrFunction'")
     if env_fn is None and settings["backend"] == "envpool":

@@ -44,6 +44,7 @@ def evaluate(
     with bad_input():
         from minding.configs import compile_run
         from minding.engine.run.run_dir import RunDir, run_folders
+        from minding.envs.config import check_playable
 
         if ckpt and exported:
             raise click.UsageError("--ckpt and --exported name two agents: give one of them")
@@ -54,6 +55,8 @@ def evaluate(
             )
         runs = [RunDir.open(folder, trust=trust) for folder in folders]
         found = [(run_dir, compile_run(run_dir.load_config())) for run_dir in runs]
+        for _, cfg in found:
+            check_playable(cfg.env)
         checkpoints = [checkpoint_of(run_dir, ckpt) for run_dir in runs]
 
     means = []

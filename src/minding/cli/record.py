@@ -35,6 +35,7 @@ def record(run: str, out: str | None, episodes: int, seed: int | None, ckpt: str
     with bad_input():
         from minding.configs import compile_run
         from minding.engine.run.run_dir import RunDir, run_folders
+        from minding.envs.config import check_playable
         from minding.envs.video import video_writer
 
         runs = [RunDir.open(folder, trust=trust) for folder in run_folders(run)]
@@ -44,6 +45,7 @@ def record(run: str, out: str | None, episodes: int, seed: int | None, ckpt: str
         file = run_dir.path / "episode.gif" if out is None else Path(out)
         video_writer(file)
         cfg = compile_run(run_dir.load_config())
+        check_playable(cfg.env)
         chosen = checkpoint_of(run_dir, ckpt)
 
     from minding import training

@@ -27,6 +27,7 @@ def report(cfg: Config, run_dir: RunDir, summary: Any, *, draw: bool) -> None:
       draw: whether there is time for pictures.
     """
     from minding.engine.checkpoint import resumable_checkpoints
+    from minding.engine.data.dataset import RECORDED
 
     picture = _curve(cfg, run_dir, summary, draw)
     if cfg.run.trace and draw:
@@ -37,6 +38,8 @@ def report(cfg: Config, run_dir: RunDir, summary: Any, *, draw: bool) -> None:
         "film": _command("record", run_dir.path),
         "again": _command("train", run_dir.config),
     }
+    if cfg.env.env_id == RECORDED:
+        del following["play"], following["film"]
     if not resumable_checkpoints(run_dir.checkpoints):
         # Nothing was saved that could play.
         following = {"again": following["again"]}

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from minding.configs.chains import check_chain, get_chain
 from minding.engine.chain.task import Task
 from minding.engine.config.config import Config
+from minding.engine.data.dataset import RECORDED
 from minding.engine.process import runtime
 from minding.engine.run.loggers import check_loggers
 from minding.engine.types import Policy
@@ -35,7 +36,8 @@ def check_runnable(cfg: Config) -> None:
     for entry in cfg.use:
         own_middleware(entry)
     runtime.check_device(cfg.device)
-    check_backend(cfg.env)
+    if cfg.env.env_id != RECORDED:
+        check_backend(cfg.env)
     check_loggers(cfg.run.loggers)
 
 

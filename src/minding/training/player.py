@@ -9,10 +9,12 @@ from typing import Any
 import numpy as np
 
 from minding.engine.config.config import Config
+from minding.engine.data.dataset import RECORDED
 from minding.engine.data.masks import ACTION_MASK, OBSERVATION, with_mask
 from minding.engine.errors import MindingError, NonFiniteError, ShapeError
 from minding.engine.types import Array
 from minding.envs.config import env_settings
+from minding.envs.recorded import action_space, observation_space
 from minding.envs.single.factory import env_factory
 from minding.envs.spaces.info import JoinInfo, WithInfo
 from minding.envs.spaces.layout import ObsLayout
@@ -31,6 +33,19 @@ class Player:
     """
 
     def __init__(self, policy: Any, cfg: Config) -> None:
+        if cfg.env.env_id == RECORDED:
+            spec = cfg.env.spec
+            self._layout = ObsLayout(observation_space(spec.observation), action_space(spec.env_action))
+            self._mask_comes_with_info, self._unmasked = False, self._layout
+        else:
+            self._ask_environment(cfg)
+        self._eps = cfg.policy.other.eps.end if "eps" in cfg.policy.other else None
+        self._actor = policy.own_actor()
+        self._thread = None if policy.acts_in_numpy else threading.get_ident()
+        self._name = cfg.policy.type
+
+    def _ask_environment(self, cfg: Config) -> None:
+        """What observations it gives."""
         factory = env_factory(env_settings(cfg.env))
         env = factory()
         space, joins = env.observation_space, isinstance(env, JoinInfo)
@@ -39,10 +54,6 @@ class Player:
         self._mask_comes_with_info = joins and env.form.masked
         self._unmasked = ObsLayout(env.env.observation_space) if self._mask_comes_with_info else self._layout
         factory.close(env)
-        self._eps = cfg.policy.other.eps.end if "eps" in cfg.policy.other else None
-        self._actor = policy.own_actor()
-        self._thread = None if policy.acts_in_numpy else threading.get_ident()
-        self._name = cfg.policy.type
 
     def __call__(self, obs: Any, action_mask: Any = None, *, explore: bool = False) -> Any:
         """The action for one observation, or the actions for a batch of them.

@@ -19,6 +19,7 @@ from minding.engine.errors import DataError
 from minding.engine.run.run_dir import RunDir
 from minding.engine.types import Array, EnvManager, EnvStep, Obs, Policy
 from minding.envs import make_evaluator_env
+from minding.envs.config import check_playable
 from minding.middleware.eps_greedy_handler import eps_at
 from minding.training.assembly import make_policy
 from minding.training.loading import load_policy
@@ -80,8 +81,10 @@ def check_recordable(cfg: Config) -> None:
     """Refuses a run whose steps recorded data cannot hold, before anything is loaded or played.
 
     Raises:
+      ConfigError: if it has no environment.
       DataError: if several agents act in its environment.
     """
+    check_playable(cfg.env)
     spec = cfg.env.spec
     if "agents" in spec:
         raise DataError(

@@ -18,11 +18,12 @@ from minding.engine.chain.task import Task
 from minding.engine.config.config import Config
 from minding.engine.config.limits import run_length
 from minding.engine.console import console_logger
+from minding.engine.data.dataset import RECORDED
 from minding.engine.process.signals import SignalGuard
 from minding.engine.run.evidence import nan_batch_kept
 from minding.engine.run.progress import Progress
 from minding.engine.run.run_dir import RunDir
-from minding.engine.types import Policy
+from minding.engine.types import EpisodeEnd, Policy
 from minding.middleware import CkptSaver, online_logger, termination_checker
 from minding.middleware.evaluator import info_means
 from minding.training.assembly import build
@@ -173,11 +174,17 @@ class Session(contextlib.AbstractContextManager["Session"]):
                 console_logger().warning("the time line was not written: %s", error)
         return self._stop_reason
 
+    def _final_evaluation(self) -> list[EpisodeEnd]:
+        """Its episodes; none where there is no environment."""
+        if self.cfg.env.env_id == RECORDED:
+            return []
+        return final_evaluation(self.cfg, self.policy, stop=lambda: self.task.interrupted_by is not None)
+
     def summarize(self) -> Summary:
-        """The figures of the run so far, with an evaluation of its policy."""
+        """The figures of the run so far, with an evaluation of its policy where there is an environment."""
         task, ctx = self.task, self.task.ctx
         with SignalGuard(task.interrupt, "stopping without the final evaluation"):
-            episodes = final_evaluation(self.cfg, self.policy, stop=lambda: task.interrupted_by is not None)
+            episodes = self._final_evaluation()
         if task.interrupted_by is not None:
             self._stop_reason, episodes = task.interrupted_by, []
         returns = np.array([end.episode_return for end in episodes])

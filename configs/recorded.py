@@ -1,0 +1,60 @@
+"""The recorded data that a configuration names, and the environment that is known by them only."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from minding.engine.config.config import Config
+from minding.engine.data.dataset import RECORDED, recorded_env
+from minding.engine.errors import ConfigError
+
+
+def data_folder(cfg: Config) -> str:
+    """The folder of recorded data.
+
+    Raises:
+      ConfigError: none is given.
+    """
+    folder = cfg.policy.other.data if "data" in cfg.policy.other else None
+    if not folder:
+        raise ConfigError(
+            "policy.other.data is not given: expected the folder of recorded data; `minding record-data RUN --steps N` "
+            "makes one from a run folder"
+        )
+    return folder
+
+
+def check_collects(cfg: Config, *, collects: bool) -> None:
+    """Refuses a run that collects where there is nothing to collect in.
+
+    Raises:
+      ConfigError: says what to give instead.
+    """
+    if collects and cfg.env.get("env_id") == RECORDED:
+        raise ConfigError(
+            f"env.env_id={RECORDED} with policy.type={cfg.policy.type!r} and chain={cfg.chain!r}, which collects: "
+            "recorded data are no environment to collect in; give env.env_id an environment, or use an algorithm of "
+            "the chain 'offline', such as bc"
+        )
+
+
+def describe_data(cfg: Config, saved: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    """The description of the environment (see `envs.describe_env`) that a configuration's recorded data give.
+
+    Args:
+      cfg: the compiled configuration, without the description.
+      saved: a description of an earlier compilation: it holds where the data have gone, so that a trained policy acts
+        without them. To learn from them is refused later.
+    Raises:
+      ConfigError: no data are given, the algorithm learns from none, or settings change an environment.
+      DataError: there are no recorded data.
+    """
+    from minding.envs.recorded import describe_recorded
+
+    check_collects(cfg, collects="data" not in cfg.policy.other)
+    folder = data_folder(cfg)
+    if saved is not None and not Path(folder).exists():
+        return saved
+    return describe_recorded(cfg.env, recorded_env(folder)[0])

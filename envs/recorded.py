@@ -1,0 +1,88 @@
+"""The description of an environment that is known by recorded data only."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+
+from minding.engine.config.options import short
+from minding.engine.data.dataset import RECORDED
+from minding.engine.errors import ConfigError
+from minding.envs.config import default_config
+from minding.envs.spaces.actions import describe_actions, policy_action_space
+from minding.envs.spec import describe_space
+
+_OF_ENVIRONMENTS = (
+    "env_kwargs",
+    "wrappers",
+    "info_keys",
+    "max_episode_steps",
+    "single_instance",
+    "global_state",
+    "team_reward",
+    "normalize_reward",
+    "reward_clip",
+    "episodic_life",
+    "backend",
+)
+"""Settings that change an environment; data are as they were recorded."""
+
+
+def describe_recorded(env_cfg: Mapping[str, Any], recorded: Mapping[str, Any]) -> dict[str, Any]:
+    """`describe_env` where ``env.env_id=data``: spaces and limits are those of recorded data.
+
+    Args:
+      env_cfg: the `env` section of a configuration, complete.
+      recorded: what the data say of their environment, see `engine.data.dataset.describe`.
+    Raises:
+      ConfigError: a setting would change an environment, of which there is none.
+    """
+    defaults = default_config()
+    for key in _OF_ENVIRONMENTS:
+        if env_cfg[key] != defaults[key]:
+            raise ConfigError(
+                f"env.{key}={short(env_cfg[key])} has no effect with env.env_id={RECORDED}: there is no environment, "
+                "and data are learned from as they were recorded; leave it out"
+            )
+    action = action_space(recorded["env_action"])
+    rescale = env_cfg["rescale_action"]
+    return {
+        "observation": recorded["observation"],
+        "action": describe_space(policy_action_space(action, rescale=rescale)),
+        "env_action": describe_actions(action, rescale=rescale),
+        "max_episode_steps": recorded["max_episode_steps"],
+        "num_agents": 1,
+    }
+
+
+def observation_space(described: Mapping[str, Any]) -> spaces.Space[Any]:
+    """The observation space of a description by `envs.spec.describe_observation`."""
+    kind = described["kind"]
+    if kind == "dict":
+        return spaces.Dict({key: observation_space(each) for key, each in described["spaces"].items()})
+    if kind == "tuple":
+        return spaces.Tuple([observation_space(each) for each in described["spaces"]])
+    if kind == "box":
+        dtype = np.dtype(described["dtype"]).type
+        low, high = (np.broadcast_to(np.asarray(described[end], dtype), described["shape"]) for end in ("low", "high"))
+        return spaces.Box(low, high, tuple(described["shape"]), dtype)
+    if kind == "discrete":
+        return spaces.Discrete(described["n"], start=described["start"])
+    if kind == "multi_discrete":
+        return spaces.MultiDiscrete(described["nvec"])
+    return spaces.MultiBinary(sum(described["counts"]) if kind == "action_mask" else described["shape"])
+
+
+def action_space(described: Mapping[str, Any]) -> spaces.Space[Any]:
+    """The action space of a description by `describe_actions`."""
+    shape, dtype = tuple(described["shape"]), np.dtype(described["dtype"]).type
+    if described["kind"] == "box":
+        low, high = (np.broadcast_to(np.asarray(described[end], dtype), shape) for end in ("low", "high"))
+        return spaces.Box(low, high, shape, dtype)
+    if described["kind"] == "discrete":
+        return spaces.Discrete(described["n"], start=described["start"])
+    nvec, start = np.asarray(described["nvec"]), np.asarray(described["start"])
+    return spaces.MultiDiscrete(nvec, dtype=dtype, start=start)

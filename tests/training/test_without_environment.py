@@ -1,0 +1,129 @@
+"""A run that knows its environment from recorded data only: ``env.env_id=data``."""
+
+import shutil
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium import spaces
+from of_algorithms import recorded
+
+import minding
+from minding import training
+from minding.cli import run
+from minding.configs import compile_run
+from minding.engine.config.config import Config
+from minding.engine.data.dataset import load_dataset
+from minding.engine.errors import ConfigError
+from minding.engine.run.run_dir import RunDir
+from minding.envs.recorded import action_space, observation_space
+from minding.envs.spaces.actions import describe_actions
+from minding.envs.spec import describe_observation
+
+
+def settings(data, *more):
+    user = Config(env={"env_id": "data"}, policy={"type": "bc", "other": {"data": str(data)}})
+    return compile_run(user, ["run.loggers=[]", "exp_name=run", *more])
+
+
+@pytest.mark.parametrize("env_id", ["CartPole-v1", "Pendulum-v1"])
+def test_spaces_and_limits_are_those_of_the_environment_that_was_recorded(env_id):
+    expected = compile_run(Config(env={"env_id": env_id}, policy={"type": "bc"})).env.spec
+    assert settings(recorded(env_id)).env.spec == expected
+
+
+def test_actions_are_rescaled_as_the_configuration_says():
+    spec = settings(recorded("Pendulum-v1"), "env.rescale_action=false").env.spec
+    assert (spec.action.low, spec.action.high, spec.env_action.rescaled) == ([-2.0], [2.0], False)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """The folder of a run without an environment, whose data are gone since; its figures; its data."""
+    folder = tmp_path_factory.mktemp("without")
+    data = shutil.copytree(recorded("CartPole-v1"), folder / "data")
+    cfg = settings(data, "run.max_train_iter=40", "policy.learn.batch_size=32", f"run.out_dir={folder}")
+    summary = training.train(cfg, RunDir.create(cfg), progress=False)
+    dataset = load_dataset(data)
+    shutil.rmtree(data)
+    return folder / "run", summary, dataset
+
+
+def test_it_learns_and_is_evaluated_nowhere(trained):
+    _, summary, _ = trained
+    assert (summary.train_iter, summary.n_eval_episodes) == (40, 0)
+    assert np.isnan(summary.eval_return)
+
+
+def test_the_policy_acts_where_there_is_an_environment_and_its_data_are_gone(trained):
+    folder, _, dataset = trained
+    cfg, policy, _ = training.load_policy(RunDir.open(folder))
+    assert set(policy.eval_mode.forward(dataset.obs[""][:50]).tolist()) <= {0, 1}
+    env = gymnasium.make("CartPole-v1")
+    obs, _ = env.reset(seed=0)
+    assert env.action_space.contains(policy.eval_mode.forward(obs[None])[0])
+    env.close()
+    assert (cfg.env.spec.max_episode_steps, cfg.env.spec.env_action.n) == (500, 2)
+
+
+def test_an_agent_acts_and_is_saved_and_loaded_without_an_environment(tmp_path):
+    settings = [f"policy.other.data={recorded('Pendulum-v1')}", f"run.out_dir={tmp_path}"]
+    agent = minding.Agent("bc", "data", settings=settings, progress=False)
+    action = agent.predict(np.zeros(3, np.float32))
+    assert (action.shape, agent.predict(np.zeros((4, 3), np.float32)).shape) == ((1,), (4, 1))
+    with pytest.raises(ConfigError, match="there is no environment to play in"):
+        agent.evaluate(1)
+    loaded = minding.load(agent.save(tmp_path / "saved", evaluate=0), progress=False)
+    assert loaded.predict(np.zeros(3, np.float32)) == action
+
+
+SPACES = spaces.Dict(
+    {
+        "box": spaces.Box(-1, np.inf, (2,), np.float32),
+        "bits": spaces.MultiBinary(3),
+        "pair": spaces.Tuple((spaces.Discrete(4), spaces.MultiDiscrete([2, 3]))),
+        "image": spaces.Box(0, 255, (3, 8, 8), np.uint8),
+        "action_mask": spaces.MultiBinary(5),
+    }
+)
+
+
+def test_spaces_are_found_again_from_their_descriptions():
+    acting = spaces.Discrete(5, start=2)
+    described = describe_observation(SPACES, acting)
+    assert describe_observation(observation_space(described), acting) == described
+    boxes = (
+        spaces.Box(-2, 2, (1,), np.float32),
+        spaces.Box(np.float64([-1, -3]), np.float64([np.inf, 3]), dtype=np.float64),
+    )
+    for space in (acting, *boxes, spaces.MultiDiscrete([[2, 3]], start=[[1, 0]])):
+        assert action_space(describe_actions(space, rescale=True)) == space
+
+
+@pytest.mark.parametrize("command", [("eval",), ("record",), ("record-data", "--steps", "5")])
+def test_what_plays_says_that_there_is_no_environment(command, trained, capsys):
+    name, *options = command
+    assert run([name, str(trained[0]), *options]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("minding: env.env_id=data: there is no environment to play in")
+    assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["ppo"], "env.env_id=data with policy.type='ppo' and chain='on_policy', which collects: recorded data are no"),
+        (["bc"], "policy.other.data is not given: expected the folder of recorded data"),
+        (["bc", "policy.other.data=nowhere"], "no recorded data in 'nowhere'"),
+        (["bc", "policy.other.data=DATA", "env.wrappers=[flatten]"], "env.wrappers=['flatten'] has no effect with"),
+        (["bc", "policy.other.data=DATA", "run.stop_value=3"], "run.stop_value=3.0 can never be reached: without an"),
+        (["bc", "policy.other.data=DATA", "policy.learn.batch_size=301"], "exceeds the 300 recorded steps"),
+    ],
+)
+def test_what_cannot_be_done_without_an_environment_is_refused_in_one_line(arguments, message, capsys, tmp_path):
+    given = [text.replace("DATA", str(recorded("CartPole-v1"))) for text in arguments]
+    assert run(["train", *given, "env.env_id=data", f"run.out_dir={tmp_path / 'runs'}"]) == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    assert message in error
+    assert not (tmp_path / "runs").exists()
