@@ -59,7 +59,7 @@ class DatasetTables:
         """Minibatches of the steps with these numbers, ``(K, B)``."""
         index = index.astype(np.int32)
         successor = None if self._successor is None else self._successor[index]
-        return IndexedBatch(self._tables.layout, self._tables, index, successor=successor)
+        return IndexedBatch(self._tables.layout, self._tables, index, successor=successor, recorded=self._steps)
 
 
 def check_fields(dataset: Dataset, fields: Mapping[str, Field]) -> None:

@@ -229,6 +229,8 @@ class IndexedBatch:
       valid: float32, shaped like `index`: 0 at places that only fill up a minibatch, with rows that count elsewhere in
         it; None: all count. Steps find it in their batch as `VALID`.
       lag: how many learner iterations old the weights were that the rows were collected with; 0 if unknown.
+      recorded: where the first rows of the tables are recorded data, and all that is learned from, how many these are;
+        0 where rows are collected.
     """
 
     layout: RowLayout
@@ -238,6 +240,7 @@ class IndexedBatch:
     lag: float = 0.0
     successor: Array | None = None
     valid: Array | None = None
+    recorded: int = 0
 
     def distinct(self) -> tuple[dict[str, Array], Array]:
         """The rows that it refers to, each once, by field; and the index into them, int32, shaped like `index`."""

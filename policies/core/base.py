@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -36,6 +36,8 @@ from minding.policies.learning.update import Inputs, Update
 from minding.policies.networks.encoder import Normalizer, ObsEncoder
 from minding.policies.networks.fused import fuse_layers
 
+_BLOCK = 1 << 16
+"""Recorded rows whose observations are taken into the moments at a time."""
 MODES = ("collect", "learn", "eval")
 
 
@@ -233,12 +235,15 @@ class BasePolicy:
           NonFiniteError: the call ended in NaN or infinity, see `LearnGuard`.
         """
         shares = np.clip(np.atleast_1d(progress), 0.0, 1.0)
+        if batch.recorded:
+            self._normalize_as_recorded(batch)
         before = self._guard.state()
         inputs, optim = self.inputs(batch, float(shares[0])), self.root.optim
         if len(shares) > 1:
             inputs = inputs.by_step(optim.step_rates(shares))
         output = self._update(batch, inputs)
-        self.update_normalizers(batch)
+        if self._normalizers and not batch.recorded:
+            self.update_normalizers(batch, self.observed(batch), self._normalizers.values())
         more = {**_mean_rates(optim, shares), **optim.take_statistics()}
         output = dataclasses.replace(output, metrics={**output.metrics, **more})
         return self._guard.checked(output, batch, before)
@@ -247,14 +252,23 @@ class BasePolicy:
         """The rows that were learned from: a replay buffer may hold empty ones, a rollout those of resets."""
         return np.unique(batch.index)
 
-    def update_normalizers(self, batch: IndexedBatch) -> None:
-        """Adds the batch's observations to the running moments, after learning (see `Normalizer`)."""
-        if not self._normalizers:
-            return
-        rows = self.observed(batch)
+    def _normalize_as_recorded(self, batch: IndexedBatch) -> None:
+        """Sets the moments to those of all recorded observations, before the first step; they stay so.
+
+        Moments that are there already, of a run that is resumed or whose policy is trained further, are what the
+        weights were learned with: they stay as they are.
+        """
+        empty = [named for named in self._normalizers.values() if not named[1].moments.count]
+        for start in range(0, batch.recorded if empty else 0, _BLOCK):
+            self.update_normalizers(batch, np.arange(start, min(start + _BLOCK, batch.recorded)), empty)
+
+    def update_normalizers(
+        self, batch: IndexedBatch, rows: Array, normalizers: Iterable[tuple[str, Normalizer]]
+    ) -> None:
+        """Adds the observations of rows of the batch's tables to the moments of normalisers, with their row fields."""
         if not len(rows):
             return
-        for field, normalizer in self._normalizers.values():
+        for field, normalizer in normalizers:
             values = batch.layout.read(batch.tables.host, field, rows)
             normalizer.update(values.reshape(len(values), -1))
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
-
-import numpy as np
 
 from minding.engine.data.agents import ALIVE
 from minding.engine.data.batch import Field, IndexedBatch
 from minding.engine.data.observation import Leaf, leaf_name, observation_leaves
+from minding.engine.types import Array
 from minding.policies.core.base import BasePolicy
+from minding.policies.networks.encoder import Normalizer
 from minding.policies.networks.team_agents import with_identity
 from minding.policies.networks.team_rows import TeamPlaces, team_fields, team_places
 
@@ -53,14 +54,15 @@ class TeamPolicy(BasePolicy):
             "terminated": Field(),
         }
 
-    def update_normalizers(self, batch: IndexedBatch) -> None:
-        """Adds what the agents that were there have observed to the running moments, after learning."""
-        rows = self.observed(batch) if self._normalizers else np.zeros(0, np.int64)
+    def update_normalizers(
+        self, batch: IndexedBatch, rows: Array, normalizers: Iterable[tuple[str, Normalizer]]
+    ) -> None:
+        """Adds what the agents that were there have observed in these rows to the moments."""
         if not len(rows):
             return
         there = batch.layout.read(batch.tables.host, f"obs.{ALIVE}", rows)
         own = {leaf_name("obs", leaf) for leaf in self.leaves}
-        for field, normalizer in self._normalizers.values():
+        for field, normalizer in normalizers:
             values = batch.layout.read(batch.tables.host, field, rows)
             values = values[there] if field in own else values
             normalizer.update(values.reshape(len(values), -1))

@@ -31,7 +31,8 @@ class Normalizer(nn.Cell):
     """Scales each number to zero mean and unit variance as seen in training, clipped to +-10.
 
     The moments are kept in float64 by `RunningMoments`; the float32 parameters are what acting and learning see. They
-    change only in `update`, after a learning step, so that acting and learning of one iteration use the same ones.
+    change only in `update`: after the gradient steps of an iteration, so that acting and learning of one iteration use
+    the same ones, and where recorded data are learned from once, before the first step.
     """
 
     def __init__(self, size: int) -> None:

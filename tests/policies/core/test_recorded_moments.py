@@ -1,0 +1,116 @@
+"""Normalisers of policies that learn from recorded data: moments of all data, before the first step, for good."""
+
+import copy
+
+import numpy as np
+import pytest
+from fakes import Batches, dict_of, discrete, rows_of, space_of, tiny_config
+
+from minding.engine.buffers import DatasetTables
+from minding.engine.data.dataset import Dataset
+from minding.policies import get_policy_class
+
+OBSERVATION = dict_of(a=space_of(3), b=space_of(2, dtype="uint8", low=0, high=255))
+STEPS = 50
+
+
+def policy_of(algorithm="bc", **settings):
+    cfg = tiny_config(algorithm, OBSERVATION, discrete(2), **{"policy.model.normalize_obs": True, **settings})
+    return get_policy_class(algorithm)(cfg)
+
+
+def recorded(seed=0):
+    rng = np.random.default_rng(seed)
+    obs = {
+        # Far from zero: squares of float32 would lose all digits.
+        "a": (1e4 + rng.standard_normal((STEPS, 3))).astype(np.float32),
+        "b": rng.integers(0, 256, (STEPS, 2), dtype=np.uint8),
+    }
+    ends = np.array([STEPS - 21, STEPS - 1])
+    action = {"kind": "discrete", "shape": [], "start": 0, "n": 2, "dtype": "int64"}
+    return Dataset(
+        obs=obs,
+        action=rng.integers(0, 2, STEPS),
+        reward=np.zeros(STEPS, np.float32),
+        terminated=np.isin(np.arange(STEPS), ends),
+        truncated=np.zeros(STEPS, bool),
+        end=ends,
+        # No step was acted on here.
+        final_obs={path: values[:2] * 0 for path, values in obs.items()},
+        about={"env": {"env_action": action}},
+        digest="a",
+    )
+
+
+def moments(policy):
+    """Mean and scale of each normaliser as the network sees them."""
+    return {name: (n.mean.asnumpy().copy(), n.scale.asnumpy().copy()) for name, n in policy.normalizers.items()}
+
+
+def same(first, second):
+    return first.keys() == second.keys() and all(
+        np.array_equal(a, b) for name in first for a, b in zip(first[name], second[name])
+    )
+
+
+@pytest.fixture
+def blocks(monkeypatch):
+    """Takes the data in blocks of seven rows."""
+    monkeypatch.setattr("minding.policies.core.base._BLOCK", 7)
+
+
+def test_they_are_those_of_the_data_in_float64_at_the_first_step_and_stay(blocks):
+    data, policy = recorded(), policy_of()
+    tables = DatasetTables(data, policy.learn_mode.fields)
+    first = np.arange(4).reshape(1, 4)
+    policy.learn_mode.forward(tables.batch(first))
+    found = moments(policy)
+    assert len(found) == 2
+    for (mean, scale), values in zip(found.values(), data.obs.values()):
+        x = values.astype(np.float64)
+        np.testing.assert_array_equal(mean, x.mean(axis=0).astype(np.float32))
+        np.testing.assert_allclose(scale, 1 / np.sqrt(x.var(axis=0) + 1e-8), rtol=1e-6)
+    assert [n.moments.count for n in policy.normalizers.values()] == [STEPS, STEPS]
+    policy.learn_mode.forward(tables.batch(first + 4))
+    assert same(moments(policy), found)
+
+
+def test_the_first_step_sees_them(blocks):
+    """With a learning rate of nothing both calls compute the same loss of the same rows."""
+    policy = policy_of(**{"policy.learn.learning_rate": 1e-30})
+    tables = DatasetTables(recorded(), policy.learn_mode.fields)
+    losses = [policy.learn_mode.forward(tables.batch(np.arange(8)[None])).metrics["loss"] for _ in range(2)]
+    assert losses[0] == losses[1]
+
+
+def test_the_weights_do_not_depend_on_how_many_steps_a_call_makes():
+    index, params = np.arange(48).reshape(6, 8), []
+    for calls in (6, 2):
+        policy = policy_of(**{"policy.learn.anneal_lr": False})
+        tables = DatasetTables(recorded(), policy.learn_mode.fields)
+        for part in np.split(index, calls):
+            policy.learn_mode.forward(tables.batch(part))
+        params.append({name: p.asnumpy().tobytes() for name, p in policy.params.items()})
+    assert params[0] == params[1]
+
+
+def test_a_resumed_policy_and_one_that_is_trained_further_keep_what_they_have():
+    policy = policy_of()
+    policy.learn_mode.forward(DatasetTables(recorded(), policy.learn_mode.fields).batch(np.arange(8)[None]))
+    found = moments(policy)
+    fresh = policy_of(seed=1)
+    fresh.load_state_dict(copy.deepcopy(policy.state_dict()))
+    # Other data, as where a policy goes on with those of another task.
+    fresh.learn_mode.forward(DatasetTables(recorded(seed=5), fresh.learn_mode.fields).batch(np.arange(8)[None]))
+    assert same(moments(fresh), found)
+
+
+def test_where_rows_are_collected_they_move_with_each_call():
+    policy = policy_of("dqn")
+    batches = Batches(policy, 16)
+    values = rows_of(batches.layout, 16, np.random.default_rng(0), {"action": 2})
+    policy.learn_mode.forward(batches(values, [range(8)]))
+    found = moments(policy)
+    policy.learn_mode.forward(batches(values, [range(8, 16)]))
+    assert not same(moments(policy), found)
+    assert {n.moments.count for n in policy.normalizers.values()} == {16}
