@@ -1,9 +1,9 @@
 """Presets, one per file: a module named ``<environment>_<algorithm>`` that holds a `main_config`.
 
 A preset says what differs from the defaults of its algorithm and environment. Its docstring says what it is,
-and after "Expected:" what it reaches; ``minding list presets`` shows both. Where `make proofs` shows that, the module
-also holds a `proof`: a dict with `target`, the mean return to reach, or None, and where they differ from 5 and
-`run.max_env_step` with `seeds` and `env_step`.
+and after "Expected:" what it reaches; ``minding list presets`` shows both. Where that is a mean return, it is the
+`run.target` too. Where `make proofs` shows it, the module also holds a `proof`: a dict with `target`, `seeds` and
+`env_step` where they differ from `run.target`, 5 and `run.max_env_step`.
 """
 
 from __future__ import annotations
@@ -121,6 +121,7 @@ def compile_run(
         raise ConfigError(f"overrides={overrides!r}: expected a list of texts, such as ['env.backend=sync']")
     overrides = list(overrides)
     given: Mapping[str, Any] = load_named(user) if isinstance(user, str) else user
+    named_env = given.get("env") or {}
     if env_fn is not None:
         if not callable(env_fn):
             raise ConfigError(f"env_fn={env_fn!r}: expected a class or function that makes one environment")
@@ -144,10 +145,23 @@ def compile_run(
             f"policy.type={algorithm.name!r}: the other settings are those of {own!r} ({error}); start from a preset "
             f"of {algorithm.name!r}: `minding list presets` lists all"
         ) from None
+    if "target" not in (parse_overrides(overrides).get("run") or {}) and not same_task(named_env, cfg.env):
+        cfg.run.target = None
     algorithm.check_actions(cfg.env.spec.action, f"env.env_id={cfg.env.env_id!r}")
     algorithm.check_agents(cfg.env.spec, f"env.env_id={cfg.env.env_id!r}")
     check_settings(cfg)
     return cfg
+
+
+def same_task(named: Mapping[str, Any], env: Mapping[str, Any]) -> bool:
+    """Whether a section `env` still has the environment of the one that named it, so that a `run.target` holds there.
+
+    Args:
+      named: the section of a preset or of a user's settings; without an environment it fits any.
+      env: the section with what was given in addition.
+    """
+    first, second = ((each.get("env_id"), plain(each.get("env_kwargs") or {})) for each in (named, env))
+    return first[0] is None or bool(first == second)
 
 
 def _algorithm_name(user: Mapping[str, object], overrides: list[str]) -> str:

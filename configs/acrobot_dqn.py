@@ -7,7 +7,7 @@ from minding.engine import Config
 
 main_config = Config(
     exp_name="acrobot_dqn",
-    run=dict(max_env_step=100_000),
+    run=dict(max_env_step=100_000, target=-100.0),
     env=dict(env_id="Acrobot-v1"),
     policy=dict(
         type="dqn",
@@ -19,4 +19,4 @@ main_config = Config(
     ),
 )
 
-proof = dict(target=-100.0)
+proof = dict()

@@ -7,7 +7,7 @@ from minding.engine import Config
 
 main_config = Config(
     exp_name="acrobot_ppo",
-    run=dict(max_env_step=300_000),
+    run=dict(max_env_step=300_000, target=-100.0),
     env=dict(env_id="Acrobot-v1", collector_env_num=16),
     policy=dict(
         type="ppo",
@@ -21,4 +21,4 @@ main_config = Config(
     ),
 )
 
-proof = dict(target=-100.0)
+proof = dict()

@@ -7,7 +7,7 @@ from minding.engine import Config
 
 main_config = Config(
     exp_name="acrobot_rainbow",
-    run=dict(max_env_step=50_000),
+    run=dict(max_env_step=50_000, target=-100.0),
     env=dict(env_id="Acrobot-v1"),
     policy=dict(
         type="rainbow",
@@ -20,4 +20,4 @@ main_config = Config(
     ),
 )
 
-proof = dict(target=-100.0, seeds=3)
+proof = dict(seeds=3)

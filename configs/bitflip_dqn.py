@@ -8,7 +8,7 @@ from minding.engine import Config
 main_config = Config(
     exp_name="bitflip_dqn",
     chain="hindsight",
-    run=dict(max_env_step=40_000),
+    run=dict(max_env_step=40_000, target=-5.0),
     env=dict(env_id="minding/BitFlip-v0", env_kwargs=dict(bits=10)),
     policy=dict(
         type="dqn",
@@ -20,4 +20,4 @@ main_config = Config(
     ),
 )
 
-proof = dict(target=-5.0)
+proof = dict()

@@ -7,7 +7,7 @@ from minding.engine import Config
 
 main_config = Config(
     exp_name="cartpole_a2c",
-    run=dict(max_env_step=300_000),
+    run=dict(max_env_step=300_000, target=475.0),
     env=dict(env_id="CartPole-v1", normalize_reward=True),
     policy=dict(
         type="a2c",
@@ -20,4 +20,4 @@ main_config = Config(
     ),
 )
 
-proof = dict(target=475.0)
+proof = dict()

@@ -7,7 +7,7 @@ from minding.engine import Config
 
 main_config = Config(
     exp_name="cartpole_ac",
-    run=dict(max_env_step=200_000),
+    run=dict(max_env_step=200_000, target=475.0),
     env=dict(env_id="CartPole-v1", collector_env_num=16, normalize_reward=True),
     policy=dict(
         type="ac",
@@ -19,4 +19,4 @@ main_config = Config(
     ),
 )
 
-proof = dict(target=475.0)
+proof = dict()

@@ -7,7 +7,7 @@ from minding.engine import Config
 
 main_config = Config(
     exp_name="cartpole_discrete_sac",
-    run=dict(max_env_step=60_000),
+    run=dict(max_env_step=60_000, target=475.0),
     env=dict(env_id="CartPole-v1"),
     policy=dict(
         type="discrete_sac",
@@ -27,4 +27,4 @@ main_config = Config(
     ),
 )
 
-proof = dict(target=475.0)
+proof = dict()

@@ -7,7 +7,7 @@ from minding.engine import Config
 
 main_config = Config(
     exp_name="cartpole_dqn",
-    run=dict(max_env_step=60_000),
+    run=dict(max_env_step=60_000, target=475.0),
     env=dict(env_id="CartPole-v1"),
     policy=dict(
         type="dqn",
@@ -24,4 +24,4 @@ main_config = Config(
     ),
 )
 
-proof = dict(target=475.0)
+proof = dict()

@@ -7,7 +7,7 @@ from minding.engine import Config
 
 main_config = Config(
     exp_name="cartpole_impala",
-    run=dict(max_env_step=500_000),
+    run=dict(max_env_step=500_000, target=475.0),
     lanes=dict(collectors=2),
     # With one gradient step per rollout, values near 50 are learned too slowly: a policy that forgets does not recover.
     env=dict(env_id="CartPole-v1", normalize_reward=True, reward_gamma=0.98),
@@ -20,4 +20,4 @@ main_config = Config(
     ),
 )
 
-proof = dict(target=475.0)
+proof = dict()

@@ -7,7 +7,7 @@ from minding.engine import Config
 
 main_config = Config(
     exp_name="deepsea_ppo_rnd",
-    run=dict(max_env_step=300_000),
+    run=dict(max_env_step=300_000, target=0.9),
     env=dict(env_id="minding/DeepSea-v0", env_kwargs=dict(size=20), collector_env_num=16),
     policy=dict(
         type="ppo",
@@ -19,4 +19,4 @@ main_config = Config(
     ),
 )
 
-proof = dict(target=0.9)
+proof = dict()

@@ -7,7 +7,7 @@ from minding.engine import Config
 
 main_config = Config(
     exp_name="halfcheetah_ddpg",
-    run=dict(max_env_step=1_000_000, metrics_freq=5_000),
+    run=dict(max_env_step=1_000_000, metrics_freq=5_000, target=4000.0),
     env=dict(env_id="HalfCheetah-v5", collector_env_num=1),
     policy=dict(
         type="ddpg",

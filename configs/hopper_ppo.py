@@ -7,7 +7,7 @@ from minding.engine import Config
 
 main_config = Config(
     exp_name="hopper_ppo",
-    run=dict(max_env_step=1_000_000),
+    run=dict(max_env_step=1_000_000, target=2000.0),
     # As halfcheetah_ppo.
     env=dict(env_id="Hopper-v5", collector_env_num=1, normalize_reward=True, reward_clip=10.0),
     policy=dict(

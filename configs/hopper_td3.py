@@ -7,7 +7,7 @@ from minding.engine import Config
 
 main_config = Config(
     exp_name="hopper_td3",
-    run=dict(max_env_step=1_000_000, metrics_freq=5_000),
+    run=dict(max_env_step=1_000_000, metrics_freq=5_000, target=3000.0),
     env=dict(env_id="Hopper-v5", collector_env_num=1),
     policy=dict(
         type="td3",

@@ -7,7 +7,7 @@ from minding.engine import Config
 
 main_config = Config(
     exp_name="lunarlander_qrdqn",
-    run=dict(max_env_step=400_000),
+    run=dict(max_env_step=400_000, target=200.0),
     env=dict(env_id="LunarLander-v3"),
     policy=dict(
         type="qrdqn",
@@ -20,4 +20,4 @@ main_config = Config(
     ),
 )
 
-proof = dict(target=200.0)
+proof = dict()

@@ -7,7 +7,7 @@ from minding.engine import Config
 
 main_config = Config(
     exp_name="lunarlander_sac",
-    run=dict(max_env_step=200_000),
+    run=dict(max_env_step=200_000, target=200.0),
     env=dict(env_id="LunarLander-v3", env_kwargs=dict(continuous=True)),
     policy=dict(
         type="sac",

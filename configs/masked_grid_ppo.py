@@ -7,7 +7,7 @@ from minding.engine import Config
 
 main_config = Config(
     exp_name="masked_grid_ppo",
-    run=dict(max_env_step=300_000),
+    run=dict(max_env_step=300_000, target=33.5),
     env=dict(env_id="minding/MaskedGrid-v0", collector_env_num=16, info_keys=["action_mask", "success"]),
     policy=dict(
         type="ppo",
@@ -18,4 +18,4 @@ main_config = Config(
     ),
 )
 
-proof = dict(target=33.5)
+proof = dict()

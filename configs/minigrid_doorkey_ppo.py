@@ -7,7 +7,7 @@ from minding.engine import Config
 
 main_config = Config(
     exp_name="minigrid_doorkey_ppo",
-    run=dict(max_env_step=200_000),
+    run=dict(max_env_step=200_000, target=0.9),
     env=dict(env_id="MiniGrid-DoorKey-5x5-v0", wrappers=[dict(minigrid=dict(mask=True))], collector_env_num=16),
     policy=dict(
         type="ppo",
@@ -18,4 +18,4 @@ main_config = Config(
     ),
 )
 
-proof = dict(target=0.9)
+proof = dict()

@@ -7,7 +7,7 @@ from minding.engine import Config
 
 main_config = Config(
     exp_name="pendulum_a2c",
-    run=dict(max_env_step=500_000),
+    run=dict(max_env_step=500_000, target=-250.0),
     env=dict(env_id="Pendulum-v1", normalize_reward=True, reward_gamma=0.9),
     policy=dict(
         type="a2c",
@@ -19,4 +19,4 @@ main_config = Config(
     ),
 )
 
-proof = dict(target=-250.0)
+proof = dict()

@@ -7,7 +7,7 @@ from minding.engine import Config
 
 main_config = Config(
     exp_name="pendulum_ddpg",
-    run=dict(max_env_step=20_000),
+    run=dict(max_env_step=20_000, target=-200.0),
     env=dict(env_id="Pendulum-v1", collector_env_num=1),
     policy=dict(
         type="ddpg",
@@ -18,4 +18,4 @@ main_config = Config(
     ),
 )
 
-proof = dict(target=-200.0)
+proof = dict()

@@ -8,7 +8,7 @@ from minding.engine import Config
 main_config = Config(
     exp_name="pointreach_sac",
     chain="hindsight",
-    run=dict(max_env_step=30_000),
+    run=dict(max_env_step=30_000, target=-20.0),
     env=dict(env_id="minding/PointReach-v0", info_keys=["is_success"]),
     policy=dict(
         type="sac",
@@ -20,4 +20,4 @@ main_config = Config(
     ),
 )
 
-proof = dict(target=-20.0)
+proof = dict()

@@ -7,7 +7,7 @@ from minding.engine import Config
 
 main_config = Config(
     exp_name="pong_dqn",
-    run=dict(max_env_step=10_000_000, metrics_freq=10_000),
+    run=dict(max_env_step=10_000_000, metrics_freq=10_000, target=18.0),
     env=dict(
         env_id="ALE/Pong-v5",
         # As pong_ppo, in ale-py's own threads; training rewards are those of the paper.

@@ -8,7 +8,7 @@ from minding.engine import Config
 
 main_config = Config(
     exp_name="repeat_previous_ppo",
-    run=dict(max_env_step=300_000),
+    run=dict(max_env_step=300_000, target=0.95),
     env=dict(env_id="minding/RepeatPrevious-v0", collector_env_num=16),
     policy=dict(
         type="ppo",
@@ -20,4 +20,4 @@ main_config = Config(
     ),
 )
 
-proof = dict(target=0.95)
+proof = dict()

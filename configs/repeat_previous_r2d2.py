@@ -8,7 +8,7 @@ from minding.engine import Config
 
 main_config = Config(
     exp_name="repeat_previous_r2d2",
-    run=dict(max_env_step=50_000),
+    run=dict(max_env_step=50_000, target=0.95),
     env=dict(env_id="minding/RepeatPrevious-v0", collector_env_num=16),
     policy=dict(
         type="r2d2",
@@ -30,4 +30,4 @@ main_config = Config(
     ),
 )
 
-proof = dict(target=0.95)
+proof = dict()

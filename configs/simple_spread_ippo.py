@@ -8,7 +8,7 @@ from minding.engine import Config
 
 main_config = Config(
     exp_name="simple_spread_ippo",
-    run=dict(max_env_step=160_000),
+    run=dict(max_env_step=160_000, target=-55.0),
     env=dict(
         env_id="mpe2/simple_spread_v3",
         env_kwargs=dict(max_cycles=25, continuous_actions=False),
@@ -24,4 +24,4 @@ main_config = Config(
     ),
 )
 
-proof = dict(target=-55.0)
+proof = dict()

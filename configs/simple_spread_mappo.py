@@ -8,7 +8,7 @@ from minding.engine import Config
 
 main_config = Config(
     exp_name="simple_spread_mappo",
-    run=dict(max_env_step=1_000_000),
+    run=dict(max_env_step=1_000_000, target=-40.6),
     env=dict(
         env_id="mpe2/simple_spread_v3",
         env_kwargs=dict(max_cycles=25, continuous_actions=False),
@@ -23,4 +23,4 @@ main_config = Config(
     ),
 )
 
-proof = dict(target=-40.6)
+proof = dict()

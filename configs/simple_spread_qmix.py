@@ -8,7 +8,7 @@ from minding.engine import Config
 
 main_config = Config(
     exp_name="simple_spread_qmix",
-    run=dict(max_env_step=500_000),
+    run=dict(max_env_step=500_000, target=-41.0),
     env=dict(
         env_id="mpe2/simple_spread_v3",
         env_kwargs=dict(max_cycles=25, continuous_actions=False),
@@ -31,4 +31,4 @@ main_config = Config(
     ),
 )
 
-proof = dict(target=-41.0)
+proof = dict()

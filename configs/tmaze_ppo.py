@@ -7,7 +7,7 @@ from minding.engine import Config
 
 main_config = Config(
     exp_name="tmaze_ppo",
-    run=dict(max_env_step=150_000),
+    run=dict(max_env_step=150_000, target=0.95),
     env=dict(env_id="minding/TMaze-v0", collector_env_num=16),
     policy=dict(
         type="ppo",
@@ -18,4 +18,4 @@ main_config = Config(
     ),
 )
 
-proof = dict(target=0.95)
+proof = dict()

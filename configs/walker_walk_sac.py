@@ -7,7 +7,7 @@ from minding.engine import Config
 
 main_config = Config(
     exp_name="walker_walk_sac",
-    run=dict(max_env_step=500_000, metrics_freq=5_000),
+    run=dict(max_env_step=500_000, metrics_freq=5_000, target=900.0),
     # One vector: orientations, height and velocities.
     env=dict(env_id="dm_control/walker-walk-v0", wrappers=["flatten"], collector_env_num=1),
     policy=dict(
@@ -18,4 +18,4 @@ main_config = Config(
     ),
 )
 
-proof = dict(target=900.0, seeds=3)
+proof = dict(seeds=3)

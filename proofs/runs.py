@@ -53,8 +53,9 @@ def _learning(preset: str) -> Learning | None:
     proof = getattr(module, "proof", None)
     if proof is None:
         return None
-    env_step = 0 if "recorded" in proof else module.main_config.run.max_env_step
-    return Learning(preset, **{"env_step": env_step, **proof})
+    run = module.main_config.run
+    env_step = 0 if "recorded" in proof else run.max_env_step
+    return Learning(preset, **{"env_step": env_step, "target": run.get("target"), **proof})
 
 
 LEARNING = {preset: proof for preset in PRESETS if (proof := _learning(preset)) is not None}

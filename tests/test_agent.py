@@ -437,3 +437,8 @@ def test_the_chain_is_shown(pole):
 def test_a_preset_is_an_agent():
     made = minding.Agent("cartpole_dqn", seed=3, hidden=[32])
     assert (made.cfg.policy.type, made.cfg.seed, made.cfg.policy.model.hidden) == ("dqn", 3, [32])
+
+
+@pytest.mark.parametrize(("env", "target"), [(None, 475.0), ("CartPole-v1", 475.0), ("Acrobot-v1", None)])
+def test_the_target_of_a_preset_does_not_move_to_another_environment(env, target):
+    assert minding.Agent("cartpole_ppo", env).cfg.run.target == target

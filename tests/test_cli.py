@@ -85,7 +85,7 @@ def compiled(monkeypatch, tmp_path):
     """Stands in for the compiler of whole runs: keeps the overrides, changes the folder."""
 
     def compile_run(user, overrides=()):
-        run = {"out_dir": str(tmp_path / "runs"), "trace": False, "max_env_step": 100_000}
+        run = {"out_dir": str(tmp_path / "runs"), "trace": False, "max_env_step": 100_000, "target": None}
         cfg = Config(user, seed=3, run=run)
         cfg.overrides = list(overrides)
         return cfg

@@ -134,6 +134,7 @@ RUN_SCHEMA: dict[str, Any] = {
         "final_episodes": opt(100, "[1, inf)", "episodes of the evaluation after training"),
         "max_step": opt(None, "[1, inf)", "iterations after which the run ends", type=int),
         "stop_value": opt(None, None, "evaluation mean at which the run ends; None: never", type=float),
+        "target": opt(None, None, "mean return to reach, a line in plots of the curve; it ends nothing", type=float),
         "log_freq": opt(0.5, "(0, inf)", "seconds between two refreshes of the progress display"),
         "metrics_freq": opt(1000, "[1, inf)", "steps of the clock between two rows of metrics"),
         "loggers": opt(

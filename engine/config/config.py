@@ -121,6 +121,7 @@ class RunSection(Section):
     final_episodes: int
     max_step: int | None
     stop_value: float | None
+    target: float | None
     log_freq: float
     metrics_freq: int
     loggers: list[str]

@@ -26,7 +26,7 @@ from minding.engine.types import Array
 EVAL_RETURN = "eval/return_mean"
 COLLECT_RETURN = "collect/return_mean"
 _GRID_POINTS = 200
-_SAME_RUN = ("log_freq", "loggers", "profile", "trace", "ckpt_freq", "final_episodes", "out_dir")
+_SAME_RUN = ("log_freq", "loggers", "profile", "trace", "ckpt_freq", "final_episodes", "out_dir", "target")
 """Settings of the section `run` that change no return."""
 LEAST_SEEDS = 3
 """From so many on a 95 % interval over seeds is named as such."""
@@ -47,6 +47,9 @@ class Curve:
       kind: ``"evaluation"`` or ``"training"``: whose returns these are.
       unit: what `steps` counts, see `engine.chain.context.UNITS`.
       finals: return of the final evaluation of each seed that has one, see `RunDir.summary`.
+      final_step: mean of the steps at which these evaluations were; NaN without one.
+      members: steps and returns of each seed.
+      target: the mean return to reach (``run.target``), if all seeds have the same.
     """
 
     label: str
@@ -59,6 +62,9 @@ class Curve:
     kind: str = "evaluation"
     unit: str = "env_step"
     finals: tuple[float, ...] = ()
+    final_step: float = math.nan
+    members: tuple[tuple[Array, Array], ...] = ()
+    target: float | None = None
 
     @property
     def seeds(self) -> str:
@@ -122,7 +128,7 @@ def mean_curve(label: str, runs: Sequence[tuple[Array, Array]], *, env_id: str =
     grid = runs[0][0] if len(runs) == 1 else np.linspace(first, max(first, last), _GRID_POINTS)
     table = np.stack([np.interp(grid, steps, values) for steps, values in runs])
     low, high = bootstrap_interval([table], mean)
-    return Curve(label, grid, mean(table), low, high, len(runs), env_id, kind)
+    return Curve(label, grid, mean(table), low, high, len(runs), env_id, kind, members=tuple(runs))
 
 
 def learning_curves(paths: Iterable[str | os.PathLike[str]]) -> list[Curve]:
@@ -214,6 +220,24 @@ def _curve_of(label: str, runs: Sequence[_Run]) -> Curve:
     kind = "evaluation" if evaluated or not trained else "training"
     members = [run.returns[kind] for run in runs if kind in run.returns]
     curve = mean_curve(label, members, env_id=str(runs[0].cfg.env.env_id), kind=kind)
-    found = (RunDir(run.path).figures().get("eval_return") for run in runs)
-    finals = tuple(float(value) for value in found if isinstance(value, (int, float)) and math.isfinite(value))
-    return dataclasses.replace(curve, unit=runs[0].unit, finals=finals)
+    found = [final for run in runs if (final := final_evaluation(RunDir(run.path).figures())) is not None]
+    targets = {run.cfg.get("run", {}).get("target") for run in runs}
+    return dataclasses.replace(
+        curve,
+        unit=runs[0].unit,
+        finals=tuple(value for _, value in found),
+        final_step=float(np.mean([step for step, _ in found])) if found else math.nan,
+        target=targets.pop() if len(targets) == 1 else None,
+    )
+
+
+def final_evaluation(figures: Mapping[str, Any]) -> tuple[float, float] | None:
+    """Where the final evaluation of a run was, on its clock, and its mean return; None if there was none.
+
+    Args:
+      figures: as `RunDir.figures` returns them.
+    """
+    step, value = figures.get(figures.get("unit", "env_step"), math.nan), figures.get("eval_return")
+    if not isinstance(value, (int, float)) or not math.isfinite(value):
+        return None
+    return float(step), float(value)

@@ -6,7 +6,7 @@ import contextlib
 import itertools
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,8 @@ _WAITING = {"collect lane": "waits for a rollout", "evaluate lane": "waits for a
 def plot_curves(curves: Sequence[Curve], path: str | os.PathLike[str]) -> None:
     """Draws curves with their intervals into a picture, with a panel for each environment and unit.
 
-    The file extension selects the format.
+    Single seeds are faint lines, final evaluations stars, and targets dashed lines. The file extension selects the
+    format.
 
     Raises:
       MissingExtraError: if matplotlib is not installed.
@@ -33,16 +34,46 @@ def plot_curves(curves: Sequence[Curve], path: str | os.PathLike[str]) -> None:
     panels = list(dict.fromkeys((curve.env_id, curve.unit) for curve in curves)) or [("", "env_step")]
     figure, panel_axes = _figure(panels=len(panels))
     for (env_id, unit), axes in zip(panels, panel_axes, strict=True):
-        for curve in curves:
-            if (curve.env_id, curve.unit) != (env_id, unit):
-                continue
-            (line,) = axes.plot(curve.steps, curve.mean, label=f"{curve.label} ({curve.kind}, {curve.seeds})")
-            if curve.n_runs > 1:
-                axes.fill_between(curve.steps, curve.low, curve.high, color=line.get_color(), alpha=0.2, linewidth=0)
-        if env_id:
-            axes.set_title(env_id)
+        shown = [curve for curve in curves if (curve.env_id, curve.unit) == (env_id, unit)]
+        colors = [_draw_curve(axes, curve) for curve in shown]
+        for curve, color in zip(shown, colors, strict=True):
+            if curve.finals and math.isfinite(curve.final_step):
+                _draw_final(axes, curve.final_step, math.fsum(curve.finals) / len(curve.finals), color)
+        _draw_targets(axes, [curve.target for curve in shown])
+        axes.set_title(_title(env_id, shown))
         _describe(axes, unit)
     _save(figure, path)
+
+
+def _draw_curve(axes: Any, curve: Curve) -> Any:
+    """Draws the mean, and for several seeds its interval and each of them; returns the colour."""
+    (line,) = axes.plot(
+        curve.steps, curve.mean, linewidth=2, label=f"{curve.label} ({curve.kind}, {curve.seeds})", zorder=3
+    )
+    color = line.get_color()
+    if curve.n_runs > 1:
+        axes.fill_between(curve.steps, curve.low, curve.high, color=color, alpha=0.2, linewidth=0)
+        for steps, values in curve.members:
+            axes.plot(steps, values, color=color, alpha=0.4, linewidth=0.8)
+    return color
+
+
+def _draw_final(axes: Any, step: float, value: float, color: Any) -> None:
+    # One line in the legend, however many curves there are.
+    known = "final evaluation (mean)"
+    label = "_" if known in axes.get_legend_handles_labels()[1] else known
+    axes.plot([step], [value], "*", color=color, markersize=12, markeredgecolor="white", label=label, zorder=4)
+
+
+def _draw_targets(axes: Any, targets: Iterable[float | None]) -> None:
+    for target in dict.fromkeys(targets):
+        if target is not None:
+            axes.axhline(target, color="dimgray", linestyle="--", linewidth=1, label=f"target {target:g}", zorder=2)
+
+
+def _title(env_id: str, curves: Sequence[Curve]) -> str:
+    labels = list(dict.fromkeys(curve.label for curve in curves))
+    return " on ".join(filter(None, (labels[0] if len(labels) == 1 else "", env_id))) or "learning curves"
 
 
 def check_format(path: str | os.PathLike[str]) -> None:
@@ -59,16 +90,32 @@ def check_format(path: str | os.PathLike[str]) -> None:
         raise ConfigError(f"picture {str(path)!r}: expected a name that ends with one of .{', .'.join(sorted(known))}")
 
 
-def plot_run(metrics: Mapping[str, Array], title: str, path: str | os.PathLike[str]) -> None:
+def plot_run(
+    metrics: Mapping[str, Array],
+    title: str,
+    path: str | os.PathLike[str],
+    *,
+    target: float | None = None,
+    final: tuple[float, float] | None = None,
+) -> None:
     """Draws one run: the training return as a line, evaluations as points.
 
+    Args:
+      metrics: as `read_metrics` returns them.
+      title: of the picture.
+      path: of the picture.
+      target: the mean return to reach.
+      final: where the final evaluation was, and its mean return.
     Raises:
       MissingExtraError: if matplotlib is not installed.
     """
     figure, (axes,) = _figure()
     if COLLECT_RETURN in metrics:
         axes.plot(*series(metrics, COLLECT_RETURN), label="training (mean of 100 episodes)", alpha=0.7)
-    axes.plot(*series(metrics, EVAL_RETURN), "o-", markersize=4, label="evaluation (mean)")
+    (line,) = axes.plot(*series(metrics, EVAL_RETURN), "o-", markersize=4, label="evaluation (mean)")
+    if final is not None:
+        _draw_final(axes, *final, line.get_color())
+    _draw_targets(axes, [target])
     axes.set_title(title)
     _describe(axes, clock_of(metrics) or "env_step")
     _save(figure, path)
@@ -159,6 +206,8 @@ def _describe(axes: Any, unit: str) -> None:
 
     axes.set_xlabel(UNITS[unit])
     axes.set_ylabel("episode return")
+    # Whatever was measured first, training began at step 0.
+    axes.set_xlim(left=0)
     axes.xaxis.set_major_formatter(EngFormatter(sep=""))
     axes.grid(alpha=0.3)
     if axes.get_legend_handles_labels()[0]:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from minding.configs import compile_run, load_named
+from minding.configs import compile_run, load_named, same_task
 from minding.configs.chains import get_chain
 from minding.engine.chain.middleware import Middleware
 from minding.engine.chain.task import Task
@@ -84,6 +84,8 @@ class Agent:
             given = user.env if "env" in user else {}
             kept = {key: value for key, value in given.items() if key not in ("env_id", "env_kwargs")}
             user["env"] = {**kept, **objects.env_settings_of(env)}
+            if "run" in user and not same_task(given, user["env"]):
+                user.run.pop("target", None)
         if seed is not None:
             user.seed = seed
         if isinstance(settings, str):

@@ -242,3 +242,25 @@ def test_only_one_gradient_step_with_the_kernels_makes_a_short_update(name, over
     monkeypatch.setattr(runtime, "prepare", asked.append)
     preparation.prepare(compile_run(load_preset(name), [override]))
     assert [settings.short_graphs for settings in asked] == [short]
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_the_target_of_a_preset_is_the_mean_return_that_it_says_to_expect(name):
+    expected = importlib.import_module(f"minding.configs.{name}").__doc__.rpartition("Expected: ")[2]
+    said = re.search(r"evaluation mean of at least (-?[\d.]+\d|-?\d)", " ".join(expected.split()))
+    assert load_preset(name).run.get("target") == (float(said[1]) if said else None)
+
+
+@pytest.mark.parametrize(
+    ("user", "overrides", "target"),
+    [
+        ("cartpole_ppo", [], 475.0),
+        ("cartpole_ppo", ["env.collector_env_num=4"], 475.0),
+        ("cartpole_ppo", ["env.env_id=Acrobot-v1"], None),
+        ("cartpole_ppo", ["env.env_kwargs={sutton_barto_reward: true}"], None),
+        ("cartpole_ppo", ["env.env_id=Acrobot-v1", "run.target=-90"], -90.0),
+        ({"policy": {"type": "ppo"}, "run": {"target": 9}}, ["env.env_id=Acrobot-v1"], 9.0),
+    ],
+)
+def test_a_target_belongs_to_the_environment_that_it_was_given_for(user, overrides, target):
+    assert compile_run(user, overrides).run.target == target

@@ -16,8 +16,9 @@ def plot(runs: tuple[str, ...], output: str) -> None:
     """Draw the learning curves of run folders.
 
     Runs that differ only in their seed are one curve: the mean over their seeds with a 95 % interval, or with
-    both if there are two. A folder of seeds stands for the runs in it. Each environment has its own panel.
-    Folders that cannot be read are skipped with a warning.
+    both if there are two; each seed is a faint line. A dashed line is the target (run.target), a star the mean of
+    the final evaluations. A folder of seeds stands for the runs in it. Each environment has its own panel. Folders
+    that cannot be read are skipped with a warning.
     """
     with bad_input():
         from minding.engine.chain.context import UNITS

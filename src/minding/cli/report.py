@@ -71,7 +71,7 @@ def _curve(cfg: Config, run_dir: RunDir, summary: Any, draw: bool) -> str:
     click.echo("\n" + terminal_curve(steps, values, UNITS[summary.unit].replace("environment", "env")))
     if not draw:
         return f"drawn by {_command('plot', run_dir.path)}"
-    return _draw_curve(cfg, run_dir, metrics)
+    return _draw_curve(cfg, run_dir, metrics, summary)
 
 
 def report_unsaved(run_dir: RunDir) -> None:
@@ -93,13 +93,16 @@ def _command(name: str, path: Path) -> str:
     return f"minding {name} {shlex.quote(str(path))}"
 
 
-def _draw_curve(cfg: Config, run_dir: RunDir, metrics: Any) -> str:
+def _draw_curve(cfg: Config, run_dir: RunDir, metrics: Any, summary: Any) -> str:
     """Draws the picture of the curve; returns where it is, or why not."""
     from minding.engine.errors import MissingExtraError
+    from minding.engine.run.curves import final_evaluation
     from minding.engine.run.plotting import plot_run
 
     try:
-        plot_run(metrics, f"{cfg.policy.type} on {cfg.env.env_id}, seed {cfg.seed}", run_dir.curve)
+        title = f"{cfg.policy.type} on {cfg.env.env_id}, seed {cfg.seed}"
+        final = final_evaluation(vars(summary))
+        plot_run(metrics, title, run_dir.curve, target=cfg.run.target, final=final)
     except MissingExtraError as error:
         return f"not drawn: {error}"
     except OSError as error:

@@ -19,10 +19,12 @@ from minding.engine.run.run_dir import RunDir, run_folders
 METRICS = "env_step,eval/return_mean,collect/return_mean\n0,10.0,\n100,,20.0\n200,30.0,25.0\n300,nan,\n"
 
 
-def make_run(tmp_path, exp_name="cartpole", algorithm="ppo", metrics=METRICS, seed=0, env_id="CartPole-v1", **learn):
+def make_run(
+    tmp_path, exp_name="cartpole", algorithm="ppo", metrics=METRICS, seed=0, env_id="CartPole-v1", target=None, **learn
+):
     settings = {
         "seed": seed,
-        "run": {"out_dir": str(tmp_path)},
+        "run": {"out_dir": str(tmp_path), "target": target},
         "env": {"env_id": env_id},
         "policy": {"type": algorithm, "learn": learn},
     }
@@ -150,6 +152,63 @@ def test_pictures_are_written(tmp_path):
         assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.fixture
+def figures(monkeypatch):
+    """The figures that are saved; the files stay empty."""
+    found = []
+    monkeypatch.setattr(Figure, "savefig", lambda figure, path: found.append(figure) or path.touch())
+    return found
+
+
+def lines_of(axes, style="-"):
+    return [line for line in axes.get_lines() if line.get_linestyle() == style]
+
+
+def test_curves_begin_at_step_0_and_show_single_seeds_faintly_the_target_and_the_final_evaluation(tmp_path, figures):
+    later = METRICS.replace("\n0,10.0,\n", "\n")
+    paths = [make_run(tmp_path, seed=seed, metrics=later + "400,50.0,\n", target=475.0) for seed in range(3)]
+    for number, path in enumerate(paths):
+        figures_of_run = {"unit": "env_step", "env_step": 500 + number, "eval_return": 60.0 + number}
+        (path / "summary.json").write_text(json.dumps(figures_of_run))
+    plot_curves(learning_curves(paths), tmp_path / "curves.png")
+    (axes,) = figures[0].axes
+    assert (axes.get_title(), axes.get_xlabel(), axes.get_ylabel()) == (
+        "ppo on CartPole-v1",
+        "environment steps",
+        "episode return",
+    )
+    assert axes.get_xlim()[0] == 0
+    mean, *seeds = sorted(lines_of(axes), key=lambda line: -line.get_linewidth())
+    assert mean.get_alpha() is None
+    assert all(line.get_alpha() < 0.5 and 2 * line.get_linewidth() < mean.get_linewidth() for line in seeds)
+    assert [line.get_xdata().tolist() for line in seeds] == [[200.0, 400.0]] * 3
+    (target,) = lines_of(axes, "--")
+    assert (target.get_ydata(), target.get_label()) == ([475.0, 475.0], "target 475")
+    (final,) = lines_of(axes, "None")
+    assert (final.get_xdata(), final.get_ydata()) == ([501.0], [61.0])
+    texts = [text.get_text() for text in axes.get_legend().get_texts()]
+    assert texts == ["ppo (evaluation, mean of 3 seeds, 95 % interval)", "final evaluation (mean)", "target 475"]
+
+
+def test_each_panel_has_the_targets_of_its_curves_once(tmp_path, figures):
+    cases = (("A-v0", "ppo", 1.0), ("A-v0", "dqn", 1.0), ("B-v0", "ppo", None))
+    paths = [
+        make_run(tmp_path, algorithm=algorithm, env_id=env_id, target=target) for env_id, algorithm, target in cases
+    ]
+    plot_curves(learning_curves(paths), tmp_path / "curves.png")
+    assert [axes.get_title() for axes in figures[0].axes] == ["A-v0", "ppo on B-v0"]
+    assert [[line.get_label() for line in lines_of(axes, "--")] for axes in figures[0].axes] == [["target 1"], []]
+
+
+def test_the_picture_of_one_run_begins_at_step_0_with_its_target_and_its_final_evaluation(tmp_path, figures):
+    metrics = read_metrics(make_run(tmp_path) / "metrics.csv")
+    plot_run(metrics, "ppo on CartPole-v1, seed 0", tmp_path / "run.png", target=-0.5, final=(300.0, 35.0))
+    (axes,) = figures[0].axes
+    assert axes.get_xlim()[0] == 0
+    assert [line.get_label() for line in lines_of(axes, "--")] == ["target -0.5"]
+    assert [line.get_xdata() for line in lines_of(axes, "None")] == [[300.0]]
+
+
 def test_without_matplotlib_the_error_names_the_extra(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with pytest.raises(MissingExtraError, match=r"minding\[plot\]"):
@@ -216,9 +275,7 @@ def _colours_along_the_rows(figure, rows):
     return found
 
 
-def test_the_legend_lies_outside_of_the_curves(tmp_path, monkeypatch):
-    figures = []
-    monkeypatch.setattr(Figure, "savefig", lambda figure, path: figures.append(figure) or path.touch())
+def test_the_legend_lies_outside_of_the_curves(tmp_path, figures):
     plot_run(read_metrics(make_run(tmp_path) / "metrics.csv"), "run", tmp_path / "run.png")
     (axes,) = figures[0].axes
     figures[0].canvas.draw()
