@@ -2,8 +2,8 @@
 
 A preset says what differs from the defaults of its algorithm and environment. Its docstring says what it is,
 and after "Expected:" what it reaches; ``minding list presets`` shows both. Where that is a mean return, it is the
-`run.target` too. Where `make proofs` shows it, the module also holds a `proof`: a dict with `target`, `seeds` and
-`env_step` where they differ from `run.target`, 5 and `run.max_env_step`.
+`run.target` too. Where `make proofs` shows it, the module also holds a `proof`: a dict with `seeds`, 5 by default, and
+with `target` and `env_step` where they differ from `run.target` and `run.max_env_step`.
 """
 
 from __future__ import annotations

@@ -27,4 +27,4 @@ main_config = Config(
     ),
 )
 
-proof = dict()
+proof = dict(seeds=5)

@@ -9,4 +9,4 @@ from minding.configs import load_preset
 main_config = load_preset("cartpole_dqn")
 main_config.exp_name = "cartpole_double_dqn"
 
-proof = dict()
+proof = dict(seeds=5)

@@ -12,4 +12,4 @@ main_config.exp_name = "cartpole_dqn_per"
 main_config.run.max_env_step = 100_000
 main_config.policy.other.update(replay="prioritized", priority=dict(beta_steps=50_000))
 
-proof = dict()
+proof = dict(seeds=5)

@@ -10,4 +10,4 @@ main_config = load_preset("cartpole_dqn")
 main_config.exp_name = "cartpole_dueling_dqn"
 main_config.policy.model.dueling = True
 
-proof = dict()
+proof = dict(seeds=5)

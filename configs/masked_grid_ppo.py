@@ -18,4 +18,4 @@ main_config = Config(
     ),
 )
 
-proof = dict()
+proof = dict(seeds=5)

@@ -30,4 +30,4 @@ main_config = Config(
     ),
 )
 
-proof = dict()
+proof = dict(seeds=5)

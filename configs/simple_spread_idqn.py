@@ -11,4 +11,4 @@ main_config.exp_name = "simple_spread_idqn"
 main_config.run.target = -55.0
 main_config.policy.type = "idqn"
 
-proof = dict()
+proof = dict(seeds=5)

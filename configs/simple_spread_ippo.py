@@ -24,4 +24,4 @@ main_config = Config(
     ),
 )
 
-proof = dict()
+proof = dict(seeds=5)

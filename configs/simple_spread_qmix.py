@@ -31,4 +31,4 @@ main_config = Config(
     ),
 )
 
-proof = dict()
+proof = dict(seeds=5)

@@ -11,4 +11,4 @@ main_config.exp_name = "simple_spread_vdn"
 main_config.run.target = -55.0
 main_config.policy.type = "vdn"
 
-proof = dict()
+proof = dict(seeds=5)

@@ -84,7 +84,7 @@ class Agent:
             given = user.env if "env" in user else {}
             kept = {key: value for key, value in given.items() if key not in ("env_id", "env_kwargs")}
             user["env"] = {**kept, **objects.env_settings_of(env)}
-            if "run" in user and not same_task(given, user["env"]):
+            if "run" in user and not same_task(given, user.env):
                 user.run.pop("target", None)
         if seed is not None:
             user.seed = seed
