@@ -221,7 +221,7 @@ def _curve_of(label: str, runs: Sequence[_Run]) -> Curve:
     members = [run.returns[kind] for run in runs if kind in run.returns]
     curve = mean_curve(label, members, env_id=str(runs[0].cfg.env.env_id), kind=kind)
     found = [final for run in runs if (final := final_evaluation(RunDir(run.path).figures())) is not None]
-    targets = {run.cfg.get("run", {}).get("target") for run in runs}
+    targets = {_value(run.cfg, "run.target") for run in runs}
     return dataclasses.replace(
         curve,
         unit=runs[0].unit,
