@@ -92,7 +92,7 @@ def _run_config_file(path: Path) -> Config:
         raise ConfigError(f"cannot read the configuration {str(path)!r}: no such file")
     try:
         settings = runpy.run_path(str(path)).get("main_config")
-    except Exception as error:  # The file is the user's program: whatever it raises is a mistake in it.
+    except (Exception, SystemExit) as error:  # The file is the user's program: what it raises is a mistake in it.
         raise ConfigError(f"{str(path)!r} raised {type(error).__name__}: {error}") from error
     if not isinstance(settings, dict):
         raise ConfigError(f"{str(path)!r} defines no main_config; expected main_config = dict(...)")

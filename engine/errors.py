@@ -32,6 +32,30 @@ class MiddlewareError(MindingError):
     """A middleware broke the protocol (a second `yield`, not callable)."""
 
 
+class FieldError(MiddlewareError):
+    """A field of the context holds something else than the middleware that reads it expects.
+
+    Attributes:
+      field: its name.
+
+    Args:
+      field: its name.
+      reader: the middleware.
+      expected: what should be there.
+      value: what is.
+    """
+
+    def __init__(self, field: str, reader: str, expected: str, value: object) -> None:
+        found = "None" if value is None else f"a {type(value).__name__}"
+        super().__init__(f"{reader} expects ctx.{field} to be {expected}, and found {found}")
+        self.field = field
+        self._args = (field, reader, expected, value)
+
+    def __reduce__(self) -> tuple[type[FieldError], tuple[str, str, str, object]]:
+        # From a worker.
+        return FieldError, self._args
+
+
 class ShapeError(MindingError, ValueError):
     """An array has the wrong shape or dtype."""
 
@@ -54,6 +78,19 @@ class RunInUseError(MindingError):
 
 class CheckpointError(MindingError):
     """A checkpoint is damaged or belongs to another schema, algorithm, network or environment."""
+
+
+class UnsavableError(CheckpointError):
+    """A state holds something that a checkpoint cannot.
+
+    Attributes:
+      path: the keys in the state that lead to it.
+      problem: what it is, such as ``a socket cannot be saved``.
+    """
+
+    def __init__(self, path: tuple[str, ...], problem: str) -> None:
+        super().__init__(f"state{''.join(f'/{key}' for key in path)}: {problem}")
+        self.path, self.problem = path, problem
 
 
 class DamagedCheckpointError(CheckpointError):

@@ -78,6 +78,7 @@ class ManagerFactory:
       settings: checked settings, see `env_settings`.
       factory: makes one environment; None for EnvPool, which finds them by id.
       num_envs, seed, training: see `make_env_manager`.
+      told: whether a manager was made of it that has warned of what it found: a run makes several, in all lanes.
     """
 
     settings: Mapping[str, Any]
@@ -85,6 +86,7 @@ class ManagerFactory:
     num_envs: int
     seed: int
     training: bool
+    told: bool = False
 
     def __call__(self, lane: LaneContext) -> BatchedEnvManager:
         """Worker 0 gets the same environments, each further one its own seed."""
@@ -97,9 +99,9 @@ class ManagerFactory:
         """Makes the manager."""
         if self.training and self.factory is not None and isinstance(self.factory.source, GivenVector):
             # It is where it is: no other process can have it.
-            return VectorEnvManager(self._given(self.factory.source), self.settings, seed, self.training)
+            return VectorEnvManager(self._given(self.factory.source), self.settings, seed, self.training, self.told)
         manager = self._make(seed)
-        manager.origin = self
+        manager.origin = dataclasses.replace(self, told=True)
         return manager
 
     def _given(self, given: GivenVector) -> AnyVectorEnv:
@@ -118,17 +120,17 @@ class ManagerFactory:
             from minding.envs.backends.envpool import envpool_vector_env
 
             vector_env = envpool_vector_env(settings, self.num_envs, seed)
-            return VectorEnvManager(vector_env, settings, seed, self.training)
+            return VectorEnvManager(vector_env, settings, seed, self.training, self.told)
         backend = _choose_backend(settings["backend"], factory, self.num_envs)
         if backend == "native":
-            return VectorEnvManager(native_env(factory, self.num_envs), settings, seed, self.training)
+            return VectorEnvManager(native_env(factory, self.num_envs), settings, seed, self.training, self.told)
         factory, observation_space, action_space = factory.probed()
         layout = ObsLayout(observation_space, action_space)
-        agents = agents_space(observation_space)
+        agents, warn = agents_space(observation_space), self.training and not self.told
         if agents is None:
-            adapter = action_adapter(action_space, settings, factory.name)
+            adapter = action_adapter(action_space, settings, factory.name, warn=warn)
         else:
-            adapter = action_adapter(agents.one_action, settings, factory.name, len(agents.names))
+            adapter = action_adapter(agents.one_action, settings, factory.name, len(agents.names), warn=warn)
         restart = settings["on_error"] == "restart"
         source: Source
         if backend == "sync":

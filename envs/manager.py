@@ -245,6 +245,7 @@ class VectorEnvManager(BatchedEnvManager):
       env_cfg: the `env` section; only what concerns actions, rewards and faults is used.
       seed: of the first reset.
       training: apply reward normalisation and clipping if the settings ask for them.
+      told: whether it was said already where actions are not rescaled.
     """
 
     def __init__(
@@ -253,6 +254,7 @@ class VectorEnvManager(BatchedEnvManager):
         env_cfg: Mapping[str, Any] | None = None,
         seed: int = 0,
         training: bool = True,
+        told: bool = False,
     ) -> None:
         settings = env_settings(env_cfg or {})
         name = settings["env_id"] or type(vector_env.unwrapped).__name__
@@ -261,7 +263,7 @@ class VectorEnvManager(BatchedEnvManager):
             # Their masks are in their observations.
             keys = [key for key in keys if key != ACTION_MASK]
         count = None if agents is None else len(agents.names)
-        adapter = action_adapter(vector_env.single_action_space, settings, name, count)
+        adapter = action_adapter(vector_env.single_action_space, settings, name, count, warn=training and not told)
         restart, timeout = settings["on_error"] == "restart", settings["step_timeout"]
         form = probe(vector_env, keys, name) if keys else None
         source = VectorSource(vector_env, name, seed, restart=restart, step_timeout=timeout, form=form)
@@ -269,10 +271,10 @@ class VectorEnvManager(BatchedEnvManager):
 
 
 def action_adapter(
-    space: spaces.Space[Any], settings: Mapping[str, Any], name: str, agents: int | None = None
+    space: spaces.Space[Any], settings: Mapping[str, Any], name: str, agents: int | None = None, *, warn: bool
 ) -> ActionAdapter:
-    """Maps the policy's actions into `space`; a warning says where they cannot be rescaled."""
+    """Maps the policy's actions into `space`; with `warn`, a warning says where they cannot be rescaled."""
     adapter = ActionAdapter(describe_actions(space, rescale=settings["rescale_action"]), agents)
-    if settings["rescale_action"] and adapter.continuous and not adapter.rescaled:
+    if warn and settings["rescale_action"] and adapter.continuous and not adapter.rescaled:
         _log.warning("%s: actions are not rescaled, because the action space has infinite bounds: %s", name, space)
     return adapter

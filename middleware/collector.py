@@ -13,6 +13,7 @@ from minding.engine.config.config import Config
 from minding.engine.data import trees
 from minding.engine.data.rollout import Rollout, uneven
 from minding.engine.types import Array, CollectMode, EnvManager, EnvStep, EpisodeEnd, StateDict
+from minding.middleware.inputs import collect_kwargs_in
 
 
 @declare(
@@ -57,13 +58,14 @@ class StepCollector:
     def __call__(self, ctx: OnlineRLContext) -> None:
         """Collects one rollout."""
         random = ctx.env_step < self._random_steps
+        collect_kwargs = collect_kwargs_in(ctx, "StepCollector")
         record = _Recorder(self._steps, self._env.num_envs)
         obs = self._env.obs
         # Some environments begin a new episode when a run is resumed.
         fresh = self._env.episode_steps == 0
         self._policy.reset(np.flatnonzero(fresh))
         for t in range(self._steps):
-            output = self._policy.forward(obs, random=random, **ctx.collect_kwargs)
+            output = self._policy.forward(obs, random=random, **collect_kwargs)
             step = self._env.step(output["action"])
             record.add(t, obs, output, step, self._policy.memory)
             begun = step.begun()
@@ -212,14 +214,14 @@ class EpisodeCollector:
     def __call__(self, ctx: OnlineRLContext) -> None:
         """Collects the episodes of one iteration."""
         envs, share = self._env.num_envs, self._n_episode // self._env.num_envs
-        left = np.full(envs, share)
+        left, collect_kwargs = np.full(envs, share), collect_kwargs_in(ctx, "EpisodeCollector")
         rows: list[list[dict[str, Any]]] = [[] for _ in range(envs)]
         ctx.episodes, ctx.episode_stats = [], []
         random = ctx.env_step < self._random_steps
         obs = self._env.reset()
         self._policy.reset()
         while left.any():
-            output = self._policy.forward(obs, random=random, **ctx.collect_kwargs)
+            output = self._policy.forward(obs, random=random, **collect_kwargs)
             step = self._env.step(output["action"])
             if step.valid is not None:
                 # A restart after a fault drops the running episode; after an end there is none.

@@ -11,6 +11,7 @@ from minding.engine.chain.middleware import declare
 from minding.engine.config.config import Config
 from minding.engine.data.rollout import Rollout, named_leaves
 from minding.engine.types import Array, Buffer, StateDict
+from minding.middleware.inputs import rollout_in
 
 
 @declare(role="learn", reads=("trajectories",), leaves=("trajectories.used",))
@@ -44,8 +45,7 @@ class data_pusher:
 
     def __call__(self, ctx: OnlineRLContext) -> None:
         """Pushes the rollout of an iteration."""
-        assert ctx.trajectories is not None
-        self.push(ctx.trajectories)
+        self.push(rollout_in(ctx, "data_pusher"))
 
     def push(self, rollout: Rollout) -> None:
         """Pushes a rollout."""

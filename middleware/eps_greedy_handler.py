@@ -9,6 +9,7 @@ from minding.engine.annealing import left
 from minding.engine.chain.context import OnlineRLContext
 from minding.engine.chain.middleware import declare
 from minding.engine.config.config import Config
+from minding.middleware.inputs import collect_kwargs_in
 
 
 @declare(role="collect", reads=("env_step",), optional=("collect_kwargs",), writes=("collect_kwargs",))
@@ -25,7 +26,7 @@ def eps_greedy_handler(cfg: Config) -> Callable[[OnlineRLContext], None]:
     eps = cfg.policy.other.eps
 
     def handle(ctx: OnlineRLContext) -> None:
-        ctx.collect_kwargs = {**ctx.collect_kwargs, "eps": eps_at(eps, ctx.env_step)}
+        ctx.collect_kwargs = {**collect_kwargs_in(ctx, "eps_greedy_handler"), "eps": eps_at(eps, ctx.env_step)}
 
     return handle
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from minding.engine.chain.context import OnlineRLContext
 from minding.engine.chain.middleware import declare
+from minding.middleware.inputs import collect_kwargs_in
 
 
 @declare(role="collect", optional=("collect_kwargs",), writes=("collect_kwargs",))
@@ -20,6 +21,6 @@ def eps_greedy_masker() -> Callable[[OnlineRLContext], None]:
     """
 
     def mask(ctx: OnlineRLContext) -> None:
-        ctx.collect_kwargs = {**ctx.collect_kwargs, "eps": 0.0}
+        ctx.collect_kwargs = {**collect_kwargs_in(ctx, "eps_greedy_masker"), "eps": 0.0}
 
     return mask

@@ -9,6 +9,7 @@ from minding.engine.chain.middleware import declare
 from minding.engine.config.config import Config
 from minding.engine.types import CollectMode
 from minding.middleware.estimates import rows_with_advantages
+from minding.middleware.inputs import rollout_in
 
 
 @declare(
@@ -54,7 +55,9 @@ class gae_estimator:
 
     def __call__(self, ctx: OnlineRLContext) -> None:
         """Computes the advantages of the iteration."""
-        assert ctx.trajectories is not None
         ctx.train_data = rows_with_advantages(
-            ctx.trajectories, gamma=self._gamma, gae_lambda=self._gae_lambda, team_outlives=self._team_outlives
+            rollout_in(ctx, "gae_estimator"),
+            gamma=self._gamma,
+            gae_lambda=self._gae_lambda,
+            team_outlives=self._team_outlives,
         )

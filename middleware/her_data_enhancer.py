@@ -18,6 +18,7 @@ from minding.engine.errors import ShapeError
 from minding.engine.seeding import SeedStreams, generator_state, restore_generator
 from minding.engine.types import Array, Buffer, StateDict
 from minding.middleware.data_pusher import columns_of
+from minding.middleware.inputs import rollout_in
 
 _log = logging.getLogger("minding.envs")
 ACHIEVED, DESIRED, INFO = "achieved_goal", "desired_goal", "info."
@@ -86,8 +87,7 @@ class her_data_enhancer:
 
     def __call__(self, ctx: OnlineRLContext) -> None:
         """Pushes the copies of the episodes that are over."""
-        rollout = ctx.trajectories
-        assert rollout is not None
+        rollout = rollout_in(ctx, "her_data_enhancer")
         columns = columns_of(rollout)
         for prefix in ("obs", "next_obs"):
             for name in (ACHIEVED, DESIRED):

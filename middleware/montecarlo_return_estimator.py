@@ -16,6 +16,7 @@ from minding.engine.data.returns import outcome, reverse_scan
 from minding.engine.data.rollout import Rollout, named_leaves
 from minding.engine.types import Array, CollectMode, StateDict
 from minding.middleware.estimates import acted, rows_with_advantages
+from minding.middleware.inputs import rollout_in
 
 
 @declare(
@@ -66,8 +67,7 @@ class montecarlo_return_estimator:
 
     def __call__(self, ctx: OnlineRLContext) -> None:
         """Writes the rows of the iteration."""
-        rollout = ctx.trajectories
-        assert rollout is not None
+        rollout = rollout_in(ctx, "montecarlo_return_estimator")
         if self._has_value:
             ctx.train_data = rows_with_advantages(rollout, gamma=self._gamma, gae_lambda=1.0)
             return

@@ -13,6 +13,7 @@ from minding.engine.data.joined import join, last_rows, rollout_of, rollout_stat
 from minding.engine.data.returns import nstep
 from minding.engine.data.rollout import Rollout
 from minding.engine.types import StateDict
+from minding.middleware.inputs import rollout_in
 
 
 @declare(
@@ -53,8 +54,7 @@ class nstep_reward_enhancer:
 
     def __call__(self, ctx: OnlineRLContext) -> None:
         """Hands on the rows whose returns are complete."""
-        rollout = ctx.trajectories
-        assert rollout is not None
+        rollout = rollout_in(ctx, "nstep_reward_enhancer")
         if rollout.collector in self._tails:
             rollout = join(self._tails[rollout.collector], rollout)
         cut = rollout.cut()

@@ -13,6 +13,7 @@ from minding.engine.data.batch import PRIORITY
 from minding.engine.data.rollout import Rollout
 from minding.engine.errors import NonFiniteError, ShapeError
 from minding.engine.types import Array
+from minding.middleware.inputs import rollout_in
 
 
 @declare(
@@ -38,8 +39,7 @@ def priority_calculator(priority_calculation_fn: Callable[[Rollout], Array]) -> 
     """
 
     def calculate(ctx: OnlineRLContext) -> None:
-        rollout = ctx.trajectories
-        assert rollout is not None
+        rollout = rollout_in(ctx, "priority_calculator")
         priority = np.asarray(priority_calculation_fn(rollout), np.float32)
         if priority.shape != rollout.shape:
             raise ShapeError(

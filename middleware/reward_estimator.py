@@ -8,6 +8,7 @@ from minding.engine.chain.context import OnlineRLContext
 from minding.engine.chain.middleware import declare
 from minding.engine.errors import ShapeError
 from minding.engine.types import RewardModel, StateDict
+from minding.middleware.inputs import rollout_in
 
 
 @declare(
@@ -38,8 +39,7 @@ class reward_estimator:
 
     def __call__(self, ctx: OnlineRLContext) -> None:
         """Adds the rewards of one rollout."""
-        rollout = ctx.trajectories
-        assert rollout is not None
+        rollout = rollout_in(ctx, "reward_estimator")
         estimate = self._model.estimate(rollout)
         if estimate.reward.shape != rollout.reward.shape:
             raise ShapeError(

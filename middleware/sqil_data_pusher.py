@@ -12,6 +12,7 @@ from minding.engine.chain.middleware import declare
 from minding.engine.config.config import Config
 from minding.engine.types import Buffer, StateDict
 from minding.middleware.data_pusher import data_pusher
+from minding.middleware.inputs import rollout_in
 
 
 @declare(
@@ -51,8 +52,7 @@ class sqil_data_pusher:
 
     def __call__(self, ctx: OnlineRLContext) -> None:
         """Pushes the rollout of an iteration."""
-        rollout = ctx.trajectories
-        assert rollout is not None
+        rollout = rollout_in(ctx, "sqil_data_pusher")
         self._pusher.push(dataclasses.replace(rollout, reward=np.full_like(rollout.reward, self._reward)))
 
     @property

@@ -16,6 +16,7 @@ from minding.engine.data.rollout import uneven
 from minding.engine.errors import ShapeError
 from minding.engine.seeding import SeedStreams, generator_state, restore_generator
 from minding.engine.types import Array, LearnMode, StateDict
+from minding.middleware.inputs import train_data_in, train_rows_in
 from minding.middleware.learning import learn_from
 from minding.middleware.schedules import Schedule
 
@@ -53,8 +54,7 @@ class trainer:
 
     def __call__(self, ctx: LearningContext) -> None:
         """Performs the iteration's gradient steps."""
-        data = ctx.train_data
-        assert data is not None
+        data = train_data_in(ctx, "trainer")
         if isinstance(data, IndexedBatch):
             learn_from(ctx, self._policy, data, self._schedule)
             return
@@ -116,8 +116,7 @@ class multistep_trainer:
 
     def __call__(self, ctx: LearningContext) -> None:
         """Performs the iteration's gradient steps."""
-        data = ctx.train_data
-        assert data is not None
+        data = train_rows_in(ctx, "multistep_trainer")
         tables = self._store.put(data)
         valid, rows = _valid_rows(data), len(data["valid"])
         if not len(valid):
@@ -229,5 +228,5 @@ def lone_rows(cfg: Config, minibatches: int) -> list[str]:
     ]
 
 
-def _valid_rows(data: dict[str, Array]) -> Array:
+def _valid_rows(data: Mapping[str, Array]) -> Array:
     return np.flatnonzero(data["valid"])

@@ -14,6 +14,7 @@ from minding.engine.data.rollout import Rollout, named_leaves
 from minding.engine.errors import ShapeError
 from minding.engine.seeding import SeedStreams, generator_state, restore_generator
 from minding.engine.types import Array, LearnMode, StateDict
+from minding.middleware.inputs import rollout_in
 from minding.middleware.learning import learn_from
 from minding.middleware.schedules import Schedule
 from minding.middleware.trainer import RolloutStore, shuffled_sequences, uneven_sequences
@@ -65,8 +66,7 @@ class trajectory_trainer:
 
     def __call__(self, ctx: OnlineRLContext) -> None:
         """Performs the iteration's gradient steps."""
-        rollout = ctx.trajectories
-        assert rollout is not None
+        rollout = rollout_in(ctx, "trajectory_trainer")
         tables = self._store.put(trajectory_rows(rollout))
         if rollout.valid is not None and not rollout.valid.any():
             return

@@ -388,7 +388,7 @@ class Recording:
 
     def __getattribute__(self, name):
         get = object.__getattribute__
-        if name == "clock" or (name != "unit" and name in get(self, "__dataclass_fields__")):
+        if name == "clock" or (name in get(self, "__dataclass_fields__") and name not in ("unit", "_kept")):
             notes = get(self, "__dict__").get("touched")
             # What a middleware wrote itself is no read of another's field.
             if notes is not None and name not in notes[1]:

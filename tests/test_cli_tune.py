@@ -142,7 +142,7 @@ def test_failed_trials_are_told_apart_and_three_of_them_end_the_search(tune, tmp
             [],
             "space 'SPACE': unknown key 'policy.learn.lerning_rate'; did you mean",
         ),
-        ("", [], "'SPACE': expected a mapping of settings"),
+        ("", [], "'SPACE' is empty: expected settings"),
         ("{}", [], "space 'SPACE' names no setting"),
         (
             "policy.learn.gamma: 0.9",

@@ -1,5 +1,7 @@
 """What a user sees on the command line when an environment of theirs is at fault."""
 
+from pathlib import Path
+
 import pytest
 
 from minding.cli import run
@@ -53,6 +55,18 @@ def test_a_module_that_cannot_be_imported_is_one_line_and_exit_code_2(capsys):
     error = capsys.readouterr().err
     assert "importing 'broken' failed: SyntaxError" in error
     assert "broken.py, line 1" in error
+
+
+def test_a_module_that_ends_the_process_when_it_is_imported_is_one_line_and_exit_code_2(capsys):
+    Path("leaving.py").write_text("import sys\nsys.exit(3)\n")
+    assert run(["check-env", "leaving:World"]) == 2
+    assert "importing 'leaving' failed: SystemExit: 3" in capsys.readouterr().err
+
+
+def test_a_configuration_that_ends_the_process_is_one_line_and_exit_code_2(capsys):
+    Path("leaving_config.py").write_text("raise SystemExit(3)\n")
+    assert run(["train", "leaving_config.py"]) == 2
+    assert capsys.readouterr().err == "minding: 'leaving_config.py' raised SystemExit: 3\n"
 
 
 def test_check_env_names_the_line_of_an_exception_in_step(capsys):

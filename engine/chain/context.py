@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import itertools
+import types
+import typing
+from collections.abc import Sequence
 from typing import Any, ClassVar, NoReturn, TypeVar
 
 import numpy as np
@@ -120,7 +124,12 @@ class Context:
             setattr(self, name, _scalar(name, value))
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if name in self.__dataclass_fields__ or self._is_property(name):
+        if name in self.__dataclass_fields__:
+            # Told where it happens: the renewal of the context is far from it.
+            if name in self._kept and type(value) not in _kept_types(type(self))[name]:
+                self._check_kept(name, value)
+            _set(self, name, value)
+        elif self._is_property(name):
             _set(self, name, value)
         else:
             raise AttributeError(self._no_such_field(name))
@@ -134,6 +143,15 @@ class Context:
 
     def __setitem__(self, name: object, value: object) -> NoReturn:
         raise TypeError(self._no_items(name))
+
+    def _check_kept(self, name: str, value: Any) -> None:
+        plain = _scalar(name, value)
+        field, allowed = self.__dataclass_fields__[name], _kept_types(type(self))[name]
+        if not isinstance(plain, tuple(allowed)) and plain is not field.default:
+            declared = field.type if isinstance(field.type, str) else getattr(field.type, "__name__", str(field.type))
+            raise TypeError(
+                f"ctx.{name} is kept and declared as {declared}, and cannot become a {type(value).__name__} ({value!r})"
+            )
 
     def _is_property(self, name: str) -> bool:
         return inspect.isdatadescriptor(getattr(type(self), name, None))
@@ -150,6 +168,30 @@ class Context:
             f"ctx[{name!r}]: a context is a dataclass and not a dict, so that every field is declared and a "
             f"misspelt one is found; write ctx.{name}"
         )
+
+
+_NAMED = {"bool": (bool,), "int": (int,), "float": (int, float), "str": (str,), "None": (type(None),)}
+
+
+_KEPT_TYPES: dict[type[Any], dict[str, frozenset[type]]] = {}
+
+
+def _kept_types(context_type: type[Any]) -> dict[str, frozenset[type]]:
+    """The types that a field may hold while it is kept, by name: those it declares, or any that can be kept."""
+    found = _KEPT_TYPES.get(context_type)
+    if found is not None:
+        return found
+    found = {}
+    for field in dataclasses.fields(context_type):
+        declared: Any = field.type
+        parts: Sequence[Any] = declared.split("|") if isinstance(declared, str) else [declared]
+        if typing.get_origin(declared) in (typing.Union, types.UnionType):
+            parts = typing.get_args(declared)
+        names = ["None" if part in (None, type(None)) else getattr(part, "__name__", str(part)) for part in parts]
+        allowed = [_NAMED.get(name.strip(), _SCALARS) for name in names]
+        found[field.name] = frozenset(itertools.chain.from_iterable(allowed))
+    _KEPT_TYPES[context_type] = found
+    return found
 
 
 _UNCHECKED: dict[type[Any], type[Any]] = {}

@@ -12,8 +12,8 @@ from typing import Any
 from minding.engine.chain.context import Context
 from minding.engine.chain.events import EventBus, WaitCancelled
 from minding.engine.chain.familiar import refuse_arguments
-from minding.engine.chain.middleware import Middleware, SecondHalf, check_callable, declaration_of, name_of
-from minding.engine.errors import MiddlewareError
+from minding.engine.chain.middleware import Declaration, Middleware, SecondHalf, check_callable, declaration_of, name_of
+from minding.engine.errors import FieldError, MiddlewareError
 from minding.engine.notes import add_note, notes_of
 from minding.engine.process.signals import Interrupted
 
@@ -25,14 +25,16 @@ class Step:
       call: the middleware itself, or what wrappers made of it.
       name: of the middleware, for messages.
       place: where it stands, for messages, such as ``position 2``.
+      declaration: what the middleware says of itself; None if it declares nothing.
     """
 
-    __slots__ = ("call", "name", "place")
+    __slots__ = ("call", "declaration", "name", "place")
 
-    def __init__(self, call: Middleware, name: str, place: str) -> None:
+    def __init__(self, call: Middleware, name: str, place: str, declaration: Declaration | None) -> None:
         self.call = call
         self.name = name
         self.place = place
+        self.declaration = declaration
 
 
 class Half:
@@ -136,8 +138,17 @@ def run_first_halves(steps: Sequence[Step], ctx: Any, stack: list[Half], total_s
     except BaseException as error:
         if step is not None:
             add_note(error, f"in middleware {_where(step, total_step)}")
+            if isinstance(error, FieldError):
+                _note_writers(error, steps[: list(steps).index(step)])
         note_failed_closing(error, close_all(stack))
         raise
+
+
+def _note_writers(error: FieldError, before: Sequence[Step]) -> None:
+    """Says which of the steps before may have written the field."""
+    writers = [_where(step) for step in before if step.declaration is None or error.field in step.declaration.writes]
+    if writers:
+        add_note(error, f"ctx.{error.field} may have been set by {', '.join(writers)}; the last one counts")
 
 
 def run_second_halves(stack: list[Half], total_step: int | None = None) -> None:
@@ -185,7 +196,8 @@ class Composite:
             check_callable(member, f"{self.kind} got")
         self.members = tuple(members)
         self._steps = [
-            Step(member, name_of(member), f"member {index} of {self.kind}") for index, member in enumerate(members)
+            Step(member, name_of(member), f"member {index} of {self.kind}", declaration_of(member))
+            for index, member in enumerate(members)
         ]
 
     @property
@@ -352,7 +364,7 @@ class Composer:
         Returns:
           Its second half, to be called or left to `backward`; None if there is none.
         """
-        step = Step(fn, name_of(fn), "called by task.forward")
+        step = Step(fn, name_of(fn), "called by task.forward", declaration_of(fn))
         return open_half(fn(self._ctx if ctx is None else ctx), step, self._stack)
 
     def backward(self, *halves: Half) -> None:

@@ -266,7 +266,7 @@ class Task(Ending, Recorded, Composer, Emitter, RolePlayer):
         for wrapper in self._wrappers:
             call = wrapper(call)
             check_callable(call, f"the wrapper {name_of(wrapper)} made of {node.name}")
-        return Step(self._recording.timed(index, node.name, call), node.name, f"position {index}")
+        return Step(self._recording.timed(index, node.name, call), node.name, f"position {index}", node.declaration)
 
     def _resume(self, nodes: list[Node]) -> None:
         if self._resume_request is None:

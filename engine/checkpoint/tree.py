@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from minding.engine.checkpoint.blocks import BlockArray
-from minding.engine.errors import CheckpointError
+from minding.engine.errors import CheckpointError, UnsavableError
 from minding.engine.types import Array
 
 _ARRAY, _BLOCKS = "$array", "$blocks"
@@ -44,7 +44,7 @@ def split(state: Any) -> Parts:
     """Takes a state apart.
 
     Raises:
-      CheckpointError: if a leaf is neither an array of numbers nor a JSON value.
+      UnsavableError: a leaf is neither an array of numbers nor a JSON value.
     """
     parts = Parts(None, {}, {})
     return dataclasses.replace(parts, tree=_split(state, "", parts))
@@ -55,7 +55,7 @@ def _split(node: Any, where: str, parts: Parts) -> Any:
         for key in node:
             # JSON turns other keys into texts.
             if not isinstance(key, str) or key in (_ARRAY, _BLOCKS):
-                raise CheckpointError(f"state{where}: the key {key!r} cannot be saved; use another text")
+                raise UnsavableError(_keys(where), f"the key {key!r} cannot be saved; use another text")
         return {key: _split(child, f"{where}/{key}", parts) for key, child in node.items()}
     if isinstance(node, list | tuple):
         return [_split(child, f"{where}/{i}", parts) for i, child in enumerate(node)]
@@ -65,13 +65,13 @@ def _split(node: Any, where: str, parts: Parts) -> Any:
         return node.item()
     if node is None or isinstance(node, bool | int | float | str):
         return node
-    raise _unsaveable(where, type(node).__name__)
+    raise _unsavable(where, type(node).__name__)
 
 
 def _split_array(leaf: Array | BlockArray, where: str, parts: Parts) -> Any:
     array = leaf.array if isinstance(leaf, BlockArray) else leaf
     if array.dtype.name not in _DTYPES:
-        raise _unsaveable(where, f"{array.dtype} array")
+        raise _unsavable(where, f"{array.dtype} array")
     if where in parts.arrays or where in parts.large:
         raise CheckpointError(f"state: two arrays are named {where!r}; use keys without '/'")
     if isinstance(leaf, BlockArray):
@@ -84,10 +84,14 @@ def _split_array(leaf: Array | BlockArray, where: str, parts: Parts) -> Any:
     return {_ARRAY: where, "shape": list(array.shape)}
 
 
-def _unsaveable(where: str, what: str) -> CheckpointError:
-    return CheckpointError(
-        f"state{where}: a {what} cannot be saved; use arrays of numbers, numbers, strings, lists, dicts"
+def _unsavable(where: str, what: str) -> UnsavableError:
+    return UnsavableError(
+        _keys(where), f"a {what} cannot be saved; use arrays of numbers, numbers, strings, lists, dicts"
     )
+
+
+def _keys(where: str) -> tuple[str, ...]:
+    return tuple(where.split("/")[1:])
 
 
 def join(node: Any, arrays: dict[str, Array], fill: Callable[[int, Array], None], stored: int) -> Any:

@@ -335,6 +335,8 @@ def load_config(path: str | os.PathLike[str]) -> Config:
         raise ConfigError(f"cannot read the configuration {str(path)!r}: {error.strerror}") from None
     except ValueError as error:
         raise ConfigError(f"{str(path)!r} is not YAML: {error}") from None
+    if tree is None:
+        raise ConfigError(f"{str(path)!r} is empty: expected settings, such as exp_name: mine")
     if not isinstance(tree, dict):
         raise ConfigError(f"{str(path)!r}: expected a mapping of settings, got {type(tree).__name__}")
     try:

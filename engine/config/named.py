@@ -59,7 +59,7 @@ def load_code(text: str, key: str) -> Any:
     add_project_to_path()
     try:
         module = importlib.import_module(module_name)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         if isinstance(error, ModuleNotFoundError) and error.name and f"{module_name}.".startswith(f"{error.name}."):
             raise ConfigError(f"{key}={text!r}: there is no module {module_name!r} on the Python path") from None
         raise ConfigError(

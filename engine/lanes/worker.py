@@ -12,7 +12,7 @@ from typing import Any
 import cloudpickle
 
 from minding.engine.chain.context import Context
-from minding.engine.chain.middleware import name_of
+from minding.engine.chain.middleware import declaration_of, name_of
 from minding.engine.chain.nodes import chain_nodes
 from minding.engine.chain.pipeline import Step
 from minding.engine.chain.trace import Span
@@ -109,7 +109,7 @@ class Worker:
         self._watch = Watch([leaf.middleware for leaf in leaves], plan.lane)
         self._spans: list[Span] = []
         self._steps = [
-            Step(self._timed(index, member), name_of(member), f"{plan.lane} lane")
+            Step(self._timed(index, member), name_of(member), f"{plan.lane} lane", declaration_of(member))
             for index, member in enumerate(members)
         ]
         heartbeat.member = BETWEEN

@@ -32,7 +32,7 @@ from minding.engine.checkpoint import (
 from minding.engine.config.identity import changes, check_checkpoint, describe_changes, identity
 from minding.engine.config.options import plain
 from minding.engine.console import console_logger
-from minding.engine.errors import CheckpointError
+from minding.engine.errors import CheckpointError, UnsavableError
 from minding.engine.run.lock import RunLock, lost
 from minding.engine.types import Array, Policy
 
@@ -181,10 +181,21 @@ class RunCheckpoints:
             return None
         try:
             save_checkpoint(path, state, self._info(eval_value), previous=link_source(self.folder))
+        except UnsavableError as error:
+            raise CheckpointError(f"{self._owner(error.path)}: {error.problem}") from None
         except OSError as error:
             _log.warning("checkpoint %s was not written (%s); training continues, earlier ones stay", path, error)
             return None
         return path
+
+    def _owner(self, path: tuple[str, ...]) -> str:
+        """Whose state the keys lead into, and where in it."""
+        if path[:2] == ("task", "middleware"):
+            position, _, name = path[2].partition(":")
+            whose, keys = f"middleware {name!r} (position {position})", path[3:]
+        else:
+            whose, keys = {"policy": f"the policy {type(self._policy).__name__}"}.get(path[0], path[0]), path[1:]
+        return f"state_dict() of {whose}, at {'/'.join(keys)!r}" if keys else f"state_dict() of {whose}"
 
     def _info(self, eval_value: float | None) -> dict[str, Any]:
         ctx, config = self._task.ctx, self._policy.config

@@ -327,7 +327,7 @@ def _import(name: str, env_id: str) -> Any:
     add_project_to_path()
     try:
         return importlib.import_module(name)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         if isinstance(error, ModuleNotFoundError) and error.name and f"{name}.".startswith(f"{error.name}."):
             raise ConfigError(f"env.env_id={env_id!r}: there is no module {name!r} on the Python path") from None
         raise ConfigError(f"env.env_id={env_id!r}: importing {name!r} failed: {describe(error)}") from error

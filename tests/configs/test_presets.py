@@ -203,6 +203,7 @@ def test_a_python_file_gives_its_main_config(tmp_path):
     [
         (None, "no such file"),
         ("main_config = 1 / 0", "raised ZeroDivisionError"),
+        ("import sys; sys.exit(3)", r"mine\.py' raised SystemExit: 3"),
         ("x = 1", "no main_config"),
     ],
 )

@@ -2,6 +2,7 @@
 
 import dataclasses
 import inspect
+import pickle
 
 import numpy as np
 import pytest
@@ -18,9 +19,10 @@ from fakes import (
 import minding.middleware as library
 from minding.engine import Task
 from minding.engine.buffers import UniformBuffer
-from minding.engine.chain.middleware import declaration_of
+from minding.engine.chain.middleware import declaration_of, declare
 from minding.engine.data.batch import Field
 from minding.engine.data.trees import unflatten
+from minding.engine.errors import FieldError
 from minding.engine.types import CollectMode, EpisodeEnd, RewardEstimate
 from minding.envs.games.bit_flip import BitFlip
 
@@ -175,6 +177,60 @@ def test_a_middleware_touches_what_it_declares(name, settings, tmp_path):
     assert read <= {*declared.reads, *declared.optional}
     # Nor does it declare a read that it does not make.
     assert set(declared.reads) <= read
+
+
+EXPECTED = {
+    "trajectories": "the Rollout of this iteration",
+    "train_data": "a dict of arrays, one row per transition",
+    "collect_kwargs": "a dict of keyword arguments, {} for none",
+}
+READERS = [
+    (name, field)
+    for name in MIDDLEWARE
+    for field in EXPECTED
+    if field in (*declaration_of(getattr(library, name)).reads, *declaration_of(getattr(library, name)).optional)
+]
+
+
+@pytest.mark.parametrize("value", [None, [1]])
+@pytest.mark.parametrize(("name", "field"), READERS)
+def test_a_field_that_others_replaced_is_an_error_that_names_who_reads_it_and_what_was_expected(
+    name, field, value, settings, tmp_path
+):
+    cfg = settings(name)
+    middleware, ctx = MIDDLEWARE[name](cfg, tmp_path), full_context(cfg)
+    setattr(ctx, field, value)
+    with pytest.raises(FieldError) as caught:
+        run(middleware, ctx)
+    found = "None" if value is None else "a list"
+    text = str(caught.value)
+    assert text.startswith(f"{name} expects ctx.{field} to be {EXPECTED[field]}")
+    assert text.endswith(f", and found {found}")
+    copy = pickle.loads(pickle.dumps(caught.value))  # noqa: S301
+    assert (type(copy), str(copy), copy.field) == (FieldError, text, field)
+
+
+def test_the_error_of_a_replaced_field_names_all_that_may_have_set_it():
+    @declare(reads=("trajectories",), writes=("train_output",))
+    class Declared:
+        def __call__(self, ctx): ...
+
+    @declare(writes=("trajectories",))
+    class Writer:
+        def __call__(self, ctx): ...
+
+    def tamper(ctx):
+        ctx.trajectories = None
+
+    reader = library.priority_calculator(lambda rollout: rollout.reward)
+    with Task().start() as task:
+        task.use(Writer()).use(tamper).use(Declared()).use(reader).use(tamper)
+        with pytest.raises(FieldError) as caught:
+            task.run(max_step=1)
+    assert caught.value.__notes__ == [
+        "in middleware 'priority_calculator' (position 3, step 0)",
+        "ctx.trajectories may have been set by 'Writer' (position 0), 'tamper' (position 1); the last one counts",
+    ]
 
 
 def test_every_middleware_of_the_library_is_in_the_table():

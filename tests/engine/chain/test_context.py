@@ -137,6 +137,54 @@ def test_keep_of_an_unknown_field_is_an_error():
         MyContext().keep("var5")
 
 
+@dataclasses.dataclass
+class Declared(Context):
+    whole: int = 0
+    part: float = 0.0
+    name: str | None = None
+    given: int = None  # As users write it.
+    rest: Dict[str, int] = None  # noqa: UP006
+
+    def __post_init__(self):
+        self.keep("whole", "part", "name", "given", "rest")
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("whole", "7", r"ctx\.whole is kept and declared as int, and cannot become a str \('7'\)"),
+        ("whole", 0.5, r"declared as int, and cannot become a float \(0\.5\)"),
+        ("whole", None, r"declared as int, and cannot become a NoneType"),
+        ("part", "7", "declared as float, and cannot become a str"),
+        ("name", 3, r"declared as str \| None, and cannot become a int"),
+        ("part", np.zeros(1), r"ctx\.part is kept and holds a ndarray; kept fields are numbers"),
+        ("rest", {"a": 1}, r"ctx\.rest is kept and holds a dict"),
+    ],
+)
+def test_a_wrong_type_in_a_kept_field_is_told_where_it_is_set(field, value, message):
+    ctx = Declared()
+    before = getattr(ctx, field)
+    with pytest.raises(TypeError, match=message):
+        setattr(ctx, field, value)
+    assert getattr(ctx, field) is before
+
+
+def test_what_a_kept_field_may_hold_can_be_set():
+    ctx = Declared()
+    for field, values in {
+        "whole": (3, np.int64(3), True),
+        "part": (3, 0.5, np.float32(0.5), float("nan")),
+        "name": ("a", None),
+        "given": (3, None),
+        "rest": (1, "a", None),
+    }.items():
+        for value in values:
+            setattr(ctx, field, value)
+            assert getattr(ctx, field) is value
+    with pytest.raises(TypeError, match=r"ctx\.env_step is kept and declared as int"):
+        OnlineRLContext().env_step = "7"
+
+
 @pytest.mark.parametrize("value", [np.zeros(3), np.array(1.0), [1], {"a": 1}, (1,), 1j])
 def test_a_kept_field_that_holds_a_collection_is_an_error_that_names_it(value):
     ctx = MyContext(var1=value)

@@ -229,7 +229,14 @@ def test_without_a_description_the_saved_spec_is_kept():
 
 @pytest.mark.parametrize(
     ("text", "message"),
-    [(None, "cannot read"), ("a: [", "is not YAML"), ("- 1", "expected a mapping"), ("1: 2", "not a text")],
+    [
+        (None, "cannot read"),
+        ("a: [", "is not YAML"),
+        ("- 1", "expected a mapping"),
+        ("1: 2", "not a text"),
+        ("", "config.yaml' is empty: expected settings"),
+        ("# later\n", "config.yaml' is empty"),
+    ],
 )
 def test_an_unreadable_file_is_one_clear_error(tmp_path, text, message):
     path = tmp_path / "config.yaml"

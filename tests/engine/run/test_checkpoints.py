@@ -161,3 +161,44 @@ def test_a_policy_with_nan_is_not_saved(start, caplog):
 def test_there_must_be_something_to_restore(start, tmp_path):
     with pytest.raises(CheckpointError, match="no folder 'absent'; name a checkpoint, a run folder, or 'latest'"):
         start().checkpoints.restore("absent")
+
+
+class Holder:
+    """A middleware whose state holds a thing."""
+
+    def __init__(self, thing):
+        self.thing = thing
+
+    def __call__(self, ctx): ...
+
+    def state_dict(self):
+        return {"seen": {"last": self.thing}}
+
+    def load_state_dict(self, state): ...
+
+
+@pytest.mark.parametrize(
+    ("thing", "message"),
+    [
+        (
+            object(),
+            r"^state_dict\(\) of middleware 'Holder' \(position 0\), at 'seen/last': a object cannot be saved; use",
+        ),
+        (np.array(["a"]), r"^state_dict\(\) of middleware 'Holder' \(position 0\), at 'seen/last': a <U1 array cannot"),
+        ({3: 1}, r"^state_dict\(\) of middleware 'Holder' \(position 0\), at 'seen/last': the key 3 cannot be saved"),
+    ],
+)
+def test_what_a_middleware_cannot_have_saved_is_named_with_its_owner_and_key(start, thing, message):
+    run = start()
+    run.task.use(Holder(thing))
+    with pytest.raises(CheckpointError, match=message):
+        run.save(5)
+
+
+def test_what_a_policy_cannot_have_saved_is_named_too(start):
+    run = start()
+    run.weights.state_dict = lambda: {"params": {"net.w": {1}}}
+    with pytest.raises(
+        CheckpointError, match=r"^state_dict\(\) of the policy Weights, at 'params/net\.w': a set cannot"
+    ):
+        run.save(5)

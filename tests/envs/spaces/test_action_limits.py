@@ -9,6 +9,7 @@ from worlds import Counter
 
 from minding.engine.data.actions import ActionAdapter
 from minding.engine.errors import SpaceError
+from minding.engine.types import LaneContext
 from minding.envs import VectorEnvManager, check_env, describe_env, make_env_manager
 from minding.envs.spaces.actions import NO_BOUND, describe_actions, policy_action_space, without_placeholders
 from minding.policies.settings.algorithm import Algorithm
@@ -83,6 +84,17 @@ def test_actions_reach_the_environment_as_the_policy_decided_and_the_check_warns
     (told,) = [each for each in found if "actions are not rescaled" in each.text]
     assert "bounds too large to limit anything (9.0e15 or more)" in told.text
     assert (told.level, told.fix) == ("warn", "give the Box the limits of the actuators")
+
+
+def test_a_run_says_once_that_actions_are_not_rescaled_whatever_it_makes_of_the_environment(caplog):
+    collector = make_env_manager({}, 1, 0, env_fn=Pushed)
+    collector.factory()(LaneContext(0, {}))
+    collector.factory()(LaneContext(1, {}))
+    make_env_manager({}, 1, 0, env_fn=Pushed, training=False)
+    assert caplog.text.count("actions are not rescaled") == 1
+    caplog.clear()
+    VectorEnvManager(SyncVectorEnv([Pushed], autoreset_mode=AutoresetMode.SAME_STEP))
+    assert caplog.text.count("actions are not rescaled") == 1
 
 
 def test_an_algorithm_that_acts_between_limits_is_refused_with_the_fix():

@@ -1,0 +1,60 @@
+"""What middleware of the library find in fields of the context that others write."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from minding.engine.chain.context import LearningContext, OnlineRLContext
+from minding.engine.data.batch import IndexedBatch
+from minding.engine.data.rollout import Rollout
+from minding.engine.errors import FieldError
+from minding.engine.types import Array
+
+_ROWS = "a dict of arrays, one row per transition"
+
+
+def rollout_in(ctx: OnlineRLContext, reader: str) -> Rollout:
+    """The rollout of this iteration.
+
+    Raises:
+      FieldError: ctx.trajectories holds something else.
+    """
+    if not isinstance(ctx.trajectories, Rollout):
+        raise FieldError("trajectories", reader, "the Rollout of this iteration", ctx.trajectories)
+    return ctx.trajectories
+
+
+def train_data_in(ctx: LearningContext, reader: str) -> Mapping[str, Array] | IndexedBatch:
+    """What a trainer learns from in this iteration.
+
+    Raises:
+      FieldError: ctx.train_data holds something else.
+    """
+    if isinstance(ctx.train_data, IndexedBatch):
+        return ctx.train_data
+    return _mapping(ctx.train_data, "train_data", reader, f"{_ROWS}, or an IndexedBatch")
+
+
+def train_rows_in(ctx: LearningContext, reader: str) -> Mapping[str, Array]:
+    """The rows that a trainer draws its minibatches from.
+
+    Raises:
+      FieldError: ctx.train_data holds something else.
+    """
+    return _mapping(ctx.train_data, "train_data", reader, _ROWS)
+
+
+def collect_kwargs_in(ctx: OnlineRLContext, reader: str) -> Mapping[str, Any]:
+    """Keyword arguments for the policy's collect mode.
+
+    Raises:
+      FieldError: ctx.collect_kwargs holds something else.
+    """
+    return _mapping(ctx.collect_kwargs, "collect_kwargs", reader, "a dict of keyword arguments, {} for none")
+
+
+def _mapping(value: Any, field: str, reader: str, expected: str) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise FieldError(field, reader, expected, value)
+    return value
