@@ -18,13 +18,14 @@ from fakes import needs_kernels
 import minding.configs
 from minding.cli import run
 from minding.cli.doctor import _kernels
+from minding.configs import PRESETS
 from minding.engine import Config
 from minding.engine.checkpoint import newest_checkpoint, save_checkpoint
 from minding.engine.errors import EnvError
 from minding.engine.process import runtime
 from minding.engine.run.run_dir import RunDir
 from minding.engine.types import EpisodeEnd
-from minding.policies import kernels
+from minding.policies import ALGORITHMS, kernels
 
 ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
 
@@ -195,7 +196,7 @@ def test_without_a_command_the_help_is_shown(capsys):
         (["eval", "absent", "--ckpt", "bets"], "Directory 'bets' does not exist"),
         (["eval", "absent", "--ckpt", ".", "--exported", __file__], "--ckpt and --exported name two agents"),
         (["plot", "absent"], "no run folder 'absent'"),
-        (["list", "preset"], "'preset' is not one of"),
+        (["list", "preset"], "unknown name 'preset'; did you mean 'presets'? Expected one of presets, algorithms,"),
     ],
 )
 def test_bad_input_is_one_line_on_stderr_and_exit_code_2(args, message, capsys, tmp_path, monkeypatch):
@@ -418,26 +419,59 @@ def test_plot_draws_the_runs_it_is_given(training, compiled, capsys, tmp_path):
     assert (tmp_path / "curves.png").is_file()
 
 
+def listed(capsys, *args):
+    """The lines of `minding list`, none wider than 80 columns, where the output is no terminal."""
+    assert run(["list", *args]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line for line in lines if len(line) > 80] == []
+    return lines
+
+
+def test_list_fits_a_screen_and_names_everything_but_middleware(capsys):
+    lines = listed(capsys)
+    assert len(lines) <= 36
+    text = "\n".join(lines)
+    assert "  simple_spread     coma, idqn, ippo, maddpg, mappo, qmix, vdn\n" in text
+    assert re.search(r"^ +dqn_per, dueling_dqn, impala,", text, re.MULTILINE)
+    assert "minding list presets" in text
+    for name in ALGORITHMS:
+        assert re.search(rf"\b{name}\b", text)
+
+
+@pytest.mark.parametrize("what", ["presets", "algorithms", "environments", "middleware"])
+def test_a_list_has_one_line_each(what, capsys):
+    _, _, *lines = listed(capsys, what)
+    names = [line.split()[0] for line in lines]
+    if what == "presets":
+        assert names == list(PRESETS)
+    elif what == "algorithms":
+        assert names == list(ALGORITHMS)
+    elif what == "environments":
+        assert {"box2d", "classic_control", "minding"} <= set(names)
+    else:
+        assert names.count("termination_checker") == 1
+    assert len(set(names)) == len(names)
+
+
 def test_list_presets_says_what_to_expect(capsys):
-    assert run(["list", "presets"]) == 0
-    out = capsys.readouterr().out
-    assert "cartpole_ppo" in out
-    assert "within 15k" in out
+    (line,) = [line for line in listed(capsys, "presets") if line.startswith("  pendulum_sac ")]
+    assert re.match(r"  pendulum_sac +SAC on Pendulum-v1: .* -200 +15k$", line)
 
 
-def test_list_middleware_shows_what_each_reads_and_writes(capsys, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "200")
-    assert run(["list", "middleware"]) == 0
-    out = capsys.readouterr().out
-    assert "env_step?, train_iter?, train_epoch?, eval_value? ->" in out
-    assert out.count("termination_checker") == 1
-
-
-def test_list_environments_has_gymnasiums_and_ours(capsys):
-    assert run(["list", "environments"]) == 0
-    out = capsys.readouterr().out
-    assert "CartPole-v1" in out
-    assert "minding/PixelCatch-v0" in out
+@pytest.mark.parametrize(
+    ("name", "texts"),
+    [
+        ("pendulum_sac", ["Expected: an evaluation mean of at least -200 within 15k", "env_id: Pendulum-v1"]),
+        ("ppo", ["  actions   discrete, multi_discrete, box", "minding train ppo --env CartPole-v1", "cartpole_ppo,"]),
+        ("box2d", ["LunarLander-v3"]),
+        ("minding/PixelCatch-v0", ["  family   minding", "  presets  pixelcatch_ppo", "minding check-env"]),
+        ("termination_checker", ["env_step?, train_iter?, train_epoch?, eval_value?", "Args:"]),
+    ],
+)
+def test_list_shows_the_details_of_a_name(name, texts, capsys):
+    out = "\n".join(listed(capsys, name))
+    for text in texts:
+        assert text in out
 
 
 def test_check_env_of_an_unknown_environment_is_bad_input(capsys):
@@ -726,11 +760,6 @@ def test_resume_without_a_checkpoint_is_bad_input(training, tmp_path, capsys):
     assert "no checkpoint in" in capsys.readouterr().err
 
 
-def test_list_algorithms_shows_the_actions_they_act_in(capsys):
-    assert run(["list", "algorithms"]) == 0
-    assert "multi_discrete" in capsys.readouterr().out
-
-
 @pytest.fixture
 def seeds(training, tmp_path):
     """A folder of three seeds, whose final evaluations are in their summaries."""
@@ -764,6 +793,21 @@ def test_of_a_folder_of_seeds_the_best_is_filmed(seeds, training, capsys):
     assert run(["record", str(seeds)]) == 0
     assert filmed == ["seed_1"]
     assert "the best of 3 seeds: seed_1" in capsys.readouterr().out
+
+
+def test_compare_prints_a_row_per_run_with_the_settings_that_differ_below_it(seeds, capsys):
+    with_other_gamma = seeds.parent / "a-name-so-long-that-it-has-to-be-shortened-at-its-beginning"
+    args = ["policy.learn.gamma=0.9", f"exp_name={with_other_gamma.name}", f"run.out_dir={seeds.parent}", "seed=5"]
+    run_dir = RunDir.create(minding.configs.compile_run("cartpole_ppo", args))
+    ended = {"unit": "env_step", "env_step": 100_352, "wall_time": 12.0, "stop_reason": "max_env_step"}
+    run_dir.write_summary({**ended, "eval_return": 400.0, "eval_std": 1.5, "n_eval_episodes": 100})
+    assert run(["compare", str(seeds), str(run_dir.path)]) == 0
+    _, head, *lines = capsys.readouterr().out.splitlines()
+    assert head.split() == ["run", "return", "episodes", "steps", "seconds", "ended", "by"]
+    assert re.match(r"  …\S+-beginning  400.0 ± 1.5  100 +100,352  12 +max_env_step$", lines[0])
+    assert lines[1:4] == ["      seed=5, policy.learn.gamma=0.9", lines[2], "      seed=0, policy.learn.gamma=0.98"]
+    assert lines[2].split() == ["some-seeds/seed_0", "0"]
+    assert max(map(len, lines)) <= 80
 
 
 def test_a_folder_of_seeds_is_plotted(seeds, capsys):

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
+import shutil
+import sys
+import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -97,6 +101,52 @@ def bad_input() -> Iterator[None]:
         raise
     except MindingError as error:
         raise BadInput(" ".join(str(error).split())) from error
+
+
+def terminal_width() -> int:
+    """Columns of the terminal; 80 where the output is none."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else 80
+
+
+def wrapped(text: str, head: str) -> str:
+    """A text after a head, broken between words so that it fits; later lines begin where the text does."""
+    lines = textwrap.wrap(
+        text, max(terminal_width() - len(head), 20), break_long_words=False, break_on_hyphens=False
+    )  # fmt: skip
+    return head + f"\n{'':>{len(head)}}".join(lines or [""])
+
+
+def print_lines(
+    title: str,
+    header: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    *,
+    long: int,
+    keep_end: bool = False,
+    notes: Sequence[str] = (),
+) -> None:
+    """Prints a table with one line per row.
+
+    Args:
+      title: the line above it.
+      header: names of the columns.
+      rows: their cells, each one line.
+      long: the column whose cells are shortened where the terminal is too narrow.
+      keep_end: shorten them at the beginning, as of paths, and not at the end.
+      notes: a text for each row, below it; empty ones are left out.
+    """
+    widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
+    left = terminal_width() - sum(widths) + widths[long] - 2 * len(widths)
+    widths[long] = min(widths[long], max(left, 10))
+    click.echo(title)
+    for row, note in itertools.zip_longest([header, *rows], ["", *notes], fillvalue=""):
+        cells = list(row)
+        if len(cells[long]) > widths[long]:
+            rest = widths[long] - 1
+            cells[long] = f"…{cells[long][-rest:]}" if keep_end else f"{cells[long][:rest].rstrip()}…"
+        click.echo("".join(f"  {cell:<{width}}" for cell, width in zip(cells, widths, strict=True)).rstrip())
+        if note:
+            click.echo(wrapped(note, "      "))
 
 
 def print_table(title: str, header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:

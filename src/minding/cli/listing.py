@@ -2,49 +2,118 @@
 
 from __future__ import annotations
 
+import ast
+import functools
 import importlib
+import importlib.util
 import inspect
 import pkgutil
-from typing import TYPE_CHECKING
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from minding.cli.common import print_table
+from minding.cli.common import bad_input, print_lines, terminal_width, wrapped
 
 if TYPE_CHECKING:
     from minding.engine.chain.middleware import Declaration
 
 
 @click.command("list")
-@click.argument("what", required=False, type=click.Choice(["presets", "algorithms", "environments", "middleware"]))
+@click.argument("what", required=False)
 def list_known(what: str | None) -> None:
-    """List the presets, algorithms, environments or middleware; without an argument, all of them."""
-    tables = {
-        "presets": _presets,
-        "algorithms": _algorithms,
-        "environments": _environments,
-        "middleware": _middleware,
-    }
-    for name in tables if what is None else [what]:
-        tables[name]()
+    """List the presets, algorithms, environments and middleware.
+
+    Without WHAT it is an overview that fits a screen. WHAT is one of presets, algorithms, environments and middleware,
+    for one line each; or the name of one of them, or of a family of environments, for its details.
+    """
+    with bad_input():
+        if what is None:
+            _overview()
+        elif what in _TABLES:
+            _TABLES[what]()
+        else:
+            _details(what)
+
+
+def _overview() -> None:
+    from minding.configs import PRESETS
+    from minding.policies import ALGORITHMS
+
+    groups: dict[str, list[str]] = {}
+    for preset in PRESETS:
+        where = _environment_part(preset, ALGORITHMS)
+        groups.setdefault(where, []).append(preset.removeprefix(f"{where}_"))
+    click.echo("Presets, ENVIRONMENT_ALGORITHM: minding train NAME")
+    width = max(map(len, groups))
+    for where, names in groups.items():
+        click.echo(wrapped(", ".join(names), f"  {where:<{width}}  "))
+    click.echo("Algorithms: minding train NAME --env ENV_ID")
+    click.echo(wrapped(", ".join(ALGORITHMS), "  "))
+    click.echo("Environments, by family: --env ENV_ID, or your own module:Class")
+    click.echo(wrapped(", ".join(f"{family} ({len(ids)})" for family, ids in _families().items()), "  "))
+    click.echo(f"Middleware: {len(_middleware_found())}, for task.use(...)")
+    click.echo("One line each: minding list presets (algorithms, environments, middleware)")
+    click.echo("Details of a name: minding list cartpole_ppo")
+
+
+def _environment_part(preset: str, algorithms: Iterable[str]) -> str:
+    """``cartpole_dqn_per -> cartpole``: what comes before the algorithm, the longest that there is."""
+    known = "|".join(sorted(algorithms, key=len, reverse=True))
+    match = re.match(rf"(.+?)_(?:double_|dueling_)?(?:{known})(?:_|$)", preset)
+    return match[1] if match else preset.partition("_")[0]
 
 
 def _presets() -> None:
     from minding.configs import PRESETS
 
-    docs = [(name, inspect.getdoc(importlib.import_module(f"minding.configs.{name}")) or "") for name in PRESETS]
-    rows = [(name, doc.partition("\n")[0], doc.rpartition("Expected: ")[2]) for name, doc in docs]
-    print_table("Presets: minding train NAME", ("name", "what", "expected"), rows)
+    rows = []
+    for name in PRESETS:
+        module = importlib.import_module(f"minding.configs.{name}")
+        rows.append((name, _first_line(module), _number(module.main_config.run.get("target")), _length(module)))
+    print_lines("Presets: minding train NAME", ("name", "what", "target", "within"), rows, long=1)
+
+
+def _number(value: Any) -> str:
+    return "" if value is None else f"{value:g}"
+
+
+def _length(module: Any) -> str:
+    """Steps until a preset reaches what it promises, as its docstring says."""
+    match = re.search(r"within ([\d.]+[kM]?)\b", " ".join((inspect.getdoc(module) or "").split()))
+    return match[1] if match else ""
 
 
 def _algorithms() -> None:
     from minding.policies import ALGORITHMS
 
-    rows = [(each.name, each.class_name, ", ".join(each.actions), each.chain) for each in ALGORITHMS.values()]
-    print_table("Algorithms: policy.type", ("name", "class", "actions", "chain"), rows)
+    rows = [(each.name, _summary_of(each.name), ", ".join(each.actions), each.chain) for each in ALGORITHMS.values()]
+    print_lines("Algorithms: policy.type", ("name", "what", "actions", "chain"), rows, long=1)
+
+
+def _summary_of(algorithm: str) -> str:
+    """``PPO: ...``, the first line of an algorithm's module, which is not imported: that would load MindSpore."""
+    from minding.policies import ALGORITHMS
+
+    folder = "policies.settings" if ALGORITHMS[algorithm].variant_of else "policies"
+    spec = importlib.util.find_spec(f"minding.{folder}.{algorithm}")
+    if spec is None or spec.origin is None:
+        return ""
+    source = Path(spec.origin).read_text(encoding="utf-8")
+    return (ast.get_docstring(ast.parse(source)) or "").partition("\n")[0]
 
 
 def _environments() -> None:
+    rows = [(family, str(len(ids)), ", ".join(ids)) for family, ids in _families().items()]
+    title = "Environments: env.env_id, or your own 'module:Class'; see `minding check-env`"
+    print_lines(title, ("family", "", "ids"), rows, long=2)
+
+
+@functools.cache
+def _families() -> dict[str, list[str]]:
+    """The ids of environments, by family; of several versions the newest."""
     import gymnasium
 
     import minding.envs  # noqa: F401 - registers our own
@@ -63,9 +132,7 @@ def _environments() -> None:
         families.setdefault(family, []).append(spec.id)
     for family, ids in known_ids().items():
         families.setdefault(family, []).extend(ids)
-    rows = [(family, ", ".join(ids)) for family, ids in families.items()]
-    title = "Environments: env.env_id, or your own 'module:Class'; see `minding check-env`"
-    print_table(title, ("family", "ids"), rows)
+    return families
 
 
 def _family(entry_point: str) -> str:
@@ -75,22 +142,131 @@ def _family(entry_point: str) -> str:
 
 
 def _middleware() -> None:
+    rows = [
+        (declaration.name, declaration.role.value if declaration.role else "", doc.partition("\n")[0])
+        for declaration, doc in _middleware_found().values()
+    ]
+    print_lines("Middleware: task.use(...)", ("name", "role", "what"), rows, long=2)
+
+
+@functools.cache
+def _middleware_found() -> dict[str, tuple[Declaration, str]]:
+    """All declared middleware by name, with their docstrings."""
     import minding.middleware
     from minding.engine.chain.middleware import declaration_of
 
-    rows = []
+    found = {}
     for module_info in pkgutil.iter_modules(minding.middleware.__path__):
         module = importlib.import_module(f"minding.middleware.{module_info.name}")
         for name, target in vars(module).items():
             declaration = declaration_of(target)
             # Only the name that declares: another one in the same file may carry its declaration too.
             if declaration is not None and declaration.name == name and target.__module__ == module.__name__:
-                rows.append(_middleware_row(declaration, inspect.getdoc(target) or ""))
-    print_table("Middleware: task.use(...)", ("name", "role", "reads -> writes", "what"), sorted(rows))
+                found[name] = declaration, inspect.getdoc(target) or ""
+    return dict(sorted(found.items()))
 
 
-def _middleware_row(declaration: Declaration, doc: str) -> tuple[str, str, str, str]:
-    reads = [*declaration.reads, *(f"{name}?" for name in declaration.optional)]
-    fields = f"{', '.join(reads)} -> {', '.join(declaration.writes)}".strip()
-    role = declaration.role.value if declaration.role else ""
-    return declaration.name, role, fields, doc.partition("\n")[0]
+_TABLES = {
+    "presets": _presets,
+    "algorithms": _algorithms,
+    "environments": _environments,
+    "middleware": _middleware,
+}
+
+
+def _details(name: str) -> None:
+    """Prints what is known of one name; ConfigError if it is none."""
+    from minding.configs import PRESETS
+    from minding.engine.errors import ConfigError, nearest
+    from minding.policies import ALGORITHMS
+
+    families = _families()
+    ids = [env_id for every in families.values() for env_id in every]
+    if name in PRESETS:
+        _preset_details(name)
+    elif name in ALGORITHMS:
+        _algorithm_details(name)
+    elif name in families:
+        click.echo(wrapped(", ".join(families[name]), ""))
+    elif name in ids:
+        _environment_details(name, next(family for family, every in families.items() if name in every))
+    elif name in _middleware_found():
+        _middleware_details(name)
+    else:
+        known = [*_TABLES, *PRESETS, *ALGORITHMS, *families, *ids, *_middleware_found()]
+        kinds = "a preset, an algorithm, a middleware, a family of environments or the id of one"
+        raise ConfigError(
+            f"unknown name {name!r}{nearest(name, known) or '.'} Expected one of {', '.join(_TABLES)}, or {kinds}"
+        )
+
+
+def _preset_details(name: str) -> None:
+    import yaml
+
+    from minding.engine.config.options import plain
+
+    module = importlib.import_module(f"minding.configs.{name}")
+    _print_text(f"{name}: {inspect.getdoc(module)}\n")
+    click.echo("What differs from the defaults:")
+    text = yaml.safe_dump(plain(module.main_config), sort_keys=False, default_flow_style=None, width=terminal_width())
+    click.echo("".join(f"  {line}\n" for line in text.splitlines()))
+    click.echo(f"minding train {name}")
+
+
+def _algorithm_details(name: str) -> None:
+    from minding.configs.names import example_env, presets_of
+    from minding.policies import ALGORITHMS
+
+    entry = ALGORITHMS[name]
+    agents = {"one": "one", "any": "one or several", "several": "several"}[entry.agents]
+    _print_fields(
+        _summary_of(name),
+        {
+            "class": f"minding.policies.{entry.class_name}",
+            "actions": ", ".join(entry.actions),
+            "agents": agents,
+            "chain": entry.chain,
+            "presets": ", ".join(presets_of(name)) or "none",
+            "settings": f"docs/algorithms/{name}.md",
+        },
+    )
+    click.echo(f"\nminding train {name} --env {example_env(entry)}")
+
+
+def _environment_details(env_id: str, family: str) -> None:
+    from minding.configs import PRESETS, load_preset
+
+    own = [name for name in PRESETS if load_preset(name).env.env_id == env_id]
+    _print_fields(env_id, {"family": family, "presets": ", ".join(own) or "none"})
+    click.echo(f"\nminding check-env {env_id}")
+
+
+def _middleware_details(name: str) -> None:
+    declaration, doc = _middleware_found()[name]
+    reads = [*declaration.reads, *(f"{field}?" for field in declaration.optional)]
+    fields = {"role": declaration.role.value if declaration.role else "none", "reads": ", ".join(reads) or "nothing"}
+    _print_fields(name, {**fields, "writes": ", ".join(declaration.writes) or "nothing"})
+    _print_text(f"\n{doc}")
+
+
+def _print_fields(title: str, fields: dict[str, str]) -> None:
+    click.echo(wrapped(title, ""))
+    width = max(map(len, fields))
+    for key, text in fields.items():
+        click.echo(wrapped(text, f"  {key:<{width}}  "))
+
+
+def _print_text(doc: str) -> None:
+    """Prints a docstring in the width of the terminal; what begins with a name and a colon begins a line."""
+    blocks: list[str] = []
+    for line in doc.split("\n"):
+        if line and blocks and blocks[-1] and not re.match(r"\s*[\w`.]+(, [\w`.]+)*:( |$)", line):
+            blocks[-1] += f" {line.strip()}"
+        else:
+            blocks.append(line)
+    for block in blocks:
+        click.echo(wrapped(block.strip(), " " * (len(block) - len(block.lstrip()))))
+
+
+def _first_line(module: Any) -> str:
+    return (inspect.getdoc(module) or "").partition("\n")[0]
