@@ -124,6 +124,16 @@ def test_other_settings_have_a_folder_of_their_own(train, tmp_path):
     assert sorted(path.name for path in tmp_path.glob("*seeds*")) == ["cartpole_ppo-seeds", "cartpole_ppo-seeds-1"]
 
 
+def test_a_folder_of_seeds_says_in_what_it_differs_from_the_others(train, tmp_path):
+    assert "settings that differ" not in train({0: 1.0}, "--seeds", "0")[1]
+    (tmp_path / "cartpole_ppo-seeds-1").mkdir()
+    _, out, _ = train({0: 2.0}, "--seeds", "0", "policy.learn.gamma=0.9")
+    assert "settings that differ from cartpole_ppo-seeds: policy.learn.gamma=0.9 (there 0.98)\n" in out
+    folder = tmp_path / "cartpole_ppo-seeds-2"
+    summary = json.loads((folder / "summary.json").read_text())
+    assert summary["settings that differ from"] == {"cartpole_ppo-seeds": {"policy.learn.gamma": 0.9}}
+
+
 def test_settings_that_change_no_return_hold_for_the_seeds_that_are_still_to_be_trained(train, tmp_path):
     train({0: 100.0}, "--seeds", "0", "run.final_episodes=7", "run.ckpt_freq=3")
     settings = tmp_path / "cartpole_ppo-seeds" / "settings.yaml"

@@ -75,6 +75,11 @@ def test_trials_end_in_a_table_a_runnable_best_and_a_picture(tune, tmp_path):
     best = max((name for name in done), key=done.get)
     assert f"best        trial {int(best[-3:])}: {done[best]:.1f}, the mean of the last third" in out
     assert (folder / "importance.png").is_file()
+    trials = json.loads((folder / "summary.json").read_text())["trials"]
+    assert next(iter(trials)) == best
+    rates = {name: trial["settings"].get("policy.learn.learning_rate") for name, trial in trials.items()}
+    assert rates == {**dict(made), "trial_000": None}
+    assert trials[best]["objective"] == pytest.approx(done[best])
     cfg = compile_run(load_user_config(folder / "best.yaml"))
     assert cfg.policy.learn.learning_rate == float(dict(made)[best])
     assert (cfg.exp_name, cfg.run.final_episodes, cfg.run.max_env_step) == ("cartpole_ppo-best", 100, 2048)

@@ -28,6 +28,8 @@ _INTERRUPTED = (*_EXIT_CODES.values(), -signal.SIGINT, -signal.SIGTERM)
 """Exit codes of a process that a signal ended, in order or before it was ready for signals."""
 _MOST_SEEDS = 1000
 _MOST_DIGITS = 18
+_MOST_SETTINGS = 5
+"""Of those that differ from another folder of seeds, how many are printed."""
 
 
 class SeedList(click.ParamType[tuple[int, ...]]):
@@ -82,9 +84,17 @@ def train_seeds(cfg: Config, seeds: Sequence[int], jobs: int, *, progress: bool)
             lock = held.enter_context(RunLock(runs.folder))
             changed = runs.renew()
         click.echo(f"{cfg.policy.type} on {cfg.env.env_id}, seeds {', '.join(map(str, seeds))}, in {runs.folder}")
+        for name, differing in runs.differences().items():
+            click.echo(f"settings that differ from {name}: {_differences_text(differing)}")
         for key, (before, now) in changed.items():
             click.echo(f"{key} is now {now}, before {before}: finished seeds keep what they were trained with")
         return _train_locked(runs, lock, seeds, jobs, progress)
+
+
+def _differences_text(differing: Mapping[str, tuple[Any, Any]]) -> str:
+    shown = [f"{path}={json.dumps(here)} (there {json.dumps(there)})" for path, (there, here) in differing.items()]
+    more = f" and {len(shown) - _MOST_SETTINGS} more" if len(shown) > _MOST_SETTINGS else ""
+    return ", ".join(shown[:_MOST_SETTINGS]) + more
 
 
 def _train_locked(runs: SeedRuns, lock: RunLock, seeds: Sequence[int], jobs: int, progress: bool) -> int:
@@ -146,7 +156,8 @@ def report_seeds(runs: SeedRuns, finished: Mapping[int, RunDir]) -> None:
     click.echo()
     _print_seeds(figures)
     scores = {seed: each["eval_return"] for seed, each in figures.items() if each.get("n_eval_episodes")}
-    summary: dict[str, Any] = {"seeds": figures}
+    differing = {name: {path: here for path, (_, here) in each.items()} for name, each in runs.differences().items()}
+    summary: dict[str, Any] = {"settings that differ from": differing, "seeds": figures}
     lines: dict[str, str] = {}
     if scores:
         found = aggregate(list(scores.values()))

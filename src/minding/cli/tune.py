@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -153,6 +154,7 @@ def _report(cfg: Config, runs: StudyRuns, search: Search, trials: list[Trial]) -
         for trial in ranked
     ]
     print_table("", ("trial", "objective", "state", "evaluations", "settings"), rows)
+    _write_summary(runs, ranked)
     lines = {}
     best = search.write_best(cfg)
     if best is not None:
@@ -163,6 +165,25 @@ def _report(cfg: Config, runs: StudyRuns, search: Search, trials: list[Trial]) -
     lines["folder"] = str(runs.folder)
     width = max(map(len, lines))
     click.echo("\n".join(f"  {name:<{width}}  {text}" for name, text in lines.items()))
+
+
+def _write_summary(runs: StudyRuns, ranked: list[Trial]) -> None:
+    """Writes down the trials by the names of their run folders, the best first, with what they change."""
+    from minding.training.tuning import name_of
+
+    trials = {
+        name_of(trial.number): {
+            "settings": dict(setting.split("=", 1) for setting in trial.settings),
+            "objective": trial.value,
+            "state": trial.state,
+            "evaluations": trial.evaluations,
+        }
+        for trial in ranked
+    }
+    try:
+        runs.summary.write_text(json.dumps({"trials": trials}, indent=2) + "\n", encoding="utf-8")
+    except OSError as error:
+        click.echo(f"minding: {runs.summary} was not written: {error.strerror}", err=True)
 
 
 def _short(setting: str) -> str:

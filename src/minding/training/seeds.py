@@ -11,8 +11,9 @@ from minding.engine.config.compiler import load_config, save_config
 from minding.engine.config.config import Config
 from minding.engine.errors import ConfigError
 from minding.engine.process.commands import Command
+from minding.engine.run.comparison import differing_settings
 from minding.engine.run.curves import settings_of
-from minding.engine.run.run_dir import RunDir
+from minding.engine.run.run_dir import SEEDS_SETTINGS, RunDir
 from minding.training.group import RunGroup
 
 
@@ -60,6 +61,19 @@ class SeedRuns(RunGroup):
                 raise ConfigError(f"{self.settings}: cannot write: {error.strerror}") from None
         return changed
 
+    def differences(self) -> dict[str, dict[str, tuple[Any, Any]]]:
+        """What tells this folder from the earlier ones of the experiment: by folder, each setting there and here."""
+        first = Path(self.cfg.run.out_dir) / f"{self.cfg.exp_name}-seeds"
+        found = {}
+        for folder in itertools.takewhile(lambda each: each != self.folder and each.exists(), _names(first)):
+            try:
+                there, here = differing_settings([load_config(folder / SEEDS_SETTINGS), self.cfg])
+            except ConfigError:
+                # It is the folder of something else.
+                continue
+            found[folder.name] = {path: (there.get(path), here.get(path)) for path in {**there, **here}}
+        return found
+
     @property
     def curve(self) -> Path:
         """Picture of the learning curve over the seeds."""
@@ -92,6 +106,6 @@ def _names(first: Path) -> Iterator[Path]:
 def _is_of(folder: Path, cfg: Config) -> bool:
     """Whether a folder of seeds has these settings."""
     try:
-        return settings_of(load_config(folder / "settings.yaml")) == settings_of(cfg)
+        return settings_of(load_config(folder / SEEDS_SETTINGS)) == settings_of(cfg)
     except ConfigError:
         return False

@@ -121,6 +121,11 @@ class StudyRuns(RunGroup):
         return self.folder / "best.yaml"
 
     @property
+    def summary(self) -> Path:
+        """What the trials were and how they ended."""
+        return self.folder / "summary.json"
+
+    @property
     def importance(self) -> Path:
         """Picture of how much each setting matters."""
         return self.folder / "importance.png"
