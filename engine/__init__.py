@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from minding.di_engine import from_di_engine
 from minding.engine.chain.context import Context, OfflineRLContext, OnlineRLContext
@@ -54,11 +54,13 @@ __all__ = [
 # The chain does not know of lanes, which are made of chains.
 Task.lane_factory = lane_factory
 
+if not TYPE_CHECKING:
+    # A type checker finds a name that is not there itself.
 
-def __getattr__(name: str) -> Any:
-    # Loaded on first use: a script that brings its own configuration needs none of it.
-    if name == "compile_config":
-        from minding.engine.config.compiler import compile_config
+    def __getattr__(name):
+        # Loaded on first use: a script that brings its own configuration needs none of it.
+        if name == "compile_config":
+            from minding.engine.config.compiler import compile_config
 
-        return compile_config
-    raise from_di_engine(__name__, name)
+            return compile_config
+        raise from_di_engine(__name__, name)

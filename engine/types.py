@@ -9,17 +9,34 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
 if TYPE_CHECKING:
+    from minding.engine.config.config import Config
+    from minding.engine.data.batch import Field, IndexedBatch
     from minding.engine.data.rollout import Rollout
 
 Array = npt.NDArray[Any]
-Obs = Any
-"""``(N, ...)`` array or a FastTreeValue of them."""
+
+
+class ObsTree(Protocol):
+    """The observations of a Dict or Tuple space, or of several agents: a `treevalue.FastTreeValue` of arrays, whose
+    parts are attributes and keys."""
+
+    def __getattr__(self, name: str) -> Obs: ...
+
+    def __getitem__(self, name: str) -> Obs: ...
+
+    def __contains__(self, name: object) -> bool: ...
+
+
+Obs: TypeAlias = Array | ObsTree
+"""``(N, ...)`` array or a tree of them."""
+ObsLike: TypeAlias = Obs | Mapping[str, Array]
+"""What actors take: also the leaves of a tree by path, such as ``{"joint.position": (N, 3)}``."""
 StateDict = dict[str, Any]
 """Nested dicts with string keys whose leaves are arrays or JSON values (numbers, strings, bools, None, lists)."""
 
@@ -137,8 +154,10 @@ class EnvManager(Protocol):
 class CollectMode(Protocol):
     """Acts with exploration and records what the algorithm needs later."""
 
-    record_fields: Sequence[str]
-    """Names of the arrays that `forward` returns besides 'action' (such as log_prob, value)."""
+    @property
+    def record_fields(self) -> Sequence[str]:
+        """Names of the arrays that `forward` returns besides 'action' (such as log_prob, value)."""
+        ...
 
     def forward(self, obs: Obs, **collect_kwargs: Any) -> dict[str, Array]:
         """Returns ``{'action': (N, ...), ...record}``; the action in the policy's own units, as it is learned from.
@@ -186,14 +205,16 @@ class LearnOutput:
 class LearnMode(Protocol):
     """Performs all gradient steps of one iteration in one compiled call."""
 
-    fields: Mapping[str, Any]
-    """The rows that `forward` reads: name -> `engine.data.batch.Field`."""
+    @property
+    def fields(self) -> Mapping[str, Field]:
+        """The rows that `forward` reads, by name."""
+        ...
 
-    def forward(self, batch: Any, progress: float | Array = 0.0) -> LearnOutput:
+    def forward(self, batch: IndexedBatch, progress: float | Array = 0.0) -> LearnOutput:
         """Learns from a batch.
 
         Args:
-          batch: an `engine.data.batch.IndexedBatch`.
+          batch: rows and, for each step, their numbers.
           progress: share of the run that is over, in [0, 1]; drives schedules. An array ``(K,)`` has it for each
             gradient step of the batch: so it is where the clock counts these and there are several.
         """
@@ -237,13 +258,12 @@ class EvalMode(Protocol):
 
 
 class Policy(Protocol):
-    """One root cell with three views. Only the requested modes exist.
+    """One root cell with three views. Only the requested modes exist."""
 
-    Attributes:
-      config: the whole compiled configuration it was built from.
-    """
-
-    config: Mapping[str, Any]
+    @property
+    def config(self) -> Config:
+        """The whole compiled configuration it was built from."""
+        ...
 
     @property
     def collect_mode(self) -> CollectMode: ...
@@ -299,8 +319,8 @@ class Buffer(Protocol):
     capacity: int
 
     @property
-    def fields(self) -> Mapping[str, Any]:
-        """The rows it holds: name -> `engine.data.batch.Field`."""
+    def fields(self) -> Mapping[str, Field]:
+        """The rows it holds, by name."""
         ...
 
     def __len__(self) -> int: ...
@@ -309,7 +329,7 @@ class Buffer(Protocol):
         """Appends a batch of rows, oldest overwritten first."""
         ...
 
-    def sample(self, updates: int, batch_size: int) -> Any:
+    def sample(self, updates: int, batch_size: int) -> IndexedBatch:
         """Draws `updates` batches; returns what `LearnMode.forward` takes."""
         ...
 

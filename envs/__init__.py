@@ -1,6 +1,6 @@
 """Environments: vectorised Gymnasium in one form, whatever steps and resets them."""
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import gymnasium
 
@@ -55,6 +55,8 @@ if "minding/PixelCatch-v0" not in gymnasium.registry:
         vector_entry_point="minding.envs.games.repeat_previous:RepeatPreviousVector",
     )
 
+if not TYPE_CHECKING:
+    # A type checker finds a name that is not there itself.
 
-def __getattr__(name: str) -> Any:
-    raise from_di_engine(__name__, name)
+    def __getattr__(name):
+        raise from_di_engine(__name__, name)

@@ -55,7 +55,7 @@ class BatchedEnvManager:
         if training and settings["normalize_reward"]:
             self._scaler = RewardScaler(rewards, settings["reward_gamma"])
             self._reward_clip = self._reward_clip or CLIP
-        self._obs: Obs = None
+        self._obs: Obs | None = None
         self._agents = layout.agents if layout.reward_shape else None
         self._returns = np.zeros(rewards)
         self._lengths = source.lengths = np.zeros(self.num_envs, np.int64)

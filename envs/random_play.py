@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from minding.engine.data import trees
 from minding.engine.data.agents import num_agents
 from minding.engine.data.masks import ACTION_MASK, random_legal
 from minding.engine.data.observation import observation_leaves
@@ -50,6 +51,8 @@ class RandomPlay:
         if space["kind"] == "box":
             return self._rng.uniform(-1, 1, (*self._lead, *space["shape"])).astype(np.float32)
         counts = space.get("nvec", [space.get("n")])
-        mask = self._manager.obs[ACTION_MASK] if self._masked else np.ones((*self._lead, sum(counts)), bool)
+        mask = np.ones((*self._lead, sum(counts)), bool)
+        if self._masked:
+            mask = trees.named(self._manager.obs)[ACTION_MASK]
         action = random_legal(mask, counts, self._rng)
         return action.reshape(*self._lead, -1) if space["kind"] == "multi_discrete" else action

@@ -23,7 +23,7 @@ from minding.envs.spaces.layout import ObsLayout
 _MAX_LISTED_BOUNDS = 64
 
 
-def describe_env(env_cfg: Mapping[str, Any], env_fn: Callable[..., AnyEnv] | None = None) -> dict[str, Any]:
+def describe_env(env_cfg: Mapping[str, object], env_fn: Callable[..., AnyEnv] | None = None) -> dict[str, object]:
     """Describes what a policy sees of an environment, in values that JSON and YAML can hold.
 
     That is after wrappers and action rescaling.

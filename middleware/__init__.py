@@ -1,6 +1,6 @@
 """Middleware: one concept per file, each a callable on the context."""
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from minding.di_engine import from_di_engine
 from minding.middleware.ckpt_saver import CkptSaver
@@ -52,6 +52,8 @@ __all__ = [
     "trajectory_trainer",
 ]
 
+if not TYPE_CHECKING:
+    # A type checker finds a name that is not there itself.
 
-def __getattr__(name: str) -> Any:
-    raise from_di_engine(__name__, name)
+    def __getattr__(name):
+        raise from_di_engine(__name__, name)

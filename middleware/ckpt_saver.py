@@ -61,7 +61,7 @@ class CkptSaver:
         keep_best: bool = True,
         final: bool = True,
         out_dir: str | Path = "runs",
-        task: Task | None = None,
+        task: Task[Any] | None = None,
     ) -> None:
         if train_freq is not None and train_freq < 1:
             raise ConfigError(f"CkptSaver(train_freq={train_freq}): expected at least 1, or None for the end only")

@@ -68,6 +68,6 @@ def _named_obs(obs: Obs, axes: int) -> dict[str, Array]:
     if axes == 2:
         return dict(named_leaves("obs", obs))
     own = {f"obs.{path}": leaf for path, leaf in agents_view(obs).items()}
-    if STATE not in obs:
+    if isinstance(obs, np.ndarray) or STATE not in obs:
         return own
     return {**own, **{f"{CENTRAL}.{path}": leaf for path, leaf in central_view(obs).items()}}

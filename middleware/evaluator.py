@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -43,7 +44,7 @@ class interaction_evaluator:
       task: the task whose signals are obeyed; the global one by default.
     """
 
-    def __init__(self, cfg: Config, policy: EvalMode, env: EnvManager, *, task: Task | None = None) -> None:
+    def __init__(self, cfg: Config, policy: EvalMode, env: EnvManager, *, task: Task[Any] | None = None) -> None:
         self._policy = policy
         self._env = env
         self._task = global_task if task is None else task

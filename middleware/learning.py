@@ -14,7 +14,7 @@ from minding.middleware.schedules import Schedule
 
 def learn_from(ctx: LearningContext, policy: LearnMode, batch: IndexedBatch, schedule: Schedule) -> LearnOutput:
     """Performs the gradient steps of a batch; writes train_output and train_iter, and returns what the policy did."""
-    lag = ctx.optional("policy_lag")
+    lag = ctx.optional("policy_lag", dict)
     if lag is not None:
         batch = dataclasses.replace(batch, lag=lag["max"])
     clock = ctx.clock

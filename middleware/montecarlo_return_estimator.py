@@ -75,11 +75,11 @@ class montecarlo_return_estimator:
         enough = len(known["return"]) >= count
         if enough:
             self._known[rollout.collector] = {name: values[count:].copy() for name, values in known.items()}
-        ctx.train_data = {
+        rows = {
             name: values[:count] if enough else np.zeros((count, *values.shape[1:]), values.dtype)
             for name, values in known.items()
         }
-        ctx.train_data["valid"] = np.full(count, enough)
+        ctx.train_data = {**rows, "valid": np.full(count, enough)}
 
     def _take_in(self, rollout: Rollout) -> dict[str, Array]:
         """Adds a rollout to the rows that wait; returns those of its collector whose return is known."""

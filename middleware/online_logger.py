@@ -7,6 +7,7 @@ import math
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -40,7 +41,7 @@ def online_logger(
     *,
     total: int | None = None,
     progress: bool = True,
-    task: Task | None = None,
+    task: Task[Any] | None = None,
 ) -> OnlineLogger:
     """Logs metrics to CSV, TensorBoard and trackers and shows progress; put it last in the chain.
 
@@ -93,7 +94,7 @@ class OnlineLogger:
     def __init__(
         self,
         cfg: Config,
-        task: Task,
+        task: Task[Any],
         tables: tuple[CsvWriter, CsvWriter] | None,
         loggers: Sequence[MetricsLogger],
         progress: Progress | None,
@@ -129,7 +130,7 @@ class OnlineLogger:
         """Takes one iteration's metrics."""
         if ctx.train_output:
             self._train.add(ctx.train_output)
-        lag = ctx.optional("policy_lag")
+        lag = ctx.optional("policy_lag", dict)
         if lag is not None:
             self._lag.add(lag)
         self._add_episodes(ctx)
@@ -210,7 +211,7 @@ class OnlineLogger:
             logger.purge_after(self._clock, self._rows_before)
 
     def _add_episodes(self, ctx: LearningContext) -> None:
-        ended = ctx.optional("episode_stats")
+        ended = ctx.optional("episode_stats", list)
         if not ended:
             return
         self._episodes.extend((end.episode_return, end.episode_length) for end in ended)
@@ -244,11 +245,11 @@ class OnlineLogger:
 
     def _data_seen(self, ctx: LearningContext) -> dict[str, float | None]:
         """What was learned from so far: episodes of the collector, or passes over recorded data."""
-        epoch = ctx.optional("train_epoch")
+        epoch = ctx.optional("train_epoch", int)
         if epoch is not None:
             return {"train_epoch": epoch}
         return {
-            "env_episode": ctx.optional("env_episode"),
+            "env_episode": ctx.optional("env_episode", int),
             "train/updates_per_step": ctx.train_iter / ctx.clock if ctx.clock else None,
             "collect/return_mean": _mean(value for value, _ in self._episodes),
             "collect/length_mean": _mean(length for _, length in self._episodes),

@@ -239,7 +239,8 @@ class Contest:
         leaves = dict(trees.leaves(obs))
         alive = leaves[ALIVE].copy()
         alive[:, self._opponents] = False
-        return trees.unflatten({**leaves, ALIVE: alive})
+        hidden: Obs = trees.unflatten({**leaves, ALIVE: alive})
+        return hidden
 
 
 @declare(role="learn", optional=("train_output",), writes=("train_output",))

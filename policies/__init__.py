@@ -9,12 +9,15 @@ import dataclasses
 import importlib
 import os
 import pkgutil
-from typing import Any
+from typing import TYPE_CHECKING
 
 from minding.di_engine import from_di_engine
 from minding.engine.config.named import is_named, load_code
 from minding.engine.errors import ConfigError, nearest
 from minding.policies.settings.algorithm import Algorithm
+
+if TYPE_CHECKING:
+    from minding.policies.core.base import BasePolicy
 
 __all__ = ["ALGORITHMS", "Algorithm", "find_algorithms", "get_algorithm", "get_policy_class"]
 
@@ -55,15 +58,17 @@ def get_algorithm(name: str) -> Algorithm:
     return ALGORITHMS[name]
 
 
-def get_policy_class(name: str) -> Any:
+def get_policy_class(name: str) -> type[BasePolicy]:
     """The policy class of an algorithm; loads MindSpore, but leaves its settings to the first policy that is built."""
     if is_named(name):
         return _own_class(name)
     algorithm = get_algorithm(name)
-    return getattr(importlib.import_module(f"minding.policies.{algorithm.variant_of or name}"), algorithm.class_name)
+    module = importlib.import_module(f"minding.policies.{algorithm.variant_of or name}")
+    kind: type[BasePolicy] = getattr(module, algorithm.class_name)
+    return kind
 
 
-def _own_class(name: str) -> Any:
+def _own_class(name: str) -> type[BasePolicy]:
     from minding.policies.core.base import BasePolicy
 
     kind = load_code(name, "policy.type")
@@ -85,7 +90,7 @@ def _own_algorithm(name: str) -> Algorithm:
     return dataclasses.replace(entry, name=name, class_name=kind.__name__, variant_of="")
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> type[BasePolicy]:
     for algorithm in ALGORITHMS.values():
         if algorithm.class_name == name:
             return get_policy_class(algorithm.name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 from minding.engine.chain.context import Context
 from minding.engine.chain.middleware import Middleware, Role
@@ -14,7 +15,7 @@ from minding.engine.errors import ChainError, nearest
 
 
 def check_chain(
-    chain: Sequence[Middleware], context_type: type[Context], roles: Sequence[Role | None] | None = None
+    chain: Sequence[Middleware[Any]], context_type: type[Context], roles: Sequence[Role | None] | None = None
 ) -> None:
     """Checks, by what the middleware declare, that a chain fits together; run before the first step.
 
@@ -164,13 +165,13 @@ def _own_requirements(nodes: Sequence[Node]) -> Iterator[str]:
     chain = [leaf.middleware for leaf in all_leaves(nodes)]
     for leaf in all_leaves(nodes):
         requirements: Callable[[], Sequence[str]] | None = getattr(leaf.middleware, "requirements", None)
-        clashes: Callable[[Sequence[Middleware]], Sequence[str]] | None = getattr(leaf.middleware, "clashes", None)
+        clashes: Callable[[Sequence[Middleware[Any]]], Sequence[str]] | None = getattr(leaf.middleware, "clashes", None)
         problems = [*(requirements() if requirements else ()), *(clashes(chain) if clashes else ())]
         for problem in problems:
             yield f"{leaf.name} at position {leaf.position}: {problem}"
 
 
-def pipeline_view(chain: Sequence[Middleware], roles: Sequence[Role | None] | None = None) -> str:
+def pipeline_view(chain: Sequence[Middleware[Any]], roles: Sequence[Role | None] | None = None) -> str:
     """Returns the chain as an aligned table: position, name, role, fields read -> written.
 
     Members of composites are indented. ``?`` stands for a middleware that declares nothing.

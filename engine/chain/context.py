@@ -7,13 +7,17 @@ import inspect
 import itertools
 import types
 import typing
-from collections.abc import Sequence
-from typing import Any, ClassVar, NoReturn, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeVar
 
 import numpy as np
 
 from minding.engine.errors import CheckpointError, nearest
-from minding.engine.types import EpisodeEnd
+from minding.engine.types import Array, EpisodeEnd, Obs
+
+if TYPE_CHECKING:
+    from minding.engine.data.batch import IndexedBatch
+    from minding.engine.data.rollout import Rollout
 
 UNITS = {"env_step": "environment steps", "train_iter": "gradient steps", "total_step": "iterations"}
 """The counters by which runs are measured, and what each of them counts."""
@@ -23,6 +27,7 @@ _SCALARS = (bool, int, float, str, type(None))
 _set = object.__setattr__
 
 ContextT = TypeVar("ContextT", bound="Context")
+_T = TypeVar("_T")
 
 
 @dataclasses.dataclass
@@ -62,9 +67,10 @@ class Context:
         count: int = getattr(self, self.unit)
         return count
 
-    def optional(self, name: str) -> Any:
-        """The value of a field; None if this context has no field of that name."""
-        return getattr(self, name) if name in self.__dataclass_fields__ else None
+    def optional(self, name: str, kind: type[_T]) -> _T | None:
+        """The value of a field, which is of this class or None; None if this context has no field of that name."""
+        value: _T | None = getattr(self, name) if name in self.__dataclass_fields__ else None
+        return value
 
     def __post_init__(self) -> None:
         """For subclasses: call `keep` here."""
@@ -123,20 +129,23 @@ class Context:
         for name, value in state.items():
             setattr(self, name, _scalar(name, value))
 
-    def __setattr__(self, name: str, value: Any) -> None:
-        if name in self.__dataclass_fields__:
-            # Told where it happens: the renewal of the context is far from it.
-            if name in self._kept and type(value) not in _kept_types(type(self))[name]:
-                self._check_kept(name, value)
-            _set(self, name, value)
-        elif self._is_property(name):
-            _set(self, name, value)
-        else:
-            raise AttributeError(self._no_such_field(name))
+    if not TYPE_CHECKING:
+        # A type checker finds a field that is not there itself.
 
-    def __getattr__(self, name: str) -> NoReturn:
-        # Only called when the usual look-up fails.
-        raise AttributeError(self._no_such_field(name))
+        def __setattr__(self, name, value):
+            if name in self.__dataclass_fields__:
+                # Told where it happens: the renewal of the context is far from it.
+                if name in self._kept and type(value) not in _kept_types(type(self))[name]:
+                    self._check_kept(name, value)
+                _set(self, name, value)
+            elif self._is_property(name):
+                _set(self, name, value)
+            else:
+                raise AttributeError(self._no_such_field(name))
+
+        def __getattr__(self, name):
+            # Only called when the usual look-up fails.
+            raise AttributeError(self._no_such_field(name))
 
     def __getitem__(self, name: object) -> NoReturn:
         raise TypeError(self._no_items(name))
@@ -241,11 +250,11 @@ class LearningContext(Context):
     """
 
     train_iter: int = 0
-    train_data: Any = None
-    train_output: Any = None
+    train_data: Mapping[str, Array] | IndexedBatch | None = None
+    train_output: dict[str, float] | None = None
     eval_value: float | None = None
-    eval_output: Any = None
-    eval_params: Any = None
+    eval_output: Sequence[EpisodeEnd] | None = None
+    eval_params: Mapping[str, Array] | None = None
     last_eval_iter: int = -1
     last_eval_value: float = float("-inf")
     last_eval_clock: int = -1
@@ -282,15 +291,15 @@ class OnlineRLContext(LearningContext):
 
     env_step: int = 0
     env_episode: int = 0
-    collect_kwargs: dict[str, Any] = dataclasses.field(default_factory=dict)
-    obs: Any = None
-    action: Any = None
-    inference_output: Any = None
-    trajectories: Any = None
-    trajectory_end_idx: Any = None
-    episodes: Any = None
+    collect_kwargs: dict[str, object] = dataclasses.field(default_factory=dict)
+    obs: Obs | None = None
+    action: Array | None = None
+    inference_output: Mapping[str, Array] | None = None
+    trajectories: Rollout | None = None
+    trajectory_end_idx: Array | None = None
+    episodes: list[dict[str, Obs]] | None = None
     episode_stats: list[EpisodeEnd] | None = None
-    policy_lag: Any = None
+    policy_lag: dict[str, float] | None = None
 
     unit: ClassVar[str] = "env_step"
 

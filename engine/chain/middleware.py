@@ -7,11 +7,12 @@ import enum
 import functools
 import inspect
 from collections.abc import Callable, Generator, Mapping, Sequence
-from typing import Any, TypeVar, cast
+from typing import Any, TypeAlias, TypeVar, cast
 
+from minding.engine.chain.context import ContextT
 from minding.engine.errors import ConfigError, MiddlewareError, nearest
 
-Middleware = Callable[[Any], Any]
+Middleware: TypeAlias = Callable[[ContextT], object]
 """``(ctx) -> None``, or a generator function ``(ctx)`` with one ``yield``: code after it runs, in reverse
 order of the chain, once the rest of the chain has finished. Optional attributes of a middleware object:
 
@@ -213,7 +214,7 @@ def _declared_factory(factory: Callable[..., Any], declaration: Declaration) -> 
     return build
 
 
-def declaration_of(middleware: Middleware) -> Declaration | None:
+def declaration_of(middleware: Middleware[Any]) -> Declaration | None:
     """Returns what the middleware declares, None for plain user functions."""
     declaration = getattr(middleware, "declaration", None)
     return declaration if isinstance(declaration, Declaration) else None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from minding.engine.chain.middleware import Declaration, Middleware, Role, declaration_of, name_of
 from minding.engine.chain.pipeline import Composite
@@ -22,7 +23,7 @@ class Node:
       members: what a composite is made of.
     """
 
-    middleware: Middleware
+    middleware: Middleware[Any]
     position: str
     name: str
     role: Role | None
@@ -44,7 +45,7 @@ class Node:
             yield from member.walk()
 
 
-def chain_nodes(chain: Sequence[Middleware], roles: Sequence[Role | None] | None = None) -> list[Node]:
+def chain_nodes(chain: Sequence[Middleware[Any]], roles: Sequence[Role | None] | None = None) -> list[Node]:
     """Lays out a chain, with what is inside `serial`, `parallel` and `wrap`.
 
     Args:
@@ -54,9 +55,9 @@ def chain_nodes(chain: Sequence[Middleware], roles: Sequence[Role | None] | None
     return [_node(middleware, str(index), given[index]) for index, middleware in enumerate(chain)]
 
 
-def _node(middleware: Middleware, position: str, role: Role | None) -> Node:
+def _node(middleware: Middleware[Any], position: str, role: Role | None) -> Node:
     declaration = None if isinstance(middleware, Composite) else declaration_of(middleware)
-    members: tuple[Middleware, ...] = middleware.members if isinstance(middleware, Composite) else ()
+    members: tuple[Middleware[Any], ...] = middleware.members if isinstance(middleware, Composite) else ()
     return Node(
         middleware=middleware,
         position=position,

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from types import GeneratorType
 from typing import Any
 
-from minding.engine.chain.context import Context
+from minding.engine.chain.context import Context, ContextT
 from minding.engine.chain.events import EventBus, WaitCancelled
 from minding.engine.chain.familiar import refuse_arguments
 from minding.engine.chain.middleware import Declaration, Middleware, SecondHalf, check_callable, declaration_of, name_of
@@ -30,7 +30,7 @@ class Step:
 
     __slots__ = ("call", "declaration", "name", "place")
 
-    def __init__(self, call: Middleware, name: str, place: str, declaration: Declaration | None) -> None:
+    def __init__(self, call: Middleware[Any], name: str, place: str, declaration: Declaration | None) -> None:
         self.call = call
         self.name = name
         self.place = place
@@ -191,7 +191,7 @@ class Composite:
 
     kind: str = ""
 
-    def __init__(self, members: Sequence[Middleware]) -> None:
+    def __init__(self, members: Sequence[Middleware[Any]]) -> None:
         for member in members:
             check_callable(member, f"{self.kind} got")
         self.members = tuple(members)
@@ -242,7 +242,7 @@ class Parallel(Composite):
 
     kind = "parallel"
 
-    def __init__(self, members: Sequence[Middleware], events: Callable[[], EventBus]) -> None:
+    def __init__(self, members: Sequence[Middleware[Any]], events: Callable[[], EventBus]) -> None:
         super().__init__(members)
         self._events = events
         self._own_index = next((index for index, member in enumerate(members) if has_role(member)), 0)
@@ -312,7 +312,7 @@ class Wrapped(Composite):
 
     kind = "wrap"
 
-    def __init__(self, member: Middleware, forward: Callable[[Step, Any], Half]) -> None:
+    def __init__(self, member: Middleware[Any], forward: Callable[[Step, Any], Half]) -> None:
         super().__init__([member])
         self._forward = forward
 
@@ -320,7 +320,7 @@ class Wrapped(Composite):
         return self._forward(self._steps[0], ctx)
 
 
-def has_role(middleware: Middleware) -> bool:
+def has_role(middleware: Middleware[Any]) -> bool:
     """Whether the middleware, or one inside it, declares a role."""
     if isinstance(middleware, Composite):
         return any(has_role(member) for member in middleware.members)
@@ -338,18 +338,18 @@ class Composer:
     def _bus(self) -> EventBus:
         return self._events
 
-    def serial(self, *fns: Middleware) -> Middleware:
+    def serial(self, *fns: Middleware[ContextT]) -> Middleware[ContextT]:
         """Returns one middleware that runs these in order, their second halves in reverse."""
         return Serial(fns)
 
-    def parallel(self, *fns: Middleware) -> Middleware:
+    def parallel(self, *fns: Middleware[ContextT]) -> Middleware[ContextT]:
         """Returns one middleware that runs the first halves of these in threads and waits for all.
 
         Only for middleware that wait for something; see `minding.engine.chain.pipeline.Parallel`.
         """
         return Parallel(fns, self._bus)
 
-    def wrap(self, fn: Middleware, **other: Any) -> Callable[[Any], Half]:
+    def wrap(self, fn: Middleware[ContextT], **other: Any) -> Callable[[ContextT], Half]:
         """Makes a middleware callable from within another one: ``back = wrapped(ctx)``, and later ``back()``.
 
         `back` runs the second half, if there is one. If it is never called, the second half runs with those of the
@@ -358,14 +358,14 @@ class Composer:
         refuse_arguments("wrap", other, ("fn",))
         return Wrapped(fn, self._open)
 
-    def forward(self, fn: Middleware, ctx: Context | None = None) -> Half | None:
+    def forward(self, fn: Middleware[ContextT], ctx: ContextT | None = None) -> Half | None:
         """Runs the first half of `fn` on `ctx` (the task's own if None).
 
         Returns:
           Its second half, to be called or left to `backward`; None if there is none.
         """
         step = Step(fn, name_of(fn), "called by task.forward", declaration_of(fn))
-        return open_half(fn(self._ctx if ctx is None else ctx), step, self._stack)
+        return open_half(step.call(self._ctx if ctx is None else ctx), step, self._stack)
 
     def backward(self, *halves: Half) -> None:
         """Runs second halves, the last one first: those given, or all that are waiting."""

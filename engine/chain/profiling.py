@@ -32,7 +32,7 @@ class ProfileTable:
     def __init__(self, names: Sequence[str]) -> None:
         self.rows = [ProfileRow(name) for name in names]
 
-    def timed(self, position: int, middleware: Middleware) -> Middleware:
+    def timed(self, position: int, middleware: Middleware[Any]) -> Middleware[Any]:
         """Returns the middleware with its time added to the row at `position`."""
         row = self.rows[position]
         clock = time.perf_counter

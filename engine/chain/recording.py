@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from minding.engine.chain.middleware import Middleware
 from minding.engine.chain.profiling import ProfileTable, format_profile
@@ -30,7 +31,7 @@ class Recording:
         if self.profile is not None and len(self.profile.rows) != len(names):
             self.profile = ProfileTable(names)
 
-    def timed(self, index: int, name: str, call: Middleware) -> Middleware:
+    def timed(self, index: int, name: str, call: Middleware[Any]) -> Middleware[Any]:
         """Puts what is recorded around the middleware at a place of the chain."""
         if self.profile is not None:
             call = self.profile.timed(index, call)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Generic, TypeVar, cast, overload
 
 from minding.engine.chain import lifecycle
 from minding.engine.chain.boundary import Boundary
 from minding.engine.chain.check import check_chain, pipeline_view
-from minding.engine.chain.context import Context, OnlineRLContext
+from minding.engine.chain.context import Context, ContextT, OnlineRLContext
 from minding.engine.chain.ending import Ending, check_max_step
 from minding.engine.chain.events import Emitter, EventBus
 from minding.engine.chain.familiar import RolePlayer, refuse_arguments
@@ -23,10 +23,11 @@ from minding.engine.errors import ChainError, CheckpointError, MiddlewareError, 
 from minding.engine.process.signals import Interrupted, SignalGuard
 from minding.engine.types import StateDict
 
-Wrapper = Callable[[Middleware], Middleware]
+Wrapper = Callable[[Middleware[ContextT]], Middleware[ContextT]]
+_FnContext = TypeVar("_FnContext", bound=Context)
 
 
-class Task(Ending, Recorded, Composer, Emitter, RolePlayer):
+class Task(Ending, Recorded, Composer, Emitter, RolePlayer, Generic[ContextT]):
     """A chain of middleware, the context they share, and the loop around them.
 
     ::
@@ -35,6 +36,9 @@ class Task(Ending, Recorded, Composer, Emitter, RolePlayer):
             task.use(StepCollector(...)).use(OffPolicyLearner(...))
             task.run(max_step=1000)
 
+    To type checkers `start` returns a task of the context that it is given, ``Task[MyContext]``; a task that is made,
+    and so the global `task`, is a ``Task[OnlineRLContext]``.
+
     Tasks share nothing with each other; a middleware may run its own task. The global `task` is one of
     them. Nothing here is safe to call from other threads, except the events and `stop`.
     """
@@ -42,28 +46,29 @@ class Task(Ending, Recorded, Composer, Emitter, RolePlayer):
     lane_factory: ClassVar[LaneFactory]
     """Reads `lanes` of `start`; `minding.engine`, which puts chain and lanes together, sets it."""
 
-    def __init__(self) -> None:
+    def __init__(self: Task[OnlineRLContext]) -> None:
         self._started = False
         # Within its `with` block.
         self._entered = False
         self._running = False
         # Never replaced: second halves made by `wrap` hold on to it.
         self._stack: list[Half] = []
+        self._ctx: ContextT
         self._reset(OnlineRLContext(), Recording(profile=False, trace=False), resume=None)
 
-    def __reduce__(self) -> tuple[Any, tuple[()]]:
+    def __reduce__(self) -> tuple[Callable[[], Task[Any]], tuple[()]]:
         # Middleware that hold on to a task find that of their own process in a worker.
         return _task_of_this_process, ()
 
     def _reset(self, ctx: Context, recording: Recording, resume: str | Path | None) -> None:
-        self._ctx = ctx
+        self._ctx = cast(ContextT, ctx)
         self._make_lanes: MakeLanes | None = None
         self._lanes: Lanes | None = None
         self._recording = recording
         self._resume_request = resume
-        self._chain: list[Middleware] = []
+        self._chain: list[Middleware[Any]] = []
         self._given_roles: list[Role | None] = []
-        self._wrappers: list[Wrapper] = []
+        self._wrappers: list[Wrapper[Any]] = []
         self._roles: set[Role] = set()
         self._events = EventBus()
         self._finish = False
@@ -75,6 +80,16 @@ class Task(Ending, Recorded, Composer, Emitter, RolePlayer):
 
     # Start and end
 
+    @overload
+    def start(
+        self, async_mode: bool = False, ctx: None = None, *, lanes: object = None, profile: bool = False,
+        trace: bool = False, resume: str | Path | None = None, **other: Any,
+    ) -> Task[OnlineRLContext]: ...  # fmt: skip
+    @overload
+    def start(
+        self, async_mode: bool = False, ctx: _FnContext = ..., *, lanes: object = None, profile: bool = False,
+        trace: bool = False, resume: str | Path | None = None, **other: Any,
+    ) -> Task[_FnContext]: ...  # fmt: skip
     def start(
         self,
         async_mode: bool = False,
@@ -85,7 +100,7 @@ class Task(Ending, Recorded, Composer, Emitter, RolePlayer):
         trace: bool = False,
         resume: str | Path | None = None,
         **other: Any,
-    ) -> Task:
+    ) -> Task[Any]:
         """Makes the task ready for a new chain, with nothing left of the last one; for use with ``with``.
 
         Args:
@@ -117,7 +132,7 @@ class Task(Ending, Recorded, Composer, Emitter, RolePlayer):
         return self
 
     # Middleware release what they hold when the block ends, so that several runs fit into one process.
-    def __enter__(self) -> Task:
+    def __enter__(self) -> Task[ContextT]:
         self._require_started("with task")
         self._entered = True
         return self
@@ -146,7 +161,7 @@ class Task(Ending, Recorded, Composer, Emitter, RolePlayer):
             self._started = False
 
     @property
-    def ctx(self) -> Context:
+    def ctx(self) -> ContextT:
         """The context of the current iteration; after a run, that of the iteration that would follow."""
         return self._ctx
 
@@ -162,7 +177,9 @@ class Task(Ending, Recorded, Composer, Emitter, RolePlayer):
 
     # The chain
 
-    def use(self, fn: Middleware, *, role: Role | str | None = None, before: str | None = None, **other: Any) -> Task:
+    def use(
+        self, fn: Middleware[_FnContext], *, role: Role | str | None = None, before: str | None = None, **other: Any
+    ) -> Task[ContextT]:
         """Adds a middleware to the end of the chain, or before another one; returns the task.
 
         Args:
@@ -194,7 +211,7 @@ class Task(Ending, Recorded, Composer, Emitter, RolePlayer):
             )
         return names.index(name)
 
-    def use_wrapper(self, wrapper: Wrapper) -> Task:
+    def use_wrapper(self, wrapper: Wrapper[_FnContext]) -> Task[ContextT]:
         """Puts ``wrapper(fn) -> fn`` around every middleware, used before or after; the first innermost.
 
         What it makes must return what the middleware returned: a generator that is dropped never runs. Names,
@@ -410,7 +427,7 @@ class Task(Ending, Recorded, Composer, Emitter, RolePlayer):
             raise ChainError(f"{what}: this task is running; do it before the run, or use another Task() inside")
 
 
-def _task_of_this_process() -> Task:
+def _task_of_this_process() -> Task[OnlineRLContext]:
     return task
 
 

@@ -48,7 +48,7 @@ class Trace:
                 self._count += 1
                 self._spans.setdefault(lane, []).append(span)
 
-    def timed(self, name: str, middleware: Middleware) -> Middleware:
+    def timed(self, name: str, middleware: Middleware[Any]) -> Middleware[Any]:
         """Returns the middleware of the main process with a span for each call of its first half."""
         clock = time.monotonic
 

@@ -11,7 +11,7 @@ Agents may have spaces of different sizes. The arrays are as large as the larges
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from minding.engine.data import trees
 from minding.engine.data.masks import first_entries
 from minding.engine.data.observation import observation_leaves
 from minding.engine.errors import ShapeError
-from minding.engine.types import Array, Obs
+from minding.engine.types import Array, Obs, ObsLike, ObsTree
 
 ALIVE = "alive"
 STATE = "state"
@@ -31,17 +31,16 @@ CENTRAL = "central"
 
 def alive_agents(obs: Obs) -> Array:
     """Which agents act on the observation, bool ``(..., M)``."""
-    alive: Array = obs[ALIVE]
-    return alive
+    return cast(Array, cast(ObsTree, obs)[ALIVE])
 
 
-def agents_view(obs: Obs) -> dict[str, Array]:
+def agents_view(obs: ObsLike) -> dict[str, Array]:
     """What the agents themselves see: path -> ``(..., M, ...)``, without `ALIVE` and `STATE`."""
     given = trees.named(obs).items()
     return {path: leaf for path, leaf in given if path.partition(".")[0] not in (ALIVE, STATE)}
 
 
-def central_view(obs: Obs) -> dict[str, Array]:
+def central_view(obs: ObsLike) -> dict[str, Array]:
     """What a centralised value of agents sees besides the observation of each: path -> ``(..., M, ...)``.
 
     `IDENTITY` is the place of each agent, int32; `ALIVE` whether it acts; `STATE` the global state, the same for all,

@@ -112,7 +112,8 @@ def _ends(first: Rollout, second: Rollout) -> tuple[Array, Obs | None, Array | N
 
 
 def _tree_rows(*parts: Obs) -> Obs:
-    return trees.tree_map(lambda *arrays: np.concatenate(arrays), *parts)
+    joined: Obs = trees.tree_map(lambda *arrays: np.concatenate(arrays), *parts)
+    return joined
 
 
 def _flags(first: Rollout, second: Rollout, name: str, unsaid: bool) -> Array | None:

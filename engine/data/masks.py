@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from minding.engine.data import trees
-from minding.engine.types import Array, Obs
+from minding.engine.types import Array, Obs, ObsLike
 
 ACTION_MASK = "action_mask"
 OBSERVATION = "observation"
@@ -57,7 +57,7 @@ def with_mask(obs: Any, mask: Any) -> dict[str, Any]:
     return {**(obs if isinstance(obs, Mapping) else {OBSERVATION: obs}), ACTION_MASK: mask}
 
 
-def masked_obs(obs: Obs, mask: Array, paths: Collection[str]) -> Obs:
+def masked_obs(obs: ObsLike, mask: Array, paths: Collection[str]) -> Obs:
     """The observation that a policy with masks takes, from one without its mask.
 
     Args:
@@ -68,4 +68,5 @@ def masked_obs(obs: Obs, mask: Array, paths: Collection[str]) -> Obs:
     leaves = trees.named(obs)
     if not leaves.keys() <= set(paths):
         leaves = {f"{OBSERVATION}.{path}" if path else OBSERVATION: leaf for path, leaf in leaves.items()}
-    return trees.unflatten({**leaves, ACTION_MASK: np.asarray(mask)})
+    masked: Obs = trees.unflatten({**leaves, ACTION_MASK: np.asarray(mask)})
+    return masked

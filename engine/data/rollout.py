@@ -67,6 +67,7 @@ class Rollout:
 
     def next_obs(self) -> Obs:
         """True successors ``(T, N, ...)``: the next row's observation, or the final one where an episode ended."""
+        successor: Obs
         successor = trees.tree_map(lambda obs, last: np.concatenate([obs[1:], last[None]]), self.obs, self.last_obs)
         if self.final_obs is not None:
             t, n = self.ends[:, 0], self.ends[:, 1]

@@ -29,7 +29,7 @@ class PickledMembers:
       LaneError: one holds something that can neither be pickled nor provides a factory.
     """
 
-    def __init__(self, middleware: Sequence[Middleware], lane: str) -> None:
+    def __init__(self, middleware: Sequence[Middleware[Any]], lane: str) -> None:
         file = io.BytesIO()
         pickler = _Pickler(file)
         for member in middleware:
@@ -57,7 +57,7 @@ class PickledMembers:
                 arrays[name] = array
         return arrays
 
-    def rebuild(self, lane: LaneContext) -> tuple[list[Middleware], list[Any]]:
+    def rebuild(self, lane: LaneContext) -> tuple[list[Middleware[Any]], list[Any]]:
         """In the worker: returns the middleware, and what the factories built, in the order of `shipped`."""
         factories: list[Factory] = cloudpickle.loads(self._factories)
         unpickler = _Unpickler(io.BytesIO(self._content), [factory(lane) for factory in factories])
@@ -84,7 +84,7 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
         self.shipped.append(thing)
         return len(self.shipped) - 1
 
-    def add(self, middleware: Middleware, lane: str) -> None:
+    def add(self, middleware: Middleware[Any], lane: str) -> None:
         try:
             self.dump(middleware)
         except Exception as error:  # Whatever a user's __reduce__ raises.

@@ -16,7 +16,7 @@ from minding.engine.chain.task import Task, task
 from minding.engine.errors import ChainError
 
 
-class WorkerTask(Task):
+class WorkerTask(Task[Any]):
     """What `task` is in a worker, for members that hold on to it or import it.
 
     `finish`, `stop` and `emit` take effect in the main process, in the iteration that takes up the answer. What needs
@@ -93,7 +93,7 @@ def _found() -> WorkerTask | None:
     return own
 
 
-class _Found(Task):
+class _Found(Task[Any]):
     """What the global task is where workers run: it stands for that of the worker which asks, if one does.
 
     Modules have imported the global task before there was a worker, and members refer to it; so it stays one object.
@@ -133,6 +133,6 @@ def replace_task_in_thread(own: WorkerTask) -> Iterator[None]:
                 _make_global_task(Task)
 
 
-def _make_global_task(kind: type[Task]) -> None:
+def _make_global_task(kind: type[Task[Any]]) -> None:
     # Not by assignment, which `_Found` passes on.
     object.__setattr__(task, "__class__", kind)

@@ -59,7 +59,7 @@ class RunCheckpoints:
       folder_lost: whether the run folder was removed or renamed during the run.
     """
 
-    def __init__(self, run_folder: Path, policy: Policy, task: Task) -> None:
+    def __init__(self, run_folder: Path, policy: Policy, task: Task[Any]) -> None:
         self.folder = run_folder / "ckpt"
         self.folder_lost = False
         self._policy, self._task = policy, task

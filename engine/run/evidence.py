@@ -18,7 +18,7 @@ from minding.engine.notes import add_note
 
 
 @contextlib.contextmanager
-def nan_batch_kept(folder: Path, task: Task) -> Iterator[None]:
+def nan_batch_kept(folder: Path, task: Task[Any]) -> Iterator[None]:
     """Within this block, the batch of a NonFiniteError is written to `folder`, and a note on the error says where.
 
     Args:

@@ -185,7 +185,7 @@ class RunDir:
             console_logger().warning("%s: the figures of this run are left out", error)
             return {}
 
-    def write_summary(self, figures: Mapping[str, Any]) -> None:
+    def write_summary(self, figures: Mapping[str, object]) -> None:
         """Writes `figures` (plain numbers and texts) to `summary`; reports a failing disk."""
         text = json.dumps(dict(figures), indent=2, default=str) + "\n"
         # On a full disk the summary of an earlier part of the run stays whole.

@@ -76,7 +76,7 @@ class Source(abc.ABC):
         """What `load_state_dict` needs."""
 
     @abc.abstractmethod
-    def load_state_dict(self, state: StateDict) -> tuple[Obs, list[int]]:
+    def load_state_dict(self, state: StateDict) -> tuple[Obs | None, list[int]]:
         """Restores; returns the observation to act on, and the environments that have to begin new episodes.
 
         The observation is None if no episode was running, or none can be restored: a reset comes next.
@@ -180,7 +180,7 @@ class EpisodeSource(Source):
             "obs": {str(i): leaf.copy() for i, leaf in enumerate(self._obs_leaves)},
         }
 
-    def load_state_dict(self, state: StateDict) -> tuple[Obs, list[int]]:
+    def load_state_dict(self, state: StateDict) -> tuple[Obs | None, list[int]]:
         if len(state["episode"]) != self.num_envs:
             raise CheckpointError(
                 f"environment state: expected {self.num_envs} environments, got {len(state['episode'])}; "

@@ -140,7 +140,7 @@ class VectorSource(Source):
             state["obs"] = {str(i): leaf.copy() for i, leaf in enumerate(self._obs_leaves)}
         return state
 
-    def load_state_dict(self, state: StateDict) -> tuple[Obs, list[int]]:
+    def load_state_dict(self, state: StateDict) -> tuple[Obs | None, list[int]]:
         if state["num_envs"] != self.num_envs:
             raise CheckpointError(
                 f"environment state: expected {self.num_envs} environments, got {state['num_envs']}; "

@@ -19,7 +19,7 @@ from minding.engine.data.observation import observation_leaves
 from minding.engine.errors import MindingError, ShapeError
 from minding.engine.process.floats import flush_denormals
 from minding.engine.seeding import generator_state, restore_generator
-from minding.engine.types import Array, Obs, StateDict
+from minding.engine.types import Array, ObsLike, StateDict
 from minding.policies.acting.memory import Memory
 from minding.policies.acting.noise import ActionNoise, weight_noise
 from minding.policies.acting.numpy_layers import Outputs
@@ -87,7 +87,7 @@ class Actor:
     # What the modes offer.
 
     @flush_denormals
-    def collect(self, obs: Obs, *, random: bool = False, **collect_kwargs: Any) -> dict[str, Array]:
+    def collect(self, obs: ObsLike, *, random: bool = False, **collect_kwargs: Any) -> dict[str, Array]:
         """Acts with exploration, in the policy's own units; with `random`, uniformly over the (legal) actions.
 
         An actor with memory takes the observations in, and records as 'memory' what it remembered before them.
@@ -104,7 +104,7 @@ class Actor:
         return record
 
     @flush_denormals
-    def act(self, obs: Obs, action_mask: Array | None = None) -> Array:
+    def act(self, obs: ObsLike, action_mask: Array | None = None) -> Array:
         """Acts without exploration, in the environment's units; an actor with memory takes the observations in.
 
         Args:
@@ -117,11 +117,11 @@ class Actor:
             obs = self._with_mask(obs, np.asarray(action_mask))
         return self.adapter(self.decide(self._next_outputs(obs)[0]))
 
-    def explore_as(self, obs: Obs, **collect_kwargs: Any) -> Array:
+    def explore_as(self, obs: ObsLike, **collect_kwargs: Any) -> Array:
         """Acts as `collect` does, in the environment's units."""
         return self.adapter(self.collect(obs, **collect_kwargs)["action"])
 
-    def value(self, obs: Obs, memory: Array | None = None) -> Array:
+    def value(self, obs: ObsLike, memory: Array | None = None) -> Array:
         """State value float32 ``(B,)``.
 
         Args:
@@ -157,7 +157,7 @@ class Actor:
 
     # What archetypes share.
 
-    def outputs(self, obs: Obs, memory: Array | None = None, *, explore: bool = False) -> Outputs:
+    def outputs(self, obs: ObsLike, memory: Array | None = None, *, explore: bool = False) -> Outputs:
         """The network's outputs for a batch of observations; changes nothing but, to explore, the random stream.
 
         Args:
@@ -168,15 +168,18 @@ class Actor:
         Raises:
           ShapeError: if it is not what the environment hands out, such as a single observation without a batch axis.
         """
-        plain = isinstance(obs, np.ndarray) and obs.ndim == self._ndim and obs.shape[1:] == self._plain
-        leaves = (obs,) if plain else self._leaves(obs)
+        leaves: Sequence[Array]
+        if isinstance(obs, np.ndarray) and obs.ndim == self._ndim and obs.shape[1:] == self._plain:
+            leaves = (obs,)
+        else:
+            leaves = self._leaves(obs)
         if explore and self.noise_size:
             leaves = (*leaves, weight_noise((len(leaves[0]), self.noise_size), self.rng))
         if self.memory is None:
             return self.network(leaves)
         return self.network((*leaves, self.memory.rows(len(leaves[0])) if memory is None else memory))
 
-    def _next_outputs(self, obs: Obs, *, explore: bool = False) -> tuple[Outputs, Array | None]:
+    def _next_outputs(self, obs: ObsLike, *, explore: bool = False) -> tuple[Outputs, Array | None]:
         """The outputs for the next observation of each environment, and what was remembered before it."""
         outputs = self.outputs(obs, explore=explore)
         if self.memory is None:
@@ -185,7 +188,7 @@ class Actor:
         self.memory.write(outputs[-1])
         return outputs[:-1], before
 
-    def _leaves(self, obs: Obs) -> list[Array]:
+    def _leaves(self, obs: ObsLike) -> list[Array]:
         """The arrays of an observation in the order of the network, all with one batch axis of one length."""
         given = {path: np.asarray(leaf) for path, leaf in trees.named(obs).items()}
         batches = {leaf.shape[:1] for leaf in given.values()}
@@ -203,7 +206,7 @@ class Actor:
             f"{_named(shapes)}{hint}"
         )
 
-    def _with_mask(self, obs: Obs, mask: Array) -> Obs:
+    def _with_mask(self, obs: ObsLike, mask: Array) -> ObsLike:
         if self._mask_path is None:
             raise ShapeError(
                 f"action_mask for {self.name}: the environment it was trained in has none; declare it with "
@@ -278,7 +281,7 @@ class ValuingActor(GreedyActor):
         return record
 
     @flush_denormals
-    def value(self, obs: Obs, memory: Array | None = None) -> Array:
+    def value(self, obs: ObsLike, memory: Array | None = None) -> Array:
         highest: Array = self.outputs(obs, memory)[0].max(axis=-1)
         return highest
 
@@ -336,7 +339,7 @@ class StochasticActor(Actor):
         return self.shaped(self.distribution.mode(outputs[1:]))
 
     @flush_denormals
-    def value(self, obs: Obs, memory: Array | None = None) -> Array:
+    def value(self, obs: ObsLike, memory: Array | None = None) -> Array:
         return self.outputs(obs, memory)[0]
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from minding.engine.data.agents import IDENTITY, agents_view, central_view, fold
 from minding.engine.errors import ShapeError
-from minding.engine.types import Array, Obs, StateDict
+from minding.engine.types import Array, ObsLike, StateDict
 from minding.policies.acting.actors import Actor, GreedyActor, Network
 from minding.policies.acting.memory import Memory
 from minding.policies.acting.numpy_layers import Outputs
@@ -59,18 +59,18 @@ class SharedActor:
         memory = self.actor.newest_memory
         return None if memory is None else self._unfold(memory)
 
-    def collect(self, obs: Obs, *, random: bool = False, **collect_kwargs: Any) -> dict[str, Array]:
+    def collect(self, obs: ObsLike, *, random: bool = False, **collect_kwargs: Any) -> dict[str, Array]:
         record = self.actor.collect(self.rows(obs, self.actor.sees_state), random=random, **collect_kwargs)
         return {name: self._unfold(values) for name, values in record.items()}
 
-    def act(self, obs: Obs, action_mask: Array | None = None) -> Array:
+    def act(self, obs: ObsLike, action_mask: Array | None = None) -> Array:
         mask = None if action_mask is None else fold(np.asarray(action_mask))
         return self._unfold(self.actor.act(self.rows(obs), mask))
 
-    def explore_as(self, obs: Obs, **collect_kwargs: Any) -> Array:
+    def explore_as(self, obs: ObsLike, **collect_kwargs: Any) -> Array:
         return self._unfold(self.actor.explore_as(self.rows(obs, self.actor.sees_state), **collect_kwargs))
 
-    def value(self, obs: Obs, memory: Array | None = None) -> Array:
+    def value(self, obs: ObsLike, memory: Array | None = None) -> Array:
         rows = self.rows(obs, self.actor.sees_state)
         return self._unfold(self.actor.value(rows, None if memory is None else fold(memory)))
 
@@ -85,7 +85,7 @@ class SharedActor:
     def load_state_dict(self, state: StateDict) -> None:
         self.actor.load_state_dict(state)
 
-    def rows(self, obs: Obs, central: bool = False) -> dict[str, Array]:
+    def rows(self, obs: ObsLike, central: bool = False) -> dict[str, Array]:
         """The observations of all agents as rows of one batch, by path; if asked for, with what a centralised value
         sees."""
         seen = agents_view(obs)
@@ -117,7 +117,7 @@ class LastActions(Actor):
         super().__init__(name, network, spec, rng)
         self._one_hot = np.eye(spec["action"]["n"], dtype=np.float32)
 
-    def collect(self, obs: Obs, *, random: bool = False, **collect_kwargs: Any) -> dict[str, Array]:
+    def collect(self, obs: ObsLike, *, random: bool = False, **collect_kwargs: Any) -> dict[str, Array]:
         record = super().collect(obs, random=random, **collect_kwargs)
         assert self.memory is not None
         rows, action = self.memory.rows(len(record["action"])), self._one_hot[record["action"]]

@@ -7,7 +7,7 @@ from typing import Any
 from minding.engine.data import trees
 from minding.engine.data.agents import ALIVE, IDENTITY, STATE
 from minding.engine.process.floats import flush_denormals
-from minding.engine.types import Array, Obs
+from minding.engine.types import Array, ObsLike
 from minding.policies.acting.actors import StochasticActor
 from minding.policies.acting.numpy_layers import Outputs
 
@@ -32,10 +32,10 @@ class CentralActor(StochasticActor):
         return self.shaped(self.distribution.mode(outputs))
 
     @flush_denormals
-    def value(self, obs: Obs, memory: Array | None = None) -> Array:
+    def value(self, obs: ObsLike, memory: Array | None = None) -> Array:
         return self.outputs(obs, memory)[-1 if self.memory is None else -2]
 
-    def _leaves(self, obs: Obs) -> list[Array]:
+    def _leaves(self, obs: ObsLike) -> list[Array]:
         given = trees.named(obs)
         central = {path: leaf for path, leaf in given.items() if path.partition(".")[0] in CENTRAL_PARTS}
         own = {path: leaf for path, leaf in given.items() if path not in central}

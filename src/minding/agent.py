@@ -7,10 +7,13 @@ import signal
 import weakref
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import numpy.typing as npt
 
 from minding.configs import compile_run, load_named, same_task
 from minding.configs.chains import get_chain
+from minding.engine.chain.context import ContextT
 from minding.engine.chain.middleware import Middleware
 from minding.engine.chain.task import Task
 from minding.engine.checkpoint import Checkpoint, use_checkpoint, use_newest
@@ -25,6 +28,7 @@ from minding.engine.console import console_logger
 from minding.engine.errors import ConfigError, nearest
 from minding.engine.process import compiled
 from minding.engine.run.run_dir import RunDir
+from minding.engine.types import Array
 from minding.envs.config import env_settings
 from minding.envs.single import objects
 from minding.envs.single.factory import env_factory
@@ -35,6 +39,9 @@ from minding.training.player import Player
 from minding.training.runner import only_if_begun
 from minding.training.session import Session, Summary
 from minding.training.sharing import WEIGHTS, read_weights, save_policy
+
+if TYPE_CHECKING:
+    from minding.policies.core.base import BasePolicy
 
 _SECTIONS = ("model", "learn", "collect")
 
@@ -71,13 +78,13 @@ class Agent:
 
     def __init__(
         self,
-        what: str | Mapping[str, Any],
-        env: Any = None,
+        what: str | Mapping[str, object],
+        env: object = None,
         *,
         seed: int | None = None,
         settings: Iterable[str] = (),
         progress: bool = True,
-        **keys: Any,
+        **keys: object,
     ) -> None:
         user = load_named(what) if isinstance(what, str) else Config(plain(dict(what)))
         if env is not None:
@@ -97,12 +104,12 @@ class Agent:
         self.cfg = cfg
         self._progress = progress
         self._run_dir: RunDir | None = None
-        self._policy: Any = None
+        self._policy: BasePolicy | None = None
         self._player: Player | None = None
         self._session: Session | None = None
         # Whether the policy has learned in a session that ended.
         self._spent = False
-        self._use: tuple[Middleware, ...] = ()
+        self._use: tuple[Middleware[Any], ...] = ()
         # Where the run is, if it goes on from a checkpoint.
         self._resume_clock: int | None = None
         self._resume: str | Path = "latest"
@@ -116,7 +123,7 @@ class Agent:
         return None if self._run_dir is None else self._run_dir.path
 
     @property
-    def policy(self) -> Any:
+    def policy(self) -> BasePolicy:
         """The policy, with its collect, learn and eval modes."""
         if self._policy is None:
             check_runnable(self.cfg)
@@ -128,7 +135,7 @@ class Agent:
     # Learning
 
     def learn(
-        self, steps: int | None = None, *, total: int | None = None, use: Sequence[Middleware] | None = None
+        self, steps: int | None = None, *, total: int | None = None, use: Sequence[Middleware[ContextT]] | None = None
     ) -> Summary:
         """Learns, and evaluates the policy at the end; called again, it goes on where it stopped.
 
@@ -181,7 +188,7 @@ class Agent:
             raise KeyboardInterrupt if summary.stop_reason == "SIGINT" else SystemExit(128 + signal.SIGTERM)
         return summary
 
-    def _take(self, use: Sequence[Middleware] | None) -> None:
+    def _take(self, use: Sequence[Middleware[ContextT]] | None) -> None:
         if use is None or tuple(use) == self._use:
             return
         if self._session is not None:
@@ -249,7 +256,7 @@ class Agent:
             raise ConfigError(f"evaluate({episodes}): expected at least 1 episode")
         return Evaluation.of(final_evaluation(self.cfg, self.policy, episodes, seed))
 
-    def predict(self, obs: Any, action_mask: Any = None, *, explore: bool = False) -> Any:
+    def predict(self, obs: object, action_mask: npt.ArrayLike | None = None, *, explore: bool = False) -> Array:
         """The action for an observation, or those for a batch, as evaluation takes them; see `Player`.
 
         A policy with memory remembers from call to call, until `reset`.
@@ -267,7 +274,7 @@ class Agent:
         """Something that acts as `predict` does, with a memory of its own; see `Player`."""
         return Player(self.policy, self.cfg)
 
-    def make_env(self, **env_kwargs: Any) -> AnyEnv:
+    def make_env(self, **env_kwargs: object) -> AnyEnv:
         """One environment as the agent sees it, with its wrappers, such as ``make_env(render_mode="human")``."""
         kwargs = {**self.cfg.env.env_kwargs, **env_kwargs}
         return env_factory(env_settings({**self.cfg.env, "env_kwargs": kwargs}))()
@@ -312,7 +319,7 @@ class Agent:
             return f"{self!r}\n{task!r}"
 
 
-def load(path: str | Path, env: Any = None, *, trust: bool = False, progress: bool = True) -> Agent:
+def load(path: str | Path, env: object = None, *, trust: bool = False, progress: bool = True) -> Agent:
     """The agent of a folder: one that `Agent.save` wrote, a run folder, or a checkpoint in one.
 
     From a run folder `learn` goes on exactly, as `minding resume` does, in that folder. From a checkpoint in one it

@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from easydict import EasyDict
 from fakes import VECTOR, Batches, dict_of, discrete, mask_of, rows_of, space_of, tiny_config
 from float64_networks import finite_differences, normal
 
+from minding.engine import Config
 from minding.engine.data.batch import Field
 from minding.engine.process.runtime import ms, nn, to_device
 from minding.policies.bc import BC
@@ -17,7 +17,7 @@ from minding.policies.networks.fused import fuse_layers
 from minding.policies.networks.heads import fuse_likelihood
 from minding.policies.ops.policy_gradient import row_mean
 
-MODEL = EasyDict(
+MODEL = Config(
     hidden=[5], activation="relu", norm="none", normalize_obs=False, encoder="", encoder_dim=4, cnn=[], cnn_dim=8,
     log_std=-0.5,
 )  # fmt: skip

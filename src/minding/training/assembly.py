@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from minding.configs.chains import check_chain, get_chain
 from minding.engine.chain.task import Task
@@ -15,11 +16,13 @@ from minding.envs.making import check_backend
 from minding.policies import get_algorithm, get_policy_class
 from minding.training.own import add_own, own_middleware
 
+if TYPE_CHECKING:
+    from minding.policies.core.base import BasePolicy
 
-def make_policy(cfg: Config, modes: Sequence[str] = ("collect", "learn", "eval")) -> Policy:
+
+def make_policy(cfg: Config, modes: Sequence[str] = ("collect", "learn", "eval")) -> BasePolicy:
     """The configured policy."""
-    policy: Policy = get_policy_class(cfg.policy.type)(cfg, modes, get_algorithm(cfg.policy.type))
-    return policy
+    return get_policy_class(cfg.policy.type)(cfg, modes, get_algorithm(cfg.policy.type))
 
 
 def check_runnable(cfg: Config) -> None:

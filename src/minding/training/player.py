@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from minding.engine.config.config import Config
 from minding.engine.data.dataset import RECORDED
@@ -18,6 +19,9 @@ from minding.envs.recorded import action_space, observation_space
 from minding.envs.single.factory import env_factory
 from minding.envs.spaces.info import JoinInfo, WithInfo
 from minding.envs.spaces.layout import ObsLayout
+
+if TYPE_CHECKING:
+    from minding.policies.core.base import BasePolicy
 
 
 class Player:
@@ -32,7 +36,7 @@ class Player:
       cfg: the compiled configuration.
     """
 
-    def __init__(self, policy: Any, cfg: Config) -> None:
+    def __init__(self, policy: BasePolicy, cfg: Config) -> None:
         if cfg.env.env_id == RECORDED:
             spec = cfg.env.spec
             self._layout = ObsLayout(observation_space(spec.observation), action_space(spec.env_action))
@@ -55,7 +59,7 @@ class Player:
         self._unmasked = ObsLayout(env.env.observation_space) if self._mask_comes_with_info else self._layout
         factory.close(env)
 
-    def __call__(self, obs: Any, action_mask: Any = None, *, explore: bool = False) -> Any:
+    def __call__(self, obs: object, action_mask: npt.ArrayLike | None = None, *, explore: bool = False) -> Array:
         """The action for one observation, or the actions for a batch of them.
 
         Args:
@@ -64,7 +68,7 @@ class Player:
           action_mask: which actions are legal, bool ``(A,)`` or ``(N, A)``, where the environment tells it in info.
           explore: act as while collecting.
         Returns:
-          What the environment's `step` takes, ``(N, ...)`` for a batch.
+          What the environment's `step` takes, ``(N, ...)`` for a batch; one discrete action is a NumPy integer.
         Raises:
           ShapeError: if it does not fit the space, or a policy with memory is given another number of observations than
             before: `reset` begins anew.
@@ -77,12 +81,11 @@ class Player:
                 "train with policy.collect.backend=host, if the network has a NumPy form"
             )
         count = self._rows(obs)
-        batch, mask = obs, action_mask
+        batch, mask = obs, None
         if self._mask_comes_with_info:
-            batch = self._joined(obs, mask)
-            mask = None
-        elif mask is not None and count is None:
-            mask = np.asarray(mask)[None]
+            batch = self._joined(obs, action_mask)
+        elif action_mask is not None:
+            mask = np.asarray(action_mask) if count is not None else np.asarray(action_mask)[None]
         leaves = [leaf.coerce(batch, () if count is None else (count,)) for leaf in self._layout.leaves]
         if count is None:
             leaves = [leaf[None] for leaf in leaves]

@@ -7,6 +7,7 @@ import shutil
 import signal
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 from minding.engine.chain.middleware import Middleware
 from minding.engine.config.config import Config
@@ -27,7 +28,7 @@ def train(
     progress: bool = True,
     resume: str | Path | None = None,
     raise_signals: bool = True,
-    use: Iterable[Middleware] = (),
+    use: Iterable[Middleware[Any]] = (),
 ) -> Summary:
     """Runs the configured chain to its end and evaluates the final policy.
 

@@ -91,7 +91,7 @@ class Session(contextlib.AbstractContextManager["Session"]):
         *,
         progress: bool = True,
         resume: str | Path | None = None,
-        use: Iterable[Middleware] = (),
+        use: Iterable[Middleware[Any]] = (),
         policy: Policy | None = None,
     ) -> None:
         self.cfg, self.run_dir = cfg, run_dir
@@ -192,7 +192,7 @@ class Session(contextlib.AbstractContextManager["Session"]):
         counters: Any = ctx
         return Summary(
             unit=ctx.unit,
-            env_step=ctx.optional("env_step") or 0,
+            env_step=ctx.optional("env_step", int) or 0,
             train_iter=counters.train_iter,
             eval_return=float(returns.mean()) if episodes else float("nan"),
             eval_std=float(returns.std()) if episodes else float("nan"),

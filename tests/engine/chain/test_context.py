@@ -88,8 +88,8 @@ def test_the_clock_is_the_counter_that_the_class_names():
 
 
 def test_an_optional_field_is_none_where_the_context_does_not_have_it():
-    assert OnlineRLContext(env_step=5).optional("env_step") == 5
-    assert OfflineRLContext().optional("env_step") is None
+    assert OnlineRLContext(env_step=5).optional("env_step", int) == 5
+    assert OfflineRLContext().optional("env_step", int) is None
 
 
 def test_an_undeclared_attribute_is_an_error_with_the_nearest_name():
