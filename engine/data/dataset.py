@@ -15,11 +15,12 @@ from typing import Any
 
 import numpy as np
 
-from minding.engine.checkpoint import load_checkpoint, not_finite, read_manifest, save_checkpoint
+from minding.engine.checkpoint import load_checkpoint, not_finite, read_manifest
 from minding.engine.checkpoint.manifest import MANIFEST, sha256
 from minding.engine.checkpoint.store import MISFITS, first_line
 from minding.engine.config.options import plain
 from minding.engine.data.actions import ActionAdapter
+from minding.engine.data.arrays import of_episodes
 from minding.engine.data.differences import differences
 from minding.engine.data.observation import observation_leaves
 from minding.engine.data.ranges import check_ranges
@@ -27,7 +28,8 @@ from minding.engine.errors import DamagedCheckpointError, DataError, MindingErro
 from minding.engine.types import Array
 
 _log = logging.getLogger("minding.data")
-_KIND = "recorded data"
+KIND = "recorded data"
+"""What the manifest of such a folder says that it holds."""
 _ENV = {"env_id": "env.env_id", "wrappers": "env.wrappers", "observation": "observation", "env_action": "action"}
 """What a description says of the environment, and how messages call each part; data that differ in one are refused."""
 _CONDITIONS = {"env_kwargs": "env.env_kwargs", "max_episode_steps": "the time limit of episodes"}
@@ -66,6 +68,21 @@ class Dataset:
 
     def __len__(self) -> int:
         return len(self.action)
+
+    @classmethod
+    def of_episodes(cls, episodes: Iterable[Mapping[str, Any]], env: Mapping[str, Any] | None = None) -> Dataset:
+        """Data of arrays, such as the logs of a real process.
+
+        Args:
+          episodes: of each, `obs` ``(T + 1, ...)``, the last one seen after the last step (an array, or by path of the
+            leaf several), `action` ``(T, ...)`` in the environment's units, `reward` ``(T,)``, `terminated` and
+            `truncated`, how it ended; with neither, recording ended there.
+          env: what the environment is, see `describe`. Without it spaces are made of the arrays: images of uint8 stay
+            so, integer actions count from 0 to the largest, others have no limits.
+        Raises:
+          DataError: names the episode, and what is wrong with it.
+        """
+        return of_episodes(episodes, env)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -127,27 +144,6 @@ def describe(env: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def save_dataset(path: Path, data: Dataset) -> None:
-    """Writes data to a new folder, in one step and durably.
-
-    Raises:
-      DataError: there is something of that name already, or it cannot be written.
-    """
-    _check(data)
-    if path.exists():
-        raise DataError(f"{str(path)!r} exists: remove it, or give another folder")
-    arrays = {field.name: getattr(data, field.name) for field in dataclasses.fields(data)[:-2]}
-    try:
-        save_checkpoint(path, {"data": arrays}, _info(data))
-    except OSError as error:
-        raise DataError(f"{str(path)!r}: cannot write: {error.strerror}") from None
-
-
-def _info(data: Dataset) -> dict[str, Any]:
-    """What the manifest says of data."""
-    return {"kind": _KIND, "about": dict(data.about), "steps": len(data)}
-
-
 def load_dataset(path: str | Path) -> Dataset:
     """Reads and verifies recorded data.
 
@@ -163,7 +159,7 @@ def load_dataset(path: str | Path) -> Dataset:
     try:
         digest = sha256("".join(sorted(entry["sha256"] for entry in manifest["files"].values())).encode())
         data = Dataset(**state["data"], about=manifest["about"], digest=digest)
-        _check(data)
+        check_dataset(data)
         if manifest["steps"] != len(data):
             raise ValueError(f"{len(data)} steps, the manifest says {str(manifest['steps'])[:40]}")
     except (*MISFITS, MindingError) as error:
@@ -188,7 +184,7 @@ def _read_manifest(path: Path) -> dict[str, Any]:
         manifest = read_manifest(path)
     except DamagedCheckpointError as error:
         raise DataError(f"the recorded data are damaged: {error}; {_AGAIN}") from None
-    if manifest.get("kind") != _KIND:
+    if manifest.get("kind") != KIND:
         raise DataError(f"{str(path)!r} is a checkpoint, not recorded data; {_HOW}")
     return manifest
 
@@ -271,7 +267,7 @@ def _told(there: Mapping[str, Any], env: Mapping[str, Any], parts: Mapping[str, 
     return "; ".join([*odd[:_MOST_TOLD], *more])
 
 
-def _check(data: Dataset) -> None:
+def check_dataset(data: Dataset) -> None:
     """Raises ValueError or another of `MISFITS` unless the parts belong together."""
     env = data.about["env"]
     steps, ends = len(data.action), len(data.end)

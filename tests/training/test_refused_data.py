@@ -8,7 +8,8 @@ from minding.cli import run
 from minding.configs import compile_run
 from minding.engine import Config
 from minding.engine.checkpoint import save_checkpoint
-from minding.engine.data.dataset import Dataset, describe, save_dataset
+from minding.engine.data.dataset import Dataset, describe
+from minding.engine.data.dataset_writer import save_dataset
 from minding.engine.errors import ConfigError, DataError, SetupError
 from minding.engine.process import runtime
 from minding.engine.run.run_dir import RunDir

@@ -14,7 +14,8 @@ from minding.engine.config.config import Config
 from minding.engine.config.identity import identity
 from minding.engine.data import trees
 from minding.engine.data.actions import ActionAdapter
-from minding.engine.data.dataset import Dataset, describe, load_dataset, save_dataset
+from minding.engine.data.dataset import Dataset, describe, load_dataset
+from minding.engine.data.dataset_writer import save_dataset
 from minding.engine.errors import DataError
 from minding.engine.run.run_dir import RunDir
 from minding.engine.types import Array, EnvManager, EnvStep, Obs, Policy

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from minding.engine.checkpoint import save_checkpoint
-from minding.engine.data.dataset import Dataset, check_fits, check_folder, describe, load_dataset, save_dataset
+from minding.engine.data.dataset import Dataset, check_fits, check_folder, describe, load_dataset
+from minding.engine.data.dataset_writer import save_dataset
 from minding.engine.errors import DataError
 
 ENV = {

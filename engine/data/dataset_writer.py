@@ -1,0 +1,273 @@
+"""Writing recorded data block by block: what is converted never has to be in memory as a whole."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import hashlib
+import json
+import os
+import secrets
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any
+
+import numpy as np
+
+from minding.engine.checkpoint import disk
+from minding.engine.checkpoint.manifest import MANIFEST, SCHEMA, Entry, encode_manifest
+from minding.engine.checkpoint.tree import split
+from minding.engine.data.dataset import KIND, Dataset, check_dataset
+from minding.engine.errors import DataError
+from minding.engine.types import Array
+
+_BLOCK = 1 << 16
+"""Steps that are written at a time, about."""
+_COPIED = 1 << 24
+_KINDS = {"f": "F", "i": "I", "u": "U"}
+"""Letters of NumPy's kinds of numbers in the names of safetensors, such as F32."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Episode:
+    """T steps of one episode.
+
+    Attributes:
+      obs: by path of the leaf, ``(T, ...)``: the observations that were acted on.
+      final_obs: by path, ``(...)``: the observation after the last step.
+      action: ``(T, ...)``, in the environment's units.
+      reward: float32 ``(T,)``.
+      terminated, truncated: how the last step ended it; with neither, recording ended there.
+    """
+
+    obs: Mapping[str, Array]
+    final_obs: Mapping[str, Array]
+    action: Array
+    reward: Array
+    terminated: bool
+    truncated: bool
+
+    def __len__(self) -> int:
+        return len(self.action)
+
+
+def joined(episodes: Sequence[Episode], about: Mapping[str, Any]) -> Dataset:
+    """Data of episodes, one after the other; there is at least one.
+
+    Args:
+      episodes: of the same environment.
+      about: as of `Dataset`.
+    """
+    end = np.cumsum([len(episode) for episode in episodes]) - 1
+    terminated, truncated = np.zeros((2, int(end[-1]) + 1), np.bool_)
+    terminated[end] = [episode.terminated for episode in episodes]
+    truncated[end] = [episode.truncated for episode in episodes]
+    return Dataset(
+        obs={path: np.concatenate([each.obs[path] for each in episodes]) for path in episodes[0].obs},
+        action=np.concatenate([each.action for each in episodes]),
+        reward=np.concatenate([each.reward for each in episodes]),
+        terminated=terminated,
+        truncated=truncated,
+        end=end.astype(np.int64),
+        final_obs={path: np.stack([each.final_obs[path] for each in episodes]) for path in episodes[0].final_obs},
+        about=about,
+    )
+
+
+def episodes_of(data: Dataset) -> Iterator[Episode]:
+    """The episodes of data, in order; views."""
+    start = 0
+    for number, end in enumerate(data.end.tolist()):
+        rows = slice(start, end + 1)
+        yield Episode(
+            obs={path: values[rows] for path, values in data.obs.items()},
+            final_obs={path: values[number] for path, values in data.final_obs.items()},
+            action=data.action[rows],
+            reward=data.reward[rows],
+            terminated=bool(data.terminated[end]),
+            truncated=bool(data.truncated[end]),
+        )
+        start = end + 1
+
+
+class DatasetWriter(contextlib.AbstractContextManager["DatasetWriter"]):
+    """Writes a folder of recorded data; for use with ``with``. At its end the folder is complete, or there is none.
+
+    Every block is checked as data that are loaded.
+
+    Args:
+      path: the folder, which is not there yet.
+      about: as of `Dataset`.
+
+    Attributes:
+      steps, episodes: written so far.
+
+    Raises:
+      DataError: there is something of that name already, it cannot be written, or nothing was appended.
+    """
+
+    def __init__(self, path: Path, about: Mapping[str, Any]) -> None:
+        self.steps = self.episodes = 0
+        self._path, self._about = path, dict(about)
+        self._scratch = disk.hidden(path)
+        self._columns: dict[str, _Column] = {}
+        self._held: list[Episode] = []
+        self._tree: Any = None
+
+    def __enter__(self) -> DatasetWriter:
+        if self._path.exists():
+            raise DataError(f"{str(self._path)!r} exists: remove it, or give another folder")
+        with self._naming_the_folder():
+            disk.remove_leftovers(self._path.parent)
+            disk.make_folder(self._scratch)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        try:
+            if error is None:
+                self._flush()
+                if not self.steps:
+                    raise DataError(f"{str(self._path)!r}: there are no steps to write")
+                with self._naming_the_folder():
+                    self._finish()
+        finally:
+            for column in self._columns.values():
+                column.file.close()
+            if self._scratch.exists():
+                disk.remove_tree(self._scratch)
+
+    def add(self, episode: Episode) -> None:
+        """Appends an episode, which may wait in memory for others.
+
+        Raises:
+          ValueError, ShapeError: as `append`, and then any of those that waited.
+        """
+        self._held.append(episode)
+        if sum(map(len, self._held)) >= _BLOCK:
+            self._flush()
+
+    def append(self, data: Dataset) -> None:
+        """Appends the episodes of data.
+
+        Raises:
+          ValueError, ShapeError: their parts do not belong together, or a value is not in its space.
+          DataError: they cannot be written.
+        """
+        check_dataset(data)
+        arrays = {field.name: getattr(data, field.name) for field in dataclasses.fields(data)[:-2]}
+        arrays["end"] = data.end + self.steps
+        parts = split({"data": arrays})
+        with self._naming_the_folder():
+            if not self._columns:
+                self._tree = parts.tree
+                for number, (name, values) in enumerate(parts.arrays.items()):
+                    self._columns[name] = _Column(self._scratch / f"column-{number}", values)
+            for name, values in parts.arrays.items():
+                self._columns[name].append(values)
+        self.steps += len(data)
+        self.episodes += len(data.end)
+
+    def _flush(self) -> None:
+        held, self._held = self._held, []
+        if held:
+            self.append(joined(held, self._about))
+
+    def _finish(self) -> None:
+        """Joins the columns to the files of a checkpoint, and gives the folder its name."""
+        tag = secrets.token_hex(4)
+        for name, column in self._columns.items():
+            _leaf_of(self._tree, name)["shape"] = [column.rows, *column.shape]
+        state = json.dumps(self._tree).encode()
+        files: dict[str, Entry] = {f"arrays-{tag}.safetensors": self._write_arrays(f"arrays-{tag}.safetensors")}
+        disk.write_file(self._scratch / f"state-{tag}.json", state)
+        files[f"state-{tag}.json"] = {"size": len(state), "sha256": hashlib.sha256(state).hexdigest()}
+        info = {"kind": KIND, "about": self._about, "steps": self.steps}
+        content = {**split(info).tree, "schema": SCHEMA, "tag": tag, "files": files}
+        disk.write_file(self._scratch / MANIFEST, encode_manifest(content))
+        disk.sync_all([*(self._scratch / name for name in files), self._scratch / MANIFEST, self._scratch])
+        disk.rename(self._scratch, self._path)
+        disk.sync(self._path.parent)
+
+    def _write_arrays(self, name: str) -> Entry:
+        # The widest numbers first: then all of them lie at multiples of their size.
+        columns = sorted(self._columns.items(), key=lambda item: (-item[1].dtype.itemsize, item[0]))
+        head, offset = {}, 0
+        for key, column in columns:
+            head[key] = {
+                "dtype": _name_of(column.dtype),
+                "shape": [column.rows, *column.shape],
+                "data_offsets": [offset, offset + column.size],
+            }
+            offset += column.size
+        text = json.dumps(head).encode()
+        text += b" " * (-len(text) % 8)
+        digest = hashlib.sha256()
+        with open(self._scratch / name, "xb") as file:
+            for part in (len(text).to_bytes(8, "little"), text):
+                file.write(part)
+                digest.update(part)
+            for _, column in columns:
+                column.move_into(file, digest)
+            size = file.tell()
+        return {"size": size, "sha256": digest.hexdigest()}
+
+    @contextlib.contextmanager
+    def _naming_the_folder(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise DataError(f"{str(self._path)!r}: cannot write: {error.strerror}") from None
+
+
+def save_dataset(path: Path, data: Dataset) -> None:
+    """Writes data to a new folder, in one step and durably.
+
+    Raises:
+      DataError: there is something of that name already, or it cannot be written.
+      ValueError, ShapeError: its parts do not belong together, or a value is not in its space.
+    """
+    with DatasetWriter(path, data.about) as writer:
+        writer.append(data)
+
+
+class _Column:
+    """The numbers of an array that grows, in a file."""
+
+    def __init__(self, path: Path, values: Array) -> None:
+        self.path, self.file = path, open(path, "xb")  # noqa: SIM115
+        self.dtype, self.shape = values.dtype, values.shape[1:]
+        self.rows = self.size = 0
+
+    def append(self, values: Array) -> None:
+        if (values.dtype, values.shape[1:]) != (self.dtype, self.shape):
+            raise ValueError(f"{values.dtype} {values.shape[1:]} follows {self.dtype} {self.shape}")
+        self.file.write(np.ascontiguousarray(values).data)
+        self.rows += len(values)
+        self.size += values.nbytes
+
+    def move_into(self, target: IO[bytes], digest: Any) -> None:
+        """Appends what it holds to a file, and removes its own."""
+        self.file.close()
+        with open(self.path, "rb") as source:
+            while part := source.read(_COPIED):
+                target.write(part)
+                digest.update(part)
+        os.unlink(self.path)
+
+
+def _name_of(dtype: np.dtype[Any]) -> str:
+    return "BOOL" if dtype == np.bool_ else f"{_KINDS[dtype.kind]}{8 * dtype.itemsize}"
+
+
+def _leaf_of(tree: Any, name: str) -> dict[str, Any]:
+    """The place in a tree by `split` that names an array."""
+    if isinstance(tree, dict):
+        if tree.get("$array") == name:
+            return tree
+        for child in tree.values():
+            if found := _leaf_of(child, name):
+                return found
+    return {}

@@ -1,0 +1,142 @@
+"""From any form of recorded data to a folder of the own form, block by block; sets are joined on the way."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from minding.engine.checkpoint.manifest import MANIFEST
+from minding.engine.checkpoint.store import MISFITS, first_line
+from minding.engine.data.dataset import check_dataset
+from minding.engine.data.dataset_writer import DatasetWriter, Episode, joined
+from minding.engine.data.differences import differences
+from minding.engine.errors import DataError, nearest
+from minding.training.formats.d4rl import D4RLSource
+from minding.training.formats.minari_sets import MAIN, METADATA, MinariSource, local_set
+from minding.training.formats.own import OwnSource
+from minding.training.formats.source import Source
+
+_HDF5 = (".hdf5", ".h5")
+_SPACES = ("observation", "env_action")
+
+
+@dataclasses.dataclass
+class Converted:
+    """What became of the data.
+
+    Attributes:
+      steps, episodes: written.
+      dropped: rows left out because what followed them is not known (D4RL's form).
+      skipped: damaged episodes, left out as wholes.
+    """
+
+    steps: int = 0
+    episodes: int = 0
+    dropped: int = 0
+    skipped: int = 0
+
+
+def open_source(name: str, *, horizon: int | None = None, env: Mapping[str, Any] | None = None) -> Source:
+    """Finds out the form of data.
+
+    Args:
+      name: a folder in the own form or in Minari's, a D4RL file, or the id of a Minari set on this machine.
+      horizon: see `D4RLSource`.
+      env: what the environment is (see `engine.data.dataset.describe`), in place of what the data say.
+    Raises:
+      DataError: there are no data of that name, with the nearest.
+      MissingExtraError: a package that reads the form is not installed.
+    """
+    path = Path(name)
+    if path.is_file() and path.suffix in _HDF5:
+        return D4RLSource(path, horizon, env)
+    if horizon is not None:
+        raise DataError(f"--horizon {horizon} is for D4RL's files, and {name!r} is none")
+    for folder in (path, local_set(name)):
+        if (folder / MANIFEST).exists():
+            return OwnSource(folder)
+        if any((folder / inside / METADATA).exists() for inside in (".", "data")):
+            return MinariSource(folder, env)
+    raise DataError(f"no data in {name!r}{_hint(path)}")
+
+
+def _hint(path: Path) -> str:
+    if path.is_file():
+        return f": a file of recorded data ends with {' or '.join(_HDF5)}"
+    if path.is_dir():
+        return f": expected {MANIFEST}, or {METADATA} beside {MAIN}"
+    beside = [each.name for each in path.parent.iterdir()] if path.parent.is_dir() else []
+    sets = local_set("")
+    local = [str(each.parent.parent.relative_to(sets)) for each in sets.glob(f"**/data/{METADATA}")]
+    absent = ": there is no such file, folder or Minari set on this machine"
+    return nearest(str(path), local) or nearest(path.name, beside) or absent
+
+
+def convert(
+    sources: Sequence[Source],
+    out: Path,
+    *,
+    skip_damaged: bool = False,
+    report: Callable[[Converted], None] = lambda done: None,
+) -> Converted:
+    """Writes all episodes of the sources, in order, to a new folder; at the end it is complete, or there is none.
+
+    Args:
+      sources: of one environment.
+      out: the folder.
+      skip_damaged: leave out damaged episodes, and count them.
+      report: is called after each episode.
+
+    Raises:
+      DataError: the sources are of different environments, an episode is damaged (names source, episode and field), or
+        the folder exists or cannot be written.
+    """
+    env = sources[0].env
+    for source in sources[1:]:
+        _refuse_another(sources[0], source)
+    about = {"env": dict(env), "converted": [source.path.name for source in sources]}
+    done = Converted()
+    with DatasetWriter(out, about) as writer:
+        for source in sources:
+            earlier = done.dropped
+            for number, episode in enumerate(source.episodes()):
+                problem = episode if isinstance(episode, ValueError) else _problem(episode, about)
+                if problem is None:
+                    assert isinstance(episode, Episode)
+                    writer.add(episode)
+                    done.steps, done.episodes = done.steps + len(episode), done.episodes + 1
+                elif skip_damaged:
+                    done.skipped += 1
+                else:
+                    raise DataError(
+                        f"{str(source.path)!r}, episode {number}: {problem}; --skip-damaged leaves out such episodes"
+                    )
+                done.dropped = earlier + source.dropped
+                report(done)
+    return done
+
+
+def _problem(episode: Episode, about: Mapping[str, Any]) -> ValueError | None:
+    """What is wrong with an episode."""
+    try:
+        check_dataset(joined([episode], about))
+    except ValueError as error:
+        return error
+    except MISFITS as error:
+        return ValueError(first_line(error))
+    return None
+
+
+def _refuse_another(first: Source, source: Source) -> None:
+    told = [
+        text
+        for name in ("env_id", "wrappers", *_SPACES, "env_kwargs", "max_episode_steps")
+        for text in differences(name, source.env.get(name), first.env.get(name))
+    ]
+    if told:
+        raise DataError(
+            f"{str(source.path)!r} and {str(first.path)!r} are of different environments and are not joined: {told[0]} "
+            "(there the second, here the first)"
+        )

@@ -1,0 +1,260 @@
+"""Minari's form: a folder with metadata.json and main_data.hdf5, in which each episode is a group.
+
+It is read and written with h5py, and spaces with Minari's own words for them. Neither imports or makes an environment.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+
+from minding.engine.data.dataset import Dataset
+from minding.engine.data.dataset_writer import Episode, episodes_of
+from minding.engine.data.observation import observation_leaves
+from minding.engine.errors import DataError, ShapeError, SpaceError
+from minding.engine.files import read_bounded
+from minding.engine.types import Array
+from minding.envs.recorded import action_space, observation_space
+from minding.training.formats.source import Spaces, extra_module, open_hdf5, reward_of
+
+METADATA, MAIN = "metadata.json", "main_data.hdf5"
+_OURS = "minding"
+"""Key of the metadata under which our own description of the environment is."""
+_MAX_METADATA = 1 << 24
+_INDEX = "_index_"
+_VERSION = "0.5.3"
+
+
+def local_set(name: str) -> Path:
+    """The folder of a Minari set by its id; it need not exist, and is never downloaded."""
+    root = os.environ.get("MINARI_DATASETS_PATH") or os.path.join(os.path.expanduser("~"), ".minari", "datasets")
+    return Path(root) / name
+
+
+class MinariSource:
+    """A Minari set with numeric observations.
+
+    Args:
+      path: its folder, or the folder `data` in it.
+      env: what the environment is (see `engine.data.dataset.describe`), in place of what the set says.
+
+    Raises:
+      DataError: there is no such set, or it has images or texts.
+      MissingExtraError: h5py or minari is not installed.
+    """
+
+    dropped = 0
+
+    def __init__(self, path: Path, env: Mapping[str, Any] | None = None) -> None:
+        self.path = path / "data" if (path / "data" / METADATA).exists() else path
+        metadata = _metadata(self.path)
+        try:
+            observation, action = (_space(metadata, f"{kind}_space") for kind in ("observation", "action"))
+            _refuse_images(observation, str(path))
+            self._spaces = Spaces(observation, action)
+        except SpaceError as error:
+            raise DataError(f"{str(path)!r}: {error}") from None
+        self._observation = observation
+        self._file = open_hdf5(self.path / MAIN)
+        self.env = env or {**_environment(metadata), **self._spaces.description}
+
+    def episodes(self) -> Iterator[Episode | ValueError]:
+        """See `Source`."""
+        numbers = sorted(
+            int(name.removeprefix("episode_")) for name in self._file if re.fullmatch(r"episode_\d+", name)
+        )
+        for number in numbers:
+            try:
+                yield self._episode(self._file[f"episode_{number}"])
+            except KeyError as error:
+                yield ShapeError(f"it lacks a part ({error.args[0]})")
+            except (ValueError, OSError) as error:
+                yield error if isinstance(error, ValueError) else ShapeError(f"cannot be read ({error})")
+
+    def _episode(self, group: Any) -> Episode:
+        ends = {name: group[f"{name}s"][()].astype(np.bool_) for name in ("termination", "truncation")}
+        reward = group["rewards"][()]
+        count = len(reward)
+        for name, flags in ends.items():
+            if flags.shape != (count,) or not count:
+                raise ShapeError(f"{name}s has shape {flags.shape}, with {count} rewards")
+            if flags[:-1].any():
+                raise ShapeError(f"{name}s is set at step {int(np.argmax(flags))} of {count}, and the episode goes on")
+        obs = self._spaces.observations(_read(group["observations"], self._observation), count + 1)
+        return Episode(
+            obs={path: values[:-1] for path, values in obs.items()},
+            final_obs={path: values[-1] for path, values in obs.items()},
+            action=self._spaces.actions(group["actions"][()]),
+            reward=reward_of(reward),
+            terminated=bool(ends["termination"][-1]),
+            truncated=bool(ends["truncation"][-1] and not ends["termination"][-1]),
+        )
+
+
+def _metadata(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(read_bounded(path / METADATA, _MAX_METADATA))
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or "it is not JSON"
+        raise DataError(f"{str(path)!r} is not a Minari set: {METADATA}: {reason}") from None
+    if not isinstance(found, dict) or found.get("data_format", "hdf5") != "hdf5":
+        raise DataError(f"{str(path)!r}: expected a Minari set in HDF5, its metadata say otherwise")
+    return found
+
+
+def _space(metadata: Mapping[str, Any], name: str) -> spaces.Space[Any]:
+    serialization = extra_module("minari.serialization", "data", "reading a Minari set")
+    try:
+        space: spaces.Space[Any] = serialization.deserialize_space(metadata[name])
+    except KeyError:
+        raise SpaceError(f"its metadata have no {name}, and its environment is not made to ask for it") from None
+    except Exception as error:  # Whatever its parser meets in a file of anybody.
+        raise SpaceError(f"{name} cannot be read ({type(error).__name__}: {error})") from None
+    return space
+
+
+def _refuse_images(space: spaces.Space[Any], where: str) -> None:
+    for path, leaf in _leaves(space):
+        if isinstance(leaf, spaces.Text) or (isinstance(leaf, spaces.Box) and _is_image(leaf.shape, leaf.dtype)):
+            what = "texts" if isinstance(leaf, spaces.Text) else "images, which Minari stores as JPEG"
+            raise DataError(f"{where!r}: observation {path or '(root)'} holds {what}: only numbers are converted")
+
+
+def _leaves(space: spaces.Space[Any], path: str = "") -> Iterator[tuple[str, spaces.Space[Any]]]:
+    if isinstance(space, spaces.Dict | spaces.Tuple):
+        items = space.spaces.items() if isinstance(space, spaces.Dict) else enumerate(space.spaces)
+        for key, child in items:
+            yield from _leaves(child, f"{path}.{key}" if path else str(key))
+    else:
+        yield path, space
+
+
+def _is_image(shape: tuple[int, ...], dtype: Any) -> bool:
+    return dtype == np.uint8 and len(shape) >= 1
+
+
+def _environment(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """What the specification of the environment says; it is read as JSON."""
+    ours, names = metadata.get(_OURS), ("env_id", "wrappers", "env_kwargs", "max_episode_steps")
+    if isinstance(ours, dict) and set(names) <= ours.keys():
+        return {name: ours[name] for name in names}
+    try:
+        spec = json.loads(metadata.get("env_spec") or "{}")
+        wrappers = [wrapper["name"] for wrapper in spec.get("additional_wrappers") or ()]
+    except (ValueError, TypeError, KeyError, AttributeError):
+        spec, wrappers = {}, []
+    return {
+        "env_id": spec.get("id") or metadata.get("dataset_id") or "unknown",
+        "wrappers": wrappers,
+        "env_kwargs": spec.get("kwargs") or {},
+        "max_episode_steps": spec.get("max_episode_steps"),
+    }
+
+
+def _read(stored: Any, space: spaces.Space[Any]) -> Any:
+    if isinstance(space, spaces.Dict):
+        return {key: _read(stored[key], child) for key, child in space.spaces.items()}
+    if isinstance(space, spaces.Tuple):
+        return tuple(_read(stored[f"{_INDEX}{i}"], child) for i, child in enumerate(space.spaces))
+    return stored[()]
+
+
+# The way out.
+
+
+def export_minari(data: Dataset, path: Path, dataset_id: str) -> None:
+    """Writes data as a Minari set, which `minari.MinariDataset(path / "data")` reads.
+
+    Args:
+      data: numeric; see `check_exportable`.
+      path: the folder of the set, which is not there yet.
+      dataset_id: of the set, such as ``pole/expert-v0``.
+
+    Raises:
+      DataError: Minari would change a field, or the folder exists.
+      MissingExtraError: h5py or minari is not installed.
+    """
+    h5py = extra_module("h5py", "data", "writing a Minari set")
+    serialization = extra_module("minari.serialization", "data", "writing a Minari set")
+    check_exportable(data)
+    if path.exists():
+        raise DataError(f"{str(path)!r} exists: remove it, or give another folder")
+    env = data.about["env"]
+    space = observation_space(env["observation"])
+    scratch = path.with_name(f".{path.name}.minding-tmp")
+    folder = scratch / "data"
+    folder.mkdir(parents=True)
+    try:
+        with h5py.File(folder / MAIN, "w", track_order=True) as file:
+            for number, episode in enumerate(episodes_of(data)):
+                _write_episode(file, number, episode, space)
+        metadata = {
+            "total_episodes": len(data.end),
+            "total_steps": len(data),
+            "data_format": "hdf5",
+            "observation_space": serialization.serialize_space(space),
+            "action_space": serialization.serialize_space(action_space(env["env_action"])),
+            "dataset_id": dataset_id,
+            "minari_version": _VERSION,
+            "dataset_size": round((folder / MAIN).stat().st_size / 1e6, 1),
+            _OURS: dict(env),
+        }
+        (folder / METADATA).write_text(json.dumps(metadata), encoding="utf-8")
+        os.rename(scratch, path)
+    finally:
+        if scratch.exists():
+            for file_path in folder.iterdir():
+                file_path.unlink()
+            folder.rmdir()
+            scratch.rmdir()
+
+
+def check_exportable(data: Dataset) -> None:
+    """Refuses data that Minari would change.
+
+    Raises:
+      DataError: names the field and what would become of it.
+    """
+    for leaf in observation_leaves(data.about["env"]["observation"]):
+        name = f"observation {leaf.path!r}" if leaf.path else "observation"
+        values = data.obs[leaf.path]
+        if values.dtype == np.uint8:
+            raise DataError(f"{name} is uint8 {values.shape[1:]}: Minari stores it as JPEG, which changes it")
+        if values.dtype.kind == "f" and not np.isfinite(values).all():
+            raise DataError(f"{name} holds NaN or infinity, which Minari's readers drop")
+        if leaf.is_mask and leaf.path != "action_mask":
+            raise DataError(f"{name} is an action mask, which Minari does not tell from bits at this place")
+
+
+def _write_episode(file: Any, number: int, episode: Episode, space: spaces.Space[Any]) -> None:
+    group = file.create_group(f"episode_{number}")
+    group.attrs["id"], group.attrs["total_steps"] = number, len(episode)
+    whole = {path: np.concatenate([values, episode.final_obs[path][None]]) for path, values in episode.obs.items()}
+    _write(group, "observations", whole, space, "")
+    last = np.arange(len(episode)) == len(episode) - 1
+    arrays = {
+        "actions": episode.action,
+        "rewards": episode.reward,
+        "terminations": last & episode.terminated,
+        "truncations": last & episode.truncated,
+    }
+    for name, values in arrays.items():
+        group.create_dataset(name, data=values)
+
+
+def _write(group: Any, name: str, arrays: Mapping[str, Array], space: spaces.Space[Any], path: str) -> None:
+    if isinstance(space, spaces.Dict | spaces.Tuple):
+        inner = group.create_group(name)
+        begin = "" if isinstance(space, spaces.Dict) else _INDEX
+        items = space.spaces.items() if isinstance(space, spaces.Dict) else enumerate(space.spaces)
+        for key, child in items:
+            _write(inner, f"{begin}{key}", arrays, child, f"{path}.{key}" if path else str(key))
+        return
+    group.create_dataset(name, data=arrays[path])

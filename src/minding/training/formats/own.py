@@ -1,0 +1,30 @@
+"""Folders of recorded data as a source of episodes, to join them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from minding.engine.data.dataset import load_dataset
+from minding.engine.data.dataset_writer import Episode, episodes_of
+
+
+class OwnSource:
+    """A folder in the own form.
+
+    Args:
+      path: the folder.
+
+    Raises:
+      DataError: there are no recorded data, or they are damaged.
+    """
+
+    dropped = 0
+
+    def __init__(self, path: Path) -> None:
+        self.path, self._data = path, load_dataset(path)
+        self.env = self._data.about["env"]
+
+    def episodes(self) -> Iterator[Episode | ValueError]:
+        """See `Source`."""
+        return episodes_of(self._data)

@@ -1,0 +1,111 @@
+"""What a form of recorded data gives: what it says of its environment, and episodes."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Protocol
+
+import numpy as np
+from gymnasium import spaces
+
+from minding.engine.data.actions import ActionAdapter
+from minding.engine.data.dataset_writer import Episode
+from minding.engine.errors import DataError, MissingExtraError, ShapeError
+from minding.engine.types import Array
+from minding.envs.spaces.actions import describe_actions
+from minding.envs.spaces.layout import ObsLayout
+from minding.envs.spec import describe_observation
+
+
+class Source(Protocol):
+    """Recorded data to be converted.
+
+    Attributes:
+      path: for messages.
+      env: what the data say of their environment, see `engine.data.dataset.describe`.
+      dropped: rows left out so far, because what followed them is not known.
+    """
+
+    path: Path
+    env: Mapping[str, Any]
+    dropped: int
+
+    def episodes(self) -> Iterator[Episode | ValueError]:
+        """The episodes, in order; in place of a damaged one what is wrong with it."""
+        ...
+
+
+class Spaces:
+    """Turns arrays as an environment gives them into those of recorded data.
+
+    Args:
+      observation, action: the environment's spaces.
+    """
+
+    def __init__(self, observation: spaces.Space[Any], action: spaces.Space[Any]) -> None:
+        self._layout, self.action = ObsLayout(observation, action), action
+        self._described = describe_actions(action, rescale=True)
+        self._adapter = ActionAdapter(self._described)
+        self.description = {"observation": describe_observation(observation, action), "env_action": self._described}
+
+    def observations(self, obs: Any, count: int) -> dict[str, Array]:
+        """By path, ``(count, ...)``.
+
+        Raises:
+          ShapeError: they are not of the space.
+        """
+        return {leaf.path: _cast(leaf.coerce(obs, (count,)), leaf.dtype) for leaf in self._layout.leaves}
+
+    def actions(self, action: Array) -> Array:
+        """In the dtype of the space, unchanged in value.
+
+        Raises:
+          ShapeError: they are not of the space.
+        """
+        shape, kinds = (len(action), *self._adapter.shape), "f" if self._adapter.continuous else "iu"
+        if action.shape == (*shape, 1):
+            action = action.reshape(shape)
+        if action.shape != shape or action.dtype.kind not in kinds:
+            kind = "float" if kinds == "f" else "integer"
+            raise ShapeError(f"actions: expected {kind} {shape}, got {action.dtype} {action.shape}")
+        return _cast(action, self._adapter.dtype)
+
+
+def _cast(values: Array, dtype: np.dtype[Any]) -> Array:
+    # What becomes infinite is told of as such where the numbers are checked.
+    with np.errstate(over="ignore"):
+        return np.ascontiguousarray(values, dtype)
+
+
+def reward_of(values: Array) -> Array:
+    """Rewards as data hold them."""
+    return _cast(values, np.dtype(np.float32))
+
+
+def open_hdf5(path: Path) -> Any:
+    """An HDF5 file for reading.
+
+    Raises:
+      DataError: it cannot be read.
+      MissingExtraError: h5py is not installed.
+    """
+    h5py = extra_module("h5py", "data", "reading HDF5")
+    try:
+        return h5py.File(path, "r")
+    except OSError as error:
+        raise DataError(f"{str(path)!r} is not a readable HDF5 file ({str(error)[:100]})") from None
+
+
+def extra_module(name: str, extra: str, purpose: str) -> ModuleType:
+    """A module of an optional package.
+
+    Raises:
+      MissingExtraError: it is not installed.
+    """
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        raise MissingExtraError(name.partition(".")[0], extra, purpose) from None

@@ -1,0 +1,350 @@
+"""Other forms of recorded data: the same steps and successors from all of them, and damage is told of by its place."""
+
+import dataclasses
+import json
+
+import h5py
+import numpy as np
+import pytest
+
+from minding.engine.data.dataset import load_dataset
+from minding.engine.data.dataset_writer import DatasetWriter, Episode, episodes_of, joined, save_dataset
+from minding.engine.errors import DataError, MissingExtraError
+from minding.training.conversion import convert, open_source
+from minding.training.formats import source as source_module
+from minding.training.formats.minari_sets import export_minari
+
+BOX = {"kind": "box", "shape": [2], "dtype": "float32", "low": [-np.inf] * 2, "high": [np.inf] * 2}
+ACTION = {"kind": "box", "shape": [1], "dtype": "float32", "low": -1.0, "high": 1.0, "rescaled": True}
+ENV = {
+    **{"env_id": "Toy-v0", "wrappers": [], "env_kwargs": {"g": 9.8}, "max_episode_steps": 6},
+    **{"observation": BOX, "env_action": ACTION},
+}
+LIMIT = 6
+
+
+def generated(count, seed=0):
+    """Episodes of each ending, one to six steps long; every observation is another, so that successors are known."""
+    rng, numbers, made = np.random.default_rng(seed), iter(range(10**9)), []
+    for index in range(count):
+        ending = ("terminated", "truncated", "cut")[index % 3] if index < count - 1 else "cut"
+        length = LIMIT if ending == "truncated" else int(rng.integers(1, LIMIT))
+        obs = np.array([[next(numbers), index] for _ in range(length + 1)], np.float32)
+        made.append(
+            Episode(
+                obs={"": obs[:-1]},
+                final_obs={"": obs[-1]},
+                action=rng.uniform(-1, 1, (length, 1)).astype(np.float32),
+                reward=rng.normal(size=length).astype(np.float32),
+                terminated=ending == "terminated",
+                truncated=ending == "truncated",
+            )
+        )
+    return made
+
+
+@pytest.fixture(scope="module")
+def episodes():
+    return generated(1000)
+
+
+def rows(data):
+    """All rows as learners see them: the numbers of each step."""
+    found = data.rows(data.names, np.arange(len(data)))
+    return np.concatenate([found[name].reshape(len(data), -1) for name in data.names], axis=1).tolist()
+
+
+def write_d4rl(path, episodes, *, successors, timeouts=True):
+    arrays = {
+        "observations": np.concatenate([each.obs[""] for each in episodes]),
+        "actions": np.concatenate([each.action for each in episodes]),
+        "rewards": np.concatenate([each.reward for each in episodes]),
+        "terminals": np.concatenate([_last(each, each.terminated) for each in episodes]),
+    }
+    if timeouts:
+        # D4RL has no other word for an episode that ends and does not terminate.
+        arrays["timeouts"] = np.concatenate([_last(each, not each.terminated) for each in episodes])
+    if successors:
+        arrays["next_observations"] = np.concatenate(
+            [np.concatenate([each.obs[""][1:], each.final_obs[""][None]]) for each in episodes]
+        )
+    with h5py.File(path, "w") as file:
+        for name, values in arrays.items():
+            file[name] = values
+        file["infos/qpos"] = np.zeros(3)
+
+
+def _last(episode, flag):
+    flags = np.zeros(len(episode), bool)
+    flags[-1] = flag
+    return flags
+
+
+def read(name, folder, **options):
+    done = convert([open_source(str(name), **options)], folder)
+    return load_dataset(folder), done
+
+
+def test_the_own_form_and_minari_give_back_every_row_of_a_thousand_episodes(episodes, tmp_path):
+    data = joined(episodes, {"env": ENV})
+    save_dataset(tmp_path / "own", data)
+    export_minari(data, tmp_path / "minari", "toy/all-v0")
+    for name in ("own", "minari"):
+        found, done = read(tmp_path / name, tmp_path / f"{name} again")
+        assert rows(found) == rows(data)
+        assert (done.steps, done.episodes, done.dropped) == (len(data), 1000, 0)
+        assert found.about["env"] == ENV
+    assert [each.truncated for each in episodes_of(found)] == [each.truncated for each in episodes]
+
+
+def test_what_is_written_for_minari_is_read_by_minari(tmp_path):
+    minari = pytest.importorskip("minari")
+    made = generated(5)
+    export_minari(joined(made, {"env": ENV}), tmp_path / "set", "toy/five-v0")
+    found = minari.MinariDataset(tmp_path / "set" / "data")
+    assert (found.id, found.total_episodes, found.total_steps) == ("toy/five-v0", 5, sum(map(len, made)))
+    for each, episode in zip(found.iterate_episodes(), made, strict=True):
+        assert np.array_equal(each.observations[:-1], episode.obs[""])
+        assert np.array_equal(each.observations[-1], episode.final_obs[""])
+        assert np.array_equal(each.actions, episode.action)
+        assert np.array_equal(each.rewards, episode.reward)
+        assert (each.terminations[-1], each.truncations[-1]) == (episode.terminated, episode.truncated)
+
+
+def test_d4rl_with_successors_gives_back_every_row(episodes, tmp_path):
+    write_d4rl(tmp_path / "set.hdf5", episodes, successors=True)
+    found, done = read(tmp_path / "set.hdf5", tmp_path / "out", env=ENV)
+    ended = [dataclasses.replace(each, truncated=not each.terminated) for each in episodes]
+    assert rows(found) == rows(joined(ended, {"env": ENV}))
+    assert done.dropped == 0
+
+
+@pytest.mark.parametrize("horizon", [None, LIMIT])
+def test_d4rl_without_successors_loses_the_rows_whose_successor_nobody_knows(horizon, episodes, tmp_path):
+    """By `timeouts`, or by the horizon: then every episode that does not terminate has its length."""
+    made = [each for each in episodes if horizon is None or each.terminated or each.truncated]
+    write_d4rl(tmp_path / "set.hdf5", made, successors=False, timeouts=horizon is None)
+    found, done = read(tmp_path / "set.hdf5", tmp_path / "out", env=ENV, horizon=horizon)
+    expected = []
+    for each in made:
+        if each.terminated:
+            expected.append(dataclasses.replace(each, final_obs={"": each.obs[""][-1]}))
+        elif len(each) > 1:
+            kept = {"obs": {"": each.obs[""][:-1]}, "action": each.action[:-1], "reward": each.reward[:-1]}
+            expected.append(dataclasses.replace(each, **kept, final_obs={"": each.obs[""][-1]}, truncated=True))
+    assert rows(found) == rows(joined(expected, {"env": ENV}))
+    assert done.dropped == sum(not each.terminated for each in made)
+    # No successor is of another episode: the second number of an observation is its episode's.
+    successors = found.rows(["obs", "next_obs"], np.arange(len(found)))
+    assert np.array_equal(successors["obs"][:, 1], successors["next_obs"][:, 1])
+
+
+def test_a_file_that_stops_within_an_episode_is_cut_there(tmp_path):
+    made = [dataclasses.replace(each, terminated=False, truncated=False) for each in generated(1)]
+    for successors, steps in ((True, len(made[0])), (False, len(made[0]) - 1)):
+        path = tmp_path / f"{successors}.hdf5"
+        write_d4rl(path, made, successors=successors)
+        with h5py.File(path, "a") as file:
+            file["timeouts"][-1] = False
+        found, _ = read(path, tmp_path / f"out {successors}")
+        assert (len(found), found.terminated.any(), found.truncated.any()) == (steps, False, False)
+
+
+def test_spaces_of_a_file_without_an_environment_are_made_of_its_arrays(tmp_path):
+    write_d4rl(tmp_path / "walk.hdf5", generated(4), successors=True)
+    found, _ = read(tmp_path / "walk.hdf5", tmp_path / "out")
+    env = found.about["env"]
+    assert (env["env_id"], env["observation"]["shape"], env["env_action"]["rescaled"]) == ("walk", [2], False)
+
+
+def damaged(kind, episodes):
+    """Episodes of which number 2 is damaged."""
+    made, third = list(episodes), episodes[2]
+    obs, action = third.obs[""].copy(), third.action.copy()
+    if kind == "NaN":
+        obs[0, 0] = np.nan
+    else:
+        action[0] = 7.0
+    made[2] = dataclasses.replace(third, obs={"": obs}, action=action)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("kind", "message"), [("NaN", "data/obs/ holds NaN"), ("action", r"action of row 0, .* is \[7")]
+)
+def test_damage_is_told_by_file_episode_and_field_or_left_out_and_counted(kind, message, tmp_path):
+    made = generated(6)
+    write_d4rl(tmp_path / "set.hdf5", damaged(kind, made), successors=True)
+    with pytest.raises(DataError, match=rf"set.hdf5', episode 2: .*{message}.*--skip-damaged"):
+        read(tmp_path / "set.hdf5", tmp_path / "out", env=ENV)
+    assert [each.name for each in tmp_path.iterdir()] == ["set.hdf5"]
+    done = convert([open_source(str(tmp_path / "set.hdf5"), env=ENV)], tmp_path / "out", skip_damaged=True)
+    assert (done.skipped, done.episodes) == (1, 5)
+    kept = [dataclasses.replace(each, truncated=not each.terminated) for each in (*made[:2], *made[3:])]
+    assert rows(load_dataset(tmp_path / "out")) == rows(joined(kept, {"env": ENV}))
+
+
+def test_a_successor_that_is_not_the_next_row_is_damage(tmp_path):
+    made = generated(5)
+    write_d4rl(tmp_path / "set.hdf5", made, successors=True)
+    with h5py.File(tmp_path / "set.hdf5", "a") as file:
+        file["next_observations"][len(made[0])] += 1
+    assert len(made[1]) > 1
+    with pytest.raises(DataError, match=rf"episode 1: next_observations of row {len(made[0])} is not the observation"):
+        read(tmp_path / "set.hdf5", tmp_path / "out")
+
+
+PLANTED = {
+    "a step without a reward": (lambda group: _replace(group, "rewards", lambda x: x[:-1]), "terminations has shape"),
+    "an end within it": (lambda group: _replace(group, "terminations", lambda x: x | True), "is set at step 0 of 6"),
+    "no actions": (lambda group: group.pop("actions"), "lacks a part .*actions"),
+    "no last observation": (
+        lambda group: _replace(group, "observations", lambda x: x[:-1]),
+        "observation: expected sha",
+    ),
+    "actions of another shape": (
+        lambda group: _replace(group, "actions", lambda x: np.tile(x, 2)),
+        "actions: expected",
+    ),
+}
+
+
+def _replace(group, name, change):
+    values = group[name][()]
+    del group[name]
+    group[name] = change(values)
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_a_damaged_episode_of_a_minari_set_is_told_of(name, tmp_path):
+    plant, message = PLANTED[name]
+    export_minari(joined(generated(5), {"env": ENV}), tmp_path / "set", "toy/five-v0")
+    with h5py.File(tmp_path / "set" / "data" / "main_data.hdf5", "a") as file:
+        group = file["episode_1"]
+        group.__delitem__("actions") if name == "no actions" else plant(group)
+    with pytest.raises(DataError, match=f"set.*, episode 1: .*{message}"):
+        read(tmp_path / "set", tmp_path / "out")
+    done = convert([open_source(str(tmp_path / "set"))], tmp_path / "out", skip_damaged=True)
+    assert (done.skipped, done.episodes) == (1, 4)
+
+
+def test_sets_of_one_environment_are_joined_and_others_refused(tmp_path):
+    first, second = generated(4), generated(3, seed=1)
+    save_dataset(tmp_path / "own", joined(first, {"env": ENV}))
+    export_minari(joined(second, {"env": ENV}), tmp_path / "minari", "toy/x-v0")
+    sources = [open_source(str(tmp_path / name)) for name in ("own", "minari")]
+    done = convert(sources, tmp_path / "both")
+    found = load_dataset(tmp_path / "both")
+    assert rows(found) == rows(joined([*first, *second], {"env": ENV}))
+    assert (done.episodes, found.about["converted"]) == (7, ["own", "data"])
+    save_dataset(tmp_path / "other", joined(first, {"env": {**ENV, "env_id": "Other-v0"}}))
+    with pytest.raises(DataError, match=r"not joined: env_id is 'Other-v0' there, 'Toy-v0' here"):
+        convert([sources[0], open_source(str(tmp_path / "other"))], tmp_path / "mixed")
+
+
+def test_conversion_goes_block_by_block(monkeypatch, tmp_path):
+    monkeypatch.setattr("minding.engine.data.dataset_writer._BLOCK", 7)
+    made = generated(40)
+    data = joined(made, {"env": ENV})
+    save_dataset(tmp_path / "at once", data)
+    done = convert([open_source(str(tmp_path / "at once"))], tmp_path / "in blocks")
+    assert done.steps == len(data)
+    found = load_dataset(tmp_path / "in blocks")
+    assert rows(found) == rows(data)
+    assert found.end.tolist() == data.end.tolist()
+
+
+def test_a_writer_that_fails_leaves_nothing(tmp_path):
+    broken = dataclasses.replace(joined(generated(3), {"env": ENV}), end=np.zeros(3, np.int64))
+    with pytest.raises(ValueError, match="the ends of episodes do not rise"):
+        write_all(tmp_path / "out", [joined(generated(3), {"env": ENV}), broken])
+    with pytest.raises(DataError, match="there are no steps to write"):
+        write_all(tmp_path / "out", [])
+    assert list(tmp_path.iterdir()) == []
+
+
+def write_all(path, parts):
+    with DatasetWriter(path, {"env": ENV}) as writer:
+        for part in parts:
+            writer.append(part)
+
+
+def test_what_minari_would_change_is_refused_by_field(tmp_path):
+    image = {"kind": "box", "shape": [3, 4, 4], "dtype": "uint8", "low": 0, "high": 255}
+    pixels = {"": np.zeros((2, 3, 4, 4), np.uint8)}
+    (first,) = generated(1)
+    episode = dataclasses.replace(
+        first,
+        obs=pixels,
+        final_obs={"": pixels[""][0]},
+        action=np.zeros((2, 1), np.float32),
+        reward=np.zeros(2, np.float32),
+    )
+    data = joined([episode], {"env": {**ENV, "observation": image}})
+    with pytest.raises(DataError, match=r"observation is uint8 \(3, 4, 4\): Minari stores it as JPEG"):
+        export_minari(data, tmp_path / "set", "toy/image-v0")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_images_of_a_minari_set_are_refused(tmp_path):
+    export_minari(joined(generated(2), {"env": ENV}), tmp_path / "set", "toy/x-v0")
+    file = tmp_path / "set" / "data" / "metadata.json"
+    metadata = json.loads(file.read_text())
+    space = {"type": "Box", "dtype": "uint8", "shape": [4, 4, 3], "low": 0, "high": 255}
+    space.update(low=np.zeros((4, 4, 3)).tolist(), high=np.full((4, 4, 3), 255).tolist())
+    file.write_text(json.dumps({**metadata, "observation_space": json.dumps(space)}))
+    with pytest.raises(DataError, match=r"set'?.*: observation \(root\) holds images, which Minari stores as JPEG"):
+        open_source(str(tmp_path / "set"))
+
+
+REFUSED = {
+    "no timeouts": ({"timeouts": None}, {}, "has no `timeouts`: .*give --horizon STEPS"),
+    "a horizon beside them": ({}, {"horizon": 5}, "has `timeouts`: leave --horizon out"),
+    "no terminals": ({"terminals": None}, {}, "is not in D4RL's form: it lacks terminals, and has actions"),
+    "another length": ({"rewards": np.zeros(2)}, {}, "its arrays differ in rows: observations .* rewards 2"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_file_in_another_form_is_refused_in_a_line(name, tmp_path):
+    changes, options, message = REFUSED[name]
+    write_d4rl(tmp_path / "set.hdf5", generated(3), successors=True)
+    with h5py.File(tmp_path / "set.hdf5", "a") as file:
+        for field, values in changes.items():
+            del file[field]
+            if values is not None:
+                file[field] = values
+    with pytest.raises(DataError, match=message) as error:
+        open_source(str(tmp_path / "set.hdf5"), **options)
+    assert "\n" not in str(error.value)
+
+
+def test_names_of_nothing_get_the_nearest(tmp_path, monkeypatch):
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path / "sets"))
+    export_minari(joined(generated(2), {"env": ENV}), tmp_path / "sets" / "toy" / "expert-v0", "toy/expert-v0")
+    assert len(read("toy/expert-v0", tmp_path / "out")[0].end) == 2
+    for given, message in (
+        ("toy/exprt-v0", "did you mean 'toy/expert-v0'"),
+        (str(tmp_path / "outt"), "did you mean 'out'"),
+    ):
+        with pytest.raises(DataError, match=message):
+            open_source(given)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(DataError, match=r"expected manifest\.json, or metadata\.json beside main_data\.hdf5"):
+        open_source(str(tmp_path / "empty"))
+    (tmp_path / "no.hdf5").write_text("text")
+    with pytest.raises(DataError, match="is not a readable HDF5 file"):
+        open_source(str(tmp_path / "no.hdf5"))
+
+
+def test_a_missing_package_is_named_with_its_extra(tmp_path, monkeypatch):
+    write_d4rl(tmp_path / "set.hdf5", generated(2), successors=True)
+    monkeypatch.setattr(source_module.importlib, "import_module", _absent)
+    with pytest.raises(
+        MissingExtraError, match=r"reading HDF5 needs the package 'h5py': pip install 'minding\[data\]'"
+    ):
+        open_source(str(tmp_path / "set.hdf5"))
+
+
+def _absent(name):
+    raise ImportError(name)
