@@ -31,6 +31,7 @@ def check_settings(cfg: Config) -> None:
     _check_stop_value(cfg)
     _check_support(cfg)
     _check_norm(cfg)
+    _check_reward(cfg)
     _check_schedules(cfg)
     _check_rnd(cfg)
 
@@ -160,6 +161,24 @@ def _check_norm(cfg: Config) -> None:
         raise ConfigError(
             f"policy.model.norm={model.norm} with policy.model.{key}={list(sizes)}: {fault}; give layers of 2 units or "
             "more, or policy.model.norm=none"
+        )
+
+
+def _check_reward(cfg: Config) -> None:
+    """Rewards are rescaled once, each for itself."""
+    kind = cfg.policy.other.read("reward", str, "raw")
+    if kind == "raw":
+        return
+    nstep = cfg.policy.learn.read("nstep", int, 1)
+    if kind == "shift" and nstep > 1:
+        raise ConfigError(
+            f"policy.other.reward=shift with policy.learn.nstep={nstep}: the rewards of several steps are one number "
+            "there, which would be shifted once; use policy.learn.nstep=1"
+        )
+    if cfg.env.get("normalize_reward"):
+        raise ConfigError(
+            f"policy.other.reward={kind} with env.normalize_reward=true: collected rewards would be rescaled twice, "
+            "and recorded ones once; use env.normalize_reward=false"
         )
 
 

@@ -1,12 +1,14 @@
-"""Rewards that a model adds to those of the environment."""
+"""Rewards that a model adds to those of the environment, or has in their place."""
 
 from __future__ import annotations
 
 import dataclasses
+import math
+import numbers
 
 from minding.engine.chain.context import OnlineRLContext
 from minding.engine.chain.middleware import declare
-from minding.engine.errors import ShapeError
+from minding.engine.errors import ConfigError, ShapeError
 from minding.engine.types import RewardModel, StateDict
 from minding.middleware.inputs import rollout_in
 
@@ -22,8 +24,9 @@ from minding.middleware.inputs import rollout_in
 class reward_estimator:
     """Adds the rewards of a model, such as RND's for what is new, to those of the rollout; the model learns from it.
 
-    Put it behind the collector and before what computes returns: `gae_estimator`, or `data_pusher`. Returns of episodes
-    and evaluations stay those of the environment.
+    With ``own=0`` the rewards of the model take the place of the environment's. Put it behind the collector and before
+    what computes returns: `gae_estimator`, or `data_pusher`. Returns of episodes and evaluations stay those of the
+    environment.
 
     Reads: trajectories; train_output if present.
     Writes: trajectories (reward), train_output (what the model says of itself).
@@ -32,10 +35,18 @@ class reward_estimator:
     Args:
       model: gives and learns rewards; it is saved with this middleware.
       weight: what its rewards are multiplied with.
+      own: what those of the environment are multiplied with.
+    Raises:
+      ConfigError: one of them is no finite number, or both are 0.
     """
 
-    def __init__(self, model: RewardModel, weight: float) -> None:
-        self._model, self._weight = model, weight
+    def __init__(self, model: RewardModel, weight: float, own: float = 1.0) -> None:
+        for name, value in (("weight", weight), ("own", own)):
+            if isinstance(value, bool) or not isinstance(value, numbers.Real) or not math.isfinite(value):
+                raise ConfigError(f"reward_estimator({name}={value!r}): expected a finite number")
+        if not weight and not own:
+            raise ConfigError("reward_estimator(weight=0, own=0): every reward would be 0; give one of them a weight")
+        self._model, self._weight, self._own = model, weight, own
 
     def __call__(self, ctx: OnlineRLContext) -> None:
         """Adds the rewards of one rollout."""
@@ -46,7 +57,9 @@ class reward_estimator:
                 f"reward_estimator: the model's rewards have shape {estimate.reward.shape}, those of the rollout "
                 f"{rollout.reward.shape}: use a model that gives each agent a reward of its own"
             )
-        reward = rollout.reward + self._weight * estimate.reward
+        reward = self._weight * estimate.reward
+        if self._own:
+            reward = self._own * rollout.reward + reward
         ctx.trajectories = dataclasses.replace(rollout, reward=reward.astype(rollout.reward.dtype))
         ctx.train_output = {**(ctx.train_output or {}), **estimate.metrics}
 

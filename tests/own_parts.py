@@ -1,11 +1,16 @@
 """Parts of one's own, as a user's module has them: encoders, an algorithm, a chain and middleware."""
 
+import dataclasses
+
 import numpy as np
 from mindspore import Tensor, nn, ops
 
 from minding.configs.chains import Chain, get_chain
 from minding.engine import Middleware, OnlineRLContext
+from minding.policies import get_algorithm
 from minding.policies.ppo import PPO
+from minding.policies.settings import groups
+from minding.policies.td3 import TD3
 
 
 class Plain(nn.Cell):
@@ -48,6 +53,23 @@ class Unsized(Plain):
 
 class MyPPO(PPO):
     """PPO under another name."""
+
+
+def of_data():
+    """The settings of TD3 where it learns from recorded data."""
+    schema = get_algorithm("td3").config_schema()
+    for key in ("warmup", "update_per_collect", "updates_per_step"):
+        del schema["learn"][key]
+    schema["learn"].update(groups.steps_per_call())
+    return {**schema, "other": {"data": schema["model"]["encoder"], **groups.rewards()}}
+
+
+class Recorded(TD3):
+    """TD3 on recorded data."""
+
+    algorithm = dataclasses.replace(
+        get_algorithm("td3"), name="recorded", schema=of_data, chain="offline", unit="train_iter"
+    )
 
 
 def my_chain() -> Chain:

@@ -9,6 +9,7 @@ from minding.engine.chain.context import OfflineRLContext
 from minding.engine.chain.task import Task
 from minding.engine.config.config import Config
 from minding.engine.data.dataset import RECORDED, check_fits, check_folder, load_dataset
+from minding.engine.data.rewards import RewardScale
 from minding.engine.types import Policy
 from minding.envs import make_evaluator_env
 from minding.middleware import interaction_evaluator, offline_data_fetcher, trainer
@@ -24,6 +25,7 @@ def fill(task: Task, cfg: Config, policy: Policy) -> None:
     folder = data_folder(cfg)
     data = load_dataset(folder)
     check_fits(data, cfg.env, folder)
+    RewardScale(cfg.policy.other.read("reward", str, "raw")).take(data.returns())
     if cfg.env.env_id != RECORDED:
         task.use(interaction_evaluator(cfg, policy.eval_mode, make_evaluator_env(cfg), task=task))
     task.use(offline_data_fetcher(cfg, DatasetTables(data, policy.learn_mode.fields)))

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from minding.engine.buffers.tables import DeviceTables
-from minding.engine.data.batch import Field, IndexedBatch, RowLayout
+from minding.engine.data.batch import Field, IndexedBatch, Recorded, RowLayout
 from minding.engine.data.dataset import Dataset
 from minding.engine.errors import DataError
 from minding.engine.types import Array
@@ -36,6 +36,7 @@ class DatasetTables:
         check_fields(dataset, fields)
         layout = RowLayout(fields, images_once=True)
         self._steps, self.digest = len(dataset), dataset.digest
+        self._recorded = Recorded(self._steps, dataset.returns())
         self._tables = DeviceTables(layout, self._steps, len(dataset.end) if layout.linked else 0)
         names = [column.name for column in layout.stored]
         for start in range(0, self._steps, _BLOCK):
@@ -59,7 +60,7 @@ class DatasetTables:
         """Minibatches of the steps with these numbers, ``(K, B)``."""
         index = index.astype(np.int32)
         successor = None if self._successor is None else self._successor[index]
-        return IndexedBatch(self._tables.layout, self._tables, index, successor=successor, recorded=self._steps)
+        return IndexedBatch(self._tables.layout, self._tables, index, successor=successor, recorded=self._recorded)
 
 
 def check_fields(dataset: Dataset, fields: Mapping[str, Field]) -> None:

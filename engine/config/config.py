@@ -327,6 +327,7 @@ class OtherSection(OpenSection):
     hindsight: HindsightSection
     rnd: RndSection
     data: str | None
+    reward: str
 
 
 class PolicySection(Section):

@@ -33,6 +33,7 @@ RUN = {
     "env.collector_env_num": "running episodes",
     "env.evaluator_env_num": "running evaluations",
     "env.normalize_reward": "the scale of rewards",
+    "policy.other.reward": "the scale of rewards that are learned from",
     "policy.other.buffer_size": "the replay buffer",
 }
 """The settings that a run keeps from its beginning to its end. All others may change when it is resumed."""

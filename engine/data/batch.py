@@ -216,6 +216,19 @@ def misfits(needed: Mapping[str, Field], held: Mapping[str, Field]) -> list[str]
     return problems
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Recorded:
+    """What learners have to know of recorded data before the first step.
+
+    Attributes:
+      steps: how many rows they are.
+      returns: float64 ``(E,)``, of the episodes that ended.
+    """
+
+    steps: int
+    returns: Array
+
+
 @dataclasses.dataclass(slots=True)
 class IndexedBatch:
     """What a learner takes: tables of rows and, for each of K gradient steps, the rows of its minibatch.
@@ -229,8 +242,8 @@ class IndexedBatch:
       valid: float32, shaped like `index`: 0 at places that only fill up a minibatch, with rows that count elsewhere in
         it; None: all count. Steps find it in their batch as `VALID`.
       lag: how many learner iterations old the weights were that the rows were collected with; 0 if unknown.
-      recorded: where the first rows of the tables are recorded data, and all that is learned from, how many these are;
-        0 where rows are collected.
+      recorded: where the first rows of the tables are recorded data, and all that is learned from: what is known of
+        these; None where rows are collected.
     """
 
     layout: RowLayout
@@ -240,7 +253,7 @@ class IndexedBatch:
     lag: float = 0.0
     successor: Array | None = None
     valid: Array | None = None
-    recorded: int = 0
+    recorded: Recorded | None = None
 
     def distinct(self) -> tuple[dict[str, Array], Array]:
         """The rows that it refers to, each once, by field; and the index into them, int32, shaped like `index`."""

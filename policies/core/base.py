@@ -12,8 +12,9 @@ import numpy as np
 from minding.engine.config.compiler import schema_defaults
 from minding.engine.config.config import Config
 from minding.engine.data.agents import num_agents
-from minding.engine.data.batch import Field, IndexedBatch
+from minding.engine.data.batch import Field, IndexedBatch, Recorded
 from minding.engine.data.observation import Leaf, leaf_name, observation_leaves
+from minding.engine.data.rewards import RewardScale
 from minding.engine.errors import CheckpointError, MindingError
 from minding.engine.process import runtime
 from minding.engine.process.floats import flush_denormals
@@ -64,6 +65,7 @@ class BasePolicy:
 
     Attributes:
       net: the cell that acts, as a part of `root`, the cell with all state.
+      reward_scale: how rewards are learned from.
       actors: what acts with it, one for each acting mode: each has its own memory of its own environments.
     """
 
@@ -85,6 +87,7 @@ class BasePolicy:
         self.algorithm = get_algorithm(self.name) if algorithm is None else algorithm
         self.algorithm.check_actions(cfg.env.spec.action)
         self.algorithm.check_agents(self.spec)
+        self.reward_scale = RewardScale(self.cfg.other.read("reward", str, "raw"))
         streams = SeedStreams(cfg.seed)
         self.learn_rng = streams.generator("policy.learn")
         self.leaves = observation_leaves(cfg.env.spec.observation)
@@ -235,14 +238,14 @@ class BasePolicy:
           NonFiniteError: the call ended in NaN or infinity, see `LearnGuard`.
         """
         shares = np.clip(np.atleast_1d(progress), 0.0, 1.0)
-        if batch.recorded:
-            self._normalize_as_recorded(batch)
+        if batch.recorded is not None:
+            self._take_recorded(batch, batch.recorded)
         before = self._guard.state()
-        inputs, optim = self.inputs(batch, float(shares[0])), self.root.optim
+        inputs, optim = self.inputs(batch, float(shares[0])).rescaled(self.reward_scale), self.root.optim
         if len(shares) > 1:
             inputs = inputs.by_step(optim.step_rates(shares))
         output = self._update(batch, inputs)
-        if self._normalizers and not batch.recorded:
+        if self._normalizers and batch.recorded is None:
             self.update_normalizers(batch, self.observed(batch), self._normalizers.values())
         more = {**_mean_rates(optim, shares), **optim.take_statistics()}
         output = dataclasses.replace(output, metrics={**output.metrics, **more})
@@ -252,15 +255,16 @@ class BasePolicy:
         """The rows that were learned from: a replay buffer may hold empty ones, a rollout those of resets."""
         return np.unique(batch.index)
 
-    def _normalize_as_recorded(self, batch: IndexedBatch) -> None:
-        """Sets the moments to those of all recorded observations, before the first step; they stay so.
+    def _take_recorded(self, batch: IndexedBatch, recorded: Recorded) -> None:
+        """Sets the moments to those of all recorded observations, and the scale of rewards, before the first step.
 
-        Moments that are there already, of a run that is resumed or whose policy is trained further, are what the
-        weights were learned with: they stay as they are.
+        What is there already, of a run that is resumed or whose policy is trained further, is what the weights were
+        learned with: it stays as it is.
         """
+        self.reward_scale.take(recorded.returns)
         empty = [named for named in self._normalizers.values() if not named[1].moments.count]
-        for start in range(0, batch.recorded if empty else 0, _BLOCK):
-            self.update_normalizers(batch, np.arange(start, min(start + _BLOCK, batch.recorded)), empty)
+        for start in range(0, recorded.steps if empty else 0, _BLOCK):
+            self.update_normalizers(batch, np.arange(start, min(start + _BLOCK, recorded.steps)), empty)
 
     def update_normalizers(
         self, batch: IndexedBatch, rows: Array, normalizers: Iterable[tuple[str, Normalizer]]
@@ -306,6 +310,7 @@ class BasePolicy:
             "network": _class_of(self.net),
             "params": {name: p.asnumpy().copy() for name, p in self.params.items()},
             "moments": {name: n.moments.state_dict() for name, (_, n) in self._normalizers.items()},
+            "reward": self.reward_scale.state_dict(),
             "acting": self.actors["collect"].state_dict(),
             "rng": generator_state(self.learn_rng),
         }
@@ -342,6 +347,7 @@ class BasePolicy:
             runtime.assign(p, saved[name])
         for name, (_, normalizer) in self._normalizers.items():
             normalizer.moments.load_state_dict(state["moments"][name])
+        self.reward_scale.load_state_dict(state["reward"])
         self.actors["collect"].load_state_dict(state["acting"])
         restore_generator(self.learn_rng, state["rng"])
 

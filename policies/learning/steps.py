@@ -20,6 +20,8 @@ ALL_ROWS = "all_rows"
 
 SUCCESSOR = "successor"
 """Name of the input with the places of the rows' successors, where the rows do not hold those themselves."""
+REWARD_FACTOR, REWARD_OFFSET = "reward_factor", "reward_offset"
+"""Names of the inputs by which the rewards of rows are rescaled, see `engine.data.rewards.RewardScale`."""
 
 
 class GradientStep(nn.Cell):
@@ -125,6 +127,7 @@ class GradientLoop(nn.Cell):
         self.present_names = root.present_names if self.all_rows else ()
         self.row_names = (*root.fields, "index")
         self.names = (*root.fields, *inputs, *self.present_names)
+        self.rescales = REWARD_FACTOR in inputs
         self.num_steps = 1 + len(steps) if loop else 0
         self.metrics, self.prioritized = root.metrics, root.prioritized
         self.watched, self.limit = root.watched, root.limit
@@ -192,7 +195,10 @@ class GradientLoop(nn.Cell):
             flat = index.reshape((-1,)) if index.ndim > 1 else index
             for name in self.present_names:
                 chosen = (*chosen, ops.gather(present[name], flat, 0))
-        return lean.named(self.names, (*self.rows(index, successor, self.tables), *values, *chosen))
+        batch = lean.named(self.names, (*self.rows(index, successor, self.tables), *values, *chosen))
+        if self.rescales:
+            batch["reward"] = batch["reward"] * batch[REWARD_FACTOR] + batch[REWARD_OFFSET]
+        return batch
 
     def stacked(self, returned):
         values: Any = ()

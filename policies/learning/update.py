@@ -11,10 +11,11 @@ import numpy as np
 
 from minding.engine.buffers import DeviceTables
 from minding.engine.data.batch import VALID, IndexedBatch
+from minding.engine.data.rewards import RewardScale
 from minding.engine.process import runtime
 from minding.engine.process.compiled import Compiled, RecompileWarning
 from minding.engine.types import Array, LearnOutput
-from minding.policies.learning.steps import SUCCESSOR, GradientLoop, GradientStep
+from minding.policies.learning.steps import REWARD_FACTOR, REWARD_OFFSET, SUCCESSOR, GradientLoop, GradientStep
 
 
 @dataclasses.dataclass(slots=True)
@@ -30,6 +31,13 @@ class Inputs:
     steps: Mapping[str, Array] = dataclasses.field(default_factory=dict)
     constants: Mapping[str, Array | float] = dataclasses.field(default_factory=dict)
     counts: Mapping[str, int] = dataclasses.field(default_factory=dict)
+
+    def rescaled(self, scale: RewardScale) -> Inputs:
+        """These inputs with the numbers by which steps rescale the rewards of their rows; unchanged if they do not."""
+        if scale.kind == "raw":
+            return self
+        factor, offset = scale.numbers()
+        return dataclasses.replace(self, constants={**self.constants, REWARD_FACTOR: factor, REWARD_OFFSET: offset})
 
     def by_step(self, values: Mapping[str, Array]) -> Inputs:
         """These inputs with some of the constants replaced by values ``(K,)``, one for each step."""

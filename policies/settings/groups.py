@@ -6,6 +6,7 @@ from typing import Any
 
 from minding.engine.annealing import SHAPES
 from minding.engine.config.compiler import opt
+from minding.engine.data.rewards import KINDS
 
 Schema = dict[str, Any]
 
@@ -125,6 +126,18 @@ def priority() -> Schema:
             ),
             "beta_steps": opt(100_000, "[1, inf)", "prioritized: gradient steps over which beta is annealed"),
         },
+    }
+
+
+def rewards() -> Schema:
+    """Keys of rewards of recorded data."""
+    return {
+        "reward": opt(
+            "raw",
+            KINDS,
+            "scale of the rewards that are learned from: raw; return_range: times 1000 / (best - worst return of the "
+            "recorded episodes); shift: minus 1; evaluations stay raw",
+        )
     }
 
 

@@ -1,11 +1,13 @@
 """Rewards of a model beside those of the environment."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 from fakes import AgePolicy, CountingEnv
 
 from minding.engine.chain.context import OnlineRLContext
-from minding.engine.errors import ShapeError
+from minding.engine.errors import ConfigError, ShapeError
 from minding.engine.types import RewardEstimate
 from minding.middleware import StepCollector, reward_estimator
 
@@ -44,6 +46,37 @@ def test_rewards_are_added_with_their_weight_and_those_of_the_environment_stay(c
     assert before.reward[0, 0] == 1.0
     assert [end.episode_return for end in collected.episode_stats] == [3.0, 6.0, 3.0]
     assert collected.train_output == {"rnd_loss": 0.5}
+
+
+def test_rewards_of_the_environment_are_weighed_too_and_can_be_left_out(collected):
+    before = collected.trajectories
+    reward_estimator(Steps(), 0.5, own=0.0)(collected)
+    assert collected.trajectories.reward.tolist() == [[0.0, 0.0], [0.5, 0.5], [1.0, 1.0], [1.5, 1.5]]
+    assert collected.trajectories.reward.dtype == np.float32
+    assert [end.episode_return for end in collected.episode_stats] == [3.0, 6.0, 3.0]
+    # Not even what a faulty environment gave is left of its own.
+    collected.trajectories = dataclasses.replace(before, reward=np.full_like(before.reward, np.nan))
+    reward_estimator(Steps(), 1.0, own=0.0)(collected)
+    assert np.isfinite(collected.trajectories.reward).all()
+    collected.trajectories = before
+    reward_estimator(Steps(), 0.0, own=2.0)(collected)
+    assert collected.trajectories.reward.tolist() == (2 * before.reward).tolist()
+
+
+@pytest.mark.parametrize(
+    ("weight", "own", "fault"),
+    [
+        (float("-inf"), 1.0, r"reward_estimator\(weight=-inf\): expected a finite number"),
+        (1.0, float("nan"), r"reward_estimator\(own=nan\): expected"),
+        (1.0, float("inf"), r"reward_estimator\(own=inf\): expected"),
+        (1.0, True, r"reward_estimator\(own=True\): expected"),
+        (1.0, "0", r"reward_estimator\(own='0'\): expected"),
+        (0.0, 0.0, "every reward would be 0"),
+    ],
+)
+def test_weights_that_mean_nothing_are_refused(weight, own, fault):
+    with pytest.raises(ConfigError, match=fault):
+        reward_estimator(Steps(), weight, own)
 
 
 def test_what_the_model_says_stands_beside_what_others_said(collected):

@@ -42,13 +42,20 @@ def test_what_makes_another_run_is_refused_and_the_rest_is_not():
         check_identity(identity(SAVED), other, "checkpoint x")
 
 
-@pytest.mark.parametrize("algorithm", ["dqn", "ppo"])
-def test_every_setting_of_an_identity_is_one_that_there_is(algorithm):
-    user = Config(env={"env_id": "CartPole-v1"}, policy={"type": algorithm, "collect": {"n_sample": 32}})
+@pytest.mark.parametrize(
+    ("algorithm", "missing"),
+    [
+        ("dqn", {"policy.other.reward"}),
+        ("ppo", {"policy.other.buffer_size", "policy.other.reward"}),
+        ("own_parts:Recorded", {"policy.other.buffer_size"}),
+    ],
+)
+def test_every_setting_of_an_identity_is_one_that_there_is(algorithm, missing):
+    env_id = "Pendulum-v1" if algorithm.startswith("own_parts") else "CartPole-v1"
+    user = Config(env={"env_id": env_id}, policy={"type": algorithm, "collect": {"n_sample": 32}})
     found = identity(compile_run(user))
     assert found.keys() == RUN.keys()
-    absent = {path for path, value in found.items() if value is None}
-    assert absent == ({"policy.other.buffer_size"} if algorithm == "ppo" else set())
+    assert {path for path, value in found.items() if value is None} == missing
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,161 @@
+"""`policy.other.reward`: rewards that are learned from in another scale than the environment's."""
+
+import copy
+import dataclasses
+
+import numpy as np
+import of_algorithms
+import pytest
+from fakes import VECTOR, Batches, rows_of, space_of, tiny_config
+
+from minding import training
+from minding.configs import compile_run
+from minding.engine import Config
+from minding.engine.buffers import DatasetTables
+from minding.engine.checkpoint import load_checkpoint, newest_checkpoint
+from minding.engine.data.dataset import Dataset, load_dataset, save_dataset
+from minding.engine.data.rewards import RewardScale
+from minding.engine.errors import ConfigError, DataError
+from minding.engine.run.run_dir import RunDir
+from minding.policies import get_policy_class
+
+STEPS, WHOLE = 12, 800
+"""Steps of the data that are made here, and steps in which episodes of Pendulum end."""
+ENDS = np.array([3, 6, 11])
+RETURNS = [4.0, 6.5]
+"""Of the two episodes that ended; the third one, of -50, was cut."""
+
+
+def policy_of(kind, **settings):
+    cfg = tiny_config("td3", VECTOR, space_of(2), **{"policy.learn.gamma": 0.0, **settings})
+    cfg.policy.other["reward"] = kind
+    return get_policy_class("td3")(cfg)
+
+
+def recorded():
+    rng = np.random.default_rng(0)
+    reward = np.array([1, 0, 1, 2, 0.5, 7, -1, -10, -10, -10, -10, -10], np.float32)
+    box = {"kind": "box", "shape": [2], "low": -1.0, "high": 1.0, "dtype": "float32", "rescaled": False}
+    obs = rng.standard_normal((STEPS + 3, 4)).astype(np.float32)
+    return Dataset(
+        obs={"": obs[:STEPS]},
+        action=rng.uniform(-1, 1, (STEPS, 2)).astype(np.float32),
+        reward=reward,
+        terminated=np.arange(STEPS) == 3,
+        truncated=np.arange(STEPS) == 6,
+        end=ENDS,
+        final_obs={"": obs[STEPS:]},
+        about={"env": {"env_action": box}},
+        digest="a",
+    )
+
+
+def critic_loss(policy, data, rewards):
+    """Half the squared errors of both critics, float64; with a discount of 0 the rewards are the targets."""
+    p = {name: value.astype(np.float64) for name, value in policy.state_dict()["params"].items()}
+    x = np.concatenate([data.obs[""], data.action], axis=1).astype(np.float64)
+    total = 0.0
+    for part in ("critics.q1", "critics.q2"):
+        h = np.maximum(x @ p[f"{part}.torso.layers.0.weight"].T + p[f"{part}.torso.layers.0.bias"], 0.0)
+        q = (h @ p[f"{part}.value.weight"].T + p[f"{part}.value.bias"])[:, 0]
+        total += 0.5 * ((q - rewards) ** 2).mean()
+    return total
+
+
+NUMBERS = {"raw": (1.0, 0.0), "return_range": (1000.0 / (6.5 - 4.0), 0.0), "shift": (1.0, -1.0)}
+
+
+@pytest.mark.parametrize("kind", NUMBERS)
+def test_the_update_learns_from_rewards_in_their_scale(kind):
+    data, policy = recorded(), policy_of(kind)
+    assert data.returns().tolist() == RETURNS
+    factor, offset = NUMBERS[kind]
+    expected = critic_loss(policy, data, factor * data.reward.astype(np.float64) + offset)
+    tables = DatasetTables(data, policy.learn_mode.fields)
+    assert policy.learn_mode.forward(tables.batch(np.arange(STEPS)[None])).metrics["critic_loss"] == pytest.approx(
+        expected, rel=1e-5
+    )
+    assert policy.reward_scale.numbers() == (factor, offset)
+
+
+def test_several_steps_in_a_call_learn_from_the_same_rewards():
+    index, params = np.arange(STEPS).reshape(2, 6), []
+    for calls in (1, 2):
+        policy = policy_of("return_range")
+        tables = DatasetTables(recorded(), policy.learn_mode.fields)
+        for part in np.split(index, calls):
+            policy.learn_mode.forward(tables.batch(part))
+        params.append({name: p.asnumpy().tobytes() for name, p in policy.params.items()})
+    assert params[0] == params[1]
+
+
+def test_the_numbers_are_saved_and_hold_for_what_is_collected_and_for_other_data():
+    policy = policy_of("return_range")
+    policy.learn_mode.forward(DatasetTables(recorded(), policy.learn_mode.fields).batch(np.arange(8)[None]))
+    state = copy.deepcopy(policy.state_dict())
+    assert state["reward"] == {"factor": 400.0, "offset": 0.0}
+    online = policy_of("return_range", **{"policy.learn.learning_rate": 1e-30})
+    batches = Batches(online, 8)
+    batch = batches(rows_of(batches.layout, 8, np.random.default_rng(1)), [range(8)])
+    with pytest.raises(ConfigError, match=r"return_range takes its factor from recorded data, and this run learned"):
+        online.learn_mode.forward(batch)
+    online.load_state_dict(state)
+    losses = [online.learn_mode.forward(batch).metrics["critic_loss"]]
+    online.reward_scale.factor = 1.0
+    losses.append(online.learn_mode.forward(batch).metrics["critic_loss"])
+    assert losses[0] > 1000 * losses[1]
+    online.load_state_dict(state)
+    more = dataclasses.replace(recorded(), reward=np.arange(STEPS, dtype=np.float32))
+    online.reward_scale.take(more.returns())
+    assert online.reward_scale.numbers() == (400.0, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("returns", "fault"), [([], "no episode ended"), ([3.0], "that of all 1 is 3"), ([2.5] * 4, "that of all 4 is 2.5")]
+)
+def test_returns_without_a_range_are_refused(returns, fault):
+    for kind in ("raw", "shift"):
+        RewardScale(kind).take(np.array(returns))
+    with pytest.raises(DataError, match=f"range of the recorded episodes' returns, and {fault}: use policy.other.rew"):
+        RewardScale("return_range").take(np.array(returns))
+
+
+def run_config(folder, *settings, data=None):
+    user = Config(env={"env_id": "Pendulum-v1"}, policy={"type": "own_parts:Recorded"})
+    data = of_algorithms.recorded("Pendulum-v1", WHOLE) if data is None else data
+    length = ("run.max_train_iter=24", f"policy.other.data={data}", "policy.learn.batch_size=16")
+    more = ("policy.eval.freq=8", f"run.out_dir={folder}", "exp_name=run")
+    return compile_run(user, [*of_algorithms.SMALL, *length, *more, *settings])
+
+
+@pytest.mark.parametrize(
+    ("setting", "fault"),
+    [
+        ("policy.other.reward=range", "reward='range': expected one of 'raw', 'return_range', 'shift'"),
+        ("policy.other.reward=shift,policy.learn.nstep=3", "reward=shift with policy.learn.nstep=3: the rewards of se"),
+        ("policy.other.reward=return_range,env.normalize_reward=true", "would be rescaled twice"),
+    ],
+)
+def test_settings_that_do_not_go_together_are_refused(setting, fault, tmp_path):
+    with pytest.raises(ConfigError, match=fault):
+        run_config(tmp_path, *setting.split(","))
+
+
+def test_a_run_saves_the_numbers_and_evaluates_raw(tmp_path):
+    cfg = run_config(tmp_path, "policy.other.reward=return_range")
+    summary = training.train(cfg, RunDir.create(cfg), progress=False)
+    state, _ = load_checkpoint(newest_checkpoint(tmp_path / "run" / "ckpt"))
+    returns = load_dataset(of_algorithms.recorded("Pendulum-v1", WHOLE)).returns()
+    assert state["policy"]["reward"]["factor"] == 1000.0 / (returns.max() - returns.min()) != 1.0
+    # Thirty steps of Pendulum, of which none costs more than 16.3.
+    assert -30 * 16.3 < summary.eval_return < 0.0
+
+
+def test_a_run_on_episodes_of_one_return_is_refused_before_its_first_step(tmp_path):
+    data = load_dataset(of_algorithms.recorded("Pendulum-v1", WHOLE))
+    even = dataclasses.replace(data, reward=np.zeros_like(data.reward), digest="")
+    save_dataset(tmp_path / "data", even)
+    cfg = run_config(tmp_path, "policy.other.reward=return_range", data=tmp_path / "data")
+    with pytest.raises(DataError, match="and that of all"):
+        training.train(cfg, RunDir.create(cfg), progress=False)
+    assert not (tmp_path / "run" / "metrics.csv").exists()
