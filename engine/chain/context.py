@@ -221,7 +221,7 @@ def _make(context_type: type[ContextT]) -> ContextT:
 
 
 def _scalar(name: str, value: Any) -> bool | int | float | str | None:
-    """Returns a kept value as a plain Python scalar (NumPy scalars are unpacked)."""
+    """Returns a kept value as a plain Python scalar (NumPy scalars are converted)."""
     plain = value.item() if isinstance(value, np.generic) else value
     if isinstance(plain, _SCALARS):
         return plain

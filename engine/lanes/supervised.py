@@ -74,7 +74,7 @@ class SupervisedWorker:
 
     @property
     def unanswered(self) -> int:
-        """Tickets under way."""
+        """Requests under way."""
         return len(self._unanswered)
 
     def prepare(self, plan: WorkerPlan, board: WeightBoard, cores: frozenset[int]) -> None:
