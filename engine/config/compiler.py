@@ -142,6 +142,7 @@ RUN_SCHEMA: dict[str, Any] = {
             ("tensorboard", "wandb", "mlflow", "swanlab"),
             "where metrics go besides metrics.csv; all but TensorBoard are extras",
         ),
+        "video": opt(False, None, "film an episode of the final policy: episode.gif, and TensorBoard; takes seconds"),
         "gradient_stats": opt(False, None, "log norms of gradients, weights and steps, by group of parameters"),
         "ckpt_freq": opt(1000, "[1, inf)", "gradient steps between two checkpoints"),
         "out_dir": opt("runs", None, "folder that holds the run folders"),

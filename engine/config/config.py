@@ -125,6 +125,7 @@ class RunSection(Section):
     log_freq: float
     metrics_freq: int
     loggers: list[str]
+    video: bool
     gradient_stats: bool
     ckpt_freq: int
     out_dir: str

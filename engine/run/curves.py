@@ -26,7 +26,7 @@ from minding.engine.types import Array
 EVAL_RETURN = "eval/return_mean"
 COLLECT_RETURN = "collect/return_mean"
 _GRID_POINTS = 200
-_SAME_RUN = ("log_freq", "loggers", "profile", "trace", "ckpt_freq", "final_episodes", "out_dir", "target")
+_SAME_RUN = ("log_freq", "loggers", "profile", "trace", "ckpt_freq", "final_episodes", "out_dir", "target", "video")
 """Settings of the section `run` that change no return."""
 LEAST_SEEDS = 3
 """From so many on a 95 % interval over seeds is named as such."""

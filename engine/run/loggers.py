@@ -110,6 +110,22 @@ class TensorBoardWriter:
         values = [Summary.Value(tag=name, simple_value=float(value)) for name, value in row.items() if "/" in name]
         self._write_event(step=step, summary=Summary(value=values))
 
+    def show_video(self, file: Path, size: tuple[int, int], step: int) -> None:
+        """Shows a GIF among the images, where it moves.
+
+        Args:
+          file: the GIF.
+          size: its width and height.
+          step: where the run is.
+        """
+        from tensorboardX.proto.summary_pb2 import Summary
+
+        width, height = size
+        image = Summary.Image(width=width, height=height, colorspace=3)
+        with self._warning_instead_of_error():
+            image.encoded_image_string = file.read_bytes()
+            self._write_event(step=step, summary=Summary(value=[Summary.Value(tag="episode", image=image)]))
+
     def flush(self) -> None:
         """Hands what was written to the system."""
         if self._events is not None:

@@ -135,6 +135,11 @@ class RunDir:
         return self.path / "curve.png"
 
     @property
+    def video(self) -> Path:
+        """Film of an episode of the trained policy."""
+        return self.path / "episode.gif"
+
+    @property
     def summary(self) -> Path:
         """Figures of the finished run."""
         return self.path / "summary.json"

@@ -42,7 +42,7 @@ def record(run: str, out: str | None, episodes: int, seed: int | None, ckpt: str
         run_dir = max(runs, key=_final_return)
         if len(runs) > 1:
             click.echo(f"the best of {len(runs)} seeds: {run_dir.path.name}")
-        file = run_dir.path / "episode.gif" if out is None else Path(out)
+        file = run_dir.video if out is None else Path(out)
         video_writer(file)
         cfg = compile_run(run_dir.load_config())
         check_playable(cfg.env)

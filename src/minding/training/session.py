@@ -28,6 +28,7 @@ from minding.middleware import CkptSaver, online_logger, termination_checker
 from minding.middleware.evaluator import info_means
 from minding.training.assembly import build
 from minding.training.evaluation import final_evaluation
+from minding.training.film import film_run
 
 
 @dataclasses.dataclass(frozen=True)
@@ -181,12 +182,19 @@ class Session(contextlib.AbstractContextManager["Session"]):
         return final_evaluation(self.cfg, self.policy, stop=lambda: self.task.interrupted_by is not None)
 
     def summarize(self) -> Summary:
-        """The figures of the run so far, with an evaluation of its policy where there is an environment."""
+        """The figures of the run so far, with an evaluation of its policy where there is an environment.
+
+        With ``run.video`` the policy is filmed, too.
+        """
         task, ctx = self.task, self.task.ctx
         with SignalGuard(task.interrupt, "stopping without the final evaluation"):
             episodes = self._final_evaluation()
         if task.interrupted_by is not None:
             self._stop_reason, episodes = task.interrupted_by, []
+        elif self.cfg.run.video:
+            with SignalGuard(task.interrupt, "stopping without the film"):
+                film_run(self.cfg, self.run_dir, self.policy, ctx.clock, lambda: task.interrupted_by is not None)
+            self._stop_reason = task.interrupted_by or self._stop_reason
         returns = np.array([end.episode_return for end in episodes])
         seconds = self._logger.earlier_seconds + self._seconds
         counters: Any = ctx

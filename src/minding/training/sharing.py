@@ -12,10 +12,10 @@ import numpy as np
 from minding import __version__
 from minding.engine.config.compiler import save_config
 from minding.engine.config.config import Config
-from minding.engine.errors import CheckpointError, ConfigError, EnvError, MissingExtraError
+from minding.engine.errors import CheckpointError, ConfigError
 from minding.engine.types import Array, Policy
-from minding.envs.video import record_episodes
 from minding.training.evaluation import Evaluation
+from minding.training.film import film_episode
 
 WEIGHTS = "policy.safetensors"
 _log = logging.getLogger("minding")
@@ -70,14 +70,10 @@ def read_weights(path: Path) -> tuple[dict[str, Array], str]:
 
 def _film(file: Path, cfg: Config, policy: Policy) -> bool:
     """Whether an episode could be filmed."""
-    try:
-        record_episodes(
-            cfg.env, policy.eval_mode, file, cfg.seed, max_steps=min(cfg.policy.eval.max_episode_steps, 1000)
-        )
-    except (ConfigError, EnvError, MissingExtraError) as error:
-        _log.info("saved without a video: %s", error)
-        return False
-    return True
+    reason = film_episode(file, cfg, policy)
+    if reason is not None:
+        _log.info("saved without a video: %s", reason)
+    return reason is None
 
 
 def _card(name: str, cfg: Config, evaluation: Evaluation | None, film: bool) -> str:

@@ -1,0 +1,66 @@
+"""A film of the final policy: in the run folder, and in TensorBoard."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from minding.engine.config.config import Config
+from minding.engine.console import console_logger
+from minding.engine.errors import ConfigError, EnvError, MissingExtraError
+from minding.engine.run.lock import lost
+from minding.engine.run.loggers import TensorBoardWriter
+from minding.engine.run.run_dir import RunDir
+from minding.engine.types import Policy
+from minding.envs.video import record_episodes
+
+MOST_STEPS = 1000
+"""Longer episodes are cut off: each step is a picture."""
+
+
+def film_episode(file: Path, cfg: Config, policy: Policy, stop: Callable[[], bool] = lambda: False) -> str | None:
+    """Films an episode without exploration.
+
+    Args:
+      file: the GIF that is written.
+      cfg: the compiled configuration.
+      policy: what plays.
+      stop: asked before each step; once true, nothing is written.
+    Returns:
+      Why there is no film; None if there is one.
+    """
+    most = min(cfg.policy.eval.max_episode_steps, MOST_STEPS)
+    try:
+        ends = record_episodes(cfg.env, policy.eval_mode, file, cfg.seed, max_steps=most, stop=stop)
+    except (ConfigError, EnvError, MissingExtraError) as error:
+        return str(error)
+    return None if ends else "it was stopped"
+
+
+def film_run(cfg: Config, run_dir: RunDir, policy: Policy, step: int, stop: Callable[[], bool]) -> None:
+    """Films the policy of a run for its folder and for TensorBoard; says so if that fails, and ends nothing.
+
+    Args:
+      cfg: the compiled configuration.
+      run_dir: the run's folder.
+      policy: what plays.
+      step: where the run is, on its clock.
+      stop: asked before each step; once true, nothing is written.
+    """
+    if lost(run_dir.path):
+        return
+    try:
+        reason = film_episode(run_dir.video, cfg, policy, stop)
+    except Exception as error:  # Whatever a renderer without a screen raises: the run is over, and its figures count.
+        reason = f"{type(error).__name__}: {error}"
+    if reason is not None:
+        console_logger().warning("run.video: no film: %s", " ".join(reason.split()))
+        return
+    if "tensorboard" in cfg.run.loggers:
+        from PIL import Image
+
+        with Image.open(run_dir.video) as picture:
+            size = picture.size
+        writer = TensorBoardWriter(run_dir.tensorboard)
+        writer.show_video(run_dir.video, size, step)
+        writer.close()
