@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from minding.configs.chains import Chain
 from minding.configs.recorded import data_folder
-from minding.engine.buffers import DatasetTables
+from minding.engine.buffers import DatasetTables, MappedTables
 from minding.engine.chain.context import OfflineRLContext
 from minding.engine.chain.task import Task
 from minding.engine.config.config import Config
@@ -23,12 +23,17 @@ def check(cfg: Config) -> None:
 def fill(task: Task, cfg: Config, policy: Policy) -> None:
     """Appends the chain to the task."""
     folder = data_folder(cfg)
-    data = load_dataset(folder)
+    mapped = cfg.policy.other.read("data_memory", str, "device") == "mapped"
+    data = load_dataset(folder, mapped=mapped)
     check_fits(data, cfg.env, folder)
     RewardScale(cfg.policy.other.read("reward", str, "raw")).take(data.returns())
     if cfg.env.env_id != RECORDED:
         task.use(interaction_evaluator(cfg, policy.eval_mode, make_evaluator_env(cfg), task=task))
-    task.use(offline_data_fetcher(cfg, DatasetTables(data, policy.learn_mode.fields)))
+    fields, learn = policy.learn_mode.fields, cfg.policy.learn
+    tables = (
+        MappedTables(data, fields, learn.steps_per_call * learn.batch_size) if mapped else DatasetTables(data, fields)
+    )
+    task.use(offline_data_fetcher(cfg, tables))
     task.use(trainer(cfg, policy.learn_mode))
 
 

@@ -3,7 +3,7 @@
 from minding.engine.buffers.episode import EpisodeBuffer, SequenceBatch
 from minding.engine.buffers.mixed import MixedBuffer
 from minding.engine.buffers.prioritized import PrioritizedBuffer
-from minding.engine.buffers.recorded import DatasetTables
+from minding.engine.buffers.recorded import DatasetTables, MappedTables
 from minding.engine.buffers.reservoir import ReservoirBuffer
 from minding.engine.buffers.ring import Ring
 from minding.engine.buffers.sequences import PrioritizedSequenceBuffer
@@ -14,6 +14,7 @@ __all__ = [
     "DatasetTables",
     "DeviceTables",
     "EpisodeBuffer",
+    "MappedTables",
     "MixedBuffer",
     "PrioritizedBuffer",
     "PrioritizedSequenceBuffer",

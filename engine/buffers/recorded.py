@@ -63,6 +63,40 @@ class DatasetTables:
         return IndexedBatch(self._tables.layout, self._tables, index, successor=successor, recorded=self._recorded)
 
 
+class MappedTables:
+    """Recorded data that stay in their file: the minibatches of a call are gathered on the host, for the device.
+
+    The same draws give the same rows as with `DatasetTables`, and so the same bits.
+
+    Args:
+      dataset: what was recorded, with mapped arrays (`load_dataset(folder, mapped=True)`).
+      fields: name -> Field, usually ``policy.learn_mode.fields``.
+      rows: of the largest call.
+
+    Attributes:
+      digest: of the data, see `Dataset`.
+
+    Raises:
+      DataError: as `DatasetTables`.
+    """
+
+    def __init__(self, dataset: Dataset, fields: Mapping[str, Field], rows: int) -> None:
+        check_fields(dataset, fields)
+        self._dataset, self.digest = dataset, dataset.digest
+        self._tables = DeviceTables(RowLayout(fields), rows)
+
+    def __len__(self) -> int:
+        """Recorded steps."""
+        return len(self._dataset)
+
+    def batch(self, index: Array) -> IndexedBatch:
+        """Minibatches of the steps with these numbers, ``(K, B)``; they take the place of the earlier ones."""
+        layout = self._tables.layout
+        block = layout.pack(self._dataset.rows(layout.fields, index.reshape(-1)))
+        self._tables.write(0, block)
+        return IndexedBatch(layout, self._tables, np.arange(index.size, dtype=np.int32).reshape(index.shape))
+
+
 def check_fields(dataset: Dataset, fields: Mapping[str, Field]) -> None:
     """Refuses data that lack what a policy learns from.
 

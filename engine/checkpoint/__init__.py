@@ -20,7 +20,7 @@ from minding.engine.checkpoint.folder import (
     use_newest,
 )
 from minding.engine.checkpoint.manifest import SCHEMA, read_manifest
-from minding.engine.checkpoint.store import load_checkpoint, save_checkpoint, verify_checkpoint
+from minding.engine.checkpoint.store import load_checkpoint, map_checkpoint, save_checkpoint, verify_checkpoint
 from minding.engine.checkpoint.tree import not_finite
 
 __all__ = [
@@ -31,6 +31,7 @@ __all__ = [
     "link_source",
     "list_checkpoints",
     "load_checkpoint",
+    "map_checkpoint",
     "newest_checkpoint",
     "not_finite",
     "prune_checkpoints",

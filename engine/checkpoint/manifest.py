@@ -5,7 +5,9 @@ from __future__ import annotations
 import errno
 import hashlib
 import json
+import os
 import re
+import stat
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,7 @@ MANIFEST = "manifest.json"
 OWN_FILE = re.compile(r"(state|arrays|block-\d{1,9})-[0-9a-f]{8}\.(json|safetensors)")
 """Names of the files of a checkpoint, besides the manifest."""
 _CHECKSUM = "sha256"
+_PART = 1 << 24
 _MAX_BYTES = 1 << 22
 """A larger manifest is neither written nor read; this is enough for a replay buffer of some 15 GB."""
 
@@ -77,6 +80,26 @@ def _are_files(files: Any) -> bool:
         and isinstance(entry.get("block", ""), str)
         for name, entry in files.items()
     )
+
+
+def verify_file(path: Path, entry: Entry) -> None:
+    """Compares a file of any size with its entry, without holding it in memory.
+
+    Raises:
+      DamagedCheckpointError: if it is missing, or not what the manifest says.
+    """
+    digest = hashlib.sha256()
+    try:
+        found = os.stat(path)
+        if not stat.S_ISREG(found.st_mode) or found.st_size != entry["size"]:
+            raise OSError(errno.EINVAL, f"damaged: {found.st_size} bytes, {entry['size']} expected")
+        with open(path, "rb") as file:
+            while part := file.read(_PART):
+                digest.update(part)
+    except OSError as error:
+        raise DamagedCheckpointError(f"{path}: {error.strerror}") from error
+    if digest.hexdigest() != entry["sha256"]:
+        raise DamagedCheckpointError(f"{path}: damaged: its SHA-256 is not that of the manifest")
 
 
 def read_verified(path: Path, entry: Entry) -> bytes:

@@ -22,6 +22,7 @@ from minding.engine.checkpoint.manifest import (
     read_manifest,
     read_verified,
     sha256,
+    verify_file,
 )
 from minding.engine.checkpoint.tree import Parts, join, split
 from minding.engine.errors import CheckpointError, DamagedCheckpointError
@@ -29,6 +30,12 @@ from minding.engine.types import Array, StateDict
 
 _ROWS = "rows"
 _THREADS = 4
+_DTYPES: dict[str, type[Any]] = {
+    **{"BOOL": np.bool_, "F16": np.float16, "F32": np.float32, "F64": np.float64},
+    **{"I8": np.int8, "I16": np.int16, "I32": np.int32, "I64": np.int64},
+    **{"U8": np.uint8, "U16": np.uint16, "U32": np.uint32, "U64": np.uint64},
+}
+"""Of the names that safetensors have for them."""
 _MAX_JSON = 1 << 22
 """Bytes of the part of a state that is not arrays, and of the head of a file of arrays."""
 
@@ -142,6 +149,49 @@ def load_checkpoint(path: Path) -> tuple[StateDict, dict[str, Any]]:
     except (*MISFITS, SafetensorError) as error:
         raise DamagedCheckpointError(f"{path}: its files do not fit together ({first_line(error)})") from error
     return state, manifest
+
+
+def map_checkpoint(path: Path) -> tuple[StateDict, dict[str, Any]]:
+    """As `load_checkpoint`, but arrays stay in their file, from which the system reads what is used; they are fixed.
+
+    Raises:
+      DamagedCheckpointError: as `load_checkpoint`.
+    """
+    manifest = read_manifest(path)
+    files, tag = manifest["files"], manifest["tag"]
+    try:
+        names = _state_name(tag), _arrays_name(tag)
+        if sorted(files) != sorted(names):
+            raise ValueError(f"it has the files {sorted(files)}, expected {sorted(names)}")
+        text = read_verified(path / names[0], files[names[0]])
+        if len(text) > _MAX_JSON:
+            raise ValueError(f"{names[0]} is too long")
+        verify_file(path / names[1], files[names[1]])
+        state = join(json.loads(text), _mapped_arrays(path / names[1]), _no_blocks, 0, copy=False)
+    except (*MISFITS, OSError) as error:
+        raise DamagedCheckpointError(f"{path}: its files do not fit together ({first_line(error)})") from error
+    return state, manifest
+
+
+def _no_blocks(number: int, rows: Array) -> None:
+    raise ValueError("it has blocks")
+
+
+def _mapped_arrays(file: Path) -> dict[str, Array]:
+    """The arrays of a file in the form of safetensors, without reading them."""
+    whole = np.asarray(np.memmap(file, np.uint8, "r"))
+    length = int.from_bytes(whole[:8].tobytes(), "little")
+    if length > _MAX_JSON:
+        raise ValueError("the head is too long")
+    head = json.loads(whole[8 : 8 + length].tobytes())
+    head.pop("__metadata__", None)
+    content, arrays = whole[8 + length :], {}
+    for name, entry in head.items():
+        start, stop = entry["data_offsets"]
+        if not 0 <= start <= stop <= len(content):
+            raise ValueError(f"{name} lies outside of the file")
+        arrays[name] = content[start:stop].view(_DTYPES[entry["dtype"]]).reshape(entry["shape"])
+    return arrays
 
 
 def _state_name(tag: str) -> str:

@@ -94,7 +94,9 @@ def _keys(where: str) -> tuple[str, ...]:
     return tuple(where.split("/")[1:])
 
 
-def join(node: Any, arrays: dict[str, Array], fill: Callable[[int, Array], None], stored: int) -> Any:
+def join(
+    node: Any, arrays: dict[str, Array], fill: Callable[[int, Array], None], stored: int, *, copy: bool = True
+) -> Any:
     """Puts a state together again.
 
     Args:
@@ -102,17 +104,19 @@ def join(node: Any, arrays: dict[str, Array], fill: Callable[[int, Array], None]
       arrays: path in the state -> array; each is taken out, as it belongs to one place.
       fill: is called with the number of each block and the rows it is to be written to.
       stored: bytes of all blocks; a state that says more is not one.
+      copy: make arrays that can be written to.
     Raises:
       KeyError, TypeError, ValueError: the tree is not one that `split` made of these arrays and blocks.
     """
-    return _Joiner(arrays, fill, stored).join(node)
+    return _Joiner(arrays, fill, stored, copy).join(node)
 
 
 class _Joiner:
     """Uses every array and every block once, so that no tree makes more of them than there is."""
 
-    def __init__(self, arrays: dict[str, Array], fill: Callable[[int, Array], None], stored: int) -> None:
+    def __init__(self, arrays: dict[str, Array], fill: Callable[[int, Array], None], stored: int, copy: bool) -> None:
         self._arrays, self._fill, self._left = arrays, fill, stored
+        self._copy = copy
         self._next_block = 0
 
     def join(self, node: Any) -> Any:
@@ -122,8 +126,9 @@ class _Joiner:
             return node
         if _ARRAY in node:
             array = self._arrays.pop(node[_ARRAY])
+            shaped = array.reshape(node["shape"])
             # What was read is not writable.
-            return np.array(array.reshape(node["shape"]))
+            return np.array(shaped) if self._copy else shaped
         if _BLOCKS in node:
             return self._join_blocks(node)
         return {key: self.join(child) for key, child in node.items()}

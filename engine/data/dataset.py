@@ -7,6 +7,7 @@ takes no more memory than its files have bytes.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import logging
 import os
 from collections.abc import Iterable, Mapping
@@ -15,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from minding.engine.checkpoint import load_checkpoint, not_finite, read_manifest
+from minding.engine.checkpoint import load_checkpoint, map_checkpoint, not_finite, read_manifest
 from minding.engine.checkpoint.manifest import MANIFEST, sha256
 from minding.engine.checkpoint.store import MISFITS, first_line
 from minding.engine.config.options import plain
@@ -23,7 +24,7 @@ from minding.engine.data.actions import ActionAdapter
 from minding.engine.data.arrays import of_episodes
 from minding.engine.data.differences import differences
 from minding.engine.data.observation import observation_leaves
-from minding.engine.data.ranges import check_ranges
+from minding.engine.data.ranges import blocks, check_ranges
 from minding.engine.errors import DamagedCheckpointError, DataError, MindingError
 from minding.engine.types import Array
 
@@ -105,12 +106,16 @@ class Dataset:
             if name in ("reward", "terminated", "truncated"):
                 found[name] = getattr(self, name)[index]
             elif name == "action":
-                found[name] = ActionAdapter(self.about["env"]["env_action"]).invert(self.action[index])
+                found[name] = self._adapter.invert(self.action[index])
             elif kind == "obs" and path in self.obs:
                 found[name] = self.obs[path][index]
             elif kind == "next_obs" and path in self.obs:
                 found[name] = self._following(path, index)
         return found
+
+    @functools.cached_property
+    def _adapter(self) -> ActionAdapter:
+        return ActionAdapter(self.about["env"]["env_action"])
 
     def _following(self, path: str, index: Array) -> Array:
         """The observations after these steps."""
@@ -144,16 +149,19 @@ def describe(env: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def load_dataset(path: str | Path) -> Dataset:
+def load_dataset(path: str | Path, *, mapped: bool = False) -> Dataset:
     """Reads and verifies recorded data.
 
+    Args:
+      path: the folder.
+      mapped: leave the arrays in their file, from which the system reads what is used; they may be larger than memory.
     Raises:
       DataError: there are none, they are damaged, or the folder holds something else; one line that says what to do.
     """
     path = Path(path)
     _read_manifest(path)
     try:
-        state, manifest = load_checkpoint(path)
+        state, manifest = map_checkpoint(path) if mapped else load_checkpoint(path)
     except DamagedCheckpointError as error:
         raise DataError(f"the recorded data are damaged: {error}; {_AGAIN}") from None
     try:
@@ -273,28 +281,35 @@ def check_dataset(data: Dataset) -> None:
     steps, ends = len(data.action), len(data.end)
     if not steps:
         raise ValueError("it holds no steps")
-    ActionAdapter(env["env_action"]).adopt(data.action)
+    ActionAdapter(env["env_action"]).adopt(data.action[:1])
     flags = {"reward": "float32", "terminated": "bool", "truncated": "bool"}
     for name, dtype in flags.items():
         _expect(name, getattr(data, name), (steps,), dtype)
     _expect("end", data.end, (ends,), "int64")
     if not ends or data.end[-1] != steps - 1 or data.end[0] < 0 or (np.diff(data.end) < 1).any():
         raise ValueError("the ends of episodes do not rise to the last step")
-    stray = data.terminated | data.truncated
-    stray = stray & ~np.isin(np.arange(steps), data.end)
-    if stray.any():
-        raise ValueError(f"step {int(np.argmax(stray))} ends an episode that goes on")
+    ended = np.flatnonzero(data.terminated | data.truncated)
+    stray = ended[~np.isin(ended, data.end)]
+    if len(stray):
+        raise ValueError(f"step {stray[0]} ends an episode that goes on")
     fields = {leaf.path: leaf.field for leaf in observation_leaves(env["observation"])}
     for what, leaves, count in (("obs", data.obs, steps), ("final_obs", data.final_obs, ends)):
         if leaves.keys() != fields.keys():
             raise ValueError(f"{what} has the parts {sorted(leaves)}, expected {sorted(fields)}")
         for path, field in fields.items():
             _expect(f"{what} {path}".strip(), leaves[path], (count, *field.shape), field.dtype)
-    parts = {"obs": data.obs, "final_obs": data.final_obs, "action": data.action, "reward": data.reward}
+    # In blocks: what is computed of them never takes as much memory as the arrays.
+    for rows in blocks(steps):
+        obs = {path: values[rows] for path, values in data.obs.items()}
+        _finite({"obs": obs, "action": data.action[rows], "reward": data.reward[rows]})
+    _finite({"final_obs": data.final_obs})
+    check_ranges(env, data.obs, data.final_obs, data.action, data.end)
+
+
+def _finite(parts: Mapping[str, Any]) -> None:
     damaged = not_finite(parts, "data")
     if damaged:
         raise ValueError(f"{damaged} holds NaN or infinity")
-    check_ranges(env, data.obs, data.final_obs, data.action, data.end)
 
 
 def _expect(name: str, array: Array, shape: tuple[int, ...], dtype: str) -> None:

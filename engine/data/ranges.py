@@ -15,6 +15,8 @@ LARGEST = 2.0**64
 """Numbers of an observation are smaller: from here on float32 does not hold their squares, and so no variance."""
 _ROUNDING = 1e-6
 """Of the width of a Box: by how much an action may be outside."""
+_BLOCK = 1 << 16
+"""Rows that are looked at together."""
 
 
 def check_ranges(
@@ -28,17 +30,27 @@ def check_ranges(
     Raises:
       ValueError: names the episode, the row, the value and what is expected.
     """
-    for row, problem in _of_actions(env["env_action"], action):
-        raise ValueError(f"the action of {_place(row, end)} {problem}")
+    for rows in blocks(len(action)):
+        for row, problem in _of_actions(env["env_action"], action[rows]):
+            raise ValueError(f"the action of {_place(rows.start + row, end)} {problem}")
     for leaf in observation_leaves(env["observation"]):
         name = f"observation {leaf.path!r}" if leaf.path else "observation"
-        for row, problem in _of_leaf(leaf, obs[leaf.path]):
-            raise ValueError(f"the {name} of {_place(row, end)} {problem}")
+        for rows in blocks(len(action)):
+            for row, problem in _of_leaf(leaf, obs[leaf.path][rows]):
+                raise ValueError(f"the {name} of {_place(rows.start + row, end)} {problem}")
         for episode, problem in _of_leaf(leaf, final_obs[leaf.path]):
             raise ValueError(f"the {name} after the last step of episode {episode} {problem}")
         if leaf.is_mask and leaf.path == ACTION_MASK:
-            for row in _first(~_legal(env["env_action"], action, obs[leaf.path], leaf.space["counts"])):
-                raise ValueError(f"the action of {_place(row, end)} is {action[row].tolist()}, which its mask forbids")
+            for rows in blocks(len(action)):
+                masks = obs[leaf.path][rows]
+                for row in _first(~_legal(env["env_action"], action[rows], masks, leaf.space["counts"])):
+                    place, done = _place(rows.start + row, end), action[rows.start + row].tolist()
+                    raise ValueError(f"the action of {place} is {done}, which its mask forbids")
+
+
+def blocks(count: int) -> Iterator[slice]:
+    """So many rows in parts of bounded size."""
+    return (slice(start, min(start + _BLOCK, count)) for start in range(0, count, _BLOCK))
 
 
 def _place(row: int, end: Array) -> str:

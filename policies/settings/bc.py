@@ -29,7 +29,7 @@ def schema() -> groups.Schema:
         },
         "collect": groups.acting(),
         "eval": groups.evaluation(freq=1000),
-        "other": {"data": opt(None, None, "folder of the recorded data, see `minding record-data`", type=str)},
+        "other": groups.recorded(),
     }
 
 

@@ -141,6 +141,18 @@ def rewards() -> Schema:
     }
 
 
+def recorded() -> Schema:
+    """Keys of the data that an algorithm learns from."""
+    return {
+        "data": opt(None, None, "folder of the recorded data, see `minding record-data`", type=str),
+        "data_memory": opt(
+            "device",
+            ("device", "mapped"),
+            "where the data are while learning: on the device, or in their file, which may be larger than memory",
+        ),
+    }
+
+
 def steps_per_call() -> Schema:
     """Key of the gradient steps of an iteration that learns from recorded data."""
     return {

@@ -17,7 +17,10 @@ CONTRACT = {
     "bc, box": (VECTOR, space_of(2, 2), {"policy.learn.loss": "log_likelihood", "policy.learn.grad_norm": 0.5}),
     "bc, multi_discrete": (VECTOR, multi_discrete(3, 2), {}),
 }
-RESUMES = {"BC, observations normalised": ("CartPole-v1", ("policy.model.normalize_obs=true",))}
+RESUMES = {
+    "BC, observations normalised": ("CartPole-v1", ("policy.model.normalize_obs=true",)),
+    "BC, data mapped": ("CartPole-v1", ("policy.other.data_memory=mapped",)),
+}
 BATCH = 16
 
 

@@ -49,6 +49,16 @@ def trained(tmp_path_factory):
     return folder / "run", summary, dataset
 
 
+def test_data_that_stay_in_their_file_give_the_same_weights(trained, tmp_path):
+    folder, _, _ = trained
+    more = ["run.max_train_iter=40", "policy.learn.batch_size=32", f"run.out_dir={tmp_path}"]
+    cfg = settings(recorded("CartPole-v1"), "policy.other.data_memory=mapped", *more)
+    training.train(cfg, RunDir.create(cfg), progress=False)
+    weights = [training.load_policy(RunDir.open(run)).policy.params for run in (folder, tmp_path / "run")]
+    for name, parameter in weights[0].items():
+        assert parameter.asnumpy().tobytes() == weights[1][name].asnumpy().tobytes()
+
+
 def test_it_learns_and_is_evaluated_nowhere(trained):
     _, summary, _ = trained
     assert (summary.train_iter, summary.n_eval_episodes) == (40, 0)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from minding.engine.buffers import DatasetTables
+from minding.engine.buffers import DatasetTables, MappedTables
 from minding.engine.data.batch import Field
 from minding.engine.data.dataset import Dataset
 from minding.engine.errors import DataError
@@ -77,6 +77,23 @@ def test_minibatches_hold_each_field_of_their_steps_and_true_successors(name):
     # In the policy's own units, [-1, 1].
     action = batch.layout.read(batch.tables.host, "action", index)[..., 0]
     assert np.allclose(action, index / 4 - 1)
+
+
+@pytest.mark.parametrize("name", LEAVES)
+def test_mapped_data_give_the_rows_that_are_drawn(name):
+    leaves = LEAVES[name]
+    data, fields = recorded(leaves), fields_of(leaves)
+    tables, mapped = DatasetTables(data, fields), MappedTables(data, fields, 6)
+    for index in (np.array([[8, 0, 2], [3, 7, 1]]), np.array([[5, 5, 4]])):
+        expected, found = tables.batch(index), mapped.batch(index)
+        assert found.index.shape == index.shape
+        for field in fields:
+            column = expected.layout.columns[field]
+            where = expected.successor if column.linked else expected.index
+            given = found.layout.read(found.tables.host, field, found.index)
+            assert given.tobytes() == expected.layout.read(expected.tables.host, field, where).tobytes()
+    # The compiled update gathers from the same tables throughout.
+    assert found.tables is mapped.batch(np.zeros((1, 2), int)).tables
 
 
 def test_images_are_stored_once():

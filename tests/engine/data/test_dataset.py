@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from minding.engine.checkpoint import save_checkpoint
-from minding.engine.data.dataset import Dataset, check_fits, check_folder, describe, load_dataset
+from minding.engine.data.dataset import Dataset, check_dataset, check_fits, check_folder, describe, load_dataset
 from minding.engine.data.dataset_writer import save_dataset
 from minding.engine.errors import DataError
 
@@ -86,6 +86,27 @@ def test_missing_data_say_how_they_are_recorded(tmp_path):
         load_dataset(tmp_path / "nothing")
 
 
+def test_mapped_data_are_the_same_and_lie_in_their_file(saved):
+    data, found = load_dataset(saved), load_dataset(saved, mapped=True)
+    for name in ("action", "reward", "terminated", "truncated", "end"):
+        assert getattr(found, name).tobytes() == getattr(data, name).tobytes()
+        assert not getattr(found, name).flags.owndata
+    assert (found.obs[""].tolist(), found.final_obs[""].tolist()) == (
+        data.obs[""].tolist(),
+        data.final_obs[""].tolist(),
+    )
+    assert (found.digest, found.about) == (data.digest, data.about)
+
+
+def test_values_are_checked_in_every_block(saved, monkeypatch):
+    monkeypatch.setattr("minding.engine.data.ranges._BLOCK", 2)
+    load_dataset(saved, mapped=True)
+    with pytest.raises(ValueError, match=r"action of row 3, step 1 of episode 1, is \[9"):
+        check_dataset(toy(action=np.float32([[0], [0], [0], [9], [0]])))
+    with pytest.raises(ValueError, match="data/obs/ holds NaN"):
+        check_dataset(toy(obs={"": np.where(np.arange(10).reshape(5, 2) == 8, np.nan, 0).astype(np.float32)}))
+
+
 @pytest.mark.parametrize("position", [0, 7, 40, 200, -3])
 def test_a_changed_byte_anywhere_is_one_clear_line(saved, position):
     for file in sorted(saved.iterdir()):
@@ -116,6 +137,8 @@ def test_a_file_of_another_size_is_one_clear_line(saved, how):
 
 
 def check_refused(folder):
+    with pytest.raises(DataError):
+        load_dataset(folder, mapped=True)
     with pytest.raises(DataError) as error:
         load_dataset(folder)
     assert "\n" not in str(error.value)
