@@ -123,7 +123,8 @@ def _curve(name: str, records: list[Record], published: Record | None, images: P
     runs = [(steps, returns) for steps, returns in runs if len(steps)]
     if not runs:
         return ""
-    curves = [dataclasses.replace(mean_curve(name, runs), unit=unit)]
+    target = LEARNING[name].target if name in LEARNING else None
+    curves = [dataclasses.replace(mean_curve(name, runs), unit=unit, target=target)]
     if published is not None:
         steps = np.array(published["env_step"])
         curves.append(mean_curve(published["label"], [(steps, np.array(seed)) for seed in published["eval_return"]]))

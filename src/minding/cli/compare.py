@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,16 +29,13 @@ def compare(runs: tuple[str, ...]) -> None:
 
         compared = compare_runs(runs)
     header = ("run", "return", "episodes", "steps", "seconds", "ended by")
-    names = _short_names([run.path for run in compared])
-    rows = [(name, *_row(run)) for name, run in zip(names, compared, strict=True)]
+    # The folder that they have in common is said once.
+    paths = [run.path.absolute() for run in compared]
+    above = Path(os.path.commonpath([path.parent for path in paths]))
+    rows = [(str(path.relative_to(above)), *_row(run)) for path, run in zip(paths, compared, strict=True)]
     notes = [", ".join(settings_text(run.settings)) for run in compared]
-    print_lines("Final evaluations, and the settings that differ:", header, rows, long=0, keep_end=True, notes=notes)
-
-
-def _short_names(paths: Sequence[Path]) -> list[str]:
-    """The folders below the one that all have in common; of one run its own name."""
-    above = Path(os.path.commonpath([path.absolute().parent for path in paths]))
-    return [str(path.absolute().relative_to(above)) for path in paths]
+    title = f"Runs in {above}, with the settings that differ:"
+    print_lines(title, header, rows, long=0, keep_end=True, notes=notes)
 
 
 def _row(run: ComparedRun) -> tuple[str, ...]:
