@@ -313,10 +313,8 @@ class Shippable(Protocol):
         ...
 
 
-class Buffer(Protocol):
-    """A store of transitions on the device, sampled by index."""
-
-    capacity: int
+class SampledBuffer(Protocol):
+    """What learning from replay needs of a buffer: rows on the device, sampled by index."""
 
     @property
     def fields(self) -> Mapping[str, Field]:
@@ -325,12 +323,18 @@ class Buffer(Protocol):
 
     def __len__(self) -> int: ...
 
-    def push(self, transitions: Mapping[str, Array]) -> None:
-        """Appends a batch of rows, oldest overwritten first."""
-        ...
-
     def sample(self, updates: int, batch_size: int) -> IndexedBatch:
         """Draws `updates` batches; returns what `LearnMode.forward` takes."""
+        ...
+
+
+class Buffer(SampledBuffer, Protocol):
+    """A store of transitions on the device that are sampled by index."""
+
+    capacity: int
+
+    def push(self, transitions: Mapping[str, Array]) -> None:
+        """Appends a batch of rows, oldest overwritten first."""
         ...
 
     def state_dict(self) -> StateDict: ...

@@ -30,8 +30,8 @@ class Corridor(gymnasium.Env):
         return np.array([self.place / self.length], np.float32), 1.0 if done else -0.1, done, False, {}
 
 
-main_config = Config(run=dict(max_env_step=20_000), policy=dict(type="ppo"))
-main_config.env = dict(env_id="custom_env:Corridor", env_kwargs=dict(length=10), max_episode_steps=100)
+env = dict(env_id="custom_env:Corridor", env_kwargs=dict(length=10), max_episode_steps=100)
+main_config = Config(run=dict(max_env_step=20_000), env=env, policy=dict(type="ppo"))
 
 if __name__ == "__main__":
     cfg = compile_run(main_config, sys.argv[1:])

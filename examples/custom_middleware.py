@@ -66,7 +66,7 @@ def main() -> None:
     evaluator_env = make_env_manager(cfg.env, cfg.env.evaluator_env_num, seed=1, training=False)
     policy = PPO(cfg)
 
-    with task.start(ctx=MyContext()):
+    with task.start(ctx=MyContext()) as started:
         task.use(stopwatch)
         task.use(interaction_evaluator(cfg, policy.eval_mode, evaluator_env))
         task.use(stop_at(args.stop_at))
@@ -76,9 +76,9 @@ def main() -> None:
         task.run(max_step=math.ceil(args.max_env_step / cfg.policy.collect.n_sample))
         print(task)
 
-    value = task.ctx.best_value
+    value = started.ctx.best_value
     best = f"best return {value:.1f}" if math.isfinite(value) else "ended before an evaluation"
-    print(f"{best}, {task.ctx.busy_seconds:.1f} s in the chain")
+    print(f"{best}, {started.ctx.busy_seconds:.1f} s in the chain")
 
 
 if __name__ == "__main__":

@@ -55,7 +55,7 @@ def main() -> None:
     policy = BC(cfg)
     tables = DatasetTables(dataset, policy.learn_mode.fields)
 
-    with task.start(ctx=OfflineRLContext(), resume=args.resume):
+    with task.start(ctx=OfflineRLContext(), resume=args.resume) as offline:
         task.use(interaction_evaluator(cfg, policy.eval_mode, evaluator_env))
         task.use(offline_data_fetcher(cfg, tables))
         task.use(trainer(cfg, policy.learn_mode))
@@ -64,11 +64,10 @@ def main() -> None:
         # An iteration makes policy.learn.steps_per_call gradient steps.
         task.run()
 
-    value = task.ctx.last_eval_value
+    ctx = offline.ctx
+    value = ctx.last_eval_value
     result = f"return {value:.1f} at the last evaluation" if math.isfinite(value) else "ended before an evaluation"
-    print(
-        f"{result}, {task.ctx.train_iter:,} gradient steps, {task.ctx.train_epoch} passes over {len(dataset):,} steps"
-    )
+    print(f"{result}, {ctx.train_iter:,} gradient steps, {ctx.train_epoch} passes over {len(dataset):,} steps")
     print(f"play more episodes: minding eval {run_dir.path}")
 
 

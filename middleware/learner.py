@@ -10,7 +10,7 @@ from minding.engine.chain.context import LearningContext
 from minding.engine.chain.middleware import declare
 from minding.engine.config.config import Config
 from minding.engine.data.batch import misfits
-from minding.engine.types import Buffer, LearnMode, LearnOutput, StateDict
+from minding.engine.types import LearnMode, LearnOutput, SampledBuffer, StateDict
 from minding.middleware.collector import StepCollector
 from minding.middleware.data_pusher import data_pusher
 from minding.middleware.learning import learn_from
@@ -51,7 +51,7 @@ class OffPolicyLearner:
     # Data in the replay buffer are far older than what a lane adds to their age.
     staleness = 4
 
-    def __init__(self, cfg: Config, policy: LearnMode, buffer: Buffer, *, priorities: bool = True) -> None:
+    def __init__(self, cfg: Config, policy: LearnMode, buffer: SampledBuffer, *, priorities: bool = True) -> None:
         learn = cfg.policy.learn
         self._policy = policy
         self._buffer: Any = buffer

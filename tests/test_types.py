@@ -33,6 +33,12 @@ def test_a_users_script_sees_no_any_and_the_types_that_it_expects(run_mypy):
     assert run_mypy(HERE / "typed_user_script.py", HERE / "typed_mistakes.py") == []
 
 
+def test_the_examples_pass_a_strict_check(run_mypy):
+    # Which shows how little an environment needs, without annotations.
+    untyped = "custom_env.py"
+    assert run_mypy(*(file for file in sorted((HERE.parent / "examples").glob("*.py")) if file.name != untyped)) == []
+
+
 def test_what_checks_the_script_finds_an_any_of_ours(run_mypy, tmp_path):
     script = tmp_path / "script.py"
     script.write_text(
@@ -46,8 +52,9 @@ def test_what_checks_the_script_finds_an_any_of_ours(run_mypy, tmp_path):
     assert any('incompatible type "str"' in line for line in found), found
 
 
-def test_the_script_runs(tmp_path, monkeypatch):
+@pytest.mark.parametrize("part", ["outline", pytest.param("runs", marks=pytest.mark.slow)])
+def test_the_script_runs(part, tmp_path, monkeypatch):
     import typed_user_script
 
     monkeypatch.chdir(tmp_path)
-    typed_user_script.main(tmp_path)
+    getattr(typed_user_script, part)(tmp_path)

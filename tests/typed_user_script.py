@@ -1,6 +1,6 @@
 """What a user writes, fully typed: an agent, chains, own middleware, and policies that act without a chain.
 
-`test_types.py` type-checks it and runs `main`: no expression may have the type Any, and each `assert_type` must hold.
+`test_types.py` type-checks it and runs it: no expression may have the type Any, and each `assert_type` must hold.
 """
 
 # mypy: disallow-any-expr
@@ -238,10 +238,14 @@ def train_a_run(cfg: Config) -> None:
     assert_type([episode.episode_length for episode in evaluate(summary.run_dir, n_episode=2)], list[int])
 
 
-def main(folder: Path) -> None:
+def outline(folder: Path) -> None:
     cfg = settings(folder)
     act_without_a_chain(cfg)
     counts_of_their_own()
+
+
+def runs(folder: Path) -> None:
+    cfg = settings(folder)
     on_policy(cfg)
     off_policy(folder)
     hold_an_agent(cfg, folder)
