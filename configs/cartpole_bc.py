@@ -1,4 +1,4 @@
-"""Behavioural cloning on CartPole-v1: from what a trained policy did, recorded by `minding record-data`.
+"""Behavioural cloning on CartPole-v1: from what a trained policy did, recorded by `minding data record`.
 
 Expected: an evaluation mean of at least 475 within 2k gradient steps, 95 % of what the recorded policy reaches.
 """
@@ -14,7 +14,7 @@ main_config = Config(
         # Logits of a clone grow large: where tanh saturates, an exported file would differ in the fifth digit.
         model=dict(activation="relu"),
         eval=dict(freq=500, n_episode=20),
-        # `minding train cartpole_ppo`, then `minding record-data runs/cartpole_ppo --steps 20000`.
+        # `minding train cartpole_ppo`, then `minding data record runs/cartpole_ppo --steps 20000`.
         other=dict(data="runs/cartpole_ppo/data"),
     ),
 )

@@ -1,4 +1,4 @@
-"""Behavioural cloning on Pendulum-v1: from what a trained policy did, recorded by `minding record-data`.
+"""Behavioural cloning on Pendulum-v1: from what a trained policy did, recorded by `minding data record`.
 
 Expected: an evaluation mean of at least -151 within 10k gradient steps, 95 % of what the recorded policy reaches, -144.
 """
@@ -14,7 +14,7 @@ main_config = Config(
         type="bc",
         model=dict(hidden=[128, 128], normalize_obs=True),
         eval=dict(n_episode=20),
-        # `minding train pendulum_sac`, then `minding record-data runs/pendulum_sac --steps 50000`.
+        # `minding train pendulum_sac`, then `minding data record runs/pendulum_sac --steps 50000`.
         other=dict(data="runs/pendulum_sac/data"),
     ),
 )

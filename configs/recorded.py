@@ -20,7 +20,7 @@ def data_folder(cfg: Config) -> str:
     folder = cfg.policy.other.data if "data" in cfg.policy.other else None
     if not folder:
         raise ConfigError(
-            "policy.other.data is not given: expected the folder of recorded data; `minding record-data RUN --steps N` "
+            "policy.other.data is not given: expected the folder of recorded data; `minding data record RUN --steps N` "
             "makes one from a run folder"
         )
     return folder

@@ -24,29 +24,31 @@ class RandomPlay:
     Args:
       manager: of the environments.
       description: of them, see `describe_env`.
+      seed: of the actions.
 
     Attributes:
       seconds: that the environments took so far.
     """
 
-    def __init__(self, manager: BatchedEnvManager, description: Mapping[str, Any]) -> None:
+    def __init__(self, manager: BatchedEnvManager, description: Mapping[str, Any], seed: int = _SEED) -> None:
         self._manager = manager
         self._space = description["action"]
         agents = num_agents(description)
         self._lead = (manager.num_envs,) if agents is None else (manager.num_envs, agents)
         self._masked = any(leaf.is_mask for leaf in observation_leaves(description["observation"]))
-        self._rng = np.random.default_rng(_SEED)
+        self._rng = np.random.default_rng(seed)
         self.seconds = 0.0
 
     def step(self) -> EnvStep:
         """One step of all environments; adds to `seconds` what it took them."""
-        action = self._action()
+        action = self.action()
         start = time.perf_counter()
         step = self._manager.step(action)
         self.seconds += time.perf_counter() - start
         return step
 
-    def _action(self) -> Array:
+    def action(self) -> Array:
+        """Random actions for the present observations."""
         space = self._space
         if space["kind"] == "box":
             return self._rng.uniform(-1, 1, (*self._lead, *space["shape"])).astype(np.float32)

@@ -1,7 +1,7 @@
 """Behavioural cloning as a chain: evaluate, draw recorded data, learn from them, save.
 
 minding train cartpole_ppo
-minding record-data runs/cartpole_ppo --steps 20000
+minding data record runs/cartpole_ppo --steps 20000
 python examples/offline.py --env CartPole-v1 --data runs/cartpole_ppo/data
 """
 
@@ -27,7 +27,7 @@ from minding.policies import BC
 
 
 def parse_arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description="Learns to do what was recorded by `minding record-data`.")
+    parser = argparse.ArgumentParser(description="Learns to do what was recorded by `minding data record`.")
     parser.add_argument("--data", required=True, help="folder of the recorded data")
     parser.add_argument("--env", default="CartPole-v1", help="Gymnasium id or module:Class (%(default)s)")
     parser.add_argument("--seed", type=int, default=0)

@@ -1,7 +1,7 @@
 """Imitation (SQIL): an expert's transitions are worth 1, the agent's 0, and half of each minibatch are each.
 
 minding train cartpole_ppo
-minding record-data runs/cartpole_ppo --steps 5000
+minding data record runs/cartpole_ppo --steps 5000
 python examples/sqil.py --env CartPole-v1 --data runs/cartpole_ppo/data
 """
 

@@ -265,7 +265,7 @@ def _recorded(proof: Learning, runs: Path) -> list[str]:
     if not data.exists():
         job = Job("learning", preset, 0, LEARNING[preset].env_step)
         run_dir = _train(job, runs / "recorded" / preset)
-        record = ["minding", "record-data", str(run_dir.path), "--steps", str(steps)]
+        record = ["minding", "data", "record", str(run_dir.path), "--steps", str(steps)]
         _run([sys.executable, "-m", *record, "--out", str(data.with_suffix(".part"))])
         data.with_suffix(".part").rename(data)
     return [f"policy.other.data={data}"]

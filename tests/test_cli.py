@@ -179,7 +179,7 @@ def test_without_a_command_the_help_is_shown(capsys):
         (["record", ""], "'' is empty: expected a run folder"),
         (["resume", ""], "'' is empty: expected a run folder"),
         (["export", "", "--format", "onnx"], "'' is empty: expected a run folder"),
-        (["record-data", "", "--steps", "9"], "'' is empty: expected a run folder"),
+        (["data", "record", "", "--steps", "9"], "'' is empty: expected a run folder"),
         (["train", "nope"], "neither a preset, an algorithm, a file nor a run folder. `minding list` shows"),
         (["train", "cartpole"], "did you mean one of cartpole_a2c, "),
         (["train", "CartPole-v1"], "as in `minding train ppo --env CartPole-v1`"),

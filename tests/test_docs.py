@@ -11,6 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
 import numpy as np
 import pytest
 from fakes import AgePolicy, CountingEnv
@@ -236,6 +237,14 @@ def check_command(words):
             raise AssertionError(f"no check for {words}")
 
 
+def command_of(words):
+    """The command that words name, which may be one of a group, and the words after its name."""
+    command = cli.commands[words[0]]
+    if isinstance(command, click.Group) and len(words) > 1:
+        return command.commands[words[1]], list(words[2:])
+    return command, list(words[1:])
+
+
 def check_minding(name, arguments):
     """Parses a command line as the program does, and compiles the settings it names."""
     for argument in arguments:
@@ -249,7 +258,8 @@ def check_minding(name, arguments):
                 save_config(settings, argument)
             elif Path(argument).suffix:
                 Path(argument).touch()
-    ctx = cli.commands[name].make_context(name, list(arguments))
+    command, words = command_of([name, *arguments])
+    ctx = command.make_context(name, words)
     source = ctx.params.get("config") or ctx.params.get("run")
     if source and (source in PRESETS or Path(source).exists()):
         compile_run(load_user_config(source), ctx.params.get("overrides", ()))
@@ -260,7 +270,8 @@ def test_commands_within_sentences_exist(page):
     for code in code_words(prose(page)):
         words = code.split()
         if words[:1] == ["minding"] and len(words) > 1 and words[1] != "COMMAND":
-            options = {option for parameter in cli.commands[words[1]].params for option in parameter.opts}
+            command, _ = command_of(words[1:])
+            options = {option for parameter in command.params for option in parameter.opts}
             assert {word for word in words if word.startswith("--")} <= options, code
         elif (words[:1] == ["make"] and len(words) == 2) or words[:2] == ["python", "-m"]:
             check_command(words)
@@ -311,10 +322,17 @@ def first_words(page, column):
 
 
 def test_the_table_of_commands_is_whole():
-    rows = {code_words(row[0])[0].split()[1]: row[1] for row in table(README, "command")}
-    assert set(rows) == set(cli.commands)
+    commands = {}
+    for name, command in cli.commands.items():
+        group = isinstance(command, click.Group)
+        commands.update(
+            {f"{name} {each}": inner for each, inner in command.commands.items()} if group else {name: command}
+        )
+    lines = [(code_words(row[0])[0].split()[1:], row[1]) for row in table(README, "command")]
+    rows = {" ".join(words[: 1 + isinstance(cli.commands[words[0]], click.Group)]): text for words, text in lines}
+    assert set(rows) == set(commands)
     for name, text in rows.items():
-        options = {option for parameter in cli.commands[name].params for option in parameter.opts}
+        options = {option for parameter in commands[name].params for option in parameter.opts}
         assert {word for word in code_words(text) if word.startswith("--")} <= options
 
 

@@ -70,7 +70,7 @@ def record(folder, steps):
     """Records the steps of the on-policy example's agent, into its run folder."""
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        assert run(["record-data", "runs/on_policy", "--steps", str(steps)]) == 0
+        assert run(["data", "record", "runs/on_policy", "--steps", str(steps)]) == 0
 
 
 @pytest.fixture(scope="module")

@@ -176,10 +176,10 @@ def load_dataset(path: str | Path, *, mapped: bool = False) -> Dataset:
 
 
 _HOW = (
-    "`minding record-data RUN --steps N` records what the policy of a run folder does, such as that of "
+    "`minding data record RUN --steps N` records what the policy of a run folder does, such as that of "
     "`minding train cartpole_ppo`"
 )
-_AGAIN = "record them again with `minding record-data`"
+_AGAIN = "record them again with `minding data record`"
 
 
 def _read_manifest(path: Path) -> dict[str, Any]:
@@ -259,7 +259,7 @@ def _refuse_another(there: Mapping[str, Any], env: Mapping[str, Any], where: str
     told = _told(there, env, _ENV)
     if told:
         raise DataError(
-            f"the data in {where!r} are of another environment: record data of this one with `minding record-data`, "
+            f"the data in {where!r} are of another environment: record data of this one with `minding data record`, "
             f"or train in theirs. What differs: {told}"
         )
 

@@ -144,7 +144,7 @@ def rewards() -> Schema:
 def recorded() -> Schema:
     """Keys of the data that an algorithm learns from."""
     return {
-        "data": opt(None, None, "folder of the recorded data, see `minding record-data`", type=str),
+        "data": opt(None, None, "folder of the recorded data, see `minding data record`", type=str),
         "data_memory": opt(
             "device",
             ("device", "mapped"),

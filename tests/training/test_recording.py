@@ -73,7 +73,7 @@ def test_an_episode_of_a_run_is_filmed(trained, capsys):
 
 
 def test_the_command_records_says_what_came_of_it_and_writes_over_nothing(trained, tmp_path, capsys):
-    arguments = ["record-data", str(trained.path), "--steps", "100", "--seed", "5", "--out", str(tmp_path / "data")]
+    arguments = ["data", "record", str(trained.path), "--steps", "100", "--seed", "5", "--out", str(tmp_path / "data")]
     assert run([*arguments, "--ckpt", str(newest_checkpoint(trained.checkpoints))]) == 0
     out = capsys.readouterr().out.splitlines()
     data = load_dataset(tmp_path / "data")
@@ -99,7 +99,7 @@ def test_the_command_records_says_what_came_of_it_and_writes_over_nothing(traine
 )
 def test_bad_input_of_the_command_is_one_line_and_exit_code_2(arguments, message, trained, capsys):
     arguments = [str(trained.path) if each == "RUN" else each for each in arguments]
-    assert run(["record-data", *arguments]) == 2
+    assert run(["data", "record", *arguments]) == 2
     error = capsys.readouterr().err
     assert message in error
     assert error.count("\n") == 1
@@ -115,7 +115,7 @@ def test_the_run_of_a_team_is_refused_before_anything_is_loaded_or_played(tmp_pa
     message = "simple_spread_v3 has 3 agents: recorded data hold the steps of one agent"
     with pytest.raises(DataError, match=message):
         training.record_data(run_dir, 10)
-    assert run(["record-data", str(run_dir.path), "--steps", "10"]) == 2
+    assert run(["data", "record", str(run_dir.path), "--steps", "10"]) == 2
     error = capsys.readouterr().err
     assert message in error
     assert error.count("\n") == 1
@@ -123,7 +123,7 @@ def test_the_run_of_a_team_is_refused_before_anything_is_loaded_or_played(tmp_pa
 
 
 def test_steps_without_a_whole_episode_are_recorded_and_pointed_out(trained, tmp_path, capsys):
-    assert run(["record-data", str(trained.path), "--steps", "2", "--out", str(tmp_path / "data")]) == 0
+    assert run(["data", "record", str(trained.path), "--steps", "2", "--out", str(tmp_path / "data")]) == 0
     assert "2 steps, no whole episode: record more to know their returns" in capsys.readouterr().out
     assert len(load_dataset(tmp_path / "data")) == 2
 
@@ -149,8 +149,8 @@ def test_a_policy_learns_what_was_recorded(trained, tmp_path):
 @pytest.mark.parametrize(
     ("data", "kind", "message"),
     [
-        (None, ConfigError, "policy.other.data is not given: .* `minding record-data RUN --steps N`"),
-        ("nowhere", DataError, "no recorded data in 'nowhere': `minding record-data RUN --steps N` records"),
+        (None, ConfigError, "policy.other.data is not given: .* `minding data record RUN --steps N`"),
+        ("nowhere", DataError, "no recorded data in 'nowhere': `minding data record RUN --steps N` records"),
     ],
 )
 def test_without_data_nothing_begins_and_the_message_says_how_to_record_some(data, kind, message):

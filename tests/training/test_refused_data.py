@@ -50,10 +50,10 @@ def folders(tmp_path_factory):
 
 
 REFUSED = {
-    "absent": (4, "no recorded data in .*absent': `minding record-data RUN --steps N` records"),
-    "empty": (4, "no recorded data in .*empty': `minding record-data RUN --steps N` records"),
+    "absent": (4, "no recorded data in .*absent': `minding data record RUN --steps N` records"),
+    "empty": (4, "no recorded data in .*empty': `minding data record RUN --steps N` records"),
     "run": (4, r"no recorded data in .*run'; did you mean '.*run/data'\?"),
-    "checkpoint": (4, "checkpoint' is a checkpoint, not recorded data; `minding record-data"),
+    "checkpoint": (4, "checkpoint' is a checkpoint, not recorded data; `minding data record"),
     "acrobot": (4, "another environment: .* env.env_id is 'Acrobot-v1' there, 'CartPole-v1' here"),
     "good": (5, "good': policy.learn.batch_size=5 exceeds the 4 recorded steps"),
 }

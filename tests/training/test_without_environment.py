@@ -110,10 +110,9 @@ def test_spaces_are_found_again_from_their_descriptions():
         assert action_space(describe_actions(space, rescale=True)) == space
 
 
-@pytest.mark.parametrize("command", [("eval",), ("record",), ("record-data", "--steps", "5")])
+@pytest.mark.parametrize("command", [["eval"], ["record"], ["data", "record", "--steps", "5"]])
 def test_what_plays_says_that_there_is_no_environment(command, trained, capsys):
-    name, *options = command
-    assert run([name, str(trained[0]), *options]) == 2
+    assert run([*command, str(trained[0])]) == 2
     error = capsys.readouterr().err
     assert error.startswith("minding: env.env_id=data: there is no environment to play in")
     assert error.count("\n") == 1

@@ -15,6 +15,7 @@ import click
 from minding import __version__
 from minding.cli.check_env import check_env
 from minding.cli.compare import compare
+from minding.cli.data import data
 from minding.cli.doctor import doctor
 from minding.cli.evaluate import evaluate
 from minding.cli.export import export
@@ -22,7 +23,6 @@ from minding.cli.listing import list_known
 from minding.cli.plot import plot
 from minding.cli.process import end_at_signals, prepare_output
 from minding.cli.record import record
-from minding.cli.record_data import record_data
 from minding.cli.resume import resume
 from minding.cli.train import train
 from minding.cli.tune import tune
@@ -51,7 +51,7 @@ for command in (
     resume,
     evaluate,
     record,
-    record_data,
+    data,
     export,
     list_known,
     plot,

@@ -4,7 +4,7 @@ from minding.training.assembly import build, check_runnable, make_policy
 from minding.training.evaluation import evaluate, final_evaluation, record
 from minding.training.export import Export, export_run, open_exported
 from minding.training.loading import Trained, load_policy
-from minding.training.recording import check_recordable, record_data
+from minding.training.recording import check_recordable, record_data, record_random
 from minding.training.runner import train
 from minding.training.session import Session, Summary
 
@@ -24,5 +24,6 @@ __all__ = [
     "open_exported",
     "record",
     "record_data",
+    "record_random",
     "train",
 ]

@@ -102,7 +102,7 @@ def convert(
         for source in sources:
             earlier = done.dropped
             for number, episode in enumerate(source.episodes()):
-                problem = episode if isinstance(episode, ValueError) else _problem(episode, about)
+                problem = episode if isinstance(episode, ValueError) else problem_of(episode, about)
                 if problem is None:
                     assert isinstance(episode, Episode)
                     writer.add(episode)
@@ -118,8 +118,8 @@ def convert(
     return done
 
 
-def _problem(episode: Episode, about: Mapping[str, Any]) -> ValueError | None:
-    """What is wrong with an episode."""
+def problem_of(episode: Episode, about: Mapping[str, Any]) -> ValueError | None:
+    """What is wrong with an episode; None if nothing is."""
     try:
         check_dataset(joined([episode], about))
     except ValueError as error:

@@ -18,9 +18,11 @@ from minding.engine.data.dataset import Dataset, describe, load_dataset
 from minding.engine.data.dataset_writer import save_dataset
 from minding.engine.errors import DataError
 from minding.engine.run.run_dir import RunDir
+from minding.engine.seeding import SeedStreams
 from minding.engine.types import Array, EnvManager, EnvStep, Obs, Policy
 from minding.envs import make_evaluator_env
 from minding.envs.config import check_playable
+from minding.envs.random_play import RandomPlay
 from minding.middleware.eps_greedy_handler import eps_at
 from minding.training.assembly import make_policy
 from minding.training.loading import load_policy
@@ -76,6 +78,37 @@ def record_data(
         env.close()
     save_dataset(folder, data)
     return load_dataset(folder)
+
+
+def record_random(
+    cfg: Config,
+    steps: int,
+    out: Path,
+    *,
+    seed: int | None = None,
+    report: Callable[[int], None] = lambda done: None,
+) -> Dataset:
+    """Records random actions, and saves them.
+
+    Args:
+      cfg: compiled configuration with the environment.
+      steps, out, seed, report: as of `record_data`.
+
+    Raises:
+      ConfigError, DataError: as `record_data`.
+    """
+    check_recordable(cfg)
+    seed = cfg.seed if seed is None else seed
+    env = make_evaluator_env(Config({**cfg, "seed": seed}), "env.record")
+    play = RandomPlay(env, cfg.env.spec, SeedStreams(seed).integers("record.random", 1)[0])
+    adapter = ActionAdapter(cfg.env.spec.env_action)
+    about = {"env": describe(cfg.env), "player": "random actions", "seed": seed}
+    try:
+        data = play_recorded(lambda obs: adapter(play.action()), lambda *ids: None, env, steps, about, report)
+    finally:
+        env.close()
+    save_dataset(out, data)
+    return load_dataset(out)
 
 
 def check_recordable(cfg: Config) -> None:

@@ -82,7 +82,7 @@ def test_a_folder_is_not_written_over(saved):
 
 
 def test_missing_data_say_how_they_are_recorded(tmp_path):
-    with pytest.raises(DataError, match=r"no recorded data in .*: `minding record-data RUN --steps N` records"):
+    with pytest.raises(DataError, match=r"no recorded data in .*: `minding data record RUN --steps N` records"):
         load_dataset(tmp_path / "nothing")
 
 
@@ -142,7 +142,7 @@ def check_refused(folder):
     with pytest.raises(DataError) as error:
         load_dataset(folder)
     assert "\n" not in str(error.value)
-    assert "record-data" in str(error.value)
+    assert "data record" in str(error.value)
     assert "whole checkpoint" not in str(error.value)
     assert len(str(error.value)) < 1000
 
@@ -299,7 +299,7 @@ def refusal(data=None, **env):
 def test_data_of_another_environment_are_refused_with_both_values():
     check_fits(toy(), ENV, "data")
     assert refusal(env_id="X") == (
-        "the data in 'data' are of another environment: record data of this one with `minding record-data`, or train "
+        "the data in 'data' are of another environment: record data of this one with `minding data record`, or train "
         "in theirs. What differs: env.env_id is 'Toy-v0' there, 'X' here"
     )
 

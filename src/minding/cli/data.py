@@ -1,0 +1,214 @@
+"""`minding data`: recorded data, from recording to what is wrong with them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from minding.cli.common import RunFolder, bad_input, checkpoint_of, ckpt_option, print_table, trust_option
+
+if TYPE_CHECKING:
+    from minding.engine.data.dataset import Dataset
+    from minding.engine.run.run_dir import RunDir
+
+
+@click.group("data")
+def data() -> None:
+    """Record, describe, check and convert data to learn from without an environment."""
+
+
+@data.command()
+@click.argument("run", type=RunFolder(), required=False)
+@click.option("--steps", type=click.IntRange(min=1), required=True, help="Environment steps to record.")
+@click.option("--out", type=click.Path(), metavar="FOLDER", help="Folder of the data; RUN/data by default.")
+@click.option("--explore", is_flag=True, help="Play as while collecting instead of without exploration.")
+@click.option("--random", is_flag=True, help="Play random actions in the environment of RUN or --env.")
+@click.option("--env", metavar="ENV_ID", help="With --random in place of RUN: the environment.")
+@click.option("--seed", type=click.IntRange(min=0), help="Seed of the environments; the run's own by default.")
+@ckpt_option
+@trust_option
+def record(
+    run: str | None, steps: int, out: str | None, seed: int | None, ckpt: str | None, trust: bool, **how: Any
+) -> None:
+    """Record what the agent of the run folder RUN does, for learning from it without an environment.
+
+    `minding train cartpole_bc policy.other.data=FOLDER` learns from the recorded data.
+    """
+    _check_options(run, ckpt, out, **how)
+    with bad_input():
+        from minding.configs import compile_run
+        from minding.engine.errors import DataError
+        from minding.engine.run.run_dir import RunDir
+
+        run_dir = None if run is None else RunDir.open(run, trust=trust)
+        folder = Path(out) if out is not None else Path(str(run)) / "data"
+        if folder.exists():
+            raise DataError(f"{str(folder)!r} exists: remove it, or give another folder with --out")
+        # Of the algorithm nothing is used: PPO is one that acts in every space.
+        cfg = (
+            compile_run("ppo", [f"env.env_id={how['env']}"]) if run_dir is None else compile_run(run_dir.load_config())
+        )
+        from minding import training
+
+        training.check_recordable(cfg)
+        chosen = None if run_dir is None else checkpoint_of(run_dir, ckpt)
+
+    player = "random actions" if how["random"] else cfg.policy.type
+    with click.progressbar(length=steps, label=f"{player} on {cfg.env.env_id}") as bar:
+        done = 0
+
+        def report(recorded: int) -> None:
+            nonlocal done
+            bar.update(min(recorded, steps) - done)
+            done = min(recorded, steps)
+
+        if how["random"]:
+            found = training.record_random(cfg, steps, folder, seed=seed, report=report)
+        else:
+            played: RunDir = run_dir  # type: ignore[assignment]
+            found = training.record_data(
+                played, steps, folder, ckpt=chosen, explore=how["explore"], seed=seed, report=report
+            )
+    click.echo(f"{len(found):,} steps, {_returns(found)}")
+    click.echo(f"data: {folder}")
+
+
+def _check_options(run: str | None, ckpt: str | None, out: str | None, **how: Any) -> None:
+    """Refuses options that do not go together."""
+    if how["random"]:
+        if (run is None) == (how["env"] is None):
+            raise click.UsageError("--random plays in the environment of RUN or in --env ENV_ID: give one of them")
+        if how["explore"] or ckpt is not None:
+            raise click.UsageError("--random plays no agent: leave --explore and --ckpt out")
+        if run is None and out is None:
+            raise click.UsageError("--out FOLDER is not given: expected the folder of the data")
+    elif run is None or how["env"] is not None:
+        raise click.UsageError("give the run folder RUN whose agent plays, or --random with --env ENV_ID")
+
+
+def _returns(found: Dataset) -> str:
+    returns = found.returns()
+    if not len(returns):
+        return "no whole episode: record more to know their returns"
+    spread = f"return {returns.mean():.1f} ± {returns.std():.1f}, from {returns.min():.1f} to {returns.max():.1f}"
+    return f"{len(returns)} whole episodes: {spread}"
+
+
+@data.command()
+@click.argument("folder", type=click.Path())
+def info(folder: str) -> None:
+    """Describe the recorded data in FOLDER: sizes, spaces, returns, ends, fingerprint."""
+    with bad_input():
+        from minding.engine.data.dataset import load_dataset
+        from minding.training.inspection import describe_dataset
+
+        rows = describe_dataset(load_dataset(folder, mapped=True))
+    print_table(folder, ("", ""), list(rows.items()))
+
+
+@data.command()
+@click.argument("folder", type=click.Path())
+@click.option("-o", "--output", type=click.Path(), help="The picture; FOLDER.png by default.")
+def plot(folder: str, output: str | None) -> None:
+    """Draw the recorded data in FOLDER: returns, lengths, actions, and where the observations are."""
+    with bad_input():
+        from minding.engine.data.dataset import load_dataset
+        from minding.engine.run.plotting import check_format
+        from minding.training.data_plot import plot_dataset
+
+        path = Path(f"{folder.rstrip('/')}.png") if output is None else Path(output)
+        check_format(path)
+        plot_dataset(load_dataset(folder, mapped=True), path)
+    click.echo(f"picture: {path}")
+
+
+_source_options = (
+    click.option(
+        "--horizon", type=click.IntRange(min=1), help="Time limit of episodes, for D4RL files without timeouts."
+    ),
+    click.option("--env", metavar="ENV_ID", help="Environment of data that do not say it; its spaces are used."),
+)
+
+
+def _with_source_options(command: Any) -> Any:
+    for option in reversed(_source_options):
+        command = option(command)
+    return command
+
+
+@data.command()
+@click.argument("source")
+@_with_source_options
+def check(source: str, horizon: int | None, env: str | None) -> int:
+    """Look for what is wrong with the data SOURCE: a folder, a Minari set or a D4RL file; ends with exit code 1 if
+    anything is."""
+    with bad_input():
+        from minding.training.inspection import check_source
+
+        opened = _open(source, horizon, env)
+    findings = check_source(opened)
+    for finding in findings:
+        click.echo(f"{'fault' if finding.fault else 'note'}: {finding.text}")
+    faults = sum(finding.fault for finding in findings)
+    click.echo(f"{faults} faults, {len(findings) - faults} notes")
+    return 1 if faults else 0
+
+
+@data.command()
+@click.argument("sources", nargs=-1, required=True, metavar="SOURCE...")
+@click.option(
+    "--out", type=click.Path(), required=True, metavar="FOLDER", help="Folder of the data, or of a Minari set."
+)
+@click.option("--skip-damaged", is_flag=True, help="Leave out damaged episodes, and count them.")
+@click.option("--to-minari", metavar="ID", help="Write a Minari set with this id, such as pole/expert-v0.")
+@_with_source_options
+def convert(
+    sources: tuple[str, ...], out: str, skip_damaged: bool, to_minari: str | None, horizon: int | None, env: str | None
+) -> None:
+    """Convert the data SOURCE to a folder to learn from; several sets of one environment are joined.
+
+    SOURCE is a folder of recorded data, a Minari set (its folder, or its id on this machine) or a D4RL file (.hdf5).
+    """
+    with bad_input():
+        from minding.training.conversion import Converted
+        from minding.training.conversion import convert as convert_all
+
+        opened = [_open(source, horizon, env) for source in sources]
+        if to_minari is not None:
+            _to_minari(opened, sources, Path(out), to_minari)
+            return
+
+        def report(so_far: Converted) -> None:
+            if so_far.episodes % 1000 == 0 and so_far.episodes:
+                click.echo(f"\r{so_far.steps:,} steps", nl=False, err=True)
+
+        done = convert_all(opened, Path(out), skip_damaged=skip_damaged, report=report)
+    left_out = [f"{done.dropped:,} rows dropped, whose successors are not known"] if done.dropped else []
+    left_out += [f"{done.skipped:,} damaged episodes skipped"] if done.skipped else []
+    click.echo(", ".join([f"{done.steps:,} steps of {done.episodes:,} episodes", *left_out]))
+    click.echo(f"data: {out}")
+
+
+def _to_minari(opened: list[Any], names: tuple[str, ...], out: Path, dataset_id: str) -> None:
+    from minding.engine.data.dataset import load_dataset
+    from minding.training.formats.minari_sets import export_minari
+    from minding.training.formats.own import OwnSource
+
+    if len(opened) != 1 or not isinstance(opened[0], OwnSource):
+        raise click.UsageError(
+            f"--to-minari takes one folder of recorded data, got {', '.join(names)}: convert it first"
+        )
+    found = load_dataset(opened[0].path, mapped=True)
+    export_minari(found, out, dataset_id)
+    click.echo(f"{len(found):,} steps of {len(found.end):,} episodes\nMinari set: {out}")
+
+
+def _open(source: str, horizon: int | None, env: str | None) -> Any:
+    from minding.configs import compile_run
+    from minding.engine.data.dataset import describe
+    from minding.training.conversion import open_source
+
+    described = None if env is None else describe(compile_run("ppo", [f"env.env_id={env}"]).env)
+    return open_source(source, horizon=horizon, env=described)

@@ -1,0 +1,177 @@
+"""`minding data`: what is planted in data is found, and what they are like is said."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from of_algorithms import recorded
+
+from minding.cli import run
+from minding.engine.data.dataset import load_dataset
+from minding.engine.data.dataset_writer import episodes_of, joined, save_dataset
+from minding.training.inspection import check_source, describe_dataset
+
+
+class Given:
+    """A source of episodes, changed."""
+
+    dropped = 0
+
+    def __init__(self, episodes, env):
+        self.path, self.env, self.made = None, env, episodes
+
+    def episodes(self):
+        return iter(self.made)
+
+
+@pytest.fixture(scope="module")
+def pole():
+    data = load_dataset(recorded("CartPole-v1"))
+    return list(episodes_of(data)), data.about["env"]
+
+
+def found(pole, change=lambda episodes: episodes, **env):
+    episodes, description = pole
+    findings = check_source(Given(change(list(episodes)), {**description, **env}))
+    return [text.text for text in findings if text.fault], [text.text for text in findings if not text.fault]
+
+
+def replaced(index, **changes):
+    """Changes an episode: each part by a function of the old one."""
+
+    def change(episodes):
+        old = episodes[index]
+        parts = {name: make(old) for name, make in changes.items()}
+        return [*episodes[:index], dataclasses.replace(old, **parts), *episodes[index + 1 :]]
+
+    return change
+
+
+def spoiled(values, row, value):
+    values = values.copy()
+    values[row] = value
+    return values
+
+
+def test_nothing_is_wrong_with_what_was_recorded(pole):
+    faults, notes = found(pole)
+    assert faults == []
+    assert [note.partition(": ")[0] for note in notes] == [
+        f"2 of {len(pole[0])} episodes neither terminated nor truncated"
+    ]
+
+
+def without_end(episodes):
+    """The third and the fourth episode as one: the end of the third is missing."""
+    third, fourth = episodes[2:4]
+    both = dataclasses.replace(
+        fourth,
+        obs={"": np.concatenate([third.obs[""], fourth.obs[""]])},
+        action=np.concatenate([third.action, fourth.action]),
+        reward=np.concatenate([third.reward, fourth.reward]),
+    )
+    return [*episodes[:2], both, *episodes[4:]]
+
+
+PLANTED = {
+    "NaN": (
+        replaced(2, obs=lambda old: {"": spoiled(old.obs[""], 1, np.nan)}),
+        "episode 2: data/obs/ holds NaN",
+    ),
+    "an infinite reward": (
+        replaced(3, reward=lambda old: spoiled(old.reward, 0, np.inf)),
+        "episode 3: data/reward holds",
+    ),
+    "an action outside": (replaced(1, action=lambda old: spoiled(old.action, 4, 2)), "episode 1: the action of row 4"),
+    "a reward too few": (replaced(1, reward=lambda old: old.reward[:-1]), "episode 1: reward is float32"),
+    "equal episodes": (lambda episodes: [*episodes, episodes[4]], "equal episodes: 4 and "),
+    "no rows": (lambda episodes: [], "there are no whole steps"),
+}
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_a_planted_fault_is_found_and_told_of_by_its_place(name, pole):
+    change, message = PLANTED[name]
+    faults, _ = found(pole, change)
+    assert len(faults) == 1
+    assert faults[0].startswith(message)
+
+
+def test_a_missing_end_is_found_by_the_time_limit_or_by_the_jump(pole):
+    longest = max(map(len, pole[0]))
+    ((text,), _) = found(pole, without_end, max_episode_steps=min(longest, len(pole[0][2]) + len(pole[0][3]) - 1))
+    assert text.startswith("ends are missing: longer than the time limit")
+    far = replaced(5, obs=lambda old: {"": np.concatenate([old.obs[""][:3], old.obs[""][3:] + 20])})
+    _, notes = found(pole, far)
+    assert any(note.startswith("the observation jumps at step 2 of episode 5") for note in notes)
+
+
+def test_an_end_before_the_time_limit_is_pointed_out(pole):
+    _, notes = found(pole, replaced(2, terminated=lambda old: False, truncated=lambda old: True))
+    assert "truncated before the time limit of 500 steps: the episodes 2" in notes
+
+
+def test_actions_at_their_limits_are_pointed_out():
+    data = load_dataset(recorded("Pendulum-v1"))
+    action = np.where(np.arange(len(data))[:, None] % 2 == 0, np.float32(2), data.action)
+    source = Given(list(episodes_of(dataclasses.replace(data, action=action))), data.about["env"])
+    assert any(
+        finding.text.startswith("50.0% of the numbers of actions are at a limit") for finding in check_source(source)
+    )
+
+
+def test_a_description_says_sizes_ends_returns_and_the_fingerprint():
+    data = load_dataset(recorded("Pendulum-v1"))
+    rows = describe_dataset(data)
+    assert (rows["environment"], rows["steps"], rows["fingerprint"]) == ("Pendulum-v1", "300", data.digest)
+    assert rows["ends"] == "0 terminated, 0 truncated, 2 cut by the recording"
+    assert rows["returns"] == "no whole episode"
+    assert rows["action"] == "box [1] from -2.0 to 2.0"
+
+
+def test_the_commands_record_join_describe_check_and_draw(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for seed in ("0", "1"):
+        arguments = ["--env", "CartPole-v1", "--steps", "60", "--seed", seed, "--out", f"part{seed}"]
+        assert run(["data", "record", "--random", *arguments]) == 0
+    assert run(["data", "convert", "part0", "part1", "--out", "both"]) == 0
+    parts = [load_dataset(name) for name in ("part0", "part1", "both")]
+    assert len(parts[2]) == len(parts[0]) + len(parts[1])
+    assert (parts[0].about["player"], parts[2].about["converted"]) == ("random actions", ["part0", "part1"])
+    # Random actions follow from the seed, too.
+    assert parts[0].action[:40].tolist() != parts[1].action[:40].tolist()
+    assert run(["data", "convert", "both", "--out", "set", "--to-minari", "pole/random-v0"]) == 0
+    assert run(["data", "check", "set"]) == 0
+    capsys.readouterr()
+    assert run(["data", "info", "both"]) == 0
+    assert "converted from part0, part1" in capsys.readouterr().out
+    assert run(["data", "plot", "both"]) == 0
+    assert (tmp_path / "both.png").stat().st_size > 10_000
+    doubled = joined([*episodes_of(parts[2]), *episodes_of(parts[2])], parts[2].about)
+    save_dataset(tmp_path / "doubled", doubled)
+    assert run(["data", "check", "doubled"]) == 1
+    assert "fault: equal episodes" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["record", "--steps", "5"], "give the run folder RUN whose agent plays, or --random with --env ENV_ID"),
+        (["record", "--random", "--steps", "5"], "--random plays in the environment of RUN or in --env ENV_ID"),
+        (["record", "--random", "--env", "CartPole-v1", "--steps", "5"], "--out FOLDER is not given"),
+        (["record", "--random", "--explore", "--env", "X", "--steps", "5"], "--random plays no agent"),
+        (["info", "nowhere"], "no recorded data in 'nowhere'"),
+        (["check", "nowhere"], "no data in 'nowhere'"),
+        (["convert", "nowhere", "--out", "x"], "no data in 'nowhere'"),
+        (["convert", "DATA", "--out", "x", "--horizon", "3"], "--horizon 3 is for D4RL's files"),
+        (["convert", "DATA", "DATA", "--out", "x", "--to-minari", "a-v0"], "--to-minari takes one folder"),
+    ],
+)
+def test_bad_input_is_one_line_with_code_2(arguments, message, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    data = str(recorded("CartPole-v1"))
+    assert run(["data", *[data if text == "DATA" else text for text in arguments]]) == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    assert message in error
+    assert list(tmp_path.iterdir()) == []
