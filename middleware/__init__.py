@@ -15,6 +15,7 @@ from minding.middleware.learner import OffPolicyLearner
 from minding.middleware.montecarlo_return_estimator import montecarlo_return_estimator
 from minding.middleware.nstep_reward_enhancer import nstep_reward_enhancer
 from minding.middleware.offline_data_fetcher import offline_data_fetcher
+from minding.middleware.offline_data_saver import offline_data_saver
 from minding.middleware.online_logger import online_logger
 from minding.middleware.past_selves import past_selves
 from minding.middleware.priority_calculator import priority_calculator
@@ -41,6 +42,7 @@ __all__ = [
     "multistep_trainer",
     "nstep_reward_enhancer",
     "offline_data_fetcher",
+    "offline_data_saver",
     "online_logger",
     "past_selves",
     "priority_calculator",

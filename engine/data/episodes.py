@@ -45,6 +45,11 @@ class OpenEpisodes:
             held.append(np.flatnonzero(ready[t]), {name: values[t] for name, values in columns.items()})
             yield from held.take(np.flatnonzero(over[t] | (held.count >= self._longest)))
 
+    def rest(self) -> Iterator[dict[str, Array]]:
+        """The episodes that are still running, as far as they are; they go on running."""
+        for rows in self._rows.values():
+            yield from _Rows.of(rows.state_dict()).take(np.arange(len(rows.count)))
+
     def state_dict(self) -> StateDict:
         return {str(number): rows.state_dict() for number, rows in self._rows.items()}
 

@@ -67,7 +67,6 @@ NAMES = {
     "inferencer": "a part of StepCollector and EpisodeCollector of minding.middleware",
     "interaction_evaluator_ttorch": "interaction_evaluator of minding.middleware",
     "offline_data_fetcher_from_mem": "offline_data_fetcher of minding.middleware",
-    "offline_data_saver": "`minding data record`",
     "offline_logger": "online_logger of minding.middleware",
     "offpolicy_data_fetcher": "a part of OffPolicyLearner of minding.middleware",
     "ppof_adv_estimator": "gae_estimator of minding.middleware",

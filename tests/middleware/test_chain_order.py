@@ -25,9 +25,10 @@ SPOILED = {
     # Rewards were learned from, or pushed, without those of the model.
     **{name: {"reward_estimator"} for name in USERS},
     # Rewards are n-step returns.
-    "nstep_reward_enhancer": {*USERS, "nstep_reward_enhancer", "reward_estimator"} - {"data_pusher"},
-    # Rewards of the model would be replaced.
-    "reward_estimator": {"her_data_enhancer", "sqil_data_pusher"},
+    "nstep_reward_enhancer": {*USERS, "nstep_reward_enhancer", "offline_data_saver", "reward_estimator"}
+    - {"data_pusher"},
+    # Rewards of the model would be replaced, or be taken for the environment's.
+    "reward_estimator": {"her_data_enhancer", "offline_data_saver", "sqil_data_pusher"},
     # Priorities would be those of other rewards, or of another function.
     "priority_calculator": {"priority_calculator", "reward_estimator"},
 }

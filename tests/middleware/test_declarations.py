@@ -107,6 +107,7 @@ MIDDLEWARE = {
     "multistep_trainer": lambda cfg, path: library.multistep_trainer(cfg, ReadingLearner(ON_POLICY_FIELDS)),
     "nstep_reward_enhancer": lambda cfg, path: library.nstep_reward_enhancer(cfg),
     "offline_data_fetcher": lambda cfg, path: library.offline_data_fetcher(cfg, Recorded()),
+    "offline_data_saver": lambda cfg, path: library.offline_data_saver(cfg, path / "replay"),
     "online_logger": lambda cfg, path: library.online_logger(cfg, path, progress=True),
     "past_selves": lambda cfg, path: library.past_selves(NoGames(), 1),
     "priority_calculator": lambda cfg, path: library.priority_calculator(lambda rollout: rollout.reward),

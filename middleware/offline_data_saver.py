@@ -1,0 +1,218 @@
+"""From the collector into recorded data: a replay set."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from minding.engine.chain.context import Context, OnlineRLContext
+from minding.engine.chain.middleware import declare
+from minding.engine.checkpoint import disk
+from minding.engine.config.config import Config
+from minding.engine.data.actions import ActionAdapter
+from minding.engine.data.agents import num_agents
+from minding.engine.data.dataset import Dataset, describe, load_dataset
+from minding.engine.data.dataset_writer import DatasetWriter, Episode, episodes_of, joined, save_dataset
+from minding.engine.data.episodes import OpenEpisodes
+from minding.engine.data.rollout import Rollout, named_leaves
+from minding.engine.errors import CheckpointError, DataError
+from minding.engine.types import Array, StateDict
+from minding.middleware.inputs import rollout_in
+
+_NO_LIMIT = 1 << 62
+
+
+@declare(
+    role="learn",
+    reads=("trajectories",),
+    refuses=("trajectories.summed", "trajectories.rewarded"),
+)
+class offline_data_saver:
+    """Writes all rollouts of a run to a folder of recorded data: what an agent did while it learned, a replay set.
+
+    Whole episodes are written in parts, beside the folder, as the run goes. The folder is there when the run ends,
+    however it ends; episodes that are running then are cut. A run that is resumed goes on with what was written by its
+    checkpoint, also after its process was killed.
+
+    Reads: trajectories.
+    Writes: nothing.
+    Config: env.
+
+    Args:
+      cfg: the compiled configuration.
+      folder: where the data are written; it is not there yet, unless the run is resumed.
+    """
+
+    part_steps = 1 << 14
+    """Steps of whole episodes that are held before they are written as a part."""
+
+    def __init__(self, cfg: Config, folder: str | Path) -> None:
+        self._cfg, self._folder = cfg, Path(folder)
+        self._parts_folder = self._folder.with_name(f"{self._folder.name}.parts")
+        self._open = OpenEpisodes(_NO_LIMIT)
+        self._held: list[Episode] = []
+        self._parts: list[int] = []
+        self._owns = self._written = False
+
+    @functools.cached_property
+    def _about(self) -> dict[str, Any]:
+        cfg = self._cfg
+        return {"env": describe(cfg.env), "player": f"{cfg.policy.type} while it learned", "seed": cfg.seed}
+
+    def requirements(self) -> Sequence[str]:
+        """Anything that does not fit, as sentences for the chain check."""
+        env = self._cfg.env
+        if num_agents(env.spec) is not None:
+            return [f"{env.env_id} has several agents, and recorded data hold the steps of one"]
+        for key in ("normalize_reward", "reward_clip", "episodic_life"):
+            if env[key]:
+                return [
+                    f"env.{key}={env[key]} changes rewards or ends while collecting, and recorded data hold the "
+                    "environment's own: leave it out"
+                ]
+        return []
+
+    def __call__(self, ctx: OnlineRLContext) -> None:
+        """Takes in the rollout of an iteration.
+
+        Raises:
+          DataError: the folder is that of earlier data, or a part cannot be written.
+        """
+        rollout = rollout_in(ctx, "offline_data_saver")
+        if not self._owns:
+            self._refuse_earlier()
+        for rows in self._open.add(rollout, self._columns(rollout)):
+            self._held.append(_episode(rows))
+        if sum(map(len, self._held)) >= self.part_steps:
+            data = joined(self._held, self._about)
+            save_dataset(self._part(len(self._parts)), data)
+            self._parts.append(len(data))
+            self._held = []
+
+    def _refuse_earlier(self) -> None:
+        for path in (self._folder, self._parts_folder):
+            if path.exists():
+                raise DataError(f"offline_data_saver: {str(path)!r} exists: remove it, or give another folder")
+        self._owns = True
+
+    def _columns(self, rollout: Rollout) -> dict[str, Array]:
+        steps, envs = rollout.shape
+        action = ActionAdapter(self._cfg.env.spec.env_action)(rollout.action.reshape(-1, *rollout.action.shape[2:]))
+        return {
+            **dict(named_leaves("obs", rollout.obs)),
+            **dict(named_leaves("next_obs", rollout.next_obs())),
+            "action": action.reshape(steps, envs, *action.shape[1:]),
+            "reward": rollout.reward,
+            "terminated": rollout.terminated,
+            "truncated": rollout.truncated,
+        }
+
+    def _part(self, number: int) -> Path:
+        return self._parts_folder / f"{number:06d}"
+
+    def finish(self, ctx: Context) -> None:
+        """Writes the folder.
+
+        Raises:
+          DataError: it cannot be written; the parts stay.
+        """
+        self._written = False
+        running = [_episode(rows) for rows in self._open.rest()]
+        if not (self._parts or self._held or running):
+            return
+        fresh = self._folder.with_name(f"{self._folder.name}.new")
+        disk.remove_tree(fresh)
+        with DatasetWriter(fresh, self._about) as writer:
+            for number in range(len(self._parts)):
+                writer.append(load_dataset(self._part(number), mapped=True))
+            if self._held or running:
+                writer.append(joined([*self._held, *running], self._about))
+        if self._folder.exists():
+            # That of an earlier end of this run.
+            disk.rename(self._folder, disk.hidden(self._folder))
+        disk.rename(fresh, self._folder)
+        disk.sync(self._folder.parent)
+        disk.remove_tree(disk.hidden(self._folder))
+        self._written = True
+
+    def close(self) -> None:
+        """Removes the parts, which are in the folder now."""
+        if self._written:
+            disk.remove_tree(self._parts_folder)
+
+    def state_dict(self) -> StateDict:
+        held = joined(self._held, self._about) if self._held else None
+        return {
+            "parts": list(self._parts),
+            "open": self._open.state_dict(),
+            "held": None if held is None else _arrays(held),
+        }
+
+    def load_state_dict(self, state: StateDict) -> None:
+        """Goes on with what was written by the checkpoint; what came later is left out.
+
+        Raises:
+          CheckpointError: that is not there any more.
+        """
+        self._owns = True
+        self._parts = [int(steps) for steps in state["parts"]]
+        self._open.load_state_dict(state["open"])
+        held = state["held"]
+        self._held = [] if held is None else list(episodes_of(Dataset(**held, about=self._about)))
+        if not all(self._part(number).exists() for number in range(len(self._parts))):
+            self._split_folder(sum(self._parts))
+        for path in sorted(self._parts_folder.glob("*")):
+            if path not in {self._part(number) for number in range(len(self._parts))}:
+                disk.remove_tree(path)
+
+    def _split_folder(self, steps: int) -> None:
+        """Makes a part of the first steps of the folder: the parts were removed when it was written."""
+        disk.remove_tree(self._parts_folder)
+        try:
+            episodes = episodes_of(load_dataset(self._folder, mapped=True))
+            with DatasetWriter(self._part(0), self._about) as writer:
+                for episode in _first(episodes, steps):
+                    writer.add(episode)
+        except (DataError, ValueError) as error:
+            raise CheckpointError(
+                f"offline_data_saver: the {steps:,} steps that were saved by then are not in {str(self._folder)!r} any "
+                f"more ({error}): start a new run"
+            ) from None
+        self._parts = [steps]
+
+
+def _first(episodes: Iterator[Episode], steps: int) -> Iterator[Episode]:
+    """The episodes that make up the first steps."""
+    count = 0
+    while count < steps:
+        episode = next(episodes, None)
+        if episode is None or count + len(episode) > steps:
+            raise ValueError(f"an episode ends at step {count:,}")
+        count += len(episode)
+        yield episode
+
+
+def _arrays(data: Dataset) -> dict[str, Any]:
+    names = ("obs", "action", "reward", "terminated", "truncated", "end", "final_obs")
+    return {name: getattr(data, name) for name in names}
+
+
+def _episode(rows: dict[str, Array]) -> Episode:
+    """An episode of its rows by name."""
+
+    def part(prefix: str) -> dict[str, Array]:
+        named = [name for name in rows if name == prefix or name.startswith(f"{prefix}.")]
+        return {name.removeprefix(prefix).removeprefix("."): rows[name] for name in named}
+
+    return Episode(
+        obs=part("obs"),
+        final_obs={path: values[-1] for path, values in part("next_obs").items()},
+        action=rows["action"],
+        reward=rows["reward"].astype(np.float32, copy=False),
+        terminated=bool(rows["terminated"][-1]),
+        truncated=bool(rows["truncated"][-1]),
+    )
