@@ -36,7 +36,7 @@ class DatasetTables:
         check_fields(dataset, fields)
         layout = RowLayout(fields, images_once=True)
         self._steps, self.digest = len(dataset), dataset.digest
-        self._recorded = Recorded(self._steps, dataset.returns())
+        self._recorded = Recorded(self._steps, dataset.returns(), self._read)
         self._tables = DeviceTables(layout, self._steps, len(dataset.end) if layout.linked else 0)
         names = [column.name for column in layout.stored]
         for start in range(0, self._steps, _BLOCK):
@@ -51,6 +51,9 @@ class DatasetTables:
             for name in layout.linked:
                 column = layout.columns[name]
                 self._tables.put(column.table, spare, final[name].reshape(len(spare), column.stop))
+
+    def _read(self, name: str, index: Array) -> Array:
+        return self._tables.layout.read(self._tables.host, name, index)
 
     def __len__(self) -> int:
         """Recorded steps."""
@@ -84,6 +87,10 @@ class MappedTables:
         check_fields(dataset, fields)
         self._dataset, self.digest = dataset, dataset.digest
         self._tables = DeviceTables(RowLayout(fields), rows)
+        self._recorded = Recorded(len(dataset), dataset.returns(), self._read)
+
+    def _read(self, name: str, index: Array) -> Array:
+        return self._dataset.rows([name], index)[name]
 
     def __len__(self) -> int:
         """Recorded steps."""
@@ -94,7 +101,8 @@ class MappedTables:
         layout = self._tables.layout
         block = layout.pack(self._dataset.rows(layout.fields, index.reshape(-1)))
         self._tables.write(0, block)
-        return IndexedBatch(layout, self._tables, np.arange(index.size, dtype=np.int32).reshape(index.shape))
+        places = np.arange(index.size, dtype=np.int32).reshape(index.shape)
+        return IndexedBatch(layout, self._tables, places, recorded=self._recorded)
 
 
 def check_fields(dataset: Dataset, fields: Mapping[str, Field]) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -223,10 +223,12 @@ class Recorded:
     Attributes:
       steps: how many rows they are.
       returns: float64 ``(E,)``, of the episodes that ended.
+      read: from the name of a field and numbers of rows, ``(n,)``, to its values, ``(n, ...)``.
     """
 
     steps: int
     returns: Array
+    read: Callable[[str, Array], Array]
 
 
 @dataclasses.dataclass(slots=True)
@@ -242,8 +244,7 @@ class IndexedBatch:
       valid: float32, shaped like `index`: 0 at places that only fill up a minibatch, with rows that count elsewhere in
         it; None: all count. Steps find it in their batch as `VALID`.
       lag: how many learner iterations old the weights were that the rows were collected with; 0 if unknown.
-      recorded: where the first rows of the tables are recorded data, and all that is learned from: what is known of
-        these; None where rows are collected.
+      recorded: where recorded data are all that is learned from: what is known of them; None where rows are collected.
     """
 
     layout: RowLayout

@@ -239,7 +239,7 @@ class BasePolicy:
         """
         shares = np.clip(np.atleast_1d(progress), 0.0, 1.0)
         if batch.recorded is not None:
-            self._take_recorded(batch, batch.recorded)
+            self._take_recorded(batch.recorded)
         before = self._guard.state()
         inputs, optim = self.inputs(batch, float(shares[0])).rescaled(self.reward_scale), self.root.optim
         if len(shares) > 1:
@@ -255,7 +255,7 @@ class BasePolicy:
         """The rows that were learned from: a replay buffer may hold empty ones, a rollout those of resets."""
         return np.unique(batch.index)
 
-    def _take_recorded(self, batch: IndexedBatch, recorded: Recorded) -> None:
+    def _take_recorded(self, recorded: Recorded) -> None:
         """Sets the moments to those of all recorded observations, and the scale of rewards, before the first step.
 
         What is there already, of a run that is resumed or whose policy is trained further, is what the weights were
@@ -264,7 +264,9 @@ class BasePolicy:
         self.reward_scale.take(recorded.returns)
         empty = [named for named in self._normalizers.values() if not named[1].moments.count]
         for start in range(0, recorded.steps if empty else 0, _BLOCK):
-            self.update_normalizers(batch, np.arange(start, min(start + _BLOCK, recorded.steps)), empty)
+            rows = np.arange(start, min(start + _BLOCK, recorded.steps))
+            for field, normalizer in empty:
+                normalizer.update(recorded.read(field, rows).reshape(len(rows), -1))
 
     def update_normalizers(
         self, batch: IndexedBatch, rows: Array, normalizers: Iterable[tuple[str, Normalizer]]

@@ -49,14 +49,20 @@ def trained(tmp_path_factory):
     return folder / "run", summary, dataset
 
 
-def test_data_that_stay_in_their_file_give_the_same_weights(trained, tmp_path):
-    folder, _, _ = trained
-    more = ["run.max_train_iter=40", "policy.learn.batch_size=32", f"run.out_dir={tmp_path}"]
-    cfg = settings(recorded("CartPole-v1"), "policy.other.data_memory=mapped", *more)
-    training.train(cfg, RunDir.create(cfg), progress=False)
-    weights = [training.load_policy(RunDir.open(run)).policy.params for run in (folder, tmp_path / "run")]
-    for name, parameter in weights[0].items():
-        assert parameter.asnumpy().tobytes() == weights[1][name].asnumpy().tobytes()
+def test_data_that_stay_in_their_file_give_the_same_weights_and_moments(tmp_path):
+    more = ["run.max_train_iter=40", "policy.learn.batch_size=32", "policy.model.normalize_obs=true"]
+    states = []
+    for memory in ("device", "mapped"):
+        place = [f"policy.other.data_memory={memory}", f"run.out_dir={tmp_path / memory}"]
+        cfg = settings(recorded("CartPole-v1"), *more, *place)
+        training.train(cfg, RunDir.create(cfg), progress=False)
+        states.append(training.load_policy(RunDir.open(tmp_path / memory / "run")).policy.state_dict())
+    for name, values in states[0]["params"].items():
+        assert values.tobytes() == states[1]["params"][name].tobytes()
+    (first,), (second,) = (state["moments"].values() for state in states)
+    assert first["count"] == 300
+    for name, value in first.items():
+        assert np.array_equal(value, second[name])
 
 
 def test_it_learns_and_is_evaluated_nowhere(trained):
