@@ -7,6 +7,7 @@ import h5py
 import numpy as np
 import pytest
 
+from minding.engine.checkpoint import save_checkpoint
 from minding.engine.data.dataset import load_dataset
 from minding.engine.data.dataset_writer import DatasetWriter, Episode, episodes_of, joined, save_dataset
 from minding.engine.errors import DataError, MissingExtraError
@@ -169,9 +170,7 @@ def damaged(kind, episodes):
     return made
 
 
-@pytest.mark.parametrize(
-    ("kind", "message"), [("NaN", "data/obs/ holds NaN"), ("action", r"action of row 0, .* is \[7")]
-)
+@pytest.mark.parametrize(("kind", "message"), [("NaN", "obs holds NaN"), ("action", r"action of row 0, .* is \[7")])
 def test_damage_is_told_by_file_episode_and_field_or_left_out_and_counted(kind, message, tmp_path):
     made = generated(6)
     write_d4rl(tmp_path / "set.hdf5", damaged(kind, made), successors=True)
@@ -182,6 +181,19 @@ def test_damage_is_told_by_file_episode_and_field_or_left_out_and_counted(kind, 
     assert (done.skipped, done.episodes) == (1, 5)
     kept = [dataclasses.replace(each, truncated=not each.terminated) for each in (*made[:2], *made[3:])]
     assert rows(load_dataset(tmp_path / "out")) == rows(joined(kept, {"env": ENV}))
+
+
+def test_damaged_episodes_of_an_own_folder_are_left_out_too(tmp_path):
+    made = generated(6)
+    parts = joined(damaged("NaN", made), {"env": ENV})
+    arrays = {field.name: getattr(parts, field.name) for field in dataclasses.fields(parts)[:-2]}
+    info = {"kind": "recorded data", "about": {"env": ENV}, "steps": len(parts)}
+    save_checkpoint(tmp_path / "own", {"data": arrays}, info)
+    with pytest.raises(DataError, match=r"own', episode 2: obs holds NaN"):
+        read(tmp_path / "own", tmp_path / "out")
+    done = convert([open_source(str(tmp_path / "own"))], tmp_path / "out", skip_damaged=True)
+    assert (done.skipped, done.episodes) == (1, 5)
+    assert rows(load_dataset(tmp_path / "out")) == rows(joined([*made[:2], *made[3:]], {"env": ENV}))
 
 
 def test_a_successor_that_is_not_the_next_row_is_damage(tmp_path):

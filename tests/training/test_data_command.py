@@ -76,11 +76,11 @@ def without_end(episodes):
 PLANTED = {
     "NaN": (
         replaced(2, obs=lambda old: {"": spoiled(old.obs[""], 1, np.nan)}),
-        "episode 2: data/obs/ holds NaN",
+        "episode 2: obs holds NaN",
     ),
     "an infinite reward": (
         replaced(3, reward=lambda old: spoiled(old.reward, 0, np.inf)),
-        "episode 3: data/reward holds",
+        "episode 3: reward holds",
     ),
     "an action outside": (replaced(1, action=lambda old: spoiled(old.action, 4, 2)), "episode 1: the action of row 4"),
     "a reward too few": (replaced(1, reward=lambda old: old.reward[:-1]), "episode 1: reward is float32"),
