@@ -153,6 +153,16 @@ def test_the_commands_record_join_describe_check_and_draw(tmp_path, capsys, monk
     assert "fault: equal episodes" in capsys.readouterr().out
 
 
+def test_numbered_states_are_recorded_and_learned_from(tmp_path):
+    folder = tmp_path / "lake"
+    arguments = ["--env", "FrozenLake-v1", "--steps", "40", "--out", str(folder)]
+    assert run(["data", "record", "--random", *arguments]) == 0
+    data = load_dataset(folder)
+    assert (data.obs[""].dtype, data.obs[""].shape) == (np.int32, (len(data),))
+    rows = data.rows(["obs", "next_obs"], np.arange(len(data)))
+    assert set(np.unique([rows["obs"], rows["next_obs"]]).tolist()) <= set(range(16))
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
