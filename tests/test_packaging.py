@@ -213,7 +213,6 @@ def test_every_page_and_command_that_a_message_names_exists():
 def test_every_setting_that_a_message_names_exists():
     from minding.engine.config.compiler import RUN_SCHEMA
     from minding.envs import config_schema
-    from minding.policies.settings import groups
 
     known = {"policy.type", *(f"env.{key}" for key in config_schema())}
 
@@ -226,8 +225,6 @@ def test_every_setting_that_a_message_names_exists():
     add(RUN_SCHEMA, "")
     for algorithm in ALGORITHMS.values():
         add(algorithm.config_schema(), "policy.")
-    # Of algorithms that learn from recorded rewards.
-    add({"other": groups.rewards()}, "policy.")
     texts = re.findall(r"\"[^\"\n]*\"", library_text())
     named = {key for text in texts for key in re.findall(r"\b((?:env|run|lanes|policy)\.[a-z_]+(?:\.[a-z_]+)?)=", text)}
     named = {".".join(key.split(".")[:2]) if key.startswith("env.env_kwargs") else key for key in named}

@@ -328,6 +328,7 @@ class OtherSection(OpenSection):
     hindsight: HindsightSection
     rnd: RndSection
     data: str | None
+    data_memory: str
     reward: str
 
 

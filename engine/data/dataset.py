@@ -89,7 +89,7 @@ class Dataset:
     def names(self) -> tuple[str, ...]:
         """The fields of learners' rows that `rows` knows."""
         leaves = [f"{prefix}.{path}" if path else prefix for prefix in ("obs", "next_obs") for path in self.obs]
-        return (*leaves, "action", "reward", "terminated", "truncated")
+        return (*leaves, "action", "reward", "terminated", "truncated", "next_action", "next_known")
 
     def rows(self, names: Iterable[str], index: Array) -> dict[str, Array]:
         """Steps as the rows that policies learn from, actions in the policy's own units.
@@ -107,6 +107,11 @@ class Dataset:
                 found[name] = getattr(self, name)[index]
             elif name == "action":
                 found[name] = self._adapter.invert(self.action[index])
+            elif name == "next_action":
+                # Of the last step of an episode any: `next_known` is 0 there.
+                found[name] = self._adapter.invert(self.action[np.minimum(index + 1, len(self) - 1)])
+            elif name == "next_known":
+                found[name] = (self.end[np.searchsorted(self.end, index)] != index).astype(np.float32)
             elif kind == "obs" and path in self.obs:
                 found[name] = self.obs[path][index]
             elif kind == "next_obs" and path in self.obs:
@@ -149,13 +154,12 @@ def describe(env: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def load_dataset(path: str | Path, *, mapped: bool = False, values: bool = True) -> Dataset:
+def load_dataset(path: str | Path, *, mapped: bool = False) -> Dataset:
     """Reads and verifies recorded data.
 
     Args:
       path: the folder.
       mapped: leave the arrays in their file, from which the system reads what is used; they may be larger than memory.
-      values: refuse data with a value that its space does not have; else only what does not belong together.
     Raises:
       DataError: there are none, they are damaged, or the folder holds something else; one line that says what to do.
     """
@@ -168,7 +172,7 @@ def load_dataset(path: str | Path, *, mapped: bool = False, values: bool = True)
     try:
         digest = sha256("".join(sorted(entry["sha256"] for entry in manifest["files"].values())).encode())
         data = Dataset(**state["data"], about=manifest["about"], digest=digest)
-        check_dataset(data, values=values)
+        check_dataset(data)
         if manifest["steps"] != len(data):
             raise ValueError(f"{len(data)} steps, the manifest says {str(manifest['steps'])[:40]}")
     except (*MISFITS, MindingError) as error:
@@ -276,8 +280,8 @@ def _told(there: Mapping[str, Any], env: Mapping[str, Any], parts: Mapping[str, 
     return "; ".join([*odd[:_MOST_TOLD], *more])
 
 
-def check_dataset(data: Dataset, *, values: bool = True) -> None:
-    """Raises ValueError or another of `MISFITS` unless the parts belong together, with `values` in their spaces."""
+def check_dataset(data: Dataset) -> None:
+    """Raises ValueError or another of `MISFITS` unless the parts belong together."""
     env = data.about["env"]
     steps, ends = len(data.action), len(data.end)
     if not steps:
@@ -299,13 +303,8 @@ def check_dataset(data: Dataset, *, values: bool = True) -> None:
             raise ValueError(f"{what} has the parts {sorted(leaves)}, expected {sorted(fields)}")
         for path, field in fields.items():
             _expect(f"{what} {path}".strip(), leaves[path], (count, *field.shape), field.dtype)
-    if values:
-        _check_values(data, env)
-
-
-def _check_values(data: Dataset, env: Mapping[str, Any]) -> None:
     # In blocks: what is computed of them never takes as much memory as the arrays.
-    for rows in blocks(len(data)):
+    for rows in blocks(steps):
         obs = {path: values[rows] for path, values in data.obs.items()}
         _finite({"obs": obs, "action": data.action[rows], "reward": data.reward[rows]})
     _finite({"final_obs": data.final_obs})
@@ -313,9 +312,9 @@ def _check_values(data: Dataset, env: Mapping[str, Any]) -> None:
 
 
 def _finite(parts: Mapping[str, Any]) -> None:
-    damaged = not_finite(parts, "")
+    damaged = not_finite(parts, "data")
     if damaged:
-        raise ValueError(f"{damaged.strip('/')} holds NaN or infinity")
+        raise ValueError(f"{damaged} holds NaN or infinity")
 
 
 def _expect(name: str, array: Array, shape: tuple[int, ...], dtype: str) -> None:

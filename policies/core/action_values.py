@@ -38,7 +38,7 @@ class ActionValuePolicy(BasePolicy):
         raise NotImplementedError
 
     def make_root(self, net: Any, rng: np.random.Generator) -> QLearning:
-        root = self.make_learner(net, self.make_network(rng), self.cfg.other.replay == "prioritized")
+        root = self.make_learner(net, self.make_network(rng), self.cfg.other.get("replay") == "prioritized")
         equalize(root.net, root.target)
         return root
 

@@ -48,7 +48,7 @@ class QLearning(GradientStep):
         self.target = target
         self.optim = Optimizer(net=Group.of(net, learn, max_grad_norm=learn["grad_norm"]))
         self.move_target = make_target(net, target, self.optim.block("net"), learn["target"]["kind"])
-        self.double = bool(learn["double"])
+        self.double = bool(learn.get("double"))
         self.gradient = self.optim.gradient(self.loss, "net")
 
     # What an algorithm defines.

@@ -26,10 +26,14 @@ class SoftActorCritic(GradientStep):
     Args:
       actor: the network that acts.
       critics, targets: the online critics and their targets, of the same shape.
-      learn: the configuration `policy.learn`.
+      learn: the configuration `policy.learn`; with `actor_learning_rate` for actor and temperature, if there is one.
+
+    Attributes:
+      of_critics: names of further metrics, which `loss_of_critics` returns.
     """
 
-    metrics = ("critic_loss", "actor_loss", "alpha_loss", "alpha", "q_value", "entropy")
+    metrics: tuple[str, ...] = ("critic_loss", "actor_loss", "alpha_loss", "alpha", "q_value", "entropy")
+    of_critics: tuple[str, ...] = ()
 
     def __init__(self, actor: nn.Cell, critics: nn.Cell, targets: nn.Cell, learn: Mapping[str, Any]) -> None:
         super().__init__(["obs", "next_obs", "action", "reward", "terminated", "discount"])
@@ -37,10 +41,11 @@ class SoftActorCritic(GradientStep):
         self.critics = critics
         self.targets = targets
         self.log_alpha = ms.Parameter(ms.Tensor(np.float32(math.log(learn["alpha"]))), name="log_alpha")
-        groups = {"actor": Group.of(actor, learn), "critics": Group.of(critics, learn)}
+        of_actor = {**learn, "learning_rate": learn.get("actor_learning_rate") or learn["learning_rate"]}
+        groups = {"actor": Group.of(actor, of_actor), "critics": Group.of(critics, learn)}
         if learn["auto_alpha"]:
             groups["alpha"] = dataclasses.replace(groups["actor"], params=[self.log_alpha])
-        self.optim = Optimizer(**groups)
+        self.optim = Optimizer(**groups, **self.own_groups(learn))
         self.move_targets = SoftTarget(critics, targets, self.optim.block("critics"))
         self.critic_gradient = self.optim.gradient(self.loss_of_critics, "critics")
         self.actor_gradient = self.optim.gradient(self.loss_of_actor, "actor")
@@ -67,11 +72,24 @@ class SoftActorCritic(GradientStep):
         """The entropy that the temperature is to bring about, nats: a number or a scalar."""
         raise NotImplementedError
 
+    def own_groups(self, learn: Mapping[str, Any]) -> dict[str, Group]:
+        """Further groups of parameters, by name; none by default."""
+        return {}
+
+    def own_gradients(self, critic):
+        """Their gradients, by name, from what `loss_of_critics` returned by name."""
+        return {}
+
+    def prepare(self, batch):
+        """The batch with what the losses need beside it; as it is by default."""
+        return batch
+
     # What the algorithms share.
 
     def construct(self, batch):
         alpha = ops.exp(self.log_alpha)
         batch["alpha"] = alpha
+        batch = self.prepare(batch)
         # Target
         batch["target"] = self.td_target(batch)
         # Loss
@@ -87,9 +105,13 @@ class SoftActorCritic(GradientStep):
             "q_value": critic["q_value"],
             "entropy": actor["entropy"],
         }
+        for name in self.of_critics:
+            metrics[name] = critic[name]
         # Update
         # That of the temperature is d L_alpha / d log(alpha).
         grads = {"actor": actor_grads, "critics": critic_grads, "alpha": (excess,)}
+        for name, value in self.own_gradients(critic).items():
+            grads[name] = value
         norms = self.optim(grads, batch, (metrics, grads))
         moved = self.move_targets(batch["tau"], norms["critics"])
         # Who waits for a metric waits for the whole step.

@@ -269,6 +269,14 @@ class ActionValue(nn.Cell):
         features, action = self.encoder(obs), action.reshape((-1, self.action_size))
         return self.torso.into(self.value, ops.Concat(-1)((features, action)))
 
+    def of_many(self, actions, obs):
+        """Q(s, a) of M actions for each row: float32 (M, B) from actions (M, B, A); the encoder sees a row once."""
+        features = ops.ExpandDims()(self.encoder(obs), 0)
+        count, rows = actions.shape[0], actions.shape[1]
+        features = ops.BroadcastTo((count, rows, features.shape[-1]))(features)
+        both = ops.Reshape()(ops.Concat(-1)((features, actions)), (count * rows, -1))
+        return ops.Reshape()(self.torso.into(self.value, both), (count, rows))
+
 
 class TwinCritics(nn.Cell):
     """Two independent `ActionValue` networks: a pair of float32 (B,)."""
@@ -280,3 +288,7 @@ class TwinCritics(nn.Cell):
 
     def construct(self, action, obs):
         return self.q1(action, obs), self.q2(action, obs)
+
+    def of_many(self, actions, obs):
+        """See `ActionValue.of_many`: a pair of float32 (M, B)."""
+        return self.q1.of_many(actions, obs), self.q2.of_many(actions, obs)

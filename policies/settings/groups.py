@@ -162,6 +162,27 @@ def steps_per_call() -> Schema:
     }
 
 
+def recorded_learn(learning_rate: float, batch_size: int) -> Schema:
+    """Keys of learning values from recorded data; arguments are the defaults of the keys."""
+    return {
+        "learning_rate": opt(learning_rate, "(0, 1]", "step size of Adam"),
+        **anneal(False),
+        "batch_size": opt(batch_size, "[1, inf)", "recorded steps per gradient step"),
+        **steps_per_call(),
+        "gamma": opt(0.99, "[0, 1]", "discount factor"),
+        **on_nan(),
+    }
+
+
+def weighted_regression(scale: float, limit: float) -> Schema:
+    """Keys of actors that imitate recorded actions by their advantage; arguments are the defaults of the keys."""
+    return {
+        **soft_targets(),
+        "weight_scale": opt(scale, "[0, inf)", "factor of the advantage in the exponent of an action's weight"),
+        "weight_limit": opt(limit, "(0, inf)", "largest weight of an action"),
+    }
+
+
 def soft_targets() -> Schema:
     """Key of targets that follow slowly."""
     return {
@@ -255,12 +276,23 @@ def off_policy_learn(learning_rate: float, batch_size: int, updates: int) -> Sch
     }
 
 
-def target(freq: int) -> Schema:
-    """Keys of a target network; `freq`: the default of the key."""
+def temperature() -> Schema:
+    """Keys of maximum-entropy learning."""
+    return {
+        "alpha": opt(1.0, "(0, inf)", "entropy temperature; the initial one if it is learned"),
+        "auto_alpha": opt(True, None, "tune the temperature automatically"),
+        "target_entropy": opt(
+            None, None, "target entropy in nats; None: minus the number of action dimensions", type=float
+        ),
+    }
+
+
+def target(freq: int, kind: str = "periodic") -> Schema:
+    """Keys of a target network; arguments are the defaults of the keys."""
     return {
         "target": {
             "kind": opt(
-                "periodic",
+                kind,
                 ("periodic", "soft"),
                 "copy the online network every `freq` steps, or average with `tau` at each step",
             ),

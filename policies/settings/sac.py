@@ -16,11 +16,7 @@ def schema() -> groups.Schema:
             "tau": opt(
                 0.005, "(0, 1]", "weight of the online critics in the moving average of the targets, per gradient step"
             ),
-            "alpha": opt(1.0, "(0, inf)", "entropy temperature; the initial one if it is learned"),
-            "auto_alpha": opt(True, None, "tune the temperature automatically"),
-            "target_entropy": opt(
-                None, None, "target entropy in nats; None: minus the number of action dimensions", type=float
-            ),
+            **groups.temperature(),
         },
         "collect": {**groups.collect(8), **groups.random_steps()},
         "eval": groups.evaluation(),

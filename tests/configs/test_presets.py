@@ -26,8 +26,8 @@ def test_a_preset_is_named_for_its_environment_and_algorithm_and_says_what_to_ex
     cfg = load_preset(name)
     assert cfg.exp_name == name
     # What follows the algorithm tells presets of the same two apart.
-    # DQN with a switch goes by the name of its paper.
-    for own, algorithm in (("_double_dqn", "_dqn"), ("_dueling_dqn", "_dqn")):
+    # DQN and TD3+BC with switches go by the names of their papers.
+    for own, algorithm in (("_double_dqn", "_dqn"), ("_dueling_dqn", "_dqn"), ("_rebrac", "_td3_bc")):
         name = name.replace(own, algorithm)
     where, _, rest = name.partition(f"_{cfg.policy.type}")
     assert rest == "" or rest.startswith("_")

@@ -30,6 +30,25 @@ def value(p, part, action, obs):
     return (features @ p[f"{part}.value.weight"].T + p[f"{part}.value.bias"])[:, 0]
 
 
+def own_value(p, part, obs):
+    """Values (B,) of a `StateValue`."""
+    return (_hidden(p, part, obs) @ p[f"{part}.value.weight"].T + p[f"{part}.value.bias"])[:, 0]
+
+
+def linear_head(p, part, name, obs):
+    """What a linear layer of the head of an acting network with a ReLU layer returns, (B, A)."""
+    head = f"{part}.head.{name}"
+    return _hidden(p, part, obs) @ p[f"{head}.weight"].T + p[f"{head}.bias"]
+
+
+def squashed(p, part, obs, noise):
+    """Actions (..., B, A) of a `SquashedActor` and their log-probabilities (..., B)."""
+    mean, log_std = linear_head(p, part, "mean", obs), np.clip(linear_head(p, part, "log_std", obs), -20.0, 2.0)
+    action, noise = np.tanh(mean + np.exp(log_std) * noise), noise.astype(np.float64)
+    log_prob = -0.5 * noise**2 - log_std - 0.5 * np.log(2 * np.pi) - np.log(1.0 - action**2)
+    return action, log_prob.sum(axis=-1)
+
+
 def state_value(p, obs):
     """Values (B,) of an `ActorCritic`."""
     return (_tanh(p, "net.critic", obs) @ p["net.value.weight"].T + p["net.value.bias"])[:, 0]

@@ -374,8 +374,23 @@ def test_defaults_come_from_the_algorithms_schema():
         assert defaults.collect.backend == "auto"
 
 
-# Their networks are cells of PPO, PG, C51, TD3 and QMIX.
-ALIKE = {"a2c", "a3c", "ac", "impala", "ippo", "bc", "qrdqn", "ddpg", "idqn", "vdn"}
+# Their networks are cells of PPO, PG, C51, TD3, QMIX and DQN; of images that a `StateValue` sees is its own test.
+ALIKE = {
+    "a2c",
+    "a3c",
+    "ac",
+    "awac",
+    "bc",
+    "ddpg",
+    "discrete_cql",
+    "idqn",
+    "impala",
+    "ippo",
+    "iql",
+    "qrdqn",
+    "td3_bc",
+    "vdn",
+}
 
 
 @pytest.mark.slow

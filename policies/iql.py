@@ -1,0 +1,86 @@
+"""IQL: values of recorded actions only, by expectile regression, and an actor that imitates the better of them.
+
+Kostrikov et al., 2021, https://arxiv.org/abs/2110.06169, eq. 5 to 7 and algorithm 1.
+
+    u = min_i Q_target_i(s, a) - V(s)
+    L_V = mean[ |tau - 1(u < 0)| u^2 ]
+    y = R + gamma (1 - terminated) V(s')
+    L_Q = mean[ 1/2 (Q_1 - y)^2 + 1/2 (Q_2 - y)^2 ]
+    L_pi = -mean[ min(exp(beta u), limit) log pi(a|s) ]
+
+tau is `expectile`, beta `weight_scale`. A step takes all gradients from the same parameters, the authors' code those of
+actor and critics from V after its step. Their actor's mean is a tanh; ours is not bounded, its actions are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from minding.engine.process.runtime import ops
+from minding.policies.core.weighted_regression import WeightedRegressionPolicy
+from minding.policies.learning.weighted_regression import WeightedRegression
+from minding.policies.networks.actor_critic import PolicyNetwork, StateValue, TwinCritics
+from minding.policies.ops import lean
+
+
+def expectile_loss(difference, expectile):
+    """|tau - 1(u < 0)| u^2, any shape; its minimum over a constant is the tau-expectile.
+
+    Args:
+      difference: float32, u.
+      expectile: tau, a number in (0, 1).
+    """
+    weight = ops.select(ops.stop_gradient(difference) < 0.0, 1.0 - expectile, expectile)
+    return weight * ops.Square()(difference)
+
+
+class IQLCell(WeightedRegression):
+    """Root cell: see `WeightedRegression`; beside them a value of states."""
+
+    metrics = (*WeightedRegression.metrics, "value_loss", "value")
+    value: StateValue
+
+    def __init__(
+        self,
+        actor: PolicyNetwork,
+        critics: TwinCritics,
+        targets: TwinCritics,
+        learn: Mapping[str, Any],
+        value: StateValue,
+    ) -> None:
+        super().__init__(actor, critics, targets, learn, {"value": value})
+        self.expectile = float(learn["expectile"])
+        self.value_gradient = self.optim.gradient(self.loss_of_value, "value")
+
+    def td_target(self, batch):
+        """y, float32 (B,)."""
+        following = self.value(batch["next_obs"])
+        return batch["reward"] + batch["discount"] * (1.0 - batch["terminated"]) * following
+
+    def prepare(self, batch):
+        batch["q"] = self.smaller_value(self.targets, batch["action"], batch["obs"])
+        return batch
+
+    def advantage(self, batch):
+        return batch["q"] - self.value(batch["obs"])
+
+    def loss_of_value(self, batch):
+        value = self.value(batch["obs"])
+        loss = lean.mean(expectile_loss(ops.stop_gradient(batch["q"]) - value, self.expectile))
+        return loss, {"value_loss": loss, "value": ops.stop_gradient(lean.mean(value))}
+
+    def own_gradients(self, batch):
+        (_, metrics), grads = self.value_gradient(batch)
+        return metrics, {"value": grads}
+
+
+class IQL(WeightedRegressionPolicy):
+    """Implicit Q-learning, from recorded data with Box actions in [-1, 1]."""
+
+    name = "iql"
+
+    def make_learner(self, net: Any, critics: tuple[Any, Any], rng: np.random.Generator) -> IQLCell:
+        return IQLCell(net, *critics, self.cfg.learn, StateValue(self.spec, self.cfg.model, rng))

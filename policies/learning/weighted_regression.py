@@ -1,0 +1,129 @@
+"""Gradient steps of actors that imitate recorded actions, the better ones more: what algorithms share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from minding.engine.process.runtime import nn, ops
+from minding.policies.learning.optim import Group, Optimizer
+from minding.policies.learning.steps import GradientStep
+from minding.policies.learning.target import SoftTarget
+from minding.policies.networks.actor_critic import PolicyNetwork, TwinCritics
+from minding.policies.networks.heads import fuse_likelihood
+from minding.policies.networks.layers import Clip
+from minding.policies.ops import lean
+from minding.policies.ops.order import after
+from minding.policies.ops.soft import twin_objectives
+
+LOG_STD_RANGE = (-5.0, 2.0)
+"""Bounds of the log deviation in the likelihood: data in a single point would drive it to minus infinity."""
+
+
+def advantage_weights(advantage, scale, limit):
+    """min(exp(scale * A), limit), float32 (B,) for advantages (B,); no gradient flows into them."""
+    # Bounded before the exponential, which overflows.
+    return ops.Minimum()(ops.Exp()(ops.Minimum()(scale * ops.stop_gradient(advantage), 80.0)), limit)
+
+
+class WeightedRegression(GradientStep):
+    """Root cell: a normal actor, twin critics and their targets, optimizer.
+
+        L_Q = mean[ 1/2 (Q_1 - y)^2 + 1/2 (Q_2 - y)^2 ]
+        L_pi = -mean[ min(exp(scale A(s, a)), limit) log pi(a|s) ]
+
+    A step takes all gradients from the same parameters and then moves everything at once. A subclass defines
+    `td_target` and `advantage`.
+
+    Args:
+      actor: its outputs are the parameters of a normal distribution.
+      critics, targets: the online critics and their targets, of the same shape.
+      learn: the configuration `policy.learn`, with `weight_scale` and `weight_limit`.
+      own: further networks that learn, by name of their group, which is that of their attribute.
+    """
+
+    metrics: tuple[str, ...] = ("critic_loss", "actor_loss", "q_value", "advantage", "weight")
+
+    def __init__(
+        self,
+        actor: PolicyNetwork,
+        critics: TwinCritics,
+        targets: TwinCritics,
+        learn: Mapping[str, Any],
+        own: Mapping[str, nn.Cell] | None = None,
+        fields: Sequence[str] = ("obs", "next_obs", "action", "reward", "terminated", "discount"),
+    ) -> None:
+        super().__init__(fields)
+        self.net, self.critics, self.targets = actor, critics, targets
+        # Before the optimizer: parameters are named after the first cell that holds them.
+        for name, net in (own or {}).items():
+            setattr(self, name, net)
+        nets = {"actor": actor, "critics": critics, **(own or {})}
+        self.optim = Optimizer(**{name: Group.of(net, learn) for name, net in nets.items()})
+        self.move_targets = SoftTarget(critics, targets, self.optim.block("critics"))
+        self.scale, self.limit = float(learn["weight_scale"]), float(learn["weight_limit"])
+        self.twin_target, self.critic_loss = twin_objectives()
+        self.limit_log_std = Clip(*LOG_STD_RANGE)
+        fuse_likelihood(actor.head)
+        self.critic_gradient = self.optim.gradient(self.loss_of_critics, "critics")
+        self.actor_gradient = self.optim.gradient(self.loss_of_actor, "actor")
+
+    # What an algorithm defines.
+
+    def td_target(self, batch):
+        """y, float32 (B,), from the batch of the step; no gradient flows into it."""
+        raise NotImplementedError
+
+    def advantage(self, batch):
+        """A(s, a) of the recorded actions, float32 (B,); no gradient flows into it."""
+        raise NotImplementedError
+
+    def prepare(self, batch):
+        """The batch with what the losses need beside it; as it is by default."""
+        return batch
+
+    def own_gradients(self, batch):
+        """The metrics by name, and the gradients by name of the group, of further networks; none by default."""
+        return {}, {}
+
+    # What the algorithms share.
+
+    def loss_of_critics(self, batch):
+        q1, q2 = self.critics(batch["action"], batch["obs"])
+        loss, q = self.critic_loss(q1, q2, batch["target"])
+        return loss, {"critic_loss": loss, "q_value": q}
+
+    def loss_of_actor(self, batch):
+        mean, log_std = self.net(batch["obs"])
+        log_prob = self.net.head.log_prob_entropy((mean, self.limit_log_std(log_std)), batch["action"])[0]
+        loss = -lean.mean(batch["weight"] * log_prob)
+        return loss, {"actor_loss": loss}
+
+    def smaller_value(self, critics, action, obs):
+        """min_i Q_i(s, a), float32 (B,)."""
+        q1, q2 = critics(action, obs)
+        return ops.Minimum()(q1, q2)
+
+    def construct(self, batch):
+        # Target and weights
+        batch = self.prepare(batch)
+        advantage = self.advantage(batch)
+        batch["target"] = self.td_target(batch)
+        batch["weight"] = advantage_weights(advantage, self.scale, self.limit)
+        # Gradients
+        (_, metrics), critic_grads = self.critic_gradient(batch)
+        (_, actor), actor_grads = self.actor_gradient(batch)
+        metrics["actor_loss"] = actor["actor_loss"]
+        metrics["advantage"] = lean.mean(advantage)
+        grads = {"actor": actor_grads, "critics": critic_grads}
+        own, own_grads = self.own_gradients(batch)
+        for name, value in own.items():
+            metrics[name] = value
+        for name, value in own_grads.items():
+            grads[name] = value
+        # Update
+        norms = self.optim(grads, batch, (metrics, grads))
+        moved = self.move_targets(batch["tau"], norms["critics"])
+        # Who waits for a metric waits for the whole step.
+        metrics["weight"] = after(lean.mean(batch["weight"]), (norms, moved))
+        return metrics

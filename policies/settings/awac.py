@@ -1,0 +1,24 @@
+"""Settings of AWAC."""
+
+from __future__ import annotations
+
+from minding.engine.config.compiler import opt
+from minding.policies.settings import groups
+from minding.policies.settings.algorithm import Algorithm
+
+
+def schema() -> groups.Schema:
+    """The keys of `policy`."""
+    return {
+        "model": {
+            **groups.model([256, 256], "relu"),
+            "log_std": opt(0.0, "[-5, 2]", "initial log standard deviation of actions"),
+        },
+        "learn": {**groups.recorded_learn(3e-4, 256), **groups.weighted_regression(1.0, 100.0)},
+        "collect": groups.acting(),
+        "eval": groups.evaluation(freq=1000),
+        "other": {**groups.recorded(), **groups.rewards()},
+    }
+
+
+algorithm = Algorithm("awac", "AWAC", schema, actions=("box",), chain="offline", unit="train_iter", unit_box=True)

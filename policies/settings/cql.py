@@ -1,0 +1,32 @@
+"""Settings of CQL."""
+
+from __future__ import annotations
+
+from minding.engine.config.compiler import opt
+from minding.policies.settings import groups
+from minding.policies.settings.algorithm import Algorithm
+
+
+def schema() -> groups.Schema:
+    """The keys of `policy`."""
+    return {
+        "model": groups.model([256, 256], "relu"),
+        "learn": {
+            **groups.recorded_learn(3e-4, 256),
+            "actor_learning_rate": opt(1e-4, "(0, 1]", "step size of Adam for the actor and the temperature"),
+            **groups.soft_targets(),
+            **groups.temperature(),
+            "conservative_weight": opt(
+                5.0, "(0, inf)", "weight of the gap between other actions and recorded ones; the first if it is learned"
+            ),
+            "n_actions": opt(10, "[1, inf)", "uniform actions, and those of the policy here and there, for the gap"),
+            "lagrange": opt(False, None, "learn conservative_weight so that the gap stays below lagrange_gap"),
+            "lagrange_gap": opt(5.0, None, "lagrange: the gap allowed"),
+        },
+        "collect": groups.acting(),
+        "eval": groups.evaluation(freq=1000),
+        "other": {**groups.recorded(), **groups.rewards()},
+    }
+
+
+algorithm = Algorithm("cql", "CQL", schema, actions=("box",), chain="offline", unit="train_iter", unit_box=True)

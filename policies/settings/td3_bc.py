@@ -1,0 +1,33 @@
+"""Settings of TD3+BC and ReBRAC."""
+
+from __future__ import annotations
+
+from minding.engine.config.compiler import opt
+from minding.policies.settings import groups
+from minding.policies.settings.algorithm import Algorithm
+
+
+def schema() -> groups.Schema:
+    """The keys of `policy`."""
+    return {
+        "model": groups.model([256, 256], "relu"),
+        "learn": {
+            **groups.recorded_learn(3e-4, 256),
+            **groups.twin_delayed(),
+            "alpha": opt(
+                2.5,
+                "[0, inf)",
+                "weight of the values beside the distance to the recorded actions, per mean size of the values; "
+                "ReBRAC's 1 / (beta_1 A)",
+            ),
+            "critic_penalty": opt(
+                0.0, "[0, inf)", "weight of that distance in the critics' target (ReBRAC's beta_2); 0: TD3+BC"
+            ),
+        },
+        "collect": {**groups.acting(), **groups.noise("gaussian", 0.1)},
+        "eval": groups.evaluation(freq=1000),
+        "other": {**groups.recorded(), **groups.rewards()},
+    }
+
+
+algorithm = Algorithm("td3_bc", "TD3BC", schema, actions=("box",), chain="offline", unit="train_iter", unit_box=True)

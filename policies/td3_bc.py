@@ -1,0 +1,87 @@
+"""TD3+BC: TD3 on recorded data, whose actor stays near the recorded actions; ReBRAC by its switches.
+
+Fujimoto and Gu, 2021, https://arxiv.org/abs/2106.06860, eq. 3 to 5; the target's penalty: Tarasov et al., 2023,
+https://arxiv.org/abs/2305.09836, eq. 5.
+
+    a' = clip(pi_target(s') + e, -1, 1),   e = clip(N(0, sigma), -c, c)
+    y = R + gamma (1 - terminated) ( min_i Q_target_i(s', a') - beta |a' - a'_data|^2 )
+    L_Q = mean[ 1/2 (Q_1 - y)^2 + 1/2 (Q_2 - y)^2 ]
+    L_pi = mean_s[ -lambda Q_1(s, pi(s)) + mean_i (pi(s)_i - a_i)^2 ],   lambda = alpha / mean_s |Q_1(s, pi(s))|
+
+beta, `critic_penalty`, is 0 in TD3+BC. a'_data is the action recorded in s'; where none was recorded, at the end of an
+episode, there is no penalty. The actor moves every d-th step, with the critics after their step; then targets move.
+
+ReBRAC weighs its actor's penalty, a sum over the A dimensions, by beta_1: that is ``alpha = 1 / (beta_1 A)`` here, up
+to a factor of the loss, which Adam does not see. Its actor maximises the smaller of both critics, ours the first, as
+that of TD3 does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from minding.engine.data.batch import Field
+from minding.engine.process.runtime import ops
+from minding.policies.core.twin_delayed import TwinDelayedPolicy
+from minding.policies.learning.twin_delayed import TRANSITION, TwinDelayed
+from minding.policies.networks.actor_critic import DeterministicActor, TwinCritics
+from minding.policies.ops import lean
+
+FOLLOWING = ("next_action", "next_known")
+"""Fields of the action recorded in the next state, and of whether there is one."""
+
+
+class TD3BCCell(TwinDelayed):
+    """Root cell: see `TwinDelayed`."""
+
+    metrics = (*TwinDelayed.metrics, "cloning_loss")
+    of_actor = ("actor_loss", "cloning_loss")
+
+    def __init__(
+        self,
+        actors: tuple[DeterministicActor, DeterministicActor],
+        critics: tuple[TwinCritics, TwinCritics],
+        learn: Mapping[str, Any],
+    ) -> None:
+        super().__init__(actors, critics, learn, (*TRANSITION, *(FOLLOWING if learn["critic_penalty"] else ())))
+        self.alpha, self.penalty = float(learn["alpha"]), float(learn["critic_penalty"])
+
+    def td_target(self, batch):
+        """y, float32 (B,)."""
+        action = self.next_actions(batch)
+        q1, q2 = self.target_critics(action, batch["next_obs"])
+        if self.penalty > 0.0:
+            apart = squared_distance(action, batch["next_action"])
+            loss = self.penalty * batch["next_known"] * apart
+            q1, q2 = q1 - loss, q2 - loss
+        return self.twin_target(batch["reward"], batch["discount"], batch["terminated"], q1, q2)
+
+    def loss_of_actor(self, rows):
+        action = self.net(rows["obs"])[0]
+        q = self.critics.q1(action, rows["obs"])
+        cloning = lean.mean(squared_distance(action, rows["action"])) / action.shape[-1]
+        scale = self.alpha / ops.maximum(lean.mean(ops.Abs()(ops.stop_gradient(q))), 1e-8)
+        loss = cloning - scale * lean.mean(q)
+        return loss, {"actor_loss": loss, "cloning_loss": ops.stop_gradient(cloning)}
+
+
+def squared_distance(action, recorded):
+    """sum_i (a_i - b_i)^2, float32 (B,); action (B, A), recorded (B, *shape)."""
+    return ops.ReduceSum()(ops.Square()(action - recorded.reshape(action.shape)), -1)
+
+
+class TD3BC(TwinDelayedPolicy):
+    """TD3 with behavioural cloning, from recorded data with Box actions in [-1, 1]."""
+
+    name = "td3_bc"
+
+    def make_learner(self, actors: tuple[Any, Any], critics: tuple[Any, Any]) -> TD3BCCell:
+        return TD3BCCell(actors, critics, self.cfg.learn)
+
+    @property
+    def row_fields(self) -> dict[str, Field]:
+        fields = dict(self.transition_fields)
+        if self.cfg.learn.critic_penalty:
+            fields |= {"next_action": self.action_field, "next_known": Field()}
+        return fields
