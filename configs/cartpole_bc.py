@@ -19,4 +19,4 @@ main_config = Config(
     ),
 )
 
-proof = dict(recorded=("cartpole_ppo", 20_000))
+proof = dict(recorded=(dict(preset="cartpole_ppo", steps=20_000),))

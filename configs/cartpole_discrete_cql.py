@@ -1,7 +1,7 @@
 """Discrete CQL on CartPole-v1: from random play.
 
 Expected: an evaluation mean of at least 195 within 3k gradient steps; random play reaches 22. Seeds 0 to 2 ended at
-312, 328 and 273 (50 episodes each).
+299.9, 318.3 and 274.6.
 """
 
 from minding.engine import Config
@@ -20,3 +20,5 @@ main_config = Config(
         other=dict(data="data/cartpole_random"),
     ),
 )
+
+proof = dict(seeds=3, recorded=(dict(steps=10_000),))

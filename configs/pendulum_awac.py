@@ -18,3 +18,5 @@ main_config = Config(
         other=dict(data="data/pendulum_replay"),
     ),
 )
+
+proof = dict(seeds=3, recorded=(dict(preset="pendulum_sac"),))

@@ -19,4 +19,4 @@ main_config = Config(
     ),
 )
 
-proof = dict(recorded=("pendulum_sac", 50_000))
+proof = dict(recorded=(dict(preset="pendulum_sac", steps=50_000),))

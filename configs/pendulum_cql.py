@@ -19,3 +19,6 @@ main_config = Config(
         other=dict(data="data/pendulum_medium_expert"),
     ),
 )
+
+_medium = dict(preset="pendulum_sac", env_step=3_250, steps=10_000)
+proof = dict(seeds=3, recorded=(_medium, dict(preset="pendulum_sac", steps=10_000)))

@@ -18,3 +18,5 @@ main_config = Config(
         other=dict(data="data/pendulum_random"),
     ),
 )
+
+proof = dict(seeds=3, recorded=(dict(steps=20_000),))

@@ -21,6 +21,7 @@ from minding.engine.checkpoint import load_checkpoint, newest_checkpoint
 from minding.engine.run.curves import EVAL_RETURN, series
 from minding.engine.run.metrics import read_metrics
 from minding.engine.run.run_dir import RunDir
+from proofs.recordings import Source, folder_name
 
 ROOT = Path(__file__).resolve().parent.parent
 Record = dict[str, Any]
@@ -37,14 +38,14 @@ class Learning:
 
     Attributes:
       env_step: environment steps; 0 for a preset that learns from recorded data, as long as its settings say.
-      recorded: the preset whose trained policy is recorded for it, and for how many environment steps.
+      recorded: what its data are made of, one part after the other.
     """
 
     preset: str
     env_step: int
     target: float | None
     seeds: int = 5
-    recorded: tuple[str, int] | None = None
+    recorded: tuple[Source, ...] = ()
 
 
 def _learning(preset: str) -> Learning | None:
@@ -53,13 +54,13 @@ def _learning(preset: str) -> Learning | None:
     proof = getattr(module, "proof", None)
     if proof is None:
         return None
-    run = module.main_config.run
-    env_step = 0 if "recorded" in proof else run.max_env_step
-    return Learning(preset, **{"env_step": env_step, "target": run.get("target"), **proof})
+    run, recorded = module.main_config.run, tuple(Source(**each) for each in proof.get("recorded", ()))
+    env_step = 0 if recorded else run.max_env_step
+    return Learning(preset, **{"env_step": env_step, "target": run.get("target"), **proof, "recorded": recorded})
 
 
 LEARNING = {preset: proof for preset in PRESETS if (proof := _learning(preset)) is not None}
-COLLECTING = {preset: proof for preset, proof in LEARNING.items() if proof.recorded is None}
+COLLECTING = {preset: proof for preset, proof in LEARNING.items() if not proof.recorded}
 """Those that play while they learn: they run in lanes, too, and for a number of environment steps."""
 DETERMINISM = 10_000
 """Environment steps after which two runs of a preset must have the same parameters, bit by bit."""
@@ -130,6 +131,7 @@ def config_hash(preset: str, overrides: tuple[str, ...]) -> str:
     policy = {**cfg.policy, **{part: dict(cfg.policy[part]) for part in ("learn", "eval", "other")}}
     policy["learn"].pop("on_nan")
     policy["other"].pop("save_buffer", None)
+    policy["other"].pop("data_memory", None)
     if policy["model"].get("memory") == "none":
         policy["model"] = {key: x for key, x in policy["model"].items() if key not in ("memory", "memory_dim")}
     if policy["other"].get("replay") == "uniform":
@@ -257,18 +259,30 @@ def run_memory(job: Job, runs: Path) -> Record:
 
 
 def _recorded(proof: Learning, runs: Path) -> list[str]:
-    """Trains and records the policy that a preset learns from, unless that is done; returns the setting for it."""
-    if proof.recorded is None:
+    """Makes the data that a preset learns from, unless that is done; returns the setting for it."""
+    if not proof.recorded:
         return []
-    preset, steps = proof.recorded
-    data = runs / "recorded" / f"{preset}_{steps}"
+    env_id, folder = load_preset(proof.preset).env.env_id, runs / "recorded"
+    parts = [_part(source, env_id, folder) for source in proof.recorded]
+    data = folder / folder_name(proof.recorded, env_id)
     if not data.exists():
-        job = Job("learning", preset, 0, LEARNING[preset].env_step)
-        run_dir = _train(job, runs / "recorded" / preset)
-        record = ["minding", "data", "record", str(run_dir.path), "--steps", str(steps)]
-        _run([sys.executable, "-m", *record, "--out", str(data.with_suffix(".part"))])
-        data.with_suffix(".part").rename(data)
+        _run([sys.executable, "-m", "minding", "data", "convert", *map(str, parts), "--out", str(data)])
     return [f"policy.other.data={data}"]
+
+
+def _part(source: Source, env_id: str, folder: Path) -> Path:
+    """Trains the policy of a source, and records it, unless that is done; returns the folder of the data."""
+    data = folder / folder_name([source], env_id)
+    if not data.exists():
+        run_dir = None
+        if source.preset and source.steps:
+            job = Job("learning", source.preset, 0, source.env_step or LEARNING[source.preset].env_step)
+            run_dir = _train(job, folder / f"{source.preset}_{job.env_step}")
+        unfinished = data.with_name(f"{data.name}.part")
+        shutil.rmtree(unfinished, ignore_errors=True)
+        _run([sys.executable, "-m", *source.command(run_dir and run_dir.path, env_id, unfinished)])
+        unfinished.rename(data)
+    return data
 
 
 def _train(job: Job, folder: Path, more: Sequence[str] = ()) -> RunDir:

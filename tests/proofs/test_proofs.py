@@ -3,6 +3,7 @@
 import dataclasses
 import importlib
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from minding.engine.checkpoint import save_checkpoint
 from minding.engine.run.run_dir import RunDir
 from proofs import pages as proof_pages
 from proofs.kills import KILLED, make_job
+from proofs.recordings import Source, folder_name
 from proofs.run import main, parse_arguments, plan
 from proofs.runs import COLLECTING, LEARNING, ROOT, Job, Learning, Results, config_hash, head_of, parameter_digest
 from proofs.studies import STUDIES
@@ -229,10 +231,25 @@ def test_the_plan_has_all_seeds_of_what_is_asked_for():
 def test_a_preset_that_learns_from_recorded_data_runs_for_its_own_gradient_steps():
     (job,) = plan(parse_arguments(["--only", "cartpole_bc", "--seeds", "1"]))
     assert job.overrides == ("seed=0",)
-    assert LEARNING["cartpole_bc"].recorded == ("cartpole_ppo", 20_000)
+    assert LEARNING["cartpole_bc"].recorded == (Source("cartpole_ppo", 20_000),)
     assert config_hash("cartpole_bc", ()) != config_hash("cartpole_bc", ("run.max_train_iter=7",))
     with pytest.raises(SystemExit):
         parse_arguments(["--only", "async:cartpole_bc"])
+
+
+def test_data_are_made_of_policies_random_play_and_whole_runs(tmp_path):
+    mixed = LEARNING["pendulum_td3_bc"].recorded
+    assert folder_name(mixed, "Pendulum-v1") == "pendulum_sac_after_3250_10000_and_pendulum_sac_10000"
+    record = ["minding", "data", "record"]
+    out = ["--steps", "10000", "--out", str(tmp_path)]
+    assert mixed[0].command(Path("runs/a"), "Pendulum-v1", tmp_path) == [*record, "runs/a", *out]
+    (play,) = LEARNING["cartpole_discrete_cql"].recorded
+    assert folder_name([play], "CartPole-v1") == "CartPole-v1_random_10000"
+    of_random = ["--random", "--env", "CartPole-v1", "--seed", "0"]
+    assert play.command(None, "CartPole-v1", tmp_path) == [*record, *of_random, *out]
+    (whole,) = LEARNING["pendulum_awac"].recorded
+    assert folder_name([whole], "Pendulum-v1") == "pendulum_sac_replay"
+    assert whole.command(None, "Pendulum-v1", tmp_path)[:2] == ["proofs.recordings", "pendulum_sac"]
 
 
 def test_the_table_of_recorded_data_counts_gradient_steps(results, tmp_path):

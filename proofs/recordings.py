@@ -1,0 +1,65 @@
+"""Recorded data that presets learn from: what a policy does, random play, or all that a run did.
+
+``python -m proofs.recordings PRESET FOLDER [SETTING ...]`` trains a preset and writes all its rollouts, a replay set.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from minding import Agent
+from minding.configs import load_preset
+from minding.middleware import offline_data_saver
+
+
+@dataclasses.dataclass(frozen=True)
+class Source:
+    """Where a part of recorded data is from.
+
+    Attributes:
+      preset: whose policy is trained and recorded, without exploration; empty: random play.
+      steps: how many environment steps are recorded; 0: all that the preset's own run takes, its replay set.
+      env_step: environment steps for which it is trained; 0: as many as its own proof has.
+    """
+
+    preset: str = ""
+    steps: int = 0
+    env_step: int = 0
+
+    @property
+    def name(self) -> str:
+        """Of its folder."""
+        parts = (self.preset or "random", self.env_step and f"after_{self.env_step}", self.steps or "replay")
+        return "_".join(str(part) for part in parts if part)
+
+    def command(self, policy: Path | None, env_id: str, out: Path) -> list[str]:
+        """What records it, for Python: a module and its arguments.
+
+        Args:
+          policy: run folder of the trained preset, where its policy is recorded.
+          env_id: the environment of random play.
+          out: the folder to write.
+        """
+        if not self.steps:
+            return ["proofs.recordings", self.preset, str(out), f"run.out_dir={out.parent}", f"exp_name={out.stem}_run"]
+        of = ["--random", "--env", env_id, "--seed", "0"] if policy is None else [str(policy)]
+        return ["minding", "data", "record", *of, "--steps", str(self.steps), "--out", str(out)]
+
+
+def folder_name(sources: Sequence[Source], env_id: str) -> str:
+    """Of the data that are made of some sources: two environments have random play of their own."""
+    of = "" if any(source.preset for source in sources) else f"{env_id}_"
+    return of + "_and_".join(source.name for source in sources)
+
+
+def main(argv: Sequence[str]) -> None:
+    preset, folder, *settings = argv
+    agent = Agent(load_preset(preset), settings=settings)
+    agent.learn(use=[offline_data_saver(agent.cfg, folder)])
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
