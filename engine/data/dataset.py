@@ -154,12 +154,13 @@ def describe(env: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def load_dataset(path: str | Path, *, mapped: bool = False) -> Dataset:
+def load_dataset(path: str | Path, *, mapped: bool = False, values: bool = True) -> Dataset:
     """Reads and verifies recorded data.
 
     Args:
       path: the folder.
       mapped: leave the arrays in their file, from which the system reads what is used; they may be larger than memory.
+      values: refuse data with a value that its space does not have; else only what does not belong together.
     Raises:
       DataError: there are none, they are damaged, or the folder holds something else; one line that says what to do.
     """
@@ -172,7 +173,7 @@ def load_dataset(path: str | Path, *, mapped: bool = False) -> Dataset:
     try:
         digest = sha256("".join(sorted(entry["sha256"] for entry in manifest["files"].values())).encode())
         data = Dataset(**state["data"], about=manifest["about"], digest=digest)
-        check_dataset(data)
+        check_dataset(data, values=values)
         if manifest["steps"] != len(data):
             raise ValueError(f"{len(data)} steps, the manifest says {str(manifest['steps'])[:40]}")
     except (*MISFITS, MindingError) as error:
@@ -280,8 +281,8 @@ def _told(there: Mapping[str, Any], env: Mapping[str, Any], parts: Mapping[str, 
     return "; ".join([*odd[:_MOST_TOLD], *more])
 
 
-def check_dataset(data: Dataset) -> None:
-    """Raises ValueError or another of `MISFITS` unless the parts belong together."""
+def check_dataset(data: Dataset, *, values: bool = True) -> None:
+    """Raises ValueError or another of `MISFITS` unless the parts belong together, with `values` in their spaces."""
     env = data.about["env"]
     steps, ends = len(data.action), len(data.end)
     if not steps:
@@ -303,8 +304,13 @@ def check_dataset(data: Dataset) -> None:
             raise ValueError(f"{what} has the parts {sorted(leaves)}, expected {sorted(fields)}")
         for path, field in fields.items():
             _expect(f"{what} {path}".strip(), leaves[path], (count, *field.shape), field.dtype)
+    if values:
+        _check_values(data, env)
+
+
+def _check_values(data: Dataset, env: Mapping[str, Any]) -> None:
     # In blocks: what is computed of them never takes as much memory as the arrays.
-    for rows in blocks(steps):
+    for rows in blocks(len(data)):
         obs = {path: values[rows] for path, values in data.obs.items()}
         _finite({"obs": obs, "action": data.action[rows], "reward": data.reward[rows]})
     _finite({"final_obs": data.final_obs})
@@ -312,9 +318,9 @@ def check_dataset(data: Dataset) -> None:
 
 
 def _finite(parts: Mapping[str, Any]) -> None:
-    damaged = not_finite(parts, "data")
+    damaged = not_finite(parts, "")
     if damaged:
-        raise ValueError(f"{damaged} holds NaN or infinity")
+        raise ValueError(f"{damaged.strip('/')} holds NaN or infinity")
 
 
 def _expect(name: str, array: Array, shape: tuple[int, ...], dtype: str) -> None:

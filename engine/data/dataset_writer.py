@@ -19,6 +19,7 @@ from minding.engine.checkpoint import disk
 from minding.engine.checkpoint.manifest import MANIFEST, SCHEMA, Entry, encode_manifest
 from minding.engine.checkpoint.tree import split
 from minding.engine.data.dataset import KIND, Dataset, check_dataset
+from minding.engine.data.observation import observation_leaves
 from minding.engine.errors import DataError
 from minding.engine.types import Array
 
@@ -64,15 +65,23 @@ def joined(episodes: Sequence[Episode], about: Mapping[str, Any]) -> Dataset:
     terminated[end] = [episode.terminated for episode in episodes]
     truncated[end] = [episode.truncated for episode in episodes]
     return Dataset(
-        obs={path: np.concatenate([each.obs[path] for each in episodes]) for path in episodes[0].obs},
+        obs=as_stored({path: np.concatenate([each.obs[path] for each in episodes]) for path in episodes[0].obs}, about),
         action=np.concatenate([each.action for each in episodes]),
         reward=np.concatenate([each.reward for each in episodes]),
         terminated=terminated,
         truncated=truncated,
         end=end.astype(np.int64),
-        final_obs={path: np.stack([each.final_obs[path] for each in episodes]) for path in episodes[0].final_obs},
+        final_obs=as_stored(
+            {path: np.stack([each.final_obs[path] for each in episodes]) for path in episodes[0].final_obs}, about
+        ),
         about=about,
     )
+
+
+def as_stored(obs: Mapping[str, Array], about: Mapping[str, Any]) -> dict[str, Array]:
+    """Observations as an environment hands them out, by path, in the dtypes that data have."""
+    dtypes = {leaf.path: np.dtype(leaf.field.dtype) for leaf in observation_leaves(about["env"]["observation"])}
+    return {path: values.astype(dtypes.get(path, values.dtype), copy=False) for path, values in obs.items()}
 
 
 def episodes_of(data: Dataset) -> Iterator[Episode]:

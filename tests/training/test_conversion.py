@@ -7,6 +7,7 @@ import h5py
 import numpy as np
 import pytest
 
+from minding.engine.checkpoint import save_checkpoint
 from minding.engine.data.dataset import load_dataset
 from minding.engine.data.dataset_writer import DatasetWriter, Episode, episodes_of, joined, save_dataset
 from minding.engine.errors import DataError, MissingExtraError
@@ -97,6 +98,36 @@ def test_the_own_form_and_minari_give_back_every_row_of_a_thousand_episodes(epis
     assert [each.truncated for each in episodes_of(found)] == [each.truncated for each in episodes]
 
 
+NESTED = {
+    "kind": "dict",
+    "spaces": {
+        "action_mask": {"kind": "action_mask", "counts": [3]},
+        "pair": {"kind": "tuple", "spaces": [BOX, {"kind": "discrete", "n": 9, "start": 0}]},
+    },
+}
+
+
+def test_nested_observations_masks_and_choices_survive_minari(tmp_path):
+    action = {"kind": "discrete", "shape": [], "dtype": "int64", "n": 3, "start": 2}
+    made = []
+    for each in generated(6):
+        steps = len(each)
+        mask = np.ones((steps + 1, 3), bool)
+        mask[:, 1] = np.arange(steps + 1) % 2
+        whole = {
+            "action_mask": mask,
+            "pair.0": np.concatenate([each.obs[""], each.final_obs[""][None]]),
+            "pair.1": np.arange(steps + 1, dtype=np.int32),
+        }
+        parts = {"obs": {path: values[:-1] for path, values in whole.items()}, "action": np.full(steps, 4)}
+        made.append(dataclasses.replace(each, **parts, final_obs={path: values[-1] for path, values in whole.items()}))
+    data = joined(made, {"env": {**ENV, "observation": NESTED, "env_action": action}})
+    export_minari(data, tmp_path / "set", "toy/nested-v0")
+    found, _ = read(tmp_path / "set", tmp_path / "out")
+    assert rows(found) == rows(data)
+    assert found.about["env"] == data.about["env"]
+
+
 def test_what_is_written_for_minari_is_read_by_minari(tmp_path):
     minari = pytest.importorskip("minari")
     made = generated(5)
@@ -169,9 +200,7 @@ def damaged(kind, episodes):
     return made
 
 
-@pytest.mark.parametrize(
-    ("kind", "message"), [("NaN", "data/obs/ holds NaN"), ("action", r"action of row 0, .* is \[7")]
-)
+@pytest.mark.parametrize(("kind", "message"), [("NaN", "obs holds NaN"), ("action", r"action of row 0, .* is \[7")])
 def test_damage_is_told_by_file_episode_and_field_or_left_out_and_counted(kind, message, tmp_path):
     made = generated(6)
     write_d4rl(tmp_path / "set.hdf5", damaged(kind, made), successors=True)
@@ -182,6 +211,19 @@ def test_damage_is_told_by_file_episode_and_field_or_left_out_and_counted(kind, 
     assert (done.skipped, done.episodes) == (1, 5)
     kept = [dataclasses.replace(each, truncated=not each.terminated) for each in (*made[:2], *made[3:])]
     assert rows(load_dataset(tmp_path / "out")) == rows(joined(kept, {"env": ENV}))
+
+
+def test_damaged_episodes_of_an_own_folder_are_left_out_too(tmp_path):
+    made = generated(6)
+    parts = joined(damaged("NaN", made), {"env": ENV})
+    arrays = {field.name: getattr(parts, field.name) for field in dataclasses.fields(parts)[:-2]}
+    info = {"kind": "recorded data", "about": {"env": ENV}, "steps": len(parts)}
+    save_checkpoint(tmp_path / "own", {"data": arrays}, info)
+    with pytest.raises(DataError, match=r"own', episode 2: obs holds NaN"):
+        read(tmp_path / "own", tmp_path / "out")
+    done = convert([open_source(str(tmp_path / "own"))], tmp_path / "out", skip_damaged=True)
+    assert (done.skipped, done.episodes) == (1, 5)
+    assert rows(load_dataset(tmp_path / "out")) == rows(joined([*made[:2], *made[3:]], {"env": ENV}))
 
 
 def test_a_successor_that_is_not_the_next_row_is_damage(tmp_path):
@@ -317,6 +359,24 @@ def test_a_file_in_another_form_is_refused_in_a_line(name, tmp_path):
     with pytest.raises(DataError, match=message) as error:
         open_source(str(tmp_path / "set.hdf5"), **options)
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("how", ["link", "group", "external"])
+def test_arrays_of_other_files_are_not_read(how, tmp_path):
+    write_d4rl(tmp_path / "other.hdf5", generated(3), successors=True)
+    write_d4rl(tmp_path / "set.hdf5", generated(3), successors=True)
+    with h5py.File(tmp_path / "set.hdf5", "a") as file:
+        del file["rewards"]
+        if how == "link":
+            file["rewards"] = h5py.ExternalLink(str(tmp_path / "other.hdf5"), "rewards")
+        elif how == "group":
+            file["rewards/inside"] = np.zeros(3)
+        else:
+            outside = [(str(tmp_path / "other.hdf5"), 0, 4 * len(file["actions"]))]
+            file.create_dataset("rewards", (len(file["actions"]),), np.float32, external=outside)
+    message = "rewards is a link" if how == "link" else "rewards: expected an array in the file itself"
+    with pytest.raises(DataError, match=f"set.hdf5': {message}"):
+        open_source(str(tmp_path / "set.hdf5"))
 
 
 def test_names_of_nothing_get_the_nearest(tmp_path, monkeypatch):

@@ -76,11 +76,11 @@ def without_end(episodes):
 PLANTED = {
     "NaN": (
         replaced(2, obs=lambda old: {"": spoiled(old.obs[""], 1, np.nan)}),
-        "episode 2: data/obs/ holds NaN",
+        "episode 2: obs holds NaN",
     ),
     "an infinite reward": (
         replaced(3, reward=lambda old: spoiled(old.reward, 0, np.inf)),
-        "episode 3: data/reward holds",
+        "episode 3: reward holds",
     ),
     "an action outside": (replaced(1, action=lambda old: spoiled(old.action, 4, 2)), "episode 1: the action of row 4"),
     "a reward too few": (replaced(1, reward=lambda old: old.reward[:-1]), "episode 1: reward is float32"),
@@ -151,6 +151,16 @@ def test_the_commands_record_join_describe_check_and_draw(tmp_path, capsys, monk
     save_dataset(tmp_path / "doubled", doubled)
     assert run(["data", "check", "doubled"]) == 1
     assert "fault: equal episodes" in capsys.readouterr().out
+
+
+def test_numbered_states_are_recorded_and_learned_from(tmp_path):
+    folder = tmp_path / "lake"
+    arguments = ["--env", "FrozenLake-v1", "--steps", "40", "--out", str(folder)]
+    assert run(["data", "record", "--random", *arguments]) == 0
+    data = load_dataset(folder)
+    assert (data.obs[""].dtype, data.obs[""].shape) == (np.int32, (len(data),))
+    rows = data.rows(["obs", "next_obs"], np.arange(len(data)))
+    assert set(np.unique([rows["obs"], rows["next_obs"]]).tolist()) <= set(range(16))
 
 
 @pytest.mark.parametrize(

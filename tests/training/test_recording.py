@@ -21,7 +21,9 @@ from minding.training.recording import play_recorded
 @pytest.mark.parametrize("reset_rows", [False, True])
 def test_each_episode_is_kept_in_order_with_its_true_end(reset_rows):
     env, seen = CountingEnv(reset_rows=reset_rows), []
-    data = play_recorded(AgePolicy().eval_mode.forward, lambda ids=None: None, env, 12, {}, seen.append)
+    box = {"kind": "box", "shape": [3], "dtype": "float32", "low": -1, "high": 1}
+    about = {"env": {"observation": box}}
+    data = play_recorded(AgePolicy().eval_mode.forward, lambda ids=None: None, env, 12, about, seen.append)
     obs = data.obs[""]
     assert len(data) >= 12
     assert seen[-1] == len(data)

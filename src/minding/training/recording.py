@@ -15,7 +15,7 @@ from minding.engine.config.identity import identity
 from minding.engine.data import trees
 from minding.engine.data.actions import ActionAdapter
 from minding.engine.data.dataset import Dataset, describe, load_dataset
-from minding.engine.data.dataset_writer import save_dataset
+from minding.engine.data.dataset_writer import as_stored, save_dataset
 from minding.engine.errors import DataError
 from minding.engine.run.run_dir import RunDir
 from minding.engine.seeding import SeedStreams
@@ -217,13 +217,13 @@ def _joined(lanes: list[_Lane], about: Mapping[str, Any]) -> Dataset:
         return np.stack([value for lane in lanes for value in lane.columns[name]])
 
     return Dataset(
-        obs=_stacked(row for lane in lanes for row in lane.obs),
+        obs=as_stored(_stacked(row for lane in lanes for row in lane.obs), about),
         action=column("action"),
         reward=column("reward").astype(np.float32),
         terminated=column("terminated"),
         truncated=column("truncated"),
         end=np.concatenate(ends).astype(np.int64),
-        final_obs=_stacked(row for lane in lanes for row in lane.final_obs),
+        final_obs=as_stored(_stacked(row for lane in lanes for row in lane.final_obs), about),
         about=about,
     )
 

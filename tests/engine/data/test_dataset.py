@@ -103,7 +103,7 @@ def test_values_are_checked_in_every_block(saved, monkeypatch):
     load_dataset(saved, mapped=True)
     with pytest.raises(ValueError, match=r"action of row 3, step 1 of episode 1, is \[9"):
         check_dataset(toy(action=np.float32([[0], [0], [0], [9], [0]])))
-    with pytest.raises(ValueError, match="data/obs/ holds NaN"):
+    with pytest.raises(ValueError, match="obs holds NaN"):
         check_dataset(toy(obs={"": np.where(np.arange(10).reshape(5, 2) == 8, np.nan, 0).astype(np.float32)}))
 
 

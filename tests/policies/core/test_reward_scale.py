@@ -13,7 +13,8 @@ from minding.configs import compile_run
 from minding.engine import Config
 from minding.engine.buffers import DatasetTables
 from minding.engine.checkpoint import load_checkpoint, newest_checkpoint
-from minding.engine.data.dataset import Dataset, load_dataset, save_dataset
+from minding.engine.data.dataset import Dataset, load_dataset
+from minding.engine.data.dataset_writer import save_dataset
 from minding.engine.data.rewards import RewardScale
 from minding.engine.errors import ConfigError, DataError
 from minding.engine.run.run_dir import RunDir

@@ -29,7 +29,7 @@ from minding.engine.data.dataset_writer import Episode
 from minding.engine.errors import DataError, ShapeError
 from minding.engine.types import Array
 from minding.envs.recorded import action_space, observation_space
-from minding.training.formats.source import Spaces, open_hdf5, reward_of
+from minding.training.formats.source import Spaces, open_hdf5, reward_of, stored
 
 NEEDED = ("observations", "actions", "rewards", "terminals")
 _SAME = 1e-5
@@ -57,17 +57,22 @@ class D4RLSource:
         if missing:
             found = ", ".join(sorted(self._file)) or "nothing"
             raise DataError(f"{str(path)!r} is not in D4RL's form: it lacks {', '.join(missing)}, and has {found}")
+        names = [*NEEDED, *(name for name in ("timeouts", "next_observations") if name in self._file)]
+        try:
+            self._arrays = {name: stored(self._file, name) for name in names}
+        except ShapeError as error:
+            raise DataError(f"{str(path)!r}: {error}") from None
         self._check_lengths()
-        if horizon is None and "timeouts" not in self._file:
+        if horizon is None and "timeouts" not in self._arrays:
             raise DataError(
                 f"{str(path)!r} has no `timeouts`: nothing tells where episodes that did not terminate ended; give "
                 "--horizon STEPS, the time limit of its environment"
             )
-        if horizon is not None and "timeouts" in self._file:
+        if horizon is not None and "timeouts" in self._arrays:
             raise DataError(f"{str(path)!r} has `timeouts`: leave --horizon out, which is for files without them")
         self._horizon = horizon
         if env is None:
-            self._spaces = Spaces(*_made_of(self._file))
+            self._spaces = Spaces(*_made_of(self._arrays))
             self.env: Mapping[str, Any] = {
                 **{"env_id": path.stem, "wrappers": [], "env_kwargs": {}, "max_episode_steps": horizon},
                 **self._spaces.description,
@@ -77,8 +82,7 @@ class D4RLSource:
             self.env = env
 
     def _check_lengths(self) -> None:
-        names = [*NEEDED, *(name for name in ("timeouts", "next_observations") if name in self._file)]
-        lengths = {name: self._file[name].shape[0] if self._file[name].ndim else 0 for name in names}
+        lengths = {name: array.shape[0] if array.ndim else 0 for name, array in self._arrays.items()}
         if len(set(lengths.values())) != 1:
             told = ", ".join(f"{name} {length:,}" for name, length in lengths.items())
             raise DataError(f"{str(self.path)!r}: its arrays differ in rows: {told}")
@@ -87,7 +91,7 @@ class D4RLSource:
 
     def episodes(self) -> Iterator[Episode | ValueError]:
         """See `Source`."""
-        terminated = self._file["terminals"][()].astype(np.bool_).reshape(-1)
+        terminated = self._arrays["terminals"][()].astype(np.bool_).reshape(-1)
         timed_out = self._timed_out(terminated)
         ends = np.flatnonzero(terminated | timed_out)
         if not len(ends) or ends[-1] != len(terminated) - 1:
@@ -106,7 +110,7 @@ class D4RLSource:
     def _timed_out(self, terminated: Array) -> Array:
         """Bool ``(S,)``: where an episode ended without terminating."""
         if self._horizon is None:
-            timeouts: Array = self._file["timeouts"][()].astype(np.bool_).reshape(-1)
+            timeouts: Array = self._arrays["timeouts"][()].astype(np.bool_).reshape(-1)
             return timeouts & ~terminated
         found = np.zeros(len(terminated), np.bool_)
         start = 0
@@ -118,11 +122,11 @@ class D4RLSource:
     def _episode(self, start: int, end: int, terminated: bool, timed_out: bool) -> Episode | None:
         """The rows from start to end; None where none of them stays."""
         count = end + 1 - start
-        obs = self._spaces.observations(self._file["observations"][start : end + 1], count)
+        obs = self._spaces.observations(self._arrays["observations"][start : end + 1], count)
         final = {path: values[-1] for path, values in obs.items()}
         kept = count
-        if "next_observations" in self._file:
-            after = self._spaces.observations(self._file["next_observations"][start : end + 1], count)
+        if "next_observations" in self._arrays:
+            after = self._spaces.observations(self._arrays["next_observations"][start : end + 1], count)
             for path, values in obs.items():
                 _compare(values[1:], after[path][:-1], start)
             final = {path: values[-1] for path, values in after.items()}
@@ -134,8 +138,8 @@ class D4RLSource:
         return Episode(
             obs={path: values[:kept] for path, values in obs.items()},
             final_obs=final,
-            action=self._spaces.actions(self._file["actions"][rows]),
-            reward=reward_of(self._file["rewards"][rows].reshape(-1)),
+            action=self._spaces.actions(self._arrays["actions"][rows]),
+            reward=reward_of(self._arrays["rewards"][rows].reshape(-1)),
             terminated=terminated,
             truncated=timed_out,
         )
@@ -151,9 +155,9 @@ def _compare(following: Array, stored: Array, start: int) -> None:
         )
 
 
-def _made_of(file: Any) -> tuple[spaces.Space[Any], spaces.Space[Any]]:
+def _made_of(arrays: Mapping[str, Any]) -> tuple[spaces.Space[Any], spaces.Space[Any]]:
     """Spaces that have the arrays' values."""
-    obs, action = file["observations"], file["actions"]
+    obs, action = arrays["observations"], arrays["actions"]
     if obs.dtype == np.uint8:
         seen: spaces.Space[Any] = spaces.Box(0, 255, obs.shape[1:], np.uint8)
     else:

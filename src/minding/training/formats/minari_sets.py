@@ -22,7 +22,7 @@ from minding.engine.errors import DataError, ShapeError, SpaceError
 from minding.engine.files import read_bounded
 from minding.engine.types import Array
 from minding.envs.recorded import action_space, observation_space
-from minding.training.formats.source import Spaces, extra_module, open_hdf5, reward_of
+from minding.training.formats.source import Spaces, extra_module, open_hdf5, part, reward_of, stored
 
 METADATA, MAIN = "metadata.json", "main_data.hdf5"
 _OURS = "minding"
@@ -68,30 +68,30 @@ class MinariSource:
     def episodes(self) -> Iterator[Episode | ValueError]:
         """See `Source`."""
         numbers = sorted(
-            int(name.removeprefix("episode_")) for name in self._file if re.fullmatch(r"episode_\d+", name)
+            int(name.removeprefix("episode_")) for name in self._file if re.fullmatch(r"episode_\d{1,9}", name)
         )
         for number in numbers:
             try:
-                yield self._episode(self._file[f"episode_{number}"])
+                yield self._episode(part(self._file, f"episode_{number}"))
             except KeyError as error:
                 yield ShapeError(f"it lacks a part ({error.args[0]})")
             except (ValueError, OSError) as error:
                 yield error if isinstance(error, ValueError) else ShapeError(f"cannot be read ({error})")
 
     def _episode(self, group: Any) -> Episode:
-        ends = {name: group[f"{name}s"][()].astype(np.bool_) for name in ("termination", "truncation")}
-        reward = group["rewards"][()]
+        ends = {name: stored(group, f"{name}s")[()].astype(np.bool_) for name in ("termination", "truncation")}
+        reward = stored(group, "rewards")[()]
         count = len(reward)
         for name, flags in ends.items():
             if flags.shape != (count,) or not count:
                 raise ShapeError(f"{name}s has shape {flags.shape}, with {count} rewards")
             if flags[:-1].any():
                 raise ShapeError(f"{name}s is set at step {int(np.argmax(flags))} of {count}, and the episode goes on")
-        obs = self._spaces.observations(_read(group["observations"], self._observation), count + 1)
+        obs = self._spaces.observations(_read(group, "observations", self._observation), count + 1)
         return Episode(
             obs={path: values[:-1] for path, values in obs.items()},
             final_obs={path: values[-1] for path, values in obs.items()},
-            action=self._spaces.actions(group["actions"][()]),
+            action=self._spaces.actions(stored(group, "actions")[()]),
             reward=reward_of(reward),
             terminated=bool(ends["termination"][-1]),
             truncated=bool(ends["truncation"][-1] and not ends["termination"][-1]),
@@ -158,12 +158,12 @@ def _environment(metadata: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _read(stored: Any, space: spaces.Space[Any]) -> Any:
+def _read(group: Any, name: str, space: spaces.Space[Any]) -> Any:
     if isinstance(space, spaces.Dict):
-        return {key: _read(stored[key], child) for key, child in space.spaces.items()}
+        return {key: _read(part(group, name), key, child) for key, child in space.spaces.items()}
     if isinstance(space, spaces.Tuple):
-        return tuple(_read(stored[f"{_INDEX}{i}"], child) for i, child in enumerate(space.spaces))
-    return stored[()]
+        return tuple(_read(part(group, name), f"{_INDEX}{i}", child) for i, child in enumerate(space.spaces))
+    return stored(group, name)[()]
 
 
 # The way out.

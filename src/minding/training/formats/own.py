@@ -22,7 +22,7 @@ class OwnSource:
     dropped = 0
 
     def __init__(self, path: Path) -> None:
-        self.path, self._data = path, load_dataset(path, mapped=True)
+        self.path, self._data = path, load_dataset(path, mapped=True, values=False)
         self.env = self._data.about["env"]
 
     def episodes(self) -> Iterator[Episode | ValueError]:

@@ -99,6 +99,36 @@ def open_hdf5(path: Path) -> Any:
         raise DataError(f"{str(path)!r} is not a readable HDF5 file ({str(error)[:100]})") from None
 
 
+def part(group: Any, name: str) -> Any:
+    """What a group of an HDF5 file holds itself under a name.
+
+    Raises:
+      ShapeError: it is a link, which may lead to another file.
+      KeyError: there is nothing.
+    """
+    h5py = extra_module("h5py", "data", "reading HDF5")
+    link = group.get(name, getlink=True)
+    if link is None:
+        raise KeyError(name)
+    if not isinstance(link, h5py.HardLink):
+        raise ShapeError(f"{name} is a link, which may lead to another file: only arrays of the file itself are read")
+    return group[name]
+
+
+def stored(group: Any, name: str) -> Any:
+    """An array in a group of an HDF5 file, not read yet.
+
+    Raises:
+      ShapeError: it is something else, or lies in another file.
+      KeyError: there is none.
+    """
+    found = part(group, name)
+    h5py = extra_module("h5py", "data", "reading HDF5")
+    if not isinstance(found, h5py.Dataset) or found.is_virtual or found.external:
+        raise ShapeError(f"{name}: expected an array in the file itself")
+    return found
+
+
 def extra_module(name: str, extra: str, purpose: str) -> ModuleType:
     """A module of an optional package.
 
