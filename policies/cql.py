@@ -1,4 +1,4 @@
-"""CQL: SAC on recorded data whose critics keep the values of other actions than the recorded ones low.
+"""CQL: SAC on recorded data, with a penalty on high values of actions that were not recorded.
 
 Kumar et al., 2020, https://arxiv.org/abs/2006.04779, eq. 4 (CQL(H)) and appendix F.
 

@@ -1,4 +1,4 @@
-"""Discrete CQL: Q-learning from recorded data whose values of other actions than the recorded ones are kept low.
+"""Discrete CQL: Q-learning from recorded data, with a penalty on high values of actions that were not recorded.
 
 Kumar et al., 2020, https://arxiv.org/abs/2006.04779, eq. 4 (CQL(H)), with double Q-learning and a soft target.
 

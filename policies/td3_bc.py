@@ -1,4 +1,4 @@
-"""TD3+BC: TD3 on recorded data, whose actor stays near the recorded actions; ReBRAC by its switches.
+"""TD3+BC: TD3 on recorded data, whose actor also imitates the recorded actions; ReBRAC by its switches.
 
 Fujimoto and Gu, 2021, https://arxiv.org/abs/2106.06860, eq. 3 to 5; the target's penalty: Tarasov et al., 2023,
 https://arxiv.org/abs/2305.09836, eq. 5.
