@@ -10,15 +10,20 @@ from __future__ import annotations
 import argparse
 import math
 
-import numpy as np
-
 from minding.configs import compile_run
 from minding.engine import Config, OnlineRLContext, task
 from minding.engine.buffers import MixedBuffer
 from minding.engine.data.dataset import check_fits, load_dataset
 from minding.engine.run.run_dir import RunDir
 from minding.envs import make_env_manager
-from minding.middleware import CkptSaver, OffPolicyLearner, StepCollector, interaction_evaluator, sqil_data_pusher
+from minding.middleware import (
+    CkptSaver,
+    OffPolicyLearner,
+    StepCollector,
+    interaction_evaluator,
+    recorded_data_pusher,
+    sqil_data_pusher,
+)
 from minding.policies import DiscreteSAC
 
 
@@ -59,13 +64,12 @@ def main() -> None:
     parts = [(cfg.policy.other.buffer_size, 0.5), (len(dataset), 0.5)]
     buffer_ = MixedBuffer(parts, policy.learn_mode.fields, seed=cfg.seed)
     agent_buffer, expert_buffer = buffer_.parts
-    rows = dataset.rows(policy.learn_mode.fields, np.arange(len(dataset)))
-    expert_buffer.push({**rows, "reward": np.ones(len(dataset), np.float32)})
 
     with task.start(ctx=OnlineRLContext(), resume=args.resume):
         task.use(interaction_evaluator(cfg, policy.eval_mode, evaluator_env))
         task.use(StepCollector(cfg, policy.collect_mode, collector_env))
         task.use(sqil_data_pusher(cfg, agent_buffer, expert=False))
+        task.use(recorded_data_pusher(expert_buffer, dataset, reward=1.0))
         task.use(OffPolicyLearner(cfg, policy.learn_mode, buffer_))
         task.use(CkptSaver(policy, cfg.exp_name, train_freq=2_000))
         task.run(max_step=math.ceil(args.max_env_step / cfg.policy.collect.n_sample))

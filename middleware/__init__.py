@@ -19,6 +19,7 @@ from minding.middleware.offline_data_saver import offline_data_saver
 from minding.middleware.online_logger import online_logger
 from minding.middleware.past_selves import past_selves
 from minding.middleware.priority_calculator import priority_calculator
+from minding.middleware.recorded_data_pusher import recorded_data_pusher
 from minding.middleware.reward_estimator import reward_estimator
 from minding.middleware.sqil_data_pusher import sqil_data_pusher
 from minding.middleware.termination_checker import termination_checker
@@ -46,6 +47,7 @@ __all__ = [
     "online_logger",
     "past_selves",
     "priority_calculator",
+    "recorded_data_pusher",
     "reward_estimator",
     "reward_timer",
     "sqil_data_pusher",

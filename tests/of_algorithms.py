@@ -72,6 +72,11 @@ def is_offline(algorithm):
     return get_algorithm(algorithm).unit == "train_iter"
 
 
+def imitates(algorithm):
+    """Whether it learns from recorded data what to do in an environment."""
+    return get_algorithm(algorithm).chain in ("gail", "sqil")
+
+
 @functools.cache
 def recorded(env_id, steps=300):
     """The folder of random play in an environment."""
@@ -95,7 +100,15 @@ def length(algorithm, steps, env_id=None):
     """Settings of a run of so many steps of its clock, with what it learns from."""
     if is_offline(algorithm):
         return f"run.max_train_iter={steps}", f"policy.other.data={recorded(env_id or environment(algorithm))}"
-    return (f"run.max_env_step={steps}",)
+    return f"run.max_env_step={steps}", *imitated(algorithm, env_id)
+
+
+def imitated(algorithm, env_id=None):
+    """Settings of what it imitates, if it does."""
+    if not imitates(algorithm):
+        return ()
+    small = ("policy.other.gail.batch_size=16", "policy.other.gail.n_update=2") if has(algorithm, "other.gail") else ()
+    return (f"policy.other.data={recorded(env_id or environment(algorithm))}", *small)
 
 
 def short_run(algorithm):
@@ -111,7 +124,7 @@ def short_run(algorithm):
         )
     if has(algorithm, "other.buffer_size"):
         return (
-            "run.max_env_step=320",
+            *length(algorithm, 320),
             "run.ckpt_freq=12",
             "run.metrics_freq=50",
             "policy.collect.n_sample=16",
@@ -123,7 +136,7 @@ def short_run(algorithm):
         )
     twice = [f"policy.learn.{key}" for key in ("n_epoch", "n_minibatch") if has(algorithm, f"learn.{key}")]
     return (
-        "run.max_env_step=640",
+        *length(algorithm, 640),
         "run.metrics_freq=100",
         # Every second iteration.
         f"run.ckpt_freq={2 * 2 ** len(twice)}",

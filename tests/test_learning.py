@@ -11,7 +11,8 @@ from minding.engine import Config, OnlineRLContext, Task
 from minding.policies import ALGORITHMS
 
 FAST = ("ppo",)
-ONLINE = [name for name in ALGORITHMS if not of_algorithms.is_offline(name)]
+ONLINE = [name for name in ALGORITHMS if not (of_algorithms.is_offline(name) or of_algorithms.imitates(name))]
+"""Those that learn from the environment's rewards."""
 
 
 def train(algorithm):

@@ -253,6 +253,7 @@ class LearnSection(OpenSection):
     target_kl: float | None
     alpha: float
     auto_alpha: bool
+    target_entropy: float | None
     critic_learning_rate: float
     policy_delay: int
     target_noise: float
@@ -329,6 +330,7 @@ class OtherSection(OpenSection):
     rnd: RndSection
     data: str | None
     data_memory: str
+    data_share: float
     reward: str
 
 

@@ -27,7 +27,7 @@ def schema() -> groups.Schema:
         },
         "collect": {**groups.collect(8), **groups.random_steps()},
         "eval": groups.evaluation(),
-        "other": {**groups.replay(1_000_000), **groups.hindsight()},
+        "other": {**groups.replay(1_000_000), **groups.hindsight(), **groups.prior_data()},
     }
 
 

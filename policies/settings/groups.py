@@ -141,10 +141,15 @@ def rewards() -> Schema:
     }
 
 
+def recorded_folder() -> Schema:
+    """Key of the data that an algorithm learns from."""
+    return {"data": opt(None, None, "folder of the recorded data, see `minding data record`", type=str)}
+
+
 def recorded() -> Schema:
-    """Keys of the data that an algorithm learns from."""
+    """Keys of the data that an algorithm learns from without an environment."""
     return {
-        "data": opt(None, None, "folder of the recorded data, see `minding data record`", type=str),
+        **recorded_folder(),
         "data_memory": opt(
             "device",
             ("device", "mapped"),
@@ -180,6 +185,19 @@ def weighted_regression(scale: float, limit: float) -> Schema:
         **soft_targets(),
         "weight_scale": opt(scale, "[0, inf)", "factor of the advantage in the exponent of an action's weight"),
         "weight_limit": opt(limit, "(0, inf)", "largest weight of an action"),
+    }
+
+
+def prior_data() -> Schema:
+    """Keys of recorded data beside those that are collected."""
+    return {
+        "data": opt(
+            None,
+            None,
+            "chain=prior_data: folder of recorded data that join what is collected; see offline.md",
+            type=str,
+        ),
+        "data_share": opt(0.5, "(0, 1)", "chain=prior_data: their share of each minibatch"),
     }
 
 
@@ -338,6 +356,7 @@ def action_values(model_keys: Schema | None = None, learn: Schema | None = None)
             **replay(50_000),
             **priority(),
             **hindsight(),
+            **prior_data(),
             **eps(10_000),
         },
     }

@@ -47,6 +47,7 @@ NAMES = {
     "EnvSupervisor": _MANAGER,
     "EnvpoolStepCollector": "StepCollector of minding.middleware, with env.backend=envpool",
     "EventEnum": "events are named by text: task.on('metrics', handler)",
+    "GailRewardModel": "GAIL of minding.policies.rewards.gail",
     "HERLearner": "OffPolicyLearner of minding.middleware after her_data_enhancer",
     "ModelExchanger": _LANES,
     "NaiveReplayBuffer": "UniformBuffer of minding.engine.buffers",

@@ -5,7 +5,7 @@ import functools
 
 import pytest
 from fakes import IMAGE, VECTOR, Batches, dict_of
-from of_algorithms import constant, environment, has, is_offline, length
+from of_algorithms import constant, environment, has, is_offline, length, recorded
 from test_contract import ROWS, random_batch
 
 from minding import training
@@ -117,6 +117,12 @@ def test_every_key_of_an_algorithm_is_read_by_it(algorithm, run, tiny_config, tm
     if has(algorithm, "other.hindsight"):
         goals = "BitFlip" if "discrete" in ALGORITHMS[algorithm].actions else "PointReach"
         build(algorithm, read, tmp_path, "chain=hindsight", f"env.env_id=minding/{goals}-v0", "policy.learn.nstep=1")
+    if has(algorithm, "other.data_share"):
+        data = recorded(environment(algorithm))
+        extra = ["chain=prior_data", f"policy.other.data={data}", "policy.learn.nstep=1"]
+        build(
+            algorithm, read, tmp_path, *(each for each in extra if "nstep" not in each or has(algorithm, "learn.nstep"))
+        )
     images = dict_of(image=IMAGE, speed=VECTOR)
     get_policy_class(algorithm)(Recording(tiny_config(algorithm, images), read))
     keys = leaves(ALGORITHMS[algorithm].config_schema(), "policy.")

@@ -9,7 +9,7 @@ import shutil
 
 import numpy as np
 import pytest
-from of_algorithms import SMALL, constant, environment, has, is_offline, length, short_run
+from of_algorithms import SMALL, constant, environment, has, is_offline, length, recorded, short_run
 
 from minding import training
 from minding.configs import PRESETS, compile_run, load_preset
@@ -167,6 +167,8 @@ def short_preset(name, tmp_path):
             user, [*extra, *short_run(algorithm), *length(algorithm, 60, user.env.env_id), f"run.out_dir={tmp_path}"]
         )
     extra += SHORT_REPLAY if has(algorithm, "other.buffer_size") else SHORT_ROLLOUTS
+    if user.policy.get("other", {}).get("data"):
+        extra.append(f"policy.other.data={recorded(user.env.env_id)}")
     if has(algorithm, "collect.random_steps"):
         extra.append("policy.collect.random_steps=50")
     if has(algorithm, "learn.n_minibatch"):

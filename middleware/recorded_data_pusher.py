@@ -1,0 +1,70 @@
+"""From recorded data into a replay buffer, once."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from minding.engine.chain.context import OnlineRLContext
+from minding.engine.chain.middleware import declare
+from minding.engine.data.dataset import Dataset
+from minding.engine.errors import CheckpointError, ConfigError
+from minding.engine.types import Buffer, StateDict
+
+_BLOCK = 1 << 16
+"""Steps that are pushed at a time, so that they are not in memory twice."""
+
+
+@declare(role="learn")
+class recorded_data_pusher:
+    """Pushes all steps of recorded data into a buffer before the first iteration, and nothing afterwards.
+
+    Use it for a part of a `MixedBuffer` of which every minibatch takes its share. A resumed run pushes them again:
+    data are not in checkpoints, and other data than those of the run are refused.
+
+    Reads: nothing.
+    Writes: nothing.
+    Config: nothing.
+
+    Args:
+      buffer: takes the steps; it holds at least so many.
+      dataset: what was recorded, see `engine.data.dataset.load_dataset`.
+      reward: in place of the recorded rewards, as imitation has it; None keeps these.
+    Raises:
+      ConfigError: the buffer is too small.
+      DataError: the data have not got what the buffer takes.
+    """
+
+    def __init__(self, buffer: Buffer, dataset: Dataset, reward: float | None = None) -> None:
+        from minding.engine.buffers.recorded import check_fields
+
+        count = len(dataset)
+        if buffer.capacity < count:
+            raise ConfigError(
+                f"recorded_data_pusher: the buffer holds {buffer.capacity} steps, the data have {count}: make it larger"
+            )
+        check_fields(dataset, buffer.fields)
+        self._digest = dataset.digest
+        for start in range(0, count, _BLOCK):
+            index = np.arange(start, min(start + _BLOCK, count))
+            rows = dataset.rows(buffer.fields, index)
+            if reward is not None:
+                rows["reward"] = np.full(len(index), reward, np.float32)
+            buffer.push(rows)
+
+    def __call__(self, ctx: OnlineRLContext) -> None:
+        """Nothing: the steps are there."""
+
+    def state_dict(self) -> StateDict:
+        return {"digest": self._digest}
+
+    def load_state_dict(self, state: StateDict) -> None:
+        """Refuses a run that learned from other data.
+
+        Raises:
+          CheckpointError: it did.
+        """
+        if state["digest"] != self._digest:
+            raise CheckpointError(
+                "recorded_data_pusher: the run learned from other recorded data than those given now: name the folder "
+                "that it began with"
+            )

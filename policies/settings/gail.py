@@ -1,0 +1,35 @@
+"""GAIL: PPO whose rewards say how much its steps look like an expert's.
+
+Its policy is that of `minding.policies.ppo`, its rewards are those of `minding.policies.rewards.gail`; here are the
+settings.
+"""
+
+from __future__ import annotations
+
+from minding.engine.config.compiler import opt
+from minding.policies.settings import groups, ppo
+from minding.policies.settings.algorithm import Algorithm
+
+
+def schema() -> groups.Schema:
+    """The keys of `policy`."""
+    gail = {
+        "reward": opt(
+            "positive",
+            ("positive", "negative", "logit"),
+            "-log(1 - D), which favours long episodes; log D, which favours short ones; or their sum, of either sign",
+        ),
+        "learning_rate": opt(3e-4, "(0, 1]", "step size of Adam for the discriminator"),
+        "n_update": opt(20, "[1, inf)", "gradient steps of the discriminator on each rollout"),
+        "batch_size": opt(128, "[1, inf)", "steps of the expert in each, and as many of the agent"),
+        "hidden": opt([64, 64], "[1, inf)", "sizes of the discriminator's hidden layers"),
+        "gradient_penalty": opt(
+            0.0, "[0, inf)", "weight of the squared distance of its gradients' norm from 1, between both kinds of steps"
+        ),
+    }
+    return {**ppo.schema(), "other": {**groups.recorded_folder(), "gail": gail}}
+
+
+algorithm = Algorithm(
+    "gail", "PPO", schema, actions=("discrete", "multi_discrete", "box"), chain="gail", variant_of="ppo"
+)

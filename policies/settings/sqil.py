@@ -1,0 +1,18 @@
+"""SQIL: SAC with a reward of 1 for an expert's recorded steps and of 0 for its own.
+
+Reddy et al., 2020, https://arxiv.org/abs/1905.11108. Its policy is that of `minding.policies.sac`; here are
+its settings.
+"""
+
+from __future__ import annotations
+
+from minding.policies.settings import groups, sac
+from minding.policies.settings.algorithm import Algorithm
+
+
+def schema() -> groups.Schema:
+    """The keys of `policy`."""
+    return {**sac.schema(), "other": {**groups.replay(1_000_000), **groups.prior_data()}}
+
+
+algorithm = Algorithm("sqil", "SAC", schema, actions=("box",), chain="sqil", unit_box=True, variant_of="sac")

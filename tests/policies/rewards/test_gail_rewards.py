@@ -1,0 +1,240 @@
+"""GAIL: its discriminator, loss and rewards against NumPy in float64, what it learns, and what it saves."""
+
+import copy
+import dataclasses
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from fakes import dict_of, discrete, multi_discrete, space_of
+
+from minding.engine.data import trees
+from minding.engine.data.dataset import Dataset
+from minding.engine.data.rollout import Rollout
+from minding.engine.errors import CheckpointError, DataError, NonFiniteError
+from minding.engine.process.runtime import ms
+from minding.policies.rewards.gail import GAIL
+
+STEPS, ENVS, EXPERT = 6, 2, 40
+SETTINGS = {
+    "policy.other.gail.hidden": [8],
+    "policy.other.gail.batch_size": 16,
+    "policy.other.gail.n_update": 4,
+    "policy.other.gail.learning_rate": 0.01,
+}
+SPACE = dict_of(a=space_of(3), b=discrete(2))
+
+
+def dataset(cfg, seed=1, mean=2.0):
+    """What an expert did: its observations lie elsewhere than those of `rollout`."""
+    rng = np.random.default_rng(seed)
+    end = np.array([EXPERT - 1])
+    space = cfg.env.spec["env_action"]
+    action = rng.uniform(-1, 1, (EXPERT, 2)) if space["kind"] == "box" else np.full(EXPERT, 1)
+    obs = {"a": rng.normal(mean, [0.5, 1.0, 2.0], (EXPERT, 3)).astype(np.float32), "b": rng.integers(0, 2, EXPERT)}
+    zeros = np.zeros(EXPERT, bool)
+    return Dataset(
+        obs=obs,
+        action=action.astype(np.float32 if space["kind"] == "box" else np.int64),
+        reward=np.zeros(EXPERT, np.float32),
+        terminated=zeros,
+        truncated=zeros,
+        end=end,
+        final_obs={path: values[-1:] for path, values in obs.items()},
+        about={"env": {"env_action": space}},
+        digest=f"expert {seed}",
+    )
+
+
+@pytest.fixture(scope="module")
+def make(tiny_config):
+    def made(action=None, seed=1, **settings):
+        cfg = tiny_config("gail", SPACE, action or discrete(3), **{**SETTINGS, **settings})
+        return GAIL(cfg, dataset(cfg, seed))
+
+    return made
+
+
+@pytest.fixture(scope="module")
+def built(make):
+    return make()
+
+
+@pytest.fixture
+def gail(built):
+    state = copy.deepcopy(built.state_dict())
+    yield built
+    built.load_state_dict(state)
+    built.cfg.reward = "positive"
+
+
+def rollout(valid=None, value=0.0, seed=0):
+    rng = np.random.default_rng(seed)
+    a = rng.normal(value, 1.0, (STEPS + 1, ENVS, 3)).astype(np.float32)
+    b = rng.integers(0, 2, (STEPS + 1, ENVS))
+    action = rng.integers(0, 3, (STEPS, ENVS))
+    none = np.zeros((STEPS, ENVS), bool)
+    obs, last = (trees.unflatten({"a": a[part], "b": b[part]}) for part in (slice(STEPS), STEPS))
+    zeros = np.zeros((STEPS, ENVS), np.float32)
+    return Rollout(obs, last, None, np.empty((0, 2), np.int64), action, zeros, none, none, valid, {})
+
+
+def whitened(gail, a):
+    expert = gail_expert()["a"].astype(np.float64)
+    return np.clip((a - expert.mean(axis=0)) / expert.std(axis=0), -5.0, 5.0)
+
+
+def gail_expert():
+    return dataset(gail_config()).obs
+
+
+def gail_config():
+    """What `dataset` needs of the configuration of discrete actions."""
+    space = {"kind": "discrete", "n": 3, "shape": [], "start": 0, "dtype": "int64"}
+    return SimpleNamespace(env=SimpleNamespace(spec={"env_action": space}))
+
+
+def features(gail, a, b, action, p=None):
+    """What the discriminator judges, float64: each leaf through its own layer, and the action as ones and zeros."""
+    p = p or params(gail)
+    leaves = [whitened(gail, a), np.eye(2)[b]]
+    layers = [[p[f"net.encoder.projections.{k}.{part}"] for part in ("weight", "bias")] for k in range(2)]
+    parts = [np.tanh(leaf @ weight.T + bias) for leaf, (weight, bias) in zip(leaves, layers)]
+    return np.concatenate([*parts, np.eye(3)[action]], axis=1)
+
+
+def judged(p, x):
+    hidden = np.tanh(x @ p["net.body.layers.0.weight"].T + p["net.body.layers.0.bias"])
+    return hidden @ p["net.head.weight"][0] + p["net.head.bias"][0]
+
+
+def params(gail):
+    return {name: value.asnumpy().astype(np.float64) for name, value in gail.params.items()}
+
+
+@pytest.mark.parametrize(
+    ("kind", "formula"),
+    [
+        ("positive", lambda d: -np.log(1.0 - d)),
+        ("negative", np.log),
+        ("logit", lambda d: np.log(d) - np.log(1.0 - d)),
+    ],
+)
+def test_rewards_are_those_of_the_formula_before_it_learns(gail, kind, formula):
+    gail.cfg.reward = kind
+    given = rollout()
+    a, b = given.obs["a"].reshape(-1, 3), given.obs["b"].reshape(-1)
+    f = judged(params(gail), features(gail, a, b, given.action.reshape(-1)))
+    wanted = formula(1.0 / (1.0 + np.exp(-f))).reshape(STEPS, ENVS)
+    found = gail.estimate(given).reward
+    assert found.dtype == np.float32
+    np.testing.assert_allclose(found, wanted, rtol=2e-4, atol=1e-5)
+
+
+def loss_of(p, expert, agent, share, penalty):
+    """The loss in float64; the gradient of a layer of tanh is written out."""
+    between = share[:, None] * expert + (1.0 - share[:, None]) * agent
+    hidden = np.tanh(between @ p["net.body.layers.0.weight"].T + p["net.body.layers.0.bias"])
+    slope = ((1.0 - hidden**2) * p["net.head.weight"][0]) @ p["net.body.layers.0.weight"]
+    norm = np.sqrt((slope**2).sum(axis=1) + 1e-8)
+    cross = np.logaddexp(0.0, -judged(p, expert)).mean() + np.logaddexp(0.0, judged(p, agent)).mean()
+    return cross + penalty * ((norm - 1.0) ** 2).mean()
+
+
+@pytest.mark.parametrize("penalty", [0.0, 2.0])
+def test_the_loss_and_its_gradients_are_those_of_the_formula(make, penalty, monkeypatch):
+    gail = make(**{"policy.other.gail.gradient_penalty": penalty, "policy.other.gail.n_update": 1})
+    told, update, given = [], gail._update, rollout(value=1.0)
+    monkeypatch.setattr(gail, "_update", lambda *args: (told.append(args), update(*args))[1])
+    p = params(gail)
+    metrics = gail.estimate(given).metrics
+    (batch, inputs), data = told[0], dataset(gail_config())
+    share = inputs.steps["share"][0].astype(np.float64) if penalty else np.zeros(16)
+    parts = [
+        np.concatenate([data.obs["a"], given.obs["a"].reshape(-1, 3)]),
+        np.concatenate([data.obs["b"], given.obs["b"].reshape(-1)]),
+        np.concatenate([data.action, given.action.reshape(-1)]),
+    ]
+    x = features(gail, *(part[batch.index[0]] for part in parts), p)
+    expert, agent = x[:16], x[16:]
+    assert metrics["gail_loss"] == pytest.approx(loss_of(p, expert, agent, share, penalty), rel=1e-5)
+    assert metrics["gail_expert"] == (judged(p, expert) > 0).mean()
+    assert metrics["gail_agent"] == (judged(p, agent) < 0).mean()
+    named = {id(parameter): name for name, parameter in gail.params.items()}
+    names = [named[id(parameter)] for parameter in gail.root.net.trainable_params()]
+    # Adam's first moment is a tenth of the gradient of the first step.
+    grads = [moment.asnumpy().astype(np.float64) / 0.1 for moment in gail.root.optim.steps[0].m]
+    found = dict(zip(names, grads, strict=True))
+    for name in ("net.body.layers.0.weight", "net.head.weight", "net.body.layers.0.bias"):
+        wanted = np.zeros(p[name].shape)
+        for place in np.ndindex(*p[name].shape):
+            ends = []
+            for step in (1e-5, -1e-5):
+                moved = {**p, name: p[name].copy()}
+                moved[name][place] += step
+                ends.append(loss_of(moved, expert, agent, share, penalty))
+            wanted[place] = (ends[0] - ends[1]) / 2e-5
+        np.testing.assert_allclose(found[name], wanted, rtol=1e-3, atol=2e-5, err_msg=name)
+
+
+def test_half_of_every_minibatch_is_the_experts_and_resets_are_no_steps(gail, monkeypatch):
+    batches = []
+    update = gail._update
+    monkeypatch.setattr(gail, "_update", lambda batch, inputs: (batches.append(batch), update(batch, inputs))[1])
+    valid = np.zeros((STEPS, ENVS), bool)
+    valid[2, 1] = valid[4, 0] = True
+    gail.estimate(rollout(valid))
+    index = batches[0].index
+    assert index.shape == (4, 32)
+    assert (index[:, :16] < EXPERT).all()
+    assert set(index[:, 16:].ravel()) == {EXPERT + 2 * ENVS + 1, EXPERT + 4 * ENVS}
+    nothing = gail.estimate(rollout(np.zeros((STEPS, ENVS), bool)))
+    assert not nothing.reward.any()
+    assert len(batches) == 1
+
+
+def test_it_learns_to_tell_them_apart(gail):
+    first = gail.estimate(rollout()).metrics
+    for seed in range(30):
+        last = gail.estimate(rollout(seed=seed)).metrics
+    assert last["gail_loss"] < 0.5 * first["gail_loss"]
+    assert min(last["gail_expert"], last["gail_agent"]) > 0.8
+    assert last["gail_reward"] < first["gail_reward"]
+    near, far = gail.estimate(rollout(value=2.0)).reward.mean(), gail.estimate(rollout(value=-2.0)).reward.mean()
+    assert near > far
+
+
+def test_it_goes_on_exactly_from_what_it_saved(gail, make):
+    gail.estimate(rollout())
+    state = copy.deepcopy(gail.state_dict())
+    expected = gail.estimate(rollout(seed=2))
+    fresh = make()
+    fresh.load_state_dict(state)
+    found = fresh.estimate(rollout(seed=2))
+    np.testing.assert_array_equal(found.reward, expected.reward)
+    assert found.metrics == expected.metrics
+    with pytest.raises(CheckpointError, match="the run learned from other recorded data"):
+        make(seed=2).load_state_dict(state)
+
+
+@pytest.mark.parametrize("action", [multi_discrete(3, 2), space_of(2)])
+def test_other_actions_are_numbers_or_ones_and_zeros(tiny_config, action):
+    cfg = tiny_config("gail", space_of(3), action, **SETTINGS)
+    data = dataset(tiny_config("gail", space_of(3), space_of(2)))
+    given = np.random.default_rng(0).integers(0, 2, (EXPERT, 2))
+    if action["kind"] != "box":
+        data = dataclasses.replace(data, action=given)
+    about = {"env": {"env_action": cfg.env.spec["env_action"]}}
+    data = dataclasses.replace(data, obs={"": data.obs["a"]}, final_obs={"": data.final_obs["a"]}, about=about)
+    gail = GAIL(cfg, data)
+    numbers = gail.root.net.as_numbers(ms.Tensor(given.astype("int32" if action["kind"] != "box" else "float32")))
+    wanted = given if action["kind"] == "box" else np.hstack([np.eye(3)[given[:, 0]], np.eye(2)[given[:, 1]]])
+    assert np.array_equal(numbers.asnumpy(), wanted)
+
+
+def test_what_does_not_fit_is_refused(gail, tiny_config):
+    cfg = tiny_config("gail", space_of(4), discrete(3), **SETTINGS)
+    with pytest.raises(DataError, match="no field 'obs'"):
+        GAIL(cfg, dataset(cfg))
+    with pytest.raises(NonFiniteError, match="gail"):
+        gail.estimate(rollout(value=np.nan))

@@ -1,0 +1,121 @@
+"""SQIL and prior data: which rewards and which shares of minibatches are learned from, and what is refused."""
+
+import dataclasses
+import shutil
+
+import numpy as np
+import pytest
+from fakes import VECTOR, space_of
+from of_algorithms import SMALL, environment, recorded
+
+from minding.configs import compile_run
+from minding.configs.chains import check_chain, get_chain, prior_data
+from minding.engine import Config, Task
+from minding.engine.buffers import MixedBuffer
+from minding.engine.data.dataset import load_dataset
+from minding.engine.data.dataset_writer import save_dataset
+from minding.engine.errors import CheckpointError, ConfigError, DataError
+from minding.middleware import recorded_data_pusher
+from minding.policies import get_policy_class
+from minding.policies.discrete_sac import DiscreteSAC
+from minding.policies.sac import SAC
+
+CONTRACT = {"sqil": (VECTOR, space_of(2), {})}
+RESUMES = {"SQIL": ("Pendulum-v1", ())}
+SHORT = (
+    *SMALL, "policy.collect.n_sample=16", "policy.learn.warmup=16", "policy.learn.batch_size=8",
+    "policy.learn.update_per_collect=1", "policy.other.buffer_size=100",
+)  # fmt: skip
+
+
+def config(algorithm, *settings, chain=None):
+    env_id = environment(algorithm)
+    user = Config(env={"env_id": env_id}, policy={"type": algorithm}, **({"chain": chain} if chain else {}))
+    return compile_run(user, [*SHORT, f"policy.other.data={recorded(env_id)}", *settings])
+
+
+def batches_of(cfg, monkeypatch, iterations=2):
+    """The minibatches of some iterations, and the chain's names."""
+    chain, task, seen = get_chain(cfg.chain), Task(), []
+    with task.start(ctx=chain.context()):
+        policy = get_policy_class(cfg.policy.type)(cfg)
+        sample = MixedBuffer.sample
+        monkeypatch.setattr(MixedBuffer, "sample", lambda *args: (seen.append(sample(*args)), seen[-1])[1])
+        chain.fill(task, cfg, policy)
+        task.run(max_step=iterations)
+        return seen, repr(task)
+
+
+def read(batch, name):
+    return batch.layout.read(batch.tables.host, name)[batch.index[0]]
+
+
+@pytest.mark.parametrize("algorithm", ["sqil", "discrete_sqil"])
+def test_half_of_a_minibatch_is_the_experts_whose_rewards_are_1(algorithm, monkeypatch):
+    cfg = config(algorithm)
+    seen, chain = batches_of(cfg, monkeypatch)
+    assert type(get_policy_class(algorithm)(cfg, ("eval",))) is (SAC if algorithm == "sqil" else DiscreteSAC)
+    assert chain.index("StepCollector") < chain.index("sqil_data_pusher") < chain.index("OffPolicyLearner")
+    for batch in seen:
+        assert read(batch, "reward").tolist() == [0.0] * 4 + [1.0] * 4
+        expert = load_dataset(recorded(environment(algorithm))).obs[""]
+        assert all((expert == row).all(axis=1).any() for row in read(batch, "obs")[4:])
+
+
+@pytest.mark.parametrize("algorithm", ["sac", "dqn"])
+def test_prior_data_keep_their_rewards_and_have_their_share(algorithm, monkeypatch):
+    cfg = config(algorithm, "policy.other.data_share=0.25", chain="prior_data")
+    seen, chain = batches_of(cfg, monkeypatch)
+    data = load_dataset(recorded(environment(algorithm)))
+    assert ("eps_greedy_handler" in chain) == (algorithm == "dqn")
+    for batch in seen:
+        obs, reward = read(batch, "obs"), read(batch, "reward")
+        for row, value in zip(obs[6:], reward[6:]):
+            assert value in data.reward[(data.obs[""] == row).all(axis=1)]
+        assert not any((data.obs[""] == row).all(axis=1).any() for row in obs[:6])
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "settings", "error", "message"),
+    [
+        ("sac", ["policy.other.data=null"], ConfigError, "policy.other.data is not given"),
+        ("sac", ["policy.other.data_share=0.3"], ConfigError, "expected a share that is a whole number of rows"),
+        ("dqn", ["policy.learn.nstep=3"], ConfigError, "use policy.learn.nstep=1"),
+        ("dqn", ["policy.other.replay=prioritized"], ConfigError, "use policy.other.replay=uniform"),
+        ("dqn", [f"policy.other.data={recorded('Pendulum-v1')}"], DataError, "of another environment"),
+        (
+            "dqn",
+            ["policy.learn.batch_size=1000", "policy.other.buffer_size=2000"],
+            DataError,
+            "exceeds the 300 recorded steps",
+        ),
+    ],
+)
+def test_what_cannot_join_is_refused_before_anything_is_built(algorithm, settings, error, message):
+    with pytest.raises(error, match=message):
+        check_chain(config(algorithm, *settings, chain="prior_data"))
+
+
+def test_chains_are_for_algorithms_that_have_their_keys():
+    user = Config(env={"env_id": "CartPole-v1"}, policy={"type": "ppo"}, chain="prior_data")
+    with pytest.raises(ConfigError, match=r"the chain reads policy.other.buffer_size"):
+        check_chain(compile_run(user))
+
+
+def test_a_run_that_learned_from_other_data_is_refused(tmp_path):
+    cfg = config("sac", chain="prior_data")
+    policy = get_policy_class("sac")(cfg, ("learn",))
+    _, _, part, data = prior_data.parts(cfg, policy)
+    pusher = recorded_data_pusher(part, data)
+    assert len(part) == len(data)
+    state = pusher.state_dict()
+    pusher.load_state_dict(state)
+    shutil.copytree(recorded("Pendulum-v1"), tmp_path / "same")
+    other = load_dataset(tmp_path / "same")
+    assert other.digest == data.digest
+    save_dataset(tmp_path / "changed", dataclasses.replace(data, reward=data.reward + np.float32(1.0)))
+    _, _, part, _ = prior_data.parts(cfg, policy)
+    with pytest.raises(CheckpointError, match="learned from other recorded data"):
+        recorded_data_pusher(part, load_dataset(tmp_path / "changed")).load_state_dict(state)
+    with pytest.raises(ConfigError, match="the data have 300: make it larger"):
+        recorded_data_pusher(prior_data.parts(cfg, policy)[1], data)
