@@ -23,4 +23,4 @@ main_config = Config(
     ),
 )
 
-proof = dict(seeds=3, recorded=("acrobot_ppo", 5_000))
+proof = dict(seeds=3, recorded=(dict(preset="acrobot_ppo", steps=5_000),))

@@ -19,4 +19,4 @@ main_config = Config(
     ),
 )
 
-proof = dict(seeds=3, recorded=("cartpole_ppo", 5_000))
+proof = dict(seeds=3, recorded=(dict(preset="cartpole_ppo", steps=5_000),))

@@ -21,4 +21,4 @@ main_config = Config(
     ),
 )
 
-proof = dict(seeds=3, recorded=("pendulum_sac", 20_000))
+proof = dict(seeds=3, recorded=(dict(preset="pendulum_sac", steps=20_000),))

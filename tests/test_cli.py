@@ -432,7 +432,8 @@ def test_list_fits_a_screen_and_names_everything_but_middleware(capsys):
     assert len(lines) <= 36
     text = "\n".join(lines)
     assert "  simple_spread     coma, idqn, ippo, maddpg, mappo, qmix, vdn\n" in text
-    assert re.search(r"^ +dqn_per, dueling_dqn, impala,", text, re.MULTILINE)
+    # What follows in a second line stands below the first.
+    assert re.search(r"^  cartpole +a2c, .*,\n {20}\w+, ", text, re.MULTILINE)
     assert "minding list presets" in text
     for name in ALGORITHMS:
         assert re.search(rf"\b{name}\b", text)
