@@ -175,7 +175,7 @@ def test_the_lines_of_running_seeds_say_how_far_they_are(train, tmp_path, capsys
         (["--seeds", "0-3,2"], "'0-3,2' names the seed 2 twice: give each seed once"),
         (["--seeds", "0-1000"], "'0-1000' asks for 1,001 runs, one per seed: give at most 1,000 at once"),
         (["--seeds", "0-1000000000"], "asks for 1,000,000,001 runs, one per seed: give at most 1,000 at once"),
-        (["--seeds", "9" * 19], "expected seeds of at most 18 digits"),
+        (["--seeds", "9" * 13], "expected seeds of at most 12 digits"),
         (["--seeds", "0-1", "--seed", "3"], "--seeds and seed=3 contradict each other: give only one of them"),
         (["--seeds", "0-1", "--resume"], "--resume has no effect with --seeds, which always resumes: leave it out"),
         (["--jobs", "2"], "--jobs 2 has no effect on one run: also give --seeds, such as --seeds 0-4"),

@@ -21,6 +21,8 @@ _TYPE_NAMES: dict[type, str] = {
     list: "a list",
     dict: "a section",
 }
+MOST_COUNT = 10**12
+"""No count, size or seed of a run is larger; what is computed from one fits into 64 bits."""
 _NUMBER = r"[-+]?(?:inf|\d+(?:\.\d*)?(?:[eE][-+]?\d+)?)"
 _INTERVAL = re.compile(rf"([\[(])\s*({_NUMBER})\s*,\s*({_NUMBER})\s*([\])])(\s+or\s+None)?")
 
@@ -75,7 +77,8 @@ class Option:
     def check(self, value: Any, path: str) -> Any:
         """Returns a fresh plain copy of `value` in the option's type.
 
-        An int is taken for a float, and a whole float such as 1e6 for an int; a bool is never a number.
+        An int is taken for a float, and a whole float such as 1e6 for an int; a bool is never a number. Integers are at
+        most `MOST_COUNT`.
 
         Raises:
           ConfigError: for a wrong type or a value out of range; with `path`, value and what is allowed.
@@ -180,11 +183,13 @@ def _coerce(value: Any, kind: type) -> Any:
     if kind is float and given is int:
         return float(value)
     if kind is int and given is float and value.is_integer():
-        return int(value)
+        value, given = int(value), int
     if given is not kind:
         bare = str(value).lower().lstrip("+-") in ("nan", "inf") and kind is float
         written = f" (YAML writes .{value.lower().lstrip('+-')})" if bare else ""
         raise TypeError("None is not allowed here" if value is None else f"{value!r} is {_TYPE_NAMES[given]}{written}")
     if kind is float and math.isnan(value):
         raise TypeError("NaN is not a number")
+    if kind is int and abs(value) > MOST_COUNT:
+        raise TypeError("it is beyond 10**12, the largest integer of a setting")
     return value

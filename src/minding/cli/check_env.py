@@ -6,13 +6,13 @@ import itertools
 
 import click
 
-from minding.cli.common import bad_input
+from minding.cli.common import COUNT, bad_input
 
 
 @click.command("check-env")
 @click.argument("env_id")
 @click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...")
-@click.option("--steps", type=click.IntRange(min=1), default=1000, show_default=True, help="Steps to try.")
+@click.option("--steps", type=COUNT, default=1000, show_default=True, help="Steps to try.")
 @click.option(
     "--seconds", type=click.FloatRange(min=0, min_open=True), default=30.0, show_default=True, help="Seconds to take."
 )

@@ -20,6 +20,11 @@ BEST = "best"
 """The word for the checkpoint of the best evaluation."""
 
 
+COUNT = click.IntRange(1, 10**12)
+"""A number of steps or episodes; as large as an integer of a setting may be."""
+SEED = click.IntRange(0, 10**12)
+
+
 class BadInput(click.ClickException):
     """What the user gave cannot be used: exit code 2."""
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from minding.cli.common import RunFolder, bad_input, checkpoint_of, ckpt_option, print_table, trust_option
+from minding.cli.common import COUNT, SEED, RunFolder, bad_input, checkpoint_of, ckpt_option, print_table, trust_option
 
 if TYPE_CHECKING:
     from minding.engine.data.dataset import Dataset
@@ -21,12 +21,12 @@ def data() -> None:
 
 @data.command()
 @click.argument("run", type=RunFolder(), required=False)
-@click.option("--steps", type=click.IntRange(min=1), required=True, help="Environment steps to record.")
+@click.option("--steps", type=COUNT, required=True, help="Environment steps to record.")
 @click.option("--out", type=click.Path(), metavar="FOLDER", help="Folder of the data; RUN/data by default.")
 @click.option("--explore", is_flag=True, help="Play as while collecting instead of without exploration.")
 @click.option("--random", is_flag=True, help="Play random actions in the environment of RUN or --env.")
 @click.option("--env", metavar="ENV_ID", help="With --random in place of RUN: the environment.")
-@click.option("--seed", type=click.IntRange(min=0), help="Seed of the environments; the run's own by default.")
+@click.option("--seed", type=SEED, help="Seed of the environments; the run's own by default.")
 @ckpt_option
 @trust_option
 def record(
@@ -125,9 +125,7 @@ def plot(folder: str, output: str | None) -> None:
 
 
 _source_options = (
-    click.option(
-        "--horizon", type=click.IntRange(min=1), help="Time limit of episodes, for D4RL files without timeouts."
-    ),
+    click.option("--horizon", type=COUNT, help="Time limit of episodes, for D4RL files without timeouts."),
     click.option("--env", metavar="ENV_ID", help="Environment of data that do not say it; its spaces are used."),
 )
 

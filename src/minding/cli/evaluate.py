@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from minding.cli.common import BEST, RunFolder, bad_input, checkpoint_of, ckpt_option, trust_option
+from minding.cli.common import BEST, COUNT, SEED, RunFolder, bad_input, checkpoint_of, ckpt_option, trust_option
 
 if TYPE_CHECKING:
     from minding.engine.config.config import Config
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 @click.command("eval")
 @click.argument("run", type=RunFolder())
-@click.option("--episodes", type=click.IntRange(min=1), default=100, show_default=True, help="Episodes to play.")
-@click.option("--seed", type=click.IntRange(min=0), help="Seed of the environments; the run's own by default.")
+@click.option("--episodes", type=COUNT, default=100, show_default=True, help="Episodes to play.")
+@click.option("--seed", type=SEED, help="Seed of the environments; the run's own by default.")
 @ckpt_option
 @click.option(
     "--exported",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from minding.cli.common import RunFolder, bad_input, checkpoint_of, ckpt_option, trust_option
+from minding.cli.common import COUNT, SEED, RunFolder, bad_input, checkpoint_of, ckpt_option, trust_option
 
 if TYPE_CHECKING:
     from minding.engine.run.run_dir import RunDir
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     metavar="FILE",
     help="File to write: .gif, or .mp4 (extra video); RUN/episode.gif by default.",
 )
-@click.option("--episodes", type=click.IntRange(min=1), default=1, show_default=True, help="Episodes to film.")
-@click.option("--seed", type=click.IntRange(min=0), help="Seed of the environment; the run's own by default.")
+@click.option("--episodes", type=COUNT, default=1, show_default=True, help="Episodes to film.")
+@click.option("--seed", type=SEED, help="Seed of the environment; the run's own by default.")
 @ckpt_option
 @trust_option
 def record(run: str, out: str | None, episodes: int, seed: int | None, ckpt: str | None, trust: bool) -> None:

@@ -27,7 +27,7 @@ _EXIT_CODES = {"SIGINT": 130, "SIGTERM": 143}
 _INTERRUPTED = (*_EXIT_CODES.values(), -signal.SIGINT, -signal.SIGTERM)
 """Exit codes of a process that a signal ended, in order or before it was ready for signals."""
 _MOST_SEEDS = 1000
-_MOST_DIGITS = 18
+_MOST_DIGITS = 12
 _MOST_SETTINGS = 5
 """Of those that differ from another folder of seeds, how many are printed."""
 

@@ -122,6 +122,10 @@ def test_the_environment_fills_in_its_spec_in_plain_types():
         ({"policy": {"learn": 3}}, "policy.learn=3: expected a section with the keys learning_rate"),
         ({"policy": {"type": "dqn"}}, "policy.type='dqn': expected one of 'ppo'"),
         ({"seed": -1}, "seed=-1: expected an integer in [0, inf)"),
+        ({"seed": 10**12 + 1}, "seed=1000000000001: expected an integer in [0, inf); it is beyond 10**12"),
+        ({"run": {"max_env_step": 10**20 - 1}}, "it is beyond 10**12, the largest integer of a setting"),
+        ({"run": {"max_env_step": 1e300}}, "run.max_env_step=1e+300: expected an integer in [1, inf) or None; it is"),
+        ({"policy": {"model": {"hidden": [64, 10**30]}}}, "it is beyond 10**12"),
         ({"run": {"jit_threads": 257}}, "run.jit_threads=257: expected an integer in [1, 256]"),
         (
             {"device": "cpu"},
