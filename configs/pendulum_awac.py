@@ -1,7 +1,7 @@
 """AWAC on Pendulum-v1: from all that SAC did while it learned, its replay set.
 
 Expected: an evaluation mean of at least -239 within 10k gradient steps, 90 % of the way from random play, -1170, to a
-trained policy, -136; one seed ended at -151.1.
+trained policy, -136; seeds 0 to 2 ended at -151.1, -156.3 and -166.0.
 """
 
 from minding.engine import Config
