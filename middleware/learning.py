@@ -8,7 +8,7 @@ import numpy as np
 
 from minding.engine.chain.context import LearningContext
 from minding.engine.data.batch import IndexedBatch
-from minding.engine.types import LearnMode, LearnOutput
+from minding.engine.types import Array, LearnMode, LearnOutput
 from minding.middleware.schedules import Schedule
 
 
@@ -17,10 +17,18 @@ def learn_from(ctx: LearningContext, policy: LearnMode, batch: IndexedBatch, sch
     lag = ctx.optional("policy_lag", dict)
     if lag is not None:
         batch = dataclasses.replace(batch, lag=lag["max"])
-    clock = ctx.clock
-    # Where the clock counts gradient steps, each of them has a progress of its own.
-    now = clock + np.arange(len(batch.index)) if ctx.unit == "train_iter" and len(batch.index) > 1 else clock
-    output = policy.forward(batch, progress=schedule.progress(now))
+    output = policy.forward(batch, progress=schedule.progress(_places(ctx, len(batch.index))))
     ctx.train_output = {**(ctx.train_output or {}), **output.metrics, "grad_steps": output.steps}
     ctx.train_iter += output.steps
     return output
+
+
+def _places(ctx: LearningContext, steps: int) -> int | Array:
+    """Where these gradient steps are on the clock, for schedules.
+
+    If the clock counts gradient steps, each has a place of its own. Else all are where the iteration began, as the
+    data were collected after that: the first iteration learns at the start of a schedule, and none at its end.
+    """
+    if ctx.unit != "train_iter":
+        return ctx.clock_begin
+    return ctx.clock + np.arange(steps) if steps > 1 else ctx.clock

@@ -388,11 +388,11 @@ class Recording:
 
     def __getattribute__(self, name):
         get = object.__getattribute__
-        if name == "clock" or (name in get(self, "__dataclass_fields__") and name not in ("unit", "_kept")):
+        if name in ("clock", "clock_begin") or (name in get(self, "__dataclass_fields__") and name not in ("unit", "_kept", "_clock_begin")):
             notes = get(self, "__dict__").get("touched")
             # What a middleware wrote itself is no read of another's field.
             if notes is not None and name not in notes[1]:
-                notes[0].add(name)
+                notes[0].add("clock" if name == "clock_begin" else name)
         return get(self, get(self, "unit") if name == "clock" else name)
 
     def __setattr__(self, name, value):

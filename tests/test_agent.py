@@ -106,8 +106,8 @@ def test_a_second_call_continues_and_runs_its_own_schedule(tmp_path, caplog):
     assert "the learning rate begins at 0.01 again and is annealed over these 512 steps" in caplog.text
     rates = read_metrics(made.run_dir / "metrics.csv")["train/learning_rate"]
     rates = rates[np.isfinite(rates)]
-    # Each row is the mean over a call: 3/4, 1/2, 1/4 and none of the rate.
-    np.testing.assert_allclose(rates, 0.01 * 0.375)
+    # Each row is the mean over a call: all, 3/4, 1/2 and 1/4 of the rate.
+    np.testing.assert_allclose(rates, 0.01 * 0.625)
     with pytest.raises(ConfigError, match="the chain exists since the first call"):
         made.learn(512, use=[print])
     obs = np.random.default_rng(0).normal(size=(50, 4))

@@ -61,11 +61,22 @@ class Context:
     # call super() therefore loses none of its base's kept fields.
     _kept: ClassVar[tuple[str, ...]] = ("total_step",)
 
+    _clock_begin: ClassVar[int] = 0
+
     @property
     def clock(self) -> int:
         """How far the run is, counted in `unit`: what limits, schedules, evaluations and logs go by."""
         count: int = getattr(self, self.unit)
         return count
+
+    @property
+    def clock_begin(self) -> int:
+        """The clock at the start of this iteration, and so of the data that it collects: what schedules go by."""
+        return self._clock_begin
+
+    def begin_iteration(self) -> None:
+        """Begins an iteration: `clock_begin` is the clock now. `Task.run`, `renew` and `load_state_dict` do it."""
+        _set(self, "_clock_begin", self.clock)
 
     def optional(self, name: str, kind: type[_T]) -> _T | None:
         """The value of a field, which is of this class or None; None if this context has no field of that name."""
@@ -106,6 +117,7 @@ class Context:
             value = getattr(self, name)
             _set(fresh, name, value if type(value) in _SCALARS else _scalar(name, value))
         _set(fresh, "total_step", self.total_step + 1)
+        fresh.begin_iteration()
         return fresh
 
     def state_dict(self) -> dict[str, Any]:
@@ -128,6 +140,7 @@ class Context:
             )
         for name, value in state.items():
             setattr(self, name, _scalar(name, value))
+        self.begin_iteration()
 
     if not TYPE_CHECKING:
         # A type checker finds a field that is not there itself.

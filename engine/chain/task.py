@@ -322,6 +322,7 @@ class Task(Ending, Recorded, Composer, Emitter, RolePlayer, Generic[ContextT]):
             if limit is not None and total_step >= limit:
                 return "max_step"
             self._boundary.within = True
+            self._ctx.begin_iteration()
             begun = None if self._lanes is None else self._ctx.state_dict()
             try:
                 run_first_halves(steps, self._ctx, stack, total_step)

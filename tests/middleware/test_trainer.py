@@ -7,6 +7,7 @@ import pytest
 from fakes import ReadingLearner
 
 from minding.engine.chain.context import OnlineRLContext
+from minding.engine.chain.task import Task
 from minding.engine.data.batch import Field
 from minding.engine.errors import NonFiniteError, ShapeError
 from minding.middleware import multistep_trainer, trainer
@@ -22,7 +23,9 @@ def data(count, invalid=()):
 
 
 def context(**fields):
-    return OnlineRLContext(**{"env_step": 50, "train_iter": 7, **fields})
+    ctx = OnlineRLContext(**{"env_step": 50, "train_iter": 7, **fields})
+    ctx.begin_iteration()
+    return ctx
 
 
 @pytest.fixture
@@ -157,11 +160,24 @@ def test_a_rollout_of_reset_rows_only_makes_no_gradient_step(make, counting_conf
     assert (learner.steps, ctx.train_iter, ctx.train_output) == ([], 7, None)
 
 
-def test_the_schedule_runs_over_its_own_steps_where_they_are_set(counting_config):
+def test_schedules_go_by_the_start_of_the_data_over_their_own_steps_where_they_are_set(counting_config):
     learner = ReadingLearner(FIELDS)
     cfg = counting_config("a3c", **{"run.max_env_step": 100, "policy.learn.anneal_steps": 400})
-    trainer(cfg, learner)(context(train_data=data(8)))
-    assert learner.progress == [0.125]
+    learn, ctx = trainer(cfg, learner), OnlineRLContext()
+    # Three iterations of 50 environment steps, by hand and then by a task; the last begins again from a saved state.
+    for _ in range(2):
+        ctx.env_step += 50
+        ctx.train_data = data(8)
+        learn(ctx)
+        ctx = ctx.renew()
+    task = Task()
+    with task.start(ctx=OnlineRLContext()):
+        task.ctx.load_state_dict(ctx.state_dict())
+        task.use(lambda ctx: setattr(ctx, "env_step", ctx.env_step + 50))
+        task.use(lambda ctx: setattr(ctx, "train_data", data(8)))
+        task.use(learn)
+        task.run(max_step=4)
+    assert learner.progress == [0.0, 0.125, 0.25, 0.375]
 
 
 # Whole sequences
