@@ -388,7 +388,8 @@ class Recording:
 
     def __getattribute__(self, name):
         get = object.__getattribute__
-        if name in ("clock", "clock_begin") or (name in get(self, "__dataclass_fields__") and name not in ("unit", "_kept", "_clock_begin")):
+        fields = get(self, "__dataclass_fields__").keys() - {"unit", "_kept", "_clock_begin"}
+        if name in ("clock", "clock_begin") or name in fields:
             notes = get(self, "__dict__").get("touched")
             # What a middleware wrote itself is no read of another's field.
             if notes is not None and name not in notes[1]:

@@ -65,6 +65,8 @@ def test_it_makes_the_configured_steps_on_rows_of_the_buffer(parts):
     middleware, learner, buffer = parts()
     buffer.push(numbers(10, start=100))
     ctx = OnlineRLContext(env_step=25, train_iter=6)
+    ctx.begin_iteration()
+    ctx.env_step += 10
     middleware(ctx)
     assert [len(step["number"]) for step in learner.steps] == [4, 4, 4]
     assert set(np.concatenate([step["number"] for step in learner.steps])) <= set(range(100, 110))

@@ -22,6 +22,7 @@ def train(counting_config):
         learner, ctx = ReadingLearner(FIELDS), OnlineRLContext(env_step=34, train_iter=7)
         collector, middleware = StepCollector(cfg, AgePolicy().collect_mode, env), trajectory_trainer(cfg, learner)
         collector(ctx)
+        ctx.begin_iteration()
         collector(ctx)
         middleware(ctx)
         return ctx, learner
@@ -40,7 +41,7 @@ def test_rows_are_in_the_order_of_time_with_their_true_successors(train):
     assert rows["terminated"].tolist() == [[0, 0], [1, 0], [0, 0], [0, 0]]
     assert rows["cut"].tolist() == [[0, 0], [1, 1], [0, 0], [0, 1]]
     assert rows["valid"].tolist() == [[1, 1]] * 4
-    assert (ctx.train_iter, ctx.train_output["grad_steps"], learner.progress) == (8, 1, [0.5])
+    assert (ctx.train_iter, ctx.train_output["grad_steps"], learner.progress) == (8, 1, [0.42])
 
 
 def test_rows_of_resets_are_marked_and_cut(train):
