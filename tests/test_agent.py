@@ -210,6 +210,40 @@ def test_observations_that_do_not_fit_are_refused(pole, obs, error, message):
         pole.predict(obs)
 
 
+class Numbered(Corridor):
+    """Observes numbers of categories."""
+
+    def __init__(self, kind="plain"):
+        nested = spaces.Dict(floor=spaces.Discrete(4, start=2), doors=spaces.MultiDiscrete([2, 3]))
+        self.observation_space = spaces.Discrete(4) if kind == "plain" else nested
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return self.observation_space.sample(), {}
+
+    def step(self, action):
+        return self.observation_space.sample(), *super().step(action)[1:]
+
+
+def test_an_observation_that_is_none_of_the_numbers_of_its_space_is_refused():
+    made = minding.Agent("ppo", Numbered, progress=False)
+    assert made.predict(3) in (0, 1)
+    assert made.predict([0, 3]).shape == (2,)
+    for obs, message in (
+        (-1, "^observation is -1, its space has the values from 0 to 3"),
+        (4, "^observation is 4, its space has the values from 0 to 3"),
+        ([0, 1, 4], "^row 2: observation is 4, its space has the values from 0 to 3"),
+    ):
+        with pytest.raises(ShapeError, match=message):
+            made.predict(obs)
+    nested = minding.Agent("ppo", Numbered, settings=["env.env_kwargs.kind=nested"], progress=False)
+    assert nested.predict({"floor": 5, "doors": [1, 2]}) in (0, 1)
+    with pytest.raises(ShapeError, match="observation 'floor' is 1, its space has the values from 2 to 5"):
+        nested.predict({"floor": 1, "doors": [1, 2]})
+    with pytest.raises(ShapeError, match=r"observation 'doors' is \[2, 2\], its space has the values from \[?0"):
+        nested.predict({"floor": 2, "doors": [2, 2]})
+
+
 def test_a_memory_holds_to_the_number_of_observations(tmp_path):
     made = agent("r2d2", tmp_path)
     made.predict(np.stack([OBS, OBS]))

@@ -100,11 +100,20 @@ _Found = TypeVar("_Found")
 
 def _newest(folder: Path, read: Callable[[Path], _Found]) -> _Found:
     found = resumable_checkpoints(folder)
+    skipped = 0
     for path in reversed(found):
         try:
-            return read(path)
+            taken = read(path)
         except DamagedCheckpointError as error:
             _log.warning("skipped damaged checkpoint: %s", error)
+            skipped += 1
+            continue
+        if path.name == BEST:
+            why = f"none of the {skipped} later ones is whole" if skipped else "there is no later one"
+            _log.warning("using %s, the checkpoint of the best evaluation: %s", path, why)
+        elif skipped:
+            _log.warning("using %s, the newest whole checkpoint", path)
+        return taken
     if found:
         raise NoCheckpointError(f"{folder}: none of the {len(found)} checkpoints is whole; name another run")
     raise NoCheckpointError(f"{folder}: no checkpoint; train first, or name another run")

@@ -125,14 +125,20 @@ class ValueCheck:
             for row in np.flatnonzero(~usable):
                 value = np.array2string(arrays[i][row], threshold=8, precision=4)
                 found.setdefault(int(row), f"{self._leaves[i].label} is {value}{_unusable(arrays[i][row])}")
-        for i, count in self._counts:
-            outside = ((arrays[i] < 0) | (arrays[i] >= count)).reshape(len(arrays[i]), -1).any(1)
-            for row in np.flatnonzero(outside):
-                found.setdefault(int(row), self._outside(i, arrays[i][row], count))
+        for row, what in self.outside(arrays):
+            found.setdefault(row, what)
         for i, rows in self._stuck(arrays, over):
             for row in np.flatnonzero(rows):
                 found.setdefault(int(row), f"{self._leaves[i].label} allows no action ({brief(arrays[i][row])})")
         return sorted(found.items())
+
+    def outside(self, arrays: Sequence[Array]) -> list[tuple[int, str]]:
+        """Rows with integers that are none of the values of their space, each with what was found; see `bad_rows`."""
+        found = []
+        for i, count in self._counts:
+            outside = ((arrays[i] < 0) | (arrays[i] >= count)).reshape(len(arrays[i]), -1).any(1)
+            found += [(int(row), self._outside(i, arrays[i][row], count)) for row in np.flatnonzero(outside)]
+        return found
 
     def rounded(self, arrays: Sequence[Array]) -> list[tuple[int, str]]:
         """One row for each leaf with numbers that float32 rounds, with what was found; each leaf only once."""

@@ -15,6 +15,7 @@ from minding.engine.data.masks import ACTION_MASK, OBSERVATION, with_mask
 from minding.engine.errors import MindingError, NonFiniteError, ShapeError
 from minding.engine.types import Array
 from minding.envs.config import env_settings
+from minding.envs.guards.values import ValueCheck
 from minding.envs.recorded import action_space, observation_space
 from minding.envs.single.factory import env_factory
 from minding.envs.spaces.info import JoinInfo, WithInfo
@@ -43,6 +44,7 @@ class Player:
             self._mask_comes_with_info, self._unmasked = False, self._layout
         else:
             self._ask_environment(cfg)
+        self._values = ValueCheck(self._layout)
         self._eps = cfg.policy.other.eps.end if "eps" in cfg.policy.other else None
         self._actor = policy.own_actor()
         self._thread = None if policy.acts_in_numpy else threading.get_ident()
@@ -70,8 +72,8 @@ class Player:
         Returns:
           What the environment's `step` takes, ``(N, ...)`` for a batch; one discrete action is a NumPy integer.
         Raises:
-          ShapeError: if it does not fit the space, or a policy with memory is given another number of observations than
-            before: `reset` begins anew.
+          ShapeError: if it does not fit the space, its integers among them, or a policy with memory is given another
+            number of observations than before: `reset` begins anew.
           NonFiniteError: if a number is NaN or infinite.
           MindingError: if the policy acts through a graph, and this is another thread than the one that made it.
         """
@@ -91,6 +93,8 @@ class Player:
             leaves = [leaf[None] for leaf in leaves]
         arrays = [leaf.astype(each.dtype) for leaf, each in zip(leaves, self._layout.leaves)]
         self._check_finite(arrays)
+        for row, what in self._values.outside(arrays):
+            raise ShapeError(what if count is None else f"row {row}: {what}")
         converted = self._layout.unflatten(arrays)
         if explore:
             more = {} if self._eps is None else {"eps": self._eps}

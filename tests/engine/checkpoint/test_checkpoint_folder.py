@@ -13,6 +13,7 @@ from minding.engine.checkpoint import (
     resumable_checkpoints,
     save_checkpoint,
     step_of,
+    use_newest,
 )
 from minding.engine.errors import NoCheckpointError
 
@@ -58,7 +59,9 @@ def test_the_best_counts_where_no_other_is_whole(folder, caplog):
         damage(folder / f"iter_{n}")
     with caplog.at_level(logging.WARNING, "minding.ckpt"):
         assert newest_checkpoint(folder).name == "best"
-    assert len(caplog.messages) == 4
+    assert len(caplog.messages) == 5
+    best = f"using {folder / 'best'}, the checkpoint of the best evaluation: "
+    assert caplog.messages[4] == f"{best}none of the 4 later ones is whole"
     damage(folder / "best")
     with pytest.raises(NoCheckpointError, match="none of the 5 checkpoints is whole"):
         newest_checkpoint(folder)
@@ -70,8 +73,21 @@ def test_the_newest_whole_one_is_found_and_damaged_ones_are_named(folder, caplog
     break_off(folder / "iter_3")
     with caplog.at_level(logging.WARNING, "minding.ckpt"):
         assert newest_checkpoint(folder).name == "iter_2"
-    assert [("iter_4" in m, "iter_3" in m) for m in caplog.messages] == [(True, False), (False, True)]
-    assert "skipped damaged checkpoint" in caplog.messages[0]
+    damaged, broken_off, used = caplog.messages
+    assert damaged.startswith(f"skipped damaged checkpoint: {folder / 'iter_4'}")
+    assert broken_off.startswith(f"skipped damaged checkpoint: {folder / 'iter_3'}")
+    assert used == f"using {folder / 'iter_2'}, the newest whole checkpoint"
+
+
+def test_a_run_that_has_only_the_best_one_says_that_it_is_used(tmp_path, caplog):
+    save_checkpoint(tmp_path / "best", {"n": 0}, {})
+    with caplog.at_level(logging.WARNING, "minding.ckpt"):
+        assert use_newest(tmp_path, lambda found: None).path == tmp_path / "best"
+    best = f"using {tmp_path / 'best'}, the checkpoint of the best evaluation: there is no later one"
+    assert caplog.messages == [best]
+    save_checkpoint(tmp_path / "iter_7", {"n": 7}, {})
+    assert use_newest(tmp_path, lambda found: None).path == tmp_path / "iter_7"
+    assert caplog.messages == [best]
 
 
 def test_no_whole_checkpoint_at_all_is_an_error_that_says_so(tmp_path):
