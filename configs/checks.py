@@ -69,7 +69,7 @@ def _check_rollout(cfg: Config) -> None:
 
 def _check_warmup(cfg: Config) -> None:
     """Learning from replay starts within the run."""
-    if "warmup" not in cfg.policy.learn:
+    if "warmup" not in cfg.policy.learn or run_length(cfg).unit == "train_iter":
         return
     warmup, size = cfg.policy.learn.warmup, cfg.policy.other.buffer_size
     for name, steps in _limits(cfg).items():

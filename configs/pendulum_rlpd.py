@@ -22,4 +22,4 @@ main_config = Config(
     ),
 )
 
-proof = dict(seeds=3)
+proof = dict(seeds=3, recorded=(dict(steps=20_000),))

@@ -9,12 +9,13 @@ import gymnasium
 import numpy as np
 import pytest
 from gymnasium import spaces
-from of_algorithms import SMALL, environment, short_run
+from of_algorithms import SMALL, environment, recorded, short_run
 
 import minding
 from minding.configs import compile_run
 from minding.engine.checkpoint import load_checkpoint, newest_checkpoint
 from minding.engine.data import trees
+from minding.engine.data.dataset import load_dataset
 from minding.engine.errors import (
     CheckpointError,
     ConfigError,
@@ -444,6 +445,23 @@ def test_runs_are_compiled_from_a_name_and_with_an_environment_of_the_program():
         compile_run("ppo", env_fn=Corridor())
     with pytest.raises(ConfigError, match="expected a list of texts"):
         compile_run("cartpole_ppo", "seed=1")
+
+
+def test_recorded_data_take_the_place_of_an_environment(tmp_path):
+    data = recorded("Pendulum-v1")
+    short = {"batch_size": 32, "hidden": [8], "settings": [f"run.out_dir={tmp_path}", *SMALL[:2]], "progress": False}
+    alone = minding.Agent("iql", dataset=data, **short)
+    assert alone.cfg.env.env_id == "data"
+    assert alone.learn(32).train_iter == 32
+    assert alone.predict(np.zeros(3, np.float32)).shape == (1,)
+    judged = minding.Agent("iql", "Pendulum-v1", dataset=str(data), **short)
+    assert np.isfinite(judged.learn(32).eval_return)
+    for made in (alone, judged):
+        made.close()
+    with pytest.raises(ConfigError, match="save_dataset"):
+        minding.Agent("iql", dataset=load_dataset(data))
+    with pytest.raises(ConfigError, match=r"unknown key 'policy\.other\.data'"):
+        minding.Agent("ppo", "CartPole-v1", dataset=data)
 
 
 def test_an_environment_that_only_the_program_has_is_asked_for(tmp_path):

@@ -44,6 +44,11 @@ def check(cfg: Config) -> None:
         raise ConfigError(f"chain={cfg.chain!r}: recorded steps are single ones: use policy.learn.nstep=1")
     if other.get("replay") == "prioritized":
         raise ConfigError(f"chain={cfg.chain!r} draws uniformly from its two parts: use policy.other.replay=uniform")
+    if learn.get("critic_penalty"):
+        raise ConfigError(
+            f"chain={cfg.chain!r}: what is collected does not hold the next action, which policy.learn.critic_penalty "
+            "compares with: set it to 0"
+        )
     check_folder(data_folder(cfg), cfg.env, rows)
 
 

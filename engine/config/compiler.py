@@ -131,6 +131,9 @@ RUN_SCHEMA: dict[str, Any] = {
         "schedule_begin": opt(
             0, "[0, inf)", "step of the clock at which schedules over the run begin, such as that of the learning rate"
         ),
+        "begin_from": opt(
+            None, None, "run folder whose learned policy this run begins with: weights, targets, optimizer", type=str
+        ),
         "final_episodes": opt(100, "[1, inf)", "episodes of the evaluation after training"),
         "max_step": opt(None, "[1, inf)", "iterations after which the run ends", type=int),
         "stop_value": opt(None, None, "evaluation mean at which the run ends; None: never", type=float),
@@ -212,11 +215,18 @@ def compile_config(
         cfg.env.spec = spec
     cfg.exp_name = _experiment_name(cfg)
     cfg["chain"] = cfg.chain or getattr(policy, "chain", None)
-    set_length(cfg.run, getattr(policy, "unit", "env_step"), cfg.policy.type)
+    set_length(cfg.run, _unit(policy, cfg.chain), cfg.policy.type)
     check = getattr(policy, "check_config", None)
     if check is not None:
         check(cfg)
     return cfg
+
+
+def _unit(policy: ConfigurablePolicy, chain: str | None) -> str:
+    """What the clock of a run counts: as the algorithm says in its own chain, and environment steps in others."""
+    own: str = getattr(policy, "unit", "env_step")
+    default = getattr(policy, "chain", None)
+    return own if chain in (None, default) or ":" in str(chain) else "env_step"
 
 
 def _turn_on(switches: Iterable[str], env: EnvSection, given: Mapping[str, Any], name: str) -> None:

@@ -118,6 +118,7 @@ class RunSection(Section):
     max_train_iter: int | None
     max_train_epoch: int | None
     schedule_begin: int
+    begin_from: str | None
     final_episodes: int
     max_step: int | None
     stop_value: float | None

@@ -9,15 +9,16 @@ from minding.policies.settings.algorithm import Algorithm
 
 def schema() -> groups.Schema:
     """The keys of `policy`."""
+    collect, learn, other = groups.online(8)
     return {
         "model": {
             **groups.model([256, 256], "relu"),
             "log_std": opt(0.0, "[-5, 2]", "initial log standard deviation of actions"),
         },
-        "learn": {**groups.recorded_learn(3e-4, 256), **groups.weighted_regression(1.0, 100.0)},
-        "collect": groups.acting(),
+        "learn": {**groups.recorded_learn(3e-4, 256), **learn, **groups.weighted_regression(1.0, 100.0)},
+        "collect": {**collect, **groups.acting()},
         "eval": groups.evaluation(freq=1000),
-        "other": {**groups.recorded(), **groups.rewards()},
+        "other": {**groups.recorded(), **other, **groups.rewards()},
     }
 
 

@@ -9,10 +9,12 @@ from minding.policies.settings.algorithm import Algorithm
 
 def schema() -> groups.Schema:
     """The keys of `policy`."""
+    collect, learn, other = groups.online(8)
     return {
         "model": groups.model([256, 256], "relu"),
         "learn": {
             **groups.recorded_learn(3e-4, 256),
+            **learn,
             "actor_learning_rate": opt(1e-4, "(0, 1]", "step size of Adam for the actor and the temperature"),
             **groups.soft_targets(),
             **groups.temperature(),
@@ -23,9 +25,9 @@ def schema() -> groups.Schema:
             "lagrange": opt(False, None, "learn conservative_weight so that the gap stays below lagrange_gap"),
             "lagrange_gap": opt(5.0, None, "lagrange: the gap allowed"),
         },
-        "collect": groups.acting(),
+        "collect": {**collect, **groups.acting()},
         "eval": groups.evaluation(freq=1000),
-        "other": {**groups.recorded(), **groups.rewards()},
+        "other": {**groups.recorded(), **other, **groups.rewards()},
     }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 from minding.engine.annealing import SHAPES
@@ -177,6 +178,25 @@ def recorded_learn(learning_rate: float, batch_size: int) -> Schema:
         "gamma": opt(0.99, "[0, 1]", "discount factor"),
         **on_nan(),
     }
+
+
+def online(n_sample: int) -> tuple[Schema, Schema, Schema]:
+    """Keys of an algorithm of recorded data that goes on in the environment: of `collect`, `learn` and `other`.
+
+    Args:
+      n_sample: the default of the key.
+    """
+    learn = off_policy_learn(3e-4, 256, n_sample)
+    where = "chain=prior_data: "
+    names = ("update_per_collect", "updates_per_step", "warmup", "nstep")
+    of_learn = {name: dataclasses.replace(learn[name], doc=where + learn[name].doc) for name in names}
+    of_collect = collect(n_sample)["n_sample"]
+    of_other = {name: dataclasses.replace(each, doc=where + each.doc) for name, each in replay(1_000_000).items()}
+    return (
+        {"n_sample": dataclasses.replace(of_collect, doc=where + of_collect.doc)},
+        of_learn,
+        {**of_other, "data_share": prior_data()["data_share"]},
+    )
 
 
 def weighted_regression(scale: float, limit: float) -> Schema:

@@ -9,6 +9,7 @@ from minding.policies.settings.algorithm import Algorithm
 
 def schema() -> groups.Schema:
     """The keys of `policy`."""
+    collect, learn, other = groups.online(8)
     return {
         "model": {
             **groups.model([256, 256], "relu"),
@@ -16,12 +17,13 @@ def schema() -> groups.Schema:
         },
         "learn": {
             **groups.recorded_learn(3e-4, 256),
+            **learn,
             **groups.weighted_regression(3.0, 100.0),
             "expectile": opt(0.7, "(0, 1)", "which expectile of the recorded actions' values is the value of a state"),
         },
-        "collect": groups.acting(),
+        "collect": {**collect, **groups.acting()},
         "eval": groups.evaluation(freq=1000),
-        "other": {**groups.recorded(), **groups.rewards()},
+        "other": {**groups.recorded(), **other, **groups.rewards()},
     }
 
 

@@ -9,10 +9,12 @@ from minding.policies.settings.algorithm import Algorithm
 
 def schema() -> groups.Schema:
     """The keys of `policy`."""
+    collect, learn, other = groups.online(8)
     return {
         "model": groups.model([256, 256], "relu"),
         "learn": {
             **groups.recorded_learn(3e-4, 256),
+            **learn,
             **groups.twin_delayed(),
             "alpha": opt(
                 2.5,
@@ -24,9 +26,9 @@ def schema() -> groups.Schema:
                 0.0, "[0, inf)", "weight of that distance in the critics' target (ReBRAC's beta_2); 0: TD3+BC"
             ),
         },
-        "collect": {**groups.acting(), **groups.noise("gaussian", 0.1)},
+        "collect": {**collect, **groups.acting(), **groups.noise("gaussian", 0.1)},
         "eval": groups.evaluation(freq=1000),
-        "other": {**groups.recorded(), **groups.rewards()},
+        "other": {**groups.recorded(), **other, **groups.rewards()},
     }
 
 

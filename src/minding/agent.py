@@ -25,6 +25,7 @@ from minding.engine.config.named import name_of_code
 from minding.engine.config.options import Option, plain
 from minding.engine.config.trust import check_code
 from minding.engine.console import console_logger
+from minding.engine.data.dataset import RECORDED
 from minding.engine.errors import ConfigError, nearest
 from minding.engine.process import compiled
 from minding.engine.run.run_dir import RunDir
@@ -67,6 +68,8 @@ class Agent:
         an environment made by `gymnasium.make`, which is made anew and not stepped itself; or a vector environment made
         by `gymnasium.make_vec`, which is stepped as it is, in this process, and stays open.
       seed: of all random streams; 0, or that of the settings.
+      dataset: folder of recorded data that the algorithm learns from, see docs/offline.md. Without `env` the run has no
+        environment; with it the agent is evaluated there.
       settings: ``'key=value'`` texts as on the command line, such as ``env.backend=sync``.
       progress: whether `learn` shows a progress bar.
       **keys: settings directly in ``policy.model``, ``policy.learn`` or ``policy.collect``, such as ``gamma=0.9``.
@@ -82,6 +85,7 @@ class Agent:
         env: object = None,
         *,
         seed: int | None = None,
+        dataset: str | Path | None = None,
         settings: Iterable[str] = (),
         progress: bool = True,
         **keys: object,
@@ -93,6 +97,8 @@ class Agent:
             user["env"] = {**kept, **objects.env_settings_of(env)}
             if "run" in user and not same_task(given, user.env):
                 user.run.pop("target", None)
+        if dataset is not None:
+            _learn_from(user, dataset, env is None)
         if seed is not None:
             user.seed = seed
         if isinstance(settings, str):
@@ -398,6 +404,21 @@ def _close(session: Session) -> None:
         session.__exit__(None, None, None)
     finally:
         compiled.release()
+
+
+def _learn_from(user: Config, dataset: str | Path, alone: bool) -> None:
+    """Names the recorded data in the settings; `alone`: without an environment, unless the settings have one."""
+    if not isinstance(dataset, (str, Path)):
+        raise ConfigError(
+            f"dataset={type(dataset).__name__}: expected a folder of recorded data; save_dataset(path, data) of "
+            "minding.engine.data.dataset_writer writes one"
+        )
+    policy = Config(user.read("policy", dict, {}))
+    policy["other"] = {**policy.read("other", dict, {}), "data": str(dataset)}
+    user["policy"] = policy
+    env = user.read("env", dict, {})
+    if alone and not env.get("env_id"):
+        user["env"] = {**env, "env_id": RECORDED}
 
 
 def _place(user: Config, keys: Mapping[str, Any]) -> None:

@@ -17,6 +17,7 @@ SHORTCUTS = {
     "out": "run.out_dir",
     "collectors": "lanes.collectors",
     "profile": "run.profile",
+    "begin_from": "run.begin_from",
     "trace": "run.trace",
     "async_mode": "lanes.async_mode",
 }
@@ -45,7 +46,7 @@ def with_shortcuts(overrides: Sequence[str], options: Mapping[str, Any]) -> list
         text = f"{key}={json.dumps(value)}"
         said, meant = _at(given, key), _at(parse_overrides([text]), key)
         if said not in (None, meant):
-            flag = "--async" if option == "async_mode" else f"--{option}"
+            flag = {"async_mode": "--async", "begin_from": "--from"}.get(option, f"--{option}")
             shown = flag if value is True else f"{flag} {value}"
             raise ConfigError(f"{shown} and {key}={_yaml(said)} contradict each other: give only one of them")
         texts.append(text)

@@ -48,6 +48,13 @@ _UNSAVED = 3
     is_flag=True,
     help="Resume the newest run of this experiment with the same seed, environment and policy; start if there is none.",
 )
+@click.option(
+    "--from",
+    "begin_from",
+    metavar="RUN",
+    help="Begin with what the run in this folder has learned: weights, targets, optimizer; the same as "
+    "run.begin_from=RUN.",
+)
 @click.option("--async", "async_mode", is_flag=True, help="Collect and evaluate in separate processes.")
 @click.option("--collectors", type=int, help="Processes that collect; the same as lanes.collectors=N.")
 @click.option("--trace", is_flag=True, help="Write trace.json: what ran when, by lane.")
@@ -90,6 +97,8 @@ def train(
         training.check_runnable(cfg)
         if seeds is None:
             earlier = _resumable(cfg) if resume else None
+            if earlier is None:
+                training.check_begin(cfg)
             run_dir = earlier or RunDir.create(cfg)
     if seeds is not None:
         return train_seeds(cfg, seeds, jobs or 1, progress=not no_progress)

@@ -7,6 +7,7 @@ from minding.training.loading import Trained, load_policy
 from minding.training.recording import check_recordable, record_data, record_random
 from minding.training.runner import train
 from minding.training.session import Session, Summary
+from minding.training.taking_over import check_begin
 
 __all__ = [
     "Export",
@@ -14,6 +15,7 @@ __all__ = [
     "Summary",
     "Trained",
     "build",
+    "check_begin",
     "check_recordable",
     "check_runnable",
     "evaluate",

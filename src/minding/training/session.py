@@ -29,6 +29,7 @@ from minding.middleware.evaluator import info_means
 from minding.training.assembly import build
 from minding.training.evaluation import final_evaluation
 from minding.training.film import film_run
+from minding.training.taking_over import take_over
 
 
 @dataclasses.dataclass(frozen=True)
@@ -119,6 +120,8 @@ class Session(contextlib.AbstractContextManager["Session"]):
             for event in ("resumed", "run_folder_lost"):
                 self.task.on(event, lambda: self.run_dir.update_config(cfg))
             self.policy = build(self.task, cfg, self._given)
+            if cfg.run.begin_from is not None and self._resume is None:
+                take_over(self.policy, cfg)
             for fn in self._use:
                 self.task.use(fn)
             folder = self.run_dir.path

@@ -1,0 +1,119 @@
+"""A run begins with what another one has learned, and says where it cannot."""
+
+import shutil
+
+import numpy as np
+import pytest
+from of_algorithms import SMALL, recorded
+
+from minding import training
+from minding.cli import run as command
+from minding.configs import compile_run
+from minding.configs.chains import check_chain
+from minding.engine import Config
+from minding.engine.checkpoint import load_checkpoint, newest_checkpoint
+from minding.engine.errors import CheckpointError, ConfigError
+from minding.engine.run.run_dir import RunDir
+from minding.training.session import Session
+
+OFFLINE = (*SMALL, "run.max_train_iter=40", "policy.learn.batch_size=32", "policy.other.reward=return_range")
+ONLINE = (
+    *SMALL, "chain=prior_data", "run.max_env_step=64", "policy.collect.n_sample=16", "policy.learn.warmup=16",
+    "policy.learn.batch_size=8", "policy.learn.update_per_collect=1", "policy.other.buffer_size=100",
+    "policy.other.reward=return_range",
+)  # fmt: skip
+
+
+def settings(*more, algorithm="awac", env_id="Pendulum-v1"):
+    user = Config(env={"env_id": env_id}, policy={"type": algorithm, "other": {"data": str(recorded(env_id, 500))}})
+    return compile_run(user, more)
+
+
+@pytest.fixture(scope="module")
+def learned(tmp_path_factory):
+    """The folder of a run that learned from recorded data."""
+    folder = tmp_path_factory.mktemp("learned")
+    cfg = settings(*OFFLINE, f"run.out_dir={folder}", "exp_name=run", "env.max_episode_steps=200")
+    training.train(cfg, RunDir.create(cfg), progress=False)
+    return folder / "run"
+
+
+@pytest.fixture(scope="module")
+def begun(learned, tmp_path_factory):
+    """The folder of a run that goes on in the environment, and the policy's state at its beginning."""
+    folder = tmp_path_factory.mktemp("begun")
+    cfg = settings(*ONLINE, "seed=5", f"run.begin_from={learned}", f"run.out_dir={folder}", "exp_name=run")
+    with Session(cfg, RunDir.create(cfg), progress=False) as session:
+        state = session.policy.state_dict()
+        session.run()
+    return folder / "run", state
+
+
+def test_weights_targets_optimizer_moments_and_scale_are_those_of_the_other_run(learned, begun):
+    state, _ = load_checkpoint(newest_checkpoint(learned / "ckpt"))
+    there, here = state["policy"], begun[1]
+    assert there["params"].keys() == here["params"].keys()
+    assert any("optim" in name for name in here["params"])
+    assert any("targets" in name for name in here["params"])
+    assert all(np.array_equal(there["params"][name], here["params"][name]) for name in here["params"])
+    assert there["reward"] == here["reward"]
+    # Random numbers are those of the new seed.
+    assert there["rng"] != here["rng"]
+
+
+def test_the_clock_of_a_run_is_that_of_its_chain(begun):
+    assert settings().run.max_train_iter is not None
+    cfg = settings(*ONLINE)
+    assert (cfg.run.max_env_step, cfg.run.max_train_iter) == (64, None)
+    _, manifest = load_checkpoint(newest_checkpoint(begun[0] / "ckpt"))
+    assert manifest["env_step"] >= 64
+    assert manifest["train_iter"] > 0
+
+
+def test_a_resumed_run_does_not_ask_for_the_other_one(learned, begun, tmp_path):
+    moved = shutil.copytree(learned, tmp_path / "moved")
+    cfg = settings(*ONLINE, f"run.begin_from={moved}", f"run.out_dir={tmp_path}", "exp_name=run")
+    training.train(cfg, RunDir.create(cfg), progress=False)
+    shutil.rmtree(moved)
+    cfg.run.max_env_step = 128
+    summary = training.train(cfg, RunDir.open(tmp_path / "run"), progress=False, resume="latest")
+    assert summary.env_step >= 128
+
+
+@pytest.mark.parametrize(
+    ("more", "error", "message"),
+    [
+        (["run.begin_from=nowhere"], ConfigError, "no run folder 'nowhere'"),
+        (["run.begin_from=EMPTY"], ConfigError, "there is no checkpoint in"),
+        (["policy.model.hidden=[8]"], CheckpointError, "policy.model.hidden is"),
+        (["policy.model.norm=layer"], CheckpointError, "policy.model.norm is 'none' there"),
+    ],
+)
+def test_what_cannot_be_taken_over_is_refused_before_anything_is_built(more, error, message, learned, tmp_path):
+    shutil.copytree(learned, tmp_path / "empty", ignore=lambda folder, names: [n for n in names if n == "ckpt"])
+    more = [each.replace("EMPTY", str(tmp_path / "empty")) for each in more]
+    given = [] if "begin_from" in more[0] else [f"run.begin_from={learned}"]
+    with pytest.raises(error, match=message):
+        training.check_begin(settings(*ONLINE, *given, *more))
+
+
+def test_another_algorithm_and_another_scale_of_rewards_are_refused(learned):
+    given = f"run.begin_from={learned}"
+    with pytest.raises(CheckpointError, match=r"policy\.type is 'awac' there and 'iql' here"):
+        training.check_begin(settings(*ONLINE, given, algorithm="iql"))
+    with pytest.raises(CheckpointError, match=r"policy\.other\.reward is 'return_range' there and 'raw' here"):
+        training.check_begin(settings(*ONLINE, given, "policy.other.reward=raw"))
+
+
+def test_the_command_takes_a_folder(learned, tmp_path, capsys):
+    data = f"policy.other.data={recorded('Pendulum-v1', 500)}"
+    arguments = ["train", "awac", "--env", "Pendulum-v1", "--from", "nowhere", data, *ONLINE, f"run.out_dir={tmp_path}"]
+    assert command(arguments) == 2
+    assert "no run folder 'nowhere'" in capsys.readouterr().err
+    assert command([*arguments, "run.begin_from=elsewhere"]) == 2
+    assert "--from nowhere and run.begin_from=elsewhere contradict" in capsys.readouterr().err
+
+
+def test_the_next_action_is_not_collected():
+    with pytest.raises(ConfigError, match=r"policy\.learn\.critic_penalty compares with: set it to 0"):
+        check_chain(settings(*ONLINE, "policy.learn.critic_penalty=0.1", algorithm="td3_bc"))
