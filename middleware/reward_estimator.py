@@ -6,6 +6,7 @@ import dataclasses
 import math
 import numbers
 
+from minding.engine.blame import in_code_of
 from minding.engine.chain.context import OnlineRLContext
 from minding.engine.chain.middleware import declare
 from minding.engine.errors import ConfigError, ShapeError
@@ -67,4 +68,5 @@ class reward_estimator:
         return {"model": self._model.state_dict()}
 
     def load_state_dict(self, state: StateDict) -> None:
-        self._model.load_state_dict(state["model"])
+        with in_code_of(self._model, "in load_state_dict() of the reward model"):
+            self._model.load_state_dict(state["model"])

@@ -94,6 +94,20 @@ class Count:
         self.count = state["count"]
 
 
+class Forgetful(Count):
+    """Does not find what it has saved."""
+
+    def load_state_dict(self, state):
+        self.count = state["counts"]
+
+
+class Deaf(Count):
+    """Takes no state."""
+
+    def load_state_dict(self):
+        pass
+
+
 def seen(ctx):
     """A middleware itself."""
     assert ctx.trajectories is not None

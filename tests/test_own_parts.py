@@ -1,5 +1,6 @@
 """Parts of one's own that settings name: they train, resume and are loaded, and are refused from others."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ import minding
 from minding.cli import run as command
 from minding.engine.config.trust import check_code
 from minding.engine.errors import ChainError, ConfigError, ExportError, TrustError
+from minding.engine.notes import notes_of
 from minding.engine.process.runtime import ms
 from minding.engine.run.metrics import read_metrics
 from minding.engine.run.run_dir import RunDir
@@ -116,6 +118,22 @@ def test_an_algorithm_a_chain_and_middleware_run_together_and_resume(tmp_path):
     rows = read_metrics(again.run_dir / "metrics.csv")["train/count"]
     # The mean of 1, 2, and, after the resume, 3 and 4.
     assert rows[np.isfinite(rows)].tolist() == [2.5]
+
+
+@pytest.mark.parametrize(
+    ("name", "mistake", "place"),
+    [("Forgetful", "KeyError: 'counts'", "own_parts.py:"), ("Deaf", "TypeError: .*takes 1 positional", "")],
+)
+def test_a_mistake_in_own_middleware_that_shows_when_resumed_is_no_damage(name, mistake, place, tmp_path, caplog):
+    made = agent(tmp_path, "ppo", f"use=['own_parts:{name}']")
+    made.learn(64)
+    made.close()
+    again = minding.load(made.run_dir, trust=True, progress=False)
+    with pytest.raises((KeyError, TypeError)) as caught:
+        again.learn(64)
+    assert re.match(mistake, f"{type(caught.value).__name__}: {caught.value}")
+    assert any(f"load_state_dict() of middleware '{name}'" in note and place in note for note in notes_of(caught.value))
+    assert "damaged" not in caplog.text
 
 
 def test_the_entry_of_an_own_algorithm_is_that_of_what_it_is_derived_from():

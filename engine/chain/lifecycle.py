@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
+from minding.engine.blame import in_code_of
 from minding.engine.chain.context import Context
 from minding.engine.chain.nodes import Node
 from minding.engine.errors import ChainError, CheckpointError
@@ -89,7 +90,9 @@ def check_chain_state(nodes: Sequence[Node], state: StateDict) -> None:
 def load_middleware_state(nodes: Iterable[Node], state: StateDict) -> None:
     """Gives each middleware its part of what `middleware_state` returned; see `check_chain_state`."""
     for key, member in _stateful(nodes).items():
-        member.load_state_dict(state["middleware"][key])
+        position, _, name = key.partition(":")
+        with in_code_of(member, f"in load_state_dict() of middleware {name!r} (position {position})"):
+            member.load_state_dict(state["middleware"][key])
 
 
 def _names(nodes: Iterable[Node]) -> list[str]:

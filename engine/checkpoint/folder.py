@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import itertools
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
+from minding.engine.blame import is_users
 from minding.engine.checkpoint import disk
 from minding.engine.checkpoint.manifest import read_manifest
 from minding.engine.checkpoint.store import MISFITS, first_line, load_checkpoint, verify_checkpoint
@@ -55,6 +57,24 @@ class Checkpoint(NamedTuple):
     state: StateDict
     manifest: dict[str, Any]
 
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[None]:
+        """Where its contents are taken: files can fit their checksums and still not be what a run has written.
+
+        An exception in code of the user says nothing about the files, and is raised as it is. What is built meanwhile,
+        such as a policy, is built outside of this block.
+
+        Raises:
+          DamagedCheckpointError: the contents are not what the block takes them for.
+        """
+        try:
+            yield
+        except (ShapeError, *MISFITS) as error:
+            if is_users(error, inside=2) or (isinstance(error, MindingError) and not isinstance(error, ShapeError)):
+                raise
+            problem = f"its contents are not those of a run ({first_line(error)})"
+            raise DamagedCheckpointError(f"{self.path}: {problem}") from error
+
 
 def newest_checkpoint(folder: Path) -> Path:
     """The last of `resumable_checkpoints` whose files all verify; damaged ones are named in a warning and skipped.
@@ -68,7 +88,8 @@ def newest_checkpoint(folder: Path) -> Path:
 def use_newest(folder: Path, use: Callable[[Checkpoint], None]) -> Checkpoint:
     """Reads the last of `resumable_checkpoints` that is whole and hands it to `use`; see `use_checkpoint`.
 
-    Damaged ones are named in a warning, and an older one takes their place, also where only `use` finds the damage.
+    Damaged ones are named in a warning, and an older one takes their place, also where only `use` finds the damage, see
+    `Checkpoint.reading`.
 
     Raises:
       NoCheckpointError: if there is none.
@@ -81,17 +102,11 @@ def use_checkpoint(path: Path, use: Callable[[Checkpoint], None]) -> Checkpoint:
     """Reads a checkpoint and hands it to `use`, which takes from it what it needs.
 
     Raises:
-      DamagedCheckpointError: if it is not whole, or its contents are not what `use` takes them for.
+      DamagedCheckpointError: if it is not whole, or its contents are not what `use` takes them for (`reading`).
       CheckpointError: from `use`, if it is of something else.
     """
     found = Checkpoint(path, *load_checkpoint(path))
-    try:
-        use(found)
-    except (MindingError, *MISFITS) as error:
-        # Files can fit their checksums and still not be what a run has written.
-        if isinstance(error, MindingError) and not isinstance(error, ShapeError):
-            raise
-        raise DamagedCheckpointError(f"{path}: its contents are not those of a run ({first_line(error)})") from error
+    use(found)
     return found
 
 

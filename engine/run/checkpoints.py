@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from minding import __version__
+from minding.engine.blame import in_code_of
 from minding.engine.chain.context import Context
 from minding.engine.chain.lifecycle import GUARANTEES
 from minding.engine.chain.task import Task
@@ -258,9 +259,16 @@ class RunCheckpoints:
         return use_checkpoint(path, self._load)
 
     def _load(self, found: Checkpoint) -> None:
+        with found.reading():
+            self._check(found)
+            self._task.load_state_dict(found.state["task"])
+            with in_code_of(self._policy, "in load_state_dict() of the policy"):
+                self._policy.load_state_dict(found.state["policy"])
+
+    def _check(self, found: Checkpoint) -> None:
+        """Looks at all that `resume` reads, before anything changes."""
         check_checkpoint(found, self._policy.config)
         state, manifest = found.state, found.manifest
-        # All that `resume` reads is looked at before anything changes.
         changes(state["config"], self._policy.config)
         GUARANTEES.index(manifest["guarantee"])
         names = _counters(self._task.ctx)
@@ -269,8 +277,6 @@ class RunCheckpoints:
             raise ValueError(f"counters {counters} are not those of the manifest")
         if not all(type(counter) is int and 0 <= counter < _MOST for counter in counters):
             raise ValueError(f"counters {counters} are not counts")
-        self._task.load_state_dict(state["task"])
-        self._policy.load_state_dict(state["policy"])
 
 
 @functools.cache

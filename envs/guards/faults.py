@@ -4,23 +4,16 @@ from __future__ import annotations
 
 import logging
 import re
-import sysconfig
-import traceback
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable
 from types import FrameType
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar
 
-import minding
+from minding.engine.blame import Place, is_of_libraries, places_of, user_location
 from minding.envs.guards import living
 
 _log = logging.getLogger("minding.envs")
 START_TIMEOUT = 120.0
 """Seconds until a new environment must be there: packages are imported, in a worker NumPy and Gymnasium, too."""
-_OWN = tuple(minding.__path__)
-_LIBRARIES = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
-
-Place: TypeAlias = "tuple[str, int, str]"
-"""File, line and function of a frame."""
 
 
 class Hang(BaseException):
@@ -56,34 +49,14 @@ def describe(error: BaseException) -> str:
     """
     if isinstance(error, Hang):
         return str(error)
-    walked = traceback.walk_tb(error.__traceback__)
-    frames = [(frame.f_code.co_filename, line, frame.f_code.co_name) for frame, line in walked]
+    frames = places_of(error)
     text = f"{type(error).__name__}: {' '.join(str(error).split())}{user_location(frames)}"
     inner = frames[-1][0] if frames else ""
-    if isinstance(error, ValueError) and "unpack (expected 5" in str(error) and inner.startswith((*_OWN, *_LIBRARIES)):
+    if isinstance(error, ValueError) and "unpack (expected 5" in str(error) and is_of_libraries(inner):
         return f"{text}; step has to return (observation, reward, terminated, truncated, info)"
     if isinstance(error, TypeError) and re.search(r"reset\(\) got an unexpected keyword argument '\w+'", str(error)):
         return f"{text}; reset has to take seed and options: def reset(self, *, seed=None, options=None)"
     return text
-
-
-def user_location(frames: Iterable[Place]) -> str:
-    """`` (file:line in function)`` of the innermost frame in the user's code.
-
-    What minding called last counts: a library's environment has no frame of the user, and the script that trains in it
-    is not to blame. Empty if minding called nothing.
-
-    Args:
-      frames: outermost first.
-    """
-    places = list(frames)
-    own = [number for number, place in enumerate(places) if place[0].startswith(_OWN)]
-    inner = [place for place in places[own[-1] + 1 if own else 0 :] if not place[0].startswith("<frozen")]
-    users = [place for place in inner or places if not place[0].startswith((*_OWN, *_LIBRARIES, "<frozen"))]
-    if not users and not inner:
-        return ""
-    file, line, function = (users or inner)[-1]
-    return f" ({file}:{line} in {function})"
 
 
 def frames_of(frame: FrameType | None) -> list[Place]:

@@ -20,7 +20,8 @@ from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any, NoReturn
 
-from minding.envs.guards.faults import Hang, frames_of, user_location
+from minding.engine.blame import user_location
+from minding.envs.guards.faults import Hang, frames_of
 
 _log = logging.getLogger("minding.envs")
 WARN_AFTER = 10.0

@@ -36,6 +36,7 @@ from minding.envs.single.factory import env_factory
 from minding.envs.single.wrappers import AnyEnv
 from minding.training.assembly import build, check_runnable, make_policy
 from minding.training.evaluation import Evaluation, final_evaluation
+from minding.training.loading import load_weights
 from minding.training.player import Player
 from minding.training.runner import only_if_begun
 from minding.training.session import Session, Summary
@@ -352,9 +353,11 @@ def load(path: str | Path, env: object = None, *, trust: bool = False, progress:
     agent._run_dir = run_dir
 
     def use(found: Checkpoint) -> None:
-        check_checkpoint(found, cfg, POLICY)
-        agent.policy.load_state_dict(found.state["policy"])
-        agent._resume_clock = int(found.manifest[run_length(cfg).unit])
+        with found.reading():
+            check_checkpoint(found, cfg, POLICY)
+            clock = int(found.manifest[run_length(cfg).unit])
+        load_weights(agent.policy, found)
+        agent._resume_clock = clock
 
     if is_checkpoint:
         use_checkpoint(path, use)

@@ -1,18 +1,21 @@
 """Which policies of run folders are built and played."""
 
+import re
 import shutil
 
 import numpy as np
 import pytest
+from of_algorithms import SMALL
 
 from minding import training
 from minding.cli import run
 from minding.configs import compile_run
 from minding.engine import Config
-from minding.engine.checkpoint import save_checkpoint
+from minding.engine.checkpoint import folder, save_checkpoint
 from minding.engine.config.compiler import load_config, save_config
 from minding.engine.config.identity import identity
 from minding.engine.errors import CheckpointError
+from minding.engine.notes import notes_of
 from minding.engine.process import runtime
 from minding.engine.run.run_dir import RunDir
 from minding.training import loading
@@ -105,8 +108,39 @@ def test_a_policy_with_nan_is_not_played_but_the_one_before_it(make_run, built, 
         training.load_policy(run_dir, path)
 
 
-def test_a_state_that_fits_its_checksums_and_no_policy_is_damage(make_run, built, caplog):
+def test_a_state_that_fits_its_checksums_and_no_policy_is_damage(make_run, caplog):
+    run_dir = make_run("run", *SMALL)
+    cfg = load_config(run_dir.config)
+    whole = loading.make_policy(cfg, ("eval",)).state_dict()
+    for step, state in ((1, whole), (2, {"params": {}})):
+        shutil.rmtree(run_dir.checkpoints / f"iter_{step}")
+        info = {"train_iter": step, "identity": identity(cfg)}
+        save_checkpoint(run_dir.checkpoints / f"iter_{step}", {"policy": state}, info)
+    assert training.load_policy(run_dir).ckpt.name == "iter_1"
+    assert "its contents are not those of a run (KeyError: 'network')" in caplog.text
+
+
+def test_a_mistake_in_a_policy_of_ones_own_is_no_damage(make_run, built, monkeypatch, caplog):
     run_dir = make_run("run")
     save(run_dir, 2, [], identity(load_config(run_dir.config)))
-    assert training.load_policy(run_dir).policy.weight == 1.0
-    assert "its contents are not those of a run (IndexError" in caplog.text
+    with pytest.raises(IndexError) as caught:
+        training.load_policy(run_dir)
+    assert re.match(r"in load_state_dict\(\) of the policy \(.*test_loading.py:\d+ in", notes_of(caught.value)[0])
+    # A method with other arguments fails before its first line.
+    monkeypatch.setattr(Policy, "load_state_dict", lambda self: None)
+    with pytest.raises(TypeError, match="takes 1 positional argument"):
+        training.load_policy(run_dir)
+    assert caplog.text == ""
+
+
+@pytest.mark.parametrize("mistake", [AttributeError, KeyError, ValueError])
+def test_a_policy_that_cannot_be_built_is_no_damage(mistake, make_run, monkeypatch, caplog):
+    def fails(cfg, modes):
+        raise mistake("misspelled")
+
+    # As if it was minding's own, so that no frame is the user's.
+    monkeypatch.setattr(loading, "make_policy", fails)
+    monkeypatch.setattr(folder, "is_users", lambda *args, **kwargs: False)
+    with pytest.raises(mistake, match="misspelled"):
+        training.load_policy(make_run("run"))
+    assert caplog.text == ""

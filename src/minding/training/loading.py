@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from minding.configs import compile_run
+from minding.engine.blame import in_code_of
 from minding.engine.checkpoint import Checkpoint, use_checkpoint, use_newest
 from minding.engine.config.config import Config
 from minding.engine.config.identity import POLICY, check_checkpoint
@@ -39,10 +40,22 @@ def load_policy(run: RunDir, ckpt: Path | None = None) -> Trained:
     built: list[Policy] = []
 
     def use(found: Checkpoint) -> None:
-        check_checkpoint(found, cfg, POLICY)
+        with found.reading():
+            check_checkpoint(found, cfg, POLICY)
         if not built:
             built.append(make_policy(cfg, modes=("eval",)))
-        built[0].load_state_dict(found.state["policy"])
+        load_weights(built[0], found)
 
     found = use_newest(run.checkpoints, use) if ckpt is None else use_checkpoint(ckpt, use)
     return Trained(cfg, built[0], found.path)
+
+
+def load_weights(policy: Policy, found: Checkpoint) -> None:
+    """Gives a policy its state in a checkpoint.
+
+    Raises:
+      DamagedCheckpointError: if the checkpoint does not hold it; see `Checkpoint.reading`.
+      CheckpointError: if it is of another network.
+    """
+    with found.reading(), in_code_of(policy, "in load_state_dict() of the policy"):
+        policy.load_state_dict(found.state["policy"])

@@ -1,0 +1,79 @@
+"""Whose fault an exception is: code of the user, or what minding and libraries were given to read."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sysconfig
+import traceback
+from collections.abc import Iterable, Iterator
+from typing import Any, TypeAlias
+
+from minding.engine.notes import add_note
+
+_OWN = os.path.dirname(os.path.dirname(__file__)) + os.sep
+_LIBRARIES = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
+_MARK = "__in_code_of_user__"
+
+Place: TypeAlias = "tuple[str, int, str]"
+"""File, line and function of a frame."""
+
+
+def is_of_libraries(file: str) -> bool:
+    """Whether a file is minding's, Python's, or of an installed package."""
+    return file.startswith((_OWN, *_LIBRARIES, "<frozen"))
+
+
+def places_of(error: BaseException) -> list[Place]:
+    """The frames that an exception came through, outermost first."""
+    walked = traceback.walk_tb(error.__traceback__)
+    return [(frame.f_code.co_filename, line, frame.f_code.co_name) for frame, line in walked]
+
+
+def user_location(frames: Iterable[Place]) -> str:
+    """`` (file:line in function)`` of the innermost frame in the user's code.
+
+    What minding called last counts: a library's environment has no frame of the user, and the script that trains in it
+    is not to blame. Empty if minding called nothing.
+
+    Args:
+      frames: outermost first.
+    """
+    places = list(frames)
+    own = [number for number, place in enumerate(places) if place[0].startswith(_OWN)]
+    inner = [place for place in places[own[-1] + 1 if own else 0 :] if not place[0].startswith("<frozen")]
+    users = [place for place in inner or places if not is_of_libraries(place[0])]
+    if not users and not inner:
+        return ""
+    file, line, function = (users or inner)[-1]
+    return f" ({file}:{line} in {function})"
+
+
+@contextlib.contextmanager
+def in_code_of(thing: Any, doing: str) -> Iterator[None]:
+    """Notes on an exception of the block that it is the user's, if `thing`, which the block calls, is not minding's.
+
+    Its frames need not show it: arguments that a method does not take raise before its first line.
+
+    Args:
+      thing: an object or a class.
+      doing: for the note, such as ``in load_state_dict() of middleware 'x'``.
+    """
+    try:
+        yield
+    except Exception as error:
+        kind = thing if isinstance(thing, type) else type(thing)
+        if kind.__module__.partition(".")[0] != "minding":
+            add_note(error, f"{doing}{user_location(places_of(error))}")
+            vars(error)[_MARK] = True
+        raise
+
+
+def is_users(error: BaseException, inside: int = 0) -> bool:
+    """Whether an exception arose in code of the user.
+
+    Args:
+      error: as its handler sees it.
+      inside: how many of its outermost frames are the handler's, and do not count.
+    """
+    return _MARK in vars(error) or any(not is_of_libraries(file) for file, _, _ in places_of(error)[inside:])
