@@ -129,7 +129,11 @@ def _try_steps(
     factory: EnvFactory, observation: Mapping[str, Any], settings: Mapping[str, Any], steps: int, budget: Budget
 ) -> Iterator[Finding]:
     """What a single environment does in so many steps; an error comes last."""
-    env = factory()
+    try:
+        env = factory()
+    except MindingError as error:
+        yield Finding("error", f"a second one after the first: {error}", _fix_of(error.__cause__ or error))
+        return
     yield from judge_bounds(env) + judge_images(observation)
     rollout = Trial()
     try:

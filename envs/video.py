@@ -93,7 +93,7 @@ def record_episodes(
         "global_state": False,
         "team_reward": False,
     }
-    manager = make_env_manager({**settings, "env_kwargs": {}, **made}, 1, seed, training=False, env_fn=lambda: film)
+    manager = make_env_manager({**settings, "env_kwargs": {}, **made}, 1, seed, training=False, env_fn=_Lender(film))
     try:
         ends = [_play_episode(manager, policy, film, env_cfg["env_id"], max_steps, stop) for _ in range(episodes)]
     finally:
@@ -188,6 +188,18 @@ class Film(gymnasium.Wrapper[Any, Any, Any, Any]):  # type: ignore[misc]
             # What Gymnasium's base class says where a class has no `render` of its own.
             picture = None
         self.frames.append(None if picture is None else np.array(picture))
+
+
+class _Lender:
+    """What makes the environments of a manager that is to play in one that exists."""
+
+    lends = True
+
+    def __init__(self, film: Film) -> None:
+        self._film = film
+
+    def __call__(self) -> Film:
+        return self._film
 
 
 def _write_gif(path: str | Path, frames: Sequence[Array], fps: float) -> None:

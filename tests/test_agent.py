@@ -430,6 +430,15 @@ def test_what_does_not_go_with_a_vector_environment_is_refused(make, settings, m
         minding.Agent("ppo", make(), n_sample=64, settings=settings, progress=False).learn(64)
 
 
+def test_a_function_that_always_returns_one_environment_begins_no_run(tmp_path):
+    one = Corridor()
+    made = minding.Agent("ppo", lambda: one, settings=[f"run.out_dir={tmp_path}", *SMALL], progress=False)
+    for use in (lambda: made.learn(64), lambda: made.evaluate(2)):
+        with pytest.raises(ConfigError, match="returned the same environment as before: training makes several"):
+            use()
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_runs_are_compiled_from_a_name_and_with_an_environment_of_the_program():
     cfg = compile_run("ppo", ["seed=3"], env_fn=Corridor)
     assert (cfg.seed, cfg.env.env_id) == (3, f"{__name__}:Corridor")

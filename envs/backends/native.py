@@ -10,7 +10,9 @@ from gymnasium import spaces
 from gymnasium.envs.registration import EnvSpec
 from gymnasium.vector import VectorEnv
 
+from minding.engine.errors import ConfigError
 from minding.envs.backends.atari import atari_env, atari_options
+from minding.envs.guards import living
 from minding.envs.guards.faults import START_TIMEOUT, Hang, describe
 from minding.envs.guards.watchdog import watched
 from minding.envs.single.factory import EnvFactory
@@ -68,7 +70,13 @@ def _make(factory: EnvFactory, num_envs: int, limit: dict[str, int]) -> VectorEn
     if not isinstance(factory.native, EnvSpec):
         assert factory.native is not None
         asked = {"global_state": factory.global_state, "team_reward": factory.team_reward}
-        return factory.native(num_envs=num_envs, **asked, **kwargs)  # type: ignore[no-any-return]
+        given: Any = factory.native(num_envs=num_envs, **asked, **kwargs)
+        if not living.is_new(given):
+            raise ConfigError(
+                f"{factory.name}.vector_env returned the same environments as before: training makes several, each "
+                "with episodes of their own: make new ones in each call"
+            )
+        return given  # type: ignore[no-any-return]
     env = gymnasium.make_vec(factory.native, num_envs, vectorization_mode="vector_entry_point", **kwargs)
     raw = env.unwrapped
     space = vars(raw).get("action_space")

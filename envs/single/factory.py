@@ -55,7 +55,8 @@ class EnvFactory:
 
     Attributes:
       name: how messages call the environment.
-      source: a Gymnasium spec, or a callable that returns an environment.
+      source: a Gymnasium spec, or a callable that returns an environment: a new one in each call, unless it has an
+        attribute `lends` that is true.
       kwargs: keyword arguments of the environment.
       wrappers: names or {name: kwargs} of `envs.single.wrappers`, innermost first.
       max_episode_steps: time limit that replaces the environment's own, None to keep that.
@@ -92,7 +93,7 @@ class EnvFactory:
         made: list[Any] = []
         try:
             with watched("__init__", self.name, max(self.step_timeout, START_TIMEOUT)):
-                made.append(Turn(self.name, self.kwargs, self._new) if self.single_instance else self._new())
+                made.append(Turn(self.name, self.kwargs, self._new) if self.single_instance else self._unique())
                 env = self._fitted(made[0])
         except (Exception, SystemExit, Hang) as error:
             for unfit in made:
@@ -174,6 +175,16 @@ class EnvFactory:
         if spec.vector_entry_point is None:
             return None
         return None if self.wrappers or spec.additional_wrappers else spec
+
+    def _unique(self) -> Any:
+        """What the source makes, if that is an environment of its own; what is in use elsewhere is not closed."""
+        env = self._new()
+        if not getattr(self.source, "lends", False) and not living.is_new(env):
+            raise ConfigError(
+                f"{self.name} returned the same environment as before: training makes several, each with an episode of "
+                f"its own: make a new one in each call; {_ONLY_ONE}"
+            )
+        return env
 
     def _new(self) -> Any:
         """What the source makes; environments of several agents have the parallel interface."""

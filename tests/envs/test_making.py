@@ -4,11 +4,18 @@ import cloudpickle
 import gymnasium
 import numpy as np
 import pytest
+from agent_worlds import Squad
+from worlds import Counter
 
-from minding.engine.errors import EnvError
+from minding.engine import Config
+from minding.engine.errors import ConfigError, EnvError
 from minding.engine.types import LaneContext, Shippable
-from minding.envs import make_env_manager
+from minding.envs import check_env, describe_env, make_collector_env, make_env_manager, make_evaluator_env
+from minding.envs.backends.native import native_env
+from minding.envs.config import env_settings
 from minding.envs.manager import VectorEnvManager
+from minding.envs.single import objects
+from minding.envs.single.factory import env_factory
 
 CASES = {
     "sync": {"env_id": "CartPole-v1", "backend": "sync"},
@@ -95,3 +102,48 @@ def test_environments_of_your_own_making_cannot_travel(closing):
     manager = closing(VectorEnvManager(vector_env))
     with pytest.raises(EnvError, match=r"not made by make_env_manager, or .* cannot be rebuilt .* without async_mode"):
         manager.factory()
+
+
+def one_and_the_same(*wrappers):
+    """A function that returns the same environment in each call, wrapped anew in each."""
+    world = Counter()
+
+    def make():
+        env = world
+        for wrapper in wrappers:
+            env = wrapper(env)
+        return env
+
+    return make
+
+
+@pytest.mark.parametrize("wrappers", [(), (lambda env: gymnasium.wrappers.TimeLimit(env, 9),)])
+def test_a_function_that_returns_the_same_environment_again_is_refused(wrappers):
+    make = one_and_the_same(*wrappers)
+    # The first one is closed by then.
+    describe_env({"env_id": objects.id_of(make)})
+    for role in (make_collector_env, make_evaluator_env):
+        with pytest.raises(ConfigError, match=r"returned the same environment as before: .*single_instance=true"):
+            role(Config(seed=0, env=env_settings({"env_id": objects.id_of(make), "backend": "sync"})))
+    (finding,) = [each for each in check_env({}, 20, env_fn=one_and_the_same(*wrappers)) if each.level == "error"]
+    assert "returned the same environment as before" in finding.text
+    # It is closed by nobody but its user.
+    assert make().reset(seed=0)
+
+
+def test_one_environment_taken_in_turns_is_no_fault_and_neither_are_many_of_one_class(closing):
+    single = {"single_instance": True}
+    make = one_and_the_same()
+    collector, evaluator = (closing(make_env_manager(single, 1, 0, env_fn=make)) for _ in range(2))
+    assert collector.reset().shape == evaluator.reset().shape
+    for _ in range(50):
+        make_env_manager({}, 2, 0, env_fn=Counter).close()
+
+
+def test_the_same_vector_version_again_is_refused(monkeypatch):
+    vector = gymnasium.make_vec("CartPole-v1", 8, vectorization_mode="vector_entry_point")
+    monkeypatch.setattr(Squad, "vector_env", lambda **kwargs: vector, raising=False)
+    factory = env_factory(env_settings({}), Squad)
+    assert native_env(factory, 8) is vector
+    with pytest.raises(ConfigError, match="vector_env returned the same environments as before"):
+        native_env(factory, 8)
