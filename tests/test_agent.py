@@ -12,6 +12,8 @@ from gymnasium import spaces
 from of_algorithms import SMALL, environment, recorded, short_run
 
 import minding
+from minding import training
+from minding.cli import run as command
 from minding.configs import compile_run
 from minding.engine.checkpoint import load_checkpoint, newest_checkpoint
 from minding.engine.data import trees
@@ -30,6 +32,7 @@ from minding.envs import make_collector_env, make_evaluator_env
 from minding.envs.single import objects
 from minding.policies import ALGORITHMS
 from minding.training import session
+from minding.training.sharing import write_checksums
 
 PARTS = {
     "ppo": ["policy.collect.n_sample=128", "policy.learn.anneal_lr=true"],
@@ -285,7 +288,8 @@ def test_a_graph_belongs_to_its_thread(tmp_path):
 
 def test_what_was_saved_acts_alike_and_says_what_it_reached(pole, tmp_path):
     folder = pole.save(tmp_path / "pole", evaluate=5)
-    assert {each.name for each in folder.iterdir()} == {"policy.safetensors", "config.yaml", "README.md", "episode.gif"}
+    files = {"policy.safetensors", "config.yaml", "checksums.json", "README.md", "episode.gif"}
+    assert {each.name for each in folder.iterdir()} == files
     card = (folder / "README.md").read_text()
     assert card.startswith('---\nlibrary_name: "minding"\n')
     assert f"Mean return {pole.evaluate(5).mean:.1f} over 5 episodes" in card
@@ -333,19 +337,56 @@ def test_a_run_that_cannot_begin_leaves_no_folder_and_can_be_tried_again(tmp_pat
 def test_what_is_no_agent_is_refused(pole, tmp_path):
     with pytest.raises(ConfigError, match="is not a run folder"):
         minding.load(tmp_path)
-    folder = pole.save(tmp_path / "damaged", evaluate=0)
-    weights = folder / "policy.safetensors"
-    weights.write_bytes(weights.read_bytes()[:-8])
-    with pytest.raises(CheckpointError, match=r"policy.safetensors cannot be read"):
-        minding.load(folder)
     other = pole.save(tmp_path / "other", evaluate=0)
+    weights = other / "policy.safetensors"
+    whole = weights.read_bytes()
+    weights.write_bytes(whole[:-8])
+    write_checksums(other)
+    with pytest.raises(CheckpointError, match=r"policy.safetensors cannot be read"):
+        minding.load(other)
+    weights.write_bytes(whole)
     config = (other / "config.yaml").read_text()
-    (other / "config.yaml").write_text(config.replace("- 16", "- 17"))
-    with pytest.raises(CheckpointError, match="belongs to another network"):
-        minding.load(other)
-    (other / "config.yaml").write_text(config.replace("env_id: CartPole-v1", "env_id: os:system"))
-    with pytest.raises(TrustError, match=r"env.env_id='os:system'"):
-        minding.load(other)
+    for changed, error, message in (
+        (config.replace("- 16", "- 17"), CheckpointError, "belongs to another network"),
+        (config.replace("env_id: CartPole-v1", "env_id: os:system"), TrustError, r"env.env_id='os:system'"),
+    ):
+        (other / "config.yaml").write_text(changed)
+        write_checksums(other)
+        with pytest.raises(error, match=message):
+            minding.load(other)
+
+
+def test_a_saved_folder_that_was_changed_is_refused(pole, tmp_path):
+    folder = pole.save(tmp_path / "saved", evaluate=0)
+    for name, change in (
+        ("policy.safetensors", lambda data: data[:-3] + bytes([data[-3] ^ 1]) + data[-2:]),
+        ("policy.safetensors", lambda data: b""),
+        ("config.yaml", lambda data: data.replace(b"activation: tanh", b"activation: relu")),
+        ("checksums.json", lambda data: b"[]"),
+    ):
+        whole = (folder / name).read_bytes()
+        changed = change(whole)
+        assert changed != whole
+        (folder / name).write_bytes(changed)
+        message = "holds no checksums of a saved policy" if name == "checksums.json" else "is not what was saved"
+        for use in (minding.load, lambda path: training.evaluate(path, 1)):
+            with pytest.raises(CheckpointError, match=f"{name} {message}"):
+                use(folder)
+        (folder / name).write_bytes(whole)
+    (folder / "checksums.json").unlink()
+    with pytest.raises(CheckpointError, match="No such file"):
+        minding.load(folder)
+
+
+def test_commands_take_a_saved_folder(pole, tmp_path, capsys):
+    folder = pole.save(tmp_path / "saved", evaluate=0)
+    assert command(["eval", str(folder), "--episodes", "5"]) == 0
+    assert f"return {pole.evaluate(5).mean:.1f} ± " in capsys.readouterr().out
+    assert command(["eval", str(folder), "--ckpt", "best"]) == 2
+    data = tmp_path / "data"
+    assert command(["data", "record", str(folder), "--steps", "20", "--explore", "--out", str(data)]) == 0
+    assert command(["resume", str(folder)]) == 2
+    assert "is a saved policy, and no run: minding.load" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -40,7 +40,7 @@ from minding.training.loading import load_weights
 from minding.training.player import Player
 from minding.training.runner import only_if_begun
 from minding.training.session import Session, Summary
-from minding.training.sharing import WEIGHTS, read_weights, save_policy
+from minding.training.sharing import CONFIG, check_saved, is_saved, read_weights, save_policy
 
 if TYPE_CHECKING:
     from minding.policies.core.base import BasePolicy
@@ -343,7 +343,7 @@ def load(path: str | Path, env: object = None, *, trust: bool = False, progress:
       TrustError: its settings name code that is not the user's own.
     """
     path = Path(path)
-    if (path / WEIGHTS).is_file():
+    if is_saved(path):
         return _of_saved(path, env, trust, progress)
     is_checkpoint = (path / "manifest.json").is_file() and path.parent.name == "ckpt"
     run_dir = RunDir.open(path.parent.parent if is_checkpoint else path, trust=trust)
@@ -369,7 +369,8 @@ def load(path: str | Path, env: object = None, *, trust: bool = False, progress:
 
 
 def _of_saved(path: Path, env: Any, trust: bool, progress: bool) -> Agent:
-    cfg = load_config(path / "config.yaml")
+    check_saved(path)
+    cfg = load_config(path / CONFIG)
     if not trust:
         check_code(cfg, path, path)
     agent = Agent.__new__(Agent)

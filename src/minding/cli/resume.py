@@ -27,8 +27,13 @@ def resume(run: str, overrides: tuple[str, ...], trust: bool, no_progress: bool)
         from minding.engine.config.identity import check_identity, check_newest, check_not_shortened, identity
         from minding.engine.errors import NoCheckpointError
         from minding.engine.run.run_dir import RunDir
+        from minding.training.sharing import is_saved
 
         run_dir = RunDir.open(run, trust=trust)
+        if is_saved(run_dir.path):
+            raise NoCheckpointError(
+                f"{run!r} is a saved policy, and no run: minding.load({run!r}).learn() begins one with its weights"
+            )
         if not resumable_checkpoints(run_dir.checkpoints):
             raise NoCheckpointError(f"no checkpoint in {run!r}: the run cannot be resumed; start it again")
         saved = run_dir.load_config()

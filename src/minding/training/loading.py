@@ -1,4 +1,4 @@
-"""From a run folder to its trained policy."""
+"""From a run folder, or a folder that `Agent.save` wrote, to its trained policy."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from minding.engine.config.identity import POLICY, check_checkpoint
 from minding.engine.run.run_dir import RunDir
 from minding.engine.types import Policy
 from minding.training.assembly import make_policy
+from minding.training.sharing import check_saved, is_saved, read_weights
 
 
 class Trained(NamedTuple):
-    """The policy of a run, for acting only, with the configuration and the checkpoint that it is from."""
+    """A policy for acting only, with the configuration, and the checkpoint or the saved folder that it is from."""
 
     cfg: Config
     policy: Policy
@@ -27,8 +28,8 @@ def load_policy(run: RunDir, ckpt: Path | None = None) -> Trained:
     """The trained policy of a run.
 
     Args:
-      run: an earlier run.
-      ckpt: a checkpoint folder; the newest by default.
+      run: an earlier run, or a saved policy.
+      ckpt: a checkpoint folder; the newest by default, or the saved policy itself.
 
     Raises:
       CheckpointError: if there is no whole checkpoint, or it does not belong to the run's algorithm, network,
@@ -36,7 +37,15 @@ def load_policy(run: RunDir, ckpt: Path | None = None) -> Trained:
       ConfigError: if the run's configuration is damaged.
       TrustError: if it names code that is not the user's own.
     """
+    saved = ckpt is None and is_saved(run.path)
+    if saved:
+        check_saved(run.path)
     cfg = compile_run(run.load_config())
+    if saved:
+        arrays, network = read_weights(run.path)
+        policy = make_policy(cfg, modes=("eval",))
+        policy.load_acting_arrays(arrays, network)
+        return Trained(cfg, policy, run.path)
     built: list[Policy] = []
 
     def use(found: Checkpoint) -> None:

@@ -1,23 +1,33 @@
-"""A trained policy as a folder for others: weights, configuration, model card, a video."""
+"""A trained policy as a folder for others: weights, configuration, their checksums, model card, a video."""
 
 from __future__ import annotations
 
 import json
 import logging
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from minding import __version__
+from minding.engine.checkpoint.manifest import sha256
+from minding.engine.checkpoint.store import MISFITS
 from minding.engine.config.compiler import save_config
 from minding.engine.config.config import Config
 from minding.engine.errors import CheckpointError, ConfigError
+from minding.engine.files import read_bounded
 from minding.engine.types import Array, Policy
-from minding.training.evaluation import Evaluation
 from minding.training.film import film_episode
 
+if TYPE_CHECKING:
+    from minding.training.evaluation import Evaluation
+
 WEIGHTS = "policy.safetensors"
+CONFIG = "config.yaml"
+CHECKSUMS = "checksums.json"
+"""Of `WEIGHTS` and `CONFIG`, which belong together: a change of one makes another policy of the other."""
+_MAX_CHECKSUMS = 1 << 16
+_MAX_BYTES = 1 << 34
 _log = logging.getLogger("minding")
 
 
@@ -43,13 +53,49 @@ def save_policy(path: Path, cfg: Config, policy: Policy, evaluation: Evaluation 
             path / WEIGHTS,
             metadata={"format": "minding", "version": __version__, "network": network},
         )
-        save_config(cfg, path / "config.yaml")
+        save_config(cfg, path / CONFIG)
+        write_checksums(path)
         film = _film(path / "episode.gif", cfg, policy)
         (path / "README.md").write_text(_card(path.name, cfg, evaluation, film), encoding="utf-8")
     except FileExistsError:
         raise ConfigError(f"save: {str(path)!r} exists already: give a name that is free") from None
     except OSError as error:
         raise ConfigError(f"save: {str(path)!r} cannot be written: {error.strerror}") from None
+
+
+def is_saved(path: Path) -> bool:
+    """Whether a folder is one that `save_policy` wrote."""
+    return (path / WEIGHTS).is_file()
+
+
+def write_checksums(path: Path) -> None:
+    """Writes down what weights and configuration of a folder are."""
+    files = {name: sha256((path / name).read_bytes()) for name in (WEIGHTS, CONFIG)}
+    (path / CHECKSUMS).write_text(json.dumps({"sha256": files}, indent=2) + "\n", encoding="utf-8")
+
+
+def check_saved(path: Path) -> None:
+    """Refuses a folder whose weights or configuration are not those that were saved.
+
+    Raises:
+      CheckpointError: names the file.
+    """
+    again = "get the folder again, or save it again"
+    try:
+        saved = json.loads(read_bounded(path / CHECKSUMS, _MAX_CHECKSUMS))["sha256"]
+        expected = {name: saved[name] for name in (WEIGHTS, CONFIG)}
+    except (OSError, *MISFITS) as error:
+        what = getattr(error, "strerror", None) or type(error).__name__
+        raise CheckpointError(f"{path / CHECKSUMS} holds no checksums of a saved policy ({what}): {again}") from None
+    for name, checksum in expected.items():
+        try:
+            found = sha256(read_bounded(path / name, _MAX_BYTES))
+        except OSError as error:
+            raise CheckpointError(f"{path / name} cannot be read: {error.strerror}: {again}") from None
+        if found != checksum:
+            raise CheckpointError(
+                f"{path / name} is not what was saved: its SHA-256 differs from that in {CHECKSUMS}: {again}"
+            )
 
 
 def read_weights(path: Path) -> tuple[dict[str, Array], str]:
