@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from minding.engine.config.config import Config
-from minding.engine.data.dataset import RECORDED, recorded_env
+from minding.engine.data.dataset import RECORDED, recorded_env, recorded_references
+from minding.engine.data.references import References
 from minding.engine.errors import ConfigError
 
 
@@ -24,6 +25,16 @@ def data_folder(cfg: Config) -> str:
             "makes one from a run folder"
         )
     return folder
+
+
+def references_in(cfg: Config) -> References | None:
+    """The reference returns that the data of a run carry; None without any, or where it learns from no data.
+
+    Raises:
+      DataError: there are no recorded data, or their references are damaged.
+    """
+    folder = cfg.policy.other.read("data", str, "") if cfg.policy.other.get("data") else ""
+    return recorded_references(folder) if folder else None
 
 
 def check_collects(cfg: Config, *, collects: bool) -> None:

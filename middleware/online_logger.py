@@ -17,6 +17,7 @@ from minding.engine.chain.task import Task
 from minding.engine.chain.task import task as global_task
 from minding.engine.config.config import Config
 from minding.engine.config.limits import run_length
+from minding.engine.data.references import References
 from minding.engine.run.loggers import MetricsLogger, make_loggers
 from minding.engine.run.metrics import CsvWriter
 from minding.engine.run.progress import Progress, Status
@@ -41,6 +42,7 @@ def online_logger(
     *,
     total: int | None = None,
     progress: bool = True,
+    references: References | None = None,
     task: Task[Any] | None = None,
 ) -> OnlineLogger:
     """Logs metrics to CSV, TensorBoard and trackers and shows progress; put it last in the chain.
@@ -48,7 +50,8 @@ def online_logger(
     There is a row for every ``run.metrics_freq`` steps of the clock (environment steps, or gradient steps) with the
     means since the row before, so that two runs with one seed write the same rows (except the ``time/`` columns). Each
     evaluation has its own row, with the mean of each declared key of info (``env.info_keys``) over the last steps of
-    its episodes: ``eval/success`` is a success rate. With several agents it has the return of each as well.
+    its episodes: ``eval/success`` is a success rate. With several agents it has the return of each as well, and with
+    `references` the normalized return, ``eval/normalized``.
     ``episodes.csv`` has a line for every training episode that ended. Rows reach the files about once a second, and
     before the checkpoint that counts them.
 
@@ -65,6 +68,7 @@ def online_logger(
       run_dir: where the files go; None writes none.
       total: end of the progress bar, on the clock; the length of the run by default.
       progress: whether to show progress in the terminal.
+      references: by which evaluations are normalized as well, such as those of recorded data; None: they stay raw.
       task: the task that emits the event; the global one by default.
     """
     task = global_task if task is None else task
@@ -74,10 +78,10 @@ def online_logger(
         else None
     )
     if run_dir is None:
-        return OnlineLogger(cfg, task, None, (), bar)
+        return OnlineLogger(cfg, task, None, (), bar, references)
     run_dir = run_dir if isinstance(run_dir, RunDir) else RunDir(Path(run_dir))
     tables = CsvWriter(run_dir.metrics), CsvWriter(run_dir.episodes)
-    return OnlineLogger(cfg, task, tables, make_loggers(cfg.run.loggers, run_dir), bar)
+    return OnlineLogger(cfg, task, tables, make_loggers(cfg.run.loggers, run_dir), bar, references)
 
 
 class OnlineLogger:
@@ -89,6 +93,7 @@ class OnlineLogger:
       tables: writers of metrics.csv and episodes.csv, or None.
       loggers: get every row, too.
       progress: display in the terminal, or None.
+      references: see `online_logger`.
     """
 
     def __init__(
@@ -98,6 +103,7 @@ class OnlineLogger:
         tables: tuple[CsvWriter, CsvWriter] | None,
         loggers: Sequence[MetricsLogger],
         progress: Progress | None,
+        references: References | None = None,
     ) -> None:
         self._cfg = cfg
         self._task = task
@@ -105,7 +111,7 @@ class OnlineLogger:
         self._tables = tables
         self._loggers = loggers
         self._opened = False
-        self._progress = progress
+        self._progress, self._references = progress, references
         self._episodes: collections.deque[tuple[float, int]] = collections.deque(maxlen=_EPISODES)
         # Rows that are not written yet, how many there were before them, and when rows were written last.
         self._rows: list[dict[str, float | None]] = []
@@ -232,7 +238,8 @@ class OnlineLogger:
         # Of a whole team there may be many returns: the files have them.
         self._shown = {name: mean for name, mean in told.items() if not name.startswith("return.")}
         measured = {ctx.unit: ctx.last_eval_clock, "train_iter": ctx.last_eval_iter}
-        self._write({**measured, "eval/return_mean": value, **_spread(episodes), **means})
+        scores = {} if self._references is None else {"eval/normalized": self._references.normalized(value)}
+        self._write({**measured, "eval/return_mean": value, **scores, **_spread(episodes), **means})
 
     def _write_means(self, ctx: LearningContext) -> None:
         seconds = self._seconds()

@@ -52,6 +52,7 @@ class Summary:
     folder_lost: bool = False
     profile: str = ""
     eval_info: dict = dataclasses.field(default_factory=lambda: {"success": 0.75})
+    eval_normalized: float = float("nan")
 
 
 @pytest.fixture

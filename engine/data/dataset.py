@@ -25,6 +25,7 @@ from minding.engine.data.arrays import of_episodes
 from minding.engine.data.differences import differences
 from minding.engine.data.observation import observation_leaves
 from minding.engine.data.ranges import blocks, check_ranges
+from minding.engine.data.references import References, references_of
 from minding.engine.errors import DamagedCheckpointError, DataError, MindingError
 from minding.engine.types import Array
 
@@ -232,6 +233,19 @@ def recorded_env(path: str | Path) -> tuple[dict[str, Any], int]:
     if not (isinstance(about, dict) and isinstance(about.get("env"), dict) and type(steps) is int):
         raise DataError(f"{str(path)!r}: its manifest does not say what was recorded, or how many steps; {_AGAIN}")
     return about["env"], steps
+
+
+def recorded_references(path: str | Path) -> References | None:
+    """The reference returns that a folder's data carry, by its manifest; None without any.
+
+    Raises:
+      DataError: there are no recorded data, or the references are not two different finite numbers.
+    """
+    about = _read_manifest(Path(path)).get("about")
+    try:
+        return references_of(about if isinstance(about, dict) else {})
+    except DataError as error:
+        raise DataError(f"{str(path)!r}: {error}") from None
 
 
 def too_few(steps: int, batch_size: int) -> list[str]:

@@ -10,6 +10,7 @@ import pytest
 from minding.engine import Config, Task
 from minding.engine.chain.context import OnlineRLContext
 from minding.engine.chain.middleware import declaration_of
+from minding.engine.data.references import References
 from minding.engine.run.fingerprint import tables_fingerprint
 from minding.engine.run.run_dir import RunDir
 from minding.engine.types import EpisodeEnd
@@ -50,6 +51,13 @@ def test_a_row_holds_the_means_since_the_row_before(tmp_path):
         ("20", "10", "4.5"),
     ]
     assert [row["train/updates_per_step"] for row in rows(tmp_path)] == ["0.5", "0.5"]
+
+
+def test_references_normalize_evaluations(tmp_path):
+    logger = online_logger(config(tmp_path), tmp_path, progress=False, references=References(-1200.0, -200.0))
+    logger(iteration(1, eval_value=-450.0, last_eval_iter=2, last_eval_clock=4))
+    logger.close()
+    assert [(row["eval/return_mean"], row["eval/normalized"]) for row in rows(tmp_path)] == [("-450.0", "75.0")]
 
 
 def test_rows_reach_the_file_about_once_a_second_and_before_a_checkpoint(tmp_path, monkeypatch):

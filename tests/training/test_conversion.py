@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from minding.engine.checkpoint import save_checkpoint
-from minding.engine.data.dataset import load_dataset
+from minding.engine.data.dataset import load_dataset, recorded_references
 from minding.engine.data.dataset_writer import DatasetWriter, Episode, episodes_of, joined, save_dataset
+from minding.engine.data.references import References, carrying
 from minding.engine.errors import DataError, MissingExtraError
 from minding.training.conversion import convert, open_source
 from minding.training.formats import source as source_module
@@ -326,6 +327,19 @@ def test_what_minari_would_change_is_refused_by_field(tmp_path):
     with pytest.raises(DataError, match=r"observation is uint8 \(3, 4, 4\): Minari stores it as JPEG"):
         export_minari(data, tmp_path / "set", "toy/image-v0")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_minaris_reference_scores_are_taken_over_and_written(tmp_path):
+    references = References(-1170.0, -136.5)
+    export_minari(joined(generated(3), carrying({"env": ENV}, references)), tmp_path / "set", "toy/three-v0")
+    metadata = json.loads((tmp_path / "set" / "data" / "metadata.json").read_text())
+    assert (metadata["ref_min_score"], metadata["ref_max_score"]) == (-1170.0, -136.5)
+    convert([open_source(str(tmp_path / "set"))], tmp_path / "own")
+    assert recorded_references(tmp_path / "own") == references
+    metadata["ref_max_score"] = metadata["ref_min_score"]
+    (tmp_path / "set" / "data" / "metadata.json").write_text(json.dumps(metadata))
+    with pytest.raises(DataError, match=r"ref_min_score and ref_max_score: the reference returns are equal"):
+        open_source(str(tmp_path / "set"))
 
 
 def test_images_of_a_minari_set_are_refused(tmp_path):

@@ -7,15 +7,16 @@ import pytest
 from of_algorithms import recorded
 
 from minding.cli import run
-from minding.engine.data.dataset import load_dataset
+from minding.engine.data.dataset import load_dataset, recorded_references
 from minding.engine.data.dataset_writer import episodes_of, joined, save_dataset
+from minding.engine.data.references import References
 from minding.training.inspection import check_source, describe_dataset
 
 
 class Given:
     """A source of episodes, changed."""
 
-    dropped = 0
+    dropped, references = 0, None
 
     def __init__(self, episodes, env):
         self.path, self.env, self.made = None, env, episodes
@@ -163,6 +164,23 @@ def test_numbered_states_are_recorded_and_learned_from(tmp_path):
     assert set(np.unique([rows["obs"], rows["next_obs"]]).tolist()) <= set(range(16))
 
 
+def test_reference_returns_are_recorded_converted_and_told(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    given = ["--random-return", "20", "--expert-return", "500"]
+    assert run(["data", "record", "--random", "--env", "CartPole-v1", "--steps", "9", "--out", "one", *given]) == 0
+    assert run(["data", "convert", "one", "--out", "two"]) == 0
+    assert run(["data", "convert", "one", "--out", "three", "--random-return", "0", "--expert-return", "400"]) == 0
+    found = [recorded_references(name) for name in ("one", "two", "three")]
+    assert found == [References(20, 500), References(20, 500), References(0, 400)]
+    capsys.readouterr()
+    assert run(["data", "info", "two"]) == 0
+    assert "random 20 (scores 0), expert 500 (scores 100)" in capsys.readouterr().out
+    assert run(["data", "info", str(recorded("CartPole-v1"))]) == 0
+    assert "none: returns are compared raw" in capsys.readouterr().out
+    assert run(["data", "convert", "two", "three", "--out", "four"]) == 2
+    assert "carry different reference returns" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -175,6 +193,16 @@ def test_numbered_states_are_recorded_and_learned_from(tmp_path):
         (["convert", "nowhere", "--out", "x"], "no data in 'nowhere'"),
         (["convert", "DATA", "--out", "x", "--horizon", "3"], "--horizon 3 is for D4RL's files"),
         (["convert", "DATA", "DATA", "--out", "x", "--to-minari", "a-v0"], "--to-minari takes one folder"),
+        (["convert", "DATA", "--out", "x", "--random-return", "1"], "--random-return without --expert-return"),
+        (["convert", "DATA", "--out", "x", "--expert-return", "1"], "--expert-return without --random-return"),
+        (
+            ["convert", "DATA", "--out", "x", "--random-return", "9", "--expert-return", "9"],
+            "the reference returns are equal (9)",
+        ),
+        (
+            ["convert", "DATA", "--out", "x", "--random-return", "nan", "--expert-return", "9"],
+            "the reference return 'random' is nan: expected a finite number",
+        ),
     ],
 )
 def test_bad_input_is_one_line_with_code_2(arguments, message, tmp_path, capsys, monkeypatch):

@@ -19,6 +19,30 @@ def data() -> None:
     """Record, describe, check and convert data to learn from without an environment."""
 
 
+_reference_options = (
+    click.option("--random-return", type=float, metavar="R", help="Mean return of random actions, which scores 0."),
+    click.option("--expert-return", type=float, metavar="R", help="Mean return of an expert, which scores 100."),
+)
+
+
+def _with_reference_options(command: Any) -> Any:
+    for option in reversed(_reference_options):
+        command = option(command)
+    return command
+
+
+def _references(random_return: float | None, expert_return: float | None) -> Any:
+    """What the options say; None without them."""
+    if (random_return is None) != (expert_return is None):
+        given, absent = ("--random-return", "--expert-return")[:: 1 if expert_return is None else -1]
+        raise click.UsageError(f"{given} without {absent}: a normalized score takes both")
+    if random_return is None or expert_return is None:
+        return None
+    from minding.engine.data.references import References
+
+    return References(random_return, expert_return)
+
+
 @data.command()
 @click.argument("run", type=RunFolder(), required=False)
 @click.option("--steps", type=COUNT, required=True, help="Environment steps to record.")
@@ -27,10 +51,19 @@ def data() -> None:
 @click.option("--random", is_flag=True, help="Play random actions in the environment of RUN or --env.")
 @click.option("--env", metavar="ENV_ID", help="With --random in place of RUN: the environment.")
 @click.option("--seed", type=SEED, help="Seed of the environments; the run's own by default.")
+@_with_reference_options
 @ckpt_option
 @trust_option
 def record(
-    run: str | None, steps: int, out: str | None, seed: int | None, ckpt: str | None, trust: bool, **how: Any
+    run: str | None,
+    steps: int,
+    out: str | None,
+    seed: int | None,
+    random_return: float | None,
+    expert_return: float | None,
+    ckpt: str | None,
+    trust: bool,
+    **how: Any,
 ) -> None:
     """Record what the agent of the run folder RUN does, for learning from it without an environment.
 
@@ -42,6 +75,7 @@ def record(
         from minding.engine.errors import DataError
         from minding.engine.run.run_dir import RunDir
 
+        references = _references(random_return, expert_return)
         run_dir = None if run is None else RunDir.open(run, trust=trust)
         folder = Path(out) if out is not None else Path(str(run)) / "data"
         if folder.exists():
@@ -65,12 +99,13 @@ def record(
             done = min(recorded, steps)
 
         if how["random"]:
-            found = training.record_random(cfg, steps, folder, seed=seed, report=report)
+            found = training.record_random(cfg, steps, folder, seed=seed, references=references, report=report)
         else:
             played: RunDir = run_dir  # type: ignore[assignment]
             found = training.record_data(
-                played, steps, folder, ckpt=chosen, explore=how["explore"], seed=seed, report=report
-            )
+                played, steps, folder, ckpt=chosen, explore=how["explore"], seed=seed, references=references,
+                report=report,
+            )  # fmt: skip
     click.echo(f"{len(found):,} steps, {_returns(found)}")
     click.echo(f"data: {folder}")
 
@@ -161,9 +196,17 @@ def check(source: str, horizon: int | None, env: str | None) -> int:
 )
 @click.option("--skip-damaged", is_flag=True, help="Leave out damaged episodes, and count them.")
 @click.option("--to-minari", metavar="ID", help="Write a Minari set with this id, such as pole/expert-v0.")
+@_with_reference_options
 @_with_source_options
 def convert(
-    sources: tuple[str, ...], out: str, skip_damaged: bool, to_minari: str | None, horizon: int | None, env: str | None
+    sources: tuple[str, ...],
+    out: str,
+    skip_damaged: bool,
+    to_minari: str | None,
+    random_return: float | None,
+    expert_return: float | None,
+    horizon: int | None,
+    env: str | None,
 ) -> None:
     """Convert the data SOURCE to a folder to learn from; several sets of one environment are joined.
 
@@ -173,24 +216,28 @@ def convert(
         from minding.training.conversion import Converted
         from minding.training.conversion import convert as convert_all
 
+        references = _references(random_return, expert_return)
         opened = [_open(source, horizon, env) for source in sources]
         if to_minari is not None:
-            _to_minari(opened, sources, Path(out), to_minari)
+            _to_minari(opened, sources, Path(out), to_minari, references)
             return
 
         def report(so_far: Converted) -> None:
             if so_far.episodes % 1000 == 0 and so_far.episodes:
                 click.echo(f"\r{so_far.steps:,} steps", nl=False, err=True)
 
-        done = convert_all(opened, Path(out), skip_damaged=skip_damaged, report=report)
+        done = convert_all(opened, Path(out), skip_damaged=skip_damaged, references=references, report=report)
     left_out = [f"{done.dropped:,} rows dropped, whose successors are not known"] if done.dropped else []
     left_out += [f"{done.skipped:,} damaged episodes skipped"] if done.skipped else []
     click.echo(", ".join([f"{done.steps:,} steps of {done.episodes:,} episodes", *left_out]))
     click.echo(f"data: {out}")
 
 
-def _to_minari(opened: list[Any], names: tuple[str, ...], out: Path, dataset_id: str) -> None:
+def _to_minari(opened: list[Any], names: tuple[str, ...], out: Path, dataset_id: str, references: Any) -> None:
+    import dataclasses
+
     from minding.engine.data.dataset import load_dataset
+    from minding.engine.data.references import carrying
     from minding.training.formats.minari_sets import export_minari
     from minding.training.formats.own import OwnSource
 
@@ -199,7 +246,7 @@ def _to_minari(opened: list[Any], names: tuple[str, ...], out: Path, dataset_id:
             f"--to-minari takes one folder of recorded data, got {', '.join(names)}: convert it first"
         )
     found = load_dataset(opened[0].path, mapped=True)
-    export_minari(found, out, dataset_id)
+    export_minari(dataclasses.replace(found, about=carrying(found.about, references)), out, dataset_id)
     click.echo(f"{len(found):,} steps of {len(found.end):,} episodes\nMinari set: {out}")
 
 

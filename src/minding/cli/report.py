@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -122,6 +123,15 @@ def _draw_trace(folder: Path) -> None:
         click.echo(f"minding: the time line was not drawn: {error}", err=True)
 
 
+def _normalized(summary: Any) -> dict[str, str]:
+    """The normalized return, where it is known; of a run that learned from data only, why it is not."""
+    if not math.isnan(summary.eval_normalized):
+        return {"normalized return": f"{summary.eval_normalized:.1f} (random 0, expert 100)"}
+    if summary.unit == "train_iter" and summary.n_eval_episodes:
+        return {"normalized return": "not known, the return is raw: the data carry no reference returns"}
+    return {}
+
+
 def _figures(summary: Any) -> dict[str, str]:
     from minding.engine.chain.context import UNITS
 
@@ -130,6 +140,7 @@ def _figures(summary: Any) -> dict[str, str]:
     lost = " (removed or renamed during the run: it holds only what came later)" if summary.folder_lost else ""
     return {
         "evaluation return": evaluation if summary.n_eval_episodes else "none",
+        **_normalized(summary),
         **{f"mean {name}": f"{value:.4g}" for name, value in summary.eval_info.items()},
         **{UNITS[name]: f"{getattr(summary, name):,}" for name in counters},
         "time": f"{summary.wall_time:.1f} s, {summary.steps_per_second:,.0f} {UNITS[summary.unit]}/s",

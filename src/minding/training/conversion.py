@@ -12,6 +12,7 @@ from minding.engine.checkpoint.store import MISFITS, first_line
 from minding.engine.data.dataset import check_dataset
 from minding.engine.data.dataset_writer import DatasetWriter, Episode, joined
 from minding.engine.data.differences import differences
+from minding.engine.data.references import References, carrying, common
 from minding.engine.errors import DataError, nearest
 from minding.training.formats.d4rl import D4RLSource
 from minding.training.formats.minari_sets import MAIN, METADATA, MinariSource, local_set
@@ -79,6 +80,7 @@ def convert(
     out: Path,
     *,
     skip_damaged: bool = False,
+    references: References | None = None,
     report: Callable[[Converted], None] = lambda done: None,
 ) -> Converted:
     """Writes all episodes of the sources, in order, to a new folder; at the end it is complete, or there is none.
@@ -87,16 +89,19 @@ def convert(
       sources: of one environment.
       out: the folder.
       skip_damaged: leave out damaged episodes, and count them.
+      references: reference returns; those of the sources by default.
       report: is called after each episode.
 
     Raises:
-      DataError: the sources are of different environments, an episode is damaged (names source, episode and field), or
-        the folder exists or cannot be written.
+      DataError: the sources are of different environments or carry different reference returns, an episode is damaged
+        (names source, episode and field), or the folder exists or cannot be written.
     """
     env = sources[0].env
     for source in sources[1:]:
         _refuse_another(sources[0], source)
-    about = {"env": dict(env), "converted": [source.path.name for source in sources]}
+    if references is None:
+        references = common(source.references for source in sources)
+    about = carrying({"env": dict(env), "converted": [source.path.name for source in sources]}, references)
     done = Converted()
     with DatasetWriter(out, about) as writer:
         for source in sources:

@@ -11,6 +11,7 @@ import numpy as np
 
 from minding.engine.data.dataset import Dataset
 from minding.engine.data.dataset_writer import Episode
+from minding.engine.data.references import references_of
 from minding.engine.types import Array
 from minding.training.conversion import problem_of
 from minding.training.formats.source import Source
@@ -52,12 +53,20 @@ def describe_dataset(data: Dataset) -> dict[str, str]:
         if len(returns)
         else "no whole episode",
         "mean return": f"{returns.mean():.4g} ± {returns.std():.4g}" if len(returns) else "",
+        "reference returns": _references(data),
         "observation": _space(env["observation"]),
         "action": _space(env["env_action"]),
         "size": f"{sum(array.nbytes for array in arrays) / 1e6:,.1f} MB",
         "recorded by": _recorder(data.about),
         "fingerprint": data.digest,
     }
+
+
+def _references(data: Dataset) -> str:
+    found = references_of(data.about)
+    if found is None:
+        return "none: returns are compared raw"
+    return f"random {found.random:g} (scores 0), expert {found.expert:g} (scores 100)"
 
 
 def _space(space: Any) -> str:

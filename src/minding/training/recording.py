@@ -16,6 +16,7 @@ from minding.engine.data import trees
 from minding.engine.data.actions import ActionAdapter
 from minding.engine.data.dataset import Dataset, describe, load_dataset
 from minding.engine.data.dataset_writer import as_stored, save_dataset
+from minding.engine.data.references import References, carrying
 from minding.engine.errors import DataError
 from minding.engine.run.run_dir import RunDir
 from minding.engine.seeding import SeedStreams
@@ -39,6 +40,7 @@ def record_data(
     ckpt: Path | None = None,
     explore: bool = False,
     seed: int | None = None,
+    references: References | None = None,
     report: Callable[[int], None] = lambda done: None,
 ) -> Dataset:
     """Records what the policy of a run does, and saves it.
@@ -50,6 +52,7 @@ def record_data(
       ckpt: the checkpoint folder whose policy plays; the newest by default.
       explore: play as while collecting, instead of without exploration.
       seed: of the environments; the run's own by default.
+      references: reference returns that the data are to carry.
       report: is called with the steps recorded so far.
 
     Returns:
@@ -73,7 +76,7 @@ def record_data(
         "seed": cfg.seed if seed is None else seed,
     }
     try:
-        data = play_recorded(act, reset, env, steps, about, report)
+        data = play_recorded(act, reset, env, steps, carrying(about, references), report)
     finally:
         env.close()
     save_dataset(folder, data)
@@ -86,13 +89,14 @@ def record_random(
     out: Path,
     *,
     seed: int | None = None,
+    references: References | None = None,
     report: Callable[[int], None] = lambda done: None,
 ) -> Dataset:
     """Records random actions, and saves them.
 
     Args:
       cfg: compiled configuration with the environment.
-      steps, out, seed, report: as of `record_data`.
+      steps, out, seed, references, report: as of `record_data`.
 
     Raises:
       ConfigError, DataError: as `record_data`.
@@ -104,7 +108,8 @@ def record_random(
     adapter = ActionAdapter(cfg.env.spec.env_action)
     about = {"env": describe(cfg.env), "player": "random actions", "seed": seed}
     try:
-        data = play_recorded(lambda obs: adapter(play.action()), lambda *ids: None, env, steps, about, report)
+        act: Act = lambda obs: adapter(play.action())  # noqa: E731
+        data = play_recorded(act, lambda *ids: None, env, steps, carrying(about, references), report)
     finally:
         env.close()
     save_dataset(out, data)

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from minding.configs.chains import get_chain
+from minding.configs.recorded import references_in
 from minding.engine.chain.middleware import Middleware
 from minding.engine.chain.task import Task
 from minding.engine.config.config import Config
@@ -41,6 +42,7 @@ class Summary:
       env_step, train_iter: environment and gradient steps; no environment steps where it learned from recorded data.
       eval_return, eval_std, n_eval_episodes: returns of the final policy in fresh evaluation episodes.
       eval_info: means of the declared info (``env.info_keys``) over the last steps of these episodes.
+      eval_normalized: their mean normalized by the reference returns that the data carry; NaN without any.
       wall_time: seconds of training, without the final evaluation, in all processes of the run.
       steps_per_second: steps of the clock per second of training.
       stop_reason: 'max_env_step', 'max_train_iter', 'max_train_epoch', 'stop_value', 'max_step', 'SIGINT' or 'SIGTERM'.
@@ -65,6 +67,7 @@ class Summary:
     folder_lost: bool = False
     profile: str = ""
     eval_info: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    eval_normalized: float = float("nan")
 
 
 class Session(contextlib.AbstractContextManager["Session"]):
@@ -128,7 +131,8 @@ class Session(contextlib.AbstractContextManager["Session"]):
             self._saver = CkptSaver(self.policy, folder.name, cfg.run.ckpt_freq, out_dir=folder.parent, task=self.task)
             limits = (cfg.run.max_env_step, cfg.run.max_train_iter, cfg.run.max_train_epoch)
             self._checker = termination_checker(*limits, stop_value=cfg.run.stop_value, task=self.task)
-            self._logger = online_logger(cfg, self.run_dir, progress=False, task=self.task)
+            self._references = references_in(cfg)
+            self._logger = online_logger(cfg, self.run_dir, progress=False, references=self._references, task=self.task)
             self.task.use(self._checker).use(self._saver).use(self._logger)
             self._block = held.pop_all()
         return self
@@ -217,4 +221,7 @@ class Session(contextlib.AbstractContextManager["Session"]):
             folder_lost=self._saver.folder_lost,
             profile=self._profile,
             eval_info=info_means(episodes),
+            eval_normalized=(
+                self._references.normalized(float(returns.mean())) if self._references and episodes else float("nan")
+            ),
         )

@@ -26,6 +26,7 @@ import numpy as np
 from gymnasium import spaces
 
 from minding.engine.data.dataset_writer import Episode
+from minding.engine.data.references import References
 from minding.engine.errors import DataError, ShapeError
 from minding.engine.types import Array
 from minding.envs.recorded import action_space, observation_space
@@ -49,6 +50,8 @@ class D4RLSource:
       DataError: it is not such a file, or the horizon is missing or has no effect.
       MissingExtraError: h5py is not installed.
     """
+
+    references: References | None = None
 
     def __init__(self, path: Path, horizon: int | None = None, env: Mapping[str, Any] | None = None) -> None:
         self.path, self.dropped = path, 0

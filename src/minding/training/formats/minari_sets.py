@@ -18,6 +18,7 @@ from gymnasium import spaces
 from minding.engine.data.dataset import Dataset
 from minding.engine.data.dataset_writer import Episode, episodes_of
 from minding.engine.data.observation import observation_leaves
+from minding.engine.data.references import References, references_of
 from minding.engine.errors import DataError, ShapeError, SpaceError
 from minding.engine.files import read_bounded
 from minding.engine.types import Array
@@ -30,6 +31,8 @@ _OURS = "minding"
 _MAX_METADATA = 1 << 24
 _INDEX = "_index_"
 _VERSION = "0.5.3"
+_REFERENCES = "ref_min_score", "ref_max_score"
+"""Keys of the metadata: the returns that score 0 and 100."""
 
 
 def local_set(name: str) -> Path:
@@ -63,6 +66,7 @@ class MinariSource:
             raise DataError(f"{str(path)!r}: {error}") from None
         self._observation = observation
         self._file = open_hdf5(self.path / MAIN)
+        self.references = _references(metadata, str(path))
         self.env = env or {**_environment(metadata), **self._spaces.description}
 
     def episodes(self) -> Iterator[Episode | ValueError]:
@@ -158,6 +162,17 @@ def _environment(metadata: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+def _references(metadata: Mapping[str, Any], where: str) -> References | None:
+    """Minari's reference scores; None unless there are both."""
+    least, most = (metadata.get(name) for name in _REFERENCES)
+    if least is None or most is None:
+        return None
+    try:
+        return References(least, most)
+    except DataError as error:
+        raise DataError(f"{where!r}: {METADATA}, {' and '.join(_REFERENCES)}: {error}") from None
+
+
 def _read(group: Any, name: str, space: spaces.Space[Any]) -> Any:
     if isinstance(space, spaces.Dict):
         return {key: _read(part(group, name), key, child) for key, child in space.spaces.items()}
@@ -186,7 +201,7 @@ def export_minari(data: Dataset, path: Path, dataset_id: str) -> None:
     check_exportable(data)
     if path.exists():
         raise DataError(f"{str(path)!r} exists: remove it, or give another folder")
-    env = data.about["env"]
+    env, references = data.about["env"], references_of(data.about)
     space = observation_space(env["observation"])
     scratch = path.with_name(f".{path.name}.minding-tmp")
     folder = scratch / "data"
@@ -206,6 +221,8 @@ def export_minari(data: Dataset, path: Path, dataset_id: str) -> None:
             "dataset_size": round((folder / MAIN).stat().st_size / 1e6, 1),
             _OURS: dict(env),
         }
+        if references is not None:
+            metadata |= dict(zip(_REFERENCES, (references.random, references.expert), strict=True))
         (folder / METADATA).write_text(json.dumps(metadata), encoding="utf-8")
         os.rename(scratch, path)
     finally:

@@ -13,6 +13,7 @@ from gymnasium import spaces
 
 from minding.engine.data.actions import ActionAdapter
 from minding.engine.data.dataset_writer import Episode
+from minding.engine.data.references import References
 from minding.engine.errors import DataError, MissingExtraError, ShapeError
 from minding.engine.types import Array
 from minding.envs.spaces.actions import describe_actions
@@ -26,11 +27,13 @@ class Source(Protocol):
     Attributes:
       path: for messages.
       env: what the data say of their environment, see `engine.data.dataset.describe`.
+      references: the reference returns that they carry, if any.
       dropped: rows left out so far, because what followed them is not known.
     """
 
     path: Path
     env: Mapping[str, Any]
+    references: References | None
     dropped: int
 
     def episodes(self) -> Iterator[Episode | ValueError]:

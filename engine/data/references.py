@@ -1,0 +1,79 @@
+"""Two returns that recorded data carry, of random actions and of an expert, by which other returns are normalized."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from minding.engine.errors import DataError
+
+_KEY = "references"
+"""Of what data say about themselves, see `Dataset.about`."""
+_HOW = "--random-return R --expert-return R"
+
+
+@dataclasses.dataclass(frozen=True)
+class References:
+    """Mean returns in the environment of the data.
+
+    Attributes:
+      random: of random actions, which score 0.
+      expert: of an expert, who scores 100.
+
+    Raises:
+      DataError: they are equal, or one is not a finite number.
+    """
+
+    random: float
+    expert: float
+
+    def __post_init__(self) -> None:
+        for name, value in dataclasses.asdict(self).items():
+            if type(value) not in (int, float) or not math.isfinite(value):
+                raise DataError(f"the reference return {name!r} is {value!r}: expected a finite number")
+        if self.random == self.expert:
+            raise DataError(
+                f"the reference returns are equal ({self.random:g}): a normalized score is "
+                f"100 (R - random) / (expert - random); give two that differ with {_HOW}"
+            )
+
+    def normalized(self, value: float) -> float:
+        """100 (R - random) / (expert - random) of a return R (Fu et al., 2020, https://arxiv.org/abs/2004.07219)."""
+        return 100.0 * (value - self.random) / (self.expert - self.random)
+
+
+def references_of(about: Mapping[str, Any]) -> References | None:
+    """The references that data carry.
+
+    Args:
+      about: what the data say about themselves.
+    Raises:
+      DataError: they are not two different finite numbers.
+    """
+    found = about.get(_KEY)
+    if found is None:
+        return None
+    if not isinstance(found, Mapping) or found.keys() != {"random", "expert"}:
+        raise DataError(f"the reference returns are {str(found)[:60]}: expected a number for random and for expert")
+    return References(**found)
+
+
+def carrying(about: Mapping[str, Any], references: References | None) -> dict[str, Any]:
+    """What data say about themselves, with references; None leaves it as it is."""
+    return {**about} if references is None else {**about, _KEY: dataclasses.asdict(references)}
+
+
+def common(found: Iterable[References | None]) -> References | None:
+    """The references of sets that are joined; None where no set carries any.
+
+    Raises:
+      DataError: two sets carry different ones.
+    """
+    different = list(dict.fromkeys(each for each in found if each is not None))
+    if len(different) > 1:
+        raise DataError(
+            f"the sets carry different reference returns ({different[0]}, {different[1]}): say which hold with {_HOW}"
+        )
+    return different[0] if different else None
