@@ -1,9 +1,10 @@
 """Parts of one's own, as a user's module has them: encoders, an algorithm, a chain and middleware."""
 
 import dataclasses
+import random
 
 import numpy as np
-from mindspore import Tensor, nn, ops
+from mindspore import Parameter, Tensor, nn, ops
 
 from minding.configs.chains import Chain, get_chain
 from minding.engine import Middleware, OnlineRLContext
@@ -38,6 +39,28 @@ class InNumPy:
 
     def __call__(self, leaves):
         return np.maximum(leaves[0] @ self.weight.T + self.bias, 0.0)
+
+
+class Drawn(nn.Cell):
+    """Draws from everything but the generator that it is given."""
+
+    def __init__(self, space, model, rng):
+        super().__init__()
+        self.out_features = 6
+        self.dense = nn.Dense(4, 6)
+        self.dropout = nn.Dropout(p=0.5)
+        self.offset = Parameter(Tensor(np.random.normal(size=6).astype(np.float32) + random.random()))
+
+    def construct(self, leaves):
+        return self.dense(leaves[0]) + self.offset
+
+
+class OfDrawn(PPO):
+    """An auxiliary head that is drawn in the same way, where it learns."""
+
+    def make_root(self, net, rng):
+        net.auxiliary = nn.Dense(6, 2)
+        return super().make_root(net, rng)
 
 
 class Narrow(Plain):

@@ -1,5 +1,6 @@
 """Parts of one's own that settings name: they train, resume and are loaded, and are refused from others."""
 
+import random
 import re
 import subprocess
 import sys
@@ -44,6 +45,27 @@ def test_an_encoder_trains_resumes_and_is_loaded(encoder, in_numpy, tmp_path):
     saved = again.save(tmp_path / "saved", evaluate=0)
     assert np.array_equal(minding.load(saved, trust=True, progress=False).predict(obs), again.predict(obs))
     again.close()
+
+
+def drawn(tmp_path, *settings):
+    """The parameters of a policy whose cells draw from the global streams, and the seed of its dropout."""
+    policy = agent(tmp_path, "own_parts:OfDrawn", *settings, encoder="own_parts:Drawn").policy
+    return [p.asnumpy().copy() for p in policy.params.values()], policy.net.encoder.cell.dropout.dropout.Seed0
+
+
+def test_cells_of_ones_own_start_as_the_seed_says_and_nothing_else_is_seeded(tmp_path):
+    global_seed = ms.get_seed()
+    streams = np.random.get_state()[1].tolist(), random.getstate()
+    first, dropout = drawn(tmp_path)
+    assert (np.random.get_state()[1].tolist(), random.getstate()) == streams
+    assert ms.get_seed() == global_seed
+    np.random.normal()
+    again, same = drawn(tmp_path)
+    assert dropout == same != 0
+    for here, there in zip(first, again, strict=True):
+        np.testing.assert_array_equal(here, there)
+    other, _ = drawn(tmp_path, "seed=1")
+    assert not np.array_equal(first[0], other[0])
 
 
 @pytest.mark.parametrize("file_format", ["mindir", "onnx"])

@@ -18,6 +18,7 @@ from minding.engine.data.rewards import RewardScale
 from minding.engine.errors import CheckpointError, MindingError
 from minding.engine.process import runtime
 from minding.engine.process.floats import flush_denormals
+from minding.engine.process.initial import seeded
 from minding.engine.process.runtime import nn
 from minding.engine.seeding import SeedStreams, generator_state, restore_generator
 from minding.engine.types import Array, LearnOutput, StateDict
@@ -92,15 +93,16 @@ class BasePolicy:
         self.learn_rng = streams.generator("policy.learn")
         self.leaves = observation_leaves(cfg.env.spec.observation)
         rng = streams.generator("policy.init")
-        self.net: Any = self.make_network(rng)
-        check_network(self.net, self.name)
-        if "learn" in self.modes:
-            self.root = self.make_root(self.net, rng)
-            if cfg.run.gradient_stats:
-                self.root.optim.watch()
-            self._update = Update(self.root, f"{self.name}.learn")
-        else:
-            self.root = _ActingRoot(self.net)
+        with seeded(cfg.seed, "policy"):
+            self.net: Any = self.make_network(rng)
+            check_network(self.net, self.name)
+            if "learn" in self.modes:
+                self.root = self.make_root(self.net, rng)
+                if cfg.run.gradient_stats:
+                    self.root.optim.watch()
+                self._update = Update(self.root, f"{self.name}.learn")
+            else:
+                self.root = _ActingRoot(self.net)
         # In every process alike: a worker's graph computes what that of the learner does.
         fuse_layers(self.root)
         # Naming the parameters by their path makes one flat state with unique names.

@@ -10,6 +10,7 @@ from minding.engine.chain.task import Task
 from minding.engine.config.config import Config
 from minding.engine.data.dataset import RECORDED
 from minding.engine.process import runtime
+from minding.engine.process.initial import seeded
 from minding.engine.run.loggers import check_loggers
 from minding.engine.types import Policy
 from minding.envs.making import check_backend
@@ -58,7 +59,8 @@ def build(task: Task, cfg: Config, policy: Policy | None = None) -> Policy:
     """
     check_runnable(cfg)
     policy = make_policy(cfg) if policy is None else policy
-    get_chain(cfg.chain).fill(task, cfg, policy)
-    for entry in cfg.use:
-        add_own(task, cfg, entry)
+    with seeded(cfg.seed, "chain"):
+        get_chain(cfg.chain).fill(task, cfg, policy)
+        for entry in cfg.use:
+            add_own(task, cfg, entry)
     return policy

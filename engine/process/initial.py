@@ -1,0 +1,45 @@
+"""The random state of the process while code of the user builds cells, so that the seed of the run decides it."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from minding.engine.process import runtime
+from minding.engine.seeding import SeedStreams
+
+
+@contextlib.contextmanager
+def seeded(seed: int, name: str) -> Iterator[None]:
+    """Seeds what cells draw their initial parameters from unless they are given a generator; restores it afterwards.
+
+    That is MindSpore's seed, and so its initialisers and the streams of operators such as dropout, NumPy's global
+    stream, and Python's. The same seed and name give the same cells in every process.
+
+    Args:
+      seed: of the run.
+      name: of what is built.
+    """
+    runtime.load()
+    # `from mindspore.common import seed` gives a function.
+    of_mindspore: Any = importlib.import_module("mindspore.common.seed")
+    of_datasets: Any = importlib.import_module("mindspore.dataset").config
+
+    numpys, pythons = np.random.get_state(), random.getstate()
+    mindspores, datasets = of_mindspore.get_seed(), of_datasets.get_seed()
+    given = SeedStreams(seed).integers(f"initial.{name}", 1)[0]
+    try:
+        of_mindspore.set_seed(given)
+        random.seed(given)
+        yield
+    finally:
+        of_datasets.set_seed(datasets)
+        # Its own function does not take None, which is how a process begins.
+        of_mindspore._GLOBAL_SEED = mindspores
+        random.setstate(pythons)
+        np.random.set_state(numpys)
