@@ -33,6 +33,13 @@ class Both(Plain):
         return InNumPy(self.weight.weight.asnumpy(), self.weight.bias.asnumpy())
 
 
+class Copied(Plain):
+    """Its form keeps the weights with which it was made."""
+
+    def host(self):
+        return InNumPy(self.weight.weight.asnumpy().copy(), self.weight.bias.asnumpy())
+
+
 class InNumPy:
     def __init__(self, weight, bias):
         self.weight, self.bias = weight, bias

@@ -47,6 +47,13 @@ def test_an_encoder_trains_resumes_and_is_loaded(encoder, in_numpy, tmp_path):
     again.close()
 
 
+def test_a_numpy_form_with_copies_of_weights_is_told_and_not_used(tmp_path, caplog):
+    assert not agent(tmp_path, encoder="own_parts:Copied").policy.acts_in_numpy
+    assert "holds copies of parameters. Learning changes them in place" in caplog.text
+    with pytest.raises(ConfigError, match=r"holds copies of parameters.*: use 'auto' or 'graph'"):
+        agent(tmp_path, "ppo", "policy.collect.backend=host", encoder="own_parts:Copied").policy  # noqa: B018
+
+
 def drawn(tmp_path, *settings):
     """The parameters of a policy whose cells draw from the global streams, and the seed of its dropout."""
     policy = agent(tmp_path, "own_parts:OfDrawn", *settings, encoder="own_parts:Drawn").policy

@@ -88,16 +88,40 @@ def _place(path: str, cell: Any) -> str:
 
 @flush_denormals
 def _compare(net: Any, form: Network, leaves: Sequence[Leaf]) -> None:
-    rng = np.random.default_rng(0)
     kept = [(p.asnumpy(), p.asnumpy().copy()) for p in net.get_parameters() if p.asnumpy().dtype == np.float32]
+    rng = np.random.default_rng(0)
     try:
         for live, values in kept:
             live += (_SPREAD * rng.standard_normal(values.shape)).astype(np.float32)
-        for rows in _inputs(net, leaves, rng):
-            _check_alike(type(net).__name__, _eager(net, rows), form(rows))
+        drawn = list(_inputs(net, leaves, rng))
+        outputs = [_eager(net, rows) for rows in drawn]
+        try:
+            _check_all_alike(net, outputs, drawn, form)
+        except UnlikeNumpyForm:
+            if _is_alike_now(net, outputs, drawn):
+                raise UnlikeNumpyForm(
+                    f"the NumPy form (`host`) of {type(net).__name__} or of a cell in it holds copies of parameters. "
+                    "Learning changes them in place: let it hold what `parameter.asnumpy()` returns, or views of it "
+                    "such as `.T`, and compute everything else when it is called"
+                ) from None
+            raise
     finally:
         for live, values in kept:
             live[...] = values
+
+
+def _check_all_alike(net: Any, outputs: Sequence[Outputs], drawn: Sequence[list[Array]], form: Network) -> None:
+    for graph, rows in zip(outputs, drawn):
+        _check_alike(type(net).__name__, graph, form(rows))
+
+
+def _is_alike_now(net: Any, outputs: Sequence[Outputs], drawn: Sequence[list[Array]]) -> bool:
+    """Whether a form that is made of the parameters as they are now computes what the network does."""
+    try:
+        _check_all_alike(net, outputs, drawn, net.host())
+    except UnlikeNumpyForm:
+        return False
+    return True
 
 
 def _inputs(net: Any, leaves: Sequence[Leaf], rng: np.random.Generator) -> Iterator[list[Array]]:
