@@ -48,7 +48,7 @@ def unknown_name(name: str) -> str:
         return "it is empty: expected a preset, an algorithm, a file or a run folder; `minding list` shows presets"
     if _LIKE_AN_ENVIRONMENT.search(name):
         return f"an environment is given with an algorithm, as in `minding train ppo --env {name}`"
-    begun = [preset for preset in PRESETS if preset.startswith(f"{name}_")]
+    begun = [preset for preset in PRESETS if preset.startswith(f"{name.lower()}_")]
     hint = f"; did you mean one of {', '.join(begun)}?" if begun else nearest(name, [*PRESETS, *ALGORITHMS]) or "."
     return f"neither a preset, an algorithm, a file nor a run folder{hint} `minding list` shows the first two"
 

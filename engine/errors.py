@@ -141,6 +141,9 @@ class MissingExtraError(MindingError, ImportError):
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """Returns ``"; did you mean 'x'?"`` for the closest known name, or an empty string."""
-    match = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
-    return f"; did you mean {match[0]!r}?" if match else ""
+    """Returns ``"; did you mean 'x'?"`` for the closest known name, whatever its case, or an empty string."""
+    lowered: dict[str, str] = {}
+    for each in known:
+        lowered.setdefault(each.lower(), each)
+    match = difflib.get_close_matches(name.lower(), lowered, n=1, cutoff=0.5)
+    return f"; did you mean {lowered[match[0]]!r}?" if match else ""

@@ -100,7 +100,7 @@ def _unknown_key(path: tuple[str, ...], schema: Schema, root: Schema) -> str:
     if path[-1] in words:
         hint = f"; did you mean {words[path[-1]]!r}?"
     elif not hint:
-        close = difflib.get_close_matches(path[-1], words, n=1, cutoff=0.7)
+        close = difflib.get_close_matches(path[-1].lower(), words, n=1, cutoff=0.7)
         key = words[close[0]] if close else initials.get(path[-1])
         hint = f"; did you mean {key!r}?" if key else "."
     where = f"in {'.'.join(path[:-1])!r}" if len(path) > 1 else "at the top"

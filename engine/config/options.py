@@ -108,8 +108,7 @@ def short(value: Any) -> str:
 def _nearest_choice(item: Any, allowed: Interval | tuple[Any, ...]) -> str:
     if isinstance(allowed, Interval) or not isinstance(item, str):
         return ""
-    by_case = {str(choice).lower(): str(choice) for choice in allowed}
-    return nearest(by_case.get(item.lower(), item), map(str, allowed))
+    return nearest(item, map(str, allowed))
 
 
 def opt(

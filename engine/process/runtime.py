@@ -106,6 +106,8 @@ class _State:
     """The module, too, once it is prepared."""
     settings: Settings = dataclasses.field(default_factory=Settings)
     resolved: str = ""
+    talks: bool = False
+    """Whether MindSpore logs warnings that the user did not ask for."""
 
 
 _state = _State()
@@ -190,9 +192,11 @@ def _import() -> types.ModuleType:
     if _state.module is not None:
         return _state.module
     check_versions()
+    # Its log level is read when it loads: imported before, by the user, it warns of the settings made here.
+    _state.talks = "mindspore" in sys.modules and "GLOG_v" not in os.environ
     _set_environment(environment())
     _use_one_heap()
-    with warnings.catch_warnings(), _silent_stdout():
+    with warnings.catch_warnings(), _silent(1):
         warnings.simplefilter("ignore")
         try:
             _state.module = importlib.import_module("mindspore")
@@ -218,7 +222,7 @@ def _apply(settings: Settings, module: types.ModuleType) -> None:
     if not any(name in os.environ for name in _BLAS_SETTINGS):
         threadpool_limits(1, user_api="blas")
     device = _resolve_device(settings.device, module)
-    with warnings.catch_warnings(), _silent_stdout():
+    with warnings.catch_warnings(), _silent(1, 2) if _state.talks else _silent(1):
         warnings.simplefilter("ignore")
         try:
             module.set_device(device)
@@ -262,19 +266,22 @@ def run_small_graph(module: types.ModuleType) -> None:
 
 
 @contextlib.contextmanager
-def _silent_stdout() -> Iterator[None]:
-    """Drops what C++ code prints to standard output, which `contextlib.redirect_stdout` cannot."""
+def _silent(*descriptors: int) -> Iterator[None]:
+    """Drops what C++ code prints to standard output (1) or error (2), which `contextlib.redirect_stdout` cannot."""
     libc = ctypes.CDLL(None)
     sys.stdout.flush()
-    kept = os.dup(1)
+    sys.stderr.flush()
+    kept = {number: os.dup(number) for number in descriptors}
     nowhere = os.open(os.devnull, os.O_WRONLY)
     try:
-        os.dup2(nowhere, 1)
+        for number in descriptors:
+            os.dup2(nowhere, number)
         yield
     finally:
         libc.fflush(None)
-        os.dup2(kept, 1)
-        os.close(kept)
+        for number, original in kept.items():
+            os.dup2(original, number)
+            os.close(original)
         os.close(nowhere)
 
 

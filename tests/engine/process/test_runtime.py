@@ -48,6 +48,21 @@ print(os.path.isdir(os.environ["MS_OM_PATH"]))
     assert lines == ["True CPU", "1", "AVX2", "new_pipeline:false", "4", str(tmp_path / "minding"), "True"]
 
 
+def test_mindspore_prints_nothing_when_the_user_imported_it_first():
+    # Its warning is that of a machine with fewer cores than threads; any other text would do as well.
+    script = """
+import os, sys
+import mindspore
+os.dup2(1, 2)
+from minding.engine.process import runtime
+noisy = runtime.run_small_graph
+runtime.run_small_graph = lambda module: (os.write(1, b"settings"), os.write(2, b"warning"), noisy(module))
+runtime.prepare(runtime.Settings("CPU"))
+print("said", file=sys.stderr)
+"""
+    assert run_fresh(script) == ["said"]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("short", "threads"), [(False, 2), (True, 1)])
 def test_short_graphs_are_dispatched_by_one_thread(short, threads):
