@@ -19,6 +19,7 @@ from minding.engine.checkpoint import load_checkpoint, newest_checkpoint
 from minding.engine.data import trees
 from minding.engine.data.dataset import load_dataset
 from minding.engine.errors import (
+    ChainError,
     CheckpointError,
     ConfigError,
     MindingError,
@@ -112,8 +113,6 @@ def test_a_second_call_continues_and_runs_its_own_schedule(tmp_path, caplog):
     rates = rates[np.isfinite(rates)]
     # Each row is the mean over a call: all, 3/4, 1/2 and 1/4 of the rate.
     np.testing.assert_allclose(rates, 0.01 * 0.625)
-    with pytest.raises(ConfigError, match="the chain exists since the first call"):
-        made.learn(512, use=[print])
     obs = np.random.default_rng(0).normal(size=(50, 4))
     before = made.predict(obs)
     made.close()
@@ -123,6 +122,121 @@ def test_a_second_call_continues_and_runs_its_own_schedule(tmp_path, caplog):
     made.close()
     summary = json.loads((made.run_dir / "summary.json").read_text())
     assert summary["env_step"] == 1152
+
+
+def rates_of(made):
+    rates = read_metrics(made.run_dir / "metrics.csv")["train/learning_rate"]
+    return rates[np.isfinite(rates)].tolist()
+
+
+def test_calls_that_are_shorter_than_a_rollout_learn_at_the_full_rate_and_say_so(tmp_path, caplog):
+    caplog.set_level(logging.INFO, logger="minding")
+    made = agent("ppo", tmp_path, *PARTS["ppo"], "run.metrics_freq=1", learning_rate=0.01)
+    for _ in range(3):
+        summary = made.learn(100)
+    made.close()
+    assert summary.env_step == 384
+    assert rates_of(made) == pytest.approx([0.01] * 3)
+    assert caplog.text.count("100 steps are less than a rollout of 128: all updates of this call have the") == 3
+
+
+def test_where_nothing_is_left_learn_says_so_and_returns_the_figures(tmp_path, caplog):
+    caplog.set_level(logging.INFO, logger="minding")
+    made = agent("ppo", tmp_path, *PARTS["ppo"], "run.max_env_step=256", "run.metrics_freq=1")
+    # Each call goes on to a multiple of 100: at 128, 256, 384, 512; what overshoots is not made twice.
+    steps = [made.learn(100, total=512).env_step for _ in range(7)]
+    assert steps == [128, 256, 384, 512, 512, 512, 512]
+    assert caplog.text.count("nothing left to learn: the run is at step 512, this call ends at ") == 3
+    # The settings end at 256.
+    assert made.learn().env_step == 512
+    assert "this call ends at 256" in caplog.text
+    made.close()
+    assert rates_of(made) == pytest.approx([0.0003, 0.000225, 0.00015, 0.000075])
+    again = minding.load(made.run_dir, progress=False)
+    summary = again.learn(total=300)
+    again.close()
+    assert (summary.env_step, summary.stop_reason) == (512, "max_env_step")
+    assert np.isfinite(summary.eval_return)
+
+
+class Stopper:
+    """Counts iterations, and ends a call at a given one; a class, of which the agent makes one for each session."""
+
+    at = 2
+
+    def __init__(self, task):
+        self.task, self.count = task, 0
+
+    def __call__(self, ctx):
+        self.count += 1
+        self.task.finish = self.count == self.at
+
+    def state_dict(self):
+        return {"count": self.count}
+
+    def load_state_dict(self, state):
+        self.count = state["count"]
+
+
+def test_a_callback_that_is_a_class_is_made_and_can_end_a_call(tmp_path):
+    made = agent("ppo", tmp_path, *PARTS["ppo"])
+    summary = made.learn(1280, use=Stopper)
+    assert (summary.env_step, summary.stop_reason) == (256, "finish")
+    assert made.learn(128).env_step == 384
+    made.close()
+
+
+def test_a_task_that_is_not_started_cannot_be_ended():
+    with pytest.raises(ChainError, match=r"this task is not started. An Agent .* receives it as its argument `task`"):
+        minding.engine.task.finish = True
+
+
+def test_callbacks_that_fail_are_replaced_and_the_run_goes_on(tmp_path, caplog):
+    seen = []
+
+    def broken(ctx):
+        raise ZeroDivisionError("in the callback")
+
+    made = agent("ppo", tmp_path, *PARTS["ppo"])
+    made.learn(128, total=768, use=[Stopper])
+    with pytest.raises(ZeroDivisionError) as raised:
+        made.learn(128, total=768, use=broken)
+    assert "use: Stopper is gone, and so is its state" in caplog.text
+    assert "learn(..., use=[...]) goes on with other callbacks" in raised.value.__notes__[-1]
+    summary = made.learn(total=512, use=[lambda ctx: seen.append(ctx.clock)])
+    assert (summary.env_step, seen) == (512, [384, 512])
+    # In an open session, too.
+    assert made.learn(total=640, use=Stopper).env_step == 640
+    made.close()
+    assert "use: Stopper has no state in the checkpoint and begins afresh" in caplog.text
+    again = minding.load(made.run_dir, progress=False)
+    assert again.learn(total=768).env_step == 768
+    again.close()
+
+
+def test_a_callback_that_cannot_read_its_state_is_the_users_mistake(tmp_path, caplog):
+    made = agent("ppo", tmp_path, *PARTS["ppo"])
+    made.learn(128, use=Stopper)
+    made.close()
+
+    class Misread(Stopper):
+        def load_state_dict(self, state):
+            self.count = state["number"]
+
+    Misread.__name__ = "Stopper"
+    again = minding.load(made.run_dir, progress=False)
+    with pytest.raises(KeyError, match="number") as raised:
+        again.learn(128, use=Misread)
+    assert f"{__file__}:" in raised.value.__notes__[0]
+    assert "damaged" not in caplog.text
+    assert again.learn(128, use=Stopper).env_step == 256
+    again.close()
+
+
+@pytest.mark.parametrize("use", [5, [5], "own_parts:Count", {"call": print}])
+def test_what_is_no_callback_is_refused(use, tmp_path):
+    with pytest.raises(ConfigError, match=r"use.*expected a middleware"):
+        agent("ppo", tmp_path).learn(128, use=use)
 
 
 def spaces_of(algorithm, folder):
@@ -411,8 +525,6 @@ def test_what_makes_no_agent_is_refused(arguments, keys, message):
 def test_steps_that_are_none_are_refused(pole, steps):
     with pytest.raises(ConfigError, match="expected an integer of 1 or more"):
         pole.learn(steps)
-    with pytest.raises(ConfigError, match="has made 256 steps already"):
-        pole.learn(total=256)
 
 
 def test_environments_are_given_as_what_a_program_has():

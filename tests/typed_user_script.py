@@ -73,10 +73,28 @@ def settings(folder: Path) -> Config:
     return cfg
 
 
+class Enough:
+    """A callback that is given as its class."""
+
+    def __init__(self, task: Task[OnlineRLContext]) -> None:
+        self.task = task
+
+    def __call__(self, ctx: OnlineRLContext) -> None:
+        self.task.finish = ctx.env_step > 10**6
+
+
+class Rises:
+    """A callback that is given as an object."""
+
+    def __call__(self, ctx: OnlineRLContext) -> None:
+        assert ctx.env_step >= 0
+
+
 def hold_an_agent(cfg: Config, folder: Path) -> None:
     agent = minding.Agent(cfg, progress=False)
     assert_type(agent.cfg, Config)
-    summary = agent.learn(128, use=[count_episodes(), print_progress, note_speed])
+    summary = agent.learn(128, use=[count_episodes(), print_progress, note_speed, Enough, Rises()])
+    summary = agent.learn(64, use=print_progress)
     assert_type(summary.eval_return, float)
     assert_type(summary.env_step, int)
     evaluation = agent.evaluate(2)

@@ -4,24 +4,35 @@ from __future__ import annotations
 
 import operator
 
-from minding.engine.errors import ConfigError
+from minding.engine.errors import ChainError, ConfigError
 
 
 class Ending:
     """The end of a task's run, as middleware and hooks ask for it and see it."""
 
     _finish: bool
+    _started: bool
+    _running: bool
     _signal: str | None
     _stop_reason: str | None
     _error: BaseException | None
 
     @property
     def finish(self) -> bool:
-        """Whether the run ends after this iteration; middleware set it to True, `run` begins with False."""
+        """Whether the run ends after this iteration; middleware set it to True, `run` begins with False.
+
+        Raises:
+          ChainError: set to True where the task is not started, and would end nothing.
+        """
         return self._finish or self._signal is not None
 
     @finish.setter
     def finish(self, value: bool) -> None:
+        if value and not (self._started or self._running):
+            raise ChainError(
+                "task.finish: this task is not started. An Agent and `minding train` run a task of their own: a class "
+                "or factory given as `use` receives it as its argument `task`, as in def __init__(self, task)"
+            )
         self._finish = bool(value)
 
     @property

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import collections
+import logging
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -13,6 +15,7 @@ from minding.engine.errors import ChainError, CheckpointError
 from minding.engine.notes import add_note
 from minding.engine.types import StateDict, Stateful
 
+_log = logging.getLogger("minding.task")
 GUARANTEES = ("exact", "in-flight", "episode-boundary", "mid-iteration", "without-buffer")
 """What a resumed run is, best first:
 
@@ -24,6 +27,9 @@ GUARANTEES = ("exact", "in-flight", "episode-boundary", "mid-iteration", "withou
   evaluation, which then comes later (training itself is exact).
 - without-buffer: the replay buffer was not saved and is refilled.
 """
+
+_OPTIONAL = "use:"
+"""Begins the names of middleware that a run may be resumed without."""
 
 
 @runtime_checkable
@@ -63,51 +69,76 @@ def weakest_guarantee(nodes: Iterable[Node], within_iteration: bool) -> str:
     return max(found, key=GUARANTEES.index)
 
 
-def middleware_state(nodes: Sequence[Node]) -> StateDict:
-    """Returns ``chain``, all names in order, and ``middleware``, the state of each that is `Stateful`."""
-    states = {key: member.state_dict() for key, member in _stateful(nodes).items()}
-    return {"chain": _names(nodes), "middleware": states}
+def middleware_state(nodes: Sequence[Node], optional: Sequence[object] = ()) -> StateDict:
+    """Returns ``chain``, all names in order, and ``middleware``, the state of each that is `Stateful`.
+
+    Args:
+      nodes: the chain.
+      optional: members that are no part of what a checkpoint must fit, see `Task.use`.
+    """
+    named = _named(nodes, optional)
+    states = {name: member.state_dict() for name, member in named if isinstance(member, Stateful)}
+    return {"chain": _required(named), "middleware": states}
 
 
-def check_chain_state(nodes: Sequence[Node], state: StateDict) -> None:
-    """Compares the chain with the one whose state was saved.
+def check_chain_state(nodes: Sequence[Node], state: StateDict, optional: Sequence[object] = ()) -> None:
+    """Compares the chain with the one whose state was saved; warns of state of optional members that only one has.
 
     Raises:
       CheckpointError: it is a different one.
     """
-    here, saved = _names(nodes), list(state["chain"])
+    named = _named(nodes, optional)
+    here, saved = _required(named), list(state["chain"])
     if here != saved:
         raise CheckpointError(
             f"the saved chain is another one: {' -> '.join(saved)}; this one is {' -> '.join(here)}; build the chain "
             "as it was saved, in the same order"
         )
-    stateful = _stateful(nodes).keys()
-    if stateful != state["middleware"].keys():
-        odd = sorted(stateful ^ state["middleware"].keys())
-        raise CheckpointError(f"{', '.join(odd)}: have state either in the checkpoint or in this chain, not in both")
+    stateful = {name for name, member in named if isinstance(member, Stateful)}
+    odd = sorted(stateful ^ state["middleware"].keys())
+    required = [key for key in odd if not key.startswith(_OPTIONAL)]
+    if required:
+        raise CheckpointError(
+            f"{', '.join(required)}: have state either in the checkpoint or in this chain, not in both"
+        )
+    for key in odd:
+        what = "has no state in the checkpoint and begins afresh" if key in stateful else "is gone, and so is its state"
+        _log.warning("use: %s %s", key.removeprefix(_OPTIONAL), what)
 
 
-def load_middleware_state(nodes: Iterable[Node], state: StateDict) -> None:
+def load_middleware_state(nodes: Sequence[Node], state: StateDict, optional: Sequence[object] = ()) -> None:
     """Gives each middleware its part of what `middleware_state` returned; see `check_chain_state`."""
-    for key, member in _stateful(nodes).items():
-        position, _, name = key.partition(":")
-        with in_code_of(member, f"in load_state_dict() of middleware {name!r} (position {position})"):
-            member.load_state_dict(state["middleware"][key])
+    for name, member in _named(nodes, optional):
+        if isinstance(member, Stateful) and (name in state["middleware"] or not name.startswith(_OPTIONAL)):
+            place, _, label = name.partition(":")
+            where = "in `use`" if name.startswith(_OPTIONAL) else f"position {place}"
+            with in_code_of(member, f"in load_state_dict() of middleware {label!r} ({where})"):
+                member.load_state_dict(state["middleware"][name])
 
 
-def _names(nodes: Iterable[Node]) -> list[str]:
+def _named(nodes: Iterable[Node], optional: Sequence[object]) -> list[tuple[str, object]]:
+    """All middleware in order, each with its name in a checkpoint: with its position among those that are required, or
+    ``use:`` and a number where several optional ones are called alike."""
     # Lanes stand for middleware that need not be adjacent.
     ordered = sorted(_leaves(nodes), key=lambda leaf: [int(part) for part in leaf.position.split(".")])
-    return [f"{leaf.position}:{leaf.name}" for leaf in ordered]
+    left_out = {id(each) for each in optional}
+    free = [id(leaf.middleware) in left_out and "." not in leaf.position for leaf in ordered]
+    without = [int(leaf.position) for leaf, is_free in zip(ordered, free) if is_free]
+    named: list[tuple[str, object]] = []
+    alike: collections.Counter[str] = collections.Counter()
+    for leaf, is_free in zip(ordered, free):
+        place, *inner = leaf.position.split(".")
+        first = int(place) - sum(each < int(place) for each in without)
+        name = f"{'.'.join([str(first), *inner])}:{leaf.name}"
+        if is_free:
+            alike[leaf.name] += 1
+            name = f"{_OPTIONAL}{leaf.name}{f' {alike[leaf.name]}' if alike[leaf.name] > 1 else ''}"
+        named.append((name, leaf.middleware))
+    return named
 
 
-def _stateful(nodes: Iterable[Node]) -> dict[str, Stateful]:
-    members: dict[str, Stateful] = {}
-    for leaf in _leaves(nodes):
-        middleware: object = leaf.middleware
-        if isinstance(middleware, Stateful):
-            members[f"{leaf.position}:{leaf.name}"] = middleware
-    return members
+def _required(named: Sequence[tuple[str, object]]) -> list[str]:
+    return [name for name, _ in named if not name.startswith(_OPTIONAL)]
 
 
 def call_begin_hooks(nodes: Iterable[Node]) -> list[Exception]:

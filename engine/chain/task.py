@@ -68,6 +68,7 @@ class Task(Ending, Recorded, Composer, Emitter, RolePlayer, Generic[ContextT]):
         self._resume_request = resume
         self._chain: list[Middleware[Any]] = []
         self._given_roles: list[Role | None] = []
+        self._optional: list[Middleware[Any]] = []
         self._wrappers: list[Wrapper[Any]] = []
         self._roles: set[Role] = set()
         self._events = EventBus()
@@ -178,18 +179,25 @@ class Task(Ending, Recorded, Composer, Emitter, RolePlayer, Generic[ContextT]):
     # The chain
 
     def use(
-        self, fn: Middleware[_FnContext], *, role: Role | str | None = None, before: str | None = None, **other: Any
+        self,
+        fn: Middleware[_FnContext],
+        *,
+        role: Role | str | None = None,
+        before: str | None = None,
+        optional: bool = False,
+        **other: Any,
     ) -> Task[ContextT]:
         """Adds a middleware to the end of the chain, or before another one; returns the task.
 
         Args:
           role: role of a user function that declares none, or in place of the declared one.
           before: name of the middleware that it comes before, the first of that name.
+          optional: whether a checkpoint of a chain without it, or with another one in its place, may be resumed.
         Raises:
           ChainError: before `start`, during a run, with an unknown argument, or there is nothing called `before`.
           MiddlewareError: `fn` is not callable, or `role` is given to a composite (its members have roles).
         """
-        refuse_arguments("use", other, ("role", "before"))
+        refuse_arguments("use", other, ("role", "before", "optional"))
         self._require_started("use")
         self._require_idle("use")
         if self._lanes is not None:
@@ -200,6 +208,8 @@ class Task(Ending, Recorded, Composer, Emitter, RolePlayer, Generic[ContextT]):
         place = len(self._chain) if before is None else self._place_of(before)
         self._chain.insert(place, fn)
         self._given_roles.insert(place, None if role is None else Role.of(role))
+        if optional:
+            self._optional.append(fn)
         return self
 
     def _place_of(self, name: str) -> int:
@@ -364,7 +374,7 @@ class Task(Ending, Recorded, Composer, Emitter, RolePlayer, Generic[ContextT]):
 
     def state_dict(self) -> StateDict:
         """Returns the kept context fields, and the chain with the state of each stateful middleware."""
-        return {"ctx": self._ctx.state_dict(), **lifecycle.middleware_state(self._nodes())}
+        return {"ctx": self._ctx.state_dict(), **lifecycle.middleware_state(self._nodes(), self._optional)}
 
     def load_state_dict(self, state: StateDict) -> None:
         """Restores context and middleware to what `state_dict` returned; call it after `use` and before `run`.
@@ -376,9 +386,9 @@ class Task(Ending, Recorded, Composer, Emitter, RolePlayer, Generic[ContextT]):
             raise CheckpointError(f"a task's state has the keys ctx, chain and middleware, got {sorted(state)}")
         # What runs elsewhere gets its state there.
         self._divide_into_lanes()
-        lifecycle.check_chain_state(self._nodes(), state)
+        lifecycle.check_chain_state(self._nodes(), state, self._optional)
         self._ctx.load_state_dict(state["ctx"])
-        lifecycle.load_middleware_state(self._nodes(), state)
+        lifecycle.load_middleware_state(self._nodes(), state, self._optional)
 
     @property
     def within_iteration(self) -> bool:

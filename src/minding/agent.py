@@ -13,8 +13,6 @@ import numpy.typing as npt
 
 from minding.configs import compile_run, load_named, same_task
 from minding.configs.chains import get_chain
-from minding.engine.chain.context import ContextT
-from minding.engine.chain.middleware import Middleware
 from minding.engine.chain.task import Task
 from minding.engine.checkpoint import Checkpoint, use_checkpoint, use_newest
 from minding.engine.config.compiler import load_config
@@ -27,6 +25,7 @@ from minding.engine.config.trust import check_code
 from minding.engine.console import console_logger
 from minding.engine.data.dataset import RECORDED
 from minding.engine.errors import ConfigError, nearest
+from minding.engine.notes import add_note
 from minding.engine.process import compiled
 from minding.engine.run.run_dir import RunDir
 from minding.engine.types import Array
@@ -37,6 +36,7 @@ from minding.envs.single.wrappers import AnyEnv
 from minding.training.assembly import build, check_runnable, make_policy
 from minding.training.evaluation import Evaluation, final_evaluation
 from minding.training.loading import load_weights
+from minding.training.own import Given, given_middleware
 from minding.training.player import Player
 from minding.training.runner import only_if_begun
 from minding.training.session import Session, Summary
@@ -116,7 +116,9 @@ class Agent:
         self._session: Session | None = None
         # Whether the policy has learned in a session that ended.
         self._spent = False
-        self._use: tuple[Middleware[Any], ...] = ()
+        self._use: tuple[Any, ...] = ()
+        # What the settings say, which calls of `learn` change.
+        self._length = run_length(cfg).steps
         # Where the run is, if it goes on from a checkpoint.
         self._resume_clock: int | None = None
         self._resume: str | Path = "latest"
@@ -141,51 +143,56 @@ class Agent:
 
     # Learning
 
-    def learn(
-        self, steps: int | None = None, *, total: int | None = None, use: Sequence[Middleware[ContextT]] | None = None
-    ) -> Summary:
+    def learn(self, steps: int | None = None, *, total: int | None = None, use: Given | None = None) -> Summary:
         """Learns, and evaluates the policy at the end; called again, it goes on where it stopped.
 
         Schedules, such as that of a learning rate, run over the steps of each call; with `total` they run over so many
         steps, which several calls share: ``learn(a, total=a + b)`` and ``learn(b, total=a + b)`` learn what one call of
-        a + b does, to the bit.
+        a + b does, to the bit. Where nothing is left to learn, the call says so and returns the figures.
 
         Args:
-          steps: environment steps (with recorded data gradient steps) of this call; what the settings say by default.
+          steps: environment steps (with recorded data gradient steps) of this call; by default those that are left of
+            the length that the settings say.
           total: steps of all calls that share their schedules.
-          use: middleware of one's own (callbacks), which run after those of the chain; they stay for later calls.
+          use: a middleware of one's own (callback), a class or factory that makes one, see `training.own.add_given`, or
+            several; they run after those of the chain, and stay for later calls. Others in a later call replace them.
         Returns:
           The figures of the run so far.
         Raises:
-          ConfigError: `steps` or `total` is too small, or `use` comes after the first call.
+          ConfigError: `steps` or `total` is no integer of 1 or more, or `use` holds no middleware.
           KeyboardInterrupt, SystemExit: after SIGINT and SIGTERM, when the run is saved. The next call goes on.
         """
-        clock = self._clock()
-        unit, configured = run_length(self.cfg)
         for name, value in (("steps", steps), ("total", total)):
             if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
                 raise ConfigError(f"learn({name}={value!r}): expected an integer of 1 or more (100_000, not 1e5)")
-        if total is not None and total <= clock:
-            raise ConfigError(f"learn(total={total}): the run has made {clock} steps already; give more")
         self._take(use)
+        clock, unit = self._clock(), run_length(self.cfg).unit
         if total is None:
-            limit = clock + (max(configured - clock, 1) if steps is None else steps)
+            limit = self._length if steps is None else clock + steps
         else:
             limit = total if steps is None else min(self._asked + steps, total)
-        self._asked = limit
-        self.cfg.run[f"max_{unit}"] = limit if total is None else total
-        # One that is resumed says so itself.
-        restarts = total is None and self._session is not None
-        if total is None:
-            self.cfg.run.schedule_begin = clock
+        self._asked = max(self._asked, limit)
+        # A run that is resumed says itself that nothing is left.
+        held = self._session is not None
+        if limit > clock:
+            self.cfg.run[f"max_{unit}"] = limit if total is None else total
+            if total is None:
+                self.cfg.run.schedule_begin = clock
+                self._say_schedule(limit - clock)
+        elif held:
+            console_logger().info("nothing left to learn: the run is at step %d, this call ends at %d", clock, limit)
+        return self._learn_until(limit, run=limit > clock or not held)
+
+    def _learn_until(self, limit: int, *, run: bool) -> Summary:
         session = self._open()
-        if restarts:
-            self._say_restart(limit - clock)
         try:
-            session.run(limit)
+            if run:
+                session.run(limit)
             summary = session.summarize()
-        except BaseException:
+        except BaseException as error:
             self._end_session()
+            if self._use and self._resume_clock is not None:
+                add_note(error, "the run is kept: learn(..., use=[...]) goes on with other callbacks, use=[] without")
             raise
         assert self._run_dir is not None
         self._run_dir.write_summary({k: v for k, v in vars(summary).items() if k != "profile"})
@@ -195,12 +202,14 @@ class Agent:
             raise KeyboardInterrupt if summary.stop_reason == "SIGINT" else SystemExit(128 + signal.SIGTERM)
         return summary
 
-    def _take(self, use: Sequence[Middleware[ContextT]] | None) -> None:
-        if use is None or tuple(use) == self._use:
+    def _take(self, use: Given | None) -> None:
+        if use is None:
             return
-        if self._session is not None:
-            raise ConfigError("learn(use=...): the chain exists since the first call: give all middleware there")
-        self._use = tuple(use)
+        members = given_middleware(use)
+        if members != self._use:
+            # The chain is rebuilt, with the state of everything else.
+            self._end_session()
+            self._use = members
 
     def _clock(self) -> int:
         return self._session.clock if self._session is not None else self._resume_clock or 0
@@ -241,13 +250,21 @@ class Agent:
             self._run_dir, self._asked = None, 0
             self._policy = self._player = None
 
-    def _say_restart(self, steps: int) -> None:
-        learn = self.cfg.policy.learn
-        if learn.get("anneal_lr") and learn.get("anneal_steps") is None:
+    def _say_schedule(self, steps: int) -> None:
+        """Says how the learning rate of a call changes where that is not what a single call does."""
+        learn, rollout = self.cfg.policy.learn, self.cfg.policy.read("collect.n_sample", int, 0)
+        if not learn.get("anneal_lr") or learn.get("anneal_steps") is not None:
+            return
+        shared = "total=... lays one schedule over several calls of learn"
+        if steps < rollout:
             console_logger().info(
-                "the learning rate begins at %g again and is annealed over these %d steps; total=... lays one schedule "
-                "over several calls of learn",
-                learn.learning_rate, steps,
+                "%d steps are less than a rollout of %d: all updates of this call have the learning rate %g; %s",
+                steps, rollout, learn.learning_rate, shared,
+            )  # fmt: skip
+        elif self._session is not None:
+            console_logger().info(
+                "the learning rate begins at %g again and is annealed over these %d steps; %s",
+                learn.learning_rate, steps, shared,
             )  # fmt: skip
 
     # Acting

@@ -146,12 +146,11 @@ def test_a_signal_breaks_an_evaluation_off_as_if_it_had_not_been_begun(evaluator
 
 
 def test_without_a_signal_a_task_that_ends_lets_the_evaluation_end_first(evaluator):
-    task = Task().start()
-    task.finish = True
+    task, values = Task().start(ctx=OnlineRLContext(env_step=100, train_iter=1)), []
     middleware, _ = evaluator(CountingEnv(), task=task)
-    ctx = OnlineRLContext(env_step=100, train_iter=1)
-    middleware(ctx)
-    assert (ctx.eval_value, middleware.resume_guarantee) == (4.5, "exact")
+    task.use(lambda ctx: setattr(task, "finish", True)).use(middleware).use(lambda ctx: values.append(ctx.eval_value))
+    task.run()
+    assert (values, middleware.resume_guarantee) == ([4.5], "exact")
 
 
 def test_the_evaluation_after_a_resume_is_the_one_that_would_have_come(tiny_config):

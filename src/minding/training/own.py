@@ -1,10 +1,11 @@
-"""Middleware that settings name: `use`."""
+"""Middleware of the user's own: that settings name, and that calls are given."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+import typing
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple, TypeAlias
 
 from minding.engine.chain.middleware import Role
 from minding.engine.chain.task import Task
@@ -13,6 +14,8 @@ from minding.engine.config.named import is_named, load_code
 from minding.engine.errors import ConfigError, MiddlewareError, nearest
 
 _KEYS = ("call", "before", "role")
+Given: TypeAlias = Callable[..., object] | Iterable[Callable[..., object]]
+"""What a call is given as `use`: a middleware, or a class or factory that makes one, or several of them."""
 
 
 class Own(NamedTuple):
@@ -52,7 +55,37 @@ def add_own(task: Task, cfg: Config, entry: Any) -> None:
     takes an argument, and the task if one of its arguments is called so.
     """
     own = own_middleware(entry)
-    task.use(_make(own.made, task, cfg), before=own.before, role=own.role)
+    task.use(_make(own.made, task, cfg), before=own.before, role=own.role, optional=True)
+
+
+def given_middleware(use: object) -> tuple[Any, ...]:
+    """What the argument `use` of a call holds: one, or several in order.
+
+    Raises:
+      ConfigError: it is neither, or one of them cannot be called.
+    """
+    members = (use,) if callable(use) else use
+    if isinstance(members, (str, Mapping)) or not isinstance(members, Iterable):
+        raise ConfigError(f"use={use!r}: expected a middleware, what makes one, or a list of them")
+    members = tuple(members)
+    for each in members:
+        if not callable(each):
+            raise ConfigError(f"use: {each!r} cannot be called: expected a middleware, or a class that makes one")
+    return members
+
+
+def add_given(task: Task, cfg: Config, given: Any) -> None:
+    """Adds what a call was given to the chain: a class, or a function that says it returns a `Middleware`, makes it, as
+    in `add_own`; anything else is a middleware."""
+    makes = inspect.isclass(given) or (inspect.isfunction(given) and _says_middleware(given))
+    task.use(_make(given, task, cfg) if makes else given, optional=True)
+
+
+def _says_middleware(function: Any) -> bool:
+    returned = inspect.signature(function).return_annotation
+    if isinstance(returned, str):
+        return returned.split("[")[0].split(".")[-1] == "Middleware"
+    return typing.get_origin(returned) is Callable
 
 
 def _make(made: Any, task: Task, cfg: Config) -> Any:

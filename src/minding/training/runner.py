@@ -5,11 +5,9 @@ from __future__ import annotations
 import contextlib
 import shutil
 import signal
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-from minding.engine.chain.middleware import Middleware
 from minding.engine.config.config import Config
 from minding.engine.console import console_logger
 from minding.engine.errors import ConfigError
@@ -18,6 +16,7 @@ from minding.engine.process.signals import SignalGuard
 from minding.engine.run.lock import LOCK_FILE
 from minding.engine.run.run_dir import RunDir
 from minding.training.assembly import check_runnable
+from minding.training.own import Given
 from minding.training.session import Session, Summary
 
 
@@ -28,7 +27,7 @@ def train(
     progress: bool = True,
     resume: str | Path | None = None,
     raise_signals: bool = True,
-    use: Iterable[Middleware[Any]] = (),
+    use: Given = (),
 ) -> Summary:
     """Runs the configured chain to its end and evaluates the final policy.
 

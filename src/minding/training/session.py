@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -14,7 +14,6 @@ import numpy as np
 
 from minding.configs.chains import get_chain
 from minding.configs.recorded import references_in
-from minding.engine.chain.middleware import Middleware
 from minding.engine.chain.task import Task
 from minding.engine.config.config import Config
 from minding.engine.config.limits import run_length
@@ -30,6 +29,7 @@ from minding.middleware.evaluator import info_means
 from minding.training.assembly import build
 from minding.training.evaluation import final_evaluation
 from minding.training.film import film_run
+from minding.training.own import Given, add_given, given_middleware
 from minding.training.taking_over import take_over
 
 
@@ -45,7 +45,8 @@ class Summary:
       eval_normalized: their mean normalized by the reference returns that the data carry; NaN without any.
       wall_time: seconds of training, without the final evaluation, in all processes of the run.
       steps_per_second: steps of the clock per second of training.
-      stop_reason: 'max_env_step', 'max_train_iter', 'max_train_epoch', 'stop_value', 'max_step', 'SIGINT' or 'SIGTERM'.
+      stop_reason: 'max_env_step', 'max_train_iter', 'max_train_epoch', 'stop_value', 'max_step', 'finish' (a middleware
+        set `task.finish`), 'SIGINT' or 'SIGTERM'.
       run_dir, ckpt: the folders.
       unsaved: whether the last state of the run could not be saved.
       folder_lost: whether the run folder was removed or renamed during the run: what it held by then is not in it.
@@ -81,7 +82,7 @@ class Session(contextlib.AbstractContextManager["Session"]):
       run_dir: the run's folder.
       progress: show a progress bar.
       resume: ``"latest"``, or anything else that `Task.start` resumes from; None starts from the beginning.
-      use: further middleware, after those of the chain.
+      use: further middleware, or what makes them, after those of the chain.
       policy: what learns; built if None.
 
     Attributes:
@@ -96,13 +97,13 @@ class Session(contextlib.AbstractContextManager["Session"]):
         *,
         progress: bool = True,
         resume: str | Path | None = None,
-        use: Iterable[Middleware[Any]] = (),
+        use: Given = (),
         policy: Policy | None = None,
     ) -> None:
         self.cfg, self.run_dir = cfg, run_dir
         self.task = Task()
         self.policy: Policy
-        self._given, self._use, self._progress = policy, tuple(use), progress
+        self._given, self._use, self._progress = policy, given_middleware(use), progress
         self._resume = resume
         self._seconds = 0.0
         self._stop_reason = ""
@@ -126,7 +127,7 @@ class Session(contextlib.AbstractContextManager["Session"]):
             if cfg.run.begin_from is not None and self._resume is None:
                 take_over(self.policy, cfg)
             for fn in self._use:
-                self.task.use(fn)
+                add_given(self.task, cfg, fn)
             folder = self.run_dir.path
             self._saver = CkptSaver(self.policy, folder.name, cfg.run.ckpt_freq, out_dir=folder.parent, task=self.task)
             limits = (cfg.run.max_env_step, cfg.run.max_train_iter, cfg.run.max_train_epoch)
