@@ -9,6 +9,7 @@ import traceback
 from collections.abc import Iterable, Iterator
 from typing import Any, TypeAlias
 
+from minding.engine.errors import CodeError, MindingError
 from minding.engine.notes import add_note
 
 _OWN = os.path.dirname(os.path.dirname(__file__)) + os.sep
@@ -67,6 +68,25 @@ def in_code_of(thing: Any, doing: str) -> Iterator[None]:
             add_note(error, f"{doing}{user_location(places_of(error))}")
             vars(error)[_MARK] = True
         raise
+
+
+@contextlib.contextmanager
+def building(what: str) -> Iterator[None]:
+    """Turns an exception of the code that a setting names into one line.
+
+    Args:
+      what: the setting and what is done with it, such as ``use: 'mine:Count': making it``.
+    Raises:
+      CodeError: the block raised something that is not minding's; says what, and the place in the user's code.
+    """
+    try:
+        yield
+    except MindingError:
+        raise
+    except Exception as error:
+        text = " ".join(str(error).split())[:500]
+        place = user_location(places_of(error)[1:])
+        raise CodeError(f"{what} failed: {type(error).__name__}: {text}{place}") from error
 
 
 def is_users(error: BaseException, inside: int = 0) -> bool:

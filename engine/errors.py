@@ -24,6 +24,10 @@ class ConfigError(MindingError, ValueError):
     """A configuration key is unknown, of the wrong type, or out of range."""
 
 
+class CodeError(ConfigError):
+    """A setting names code of the user's that cannot be loaded, or that fails when it is used to build a run."""
+
+
 class ChainError(MindingError):
     """The middleware chain does not fit together, or `task` is used out of order."""
 

@@ -70,6 +70,38 @@ class OfDrawn(PPO):
         return super().make_root(net, rng)
 
 
+class NoArguments(Plain):
+    def __init__(self):
+        super().__init__(None, None, np.random.default_rng(0))
+
+
+class Stuck(Plain):
+    def construct(self, leaves):
+        return self.missing(leaves[0])
+
+
+class BrokenForm(Plain):
+    """Its NumPy form fails."""
+
+    def host(self):
+        return InNumPy(self.weight.weight.asnumpy().T, self.weight.bias.asnumpy())
+
+
+class NoForm(Plain):
+    def host(self):
+        return self.weight.misspelled
+
+
+class Unbuilt(PPO):
+    def make_network(self, rng):
+        return self.cfg.model.misspelled[0]
+
+
+class Greedy(PPO):
+    def __init__(self):
+        pass
+
+
 class Narrow(Plain):
     def construct(self, leaves):
         return leaves[0]
@@ -146,6 +178,18 @@ def seen(ctx):
 def made(cfg, task) -> Middleware:
     assert task.ctx is not None
     return lambda ctx: None
+
+
+class Unmade:
+    def __init__(self, cfg):
+        raise KeyError("misspelled")
+
+    def __call__(self, ctx):
+        pass
+
+
+def no_chain() -> Chain:
+    raise KeyError("misspelled")
 
 
 def silent(cfg):

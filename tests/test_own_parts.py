@@ -13,7 +13,7 @@ from of_algorithms import SMALL
 import minding
 from minding.cli import run as command
 from minding.engine.config.trust import check_code
-from minding.engine.errors import ChainError, ConfigError, ExportError, TrustError
+from minding.engine.errors import ChainError, CodeError, ConfigError, ExportError, TrustError
 from minding.engine.notes import notes_of
 from minding.engine.process.runtime import ms
 from minding.engine.run.metrics import read_metrics
@@ -123,12 +123,56 @@ def test_an_encoder_of_this_program_is_given_as_its_class(tmp_path):
         ("own_parts:Unsized", "expected an attribute out_features"),
         ("own_parts:InNumPy", "expected a class derived from mindspore.nn.Cell"),
         ("own_parts:Plane", "own_parts has no 'Plane'; did you mean 'Plain'"),
-        ("nowhere:Plain", "there is no module 'nowhere'"),
+        ("nowhere:Plain", "there is no module 'nowhere' on the Python path; work in your project's folder"),
+        ("own_parts", "expected 'module:Name', .* such as 'own_parts:Name'"),
+        ("own_parts:", "expected 'module:Name', .* such as 'own_parts:Name'"),
+        (":Plain", "expected 'module:Name', .* such as 'my_module:Plain'"),
+        ("own_parts:NoArguments", r"NoArguments\(space, model, rng\) failed: TypeError: .*takes 1 positional"),
+        ("own_parts:Stuck", r"construct\(leaves\) of float32 \(2, 4\) failed: .*own_parts.py:\d+ in construct"),
     ],
 )
 def test_encoders_that_do_not_fit_are_refused(encoder, message, tmp_path):
     with pytest.raises(ConfigError, match=message):
         agent(tmp_path, encoder=encoder).policy  # noqa: B018
+
+
+@pytest.mark.parametrize(("encoder", "message"), [("BrokenForm", "the NumPy form failed"), ("NoForm", "`host` failed")])
+def test_a_numpy_form_that_fails_is_told_with_its_place_and_not_used(encoder, message, tmp_path, caplog):
+    assert not agent(tmp_path, encoder=f"own_parts:{encoder}").policy.acts_in_numpy
+    assert re.search(rf"{message}: .*own_parts.py:\d+ in ", caplog.text)
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "settings", "message"),
+    [
+        ("own_parts:Unbuilt", (), r"policy.type='own_parts:Unbuilt': building it failed: .*own_parts.py:\d+ in"),
+        ("own_parts:Greedy", (), r"policy.type='own_parts:Greedy': building it failed: TypeError: .*__init__"),
+        (
+            "ppo",
+            ("chain=own_parts:no_chain",),
+            r"chain='own_parts:no_chain': making it failed: KeyError.*own_parts.py:",
+        ),
+        ("ppo", ("use=['own_parts:Unmade']",), r"use: 'own_parts:Unmade': making it failed: KeyError.*own_parts.py:"),
+    ],
+)
+def test_a_part_that_fails_when_it_is_made_is_one_line_with_its_place(algorithm, settings, message, tmp_path):
+    with pytest.raises(CodeError, match=message):
+        agent(tmp_path, algorithm, *settings).learn(64)
+
+
+@pytest.mark.parametrize("key", ["policy.type", "policy.model.encoder", "chain", "use"])
+@pytest.mark.parametrize("name", ["users:Nope", "nowhere:X", "users_broken:X"])
+def test_code_that_is_not_there_is_bad_input_before_anything_is_written(key, name, tmp_path, monkeypatch, capsys):
+    (tmp_path / "users.py").write_text("class Here:\n    pass\n")
+    (tmp_path / "users_broken.py").write_text("class X\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "users", raising=False)
+    given = [name] if key == "policy.type" else ["ppo", f"{key}=['{name}']" if key == "use" else f"{key}={name}"]
+    assert command(["train", *given, "--env=CartPole-v1", "exp_name=run"]) == 2
+    said = capsys.readouterr().err
+    assert re.search(r"has no 'Nope'|there is no module 'nowhere'|users_broken.py, line 1", said)
+    assert not (tmp_path / "runs").exists()
 
 
 def test_an_algorithm_a_chain_and_middleware_run_together_and_resume(tmp_path):
@@ -216,6 +260,26 @@ def test_what_a_run_folder_names_is_of_the_users_project_and_of_its_kind(setting
         return
     with pytest.raises(TrustError, match=reason):
         check_code(settings, project / "runs", None)
+
+
+@pytest.mark.parametrize(
+    ("encoder", "reason"),
+    [
+        ("users_parts:Bothh", "defines no class or function 'Bothh'; did you mean 'Both'"),
+        ("users_parts:Zzzzz", "defines no class or function 'Zzzzz'; if it was renamed, give it its old name"),
+        ("users_broken:Both", r"users_broken\.py, line 1: SyntaxError: "),
+        ("nowhere:Both", "there is no module 'nowhere' in '.*': work in your project's folder, which holds it"),
+    ],
+)
+def test_mistakes_that_trust_does_not_cure_do_not_ask_for_it(encoder, reason, project, monkeypatch):
+    monkeypatch.chdir(project)
+    monkeypatch.syspath_prepend(str(project))
+    (project / "users_broken.py").write_text("class Both\n")
+    with pytest.raises(
+        TrustError, match=f"policy.model.encoder='{encoder}' in .* cannot be used: .*{reason}"
+    ) as caught:
+        check_code({"policy": {"model": {"encoder": encoder}}}, project / "runs", None)
+    assert "--trust" not in str(caught.value)
 
 
 @pytest.fixture(scope="module")

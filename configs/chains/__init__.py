@@ -8,6 +8,7 @@ import pkgutil
 from collections.abc import Callable
 
 from minding.configs.recorded import check_collects
+from minding.engine.blame import building
 from minding.engine.chain.context import Context, OnlineRLContext
 from minding.engine.chain.task import Task
 from minding.engine.config.config import Config
@@ -51,7 +52,8 @@ def get_chain(name: str) -> Chain:
 
 def _own_chain(name: str) -> Chain:
     made = load_code(name, "chain")
-    chain = made() if callable(made) else made
+    with building(f"chain={name!r}: making it"):
+        chain = made() if callable(made) else made
     if not isinstance(chain, Chain):
         raise ConfigError(
             f"chain={name!r}: expected a function that returns a minding.configs.chains.Chain, got {chain!r}"

@@ -62,6 +62,7 @@ class CodeText:
 
     def __init__(self) -> None:
         self.tree: Callable[[str], ast.Module | None] = functools.lru_cache(None)(self._tree)
+        self._faults: dict[str, str] = {}
 
     def definitions(self, module: str, name: str, steps: int = _MAX_STEPS) -> list[Definition]:
         """All that a name of a module can stand for, with imports followed; empty if nothing there has that name.
@@ -136,6 +137,17 @@ class CodeText:
                     return True
         return False
 
+    def fault(self, module: str) -> str | None:
+        """What Python finds wrong with the text of a module, with the line; None if it can be read."""
+        self.tree(module)
+        return self._faults.get(module)
+
+    def names(self, module: str) -> list[str]:
+        """The classes and functions that a module defines at its top level."""
+        tree = self.tree(module)
+        kinds = (ast.ClassDef, ast.FunctionDef)
+        return [each.name for each in _statements(tree.body) if isinstance(each, kinds)] if tree is not None else []
+
     def _tree(self, module: str) -> ast.Module | None:
         spec = find_module(module)
         if spec is None or not str(spec.origin).endswith(".py"):
@@ -143,7 +155,10 @@ class CodeText:
         try:
             with open(str(spec.origin), "rb") as file:
                 return ast.parse(file.read(_MAX_BYTES))
-        except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
+        except SyntaxError as error:
+            self._faults[module] = f"{spec.origin}, line {error.lineno}: {type(error).__name__}: {error.msg}"
+            return None
+        except (OSError, ValueError, RecursionError, MemoryError):
             return None
 
     def _imported(self, source: str, name: str, steps: int) -> list[Definition]:

@@ -10,8 +10,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from minding.engine.blame import places_of, user_location
+from minding.engine.config.code_text import CodeText, find_module
 from minding.engine.config.trust import add_project_to_path
-from minding.engine.errors import ConfigError, nearest
+from minding.engine.errors import CodeError, ConfigError, nearest
 
 _given: dict[str, Any] = {}
 """What this program gave as objects: a script that runs is not imported a second time for them."""
@@ -51,20 +53,51 @@ def load_code(text: str, key: str) -> Any:
       text: the setting.
       key: its key, for messages.
     Raises:
-      ConfigError: there is no such module or name, or importing it failed.
+      CodeError: it is not of this form, there is no such module or name, or importing it failed.
     """
     if text in _given:
         return _given[text]
     module_name, _, name = text.partition(":")
+    if not (module_name and name):
+        raise CodeError(
+            f"{key}={text!r}: expected 'module:Name', a module of the current folder and what it defines, such as "
+            f"'{module_name or 'my_module'}:{name or 'Name'}'"
+        )
     add_project_to_path()
     try:
         module = importlib.import_module(module_name)
     except (Exception, SystemExit) as error:
         if isinstance(error, ModuleNotFoundError) and error.name and f"{module_name}.".startswith(f"{error.name}."):
-            raise ConfigError(f"{key}={text!r}: there is no module {module_name!r} on the Python path") from None
-        raise ConfigError(
-            f"{key}={text!r}: importing {module_name!r} failed: {type(error).__name__}: {error}"
+            raise CodeError(
+                f"{key}={text!r}: there is no module {module_name!r} on the Python path; work in your "
+                "project's folder, which holds it"
+            ) from None
+        what = " ".join(str(error).split())
+        place = "" if isinstance(error, SyntaxError) else user_location(places_of(error)[1:])
+        raise CodeError(
+            f"{key}={text!r}: importing {module_name!r} failed: {type(error).__name__}: {what}{place}"
         ) from error
     if not hasattr(module, name):
-        raise ConfigError(f"{key}={text!r}: {module_name} has no {name!r}{nearest(name, vars(module))}")
+        raise CodeError(f"{key}={text!r}: {module_name} has no {name!r}{nearest(name, vars(module))}")
     return getattr(module, name)
+
+
+def check_named(text: str, key: str) -> None:
+    """Refuses a setting that names no code, without importing the module where its text shows that it does.
+
+    A module with cells imports MindSpore, which has to be prepared first.
+
+    Raises:
+      CodeError: as `load_code`.
+    """
+    module_name, _, name = text.partition(":")
+    add_project_to_path()
+    read = CodeText()
+    shown = text in _given or (
+        all(part.isidentifier() for part in [*module_name.split("."), name])
+        and find_module(module_name) is not None
+        and read.fault(module_name) is None
+        and bool(read.definitions(module_name, name))
+    )
+    if not shown:
+        load_code(text, key)

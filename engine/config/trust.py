@@ -36,7 +36,7 @@ from typing import Any
 
 from minding.engine.config.code_text import CodeText, Definition, find_module, members
 from minding.engine.config.options import short
-from minding.engine.errors import TrustError
+from minding.engine.errors import TrustError, nearest
 
 
 @dataclasses.dataclass(frozen=True)
@@ -133,7 +133,10 @@ def check_code(cfg: Mapping[str, Any], source: Path, came_with: Path | None) -> 
     judge = _Judge(None if came_with is None else came_with.resolve())
     for key, kind in CODE_KEYS.items():
         for where, name in _texts(_setting(cfg, key), key):
-            reason = judge.objection(name, kind)
+            try:
+                reason = judge.objection(name, kind)
+            except _Unusable as error:
+                raise TrustError(f"{where}={short(name)} in {str(source)!r} cannot be used: {error}") from None
             if reason:
                 raise _refusal(where, name, source, "names code that may not run", reason)
         for where, text in _texts(_setting(cfg, kind.arguments), kind.arguments) if kind.arguments else ():
@@ -169,6 +172,10 @@ def _texts(value: Any, where: str) -> Iterator[tuple[str, str]]:
             yield from _texts(item, where)
 
 
+class _Unusable(Exception):
+    """A name leads to nothing that could run, whoever is trusted."""
+
+
 class _Judge:
     """What may run of what settings name; knows the folder that came with them."""
 
@@ -177,7 +184,11 @@ class _Judge:
         self._text = CodeText()
 
     def objection(self, name: str, kind: Kind) -> str | None:
-        """Why the code that `name` leads to may not run; None if it may, or if `name` names none."""
+        """Why the code that `name` leads to may not run; None if it may, or if `name` names none.
+
+        Raises:
+          _Unusable: it leads to none.
+        """
         if _LOADERS.fullmatch(name.rpartition(":")[2]):
             return "this environment loads another one by its name"
         if ":" not in name:
@@ -198,15 +209,23 @@ class _Judge:
         module, _, attribute = text.rpartition(":" if ":" in text else ".")
         if find_module(module.split(".")[0]) is None:
             return None
-        return f"it names code: {reason}" if (reason := self.objection(f"{module}:{attribute}", kind)) else None
+        try:
+            reason = self.objection(f"{module}:{attribute}", kind)
+        except _Unusable as error:
+            reason = str(error)
+        return f"it names code: {reason}" if reason else None
 
     def _object_objection(self, module: str, attribute: str, kind: Kind) -> str | None:
+        fault = self._text.fault(module)
+        if fault is not None:
+            raise _Unusable(fault)
         found = self._text.definitions(module, attribute)
         if not found:
-            if kind.registered and self._text.registers(module, attribute):
-                return None
-            registered = " and registers no such id" if kind.registered else ""
-            return f"the text of {module!r} defines no class or function {attribute!r}{registered}"
+            nothing = f"the text of {module!r} defines no class or function {attribute!r}"
+            if not kind.registered:
+                hint = nearest(attribute, self._text.names(module))
+                raise _Unusable(f"{nothing}{hint or '; if it was renamed, give it its old name'}")
+            return None if self._text.registers(module, attribute) else f"{nothing} and registers no such id"
         for each in found:
             reason = self._module_objection(each.module) or self._kind_objection(each, kind)
             if reason:
@@ -259,7 +278,9 @@ class _Judge:
             name = ".".join(parts[:end])
             spec = find_module(name)
             if spec is None:
-                return f"there is no module {name!r} in {os.getcwd()!r}"
+                raise _Unusable(
+                    f"there is no module {name!r} in {os.getcwd()!r}: work in your project's folder, which holds it"
+                )
             reason = self._file_objection(name, spec)
             if reason:
                 return reason

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from minding.engine.blame import is_users, places_of, user_location
 from minding.engine.checkpoint.store import first_line
 from minding.engine.data.observation import Leaf
 from minding.engine.process import runtime
@@ -56,10 +57,12 @@ def numpy_form(net: Any, leaves: Sequence[Leaf]) -> Network:
             raise UnlikeNumpyForm(f"{_place(path, cell)} overrides {changed} and inherits the NumPy form (`host`)")
     try:
         form: Network = net.host()
-    except AttributeError as error:
-        if "no attribute 'host'" not in str(error):
+    except Exception as error:
+        if isinstance(error, AttributeError) and "no attribute 'host'" in str(error):
+            raise NoNumpyForm(f"{str(error).rstrip('.')}: a cell without NumPy form (`host`)") from None
+        if not is_users(error, inside=1):
             raise
-        raise NoNumpyForm(f"{str(error).rstrip('.')}: a cell without NumPy form (`host`)") from None
+        raise UnlikeNumpyForm(f"`host` failed: {_fault(error)}") from error
     if foreign:
         _compare(net, form, leaves)
     return form
@@ -112,7 +115,15 @@ def _compare(net: Any, form: Network, leaves: Sequence[Leaf]) -> None:
 
 def _check_all_alike(net: Any, outputs: Sequence[Outputs], drawn: Sequence[list[Array]], form: Network) -> None:
     for graph, rows in zip(outputs, drawn):
-        _check_alike(type(net).__name__, graph, form(rows))
+        try:
+            host = form(rows)
+        except Exception as error:
+            raise UnlikeNumpyForm(f"the NumPy form failed: {_fault(error)}") from error
+        _check_alike(type(net).__name__, graph, host)
+
+
+def _fault(error: Exception) -> str:
+    return f"{first_line(error)}{user_location(places_of(error)[1:])}"
 
 
 def _is_alike_now(net: Any, outputs: Sequence[Outputs], drawn: Sequence[list[Array]]) -> bool:

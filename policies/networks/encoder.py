@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from minding.engine.blame import building
 from minding.engine.config.named import load_code
 from minding.engine.data.observation import Leaf, leaf_name, observation_leaves
 from minding.engine.data.statistics import RunningMoments
@@ -226,6 +227,7 @@ class OwnEncoder(nn.Cell):
     Args:
       space, model, rng: as of `ObsEncoder`.
     Raises:
+      CodeError: it is not there, or fails.
       ConfigError: it is no cell, or does not keep to that.
     """
 
@@ -237,13 +239,15 @@ class OwnEncoder(nn.Cell):
         if not (isinstance(kind, type) and issubclass(kind, nn.Cell)):
             raise ConfigError(f"{where}: expected a class derived from mindspore.nn.Cell, got {kind!r}")
         self.places = [k for k, leaf in enumerate(leaves) if not leaf.is_mask]
-        self.cell = kind(space, model, rng)
+        with building(f"{where}: {kind.__name__}(space, model, rng)"):
+            self.cell = kind(space, model, rng)
         size = getattr(self.cell, "out_features", None)
         if isinstance(size, bool) or not isinstance(size, int) or size < 1:
             raise ConfigError(f"{where}: expected an attribute out_features, an integer of 1 or more, got {size!r}")
         self.out_features = size
         rows = tuple(ms.Tensor(np.zeros((2, *leaves[k].field.shape), leaves[k].field.dtype)) for k in self.places)
-        features = self.cell(rows)
+        with building(f"{where}: construct(leaves) of {_described(rows)}"):
+            features = self.cell(rows)
         shape = tuple(getattr(features, "shape", ()))
         if shape != (2, size):
             raise ConfigError(
@@ -259,6 +263,10 @@ class OwnEncoder(nn.Cell):
 
     def host(self) -> numpy_forms.OwnEncoder:
         return numpy_forms.OwnEncoder(self.cell.host(), self.places)
+
+
+def _described(rows: Sequence[Any]) -> str:
+    return ", ".join(f"{x.dtype} {tuple(x.shape)}".lower() for x in rows)
 
 
 def make_encoder(space: Mapping[str, Any], model: Any, rng: np.random.Generator) -> ObsEncoder | OwnEncoder:

@@ -100,7 +100,7 @@ def _is_bad_input(error: Exception) -> bool:
     given = (errors.ConfigError, errors.SpaceError, errors.DataError)
     folders = (errors.CheckpointError, errors.TrustError, errors.ExportError, errors.MissingExtraError)
     unread = isinstance(error, (*given, *folders)) and not runtime.is_loaded()
-    return unread or isinstance(error, errors.NoCheckpointError)
+    return unread or isinstance(error, (errors.NoCheckpointError, errors.CodeError))
 
 
 def _fail(message: str, code: int) -> int:

@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from minding.configs.chains import check_chain, get_chain
+from minding.engine.blame import building
 from minding.engine.chain.task import Task
 from minding.engine.config.config import Config
+from minding.engine.config.named import check_named, is_named
 from minding.engine.data.dataset import RECORDED
 from minding.engine.process import runtime
 from minding.engine.process.initial import seeded
@@ -23,13 +25,19 @@ if TYPE_CHECKING:
 
 def make_policy(cfg: Config, modes: Sequence[str] = ("collect", "learn", "eval")) -> BasePolicy:
     """The configured policy."""
-    return get_policy_class(cfg.policy.type)(cfg, modes, get_algorithm(cfg.policy.type))
+    name = cfg.policy.type
+    kind, algorithm = get_policy_class(name), get_algorithm(name)
+    if not is_named(name):
+        return kind(cfg, modes, algorithm)
+    with building(f"policy.type={name!r}: building it"):
+        return kind(cfg, modes, algorithm)
 
 
 def check_runnable(cfg: Config) -> None:
     """Refuses what cannot run here, before MindSpore is loaded and anything is written.
 
     Raises:
+      CodeError: for code of the user's that is not there.
       ConfigError: for an unknown chain, with the nearest, what the chain cannot run with, or a backend that the
         environment has not.
       DataError: if there are no recorded data to learn from, or they are of another environment or too few.
@@ -37,6 +45,9 @@ def check_runnable(cfg: Config) -> None:
       SetupError: if the device is not there.
     """
     check_chain(cfg)
+    encoder = cfg.policy.model.read("encoder", str, "")
+    if encoder:
+        check_named(encoder, "policy.model.encoder")
     for entry in cfg.use:
         own_middleware(entry)
     runtime.check_device(cfg.device)

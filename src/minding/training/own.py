@@ -7,6 +7,7 @@ import typing
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
+from minding.engine.blame import building
 from minding.engine.chain.middleware import Role
 from minding.engine.chain.task import Task
 from minding.engine.config.config import Config
@@ -55,7 +56,9 @@ def add_own(task: Task, cfg: Config, entry: Any) -> None:
     takes an argument, and the task if one of its arguments is called so.
     """
     own = own_middleware(entry)
-    task.use(_make(own.made, task, cfg), before=own.before, role=own.role, optional=True)
+    with building(f"use: {entry!r}: making it"):
+        made = _make(own.made, task, cfg)
+    task.use(made, before=own.before, role=own.role, optional=True)
 
 
 def given_middleware(use: object) -> tuple[Any, ...]:

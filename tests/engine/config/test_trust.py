@@ -103,7 +103,6 @@ def test_code_of_the_users_project_needs_no_yes(project, env_id):
         ("own_maze:absent", "defines no class or function 'absent' and registers no such id"),
         ("own_maze:CartPole-v1", "registers no such id"),
         ("mindings_script:Env", "defines no class or function"),
-        ("absent:Maze", "there is no module 'absent'"),
         (".own_maze:Maze", "is not the name of a module"),
         ("own-maze:Maze", "is not the name of a module"),
         ("GymV26Environment-v0", "loads another one by its name"),
@@ -116,6 +115,14 @@ def test_code_from_elsewhere_is_refused_before_it_runs(project, env_id, reason):
         RunDir.open(run).load_config()
     assert RunDir.open(run, trust=True).load_config().env.env_id == env_id
     assert "mindings_script" not in sys.modules
+
+
+def test_a_module_that_is_not_there_is_no_question_of_trust(project):
+    with pytest.raises(
+        TrustError, match=r"cannot be used: there is no module 'absent' in .*project's folder"
+    ) as caught:
+        RunDir.open(run_of("absent:Maze", project / "runs" / "maze")).load_config()
+    assert "--trust" not in str(caught.value)
 
 
 def test_code_that_came_with_the_run_is_refused_wherever_the_run_lies(project):
