@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from minding.configs.chains import check_chain, get_chain
 from minding.engine.blame import building
@@ -45,7 +45,7 @@ def check_runnable(cfg: Config) -> None:
       SetupError: if the device is not there.
     """
     check_chain(cfg)
-    encoder = cfg.policy.model.read("encoder", str, "")
+    encoder: Any = cfg.policy.model.get("encoder")
     if encoder:
         check_named(encoder, "policy.model.encoder")
     for entry in cfg.use:
