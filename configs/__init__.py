@@ -66,7 +66,7 @@ def load_user_config(source: str | os.PathLike[str], *, trust: bool = False) -> 
     # An empty text is no path to the current folder.
     if isinstance(source, str) and (is_name(source) or not source.strip()):
         return load_named(source)
-    path = Path(source)
+    path = Path(source).expanduser()
     if path.is_dir():
         return RunDir.open(path, trust=trust).load_config()
     if path.suffix in (".yaml", ".yml"):
@@ -117,7 +117,12 @@ def compile_run(
     from minding.envs.single import objects
     from minding.policies import get_algorithm
 
-    if isinstance(overrides, str):
+    if not isinstance(user, str | Mapping):
+        raise ConfigError(
+            f"compile_run({user!r}): expected the name of a preset or of an algorithm, or a mapping of settings; "
+            "load_user_config reads files"
+        )
+    if isinstance(overrides, str) or not isinstance(overrides, Iterable):
         raise ConfigError(f"overrides={overrides!r}: expected a list of texts, such as ['env.backend=sync']")
     overrides = list(overrides)
     given: Mapping[str, Any] = load_named(user) if isinstance(user, str) else user

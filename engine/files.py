@@ -5,9 +5,26 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from pathlib import Path
+
+from minding.engine.errors import ConfigError
 
 _HOLES_FROM = 1 << 26
 _HOLES_SHARE = 64
+
+
+def folder_of(path: object, what: str) -> Path:
+    """The path that a user gave for a folder; ``~/`` is the home folder.
+
+    Args:
+      path: what was given.
+      what: the function that it was given to, for the message.
+    Raises:
+      ConfigError: it is no path.
+    """
+    if not isinstance(path, str | os.PathLike) or not str(path).strip():
+        raise ConfigError(f"{what}({path!r}): expected the path of a folder, such as 'runs/cartpole_ppo'")
+    return Path(path).expanduser()
 
 
 def read_bounded(path: str | os.PathLike[str], limit: int) -> bytes:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
+import os
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,6 +21,7 @@ from minding.envs.single.factory import env_factory
 
 _FORMATS = (".gif", ".mp4", ".mkv", ".mov", ".avi", ".webm")
 _FPS = 30
+_SCREENS = ("DISPLAY", "WAYLAND_DISPLAY", "XDG_RUNTIME_DIR")
 Writer = Callable[[str | Path, Sequence[Array], float], None]
 """Writes pictures ``(H, W, 3)``, so many per second, to a file."""
 
@@ -71,6 +75,7 @@ def record_episodes(
       MissingExtraError: if a package that the format needs is not installed.
       ConfigError: if the environment cannot render pictures, or there is no such format.
     """
+    _use_no_screen()
     write = video_writer(path)
     _check_writable(Path(path))
     kwargs = {**env_cfg.get("env_kwargs", {}), "render_mode": "rgb_array"}
@@ -101,6 +106,7 @@ def record_episodes(
         film.env.close()
     if stop():
         return []
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
     write(path, film.frames, film.metadata.get("render_fps") or _FPS)
     return ends
 
@@ -129,16 +135,27 @@ def _play_episode(
     return EpisodeEnd(0, episode_return, max_steps)
 
 
+def _use_no_screen() -> None:
+    """Lets SDL, with which pygame draws, look for no screen where there is none: it would print an error of it."""
+    if sys.platform == "linux" and not any(os.environ.get(each) for each in _SCREENS):
+        os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
+
+
 def _check_writable(path: Path) -> None:
-    """Refuses a file that cannot be written, before an episode is played for it."""
-    existed = path.exists()
+    """Refuses a file that cannot be written, before an episode is played for it; leaves nothing."""
+    existed, missing = path.exists(), [folder for folder in path.parents if not folder.exists()]
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         with open(path, "ab"):
             pass
         if not existed:
             path.unlink()
     except OSError as error:
         raise ConfigError(f"video file {str(path)!r}: cannot write: {error.strerror}; give another --out") from None
+    finally:
+        with contextlib.suppress(OSError):
+            for folder in missing:
+                folder.rmdir()
 
 
 class Film(gymnasium.Wrapper[Any, Any, Any, Any]):  # type: ignore[misc]

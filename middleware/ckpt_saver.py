@@ -68,7 +68,7 @@ class CkptSaver:
         if keep_last < 1:
             raise ConfigError(f"CkptSaver(keep_last={keep_last}): expected at least 1; final=False saves no last one")
         self._task = global_task if task is None else task
-        self.checkpoints = RunCheckpoints(Path(out_dir) / exp_name, policy, self._task)
+        self.checkpoints = RunCheckpoints(Path(out_dir).expanduser() / exp_name, policy, self._task)
         self._policy = policy
         self._train_freq = train_freq
         self._keep_last, self._keep_best, self._final = keep_last, keep_best, final

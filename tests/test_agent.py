@@ -27,6 +27,7 @@ from minding.engine.errors import (
     ShapeError,
     TrustError,
 )
+from minding.engine.process.runtime import nn
 from minding.engine.run.fingerprint import fingerprint
 from minding.engine.run.metrics import read_metrics
 from minding.envs import make_collector_env, make_evaluator_env
@@ -446,6 +447,57 @@ def test_a_run_that_cannot_begin_leaves_no_folder_and_can_be_tried_again(tmp_pat
     assert list(tmp_path.iterdir()) == []
     assert made.learn(128).env_step == 128
     made.close()
+
+
+@pytest.mark.parametrize(
+    ("use", "message"),
+    [
+        (lambda: compile_run(None), r"compile_run\(None\): expected the name of a preset or of an algorithm, or a"),
+        (lambda: compile_run(5), r"compile_run\(5\): expected the name"),
+        (lambda: compile_run("cartpole_ppo", [5]), "override 5: expected a text"),
+        (lambda: compile_run("cartpole_ppo", 5), "overrides=5: expected a list of texts"),
+        (lambda: minding.load(5), r"load\(5\): expected the path of a folder"),
+        (lambda: minding.load(""), r"load\(''\): expected the path of a folder"),
+        (lambda: training.evaluate(None), r"\(None\): expected the path of a folder"),
+        (lambda: encoded(Instance()), "encoder=a Instance: expected a class of your own, as in encoder=MyEncoder"),
+        (lambda: encoded(lambda space, model, rng: None), "encoder=a function: expected a class of your own"),
+        (lambda: encoded(nn.Dense), "encoder=Dense: expected a class of your own"),
+        (lambda: minding.Agent("ppo", "CartPole-v1", gamma=Instance()), "gamma: a Instance cannot be part of a"),
+    ],
+)
+def test_arguments_of_a_wrong_kind_are_one_line(use, message):
+    with pytest.raises(ConfigError, match=message):
+        use()
+
+
+class Instance:
+    """Something that no configuration holds."""
+
+
+def encoded(encoder):
+    return minding.Agent("ppo", "CartPole-v1", encoder=encoder)
+
+
+def test_the_home_folder_is_meant_by_its_sign(pole, tmp_path, monkeypatch, capfd):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(pole.run_dir.parent)
+    saved = pole.save("~/saved", evaluate=0)
+    assert saved == tmp_path / "saved"
+    assert minding.load("~/saved").predict(OBS) == pole.predict(OBS)
+    assert compile_run("ppo", ["env.env_id=CartPole-v1", "run.out_dir=~/runs"]).run.out_dir == str(tmp_path / "runs")
+    assert command(["train", "~/saved/config.yaml", "--out=~/runs", "run.max_env_step=0"]) == 2
+    assert "run.max_env_step=0" in capfd.readouterr().err
+    for args in (
+        ["eval", "~/saved", "--episodes=1"],
+        ["record", "~/saved", "--out=~/films/one.gif"],
+        ["data", "record", "~/saved", "--steps=20", "--out=~/data"],
+    ):
+        assert command(args) == 0, args
+    assert {"saved", "films", "data"} <= {each.name for each in tmp_path.iterdir()}
+    assert not list(pole.run_dir.parent.glob("~*"))
+    assert capfd.readouterr().err == ""
+    assert command(["record", "~/saved", "--out=~/films/one.gif"]) == 0
+    assert f"video: {tmp_path}/films/one.gif, in place of an earlier file" in capfd.readouterr().out
 
 
 def test_what_is_no_agent_is_refused(pole, tmp_path):

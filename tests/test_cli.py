@@ -76,7 +76,7 @@ def training(monkeypatch):
         return [EpisodeEnd(0, 480.0, 480, {"success": 0.0}), EpisodeEnd(1, 500.0, 500, {"success": 1.0})]
 
     module.train, module.evaluate = train, evaluate
-    module.check_runnable = lambda cfg: None
+    module.check_runnable = module.check_begin = lambda cfg: None
     monkeypatch.setitem(sys.modules, "minding.training", module)
     monkeypatch.setattr(minding, "training", module, raising=False)
     return module
@@ -431,9 +431,14 @@ def test_plot_draws_the_runs_it_is_given(training, compiled, capsys, tmp_path):
         run(["train", "cartpole_ppo"])
     folders = [str(tmp_path / "runs" / name) for name in ("cartpole_ppo", "cartpole_ppo-1")]
     capsys.readouterr()
-    assert run(["plot", *folders, "-o", str(tmp_path / "curves.png")]) == 0
-    assert "487.5" in capsys.readouterr().out
-    assert (tmp_path / "curves.png").is_file()
+    picture = tmp_path / "pictures" / "curves.png"
+    assert run(["plot", *folders, "--out", str(picture)]) == 0
+    out = capsys.readouterr().out
+    assert "487.5" in out
+    assert f"curves: {picture}\n" in out
+    assert picture.is_file()
+    assert run(["plot", *folders, "-o", str(picture)]) == 0
+    assert f"curves: {picture}, in place of an earlier file" in capsys.readouterr().out
 
 
 def listed(capsys, *args):

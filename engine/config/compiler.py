@@ -266,6 +266,10 @@ def parse_overrides(overrides: Iterable[str]) -> dict[str, Any]:
 
 def _apply_overrides(tree: dict[str, Any], overrides: Iterable[str], schema: Schema) -> dict[str, Any]:
     for override in overrides:
+        if not isinstance(override, str):
+            raise ConfigError(
+                f"override {short(override)}: expected a text key=value, such as 'policy.learn.gamma=0.99'"
+            )
         path, sign, text = override.partition("=")
         keys = path.strip().split(".")
         if not sign or not all(keys):

@@ -6,6 +6,7 @@ import builtins
 import dataclasses
 import math
 import numbers
+import os
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -78,7 +79,7 @@ class Option:
         """Returns a fresh plain copy of `value` in the option's type.
 
         An int is taken for a float, and a whole float such as 1e6 for an int; a bool is never a number. Integers are at
-        most `MOST_COUNT`.
+        most `MOST_COUNT`, and a text that begins with ``~/`` is a path in the user's home folder.
 
         Raises:
           ConfigError: for a wrong type or a value out of range; with `path`, value and what is allowed.
@@ -189,6 +190,9 @@ def _coerce(value: Any, kind: type) -> Any:
         raise TypeError("None is not allowed here" if value is None else f"{value!r} is {_TYPE_NAMES[given]}{written}")
     if kind is float and math.isnan(value):
         raise TypeError("NaN is not a number")
+    if kind is str and value.startswith("~/"):
+        # No shell does it after KEY=.
+        return os.path.expanduser(value)
     if kind is int and abs(value) > MOST_COUNT:
         raise TypeError("it is beyond 10**12, the largest integer of a setting")
     return value

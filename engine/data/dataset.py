@@ -165,7 +165,7 @@ def load_dataset(path: str | Path, *, mapped: bool = False, values: bool = True)
     Raises:
       DataError: there are none, they are damaged, or the folder holds something else; one line that says what to do.
     """
-    path = Path(path)
+    path = Path(path).expanduser()
     _read_manifest(path)
     try:
         state, manifest = map_checkpoint(path) if mapped else load_checkpoint(path)
@@ -228,7 +228,7 @@ def recorded_env(path: str | Path) -> tuple[dict[str, Any], int]:
     Raises:
       DataError: there are no recorded data, or the manifest is damaged.
     """
-    manifest = _read_manifest(Path(path))
+    manifest = _read_manifest(Path(path).expanduser())
     about, steps = manifest.get("about"), manifest.get("steps")
     if not (isinstance(about, dict) and isinstance(about.get("env"), dict) and type(steps) is int):
         raise DataError(f"{str(path)!r}: its manifest does not say what was recorded, or how many steps; {_AGAIN}")
@@ -241,7 +241,7 @@ def recorded_references(path: str | Path) -> References | None:
     Raises:
       DataError: there are no recorded data, or the references are not two different finite numbers.
     """
-    about = _read_manifest(Path(path)).get("about")
+    about = _read_manifest(Path(path).expanduser()).get("about")
     try:
         return references_of(about if isinstance(about, dict) else {})
     except DataError as error:

@@ -29,6 +29,7 @@ measured with MindSpore 2.10 on CPU:
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import ctypes
 import dataclasses
@@ -56,6 +57,7 @@ DEVICES = ("auto", "CPU", "Ascend", "GPU")
 _DEVICE_FILES = {"Ascend": "davinci*", "GPU": "nvidia[0-9]*"}
 """What the drivers create in ``/dev``."""
 _DISPATCH_THREADS = 2
+_CONF = "MS_DEV_RUNTIME_CONF"
 CONVOLUTION_ENVIRONMENT = {"ONEDNN_MAX_CPU_ISA": "AVX2"}
 """Environment variables for convolutions on CPU."""
 _BLAS_SETTINGS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
@@ -148,7 +150,7 @@ def environment() -> dict[str, str]:
     """The environment variables that are set before MindSpore loads where the user did not, with their values."""
     return {
         "MS_DEV_HOST_BLOCKING_RUN": "1",
-        "MS_DEV_RUNTIME_CONF": "new_pipeline:false",
+        _CONF: "new_pipeline:false",
         "GLOG_v": "3",
         "MS_OM_PATH": os.environ.get("MS_OM_PATH") or str(cache_dir()),
     }
@@ -194,6 +196,7 @@ def _import() -> types.ModuleType:
     check_versions()
     # Its log level is read when it loads: imported before, by the user, it warns of the settings made here.
     _state.talks = "mindspore" in sys.modules and "GLOG_v" not in os.environ
+    ours = _CONF not in os.environ
     _set_environment(environment())
     _use_one_heap()
     with warnings.catch_warnings(), _silent(1):
@@ -202,7 +205,16 @@ def _import() -> types.ModuleType:
             _state.module = importlib.import_module("mindspore")
         except ImportError as error:
             raise SetupError(f"MindSpore cannot be imported ({error}): pip install 'mindspore==2.10.0'") from error
+    if ours:
+        # After MindSpore's own functions were registered, and so called before them.
+        atexit.register(_print_no_conf)
     return _state.module
+
+
+def _print_no_conf() -> None:
+    """A process that loads MindSpore and computes nothing would print the runtime's settings when it ends."""
+    if _state.prepared is None:
+        os.environ.pop(_CONF, None)
 
 
 def _use_one_heap() -> None:

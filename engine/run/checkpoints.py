@@ -251,7 +251,7 @@ class RunCheckpoints:
         """
         if request == "latest":
             return use_newest(self.folder, self._load)
-        path = Path(request)
+        path = Path(request).expanduser()
         if (path / "ckpt").is_dir():
             return use_newest(path / "ckpt", self._load)
         if not path.is_dir():

@@ -220,6 +220,7 @@ def _save(figure: Any, path: str | os.PathLike[str]) -> None:
     path = Path(path) if Path(path).suffix else Path(f"{path}.png")
     fresh = path.with_name(f".new-{path.name}")
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         figure.savefig(fresh)
         os.replace(fresh, path)
     except OSError:

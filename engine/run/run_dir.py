@@ -18,7 +18,7 @@ from minding.engine.config.config import Config
 from minding.engine.config.trust import check_code
 from minding.engine.console import console_logger
 from minding.engine.errors import ConfigError, nearest
-from minding.engine.files import read_text
+from minding.engine.files import folder_of, read_text
 
 SEEDS_SETTINGS = "settings.yaml"
 """In a folder of seeds: the configuration of all of them."""
@@ -75,7 +75,7 @@ class RunDir:
         Raises:
           ConfigError: if there is no such folder or it holds no run; names the nearest run beside it.
         """
-        path = Path(path)
+        path = folder_of(path, "RunDir.open")
         if (path / "config.yaml").is_file():
             return cls(path, trust)
         if path.is_dir():
@@ -206,7 +206,7 @@ class RunDir:
 
 def run_folders(path: str | os.PathLike[str]) -> list[Path]:
     """The run folders of a folder that ``minding train --seeds`` made, by seed; of any other the folder itself."""
-    path = Path(path)
+    path = Path(path).expanduser()
     if (path / "config.yaml").is_file() or not (path / SEEDS_SETTINGS).is_file():
         return [path]
     seeds = [each for each in path.glob("seed_*") if re.fullmatch(r"seed_\d+", each.name)]

@@ -25,6 +25,7 @@ from minding.engine.config.trust import check_code
 from minding.engine.console import console_logger
 from minding.engine.data.dataset import RECORDED
 from minding.engine.errors import ConfigError, nearest
+from minding.engine.files import folder_of
 from minding.engine.notes import add_note
 from minding.engine.process import compiled
 from minding.engine.run.run_dir import RunDir
@@ -314,8 +315,9 @@ class Agent:
           path: a folder that is not there yet.
           evaluate: episodes for the return on the card; 0 leaves it out.
         """
-        save_policy(Path(path), self.cfg, self.policy, self.evaluate(evaluate) if evaluate else None)
-        return Path(path)
+        folder = Path(path).expanduser()
+        save_policy(folder, self.cfg, self.policy, self.evaluate(evaluate) if evaluate else None)
+        return folder
 
     def close(self) -> None:
         """Closes the environments, and unlocks the run folder; `learn` opens both again.
@@ -359,7 +361,7 @@ def load(path: str | Path, env: object = None, *, trust: bool = False, progress:
       CheckpointError: it is damaged, or belongs to another network.
       TrustError: its settings name code that is not the user's own.
     """
-    path = Path(path)
+    path = folder_of(path, "load")
     if is_saved(path):
         return _of_saved(path, env, trust, progress)
     is_checkpoint = (path / "manifest.json").is_file() and path.parent.name == "ckpt"
@@ -442,6 +444,22 @@ def _learn_from(user: Config, dataset: str | Path, alone: bool) -> None:
         user["env"] = {**env, "env_id": RECORDED}
 
 
+def _setting(key: str, given: object) -> Any:
+    """A keyword's value for the configuration: code of one's own, such as an encoder, by its name."""
+    if isinstance(given, type) and given.__module__.partition(".")[0] != "mindspore":
+        return name_of_code(given, key)
+    if key == "encoder" and not isinstance(given, str | None):
+        what = given.__qualname__ if isinstance(given, type) else f"a {type(given).__name__}"
+        raise ConfigError(
+            f"encoder={what}: expected a class of your own, as in encoder=MyEncoder, or its 'module:MyEncoder'; every "
+            "network makes an encoder of its own, MyEncoder(space, model, rng)"
+        )
+    try:
+        return plain(given)
+    except TypeError as error:
+        raise ConfigError(f"{key}: {error}; use numbers, texts, lists and sections only") from None
+
+
 def _place(user: Config, keys: Mapping[str, Any]) -> None:
     """Puts keywords where their keys are in the section `policy`."""
     if not keys:
@@ -453,8 +471,7 @@ def _place(user: Config, keys: Mapping[str, Any]) -> None:
         raise ConfigError("policy.type is not given: Agent takes an algorithm, a preset, or settings with policy.type")
     schema = get_algorithm(policy["type"]).config_schema()
     for key, given in keys.items():
-        # Code of one's own, such as an encoder.
-        value: Any = name_of_code(given, key) if isinstance(given, type) else given
+        value = _setting(key, given)
         found = [section for section in _SECTIONS if key in schema.get(section, {})]
         if len(found) != 1:
             known = [name for section in _SECTIONS for name in schema.get(section, {})]

@@ -121,7 +121,8 @@ class Unrendered(Blank):
     ("name", "file", "message"),
     [
         ("Unrendered", "a.gif", "Unrendered renders no pictures: its __init__ takes no render_mode"),
-        ("Blank", "nowhere/a.gif", "cannot write: No such file or directory; give another --out"),
+        ("Unrendered", "new/folder/a.gif", "Unrendered renders no pictures"),
+        ("Blank", "/proc/nowhere/a.gif", "cannot write: No such file or directory; give another --out"),
     ],
 )
 def test_a_film_that_cannot_be_made_is_refused_before_an_episode(name, file, message, tmp_path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import os
 import shutil
 import sys
 import textwrap
@@ -48,7 +49,20 @@ class RunFolder(click.ParamType[str]):
         """The text, unless it is empty, which as a path would be the current folder."""
         if not str(value).strip():
             self.fail(f"{value!r} is empty: expected a run folder, such as runs/cartpole_ppo")
-        return str(value)
+        return os.path.expanduser(str(value))
+
+
+class GivenPath(click.Path):
+    """A file or folder; one that begins with ``~/`` is in the home folder, also after ``--option=``."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """The path."""
+        return str(super().convert(os.path.expanduser(value), param, ctx))
+
+
+def written(what: str, path: str | Path, replaced: bool) -> None:
+    """Says where a file is that a command wrote, and whether there was an earlier one of that name."""
+    click.echo(f"{what}: {path}" + (", in place of an earlier file" if replaced else ""))
 
 
 class CheckpointName(click.ParamType[str]):
@@ -60,7 +74,7 @@ class CheckpointName(click.ParamType[str]):
         """The word, or the path of the folder."""
         if value == BEST:
             return BEST
-        return str(click.Path(exists=True, file_okay=False).convert(value, param, ctx))
+        return str(GivenPath(exists=True, file_okay=False).convert(value, param, ctx))
 
 
 ckpt_option = click.option(

@@ -7,7 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from minding.cli.common import COUNT, SEED, RunFolder, bad_input, checkpoint_of, ckpt_option, print_table, trust_option
+from minding.cli.common import (
+    COUNT,
+    SEED,
+    GivenPath,
+    RunFolder,
+    bad_input,
+    checkpoint_of,
+    ckpt_option,
+    print_table,
+    trust_option,
+    written,
+)
 
 if TYPE_CHECKING:
     from minding.engine.data.dataset import Dataset
@@ -46,7 +57,7 @@ def _references(random_return: float | None, expert_return: float | None) -> Any
 @data.command()
 @click.argument("run", type=RunFolder(), required=False)
 @click.option("--steps", type=COUNT, required=True, help="Environment steps to record.")
-@click.option("--out", type=click.Path(), metavar="FOLDER", help="Folder of the data; RUN/data by default.")
+@click.option("--out", type=GivenPath(), metavar="FOLDER", help="Folder of the data; RUN/data by default.")
 @click.option("--explore", is_flag=True, help="Play as while collecting instead of without exploration.")
 @click.option("--random", is_flag=True, help="Play random actions in the environment of RUN or --env.")
 @click.option("--env", metavar="ENV_ID", help="With --random in place of RUN: the environment.")
@@ -132,7 +143,7 @@ def _returns(found: Dataset) -> str:
 
 
 @data.command()
-@click.argument("folder", type=click.Path())
+@click.argument("folder", type=GivenPath())
 def info(folder: str) -> None:
     """Describe the recorded data in FOLDER: sizes, spaces, returns, ends, fingerprint."""
     with bad_input():
@@ -144,19 +155,20 @@ def info(folder: str) -> None:
 
 
 @data.command()
-@click.argument("folder", type=click.Path())
-@click.option("-o", "--output", type=click.Path(), help="The picture; FOLDER.png by default.")
-def plot(folder: str, output: str | None) -> None:
+@click.argument("folder", type=GivenPath())
+@click.option("-o", "--out", type=GivenPath(), metavar="FILE", help="The picture; FOLDER.png by default.")
+def plot(folder: str, out: str | None) -> None:
     """Draw the recorded data in FOLDER: returns, lengths, actions, and where the observations are."""
     with bad_input():
         from minding.engine.data.dataset import load_dataset
         from minding.engine.run.plotting import check_format
         from minding.training.data_plot import plot_dataset
 
-        path = Path(f"{folder.rstrip('/')}.png") if output is None else Path(output)
+        path = Path(f"{folder.rstrip('/')}.png") if out is None else Path(out)
         check_format(path)
+        replaced = path.exists()
         plot_dataset(load_dataset(folder, mapped=True), path)
-    click.echo(f"picture: {path}")
+    written("picture", path, replaced)
 
 
 _source_options = (
@@ -192,7 +204,7 @@ def check(source: str, horizon: int | None, env: str | None) -> int:
 @data.command()
 @click.argument("sources", nargs=-1, required=True, metavar="SOURCE...")
 @click.option(
-    "--out", type=click.Path(), required=True, metavar="FOLDER", help="Folder of the data, or of a Minari set."
+    "--out", type=GivenPath(), required=True, metavar="FOLDER", help="Folder of the data, or of a Minari set."
 )
 @click.option("--skip-damaged", is_flag=True, help="Leave out damaged episodes, and count them.")
 @click.option("--to-minari", metavar="ID", help="Write a Minari set with this id, such as pole/expert-v0.")

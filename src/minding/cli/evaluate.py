@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING
 
 import click
 
-from minding.cli.common import BEST, COUNT, SEED, RunFolder, bad_input, checkpoint_of, ckpt_option, trust_option
+from minding.cli.common import (
+    BEST,
+    COUNT,
+    SEED,
+    GivenPath,
+    RunFolder,
+    bad_input,
+    checkpoint_of,
+    ckpt_option,
+    trust_option,
+)
 
 if TYPE_CHECKING:
     from minding.engine.config.config import Config
@@ -23,7 +33,7 @@ if TYPE_CHECKING:
 @ckpt_option
 @click.option(
     "--exported",
-    type=click.Path(exists=True, dir_okay=False),
+    type=GivenPath(exists=True, dir_okay=False),
     metavar="FILE",
     help="Let this file from `minding export` play, if it acts as the agent does.",
 )

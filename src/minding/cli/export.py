@@ -6,14 +6,14 @@ from pathlib import Path
 
 import click
 
-from minding.cli.common import RunFolder, bad_input, checkpoint_of, ckpt_option, trust_option
+from minding.cli.common import GivenPath, RunFolder, bad_input, checkpoint_of, ckpt_option, trust_option
 
 
 @click.command()
 @click.argument("run", type=RunFolder())
 @click.option("--format", "file_format", type=click.Choice(["mindir", "onnx"]), required=True, help="What to write.")
 @ckpt_option
-@click.option("--out", type=click.Path(), metavar="FILE", help="The file; RUN/policy.FORMAT by default.")
+@click.option("--out", type=GivenPath(), metavar="FILE", help="The file; RUN/policy.FORMAT by default.")
 @trust_option
 def export(run: str, file_format: str, ckpt: str | None, out: str | None, trust: bool) -> None:
     """Export the agent of the run folder RUN to one file that acts without minding.

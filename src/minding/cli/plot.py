@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 
-from minding.cli.common import RunFolder, bad_input
+from minding.cli.common import GivenPath, RunFolder, bad_input, written
 
 
 @click.command()
 @click.argument("runs", nargs=-1, required=True, metavar="RUN...", type=RunFolder())
 @click.option(
-    "-o", "--output", default="curves.png", show_default=True, help="The picture; its extension selects the format."
+    "-o",
+    "--out",
+    type=GivenPath(),
+    metavar="FILE",
+    default="curves.png",
+    show_default=True,
+    help="The picture; its extension selects the format.",
 )
-def plot(runs: tuple[str, ...], output: str) -> None:
+def plot(runs: tuple[str, ...], out: str) -> None:
     """Draw the learning curves of run folders.
 
     Runs that differ only in their seed are one curve: the mean over their seeds with a 95 % interval, or with
@@ -25,9 +33,10 @@ def plot(runs: tuple[str, ...], output: str) -> None:
         from minding.engine.run.curves import learning_curves
         from minding.engine.run.plotting import check_format, plot_curves
 
-        check_format(output)
+        check_format(out)
         curves = learning_curves(runs)
-        plot_curves(curves, output)
+        replaced = Path(out).exists()
+        plot_curves(curves, out)
     for curve in curves:
         spread = f" [{curve.low[-1]:.1f}, {curve.high[-1]:.1f}]" if curve.n_runs > 1 else ""
         click.echo(f"{curve.env_id}, {curve.label}: {curve.kind} return {curve.mean[-1]:.1f}{spread}")
@@ -35,4 +44,4 @@ def plot(runs: tuple[str, ...], output: str) -> None:
         if curve.finals:
             each = ", ".join(f"{value:.1f}" for value in curve.finals)
             click.echo(f"    final evaluation {sum(curve.finals) / len(curve.finals):.1f} ({each})")
-    click.echo(f"curves: {output}")
+    written("curves", out, replaced)

@@ -9,7 +9,17 @@ from typing import TYPE_CHECKING
 
 import click
 
-from minding.cli.common import COUNT, SEED, RunFolder, bad_input, checkpoint_of, ckpt_option, trust_option
+from minding.cli.common import (
+    COUNT,
+    SEED,
+    GivenPath,
+    RunFolder,
+    bad_input,
+    checkpoint_of,
+    ckpt_option,
+    trust_option,
+    written,
+)
 
 if TYPE_CHECKING:
     from minding.engine.run.run_dir import RunDir
@@ -19,7 +29,7 @@ if TYPE_CHECKING:
 @click.argument("run", type=RunFolder())
 @click.option(
     "--out",
-    type=click.Path(),
+    type=GivenPath(),
     metavar="FILE",
     help="File to write: .gif, or .mp4 (extra video); RUN/episode.gif by default.",
 )
@@ -50,6 +60,7 @@ def record(run: str, out: str | None, episodes: int, seed: int | None, ckpt: str
 
     from minding import training
 
+    replaced = file.exists()
     ends = training.record(run_dir, file, seed=seed, ckpt=chosen, n_episode=episodes)
     for end in ends:
         told = "".join(f", {name} {value:.4g}" for name, value in end.info.items())
@@ -57,7 +68,7 @@ def record(run: str, out: str | None, episodes: int, seed: int | None, ckpt: str
         click.echo(f"{cfg.policy.type} on {cfg.env.env_id}: {what}")
     if len(ends) > 1:
         click.echo(f"mean of {len(ends)} episodes {statistics.fmean(end.episode_return for end in ends):.1f}")
-    click.echo(f"video: {file}")
+    written("video", file, replaced)
 
 
 def _final_return(run: RunDir) -> float:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from minding.cli.common import bad_input, print_table, trust_option
+from minding.cli.common import GivenPath, bad_input, print_table, trust_option
 from minding.cli.display import Display
 from minding.cli.process import signals_reach_the_run
 from minding.cli.settings import check_source, split_arguments, with_shortcuts
@@ -31,12 +31,12 @@ _EXIT_CODES = {"SIGINT": 130, "SIGTERM": 143}
 @click.option("--jobs", type=click.IntRange(min=1), default=1, show_default=True, help="Trials at the same time.")
 @click.option(
     "--space",
-    type=click.Path(dir_okay=False),
+    type=GivenPath(dir_okay=False),
     metavar="FILE",
     help="Search these settings (YAML) instead of those of the algorithm.",
 )
 @click.option(
-    "--study", type=click.Path(), metavar="FOLDER", help="Folder of the search; RUNS/<exp_name>-tune by default."
+    "--study", type=GivenPath(), metavar="FOLDER", help="Folder of the search; RUNS/<exp_name>-tune by default."
 )
 @click.option("--env", metavar="ENV_ID", help="Environment; the same as env.env_id=ENV_ID.")
 @click.option("--seed", type=int, help="Seed of the search and of each trial; the same as seed=N.")

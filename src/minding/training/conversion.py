@@ -50,7 +50,7 @@ def open_source(name: str, *, horizon: int | None = None, env: Mapping[str, Any]
       DataError: there are no data of that name, with the nearest.
       MissingExtraError: a package that reads the form is not installed.
     """
-    path = Path(name)
+    path = Path(name).expanduser()
     if path.is_file() and path.suffix in _HDF5:
         return D4RLSource(path, horizon, env)
     if horizon is not None:

@@ -40,6 +40,7 @@ def plot_dataset(data: Dataset, path: Path) -> None:
     rows = np.sort(np.random.default_rng(0).permutation(len(data))[:_POINTS])
     _draw_actions(actions, data, rows)
     _draw_coverage(coverage, data, rows)
+    path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=120)
 
 

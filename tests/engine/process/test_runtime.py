@@ -63,6 +63,10 @@ print("said", file=sys.stderr)
     assert run_fresh(script) == ["said"]
 
 
+def test_a_process_that_loads_mindspore_and_computes_nothing_prints_nothing():
+    assert run_fresh("from minding.engine.process import runtime; runtime.ms; print(runtime.is_loaded())") == ["True"]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("short", "threads"), [(False, 2), (True, 1)])
 def test_short_graphs_are_dispatched_by_one_thread(short, threads):
