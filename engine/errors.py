@@ -47,15 +47,17 @@ class FieldError(MiddlewareError):
       reader: the middleware.
       expected: what should be there.
       value: what is.
+      key: where in the field, if it is a dict.
     """
 
-    def __init__(self, field: str, reader: str, expected: str, value: object) -> None:
+    def __init__(self, field: str, reader: str, expected: str, value: object, key: str | None = None) -> None:
         found = "None" if value is None else f"a {type(value).__name__}"
-        super().__init__(f"{reader} expects ctx.{field} to be {expected}, and found {found}")
+        where = f"ctx.{field}" if key is None else f"ctx.{field}[{key!r}]"
+        super().__init__(f"{reader} expects {where} to be {expected}, and found {found}")
         self.field = field
-        self._args = (field, reader, expected, value)
+        self._args = (field, reader, expected, value, key)
 
-    def __reduce__(self) -> tuple[type[FieldError], tuple[str, str, str, object]]:
+    def __reduce__(self) -> tuple[type[FieldError], tuple[str, str, str, object, str | None]]:
         # From a worker.
         return FieldError, self._args
 

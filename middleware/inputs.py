@@ -45,6 +45,33 @@ def train_rows_in(ctx: LearningContext, reader: str) -> Mapping[str, Array]:
     return _mapping(ctx.train_data, "train_data", reader, _ROWS)
 
 
+def metrics_in(ctx: LearningContext, reader: str) -> Mapping[str, Any]:
+    """The metrics of this iteration so far; empty if there are none.
+
+    Raises:
+      FieldError: ctx.train_output holds something else.
+    """
+    if ctx.train_output is None:
+        return {}
+    return _mapping(ctx.train_output, "train_output", reader, "a dict of numbers")
+
+
+def number_in(value: object, field: str, reader: str, key: str | None = None) -> float:
+    """A number that a field of the context holds.
+
+    Args:
+      value: what it holds.
+      field, reader, key: for the message, see `FieldError`.
+    Raises:
+      FieldError: it is something else, such as a text or several numbers.
+    """
+    try:
+        given: Any = value
+        return float(given)
+    except (TypeError, ValueError):
+        raise FieldError(field, reader, "a number", value, key) from None
+
+
 def collect_kwargs_in(ctx: OnlineRLContext, reader: str) -> Mapping[str, Any]:
     """Keyword arguments for the policy's collect mode.
 

@@ -9,6 +9,7 @@ import numpy as np
 from minding.engine.chain.context import LearningContext
 from minding.engine.data.batch import IndexedBatch
 from minding.engine.types import Array, LearnMode, LearnOutput
+from minding.middleware.inputs import metrics_in
 from minding.middleware.schedules import Schedule
 
 
@@ -18,7 +19,7 @@ def learn_from(ctx: LearningContext, policy: LearnMode, batch: IndexedBatch, sch
     if lag is not None:
         batch = dataclasses.replace(batch, lag=lag["max"])
     output = policy.forward(batch, progress=schedule.progress(_places(ctx, len(batch.index))))
-    ctx.train_output = {**(ctx.train_output or {}), **output.metrics, "grad_steps": output.steps}
+    ctx.train_output = {**metrics_in(ctx, "a trainer"), **output.metrics, "grad_steps": output.steps}
     ctx.train_iter += output.steps
     return output
 

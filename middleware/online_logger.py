@@ -24,6 +24,7 @@ from minding.engine.run.progress import Progress, Status
 from minding.engine.run.run_dir import RunDir
 from minding.engine.types import EpisodeEnd, StateDict
 from minding.middleware.evaluator import info_means
+from minding.middleware.inputs import metrics_in, number_in
 
 _EPISODES = 100
 _MOST_LINES = 5000
@@ -134,14 +135,15 @@ class OnlineLogger:
 
     def __call__(self, ctx: LearningContext) -> None:
         """Takes one iteration's metrics."""
-        if ctx.train_output:
-            self._train.add(ctx.train_output)
+        metrics = metrics_in(ctx, "online_logger")
+        if metrics:
+            self._train.add(metrics)
         lag = ctx.optional("policy_lag", dict)
         if lag is not None:
             self._lag.add(lag)
         self._add_episodes(ctx)
         if ctx.eval_value is not None:
-            self._write_evaluation(ctx, float(ctx.eval_value))
+            self._write_evaluation(ctx, number_in(ctx.eval_value, "eval_value", "online_logger"))
         clock = ctx.clock
         if clock // self._metrics_freq > self._row_clock // self._metrics_freq:
             self._write_means(ctx)
@@ -154,7 +156,7 @@ class OnlineLogger:
     def finish(self, ctx: LearningContext) -> None:
         """Writes the evaluation that an asynchronous run waited for at its end, and the last, shorter window."""
         if ctx.eval_value is not None and self._evaluated != (ctx.last_eval_iter, ctx.last_eval_clock):
-            self._write_evaluation(ctx, float(ctx.eval_value))
+            self._write_evaluation(ctx, number_in(ctx.eval_value, "eval_value", "online_logger"))
         if self._train or ctx.clock > self._row_clock:
             self._write_means(ctx)
         if self._progress is not None:
@@ -338,11 +340,12 @@ class _Means:
 
     def add(self, metrics: Mapping[str, float]) -> None:
         for name, value in metrics.items():
+            number = value if type(value) is float else number_in(value, "train_output", "online_logger", name)
             entry = self._sums.get(name)
             if entry is None:
-                self._sums[name] = [float(value), 1]
+                self._sums[name] = [number, 1]
             else:
-                entry[0] += float(value)
+                entry[0] += number
                 entry[1] += 1
 
     def not_finite(self) -> Iterator[str]:

@@ -15,6 +15,7 @@ from minding.engine.data.agents import ALIVE
 from minding.engine.errors import ConfigError, EnvError
 from minding.engine.seeding import generator_state, restore_generator
 from minding.engine.types import Array, EnvManager, EnvStep, Factory, LaneContext, Obs, StateDict
+from minding.middleware.inputs import metrics_in
 
 _START = 1000.0
 """Elo of the first past self."""
@@ -269,7 +270,7 @@ class past_selves:
         self._iterations += 1
         if self._iterations % self._every == 0:
             self._contest.keep()
-        ctx.train_output = {**(ctx.train_output or {}), **self._contest.take_metrics()}
+        ctx.train_output = {**metrics_in(ctx, "past_selves"), **self._contest.take_metrics()}
 
     def state_dict(self) -> StateDict:
         return {"iterations": self._iterations}

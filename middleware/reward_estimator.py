@@ -11,7 +11,7 @@ from minding.engine.chain.context import OnlineRLContext
 from minding.engine.chain.middleware import declare
 from minding.engine.errors import ConfigError, ShapeError
 from minding.engine.types import RewardModel, StateDict
-from minding.middleware.inputs import rollout_in
+from minding.middleware.inputs import metrics_in, rollout_in
 
 
 @declare(
@@ -62,7 +62,7 @@ class reward_estimator:
         if self._own:
             reward = self._own * rollout.reward + reward
         ctx.trajectories = dataclasses.replace(rollout, reward=reward.astype(rollout.reward.dtype))
-        ctx.train_output = {**(ctx.train_output or {}), **estimate.metrics}
+        ctx.train_output = {**metrics_in(ctx, "reward_estimator"), **estimate.metrics}
 
     def state_dict(self) -> StateDict:
         return {"model": self._model.state_dict()}

@@ -11,6 +11,11 @@ from test_docs import DOCS, table
 import minding
 from minding.di_engine import MODULES, NAMES
 
+PACKAGES = [
+    "minding", "minding.engine", "minding.engine.buffers", "minding.envs", "minding.middleware", "minding.policies",
+    "minding.policies.rewards",
+]  # fmt: skip
+"""Those that answer for DI-engine's names."""
 SCRIPT = """
 from ding.bonus import PPOF
 from ding.config import compile_config
@@ -37,7 +42,7 @@ def test_an_import_of_di_engine_says_what_is_here(line):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_each_name_is_answered_wherever_it_is_asked_for(name):
-    for package in ("minding", "minding.engine", "minding.envs", "minding.middleware", "minding.policies"):
+    for package in PACKAGES:
         with pytest.raises(ImportError, match=re.escape(NAMES[name])):
             getattr(importlib.import_module(package), name)
 
@@ -58,7 +63,7 @@ def test_every_middleware_of_di_engine_on_the_page_is_here_or_answered():
     assert sorted(theirs - set(dir(minding.middleware)) - set(NAMES)) == []
 
 
-@pytest.mark.parametrize("package", ["minding", "minding.engine", "minding.envs", "minding.middleware"])
+@pytest.mark.parametrize("package", PACKAGES)
 def test_other_names_are_plain_errors(package):
     module = importlib.import_module(package)
     assert not hasattr(module, "nothing")

@@ -1,5 +1,8 @@
 """Replay buffers: struct-of-arrays rings in device memory, sampled by index."""
 
+from typing import TYPE_CHECKING
+
+from minding.di_engine import from_di_engine
 from minding.engine.buffers.episode import EpisodeBuffer, SequenceBatch
 from minding.engine.buffers.mixed import MixedBuffer
 from minding.engine.buffers.prioritized import PrioritizedBuffer
@@ -23,3 +26,9 @@ __all__ = [
     "SequenceBatch",
     "UniformBuffer",
 ]
+
+if not TYPE_CHECKING:
+    # A type checker finds a name that is not there itself.
+
+    def __getattr__(name):
+        raise from_di_engine(__name__, name)
