@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from minding.engine.chain.context import UNITS
 from minding.engine.config.compiler import load_config
 from minding.engine.config.options import plain
 from minding.engine.console import console_logger
@@ -105,15 +104,15 @@ def _leaves(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, An
 
 def _compared(run: RunDir, settings: Mapping[str, Any]) -> ComparedRun:
     figures = run.figures()
-    unit, steps = str(figures.get("unit", "")), 0
-    if unit in UNITS:
-        steps = int(figures.get(unit, 0))
+    unit, steps = figures.get("unit"), 0
+    if unit is not None:
+        steps = figures.get(unit, 0)
     else:
         unit, steps = _position(run)
     evaluation = None
     if figures.get("n_eval_episodes") and math.isfinite(figures["eval_return"]):
-        evaluation = (float(figures["eval_return"]), float(figures["eval_std"]), int(figures["n_eval_episodes"]))
-    seconds, ended_by = figures.get("wall_time"), str(figures.get("stop_reason", ""))
+        evaluation = (float(figures["eval_return"]), float(figures["eval_std"]), figures["n_eval_episodes"])
+    seconds, ended_by = figures.get("wall_time"), figures.get("stop_reason", "")
     return ComparedRun(run.path, evaluation, unit, steps, seconds, ended_by, settings)
 
 

@@ -184,7 +184,10 @@ def _groups(runs: Sequence[_Run]) -> list[list[_Run]]:
             continue
         if seed in same:
             earlier = same[seed].path
-            console_logger().warning("left out: %s is another run of seed %s, as is %s", earlier, seed, run.path)
+            console_logger().warning(
+                "left out: %s: %s has the same settings and seed %s; of such runs the last one is drawn",
+                earlier, run.path, seed,
+            )  # fmt: skip
         same[seed] = run
     return [list(group.values()) for group in groups]
 

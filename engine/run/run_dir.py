@@ -19,6 +19,7 @@ from minding.engine.config.trust import check_code
 from minding.engine.console import console_logger
 from minding.engine.errors import ConfigError, nearest
 from minding.engine.files import folder_of, read_text
+from minding.engine.run.figures import wrong_figure
 
 SEEDS_SETTINGS = "settings.yaml"
 """In a folder of seeds: the configuration of all of them."""
@@ -168,18 +169,24 @@ class RunDir:
         """What was written to `summary`; empty if there is none.
 
         Raises:
-          ConfigError: it cannot be read, or holds something else.
+          ConfigError: it cannot be read, is empty, or holds something else.
         """
         try:
-            figures = json.loads(read_text(self.summary, _MAX_SUMMARY))
+            text = read_text(self.summary, _MAX_SUMMARY)
+            figures = json.loads(text) if text.strip() else None
         except FileNotFoundError:
             return {}
         except OSError as error:
             raise ConfigError(f"{self.summary} cannot be read: {error.strerror}") from None
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise ConfigError(f"{self.summary} holds no figures of a run: {error}") from None
+        if figures is None:
+            raise ConfigError(f"{self.summary} is empty")
         if not isinstance(figures, dict):
             raise ConfigError(f"{self.summary} holds no figures of a run: it is a {type(figures).__name__}")
+        wrong = wrong_figure(figures)
+        if wrong:
+            raise ConfigError(f"{self.summary} holds no figures of a run: {wrong}")
         return figures
 
     def figures(self) -> Mapping[str, Any]:
@@ -187,7 +194,7 @@ class RunDir:
         try:
             return self.read_figures()
         except ConfigError as error:
-            console_logger().warning("%s: the figures of this run are left out", error)
+            console_logger().warning("%s: the figures of this run are left out, as if it had not ended", error)
             return {}
 
     def write_summary(self, figures: Mapping[str, object]) -> None:

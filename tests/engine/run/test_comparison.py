@@ -8,6 +8,7 @@ from minding.cli import run
 from minding.engine import Config
 from minding.engine.errors import ConfigError
 from minding.engine.run.comparison import compare_runs, differing_settings
+from minding.engine.run.curves import learning_curves
 from minding.engine.run.run_dir import RunDir
 
 
@@ -87,6 +88,25 @@ def test_seeds_are_compared_one_by_one_and_damaged_figures_count_as_none(tmp_pat
         ("seed_0", False),
         ("seed_1", True),
     ]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"eval_return": "487"}, {"env_step": "many"}, {"wall_time": "3 s"}, {"n_eval_episodes": [3]}, {"unit": 1}],
+)
+def test_figures_of_a_wrong_type_are_refused_and_the_run_is_shown_without_them(change, tmp_path, capsys, caplog):
+    path = make_run(tmp_path, "a", 10.0)
+    figures = json.loads((path / "summary.json").read_text())
+    (path / "summary.json").write_text(json.dumps({**figures, **change}))
+    (compared,) = compare_runs([path])
+    assert (compared.evaluation, compared.seconds, compared.ended_by) == (None, None, "")
+    ((key, value),) = change.items()
+    assert f"{path / 'summary.json'} holds no figures of a run: {key}={value!r}: expected " in caplog.text
+    assert run(["compare", str(path), str(make_run(tmp_path, "b", 30.0))]) == 0
+    assert "30.0" in capsys.readouterr().out
+    (path / "metrics.csv").write_text("env_step,eval/return_mean\n0,1.0\n2048,2.0\n")
+    (curve,) = learning_curves([path])
+    assert curve.finals == ()
 
 
 def test_without_a_run_there_is_nothing_to_compare(tmp_path, capsys):

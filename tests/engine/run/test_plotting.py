@@ -117,7 +117,8 @@ def test_each_environment_is_apart(tmp_path):
 def test_one_seed_twice_is_not_two_seeds(tmp_path, caplog):
     paths = [make_run(tmp_path, seed=3), make_run(tmp_path, seed=3)]
     assert [curve.n_runs for curve in learning_curves(paths)] == [1]
-    assert f"left out: {paths[0]} is another run of seed 3, as is {paths[1]}" in caplog.text
+    why = f"{paths[1]} has the same settings and seed 3; of such runs the last one is drawn"
+    assert f"left out: {paths[0]}: {why}" in caplog.text
 
 
 def test_seeds_are_compared_by_one_kind_of_return_and_the_curve_says_which(tmp_path):

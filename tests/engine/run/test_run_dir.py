@@ -29,7 +29,29 @@ def test_the_summary_is_json(tmp_path):
     assert json.loads(run_dir.summary.read_text()) == {"eval_return": 487.5, "run_dir": str(run_dir.path)}
 
 
-@pytest.mark.parametrize(("text", "reason"), [("", "holds no figures of a run"), ("[1]", "it is a list")])
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("", "summary.json is empty: the figures of this run are left out, as if it had not ended"),
+        (" \n", "summary.json is empty"),
+        ("{", "holds no figures of a run: "),
+        ("[1]", "it is a list"),
+        ("[" * 100_000, "holds no figures of a run: "),
+        ('{"eval_return": "high"}', "eval_return='high': expected a number"),
+        ('{"eval_return": null}', "eval_return=None: expected a number"),
+        ('{"eval_return": true}', "eval_return=True: expected a number"),
+        ('{"wall_time": [1]}', "wall_time=[1]: expected a number"),
+        ('{"env_step": "2048"}', "env_step='2048': expected an integer of 0 or more"),
+        ('{"train_iter": 1.5}', "train_iter=1.5: expected an integer of 0 or more"),
+        ('{"n_eval_episodes": -1}', "n_eval_episodes=-1: expected an integer of 0 or more"),
+        ('{"env_step": 1' + "0" * 400 + "}", "expected an integer of 0 or more"),
+        ('{"eval_return": 1' + "0" * 400 + "}", "expected a number"),
+        ('{"unit": "parsecs"}', "unit='parsecs': expected one of env_step, train_iter"),
+        ('{"unit": 3}', "unit=3: expected one of env_step, train_iter"),
+        ('{"stop_reason": 3}', "stop_reason=3: expected a text"),
+        ('{"n_eval_episodes": 3, "eval_return": 1.0}', "n_eval_episodes=3 without eval_std"),
+    ],
+)
 def test_a_damaged_summary_is_left_out_with_a_warning_and_a_missing_one_without(text, reason, tmp_path, caplog):
     run_dir = RunDir.create(config(tmp_path))
     assert run_dir.figures() == {}

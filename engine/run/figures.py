@@ -1,0 +1,34 @@
+"""The figures of a finished run as its summary has them: which there are, and of what type."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from minding.engine.chain.context import UNITS
+
+_COUNTS = ("env_step", "train_iter", "n_eval_episodes")
+_NUMBERS = ("eval_return", "eval_std", "wall_time", "steps_per_second")
+_MOST = 1 << 63
+
+
+def wrong_figure(figures: Mapping[str, Any]) -> str:
+    """What is wrong with the first figure that is not what it should be; empty if all are. Any may be missing."""
+    for key in _COUNTS:
+        value = figures.get(key, 0)
+        if type(value) is not int or not 0 <= value < _MOST:
+            return f"{key}={_short(value)}: expected an integer of 0 or more"
+    for key in _NUMBERS:
+        value = figures.get(key, 0.0)
+        if type(value) not in (int, float) or (type(value) is int and abs(value) >= _MOST):
+            return f"{key}={_short(value)}: expected a number"
+    if figures.get("unit", "env_step") not in tuple(UNITS):
+        return f"unit={_short(figures['unit'])}: expected one of {', '.join(UNITS)}"
+    if not isinstance(figures.get("stop_reason", ""), str):
+        return f"stop_reason={_short(figures['stop_reason'])}: expected a text"
+    missing = [key for key in ("eval_return", "eval_std") if figures.get("n_eval_episodes") and key not in figures]
+    return f"n_eval_episodes={figures['n_eval_episodes']} without {missing[0]}" if missing else ""
+
+
+def _short(value: object) -> str:
+    return repr(value)[:80]
