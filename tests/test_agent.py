@@ -1,8 +1,12 @@
 """The agent as an object: learning in parts, acting, saving and loading."""
 
+import ctypes
 import json
 import logging
+import os
 import pickle
+import signal
+import subprocess
 import threading
 
 import gymnasium
@@ -32,7 +36,7 @@ from minding.engine.run.fingerprint import fingerprint
 from minding.engine.run.metrics import read_metrics
 from minding.envs import make_collector_env, make_evaluator_env
 from minding.envs.single import objects
-from minding.policies import ALGORITHMS
+from minding.policies import ALGORITHMS, kernels
 from minding.training import session
 from minding.training.sharing import write_checksums
 
@@ -571,6 +575,51 @@ def test_commands_take_a_saved_folder(pole, tmp_path, capsys):
 def test_what_makes_no_agent_is_refused(arguments, keys, message):
     with pytest.raises(ConfigError, match=message):
         minding.Agent(*arguments, **keys)
+
+
+@pytest.mark.skipif(
+    not (kernels.compiled() and hasattr(ctypes.CDLL(str(kernels._LIBRARY)), "note_sender")),
+    reason="the kernels are not compiled, or from older sources",
+)
+@pytest.mark.parametrize(("number", "error"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, SystemExit)])
+def test_a_signal_after_updates_is_the_one_that_was_sent_and_the_next_call_continues(number, error, tmp_path, caplog):
+    made, steps = agent("ppo", tmp_path, *PARTS["ppo"]), []
+
+    def interrupt(ctx):
+        steps.append(ctx.clock)
+        if len(steps) == 2:
+            # From another process, as Ctrl-C comes: MindSpore has run graphs, which took SIGINT for themselves.
+            subprocess.run(["kill", f"-{int(number)}", str(os.getpid())], check=True)
+
+    with pytest.raises(error):
+        made.learn(512, total=512, use=interrupt)
+    assert f"ended by {number.name}: the run is saved" in caplog.text
+    assert made.learn(total=512).env_step == 512
+    assert steps == [128, 256, 384, 512]
+    made.close()
+
+
+def given_what(what):
+    return lambda pole: minding.Agent(what, "CartPole-v1")
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (given_what(None), r"Agent\(None\): expected the name of an algorithm or preset"),
+        (given_what({"seed": object()}), r"Agent\(\{...\}\): a object cannot be part of a configuration"),
+        (lambda pole: pole.evaluate("x"), r"evaluate\(episodes='x'\): expected an integer of 1 or more"),
+        (lambda pole: pole.evaluate(None), r"evaluate\(episodes=None\)"),
+        (lambda pole: pole.evaluate(1.5), r"evaluate\(episodes=1.5\)"),
+        (lambda pole: pole.learn(10**13), "expected an integer of 1,000,000,000,000 or less"),
+        (lambda pole: pole.save(None), r"save\(None\): expected the path of a folder"),
+        (lambda pole: pole.save("x", evaluate="y"), r"save\(evaluate='y'\): expected an integer of 0 or more"),
+        (lambda pole: minding.load(5), r"load\(5\): expected the path of a folder"),
+    ],
+)
+def test_arguments_of_another_kind_are_refused_in_one_line(call, message, pole):
+    with pytest.raises(ConfigError, match=message):
+        call(pole)
 
 
 @pytest.mark.parametrize("steps", [0, -1, 1e5, True])

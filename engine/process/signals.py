@@ -18,6 +18,28 @@ from typing import Any
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
+
+def _unknown() -> int:
+    """Stands for the functions of `tell_senders` where there are none."""
+    return 0
+
+
+_note_sender: Callable[[], object] = _unknown
+_sent_by_interrupt: Callable[[], int] = _unknown
+
+
+def tell_senders(note_sender: Callable[[], object], sent_by_interrupt: Callable[[], int]) -> None:
+    """Takes compiled functions that tell what MindSpore made of a SIGINT from other SIGTERMs, see `SignalGuard`.
+
+    Args:
+      note_sender: puts a note of the sender before the handler of SIGTERM, if there is one.
+      sent_by_interrupt: whether the last SIGTERM came from MindSpore's handler of SIGINT.
+    """
+    global _note_sender, _sent_by_interrupt
+    _note_sender, _sent_by_interrupt = note_sender, sent_by_interrupt
+    note_sender()
+
+
 class Interrupted(Exception):
     """The run was asked to end while it waited for something: the iteration is abandoned."""
 
@@ -28,10 +50,11 @@ class SignalGuard:
     The first signal calls `on_signal` with its name (``"SIGINT"`` or ``"SIGTERM"``) and returns. From then on both
     signals have the system's own effect: a second one ends the process by that signal, without hooks or clean-up and
     also within a long call into compiled code; environment workers end with it. The previous handlers are restored
-    on leaving. A graph that MindSpore runs sets its own handler for SIGINT, which sends SIGTERM, and leaves it
-    there: from then on the name is ``"SIGTERM"`` for both. Python delivers signals to the main thread only: elsewhere
-    the guard does nothing. A guard within another passes its first signal on, so that a task run by another task's
-    middleware does not keep it.
+    on leaving. A graph that MindSpore runs sets its own handler for SIGINT, which sends SIGTERM to this process, and
+    leaves it there. Our kernels note who sent a SIGTERM (`tell_senders`), so that the name is ``"SIGINT"`` still;
+    without them it is ``"SIGTERM"`` for both from the first graph on. Python delivers signals to the main thread only:
+    elsewhere the guard does nothing. A guard within another passes its first signal on, so that a task run by another
+    task's middleware does not keep it.
 
     Args:
       on_signal: is called with the name of the first signal.
@@ -49,6 +72,7 @@ class SignalGuard:
         if threading.current_thread() is threading.main_thread():
             for number in SIGNALS:
                 self._previous[number] = signal.signal(number, self._handle)
+            _note_sender()
             if self._watch is not None:
                 self._watch.begin()
         return self
@@ -63,8 +87,12 @@ class SignalGuard:
                 continue  # the outer guard has had its first signal: a second one still ends the process
             # None stands for a handler that was not set from Python and that Python cannot set again.
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
+        if self._previous:
+            _note_sender()
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
+        if number == signal.SIGTERM and _sent_by_interrupt():
+            number = signal.SIGINT
         if self._watch is not None:
             self._watch.tell()
         self._take(number)

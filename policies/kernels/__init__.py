@@ -17,6 +17,7 @@ from typing import Any
 
 from minding.engine.errors import SetupError
 from minding.engine.process import runtime
+from minding.engine.process.signals import tell_senders
 
 _AVX512 = 0x20
 """Bit of `dnnl_cpu_isa_t` that AVX-512 adds to AVX2."""
@@ -50,7 +51,8 @@ def fault() -> tuple[str, str] | None:
 
 
 def prepare(threads: int) -> None:
-    """Settles for the whole process how large products are computed; results do not depend on `threads`.
+    """Settles for the whole process how large products are computed; results do not depend on `threads`. From then on
+    SIGTERMs that MindSpore sends for a SIGINT are known as that, unless the library is older.
 
     On processors with AVX-512 oneDNN computes them, which MindSpore brings, unless ``ONEDNN_MAX_CPU_ISA`` keeps it
     from using that. Call it once MindSpore is prepared.
@@ -65,6 +67,9 @@ def prepare(threads: int) -> None:
     if not compiled():
         return
     _function("use_threads")(threads)
+    library = ctypes.CDLL(str(_LIBRARY))
+    if hasattr(library, "note_sender"):
+        tell_senders(library.note_sender, library.sent_by_interrupt)
     use_onednn(_onednn_has_avx512())
 
 

@@ -19,12 +19,10 @@ from minding.engine.config.compiler import load_config
 from minding.engine.config.config import Config
 from minding.engine.config.identity import POLICY, check_checkpoint
 from minding.engine.config.limits import run_length
-from minding.engine.config.named import name_of_code
-from minding.engine.config.options import Option, plain
 from minding.engine.config.trust import check_code
 from minding.engine.console import console_logger
 from minding.engine.data.dataset import RECORDED
-from minding.engine.errors import ConfigError, nearest
+from minding.engine.errors import ConfigError
 from minding.engine.files import folder_of
 from minding.engine.notes import add_note
 from minding.engine.process import compiled
@@ -34,6 +32,7 @@ from minding.envs.config import env_settings
 from minding.envs.single import objects
 from minding.envs.single.factory import env_factory
 from minding.envs.single.wrappers import AnyEnv
+from minding.training.arguments import check_count, place_keys, settings_of
 from minding.training.assembly import build, check_runnable, make_policy
 from minding.training.evaluation import Evaluation, final_evaluation
 from minding.training.loading import load_weights
@@ -45,8 +44,6 @@ from minding.training.sharing import CONFIG, check_saved, is_saved, read_weights
 
 if TYPE_CHECKING:
     from minding.policies.core.base import BasePolicy
-
-_SECTIONS = ("model", "learn", "collect")
 
 
 class Agent:
@@ -92,7 +89,7 @@ class Agent:
         progress: bool = True,
         **keys: object,
     ) -> None:
-        user = load_named(what) if isinstance(what, str) else Config(plain(dict(what)))
+        user = load_named(what) if isinstance(what, str) else settings_of(what)
         if env is not None:
             given = user.env if "env" in user else {}
             kept = {key: value for key, value in given.items() if key not in ("env_id", "env_kwargs")}
@@ -105,7 +102,7 @@ class Agent:
             user.seed = seed
         if isinstance(settings, str):
             raise ConfigError(f"settings={settings!r}: expected a list of texts, such as ['env.backend=sync']")
-        _place(user, keys)
+        place_keys(user, keys)
         self._hold(compile_run(user, settings), progress)
 
     def _hold(self, cfg: Config, progress: bool) -> None:
@@ -164,8 +161,8 @@ class Agent:
           KeyboardInterrupt, SystemExit: after SIGINT and SIGTERM, when the run is saved. The next call goes on.
         """
         for name, value in (("steps", steps), ("total", total)):
-            if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
-                raise ConfigError(f"learn({name}={value!r}): expected an integer of 1 or more (100_000, not 1e5)")
+            if value is not None:
+                check_count(f"learn({name}", value, 1)
         self._take(use)
         clock, unit = self._clock(), run_length(self.cfg).unit
         if total is None:
@@ -277,8 +274,7 @@ class Agent:
           episodes: how many.
           seed: of the environments; that of the run by default.
         """
-        if episodes < 1:
-            raise ConfigError(f"evaluate({episodes}): expected at least 1 episode")
+        check_count("evaluate(episodes", episodes, 1)
         return Evaluation.of(final_evaluation(self.cfg, self.policy, episodes, seed))
 
     def predict(self, obs: object, action_mask: npt.ArrayLike | None = None, *, explore: bool = False) -> Array:
@@ -315,7 +311,8 @@ class Agent:
           path: a folder that is not there yet.
           evaluate: episodes for the return on the card; 0 leaves it out.
         """
-        folder = Path(path).expanduser()
+        folder = folder_of(path, "save")
+        check_count("save(evaluate", evaluate, 0)
         save_policy(folder, self.cfg, self.policy, self.evaluate(evaluate) if evaluate else None)
         return folder
 
@@ -442,48 +439,3 @@ def _learn_from(user: Config, dataset: str | Path, alone: bool) -> None:
     env = user.read("env", dict, {})
     if alone and not env.get("env_id"):
         user["env"] = {**env, "env_id": RECORDED}
-
-
-def _setting(key: str, given: object) -> Any:
-    """A keyword's value for the configuration: code of one's own, such as an encoder, by its name."""
-    if isinstance(given, type) and given.__module__.partition(".")[0] != "mindspore":
-        return name_of_code(given, key)
-    if key == "encoder" and not isinstance(given, str | None):
-        what = given.__qualname__ if isinstance(given, type) else f"a {type(given).__name__}"
-        raise ConfigError(
-            f"encoder={what}: expected a class of your own, as in encoder=MyEncoder, or its 'module:MyEncoder'; every "
-            "network makes an encoder of its own, MyEncoder(space, model, rng)"
-        )
-    try:
-        return plain(given)
-    except TypeError as error:
-        raise ConfigError(f"{key}: {error}; use numbers, texts, lists and sections only") from None
-
-
-def _place(user: Config, keys: Mapping[str, Any]) -> None:
-    """Puts keywords where their keys are in the section `policy`."""
-    if not keys:
-        return
-    from minding.policies import get_algorithm
-
-    policy = user.get("policy")
-    if not isinstance(policy, dict) or "type" not in policy:
-        raise ConfigError("policy.type is not given: Agent takes an algorithm, a preset, or settings with policy.type")
-    schema = get_algorithm(policy["type"]).config_schema()
-    for key, given in keys.items():
-        value = _setting(key, given)
-        found = [section for section in _SECTIONS if key in schema.get(section, {})]
-        if len(found) != 1:
-            known = [name for section in _SECTIONS for name in schema.get(section, {})]
-            every = (
-                f"; it is in {' and '.join(f'policy.{each}' for each in found)}: give it in settings" if found else ""
-            )
-            raise ConfigError(
-                f"{key}={value!r}: no key in policy.model, policy.learn or policy.collect of {policy['type']!r}"
-                f"{every or nearest(key, known) or '; all else is settings=[...]'}"
-            )
-        if found[0] not in user.policy:
-            user.policy[found[0]] = {}
-        section: Any = user.policy[found[0]]
-        nested = not isinstance(schema[found[0]][key], Option) and isinstance(value, Mapping)
-        section[key] = {**section.get(key, {}), **value} if nested else value

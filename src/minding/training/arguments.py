@@ -1,0 +1,89 @@
+"""The arguments of an agent's methods: what they may be, and the settings that they stand for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from minding.engine.config.config import Config
+from minding.engine.config.named import name_of_code
+from minding.engine.config.options import MOST_COUNT, Option, plain
+from minding.engine.errors import ConfigError, nearest
+from minding.policies import get_algorithm
+
+_SECTIONS = ("model", "learn", "collect")
+
+
+def check_count(what: str, value: object, least: int) -> None:
+    """Refuses what is no count.
+
+    Args:
+      what: call and argument, such as ``learn(steps``, for the message.
+      value: as given.
+      least: the smallest.
+    Raises:
+      ConfigError: it is no integer from `least` to `MOST_COUNT`.
+    """
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise ConfigError(f"{what}={value!r}): expected an integer of {least} or more (100_000, not 1e5)")
+    if value > MOST_COUNT:
+        raise ConfigError(f"{what}={value!r}): expected an integer of {MOST_COUNT:,} or less")
+
+
+def settings_of(what: object) -> Config:
+    """The settings that an agent was given in place of a name.
+
+    Raises:
+      ConfigError: it is no mapping, or holds what no setting can be.
+    """
+    if not isinstance(what, Mapping):
+        raise ConfigError(
+            f"Agent({what!r}): expected the name of an algorithm or preset, such as 'ppo', or a mapping of settings"
+        )
+    try:
+        return Config(plain(dict(what)))
+    except TypeError as error:
+        raise ConfigError(f"Agent({{...}}): {error}") from None
+
+
+def place_keys(user: Config, keys: Mapping[str, Any]) -> None:
+    """Puts keywords where their keys are in the section `policy`."""
+    if not keys:
+        return
+    policy = user.get("policy")
+    if not isinstance(policy, dict) or "type" not in policy:
+        raise ConfigError("policy.type is not given: Agent takes an algorithm, a preset, or settings with policy.type")
+    schema = get_algorithm(policy["type"]).config_schema()
+    for key, given in keys.items():
+        value = _setting(key, given)
+        found = [section for section in _SECTIONS if key in schema.get(section, {})]
+        if len(found) != 1:
+            known = [name for section in _SECTIONS for name in schema.get(section, {})]
+            every = (
+                f"; it is in {' and '.join(f'policy.{each}' for each in found)}: give it in settings" if found else ""
+            )
+            raise ConfigError(
+                f"{key}={value!r}: no key in policy.model, policy.learn or policy.collect of {policy['type']!r}"
+                f"{every or nearest(key, known) or '; all else is settings=[...]'}"
+            )
+        if found[0] not in user.policy:
+            user.policy[found[0]] = {}
+        section: Any = user.policy[found[0]]
+        nested = not isinstance(schema[found[0]][key], Option) and isinstance(value, Mapping)
+        section[key] = {**section.get(key, {}), **value} if nested else value
+
+
+def _setting(key: str, given: object) -> Any:
+    """A keyword's value for the configuration: code of one's own, such as an encoder, by its name."""
+    if isinstance(given, type) and given.__module__.partition(".")[0] != "mindspore":
+        return name_of_code(given, key)
+    if key == "encoder" and not isinstance(given, str | None):
+        what = given.__qualname__ if isinstance(given, type) else f"a {type(given).__name__}"
+        raise ConfigError(
+            f"encoder={what}: expected a class of your own, as in encoder=MyEncoder, or its 'module:MyEncoder'; every "
+            "network makes an encoder of its own, MyEncoder(space, model, rng)"
+        )
+    try:
+        return plain(given)
+    except TypeError as error:
+        raise ConfigError(f"{key}: {error}; use numbers, texts, lists and sections only") from None
