@@ -54,6 +54,21 @@ def test_a_numpy_form_with_copies_of_weights_is_told_and_not_used(tmp_path, capl
         agent(tmp_path, "ppo", "policy.collect.backend=host", encoder="own_parts:Copied").policy  # noqa: B018
 
 
+def test_a_resume_says_whether_the_code_of_an_own_part_has_changed(tmp_path, monkeypatch, caplog):
+    caplog.set_level("INFO", logger="minding")
+    file = tmp_path / "edited_parts.py"
+    file.write_text("from own_parts import Count\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    made = agent(tmp_path, "ppo", "use=['edited_parts:Count']")
+    made.learn(64)
+    made.close()
+    file.write_text("# Edited.\n" + file.read_text())
+    again = minding.load(made.run_dir, trust=True, progress=False)
+    again.learn(64)
+    again.close()
+    assert re.search(r"resumed .* at env_step 64 \(exact, but the code of edited_parts has changed\)", caplog.text)
+
+
 def drawn(tmp_path, *settings):
     """The parameters of a policy whose cells draw from the global streams, and the seed of its dropout."""
     policy = agent(tmp_path, "own_parts:OfDrawn", *settings, encoder="own_parts:Drawn").policy
@@ -175,7 +190,8 @@ def test_code_that_is_not_there_is_bad_input_before_anything_is_written(key, nam
     assert not (tmp_path / "runs").exists()
 
 
-def test_an_algorithm_a_chain_and_middleware_run_together_and_resume(tmp_path):
+def test_an_algorithm_a_chain_and_middleware_run_together_and_resume(tmp_path, caplog):
+    caplog.set_level("INFO", logger="minding")
     use = (
         "use=['own_parts:Count', {call: 'own_parts:seen', before: multistep_trainer, role: collect}, 'own_parts:made']"
     )
@@ -188,6 +204,7 @@ def test_an_algorithm_a_chain_and_middleware_run_together_and_resume(tmp_path):
     again = minding.load(made.run_dir, trust=True, progress=False)
     again.learn(128)
     again.close()
+    assert "at env_step 128 (exact)" in caplog.text
     rows = read_metrics(again.run_dir / "metrics.csv")["train/count"]
     # The mean of 1, 2, and, after the resume, 3 and 4.
     assert rows[np.isfinite(rows)].tolist() == [2.5]

@@ -5,14 +5,17 @@ What settings that others wrote may name is decided in `engine.config.trust`.
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import importlib
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from minding.engine.blame import places_of, user_location
 from minding.engine.config.code_text import CodeText, find_module
-from minding.engine.config.trust import add_project_to_path
+from minding.engine.config.trust import CODE_KEYS, add_project_to_path, setting_at, texts_in
 from minding.engine.errors import CodeError, ConfigError, nearest
 
 _given: dict[str, Any] = {}
@@ -101,3 +104,18 @@ def check_named(text: str, key: str) -> None:
     )
     if not shown:
         load_code(text, key)
+
+
+def code_digests(cfg: Mapping[str, Any]) -> dict[str, str]:
+    """SHA-256 of the files of the modules that settings name, by module; what these import is not followed."""
+    digests: dict[str, str] = {}
+    add_project_to_path()
+    for key in CODE_KEYS:
+        for _, text in texts_in(setting_at(cfg, key), key):
+            module = text.partition(":")[0]
+            if not is_named(text) or not all(part.isidentifier() for part in module.split(".")):
+                continue
+            spec = find_module(module)
+            with contextlib.suppress(OSError):  # such as a module without a file
+                digests[module] = hashlib.sha256(Path(str(spec and spec.origin)).read_bytes()).hexdigest()
+    return digests

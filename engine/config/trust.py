@@ -132,14 +132,14 @@ def check_code(cfg: Mapping[str, Any], source: Path, came_with: Path | None) -> 
     """
     judge = _Judge(None if came_with is None else came_with.resolve())
     for key, kind in CODE_KEYS.items():
-        for where, name in _texts(_setting(cfg, key), key):
+        for where, name in texts_in(setting_at(cfg, key), key):
             try:
                 reason = judge.objection(name, kind)
             except _Unusable as error:
                 raise TrustError(f"{where}={short(name)} in {str(source)!r} cannot be used: {error}") from None
             if reason:
                 raise _refusal(where, name, source, "names code that may not run", reason)
-        for where, text in _texts(_setting(cfg, kind.arguments), kind.arguments) if kind.arguments else ():
+        for where, text in texts_in(setting_at(cfg, kind.arguments), kind.arguments) if kind.arguments else ():
             reason = judge.argument_objection(text, kind)
             if reason:
                 raise _refusal(where, text, source, "is an argument that is not plain data", reason)
@@ -152,24 +152,24 @@ def _refusal(where: str, text: str, source: Path, what: str, reason: str) -> Tru
     )
 
 
-def _setting(cfg: Mapping[str, Any], key: str) -> Any:
+def setting_at(cfg: Mapping[str, Any], key: str) -> Any:
     node: Any = cfg
     for part in key.split("."):
         node = node.get(part) if isinstance(node, Mapping) else None
     return node
 
 
-def _texts(value: Any, where: str) -> Iterator[tuple[str, str]]:
+def texts_in(value: Any, where: str) -> Iterator[tuple[str, str]]:
     """All texts in a value, keys of sections too, each with where it is."""
     if isinstance(value, str):
         yield where, value
     elif isinstance(value, Mapping):
         for key, item in value.items():
             yield where, key
-            yield from _texts(item, f"{where}.{key}")
+            yield from texts_in(item, f"{where}.{key}")
     elif isinstance(value, list):
         for item in value:
-            yield from _texts(item, where)
+            yield from texts_in(item, where)
 
 
 class _Unusable(Exception):

@@ -31,6 +31,7 @@ from minding.engine.checkpoint import (
     use_newest,
 )
 from minding.engine.config.identity import changes, check_checkpoint, describe_changes, identity
+from minding.engine.config.named import code_digests
 from minding.engine.config.options import plain
 from minding.engine.console import console_logger
 from minding.engine.errors import CheckpointError, UnsavableError
@@ -64,6 +65,8 @@ class RunCheckpoints:
         self.folder = run_folder / "ckpt"
         self.folder_lost = False
         self._policy, self._task = policy, task
+        # As it is loaded: files may be edited during the run.
+        self._code = code_digests(policy.config)
         self._lock = RunLock(run_folder)
         # Whether the checkpoints in the folder are those of this run.
         self._owned = False
@@ -208,6 +211,7 @@ class RunCheckpoints:
             "eval_value": eval_value,
             "created": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
             "versions": library_versions(),
+            "code": self._code,
         }
 
     # Restoring
@@ -235,6 +239,9 @@ class RunCheckpoints:
         guarantee = max(manifest["guarantee"], self._task.resume_guarantee, key=GUARANTEES.index)
         changed = changes(state["config"], self._policy.config)
         note = f"; changed: {describe_changes(changed)}" if changed else ""
+        other = [module for module, digest in manifest["code"].items() if self._code.get(module, digest) != digest]
+        if other:
+            guarantee += f", but the code of {', '.join(other)} has changed"
         unit = self._task.ctx.unit
         console_logger().info("resumed %s at %s %d (%s)%s", path, unit, manifest[unit], guarantee, note)
         return found
@@ -271,6 +278,8 @@ class RunCheckpoints:
         state, manifest = found.state, found.manifest
         changes(state["config"], self._policy.config)
         GUARANTEES.index(manifest["guarantee"])
+        if not all(isinstance(text, str) for pair in manifest["code"].items() for text in pair):
+            raise ValueError("its manifest does not say which code it ran with")
         names = _counters(self._task.ctx)
         counters = [state["task"]["ctx"][name] for name in names]
         if counters != [manifest[name] for name in names]:
