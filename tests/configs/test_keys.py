@@ -9,6 +9,7 @@ from of_algorithms import constant, environment, has, is_offline, length, record
 from test_contract import ROWS, random_batch
 
 from minding import training
+from minding.cli.report import report
 from minding.configs import compile_run
 from minding.configs.chains import get_chain
 from minding.engine import Config, Task
@@ -133,6 +134,9 @@ def test_every_key_of_an_algorithm_is_read_by_it(algorithm, run, tiny_config, tm
 def test_every_key_of_runs_and_environments_is_read(run):
     one_of_each = {(algorithm.chain, environment(name)): name for name, algorithm in ALGORITHMS.items()}
     read = set().union(*(run(name)[1] for name in one_of_each.values()))
+    # What `minding train` prints and draws of a run that has ended.
+    ended, _ = run("ppo")
+    report(configure("ppo", read), RunDir.open(ended.run_dir), ended, draw=True)
     # The section `lanes` is taken as a whole.
     read.update(f"lanes.{field.name}" for field in dataclasses.fields(LaneOptions))
     keys = [*leaves(RUN_SCHEMA), *leaves(config_schema(), "env.")]
