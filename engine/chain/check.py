@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -12,6 +13,9 @@ from minding.engine.chain.nodes import Node, all_leaves, chain_nodes
 from minding.engine.chain.order import misplaced
 from minding.engine.chain.pipeline import Composite, Parallel
 from minding.engine.errors import ChainError, nearest
+
+_WIDTH = 120
+"""Characters in a line of the pipeline view."""
 
 
 def check_chain(
@@ -186,12 +190,15 @@ def pipeline_rows(nodes: Sequence[Node]) -> list[tuple[str, ...]]:
 
 
 def table(rows: Sequence[Sequence[str]]) -> str:
-    """Aligns all columns but the last."""
+    """Aligns all columns; the last one continues below itself where a line would be longer than `_WIDTH`."""
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]) - 1)]
     lines = []
     for *columns, last in rows:
         padded = [f"{column:<{width}}" for column, width in zip(columns, widths)]
-        lines.append("  ".join([*padded, last]).rstrip())
+        indent = sum(widths) + 2 * len(widths)
+        parts = textwrap.wrap(last, max(_WIDTH - indent, 40), break_long_words=False, break_on_hyphens=False) or [""]
+        lines.append("  ".join([*padded, parts[0]]).rstrip())
+        lines += [" " * indent + part for part in parts[1:]]
     return "\n".join(lines)
 
 

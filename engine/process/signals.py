@@ -18,7 +18,6 @@ from typing import Any
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
-
 def _unknown() -> int:
     """Stands for the functions of `tell_senders` where there are none."""
     return 0

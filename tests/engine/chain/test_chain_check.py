@@ -261,6 +261,17 @@ def test_the_pipeline_view_is_one_aligned_line_a_middleware():
     ]
 
 
+def test_many_fields_continue_below_themselves():
+    fields = [f"a_field_of_number_{number}" for number in range(12)]
+    view = pipeline_view([make("logger", reads=fields[:8], writes=fields[8:])]).splitlines()
+    begin = view[0].index("reads")
+    assert len(view) == 4
+    assert max(map(len, view)) <= 120
+    assert {line[:begin].strip() for line in view[2:]} == {""}
+    rest = " ".join(line[begin:] for line in view[1:])
+    assert rest == f"{', '.join(fields[:8])} -> {', '.join(fields[8:])}"
+
+
 def test_the_representation_of_a_task_is_the_view_of_its_chain():
     sampler = make("collector", role="collect", reads=["env_step"], writes=["trajectories"])
     with Task().start(ctx=OnlineRLContext()) as shown:
