@@ -6,6 +6,7 @@ from minding.di_engine import from_di_engine
 from minding.middleware.ckpt_saver import CkptSaver
 from minding.middleware.collector import EpisodeCollector, StepCollector
 from minding.middleware.data_pusher import data_pusher
+from minding.middleware.dataset_evaluator import dataset_evaluator
 from minding.middleware.eps_greedy_handler import eps_greedy_handler
 from minding.middleware.eps_greedy_masker import eps_greedy_masker
 from minding.middleware.evaluator import interaction_evaluator
@@ -33,6 +34,7 @@ __all__ = [
     "OffPolicyLearner",
     "StepCollector",
     "data_pusher",
+    "dataset_evaluator",
     "epoch_timer",
     "eps_greedy_handler",
     "eps_greedy_masker",

@@ -62,6 +62,11 @@ class offline_data_fetcher:
         self._streams = SeedStreams(cfg.seed)
         self._order: tuple[int, Array] = (-1, np.empty(0, np.int64))
 
+    @property
+    def digest(self) -> str:
+        """Of the data that are learned from."""
+        return self._tables.digest
+
     def requirements(self) -> Sequence[str]:
         """Anything that does not fit, as sentences for the chain check."""
         return too_few(len(self._tables), self._batch_size)

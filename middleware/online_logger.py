@@ -35,7 +35,10 @@ _ROWS_WAIT = 1.0
 
 @declare(
     reads=("clock", "train_iter", "last_eval_iter", "last_eval_value", "last_eval_clock"),
-    optional=("train_output", "episode_stats", "env_episode", "train_epoch", "eval_value", "eval_output", "policy_lag"),
+    optional=(
+        *("train_output", "episode_stats", "env_episode", "train_epoch", "eval_value", "eval_output", "policy_lag"),
+        "data_eval",
+    ),
 )
 def online_logger(
     cfg: Config,
@@ -52,7 +55,7 @@ def online_logger(
     means since the row before, so that two runs with one seed write the same rows (except the ``time/`` columns). Each
     evaluation has its own row, with the mean of each declared key of info (``env.info_keys``) over the last steps of
     its episodes: ``eval/success`` is a success rate. With several agents it has the return of each as well, and with
-    `references` the normalized return, ``eval/normalized``.
+    `references` the normalized return, ``eval/normalized``. What recorded data say of the policy has a row, too.
     ``episodes.csv`` has a line for every training episode that ended. Rows reach the files about once a second, and
     before the checkpoint that counts them.
 
@@ -60,7 +63,7 @@ def online_logger(
     value; None is an empty cell) and its step of the clock.
 
     Reads: clock, train_iter, last_eval_iter, last_eval_value, last_eval_clock; and if present train_output,
-      episode_stats, env_episode, train_epoch, eval_value, eval_output, policy_lag.
+      episode_stats, env_episode, train_epoch, eval_value, eval_output, policy_lag, data_eval.
     Writes: nothing.
     Config: run.metrics_freq, run.log_freq, run.loggers, run.max_env_step, run.max_train_iter, exp_name.
 
@@ -144,6 +147,10 @@ class OnlineLogger:
         self._add_episodes(ctx)
         if ctx.eval_value is not None:
             self._write_evaluation(ctx, number_in(ctx.eval_value, "eval_value", "online_logger"))
+        judged = ctx.optional("data_eval", dict)
+        if judged is not None:
+            values = {f"eval/{name}": float(value) for name, value in judged.items()}
+            self._write({ctx.unit: ctx.clock, "train_iter": ctx.train_iter, "eval/return_mean": None, **values})
         clock = ctx.clock
         if clock // self._metrics_freq > self._row_clock // self._metrics_freq:
             self._write_means(ctx)

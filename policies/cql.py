@@ -50,6 +50,7 @@ class CQLCell(SoftActorCritic):
 
     metrics = (*SoftActorCritic.metrics, "conservative_gap", "conservative_weight")
     of_critics = ("conservative_gap", "conservative_weight")
+    has_action_values = True
 
     def __init__(
         self,
@@ -100,6 +101,10 @@ class CQLCell(SoftActorCritic):
         q1, q2 = self.critics(action, batch["obs"])
         loss, log_prob = self.policy_loss(q1, q2, log_prob, batch["alpha"])
         return loss, {"actor_loss": loss, "entropy": -log_prob}
+
+    def action_value(self, action, obs):
+        q1, q2 = self.critics(action, obs)
+        return ops.Minimum()(q1, q2)
 
     def target_entropy(self, batch):
         return self.wanted_entropy

@@ -28,6 +28,7 @@ class DiscreteCQLCell(QLearning):
     """Root cell: see `QLearning`."""
 
     metrics = (*QLearning.metrics, "conservative_gap")
+    has_action_values = True
 
     def __init__(self, net: nn.Cell, target: nn.Cell, learn: Mapping[str, Any]) -> None:
         super().__init__(net, target, learn)
@@ -38,6 +39,9 @@ class DiscreteCQLCell(QLearning):
         chosen = ops.Argmax(-1)(self.net(batch["next_obs"])[0])
         following = chosen_value(self.target(batch["next_obs"])[0], chosen)
         return batch["reward"] + batch["discount"] * (1.0 - batch["terminated"]) * following
+
+    def action_value(self, action, obs):
+        return chosen_value(self.net(obs)[0], action)
 
     def loss(self, batch):
         q = self.net(batch["obs"])[0]

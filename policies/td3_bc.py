@@ -37,6 +37,7 @@ class TD3BCCell(TwinDelayed):
 
     metrics = (*TwinDelayed.metrics, "cloning_loss")
     of_actor = ("actor_loss", "cloning_loss")
+    has_action_values = True
 
     def __init__(
         self,
@@ -56,6 +57,10 @@ class TD3BCCell(TwinDelayed):
             loss = self.penalty * batch["next_known"] * apart
             q1, q2 = q1 - loss, q2 - loss
         return self.twin_target(batch["reward"], batch["discount"], batch["terminated"], q1, q2)
+
+    def action_value(self, action, obs):
+        q1, q2 = self.critics(action, obs)
+        return ops.Minimum()(q1, q2)
 
     def loss_of_actor(self, rows):
         action = self.net(rows["obs"])[0]

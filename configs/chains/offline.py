@@ -1,6 +1,8 @@
-"""Evaluate where there is an environment, draw recorded data, learn from them."""
+"""Evaluate where there is an environment, draw recorded data, learn from them, judge by held-out episodes."""
 
 from __future__ import annotations
+
+from typing import cast
 
 from minding.configs.chains import Chain
 from minding.configs.recorded import data_folder
@@ -9,10 +11,12 @@ from minding.engine.chain.context import OfflineRLContext
 from minding.engine.chain.task import Task
 from minding.engine.config.config import Config
 from minding.engine.data.dataset import RECORDED, check_fits, check_folder, load_dataset
+from minding.engine.data.parts import hold_out
 from minding.engine.data.rewards import RewardScale
 from minding.engine.types import Policy
 from minding.envs import make_evaluator_env
-from minding.middleware import interaction_evaluator, offline_data_fetcher, trainer
+from minding.middleware import dataset_evaluator, interaction_evaluator, offline_data_fetcher, trainer
+from minding.middleware.dataset_evaluator import JudgedPolicy
 
 
 def check(cfg: Config) -> None:
@@ -26,15 +30,20 @@ def fill(task: Task, cfg: Config, policy: Policy) -> None:
     mapped = cfg.policy.other.read("data_memory", str, "device") == "mapped"
     data = load_dataset(folder, mapped=mapped)
     check_fits(data, cfg.env, folder)
-    RewardScale(cfg.policy.other.read("reward", str, "raw")).take(data.returns())
+    learned, held = hold_out(data, cfg.policy.other.read("holdout", float), cfg.seed)
+    RewardScale(cfg.policy.other.read("reward", str, "raw")).take(learned.returns())
     if cfg.env.env_id != RECORDED:
         task.use(interaction_evaluator(cfg, policy.eval_mode, make_evaluator_env(cfg), task=task))
     fields, learn = policy.learn_mode.fields, cfg.policy.learn
     tables = (
-        MappedTables(data, fields, learn.steps_per_call * learn.batch_size) if mapped else DatasetTables(data, fields)
+        MappedTables(learned, fields, learn.steps_per_call * learn.batch_size)
+        if mapped
+        else DatasetTables(learned, fields)
     )
     task.use(offline_data_fetcher(cfg, tables))
     task.use(trainer(cfg, policy.learn_mode))
+    if held is not None or cfg.policy.eval.read("fqe", bool):
+        task.use(dataset_evaluator(cfg, cast(JudgedPolicy, policy), data))
 
 
 chain = Chain(fill, OfflineRLContext, check, ("policy.other.data",))

@@ -9,6 +9,7 @@ import numpy as np
 from minding.engine.buffers.tables import DeviceTables
 from minding.engine.data.batch import Field, IndexedBatch, Recorded, RowLayout
 from minding.engine.data.dataset import Dataset
+from minding.engine.data.parts import DatasetPart
 from minding.engine.errors import DataError
 from minding.engine.types import Array
 
@@ -22,7 +23,7 @@ class DatasetTables:
     Images are stored once: `next_obs` is read from the following row, at the end of an episode from a spare place.
 
     Args:
-      dataset: what was recorded.
+      dataset: what was recorded, or some episodes of it.
       fields: name -> Field, usually ``policy.learn_mode.fields``.
 
     Attributes:
@@ -32,7 +33,7 @@ class DatasetTables:
       DataError: a field is required that the data do not have, or that has another shape there.
     """
 
-    def __init__(self, dataset: Dataset, fields: Mapping[str, Field]) -> None:
+    def __init__(self, dataset: Dataset | DatasetPart, fields: Mapping[str, Field]) -> None:
         check_fields(dataset, fields)
         layout = RowLayout(fields, images_once=True)
         self._steps, self.digest = len(dataset), dataset.digest
@@ -83,7 +84,7 @@ class MappedTables:
       DataError: as `DatasetTables`.
     """
 
-    def __init__(self, dataset: Dataset, fields: Mapping[str, Field], rows: int) -> None:
+    def __init__(self, dataset: Dataset | DatasetPart, fields: Mapping[str, Field], rows: int) -> None:
         check_fields(dataset, fields)
         self._dataset, self.digest = dataset, dataset.digest
         self._tables = DeviceTables(RowLayout(fields), rows)
@@ -105,7 +106,7 @@ class MappedTables:
         return IndexedBatch(layout, self._tables, places, recorded=self._recorded)
 
 
-def check_fields(dataset: Dataset, fields: Mapping[str, Field]) -> None:
+def check_fields(dataset: Dataset | DatasetPart, fields: Mapping[str, Field]) -> None:
     """Refuses data that lack what a policy learns from.
 
     Args:

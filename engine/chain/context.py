@@ -328,9 +328,13 @@ class OfflineRLContext(LearningContext):
     Attributes:
       train_epoch: whole passes over the data so far (kept).
       epoch_row: rows of the current pass that have been drawn (kept).
+      data_eval: what recorded data said of the policy in this iteration, by name; None if they were not asked.
+      last_data_eval_iter: `train_iter` when they were asked last, -1 before the first time (kept).
     """
 
     train_epoch: int = 0
     epoch_row: int = 0
+    data_eval: dict[str, float] | None = None
+    last_data_eval_iter: int = -1
 
-    _kept: ClassVar[tuple[str, ...]] = (*LearningContext._kept, "train_epoch", "epoch_row")
+    _kept: ClassVar[tuple[str, ...]] = (*LearningContext._kept, "train_epoch", "epoch_row", "last_data_eval_iter")

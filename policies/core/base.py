@@ -27,15 +27,17 @@ from minding.policies.acting.actors import Actor, Network
 from minding.policies.acting.agents import SharedActor
 from minding.policies.acting.memory import Memory
 from minding.policies.acting.modes import CollectView, EvalView, LearnView
-from minding.policies.core import sharing
+from minding.policies.core import judging, sharing
 from minding.policies.core.acting import GraphNetwork, acting_network
 from minding.policies.core.factories import View, graph_view, host_view
 from minding.policies.core.network import ActingNetwork, check_network
 from minding.policies.core.preparation import prepare
+from minding.policies.learning.action_values import ActionValues
+from minding.policies.learning.fitted_q import FittedQ
 from minding.policies.learning.guard import LearnGuard
 from minding.policies.learning.steps import GradientStep
 from minding.policies.learning.update import Inputs, Update
-from minding.policies.networks.encoder import Normalizer, ObsEncoder
+from minding.policies.networks.encoder import Normalizer, normalizers_of
 from minding.policies.networks.fused import fuse_layers
 
 _BLOCK = 1 << 16
@@ -107,7 +109,7 @@ class BasePolicy:
         fuse_layers(self.root)
         # Naming the parameters by their path makes one flat state with unique names.
         self.params = dict(self.root.parameters_and_names())
-        self._normalizers = _find_normalizers(self.root)
+        self._normalizers = normalizers_of(self.root)
         self._acting_network = acting_network(
             self.net, self.cfg.collect.backend, f"{self.name}.act", self.acting_leaves
         )
@@ -253,6 +255,31 @@ class BasePolicy:
         output = dataclasses.replace(output, metrics={**output.metrics, **more})
         return self._guard.checked(output, batch, before)
 
+    # Judging by recorded data.
+
+    def action_values(self, obs: Mapping[str, Array], action: Array) -> Array | None:
+        """Q(s, a) under the current weights, float32 ``(n,)``, of the rewards as they are learned from; None where the
+        algorithm has none.
+
+        Args:
+          obs: by path of the leaf, ``(n, ...)``.
+          action: ``(n, ...)``, in the policy's own units.
+        """
+        self._require("learn")
+        return None if self._values is None else self._values(obs, action)
+
+    @functools.cached_property
+    def _values(self) -> ActionValues | None:
+        return judging.action_values_of(self)
+
+    def fitted_q(self, gamma: float, limits: tuple[float, float]) -> FittedQ:
+        """What fits the values of this policy, within limits, to recorded data; with its moments of observations now.
+
+        Raises:
+          MindingError: the actions are neither Discrete nor a Box.
+        """
+        return judging.fitted_q_of(self, gamma, limits)
+
     def observed(self, batch: IndexedBatch) -> Array:
         """The rows that were learned from: a replay buffer may hold empty ones, a rollout those of resets."""
         return np.unique(batch.index)
@@ -372,13 +399,3 @@ def _mean_rates(optim: Any, shares: Array) -> dict[str, float]:
 def _class_of(net: Any) -> str:
     """The class of a network, as ``module:Class``."""
     return f"{type(net).__module__}:{type(net).__qualname__}"
-
-
-def _find_normalizers(root: Any) -> dict[str, tuple[str, Normalizer]]:
-    """(row field of its numbers, normalizer) of every encoder under `root`, by path."""
-    encoders = [(path, cell) for path, cell in root.cells_and_names() if isinstance(cell, ObsEncoder)]
-    return {
-        f"{path}.{k}": (encoder.fields[k], normalizer)
-        for path, encoder in encoders
-        for k, normalizer in encoder.normalizers()
-    }

@@ -34,6 +34,7 @@ class GradientStep(nn.Cell):
       metrics: names of the numbers that `construct` returns.
       prioritized: whether it also returns one priority per row, under the name `PRIORITY`.
       present_names: names of what `present` returns.
+      has_action_values: whether there is an `action_value`.
       watched, limit: name of the metric that ends the steps of a call once it exceeds the limit; the step that finds
         this changes nothing but returns its metrics. None: nothing ends them.
     """
@@ -41,6 +42,7 @@ class GradientStep(nn.Cell):
     metrics: tuple[str, ...] = ()
     present_names: tuple[str, ...] = ()
     prioritized = False
+    has_action_values = False
     watched: str | None = None
     limit = 0.0
 
@@ -55,6 +57,14 @@ class GradientStep(nn.Cell):
           batch: by name: `index`, the numbers of the rows; their fields; what the policy adds for this step (`weight`,
             noise, ...); and numbers that hold for all steps of the call, (1,) each. Where some rows only fill up the
             minibatch, `VALID` is 0 for them: use `ops.policy_gradient.row_mean` for means over the rows.
+        """
+        raise NotImplementedError
+
+    def action_value(self, action, obs):
+        """Q(s, a) under the current parameters, float32 (B,), by which recorded data judge what was learned.
+
+        Args:
+          action: (B, *shape), in the policy's own units; obs: leaves (B, ...).
         """
         raise NotImplementedError
 

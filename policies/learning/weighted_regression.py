@@ -43,6 +43,7 @@ class WeightedRegression(GradientStep):
     """
 
     metrics: tuple[str, ...] = ("critic_loss", "actor_loss", "q_value", "advantage", "weight")
+    has_action_values = True
 
     def __init__(
         self,
@@ -98,6 +99,9 @@ class WeightedRegression(GradientStep):
         log_prob = self.net.head.log_prob_entropy((mean, self.limit_log_std(log_std)), batch["action"])[0]
         loss = -lean.mean(batch["weight"] * log_prob)
         return loss, {"actor_loss": loss}
+
+    def action_value(self, action, obs):
+        return self.smaller_value(self.critics, action, obs)
 
     def smaller_value(self, critics, action, obs):
         """min_i Q_i(s, a), float32 (B,)."""

@@ -273,3 +273,13 @@ def make_encoder(space: Mapping[str, Any], model: Any, rng: np.random.Generator)
     """The encoder of observations: minding's, or one's own, if `policy.model.encoder` names one."""
     kind = OwnEncoder if model.get("encoder") else ObsEncoder
     return kind(space, model, rng)
+
+
+def normalizers_of(root: Any) -> dict[str, tuple[str, Normalizer]]:
+    """(row field of its numbers, normalizer) of every encoder under `root`, by path."""
+    encoders = [(path, cell) for path, cell in root.cells_and_names() if isinstance(cell, ObsEncoder)]
+    return {
+        f"{path}.{k}": (encoder.fields[k], normalizer)
+        for path, encoder in encoders
+        for k, normalizer in encoder.normalizers()
+    }

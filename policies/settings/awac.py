@@ -17,7 +17,7 @@ def schema() -> groups.Schema:
         },
         "learn": {**groups.recorded_learn(3e-4, 256), **learn, **groups.weighted_regression(1.0, 100.0)},
         "collect": {**collect, **groups.acting()},
-        "eval": groups.evaluation(freq=1000),
+        "eval": groups.recorded_evaluation(),
         "other": {**groups.recorded(), **other, **groups.rewards()},
     }
 

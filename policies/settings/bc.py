@@ -28,7 +28,7 @@ def schema() -> groups.Schema:
             **groups.on_nan(),
         },
         "collect": groups.acting(),
-        "eval": groups.evaluation(freq=1000),
+        "eval": groups.recorded_evaluation(),
         "other": groups.recorded(),
     }
 

@@ -26,7 +26,7 @@ def schema() -> groups.Schema:
             "lagrange_gap": opt(5.0, None, "lagrange: the gap allowed"),
         },
         "collect": {**collect, **groups.acting()},
-        "eval": groups.evaluation(freq=1000),
+        "eval": groups.recorded_evaluation(),
         "other": {**groups.recorded(), **other, **groups.rewards()},
     }
 

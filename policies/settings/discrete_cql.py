@@ -21,7 +21,7 @@ def schema() -> groups.Schema:
             "alpha": opt(1.0, "[0, inf)", "weight of the gap between all actions and the recorded ones"),
         },
         "collect": groups.acting(),
-        "eval": groups.evaluation(freq=1000),
+        "eval": groups.recorded_evaluation(),
         "other": {**groups.recorded(), **groups.rewards()},
     }
 

@@ -91,6 +91,15 @@ def evaluation(freq: int = 10_000) -> Schema:
     }
 
 
+def recorded_evaluation() -> Schema:
+    """Keys of evaluation where recorded data are learned from."""
+    return {
+        **evaluation(freq=1000),
+        "fqe": opt(False, None, "chain=offline: fitted Q evaluation, the value of the policy from the data alone"),
+        "fqe_steps": opt(5000, "[1, inf)", "fqe: gradient steps of each fit"),
+    }
+
+
 def replay(size: int) -> Schema:
     """Keys of a replay buffer."""
     return {
@@ -155,6 +164,9 @@ def recorded() -> Schema:
             "device",
             ("device", "mapped"),
             "where the data are while learning: on the device, or in their file, which may be larger than memory",
+        ),
+        "holdout": opt(
+            0.0, "[0, 1)", "chain=offline: share of the episodes that is not learned from but judges what was learned"
         ),
     }
 

@@ -22,7 +22,7 @@ def schema() -> groups.Schema:
             "expectile": opt(0.7, "(0, 1)", "which expectile of the recorded actions' values is the value of a state"),
         },
         "collect": {**collect, **groups.acting()},
-        "eval": groups.evaluation(freq=1000),
+        "eval": groups.recorded_evaluation(),
         "other": {**groups.recorded(), **other, **groups.rewards()},
     }
 

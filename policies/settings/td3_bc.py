@@ -27,7 +27,7 @@ def schema() -> groups.Schema:
             ),
         },
         "collect": {**collect, **groups.acting(), **groups.noise("gaussian", 0.1)},
-        "eval": groups.evaluation(freq=1000),
+        "eval": groups.recorded_evaluation(),
         "other": {**groups.recorded(), **other, **groups.rewards()},
     }
 

@@ -21,6 +21,7 @@ from minding.engine import Task
 from minding.engine.buffers import UniformBuffer
 from minding.engine.chain.middleware import declaration_of, declare
 from minding.engine.data.batch import Field
+from minding.engine.data.dataset import Dataset
 from minding.engine.data.trees import unflatten
 from minding.engine.errors import FieldError
 from minding.engine.types import CollectMode, EpisodeEnd, RewardEstimate
@@ -48,6 +49,24 @@ class Recorded:
 
     def batch(self, index):
         return index
+
+
+class AlwaysFirst:
+    """A policy that takes the first action, and has no action values."""
+
+    def __init__(self):
+        self.eval_mode = self
+
+    def forward(self, obs):
+        return np.zeros(len(obs), np.int64)
+
+    def action_values(self, obs, action):
+        return None
+
+
+ALWAYS_FIRST = AlwaysFirst()
+ONE_EPISODE = {"obs": np.zeros((3, 3)), "action": np.array([0, 1]), "reward": np.ones(2), "terminated": True}
+TWO_EPISODES = Dataset.of_episodes([{**ONE_EPISODE, "truncated": False}] * 2)
 
 
 class NoReward:
@@ -97,6 +116,7 @@ MIDDLEWARE = {
     "OffPolicyLearner": lambda cfg, path: library.OffPolicyLearner(cfg, REPLAY_LEARNER, filled_buffer()),
     "StepCollector": lambda cfg, path: library.StepCollector(cfg, ACT.collect_mode, CountingEnv()),
     "data_pusher": lambda cfg, path: library.data_pusher(cfg, UniformBuffer(50, COUNTING_FIELDS)),
+    "dataset_evaluator": lambda cfg, path: library.dataset_evaluator(cfg, ALWAYS_FIRST, TWO_EPISODES),
     "epoch_timer": lambda cfg, path: library.epoch_timer(1),
     "eps_greedy_handler": lambda cfg, path: library.eps_greedy_handler(cfg),
     "eps_greedy_masker": lambda cfg, path: library.eps_greedy_masker(),
@@ -111,6 +131,7 @@ MIDDLEWARE = {
     "online_logger": lambda cfg, path: library.online_logger(cfg, path, progress=True),
     "past_selves": lambda cfg, path: library.past_selves(NoGames(), 1),
     "priority_calculator": lambda cfg, path: library.priority_calculator(lambda rollout: rollout.reward),
+    "recorded_data_pusher": lambda cfg, path: library.recorded_data_pusher(Nowhere(), TWO_EPISODES),
     "reward_estimator": lambda cfg, path: library.reward_estimator(NoReward(), 1.0),
     "reward_timer": lambda cfg, path: library.reward_timer(1.0),
     "sqil_data_pusher": lambda cfg, path: library.sqil_data_pusher(cfg, UniformBuffer(50, COUNTING_FIELDS), True),
@@ -121,7 +142,7 @@ MIDDLEWARE = {
     "trajectory_trainer": lambda cfg, path: library.trajectory_trainer(cfg, ReadingLearner(TRAJECTORY_FIELDS)),
 }
 # Middleware of value-based chains take the settings of one.
-OFFLINE = {"offline_data_fetcher"}
+OFFLINE = {"dataset_evaluator", "offline_data_fetcher"}
 OFF_POLICY = {
     "OffPolicyLearner",
     "data_pusher",
@@ -138,7 +159,8 @@ def settings(counting_config, tiny_config):
         if name in OFF_POLICY:
             return counting_config("dqn", **{"policy.learn.warmup": 10, "policy.learn.batch_size": 4})
         if name in OFFLINE:
-            return tiny_config("bc", space_of(3), **{"policy.learn.batch_size": 4})
+            held = {"policy.other.holdout": 0.5, "policy.eval.freq": 1}
+            return tiny_config("bc", space_of(3), **{"policy.learn.batch_size": 4, **held})
         algorithm = "impala" if name == "trajectory_trainer" else "ppo"
         return counting_config(algorithm, **{"run.loggers": [], "run.metrics_freq": 1})
 
@@ -166,7 +188,7 @@ def run(middleware, ctx):
 def test_a_middleware_touches_what_it_declares(name, settings, tmp_path):
     cfg = settings(name)
     middleware = MIDDLEWARE[name](cfg, tmp_path)
-    ctx = (RecordingOfflineContext() if name in OFFLINE else full_context(cfg)).begin()
+    ctx = (RecordingOfflineContext(train_iter=1) if name in OFFLINE else full_context(cfg)).begin()
     if name == "her_data_enhancer":
         ctx.trajectories = with_goals(ctx.trajectories)
         ctx.begin()

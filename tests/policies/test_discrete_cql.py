@@ -22,8 +22,9 @@ from minding.engine.process.runtime import to_device
 from minding.policies import get_policy_class
 
 CONTRACT = {"discrete_cql": (MASKED, discrete(ACTIONS), {"policy.model.dueling": True})}
-RESUMES = {}
-"""DQN's has all that it keeps."""
+JUDGED = ("policy.other.holdout=0.3", "policy.eval.fqe=true", "policy.eval.fqe_steps=4")
+RESUMES = {"discrete CQL, judged by held-out episodes": ("CartPole-v1", JUDGED)}
+"""What it keeps itself, DQN's case has."""
 ALTERNATIVES = ("policy.learn.target.kind=periodic",)
 ALPHA = 0.7
 

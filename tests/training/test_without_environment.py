@@ -1,5 +1,6 @@
 """A run that knows its environment from recorded data only: ``env.env_id=data``."""
 
+import csv
 import shutil
 
 import gymnasium
@@ -14,6 +15,7 @@ from minding.cli import run
 from minding.configs import compile_run
 from minding.engine.config.config import Config
 from minding.engine.data.dataset import load_dataset
+from minding.engine.data.parts import hold_out
 from minding.engine.errors import ConfigError
 from minding.engine.run.run_dir import RunDir
 from minding.envs.recorded import action_space, observation_space
@@ -51,16 +53,25 @@ def trained(tmp_path_factory):
 
 def test_data_that_stay_in_their_file_give_the_same_weights_and_moments(tmp_path):
     more = ["run.max_train_iter=40", "policy.learn.batch_size=32", "policy.model.normalize_obs=true"]
-    states = []
+    more += ["policy.other.holdout=0.2", "policy.eval.freq=32"]
+    data, states, judged = load_dataset(recorded("CartPole-v1")), [], []
     for memory in ("device", "mapped"):
         place = [f"policy.other.data_memory={memory}", f"run.out_dir={tmp_path / memory}"]
         cfg = settings(recorded("CartPole-v1"), *more, *place)
         training.train(cfg, RunDir.create(cfg), progress=False)
+        with open(RunDir.open(tmp_path / memory / "run").metrics, newline="") as file:
+            judged.append([row["eval/other_actions"] for row in csv.DictReader(file) if row["eval/other_actions"]])
         states.append(training.load_policy(RunDir.open(tmp_path / memory / "run")).policy.state_dict())
     for name, values in states[0]["params"].items():
         assert values.tobytes() == states[1]["params"][name].tobytes()
     (first,), (second,) = (state["moments"].values() for state in states)
-    assert first["count"] == 300
+    # Of what is learned from alone.
+    learned, held = hold_out(data, 0.2, 0)
+    assert first["count"] == len(learned) == 300 - len(held)
+    obs = learned.rows(["obs"], np.arange(len(learned)))["obs"]
+    np.testing.assert_allclose(first["mean"], obs.mean(axis=0, dtype=np.float64), rtol=1e-5)
+    assert len(judged[0]) == 1
+    assert judged[0] == judged[1]
     for name, value in first.items():
         assert np.array_equal(value, second[name])
 

@@ -1,0 +1,233 @@
+"""Judging a policy by recorded data: without an environment, on episodes that it has not learned from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+import numpy as np
+
+from minding.engine.chain.context import OfflineRLContext
+from minding.engine.chain.middleware import declare
+from minding.engine.config.config import Config
+from minding.engine.data import trees
+from minding.engine.data.actions import ActionAdapter
+from minding.engine.data.dataset import Dataset
+from minding.engine.data.parts import DatasetPart, first_steps, hold_out
+from minding.engine.data.rewards import RewardScale
+from minding.engine.seeding import SeedStreams
+from minding.engine.types import Array, EvalMode
+from minding.middleware.offline_data_fetcher import offline_data_fetcher
+
+_MOST_ROWS = 20_000
+"""Held-out steps that are judged; of more the seed chooses."""
+_BLOCK = 4096
+_GAMMA = 0.99
+"""Discount factor of fitted Q evaluation where an algorithm has none."""
+_TIMES = 8.0
+"""How often a fit spans the horizon: so many times the target's values decay towards what they are to become."""
+
+
+class FittedQ(Protocol):
+    """A network that is fitted to the values of a policy, such as `policies.learning.fitted_q.FittedQ`."""
+
+    def restart(self) -> None: ...
+
+    def learn(self, rows: Mapping[str, Array], steps: int, progress: float, tau: float) -> float:
+        """Makes gradient steps, see there; returns the mean loss."""
+        ...
+
+    def values(self, obs: Mapping[str, Array], action: Array) -> Array:
+        """Q(s, a), float32 ``(n,)``."""
+        ...
+
+
+class JudgedPolicy(Protocol):
+    """What is asked of a policy that is judged by recorded data."""
+
+    @property
+    def eval_mode(self) -> EvalMode: ...
+
+    @property
+    def reward_scale(self) -> RewardScale:
+        """How rewards are learned from."""
+        ...
+
+    def action_values(self, obs: Mapping[str, Array], action: Array) -> Array | None:
+        """Q(s, a), float32 ``(n,)``, of the rewards as they are learned from; None where the algorithm has none."""
+        ...
+
+    def fitted_q(self, gamma: float, limits: tuple[float, float]) -> FittedQ: ...
+
+
+@declare(
+    reads=("train_iter", "last_data_eval_iter"),
+    writes=("data_eval", "last_data_eval_iter"),
+)
+class dataset_evaluator:
+    """Judges the policy by recorded episodes once every `freq` gradient steps; there need be no environment.
+
+    Of the steps of held-out episodes (`policy.other.holdout`), 20,000 of them at most:
+
+    - ``action_distance``: mean Euclidean distance of the policy's action from the recorded one, where actions are a
+      Box, in the policy's own units; else ``other_actions``, the share of actions that differ;
+    - ``td_error``: mean of ``|Q(s, a) - R - gamma (1 - terminated) Q(s', pi(s'))|``, of the rewards as they are learned
+      from, for algorithms with action values;
+    - ``first_value``: for these, mean of ``Q(s, pi(s))`` in the first states of the episodes.
+
+    With `policy.eval.fqe`, also ``fqe_value``: the mean value of these first states by fitted Q evaluation (Le et al.,
+    2019, https://arxiv.org/abs/1903.08738), of the environment's own rewards, discounted. Its network is fitted from
+    the beginning, on the episodes that are learned from. Where no episode is held out, that is all that is written, and
+    the first states are those of all episodes.
+
+    pi is the policy without exploration. Everything follows from the seed and `train_iter`; nothing has to be saved.
+
+    Reads: train_iter, last_data_eval_iter.
+    Writes: data_eval, last_data_eval_iter.
+    Config: policy.eval.freq, policy.eval.fqe, policy.eval.fqe_steps, policy.other.holdout, policy.learn.batch_size,
+      policy.learn.steps_per_call, policy.learn.gamma, seed.
+
+    Args:
+      cfg: the compiled configuration.
+      policy: the policy that learns, with all its modes.
+      dataset: all that was recorded; the fetcher learns from the first part that `hold_out` makes of it.
+    """
+
+    def __init__(self, cfg: Config, policy: JudgedPolicy, dataset: Dataset) -> None:
+        self._cfg, self._policy = cfg, policy
+        self._learned, self._held = hold_out(dataset, cfg.policy.other.read("holdout", float), cfg.seed)
+        self._freq = cfg.policy.eval.freq
+        self._adapter = ActionAdapter(dataset.about["env"]["env_action"])
+        self._streams = SeedStreams(cfg.seed)
+        self._gamma = cfg.policy.learn.read("gamma", float, _GAMMA)
+        self._fit = _Fit(cfg, self._learned, self._gamma) if cfg.policy.eval.read("fqe", bool) else None
+        self._index = np.arange(0 if self._held is None else len(self._held))
+        if len(self._index) > _MOST_ROWS:
+            rng = self._streams.generator("dataset_evaluator")
+            self._index = np.sort(rng.choice(self._index, _MOST_ROWS, replace=False))
+
+    def requirements(self) -> Sequence[str]:
+        """Anything that does not fit, as sentences for the chain check."""
+        kind = self._cfg.env.spec.action.kind
+        if self._fit is not None and kind not in ("discrete", "box"):
+            return [
+                f"policy.eval.fqe=true fits values of Discrete or Box actions, and these are {kind}: set it to false"
+            ]
+        if self._fit is None and self._held is None:
+            return ["there is nothing to judge by: set policy.other.holdout to a share of the episodes, such as 0.1"]
+        return []
+
+    def clashes(self, chain: Sequence[object]) -> Sequence[str]:
+        """Says if the held-out episodes are learned from."""
+        if any(isinstance(other, offline_data_fetcher) and other.digest != self._learned.digest for other in chain):
+            return [
+                "the episodes that it judges by are learned from: give offline_data_fetcher the tables of the rest, "
+                "learned, held = hold_out(dataset, cfg.policy.other.holdout, cfg.seed)"
+            ]
+        return []
+
+    def __call__(self, ctx: OfflineRLContext) -> None:
+        """Judges if it is due."""
+        if ctx.train_iter - max(ctx.last_data_eval_iter, 0) < self._freq:
+            return
+        ctx.data_eval, ctx.last_data_eval_iter = self.judge(ctx.train_iter), ctx.train_iter
+
+    def judge(self, train_iter: int) -> dict[str, float]:
+        """What the data say of the policy as it is, by name; `train_iter` numbers the draws."""
+        found = {} if self._held is None else self._by_steps(self._held)
+        first = self._observed(self._learned if self._held is None else self._held, "obs", None)
+        if self._held is not None:
+            values = self._policy.action_values(first, self._actions(first))
+            if values is not None:
+                found["first_value"] = float(values.mean(dtype=np.float64))
+        if self._fit is not None:
+            rng = self._streams.generator(f"dataset_evaluator.{train_iter}")
+            fitted = self._fit.fitted(self._policy, self._actions, rng)
+            values = fitted.values(first, self._actions(first))
+            found["fqe_value"] = float(values.mean(dtype=np.float64)) * self._fit.scale
+        return found
+
+    def _by_steps(self, held: DatasetPart) -> dict[str, float]:
+        rows = held.rows(("action", "reward", "terminated"), self._index)
+        obs = self._observed(held, "obs", self._index)
+        own = self._actions(obs)
+        found = _distance(own, rows["action"], self._adapter.continuous)
+        q = self._policy.action_values(obs, rows["action"])
+        if q is None:
+            return found
+        following = self._observed(held, "next_obs", self._index)
+        next_q = self._policy.action_values(following, self._actions(following))
+        assert next_q is not None
+        factor, offset = self._policy.reward_scale.numbers()
+        target = rows["reward"] * factor + offset + self._gamma * ~rows["terminated"] * next_q
+        return {**found, "td_error": float(np.abs(q - target).mean(dtype=np.float64))}
+
+    def _observed(self, data: Dataset | DatasetPart, prefix: str, index: Array | None) -> dict[str, Array]:
+        """Observations by path; without an index those of all first steps."""
+        index = first_steps(data) if index is None else index
+        names = [name for name in data.names if name.partition(".")[0] == prefix]
+        return {name.partition(".")[2]: values for name, values in data.rows(names, index).items()}
+
+    def _actions(self, obs: Mapping[str, Array]) -> Array:
+        """What the policy does without exploration, in its own units."""
+        found = []
+        for start in range(0, len(next(iter(obs.values()))), _BLOCK):
+            part = {path: values[start : start + _BLOCK] for path, values in obs.items()}
+            found.append(self._policy.eval_mode.forward(trees.unflatten(part)))
+        return self._adapter.invert(np.concatenate(found))
+
+
+class _Fit:
+    """Fitted Q evaluation: draws rows, adds what the policy does in their next states, and lets a network learn.
+
+    Args:
+      cfg: the compiled configuration.
+      data: what is learned from.
+      gamma: the discount factor.
+
+    Attributes:
+      scale: what the network's values are multiplied by: rewards are divided by it, so that values are about 1.
+    """
+
+    def __init__(self, cfg: Config, data: Dataset | DatasetPart, gamma: float) -> None:
+        learn, self._steps = cfg.policy.learn, cfg.policy.eval.read("fqe_steps", int)
+        self._data, self._gamma = data, gamma
+        self._per_call, self._batch = min(learn.steps_per_call, self._steps), learn.batch_size
+        horizon = len(data) / len(data.end)
+        if gamma < 1:
+            horizon = min(horizon, 1.0 / (1.0 - gamma))
+        reward = data.rows(["reward"], np.arange(len(data)))["reward"].astype(np.float64)
+        self.scale = float(np.sqrt(np.mean(reward**2))) * horizon or 1.0
+        # The sums of the smallest and of the largest reward: of one, if an end stops it from adding up, or of all.
+        low, high = (float(each) / self.scale for each in (reward.min(), reward.max()))
+        total = 1.0 / max(1.0 - gamma, 1e-6)
+        self._limits = min(low, low * total), max(high, high * total)
+        self._tau = float(np.clip(_TIMES * horizon / self._steps, 0.005, 1.0))
+        self._fitted: FittedQ | None = None
+
+    def fitted(self, policy: JudgedPolicy, act: _Act, rng: np.random.Generator) -> FittedQ:
+        """The network, fitted to the policy as it is."""
+        if self._fitted is None:
+            # After the first steps: only then are the moments of observations known.
+            self._fitted = policy.fitted_q(self._gamma, self._limits)
+        self._fitted.restart()
+        for done in range(0, self._steps, self._per_call):
+            index = rng.integers(len(self._data), size=self._per_call * self._batch)
+            rows = self._data.rows(self._data.names, index)
+            prefix = "next_obs"
+            obs = {k.partition(".")[2]: v for k, v in rows.items() if k.partition(".")[0] == prefix}
+            rows["next_action"], rows["reward"] = act(obs), rows["reward"] / np.float32(self.scale)
+            self._fitted.learn(rows, self._per_call, done / self._steps, self._tau)
+        return self._fitted
+
+
+class _Act(Protocol):
+    def __call__(self, obs: Mapping[str, Array], /) -> Array: ...
+
+
+def _distance(own: Array, recorded: Array, continuous: bool) -> dict[str, float]:
+    """How far actions ``(n, ...)`` are from the recorded ones, by name of the measure."""
+    if not continuous:
+        return {"other_actions": float(np.mean(own != recorded))}
+    apart = (own.astype(np.float64) - recorded).reshape(len(own), -1)
+    return {"action_distance": float(np.sqrt((apart**2).sum(axis=1)).mean())}

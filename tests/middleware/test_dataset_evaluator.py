@@ -1,0 +1,234 @@
+"""What recorded data say of a policy: numbers by hand, and the values of a solved MDP."""
+
+import types
+
+import numpy as np
+import pytest
+from fakes import discrete, space_of, tiny_config
+
+from minding.engine.buffers import DatasetTables
+from minding.engine.chain.context import OfflineRLContext
+from minding.engine.data.dataset import Dataset
+from minding.engine.data.parts import hold_out
+from minding.engine.data.rewards import RewardScale
+from minding.engine.process.runtime import ms
+from minding.middleware import dataset_evaluator, offline_data_fetcher
+from minding.policies import get_policy_class
+
+STATES, ACTIONS, GAMMA = 5, 2, 0.9
+
+
+def of_arrays(episodes, env):
+    return Dataset.of_episodes(
+        episodes, {"env_id": "toy", "wrappers": [], "env_kwargs": {}, "max_episode_steps": None} | env
+    )
+
+
+class Judged:
+    """A policy of two functions: what it does, and what it thinks that is worth."""
+
+    def __init__(self, act, value=None, scale="raw", fitted=None):
+        self.eval_mode = types.SimpleNamespace(forward=act)
+        self.reward_scale, self.value, self.fitted = RewardScale(scale), value, fitted
+
+    def action_values(self, obs, action):
+        return None if self.value is None else self.value(obs[""], action)
+
+    def fitted_q(self, gamma, limits):
+        return self.fitted(gamma, limits)
+
+
+# A random MDP, solved.
+
+
+def random_mdp(rng):
+    """Transition probabilities (S, A, S), of which the last state is a true end, and rewards (S, A)."""
+    return rng.dirichlet(np.ones(STATES), (STATES, ACTIONS)), rng.normal(size=(STATES, ACTIONS))
+
+
+def exact_values(transitions, rewards, policy):
+    """V of a deterministic policy: what follows the last state counts for nothing."""
+    states = np.arange(STATES)
+    following = transitions[states, policy] * (states != STATES - 1)
+    return np.linalg.solve(np.eye(STATES) - GAMMA * following, rewards[states, policy])
+
+
+def played(transitions, rewards, count, rng):
+    """Episodes of random actions, of 20 steps at most."""
+    episodes = []
+    for _ in range(count):
+        states, actions = [int(rng.integers(STATES - 1))], []
+        while states[-1] != STATES - 1 and len(actions) < 20:
+            actions.append(int(rng.integers(ACTIONS)))
+            states.append(int(rng.choice(STATES, p=transitions[states[-1], actions[-1]])))
+        ended = states[-1] == STATES - 1
+        reward = rewards[states[:-1], actions].astype(np.float32)
+        obs = np.eye(STATES, dtype=np.float32)[states]
+        episodes.append(
+            {"obs": obs, "action": np.array(actions), "reward": reward, "terminated": ended, "truncated": not ended}
+        )
+    return episodes
+
+
+def mdp_setup(**settings):
+    rng = np.random.default_rng(3)
+    transitions, rewards = random_mdp(rng)
+    observation = space_of(STATES)
+    env = {"observation": observation, "env_action": {**discrete(ACTIONS), "shape": [], "dtype": "int64"}}
+    data = of_arrays(played(transitions, rewards, 300, rng), env)
+    cfg = tiny_config(
+        "discrete_cql",
+        observation,
+        discrete(ACTIONS),
+        **{
+            "policy.model.hidden": [32],
+            "policy.learn.gamma": GAMMA,
+            "policy.learn.batch_size": 64,
+            "policy.eval.fqe": True,
+            "policy.eval.fqe_steps": 1600,
+            "policy.other.holdout": 0.2,
+            **settings,
+        },
+    )
+    return transitions, rewards, data, cfg
+
+
+def counted(learned):
+    """The transition probabilities (S, A, S) that the data show."""
+    rows = learned.rows(["obs", "action", "next_obs"], np.arange(len(learned)))
+    counts = np.zeros((STATES, ACTIONS, STATES))
+    np.add.at(counts, (rows["obs"].argmax(axis=1), rows["action"], rows["next_obs"].argmax(axis=1)), 1.0)
+    return counts / np.maximum(counts.sum(axis=-1, keepdims=True), 1.0)
+
+
+def test_fitted_q_evaluation_finds_the_values_of_fixed_policies_in_a_solved_mdp():
+    transitions, rewards, data, cfg = mdp_setup()
+    real = get_policy_class("discrete_cql")(cfg)
+    learned, held = hold_out(data, 0.2, cfg.seed)
+    first = held.rows(["obs"], np.concatenate([[0], held.end[:-1] + 1]))["obs"].argmax(axis=1)
+    policy = np.zeros(STATES, np.int64)
+    judge = dataset_evaluator(cfg, Judged(lambda obs: policy[obs.argmax(axis=1)], fitted=real.fitted_q), data)
+    values = []
+    for choice in ([1, 1, 1, 1, 1], [1, 0, 1, 0, 0]):
+        policy[:] = choice
+        values.append(judge.judge(0)["fqe_value"])
+        # What the data show is all that a fit can know; then the truth, which they show with an error of theirs.
+        assert values[-1] == pytest.approx(exact_values(counted(learned), rewards, policy)[first].mean(), abs=0.03)
+        assert values[-1] == pytest.approx(exact_values(transitions, rewards, policy)[first].mean(), abs=0.25)
+    # From the beginning each time: by the seed and the number of the step alone.
+    policy[:] = 1
+    assert judge.judge(0)["fqe_value"] == values[0]
+    assert judge.judge(64)["fqe_value"] != values[0]
+
+
+# By hand: observations count the steps, actions are halves of them.
+
+
+def counting(episodes, length, terminated=True):
+    obs = np.arange(length + 1, dtype=np.float32)[:, None]
+    one = {"obs": obs, "action": obs[:-1] / 10, "reward": np.ones(length), "terminated": terminated}
+    env = {"observation": space_of(1, low=0.0, high=9.0), "env_action": {**space_of(1), "rescaled": True}}
+    return of_arrays([{**one, "truncated": not terminated}] * episodes, env)
+
+
+def evaluator(policy, data, **settings):
+    cfg = tiny_config(
+        "td3_bc",
+        space_of(1),
+        space_of(1),
+        **{
+            "policy.learn.gamma": 0.5,
+            "policy.other.holdout": 0.5,
+            "policy.eval.freq": 10,
+            **settings,
+        },
+    )
+    return dataset_evaluator(cfg, policy, data)
+
+
+@pytest.mark.parametrize(
+    ("terminated", "scale", "td_error"),
+    [
+        # Q = s + a, the policy does 0.5: |0 - 1 - 0.5 (1 + 0.5)|, |1.1 - 1 - 0.5 (2 + 0.5)|, |2.2 - 1|
+        (True, "raw", (1.75 + 1.15 + 1.2) / 3),
+        # ... |2.2 - 1 - 0.5 (3 + 0.5)|
+        (False, "raw", (1.75 + 1.15 + 0.55) / 3),
+        # A reward of 0.
+        (True, "shift", (0.75 + 0.15 + 2.2) / 3),
+    ],
+)
+def test_distance_td_error_and_first_value_by_hand(terminated, scale, td_error):
+    half = Judged(
+        lambda obs: np.full((len(obs), 1), 0.5, np.float32), lambda obs, action: obs[:, 0] + action[:, 0], scale
+    )
+    found = evaluator(half, counting(4, 3, terminated)).judge(0)
+    expected = {"action_distance": 0.4, "td_error": td_error, "first_value": 0.5}
+    assert found == pytest.approx(expected, rel=1e-6)
+
+
+def test_discrete_actions_are_compared_by_the_share_of_others_and_an_algorithm_without_values_has_no_more():
+    obs = np.zeros((5, 1), np.float32)
+    one = {"obs": obs, "action": np.array([0, 1, 1, 2]), "reward": np.ones(4), "terminated": True, "truncated": False}
+    data = of_arrays(
+        [one, one], {"observation": space_of(1), "env_action": {**discrete(3), "shape": [], "dtype": "int64"}}
+    )
+    cfg = tiny_config("bc", space_of(1), discrete(3), **{"policy.other.holdout": 0.5})
+    assert dataset_evaluator(cfg, Judged(lambda obs: np.ones(len(obs), np.int64)), data).judge(0) == {
+        "other_actions": 0.5
+    }
+
+
+def test_distances_are_in_the_policys_units():
+    env = {"observation": space_of(1), "env_action": {**space_of(1, low=-2.0, high=2.0), "rescaled": True}}
+    one = {
+        "obs": np.zeros((3, 1)),
+        "action": np.full((2, 1), 2.0),
+        "reward": np.ones(2),
+        "terminated": True,
+        "truncated": False,
+    }
+    still = Judged(lambda obs: np.zeros((len(obs), 1), np.float32))
+    assert evaluator(still, of_arrays([one, one], env)).judge(0) == {"action_distance": 1.0}
+
+
+def test_it_is_due_every_freq_gradient_steps():
+    still, due = Judged(lambda obs: np.zeros((len(obs), 1), np.float32)), []
+    judge, ctx = evaluator(still, counting(2, 3)), OfflineRLContext()
+    for _ in range(10):
+        ctx.train_iter += 4
+        judge(ctx)
+        due += [ctx.train_iter] * (ctx.data_eval is not None)
+        ctx = ctx.renew()
+    assert due == [12, 24, 36]
+
+
+def test_what_does_not_fit_is_told_before_the_first_step():
+    still, data = Judged(lambda obs: np.zeros((len(obs), 1), np.float32)), counting(4, 3)
+    judge = evaluator(still, data)
+    cfg = tiny_config("td3_bc", space_of(1), space_of(1), **{"policy.learn.batch_size": 2})
+    fields = {name: field for name, field in get_policy_class("td3_bc")(cfg).row_fields.items()}
+    learned, _ = hold_out(data, 0.5, 0)
+    assert judge.clashes([offline_data_fetcher(cfg, DatasetTables(learned, fields))]) == []
+    (told,) = judge.clashes([offline_data_fetcher(cfg, DatasetTables(data, fields))])
+    assert "the episodes that it judges by are learned from" in told
+    (told,) = evaluator(still, data, **{"policy.other.holdout": 0.0}).requirements()
+    assert "set policy.other.holdout" in told
+
+
+@pytest.mark.parametrize("algorithm", ["td3_bc", "iql", "awac", "cql", "discrete_cql"])
+def test_action_values_are_those_of_the_critics_for_any_number_of_rows(algorithm):
+    policy, rng = get_policy_class(algorithm)(tiny_config(algorithm)), np.random.default_rng(0)
+    obs = rng.normal(size=(1030, 4)).astype(np.float32)
+    of_discrete = policy.spec["action"]["kind"] == "discrete"
+    action = rng.integers(0, 3, 1030) if of_discrete else rng.uniform(-1, 1, (1030, 2)).astype(np.float32)
+    found, leaves = policy.action_values({"": obs}, action), (ms.Tensor(obs),)
+    if of_discrete:
+        expected = policy.root.net(leaves)[0].asnumpy()[np.arange(1030), action]
+    else:
+        expected = np.minimum(*(q.asnumpy() for q in policy.root.critics(ms.Tensor(action), leaves)))
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_bc_has_no_action_values():
+    policy = get_policy_class("bc")(tiny_config("bc"))
+    assert policy.action_values({"": np.zeros((2, 4), np.float32)}, np.zeros(2, np.int64)) is None
