@@ -86,8 +86,8 @@ def small_task(algorithm: str) -> Small:
 
 
 def online() -> list[str]:
-    """The algorithms that learn in an environment."""
-    return [name for name, each in ALGORITHMS.items() if each.unit == "env_step"]
+    """The algorithms that learn from the rewards of an environment; imitation needs an expert's data."""
+    return [name for name, each in ALGORITHMS.items() if each.unit == "env_step" and each.chain not in ("gail", "sqil")]
 
 
 def measure(algorithm: str, seed: int, out: Path) -> dict[str, object]:

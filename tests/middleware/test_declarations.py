@@ -3,6 +3,7 @@
 import dataclasses
 import inspect
 import pickle
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ from fakes import (
 )
 
 import minding.middleware as library
-from minding.engine import Task
+from minding.engine import Config, Task
 from minding.engine.buffers import UniformBuffer
 from minding.engine.chain.middleware import declaration_of, declare
 from minding.engine.data.batch import Field
@@ -111,7 +112,9 @@ def filled_buffer():
 
 
 MIDDLEWARE = {
-    "CkptSaver": lambda cfg, path: library.CkptSaver(None, "run", 1, out_dir=path, task=RunningTask()),
+    "CkptSaver": lambda cfg, path: library.CkptSaver(
+        SimpleNamespace(config=Config()), "run", 1, out_dir=path, task=RunningTask()
+    ),
     "EpisodeCollector": lambda cfg, path: library.EpisodeCollector(cfg, ACT.collect_mode, CountingEnv(), n_episode=2),
     "OffPolicyLearner": lambda cfg, path: library.OffPolicyLearner(cfg, REPLAY_LEARNER, filled_buffer()),
     "StepCollector": lambda cfg, path: library.StepCollector(cfg, ACT.collect_mode, CountingEnv()),
