@@ -12,8 +12,8 @@ from minding.policies import ALGORITHMS
 
 def test_each_file_is_a_chain_and_says_what_it_runs_on():
     assert (
-        *("episode_replay", "hindsight", "monte_carlo", "off_policy", "offline", "on_policy"),
-        *("sequence_replay", "single_step", "trajectory"),
+        *("episode_replay", "gail", "hindsight", "monte_carlo", "off_policy", "offline", "on_policy", "prior_data"),
+        *("sequence_replay", "single_step", "sqil", "trajectory"),
     ) == CHAINS
     for name in CHAINS:
         chain = get_chain(name)
@@ -54,8 +54,10 @@ def test_every_algorithm_has_the_settings_of_its_own_chain():
     for algorithm in ALGORITHMS.values():
         schema = algorithm.config_schema()
         for key in get_chain(algorithm.chain).settings:
-            _, section, name = key.split(".")
-            assert name in schema[section], (algorithm.name, key)
+            node = {"policy": schema}
+            for name in key.split("."):
+                assert name in node, (algorithm.name, key)
+                node = node[name]
 
 
 def test_the_steps_of_an_iteration_fit_into_the_replay_buffer():
