@@ -49,6 +49,12 @@ def check(cfg: Config) -> None:
             f"chain={cfg.chain!r}: what is collected does not hold the next action, which policy.learn.critic_penalty "
             "compares with: set it to 0"
         )
+    for key, value in {
+        "policy.other.holdout": other.get("holdout"),
+        "policy.eval.fqe": cfg.policy.eval.get("fqe"),
+    }.items():
+        if value:
+            raise ConfigError(f"chain={cfg.chain!r} learns from all episodes and plays to evaluate: leave {key} out")
     check_folder(data_folder(cfg), cfg.env, rows)
 
 

@@ -117,3 +117,9 @@ def test_the_command_takes_a_folder(learned, tmp_path, capsys):
 def test_the_next_action_is_not_collected():
     with pytest.raises(ConfigError, match=r"policy\.learn\.critic_penalty compares with: set it to 0"):
         check_chain(settings(*ONLINE, "policy.learn.critic_penalty=0.1", algorithm="td3_bc"))
+
+
+@pytest.mark.parametrize("setting", ["policy.other.holdout=0.1", "policy.eval.fqe=true"])
+def test_no_episode_is_held_out_where_an_environment_is_played(setting):
+    with pytest.raises(ConfigError, match=rf"chain='prior_data' .* leave {setting.partition('=')[0]} out"):
+        check_chain(settings(*ONLINE, setting, algorithm="td3_bc"))
