@@ -22,14 +22,12 @@ from typing import Any
 
 import numpy as np
 
-from minding.engine.data.batch import Field, IndexedBatch
+from minding.engine.data.batch import IndexedBatch
 from minding.engine.process.runtime import ms, ops
 from minding.engine.types import Array
-from minding.policies.acting.actors import Network, SquashedGaussianActor
-from minding.policies.core.base import BasePolicy
+from minding.policies.core.squashed import SquashedGaussianPolicy
 from minding.policies.learning.optim import Group
 from minding.policies.learning.soft_actor_critic import SoftActorCritic
-from minding.policies.learning.target import equalize
 from minding.policies.learning.update import Inputs
 from minding.policies.networks.actor_critic import SquashedActor, TwinCritics
 from minding.policies.ops import lean
@@ -46,6 +44,7 @@ class CQLCell(SoftActorCritic):
     Args:
       actor, critics, targets, learn: see `SoftActorCritic`.
       size: of an action, A.
+      target_entropy: nats.
     """
 
     metrics = (*SoftActorCritic.metrics, "conservative_gap", "conservative_weight")
@@ -59,6 +58,7 @@ class CQLCell(SoftActorCritic):
         targets: TwinCritics,
         learn: Mapping[str, Any],
         size: int,
+        target_entropy: float,
     ) -> None:
         super().__init__(actor, critics, targets, learn)
         self.lagrange, self.allowed = bool(learn["lagrange"]), float(learn["lagrange_gap"])
@@ -67,7 +67,7 @@ class CQLCell(SoftActorCritic):
         self.squashed = SquashedGaussian()
         self.twin_target, self.critic_loss = twin_objectives()
         self.policy_loss = soft_objectives().policy_loss
-        self.wanted_entropy = float(-size if learn["target_entropy"] is None else learn["target_entropy"])
+        self.wanted_entropy = target_entropy
 
     def own_groups(self, learn: Mapping[str, Any]) -> dict[str, Group]:
         weight = ms.Tensor(np.float32(math.log(learn["conservative_weight"])))
@@ -141,31 +141,13 @@ class CQLCell(SoftActorCritic):
         return {"weight": (-critic["conservative_weight"] * (critic["conservative_gap"] - self.allowed),)}
 
 
-class CQL(BasePolicy):
+class CQL(SquashedGaussianPolicy):
     """Conservative Q-learning, from recorded data with Box actions in [-1, 1]."""
 
     name = "cql"
-    sequences = False
 
-    @property
-    def action_size(self) -> int:
-        return math.prod(self.spec["action"]["shape"])
-
-    def make_network(self, rng: np.random.Generator) -> SquashedActor:
-        return SquashedActor(self.spec, self.cfg.model, rng)
-
-    def make_root(self, net: SquashedActor, rng: np.random.Generator) -> CQLCell:
-        critics, targets = (TwinCritics(self.spec, self.cfg.model, rng) for _ in range(2))
-        root = CQLCell(net, critics, targets, self.cfg.learn, self.action_size)
-        equalize(root.critics, root.targets)
-        return root
-
-    def make_actor(self, network: Network, rng: np.random.Generator) -> SquashedGaussianActor:
-        return SquashedGaussianActor(self.name, network, self.spec, rng)
-
-    @property
-    def row_fields(self) -> dict[str, Field]:
-        return self.transition_fields
+    def make_learner(self, net: Any, critics: tuple[Any, Any]) -> CQLCell:
+        return CQLCell(net, *critics, self.cfg.learn, self.action_size, self.target_entropy)
 
     def inputs(self, batch: IndexedBatch, progress: float) -> Inputs:
         rows = (batch.index.shape[1], self.action_size)

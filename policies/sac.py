@@ -12,17 +12,14 @@ A gradient step takes all three from the same parameters and then moves everythi
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from minding.engine.data.batch import Field, IndexedBatch
-from minding.policies.acting.actors import Network, SquashedGaussianActor
-from minding.policies.core.base import BasePolicy
+from minding.engine.data.batch import IndexedBatch
+from minding.policies.core.squashed import SquashedGaussianPolicy
 from minding.policies.learning.soft_actor_critic import SoftActorCritic
-from minding.policies.learning.target import equalize
 from minding.policies.learning.update import Inputs
 from minding.policies.networks.actor_critic import SquashedActor, TwinCritics
 from minding.policies.ops.distributions import SquashedGaussian
@@ -70,38 +67,13 @@ class SACCell(SoftActorCritic):
         return self.wanted_entropy
 
 
-class SAC(BasePolicy):
+class SAC(SquashedGaussianPolicy):
     """Soft actor-critic for Box actions in [-1, 1]."""
 
     name = "sac"
-    sequences = False
 
-    @property
-    def action_size(self) -> int:
-        return math.prod(self.spec["action"]["shape"])
-
-    @property
-    def target_entropy(self) -> float:
-        """The configured value, or -(action size)."""
-        if self.cfg.learn.target_entropy is None:
-            return float(-self.action_size)
-        return self.cfg.learn.read("target_entropy", float)
-
-    def make_network(self, rng: np.random.Generator) -> SquashedActor:
-        return SquashedActor(self.spec, self.cfg.model, rng)
-
-    def make_root(self, net: SquashedActor, rng: np.random.Generator) -> SACCell:
-        critics, targets = (TwinCritics(self.spec, self.cfg.model, rng) for _ in range(2))
-        root = SACCell(net, critics, targets, self.cfg.learn, self.target_entropy)
-        equalize(root.critics, root.targets)
-        return root
-
-    def make_actor(self, network: Network, rng: np.random.Generator) -> SquashedGaussianActor:
-        return SquashedGaussianActor(self.name, network, self.spec, rng)
-
-    @property
-    def row_fields(self) -> dict[str, Field]:
-        return self.transition_fields
+    def make_learner(self, net: Any, critics: tuple[Any, Any]) -> SACCell:
+        return SACCell(net, *critics, self.cfg.learn, self.target_entropy)
 
     def inputs(self, batch: IndexedBatch, progress: float) -> Inputs:
         shape = (*batch.index.shape, self.action_size)
