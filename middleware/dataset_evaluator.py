@@ -95,12 +95,12 @@ class dataset_evaluator:
 
     def __init__(self, cfg: Config, policy: JudgedPolicy, dataset: Dataset) -> None:
         self._cfg, self._policy = cfg, policy
-        self._learned, self._held = hold_out(dataset, cfg.policy.other.read("holdout", float), cfg.seed)
+        self._learned, self._held = hold_out(dataset, cfg.policy.other.read("holdout", float, 0.0), cfg.seed)
         self._freq = cfg.policy.eval.freq
         self._adapter = ActionAdapter(dataset.about["env"]["env_action"])
         self._streams = SeedStreams(cfg.seed)
         self._gamma = cfg.policy.learn.read("gamma", float, _GAMMA)
-        self._fit = _Fit(cfg, self._learned, self._gamma) if cfg.policy.eval.read("fqe", bool) else None
+        self._fit = _Fit(cfg, self._learned, self._gamma) if cfg.policy.eval.read("fqe", bool, False) else None
         self._index = np.arange(0 if self._held is None else len(self._held))
         if len(self._index) > _MOST_ROWS:
             rng = self._streams.generator("dataset_evaluator")

@@ -30,7 +30,7 @@ def fill(task: Task, cfg: Config, policy: Policy) -> None:
     mapped = cfg.policy.other.read("data_memory", str, "device") == "mapped"
     data = load_dataset(folder, mapped=mapped)
     check_fits(data, cfg.env, folder)
-    learned, held = hold_out(data, cfg.policy.other.read("holdout", float), cfg.seed)
+    learned, held = hold_out(data, cfg.policy.other.read("holdout", float, 0.0), cfg.seed)
     RewardScale(cfg.policy.other.read("reward", str, "raw")).take(learned.returns())
     if cfg.env.env_id != RECORDED:
         task.use(interaction_evaluator(cfg, policy.eval_mode, make_evaluator_env(cfg), task=task))
@@ -42,7 +42,7 @@ def fill(task: Task, cfg: Config, policy: Policy) -> None:
     )
     task.use(offline_data_fetcher(cfg, tables))
     task.use(trainer(cfg, policy.learn_mode))
-    if held is not None or cfg.policy.eval.read("fqe", bool):
+    if held is not None or cfg.policy.eval.read("fqe", bool, False):
         task.use(dataset_evaluator(cfg, cast(JudgedPolicy, policy), data))
 
 

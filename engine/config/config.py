@@ -285,6 +285,8 @@ class EvalSection(OpenSection):
     freq: int
     n_episode: int
     max_episode_steps: int
+    fqe: bool
+    fqe_steps: int
 
 
 class EpsSection(OpenSection):
@@ -332,6 +334,7 @@ class OtherSection(OpenSection):
     data: str | None
     data_memory: str
     data_share: float
+    holdout: float
     reward: str
 
 

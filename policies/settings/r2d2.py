@@ -25,7 +25,9 @@ def schema() -> groups.Schema:
         },
     )
     other = keys["other"]
-    del other["hindsight"]
+    # Single transitions only.
+    for name in ("hindsight", "data", "data_share"):
+        del other[name]
     other["replay"] = opt(
         "prioritized",
         ("uniform", "prioritized"),

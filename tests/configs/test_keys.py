@@ -123,6 +123,7 @@ def test_every_key_of_an_algorithm_is_read_by_it(algorithm, run, tiny_config, tm
     if has(algorithm, "other.data_share"):
         data = recorded(environment(algorithm))
         extra = ["chain=prior_data", f"policy.other.data={data}", "policy.learn.nstep=1"]
+        extra += ["policy.other.replay=uniform"] if has(algorithm, "other.replay") else []
         build(
             algorithm, read, tmp_path, *(each for each in extra if "nstep" not in each or has(algorithm, "learn.nstep"))
         )

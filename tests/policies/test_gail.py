@@ -13,6 +13,7 @@ from minding.policies import get_policy_class
 from minding.policies.ppo import PPO
 
 CONTRACT = {"gail": (VECTOR, discrete(3), {}), "gail, box": (VECTOR, space_of(2), {})}
+ALTERNATIVES = ("policy.model.memory=gru",)
 RESUMES = {"GAIL, with a penalty": ("CartPole-v1", ("policy.other.gail.gradient_penalty=1",))}
 
 

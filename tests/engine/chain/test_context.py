@@ -77,7 +77,7 @@ def test_a_subclass_may_call_super_post_init():
 def test_kept_fields_are_those_of_the_documentation():
     learning = ("total_step", "train_iter", "last_eval_iter", "last_eval_value", "last_eval_clock")
     assert OnlineRLContext().kept == (*learning, "env_step", "env_episode")
-    assert OfflineRLContext().kept == (*learning, "train_epoch", "epoch_row")
+    assert OfflineRLContext().kept == (*learning, "train_epoch", "epoch_row", "last_data_eval_iter")
     assert (OnlineRLContext().last_eval_iter, OnlineRLContext().last_eval_value) == (-1, -math.inf)
 
 

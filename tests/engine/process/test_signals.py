@@ -201,8 +201,12 @@ def test_the_first_signal_is_answered_at_once_and_the_second_ends_the_process_al
         killer = threading.Timer(10.0, process.kill)
         killer.start()
         process.stdout.readline()
+        # Until it computes.
+        time.sleep(0.2)
         process.send_signal(signal.SIGINT)
         told = process.stderr.readline()
+        # A second one within the handling of the first is not noticed.
+        time.sleep(0.1)
         while process.poll() is None:
             # One that comes while the first is being handled waits for that.
             process.send_signal(signal.SIGTERM)
