@@ -24,7 +24,8 @@ from typing import Any
 from minding.engine.data.batch import Field
 from minding.engine.process.runtime import ops
 from minding.policies.core.twin_delayed import TwinDelayedPolicy
-from minding.policies.learning.twin_delayed import TRANSITION, TwinDelayed
+from minding.policies.learning.steps import TRANSITION
+from minding.policies.learning.twin_delayed import TwinDelayed
 from minding.policies.networks.actor_critic import DeterministicActor, TwinCritics
 from minding.policies.ops import lean
 

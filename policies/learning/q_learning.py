@@ -9,7 +9,7 @@ import numpy as np
 
 from minding.engine.process.runtime import ms, nn, ops
 from minding.policies.learning.optim import Group, Optimizer
-from minding.policies.learning.steps import PRIORITY, GradientStep
+from minding.policies.learning.steps import PRIORITY, TRANSITION, GradientStep
 from minding.policies.learning.target import make_target
 from minding.policies.networks.return_distribution import ReturnDistribution
 from minding.policies.ops import lean
@@ -17,9 +17,6 @@ from minding.policies.ops.categorical import beyond, moved, project
 
 CLIPPED = "clipped_mass"
 """Metric: the share of the targets' probability that lies beyond the support and is moved to its ends."""
-
-TRANSITION = ("obs", "next_obs", "action", "reward", "terminated", "discount")
-"""Fields of a transition."""
 
 
 class QLearning(GradientStep):

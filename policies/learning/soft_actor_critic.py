@@ -11,7 +11,7 @@ import numpy as np
 
 from minding.engine.process.runtime import ms, nn, ops
 from minding.policies.learning.optim import Group, Optimizer
-from minding.policies.learning.steps import GradientStep
+from minding.policies.learning.steps import TRANSITION, GradientStep
 from minding.policies.learning.target import SoftTarget
 from minding.policies.ops.order import after
 
@@ -36,7 +36,7 @@ class SoftActorCritic(GradientStep):
     of_critics: tuple[str, ...] = ()
 
     def __init__(self, actor: nn.Cell, critics: nn.Cell, targets: nn.Cell, learn: Mapping[str, Any]) -> None:
-        super().__init__(["obs", "next_obs", "action", "reward", "terminated", "discount"])
+        super().__init__(TRANSITION)
         self.net = actor
         self.critics = critics
         self.targets = targets

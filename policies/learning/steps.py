@@ -12,6 +12,8 @@ from minding.engine.process.runtime import ms, nn, ops
 from minding.policies.learning.rows import Rows
 from minding.policies.ops import lean
 
+TRANSITION = ("obs", "next_obs", "action", "reward", "terminated", "discount")
+"""Fields of a transition."""
 PRIORITY = "priority"
 """Name under which `GradientStep` returns priorities."""
 ALL_ROWS = "all_rows"

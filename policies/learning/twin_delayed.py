@@ -9,16 +9,13 @@ import numpy as np
 
 from minding.engine.process.runtime import ms
 from minding.policies.learning.optim import Group, Optimizer
-from minding.policies.learning.steps import GradientStep
+from minding.policies.learning.steps import TRANSITION, GradientStep
 from minding.policies.learning.target import SoftTarget
 from minding.policies.networks.actor_critic import DeterministicActor, TwinCritics
 from minding.policies.networks.layers import Clip
 from minding.policies.ops import lean
 from minding.policies.ops.order import after
 from minding.policies.ops.soft import twin_objectives
-
-TRANSITION = ("obs", "next_obs", "action", "reward", "terminated", "discount")
-"""Fields of a transition."""
 
 
 class TwinDelayed(GradientStep):

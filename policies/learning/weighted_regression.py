@@ -7,7 +7,7 @@ from typing import Any
 
 from minding.engine.process.runtime import nn, ops
 from minding.policies.learning.optim import Group, Optimizer
-from minding.policies.learning.steps import GradientStep
+from minding.policies.learning.steps import TRANSITION, GradientStep
 from minding.policies.learning.target import SoftTarget
 from minding.policies.networks.actor_critic import PolicyNetwork, TwinCritics
 from minding.policies.networks.heads import fuse_likelihood
@@ -52,7 +52,7 @@ class WeightedRegression(GradientStep):
         targets: TwinCritics,
         learn: Mapping[str, Any],
         own: Mapping[str, nn.Cell] | None = None,
-        fields: Sequence[str] = ("obs", "next_obs", "action", "reward", "terminated", "discount"),
+        fields: Sequence[str] = TRANSITION,
     ) -> None:
         super().__init__(fields)
         self.net, self.critics, self.targets = actor, critics, targets
