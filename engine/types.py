@@ -279,6 +279,63 @@ class Policy(Protocol):
     def load_state_dict(self, state: StateDict) -> None: ...
 
 
+State: TypeAlias = tuple[Array, ...]
+"""Positions of n board games: arrays ``(n, ...)``, whose rows belong together."""
+
+
+class BoardGame(Protocol):
+    """The rules of a game of two players who move in turn and see everything, for n games at once.
+
+    All methods are pure: a state is never written to. They are only asked about positions in which the game still
+    runs, and `play` only with legal actions; what they return for others is not defined.
+    """
+
+    @property
+    def actions(self) -> int:
+        """A, the number of actions, legal or not."""
+        ...
+
+    @property
+    def longest(self) -> int:
+        """The most plies that a game can have."""
+        ...
+
+    def initial(self, n: int) -> State:
+        """Returns n initial positions."""
+        ...
+
+    def legal(self, state: State) -> Array:
+        """Returns the legal actions, bool ``(n, A)``; at least one in each row."""
+        ...
+
+    def play(self, state: State, action: Array) -> tuple[State, Array, Array]:
+        """Plays one ply in each game.
+
+        Args:
+          state: n positions.
+          action: integers ``(n,)``.
+        Returns:
+          The next positions; whether each game is over, bool ``(n,)``; its outcome for the player who would move next,
+          ``(n,)``: 1 for a win, -1 for a loss (the ply won), 0 for a draw and while the game runs.
+        """
+        ...
+
+    def planes(self, state: State) -> Array:
+        """Returns what a network sees, float32 ``(n, C, H, W)``: first the stones of the player to move."""
+        ...
+
+    def symmetries(self, planes: Array, policy: Array) -> list[tuple[Array, Array]]:
+        """Returns all equivalent forms of n positions, each with the policy that belongs to it.
+
+        Args:
+          planes: ``(n, C, H, W)``.
+          policy: one number per action, ``(n, A)``.
+        Returns:
+          Pairs of the same shapes, first the given one. A game without symmetries returns only that.
+        """
+        ...
+
+
 @dataclasses.dataclass
 class LaneContext:
     """What a worker of an asynchronous run knows when it rebuilds what was shipped to it.

@@ -1,0 +1,1 @@
+"""Rules of board games, one game per file; see `engine.types.BoardGame`."""
