@@ -7,7 +7,7 @@ import math
 from minding.engine.annealing import check_points
 from minding.engine.chain.context import UNITS
 from minding.engine.config.config import Config
-from minding.engine.config.limits import run_length
+from minding.engine.config.limits import run_length, updates_per_step
 from minding.engine.data.agents import num_agents
 from minding.engine.data.dataset import RECORDED
 from minding.engine.data.rollout import uneven
@@ -27,6 +27,7 @@ def check_settings(cfg: Config) -> None:
     _check_rollout(cfg)
     _check_warmup(cfg)
     _check_updates(cfg)
+    _check_ratio(cfg)
     _check_random_steps(cfg)
     _check_stop_value(cfg)
     _check_support(cfg)
@@ -105,6 +106,21 @@ def _check_updates(cfg: Config) -> None:
             f"policy.learn.update_per_collect={updates} with policy.learn.batch_size={batch_size}: an iteration would "
             f"learn from {updates * batch_size:,} rows, more than {MOST_ROWS:,}; lower one of the two"
         )
+
+
+def _check_ratio(cfg: Config) -> None:
+    """A ratio of gradient steps to environment steps makes at least one call of them within the run."""
+    if "warmup" not in cfg.policy.learn or run_length(cfg).unit == "train_iter":
+        return
+    (ratio, key), learn = updates_per_step(cfg), cfg.policy.learn
+    for name, steps in _limits(cfg).items():
+        due = 0.0 if ratio is None else ratio * (steps - learn.warmup)
+        if ratio is not None and due < learn.update_per_collect:
+            raise ConfigError(
+                f"{key} is never reached: the {steps - learn.warmup} environment steps from policy.learn.warmup="
+                f"{learn.warmup} to {name} bring {due:.3g} gradient steps, and a call makes policy.learn."
+                f"update_per_collect={learn.update_per_collect}; raise the ratio or lower one of the others"
+            )
 
 
 def _check_random_steps(cfg: Config) -> None:

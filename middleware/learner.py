@@ -9,6 +9,7 @@ from typing import Any
 from minding.engine.chain.context import LearningContext
 from minding.engine.chain.middleware import declare
 from minding.engine.config.config import Config
+from minding.engine.config.limits import updates_per_step
 from minding.engine.data.batch import misfits
 from minding.engine.types import LearnMode, LearnOutput, SampledBuffer, StateDict
 from minding.middleware.collector import StepCollector
@@ -31,13 +32,15 @@ class OffPolicyLearner:
 
     While the buffer holds fewer than `warmup` transitions, or no whole episode where these are drawn, it does nothing,
     and says so once. With `updates_per_step` an iteration makes as many calls of `update_per_collect` steps each as
-    bring the gradient steps to this ratio to the environment steps, or none. Both are counted from the iteration in
-    which there was enough to draw from: the count begins again after the buffer was refilled, or the ratio changed.
+    bring the gradient steps to this ratio to the environment steps, or none; `train_ratio`, which policies that learn
+    from sequences may have, is the same ratio counted in replayed rows, ``updates_per_step * batch_size * length``.
+    Both are counted from the iteration in which there was enough to draw from: the count begins again after the buffer
+    was refilled, or the ratio changed.
 
     Reads: clock, train_iter; policy_lag if present.
     Writes: train_output (mean of each metric over the gradient steps), train_iter.
-    Config: policy.learn.{batch_size, update_per_collect, updates_per_step, warmup, anneal_steps}, run.max_env_step or
-      run.max_train_iter (schedules).
+    Config: policy.learn.{batch_size, update_per_collect, updates_per_step or train_ratio and length, warmup,
+      anneal_steps}, run.max_env_step or run.max_train_iter (schedules).
 
     Args:
       cfg: the compiled configuration.
@@ -56,7 +59,7 @@ class OffPolicyLearner:
         self._policy = policy
         self._buffer: Any = buffer
         self._updates, self._batch_size, self._warmup = learn.update_per_collect, learn.batch_size, learn.warmup
-        self._ratio = learn.updates_per_step if "updates_per_step" in learn else None
+        self._ratio, self._ratio_key = updates_per_step(cfg)
         self._nstep = learn.read("nstep", int, 1)
         self._schedule = Schedule(cfg)
         self._said = self._warned = False
@@ -99,7 +102,7 @@ class OffPolicyLearner:
         sharing = [m for m in chain if isinstance(m, OffPolicyLearner) and m._buffer is self._buffer]
         if self._ratio is not None and len([m for m in chain if isinstance(m, OffPolicyLearner)]) > 1:
             return [
-                f"policy.learn.updates_per_step={self._ratio} counts the gradient steps of all learners of the chain: "
+                f"{self._ratio_key} counts the gradient steps of all learners of the chain: "
                 "set policy.learn.update_per_collect where there are several"
             ]
         setting = [m for m in sharing if m._sets_priorities]

@@ -5,12 +5,14 @@ from __future__ import annotations
 import functools
 
 from minding.configs.chains import Chain
+from minding.configs.chains.off_policy import explores_by_chance
 from minding.engine.buffers import EpisodeBuffer, PrioritizedSequenceBuffer
 from minding.engine.buffers.episode import check_lengths
 from minding.engine.chain.context import OnlineRLContext
 from minding.engine.chain.task import Task
 from minding.engine.config.config import Config
 from minding.engine.data.errors import nstep_errors
+from minding.engine.errors import ConfigError
 from minding.engine.types import Buffer, Policy
 from minding.envs import make_collector_env, make_evaluator_env
 from minding.middleware import (
@@ -24,17 +26,23 @@ from minding.middleware import (
 
 
 def check(cfg: Config) -> None:
-    """Refuses sequences that are longer than the buffer, or of which some rows are in more than others."""
+    """Refuses sequences that are longer than the buffer or than any episode, or of which some rows are in more than
+    others."""
     learn, other = cfg.policy.learn, cfg.policy.other
-    stride = other.priority.stride if other.replay == "prioritized" else 1
-    check_lengths(other.buffer_size, learn.length, learn.burn_in, stride)
+    check_lengths(other.buffer_size, learn.length, _burn_in(cfg), other.priority.stride if _by_priority(cfg) else 1)
+    longest = cfg.env.spec.max_episode_steps
+    if longest is not None and learn.length > longest:
+        raise ConfigError(
+            f"policy.learn.length={learn.length} exceeds the {longest} steps of the longest episode of "
+            f"{cfg.env.env_id!r}: no sequence would ever be full; use policy.learn.length={longest} or less"
+        )
 
 
 def sequence_buffer(cfg: Config, policy: Policy) -> Buffer:
     """The configured buffer for what the policy learns from."""
     learn, other, fields = cfg.policy.learn, cfg.policy.other, policy.learn_mode.fields
-    size, burn_in = learn.length, learn.burn_in
-    if other.replay == "uniform":
+    size, burn_in = learn.length, _burn_in(cfg)
+    if not _by_priority(cfg):
         return EpisodeBuffer(other.buffer_size, fields, length=size, burn_in=burn_in, images_once=True, seed=cfg.seed)
     priority = other.priority
     return PrioritizedSequenceBuffer(
@@ -47,13 +55,22 @@ def fill(task: Task, cfg: Config, policy: Policy) -> None:
     """Appends the chain to the task."""
     buffer, learn = sequence_buffer(cfg, policy), cfg.policy.learn
     task.use(interaction_evaluator(cfg, policy.eval_mode, make_evaluator_env(cfg), task=task))
-    task.use(eps_greedy_handler(cfg))
+    if explores_by_chance(cfg):
+        task.use(eps_greedy_handler(cfg))
     task.use(StepCollector(cfg, policy.collect_mode, make_collector_env(cfg)))
-    if cfg.policy.other.replay == "prioritized":
+    if _by_priority(cfg):
         errors = functools.partial(nstep_errors, n=learn.nstep, gamma=learn.gamma, rescale=learn.rescale)
         task.use(priority_calculator(errors))
     task.use(data_pusher(cfg, buffer))
     task.use(OffPolicyLearner(cfg, policy.learn_mode, buffer))
 
 
-chain = Chain(fill, OnlineRLContext, check, ("policy.learn.length", "policy.learn.burn_in"))
+def _by_priority(cfg: Config) -> bool:
+    return cfg.policy.other.read("replay", str, "uniform") == "prioritized"
+
+
+def _burn_in(cfg: Config) -> int:
+    return cfg.policy.learn.read("burn_in", int, 0)
+
+
+chain = Chain(fill, OnlineRLContext, check, ("policy.learn.length", "policy.other.buffer_size"))

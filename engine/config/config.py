@@ -235,6 +235,7 @@ class LearnSection(OpenSection):
     batch_size: int
     update_per_collect: int
     updates_per_step: float | None
+    train_ratio: float
     warmup: int
     nstep: int
     n_epoch: int

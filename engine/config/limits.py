@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from minding.engine.config.config import Config
 from minding.engine.errors import ConfigError
 
 _LENGTHS = {"env_step": 100_000, "train_iter": 10_000}
@@ -45,3 +46,12 @@ def set_length(run: dict[str, Any], unit: str, algorithm: str) -> None:
         raise ConfigError(f"run.{other}={run[other]}: {algorithm} {why} and never gets there; use {instead}")
     if run[f"max_{unit}"] is None:
         run[f"max_{unit}"] = _LENGTHS[unit]
+
+
+def updates_per_step(cfg: Config) -> tuple[float | None, str]:
+    """Gradient steps per environment step, None where there is no such ratio, and the setting that says so."""
+    learn = cfg.policy.learn
+    if "train_ratio" in learn:
+        return learn.train_ratio / (learn.batch_size * learn.length), f"policy.learn.train_ratio={learn.train_ratio}"
+    ratio = learn.updates_per_step if "updates_per_step" in learn else None
+    return ratio, f"policy.learn.updates_per_step={ratio}"

@@ -21,15 +21,16 @@ from minding.engine.process.floats import flush_denormals
 from minding.engine.seeding import generator_state, restore_generator
 from minding.engine.types import Array, ObsLike, StateDict
 from minding.policies.acting.memory import Memory
-from minding.policies.acting.noise import ActionNoise, weight_noise
+from minding.policies.acting.noise import ActionNoise, NoiseDraw, weight_noise
 from minding.policies.acting.numpy_layers import Outputs
 from minding.policies.acting.sampling import Distribution, SquashedGaussian
 
 Network = Callable[[Sequence[Array]], Outputs]
 """Observation leaves, ``(B, ...)`` each, to the outputs of an acting network.
 
-One with noisy layers explores with a further leaf, their noise, ``(B, S)``, and acts by its means without it. One with
-a memory takes what it remembers, ``(B, S)``, as the last leaf and returns it anew as the last output.
+One that draws takes a further leaf of random numbers to explore with, ``(B, S)``, such as the noise of noisy layers;
+without it, it computes with means or with what is likeliest. One with a memory takes what it remembers, ``(B, S)``, as
+the last leaf and returns it anew as the last output.
 """
 
 
@@ -45,14 +46,19 @@ class Actor:
     Attributes:
       adapter: from the policy's actions to the environment's.
       memory: what is remembered of each environment; None for a network without memory.
-      noise_size: numbers of noise on the weights, drawn anew for every observation to explore from; 0 for a network
-        without noisy layers.
+      noise_size: random numbers that the network takes, drawn anew for every observation to explore from; 0 for a
+        network that draws nothing.
+      draw_noise: draws them, from a shape and a random stream.
+      remembers_action: whether the last numbers of its memory are the action that was taken: a choice as one-hot, a Box
+        flat. The network writes the one there that it decides for, and the actor the one that it takes instead.
       sees_state: whether it collects, and values, observations of agents with what `central_view` adds to them.
     """
 
     record_fields: tuple[str, ...] = ()
     memory: Memory | None = None
     noise_size = 0
+    draw_noise: NoiseDraw = staticmethod(weight_noise)
+    remembers_action = False
     sees_state = False
 
     def __init__(self, name: str, network: Network, spec: Mapping[str, Any], rng: np.random.Generator) -> None:
@@ -90,7 +96,8 @@ class Actor:
     def collect(self, obs: ObsLike, *, random: bool = False, **collect_kwargs: Any) -> dict[str, Array]:
         """Acts with exploration, in the policy's own units; with `random`, uniformly over the (legal) actions.
 
-        An actor with memory takes the observations in, and records as 'memory' what it remembered before them.
+        An actor with memory takes the observations in, and the action if it remembers that, and records as 'memory'
+        what it remembered before them.
         """
         mask = None
         if self._mask_path is not None:
@@ -101,6 +108,8 @@ class Actor:
             record["action"] = self.random_action(len(record["action"]), mask)
         if before is not None:
             record["memory"] = before
+        if self.remembers_action:
+            self._remember(record["action"])
         return record
 
     @flush_denormals
@@ -164,7 +173,7 @@ class Actor:
           obs: ``(B, ...)``; for Dict and Tuple spaces a tree of such arrays: nested dicts and tuples as the space has
             them, or a FastTreeValue.
           memory: float32 ``(B, S)``, what is remembered before them; None: what is remembered now.
-          explore: draw noise for the weights, if the network has noisy layers.
+          explore: draw the random numbers that the network takes, if it takes any.
         Raises:
           ShapeError: if it is not what the environment hands out, such as a single observation without a batch axis.
         """
@@ -174,7 +183,7 @@ class Actor:
         else:
             leaves = self._leaves(obs)
         if explore and self.noise_size:
-            leaves = (*leaves, weight_noise((len(leaves[0]), self.noise_size), self.rng))
+            leaves = (*leaves, self.draw_noise((len(leaves[0]), self.noise_size), self.rng))
         if self.memory is None:
             return self.network(leaves)
         return self.network((*leaves, self.memory.rows(len(leaves[0])) if memory is None else memory))
@@ -187,6 +196,18 @@ class Actor:
         before = self.memory.rows(len(outputs[0]))
         self.memory.write(outputs[-1])
         return outputs[:-1], before
+
+    def _remember(self, action: Array) -> None:
+        """Writes actions ``(N, ...)`` into what is remembered, in place of those that the network decided for."""
+        assert self.memory is not None
+        rows, taken = self.memory.rows(len(action)), self._action_rows(action)
+        self.memory.write(np.concatenate([rows[:, : -taken.shape[1]], taken], axis=1))
+
+    def _action_rows(self, action: Array) -> Array:
+        """Actions ``(N, ...)`` as rows of float32 numbers."""
+        if self.space["kind"] == "discrete":
+            return np.eye(self.space["n"], dtype=np.float32)[action]
+        return action.reshape(len(action), -1).astype(np.float32, copy=False)
 
     def _leaves(self, obs: ObsLike) -> list[Array]:
         """The arrays of an observation in the order of the network, all with one batch axis of one length."""

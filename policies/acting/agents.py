@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,7 @@ import numpy as np
 from minding.engine.data.agents import IDENTITY, agents_view, central_view, fold
 from minding.engine.errors import ShapeError
 from minding.engine.types import Array, ObsLike, StateDict
-from minding.policies.acting.actors import Actor, GreedyActor, Network
+from minding.policies.acting.actors import Actor, Network
 from minding.policies.acting.memory import Memory
 from minding.policies.acting.numpy_layers import Outputs
 from minding.policies.acting.sampling import Categorical
@@ -107,35 +107,14 @@ class SharedActor:
         return rows.reshape(-1, self.agents, *rows.shape[1:])
 
 
-class LastActions(Actor):
-    """Base of actors that also remember which action they took, as one-hot in the last numbers of their memory.
-
-    Their network writes the action there that it prefers.
-    """
-
-    def __init__(self, name: str, network: Network, spec: Mapping[str, Any], rng: np.random.Generator) -> None:
-        super().__init__(name, network, spec, rng)
-        self._one_hot = np.eye(spec["action"]["n"], dtype=np.float32)
-
-    def collect(self, obs: ObsLike, *, random: bool = False, **collect_kwargs: Any) -> dict[str, Array]:
-        record = super().collect(obs, random=random, **collect_kwargs)
-        assert self.memory is not None
-        rows, action = self.memory.rows(len(record["action"])), self._one_hot[record["action"]]
-        self.memory.write(np.concatenate([rows[:, : -action.shape[1]], action], axis=1))
-        return record
-
-
-class LastActionActor(LastActions, GreedyActor):
-    """The action of the highest value, or with probability `eps` a uniformly random one."""
-
-
-class LastActionSampler(LastActions):
-    """Draws an action, and records its log-probability.
+class LastActionSampler(Actor):
+    """Draws an action, records its log-probability, and remembers the action.
 
     Network outputs: logits ``(B, n)``.
     """
 
     record_fields = ("log_prob",)
+    remembers_action = True
     distribution = Categorical()
 
     def explore(self, outputs: Outputs, mask: Array | None = None, **collect_kwargs: Any) -> dict[str, Array]:

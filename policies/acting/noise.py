@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from minding.engine.types import Array, StateDict
 from minding.policies.acting.memory import Memory
+
+NoiseDraw = Callable[[tuple[int, ...], np.random.Generator], Array]
+"""Draws random numbers of a shape for a network, float32."""
 
 
 class GaussianNoise:
@@ -94,3 +97,10 @@ def weight_noise(shape: tuple[int, ...], rng: np.random.Generator) -> Array:
     normal = rng.standard_normal(shape, dtype=np.float32)
     noise: Array = np.copysign(np.sqrt(np.abs(normal)), normal)
     return noise
+
+
+def gumbel_noise(shape: tuple[int, ...], rng: np.random.Generator) -> Array:
+    """Draws standard Gumbel numbers, float32: the place of the largest sum of logits and such numbers is a draw from
+    the categorical distribution of the logits (Gumbel, 1954; Maddison et al., 2014, https://arxiv.org/abs/1411.0030).
+    """
+    return rng.gumbel(size=shape).astype(np.float32)

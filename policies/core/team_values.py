@@ -9,8 +9,7 @@ import numpy as np
 from minding.engine.buffers import SequenceBatch
 from minding.engine.data.batch import IndexedBatch
 from minding.engine.types import StateDict
-from minding.policies.acting.actors import Network
-from minding.policies.acting.agents import LastActionActor
+from minding.policies.acting.actors import GreedyActor, Network
 from minding.policies.core.team import TeamPolicy
 from minding.policies.learning.target_moves import target_moves
 from minding.policies.learning.team_q_learning import TeamQLearning
@@ -38,8 +37,10 @@ class TeamValuePolicy(TeamPolicy):
     def make_root(self, net: Any, rng: np.random.Generator) -> TeamQLearning:
         return self.make_learner((net, self.make_network(rng)), rng)
 
-    def make_actor(self, network: Network, rng: np.random.Generator) -> LastActionActor:
-        return LastActionActor(self.name, network, self.acting_spec, rng)
+    def make_actor(self, network: Network, rng: np.random.Generator) -> GreedyActor:
+        actor = GreedyActor(self.name, network, self.acting_spec, rng)
+        actor.remembers_action = True
+        return actor
 
     def inputs(self, batch: IndexedBatch, progress: float) -> Inputs:
         filled = batch.filled if isinstance(batch, SequenceBatch) else np.ones(batch.index.shape, np.bool_)

@@ -121,6 +121,11 @@ def test_every_algorithm_compiles_given_only_environment_and_type(algorithm):
             ["policy.learn.batch_size=128", "policy.other.buffer_size=100"],
         ),
         (
+            "dqn",
+            ["policy.learn.updates_per_step=1e-5", "policy.learn.update_per_collect=1"],
+            ["policy.learn.updates_per_step=1e-05 is never reached", "bring 0.99 gradient steps"],
+        ),
+        (
             "sac",
             ["policy.collect.random_steps=5000", "run.max_env_step=5000"],
             ["policy.collect.random_steps=5000", "run.max_env_step"],

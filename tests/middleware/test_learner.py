@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import logging
+import types
 
 import numpy as np
 import pytest
@@ -10,6 +11,8 @@ from fakes import ReadingLearner
 
 from minding.engine.buffers import EpisodeBuffer, PrioritizedBuffer, UniformBuffer
 from minding.engine.chain.context import OnlineRLContext
+from minding.engine.config.config import Config
+from minding.engine.config.limits import updates_per_step
 from minding.engine.data.batch import Field
 from minding.middleware import OffPolicyLearner, data_pusher, nstep_reward_enhancer
 
@@ -228,6 +231,17 @@ def test_metrics_are_means_over_the_calls_of_an_iteration(counting_config):
     ctx.env_step, ctx.train_output = 13, {"before": 1.0}
     middleware(ctx)
     assert ctx.train_output == {"before": 1.0, "loss": 2.0, "rare": 10.0, "grad_steps": 9}
+
+
+def test_a_ratio_in_replayed_rows_is_that_of_their_gradient_steps(parts):
+    # Sequences of 8 rows, 4 a step: one step replays 32 rows, due is 1 in 8 environment steps.
+    middleware, _, buffer = parts(update_per_collect=1)
+    cfg = types.SimpleNamespace(policy=Config({"learn": {"train_ratio": 4.0, "batch_size": 4, "length": 8}}))
+    assert updates_per_step(cfg) == (0.125, "policy.learn.train_ratio=4.0")
+    middleware._ratio, middleware._ratio_key = updates_per_step(cfg)
+    buffer.push(numbers(10))
+    assert trained(middleware, OnlineRLContext(), (10, 17, 18, 58)) == [0, 0, 1, 5]
+    assert "policy.learn.train_ratio=4.0 counts" in middleware.clashes([middleware, parts()[0]])[0]
 
 
 def test_one_ratio_for_several_learners_is_refused(parts):

@@ -288,5 +288,8 @@ def test_sequences_that_do_not_fit_are_refused_before_anything_is_built():
         check(chain("policy.other.priority.stride=3"))
     # Where sequences are drawn uniformly, it is not read.
     check(chain("policy.other.priority.stride=3", "policy.other.replay=uniform"))
+    check(chain("env.max_episode_steps=4"))
+    with pytest.raises(ConfigError, match=r"policy\.learn\.length=4 exceeds the 3 steps of the longest episode"):
+        check(chain("env.max_episode_steps=3"))
     with pytest.raises(ConfigError, match="at most the capacity of 1000 rows, got length=4, burn_in=997"):
         check(chain("policy.other.buffer_size=1000", "policy.learn.burn_in=997"))

@@ -7,6 +7,8 @@ from fakes import VECTOR, dict_of, discrete, env_action, space_of
 from minding.engine.errors import ShapeError
 from minding.engine.process import floats
 from minding.policies.acting.actors import Actor, StochasticActor
+from minding.policies.acting.memory import Memory
+from minding.policies.acting.noise import gumbel_noise
 from minding.policies.acting.sampling import Categorical
 
 SPEC = {"observation": VECTOR, "action": space_of(4), "env_action": env_action(space_of(4))}
@@ -53,3 +55,78 @@ def test_an_observation_may_be_given_as_the_space_nests_it():
     message = r"expected a \(N, 4\), b\.0 \(N,\), b\.1 \(N, 2\), .* got a \(2, 4\), b\.0 \(3,\)"
     with pytest.raises(ShapeError, match=message):
         actor.outputs({"b": (np.zeros(3), second), "a": a})
+
+
+# What is remembered of actions, and random numbers for the network
+
+
+class Recalling(Passing):
+    """Decides for action 0, or for zeros; explores with another one."""
+
+    remembers_action = True
+
+    def explore(self, outputs, mask=None, **collect_kwargs):
+        return {"action": outputs[0]}
+
+
+def recalling(action, taken):
+    """An actor with two numbers of memory, the mean of all it saw and the count, before the action."""
+    size = action["n"] if action["kind"] == "discrete" else int(np.prod(action["shape"]))
+
+    def network(leaves):
+        obs, rows = leaves
+        kept = rows[:, :2] + np.stack([obs.mean(axis=1), np.ones(len(obs))], axis=1)
+        return np.resize(taken, (len(obs), *np.shape(taken))), np.concatenate([kept, np.zeros((len(obs), size))], 1)
+
+    spec = {"observation": VECTOR, "action": action, "env_action": env_action(action)}
+    actor = Recalling("recalling", network, spec, np.random.default_rng(0))
+    actor.memory = Memory(2 + size, "recalling")
+    return actor
+
+
+@pytest.mark.parametrize(
+    ("action", "taken", "rows"),
+    [
+        (discrete(3), 2, [0.0, 0.0, 1.0]),
+        (space_of(2, 1), np.float32([[0.5], [-1.0]]), [0.5, -1.0]),
+    ],
+    ids=["discrete", "box"],
+)
+def test_the_action_that_was_taken_is_remembered_a_random_one_too_and_a_reset_zeroes_all(action, taken, rows):
+    actor, obs = recalling(action, taken), np.ones((3, 4), np.float32)
+    first = actor.collect(obs)
+    assert not first["memory"].any()
+    assert actor.newest_memory.tolist() == [[1.0, 1.0, *rows]] * 3
+    random = actor.collect(obs, random=True)
+    assert random["memory"].tolist() == [[1.0, 1.0, *rows]] * 3
+    given = random["action"]
+    expected = np.eye(3)[given] if action["kind"] == "discrete" else given.reshape(3, -1)
+    assert np.array_equal(actor.newest_memory[:, 2:], expected.astype(np.float32))
+    assert actor.newest_memory[:, :2].tolist() == [[2.0, 2.0]] * 3
+    # Not all took the same.
+    assert len(np.unique(given)) > 1
+    actor.reset([1])
+    assert [row.any() for row in actor.newest_memory] == [True, False, True]
+    assert len(random["memory"]) == 3
+    assert random["memory"][1].any()
+
+
+def test_random_numbers_come_before_what_is_remembered_and_only_to_explore():
+    seen = []
+
+    def network(leaves):
+        seen.append([leaf.shape for leaf in leaves])
+        return np.zeros((len(leaves[0]), 4), np.float32), leaves[-1]
+
+    actor = Passing("passing", network, SPEC, np.random.default_rng(0))
+    actor.memory, actor.noise_size, actor.draw_noise = Memory(2, "passing"), 5, gumbel_noise
+    obs = np.zeros((3, 4), np.float32)
+    actor.collect(obs)
+    actor.act(obs)
+    assert seen == [[(3, 4), (3, 5), (3, 2)], [(3, 4), (3, 2)]]
+
+
+def test_the_largest_sum_of_logits_and_gumbel_numbers_is_a_draw_of_their_distribution():
+    logits = np.log(np.float32([0.1, 0.6, 0.3]))
+    drawn = (logits + gumbel_noise((20_000, 3), np.random.default_rng(0))).argmax(axis=1)
+    np.testing.assert_allclose(np.bincount(drawn) / 20_000, [0.1, 0.6, 0.3], atol=0.01)
