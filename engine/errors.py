@@ -70,6 +70,10 @@ class EnvError(MindingError):
     """An environment raised, hung, or returned NaN or a wrong shape; names environment, step and value."""
 
 
+class GameError(MindingError, ValueError):
+    """A board game's rules were broken: an illegal action, or a running game that has no legal one."""
+
+
 class LaneError(MindingError):
     """A lane of an asynchronous run cannot be started, died again and again, or broke the protocol."""
 

@@ -1,0 +1,243 @@
+"""Search trees of n games as arrays, which grow by one node per game and simulation.
+
+Axes: n games, A actions, m nodes. Node ``k * n + i`` is what simulation k added to game i; node i is the root of game
+i. Edge ``node * A + action`` leads from a node to its child. The value of a node is meant for the player who moves
+there, and so are the values of the edges that leave it.
+
+How good an action looks depends on nothing but its own node. So the action that a node would take next is computed when
+the node changes, for all nodes that a simulation passed at once, and a descent only follows what is stored.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+
+from minding.engine.errors import ConfigError, GameError, NonFiniteError, ShapeError
+from minding.engine.types import Array, BoardGame, State
+
+Evaluate: TypeAlias = Callable[[State], tuple[Array, Array]]
+"""Judges n positions: logits ``(n, A)``, of which those of illegal actions are ignored, and values ``(n,)`` for the
+player to move, in [-1, 1]."""
+Leaves: TypeAlias = Callable[[State, Array], tuple[Array, Array]]
+"""As `Evaluate`; also given which of the n positions are asked for, bool ``(n,)``: the others are padding."""
+Choose: TypeAlias = Callable[["Tree", Array], Array]
+"""The action that each of m nodes takes next, int ``(m,)``."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Found:
+    """What a search found in n games.
+
+    Attributes:
+      visits: int64 ``(n, A)``, how many simulations began with each action; each row sums to the simulations.
+      policy: float64 ``(n, A)``, the improved policy; 0 for illegal actions.
+      value: float64 ``(n,)``, what the search expects of the game for the player to move.
+      best: int64 ``(n,)``, the action to play.
+      tree: all nodes; its first n are the roots.
+    """
+
+    visits: Array
+    policy: Array
+    value: Array
+    best: Array
+    tree: Tree
+
+    @property
+    def prior(self) -> Array:
+        """The policy before the search, float64 ``(n, A)``."""
+        return self.tree.prior[: self.tree.games]
+
+    @property
+    def action_value(self) -> Array:
+        """Mean value of each action, float64 ``(n, A)``; NaN for those that no simulation took."""
+        visits = self.visits.astype(np.float64)
+        mean: Array = np.where(visits > 0, self.tree.total[: self.tree.games], np.nan) / np.maximum(visits, 1.0)
+        return mean
+
+
+class _Path(NamedTuple):
+    """Edges from the roots to the leaves, level by level: those of the roots first, one per game."""
+
+    edges: Array
+    games: Array
+    sizes: list[int]
+
+
+class Tree:
+    """Trees of n games.
+
+    Args:
+      game: the rules.
+      state: n positions in which the games run.
+      simulations: how often each tree will grow.
+      logits, values: the judgement of these positions.
+
+    Attributes:
+      games, actions: n and A.
+      state: positions of the nodes, arrays ``(nodes, ...)``.
+      visits: float64 ``(nodes, A)``, simulations that took each edge.
+      total: float64 ``(nodes, A)``, sum of their values; -inf for illegal actions, so that none looks better.
+      logits: float64 ``(nodes, A)``, as evaluated; -inf for illegal actions.
+      prior: float64 ``(nodes, A)``, softmax of `logits`.
+      value: float64 ``(nodes,)``, as evaluated.
+      reached: float64 ``(nodes,)``, 1 + the simulations that went on from a node.
+      child: int64 ``(nodes * A,)``, node to which an edge leads; -1 where none is stored, also at the end of a game.
+    """
+
+    def __init__(self, game: BoardGame, state: State, simulations: int, logits: Array, values: Array) -> None:
+        n, actions = len(state[0]), game.actions
+        if n == 0:
+            raise ShapeError("search: expected the positions of at least one game, and the state has no rows")
+        self.games, self.actions, self.simulations, self._game = n, actions, simulations, game
+        nodes = (simulations + 1) * n
+        self.state = tuple(np.empty((nodes, *part.shape[1:]), part.dtype) for part in state)
+        self.visits = np.zeros((nodes, actions))
+        self.total = np.zeros((nodes, actions))
+        self.logits = np.empty((nodes, actions))
+        self.prior = np.empty((nodes, actions))
+        self.value = np.zeros(nodes)
+        self.reached = np.ones(nodes)
+        self.child = np.full(nodes * actions, -1)
+        self._next = np.zeros(nodes, np.int64)
+        """The edge that each node takes next."""
+        self._flat_visits, self._flat_total = self.visits.reshape(-1), self.total.reshape(-1)
+        self._numbers = np.arange(n)
+        self._leaf = np.zeros(n, np.int64)
+        self._signs = np.where(np.arange(simulations + 1) % 2, -1.0, 1.0)
+        self._store(0, state, np.ones(n, bool), logits, values)
+
+    def grow(self, leaves: Leaves, choose: Choose, choose_root: Choose | None = None) -> None:
+        """Runs all simulations.
+
+        Args:
+          leaves: judges new positions, in batches of n.
+          choose: the action that a node takes next; asked again whenever the node changed.
+          choose_root: the same for the roots alone, asked before each simulation.
+        """
+        roots, skipped = self._numbers, 0 if choose_root is None else self.games
+        changed = roots[skipped:]
+        for simulation in range(1, self.simulations + 1):
+            self._decide(choose, changed)
+            if choose_root is not None:
+                self._decide(choose_root, roots)
+            path = self._descend()
+            value, new = self._expand(simulation, leaves)
+            nodes = self._back_up(path, value)
+            changed = np.concatenate([nodes[skipped:], new])
+
+    def _decide(self, choose: Choose, nodes: Array) -> None:
+        self._next[nodes] = nodes * self.actions + choose(self, nodes)
+
+    def _descend(self) -> _Path:
+        """Follows the stored choices from each root to an edge that leads out of the tree; sets `_leaf` to these."""
+        games = nodes = self._numbers
+        edges, rows, sizes = [], [], []
+        while True:
+            edge = self._next.take(nodes)
+            self._leaf[games] = edge
+            edges.append(edge)
+            rows.append(games)
+            sizes.append(len(edge))
+            child = self.child.take(edge)
+            inside = np.flatnonzero(child >= 0)
+            if not inside.size:
+                return _Path(np.concatenate(edges), np.concatenate(rows), sizes)
+            games, nodes = games.take(inside), child.take(inside)
+
+    def _expand(self, simulation: int, leaves: Leaves) -> tuple[Array, Array]:
+        """Plays the actions at the ends of the paths and stores what they lead to, unless the game is over there.
+
+        Returns:
+          The value of each position that was reached, ``(n,)``; the new nodes.
+        """
+        parents, actions = np.divmod(self._leaf, self.actions)
+        before = tuple(part.take(parents, axis=0) for part in self.state)
+        state, over, outcome = self._game.play(before, actions)
+        asked = ~over
+        running = np.flatnonzero(asked)
+        if not running.size:
+            return outcome.astype(np.float64), running
+        if running.size < self.games:
+            state = self._padded(state, over)
+        logits, values = leaves(state, asked)
+        self._store(simulation, state, asked, logits, values)
+        new = running + simulation * self.games
+        self.child[self._leaf.take(running)] = new
+        return np.where(over, outcome, values), new
+
+    def _padded(self, state: State, over: Array) -> State:
+        """`state`, with the root's position where the game is over: every row is a position that can be judged."""
+        padded = []
+        for part, stored in zip(state, self.state):
+            part = part.copy()
+            part[over] = stored[: self.games][over]
+            padded.append(part)
+        return tuple(padded)
+
+    def _back_up(self, path: _Path, value: Array) -> Array:
+        """Adds the values of the leaves to all edges on their paths; returns the nodes that these leave from."""
+        edges, games, sizes = path
+        depth = np.bincount(games)
+        for_first = np.where(depth % 2, -value, value)
+        self._flat_total[edges] += for_first.take(games) * np.repeat(self._signs[: len(sizes)], sizes)
+        self._flat_visits[edges] += 1.0
+        nodes = edges // self.actions
+        self.reached[nodes] += 1.0
+        return nodes
+
+    def _store(self, simulation: int, state: State, asked: Array, logits: Array, values: Array) -> None:
+        """Stores the nodes of a simulation with their judgement; rows that nobody asked for are never reached."""
+        legal = self._game.legal(state)
+        if not legal.any(axis=1).all():
+            row = int(np.flatnonzero(~legal.any(axis=1))[0])
+            raise GameError(
+                f"{type(self._game).__name__}: game {row} runs but has no legal action, in simulation {simulation} of "
+                f"the search (0 is its root): `legal` must allow one until `play` says that the game is over"
+            )
+        self._check(simulation, legal, asked, logits, values)
+        rows = slice(simulation * self.games, (simulation + 1) * self.games)
+        for stored, part in zip(self.state, state):
+            stored[rows] = part
+        masked = np.where(legal, logits, -np.inf)
+        self.logits[rows] = masked
+        weights = np.exp(masked - masked.max(axis=1, keepdims=True))
+        self.prior[rows] = weights / weights.sum(axis=1, keepdims=True)
+        self.total[rows] = np.where(legal, 0.0, -np.inf)
+        self.value[rows] = values
+
+    def _check(self, simulation: int, legal: Array, asked: Array, logits: Array, values: Array) -> None:
+        expected = (self.games, self.actions)
+        if np.shape(logits) != expected or np.shape(values) != expected[:1]:
+            raise ShapeError(
+                f"evaluate: expected logits of shape {expected} and values of shape {expected[:1]}, and it returned "
+                f"{np.shape(logits)} and {np.shape(values)}"
+            )
+        if np.isfinite(logits).all() and np.isfinite(values).all():
+            return
+        where = f"in simulation {simulation} of {self.simulations} (0 judges the roots)"
+        wrong = np.argwhere(~np.isfinite(logits) & legal & asked[:, None])
+        if len(wrong):
+            row, action = wrong[0]
+            raise NonFiniteError(
+                f"evaluate: the logit of game {row}, action {action} is {logits[row, action]}, {where}"
+            )
+        bad = np.flatnonzero(~np.isfinite(values) & asked)
+        if len(bad):
+            raise NonFiniteError(f"evaluate: the value of game {bad[0]} is {values[bad[0]]}, {where}")
+
+
+def check_simulations(simulations: int) -> None:
+    """Raises a ConfigError unless `simulations` is an integer of at least 1."""
+    if isinstance(simulations, bool) or not isinstance(simulations, (int, np.integer)) or simulations < 1:
+        raise ConfigError(f"simulations={simulations!r}: expected an integer of at least 1, the simulations per move")
+
+
+def most_visited(visits: Array, action_value: Array) -> Array:
+    """The action with most visits, and among equals the one of higher value, int64 ``(n,)``."""
+    value = np.where(visits > 0, action_value, -1.0)
+    best: Array = (visits + 0.25 * np.clip(value, -1.0, 1.0)).argmax(axis=1)
+    return best

@@ -1,0 +1,106 @@
+"""UCT: tree search with random rollouts and without a network (Kocsis and Szepesvári, 2006,
+https://doi.org/10.1007/11871842_29).
+
+    a = argmax_a  Q(s, a) + c * sqrt(log sum_b N(s, b) / N(s, a))
+
+Actions that no simulation took come first, in random order. A new position is worth the outcome of one game that is
+played to its end with random legal actions.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import numpy as np
+
+from minding.engine.errors import ConfigError, GameError
+from minding.engine.search.puct import by_visits
+from minding.engine.search.tree import Found, Tree, check_simulations
+from minding.engine.types import Array, BoardGame, State
+
+_UNTRIED = 1e6
+"""Above every value and every bonus."""
+
+
+@dataclasses.dataclass(frozen=True)
+class UctOptions:
+    """Settings of `uct`.
+
+    Attributes:
+      simulations: per move.
+      c: weight of exploration.
+    """
+
+    simulations: int = 100
+    c: float = math.sqrt(2.0)
+
+    def __post_init__(self) -> None:
+        check_simulations(self.simulations)
+        if not self.c > 0:
+            raise ConfigError(f"c={self.c}: expected a positive number")
+
+
+def uct(game: BoardGame, state: State, options: UctOptions, rng: np.random.Generator) -> Found:
+    """Searches n positions.
+
+    Args:
+      game: the rules.
+      state: n positions in which the games run.
+      options: see there.
+      rng: draws the rollouts, and the order of actions that no simulation took.
+    Returns:
+      What it found. The policy is the share of the visits; the value, their mean value.
+    Raises:
+      GameError: if a running game has no legal action, or is longer than `game.longest`.
+    """
+    n, c = len(state[0]), options.c
+    tree = Tree(game, state, options.simulations, rng.random((n, game.actions)), np.zeros(n))
+
+    def leaves(state: State, asked: Array) -> tuple[Array, Array]:
+        values = np.zeros(n)
+        values[asked] = rollout(game, tuple(part[asked] for part in state), rng)
+        return rng.random((n, game.actions)), values
+
+    def choose(tree: Tree, nodes: Array) -> Array:
+        visits = tree.visits.take(nodes, axis=0)
+        tries = np.maximum(visits, 1.0)
+        # A node that no simulation left yet has the logarithm of 1.
+        spread = np.log(np.maximum(tree.reached.take(nodes) - 1.0, 1.0))[:, None]
+        bonus = np.where(visits > 0, c * np.sqrt(spread / tries), _UNTRIED * (1.0 + tree.prior.take(nodes, axis=0)))
+        action: Array = (tree.total.take(nodes, axis=0) / tries + bonus).argmax(axis=1)
+        return action
+
+    tree.grow(leaves, choose)
+    return by_visits(tree)
+
+
+def rollout(game: BoardGame, state: State, rng: np.random.Generator) -> Array:
+    """Plays n games to their end with random legal actions; returns their outcomes for the player to move, ``(n,)``."""
+    outcomes = np.zeros(len(state[0]))
+    rows = np.arange(len(outcomes))
+    # What the next outcome, of the player to move next, is worth to the player to move in `state`.
+    sign = 1.0
+    for _ in range(game.longest):
+        state, over, outcome = game.play(state, random_legal(game, state, rng))
+        sign = -sign
+        if over.any():
+            outcomes[rows[over]] = sign * outcome[over]
+            rows = rows[~over]
+            if not rows.size:
+                return outcomes
+            state = tuple(part[~over] for part in state)
+    raise GameError(
+        f"{type(game).__name__}: a game runs after {game.longest} more plies, and longest={game.longest} allows no "
+        "more in a whole game"
+    )
+
+
+def random_legal(game: BoardGame, state: State, rng: np.random.Generator) -> Array:
+    """Draws one legal action per game, uniformly, int64 ``(n,)``."""
+    legal = game.legal(state)
+    # In (0, 1], so that 0 marks the illegal ones alone.
+    draws = 1.0 - rng.random(legal.shape, np.float32)
+    draws *= legal
+    action: Array = draws.argmax(axis=1)
+    return action
