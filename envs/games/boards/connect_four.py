@@ -15,8 +15,9 @@ _ONE = np.uint64(1)
 _TOP, _BOTTOM = _ONE << _BITS[0], _ONE << _BITS[-1]
 _COLUMN = np.bitwise_or.reduce(_ONE << _BITS, axis=0)
 _FULL = np.bitwise_or.reduce(_COLUMN)
-_STEPS = [(np.uint64(d), np.uint64(2 * d)) for d in (1, _HEIGHT - 1, _HEIGHT, _HEIGHT + 1)]
-"""From a square to its neighbour and the next but one: upwards, diagonally down, sideways, diagonally up."""
+_STEP = np.array([[1], [_HEIGHT - 1], [_HEIGHT], [_HEIGHT + 1]], np.uint64)
+"""Bits from a square to its neighbour upwards, diagonally down, sideways, and diagonally up."""
+_TWO_STEPS = _STEP + _STEP
 
 
 class ConnectFour:
@@ -55,8 +56,8 @@ class ConnectFour:
 
 def _has_line(stones: Array) -> Array:
     """Whether four stones lie in a row, bool ``(n,)``."""
-    found = np.zeros_like(stones)
-    for one, two in _STEPS:
-        pairs = stones & (stones >> one)
-        found |= pairs & (pairs >> two)
-    return found != 0
+    pairs = stones >> _STEP
+    pairs &= stones
+    fours = pairs >> _TWO_STEPS
+    fours &= pairs
+    return fours.any(axis=0)

@@ -1,0 +1,129 @@
+"""Opponents: players of board games, whose strength is a number of simulations and never depends on time.
+
+`parse` reads their names: ``random``, ``minimax``, ``uct:400``. Whatever satisfies `Opponent` is one too, such as a
+policy from a checkpoint.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Protocol
+
+import numpy as np
+
+from minding.engine.errors import ConfigError, GameError, nearest
+from minding.engine.search.solution import Solution
+from minding.engine.search.tree import check_simulations
+from minding.engine.search.uct import UctOptions, random_legal
+from minding.engine.search.uct import uct as search_uct
+from minding.engine.types import Array, BoardGame, State
+
+
+class Opponent(Protocol):
+    """Chooses actions in board games."""
+
+    @property
+    def name(self) -> str:
+        """What tables call it, such as ``uct:400``."""
+        ...
+
+    def __call__(self, game: BoardGame, state: State, rng: np.random.Generator) -> Array:
+        """Returns legal actions, integers ``(n,)``, for n positions in which the games run."""
+        ...
+
+
+@dataclasses.dataclass(frozen=True)
+class _Random:
+    name: str = "random"
+
+    def __call__(self, game: BoardGame, state: State, rng: np.random.Generator) -> Array:
+        return random_legal(game, state, rng)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Uct:
+    simulations: int
+
+    @property
+    def name(self) -> str:
+        return f"uct:{self.simulations}"
+
+    def __call__(self, game: BoardGame, state: State, rng: np.random.Generator) -> Array:
+        return search_uct(game, state, UctOptions(self.simulations), rng).best
+
+
+@dataclasses.dataclass
+class _Minimax:
+    name: str = "minimax"
+    _solution: Solution | None = dataclasses.field(default=None, repr=False)
+
+    def __call__(self, game: BoardGame, state: State, rng: np.random.Generator) -> Array:
+        if self._solution is None or self._solution.game is not game:
+            self._solution = Solution(game)
+        optimal = self._solution.optimal(state)
+        action: Array = ((1.0 - rng.random(optimal.shape)) * optimal).argmax(axis=1)
+        return action
+
+
+def random() -> Opponent:
+    """Plays a random legal action."""
+    return _Random()
+
+
+def minimax() -> Opponent:
+    """Plays one of the actions with the best outcome against perfect play, at random.
+
+    It enumerates all positions that can follow, once per game: fit for Tic-Tac-Toe, not for Connect Four.
+    """
+    return _Minimax()
+
+
+def uct(simulations: int) -> Opponent:
+    """Plays the action that plain UCT visits most in this number of simulations per ply."""
+    check_simulations(simulations)
+    return _Uct(simulations)
+
+
+def parse(name: str) -> Opponent:
+    """Returns the opponent of a name: ``random``, ``minimax`` or ``uct:SIMULATIONS``.
+
+    Raises:
+      ConfigError: if there is none.
+    """
+    kind, colon, number = name.partition(":")
+    if name == "random":
+        return random()
+    if name == "minimax":
+        return minimax()
+    if kind == "uct" and number.isdecimal() and int(number) > 0:
+        return uct(int(number))
+    if kind == "uct":
+        raise ConfigError(f"opponent={name!r}: expected uct:SIMULATIONS with at least 1 simulation, such as uct:400")
+    hint = nearest(kind if colon else name, ["random", "minimax", "uct"])
+    raise ConfigError(f"opponent={name!r} is unknown{hint}; expected random, minimax or uct:SIMULATIONS")
+
+
+def ask(opponent: Opponent, game: BoardGame, state: State, rng: np.random.Generator, plies: Array) -> Array:
+    """Returns an opponent's actions, int64 ``(n,)``, after checking them.
+
+    Args:
+      plies: plies played so far in each game, ``(n,)``; the error names the one that comes next.
+    Raises:
+      GameError: if an action is illegal, or the answer is no array of integers ``(n,)``.
+    """
+    n = len(state[0])
+    action = np.asarray(opponent(game, state, rng))
+    if action.shape != (n,) or action.dtype.kind not in "iu":
+        raise GameError(
+            f"opponent {opponent.name}: expected integers of shape {(n,)}, and it returned {action.dtype} of shape "
+            f"{action.shape}"
+        )
+    inside = (action >= 0) & (action < game.actions)
+    legal = inside & game.legal(state)[np.arange(n), np.where(inside, action, 0)]
+    if not legal.all():
+        row = int(np.flatnonzero(~legal)[0])
+        raise GameError(
+            f"opponent {opponent.name}: its action {action[row]} is illegal in {type(game).__name__}, game {row}, ply "
+            f"{int(plies[row]) + 1}; legal: {', '.join(map(str, np.flatnonzero(game.legal(state)[row])))}"
+        )
+    return action.astype(np.int64)

@@ -1,0 +1,136 @@
+"""Opponents: their names, their strength, and what is refused."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from board_toys import connect_four
+
+from minding.engine.errors import ConfigError, GameError
+from minding.engine.search import opponents, solution
+from minding.envs.games.boards.connect_four import ConnectFour
+from minding.envs.games.boards.tic_tac_toe import TicTacToe
+
+GAME, FOUR = TicTacToe(), ConnectFour()
+
+
+def noughts(*actions):
+    state = GAME.initial(1)
+    for action in actions:
+        state, over, _ = GAME.play(state, np.array([action]))
+        assert not over[0]
+    return state
+
+
+def match(first, second, game, n, seed=0):
+    """Mean outcome of n games for `first`, who begins."""
+    rng, state, rows, results = np.random.default_rng(seed), game.initial(n), np.arange(n), np.zeros(n)
+    for ply in range(game.longest):
+        player, sign = ((first, -1), (second, 1))[ply % 2]
+        action = opponents.ask(player, game, state, rng, np.full(len(rows), ply))
+        state, over, outcome = game.play(state, action)
+        results[rows[over]] = sign * outcome[over]
+        rows, state = rows[~over], tuple(x[~over] for x in state)
+        if not len(rows):
+            return results
+    raise AssertionError("a game goes on after its longest")
+
+
+def test_names_are_parsed_and_the_nearest_is_named():
+    for name in ("random", "minimax", "uct:400"):
+        assert opponents.parse(name).name == name
+    assert opponents.uct(25).name == "uct:25"
+    with pytest.raises(ConfigError, match=r"opponent='minmax' is unknown; did you mean 'minimax'\?; expected random"):
+        opponents.parse("minmax")
+    with pytest.raises(ConfigError, match=r"opponent='utc:50' is unknown; did you mean 'uct'\?"):
+        opponents.parse("utc:50")
+    for name in ("uct", "uct:", "uct:0", "uct:-5", "uct:many", "uct:2.5"):
+        with pytest.raises(ConfigError, match=f"opponent='{name}': expected uct:SIMULATIONS with at least 1"):
+            opponents.parse(name)
+    with pytest.raises(ConfigError, match="opponent='random:3' is unknown"):
+        opponents.parse("random:3")
+    with pytest.raises(ConfigError, match="simulations=0"):
+        opponents.uct(0)
+
+
+def test_the_solution_of_tic_tac_toe_is_known():
+    solved = solution.Solution(GAME)
+    assert solved.value(GAME.initial(1)).tolist() == [0.0]
+    # All 4,520 positions in which the game runs: the 5,478 that can be reached less the 958 that end it.
+    assert len(solved._known) == 4520
+    # An answer to a corner that is not the centre loses; the winner has four marks to choose from after an edge.
+    assert np.flatnonzero(solved.optimal(noughts(0))[0]).tolist() == [4]
+    assert solved.value(noughts(0, 1)).tolist() == [1.0]
+    # A fork: whatever is played next, the game is lost, so that every legal action is as good.
+    lost = noughts(0, 1, 3, 6, 4)
+    assert (solved.value(lost).tolist(), np.flatnonzero(solved.optimal(lost)[0]).tolist()) == ([-1.0], [2, 5, 7, 8])
+    # Two forced blocks.
+    assert np.flatnonzero(solved.optimal(noughts(0, 4, 1))[0]).tolist() == [2]
+    assert np.flatnonzero(solved.optimal(noughts(4, 0, 8, 2))[0]).tolist() == [1]
+
+
+def test_minimax_loses_no_game_and_uses_mistakes():
+    perfect = opponents.minimax()
+    assert match(perfect, perfect, GAME, 50).tolist() == [0.0] * 50
+    for results in (match(perfect, opponents.random(), GAME, 200), -match(opponents.random(), perfect, GAME, 200)):
+        assert results.min() >= 0
+        assert results.mean() > 0.7
+
+
+def test_minimax_refuses_games_that_are_too_large(monkeypatch):
+    monkeypatch.setattr(solution, "LIMIT", 2000)
+    rng = np.random.default_rng(0)
+    with pytest.raises(ConfigError, match=r"minimax: more than 2,000 positions of ConnectFour can follow.*uct:SIM"):
+        opponents.minimax()(FOUR, FOUR.initial(1), rng)
+    # Close to its end the same game is small: one column is left.
+    late = connect_four("010110100101" + "232332322323" + "454554544545")
+    assert solution.Solution(FOUR).value(late).tolist() == [0.0]
+
+
+def test_uct_wins_blocks_and_beats_random():
+    rng, player = np.random.default_rng(1), opponents.uct(200)
+    wins_or_blocks = connect_four("010101", "01010", "0101015")
+    assert player(FOUR, wins_or_blocks, rng).tolist() == [0, 0, 1]
+    assert match(opponents.uct(25), opponents.random(), FOUR, 30).mean() > 0.8
+    assert match(opponents.random(), opponents.uct(25), FOUR, 30).mean() < -0.7
+
+
+@pytest.mark.parametrize("name", ["random", "minimax", "uct:20"])
+def test_the_same_generator_draws_the_same_actions(name):
+    states = GAME.initial(64)
+    drawn = [opponents.parse(name)(GAME, states, np.random.default_rng(seed)).tolist() for seed in (1, 1, 2)]
+    assert drawn[0] == drawn[1] != drawn[2]
+
+
+def test_random_draws_all_legal_actions_equally():
+    state = tuple(np.repeat(part, 7000) for part in noughts(4, 0))
+    counts = np.bincount(opponents.random()(GAME, state, np.random.default_rng(3)), minlength=9)
+    assert counts[[4, 0]].tolist() == [0, 0]
+    # 1,000 each, with a standard deviation of 29.
+    assert (abs(counts[[1, 2, 3, 5, 6, 7, 8]] - 1000) < 120).all()
+
+
+@dataclasses.dataclass
+class Fixed:
+    answer: np.ndarray
+    name: str = "fixed"
+
+    def __call__(self, game, state, rng):
+        return self.answer
+
+
+def test_an_illegal_action_of_an_opponent_names_game_and_ply():
+    state = connect_four("", "222222", "")
+    ask = lambda answer: opponents.ask(Fixed(answer), FOUR, state, np.random.default_rng(0), np.array([0, 6, 0]))  # noqa: E731
+    message = r"opponent fixed: its action 2 is illegal in ConnectFour, game 1, ply 7; legal: 0, 1, 3, 4, 5, 6"
+    with pytest.raises(GameError, match=message):
+        ask(np.array([2, 2, 2]))
+    with pytest.raises(GameError, match="its action 7 is illegal in ConnectFour, game 2, ply 1"):
+        ask(np.array([2, 1, 7]))
+    with pytest.raises(GameError, match="its action -1 is illegal in ConnectFour, game 0, ply 1"):
+        ask(np.array([-1, 1, 1]))
+    with pytest.raises(GameError, match=r"expected integers of shape \(3,\), and it returned float64 of shape \(3,\)"):
+        ask(np.zeros(3))
+    with pytest.raises(GameError, match=r"expected integers of shape \(3,\), and it returned int64 of shape \(2,\)"):
+        ask(np.zeros(2, np.int64))
+    assert ask(np.array([2, 1, 6], np.int32)).tolist() == [2, 1, 6]

@@ -1,0 +1,77 @@
+"""Plain UCT: a tree computed by hand, rollouts, and what is refused."""
+
+import math
+
+import numpy as np
+import pytest
+from board_toys import Twig, connect_four
+
+from minding.engine.errors import ConfigError, GameError
+from minding.engine.search import UctOptions, uct
+from minding.engine.search.uct import rollout
+from minding.envs.games.boards.connect_four import ConnectFour
+
+GAME = ConnectFour()
+
+
+def test_the_visits_are_those_computed_by_hand():
+    # After position 2 the player to move wins by action 0 and draws by action 1: nothing is left to chance but which
+    # is first. Q = 1 and 0, c = 1: with visits (1, 1), 1 + sqrt(log 2 / 1) against sqrt(log 2 / 1), and so on: action
+    # 1 is next as soon as sqrt(log N) > 1 + sqrt(log N / (N - 1)), at N = 10 first.
+    root = np.array([2])
+    turn = next(n for n in range(2, 100) if math.sqrt(math.log(n)) > 1 + math.sqrt(math.log(n) / (n - 1)))
+    assert turn == 10
+    for seed in range(4):
+        for simulations, visits in ((1, None), (2, [1, 1]), (turn, [turn - 1, 1]), (turn + 1, [turn - 1, 2])):
+            found = uct(Twig(), (root,), UctOptions(simulations, c=1.0), np.random.default_rng(seed))
+            assert found.visits.sum() == simulations
+            if visits:
+                assert found.visits.tolist() == [visits]
+                assert math.isclose(found.value[0], visits[0] / simulations)
+                assert found.best.tolist() == [0]
+
+
+def test_untried_actions_come_first_in_random_order():
+    found = uct(GAME, GAME.initial(200), UctOptions(3), np.random.default_rng(0))
+    assert found.visits.max() == 1
+    # Each of seven actions is among the first three of a game with probability 3/7: 86 of 200, deviation 7.
+    assert (abs(found.visits.sum(axis=0) - 86) < 30).all()
+    found = uct(GAME, GAME.initial(5), UctOptions(7), np.random.default_rng(0))
+    assert found.visits.tolist() == [[1] * 7] * 5
+
+
+def test_visits_sum_to_the_simulations_and_illegal_actions_keep_zero():
+    state = connect_four("222222", "3", "0101002233")
+    found = uct(GAME, state, UctOptions(60), np.random.default_rng(0))
+    assert (found.visits.sum(axis=1) == 60).all()
+    assert not found.visits[~GAME.legal(state)].any()
+
+
+def test_rollouts_end_games_fairly_and_give_the_outcome_of_the_player_to_move():
+    rng = np.random.default_rng(0)
+    # After this the player to move has one column left, and wins in it.
+    state = Twig().play((np.full(2000, 1),), np.zeros(2000, np.int64))[0]
+    outcomes = rollout(Twig(), state, rng)
+    # Position 2: a win for the player to move, or a draw.
+    assert set(outcomes.tolist()) == {0.0, 1.0}
+    assert abs(outcomes.mean() - 0.5) < 0.05
+    # Random play of Connect Four: the first player wins 55.6 % and loses 44.2 % of games.
+    outcomes = rollout(GAME, GAME.initial(4000), rng)
+    assert abs((outcomes == 1).mean() - 0.556) < 0.03
+    assert abs((outcomes == -1).mean() - 0.442) < 0.03
+
+
+def test_a_game_longer_than_it_says_is_an_error():
+    class Endless(Twig):
+        def play(self, state, action):
+            return state, np.zeros(len(action), bool), np.zeros(len(action))
+
+    with pytest.raises(GameError, match=r"Endless: a game runs after 2 more plies, and longest=2 allows no more"):
+        uct(Endless(), Endless().initial(1), UctOptions(5), np.random.default_rng(0))
+
+
+def test_options_out_of_range_are_refused():
+    with pytest.raises(ConfigError, match="simulations=0: expected an integer of at least 1"):
+        UctOptions(0)
+    with pytest.raises(ConfigError, match=r"c=0\.0: expected a positive number"):
+        UctOptions(c=0.0)
