@@ -321,7 +321,7 @@ class BoardGame(Protocol):
         ...
 
     def planes(self, state: State) -> Array:
-        """Returns what a network sees, float32 ``(n, C, H, W)``: first the stones of the player to move."""
+        """Returns what a network sees, float32 ``(n, C, H, W)`` in [0, 1], from the side of the player to move."""
         ...
 
     def symmetries(self, planes: Array, policy: Array) -> list[tuple[Array, Array]]:

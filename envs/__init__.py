@@ -54,6 +54,16 @@ if "minding/PixelCatch-v0" not in gymnasium.registry:
         "minding.envs.games.repeat_previous:RepeatPrevious",
         vector_entry_point="minding.envs.games.repeat_previous:RepeatPreviousVector",
     )
+    gymnasium.register(
+        "minding/TicTacToe-v0",
+        "minding.envs.games.board:TicTacToeEnv",
+        vector_entry_point="minding.envs.games.board:TicTacToeVector",
+    )
+    gymnasium.register(
+        "minding/ConnectFour-v0",
+        "minding.envs.games.board:ConnectFourEnv",
+        vector_entry_point="minding.envs.games.board:ConnectFourVector",
+    )
 
 if not TYPE_CHECKING:
     # A type checker finds a name that is not there itself.

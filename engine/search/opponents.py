@@ -103,11 +103,19 @@ def parse(name: str) -> Opponent:
     raise ConfigError(f"opponent={name!r} is unknown{hint}; expected random, minimax or uct:SIMULATIONS")
 
 
-def ask(opponent: Opponent, game: BoardGame, state: State, rng: np.random.Generator, plies: Array) -> Array:
+def ask(
+    opponent: Opponent,
+    game: BoardGame,
+    state: State,
+    rng: np.random.Generator,
+    plies: Array,
+    games: Array | None = None,
+) -> Array:
     """Returns an opponent's actions, int64 ``(n,)``, after checking them.
 
     Args:
       plies: plies played so far in each game, ``(n,)``; the error names the one that comes next.
+      games: the number by which the error calls each game, ``(n,)``; None: its row.
     Raises:
       GameError: if an action is illegal, or the answer is no array of integers ``(n,)``.
     """
@@ -122,8 +130,7 @@ def ask(opponent: Opponent, game: BoardGame, state: State, rng: np.random.Genera
     legal = inside & game.legal(state)[np.arange(n), np.where(inside, action, 0)]
     if not legal.all():
         row = int(np.flatnonzero(~legal)[0])
-        raise GameError(
-            f"opponent {opponent.name}: its action {action[row]} is illegal in {type(game).__name__}, game {row}, ply "
-            f"{int(plies[row]) + 1}; legal: {', '.join(map(str, np.flatnonzero(game.legal(state)[row])))}"
-        )
+        where = f"{type(game).__name__}, game {row if games is None else games[row]}, ply {int(plies[row]) + 1}"
+        allowed = ", ".join(map(str, np.flatnonzero(game.legal(state)[row])))
+        raise GameError(f"opponent {opponent.name}: its action {action[row]} is illegal in {where}; legal: {allowed}")
     return action.astype(np.int64)

@@ -14,7 +14,7 @@ from minding.engine.types import Array
 from minding.envs.spaces.agents import AgentsSpace
 
 
-class GameVector(VectorEnv[Array, Array, Array]):  # type: ignore[misc]
+class GameVector(VectorEnv[Any, Array, Array]):  # type: ignore[misc]
     """N games of one player in one NumPy step; ended ones are reset by ``reset(options={'reset_mask': ...})``.
 
     Args:
@@ -28,7 +28,7 @@ class GameVector(VectorEnv[Array, Array, Array]):  # type: ignore[misc]
     """
 
     metadata = {"autoreset_mode": AutoresetMode.DISABLED}  # noqa: RUF012
-    native_state: ClassVar[tuple[str, ...]] = ("steps",)
+    native_state: tuple[str, ...] = ("steps",)
 
     def __init__(
         self,
@@ -44,14 +44,14 @@ class GameVector(VectorEnv[Array, Array, Array]):  # type: ignore[misc]
         self.steps = np.zeros(num_envs, np.int64)
         self._limit = np.inf if max_episode_steps is None else max_episode_steps
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Array, dict[str, Any]]:
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         super().reset(seed=seed)
         rows = np.flatnonzero((options or {}).get("reset_mask", np.ones(self.num_envs, bool)))
         self.steps[rows] = 0
         self._begin(rows)
         return self._observe(), self._info()
 
-    def step(self, actions: Array) -> tuple[Array, Array, Array, Array, dict[str, Any]]:
+    def step(self, actions: Array) -> tuple[Any, Array, Array, Array, dict[str, Any]]:
         reward, over = self._move(actions)
         self.steps += 1
         return self._observe(), reward, over, self.steps >= self._limit, self._info()
@@ -64,8 +64,8 @@ class GameVector(VectorEnv[Array, Array, Array]):  # type: ignore[misc]
         """Takes one step in each, which `steps` does not count yet; returns (reward, whether the episode is over)."""
         raise NotImplementedError
 
-    def _observe(self) -> Array:
-        """What is observed in each."""
+    def _observe(self) -> Any:
+        """What is observed in each: an array, or a dict of them."""
         raise NotImplementedError
 
     def _info(self) -> dict[str, Array]:
@@ -73,7 +73,7 @@ class GameVector(VectorEnv[Array, Array, Array]):  # type: ignore[misc]
         return {}
 
 
-class Game(gymnasium.Env[Array, int]):  # type: ignore[misc]
+class Game(gymnasium.Env[Any, int]):  # type: ignore[misc]
     """One game of one player: its vector version, with N = 1.
 
     Args:
@@ -84,15 +84,19 @@ class Game(gymnasium.Env[Array, int]):  # type: ignore[misc]
         self._games = games
         self.observation_space, self.action_space = games.single_observation_space, games.single_action_space
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Array, dict[str, Any]]:
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         super().reset(seed=seed)
         self._games.np_random = self.np_random
         obs, info = self._games.reset()
-        return obs[0], _first(info)
+        return _of_first(obs), _first(info)
 
-    def step(self, action: int) -> tuple[Array, float, bool, bool, dict[str, Any]]:
+    def step(self, action: int) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         obs, reward, over, _, info = self._games.step(np.asarray([action]))
-        return obs[0], float(reward[0]), bool(over[0]), False, _first(info)
+        return _of_first(obs), float(reward[0]), bool(over[0]), False, _first(info)
+
+
+def _of_first(obs: Any) -> Any:
+    return {key: x[0] for key, x in obs.items()} if isinstance(obs, dict) else obs[0]
 
 
 def _first(info: dict[str, Array]) -> dict[str, Any]:

@@ -1,0 +1,162 @@
+"""Board games as environments of one player, who plays against an opponent."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+from gymnasium import spaces
+
+from minding.engine.data.masks import ACTION_MASK, OBSERVATION
+from minding.engine.errors import ConfigError, GameError
+from minding.engine.search.opponents import Opponent, ask, parse
+from minding.engine.types import Array, BoardGame, State
+from minding.envs.games.boards.connect_four import ConnectFour
+from minding.envs.games.boards.tic_tac_toe import TicTacToe
+from minding.envs.games.vector import Game, GameVector
+
+First: TypeAlias = bool | Literal["random"]
+
+
+class BoardVector(GameVector):
+    """N board games in one NumPy step; the opponent chooses all its actions of a step in one call.
+
+    Args:
+      num_envs: N.
+      game, opponent, first: see `BoardEnv`.
+      max_episode_steps: steps after which an episode is truncated; None: it is not.
+
+    Attributes:
+      game: the rules.
+      second: bool ``(N,)``, whether the opponent had the first ply.
+      over: bool ``(N,)``, whether the game has ended.
+    """
+
+    def __init__(
+        self,
+        num_envs: int,
+        game: BoardGame,
+        opponent: str | Opponent = "random",
+        first: First = "random",
+        max_episode_steps: int | None = None,
+    ) -> None:
+        if not isinstance(first, bool) and first != "random":
+            raise ConfigError(f"first={first!r}: expected true, false or 'random', drawn in each episode")
+        initial = game.initial(num_envs)
+        observation_space = spaces.Dict(
+            {
+                OBSERVATION: spaces.Box(0.0, 1.0, game.planes(initial).shape[1:], np.float32),
+                ACTION_MASK: spaces.MultiBinary(game.actions),
+            }
+        )
+        super().__init__(num_envs, observation_space, spaces.Discrete(game.actions), max_episode_steps)
+        self.game = game
+        self.opponent = parse(opponent) if isinstance(opponent, str) else opponent
+        self.second, self.over = np.zeros(num_envs, bool), np.zeros(num_envs, bool)
+        self._first = first
+        self._parts = tuple(f"position_{k}" for k in range(len(initial)))
+        self._put(np.arange(num_envs), initial)
+        self.native_state = (*self._parts, "second", "over", "steps")
+
+    @property
+    def position(self) -> State:
+        """The N positions."""
+        return tuple(getattr(self, part) for part in self._parts)
+
+    def _put(self, rows: Array, state: State) -> None:
+        for name, part in zip(self._parts, state):
+            whole = getattr(self, name, None)
+            whole = np.empty((self.num_envs, *part.shape[1:]), part.dtype) if whole is None else whole.copy()
+            whole[rows] = part
+            setattr(self, name, whole)
+
+    def _begin(self, rows: Array) -> None:
+        drawn = self._first == "random"
+        self.second[rows] = self.np_random.random(len(rows)) < 0.5 if drawn else not self._first
+        self.over[rows] = False
+        self._put(rows, self.game.initial(len(rows)))
+        begun = rows[self.second[rows]]
+        self._reply(begun, np.zeros_like(begun))
+
+    def _reply(self, rows: Array, plies: Array) -> Array:
+        """Lets the opponent play in `rows`, after so many plies in each; returns the outcomes for the agent."""
+        if not rows.size:
+            return np.zeros(0)
+        state = tuple(part[rows] for part in self.position)
+        action = ask(self.opponent, self.game, state, self.np_random, plies, rows)
+        state, over, outcome = self.game.play(state, action)
+        self._put(rows, state)
+        self.over[rows] = over
+        return outcome
+
+    def _move(self, actions: Array) -> tuple[Array, Array]:
+        rows, state = np.arange(self.num_envs), self.position
+        plies = 2 * self.steps + self.second
+        wrong = ~self.game.legal(state)[rows, actions]
+        if wrong.any():
+            n = int(wrong.argmax())
+            raise GameError(
+                f"action {actions[n]} is illegal in {type(self.game).__name__}, game {n}, ply "
+                f"{plies[n] + 1}: obey the entry {ACTION_MASK!r} of the observation"
+            )
+        state, over, outcome = self.game.play(state, actions)
+        self._put(rows, state)
+        self.over[:] = over
+        reward = -outcome.astype(np.float64)
+        running = np.flatnonzero(~over)
+        reward[running] = self._reply(running, plies[running] + 1)
+        return reward, self.over.copy()
+
+    def _observe(self) -> dict[str, Array]:
+        state = self.position
+        legal = self.game.legal(state) & ~self.over[:, None]
+        return {OBSERVATION: self.game.planes(state), ACTION_MASK: legal.astype(np.int8)}
+
+
+class BoardEnv(Game):
+    """A board game against an opponent. Each step is a ply of the agent and the answer to it.
+
+    Observation: `observation`, what the rules' `planes` show the player to move, and `action_mask`, the legal actions.
+    After an end the planes are those of the player who would move next, and no action is legal. The reward is the
+    outcome: 1 for a win, -1 for a loss, 0 for a draw and before the end. An illegal action is a GameError.
+
+    Args:
+      game: the rules.
+      opponent: a name, see `engine.search.opponents.parse`, or an `Opponent`; the environment's generator draws for it.
+      first: whether the agent has the first ply; ``"random"``: drawn in each episode.
+
+    Attributes:
+      game: the rules.
+    """
+
+    def __init__(self, game: BoardGame, opponent: str | Opponent = "random", first: First = "random") -> None:
+        super().__init__(BoardVector(1, game, opponent, first))
+        self.game = game
+
+
+class TicTacToeEnv(BoardEnv):
+    """Tic-Tac-Toe against an opponent, see `BoardEnv`."""
+
+    def __init__(self, opponent: str | Opponent = "random", first: First = "random") -> None:
+        super().__init__(TicTacToe(), opponent, first)
+
+
+class TicTacToeVector(BoardVector):
+    """The vector version of `TicTacToeEnv`."""
+
+    def __init__(self, num_envs: int = 1, **kwargs: Any) -> None:
+        super().__init__(num_envs, TicTacToe(), **kwargs)
+
+
+class ConnectFourEnv(BoardEnv):
+    """Connect Four against an opponent, see `BoardEnv`."""
+
+    def __init__(self, opponent: str | Opponent = "random", first: First = "random") -> None:
+        super().__init__(ConnectFour(), opponent, first)
+
+
+class ConnectFourVector(BoardVector):
+    """The vector version of `ConnectFourEnv`."""
+
+    def __init__(self, num_envs: int = 1, **kwargs: Any) -> None:
+        super().__init__(num_envs, ConnectFour(), **kwargs)

@@ -1,0 +1,200 @@
+"""Board games as environments of one player against an opponent."""
+
+import gymnasium
+import numpy as np
+import pytest
+
+from minding import training
+from minding.configs import compile_run
+from minding.engine import Config, OnlineRLContext, Task
+from minding.engine.data.masks import random_legal
+from minding.engine.errors import ConfigError, EnvError, GameError
+from minding.envs import check_env, make_env_manager
+from minding.envs.games.board import BoardEnv, BoardVector
+from minding.envs.games.boards.connect_four import ConnectFour
+from minding.envs.games.boards.tic_tac_toe import TicTacToe
+
+IDS = {"minding/TicTacToe-v0": TicTacToe, "minding/ConnectFour-v0": ConnectFour}
+
+
+class Scripted:
+    """An opponent that plays given actions, one per call, in all games."""
+
+    name = "scripted"
+
+    def __init__(self, *actions):
+        self.actions = list(actions)
+
+    def __call__(self, game, state, rng):
+        return np.full(len(state[0]), self.actions.pop(0))
+
+
+@pytest.mark.parametrize("env_id", IDS)
+def test_an_environment_has_rules_and_a_mask_and_passes_the_check(env_id):
+    env = gymnasium.make(env_id)
+    game = env.unwrapped.game
+    assert isinstance(game, IDS[env_id])
+    obs, _ = env.reset(seed=0)
+    assert env.observation_space["observation"].shape == game.planes(game.initial(1)).shape[1:]
+    assert (env.action_space.n, obs["action_mask"].shape) == (game.actions, (game.actions,))
+    findings = check_env({"env_id": env_id}, steps=200)
+    assert {f.level for f in findings} == {"ok"}
+    assert any("the action mask leaves" in f.text for f in findings)
+
+
+@pytest.mark.parametrize(
+    ("first", "replies", "actions", "rewards"),
+    [
+        pytest.param(True, [3, 4], [0, 1, 2], [0, 0, 1], id="win"),
+        pytest.param(True, [3, 4, 5], [0, 1, 8], [0, 0, -1], id="loss"),
+        pytest.param(False, [0, 1, 2], [3, 4], [0, -1], id="loss as the second"),
+        pytest.param(False, [8, 0, 1], [3, 4, 5], [0, 0, 1], id="win as the second"),
+        pytest.param(True, [1, 4, 5, 6], [0, 2, 3, 7, 8], [0, 0, 0, 0, 0], id="draw by the agent"),
+        pytest.param(False, [0, 2, 3, 7, 8], [1, 4, 5, 6], [0, 0, 0, 0], id="draw by the opponent"),
+    ],
+)
+def test_the_reward_is_the_outcome_for_the_agent(first, replies, actions, rewards):
+    env = BoardEnv(TicTacToe(), Scripted(*replies), first)
+    obs, _ = env.reset(seed=0)
+    assert obs["observation"].sum() == (0 if first else 1)
+    earned = []
+    for k, action in enumerate(actions):
+        assert obs["action_mask"][action] == 1
+        obs, reward, terminated, truncated, info = env.step(action)
+        assert (terminated, truncated, info) == (k == len(actions) - 1, False, {})
+        earned.append(reward)
+        if not terminated:
+            assert obs["observation"][0].sum() == k + 1, "the agent's own marks come first"
+    assert earned == rewards
+    assert not obs["action_mask"].any()
+
+
+def test_the_side_is_given_or_drawn_in_each_episode_from_the_seed():
+    def opened(env, seed):
+        return bool(env.reset(seed=seed)[0]["observation"].any())
+
+    for first in (True, False):
+        env = gymnasium.make("minding/ConnectFour-v0", first=first)
+        assert {opened(env, seed) for seed in range(10)} == {not first}
+    env = gymnasium.make("minding/ConnectFour-v0")
+    drawn = [opened(env, seed) for seed in range(60)]
+    assert 15 < sum(drawn) < 45
+    assert drawn == [opened(env, seed) for seed in range(60)]
+
+
+def test_an_illegal_action_of_the_agent_and_of_the_opponent_are_errors_that_name_game_and_ply():
+    env = BoardEnv(ConnectFour(), Scripted(2, 2, 2), True)
+    env.reset(seed=0)
+    for _ in range(3):
+        env.step(2)
+    with pytest.raises(GameError, match=r"action 2 is illegal in ConnectFour, game 0, ply 7: obey the entry 'action_m"):
+        env.step(2)
+    env = BoardEnv(TicTacToe(), Scripted(4, 0), False)
+    env.reset(seed=0)
+    with pytest.raises(GameError, match=r"scripted: its action 0 is illegal in TicTacToe, game 0, ply 3; legal: 1, 2"):
+        env.step(0)
+    # As a fault of an environment, through a manager.
+    manager = make_env_manager({}, 2, 0, env_fn=lambda: BoardEnv(TicTacToe(), Scripted(9), True))
+    with pytest.raises(
+        EnvError, match="opponent scripted: its action 9 is illegal in TicTacToe, game 0, ply 2; legal:"
+    ):
+        manager.step(np.array([0, 1]))
+    manager.close()
+
+
+@pytest.mark.parametrize(
+    ("kwargs", "message"),
+    [
+        ({"opponent": "minmax"}, r"opponent='minmax' is unknown; did you mean 'minimax'\?"),
+        ({"opponent": "uct:0"}, "opponent='uct:0': expected uct:SIMULATIONS with at least 1 simulation"),
+        ({"first": "alternate"}, "first='alternate': expected true, false or 'random', drawn in each episode"),
+    ],
+)
+def test_settings_that_mean_nothing_are_refused_before_anything_is_built(kwargs, message):
+    user = Config(env={"env_id": "minding/TicTacToe-v0", "env_kwargs": kwargs}, policy={"type": "dqn"})
+    with pytest.raises(ConfigError, match=message):
+        compile_run(user, [])
+
+
+@pytest.mark.parametrize("opponent", ["random", "uct:10"])
+def test_the_vector_version_plays_by_the_same_rules_and_resumes_exactly(opponent):
+    settings = {"env_id": "minding/ConnectFour-v0", "env_kwargs": {"opponent": opponent}, "backend": "native"}
+    managers, game = [make_env_manager(settings, 8, seed) for seed in (0, 9)], ConnectFour()
+    rng, ended = np.random.default_rng(0), []
+    for t in range(30):
+        obs = managers[0].obs
+        action = random_legal(obs.action_mask, [7], rng)
+        if t == 5:
+            managers[1].load_state_dict(managers[0].state_dict())
+            assert managers[1].resume_guarantee == "exact"
+        steps = [manager.step(action) for manager in managers[: 1 + (t >= 5)]]
+        if t >= 5:
+            assert np.array_equal(steps[0].obs.observation, steps[1].obs.observation)
+            assert np.array_equal(steps[0].reward, steps[1].reward)
+        step = steps[0]
+        for n in range(8):
+            check_reply(game, obs.observation[n], action[n], step, n)
+        ended += step.episodes
+        # After an end a new game has begun, in which the opponent may have played already.
+        assert (step.obs.observation[step.terminated].sum(axis=(1, 2, 3)) <= 1).all()
+    assert len(ended) > 5
+    assert {end.episode_return for end in ended} <= {-1.0, 0.0, 1.0}
+    for manager in managers:
+        manager.close()
+
+
+def check_reply(game, planes, action, step, n):
+    """Whether a step follows from its observation by the agent's action and one answer of the opponent."""
+    bits = 2 ** np.array([[c * 7 + r for c in range(7)] for r in reversed(range(6))], np.uint64)
+    own, other = (bits[plane > 0].sum(dtype=np.uint64)[None] for plane in planes)
+    state, over, outcome = game.play((own, own | other), action[None])
+    if over[0]:
+        assert (step.terminated[n], step.reward[n]) == (True, -outcome[0])
+        return
+    answers = np.flatnonzero(game.legal(state)[0])
+    found = [game.play(state, answer[None]) for answer in answers]
+    matches = [x for x in found if np.array_equal(game.planes(x[0])[0], step.next_obs.observation[n])]
+    assert len(matches) == 1
+    assert (step.terminated[n], step.reward[n]) == (matches[0][1][0], matches[0][2][0])
+
+
+def test_a_vector_environment_asks_the_opponent_once_per_step_for_all_games():
+    calls = []
+
+    class Counting(Scripted):
+        def __call__(self, game, state, rng):
+            calls.append(len(state[0]))
+            return game.legal(state).argmax(axis=1)
+
+    games = BoardVector(5, TicTacToe(), Counting(), False)
+    games.reset(seed=0)
+    games.step(np.array([3, 4, 5, 6, 7]))
+    assert calls == [5, 5]
+
+
+@pytest.mark.parametrize(("algorithm", "env_id"), [("dqn", "minding/ConnectFour-v0"), ("ppo", "minding/TicTacToe-v0")])
+def test_dqn_and_ppo_play_against_an_opponent(algorithm, env_id, tmp_path):
+    few = [
+        "policy.model.hidden=[8]",
+        "policy.collect.n_sample=64",
+        f"run.out_dir={tmp_path}",
+        "env.evaluator_env_num=2",
+        "policy.eval.freq=128",
+        "policy.eval.n_episode=4",
+    ]
+    if algorithm == "dqn":
+        few += ["policy.learn.warmup=64"]
+    env = {"env_id": env_id, "collector_env_num": 4, "env_kwargs": {"opponent": "uct:2"}}
+    cfg = compile_run(Config(env=env, policy={"type": algorithm}), few)
+    evaluated, seen, task = [], [], Task()
+    with task.start(ctx=OnlineRLContext()):
+        training.build(task, cfg)
+        task.use(lambda ctx: seen.append((ctx.env_step, ctx.env_episode, ctx.train_iter)))
+        task.use(lambda ctx: evaluated.append(ctx.eval_value) if ctx.eval_value is not None else None)
+        task.run(max_step=5)
+    env_step, episodes, train_iter = seen[-1]
+    assert (env_step, len(seen)) == (320, 5)
+    assert episodes > 10
+    assert train_iter > 0
+    assert evaluated
+    assert all(-1 <= value <= 1 for value in evaluated)
