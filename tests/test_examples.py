@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from minding.cli import run
+from minding.envs import check_env
 
 ROOT = Path(__file__).resolve().parent.parent
 EXAMPLES = ROOT / "examples"
@@ -182,6 +183,27 @@ def test_the_custom_environment_is_solved_at_the_defaults(tmp_path):
     check_result(printed, r"return 0\.10 after", tmp_path)
     (config,) = tmp_path.glob("runs/*/config.yaml")
     assert "final_episodes: 50" in config.read_text()
+
+
+def test_the_game_of_your_own_is_played_by_search_and_is_an_environment(tmp_path, monkeypatch):
+    printed, _ = run_example("connect_three.py", "--simulations", "20", "--games", "10", folder=tmp_path)
+    results = re.findall(r"uct:20 against (\w+): mean outcome (-?\d\.\d\d) first, (-?\d\.\d\d) second", printed)
+    assert [name for name, *_ in results] == ["random", "minimax"]
+    # The first player can force a win, which minimax does.
+    assert float(results[0][1]) > 0.5
+    assert results[1][2] == "-1.00"
+    monkeypatch.syspath_prepend(EXAMPLES)
+    findings = check_env({"env_id": "connect_three:ConnectThreeEnv"}, steps=60)
+    assert {each.level for each in findings if "steps/s" not in each.text} == {"ok"}
+
+
+def test_the_search_example_answers_a_corner_with_the_centre_and_plays(tmp_path):
+    printed, _ = run_example("uct_search.py", "--simulations", "400", "--games", "3", folder=tmp_path)
+    assert "it answers a corner with square 4; 4 is the centre\n" in printed
+    results = re.findall(r"uct:400 against (\w+): (\d) won, (\d) drawn, (\d) lost\n", printed)
+    assert [(name, sum(map(int, counts))) for name, *counts in results] == [("random", 6), ("minimax", 6)]
+    assert int(results[0][1]) >= 3
+    assert results[1][1] == "0", "nobody wins against perfect play"
 
 
 @pytest.mark.slow

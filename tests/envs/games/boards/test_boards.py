@@ -1,6 +1,8 @@
 """What holds for the rules of every board game, and random games against PettingZoo's."""
 
 import importlib
+import runpy
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -8,10 +10,12 @@ import pytest
 from minding.envs.games.boards.connect_four import ConnectFour
 from minding.envs.games.boards.tic_tac_toe import TicTacToe
 
+EXAMPLE = Path(__file__).resolve().parents[4] / "examples" / "connect_three.py"
 # The game, the length of `symmetries`, and PettingZoo's module and number of each of our actions.
 GAMES = {
     "tic_tac_toe": (TicTacToe(), 8, "tictactoe.tictactoe", [0, 3, 6, 1, 4, 7, 2, 5, 8]),
     "connect_four": (ConnectFour(), 2, "connect_four.connect_four", list(range(7))),
+    "connect_three": (runpy.run_path(str(EXAMPLE))["ConnectThree"](), 2, "", []),
 }
 
 
@@ -72,7 +76,7 @@ def test_symmetric_positions_play_alike(name):
     assert len(forms) > count
 
 
-@pytest.mark.parametrize("name", GAMES)
+@pytest.mark.parametrize("name", [name for name in GAMES if GAMES[name][2]])
 @pytest.mark.filterwarnings("ignore:The old environment creation API:DeprecationWarning")
 def test_random_games_equal_those_of_pettingzoo_ply_by_ply(name):
     pytest.importorskip("pygame", reason="PettingZoo's board games draw with pygame: pip install pygame")

@@ -1,0 +1,40 @@
+"""Games between two opponents."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from minding.engine.errors import GameError
+from minding.engine.search.opponents import Opponent, ask
+from minding.engine.types import Array, BoardGame, State
+
+
+def match(
+    game: BoardGame, first: Opponent, second: Opponent, state: State, rng: np.random.Generator, plies: int = 0
+) -> Array:
+    """Plays n games to their end, all at once.
+
+    Args:
+      game: the rules.
+      first: moves first, in `state`.
+      second: the other player.
+      state: n positions in which the games run, such as ``game.initial(n)`` or a list of openings.
+      rng: both draw from it.
+      plies: plies that led to `state`, for messages.
+    Returns:
+      The outcomes for `first`, int64 ``(n,)``: 1, 0 or -1.
+    Raises:
+      GameError: if an action is illegal, or a game is longer than `game.longest`.
+    """
+    rows = np.arange(len(state[0]))
+    outcomes = np.zeros(len(rows), np.int64)
+    for ply in range(plies, game.longest):
+        # The outcome is that of the player to move next.
+        player, sign = (first, -1) if (ply - plies) % 2 == 0 else (second, 1)
+        action = ask(player, game, state, rng, np.full(len(rows), ply), rows)
+        state, over, outcome = game.play(state, action)
+        outcomes[rows[over]] = sign * outcome[over]
+        rows, state = rows[~over], tuple(part[~over] for part in state)
+        if not rows.size:
+            return outcomes
+    raise GameError(f"{type(game).__name__}: game {rows[0]} runs after longest={game.longest} plies")

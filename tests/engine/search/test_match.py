@@ -1,0 +1,60 @@
+"""Games between two opponents."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from board_toys import Twig, connect_four
+
+from minding.engine.errors import GameError
+from minding.engine.search import match, opponents
+from minding.envs.games.boards.connect_four import ConnectFour
+from minding.envs.games.boards.tic_tac_toe import TicTacToe
+
+RNG = np.random.default_rng(0)
+
+
+@dataclasses.dataclass
+class Always:
+    action: int
+    name: str = "always"
+
+    def __call__(self, game, state, rng):
+        return np.full(len(state[0]), self.action)
+
+
+def test_outcomes_are_those_of_the_first_player():
+    game = ConnectFour()
+    # The first player needs one more stone in column 3; the second holds three in column 0.
+    assert match(game, Always(3), Always(0), connect_four("303030"), RNG, 6).tolist() == [1]
+    # In the same columns the second completes a line first.
+    assert match(game, Always(1), Always(0), connect_four("3030" + "50"), RNG, 6).tolist() == [-1]
+    # Position 6 of the toy is a draw, 7 a win of who moved first.
+    start = Twig().initial(2)
+    assert match(Twig(), Always(1), Always(0), start, RNG).tolist() == [0, 0]
+    assert match(Twig(), Always(1), Always(1), start, RNG).tolist() == [1, 1]
+    assert match(Twig(), Always(0), Always(0), start, RNG).tolist() == [-1, -1]
+
+
+def test_games_of_different_lengths_are_all_played_to_their_end():
+    outcomes = match(TicTacToe(), opponents.random(), opponents.random(), TicTacToe().initial(4000), RNG)
+    # Random play: 58.5 % won by the first player, 28.8 % by the second; standard deviations 0.8 % and 0.7 %.
+    assert abs((outcomes == 1).mean() - 0.585) < 0.03
+    assert abs((outcomes == -1).mean() - 0.288) < 0.03
+
+
+def test_an_illegal_action_names_player_game_and_ply():
+    state = connect_four("3", "4")
+    with pytest.raises(GameError, match="opponent always: its action 3 is illegal in ConnectFour, game 0, ply 7"):
+        match(ConnectFour(), Always(3), Always(3), connect_four("3", "3"), RNG, 1)
+    with pytest.raises(GameError, match="opponent always: its action 9 is illegal in ConnectFour, game 0, ply 2"):
+        match(ConnectFour(), Always(9), Always(0), state, RNG, 1)
+
+
+def test_a_game_longer_than_it_says_is_an_error():
+    class Endless(Twig):
+        def play(self, state, action):
+            return state, np.zeros(len(action), bool), np.zeros(len(action), int)
+
+    with pytest.raises(GameError, match="Endless: game 0 runs after longest=2 plies"):
+        match(Endless(), Always(0), Always(0), Endless().initial(1), RNG)
