@@ -42,9 +42,9 @@ class GumbelOptions:
 
     def __post_init__(self) -> None:
         check_simulations(self.simulations)
-        if self.max_considered < 1:
+        if not self.max_considered >= 1:
             raise ConfigError(f"max_considered={self.max_considered}: expected at least 1 action")
-        if self.c_visit < 0 or self.c_scale < 0 or self.gumbel_scale < 0:
+        if not all(x >= 0 for x in (self.c_visit, self.c_scale, self.gumbel_scale)):
             raise ConfigError(
                 f"c_visit={self.c_visit}, c_scale={self.c_scale}, gumbel_scale={self.gumbel_scale}: expected numbers "
                 "of at least 0"

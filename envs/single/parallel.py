@@ -18,6 +18,8 @@ FAMILIES = ("atari", "butterfly", "classic", "sisl")
 """Of PettingZoo: the id 'family/name' is ``pettingzoo.family.name``."""
 _AT_ONCE = "rps_"
 """How the names begin of those in `classic` that are no games of turns."""
+_BOARDS = {"tictactoe": "minding/TicTacToe-v0", "connect_four": "minding/ConnectFour-v0"}
+"""Our environments of games of turns in `classic`, by how their names begin."""
 GAMES = {
     "smac": ("smac.env", "StarCraft2Env", "https://github.com/oxwhirl/smac"),
     "smacv2": ("smacv2.env", "StarCraftCapabilityEnvWrapper", "https://github.com/oxwhirl/smacv2"),
@@ -91,7 +93,7 @@ def parallel_source(env_id: str) -> Callable[..., Any]:
     if families == ["classic"] and not name.startswith(_AT_ONCE):
         raise ConfigError(
             f"env.env_id={env_id!r}: PettingZoo's classic environments are games of turns, in which agents see what "
-            "others did in the same round; expected one whose agents act at once"
+            f"others did in the same round; expected one whose agents act at once{_own_board(name)}"
         )
     try:
         path = importlib.import_module(".".join([package, *families])).__path__
@@ -114,6 +116,12 @@ def parallel_source(env_id: str) -> Callable[..., Any]:
             else f"env.env_id={env_id!r} needs {error.name or error}, which is not installed"
         ) from error
     return _with_vector(getattr(module, "parallel_env", None) or module.env, env_id)
+
+
+def _own_board(name: str) -> str:
+    """Names our environment of the same board game, if there is one."""
+    own = next((env_id for start, env_id in _BOARDS.items() if name.startswith(start)), "")
+    return f"; {own!r} is this game against an opponent" if own else ""
 
 
 def _with_vector(make: Callable[..., Any], env_id: str) -> Callable[..., Any]:
