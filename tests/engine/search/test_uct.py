@@ -16,14 +16,12 @@ GAME = ConnectFour()
 
 def test_the_visits_are_those_computed_by_hand():
     # After position 2 the player to move wins by action 0 and draws by action 1: nothing is left to chance but which
-    # is first. Q = 1 and 0, c = 1: with visits (1, 1), 1 + sqrt(log 2 / 1) against sqrt(log 2 / 1), and so on: action
-    # 1 is next as soon as sqrt(log N) > 1 + sqrt(log N / (N - 1)), at N = 10 first.
-    root = np.array([2])
-    turn = next(n for n in range(2, 100) if math.sqrt(math.log(n)) > 1 + math.sqrt(math.log(n) / (n - 1)))
-    assert turn == 10
+    # is first. Q is 1 and 0; after N simulations, of which one took action 1, it is next as soon as
+    # c sqrt(log N) > 1 + c sqrt(log N / (N - 1)). With c = 1.2: 1.674 < 1.683 at N = 7, 1.730 > 1.654 at N = 8.
+    root, turn = np.array([2]), 8
     for seed in range(4):
         for simulations, visits in ((1, None), (2, [1, 1]), (turn, [turn - 1, 1]), (turn + 1, [turn - 1, 2])):
-            found = uct(Twig(), (root,), UctOptions(simulations, c=1.0), np.random.default_rng(seed))
+            found = uct(Twig(), (root,), UctOptions(simulations, c=1.2), np.random.default_rng(seed))
             assert found.visits.sum() == simulations
             if visits:
                 assert found.visits.tolist() == [visits]
