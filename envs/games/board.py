@@ -10,6 +10,7 @@ from gymnasium import spaces
 from minding.engine.data.masks import ACTION_MASK, OBSERVATION
 from minding.engine.errors import ConfigError, GameError
 from minding.engine.search.opponents import Opponent, ask, parse
+from minding.engine.search.rules import check_rules
 from minding.engine.types import Array, BoardGame, State
 from minding.envs.games.boards.connect_four import ConnectFour
 from minding.envs.games.boards.tic_tac_toe import TicTacToe
@@ -42,6 +43,7 @@ class BoardVector(GameVector):
     ) -> None:
         if not isinstance(first, bool) and first != "random":
             raise ConfigError(f"first={first!r}: expected true, false or 'random', drawn in each episode")
+        check_rules(game)
         initial = game.initial(num_envs)
         observation_space = spaces.Dict(
             {

@@ -1,0 +1,118 @@
+"""The check of rules finds each mistake where it is."""
+
+import numpy as np
+import pytest
+
+from minding.engine.errors import GameError
+from minding.engine.search.rules import check_rules
+from minding.envs.games.board import BoardEnv
+from minding.envs.games.boards.connect_four import ConnectFour
+from minding.envs.games.boards.tic_tac_toe import TicTacToe
+
+RULES = TicTacToe()
+
+
+def changed(**methods):
+    return type("Changed", (TicTacToe,), methods)()
+
+
+def play_with(change):
+    """A `play` whose answer is changed."""
+    return {"play": lambda self, state, action: change(*RULES.play(state, action))}
+
+
+def write(self, state, action):
+    following = RULES.play(state, action)
+    state[0][:] = 0
+    return following
+
+
+def mix(self, state, action):
+    (own, other), over, outcome = RULES.play(state, action)
+    return (own, np.roll(other, 1)), over, outcome
+
+
+@pytest.mark.parametrize("game", [TicTacToe(), ConnectFour()])
+def test_our_rules_pass(game):
+    check_rules(game)
+
+
+@pytest.mark.parametrize(
+    ("methods", "message"),
+    [
+        ({"actions": 0}, "Changed.actions: expected an integer of at least 1, and it is 0"),
+        ({"longest": None}, "Changed.longest: expected an integer of at least 1, and it is None"),
+        ({"longest": 6}, "Changed.longest: expected the most plies of a game, and a random game runs after 6, ply 6"),
+        (
+            {"initial": lambda self, n: np.zeros(n)},
+            "Changed.initial: expected a state that is a tuple of arrays, and it",
+        ),
+        (
+            {"initial": lambda self, n: (np.zeros(1), np.zeros(1))},
+            r"Changed.initial: expected array 0 of the state of shape \(6,\) and dtype float64, and it has .*\(1,\)",
+        ),
+        (
+            {"legal": lambda self, state: RULES.legal(state).astype(int)},
+            r"Changed.legal: expected shape \(6, 9\) and dtype bool, and .* dtype int64 \(ndarray\), ply 1 of",
+        ),
+        (
+            {"legal": lambda self, state: RULES.legal(state) & (state[0] == 0)[:, None]},
+            "Changed.legal: expected at least one legal action while a game runs, and there is none, ply 3",
+        ),
+        (
+            {"planes": lambda self, state: RULES.planes(state)[:, 0]},
+            r"Changed.planes: expected an array \(n, C, H, W\), and its shape is \(6, 3, 3\)",
+        ),
+        (
+            {"planes": lambda self, state: RULES.planes(state).astype(np.float64)},
+            "Changed.planes: expected shape .* and dtype float32, and it has shape .* and dtype float64",
+        ),
+        (
+            {"planes": lambda self, state: 2 * RULES.planes(state)},
+            r"Changed.planes: expected numbers in \[0, 1\], and they reach from 0.0 to 2.0, ply 2",
+        ),
+        ({"symmetries": lambda self, planes, policy: []}, "Changed.symmetries: expected a list of pairs"),
+        (
+            {"symmetries": lambda self, planes, policy: RULES.symmetries(planes, policy)[1:]},
+            "Changed.symmetries: expected the given planes and policy as the first pair",
+        ),
+        (
+            {"symmetries": lambda self, planes, policy: [(planes, policy), (planes, 2 * policy)]},
+            "Changed.symmetries: expected the policy's numbers in another order, and they differ",
+        ),
+        (
+            play_with(lambda state, over, outcome: (state, over)),
+            r"Changed.play: expected \(next state, over, outcome\)",
+        ),
+        (
+            play_with(lambda state, over, outcome: (state[:1], over, outcome)),
+            "Changed.play: expected 2 arrays as `initial` returns, and there are 1",
+        ),
+        (
+            play_with(lambda state, over, outcome: ((state[0].astype(float), state[1]), over, outcome)),
+            r"Changed.play: expected array 0 of the state of shape \(6,\) and dtype int16, and .* float64",
+        ),
+        (
+            play_with(lambda state, over, outcome: (state, over.astype(int), outcome)),
+            r"Changed.play: expected shape \(6,\) and dtype bool, and it has shape \(6,\) and dtype int64",
+        ),
+        (
+            play_with(lambda state, over, outcome: (state, over, outcome * 2)),
+            r"expected outcomes \(\d,\) of -1, 0 and 1",
+        ),
+        (
+            play_with(lambda state, over, outcome: (state, over, outcome + 1)),
+            "Changed.play: expected the outcome 0 while a game runs, ply 1",
+        ),
+        ({"play": write}, "Changed.play: it wrote to the state that it was given; change a copy, ply 3"),
+        ({"play": mix}, "Changed.play: a game is played differently alone and among others, ply 1"),
+    ],
+)
+def test_each_mistake_is_named_with_method_and_ply(methods, message):
+    with pytest.raises(GameError, match=message):
+        check_rules(changed(**methods))
+
+
+def test_an_environment_checks_its_rules_first():
+    with pytest.raises(GameError, match=r"Changed\.play: it wrote to the state"):
+        BoardEnv(changed(play=write))
