@@ -8,7 +8,7 @@ from minding.configs import load_preset
 
 main_config = load_preset("pendulum_td3_bc")
 main_config.exp_name = "pendulum_rebrac"
-main_config.policy.model.update(hidden=[256, 256, 256], norm="layer")
+main_config.policy.model.update(hidden=[256, 256, 256], norm="critics")
 # beta_1 = 0.1 and beta_2 = 0.01; actions are single numbers.
 main_config.policy.update(learn=dict(alpha=10.0, critic_penalty=0.01))
 

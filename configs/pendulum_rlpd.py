@@ -13,7 +13,7 @@ main_config = Config(
     policy=dict(
         type="sac",
         # Ball et al., 2023, https://arxiv.org/abs/2302.02948, section 4: it keeps values of unseen actions bounded.
-        model=dict(norm="layer"),
+        model=dict(norm="critics"),
         learn=dict(learning_rate=1e-3, update_per_collect=1, warmup=256),
         collect=dict(n_sample=1),
         eval=dict(freq=1_500, n_episode=20),

@@ -117,7 +117,7 @@ class PolicyNetwork(nn.Cell):
     def __init__(self, spec: Mapping[str, Any], model: Any, rng: np.random.Generator) -> None:
         super().__init__()
         self.encoder = make_encoder(spec["observation"], model, rng)
-        self.torso = MLP.of(self.encoder.out_features, model, math.sqrt(2), rng)
+        self.torso = MLP.of(self.encoder.out_features, model, math.sqrt(2), rng, acts=True)
         # Algorithms of discrete actions alone have no such key.
         log_std = model.get("log_std", 0.0)
         self.head = make_action_head(spec["action"], self.torso.out_features, rng, log_std=log_std)
@@ -214,7 +214,7 @@ class BoundedActor(nn.Cell):
     def __init__(self, spec: Mapping[str, Any], model: Any, rng: np.random.Generator) -> None:
         super().__init__()
         self.encoder = make_encoder(spec["observation"], model, rng)
-        self.torso = MLP.of(self.encoder.out_features, model, None, rng)
+        self.torso = MLP.of(self.encoder.out_features, model, None, rng, acts=True)
         self.head = self.head_class(self.torso.out_features, math.prod(spec["action"]["shape"]), rng)
 
     def construct(self, obs):

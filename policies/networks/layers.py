@@ -171,9 +171,14 @@ class MLP(nn.Cell):
         self.layers_activate = False
 
     @classmethod
-    def of(cls, in_features: int, model: Any, gain: float | None, rng: np.random.Generator) -> MLP:
-        """The hidden layers that the section `policy.model` asks for."""
-        return cls(in_features, model.hidden, model.activation, gain, rng, model.norm)
+    def of(
+        cls, in_features: int, model: Any, gain: float | None, rng: np.random.Generator, *, acts: bool = False
+    ) -> MLP:
+        """The hidden layers that the section `policy.model` asks for; `acts`: of a network beside critics."""
+        norm = model.norm
+        if norm == "critics":
+            norm = "none" if acts else "layer"
+        return cls(in_features, model.hidden, model.activation, gain, rng, norm)
 
     def construct(self, x):
         for k in range(len(self.layers)):

@@ -11,7 +11,7 @@ def schema() -> groups.Schema:
     """The keys of `policy`."""
     return {
         "model": {
-            **groups.model([256, 256], "relu"),
+            **groups.model([256, 256], "relu", critics=True),
             "dueling": opt(False, None, "critics with separate streams for state value and advantages"),
         },
         "learn": {

@@ -12,8 +12,11 @@ from minding.engine.data.rewards import KINDS
 Schema = dict[str, Any]
 
 
-def model(hidden: list[int], activation: str) -> Schema:
-    """Keys of networks."""
+def model(hidden: list[int], activation: str, *, critics: bool = False) -> Schema:
+    """Keys of networks; `critics`: whether there are critics as networks of their own, beside the one that acts."""
+    kinds, where = ("none", "layer"), ""
+    if critics:
+        kinds, where = (*kinds, "critics"), ", in all networks ('layer') or not in those that act ('critics')"
     return {
         "hidden": opt(hidden, "[1, inf)", "sizes of the hidden layers"),
         "activation": opt(
@@ -21,8 +24,8 @@ def model(hidden: list[int], activation: str) -> Schema:
         ),
         "norm": opt(
             "none",
-            ("none", "layer"),
-            "normalise each hidden layer before its activation: layer normalisation, over the layer's units",
+            kinds,
+            f"normalise each hidden layer before its activation: layer normalisation, over the layer's units{where}",
         ),
         "encoder": opt(
             None,

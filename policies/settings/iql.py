@@ -12,7 +12,7 @@ def schema() -> groups.Schema:
     collect, learn, other = groups.online(8)
     return {
         "model": {
-            **groups.model([256, 256], "relu"),
+            **groups.model([256, 256], "relu", critics=True),
             "log_std": opt(0.0, "[-5, 2]", "initial log standard deviation of actions"),
         },
         "learn": {

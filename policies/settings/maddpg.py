@@ -11,7 +11,7 @@ def schema() -> groups.Schema:
     """The keys of `policy`."""
     return {
         "model": {
-            **groups.model([64, 64], "relu"),
+            **groups.model([64, 64], "relu", critics=True),
             "central": opt(
                 True,
                 None,

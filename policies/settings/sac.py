@@ -10,7 +10,7 @@ from minding.policies.settings.algorithm import Algorithm
 def schema() -> groups.Schema:
     """The keys of `policy`."""
     return {
-        "model": groups.model([256, 256], "relu"),
+        "model": groups.model([256, 256], "relu", critics=True),
         "learn": {
             **groups.off_policy_learn(3e-4, 256, 8),
             "tau": opt(

@@ -11,7 +11,7 @@ def schema() -> groups.Schema:
     """The keys of `policy`."""
     collect, learn, other = groups.online(8)
     return {
-        "model": groups.model([256, 256], "relu"),
+        "model": groups.model([256, 256], "relu", critics=True),
         "learn": {
             **groups.recorded_learn(3e-4, 256),
             **learn,

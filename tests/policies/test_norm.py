@@ -114,6 +114,23 @@ def test_it_is_in_every_network_of_every_algorithm(algorithm, tiny_config):
         assert len(cell.norms) == (0 if path in own else len(cell.layers)), path
 
 
+WITH_CRITICS = {"ddpg", "td3", "td3_bc", "sac", "sqil", "cql", "iql", "awac", "discrete_sac", "discrete_sqil", "maddpg"}
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_critics_alone_have_it_if_asked_for_and_where_there_are_none_it_is_refused(algorithm, tiny_config):
+    if algorithm not in WITH_CRITICS:
+        with pytest.raises(ConfigError, match=r"policy\.model\.norm.*'critics'"):
+            tiny_config(algorithm, **{"policy.model.norm": "critics"})
+        return
+    policy = get_policy_class(algorithm)(tiny_config(algorithm, **{"policy.model.norm": "critics"}))
+    bodies = {path: cell for path, cell in policy.root.cells_and_names() if isinstance(cell, MLP)}
+    acts = {path: path.partition(".")[0] in ("net", "target_net") for path in bodies}
+    assert {*acts.values()} == {True, False}
+    for path, cell in bodies.items():
+        assert len(cell.norms) == (0 if acts[path] else len(cell.layers)), path
+
+
 def test_without_it_there_is_nothing_of_it(tiny_config):
     root = get_policy_class("sac")(tiny_config("sac"), modes=("learn",)).root
     assert not any(isinstance(cell, LayerNorm) for _, cell in root.cells_and_names())
