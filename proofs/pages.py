@@ -17,7 +17,7 @@ from minding.configs import PRESETS
 from minding.engine.run.aggregates import aggregate, estimate, mean
 from minding.engine.run.curves import mean_curve
 from minding.engine.run.plotting import plot_curves
-from proofs.runs import ASYNC, COLLECTING, LEARNING, STUDY, Record, Results
+from proofs.runs import ASYNC, COLLECTING, LEARNING, OFFLINE, STUDY, Record, Results
 from proofs.studies import STUDIES
 from proofs.team_tables import battle_table, spread_table
 
@@ -48,7 +48,7 @@ def table(results: Results, name: str, images: Path) -> str | None:
 
 def one_line(kind: str, record: Record) -> str:
     """A result in a few words, for the terminal."""
-    if kind in ("learning", ASYNC, STUDY):
+    if kind in ("learning", ASYNC, STUDY, OFFLINE):
         mean = record["eval_mean"]
         return f"{_score(mean)} ± {_score(record['eval_std'], mean)}, {record['seconds']:.0f} s"
     if kind == "determinism":

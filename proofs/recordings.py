@@ -12,6 +12,7 @@ from pathlib import Path
 
 from minding import Agent
 from minding.configs import load_preset
+from minding.engine.data.references import References
 from minding.middleware import offline_data_saver
 
 
@@ -28,6 +29,15 @@ class Source:
     preset: str = ""
     steps: int = 0
     env_step: int = 0
+
+    @property
+    def title(self) -> str:
+        """For a table."""
+        if not self.steps:
+            return f"all that `{self.preset}` did while it learned"
+        player = f"`{self.preset}`" if self.preset else "random play"
+        trained = f" trained for {self.env_step:,} steps" if self.env_step else ""
+        return f"{self.steps:,} steps of {player}{trained}"
 
     @property
     def name(self) -> str:
@@ -47,6 +57,14 @@ class Source:
             return ["proofs.recordings", self.preset, str(out), f"run.out_dir={out.parent}", f"exp_name={out.stem}_run"]
         of = ["--random", "--env", env_id, "--seed", "0"] if policy is None else [str(policy)]
         return ["minding", "data", "record", *of, "--steps", str(self.steps), "--out", str(out)]
+
+
+REFERENCES = {
+    "Pendulum-v1": References(-1170.0, -136.0),
+    "CartPole-v1": References(22.5, 500.0),
+    "Acrobot-v1": References(-500.0, -87.0),
+}
+"""By environment, the returns that score 0 and 100: of random play, and of the trained policies that are recorded."""
 
 
 def folder_name(sources: Sequence[Source], env_id: str) -> str:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from proofs import data_sets
 from proofs import pages as proof_pages
 from proofs.runs import (
     ASYNC,
@@ -21,6 +22,7 @@ from proofs.runs import (
     DETERMINISM,
     LEARNING,
     MEMORY,
+    OFFLINE,
     STUDY,
     Job,
     Record,
@@ -37,6 +39,7 @@ RUNNERS: dict[str, Callable[[Job, Path], Record]] = {
     "learning": run_learning,
     ASYNC: run_learning,
     STUDY: run_learning,
+    OFFLINE: run_learning,
     "determinism": run_determinism,
     "memory": run_memory,
 }
@@ -44,7 +47,7 @@ RUNNERS: dict[str, Callable[[Job, Path], Record]] = {
 
 def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     known = [*LEARNING, *(f"{kind}:{name}" for kind in ("async", "determinism") for name in COLLECTING), "memory"]
-    known += [f"study:{name}" for name in STUDIES]
+    known += [f"study:{name}" for name in STUDIES] + [f"offline:{name}" for name in data_sets.LEARNERS]
     parser = argparse.ArgumentParser(prog="python -m proofs.run", description=__doc__)
     parser.add_argument("--only", action="append", choices=known, metavar="PROOF", help=", ".join(known))
     parser.add_argument("--seeds", type=int, help="seeds of each learning proof (as presets and studies say)")
@@ -78,13 +81,14 @@ def plan(args: argparse.Namespace) -> list[Job]:
         for seed in range(args.seeds or proof.seeds)
     ]
     jobs += [
-        Job(STUDY, study.preset, seed, steps or env_step, x.changes, x.program, name, variant)
+        Job(STUDY, study.preset, seed, steps or env_step, x.changes, x.program, name, variant, study.recorded)
         for name, study in STUDIES.items()
         if _wanted(args, f"study:{name}")
         for env_step in [study.env_step or LEARNING[study.preset].env_step]
         for variant, x in study.variants.items()
         for seed in range(args.seeds or study.seeds)
     ]
+    jobs += [job for job in data_sets.jobs(args.seeds) if _wanted(args, f"offline:{job.preset}")]
     if _wanted(args, "memory"):
         jobs.append(Job("memory", "cartpole_ppo", 0, steps or MEMORY))
     return jobs

@@ -16,8 +16,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from minding.configs import PRESETS, compile_run, load_preset
+from minding.configs import PRESETS, compile_run, load_named
 from minding.engine.checkpoint import load_checkpoint, newest_checkpoint
+from minding.engine.config.config import Config
+from minding.engine.data.dataset import load_dataset
 from minding.engine.run.curves import EVAL_RETURN, series
 from minding.engine.run.metrics import read_metrics
 from minding.engine.run.run_dir import RunDir
@@ -68,6 +70,8 @@ ASYNC = "async_learning"
 """The learning proofs again, with lanes."""
 STUDY = "studies"
 """Variants of presets, see `proofs.studies`."""
+OFFLINE = "offline"
+"""BC on all recorded data, and presets on those of others, see `proofs.data_sets`."""
 _OFF_BY_DEFAULT = ("info_keys", "episodic_life")
 """Settings of environments that are part of what is learned only where they are set."""
 MEMORY = 1_000_000
@@ -82,6 +86,7 @@ class Job:
       changes: what it overrides beyond seed, steps and lanes.
       program: the module whose command line trains it.
       study, variant: names of what it belongs to; empty unless its kind is `STUDY`.
+      recorded: what its data are made of; if empty, what those of its preset are.
     """
 
     kind: str
@@ -92,6 +97,17 @@ class Job:
     program: str = "minding"
     study: str = ""
     variant: str = ""
+    recorded: tuple[Source, ...] = ()
+
+    @property
+    def sources(self) -> tuple[Source, ...]:
+        """What its data are made of."""
+        return self.recorded or (LEARNING[self.preset].recorded if self.preset in LEARNING else ())
+
+    @property
+    def env_id(self) -> str:
+        """Its environment."""
+        return str(compiled(self.preset, self.overrides).env.env_id)
 
     @property
     def overrides(self) -> tuple[str, ...]:
@@ -102,25 +118,35 @@ class Job:
     @property
     def config_hash(self) -> str:
         settings = config_hash(self.preset, self.overrides)
-        if self.program == "minding":
-            return settings
-        return hashlib.sha256(f"{self.program} {settings}".encode()).hexdigest()[:12]
+        own = [] if self.program == "minding" else [self.program]
+        own += [folder_name(self.recorded, self.env_id)] if self.recorded else []
+        return hashlib.sha256(" ".join([*own, settings]).encode()).hexdigest()[:12] if own else settings
 
     @property
     def folder(self) -> Path:
         """Where its runs are, below that of all proofs."""
-        above = {ASYNC: (ASYNC,), STUDY: (STUDY, self.study, self.variant)}.get(self.kind, ())
-        return Path(*above, self.preset, f"seed_{self.seed}")
+        above = {ASYNC: (ASYNC,), STUDY: (STUDY, self.study, self.variant), OFFLINE: (OFFLINE, *self._data)}
+        return Path(*above.get(self.kind, ()), self.preset, f"seed_{self.seed}")
+
+    @property
+    def _data(self) -> list[str]:
+        return [folder_name(self.recorded, self.env_id)] if self.recorded else []
 
     def __str__(self) -> str:
-        name = f"{self.study}, {self.variant}," if self.study else self.preset
+        name = f"{self.study}, {self.variant}," if self.study else " on ".join([self.preset, *self._data])
         return f"{self.kind} {name} seed {self.seed}"
+
+
+@functools.cache
+def compiled(preset: str, overrides: tuple[str, ...]) -> Config:
+    """The settings of a preset, or of an algorithm with its defaults."""
+    return compile_run(load_named(preset), overrides)
 
 
 @functools.cache
 def config_hash(preset: str, overrides: tuple[str, ...]) -> str:
     """Twelve hex digits of the settings that decide what is learned: results of other settings are not mixed up."""
-    cfg = compile_run(load_preset(preset), overrides)
+    cfg = compiled(preset, overrides)
     decisive = {key: cfg[key] for key in ("seed", "chain", "env", "policy")}
     decisive["run"] = {"max_env_step": cfg.run.max_env_step}
     if cfg.run.max_train_iter is not None:
@@ -188,6 +214,13 @@ class Results:
         newest = {(r["variant"], r["seed"]): r for r in records if _same_settings(r, last[r["variant"]])}
         return {variant: [newest[pair] for pair in sorted(newest) if pair[0] == variant] for variant in last}
 
+    def on_data(self, name: str) -> dict[str, list[Record]]:
+        """By preset, the newest record of each seed on these data, of the settings of the newest one; see `OFFLINE`."""
+        records = [record for record in self._read(OFFLINE) if record["data"]["name"] == name]
+        last = {record["preset"]: record for record in records}
+        newest = {(r["preset"], r["seed"]): r for r in records if _same_settings(r, last[r["preset"]])}
+        return {preset: [newest[pair] for pair in sorted(newest) if pair[0] == preset] for preset in last}
+
     def presets(self, kind: str) -> list[str]:
         """Names of the presets that have records."""
         return sorted({record["preset"] for record in self._read(kind)})
@@ -219,11 +252,13 @@ def _same_settings(record: Record, other: Record) -> bool:
 
 def run_learning(job: Job, runs: Path) -> Record:
     """Trains a preset and takes its final evaluation and its curve."""
-    run_dir = _train(job, runs / job.folder, _recorded(LEARNING[job.preset], runs))
+    data = _recorded(job, runs)
+    run_dir = _train(job, runs / job.folder, [] if data is None else [f"policy.other.data={data}"])
     summary = json.loads(run_dir.summary.read_text(encoding="utf-8"))
     steps, returns = series(read_metrics(run_dir.metrics), EVAL_RETURN)
     return {
         **head_of(job),
+        **({} if data is None else {"data": data_figures(data)}),
         "eval_mean": summary["eval_return"],
         "eval_std": summary["eval_std"],
         "eval_episodes": summary["n_eval_episodes"],
@@ -258,16 +293,32 @@ def run_memory(job: Job, runs: Path) -> Record:
     return {**head_of(job), "env_step": job.env_step, **json.loads(out.splitlines()[-1])}
 
 
-def _recorded(proof: Learning, runs: Path) -> list[str]:
-    """Makes the data that a preset learns from, unless that is done; returns the setting for it."""
-    if not proof.recorded:
-        return []
-    env_id, folder = load_preset(proof.preset).env.env_id, runs / "recorded"
-    parts = [_part(source, env_id, folder) for source in proof.recorded]
-    data = folder / folder_name(proof.recorded, env_id)
+def _recorded(job: Job, runs: Path) -> Path | None:
+    """The folder of the data that a job learns from, see `make_data`."""
+    return make_data(job.sources, job.env_id, runs) if job.sources else None
+
+
+def make_data(sources: Sequence[Source], env_id: str, runs: Path) -> Path:
+    """Makes data of their sources, unless that is done; returns the folder."""
+    folder = runs / "recorded"
+    parts = [_part(source, env_id, folder) for source in sources]
+    data = folder / folder_name(sources, env_id)
     if not data.exists():
         _run([sys.executable, "-m", "minding", "data", "convert", *map(str, parts), "--out", str(data)])
-    return [f"policy.other.data={data}"]
+    return data
+
+
+def data_figures(folder: Path) -> Record:
+    """What a table says of recorded data: returns are those of whole episodes."""
+    data = load_dataset(folder, mapped=True)
+    returns = data.returns()
+    return {
+        "name": folder.name,
+        "steps": len(data),
+        "episodes": len(data.end),
+        "return_mean": round(float(returns.mean()), 2),
+        "return_std": round(float(returns.std()), 2),
+    }
 
 
 def _part(source: Source, env_id: str, folder: Path) -> Path:

@@ -8,6 +8,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 
+from proofs.recordings import Source
+
 
 @dataclasses.dataclass(frozen=True)
 class Variant:
@@ -28,6 +30,7 @@ class Study:
       seeds: how many, from 0.
       env_step: environment steps of a variant, one at which the preset is evaluated; None: those of the preset's proof.
         Fewer only where nothing follows a schedule over the run.
+      recorded: what the data of all variants are made of, if not those of the preset.
     """
 
     preset: str
@@ -35,9 +38,27 @@ class Study:
     variants: Mapping[str, Variant]
     seeds: int = 3
     env_step: int | None = None
+    recorded: tuple[Source, ...] = ()
 
 
+_CONSTANT = {
+    f"constant {sign}1": Variant((f"chain=proofs.constant_rewards:{name}_one",))
+    for sign, name in (("+", "plus"), ("-", "minus"))
+}
+_JUDGED = {kind: Variant((f"policy.other.gail.reward={kind}",)) for kind in ("positive", "negative", "logit")}
+_CARTPOLE = "env.env_id=CartPole-v1"
 STUDIES: dict[str, Study] = {
+    # The preset's own is the logit.
+    "gail_acrobot": Study(
+        "acrobot_gail", "rewarded by", {kind: x for kind, x in {**_JUDGED, **_CONSTANT}.items() if kind != "logit"}
+    ),
+    "gail_cartpole": Study(
+        "acrobot_gail",
+        "rewarded by",
+        {kind: Variant((_CARTPOLE, *x.changes)) for kind, x in {**_JUDGED, **_CONSTANT}.items()},
+        env_step=100_000,
+        recorded=(Source("cartpole_ppo", 5_000),),
+    ),
     # Without noisy layers the agent explores by epsilon-greedy.
     "ablation": Study(
         "acrobot_rainbow",
