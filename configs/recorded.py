@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from minding.engine.config.config import Config
-from minding.engine.data.dataset import RECORDED, recorded_env, recorded_references
+from minding.engine.data.dataset import (
+    RECORDED,
+    Dataset,
+    check_folder,
+    load_dataset,
+    recorded_digest,
+    recorded_env,
+    recorded_references,
+)
 from minding.engine.data.references import References
-from minding.engine.errors import ConfigError
+from minding.engine.errors import ConfigError, DataError
 
 
 def data_folder(cfg: Config) -> str:
@@ -25,6 +34,49 @@ def data_folder(cfg: Config) -> str:
             "makes one from a run folder"
         )
     return folder
+
+
+@dataclasses.dataclass(frozen=True)
+class _Opened:
+    """Data that were verified; `stamp` tells whether their files are still the same."""
+
+    stamp: tuple[object, ...]
+    data: Dataset
+
+
+_opened: dict[str, _Opened] = {}
+"""The data that were opened last, by folder: they are verified once, however often a run is checked."""
+
+
+def open_data(cfg: Config, batch_size: int) -> Dataset:
+    """The recorded data that a configuration names; their arrays stay in their file.
+
+    Args:
+      cfg: the compiled configuration.
+      batch_size: steps of a minibatch.
+    Raises:
+      ConfigError: none are named.
+      DataError: there are none, they are damaged, of another environment or fewer than a minibatch.
+    """
+    folder = data_folder(cfg)
+    check_folder(folder, cfg.env, batch_size)
+    path = Path(folder).expanduser()
+    found = [(each.name, each.stat()) for each in sorted(path.iterdir()) if each.exists()]
+    stamp = tuple((name, of.st_ino, of.st_size, of.st_mtime_ns) for name, of in found)
+    key = str(path.resolve())
+    if key not in _opened or _opened[key].stamp != stamp:
+        data = load_dataset(path, mapped=True)
+        _opened.clear()
+        _opened[key] = _Opened(stamp, data)
+    return _opened[key].data
+
+
+def is_same_data(first: str, second: str) -> bool:
+    """Whether two folders hold the same recorded data, by their manifests; False where one holds none."""
+    try:
+        return recorded_digest(first) == recorded_digest(second)
+    except DataError:
+        return False
 
 
 def references_in(cfg: Config) -> References | None:

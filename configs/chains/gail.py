@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from minding.configs.chains import Chain
-from minding.configs.recorded import data_folder
+from minding.configs.recorded import data_folder, open_data
 from minding.engine.chain.context import OnlineRLContext
 from minding.engine.chain.task import Task
 from minding.engine.config.config import Config
-from minding.engine.data.dataset import check_fits, check_folder, load_dataset
+from minding.engine.data.dataset import check_fits, load_dataset
 from minding.engine.types import Policy
 from minding.envs import make_collector_env, make_evaluator_env
 from minding.middleware import (
@@ -20,8 +20,8 @@ from minding.middleware import (
 
 
 def check(cfg: Config) -> None:
-    """Refuses a configuration that names no recorded data which fit it, before they are read."""
-    check_folder(data_folder(cfg), cfg.env, cfg.policy.other.read("gail.batch_size", int))
+    """Refuses a configuration that names no whole recorded data which fit it."""
+    open_data(cfg, cfg.policy.other.read("gail.batch_size", int))
 
 
 def fill(task: Task, cfg: Config, policy: Policy) -> None:

@@ -5,14 +5,15 @@ from __future__ import annotations
 from typing import cast
 
 from minding.configs.chains import Chain
-from minding.configs.recorded import data_folder
+from minding.configs.recorded import data_folder, open_data
 from minding.engine.buffers import DatasetTables, MappedTables
 from minding.engine.chain.context import OfflineRLContext
 from minding.engine.chain.task import Task
 from minding.engine.config.config import Config
-from minding.engine.data.dataset import RECORDED, check_fits, check_folder, load_dataset
+from minding.engine.data.dataset import RECORDED, check_fits, load_dataset, too_few
 from minding.engine.data.parts import hold_out
 from minding.engine.data.rewards import RewardScale
+from minding.engine.errors import DataError
 from minding.engine.types import Policy
 from minding.envs import make_evaluator_env
 from minding.middleware import dataset_evaluator, interaction_evaluator, offline_data_fetcher, trainer
@@ -20,18 +21,21 @@ from minding.middleware.dataset_evaluator import JudgedPolicy
 
 
 def check(cfg: Config) -> None:
-    """Refuses a configuration that names no recorded data which fit it, before they are read."""
-    check_folder(data_folder(cfg), cfg.env, cfg.policy.learn.batch_size)
+    """Refuses a configuration that names no whole recorded data from which it can learn."""
+    batch_size = cfg.policy.learn.batch_size
+    learned, _ = hold_out(open_data(cfg, batch_size), cfg.policy.other.read("holdout", float, 0.0), cfg.seed)
+    for problem in too_few(len(learned), batch_size, "recorded steps that policy.other.holdout leaves"):
+        raise DataError(f"{data_folder(cfg)!r}: {problem}")
+    RewardScale(cfg.policy.other.read("reward", str, "raw")).take(learned.returns())
 
 
 def fill(task: Task, cfg: Config, policy: Policy) -> None:
     """Appends the chain to the task."""
     folder = data_folder(cfg)
     mapped = cfg.policy.other.read("data_memory", str, "device") == "mapped"
-    data = load_dataset(folder, mapped=mapped)
+    data = open_data(cfg, cfg.policy.learn.batch_size) if mapped else load_dataset(folder)
     check_fits(data, cfg.env, folder)
     learned, held = hold_out(data, cfg.policy.other.read("holdout", float, 0.0), cfg.seed)
-    RewardScale(cfg.policy.other.read("reward", str, "raw")).take(learned.returns())
     if cfg.env.env_id != RECORDED:
         task.use(interaction_evaluator(cfg, policy.eval_mode, make_evaluator_env(cfg), task=task))
     fields, learn = policy.learn_mode.fields, cfg.policy.learn

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from minding.configs.chains import Chain
 from minding.configs.chains.off_policy import REPLAY, explores_by_chance
-from minding.configs.recorded import data_folder
+from minding.configs.recorded import data_folder, open_data
 from minding.engine.buffers import MixedBuffer
 from minding.engine.buffers.mixed import BufferPart
 from minding.engine.chain.context import OnlineRLContext
 from minding.engine.chain.task import Task
 from minding.engine.config.config import Config
-from minding.engine.data.dataset import Dataset, check_fits, check_folder, load_dataset
+from minding.engine.data.dataset import Dataset, check_fits, load_dataset
 from minding.engine.errors import ConfigError
 from minding.engine.types import Policy
 from minding.envs import make_collector_env, make_evaluator_env
@@ -31,7 +31,7 @@ SETTINGS = (*REPLAY, "policy.other.data", "policy.other.data_share")
 
 
 def check(cfg: Config) -> None:
-    """Refuses a configuration that names no recorded data which fit it, or whose minibatches cannot be divided."""
+    """Refuses a configuration that names no whole recorded data that fit, or whose minibatches are not divided."""
     learn, other = cfg.policy.learn, cfg.policy.other
     share = other.data_share
     rows = round(share * learn.batch_size)
@@ -55,7 +55,7 @@ def check(cfg: Config) -> None:
     }.items():
         if value:
             raise ConfigError(f"chain={cfg.chain!r} learns from all episodes and plays to evaluate: leave {key} out")
-    check_folder(data_folder(cfg), cfg.env, rows)
+    open_data(cfg, rows)
 
 
 def parts(cfg: Config, policy: Policy) -> tuple[MixedBuffer, BufferPart, BufferPart, Dataset]:

@@ -22,6 +22,7 @@ from minding.engine.checkpoint.store import MISFITS, first_line
 from minding.engine.config.options import plain
 from minding.engine.data.actions import ActionAdapter
 from minding.engine.data.arrays import of_episodes
+from minding.engine.data.description import check_description
 from minding.engine.data.differences import differences
 from minding.engine.data.observation import observation_leaves
 from minding.engine.data.ranges import blocks, check_ranges
@@ -166,14 +167,13 @@ def load_dataset(path: str | Path, *, mapped: bool = False, values: bool = True)
       DataError: there are none, they are damaged, or the folder holds something else; one line that says what to do.
     """
     path = Path(path).expanduser()
-    _read_manifest(path)
+    recorded_env(path)
     try:
         state, manifest = map_checkpoint(path) if mapped else load_checkpoint(path)
     except DamagedCheckpointError as error:
         raise DataError(f"the recorded data are damaged: {error}; {_AGAIN}") from None
     try:
-        digest = sha256("".join(sorted(entry["sha256"] for entry in manifest["files"].values())).encode())
-        data = Dataset(**state["data"], about=manifest["about"], digest=digest)
+        data = Dataset(**state["data"], about=manifest["about"], digest=_digest_of(manifest))
         check_dataset(data, values=values)
         if manifest["steps"] != len(data):
             raise ValueError(f"{len(data)} steps, the manifest says {str(manifest['steps'])[:40]}")
@@ -214,9 +214,11 @@ def check_folder(path: str | Path, env: Mapping[str, Any], batch_size: int) -> N
       env: the section `env` of the compiled configuration.
       batch_size: steps of a minibatch.
     Raises:
-      DataError: there are no recorded data, they are of another environment, or fewer than a minibatch.
+      DataError: there are no recorded data, they are of another environment or fewer than a minibatch, or their
+        reference returns are damaged.
     """
     recorded, steps = recorded_env(path)
+    recorded_references(path)
     _refuse_another(recorded, env, str(path))
     for problem in too_few(steps, batch_size):
         raise DataError(f"{str(path)!r}: {problem}")
@@ -232,7 +234,24 @@ def recorded_env(path: str | Path) -> tuple[dict[str, Any], int]:
     about, steps = manifest.get("about"), manifest.get("steps")
     if not (isinstance(about, dict) and isinstance(about.get("env"), dict) and type(steps) is int):
         raise DataError(f"{str(path)!r}: its manifest does not say what was recorded, or how many steps; {_AGAIN}")
+    try:
+        check_description(about["env"])
+    except ValueError as error:
+        raise DataError(f"{str(path)!r}: its manifest describes no environment ({error}); {_AGAIN}") from None
     return about["env"], steps
+
+
+def recorded_digest(path: str | Path) -> str:
+    """The fingerprint of a folder's data, by its manifest.
+
+    Raises:
+      DataError: there are no recorded data, or the manifest is damaged.
+    """
+    return _digest_of(_read_manifest(Path(path).expanduser()))
+
+
+def _digest_of(manifest: Mapping[str, Any]) -> str:
+    return sha256("".join(sorted(entry["sha256"] for entry in manifest["files"].values())).encode())
 
 
 def recorded_references(path: str | Path) -> References | None:
@@ -248,13 +267,13 @@ def recorded_references(path: str | Path) -> References | None:
         raise DataError(f"{str(path)!r}: {error}") from None
 
 
-def too_few(steps: int, batch_size: int) -> list[str]:
+def too_few(steps: int, batch_size: int, which: str = "recorded steps") -> list[str]:
     """Says in a sentence that `steps` recorded steps are fewer than a minibatch takes; empty if they are not."""
     if batch_size <= steps:
         return []
     return [
-        f"policy.learn.batch_size={batch_size} exceeds the {steps} recorded steps: every minibatch would hold steps "
-        "twice; record more, or lower it"
+        f"policy.learn.batch_size={batch_size} exceeds the {steps} {which}: every minibatch would hold steps twice; "
+        "record more, or lower it"
     ]
 
 
@@ -298,6 +317,7 @@ def _told(there: Mapping[str, Any], env: Mapping[str, Any], parts: Mapping[str, 
 def check_dataset(data: Dataset, *, values: bool = True) -> None:
     """Raises ValueError or another of `MISFITS` unless the parts belong together, with `values` in their spaces."""
     env = data.about["env"]
+    check_description(env)
     steps, ends = len(data.action), len(data.end)
     if not steps:
         raise ValueError("it holds no steps")

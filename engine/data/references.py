@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import math
+import sys
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -31,8 +31,9 @@ class References:
 
     def __post_init__(self) -> None:
         for name, value in dataclasses.asdict(self).items():
-            if type(value) not in (int, float) or not math.isfinite(value):
-                raise DataError(f"the reference return {name!r} is {value!r}: expected a finite number")
+            # Of any size: an integer need not have a float.
+            if type(value) not in (int, float) or not abs(value) <= sys.float_info.max:
+                raise DataError(f"the reference return {name!r} is {str(value)[:40]}: expected a finite number")
         if self.random == self.expert:
             raise DataError(
                 f"the reference returns are equal ({self.random:g}): a normalized score is "

@@ -41,6 +41,7 @@ from minding.training.player import Player
 from minding.training.runner import only_if_begun
 from minding.training.session import Session, Summary
 from minding.training.sharing import CONFIG, check_saved, is_saved, read_weights, save_policy
+from minding.training.taking_over import check_begin
 
 if TYPE_CHECKING:
     from minding.policies.core.base import BasePolicy
@@ -114,6 +115,8 @@ class Agent:
         self._session: Session | None = None
         # Whether the policy has learned in a session that ended.
         self._spent = False
+        # Whether there is a trained policy, which acts also where it can no longer learn: its data may be gone.
+        self._trained = False
         self._use: tuple[Any, ...] = ()
         # What the settings say, which calls of `learn` change.
         self._length = run_length(cfg).steps
@@ -133,7 +136,8 @@ class Agent:
     def policy(self) -> BasePolicy:
         """The policy, with its collect, learn and eval modes."""
         if self._policy is None:
-            check_runnable(self.cfg)
+            if not self._trained:
+                check_runnable(self.cfg)
             self._policy = make_policy(self.cfg)
             if self._warm is not None:
                 self._policy.load_acting_arrays(*self._warm)
@@ -219,6 +223,8 @@ class Agent:
             self._run_dir.update_config(self.cfg)
             return self._session
         check_runnable(self.cfg)
+        if self._resume_clock is None:
+            check_begin(self.cfg)
         if self._spent:
             # What it learned is in the checkpoint; it is compiled for the buffers of the session that ended.
             self._policy, self._player, self._spent = None, None, False
@@ -302,16 +308,19 @@ class Agent:
 
     # Saving
 
-    def save(self, path: str | Path, *, evaluate: int = 100) -> Path:
+    def save(self, path: str | Path, *, evaluate: int | None = None) -> Path:
         """Writes a folder for others: weights, settings, a model card and a video; no code and no pickle.
 
         `minding.load` makes an agent of it that acts alike. To go on with learning exactly, keep the run folder.
 
         Args:
           path: a folder that is not there yet.
-          evaluate: episodes for the return on the card; 0 leaves it out.
+          evaluate: episodes for the return on the card; 0 leaves it out. By default 100, and 0 where there is no
+            environment (``env.env_id=data``).
         """
         folder = folder_of(path, "save")
+        if evaluate is None:
+            evaluate = 0 if self.cfg.env.env_id == RECORDED else 100
         check_count("save(evaluate", evaluate, 0)
         save_policy(folder, self.cfg, self.policy, self.evaluate(evaluate) if evaluate else None)
         return folder
@@ -366,7 +375,7 @@ def load(path: str | Path, env: object = None, *, trust: bool = False, progress:
     cfg = compile_run(_adopted(run_dir.load_config(), env))
     agent = Agent.__new__(Agent)
     agent._hold(cfg, progress)
-    agent._run_dir = run_dir
+    agent._trained, agent._run_dir = True, run_dir
 
     def use(found: Checkpoint) -> None:
         with found.reading():
@@ -389,9 +398,11 @@ def _of_saved(path: Path, env: Any, trust: bool, progress: bool) -> Agent:
     cfg = load_config(path / CONFIG)
     if not trust:
         check_code(cfg, path, path)
+    # What it began with is in its weights.
+    cfg.run.begin_from = None
     agent = Agent.__new__(Agent)
     agent._hold(compile_run(_adopted(cfg, env)), progress)
-    agent._warm = read_weights(path)
+    agent._trained, agent._warm = True, read_weights(path)
     agent.policy  # noqa: B018  # what does not fit is said here
     return agent
 

@@ -1,13 +1,19 @@
 """Recorded data that a run cannot learn from are refused before it begins, and leave nothing behind."""
 
+import os
+import re
+import shutil
+
 import numpy as np
 import pytest
 
 from minding import training
 from minding.cli import run
 from minding.configs import compile_run
+from minding.configs import recorded as recorded_data
 from minding.engine import Config
-from minding.engine.checkpoint import save_checkpoint
+from minding.engine.checkpoint import read_manifest, save_checkpoint
+from minding.engine.checkpoint.manifest import MANIFEST, encode_manifest
 from minding.engine.data.dataset import Dataset, describe
 from minding.engine.data.dataset_writer import save_dataset
 from minding.engine.errors import ConfigError, DataError, SetupError
@@ -95,6 +101,68 @@ def test_a_script_gets_the_error_before_mindspore_is_prepared_and_no_run_folder_
     assert not run_dir.path.exists()
     with pytest.raises(ConfigError, match=r"no run folder '.*clone': RunDir.create\(cfg\) makes one"):
         training.train(cfg, run_dir, progress=False)
+
+
+LATER = {
+    # By settings, and what is done to the folder: known only once the data are read.
+    "holdout": (["policy.other.holdout=0.9"], None, "policy.other.holdout=0.9 of 2 recorded episodes leaves none to"),
+    "rows": (["policy.other.holdout=0.5"], None, "batch_size=3 exceeds the 2 recorded steps that policy.other.holdout"),
+    "range": (["policy.other.reward=return_range"], None, "divides rewards by the range .* that of all 2 is 2: use"),
+    "cut": (
+        [],
+        lambda file: file.write_bytes(file.read_bytes()[:100]),
+        "are damaged: .*100 bytes, .* expected; rec",
+    ),
+    "pipe": (
+        [],
+        lambda file: (file.unlink(), os.mkfifo(file)),
+        "are damaged: .*0 bytes, .* expected; record",
+    ),
+    "gone": ([], lambda file: file.unlink(), "are damaged: .*No such file or directory; record them again"),
+}
+
+
+@pytest.mark.parametrize("name", LATER)
+def test_what_is_known_only_from_the_arrays_is_refused_before_mindspore_is_prepared(
+    name, folders, tmp_path, capsys, not_prepared
+):
+    more, damage, message = LATER[name]
+    data = shutil.copytree(folders / "good", tmp_path / "data")
+    if damage is not None:
+        damage(next(data.glob("arrays-*")))
+    algorithm = "discrete_cql" if name == "range" else "bc"
+    settings = [f"policy.other.data={data}", "policy.learn.batch_size=3", *more, f"run.out_dir={tmp_path / 'runs'}"]
+    env = "data" if name == "range" else "CartPole-v1"
+    assert run(["train", algorithm, f"env.env_id={env}", *settings]) == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    assert re.search(message, error)
+    assert not (tmp_path / "runs").exists()
+
+
+def test_equal_references_are_refused_before_mindspore_is_prepared(folders, tmp_path, not_prepared):
+    data = shutil.copytree(folders / "good", tmp_path / "data")
+    manifest = read_manifest(data)
+    manifest["about"]["references"] = {"random": 3.0, "expert": 3.0}
+    (data / MANIFEST).write_bytes(encode_manifest(manifest))
+    cfg = config(tmp_path, data)
+    with pytest.raises(DataError, match="the reference returns are equal"):
+        training.train(cfg, RunDir.create(cfg), progress=False)
+
+
+def test_data_are_read_once_however_often_a_run_is_checked(folders, monkeypatch, tmp_path):
+    data = shutil.copytree(folders / "good", tmp_path / "data")
+    read, load = [], recorded_data.load_dataset
+    monkeypatch.setattr(recorded_data, "load_dataset", lambda *args, **how: read.append(1) or load(*args, **how))
+    cfg = config(tmp_path, data)
+    for _ in range(3):
+        training.check_runnable(cfg)
+    assert len(read) == 1
+    # Other data in the same place are others.
+    shutil.rmtree(data)
+    save_dataset(data, recorded(cfg.env))
+    training.check_runnable(cfg)
+    assert len(read) == 2
 
 
 def test_data_that_fit_go_on_to_mindspore(folders, tmp_path, not_prepared):

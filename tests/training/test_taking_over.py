@@ -6,15 +6,20 @@ import numpy as np
 import pytest
 from of_algorithms import SMALL, recorded
 
+import minding
 from minding import training
 from minding.cli import run as command
 from minding.configs import compile_run
 from minding.configs.chains import check_chain
 from minding.engine import Config
 from minding.engine.checkpoint import load_checkpoint, newest_checkpoint
-from minding.engine.errors import CheckpointError, ConfigError
+from minding.engine.config.compiler import load_config, save_config
+from minding.engine.errors import CheckpointError, ConfigError, DataError
 from minding.engine.run.run_dir import RunDir
+from minding.training.assembly import make_policy
 from minding.training.session import Session
+from minding.training.sharing import write_checksums
+from minding.training.taking_over import take_over
 
 OFFLINE = (*SMALL, "run.max_train_iter=40", "policy.learn.batch_size=32", "policy.other.reward=return_range")
 ONLINE = (
@@ -117,6 +122,89 @@ def test_the_command_takes_a_folder(learned, tmp_path, capsys):
 def test_the_next_action_is_not_collected():
     with pytest.raises(ConfigError, match=r"policy\.learn\.critic_penalty compares with: set it to 0"):
         check_chain(settings(*ONLINE, "policy.learn.critic_penalty=0.1", algorithm="td3_bc"))
+
+
+HELD = ("policy.other.reward=return_range", "policy.learn.batch_size=32")
+
+
+@pytest.fixture(scope="module")
+def held_out(tmp_path_factory):
+    """The folder of a run without an environment that held out episodes, and one of its agent."""
+    folder = tmp_path_factory.mktemp("held")
+    more = [*SMALL[5:6], "run.loggers=[]", "run.max_train_iter=20", "policy.other.holdout=0.34", "env.env_id=data"]
+    cfg = settings(*HELD, *more, f"run.out_dir={folder}", "exp_name=run")
+    training.train(cfg, RunDir.create(cfg), progress=False)
+    agent = minding.load(folder / "run", progress=False)
+    action = agent.predict(np.zeros(3, np.float32))
+    return folder / "run", agent.save(folder / "saved"), action
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["policy.other.holdout=0.34"], None),
+        (["policy.other.holdout=0.1"], None),
+        ([], None),
+        (["policy.other.holdout=0.67"], "give seed=0 and policy.other.holdout of at most 0.34, or leave"),
+        (["policy.other.holdout=0.1", "seed=1"], "policy.other.holdout=0.1 with seed=1: the run .* has learned from"),
+    ],
+)
+def test_what_was_learned_from_is_not_held_out_afterwards(held_out, more, message):
+    for folder in held_out[:2]:
+        cfg = settings("policy.model.hidden=[16]", *HELD, *more, f"run.begin_from={folder}")
+        if message is None:
+            training.check_begin(cfg)
+        else:
+            with pytest.raises(ConfigError, match=message):
+                training.check_begin(cfg)
+
+
+def test_a_saved_agent_is_begun_with_and_what_it_lacks_is_new(held_out, tmp_path, caplog):
+    _, saved, action = held_out
+    cfg = settings("policy.model.hidden=[16]", *HELD, f"run.begin_from={saved}", f"run.out_dir={tmp_path}")
+    training.check_begin(cfg)
+    policy = make_policy(cfg)
+    before = policy.state_dict()["params"]
+    with caplog.at_level("INFO"):
+        take_over(policy, cfg)
+    assert f"begins with the acting network of {saved}; critics, optimizer and counts" in caplog.text
+    np.testing.assert_array_equal(policy.eval_mode.forward(np.zeros((1, 3), np.float32))[0], action)
+    after = policy.state_dict()["params"]
+    moved = {name for name in after if not np.array_equal(after[name], before[name])}
+    assert moved
+    assert all(name.startswith("net.") for name in moved)
+    with pytest.raises(CheckpointError, match=r"the saved policy .* policy\.model\.hidden is"):
+        training.check_begin(settings("policy.model.hidden=[8]", *HELD, f"run.begin_from={saved}"))
+
+
+def test_a_loaded_agent_goes_on_from_its_weights_and_not_from_what_they_began_with(held_out, tmp_path):
+    run, saved, action = held_out
+    cfg = load_config(saved / "config.yaml")
+    cfg.run.begin_from = str(run)
+    again = shutil.copytree(saved, tmp_path / "again")
+    (again / "config.yaml").unlink()
+    save_config(cfg, again / "config.yaml")
+    write_checksums(again)
+    agent = minding.load(again, progress=False)
+    assert agent.cfg.run.begin_from is None
+    np.testing.assert_array_equal(agent.predict(np.zeros(3, np.float32)), action)
+
+
+def test_an_agent_acts_where_its_data_are_gone_and_says_so_when_it_is_to_learn(held_out, tmp_path):
+    run, saved, action = held_out
+    for number, folder in enumerate((run, saved)):
+        moved = shutil.copytree(folder, tmp_path / str(number))
+        cfg = load_config(moved / "config.yaml")
+        cfg.policy.other.data = str(tmp_path / "gone")
+        (moved / "config.yaml").unlink()
+        save_config(cfg, moved / "config.yaml")
+        if folder is saved:
+            write_checksums(moved)
+        agent = minding.load(moved, progress=False)
+        np.testing.assert_array_equal(agent.predict(np.zeros(3, np.float32)), action)
+        with pytest.raises(DataError, match=r"no recorded data in '.*gone'"):
+            agent.learn(40)
+    assert "agent.evaluate" not in (saved / "README.md").read_text()
 
 
 @pytest.mark.parametrize("setting", ["policy.other.holdout=0.1", "policy.eval.fqe=true"])

@@ -45,7 +45,12 @@ def plot_dataset(data: Dataset, path: Path) -> None:
 
 
 def _histogram(axes: Any, values: Array, label: str) -> None:
-    axes.hist(values, bins=_BINS)
+    low, high = (float(values.min()), float(values.max())) if len(values) else (0.0, 0.0)
+    margin = max(0.5, 1e-6 * max(abs(low), abs(high)))
+    # Of values that are all the same, one column.
+    axes.hist(values, bins=_BINS) if high - low > margin / _BINS else axes.hist(
+        values, bins=1, range=(low - margin, high + margin)
+    )
     axes.set_xlabel(label)
     axes.set_ylabel("episodes")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ import numpy as np
 from minding.engine.data.dataset import Dataset
 from minding.engine.data.dataset_writer import Episode
 from minding.engine.data.references import references_of
+from minding.engine.errors import DataError
 from minding.engine.types import Array
 from minding.training.conversion import problem_of
 from minding.training.formats.source import Source
@@ -79,12 +80,12 @@ def _space(space: Any) -> str:
 
 
 def _recorder(about: Any) -> str:
-    if "policy" in about:
-        policy = about["policy"]
+    policy, sets = about.get("policy"), about.get("converted")
+    if isinstance(policy, Mapping) and isinstance(policy.get("identity"), Mapping):
         how = "with exploration" if policy.get("explore") else "without exploration"
-        return f"{policy.get('identity', {}).get('policy.type')} at {policy.get('checkpoint')}, {how}"
-    if "converted" in about:
-        return f"converted from {', '.join(about['converted'])}"
+        return f"{policy['identity'].get('policy.type')} at {policy.get('checkpoint')}, {how}"
+    if isinstance(sets, list):
+        return f"converted from {', '.join(map(str, sets))}"
     return str(about.get("player", "not known"))
 
 
@@ -115,6 +116,10 @@ def check_source(source: Source) -> list[Finding]:
         touching = _at_limits(source.env["env_action"], episode.action)
         at_limits, numbers = at_limits + int(touching.sum()), numbers + touching.size
     found = list(_damage(damaged))
+    try:
+        source.references  # noqa: B018  # damaged ones are said here
+    except DataError as error:
+        found.append(Finding(str(error), True))
     if too_long:
         text = f"ends are missing: longer than the time limit of {limit} steps are the episodes {_few(too_long)}"
         found.append(Finding(text, True))

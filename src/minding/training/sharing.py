@@ -14,6 +14,7 @@ from minding.engine.checkpoint.manifest import sha256
 from minding.engine.checkpoint.store import MISFITS
 from minding.engine.config.compiler import save_config
 from minding.engine.config.config import Config
+from minding.engine.data.dataset import RECORDED
 from minding.engine.errors import CheckpointError, ConfigError
 from minding.engine.files import read_bounded
 from minding.engine.types import Array, Policy
@@ -125,11 +126,12 @@ def _film(file: Path, cfg: Config, policy: Policy) -> bool:
 def _card(name: str, cfg: Config, evaluation: Evaluation | None, film: bool) -> str:
     """The model card, with the head that the Hugging Face Hub reads."""
     env_id, algorithm = cfg.env.env_id, cfg.policy.type
+    alone = env_id == RECORDED
     head: dict[str, Any] = {
         "library_name": "minding",
-        "tags": ["reinforcement-learning", "mindspore", algorithm, env_id],
+        "tags": ["reinforcement-learning", "mindspore", algorithm, *([] if alone else [env_id])],
     }
-    text = [f"# {algorithm} on {env_id}", ""]
+    text = [f"# {algorithm} on {'recorded data' if alone else env_id}", ""]
     if evaluation is not None:
         low, high = evaluation.interval
         head["model-index"] = [
@@ -164,7 +166,7 @@ def _card(name: str, cfg: Config, evaluation: Evaluation | None, film: bool) -> 
         "import minding",
         "",
         f'agent = minding.load("{name}")',
-        "print(agent.evaluate(10))",
+        *([] if alone else ["print(agent.evaluate(10))"]),
         "action = agent.predict(obs)",
         "```",
         "",

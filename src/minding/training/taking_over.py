@@ -2,31 +2,45 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
+from minding.configs.recorded import is_same_data
 from minding.engine.checkpoint import Checkpoint, read_manifest, resumable_checkpoints, use_newest
+from minding.engine.config.compiler import load_config
 from minding.engine.config.config import Config
-from minding.engine.config.identity import POLICY, RUN, check_checkpoint, check_identity
+from minding.engine.config.identity import POLICY, RUN, check_checkpoint, check_identity, identity
 from minding.engine.console import console_logger
 from minding.engine.errors import ConfigError
 from minding.engine.run.run_dir import RunDir
 from minding.engine.types import Policy
+from minding.training.sharing import check_saved, is_saved, read_weights
 
 _LEARNED = {path: what for path, what in RUN.items() if path in POLICY or path == "policy.other.reward"}
 """What both runs have to have in common: the policy, and the scale of its values."""
 for _path in ("env.env_id", "env.wrappers"):
     # A run without an environment may have learned from data of the one that this run collects in.
     del _LEARNED[_path]
+_ACTS = {path: what for path, what in _LEARNED.items() if path in POLICY}
+"""The same for a saved policy, which only acts."""
 
 
 def check_begin(cfg: Config) -> None:
     """Refuses `run.begin_from` where there is nothing that this run could begin with, by manifests alone.
 
     Raises:
-      ConfigError: it is no run folder, or one without a checkpoint.
+      ConfigError: it is neither a run folder with a checkpoint nor a folder that `Agent.save` wrote, or what is held
+        out here was learned from there.
       CheckpointError: what that run learned belongs to another algorithm, network, observation or action.
     """
     if cfg.run.begin_from is None:
         return
     run = _run(cfg)
+    _check_held_out(cfg, run)
+    if is_saved(run.path):
+        check_saved(run.path)
+        check_identity(identity(load_config(run.config)), cfg, f"the saved policy {run.path}", _ACTS)
+        return
     found = resumable_checkpoints(run.checkpoints)
     if not found:
         raise ConfigError(f"run.begin_from={cfg.run.begin_from!r}: there is no checkpoint in {run.checkpoints}")
@@ -40,9 +54,22 @@ def take_over(policy: Policy, cfg: Config) -> None:
     moments of observations, the scale of rewards, counts of gradient steps. Random streams, and what acting remembers,
     stay those of the new run.
 
+    A folder that `Agent.save` wrote holds less: the weights of the network that acts, which its target shares, and the
+    moments of observations. All else begins anew.
+
     Raises:
       ConfigError, CheckpointError: as `check_begin`, or a checkpoint is damaged.
     """
+    folder = _run(cfg).path
+    if is_saved(folder):
+        check_saved(folder)
+        acting: Any = policy
+        acting.load_acting_arrays(*read_weights(folder))
+        console_logger().info(
+            "begins with the acting network of %s; critics, optimizer and counts, which are not saved with it, are new",
+            folder,
+        )
+        return
 
     def use(found: Checkpoint) -> None:
         check_checkpoint(found, cfg, _LEARNED)
@@ -51,6 +78,30 @@ def take_over(policy: Policy, cfg: Config) -> None:
 
     taken = use_newest(_run(cfg).checkpoints, use)
     console_logger().info("begins with what %s has learned", taken.path)
+
+
+def _check_held_out(cfg: Config, run: RunDir) -> None:
+    """What judges the policy was not learned from, by that run or by those that it began with."""
+    share = cfg.policy.other.read("holdout", float, 0.0)
+    seen: set[Path] = set()
+    while share and run.path.resolve() not in seen:
+        seen.add(run.path.resolve())
+        there = load_config(run.config)
+        other = there.read("policy.other", dict, {})
+        held = float(other.get("holdout") or 0.0)
+        # The episodes of a smaller share are among those of a larger one.
+        apart = held >= share and there.get("seed") == cfg.seed
+        if other.get("data") and not apart and is_same_data(str(other["data"]), cfg.policy.other.data):
+            fix = f"give seed={there.get('seed')} and policy.other.holdout of at most {held:g}, or " if held else ""
+            raise ConfigError(
+                f"policy.other.holdout={share:g} with seed={cfg.seed}: the run {str(run.path)!r} has learned from "
+                f"episodes of the same data that would be held out here, which would judge it too well: {fix}leave "
+                "policy.other.holdout out"
+            )
+        earlier = there.read("run", dict, {}).get("begin_from")
+        if not earlier or not (Path(str(earlier)) / run.config.name).is_file():
+            return
+        run = RunDir.open(str(earlier), trust=True)
 
 
 def _run(cfg: Config) -> RunDir:

@@ -172,7 +172,8 @@ def test_arrays_that_do_not_belong_together_are_refused_with_right_checksums_too
     data = toy(**FORGED[name])
     arrays = {field.name: getattr(data, field.name) for field in dataclasses.fields(data)[:-2]}
     save_checkpoint(tmp_path / "data", {"data": arrays}, {"kind": "recorded data", "about": data.about, "steps": 5})
-    with pytest.raises(DataError, match="its arrays do not fit together"):
+    of_manifest = {"no space": "its manifest describes no environment", "nothing": "its manifest does not say"}
+    with pytest.raises(DataError, match=of_manifest.get(name, "its arrays do not fit together")):
         load_dataset(tmp_path / "data")
 
 
@@ -272,9 +273,6 @@ def test_a_space_that_none_is_is_refused_in_a_line(n, tmp_path):
     data = of({**DISCRETE, "n": n}, action=five(np.int64, 3, 7))
     arrays = {field.name: getattr(data, field.name) for field in dataclasses.fields(data)[:-2]}
     save_checkpoint(tmp_path / "data", {"data": arrays}, {"kind": "recorded data", "about": data.about, "steps": 5})
-    if n == 10**400:
-        assert len(load_dataset(tmp_path / "data")) == 5
-        return
     check_refused(tmp_path / "data")
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from minding.engine.data.dataset import load_dataset
 from minding.engine.data.dataset_writer import Episode, episodes_of
-from minding.engine.data.references import references_of
+from minding.engine.data.references import References, references_of
 
 
 class OwnSource:
@@ -25,7 +25,11 @@ class OwnSource:
     def __init__(self, path: Path) -> None:
         self.path, self._data = path, load_dataset(path, mapped=True, values=False)
         self.env = self._data.about["env"]
-        self.references = references_of(self._data.about)
+
+    @property
+    def references(self) -> References | None:
+        """See `Source`."""
+        return references_of(self._data.about)
 
     def episodes(self) -> Iterator[Episode | ValueError]:
         """See `Source`."""

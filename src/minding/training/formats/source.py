@@ -27,14 +27,21 @@ class Source(Protocol):
     Attributes:
       path: for messages.
       env: what the data say of their environment, see `engine.data.dataset.describe`.
-      references: the reference returns that they carry, if any.
       dropped: rows left out so far, because what followed them is not known.
     """
 
     path: Path
     env: Mapping[str, Any]
-    references: References | None
     dropped: int
+
+    @property
+    def references(self) -> References | None:
+        """The reference returns that they carry, if any.
+
+        Raises:
+          DataError: they are not two different finite numbers.
+        """
+        ...
 
     def episodes(self) -> Iterator[Episode | ValueError]:
         """The episodes, in order; in place of a damaged one what is wrong with it."""

@@ -1,0 +1,83 @@
+"""What recorded data say of their environment is compared with what can be said, before anything is made of it."""
+
+from __future__ import annotations
+
+import math
+import numbers
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+_NUMBERS = ("float16", "float32", "float64", *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)))
+_MOST = 1 << 31
+"""Numbers of an observation or action, and values of a discrete one, at most."""
+_ACTIONS = ("box", "discrete", "multi_discrete")
+_OBSERVATIONS = (*_ACTIONS, "multi_binary", "action_mask", "dict", "tuple")
+
+
+def check_description(env: Mapping[str, Any]) -> None:
+    """Refuses a description (see `engine.data.dataset.describe`) that is not one of an environment.
+
+    Raises:
+      ValueError: names the entry, what it is and what was expected.
+    """
+    limit = env.get("max_episode_steps")
+    _expect(isinstance(env.get("env_id"), str), "env_id", env.get("env_id"), "a name")
+    _expect(isinstance(env.get("wrappers"), list), "wrappers", env.get("wrappers"), "a list")
+    _expect(isinstance(env.get("env_kwargs"), Mapping), "env_kwargs", env.get("env_kwargs"), "a dict")
+    _expect(limit is None or _is_count(limit), "max_episode_steps", limit, "an integer of 1 or more, or None")
+    _check_space("observation", env.get("observation"), _OBSERVATIONS)
+    _check_space("env_action", env.get("env_action"), _ACTIONS)
+
+
+def _expect(right: bool, name: str, value: Any, expected: str) -> None:
+    if not right:
+        raise ValueError(f"{name} is {str(value)[:60]!r}, expected {expected}")
+
+
+def _is_count(value: Any, least: int = 1) -> bool:
+    return type(value) is int and least <= value < 1 << 62
+
+
+def _check_space(name: str, space: Any, kinds: tuple[str, ...]) -> None:
+    _expect(isinstance(space, Mapping) and space.get("kind") in kinds, name, space, f"a space, {' or '.join(kinds)}")
+    kind = space["kind"]
+    if kind in ("dict", "tuple"):
+        parts = space.get("spaces")
+        _expect(isinstance(parts, dict if kind == "dict" else list) and len(parts) > 0, f"{name}.spaces", parts, "some")
+        for key, part in parts.items() if kind == "dict" else enumerate(parts):
+            _check_space(f"{name}.{key}", part, kinds)
+    elif kind == "discrete":
+        _expect(_is_count(space.get("n")) and space["n"] < _MOST, f"{name}.n", space.get("n"), "a count")
+        _expect(type(space.get("start")) is int, f"{name}.start", space.get("start"), "an integer")
+    elif kind in ("multi_discrete", "action_mask"):
+        key = "nvec" if kind == "multi_discrete" else "counts"
+        values = space.get(key)
+        # Those of an action space may have several axes.
+        flat = np.ravel(np.asarray(values, object)).tolist() if isinstance(values, list) else []
+        good = len(flat) > 0 and all(map(_is_count, flat))
+        _expect(good and sum(flat) < _MOST, f"{name}.{key}", values, "a list of counts")
+    else:
+        shape = space.get("shape")
+        good = isinstance(shape, list) and all(_is_count(size, 0) for size in shape)
+        _expect(good and math.prod(shape) < _MOST, f"{name}.shape", shape, f"a list of sizes, below {_MOST} numbers")
+    if kind == "box":
+        _check_limits(name, space)
+
+
+def _check_limits(name: str, space: Mapping[str, Any]) -> None:
+    """The limits of a Box are numbers that fit its shape, low at most high."""
+    _expect(space.get("dtype") in _NUMBERS, f"{name}.dtype", space.get("dtype"), "a type of numbers")
+    low, high = (_limit(f"{name}.{end}", space.get(end), space["shape"]) for end in ("low", "high"))
+    _expect(bool((low <= high).all()), f"{name}.low", space["low"], f"at most {name}.high, {str(space['high'])[:60]}")
+
+
+def _limit(name: str, value: Any, shape: list[int]) -> np.ndarray[Any, Any]:
+    flat = value if isinstance(value, list) else [value]
+    try:
+        if not all(isinstance(each, list | numbers.Real) and not isinstance(each, bool) for each in flat):
+            raise TypeError
+        return np.broadcast_to(np.asarray(value, np.float64), shape)
+    except (TypeError, ValueError, OverflowError):
+        raise ValueError(f"{name} is {str(value)[:60]!r}, expected numbers of shape {shape}") from None
