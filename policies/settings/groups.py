@@ -14,7 +14,8 @@ Schema = dict[str, Any]
 
 def model(hidden: list[int], activation: str, *, critics: bool = False) -> Schema:
     """Keys of networks; `critics`: whether there are critics as networks of their own, beside the one that acts."""
-    kinds, where = ("none", "layer"), ""
+    kinds: tuple[str, ...] = ("none", "layer")
+    where = ""
     if critics:
         kinds, where = (*kinds, "critics"), ", in all networks ('layer') or not in those that act ('critics')"
     return {

@@ -14,6 +14,7 @@ from minding.configs import compile_run, load_preset
 from minding.engine.checkpoint import save_checkpoint
 from minding.engine.run.run_dir import RunDir
 from proofs import pages as proof_pages
+from proofs.data_sets import CROSSED, data_sets, jobs
 from proofs.kills import KILLED, make_job
 from proofs.recordings import Source, folder_name
 from proofs.run import main, parse_arguments, plan
@@ -225,7 +226,8 @@ def test_the_plan_has_all_seeds_of_what_is_asked_for():
     # Determinism; all seeds synchronously and, of what collects, in lanes; variants; memory.
     seeds, in_lanes = (sum(proof.seeds for proof in proofs.values()) for proofs in (LEARNING, COLLECTING))
     in_studies = sum(study.seeds * len(study.variants) for study in STUDIES.values())
-    assert len(plan(parse_arguments([]))) == len(COLLECTING) + seeds + in_lanes + in_studies + 1
+    on_data = len(jobs())
+    assert len(plan(parse_arguments([]))) == len(COLLECTING) + seeds + in_lanes + in_studies + on_data + 1
 
 
 def test_a_preset_that_learns_from_recorded_data_runs_for_its_own_gradient_steps():
@@ -250,6 +252,21 @@ def test_data_are_made_of_policies_random_play_and_whole_runs(tmp_path):
     (whole,) = LEARNING["pendulum_awac"].recorded
     assert folder_name([whole], "Pendulum-v1") == "pendulum_sac_replay"
     assert whole.command(None, "Pendulum-v1", tmp_path)[:2] == ["proofs.recordings", "pendulum_sac"]
+
+
+def test_bc_learns_from_all_recorded_data_and_some_presets_from_those_of_others(tmp_path):
+    known = data_sets()
+    assert {preset for each in known.values() for preset in each.presets} == {
+        preset for preset, proof in LEARNING.items() if proof.recorded and not preset.endswith("_bc")
+    } | {"pendulum_td3_bc"}
+    made = jobs(1)
+    cloned = [job for job in made if job.preset == "bc"]
+    assert [folder_name(job.recorded, job.env_id) for job in cloned] == list(known)
+    assert len(made) == len(cloned) + sum(map(len, CROSSED.values()))
+    # The same settings on other data are another result, in another folder.
+    assert len({job.config_hash for job in made}) == len({job.folder for job in made}) == len(made)
+    assert known["Pendulum-v1_random_20000"].title == "Pendulum: 20,000 steps of random play"
+    assert known["pendulum_sac_replay"].title == "Pendulum: all that `pendulum_sac` did while it learned"
 
 
 def test_the_table_of_recorded_data_counts_gradient_steps(results, tmp_path):

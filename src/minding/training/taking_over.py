@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from minding.configs.recorded import is_same_data
+from minding.configs.recorded import data_folder, is_same_data
 from minding.engine.checkpoint import Checkpoint, read_manifest, resumable_checkpoints, use_newest
 from minding.engine.config.compiler import load_config
 from minding.engine.config.config import Config
@@ -91,7 +91,7 @@ def _check_held_out(cfg: Config, run: RunDir) -> None:
         held = float(other.get("holdout") or 0.0)
         # The episodes of a smaller share are among those of a larger one.
         apart = held >= share and there.get("seed") == cfg.seed
-        if other.get("data") and not apart and is_same_data(str(other["data"]), cfg.policy.other.data):
+        if other.get("data") and not apart and is_same_data(str(other["data"]), data_folder(cfg)):
             fix = f"give seed={there.get('seed')} and policy.other.holdout of at most {held:g}, or " if held else ""
             raise ConfigError(
                 f"policy.other.holdout={share:g} with seed={cfg.seed}: the run {str(run.path)!r} has learned from "
