@@ -29,7 +29,7 @@ class Study:
       variants: by name.
       seeds: how many, from 0.
       env_step: environment steps of a variant, one at which the preset is evaluated; None: those of the preset's proof.
-        Fewer only where nothing follows a schedule over the run.
+        Fewer only where nothing follows a schedule over the run, or on other data.
       recorded: what the data of all variants are made of, if not those of the preset.
     """
 
