@@ -63,6 +63,8 @@ def example_env(algorithm: Algorithm) -> str:
     """An environment that an algorithm can learn with its defaults."""
     if algorithm.agents == "several":
         return "mpe2/simple_spread_v3"
+    if algorithm.chain == "self_play":
+        return "minding/TicTacToe-v0"
     return "CartPole-v1" if "discrete" in algorithm.actions else "Pendulum-v1"
 
 

@@ -257,6 +257,16 @@ class EvalMode(Protocol):
         ...
 
 
+@runtime_checkable
+class Predicts(Protocol):
+    """An acting mode with which search judges positions; those of AlphaZero do."""
+
+    def predict(self, obs: ObsLike) -> Mapping[str, Array]:
+        """Returns ``logits`` ``(N, A)``, very low for illegal actions, and ``value`` ``(N,)`` in [-1, 1] for the player to
+        move; draws nothing and remembers nothing."""
+        ...
+
+
 class Policy(Protocol):
     """One root cell with three views. Only the requested modes exist."""
 

@@ -9,7 +9,7 @@ from minding.envs.check import Finding, check_env, iter_findings
 from minding.envs.config import config_schema, default_config
 from minding.envs.making import make_env_manager
 from minding.envs.manager import VectorEnvManager
-from minding.envs.roles import make_collector_env, make_evaluator_env, make_goal_rules
+from minding.envs.roles import make_board_game, make_collector_env, make_evaluator_env, make_goal_rules
 from minding.envs.single.factory import register_env
 from minding.envs.spec import describe_env, describe_space
 
@@ -22,6 +22,7 @@ __all__ = [
     "describe_env",
     "describe_space",
     "iter_findings",
+    "make_board_game",
     "make_collector_env",
     "make_env_manager",
     "make_evaluator_env",

@@ -6,12 +6,16 @@ from collections.abc import Callable
 from typing import Any
 
 from minding.engine.config.config import Config
+from minding.engine.errors import ConfigError
 from minding.engine.seeding import SeedStreams
+from minding.engine.types import BoardGame
 from minding.envs.config import env_settings
 from minding.envs.making import make_env_manager
 from minding.envs.manager import BatchedEnvManager
 from minding.envs.single.factory import env_factory
 from minding.envs.single.wrappers import AnyEnv
+
+_RULES = ("actions", "longest", "initial", "legal", "play", "planes", "symmetries")
 
 
 def make_collector_env(cfg: Config, env_fn: Callable[..., AnyEnv] | None = None) -> BatchedEnvManager:
@@ -51,6 +55,30 @@ def make_goal_rules(cfg: Config) -> Any:
       ConfigError, MissingExtraError: as `make_env_manager`.
     """
     return env_factory(env_settings(cfg.env))().unwrapped
+
+
+def make_board_game(cfg: Config) -> BoardGame:
+    """The rules of a board game, ``env.unwrapped.game`` of the configured environment, which is never stepped.
+
+    Args:
+      cfg: compiled configuration of the run.
+    Raises:
+      ConfigError: the environment has none.
+      MissingExtraError: as `make_env_manager`.
+    """
+    factory = env_factory(env_settings(cfg.env))
+    env = factory()
+    game = getattr(env.unwrapped, "game", None)
+    factory.close(env)
+    missing = [name for name in _RULES if not hasattr(game, name)]
+    if missing:
+        what = "it has no attribute `game`" if game is None else f"its `game` has no {missing[0]!r}"
+        raise ConfigError(
+            f"env.env_id={cfg.env.env_id!r} has no rules of a board game to play against oneself: {what}; give env.unwrapped.game "
+            "an engine.types.BoardGame, as minding/TicTacToe-v0 does"
+        )
+    rules: BoardGame = game
+    return rules
 
 
 def _seed(cfg: Config, stream: str) -> int:

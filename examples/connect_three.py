@@ -56,5 +56,6 @@ if __name__ == "__main__":
     game, rng = ConnectThree(), np.random.default_rng(args.seed)
     player, start = opponents.uct(args.simulations), game.initial(args.games)
     for other in (opponents.random(), opponents.minimax()):
-        first, second = match(game, player, other, start, rng), -match(game, other, player, start, rng)
+        first = match(game, player, other, start, rng).outcomes
+        second = -match(game, other, player, start, rng).outcomes
         print(f"{player.name} against {other.name}: mean outcome {first.mean():.2f} first, {second.mean():.2f} second")

@@ -24,6 +24,7 @@ if __name__ == "__main__":
 
     player, start = opponents.uct(args.simulations), game.initial(args.games)
     for other in (opponents.random(), opponents.minimax()):
-        outcomes = np.concatenate([match(game, player, other, start, rng), -match(game, other, player, start, rng)])
+        first, second = match(game, player, other, start, rng), match(game, other, player, start, rng)
+        outcomes = np.concatenate([first.outcomes, -second.outcomes])
         won, lost = (outcomes == 1).sum(), (outcomes == -1).sum()
         print(f"{player.name} against {other.name}: {won} won, {len(outcomes) - won - lost} drawn, {lost} lost")

@@ -3,10 +3,12 @@
 from typing import TYPE_CHECKING
 
 from minding.di_engine import from_di_engine
+from minding.middleware.arena_evaluator import arena_evaluator
 from minding.middleware.ckpt_saver import CkptSaver
 from minding.middleware.collector import EpisodeCollector, StepCollector
 from minding.middleware.data_pusher import data_pusher
 from minding.middleware.dataset_evaluator import dataset_evaluator
+from minding.middleware.episode_pusher import episode_pusher
 from minding.middleware.eps_greedy_handler import eps_greedy_handler
 from minding.middleware.eps_greedy_masker import eps_greedy_masker
 from minding.middleware.evaluator import interaction_evaluator
@@ -22,7 +24,9 @@ from minding.middleware.past_selves import past_selves
 from minding.middleware.priority_calculator import priority_calculator
 from minding.middleware.recorded_data_pusher import recorded_data_pusher
 from minding.middleware.reward_estimator import reward_estimator
+from minding.middleware.self_play import SelfPlayCollector
 from minding.middleware.sqil_data_pusher import sqil_data_pusher
+from minding.middleware.symmetry_enhancer import symmetry_enhancer
 from minding.middleware.termination_checker import termination_checker
 from minding.middleware.timers import epoch_timer, reward_timer
 from minding.middleware.trainer import multistep_trainer, trainer
@@ -32,9 +36,12 @@ __all__ = [
     "CkptSaver",
     "EpisodeCollector",
     "OffPolicyLearner",
+    "SelfPlayCollector",
     "StepCollector",
+    "arena_evaluator",
     "data_pusher",
     "dataset_evaluator",
+    "episode_pusher",
     "epoch_timer",
     "eps_greedy_handler",
     "eps_greedy_masker",
@@ -53,6 +60,7 @@ __all__ = [
     "reward_estimator",
     "reward_timer",
     "sqil_data_pusher",
+    "symmetry_enhancer",
     "termination_checker",
     "trainer",
     "trajectory_trainer",

@@ -151,9 +151,10 @@ def play_episodes(
 
 
 def info_means(episodes: Sequence[EpisodeEnd]) -> dict[str, float]:
-    """Means of the declared info (``env.info_keys``) over the last steps of episodes, such as a success rate."""
+    """Means of the declared info (``env.info_keys``) over the last steps of episodes, such as a success rate; each over
+    the episodes that have it."""
     names = dict.fromkeys(name for end in episodes for name in end.info)
-    return {name: float(np.mean([end.info[name] for end in episodes])) for name in names}
+    return {name: float(np.mean([end.info[name] for end in episodes if name in end.info])) for name in names}
 
 
 MOST_LOST = 20

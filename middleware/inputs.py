@@ -25,6 +25,17 @@ def rollout_in(ctx: OnlineRLContext, reader: str) -> Rollout:
     return ctx.trajectories
 
 
+def episodes_in(ctx: OnlineRLContext, reader: str) -> list[dict[str, Any]]:
+    """The whole episodes of this iteration.
+
+    Raises:
+      FieldError: ctx.episodes holds something else.
+    """
+    if not isinstance(ctx.episodes, list):
+        raise FieldError("episodes", reader, "a list of episodes, dicts of arrays", ctx.episodes)
+    return ctx.episodes
+
+
 def train_data_in(ctx: LearningContext, reader: str) -> Mapping[str, Array] | IndexedBatch:
     """What a trainer learns from in this iteration.
 

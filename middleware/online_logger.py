@@ -112,6 +112,7 @@ class OnlineLogger:
         self._cfg = cfg
         self._task = task
         self._metrics_freq = cfg.run.metrics_freq
+        self._plays_itself = "search" in cfg.policy.collect
         self._tables = tables
         self._loggers = loggers
         self._opened = False
@@ -308,6 +309,7 @@ class OnlineLogger:
             eval_return=None if ctx.last_eval_value == -math.inf else ctx.last_eval_value,
             not_finite=tuple(self._train.not_finite()),
             eval_info=self._shown,
+            games=ctx.optional("env_episode", int) if self._plays_itself else None,
         )
 
 

@@ -14,7 +14,7 @@ from minding.engine.chain.task import Task
 from minding.engine.config.config import Config
 from minding.engine.config.named import is_named, load_code
 from minding.engine.errors import ConfigError, nearest
-from minding.engine.types import Policy
+from minding.engine.types import EpisodeEnd, Policy
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,6 +29,9 @@ class Chain:
     """Refuses a configuration that the chain cannot run with, before anything is built or written."""
     settings: tuple[str, ...] = ()
     """Keys that the chain reads and that only some algorithms have, such as ``policy.other.buffer_size``."""
+    evaluate: Callable[[Config, Policy, int, Callable[[], bool]], list[EpisodeEnd]] | None = None
+    """Plays the final evaluation (configuration, policy, number of episodes, whether to stop); None: episodes in the
+    environment."""
 
 
 CHAINS: tuple[str, ...] = tuple(sorted(module.name for module in pkgutil.iter_modules(__path__)))

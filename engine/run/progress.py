@@ -27,6 +27,7 @@ class Status:
       not_finite: metrics that are NaN or infinite.
       unit: what the clock counts, see `engine.chain.context.UNITS`.
       eval_info: means of declared info over the last evaluation, such as a win rate.
+      games: games of self-play so far, whose steps are plies; None where nothing plays against itself.
     """
 
     clock: int
@@ -36,6 +37,7 @@ class Status:
     not_finite: tuple[str, ...] = ()
     unit: str = "env_step"
     eval_info: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    games: int | None = None
 
 
 class Progress:
@@ -122,13 +124,16 @@ class Progress:
             for name, value in (("return", status.collect_return), ("eval", status.eval_return))
             if value is not None
         ]
+        if status.games is not None:
+            # Each opponent's score tells more than their mean.
+            returns = [f"{status.games:,} games"]
         returns += [f"{name} {value:.2f}" for name, value in status.eval_info.items()]
         alarm = [f"NaN or infinite: {', '.join(status.not_finite)}"] if status.not_finite else []
         if not seconds > 0:
             return "  ".join([*returns, *alarm, _minutes(now - self._start)])
         speeds = [f"{_short(train_speed)} updates/s"]
         if status.unit != "train_iter":
-            speeds.insert(0, f"{_short(speed)} steps/s")
+            speeds.insert(0, f"{_short(speed)} {'steps' if status.games is None else 'plies'}/s")
         return "  ".join([*returns, *alarm, *speeds, f"{_minutes(now - self._start)} < {_minutes(left)}"])
 
 

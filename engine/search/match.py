@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from minding.engine.errors import GameError
@@ -9,9 +11,17 @@ from minding.engine.search.opponents import Opponent, ask
 from minding.engine.types import Array, BoardGame, State
 
 
+class Played(NamedTuple):
+    """What came of n games: the outcome for the player who moved first, 1, 0 or -1, and the plies played, int64
+    ``(n,)`` each."""
+
+    outcomes: Array
+    plies: Array
+
+
 def match(
     game: BoardGame, first: Opponent, second: Opponent, state: State, rng: np.random.Generator, plies: int = 0
-) -> Array:
+) -> Played:
     """Plays n games to their end, all at once.
 
     Args:
@@ -22,19 +32,19 @@ def match(
       rng: both draw from it.
       plies: plies that led to `state`, for messages.
     Returns:
-      The outcomes for `first`, int64 ``(n,)``: 1, 0 or -1.
+      The outcomes for `first`, and how many plies were played in `state` and after it.
     Raises:
       GameError: if an action is illegal, or a game is longer than `game.longest`.
     """
     rows = np.arange(len(state[0]))
-    outcomes = np.zeros(len(rows), np.int64)
+    outcomes, lengths = np.zeros(len(rows), np.int64), np.zeros(len(rows), np.int64)
     for ply in range(plies, game.longest):
         # The outcome is that of the player to move next.
         player, sign = (first, -1) if (ply - plies) % 2 == 0 else (second, 1)
         action = ask(player, game, state, rng, np.full(len(rows), ply), rows)
         state, over, outcome = game.play(state, action)
-        outcomes[rows[over]] = sign * outcome[over]
+        outcomes[rows[over]], lengths[rows[over]] = sign * outcome[over], ply + 1 - plies
         rows, state = rows[~over], tuple(part[~over] for part in state)
         if not rows.size:
-            return outcomes
+            return Played(outcomes, lengths)
     raise GameError(f"{type(game).__name__}: game {rows[0]} runs after longest={game.longest} plies")

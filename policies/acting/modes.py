@@ -7,9 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from minding.engine.data.batch import Field
-from minding.engine.types import Array, Factory, LearnOutput, Obs, StateDict
+from minding.engine.types import Array, Factory, LearnOutput, Obs, ObsLike, StateDict
 from minding.policies.acting.actors import Actor
 from minding.policies.acting.agents import SharedActor
+from minding.policies.acting.predicting import predict_with
 
 Weights = Callable[[], Mapping[str, Array]]
 """Returns the live arrays, by parameter name, that an actor computes with."""
@@ -39,6 +40,9 @@ class CollectView:
 
     def value(self, obs: Obs, memory: Array | None = None) -> Array:
         return self.actor.value(obs, memory)
+
+    def predict(self, obs: ObsLike) -> dict[str, Array]:
+        return predict_with(self.actor, obs)
 
     def reset(self, env_ids: Sequence[int] | Array | None = None) -> None:
         self.actor.reset(env_ids)
@@ -79,6 +83,9 @@ class EvalView:
 
     def forward(self, obs: Obs, action_mask: Array | None = None) -> Array:
         return self.actor.act(obs, action_mask)
+
+    def predict(self, obs: ObsLike) -> dict[str, Array]:
+        return predict_with(self.actor, obs)
 
     def reset(self, env_ids: Sequence[int] | Array | None = None) -> None:
         self.actor.reset(env_ids)

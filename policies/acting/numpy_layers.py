@@ -355,3 +355,19 @@ class Actor:
     def __call__(self, leaves: Sequence[Array]) -> Outputs:
         params = self.head(self.torso(self.encoder(leaves)))
         return params if self.mask is None else (self.mask(params[0], leaves),)
+
+
+class PolicyValue:
+    """Observation leaves -> (logits, value), see `networks.policy_value.PolicyValue`."""
+
+    def __init__(
+        self, encoder: Encoder, torso: MLP, heads: tuple[Linear, MLP, MLP], mask: ActionMask | None = None
+    ) -> None:
+        self.encoder, self.torso, self.mask = encoder, torso, mask
+        self.policy, self.critic, self.value = heads
+
+    def __call__(self, leaves: Sequence[Array]) -> Outputs:
+        features = self.torso(self.encoder(leaves))
+        logits = self.policy(features)
+        value = self.value(self.critic(features))[:, 0]
+        return (logits if self.mask is None else self.mask(logits, leaves)), value

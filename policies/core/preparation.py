@@ -24,6 +24,7 @@ def prepare(cfg: Config) -> None:
     state = spec.agents.state if "agents" in spec else None
     seen = [spec.observation, *([] if state is None else [state])]
     images = any(leaf.is_image for space in seen for leaf in observation_leaves(space))
+    images = images or cfg.policy.model.read("net", str, "mlp") == "residual"
     given = _within_cores(cfg.run.jit_threads)
     # Kernels of our own have threads of their own. With more than one MindSpore's would round differently.
     threads = 1 if kernels.compiled() and not images else given

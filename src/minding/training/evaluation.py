@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from minding.configs import compile_run
+from minding.configs.chains import get_chain
 from minding.engine.config.config import Config
 from minding.engine.run import aggregates
 from minding.engine.run.run_dir import RunDir
@@ -74,9 +75,13 @@ def final_evaluation(
 ) -> list[EpisodeEnd]:
     """Episodes of the policy in environments that neither training nor its evaluations have seen.
 
-    Once `stop()` is true, those that are still running are abandoned.
+    A chain may have another final evaluation, such as games against opponents; an exported policy always plays in the
+    environment. Once `stop()` is true, those that are still running are abandoned.
     """
     cfg = Config({**cfg, "seed": cfg.seed if seed is None else seed})
+    own = get_chain(cfg.chain).evaluate
+    if own is not None and not isinstance(policy, ExportedPolicy):
+        return own(cfg, policy, n_episode or cfg.run.final_episodes, stop)
     env = make_evaluator_env(cfg, "env.final")
     try:
         max_steps = cfg.policy.eval.max_episode_steps

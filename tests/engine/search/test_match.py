@@ -26,18 +26,18 @@ class Always:
 def test_outcomes_are_those_of_the_first_player():
     game = ConnectFour()
     # The first player needs one more stone in column 3; the second holds three in column 0.
-    assert match(game, Always(3), Always(0), connect_four("303030"), RNG, 6).tolist() == [1]
+    assert match(game, Always(3), Always(0), connect_four("303030"), RNG, 6).outcomes.tolist() == [1]
     # In the same columns the second completes a line first.
-    assert match(game, Always(1), Always(0), connect_four("3030" + "50"), RNG, 6).tolist() == [-1]
+    assert match(game, Always(1), Always(0), connect_four("3030" + "50"), RNG, 6).outcomes.tolist() == [-1]
     # Position 6 of the toy is a draw, 7 a win of who moved first.
     start = Twig().initial(2)
-    assert match(Twig(), Always(1), Always(0), start, RNG).tolist() == [0, 0]
-    assert match(Twig(), Always(1), Always(1), start, RNG).tolist() == [1, 1]
-    assert match(Twig(), Always(0), Always(0), start, RNG).tolist() == [-1, -1]
+    assert match(Twig(), Always(1), Always(0), start, RNG).outcomes.tolist() == [0, 0]
+    assert match(Twig(), Always(1), Always(1), start, RNG).outcomes.tolist() == [1, 1]
+    assert match(Twig(), Always(0), Always(0), start, RNG).outcomes.tolist() == [-1, -1]
 
 
 def test_games_of_different_lengths_are_all_played_to_their_end():
-    outcomes = match(TicTacToe(), opponents.random(), opponents.random(), TicTacToe().initial(4000), RNG)
+    outcomes = match(TicTacToe(), opponents.random(), opponents.random(), TicTacToe().initial(4000), RNG).outcomes
     # Random play: 58.5 % won by the first player, 28.8 % by the second; standard deviations 0.8 % and 0.7 %.
     assert abs((outcomes == 1).mean() - 0.585) < 0.03
     assert abs((outcomes == -1).mean() - 0.288) < 0.03

@@ -1,0 +1,69 @@
+"""Evaluate, play against oneself with search, add symmetric games, store, learn from positions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from minding.configs.chains import Chain
+from minding.engine.buffers import UniformBuffer
+from minding.engine.chain.context import OnlineRLContext
+from minding.engine.chain.task import Task
+from minding.engine.config.config import Config
+from minding.engine.errors import ConfigError
+from minding.engine.search.opponents import Opponent, parse
+from minding.engine.types import BoardGame, EpisodeEnd, Policy
+from minding.envs import make_board_game
+from minding.middleware import (
+    OffPolicyLearner,
+    SelfPlayCollector,
+    arena_evaluator,
+    episode_pusher,
+    symmetry_enhancer,
+)
+from minding.middleware.arena_evaluator import arena, opening_positions
+
+
+def check(cfg: Config) -> None:
+    """Raises ConfigError unless the environment has rules, opponents have names and openings are positions."""
+    game = make_board_game(cfg)
+    opponents_of(cfg)
+    opening_positions(game, cfg.policy.eval.read("opening_plies", int))
+
+
+def opponents_of(cfg: Config) -> list[Opponent]:
+    """The configured opponents.
+
+    Raises:
+      ConfigError: there are none, or one is unknown.
+    """
+    names = cfg.policy.eval.read("opponents", list)
+    if not names:
+        raise ConfigError("policy.eval.opponents=[]: expected at least one, such as random or uct:100")
+    return [parse(str(name)) for name in names]
+
+
+def evaluate(cfg: Config, policy: Policy, n_episode: int, stop: Callable[[], bool]) -> list[EpisodeEnd]:
+    """So many games against each opponent."""
+    return arena(cfg, policy.eval_mode, make_board_game(cfg), opponents_of(cfg), n_episode, stop=stop)
+
+
+def fill(task: Task, cfg: Config, policy: Policy) -> None:
+    """Appends the chain to the task."""
+    game: BoardGame = make_board_game(cfg)
+    buffer = UniformBuffer(cfg.policy.other.buffer_size, policy.learn_mode.fields, seed=cfg.seed)
+    task.use(arena_evaluator(cfg, policy.eval_mode, game, opponents_of(cfg), task=task))
+    task.use(SelfPlayCollector(cfg, policy.collect_mode, game))
+    task.use(symmetry_enhancer(game))
+    task.use(episode_pusher(cfg, buffer))
+    task.use(OffPolicyLearner(cfg, policy.learn_mode, buffer))
+
+
+SETTINGS = (
+    "policy.collect.search",
+    "policy.collect.simulations",
+    "policy.eval.simulations",
+    "policy.other.buffer_size",
+)
+"""What algorithms have that search."""
+
+chain = Chain(fill, OnlineRLContext, check, SETTINGS, evaluate)

@@ -1,0 +1,183 @@
+"""Evaluation of a policy of a board game: games against opponents."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from minding.engine.chain.context import LearningContext
+from minding.engine.chain.middleware import declare
+from minding.engine.chain.task import Task
+from minding.engine.chain.task import task as global_task
+from minding.engine.config.config import Config
+from minding.engine.errors import ConfigError
+from minding.engine.search.match import match
+from minding.engine.search.opponents import Opponent
+from minding.engine.search.player import SearchPlayer
+from minding.engine.seeding import SeedStreams
+from minding.engine.types import Array, BoardGame, EpisodeEnd, EvalMode, State, StateDict
+from minding.middleware.boards import eval_options, judge_of, openings
+
+
+@declare(
+    role="evaluate",
+    reads=("clock", "train_iter", "last_eval_iter", "last_eval_clock"),
+    writes=("eval_value", "eval_output", "last_eval_iter", "last_eval_value", "last_eval_clock"),
+)
+class arena_evaluator:
+    """Plays `n_episode` games against each opponent once every `freq` steps of the clock, if something was learned since.
+
+    The policy searches without noise; see `arena`. A win scores 1, a draw 0.5, a loss 0. Opponents draw the same numbers
+    in every evaluation. A signal that ends the run aborts an evaluation: it is not counted, and is due again after a
+    resume.
+
+    Reads: clock, train_iter, last_eval_iter, last_eval_clock.
+    Writes: eval_value (the mean score of all games), eval_output (the games, `EpisodeEnd`, whose return is the score and
+      whose info has it as ``score_<opponent>``), last_eval_iter, last_eval_value, last_eval_clock.
+    Config: policy.eval.{freq, n_episode, simulations, opening_plies}, policy.collect.{search, puct, gumbel}.
+
+    Args:
+      cfg: the compiled configuration.
+      policy: ``policy.eval_mode``, with `predict`.
+      game: the rules.
+      opponents: see `engine.search.opponents`.
+      task: the task whose signals are obeyed; the global one by default.
+    """
+
+    def __init__(
+        self,
+        cfg: Config,
+        policy: EvalMode,
+        game: BoardGame,
+        opponents: Sequence[Opponent],
+        *,
+        task: Task[Any] | None = None,
+    ) -> None:
+        self._cfg, self._policy, self._game, self._opponents = cfg, policy, game, tuple(opponents)
+        self._task = global_task if task is None else task
+        self._freq = cfg.policy.eval.freq
+        self._broken_off = False
+        # What does not fit is found before the first game.
+        judge_of(cfg, policy, game, "arena_evaluator")
+        opening_positions(game, cfg.policy.eval.read("opening_plies", int))
+
+    def requirements(self) -> Sequence[str]:
+        """Anything that does not fit, as sentences for the chain check."""
+        if not self._opponents:
+            return ["it has no opponents: give it some, such as [random(), uct(100)]"]
+        return []
+
+    def due(self, ctx: LearningContext) -> bool:
+        """Whether it is time, and something was learned since the last evaluation."""
+        return ctx.clock - max(ctx.last_eval_clock, 0) >= self._freq and ctx.train_iter != ctx.last_eval_iter
+
+    def __call__(self, ctx: LearningContext) -> None:
+        """Evaluates if it is due."""
+        if not self.due(ctx):
+            return
+        count = self._cfg.policy.eval.read("n_episode", int)
+        games = arena(
+            self._cfg, self._policy, self._game, self._opponents, count,
+            stop=lambda: self._task.interrupted_by is not None,
+        )  # fmt: skip
+        if not games:
+            self._broken_off = True
+            return
+        ctx.eval_output, ctx.eval_value = games, float(np.mean([end.episode_return for end in games]))
+        ctx.last_eval_iter, ctx.last_eval_value = ctx.train_iter, ctx.eval_value
+        ctx.last_eval_clock = ctx.clock
+
+    @property
+    def resume_guarantee(self) -> str:
+        """Not exact once an evaluation was aborted: it comes an iteration later and measures another policy."""
+        return "mid-iteration" if self._broken_off else "exact"
+
+    def state_dict(self) -> StateDict:
+        """Nothing: each evaluation begins with the same random numbers."""
+        return {}
+
+    def load_state_dict(self, state: StateDict) -> None: ...
+
+
+class _Stopped(Exception):
+    pass
+
+
+def arena(
+    cfg: Config,
+    policy: EvalMode,
+    game: BoardGame,
+    opponents: Sequence[Opponent],
+    n_game: int,
+    *,
+    stop: Callable[[], bool] = lambda: False,
+) -> list[EpisodeEnd]:
+    """Plays games of a policy, which searches without noise, against opponents.
+
+    Half of the games against each opponent the policy plays first, half second. Both halves begin from the positions
+    after ``policy.eval.opening_plies`` plies, evenly spread over all of them, or from each equally often.
+
+    Args:
+      cfg: the compiled configuration.
+      policy: ``policy.eval_mode``.
+      game: the rules.
+      opponents: the others.
+      n_game: games against each of them.
+      stop: asked before each ply of the policy; once true, nothing is returned.
+
+    Returns:
+      The games: their return is 1 for a win of the policy, 0.5 for a draw and 0 for a loss; their info has it under
+      ``score_<opponent>``.
+    """
+    evaluation: Any = cfg.policy.eval
+    judge = judge_of(cfg, policy, game, "arena")
+
+    def evaluate(state: State) -> tuple[Array, Array]:
+        if stop():
+            raise _Stopped
+        return judge(state)
+
+    agent = SearchPlayer(evaluate, eval_options(cfg, evaluation.simulations))
+    plies = int(evaluation.opening_plies)
+    begun = opening_positions(game, plies)
+    games: list[EpisodeEnd] = []
+    try:
+        for opponent in opponents:
+            rng = SeedStreams(cfg.seed).generator(f"arena.{opponent.name}")
+            for first, count in ((True, n_game - n_game // 2), (False, n_game // 2)):
+                if not count:
+                    continue
+                rows = _spread(count, len(begun[0]))
+                state = tuple(part[rows] for part in begun)
+                pair = (agent, opponent) if first else (opponent, agent)
+                played = match(game, *pair, state, rng, plies)
+                outcomes = played.outcomes if first else -played.outcomes
+                name = f"score_{opponent.name.replace(':', '_')}"
+                for outcome, length in zip(outcomes.tolist(), played.plies.tolist()):
+                    score = 0.5 + 0.5 * outcome
+                    games.append(EpisodeEnd(len(games), score, plies + length, {name: score}))
+    except _Stopped:
+        return []
+    return games
+
+
+def opening_positions(game: BoardGame, plies: int) -> State:
+    """See `boards.openings`.
+
+    Raises:
+      ConfigError: no game runs after so many plies.
+    """
+    if plies >= game.longest or not len((state := openings(game, plies))[0]):
+        raise ConfigError(
+            f"policy.eval.opening_plies={plies}: no game of {type(game).__name__} runs after so many plies; lower it"
+        )
+    return state
+
+
+def _spread(count: int, rows: int) -> Array:
+    """`count` of `rows` numbers: evenly spread ones, or each of them equally often."""
+    if count <= rows:
+        return np.arange(count) * rows // count
+    return np.arange(count) % rows

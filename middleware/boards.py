@@ -1,0 +1,106 @@
+"""What middleware of self-play share: how a policy judges positions, and settings of search."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from minding.engine.config.config import Config
+from minding.engine.data import trees
+from minding.engine.data.masks import ACTION_MASK
+from minding.engine.data.observation import observation_leaves
+from minding.engine.errors import MiddlewareError, ShapeError
+from minding.engine.search.gumbel import GumbelOptions
+from minding.engine.search.player import Options
+from minding.engine.search.puct import PuctOptions
+from minding.engine.types import Array, BoardGame, Obs, Predicts, State
+
+
+class Judge:
+    """The `Evaluate` of search by an acting mode of a policy.
+
+    Args:
+      cfg: the compiled configuration, which says what the policy observes.
+      policy: ``policy.collect_mode`` or ``policy.eval_mode``.
+      game: the rules; their planes are the policy's observation, with the legal actions as its mask if it has one.
+    Raises:
+      ShapeError: the policy observes something else, or has other actions.
+    """
+
+    def __init__(self, cfg: Config, policy: Predicts, game: BoardGame) -> None:
+        spec = cfg.env.spec
+        leaves = observation_leaves(spec.observation)
+        seen = [leaf for leaf in leaves if not leaf.is_mask]
+        shape = game.planes(game.initial(1)).shape[1:]
+        name = type(game).__name__
+        if len(seen) != 1 or seen[0].field.shape != shape:
+            given = ", ".join(str(leaf.field.shape) for leaf in seen)
+            raise ShapeError(
+                f"the policy observes {given}, and the planes of {name} are {shape}: it is of another game"
+            )
+        if spec.action.n != game.actions:
+            raise ShapeError(
+                f"the policy has {spec.action.n} actions, and {name} has {game.actions}: it is of another game"
+            )
+        self._policy, self._game = policy, game
+        self._path = seen[0].path
+        self._masked = any(leaf.is_mask for leaf in leaves)
+
+    def __call__(self, state: State) -> tuple[Array, Array]:
+        found = self._policy.predict(self._leaves(self._game.planes(state), self._game.legal(state)))
+        return found["logits"], found["value"]
+
+    def obs(self, planes: Array, legal: Array) -> Obs:
+        """The observation of the policy, from planes ``(n, C, H, W)`` and legal actions ``(n, A)``."""
+        obs: Obs = trees.unflatten(self._leaves(planes, legal))
+        return obs
+
+    def _leaves(self, planes: Array, legal: Array) -> dict[str, Array]:
+        return {self._path: planes, **({ACTION_MASK: legal} if self._masked else {})}
+
+
+def judge_of(cfg: Config, policy: object, game: BoardGame, reader: str) -> Judge:
+    """The `Judge` of an acting mode.
+
+    Raises:
+      MiddlewareError: the policy has nothing for search.
+      ShapeError: see `Judge`.
+    """
+    if not isinstance(policy, Predicts):
+        raise MiddlewareError(
+            f"{reader}: expected an acting mode with predict(obs), such as AlphaZero's policy.collect_mode, got a "
+            f"{type(policy).__name__}"
+        )
+    return Judge(cfg, policy, game)
+
+
+def collect_options(cfg: Config) -> Options:
+    """The search of self-play, with its noise."""
+    collect: Any = cfg.policy.collect
+    if collect.search == "puct":
+        noise = (collect.puct.dirichlet_alpha, collect.puct.dirichlet_fraction)
+        return PuctOptions(collect.simulations, collect.puct.c, *noise)
+    each = collect.gumbel
+    return GumbelOptions(collect.simulations, each.max_considered, each.c_visit, each.c_scale)
+
+
+def eval_options(cfg: Config, simulations: int) -> Options | None:
+    """The same search without noise; None without simulations."""
+    collect: Any = cfg.policy.collect
+    if not simulations:
+        return None
+    if collect.search == "puct":
+        return PuctOptions(simulations, collect.puct.c)
+    each = collect.gumbel
+    return GumbelOptions(simulations, each.max_considered, each.c_visit, each.c_scale, gumbel_scale=0.0)
+
+
+def openings(game: BoardGame, plies: int) -> State:
+    """All positions after so many plies in which the game runs, one per sequence of actions."""
+    state = game.initial(1)
+    for _ in range(plies):
+        rows, actions = np.nonzero(game.legal(state))
+        state, over, _ = game.play(tuple(part[rows] for part in state), actions)
+        state = tuple(part[~over] for part in state)
+    return state

@@ -1,0 +1,66 @@
+"""From whole episodes into the replay buffer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from minding.engine.chain.context import OnlineRLContext
+from minding.engine.chain.middleware import declare
+from minding.engine.config.config import Config
+from minding.engine.data.rollout import named_leaves
+from minding.engine.types import Array, Buffer, StateDict
+from minding.middleware.inputs import episodes_in
+
+
+@declare(role="learn", reads=("episodes",))
+class episode_pusher:
+    """Pushes the steps of all episodes of an iteration into the buffer, those of its fields that they hold.
+
+    The buffer's contents are saved with it, unless ``policy.other.save_buffer`` is off: a resumed run then refills its
+    buffer before it learns.
+
+    Reads: episodes.
+    Writes: nothing.
+    Config: policy.other.save_buffer.
+
+    Args:
+      cfg: the compiled configuration.
+      buffer: takes the steps.
+    """
+
+    def __init__(self, cfg: Config, buffer: Buffer) -> None:
+        self._buffer = buffer
+        self._saves = bool(cfg.policy.other.save_buffer)
+
+    @property
+    def buffer(self) -> Buffer:
+        """What it fills."""
+        return self._buffer
+
+    def __call__(self, ctx: OnlineRLContext) -> None:
+        """Pushes the episodes of an iteration."""
+        episodes = [_columns(episode) for episode in episodes_in(ctx, "episode_pusher")]
+        if episodes:
+            fields = self._buffer.fields
+            names = [name for name in episodes[0] if name in fields]
+            self._buffer.push({name: np.concatenate([each[name] for each in episodes]) for name in names})
+
+    @property
+    def resume_guarantee(self) -> str:
+        """Whether the buffer is saved."""
+        return "exact" if self._saves else "without-buffer"
+
+    def state_dict(self) -> StateDict:
+        return {"buffer": self._buffer.state_dict() if self._saves else None}
+
+    def load_state_dict(self, state: StateDict) -> None:
+        if state["buffer"] is not None:
+            self._buffer.load_state_dict(state["buffer"])
+
+
+def _columns(episode: dict[str, Any]) -> dict[str, Array]:
+    """The arrays of an episode by the names of row fields."""
+    columns = {name: value for name, value in episode.items() if name != "obs"}
+    return {**columns, **dict(named_leaves("obs", episode["obs"]))}

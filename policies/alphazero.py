@@ -1,0 +1,86 @@
+"""AlphaZero: a network of policy and value that learns what tree search made of it in games against itself.
+
+Silver et al., 2018, https://doi.org/10.1126/science.aar6404. The search's policy pi and the outcome z, for the player to
+move in position s, teach the network (p, v) = f(s); the weight decay is decoupled (AdamW).
+
+    L = mean[ -sum_a pi(a) log p(a|s) ] + c_v mean[ (z - v)^2 ]
+
+Illegal actions have no probability in either.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from minding.engine.data.batch import Field
+from minding.engine.process.runtime import ops
+from minding.policies.acting.actors import Network
+from minding.policies.acting.predicting import PredictingActor
+from minding.policies.core.base import BasePolicy
+from minding.policies.learning.optim import Group, Optimizer
+from minding.policies.learning.steps import GradientStep
+from minding.policies.networks.policy_value import PolicyValue
+from minding.policies.ops import lean
+from minding.policies.ops.policy_gradient import row_mean
+
+
+def cross_entropy(logits, policy):
+    """-sum_a pi(a) log p(a), float32 (B,).
+
+    Args:
+      logits: float32 (B, A), `ILLEGAL` for illegal actions.
+      policy: float32 (B, A), pi; 0 for illegal actions.
+    """
+    shifted = logits - ops.stop_gradient(lean.largest(logits, keepdims=True))
+    total = ops.log(ops.exp(shifted).sum(axis=-1))
+    return policy.sum(axis=-1) * total - (policy * shifted).sum(axis=-1)
+
+
+class AlphaZeroCell(GradientStep):
+    """Root cell: network and optimizer."""
+
+    metrics = ("loss", "policy_loss", "value_loss", "grad_norm")
+
+    def __init__(self, net: PolicyValue, learn: Mapping[str, Any]) -> None:
+        super().__init__(["obs", "policy", "outcome"])
+        self.net = net
+        decay = {"method": "adamw", "weight_decay": learn["weight_decay"]}
+        self.optim = Optimizer(net=Group.of(net, learn, max_grad_norm=learn["grad_norm"], **decay))
+        self.value_weight = float(learn["value_weight"])
+        self.gradient = self.optim.gradient(self.loss, "net")
+
+    def loss(self, batch):
+        logits, value = self.net(batch["obs"])
+        policy_loss = row_mean(cross_entropy(logits, batch["policy"]), batch)
+        value_loss = row_mean(ops.square(value - batch["outcome"]), batch)
+        loss = policy_loss + self.value_weight * value_loss
+        return loss, {"loss": loss, "policy_loss": policy_loss, "value_loss": value_loss}
+
+    def construct(self, batch):
+        (_, metrics), grads = self.gradient(batch)
+        metrics["grad_norm"] = self.optim({"net": grads}, batch, metrics)["net"]
+        return metrics
+
+
+class AlphaZero(BasePolicy):
+    """Policy and value of a board game, for search."""
+
+    name = "alphazero"
+    sequences = False
+
+    def make_network(self, rng: np.random.Generator) -> PolicyValue:
+        return PolicyValue(self.spec, self.cfg.model, rng)
+
+    def make_root(self, net: PolicyValue, rng: np.random.Generator) -> AlphaZeroCell:
+        return AlphaZeroCell(net, self.cfg.learn)
+
+    def make_actor(self, network: Network, rng: np.random.Generator) -> PredictingActor:
+        return PredictingActor(self.name, network, self.spec, rng)
+
+    @property
+    def row_fields(self) -> dict[str, Field]:
+        actions = self.spec["action"]["n"]
+        return {**self.obs_fields("obs"), "policy": Field((actions,)), "outcome": Field()}

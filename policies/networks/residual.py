@@ -1,0 +1,81 @@
+"""Residual convolutions over the planes of a board (He et al., 2016, https://arxiv.org/abs/1512.03385), padded so that
+the board keeps its size, without batch normalisation."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from minding.engine.data.observation import Leaf, observation_leaves
+from minding.engine.errors import SpaceError
+from minding.engine.process.runtime import ms, nn, ops
+from minding.policies.acting import numpy_residual as numpy_forms
+
+
+def planes_leaf(space: Mapping[str, Any]) -> tuple[int, Leaf]:
+    """The leaf of an observation that holds the planes of a board, float32 ``(C, H, W)``, with its place.
+
+    Raises:
+      SpaceError: there is none, or there are further leaves besides the mask.
+    """
+    leaves = observation_leaves(space)
+    seen = [(place, leaf) for place, leaf in enumerate(leaves) if not leaf.is_mask]
+    if len(seen) == 1 and seen[0][1].space["kind"] == "box" and len(seen[0][1].space["shape"]) == 3:
+        return seen[0]
+    raise SpaceError(
+        "policy.model.net=residual: expected an observation of planes (C, H, W), as of a board, besides the action mask, "
+        f"got {', '.join(str(leaf.field.shape) for _, leaf in seen)}: use policy.model.net=mlp"
+    )
+
+
+def _conv3(channels: int, filters: int, gain: float, rng: np.random.Generator) -> nn.Conv2d:
+    """A 3x3 convolution that keeps the size, with normal weights of deviation ``gain / sqrt(inputs)``."""
+    deviation = gain / math.sqrt(9 * channels)
+    weight = (deviation * rng.standard_normal((filters, channels, 3, 3))).astype(np.float32)
+    return nn.Conv2d(
+        channels, filters, 3, 1, pad_mode="pad", padding=1, has_bias=True,
+        weight_init=ms.Tensor(weight), bias_init="zeros",
+    )  # fmt: skip
+
+
+class ResidualTower(nn.Cell):
+    """A convolution with ReLU, then blocks ``relu(x + conv(relu(conv(x))))``, each the identity at the start.
+
+    It encodes an observation: the leaves ``(B, ...)``, of which one is the planes, to features ``(B, out_features)``.
+
+    Args:
+      space: description of the observation space (see `envs.describe_env`).
+      channels: of all convolutions.
+      blocks: number of blocks.
+      rng: draws the weights.
+    Raises:
+      SpaceError: see `planes_leaf`.
+    """
+
+    def __init__(self, space: Mapping[str, Any], channels: int, blocks: int, rng: np.random.Generator) -> None:
+        super().__init__()
+        self.place, leaf = planes_leaf(space)
+        self.shape = shape = tuple(leaf.space["shape"])
+        self.out_features = channels * shape[1] * shape[2]
+        gain = math.sqrt(2)
+        self.stem = _conv3(shape[0], channels, gain, rng)
+        self.first = nn.CellList([_conv3(channels, channels, gain, rng) for _ in range(blocks)])
+        self.second = nn.CellList([_conv3(channels, channels, 0.0, rng) for _ in range(blocks)])
+        self.relu = ops.ReLU()
+
+    def construct(self, leaves):
+        x = self.relu(self.stem(ops.cast(leaves[self.place], ms.float32).reshape((-1, *self.shape))))
+        for k in range(len(self.first)):
+            x = self.relu(x + self.second[k](self.relu(self.first[k](x))))
+        return x.reshape((-1, self.out_features))
+
+    def host(self) -> numpy_forms.ResidualTower:
+        blocks = [(_host(a), _host(b)) for a, b in zip(self.first, self.second)]
+        return numpy_forms.ResidualTower(self.place, _host(self.stem), blocks)
+
+
+def _host(conv: nn.Conv2d) -> numpy_forms.Convolution:
+    return numpy_forms.Convolution(conv.weight.asnumpy(), conv.bias.asnumpy())

@@ -1,0 +1,71 @@
+"""Settings of AlphaZero."""
+
+from __future__ import annotations
+
+from minding.engine.config.compiler import opt
+from minding.policies.settings import groups
+from minding.policies.settings.algorithm import Algorithm
+
+
+def schema() -> groups.Schema:
+    """The keys of `policy`."""
+    return {
+        "model": {
+            **groups.model([128, 128], "relu"),
+            "net": opt(
+                "mlp",
+                ("mlp", "residual"),
+                "mlp: hidden layers; residual: 3x3 convolutions over the planes, then hidden layers for the value",
+            ),
+            "channels": opt(32, "[1, inf)", "residual: channels of the convolutions"),
+            "blocks": opt(3, "[1, inf)", "residual: blocks of two convolutions each"),
+        },
+        "learn": {
+            "learning_rate": opt(1e-3, "(0, 1]", "step size of AdamW"),
+            **groups.anneal(False),
+            "batch_size": opt(256, "[1, inf)", "positions per gradient step"),
+            "update_per_collect": opt(1, "[1, inf)", "gradient steps per iteration"),
+            "updates_per_step": opt(
+                None,
+                "(0, inf)",
+                "gradient steps per ply, in calls of update_per_collect; None: one call per iteration",
+                type=float,
+            ),
+            "warmup": opt(1000, "[1, inf)", "positions in the buffer before learning starts"),
+            "value_weight": opt(1.0, "[0, inf)", "weight of the value loss"),
+            "weight_decay": opt(
+                1e-4, "[0, 1]", "share of each weight, in units of the step size, that a step takes off"
+            ),
+            "grad_norm": opt(0.0, "[0, inf)", "clip the global norm of the gradients to this; 0: no clipping"),
+            **groups.on_nan(),
+        },
+        "collect": {
+            "n_sample": opt(8, "[1, inf)", "plies per iteration, over all games together; env.collector_env_num games"),
+            **groups.acting(),
+            "search": opt("puct", ("puct", "gumbel"), "search that plays and improves the policy"),
+            "simulations": opt(32, "[1, inf)", "simulations per ply"),
+            "sample_plies": opt(8, "[0, inf)", "first plies of a game that are drawn from the search's policy"),
+            "puct": {
+                "c": opt(1.25, "(0, inf)", "puct: weight of the policy against the values"),
+                "dirichlet_alpha": opt(1.0, "(0, inf)", "puct: concentration of the noise at the root"),
+                "dirichlet_fraction": opt(0.25, "[0, 1]", "puct: share of the noise in the root's policy"),
+            },
+            "gumbel": {
+                "max_considered": opt(16, "[1, inf)", "gumbel: most actions of the root that are compared"),
+                "c_visit": opt(
+                    50.0, "[0, inf)", "gumbel: visits that are added to the largest count in the weight of values"
+                ),
+                "c_scale": opt(1.0, "[0, inf)", "gumbel: weight of the values against the logits"),
+            },
+        },
+        "eval": {
+            **groups.evaluation(),
+            "simulations": opt(64, "[0, inf)", "simulations per ply, without noise; 0: the bare network plays"),
+            "opponents": opt(["random"], None, "opponents by name, such as random, minimax and uct:100"),
+            "opening_plies": opt(2, "[0, inf)", "games begin from all positions after so many plies"),
+        },
+        "other": groups.replay(50_000),
+    }
+
+
+algorithm = Algorithm("alphazero", "AlphaZero", schema, actions=("discrete",), chain="self_play")
