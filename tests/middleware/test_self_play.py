@@ -1,0 +1,227 @@
+"""Self-play: games, outcomes, sampling, symmetries, the buffer, and resume within games."""
+
+import numpy as np
+import pytest
+from fakes import dict_of, discrete, mask_of, space_of
+
+from minding.engine import Config, OnlineRLContext
+from minding.engine.buffers import UniformBuffer
+from minding.engine.data import trees
+from minding.engine.data.batch import Field
+from minding.engine.errors import FieldError, GameError, MiddlewareError, NonFiniteError, ShapeError
+from minding.engine.run.fingerprint import fingerprint
+from minding.engine.types import LaneContext
+from minding.envs.games.boards.connect_four import ConnectFour
+from minding.envs.games.boards.tic_tac_toe import TicTacToe
+from minding.middleware import SelfPlayCollector, episode_pusher, symmetry_enhancer
+from minding.middleware.boards import openings
+from minding.middleware.self_play import SelfPlayStream
+
+
+class Prefers:
+    """Predicts that lower actions are better, and a value of 0."""
+
+    def __init__(self, bonus=0.0):
+        self.bonus = bonus
+
+    def predict(self, obs):
+        planes = obs[""] if "" in obs else obs["observation"]
+        n, actions = len(planes), self.actions(planes)
+        return {"logits": np.tile(-self.bonus * np.arange(actions), (n, 1)), "value": np.zeros(n)}
+
+    def actions(self, planes):
+        return 9 if planes.shape[-1] == 3 else 7
+
+
+def config(game, games=3, masked=True, **collect):
+    planes = space_of(*game.planes(game.initial(1)).shape[1:])
+    space = dict_of(observation=planes, action_mask=mask_of(game.actions)) if masked else planes
+    settings = {
+        "n_sample": games,
+        "search": "puct",
+        "simulations": 8,
+        "sample_plies": 3,
+        "puct": {"c": 1.25, "dirichlet_alpha": 1.0, "dirichlet_fraction": 0.25},
+        "gumbel": {"max_considered": 16, "c_visit": 50.0, "c_scale": 1.0},
+        **collect,
+    }
+    return Config(
+        seed=0,
+        env={"spec": {"observation": space, "action": discrete(game.actions)}, "collector_env_num": games},
+        policy={"collect": settings, "other": {"save_buffer": True}},
+    )
+
+
+def play(collector, iterations):
+    """All games that ended, their statistics, and the counters."""
+    ctx, games, stats = OnlineRLContext(), [], []
+    for _ in range(iterations):
+        collector(ctx)
+        games += ctx.episodes
+        stats += ctx.episode_stats
+        ctx = ctx.renew()
+    return games, stats, ctx
+
+
+def collector_of(game, policy=None, **settings):
+    return SelfPlayCollector(config(game, **settings), Prefers() if policy is None else policy, game)
+
+
+def replayed(game, actions):
+    """(planes, legal) before each ply of a game by the rules, its end, and the outcome for the player to move next."""
+    state, seen, over, outcome = game.initial(1), [], [False], [0]
+    for action in actions:
+        assert not over[0]
+        seen.append((game.planes(state)[0], game.legal(state)[0]))
+        assert game.legal(state)[0, action]
+        state, over, outcome = game.play(state, np.array([action]))
+    return seen, bool(over[0]), int(outcome[0])
+
+
+@pytest.mark.parametrize("search", ["puct", "gumbel"])
+@pytest.mark.parametrize("game", [TicTacToe(), ConnectFour()], ids=["tictactoe", "connect_four"])
+def test_games_are_by_the_rules_and_have_their_outcome_for_the_player_to_move(game, search):
+    games, stats, ctx = play(collector_of(game, search=search), 45)
+    assert len(games) >= 3
+    assert (ctx.env_step, ctx.env_episode) == (45 * 3, len(games))
+    outcomes = set()
+    for played, end in zip(games, stats, strict=True):
+        seen, over, outcome = replayed(game, played["action"])
+        length = len(seen)
+        assert over
+        leaves = dict(trees.leaves(played["obs"]))
+        np.testing.assert_array_equal(leaves["observation"], [planes for planes, _ in seen])
+        np.testing.assert_array_equal(leaves["action_mask"], [legal for _, legal in seen])
+        # Whoever made the last ply has -outcome; the sign alternates backwards.
+        assert played["outcome"].tolist() == [outcome * (-1) ** (length - t) for t in range(length)]
+        assert (end.episode_return, end.episode_length) == (outcome * (-1) ** length, length)
+        np.testing.assert_allclose(played["policy"].sum(axis=1), 1.0, rtol=1e-6)
+        assert (played["policy"][~leaves["action_mask"]] == 0).all()
+        outcomes.add(outcome)
+    assert -1 in outcomes
+
+
+def test_plies_after_the_sampled_ones_are_the_best_and_earlier_ones_follow_the_searched_policy():
+    noiseless = {"puct": {"c": 1.25, "dirichlet_alpha": 1.0, "dirichlet_fraction": 0.0}}
+    best, _, _ = play(collector_of(TicTacToe(), sample_plies=0, **noiseless), 10)
+    assert len({tuple(game["action"].tolist()) for game in best}) == 1
+    drawn, _, _ = play(collector_of(TicTacToe(), games=300, sample_plies=1, simulations=20, **noiseless), 9)
+    assert len({tuple(game["action"][1:].tolist()) for game in drawn if game["action"][0] == 4}) == 1
+    policy = drawn[0]["policy"][0]
+    share = np.bincount([game["action"][0] for game in drawn], minlength=9) / len(drawn)
+    np.testing.assert_allclose(share, policy, atol=4 * np.sqrt(0.25 / len(drawn)))
+
+
+def test_a_policy_without_a_mask_is_shown_planes_alone():
+    games, _, _ = play(collector_of(TicTacToe(), masked=False), 9)
+    assert games[0]["obs"].shape[1:] == (2, 3, 3)
+
+
+def test_a_collector_restored_within_games_goes_on_to_the_bit():
+    first, second = collector_of(ConnectFour(), search="gumbel"), collector_of(ConnectFour(), search="gumbel")
+    play(first, 7)
+    play(second, 2)
+    second.load_state_dict(first.state_dict())
+    expected, found = play(first, 40), play(second, 40)
+    assert len(expected[0]) > 3
+    for mine, other in zip(expected[0], found[0], strict=True):
+        assert {k: v.tobytes() for k, v in mine.items() if k != "obs"} == {
+            k: v.tobytes() for k, v in other.items() if k != "obs"
+        }
+    assert fingerprint(first.state_dict()) == fingerprint(second.state_dict())
+
+
+def test_a_saved_state_does_not_change_with_the_games():
+    collector = collector_of(TicTacToe())
+    state = collector.state_dict()
+    before = fingerprint(state)
+    play(collector, 4)
+    assert fingerprint(state) == before
+
+
+def test_each_worker_draws_its_own_numbers():
+    factory = SelfPlayStream(3).factory()
+    streams = [factory(LaneContext(index, {})).rng.random(4).tolist() for index in (0, 0, 1)]
+    assert streams[0] == streams[1] == SelfPlayStream(3).rng.random(4).tolist()
+    assert streams[0] != streams[2]
+
+
+def test_what_does_not_fit_is_an_error():
+    with pytest.raises(MiddlewareError, match="SelfPlayCollector: expected an acting mode with predict"):
+        collector_of(TicTacToe(), policy=object())
+    cfg = config(TicTacToe())
+    with pytest.raises(ShapeError, match=r"observes \(2, 3, 3\), and the planes of ConnectFour are \(2, 6, 7\)"):
+        SelfPlayCollector(cfg, Prefers(), ConnectFour())
+    cfg.env.spec.action["n"] = 4
+    with pytest.raises(ShapeError, match="the policy has 4 actions, and TicTacToe has 9: it is of another game"):
+        SelfPlayCollector(cfg, Prefers(), TicTacToe())
+
+
+class Broken(Prefers):
+    def predict(self, obs):
+        return {**super().predict(obs), "value": np.full(3, np.nan)}
+
+
+class Endless(TicTacToe):
+    def play(self, state, action):
+        following, _, _ = super().play(state, action)
+        return following, np.zeros(len(action), bool), np.zeros(len(action), np.int8)
+
+    def legal(self, state):
+        return np.ones((len(state[0]), 9), bool)
+
+
+def test_a_network_of_nan_and_a_game_without_end_are_errors():
+    with pytest.raises(NonFiniteError, match="evaluate: the value of game 0 is nan"):
+        play(collector_of(TicTacToe(), policy=Broken()), 1)
+    with pytest.raises(GameError, match="Endless: game 0 runs after longest=9 plies"):
+        play(collector_of(Endless()), 9)
+
+
+def test_symmetric_games_follow_each_game_and_reach_the_buffer():
+    game = TicTacToe()
+    collector = collector_of(game)
+    ctx = OnlineRLContext()
+    while not ctx.episodes:
+        collector(ctx)
+    played = ctx.episodes[0]
+    ctx.episodes = [played]
+    symmetry_enhancer(game)(ctx)
+    assert len(ctx.episodes) == 8
+    length = len(played["action"])
+    forms = game.symmetries(dict(trees.leaves(played["obs"]))["observation"], played["policy"])
+    for made, (planes, policy) in zip(ctx.episodes, forms, strict=True):
+        leaves = dict(trees.leaves(made["obs"]))
+        np.testing.assert_array_equal(leaves["observation"], planes)
+        np.testing.assert_array_equal(made["policy"], policy)
+        # What no stone covers is legal: masks turn with the planes.
+        np.testing.assert_array_equal(leaves["action_mask"], planes.sum(axis=1).reshape(length, 9) == 0)
+        np.testing.assert_array_equal(made["outcome"], played["outcome"])
+    fields = {
+        "obs.action_mask": Field((9,), "bool"),
+        "obs.observation": Field((2, 3, 3)),
+        "policy": Field((9,)),
+        "outcome": Field(),
+    }
+    buffer = UniformBuffer(200, fields)
+    pusher = episode_pusher(config(game), buffer)
+    pusher(ctx)
+    assert len(buffer) == 8 * length
+    np.testing.assert_array_equal(buffer.ring.read("policy", np.arange(length)), played["policy"])
+    ctx.episodes = []
+    pusher(ctx)
+    assert len(buffer) == 8 * length
+    restored = episode_pusher(config(game), UniformBuffer(200, fields))
+    restored.load_state_dict(pusher.state_dict())
+    assert fingerprint(restored.state_dict()) == fingerprint(pusher.state_dict())
+
+
+@pytest.mark.parametrize("middleware", [symmetry_enhancer(TicTacToe()), episode_pusher(config(TicTacToe()), None)])
+def test_without_episodes_it_is_a_field_error(middleware):
+    with pytest.raises(FieldError, match="expects ctx.episodes to be a list of episodes"):
+        middleware(OnlineRLContext())
+
+
+def test_openings_are_all_sequences_of_plies():
+    assert [len(openings(ConnectFour(), plies)[0]) for plies in (0, 1, 2, 3)] == [1, 7, 49, 343]
+    assert len(openings(TicTacToe(), 2)[0]) == 72

@@ -1,0 +1,163 @@
+"""AlphaZero: its loss by hand-computed numbers and against float64 NumPy, both networks, what search asks of it."""
+
+import numpy as np
+import pytest
+from fakes import VECTOR, Batches, dict_of, discrete, draw_masks, mask_of, rows_of, space_of
+from numeric import t
+
+from minding.engine.errors import MindingError, SpaceError
+from minding.engine.process.runtime import ms
+from minding.policies import get_policy_class
+from minding.policies.alphazero import cross_entropy
+from minding.policies.core.acting import acting_network
+
+PLANES = dict_of(action_mask=mask_of(3), observation=space_of(2, 4, 3))
+RESIDUAL = {"policy.model.net": "residual", "policy.model.channels": 4, "policy.model.blocks": 2}
+CONTRACT = {
+    "alphazero": (VECTOR, discrete(3), {}),
+    "alphazero, residual": (space_of(2, 4, 3), discrete(3), RESIDUAL),
+}
+SMALL = (
+    "policy.collect.simulations=3",
+    "policy.eval.simulations=3",
+    "policy.eval.n_episode=4",
+    "policy.learn.warmup=24",
+    "policy.collect.sample_plies=3",
+)
+RESUMES = {
+    "AlphaZero, PUCT": ("minding/TicTacToe-v0", SMALL),
+    "AlphaZero, Gumbel and convolutions": (
+        "minding/ConnectFour-v0",
+        (*SMALL, "policy.collect.search=gumbel", *(f"{key}={value}" for key, value in RESIDUAL.items())),
+    ),
+}
+ALTERNATIVES = ("policy.model.net=residual", "policy.collect.search=gumbel")
+BATCH = 16
+
+
+def test_the_cross_entropy_by_hand():
+    logits = t([np.log(0.5), np.log(0.25), np.log(0.25)], [0.0, np.log(3.0), -1e30])
+    policy = t([1.0, 0.0, 0.0], [0.5, 0.5, 0.0])
+    expected = [np.log(2.0), -0.5 * (np.log(0.25) + np.log(0.75))]
+    np.testing.assert_allclose(cross_entropy(logits, policy).asnumpy(), expected, rtol=1e-6)
+
+
+def test_the_slope_of_the_cross_entropy_is_the_difference_of_the_policies():
+    logits = np.array([[0.3, -1.2, 0.5], [2.0, 0.1, -1e30]])
+    policy = np.array([[0.2, 0.7, 0.1], [0.9, 0.1, 0.0]])
+    slope = ms.grad(lambda x: cross_entropy(x, t(*policy)).sum())(t(*logits)).asnumpy()
+    softmax = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(slope, softmax - policy, atol=1e-6)
+
+
+@pytest.fixture(scope="module", params=[{}, RESIDUAL], ids=["mlp", "residual"])
+def made(request, tiny_config):
+    settings = {"policy.learn.learning_rate": 0.01, "policy.learn.weight_decay": 0.1, "policy.learn.value_weight": 0.5}
+    policy = get_policy_class("alphazero")(tiny_config("alphazero", PLANES, discrete(3), **settings, **request.param))
+    return policy, Batches(policy, BATCH)
+
+
+def rows(layout):
+    rng = np.random.default_rng(0)
+    values = rows_of(layout, BATCH, rng, {})
+    mask = draw_masks((3,), BATCH, rng)
+    policy = rng.random((BATCH, 3)) * mask
+    values.update({"obs.action_mask": mask, "policy": (policy / policy.sum(axis=1, keepdims=True)).astype(np.float32)})
+    values["outcome"] = rng.integers(-1, 2, BATCH).astype(np.float32)
+    return values
+
+
+def np_conv(x, weight, bias):
+    """Plain loops in float64."""
+    padded = np.pad(x, ((0, 0), (0, 0), (1, 1), (1, 1)))
+    out = np.zeros((len(x), len(weight), *x.shape[2:]))
+    for r in range(x.shape[2]):
+        for c in range(x.shape[3]):
+            out[:, :, r, c] = np.einsum("bcij,fcij->bf", padded[:, :, r : r + 3, c : c + 3], weight) + bias
+    return out
+
+
+def np_network(policy, values):
+    p = {name.removeprefix("net."): x.astype(np.float64) for name, x in policy.state_dict()["params"].items()}
+    x = values["obs.observation"].astype(np.float64)
+
+    def layer(name, x):
+        return x @ p[f"{name}.weight"].T + p[f"{name}.bias"]
+
+    def conv(name, x):
+        return np_conv(x, p[f"{name}.weight"], p[f"{name}.bias"])
+
+    residual = policy.cfg.model.net == "residual"
+    if residual:
+        x = np.maximum(conv("encoder.stem", x), 0.0)
+        for k in range(2):
+            x = np.maximum(x + conv(f"encoder.second.{k}", np.maximum(conv(f"encoder.first.{k}", x), 0.0)), 0.0)
+    x = x.reshape(BATCH, -1)
+    hidden = x
+    for k in range(len(policy.cfg.model.hidden)):
+        hidden = np.maximum(layer(f"{'critic' if residual else 'torso'}.layers.{k}", hidden), 0.0)
+    logits = np.where(values["obs.action_mask"], layer("policy", x if residual else hidden), -np.inf)
+    return logits, np.tanh(layer("value", hidden))[:, 0]
+
+
+def np_losses(policy, values):
+    logits, v = np_network(policy, values)
+    log_p = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
+    cross = -(values["policy"] * np.where(values["policy"] > 0, log_p, 0.0)).sum(axis=1).mean()
+    return {"policy_loss": cross, "value_loss": ((v - values["outcome"]) ** 2).mean()}
+
+
+def test_the_update_computes_the_loss_of_its_formula_and_lowers_it(made):
+    policy, batches = made
+    values = rows(batches.layout)
+    batch = batches(values, np.arange(BATCH)[None])
+    losses = []
+    for _ in range(20):
+        expected = np_losses(policy, values)
+        expected["loss"] = expected["policy_loss"] + 0.5 * expected["value_loss"]
+        found = policy.learn_mode.forward(batch).metrics
+        assert {name: found[name] for name in expected} == pytest.approx(expected, rel=1e-4)
+        losses.append(found["loss"])
+    assert losses[-1] < 0.8 * losses[0]
+
+
+def test_search_gets_logits_and_values_in_numpy_and_from_a_graph(made):
+    policy, batches = made
+    values = rows(batches.layout)
+    obs = {"observation": values["obs.observation"], "action_mask": values["obs.action_mask"]}
+    logits, v = np_network(policy, values)
+    assert policy.acts_in_numpy
+    found = policy.eval_mode.predict(obs)
+    legal = np.isfinite(logits)
+    np.testing.assert_allclose(found["logits"][legal], logits[legal], atol=1e-5)
+    assert (found["logits"][~legal] < -1e20).all()
+    np.testing.assert_allclose(found["value"], v, atol=1e-5)
+    # More positions than a block of the NumPy form has.
+    many = {name: np.concatenate([x] * 3) for name, x in obs.items()}
+    graph = acting_network(policy.net, "graph", "act")([many["action_mask"], many["observation"]])
+    for here, there in zip(policy.collect_mode.predict(many).values(), graph):
+        np.testing.assert_allclose(here, there, atol=1e-5)
+    np.testing.assert_array_equal(policy.eval_mode.forward(obs), logits.argmax(axis=1))
+
+
+def test_weight_decay_takes_its_share_and_no_gradient(tiny_config):
+    weights = {}
+    for decay in (0.0, 0.5):
+        settings = {"policy.learn.learning_rate": 0.01, "policy.learn.weight_decay": decay}
+        policy = get_policy_class("alphazero")(tiny_config("alphazero", PLANES, discrete(3), **settings))
+        before = policy.state_dict()["params"]["net.policy.weight"]
+        batches = Batches(policy, BATCH)
+        policy.learn_mode.forward(batches(rows(batches.layout), np.arange(BATCH)[None]))
+        weights[decay] = policy.state_dict()["params"]["net.policy.weight"]
+    np.testing.assert_allclose(weights[0.0] - weights[0.5], 0.01 * 0.5 * before, atol=1e-7)
+
+
+def test_residual_needs_planes(tiny_config):
+    with pytest.raises(SpaceError, match=r"expected an observation of planes \(C, H, W\).*got \(4,\): use"):
+        get_policy_class("alphazero")(tiny_config("alphazero", VECTOR, discrete(3), **RESIDUAL))
+
+
+def test_a_policy_without_predictions_says_so(tiny_config):
+    policy = get_policy_class("bc")(tiny_config("bc", VECTOR, discrete(3)))
+    with pytest.raises(MindingError, match="bc predicts no policy and value for search"):
+        policy.eval_mode.predict(np.zeros((2, 4), np.float32))
