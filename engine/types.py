@@ -262,8 +262,8 @@ class Predicts(Protocol):
     """An acting mode with which search judges positions; those of AlphaZero do."""
 
     def predict(self, obs: ObsLike) -> Mapping[str, Array]:
-        """Returns ``logits`` ``(N, A)``, very low for illegal actions, and ``value`` ``(N,)`` in [-1, 1] for the player to
-        move; draws nothing and remembers nothing."""
+        """Returns ``logits`` ``(N, A)``, very low for illegal actions, and ``value`` ``(N,)`` in [-1, 1] for the player
+        to move; draws nothing and remembers nothing."""
         ...
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from minding.engine.config.config import Config
 from minding.engine.errors import ConfigError
+from minding.engine.search.rules import check_rules
 from minding.engine.seeding import SeedStreams
 from minding.engine.types import BoardGame
 from minding.envs.config import env_settings
@@ -64,20 +65,22 @@ def make_board_game(cfg: Config) -> BoardGame:
       cfg: compiled configuration of the run.
     Raises:
       ConfigError: the environment has none.
+      GameError: they contradict themselves, see `check_rules`.
       MissingExtraError: as `make_env_manager`.
     """
     factory = env_factory(env_settings(cfg.env))
     env = factory()
-    game = getattr(env.unwrapped, "game", None)
+    game: Any = getattr(env.unwrapped, "game", None)
     factory.close(env)
     missing = [name for name in _RULES if not hasattr(game, name)]
     if missing:
         what = "it has no attribute `game`" if game is None else f"its `game` has no {missing[0]!r}"
         raise ConfigError(
-            f"env.env_id={cfg.env.env_id!r} has no rules of a board game to play against oneself: {what}; give env.unwrapped.game "
-            "an engine.types.BoardGame, as minding/TicTacToe-v0 does"
+            f"env.env_id={cfg.env.env_id!r} has no rules of a board game to play against oneself: {what}; "
+            "env.unwrapped.game has to be an engine.types.BoardGame, as that of minding/TicTacToe-v0 is"
         )
     rules: BoardGame = game
+    check_rules(rules)
     return rules
 
 

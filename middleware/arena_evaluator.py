@@ -27,15 +27,15 @@ from minding.middleware.boards import eval_options, judge_of, openings
     writes=("eval_value", "eval_output", "last_eval_iter", "last_eval_value", "last_eval_clock"),
 )
 class arena_evaluator:
-    """Plays `n_episode` games against each opponent once every `freq` steps of the clock, if something was learned since.
+    """Plays `n_episode` games against each opponent once every `freq` steps of the clock, if it learned since then.
 
-    The policy searches without noise; see `arena`. A win scores 1, a draw 0.5, a loss 0. Opponents draw the same numbers
-    in every evaluation. A signal that ends the run aborts an evaluation: it is not counted, and is due again after a
-    resume.
+    The policy searches without noise; see `arena`. A win scores 1, a draw 0.5, a loss 0. Opponents draw the same
+    numbers in every evaluation. A signal that ends the run aborts an evaluation: it is not counted, and is due again
+    after a resume.
 
     Reads: clock, train_iter, last_eval_iter, last_eval_clock.
-    Writes: eval_value (the mean score of all games), eval_output (the games, `EpisodeEnd`, whose return is the score and
-      whose info has it as ``score_<opponent>``), last_eval_iter, last_eval_value, last_eval_clock.
+    Writes: eval_value (the mean score of all games), eval_output (the games, `EpisodeEnd`, whose return is the score
+      and whose info has it as ``score_<opponent>``), last_eval_iter, last_eval_value, last_eval_clock.
     Config: policy.eval.{freq, n_episode, simulations, opening_plies}, policy.collect.{search, puct, gumbel}.
 
     Args:
@@ -151,8 +151,8 @@ def arena(
                     continue
                 rows = _spread(count, len(begun[0]))
                 state = tuple(part[rows] for part in begun)
-                pair = (agent, opponent) if first else (opponent, agent)
-                played = match(game, *pair, state, rng, plies)
+                one, other = (agent, opponent) if first else (opponent, agent)
+                played = match(game, one, other, state, rng, plies)
                 outcomes = played.outcomes if first else -played.outcomes
                 name = f"score_{opponent.name.replace(':', '_')}"
                 for outcome, length in zip(outcomes.tolist(), played.plies.tolist()):

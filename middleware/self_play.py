@@ -155,7 +155,11 @@ class SelfPlayCollector:
     def load_state_dict(self, state: StateDict) -> None:
         restore_generator(self._stream.rng, state["rng"])
         self._state = tuple(np.array(state["position"][str(k)]) for k in range(len(self._state)))
-        pairs = [(self._plies, state["plies"]), (self._policies, state["policies"]), (self._actions, state["actions"])]
+        pairs: list[tuple[Array, Array]] = [
+            (self._plies, state["plies"]),
+            (self._policies, state["policies"]),
+            (self._actions, state["actions"]),
+        ]
         pairs += [(part, state["states"][str(k)]) for k, part in enumerate(self._states)]
         for here, saved in pairs:
             here[...] = saved

@@ -19,8 +19,8 @@ from minding.policies.networks.residual import ResidualTower
 class PolicyValue(nn.Cell):
     """Takes the observation leaves; returns (logits (B, A), value (B,) in [-1, 1]).
 
-    With ``model.net=mlp`` both heads follow the hidden layers. With ``residual`` the logits follow the convolutions, and
-    the value follows hidden layers after them. Logits of actions that the observation's mask forbids are
+    With ``model.net=mlp`` both heads follow the hidden layers. With ``residual`` the logits follow the convolutions,
+    and the value follows hidden layers after them. Logits of actions that the observation's mask forbids are
     `ILLEGAL`.
     """
 

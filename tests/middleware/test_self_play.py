@@ -218,7 +218,7 @@ def test_symmetric_games_follow_each_game_and_reach_the_buffer():
 
 @pytest.mark.parametrize("middleware", [symmetry_enhancer(TicTacToe()), episode_pusher(config(TicTacToe()), None)])
 def test_without_episodes_it_is_a_field_error(middleware):
-    with pytest.raises(FieldError, match="expects ctx.episodes to be a list of episodes"):
+    with pytest.raises(FieldError, match=r"expects ctx\.episodes to be a list of episodes"):
         middleware(OnlineRLContext())
 
 
