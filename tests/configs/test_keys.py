@@ -127,6 +127,9 @@ def test_every_key_of_an_algorithm_is_read_by_it(algorithm, run, tiny_config, tm
         build(
             algorithm, read, tmp_path, *(each for each in extra if "nstep" not in each or has(algorithm, "learn.nstep"))
         )
+    if has(algorithm, "collect.search"):
+        # Films and exported policies play in the environment, evaluations do not.
+        read.add("policy.eval.max_episode_steps")
     images = dict_of(image=IMAGE, speed=VECTOR)
     get_policy_class(algorithm)(Recording(tiny_config(algorithm, images), read))
     keys = leaves(ALGORITHMS[algorithm].config_schema(), "policy.")
