@@ -9,12 +9,35 @@ import numpy as np
 from minding.engine.config.config import Config
 from minding.engine.data import trees
 from minding.engine.data.masks import ACTION_MASK
-from minding.engine.data.observation import observation_leaves
+from minding.engine.data.observation import Leaf, observation_leaves
 from minding.engine.errors import MiddlewareError, ShapeError
 from minding.engine.search.gumbel import GumbelOptions
 from minding.engine.search.player import Options
 from minding.engine.search.puct import PuctOptions
 from minding.engine.types import Array, BoardGame, Obs, Predicts, State
+
+
+def check_fits(cfg: Config, game: BoardGame) -> tuple[Leaf, list[Leaf]]:
+    """Refuses rules that are not those of the game that a policy was made for.
+
+    Returns:
+      The leaf of the observation that holds the planes, and all leaves.
+    Raises:
+      ShapeError: the policy observes something else, or has other actions.
+    """
+    spec = cfg.env.spec
+    leaves = observation_leaves(spec.observation)
+    seen = [leaf for leaf in leaves if not leaf.is_mask]
+    shape = game.planes(game.initial(1)).shape[1:]
+    name = type(game).__name__
+    if len(seen) != 1 or seen[0].field.shape != shape:
+        given = ", ".join(str(leaf.field.shape) for leaf in seen)
+        raise ShapeError(f"the policy observes {given}, and the planes of {name} are {shape}: it is of another game")
+    if spec.action.n != game.actions:
+        raise ShapeError(
+            f"the policy has {spec.action.n} actions, and {name} has {game.actions}: it is of another game"
+        )
+    return seen[0], leaves
 
 
 class Judge:
@@ -29,22 +52,9 @@ class Judge:
     """
 
     def __init__(self, cfg: Config, policy: Predicts, game: BoardGame) -> None:
-        spec = cfg.env.spec
-        leaves = observation_leaves(spec.observation)
-        seen = [leaf for leaf in leaves if not leaf.is_mask]
-        shape = game.planes(game.initial(1)).shape[1:]
-        name = type(game).__name__
-        if len(seen) != 1 or seen[0].field.shape != shape:
-            given = ", ".join(str(leaf.field.shape) for leaf in seen)
-            raise ShapeError(
-                f"the policy observes {given}, and the planes of {name} are {shape}: it is of another game"
-            )
-        if spec.action.n != game.actions:
-            raise ShapeError(
-                f"the policy has {spec.action.n} actions, and {name} has {game.actions}: it is of another game"
-            )
+        seen, leaves = check_fits(cfg, game)
         self._policy, self._game = policy, game
-        self._path = seen[0].path
+        self._path = seen.path
         self._masked = any(leaf.is_mask for leaf in leaves)
 
     def __call__(self, state: State) -> tuple[Array, Array]:

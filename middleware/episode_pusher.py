@@ -42,10 +42,13 @@ class episode_pusher:
     def __call__(self, ctx: OnlineRLContext) -> None:
         """Pushes the episodes of an iteration."""
         episodes = [_columns(episode) for episode in episodes_in(ctx, "episode_pusher")]
-        if episodes:
-            fields = self._buffer.fields
-            names = [name for name in episodes[0] if name in fields]
-            self._buffer.push({name: np.concatenate([each[name] for each in episodes]) for name in names})
+        if not episodes:
+            return
+        names = [name for name in episodes[0] if name in self._buffer.fields]
+        rows = {name: np.concatenate([each[name] for each in episodes]) for name in names}
+        count, most = len(rows[names[0]]), self._buffer.capacity
+        for start in range(0, count, most):
+            self._buffer.push({name: values[start : start + most] for name, values in rows.items()})
 
     @property
     def resume_guarantee(self) -> str:

@@ -31,14 +31,29 @@ def planes_leaf(space: Mapping[str, Any]) -> tuple[int, Leaf]:
     )
 
 
-def _conv3(channels: int, filters: int, gain: float, rng: np.random.Generator) -> nn.Conv2d:
-    """A 3x3 convolution that keeps the size, with normal weights of deviation ``gain / sqrt(inputs)``."""
-    deviation = gain / math.sqrt(9 * channels)
-    weight = (deviation * rng.standard_normal((filters, channels, 3, 3))).astype(np.float32)
-    return nn.Conv2d(
-        channels, filters, 3, 1, pad_mode="pad", padding=1, has_bias=True,
-        weight_init=ms.Tensor(weight), bias_init="zeros",
-    )  # fmt: skip
+class Convolution(nn.Cell):
+    """A 3x3 convolution over ``(B, C, H, W)`` that keeps the size, padded with zeros.
+
+    Args:
+      channels, filters: of the input and the output.
+      gain: the initial weights are normal with deviation ``gain / sqrt(9 * channels)``, the biases 0.
+      rng: draws the weights.
+    """
+
+    def __init__(self, channels: int, filters: int, gain: float, rng: np.random.Generator) -> None:
+        super().__init__()
+        deviation = gain / math.sqrt(9 * channels)
+        weight = (deviation * rng.standard_normal((filters, channels, 3, 3))).astype(np.float32)
+        self.weight = ms.Parameter(ms.Tensor(weight), name="weight")
+        self.bias = ms.Parameter(ms.Tensor(np.zeros(filters, np.float32)), name="bias")
+        self.convolve = ops.Conv2D(filters, 3, pad_mode="pad", pad=1)
+        self.add_bias = ops.BiasAdd()
+
+    def construct(self, x):
+        return self.add_bias(self.convolve(x, self.weight), self.bias)
+
+    def host(self) -> numpy_forms.Convolution:
+        return numpy_forms.Convolution(self.weight.asnumpy(), self.bias.asnumpy())
 
 
 class ResidualTower(nn.Cell):
@@ -61,9 +76,9 @@ class ResidualTower(nn.Cell):
         self.shape = shape = tuple(leaf.space["shape"])
         self.out_features = channels * shape[1] * shape[2]
         gain = math.sqrt(2)
-        self.stem = _conv3(shape[0], channels, gain, rng)
-        self.first = nn.CellList([_conv3(channels, channels, gain, rng) for _ in range(blocks)])
-        self.second = nn.CellList([_conv3(channels, channels, 0.0, rng) for _ in range(blocks)])
+        self.stem = Convolution(shape[0], channels, gain, rng)
+        self.first = nn.CellList([Convolution(channels, channels, gain, rng) for _ in range(blocks)])
+        self.second = nn.CellList([Convolution(channels, channels, 0.0, rng) for _ in range(blocks)])
         self.relu = ops.ReLU()
 
     def construct(self, leaves):
@@ -73,9 +88,5 @@ class ResidualTower(nn.Cell):
         return x.reshape((-1, self.out_features))
 
     def host(self) -> numpy_forms.ResidualTower:
-        blocks = [(_host(a), _host(b)) for a, b in zip(self.first, self.second)]
-        return numpy_forms.ResidualTower(self.place, _host(self.stem), blocks)
-
-
-def _host(conv: nn.Conv2d) -> numpy_forms.Convolution:
-    return numpy_forms.Convolution(conv.weight.asnumpy(), conv.bias.asnumpy())
+        blocks = [(a.host(), b.host()) for a, b in zip(self.first, self.second)]
+        return numpy_forms.ResidualTower(self.place, self.stem.host(), blocks)

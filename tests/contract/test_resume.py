@@ -174,6 +174,8 @@ def short_preset(name, tmp_path):
         extra.append("policy.collect.random_steps=50")
     if has(algorithm, "learn.n_minibatch"):
         extra.append("policy.collect.n_sample=256")
+    if get_algorithm(algorithm).chain == "self_play":
+        extra.append("env.collector_env_num=8")
     if get_algorithm(algorithm).chain == "episode_replay":
         # Two episodes of each environment have to fit the buffer.
         extra += ["env.collector_env_num=4", "env.max_episode_steps=25", "policy.learn.batch_size=8"]

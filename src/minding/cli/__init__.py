@@ -20,6 +20,7 @@ from minding.cli.doctor import doctor
 from minding.cli.evaluate import evaluate
 from minding.cli.export import export
 from minding.cli.listing import list_known
+from minding.cli.play import play
 from minding.cli.plot import plot
 from minding.cli.process import end_at_signals, prepare_output
 from minding.cli.record import record
@@ -50,6 +51,7 @@ for command in (
     tune,
     resume,
     evaluate,
+    play,
     record,
     data,
     export,

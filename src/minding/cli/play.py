@@ -1,0 +1,80 @@
+"""`minding play`."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from minding.cli.common import SEED, RunFolder, bad_input, checkpoint_of, ckpt_option, trust_option
+
+
+@click.command("play")
+@click.argument("run", type=RunFolder())
+@click.option("--second", is_flag=True, help="Let the agent move first.")
+@click.option(
+    "--simulations",
+    type=click.IntRange(0, 10**6),
+    help="Simulations of the agent per move; policy.eval.simulations by default, 0: the bare network.",
+)
+@click.option(
+    "--opponent",
+    metavar="NAME",
+    help="Who plays in your place: random, minimax, uct:SIMULATIONS or checkpoint:FOLDER.",
+)
+@click.option("--show-search", is_flag=True, help="Print visits, prior and value of each move.")
+@click.option("--seed", type=SEED, default=0, show_default=True, help="Seed of the opponent.")
+@ckpt_option
+@trust_option
+def play(
+    run: str,
+    second: bool,
+    simulations: int | None,
+    opponent: str | None,
+    show_search: bool,
+    seed: int,
+    ckpt: str | None,
+    trust: bool,
+) -> None:
+    """Play a board game against the agent of the run folder RUN, in the terminal or through a pipe.
+
+    A move is the number of an action. `undo` takes back your last move and the answer, `hint` says what the agent would
+    play, `quit` or the end of the input ends the game.
+    """
+    with bad_input():
+        from minding.engine.run.run_dir import RunDir
+        from minding.training.table import BoardAgent, Table, board_game_of, opponent_named
+
+        run_dir = RunDir.open(run, trust=trust)
+        cfg, game = board_game_of(run_dir)
+        other = None if opponent is None else opponent_named(opponent, game)
+        chosen = checkpoint_of(run_dir, ckpt)
+
+    from minding.middleware.boards import judge_of
+    from minding.training.loading import load_policy
+
+    policy = load_policy(run_dir, chosen).policy
+    judge = judge_of(cfg, policy.eval_mode, game, "play")
+    count = cfg.policy.eval.read("simulations", int) if simulations is None else simulations
+    table = Table(
+        game,
+        BoardAgent(cfg, game, judge, count),
+        second=second,
+        opponent=None if other is None else other(),
+        show_search=show_search,
+        read=_next_line,
+        write=click.echo,
+        seed=seed,
+    )
+    table.play()
+
+
+def _next_line(prompt: str) -> str:
+    """The next line of the input with its end; empty after the last one."""
+    click.echo(prompt, nl=False)
+    sys.stdout.flush()
+    line = sys.stdin.readline()
+    if not sys.stdin.isatty():
+        # What a terminal shows of the input by itself.
+        click.echo(line.rstrip("\n"))
+    return line

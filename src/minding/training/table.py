@@ -1,0 +1,276 @@
+"""A table at which a trained policy of a board game plays, in the terminal or through a pipe."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from minding.configs import compile_run
+from minding.engine.config.config import Config
+from minding.engine.errors import ConfigError, MindingError
+from minding.engine.run.run_dir import RunDir
+from minding.engine.search import opponents
+from minding.engine.search.opponents import Opponent, ask
+from minding.engine.search.player import SearchPlayer, search
+from minding.engine.search.tree import Evaluate, Found
+from minding.engine.types import Array, BoardGame, State
+from minding.envs import make_board_game
+from minding.middleware.boards import check_fits, eval_options, judge_of
+from minding.training.loading import load_policy
+
+_MARKS = "XO"
+_CHECKPOINT = "checkpoint"
+
+
+def board_game_of(run: RunDir) -> tuple[Config, BoardGame]:
+    """The configuration of a run of self-play, and the rules; before MindSpore is loaded.
+
+    Raises:
+      ConfigError: the run's policy does not search, or its environment has no rules.
+    """
+    cfg = compile_run(run.load_config())
+    if "search" not in cfg.policy.collect:
+        raise ConfigError(
+            f"{run.path}: policy.type={cfg.policy.type!r} does not search; expected the run of an agent of self-play, "
+            "such as minding train tictactoe_alphazero"
+        )
+    return cfg, make_board_game(cfg)
+
+
+def opponent_named(name: str, game: BoardGame) -> Callable[[], Opponent]:
+    """What makes the opponent of a name: one of `opponents.parse`, or ``checkpoint:FOLDER``, the agent of another run.
+
+    Raises:
+      ConfigError: there is none, or the run is not one of self-play.
+      ShapeError: it plays another game.
+    """
+    kind, _, folder = name.partition(":")
+    if kind != _CHECKPOINT:
+        opponent = opponents.parse(name)
+        return lambda: opponent
+    if not folder:
+        raise ConfigError(f"opponent={name!r}: expected checkpoint:FOLDER, the folder of a run")
+    run = RunDir.open(Path(folder))
+    cfg, _ = board_game_of(run)
+    try:
+        check_fits(cfg, game)
+    except MindingError as error:
+        raise type(error)(f"opponent={name!r}: {error}") from None
+    return lambda: checkpoint(run, game, name=name)
+
+
+def checkpoint(run: RunDir | str | Path, game: BoardGame, *, name: str | None = None) -> Opponent:
+    """The trained agent of a run as an opponent, with the search of its evaluations.
+
+    Args:
+      run: the run folder.
+      game: what is played.
+      name: what tables call it; ``checkpoint:<folder>`` by default.
+    Raises:
+      CheckpointError, ConfigError: as `load_policy`.
+      ShapeError: it plays another game.
+    """
+    run = run if isinstance(run, RunDir) else RunDir.open(run)
+    cfg, policy, _ = load_policy(run)
+    judge = judge_of(cfg, policy.eval_mode, game, _CHECKPOINT)
+    options = eval_options(cfg, cfg.policy.eval.read("simulations", int))
+    return SearchPlayer(judge, options, name or f"{_CHECKPOINT}:{run.path.name}")
+
+
+@dataclasses.dataclass(frozen=True)
+class Thought:
+    """What the agent makes of one position.
+
+    Attributes:
+      action: what it plays.
+      value: what it expects of the game for the player to move.
+      prior: the network's policy, ``(A,)``.
+      found: the search; None without one.
+    """
+
+    action: int
+    value: float
+    prior: Array
+    found: Found | None
+
+    def table(self) -> list[str]:
+        """A line for each legal action: visits, prior, mean value."""
+        lines = ["action  visits   prior   value"]
+        for action in np.flatnonzero(self.prior > 0).tolist():
+            visits, value = "-", "-"
+            if self.found is not None:
+                visits = str(int(self.found.visits[0, action]))
+                mean = float(self.found.action_value[0, action])
+                value = "-" if np.isnan(mean) else f"{mean:+.2f}"
+            chosen = "  <" if action == self.action else ""
+            lines.append(f"{action:6}  {visits:>6}  {self.prior[action]:6.3f}  {value:>6}{chosen}")
+        return lines
+
+
+class BoardAgent:
+    """A policy at the table.
+
+    Args:
+      cfg: its compiled configuration.
+      game: the rules.
+      evaluate: judges positions.
+      simulations: per ply; 0: the bare network.
+    """
+
+    def __init__(self, cfg: Config, game: BoardGame, evaluate: Evaluate, simulations: int) -> None:
+        self._game, self._evaluate, self._options = game, evaluate, eval_options(cfg, simulations)
+        self._rng = np.random.default_rng(cfg.seed)
+
+    def think(self, state: State) -> Thought:
+        """What it makes of one position."""
+        if self._options is not None:
+            found = search(self._game, state, self._evaluate, self._options, self._rng)
+            return Thought(int(found.best[0]), float(found.value[0]), found.prior[0], found)
+        logits, value = self._evaluate(state)
+        masked = np.where(self._game.legal(state), logits, -np.inf)[0].astype(np.float64)
+        prior = np.exp(masked - masked.max())
+        return Thought(int(masked.argmax()), float(value[0]), prior / prior.sum(), None)
+
+
+def board_text(game: BoardGame, state: State, mover: int) -> list[str]:
+    """The board as lines: X for the first player, O for the second, and the numbers of actions where they have a place.
+
+    Args:
+      mover: 0 if the first player is to move, or would be after the end; 1 for the second.
+    """
+    planes = game.planes(state)[0]
+    height, width = planes.shape[1:]
+    numbered = game.actions == height * width
+    size = len(str(game.actions - 1))
+    lines = []
+    for row in range(height):
+        cells = []
+        for column in range(width):
+            owner = next((k for k in (0, 1) if planes[k, row, column] > 0), None)
+            empty = str(row * width + column) if numbered else "."
+            cells.append((empty if owner is None else _MARKS[(mover + owner) % 2]).rjust(size))
+        lines.append(" " + " ".join(cells))
+    if not numbered and game.actions == width:
+        lines.append(" " + " ".join(str(column).rjust(size) for column in range(width)))
+    return lines
+
+
+class Table:
+    """One game at the table.
+
+    Args:
+      game: the rules.
+      agent: the policy.
+      second: whether the agent plays first.
+      opponent: who plays in the place of the human; None: the human, by lines.
+      show_search: whether the agent's search is printed.
+      read: returns the next line, or an empty text at the end of the input.
+      write: prints a line.
+      seed: of what the opponent draws.
+    """
+
+    def __init__(
+        self,
+        game: BoardGame,
+        agent: BoardAgent,
+        *,
+        second: bool,
+        opponent: Opponent | None,
+        show_search: bool,
+        read: Callable[[str], str],
+        write: Callable[[str], Any],
+        seed: int,
+    ) -> None:
+        self._game, self._agent, self._opponent = game, agent, opponent
+        self._agent_side = 0 if second else 1
+        self._show, self._read, self._write = show_search, read, write
+        self._rng = np.random.default_rng(seed)
+        # Positions before each ply, the newest last, and the actions between them.
+        self._states: list[State] = [game.initial(1)]
+        self._actions: list[int] = []
+
+    def play(self) -> float | None:
+        """Plays the game; returns its outcome for the agent, None if it was left."""
+        self._show_board()
+        while True:
+            side = len(self._actions) % 2
+            action = self._agent_ply() if side == self._agent_side else self._other_ply()
+            if action is None:
+                self._write(f"left after {len(self._actions)} plies")
+                return None
+            state, over, outcome = self._game.play(self._states[-1], np.array([action]))
+            self._actions.append(action)
+            self._states.append(state)
+            self._show_board()
+            if over[0]:
+                return self._end(float(outcome[0]))
+
+    def _agent_ply(self) -> int:
+        thought = self._agent.think(self._states[-1])
+        if self._show:
+            for line in thought.table():
+                self._write(line)
+        self._write(f"agent ({_MARKS[self._agent_side]}): {thought.action}, expects {thought.value:+.2f}")
+        return thought.action
+
+    def _other_ply(self) -> int | None:
+        mark = _MARKS[1 - self._agent_side]
+        if self._opponent is None:
+            return self._asked(f"your move ({mark}): ")
+        plies = np.array([len(self._actions)])
+        action = int(ask(self._opponent, self._game, self._states[-1], self._rng, plies)[0])
+        self._write(f"{self._opponent.name} ({mark}): {action}")
+        return action
+
+    def _asked(self, prompt: str) -> int | None:
+        """The human's action; None if there is none: the end of the input, or ``quit``."""
+        while True:
+            line = self._read(prompt)
+            word = line.strip().lower()
+            if not line or word in ("quit", "q", "exit"):
+                return None
+            if word == "undo":
+                self._undo()
+            elif word == "hint":
+                thought = self._agent.think(self._states[-1])
+                for each in thought.table() if self._show else ():
+                    self._write(each)
+                self._write(f"hint: {thought.action}, expects {thought.value:+.2f} for you")
+            elif word.isdecimal() and int(word) in (legal := self._legal()):
+                return int(word)
+            elif word.isdecimal():
+                self._write(f"{word} is not a legal move here: expected one of {', '.join(map(str, legal))}")
+            elif word:
+                self._write(f"{word!r} is no move: expected a number, one of {self._listed()}, or undo, hint, quit")
+
+    def _legal(self) -> list[int]:
+        legal: list[int] = np.flatnonzero(self._game.legal(self._states[-1])[0]).tolist()
+        return legal
+
+    def _listed(self) -> str:
+        return ", ".join(map(str, self._legal()))
+
+    def _undo(self) -> None:
+        """Takes back the human's last ply and the answer to it."""
+        if len(self._actions) < 2:
+            self._write("there is no move of yours to take back")
+            return
+        del self._actions[-2:], self._states[-2:]
+        self._show_board()
+
+    def _end(self, outcome: float) -> float:
+        """Tells the result; `outcome` is that of the player who would move next."""
+        agent = outcome if len(self._actions) % 2 == self._agent_side else -outcome
+        other = "you win" if self._opponent is None else f"{self._opponent.name} wins"
+        result = "the agent wins" if agent > 0 else "draw" if agent == 0 else other
+        self._write(f"{result} after {len(self._actions)} plies")
+        return agent
+
+    def _show_board(self) -> None:
+        lines: Sequence[str] = board_text(self._game, self._states[-1], len(self._actions) % 2)
+        for line in ("", *lines):
+            self._write(line)
