@@ -253,7 +253,7 @@ def _same_settings(record: Record, other: Record) -> bool:
 def run_learning(job: Job, runs: Path) -> Record:
     """Trains a preset and takes its final evaluation and its curve."""
     data = _recorded(job, runs)
-    run_dir = _train(job, runs / job.folder, [] if data is None else [f"policy.other.data={data}"])
+    run_dir = train(job, runs / job.folder, [] if data is None else [f"policy.other.data={data}"])
     summary = json.loads(run_dir.summary.read_text(encoding="utf-8"))
     steps, returns = series(read_metrics(run_dir.metrics), EVAL_RETURN)
     return {
@@ -273,7 +273,7 @@ def run_learning(job: Job, runs: Path) -> Record:
 def run_determinism(job: Job, runs: Path) -> Record:
     """Trains a preset twice in fresh processes and compares SHA-256 of all parameters."""
     folders = [runs / "determinism" / f"{job.preset}_{number}" for number in (1, 2)]
-    digests = [parameter_digest(_train(job, folder)) for folder in folders]
+    digests = [parameter_digest(train(job, folder)) for folder in folders]
     return {**head_of(job), "env_step": job.env_step, "sha256": digests, "equal": digests[0] == digests[1]}
 
 
@@ -328,7 +328,7 @@ def _part(source: Source, env_id: str, folder: Path) -> Path:
         run_dir = None
         if source.preset and source.steps:
             job = Job("learning", source.preset, 0, source.env_step or LEARNING[source.preset].env_step)
-            run_dir = _train(job, folder / f"{source.preset}_{job.env_step}")
+            run_dir = train(job, folder / f"{source.preset}_{job.env_step}")
         unfinished = data.with_name(f"{data.name}.part")
         shutil.rmtree(unfinished, ignore_errors=True)
         _run([sys.executable, "-m", *source.command(run_dir and run_dir.path, env_id, unfinished)])
@@ -336,7 +336,7 @@ def _part(source: Source, env_id: str, folder: Path) -> Path:
     return data
 
 
-def _train(job: Job, folder: Path, more: Sequence[str] = ()) -> RunDir:
+def train(job: Job, folder: Path, more: Sequence[str] = ()) -> RunDir:
     """Runs ``minding train`` into a separate folder; what an interrupted run left there is removed."""
     shutil.rmtree(folder, ignore_errors=True)
     overrides = [*job.overrides, *more, f"run.out_dir={folder}", f"exp_name={job.preset}"]
