@@ -44,6 +44,8 @@ bench: $(INSTALLED) ## speed against other libraries, and how it grows (about 40
 
 proofs: $(INSTALLED) ## the long evidence: learning over seeds, kills, crashes, faults (hours; continues where it stopped)
 	$(BIN)/python -m proofs.run $(ARGS)
+	test -f docs/results/switch.json || $(BIN)/python -m proofs.switch
+	test -f docs/images/pendulum_coverage.png || $(BIN)/python -m proofs.coverage
 	test -f docs/results/defaults.json || $(BIN)/python -m proofs.defaults
 	test -f docs/results/teams.json || $(BIN)/python -m proofs.teams
 	$(BIN)/python -m proofs.kills

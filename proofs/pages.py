@@ -17,6 +17,7 @@ from minding.configs import PRESETS
 from minding.engine.run.aggregates import aggregate, estimate, mean
 from minding.engine.run.curves import mean_curve
 from minding.engine.run.plotting import plot_curves
+from proofs import offline_tables
 from proofs.runs import ASYNC, COLLECTING, LEARNING, OFFLINE, STUDY, Record, Results
 from proofs.studies import STUDIES
 from proofs.team_tables import battle_table, spread_table
@@ -25,8 +26,9 @@ NOT_YET = "Not measured yet: `make proofs`.\n"
 
 
 def update(results: Results) -> None:
-    """Writes all tables and curves for which there is a marker in a page of ``results.docs``."""
+    """Writes all tables and curves for which there is a marker in a page of ``results.docs``, and its pictures."""
     pages.update(results.docs, lambda name, page: table(results, name, page.parent / "img"))
+    offline_tables.draw(results)
 
 
 def table(results: Results, name: str, images: Path) -> str | None:
@@ -390,8 +392,10 @@ TABLES: dict[str, Callable[[Results], str]] = {
     "determinism": _determinism,
     "faults": _faults,
     "forged": _forged,
+    "gail_rewards": lambda results: offline_tables.gail_table(results) or NOT_YET,
     "kills": _kills,
     "memory": _memory,
+    "offline": lambda results: offline_tables.offline_table(results) or NOT_YET,
     "repeated_runs": _repeated_runs,
     "seeds": _seeds,
     "signals": _signals,
