@@ -31,7 +31,7 @@ def episodes_in(ctx: OnlineRLContext, reader: str) -> list[dict[str, Any]]:
     Raises:
       FieldError: ctx.episodes holds something else.
     """
-    if not isinstance(ctx.episodes, list):
+    if not isinstance(ctx.episodes, list) or not all(isinstance(each, Mapping) for each in ctx.episodes):
         raise FieldError("episodes", reader, "a list of episodes, dicts of arrays", ctx.episodes)
     return ctx.episodes
 

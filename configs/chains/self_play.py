@@ -21,11 +21,17 @@ from minding.middleware import (
     symmetry_enhancer,
 )
 from minding.middleware.arena_evaluator import arena, opening_positions
+from minding.middleware.boards import check_fits
 
 
 def check(cfg: Config) -> None:
-    """Raises ConfigError unless the environment has rules, opponents have names and openings are positions."""
+    """Refuses an environment without rules or of other planes, unknown opponents, and openings that end the game.
+
+    Raises:
+      ConfigError, GameError, ShapeError: see `make_board_game` and `check_fits`.
+    """
     game = make_board_game(cfg)
+    check_fits(cfg, game)
     opponents_of(cfg)
     opening_positions(game, cfg.policy.eval.read("opening_plies", int))
 

@@ -62,6 +62,7 @@ CASES = [
     pytest.param("battle_coma", THREADS, id="battle_coma, threads"),
     pytest.param("tmaze_ppo", THREADS, id="tmaze_ppo, threads"),
     pytest.param("cartpole_a3c", THREADS, id="cartpole_a3c, threads"),
+    pytest.param("tictactoe_alphazero", (), id="tictactoe_alphazero"),
     pytest.param("tmaze_ppo", GRAPH, id="tmaze_ppo, graph"),
 ]
 
@@ -86,7 +87,7 @@ def test_a_synchronous_run_goes_on_asynchronously_and_back_and_ends_as_if_nothin
     assert different(last, whole) == []
 
 
-@pytest.mark.parametrize("preset", ["cartpole_dqn", "cartpole_ppo"])
+@pytest.mark.parametrize("preset", ["cartpole_dqn", "cartpole_ppo", "tictactoe_alphazero"])
 def test_a_run_with_staleness_and_two_collectors_repeats_itself_to_the_bit(preset, tmp_path):
     # Evaluations come when they are there.
     lanes = ("lanes.async_mode=true", "lanes.max_staleness=2", "lanes.collectors=2", "policy.eval.freq=100000")

@@ -18,6 +18,7 @@ from fakes import (
 )
 
 import minding.middleware as library
+from minding.configs import compile_run
 from minding.engine import Config, Task
 from minding.engine.buffers import UniformBuffer
 from minding.engine.chain.middleware import declaration_of, declare
@@ -25,8 +26,10 @@ from minding.engine.data.batch import Field
 from minding.engine.data.dataset import Dataset
 from minding.engine.data.trees import unflatten
 from minding.engine.errors import FieldError
+from minding.engine.search import opponents
 from minding.engine.types import CollectMode, EpisodeEnd, RewardEstimate
 from minding.envs.games.bit_flip import BitFlip
+from minding.envs.games.boards.tic_tac_toe import TicTacToe
 
 ON_POLICY_FIELDS = {"obs": Field((3,)), "advantage": Field()}
 TRAJECTORY_FIELDS = {"obs": Field((3,)), "cut": Field()}
@@ -70,6 +73,14 @@ ONE_EPISODE = {"obs": np.zeros((3, 3)), "action": np.array([0, 1]), "reward": np
 TWO_EPISODES = Dataset.of_episodes([{**ONE_EPISODE, "truncated": False}] * 2)
 
 
+class NoOpinion:
+    """Predicts that all is equal."""
+
+    def predict(self, obs):
+        n = len(obs["observation"])
+        return {"logits": np.zeros((n, 9)), "value": np.zeros(n)}
+
+
 class NoReward:
     """Rewards nothing."""
 
@@ -84,6 +95,11 @@ class NoGames:
 
     def take_metrics(self):
         return {"elo": 1000.0}
+
+
+BOARD = TicTacToe()
+BOARD_OBS = {"observation": np.zeros((1, 2, 3, 3), np.float32), "action_mask": np.ones((1, 9), bool)}
+ONE_GAME = {"obs": unflatten(BOARD_OBS), "policy": np.full((1, 9), 1 / 9), "outcome": np.ones(1)}
 
 
 class Nowhere:
@@ -117,9 +133,12 @@ MIDDLEWARE = {
     ),
     "EpisodeCollector": lambda cfg, path: library.EpisodeCollector(cfg, ACT.collect_mode, CountingEnv(), n_episode=2),
     "OffPolicyLearner": lambda cfg, path: library.OffPolicyLearner(cfg, REPLAY_LEARNER, filled_buffer()),
+    "SelfPlayCollector": lambda cfg, path: library.SelfPlayCollector(cfg, NoOpinion(), BOARD),
     "StepCollector": lambda cfg, path: library.StepCollector(cfg, ACT.collect_mode, CountingEnv()),
+    "arena_evaluator": lambda cfg, path: library.arena_evaluator(cfg, NoOpinion(), BOARD, [opponents.random()]),
     "data_pusher": lambda cfg, path: library.data_pusher(cfg, UniformBuffer(50, COUNTING_FIELDS)),
     "dataset_evaluator": lambda cfg, path: library.dataset_evaluator(cfg, ALWAYS_FIRST, TWO_EPISODES),
+    "episode_pusher": lambda cfg, path: library.episode_pusher(cfg, UniformBuffer(50, {"outcome": Field()})),
     "epoch_timer": lambda cfg, path: library.epoch_timer(1),
     "eps_greedy_handler": lambda cfg, path: library.eps_greedy_handler(cfg),
     "eps_greedy_masker": lambda cfg, path: library.eps_greedy_masker(),
@@ -138,6 +157,7 @@ MIDDLEWARE = {
     "reward_estimator": lambda cfg, path: library.reward_estimator(NoReward(), 1.0),
     "reward_timer": lambda cfg, path: library.reward_timer(1.0),
     "sqil_data_pusher": lambda cfg, path: library.sqil_data_pusher(cfg, UniformBuffer(50, COUNTING_FIELDS), True),
+    "symmetry_enhancer": lambda cfg, path: library.symmetry_enhancer(BOARD),
     "termination_checker": lambda cfg, path: library.termination_checker(
         max_env_step=10**6, max_train_iter=10**6, stop_value=10**6, task=Task().start()
     ),
@@ -145,6 +165,7 @@ MIDDLEWARE = {
     "trajectory_trainer": lambda cfg, path: library.trajectory_trainer(cfg, ReadingLearner(TRAJECTORY_FIELDS)),
 }
 # Middleware of value-based chains take the settings of one.
+SELF_PLAY = {"SelfPlayCollector", "arena_evaluator", "episode_pusher", "symmetry_enhancer"}
 OFFLINE = {"dataset_evaluator", "offline_data_fetcher"}
 OFF_POLICY = {
     "OffPolicyLearner",
@@ -164,6 +185,9 @@ def settings(counting_config, tiny_config):
         if name in OFFLINE:
             held = {"policy.other.holdout": 0.5, "policy.eval.freq": 1}
             return tiny_config("bc", space_of(3), **{"policy.learn.batch_size": 4, **held})
+        if name in SELF_PLAY:
+            small = ["policy.collect.simulations=2", "policy.eval.simulations=2", "policy.eval.n_episode=2"]
+            return compile_run("tictactoe_alphazero", [*small, "policy.eval.freq=1", "env.collector_env_num=2"])
         algorithm = "impala" if name == "trajectory_trainer" else "ppo"
         return counting_config(algorithm, **{"run.loggers": [], "run.metrics_freq": 1})
 
@@ -172,9 +196,12 @@ def settings(counting_config, tiny_config):
 
 def full_context(cfg):
     """A context in the middle of a run, with all that other middleware hand on."""
+    if "search" in cfg.policy.collect:
+        cfg = compile_run("cartpole_ppo")
     ctx = RecordingContext(env_episode=7, train_iter=50, train_output={"loss": 1.0}, eval_value=3.0)
     ctx.last_eval_iter, ctx.last_eval_value, ctx.last_eval_clock = 40, 3.0, 0
     library.StepCollector(cfg, ACT.collect_mode, CountingEnv())(ctx)
+    ctx.episodes = [dict(ONE_GAME)]
     ctx.env_step, ctx.episode_stats = 10_000, [EpisodeEnd(0, 1.0, 1)]
     zeros = np.zeros(8, np.float32)
     ctx.train_data = {"obs": np.zeros((8, 3), np.float32), "advantage": zeros, "valid": np.ones(8, bool)}
@@ -208,6 +235,7 @@ def test_a_middleware_touches_what_it_declares(name, settings, tmp_path):
 EXPECTED = {
     "trajectories": "the Rollout of this iteration",
     "train_data": "a dict of arrays, one row per transition",
+    "episodes": "a list of episodes, dicts of arrays",
     "collect_kwargs": "a dict of keyword arguments, {} for none",
 }
 READERS = [

@@ -105,7 +105,7 @@ class Thought:
             if self.found is not None:
                 visits = str(int(self.found.visits[0, action]))
                 mean = float(self.found.action_value[0, action])
-                value = "-" if np.isnan(mean) else f"{mean:+.2f}"
+                value = "-" if np.isnan(mean) else f"{_signed(mean)}"
             chosen = "  <" if action == self.action else ""
             lines.append(f"{action:6}  {visits:>6}  {self.prior[action]:6.3f}  {value:>6}{chosen}")
         return lines
@@ -134,6 +134,11 @@ class BoardAgent:
         masked = np.where(self._game.legal(state), logits, -np.inf)[0].astype(np.float64)
         prior = np.exp(masked - masked.max())
         return Thought(int(masked.argmax()), float(value[0]), prior / prior.sum(), None)
+
+
+def _signed(value: float) -> str:
+    """With two digits and a sign; 0 has a plus."""
+    return f"{round(value, 2) + 0.0:+.2f}"
 
 
 def board_text(game: BoardGame, state: State, mover: int) -> list[str]:
@@ -214,7 +219,7 @@ class Table:
         if self._show:
             for line in thought.table():
                 self._write(line)
-        self._write(f"agent ({_MARKS[self._agent_side]}): {thought.action}, expects {thought.value:+.2f}")
+        self._write(f"agent ({_MARKS[self._agent_side]}): {thought.action}, expects {_signed(thought.value)}")
         return thought.action
 
     def _other_ply(self) -> int | None:
@@ -239,7 +244,7 @@ class Table:
                 thought = self._agent.think(self._states[-1])
                 for each in thought.table() if self._show else ():
                     self._write(each)
-                self._write(f"hint: {thought.action}, expects {thought.value:+.2f} for you")
+                self._write(f"hint: {thought.action}, expects {_signed(thought.value)} for you")
             elif word.isdecimal() and int(word) in (legal := self._legal()):
                 return int(word)
             elif word.isdecimal():

@@ -139,6 +139,18 @@ def test_progress_shows_returns_and_metrics_that_are_not_finite():
     assert "return 21.2  eval 480.0  NaN or infinite: train/loss" in out.getvalue()
 
 
+def test_progress_of_self_play_shows_games_plies_and_the_score_against_each_opponent():
+    clock, out = Clock(), io.StringIO()
+    progress = Progress(1000, "four", file=out, clock=clock)
+    scores = {"score_random": 1.0, "score_uct_100": 0.755}
+    for second in (0, 10):
+        clock.now = 100.0 + second
+        progress.update(Status(20 * second, second, -0.1, 0.8, eval_info=scores, games=1234))
+    assert out.getvalue().splitlines()[-1] == (
+        "four 200/1,000 (20%)  1,234 games  score_random 1.00  score_uct_100 0.76  20 plies/s  1 updates/s  0:10 < 0:40"
+    )
+
+
 def test_a_terminal_gets_a_bar_that_close_leaves_at_the_last_status(monkeypatch):
     monkeypatch.setenv("COLUMNS", "120")
     monkeypatch.setenv("TERM", "xterm")

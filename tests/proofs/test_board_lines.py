@@ -1,0 +1,58 @@
+"""Lines of play are enumerated as a plain recursion does."""
+
+import numpy as np
+import pytest
+
+from minding.engine.search import opponents
+from minding.engine.search.solution import Solution
+from minding.envs.games.boards.tic_tac_toe import TicTacToe
+from proofs.board_lines import Lines, lines_against
+
+GAME = TicTacToe()
+
+
+class FirstLegal:
+    name = "first legal"
+
+    def __call__(self, game, state, rng):
+        return game.legal(state).argmax(axis=1)
+
+
+class FirstOptimal:
+    name = "first optimal"
+    solution = Solution(GAME)
+
+    def __call__(self, game, state, rng):
+        return self.solution.optimal(state).argmax(axis=1)
+
+
+def counted(state, own):
+    """[won, drawn, lost] of `FirstLegal`, one position at a time."""
+    total = np.zeros(3, int)
+    legal = np.flatnonzero(GAME.legal(state)[0])
+    for action in legal[:1] if own else legal:
+        following, over, outcome = GAME.play(state, np.array([action]))
+        if over[0]:
+            # A ply that wins leaves -1 for the player to move next.
+            total[1 if outcome[0] == 0 else (0 if own else 2)] += 1
+        else:
+            total += counted(following, not own)
+    return total
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_all_lines_are_counted(first):
+    found = lines_against(GAME, FirstLegal(), first)
+    assert found == Lines(*counted(GAME.initial(1), first))
+    assert found.lost > 0
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_perfect_play_loses_no_line(first):
+    found = lines_against(GAME, FirstOptimal(), first)
+    assert found.lost == 0
+    assert found.won > 0
+
+
+def test_an_opponent_is_a_player_too():
+    assert lines_against(GAME, opponents.random(), True).won > 0
