@@ -54,6 +54,7 @@ STEPS = {
     "ddpg": 10_000,
     "discrete_sac": 20_000,
     "dqn": 80_000,
+    "dreamer": 10_000,
     "idqn": 200_000,
     "impala": 200_000,
     "ippo": 400_000,

@@ -99,8 +99,6 @@ def weight_noise(shape: tuple[int, ...], rng: np.random.Generator) -> Array:
     return noise
 
 
-def gumbel_noise(shape: tuple[int, ...], rng: np.random.Generator) -> Array:
-    """Draws standard Gumbel numbers, float32: the place of the largest sum of logits and such numbers is a draw from
-    the categorical distribution of the logits (Gumbel, 1954; Maddison et al., 2014, https://arxiv.org/abs/1411.0030).
-    """
-    return rng.gumbel(size=shape).astype(np.float32)
+def uniform_noise(shape: tuple[int, ...], rng: np.random.Generator) -> Array:
+    """Draws uniform numbers in [0, 1), float32, by which a network draws from categorical distributions."""
+    return rng.random(shape, dtype=np.float32)

@@ -107,3 +107,24 @@ class SquashedGaussian:
 
     def mode(self, params: Params) -> Array:
         return np.tanh(params[0])
+
+
+class BoundedNormal:
+    """Independent normals whose draws are held within [-1, 1]; parameters: mean and deviation, each ``(B, A)``.
+
+    Log-probabilities are those of the normals.
+    """
+
+    def sample(self, params: Params, rng: np.random.Generator) -> tuple[Array, Array]:
+        """Draws actions, float32 ``(B, A)``; the log-probability is that of what was drawn before it was held."""
+        mean, deviation = params
+        action = mean + deviation * rng.standard_normal(mean.shape, dtype=np.float32)
+        return np.clip(action, -1.0, 1.0), self.log_prob(params, action)
+
+    def mode(self, params: Params) -> Array:
+        return params[0]
+
+    def log_prob(self, params: Params, action: Array) -> Array:
+        mean, deviation = params
+        each = -0.5 * np.square((action - mean) / deviation) - np.log(deviation) - np.float32(0.5 * _LOG_2PI)
+        return each.sum(axis=-1)

@@ -70,6 +70,21 @@ def squashed_gaussian(mean, log_std, noise):
     return ops.tanh(u), terms.sum(axis=-1) - constant
 
 
+def normal_log_prob_entropy(mean, deviation, action):
+    """Log-probability and entropy of independent normals whose deviations depend on the state.
+
+    Args:
+      mean, deviation, action: float32 (B, A).
+
+    Returns:
+      (log-probability, entropy), each float32 (B,).
+    """
+    log_std, z = ops.Log()(deviation), (action - mean) / deviation
+    constant = 0.5 * _LOG_2PI * mean.shape[-1]
+    log_prob = ops.ReduceSum()(-0.5 * ops.Square()(z) - log_std, -1) - constant
+    return log_prob, ops.ReduceSum()(log_std, -1) + 0.5 * mean.shape[-1] + constant
+
+
 class SquashedGaussian(nn.Cell):
     """`squashed_gaussian` as one kernel where there is one, with a gradient for mean and log deviation."""
 

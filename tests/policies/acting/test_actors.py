@@ -8,7 +8,7 @@ from minding.engine.errors import ShapeError
 from minding.engine.process import floats
 from minding.policies.acting.actors import Actor, StochasticActor
 from minding.policies.acting.memory import Memory
-from minding.policies.acting.noise import gumbel_noise
+from minding.policies.acting.noise import uniform_noise
 from minding.policies.acting.sampling import Categorical
 
 SPEC = {"observation": VECTOR, "action": space_of(4), "env_action": env_action(space_of(4))}
@@ -119,14 +119,8 @@ def test_random_numbers_come_before_what_is_remembered_and_only_to_explore():
         return np.zeros((len(leaves[0]), 4), np.float32), leaves[-1]
 
     actor = Passing("passing", network, SPEC, np.random.default_rng(0))
-    actor.memory, actor.noise_size, actor.draw_noise = Memory(2, "passing"), 5, gumbel_noise
+    actor.memory, actor.noise_size, actor.draw_noise = Memory(2, "passing"), 5, uniform_noise
     obs = np.zeros((3, 4), np.float32)
     actor.collect(obs)
     actor.act(obs)
     assert seen == [[(3, 4), (3, 5), (3, 2)], [(3, 4), (3, 2)]]
-
-
-def test_the_largest_sum_of_logits_and_gumbel_numbers_is_a_draw_of_their_distribution():
-    logits = np.log(np.float32([0.1, 0.6, 0.3]))
-    drawn = (logits + gumbel_noise((20_000, 3), np.random.default_rng(0))).argmax(axis=1)
-    np.testing.assert_allclose(np.bincount(drawn) / 20_000, [0.1, 0.6, 0.3], atol=0.01)

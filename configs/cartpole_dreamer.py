@@ -1,0 +1,20 @@
+"""Dreamer on CartPole-v1: balance a pole by an actor that learns in imagination.
+
+Expected: an evaluation mean of at least 450 within 30k environment steps (a target, not measured yet).
+"""
+
+from minding.engine import Config
+
+main_config = Config(
+    exp_name="cartpole_dreamer",
+    run=dict(max_env_step=30_000, target=450.0),
+    env=dict(env_id="CartPole-v1", collector_env_num=1),
+    policy=dict(
+        type="dreamer",
+        collect=dict(random_steps=1_000),
+        eval=dict(freq=2_500, n_episode=20),
+        other=dict(buffer_size=50_000),
+    ),
+)
+
+proof = dict(seeds=2)

@@ -1,0 +1,20 @@
+"""Dreamer on Pendulum-v1: swing a pendulum up and hold it, by a torque that is learned in imagination.
+
+Expected: an evaluation mean of at least -200 within 15k environment steps (a target, not measured yet).
+"""
+
+from minding.engine import Config
+
+main_config = Config(
+    exp_name="pendulum_dreamer",
+    run=dict(max_env_step=15_000, target=-200.0),
+    env=dict(env_id="Pendulum-v1", collector_env_num=1),
+    policy=dict(
+        type="dreamer",
+        collect=dict(random_steps=1_000),
+        eval=dict(freq=2_500, n_episode=20),
+        other=dict(buffer_size=50_000),
+    ),
+)
+
+proof = dict(seeds=3)

@@ -1,0 +1,166 @@
+"""What a world model predicts from its states: observations, rewards and whether the episode continues; and values.
+
+Hafner et al., 2023 (DreamerV3), https://arxiv.org/abs/2301.04104.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from minding.engine.data.observation import Leaf, observation_leaves
+from minding.engine.process.runtime import ms, nn, ops
+from minding.policies.networks.encoder import OneHot
+from minding.policies.networks.layers import MLP, Linear, ScalarLinear
+from minding.policies.networks.world_model import Latents, hidden_layers, is_vector
+from minding.policies.ops import lean
+from minding.policies.ops.symlog import symexp, symlog, two_hot
+
+_OF_BYTES = 1.0 / 255.0
+
+
+class TwoHotNumber(nn.Cell):
+    """A number of any size, as a distribution over equally spaced bins of its `symlog`: hidden layers and logits
+    (B, N) of features (B, F). It starts at 0 with all bins equal."""
+
+    def __init__(self, features: int, model: Any, rng: np.random.Generator) -> None:
+        super().__init__()
+        self.torso = MLP.of(features, model, None, rng)
+        self.logits = Linear(self.torso.out_features, model.bins, 0.0, rng)
+        self.low, self.spacing = -model.bin_limit, 2.0 * model.bin_limit / (model.bins - 1)
+        self.places = ms.Tensor(np.arange(model.bins, dtype=np.float32))
+        bins = np.linspace(-model.bin_limit, model.bin_limit, model.bins, dtype=np.float32)
+        self.bins = ms.Tensor(bins.reshape(-1, 1))
+
+    def construct(self, x):
+        return self.logits(self.torso(x))
+
+    def number(self, logits):
+        """What the logits say: float32 (B,)."""
+        return symexp(ops.Squeeze(-1)(ops.MatMul()(ops.Softmax(-1)(logits), self.bins)))
+
+    def target(self, number):
+        """The distribution that stands for a number: (B,) -> (B, N)."""
+        return two_hot(symlog(number), self.low, self.spacing, self.places)
+
+    def loss(self, logits, target):
+        """Cross-entropy with a distribution, float32 (B,)."""
+        return -ops.ReduceSum()(ops.stop_gradient(target) * ops.LogSoftmax(-1)(logits), -1)
+
+
+class Continuation(nn.Cell):
+    """Whether the episode continues after states (B, F): logits (B,)."""
+
+    def __init__(self, features: int, model: Any, rng: np.random.Generator) -> None:
+        super().__init__()
+        self.torso = MLP.of(features, model, None, rng)
+        self.logit = ScalarLinear(self.torso.out_features, None, rng)
+
+    def construct(self, x):
+        return self.logit(self.torso(x))
+
+    def loss(self, logit, going):
+        """Binary cross-entropy, float32 (B,)."""
+        return ops.Softplus()(logit) - going * logit
+
+
+class _Vector(nn.Cell):
+    """Numbers as their `symlog`, (B, n)."""
+
+    def __init__(self, leaf: Leaf) -> None:
+        super().__init__()
+        self.out_features = math.prod(leaf.field.shape)
+
+    def construct(self, x):
+        return symlog(ops.Cast()(ops.Reshape()(x, (-1, self.out_features)), ms.float32))
+
+
+class _Image(nn.Cell):
+    """Pixels in [0, 1], (B, n)."""
+
+    def __init__(self, leaf: Leaf) -> None:
+        super().__init__()
+        self.out_features = math.prod(leaf.field.shape)
+
+    def construct(self, x):
+        return ops.Cast()(ops.Reshape()(x, (-1, self.out_features)), ms.float32) * _OF_BYTES
+
+
+class Decoder(nn.Cell):
+    """The observation, from states (B, F): one row of numbers for all leaves, by hidden layers and a linear one.
+
+    A vector is predicted as its `symlog`, an image by its pixels in [0, 1], choices by logits. The loss of a row is the
+    sum of the squared errors of numbers and pixels and of the cross-entropies of choices.
+    """
+
+    def __init__(self, spec: Mapping[str, Any], features: int, model: Any, rng: np.random.Generator) -> None:
+        super().__init__()
+        leaves = observation_leaves(spec["observation"])
+        self.targets = nn.CellList([_target(leaf) for leaf in leaves])
+        # Sizes of the choices of each leaf; none for numbers.
+        self.choices = tuple(tuple(getattr(target, "sizes", ())) for target in self.targets)
+        self.sizes = tuple(target.out_features for target in self.targets)
+        self.torso = MLP.of(features, model, None, rng)
+        self.linear = Linear(self.torso.out_features, sum(self.sizes), 1.0, rng)
+
+    def construct(self, x):
+        return self.linear(self.torso(x))
+
+    def loss(self, predicted, leaves):
+        """Float32 (B,), of a prediction (B, n) for the leaves of an observation, (B, ...) each."""
+        total = 0.0
+        start = 0
+        for k in range(len(self.sizes)):
+            target = self.targets[k](lean.item(leaves, k))
+            made = predicted[:, start : start + self.sizes[k]]
+            start = start + self.sizes[k]
+            if len(self.choices[k]) == 0:
+                total = total + ops.ReduceSum()(ops.Square()(made - target), -1)
+            else:
+                total = total + _cross_entropies(made, target, self.choices[k])
+        return total
+
+
+class Predictions(nn.Cell):
+    """All that a world model predicts: the next latents from h alone; observation, reward and whether the episode
+    continues from states.
+
+    Args:
+      spec: description of the environment's spaces.
+      model: the configuration `policy.model`.
+      rng: draws the weights.
+    """
+
+    def __init__(self, spec: Mapping[str, Any], model: Any, rng: np.random.Generator) -> None:
+        super().__init__()
+        self.latents = Latents(model)
+        self.prior_torso = hidden_layers(model.deter, model.hidden[-1:], model, rng)
+        self.prior_logits = Linear(self.prior_torso.out_features, self.latents.size, 1.0, rng)
+        features = model.deter + self.latents.size
+        self.observation = Decoder(spec, features, model, rng)
+        self.reward = TwoHotNumber(features, model, rng)
+        self.continuation = Continuation(features, model, rng)
+
+    def prior(self, h):
+        """Probabilities (B S, C) of the latents that belong to h (B, D)."""
+        return self.latents.probability(self.prior_logits(self.prior_torso(h)))
+
+
+def _target(leaf: Leaf) -> nn.Cell:
+    if leaf.is_image:
+        return _Image(leaf)
+    return _Vector(leaf) if is_vector(leaf) else OneHot(leaf.space)
+
+
+def _cross_entropies(logits, target, sizes):
+    """The sum of those of joined choices with these sizes, of (B, n) logits and one-hots: float32 (B,)."""
+    total = 0.0
+    start = 0
+    for size in sizes:
+        log_p = ops.LogSoftmax(-1)(logits[:, start : start + size])
+        total = total - ops.ReduceSum()(target[:, start : start + size] * log_p, -1)
+        start = start + size
+    return total

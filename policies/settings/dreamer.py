@@ -1,0 +1,92 @@
+"""Settings of Dreamer."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from minding.engine.config.compiler import opt
+from minding.policies.settings import groups
+from minding.policies.settings.algorithm import Algorithm
+
+
+def schema() -> groups.Schema:
+    """The keys of `policy`."""
+    return {"model": _model(), "learn": _learn(), **_rest()}
+
+
+def _model() -> groups.Schema:
+    keys = groups.model([128, 128], "relu")
+    keys["norm"] = dataclasses.replace(keys["norm"], default="layer")
+    keys["normalize_obs"] = dataclasses.replace(
+        keys["normalize_obs"], doc="normalise vectors to zero mean and unit variance, instead of taking their symlog"
+    )
+    return {
+        **keys,
+        "deter": opt(128, "[1, inf)", "units of the GRU, the deterministic part of a state"),
+        "latents": opt(8, "[1, inf)", "categorical latents of a state"),
+        "classes": opt(8, "[2, inf)", "classes of each latent"),
+        "unimix": opt(0.01, "(0, 1)", "uniform share of the probabilities of latents and of Discrete actions"),
+        "posterior": opt(
+            "observation",
+            ("observation", "full"),
+            "what latents are drawn from: the observation alone, or also the state of the GRU, as in the paper",
+        ),
+        "bins": opt(41, "[3, inf)", "bins of the two-hot distributions of rewards and values"),
+        "bin_limit": opt(20.0, "(0, inf)", "symlog of the last bin; the first is minus that"),
+    }
+
+
+def _learn() -> groups.Schema:
+    keys = groups.off_policy_learn(1e-3, 16, 1)
+    for name in ("updates_per_step", "nstep"):
+        del keys[name]
+    return {
+        **keys,
+        "learning_rate": opt(1e-3, "(0, 1]", "step size of Adam, of the world model"),
+        "actor_learning_rate": opt(3e-4, "(0, 1]", "step size of Adam, of the actor"),
+        "critic_learning_rate": opt(3e-4, "(0, 1]", "step size of Adam, of the critic"),
+        "grad_norm": opt(
+            100.0, "[0, inf)", "clip the global norm of the gradients of each of the three to this; 0: no clipping"
+        ),
+        "batch_size": opt(16, "[1, inf)", "sequences per gradient step"),
+        "length": opt(32, "[1, inf)", "transitions of a sequence"),
+        "context": opt(
+            "stored",
+            ("stored", "zero"),
+            "state before a sequence: the one that was recorded while collecting, or zeros",
+        ),
+        "update_per_collect": opt(1, "[1, inf)", "gradient steps per call"),
+        "train_ratio": opt(
+            64.0,
+            "(0, inf)",
+            "replayed transitions per environment step: each gradient step replays batch_size times length",
+        ),
+        "free_nats": opt(1.0, "[0, inf)", "nats of the divergence of prior and posterior that are not trained"),
+        "prior_weight": opt(1.0, "[0, inf)", "weight of the divergence that trains the prior"),
+        "posterior_weight": opt(0.1, "[0, inf)", "weight of the divergence that trains the posterior"),
+        "horizon": opt(15, "[1, inf)", "imagined steps"),
+        "starts": opt(256, "[1, inf)", "states per gradient step that imagination starts from, at most"),
+        "td_lambda": opt(0.95, "[0, 1]", "lambda of the lambda-returns of imagined trajectories"),
+        "actor_gradient": opt(
+            "reinforce",
+            ("reinforce", "dynamics"),
+            "gradient of the actor: by the likelihood of its actions, or through the world model",
+        ),
+        "entropy_weight": opt(3e-4, "[0, inf)", "weight of the entropy bonus"),
+        "return_scale": opt(True, None, "divide advantages by the range of imagined returns, where it exceeds 1"),
+        "return_decay": opt(0.99, "[0, 1)", "decay of the running means of the percentiles 5 and 95 of the returns"),
+        "tau": opt(
+            0.02, "(0, 1]", "weight of the critic in the moving average that it is also drawn to, per gradient step"
+        ),
+    }
+
+
+def _rest() -> groups.Schema:
+    return {
+        "collect": {**groups.collect(8), **groups.random_steps()},
+        "eval": groups.evaluation(),
+        "other": groups.replay(100_000),
+    }
+
+
+algorithm = Algorithm("dreamer", "Dreamer", schema, actions=("discrete", "box"), chain="sequence_replay", unit_box=True)
