@@ -230,6 +230,21 @@ class MAPPOCase(Case):
     grad_norm: float = 10.0
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class OfflineCase(Case):
+    """Learning from recorded data: what other cases say of env steps counts gradient steps here.
+
+    Attributes:
+      algorithm: `iql`, `awac`, `td3_bc`, `bc` or `cql`.
+      rows: recorded steps, of episodes of `episode_length`, standard normal numbers of the environment's shapes.
+      episode_length: steps of an episode, each cut by a limit of time.
+    """
+
+    algorithm: str
+    rows: int = 100_000
+    episode_length: int = 1_000
+
+
 def _ppo_cartpole(num_envs: int, warmup: int, window: int, targets: Mapping[str, float]) -> PPOCase:
     """CartPole with `num_envs` environments; `warmup` and `window` count iterations."""
     iteration = num_envs * 128
@@ -289,6 +304,16 @@ _MAPPO = MAPPOCase(
     minibatches=8, warmup_steps=3_200, window_steps=6_400, targets={"mappo_style": 2.0},
 )  # fmt: skip
 
+
+def _offline(algorithm: str, target: float, learning_rate: float = 3e-4, calls: int = 20) -> OfflineCase:
+    """Arrays in the form of HalfCheetah, 256-256, batch 256; the clock is on for some `calls` of 32 gradient steps."""
+    return OfflineCase(
+        name=f"{algorithm}_recorded", env_id="HalfCheetah-v5", num_envs=1, hidden=(256, 256), batch_size=256,
+        learning_rate=learning_rate, iteration_steps=32, warmup_steps=64, window_steps=calls * 32,
+        targets={"d3rlpy": target}, algorithm=algorithm,
+    )  # fmt: skip
+
+
 _PPO_SCRIPTS = {"cleanrl_style": 2.5, "purejaxrl_style": 0.75}
 
 CASES: dict[str, Case] = {
@@ -307,6 +332,11 @@ CASES: dict[str, Case] = {
         _TD3,
         _QMIX,
         _MAPPO,
+        _offline("iql", 2.2),
+        _offline("awac", 2.2),
+        _offline("td3_bc", 2.0),
+        _offline("bc", 3.0, learning_rate=1e-3, calls=60),
+        _offline("cql", 1.3, calls=3),
     )
 }
 

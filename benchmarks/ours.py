@@ -5,8 +5,11 @@ Keys of the configuration that follow change what a case sets, such as ``env.bac
 
 from __future__ import annotations
 
+import contextlib
 import sys
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 from benchmarks.cases import (
@@ -14,6 +17,7 @@ from benchmarks.cases import (
     Case,
     DQNCase,
     MAPPOCase,
+    OfflineCase,
     PPOCase,
     QMIXCase,
     QRDQNCase,
@@ -22,6 +26,7 @@ from benchmarks.cases import (
     SACCase,
     TD3Case,
 )
+from benchmarks.recorded import episodes
 from benchmarks.window import Measurement, RunOptions, measure, parse_options
 
 PRESETS = {
@@ -42,6 +47,11 @@ PRESETS = {
     "td3_pendulum": "pendulum_td3",
     "qmix_simple_spread": "simple_spread_qmix",
     "mappo_simple_spread": "simple_spread_mappo",
+    "iql_recorded": "halfcheetah_iql",
+    "awac_recorded": "pendulum_awac",
+    "td3_bc_recorded": "halfcheetah_td3_bc",
+    "bc_recorded": "halfcheetah_bc",
+    "cql_recorded": "pendulum_cql",
 }
 
 
@@ -51,6 +61,8 @@ def overrides(case: Case) -> list[str]:
     Raises:
       TypeError: the case is of no known kind.
     """
+    if isinstance(case, OfflineCase):
+        return [f"{key}={value}" for key, value in _offline_keys(case).items()]
     keys: dict[str, Any] = {
         "env.env_id": case.env_id,
         "env.collector_env_num": case.num_envs,
@@ -162,6 +174,23 @@ def _mappo_keys(case: MAPPOCase) -> dict[str, Any]:
     }
 
 
+def _offline_keys(case: OfflineCase) -> dict[str, Any]:
+    discounted = {} if case.algorithm == "bc" else {"policy.learn.gamma": case.gamma}
+    return {
+        "env.env_id": case.env_id,
+        "policy.model.hidden": list(case.hidden),
+        "policy.model.normalize_obs": False,
+        "policy.learn.learning_rate": case.learning_rate,
+        **discounted,
+        "policy.learn.anneal_lr": False,
+        "policy.learn.batch_size": case.batch_size,
+        "policy.learn.steps_per_call": case.iteration_steps,
+        "run.jit_threads": case.threads,
+        # The clock decides when a run ends.
+        "run.max_train_iter": 1_000_000_000,
+    }
+
+
 def _gradient_keys(case: PPOCase | A2CCase | MAPPOCase) -> dict[str, Any]:
     return {
         "policy.model.activation": "tanh",
@@ -189,25 +218,48 @@ def run_case(options: RunOptions, changes: Sequence[str] = ()) -> Measurement:
     The chain is the preset's, without checkpoints and loggers; no evaluation falls due.
     """
     from minding.configs import compile_run, load_preset
-    from minding.engine import OnlineRLContext, Task
+    from minding.configs.chains import get_chain
+    from minding.engine import Task
     from minding.training import build
 
+    case = options.case
     quiet = ["policy.eval.freq=1000000000", f"seed={options.seed}"]
-    cfg = compile_run(load_preset(PRESETS[options.case.name]), [*overrides(options.case), *quiet, *changes])
-    task = Task()
-    with task.start(ctx=OnlineRLContext()):
-        build(task, cfg)
+    with recorded_data(case) as data:
+        cfg = compile_run(load_preset(PRESETS[case.name]), [*overrides(case), *quiet, *data, *changes])
+        task = Task()
+        with task.start(ctx=get_chain(cfg.chain).context()):
+            build(task, cfg)
 
-        def train_for(steps: int) -> int:
-            start = task.ctx.env_step
-            while task.ctx.env_step < start + steps:
-                task.run(max_step=task.ctx.total_step + -(-steps // cfg.policy.collect.n_sample))
-                if task.interrupted_by:
-                    # From now on every run ends at once.
-                    raise SystemExit(f"interrupted by {task.interrupted_by}")
-            return task.ctx.env_step - start
+            def clock() -> int:
+                steps: int = task.ctx.train_iter if isinstance(case, OfflineCase) else task.ctx.env_step
+                return steps
 
-        return measure(options, "minding", train_for)
+            def train_for(steps: int) -> int:
+                start = clock()
+                while clock() < start + steps:
+                    task.run(max_step=task.ctx.total_step + -(-steps // case.iteration_steps))
+                    if task.interrupted_by:
+                        # From now on every run ends at once.
+                        raise SystemExit(f"interrupted by {task.interrupted_by}")
+                return clock() - start
+
+            return measure(options, "minding", train_for)
+
+
+@contextlib.contextmanager
+def recorded_data(case: Case) -> Iterator[list[str]]:
+    """Writes the data of a case that learns from some; yields the override that names them."""
+    if not isinstance(case, OfflineCase):
+        yield []
+        return
+    from minding.configs import compile_run
+    from minding.engine.data.dataset import Dataset, describe
+    from minding.engine.data.dataset_writer import save_dataset
+
+    env = describe(compile_run({"env": {"env_id": case.env_id}, "policy": {"type": "sac"}}).env)
+    with tempfile.TemporaryDirectory() as folder:
+        save_dataset(Path(folder) / "data", Dataset.of_episodes(episodes(case), env))
+        yield [f"policy.other.data={folder}/data"]
 
 
 def main() -> None:

@@ -22,6 +22,7 @@ PEER_MODULES = {
     "purejaxrl_style": "benchmarks.peers.purejaxrl_style_ppo",
     "pymarl_style": "benchmarks.peers.pymarl_style_qmix",
     "mappo_style": "benchmarks.peers.mappo_style",
+    "d3rlpy": "benchmarks.peers.d3rlpy",
 }
 PEERS_PYTHON_VARIABLE = "MINDING_PEERS_PYTHON"
 
@@ -210,9 +211,10 @@ def find_peers_python(tell: Callable[[str], None]) -> str:
     python = str(folder / "bin" / "python")
     if not ready.exists():
         tell(f"making {folder.name} for the peers (torch, jax, stable-baselines3); this takes minutes")
-        requirements = str(ROOT / "benchmarks" / "peers" / "requirements.txt")
         call([sys.executable, "-m", "venv", "--clear", str(folder)], {}, timeout=300)
-        call([python, "-m", "pip", "install", "-q", "-r", requirements], {"PYTHONPATH": ""}, timeout=3600)
+        for name, *how in (["requirements.txt"], ["alone.txt", "--no-deps"]):
+            install = [python, "-m", "pip", "install", "-q", *how, "-r", str(ROOT / "benchmarks" / "peers" / name)]
+            call(install, {"PYTHONPATH": ""}, timeout=3600)
         # Written last, so that an interrupted installation is made again instead of used.
         ready.touch()
     return python

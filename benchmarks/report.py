@@ -21,8 +21,8 @@ from benchmarks.probes import Reading
 from benchmarks.window import Measurement
 
 PACKAGES = (
-    "mindspore", "torch", "stable_baselines3", "sb3_contrib", "sbx_rl", "jax", "cpprb", "gymnasium", "mujoco", "mpe2",
-    "numpy",
+    "mindspore", "torch", "stable_baselines3", "sb3_contrib", "sbx_rl", "d3rlpy", "jax", "cpprb", "gymnasium", "mujoco",
+    "mpe2", "numpy",
 )  # fmt: skip
 SPEED_COLUMNS = (
     "case",
@@ -163,9 +163,9 @@ class Report:
         return (
             f"{machine['cpu']}, {machine['cores']} cores, {machine['system']}, "
             f"load {machine['load']} at the start. {sides}. "
-            f"Environment steps per second of steady training, medians over {plan.pairs} pairs run "
-            f"alternately, each run in a separate process; `ratio` is the median of the pairwise ratios. "
-            f"`cores` is the processor time used over wall time, ours / peer. Both sides compute with "
+            f"Environment steps per second of steady training, or gradient steps from recorded data; medians over "
+            f"{plan.pairs} pairs run alternately, each run in a separate process; `ratio` is the median of the "
+            f"pairwise ratios. `cores` is the processor time used over wall time, ours / peer. Both sides compute with "
             "one thread, unless the case says otherwise."
         )
 

@@ -21,14 +21,16 @@ class Source:
     """Where a part of recorded data is from.
 
     Attributes:
-      preset: whose policy is trained and recorded, without exploration; empty: random play.
+      preset: whose policy is trained and recorded, without exploration unless `explore`; empty: random play.
       steps: how many environment steps are recorded; 0: all that the preset's own run takes, its replay set.
       env_step: environment steps for which it is trained; 0: as many as its own proof has.
+      explore: it plays as while collecting.
     """
 
     preset: str = ""
     steps: int = 0
     env_step: int = 0
+    explore: bool = False
 
     @property
     def title(self) -> str:
@@ -42,7 +44,8 @@ class Source:
     @property
     def name(self) -> str:
         """Of its folder."""
-        parts = (self.preset or "random", self.env_step and f"after_{self.env_step}", self.steps or "replay")
+        after = self.env_step and f"after_{self.env_step}"
+        parts = (self.preset or "random", after, self.explore and "explored", self.steps or "replay")
         return "_".join(str(part) for part in parts if part)
 
     def command(self, policy: Path | None, env_id: str, out: Path) -> list[str]:
@@ -56,7 +59,8 @@ class Source:
         if not self.steps:
             return ["proofs.recordings", self.preset, str(out), f"run.out_dir={out.parent}", f"exp_name={out.stem}_run"]
         of = ["--random", "--env", env_id, "--seed", "0"] if policy is None else [str(policy)]
-        return ["minding", "data", "record", *of, "--steps", str(self.steps), "--out", str(out)]
+        how = ["--explore"] * self.explore
+        return ["minding", "data", "record", *of, *how, "--steps", str(self.steps), "--out", str(out)]
 
 
 REFERENCES = {

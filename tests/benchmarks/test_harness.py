@@ -160,6 +160,7 @@ class TestPairs:
             ("td3_pendulum", "sbx"),
             ("qmix_simple_spread", "pymarl_style"),
             ("mappo_simple_spread", "mappo_style"),
+            *((f"{algorithm}_recorded", "d3rlpy") for algorithm in ("iql", "awac", "td3_bc", "bc", "cql")),
         ]
 
     @pytest.mark.parametrize("case", ["sac_pendulum", "sac_pendulum_two_threads"])
@@ -229,7 +230,7 @@ class TestPeersPython:
         first = pairs.find_peers_python(lambda line: None)
         assert first == str(tmp_path / ".venv-peers" / "bin" / "python")
         assert pairs.find_peers_python(pytest.fail) == first
-        assert commands == ["venv", "pip", "venv", "pip"]
+        assert commands == ["venv", "pip", "venv", "pip", "pip"]
 
 
 class TestOurs:

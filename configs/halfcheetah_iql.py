@@ -1,0 +1,21 @@
+"""IQL on HalfCheetah-v5, from the data of `halfcheetah_td3_bc`.
+
+Expected: an evaluation mean above that of `halfcheetah_bc` and above the data's own within 50k gradient steps.
+"""
+
+from minding.configs import halfcheetah_td3_bc
+from minding.engine import Config
+
+main_config = Config(
+    exp_name="halfcheetah_iql",
+    run=dict(max_train_iter=50_000),
+    env=dict(env_id="HalfCheetah-v5"),
+    policy=dict(
+        type="iql",
+        model=dict(normalize_obs=True),
+        eval=dict(freq=10_000, n_episode=10),
+        other=dict(data="data/halfcheetah_medium_final"),
+    ),
+)
+
+proof = halfcheetah_td3_bc.proof

@@ -1,0 +1,26 @@
+"""TD3+BC on HalfCheetah-v5: from what PPO did while it explored, half-trained and trained, 50,000 steps each.
+
+Expected: an evaluation mean above that of `halfcheetah_bc` and above the data's own within 50k gradient steps.
+"""
+
+from minding.engine import Config
+
+main_config = Config(
+    exp_name="halfcheetah_td3_bc",
+    run=dict(max_train_iter=50_000),
+    env=dict(env_id="HalfCheetah-v5"),
+    policy=dict(
+        type="td3_bc",
+        model=dict(normalize_obs=True),
+        eval=dict(freq=10_000, n_episode=10),
+        # minding train halfcheetah_ppo exp_name=medium run.max_env_step=200000
+        # minding train halfcheetah_ppo exp_name=final run.max_env_step=1000000
+        # minding data record runs/medium --explore --steps 50000
+        # minding data record runs/final --explore --steps 50000
+        # minding data convert runs/medium/data runs/final/data --out data/halfcheetah_medium_final
+        other=dict(data="data/halfcheetah_medium_final"),
+    ),
+)
+
+_explored = dict(preset="halfcheetah_ppo", steps=50_000, explore=True)
+proof = dict(target=None, seeds=3, recorded=(dict(_explored, env_step=200_000), _explored))
