@@ -50,7 +50,7 @@ PRESETS = {
     "iql_recorded": "halfcheetah_iql",
     "awac_recorded": "pendulum_awac",
     "td3_bc_recorded": "halfcheetah_td3_bc",
-    "bc_recorded": "halfcheetah_bc",
+    "bc_recorded": "pendulum_bc",
     "cql_recorded": "pendulum_cql",
 }
 

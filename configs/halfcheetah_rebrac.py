@@ -1,6 +1,6 @@
 """ReBRAC on HalfCheetah-v5, TD3+BC with its switches, from the data of `halfcheetah_td3_bc`.
 
-Expected: an evaluation mean above that of `halfcheetah_bc` and above the data's own within 50k gradient steps.
+Expected: an evaluation mean above BC's and above the data's own within 50k gradient steps.
 """
 
 from minding.configs import halfcheetah_td3_bc, load_preset

@@ -1,6 +1,6 @@
 """TD3+BC on HalfCheetah-v5: from what PPO did while it explored, half-trained and trained, 50,000 steps each.
 
-Expected: an evaluation mean above that of `halfcheetah_bc` and above the data's own within 50k gradient steps.
+Expected: an evaluation mean above BC's and above the data's own within 50k gradient steps.
 """
 
 from minding.engine import Config
@@ -14,7 +14,7 @@ main_config = Config(
         model=dict(normalize_obs=True),
         # The paper's 2.5 learned too slowly: 3,715 after 50k steps, below BC (one seed).
         learn=dict(alpha=0.5),
-        eval=dict(freq=10_000, n_episode=10),
+        eval=dict(freq=10_000),
         # minding train halfcheetah_ppo exp_name=medium run.max_env_step=200000
         # minding train halfcheetah_ppo exp_name=final run.max_env_step=1000000
         # minding data record runs/medium --explore --steps 50000

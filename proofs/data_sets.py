@@ -16,6 +16,7 @@ CROSSED: dict[str, tuple[str, ...]] = {
     "pendulum_td3_bc": ("pendulum_iql",),
     "pendulum_rebrac": ("pendulum_iql",),
     "pendulum_iql": ("pendulum_awac", "pendulum_td3_bc"),
+    "pendulum_cql": ("pendulum_awac",),
 }
 """By preset, those whose data it learns from in addition to its own."""
 LEARNERS = ("bc", *CROSSED)

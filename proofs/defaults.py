@@ -71,6 +71,8 @@ STEPS = {
 }
 """Environment steps of algorithms that need fewer or more than `_STEPS`."""
 _STEPS = 100_000
+_OTHERS = ("gail", "sqil", "self_play")
+"""Chains that do not learn from an environment's rewards."""
 
 
 def steps_of(algorithm: str) -> int:
@@ -87,8 +89,8 @@ def small_task(algorithm: str) -> Small:
 
 
 def online() -> list[str]:
-    """The algorithms that learn from the rewards of an environment; imitation needs an expert's data."""
-    return [name for name, each in ALGORITHMS.items() if each.unit == "env_step" and each.chain not in ("gail", "sqil")]
+    """The algorithms that learn from the rewards of an environment: not by imitation, nor by games with themselves."""
+    return [name for name, each in ALGORITHMS.items() if each.unit == "env_step" and each.chain not in _OTHERS]
 
 
 def measure(algorithm: str, seed: int, out: Path) -> dict[str, object]:

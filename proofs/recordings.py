@@ -39,7 +39,8 @@ class Source:
             return f"all that `{self.preset}` did while it learned"
         player = f"`{self.preset}`" if self.preset else "random play"
         trained = f" trained for {self.env_step:,} steps" if self.env_step else ""
-        return f"{self.steps:,} steps of {player}{trained}"
+        how = ", exploring" if self.explore else ""
+        return f"{self.steps:,} steps of {player}{trained}{how}"
 
     @property
     def name(self) -> str:

@@ -250,6 +250,8 @@ def test_data_are_made_of_policies_random_play_and_whole_runs(tmp_path):
     record = ["minding", "data", "record"]
     out = ["--steps", "10000", "--out", str(tmp_path)]
     assert mixed[0].command(Path("runs/a"), "Pendulum-v1", tmp_path) == [*record, "runs/a", *out]
+    (sqil,) = LEARNING["pendulum_sqil"].recorded
+    assert "--explore" in sqil.command(Path("runs/a"), "Pendulum-v1", tmp_path)
     (play,) = LEARNING["cartpole_discrete_cql"].recorded
     assert folder_name([play], "CartPole-v1") == "CartPole-v1_random_10000"
     of_random = ["--random", "--env", "CartPole-v1", "--seed", "0"]
@@ -262,8 +264,8 @@ def test_data_are_made_of_policies_random_play_and_whole_runs(tmp_path):
 def test_bc_learns_from_all_recorded_data_and_some_presets_from_those_of_others(tmp_path):
     known = data_sets()
     assert {preset for each in known.values() for preset in each.presets} == {
-        preset for preset, proof in LEARNING.items() if proof.recorded and not preset.endswith("_bc")
-    } | {"pendulum_td3_bc"}
+        preset for preset, proof in LEARNING.items() if proof.recorded and load_preset(preset).policy.type != "bc"
+    }
     made = jobs_on_data(1)
     cloned = [job for job in made if job.preset == "bc"]
     assert [folder_name(job.recorded, job.env_id) for job in cloned] == list(known)
@@ -271,6 +273,8 @@ def test_bc_learns_from_all_recorded_data_and_some_presets_from_those_of_others(
     # The same settings on other data are another result, in another folder.
     assert len({job.config_hash for job in made}) == len({job.folder for job in made}) == len(made)
     assert known["Pendulum-v1_random_20000"].title == "Pendulum: 20,000 steps of random play"
+    explored = known["pendulum_sac_explored_20000"]
+    assert explored.title == "Pendulum: 20,000 steps of `pendulum_sac`, exploring"
     assert known["pendulum_sac_replay"].title == "Pendulum: all that `pendulum_sac` did while it learned"
 
 
