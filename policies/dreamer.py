@@ -30,6 +30,7 @@ from minding.engine.process.runtime import ms, ops
 from minding.engine.types import Array
 from minding.policies.acting.actors import Network, SamplingActor
 from minding.policies.acting.noise import uniform_noise
+from minding.policies.acting.numpy_imagination import Imagination
 from minding.policies.core.base import BasePolicy
 from minding.policies.learning.optim import Group, Optimizer
 from minding.policies.learning.steps import GradientStep
@@ -309,6 +310,15 @@ class Dreamer(BasePolicy):
         actor = SamplingActor(self.name, network, self.spec, rng, self.net.head.distribution)
         actor.noise_size, actor.draw_noise, actor.remembers_action = self.net.noise_size, uniform_noise, True
         return actor
+
+    def imagination(self) -> Imagination:
+        """What the world model imagines, in NumPy with the live weights.
+
+        Raises:
+          MindingError: the policy was built without 'learn', and so without the predictions.
+        """
+        self._require("learn")
+        return self.root.model.imagination(self.net.mix, self.net.memory)
 
     @property
     def row_fields(self) -> dict[str, Field]:

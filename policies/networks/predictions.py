@@ -13,8 +13,10 @@ import numpy as np
 
 from minding.engine.data.observation import Leaf, observation_leaves
 from minding.engine.process.runtime import ms, nn, ops
+from minding.policies.acting import numpy_imagination as numpy_forms
 from minding.policies.networks.encoder import OneHot
 from minding.policies.networks.layers import MLP, Linear, ScalarLinear
+from minding.policies.networks.recurrent import GRU
 from minding.policies.networks.world_model import Latents, hidden_layers, is_vector
 from minding.policies.ops import lean
 from minding.policies.ops.symlog import symexp, symlog, two_hot
@@ -50,6 +52,9 @@ class TwoHotNumber(nn.Cell):
         """Cross-entropy with a distribution, float32 (B,)."""
         return -ops.ReduceSum()(ops.stop_gradient(target) * ops.LogSoftmax(-1)(logits), -1)
 
+    def host(self) -> numpy_forms.TwoHotNumber:
+        return numpy_forms.TwoHotNumber(self.torso.host(), self.logits.host(), self.bins.asnumpy()[:, 0])
+
 
 class Continuation(nn.Cell):
     """Whether the episode continues after states (B, F): logits (B,)."""
@@ -65,6 +70,9 @@ class Continuation(nn.Cell):
     def loss(self, logit, going):
         """Binary cross-entropy, float32 (B,)."""
         return ops.Softplus()(logit) - going * logit
+
+    def host(self) -> numpy_forms.Continuation:
+        return numpy_forms.Continuation(self.torso.host(), self.logit.host())
 
 
 class _Vector(nn.Cell):
@@ -103,6 +111,10 @@ class Decoder(nn.Cell):
         # Sizes of the choices of each leaf; none for numbers.
         self.choices = tuple(tuple(getattr(target, "sizes", ())) for target in self.targets)
         self.sizes = tuple(target.out_features for target in self.targets)
+        self.leaves = tuple(
+            numpy_forms.PredictedLeaf(tuple(leaf.field.shape), 1.0 / _OF_BYTES if leaf.is_image else None, choices)
+            for leaf, choices in zip(leaves, self.choices)
+        )
         self.torso = MLP.of(features, model, None, rng)
         self.linear = Linear(self.torso.out_features, sum(self.sizes), 1.0, rng)
 
@@ -122,6 +134,9 @@ class Decoder(nn.Cell):
             else:
                 total = total + _cross_entropies(made, target, self.choices[k])
         return total
+
+    def host(self) -> numpy_forms.Decoder:
+        return numpy_forms.Decoder(self.torso.host(), self.linear.host(), self.leaves)
 
 
 class Predictions(nn.Cell):
@@ -147,6 +162,12 @@ class Predictions(nn.Cell):
     def prior(self, h):
         """Probabilities (B S, C) of the latents that belong to h (B, D)."""
         return self.latents.probability(self.prior_logits(self.prior_torso(h)))
+
+    def imagination(self, mix: MLP, memory: GRU) -> numpy_forms.Imagination:
+        """What follows actions as NumPy computes it, with the transition of the network that acts."""
+        prior = (self.prior_torso.host(), self.prior_logits.host(), self.latents.host())
+        predicted = (self.observation.host(), self.reward.host(), self.continuation.host())
+        return numpy_forms.Imagination((mix.host(), memory.host()), prior, predicted)
 
 
 def _target(leaf: Leaf) -> nn.Cell:

@@ -505,6 +505,28 @@ def generator_numbers(policy, steps, count):
     return made
 
 
+@pytest.mark.parametrize("kind", ["box", "choice"])
+def test_the_numpy_form_imagines_what_the_formulas_do(policies, buffers, kind):
+    policy, batch = policies[kind], buffers[kind].sample(1, BATCH)
+    oracle, rng = Oracle(policy, batch), np.random.default_rng(4)
+    p, deter, size = oracle.p, policy.cfg.model.deter, policy.net.state_size
+    states = rng.uniform(-1.0, 1.0, (BATCH, size)).astype(np.float32)
+    acts = policy.net.memory_size - size
+    actions = rng.uniform(-1.0, 1.0, (3, BATCH, acts)) if kind == "box" else np.eye(3)[rng.integers(0, 3, (3, BATCH))]
+    imagined, state = list(policy.imagination()(states, actions.astype(np.float32))), states.astype(np.float64)
+    assert policy.imagination().state_size == size
+    for found, a in zip(imagined, actions, strict=True):
+        h = oracle.step(p, state[:, deter:], a, state[:, :deter])
+        z = np.eye(policy.cfg.model.classes)[oracle.prior(p, h).argmax(axis=-1)].reshape(BATCH, -1)
+        state = np.concatenate([h, z], axis=-1)
+        row = linear(p, "model.observation.linear", mlp(p, "model.observation.torso", state))
+        np.testing.assert_allclose(found.obs[0], symexp(row[:, :4]), rtol=1e-4, atol=1e-5)
+        assert kind == "box" or found.obs[1].tolist() == row[:, 4:].argmax(axis=1).tolist()
+        reward = oracle.number(oracle.logits(p, "model.reward", state))
+        np.testing.assert_allclose(found.reward, reward, rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(found.going, sigmoid(oracle.logit_going(p, state)), rtol=1e-5)
+
+
 def test_states_to_imagine_from_are_true_ones_and_each_is_drawn_as_often():
     filled = np.array([[True, True], [True, False], [True, False]])
     for starts in (3, 6, 12, 15):

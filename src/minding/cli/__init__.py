@@ -19,6 +19,7 @@ from minding.cli.data import data
 from minding.cli.doctor import doctor
 from minding.cli.evaluate import evaluate
 from minding.cli.export import export
+from minding.cli.inspect import inspect
 from minding.cli.listing import list_known
 from minding.cli.play import play
 from minding.cli.plot import plot
@@ -52,6 +53,7 @@ for command in (
     resume,
     evaluate,
     play,
+    inspect,
     record,
     data,
     export,

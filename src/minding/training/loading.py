@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,19 +18,20 @@ from minding.training.sharing import check_saved, is_saved, read_weights
 
 
 class Trained(NamedTuple):
-    """A policy for acting only, with the configuration, and the checkpoint or the saved folder that it is from."""
+    """A policy with the configuration, and the checkpoint or the saved folder that it is from."""
 
     cfg: Config
     policy: Policy
     ckpt: Path
 
 
-def load_policy(run: RunDir, ckpt: Path | None = None) -> Trained:
+def load_policy(run: RunDir, ckpt: Path | None = None, modes: Sequence[str] = ("eval",)) -> Trained:
     """The trained policy of a run.
 
     Args:
       run: an earlier run, or a saved policy.
       ckpt: a checkpoint folder; the newest by default, or the saved policy itself.
+      modes: what is built.
 
     Raises:
       CheckpointError: if there is no whole checkpoint, or it does not belong to the run's algorithm, network,
@@ -43,7 +45,7 @@ def load_policy(run: RunDir, ckpt: Path | None = None) -> Trained:
     cfg = compile_run(run.load_config())
     if saved:
         arrays, network = read_weights(run.path)
-        policy = make_policy(cfg, modes=("eval",))
+        policy = make_policy(cfg, modes=modes)
         policy.load_acting_arrays(arrays, network)
         return Trained(cfg, policy, run.path)
     built: list[Policy] = []
@@ -52,7 +54,7 @@ def load_policy(run: RunDir, ckpt: Path | None = None) -> Trained:
         with found.reading():
             check_checkpoint(found, cfg, POLICY)
         if not built:
-            built.append(make_policy(cfg, modes=("eval",)))
+            built.append(make_policy(cfg, modes=modes))
         load_weights(built[0], found)
 
     found = use_newest(run.checkpoints, use) if ckpt is None else use_checkpoint(ckpt, use)

@@ -1,0 +1,94 @@
+"""`minding inspect`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from minding.cli.common import COUNT, SEED, RunFolder, bad_input, checkpoint_of, ckpt_option, trust_option
+
+if TYPE_CHECKING:
+    from minding.training.imagining import Horizon, Window
+
+_TOLD = (1, 5, 15)
+
+
+@click.command("inspect")
+@click.argument("run", type=RunFolder())
+@click.option("--imagine", is_flag=True, help="Compare what the world model imagines with what happens.")
+@click.option("--steps", type=COUNT, default=2_000, show_default=True, help="Environment steps to play.")
+@click.option(
+    "--context",
+    type=click.IntRange(2, 10**6),
+    default=5,
+    show_default=True,
+    help="Observations of an episode before it imagines.",
+)
+@click.option("--horizon", type=click.IntRange(1, 10**4), default=15, show_default=True, help="Steps to imagine.")
+@click.option("--seed", type=SEED, help="Seed of the environments; the run's own by default.")
+@ckpt_option
+@trust_option
+def inspect(
+    run: str,
+    imagine: bool,
+    steps: int,
+    context: int,
+    horizon: int,
+    seed: int | None,
+    ckpt: str | None,
+    trust: bool,
+) -> None:
+    """Look into the agent of the run folder RUN: into what its world model imagines (--imagine).
+
+    The agent plays without exploration. After `--context` observations of an episode, the world model imagines from
+    each state the next steps under the actions that were taken. Printed are one such window, real beside imagined, and
+    the errors by horizon beside those of expecting that the last observation and reward repeat.
+    """
+    if not imagine:
+        raise click.UsageError("say what to inspect: --imagine, for what the world model of the agent imagines")
+    with bad_input():
+        from minding.engine.run.run_dir import RunDir
+        from minding.training.imagining import check_window, imaginable
+
+        run_dir = RunDir.open(run, trust=trust)
+        chosen = checkpoint_of(run_dir, ckpt)
+        cfg = imaginable(run_dir, chosen)
+        check_window(cfg, context, horizon)
+
+    from minding.training.imagining import inspect_imagination
+
+    errors, window, found = inspect_imagination(run_dir, steps, context, horizon, seed=seed, ckpt=chosen)
+    click.echo(f"{cfg.policy.type} on {cfg.env.env_id}, {found.name}")
+    click.echo("\none window: real, imagined; the context up to step 0")
+    _print(_window_lines(window))
+    click.echo("\nerror by horizon: imagined, in brackets that of repeating the last")
+    _print(_error_lines([each for each in errors if each.step in (*_TOLD, len(errors))]))
+
+
+def _window_lines(window: Window) -> list[list[str]]:
+    lines = [["step", *(cell for name in window.columns for cell in (name, ""))]]
+    for step, real, imagined in zip(window.steps, window.real, window.imagined, strict=True):
+        cells = [_cell(number) for pair in zip(real, imagined, strict=True) for number in pair]
+        lines.append([str(step), *cells])
+    return lines
+
+
+def _error_lines(errors: Sequence[Horizon]) -> list[list[str]]:
+    names = list(errors[0].imagined)
+    lines = [["step", "windows", *(cell for name in names for cell in (name, ""))]]
+    for each in errors:
+        cells = [cell for name in names for cell in (f"{each.imagined[name]:.4g}", f"({each.repeated[name]:.4g})")]
+        lines.append([str(each.step), str(each.count), *cells])
+    return lines
+
+
+def _cell(number: float) -> str:
+    return "-" if number != number else f"{number:.3f}"
+
+
+def _print(lines: Sequence[Sequence[str]]) -> None:
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    for line in lines:
+        click.echo("".join(f"  {cell:>{width}}" for cell, width in zip(line, widths, strict=True)).rstrip())

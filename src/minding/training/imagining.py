@@ -1,0 +1,251 @@
+"""How far a world model's imagination holds: what it expects of real episodes under the actions taken there."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from minding.configs import compile_run
+from minding.engine.config.config import Config
+from minding.engine.data import trees
+from minding.engine.data.dataset import Dataset, describe
+from minding.engine.errors import ConfigError
+from minding.engine.run.run_dir import RunDir
+from minding.engine.types import Array
+from minding.envs import make_evaluator_env
+from minding.envs.config import check_playable
+from minding.training.loading import load_policy
+from minding.training.recording import play_recorded
+from minding.training.sharing import is_saved
+
+REWARD, CONTINUES = "reward", "continues"
+_SHOWN = 4
+"""Numbers of an observation that a window shows."""
+Imagine = Callable[[Array, Array], Iterable[Any]]
+"""States ``(B, F)`` and the actions after them ``(H, B, A)`` to what is expected after each, with `obs`, leaves
+``(B, ...)``, `reward` ``(B,)`` and `going` ``(B,)``."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Horizon:
+    """Errors so many steps after the last observation that was seen.
+
+    Attributes:
+      step: from 1.
+      count: windows whose episode lasted that long.
+      imagined, repeated: by name, the error of the imagination, and of expecting that the last observation and reward
+        repeat and the episode continues. Of observations, by leaf, and rewards: the root mean squared error, of choices
+        the share of wrong ones; of `continues`: the mean distance between the probability and what came.
+    """
+
+    step: int
+    count: int
+    imagined: dict[str, float]
+    repeated: dict[str, float]
+
+
+@dataclasses.dataclass(frozen=True)
+class Window:
+    """One window, for the eye: a row for each step, of numbers by column; imagined ones are NaN within the context.
+
+    Attributes:
+      columns: names.
+      steps: numbers of the rows, 0 for the last observation that was seen.
+      real, imagined: float64 (rows, columns).
+    """
+
+    columns: tuple[str, ...]
+    steps: tuple[int, ...]
+    real: Array
+    imagined: Array
+
+
+def imaginable(run: RunDir, ckpt: Path | None) -> Config:
+    """The configuration of a run whose agent has a world model; before MindSpore is loaded.
+
+    Raises:
+      ConfigError: it has none, or only what acts was saved.
+    """
+    cfg = compile_run(run.load_config())
+    if "posterior" not in cfg.policy.model:
+        raise ConfigError(
+            f"{run.path}: policy.type={cfg.policy.type!r} has no world model and imagines nothing; expected the run of "
+            "dreamer, such as minding train pendulum_dreamer"
+        )
+    if ckpt is None and is_saved(run.path):
+        raise ConfigError(f"{run.path} holds only what acts, without the world model's predictions; give a run folder")
+    check_playable(cfg.env)
+    return cfg
+
+
+def check_window(cfg: Config, context: int, horizon: int) -> None:
+    """Refuses windows that no episode can hold.
+
+    Raises:
+      ConfigError: they are longer than the longest one.
+    """
+    longest = cfg.env.spec.max_episode_steps
+    if longest is not None and context > longest:
+        raise ConfigError(f"--context {context} exceeds the {longest} steps of the longest episode of {cfg.env.env_id}")
+    if longest is not None and horizon > longest:
+        raise ConfigError(f"--horizon {horizon} exceeds the {longest} steps of the longest episode of {cfg.env.env_id}")
+
+
+def inspect_imagination(
+    run: RunDir,
+    steps: int,
+    context: int,
+    horizon: int,
+    *,
+    seed: int | None = None,
+    ckpt: Path | None = None,
+) -> tuple[list[Horizon], Window, Path]:
+    """Plays episodes without exploration, and imagines from each state the next steps under the actions that followed.
+
+    Args:
+      run: of an agent with a world model.
+      steps: environment steps to play.
+      context, horizon: see `compare`.
+      seed: of the environments; the run's own by default.
+      ckpt: the checkpoint folder; the newest by default.
+
+    Returns:
+      (errors of each step, one window, the checkpoint).
+
+    Raises:
+      CheckpointError, TrustError: as of `load_policy`.
+      ConfigError: there is no world model, or no episode was longer than the context.
+    """
+    imaginable(run, ckpt)
+    cfg, policy, found = load_policy(run, ckpt, modes=("eval", "learn"))
+    env = make_evaluator_env(Config({**cfg, "seed": cfg.seed if seed is None else seed}), "env.inspect")
+    try:
+        mode = policy.eval_mode
+        data = play_recorded(mode.forward, mode.reset, env, steps, {"env": describe(cfg.env)})
+    finally:
+        env.close()
+    imagine = policy.imagination()  # type: ignore[attr-defined]
+    remembered = _remembered(policy, data)
+    size = imagine.state_size
+    errors, window = compare(data, remembered[:, :size], remembered[:, size:], imagine, context, horizon)
+    return errors, window, found
+
+
+def _remembered(policy: Any, data: Dataset) -> Array:
+    """What the agent remembers after each observation of the data, ``(S, M)``: state and action."""
+    mode, actor, rows = policy.eval_mode, policy.actors["eval"], []
+    begun = {0, *(data.end[:-1] + 1).tolist()}
+    for k in range(len(data)):
+        if k in begun:
+            mode.reset()
+        mode.forward(trees.unflatten({path: leaf[k : k + 1] for path, leaf in data.obs.items()}))
+        rows.append(actor.newest_memory.copy())
+    return np.concatenate(rows)
+
+
+def compare(
+    data: Dataset, states: Array, actions: Array, imagine: Imagine, context: int, horizon: int
+) -> tuple[list[Horizon], Window]:
+    """Errors of what is imagined from the states of real steps under the actions that followed.
+
+    Args:
+      data: S real steps.
+      states: of each, after its observation, ``(S, F)``; actions: ``(S, A)``, as the model takes them.
+      imagine: see `Imagine`.
+      context: observations of an episode that have been seen, at least 2; windows begin at each later state.
+      horizon: steps to imagine, fewer where the episode ends.
+    Raises:
+      ConfigError: no episode is as long as the context.
+    """
+    number = np.searchsorted(data.end, np.arange(len(data)))
+    first, last = np.concatenate([[0], data.end[:-1] + 1])[number], data.end[number]
+    starts = np.flatnonzero(np.arange(len(data)) - first >= context - 1)
+    if not len(starts):
+        raise ConfigError(
+            f"the longest of {len(data.end)} episodes lasted {int((last - first).max()) + 1} steps: lower --context "
+            f"({context}), or play more with --steps"
+        )
+    # The first one of the longest episode.
+    shown = int(np.argmax((last - first)[starts]))
+    begin, leaves = int(starts[shown]), list(data.obs)
+    window = _Shown(data, begin, context, leaves)
+    errors = []
+    taken = np.minimum(starts[None] + np.arange(horizon)[:, None], len(data) - 1)
+    for k, expected in enumerate(imagine(states[starts], actions[taken])):
+        step = starts + k
+        there = step <= last[starts]
+        if not there.any():
+            break
+        real = _real(data, leaves, step[there])
+        found = {**dict(zip(leaves, expected.obs)), REWARD: expected.reward, CONTINUES: expected.going}
+        same = {**{path: data.obs[path][starts] for path in leaves}, REWARD: data.reward[starts - 1]}
+        same[CONTINUES] = np.ones(len(starts))
+        kinds = {name: found[name].dtype.kind in "iu" for name in found}
+        made, kept = (
+            {_name(name): _error(name, kinds[name], each[name][there], real[name]) for name in found}
+            for each in (found, same)
+        )
+        errors.append(Horizon(k + 1, int(there.sum()), made, kept))
+        if there[shown]:
+            window.add(k + 1, _real(data, leaves, step[shown : shown + 1]), {n: v[shown] for n, v in found.items()})
+    return errors, window.made()
+
+
+def _real(data: Dataset, leaves: Sequence[str], step: Array) -> dict[str, Array]:
+    """What came of these steps: the observation after them, the reward, whether the episode continued."""
+    fields = {path: f"next_obs.{path}" if path else "next_obs" for path in leaves}
+    rows = data.rows(fields.values(), step)
+    real = {path: rows[field] for path, field in fields.items()}
+    return {**real, REWARD: data.reward[step], CONTINUES: 1.0 - data.terminated[step]}
+
+
+def _name(path: str) -> str:
+    return path or "observation"
+
+
+def _error(name: str, chosen: bool, found: Array, real: Array) -> float:
+    if chosen:
+        return float((found != real).mean())
+    distance = found.astype(np.float64) - real
+    return float(np.abs(distance).mean() if name == CONTINUES else np.sqrt(np.square(distance).mean()))
+
+
+class _Shown:
+    """Gathers the rows of a `Window`: reward, whether the episode continues, the first numbers that are no pixels."""
+
+    def __init__(self, data: Dataset, begin: int, context: int, leaves: Sequence[str]) -> None:
+        self._numbers = {path: data.obs[path][0].size for path in leaves if data.obs[path].ndim <= 2}
+        names = [f"{_name(path)}[{k}]" for path, size in self._numbers.items() for k in range(size)][:_SHOWN]
+        self._columns = (REWARD, CONTINUES, *names)
+        self._steps: list[int] = []
+        self._real: list[Array] = []
+        self._imagined: list[Array] = []
+        for k in range(1 - context, 1):
+            step = begin + k
+            row = {path: data.obs[path][step] for path in leaves}
+            # The first observation of an episode follows no step.
+            fresh = step == 0 or step - 1 in data.end
+            row[REWARD] = np.float32(np.nan) if fresh else data.reward[step - 1]
+            self._add(k, {**row, CONTINUES: 1.0}, None)
+
+    def add(self, step: int, real: Any, imagined: Any) -> None:
+        """Takes in a step that was imagined."""
+        self._add(step, {name: values[0] for name, values in real.items()}, imagined)
+
+    def _add(self, step: int, real: Any, imagined: Any) -> None:
+        self._steps.append(step)
+        self._real.append(self._row(real))
+        self._imagined.append(np.full(len(self._columns), np.nan) if imagined is None else self._row(imagined))
+
+    def _row(self, values: Any) -> Array:
+        numbers = [np.ravel(values[path]) for path in self._numbers]
+        joined = np.concatenate([[values[REWARD], values[CONTINUES]], *numbers]).astype(np.float64)
+        return joined[: len(self._columns)]
+
+    def made(self) -> Window:
+        """The window."""
+        return Window(self._columns, tuple(self._steps), np.stack(self._real), np.stack(self._imagined))
