@@ -57,7 +57,7 @@ class arena_evaluator:
     ) -> None:
         self._cfg, self._policy, self._game, self._opponents = cfg, policy, game, tuple(opponents)
         self._task = global_task if task is None else task
-        self._freq = cfg.policy.eval.freq
+        self._freq, self._n_game = cfg.policy.eval.freq, cfg.policy.eval.read("n_episode", int)
         self._broken_off = False
         # What does not fit is found before the first game.
         judge_of(cfg, policy, game, "arena_evaluator")
@@ -77,9 +77,8 @@ class arena_evaluator:
         """Evaluates if it is due."""
         if not self.due(ctx):
             return
-        count = self._cfg.policy.eval.read("n_episode", int)
         games = arena(
-            self._cfg, self._policy, self._game, self._opponents, count,
+            self._cfg, self._policy, self._game, self._opponents, self._n_game,
             stop=lambda: self._task.interrupted_by is not None,
         )  # fmt: skip
         if not games:

@@ -13,7 +13,7 @@ from minding.policies import ALGORITHMS
 def test_each_file_is_a_chain_and_says_what_it_runs_on():
     assert (
         *("episode_replay", "gail", "hindsight", "monte_carlo", "off_policy", "offline", "on_policy", "prior_data"),
-        *("sequence_replay", "single_step", "sqil", "trajectory"),
+        *("self_play", "sequence_replay", "single_step", "sqil", "trajectory"),
     ) == CHAINS
     for name in CHAINS:
         chain = get_chain(name)
@@ -40,6 +40,7 @@ def test_an_unknown_chain_is_refused_with_the_nearest():
         ("monte_carlo", "dqn", "policy.learn.n_minibatch"),
         ("trajectory", "dqn", "policy.learn.n_epoch"),
         ("offline", "ppo", "policy.other.data"),
+        ("self_play", "dqn", "policy.collect.search"),
     ],
 )
 def test_a_chain_for_other_algorithms_is_refused_with_the_setting_that_it_reads(chain, algorithm, key):
