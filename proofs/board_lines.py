@@ -1,13 +1,26 @@
-"""Every line of play against a deterministic player, enumerated: does it lose one?"""
+"""Every line of play against a deterministic player, enumerated: ``python -m proofs.board_lines RUN...``.
+
+Of the trained agent of each run folder it counts the lines that are won, drawn and lost against all possible replies, on
+either side, for the bare network and for searches of several sizes. It ends with exit code 1 if a line is lost.
+"""
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
+from minding.engine.run.run_dir import RunDir
 from minding.engine.search.opponents import Opponent, ask
+from minding.engine.search.player import SearchPlayer
 from minding.engine.types import Array, BoardGame, State
+from minding.envs import make_board_game
+from minding.middleware.boards import eval_options, judge_of
+from minding.training.loading import load_policy
+
+SIMULATIONS = (0, 8, 16, 32, 64, 128)
 
 
 class Lines(NamedTuple):
@@ -55,3 +68,28 @@ def lines_against(game: BoardGame, player: Opponent, first: bool) -> Lines:
 
 def _taken(state: State, rows: Array) -> State:
     return tuple(part[rows] for part in state)
+
+
+def lines_of_run(run: RunDir, simulations: Sequence[int] = SIMULATIONS) -> dict[int, tuple[Lines, Lines]]:
+    """The lines of the trained agent of a run, playing first and second, by number of simulations."""
+    cfg, policy, _ = load_policy(run)
+    game = make_board_game(cfg)
+    judge = judge_of(cfg, policy.eval_mode, game, "board_lines")
+    players = {count: SearchPlayer(judge, eval_options(cfg, count)) for count in simulations}
+    return {
+        count: (lines_against(game, each, True), lines_against(game, each, False)) for count, each in players.items()
+    }
+
+
+def main(folders: Sequence[str]) -> int:
+    """Prints the lines of each run; returns 1 if one is lost."""
+    lost = 0
+    for folder in folders:
+        for count, (first, second) in lines_of_run(RunDir.open(folder)).items():
+            print(f"{folder}, {count} simulations: first {first}, second {second}", flush=True)
+            lost += first.lost + second.lost
+    return int(lost > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -3,10 +3,13 @@
 import numpy as np
 import pytest
 
+from minding import training
+from minding.configs import compile_run
+from minding.engine.run.run_dir import RunDir
 from minding.engine.search import opponents
 from minding.engine.search.solution import Solution
 from minding.envs.games.boards.tic_tac_toe import TicTacToe
-from proofs.board_lines import Lines, lines_against
+from proofs.board_lines import Lines, lines_against, lines_of_run
 
 GAME = TicTacToe()
 
@@ -52,6 +55,15 @@ def test_perfect_play_loses_no_line(first):
     found = lines_against(GAME, FirstOptimal(), first)
     assert found.lost == 0
     assert found.won > 0
+
+
+@pytest.mark.slow
+def test_the_agent_of_the_preset_loses_no_line(tmp_path):
+    cfg = compile_run("tictactoe_alphazero", ["policy.eval.freq=1000000", f"run.out_dir={tmp_path}"])
+    run_dir = RunDir.create(cfg)
+    training.train(cfg, run_dir, progress=False)
+    for lines in lines_of_run(run_dir).values():
+        assert [each.lost for each in lines] == [0, 0]
 
 
 def test_an_opponent_is_a_player_too():
