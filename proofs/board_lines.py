@@ -1,7 +1,7 @@
 """Every line of play against a deterministic player, enumerated: ``python -m proofs.board_lines RUN...``.
 
-Of the trained agent of each run folder it counts the lines that are won, drawn and lost against all possible replies, on
-either side, for the bare network and for searches of several sizes. It ends with exit code 1 if a line is lost.
+Of the trained agent of each run folder it counts the lines that are won, drawn and lost against all possible replies,
+on either side, for the bare network and for searches of several sizes. It ends with exit code 1 if a line is lost.
 """
 
 from __future__ import annotations
