@@ -27,7 +27,7 @@ from minding.engine.data.differences import differences
 from minding.engine.data.observation import observation_leaves
 from minding.engine.data.ranges import blocks, check_ranges
 from minding.engine.data.references import References, references_of
-from minding.engine.errors import DamagedCheckpointError, DataError, MindingError
+from minding.engine.errors import DamagedCheckpointError, DataError, MindingError, nearest
 from minding.engine.types import Array
 
 _log = logging.getLogger("minding.data")
@@ -193,7 +193,7 @@ def _read_manifest(path: Path) -> dict[str, Any]:
     """The manifest of recorded data; the other files are not looked at."""
     if not os.path.exists(path / MANIFEST):
         inside = path / "data"
-        hint = f"; did you mean {str(inside)!r}?" if os.path.exists(inside / MANIFEST) else f": {_HOW}"
+        hint = f"; did you mean {str(inside)!r}?" if os.path.exists(inside / MANIFEST) else _beside(path) or f": {_HOW}"
         raise DataError(f"no recorded data in {str(path)!r}{hint}")
     try:
         manifest = read_manifest(path)
@@ -202,6 +202,13 @@ def _read_manifest(path: Path) -> dict[str, Any]:
     if manifest.get("kind") != KIND:
         raise DataError(f"{str(path)!r} is a checkpoint, not recorded data; {_HOW}")
     return manifest
+
+
+def _beside(path: Path) -> str:
+    """The folder of recorded data beside it whose name is the nearest."""
+    if path.exists() or not path.parent.is_dir():
+        return ""
+    return nearest(path.name, [each.parent.name for each in sorted(path.parent.glob(f"*/{MANIFEST}"))])
 
 
 def check_folder(path: str | Path, env: Mapping[str, Any], batch_size: int) -> None:

@@ -42,7 +42,7 @@ def plot_curves(curves: Sequence[Curve], path: str | os.PathLike[str]) -> None:
         _draw_targets(axes, [curve.target for curve in shown])
         axes.set_title(_title(env_id, shown))
         _describe(axes, unit)
-    _save(figure, path)
+    save_figure(figure, path)
 
 
 def _draw_curve(axes: Any, curve: Curve) -> Any:
@@ -118,7 +118,7 @@ def plot_run(
     _draw_targets(axes, [target])
     axes.set_title(title)
     _describe(axes, clock_of(metrics) or "env_step")
-    _save(figure, path)
+    save_figure(figure, path)
 
 
 def plot_importance(shares: Mapping[str, float], path: str | os.PathLike[str]) -> None:
@@ -133,7 +133,7 @@ def plot_importance(shares: Mapping[str, float], path: str | os.PathLike[str]) -
     axes.set_xlabel("importance (share of the differences between trials)")
     axes.set_xlim(0, 1)
     axes.grid(axis="x", alpha=0.3)
-    _save(figure, path)
+    save_figure(figure, path)
 
 
 def plot_trace(trace: Mapping[str, Any], path: str | os.PathLike[str], seconds: float | None = None) -> None:
@@ -215,8 +215,12 @@ def _describe(axes: Any, unit: str) -> None:
         axes.legend(fontsize="small", loc="upper center", bbox_to_anchor=(0.5, -0.14), frameon=False)
 
 
-def _save(figure: Any, path: str | os.PathLike[str]) -> None:
-    """Writes a picture in one step: on a full disk an earlier one stays."""
+def save_figure(figure: Any, path: str | os.PathLike[str]) -> None:
+    """Writes a picture in one step: on a full disk an earlier one stays.
+
+    Raises:
+      OSError: it cannot be written.
+    """
     path = Path(path) if Path(path).suffix else Path(f"{path}.png")
     fresh = path.with_name(f".new-{path.name}")
     try:

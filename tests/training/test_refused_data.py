@@ -165,6 +165,35 @@ def test_data_are_read_once_however_often_a_run_is_checked(folders, monkeypatch,
     assert len(read) == 2
 
 
+def test_the_nearest_folder_of_data_is_named(folders, tmp_path, capsys):
+    for command in (
+        ["train", "cartpole_bc", f"policy.other.data={folders / 'goood'}"],
+        ["data", "info"],
+        ["data", "plot"],
+    ):
+        given = [] if command[0] == "train" else [str(folders / "goood")]
+        assert run([*command, *given]) == 2
+        assert "no recorded data in '" in (error := capsys.readouterr().err)
+        assert "goood'; did you mean 'good'?" in error
+    os.mkfifo(tmp_path / "pipe")
+    assert run(["data", "check", str(tmp_path / "pipe")]) == 2
+    assert "pipe': it is neither a file nor a folder" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("place", ["folder.png", "file/picture.png"])
+def test_a_picture_that_cannot_be_written_is_one_line(place, folders, tmp_path, capsys):
+    pytest.importorskip("matplotlib")
+    (tmp_path / "folder.png").mkdir()
+    (tmp_path / "file").touch()
+    runs = RunDir.create(config(tmp_path, folders / "good"))
+    runs.metrics.write_text("train_iter,eval/return_mean\n1,2.0\n2,3.0\n")
+    for command in (["data", "plot", str(folders / "good"), "-o"], ["plot", str(runs.path), "--out"]):
+        assert run([*command, str(tmp_path / place)]) == 2
+        error = capsys.readouterr().err
+        assert error.count("\n") == 1
+        assert re.search(r"minding: picture '.*\.png' cannot be written: ", error)
+
+
 def test_data_that_fit_go_on_to_mindspore(folders, tmp_path, not_prepared):
     cfg = config(tmp_path, folders / "good")
     with pytest.raises(AssertionError, match="MindSpore was prepared"):

@@ -122,6 +122,15 @@ def bad_input() -> Iterator[None]:
         raise BadInput(" ".join(str(error).split())) from error
 
 
+@contextlib.contextmanager
+def writing(what: str, path: str | Path) -> Iterator[None]:
+    """Turns an error of writing a file that the user named into one line and exit code 2."""
+    try:
+        yield
+    except OSError as error:
+        raise BadInput(f"{what} {str(path)!r} cannot be written: {error.strerror}") from None
+
+
 def terminal_width() -> int:
     """Columns of the terminal; 80 where the output is none."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else 80

@@ -17,6 +17,7 @@ from minding.cli.common import (
     ckpt_option,
     print_table,
     trust_option,
+    writing,
     written,
 )
 
@@ -167,7 +168,9 @@ def plot(folder: str, out: str | None) -> None:
         path = Path(f"{folder.rstrip('/')}.png") if out is None else Path(out)
         check_format(path)
         replaced = path.exists()
-        plot_dataset(load_dataset(folder, mapped=True), path)
+        found = load_dataset(folder, mapped=True)
+        with writing("picture", path):
+            plot_dataset(found, path)
     written("picture", path, replaced)
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from minding.cli.common import GivenPath, RunFolder, bad_input, written
+from minding.cli.common import GivenPath, RunFolder, bad_input, writing, written
 
 
 @click.command()
@@ -36,7 +36,8 @@ def plot(runs: tuple[str, ...], out: str) -> None:
         check_format(out)
         curves = learning_curves(runs)
         replaced = Path(out).exists()
-        plot_curves(curves, out)
+        with writing("picture", out):
+            plot_curves(curves, out)
     for curve in curves:
         spread = f" [{curve.low[-1]:.1f}, {curve.high[-1]:.1f}]" if curve.n_runs > 1 else ""
         click.echo(f"{curve.env_id}, {curve.label}: {curve.kind} return {curve.mean[-1]:.1f}{spread}")

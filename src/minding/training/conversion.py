@@ -68,6 +68,8 @@ def _hint(path: Path) -> str:
         return f": a file of recorded data ends with {' or '.join(_HDF5)}"
     if path.is_dir():
         return f": expected {MANIFEST}, or {METADATA} beside {MAIN}"
+    if path.exists():
+        return ": it is neither a file nor a folder"
     beside = [each.name for each in path.parent.iterdir()] if path.parent.is_dir() else []
     sets = local_set("")
     local = [str(each.parent.parent.relative_to(sets)) for each in sets.glob(f"**/data/{METADATA}")]

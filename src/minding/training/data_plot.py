@@ -9,6 +9,7 @@ import numpy as np
 
 from minding.engine.data.dataset import Dataset
 from minding.engine.errors import MissingExtraError
+from minding.engine.run.plotting import save_figure
 from minding.engine.types import Array
 
 _POINTS = 20_000
@@ -24,13 +25,14 @@ def plot_dataset(data: Dataset, path: Path) -> None:
 
     Raises:
       MissingExtraError: if matplotlib is not installed.
+      OSError: it cannot be written.
     """
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
     except ImportError:
         raise MissingExtraError("matplotlib", "plot", "a picture of data") from None
-    figure = Figure(figsize=(10, 7), layout="constrained")
+    figure = Figure(figsize=(10, 7), dpi=120, layout="constrained")
     FigureCanvasAgg(figure)
     returns, lengths, actions, coverage = figure.subplots(2, 2).flat
     env_id = data.about["env"]["env_id"]
@@ -40,8 +42,7 @@ def plot_dataset(data: Dataset, path: Path) -> None:
     rows = np.sort(np.random.default_rng(0).permutation(len(data))[:_POINTS])
     _draw_actions(actions, data, rows)
     _draw_coverage(coverage, data, rows)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=120)
+    save_figure(figure, path)
 
 
 def _histogram(axes: Any, values: Array, label: str) -> None:
