@@ -162,12 +162,13 @@ def draw_switch(record: Record, references: References, path: Path) -> None:
 
 def _short(data: DataSet) -> str:
     """The data in a word or two."""
+    explores = ", exploring" if any(source.explore for source in data.sources) else ""
     if len(data.sources) > 1:
-        return "medium + expert"
+        return f"medium + expert{explores}"
     (source,) = data.sources
     if not source.steps:
         return "replay"
-    return "random" if not source.preset else "expert"
+    return "random" if not source.preset else f"expert{explores}"
 
 
 def _score(values: list[float], references: References | None) -> str:
