@@ -46,7 +46,7 @@ class Convolution(nn.Cell):
         weight = (deviation * rng.standard_normal((filters, channels, 3, 3))).astype(np.float32)
         self.weight = ms.Parameter(ms.Tensor(weight), name="weight")
         self.bias = ms.Parameter(ms.Tensor(np.zeros(filters, np.float32)), name="bias")
-        self.convolve = ops.Conv2D(filters, 3, pad_mode="pad", pad=1)
+        self.convolve = ops.Conv2D(filters, (3, 3), pad_mode="pad", pad=(1, 1, 1, 1))
         self.add_bias = ops.BiasAdd()
 
     def construct(self, x):

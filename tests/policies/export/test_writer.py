@@ -36,6 +36,8 @@ LEAVES = dict_of(
     e={"kind": "multi_binary", "shape": [3]},
 )
 SUPPORT = {"policy.model.n_atoms": 5, "policy.model.v_min": -1.0, "policy.model.v_max": 1.0}
+BOARD = dict_of(action_mask=mask_of(4), observation=space_of(2, 3, 4))
+RESIDUAL = {"policy.model.net": "residual", "policy.model.channels": 4, "policy.model.blocks": 1}
 CASES = {
     "ppo, discrete": ("ppo", VECTOR, discrete(3), NORMALIZED),
     "ppo, box": ("ppo", VECTOR, space_of(2, 2), NORMALIZED),
@@ -60,6 +62,8 @@ CASES = {
     "ppo, choices masked": ("ppo", dict_of(a=VECTOR, action_mask=mask_of(3, 2)), multi_discrete(3, 2), NORMALIZED),
     "r2d2": ("r2d2", VECTOR, discrete(3), GRU),
     "ppo, memory": ("ppo", dict_of(a=VECTOR, b=discrete(2)), discrete(3), {**NORMALIZED, **GRU}),
+    "alphazero": ("alphazero", BOARD, discrete(4), {}),
+    "alphazero, residual": ("alphazero", BOARD, discrete(4), RESIDUAL),
 }
 # A MindIR file prepares itself anew for every batch size.
 FAST = [
@@ -68,7 +72,7 @@ FAST = [
         (case, "onnx")
         for case in ("ppo, discrete", "ppo, own limits", "ppo, choices masked", "ppo, image", "ppo, memory")
     ),
-    *((case, "onnx") for case in ("dqn, dict", "c51, masked", "sac", "ppo, layer norm")),
+    *((case, "onnx") for case in ("alphazero, residual", "dqn, dict", "c51, masked", "sac", "ppo, layer norm")),
     ("td3, layer norm", "mindir"),
 ]
 LOW, HIGH = np.float32([-1.0, 0.0]), np.float32([3.0, 0.5])
@@ -180,7 +184,7 @@ def test_a_file_acts_as_the_policy_does_at_any_batch_size(case, file_format, mad
         np.testing.assert_allclose(outputs["action"], action, atol=2e-5)
     else:
         number, name = one.policy.net.decision[:2]
-        assert name == ("logits" if one.policy.name == "ppo" else "q_values")
+        assert name == ("logits" if one.policy.name in ("ppo", "alphazero") else "q_values")
         np.testing.assert_allclose(outputs[name], raw[number], atol=1e-5)
         assert outputs["action"].dtype == np.int32
         assert np.array_equal(outputs["action"], action)
