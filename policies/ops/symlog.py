@@ -10,7 +10,9 @@ from minding.engine.process.runtime import ops
 
 def symlog(x):
     """sign(x) log(1 + |x|), float32 of any shape."""
-    return ops.Sign()(x) * ops.Log1p()(ops.Abs()(x))
+    # Of operators that can be exported; what is not a number stays so, which ReLU alone would hide.
+    above = ops.ReLU()(x)
+    return ops.Log()(1.0 + above) - ops.Log()(1.0 + (above - x))
 
 
 def symexp(x):

@@ -28,6 +28,7 @@ onnxruntime = pytest.importorskip("onnxruntime")
 NORMALIZED = {"policy.model.normalize_obs": True}
 LAYER_NORM = {"policy.model.norm": "layer"}
 GRU = {"policy.model.memory": "gru", "policy.model.memory_dim": 5}
+WORLD = {"policy.model.deter": 6, "policy.model.latents": 3, "policy.model.classes": 4}
 LEAVES = dict_of(
     a=VECTOR,
     b=discrete(2),
@@ -64,6 +65,13 @@ CASES = {
     "ppo, memory": ("ppo", dict_of(a=VECTOR, b=discrete(2)), discrete(3), {**NORMALIZED, **GRU}),
     "alphazero": ("alphazero", BOARD, discrete(4), {}),
     "alphazero, residual": ("alphazero", BOARD, discrete(4), RESIDUAL),
+    "dreamer": ("dreamer", VECTOR, space_of(2), WORLD),
+    "dreamer, full posterior": (
+        "dreamer",
+        dict_of(a=VECTOR, b=discrete(2), c=IMAGE),
+        discrete(3),
+        {**WORLD, "policy.model.posterior": "full"},
+    ),
 }
 # A MindIR file prepares itself anew for every batch size.
 FAST = [
@@ -72,7 +80,10 @@ FAST = [
         (case, "onnx")
         for case in ("ppo, discrete", "ppo, own limits", "ppo, choices masked", "ppo, image", "ppo, memory")
     ),
-    *((case, "onnx") for case in ("alphazero, residual", "dqn, dict", "c51, masked", "sac", "ppo, layer norm")),
+    *(
+        (case, "onnx")
+        for case in ("alphazero, residual", "dqn, dict", "c51, masked", "sac", "ppo, layer norm", "dreamer")
+    ),
     ("td3, layer norm", "mindir"),
 ]
 LOW, HIGH = np.float32([-1.0, 0.0]), np.float32([3.0, 0.5])
@@ -184,7 +195,7 @@ def test_a_file_acts_as_the_policy_does_at_any_batch_size(case, file_format, mad
         np.testing.assert_allclose(outputs["action"], action, atol=2e-5)
     else:
         number, name = one.policy.net.decision[:2]
-        assert name == ("logits" if one.policy.name in ("ppo", "alphazero") else "q_values")
+        assert name == ("logits" if one.policy.name in ("ppo", "alphazero", "dreamer") else "q_values")
         np.testing.assert_allclose(outputs[name], raw[number], atol=1e-5)
         assert outputs["action"].dtype == np.int32
         assert np.array_equal(outputs["action"], action)

@@ -47,6 +47,7 @@ def test_the_mean_of_the_bins_is_the_number():
 def test_a_number_that_is_not_finite_shows():
     found = value(two_hot(t(np.nan, np.inf, 1.0), -2.0, 1.0, t(*range(5))))
     assert np.isnan(found[:2]).all()
+    assert not np.isfinite(value(symlog(t(np.nan, np.inf, -np.inf)))).any()
     assert np.isfinite(found[2]).all()
 
 
