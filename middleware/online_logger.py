@@ -112,7 +112,7 @@ class OnlineLogger:
         self._cfg = cfg
         self._task = task
         self._metrics_freq = cfg.run.metrics_freq
-        self._plays_itself = "search" in cfg.policy.collect
+        self._plays_itself = cfg.get("chain") == "self_play"
         self._tables = tables
         self._loggers = loggers
         self._opened = False
