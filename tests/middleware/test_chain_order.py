@@ -35,17 +35,23 @@ SPOILED = {
 ESTIMATES = {"gae_estimator", "montecarlo_return_estimator", "offline_data_fetcher"}
 LOST = {
     **{name: ESTIMATES for name in ESTIMATES},
-    **{name: {name} for name in ("StepCollector", "EpisodeCollector")},
+    "StepCollector": {"StepCollector"},
+    # They write the episodes that a symmetry_enhancer added to.
+    **{
+        name: {"EpisodeCollector", "SelfPlayCollector"}
+        for name in ("EpisodeCollector", "SelfPlayCollector", "symmetry_enhancer")
+    },
     "nstep_reward_enhancer": {"StepCollector"},
     "priority_calculator": {"StepCollector"},
     "reward_estimator": {"StepCollector"},
 }
 COLLECTORS = {"EpisodeCollector", "StepCollector"}
+EVALUATORS = {"arena_evaluator", "interaction_evaluator"}
 LEARNERS = {"OffPolicyLearner", "multistep_trainer", "past_selves", "reward_estimator", "trainer", "trajectory_trainer"}
 MISSED = {
-    **{name: {"interaction_evaluator"} for name in ("CkptSaver", "reward_timer", "termination_checker")},
+    **{name: EVALUATORS for name in ("CkptSaver", "reward_timer", "termination_checker")},
     **{name: {"eps_greedy_handler", "eps_greedy_masker"} for name in COLLECTORS},
-    "online_logger": {"interaction_evaluator", *COLLECTORS, *LEARNERS},
+    "online_logger": {"SelfPlayCollector", *EVALUATORS, *COLLECTORS, *LEARNERS},
 }
 WORDS = {"cannot work on": SPOILED, "overwrites": LOST, "never finds it": MISSED}
 
