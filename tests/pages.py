@@ -5,8 +5,10 @@ A comment right before a block says how it is tested: ``<!-- block: NOTE; NOTE -
 - ``slow``: it trains something;
 - ``skip, REASON``: it is not run;
 - ``after NAME``: it follows the preparation of that name in ``tests/test_docs.py``;
+- ``in order``: such blocks of a page run one after the other, with the names and the folder of those before;
 - ``replace OLD with NEW``: a smaller budget;
-- ``saved as FILE``: later blocks of the page find it under this name.
+- ``saved as FILE``: later blocks of the page find it under this name;
+- ``needs MODULE``: the page is skipped without this package, which minding does not bring.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ import re
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = sorted([ROOT / "README.md", ROOT / "benchmarks" / "README.md", *(ROOT / "docs").rglob("*.md")])
+PAGES = sorted([*ROOT.glob("*.md"), ROOT / "benchmarks" / "README.md", *(ROOT / "docs").rglob("*.md")])
 _FENCE = re.compile(r"(?:^<!-- block: (?P<notes>.*?) -->\n)?^```(?P<language>\w*)\n(?P<code>.*?)^```$", re.M | re.S)
 
 
@@ -37,9 +39,13 @@ class Block:
     def slow(self):
         return "slow" in self.notes
 
+    @property
+    def in_order(self):
+        return "in order" in self.notes
+
     def note(self, kind):
-        """What follows the first word of a note, such as the name in ``after NAME``; None without such a note."""
-        found = [note.removeprefix(kind).lstrip(", ") for note in self.notes if note.split(" ")[0].rstrip(",") == kind]
+        """What follows the kind of a note, such as the name in ``after NAME``; None without such a note."""
+        found = [note[len(kind) :].lstrip(", ") for note in self.notes if re.match(rf"{kind}(?:[ ,]|$)", note)]
         return found[0] if found else None
 
 

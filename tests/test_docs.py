@@ -2,6 +2,7 @@
 
 import ast
 import dataclasses
+import importlib.util
 import inspect
 import os
 import re
@@ -114,7 +115,8 @@ def test_few_blocks_are_left_out_and_each_says_why():
 
 
 def running(slow):
-    return [each for each in blocks("python", "diff") if each.slow == slow and each.note("skip") is None]
+    alone = [each for each in blocks("python", "diff") if each.note("skip") is None and not each.in_order]
+    return [each for each in alone if each.slow == slow]
 
 
 @pytest.mark.parametrize("block", running(slow=False), ids=ids)
@@ -194,6 +196,38 @@ def test_a_block_that_trains_runs(block, tmp_path, request, monkeypatch):
         exec(code, {"__name__": "block"})  # noqa: S102
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("page", sorted({each.page for each in blocks() if each.in_order}), ids=name_of)
+def test_a_page_that_is_read_from_top_to_bottom_runs(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("MPLBACKEND", "agg")
+    names = {"__name__": "block"}
+    for block in blocks("python", "bash"):
+        if block.page != page or not block.in_order:
+            continue
+        if block.note("needs") and importlib.util.find_spec(block.note("needs")) is None:
+            pytest.skip(f"{block}: {block.note('needs')} is not installed")
+        if block.language == "bash":
+            run_commands(block.code, tmp_path)
+            continue
+        if block.note("saved as"):
+            file = Path(block.note("saved as"))
+            file.write_text(block.code)
+            monkeypatch.delitem(sys.modules, file.stem, raising=False)
+            names |= vars(importlib.import_module(file.stem))
+        else:
+            exec(block.code, names)  # noqa: S102
+
+
+def run_commands(code, folder):
+    """Runs the commands of a block in a shell, with `minding` as this interpreter's."""
+    code = re.sub(r"^minding ", f"{shlex.quote(sys.executable)} -m minding ", code, flags=re.MULTILINE)
+    command = ["bash", "-ec", code]
+    out = subprocess.run(command, cwd=folder, env=ENVIRONMENT, capture_output=True, text=True, timeout=300)
+    assert out.returncode == 0, out.stderr
+
+
 def run_script(code, folder):
     """Runs a program in a separate process, in this folder."""
     script = folder / "block.py"
@@ -227,6 +261,8 @@ def check_command(words):
             check_minding(name, arguments)
         case ["make", target]:
             assert re.search(rf"^{target}:.*##", (ROOT / "Makefile").read_text(), re.MULTILINE)
+        case [".venv/bin/python" | "python", "-m", "pytest", path]:
+            assert (ROOT / path).is_file()
         case [".venv/bin/python" | "python", "-m", module, *_]:
             assert (ROOT / f"{module.replace('.', '/')}.py").is_file()
         case ["pip", "install", "-e", extra]:
@@ -248,11 +284,11 @@ def command_of(words):
 def check_minding(name, arguments):
     """Parses a command line as the program does, and compiles the settings it names."""
     for argument in arguments:
-        preset = re.match(r"runs/(\w+)", argument)
-        if preset:
-            Path(preset[0]).mkdir(parents=True, exist_ok=True)
-            settings = compile_run(load_preset(preset[1]))
-            save_config(settings, Path(preset[0], "config.yaml"))
+        run = re.match(r"runs/((\w+)[\w-]*)", argument)
+        if run:
+            Path(run[0]).mkdir(parents=True, exist_ok=True)
+            settings = compile_run(load_preset(run[2] if run[2] in PRESETS else "cartpole_ppo"))
+            save_config(settings, Path(run[0], "config.yaml"))
             if Path(argument).suffix == ".yaml":
                 Path(argument).parent.mkdir(exist_ok=True)
                 save_config(settings, argument)

@@ -76,7 +76,7 @@ def test_an_algorithm_of_five_files_is_found_by_everything(tmp_path):
     overview = tree / "docs/algorithms/README.md"
     assert "(twin.md)" in overview.read_text()
     # Its search space is generated as well.
-    others = pages.keys() - {overview, tree / "docs/tuning.md"}
+    others = pages.keys() - {overview, tree / "docs/howto/hyperparameter_search.md"}
     assert {each: each.read_text() for each in others} == {each: pages[each] for each in others}
 
     _, out = run(tree, sys.executable, "-m", "pytest", "--collect-only", "-q", *COLLECTED)

@@ -31,7 +31,7 @@ def model(hidden: list[int], activation: str, *, critics: bool = False) -> Schem
         "encoder": opt(
             None,
             None,
-            "your own encoder of observations, 'module:Class': see own_parts.md; None: the one of minding",
+            "your own encoder of observations, 'module:Class': see howto/custom_networks.md; None: that of minding",
             type=str,
         ),
         "normalize_obs": opt(False, None, "normalise vectors to zero mean and unit variance, inside the network"),

@@ -58,7 +58,8 @@ def tune(
 
     CONFIG and KEY=VALUE are as for `minding train`; the first trial has these settings. Trials that fall behind
     are ended early. The same command continues a search that was interrupted, and with more --trials a finished
-    one. It ends with a table, the configuration of the best trial, and a plot of what mattered: see docs/tuning.md.
+    one. It ends with a table, the configuration of the best trial, and a plot of what mattered: see
+    docs/howto/hyperparameter_search.md.
     """
     with bad_input():
         from minding import training
