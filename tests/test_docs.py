@@ -20,6 +20,7 @@ from packaging.requirements import Requirement
 from pages import PAGES, ROOT, anchors, blocks, code_words, links, name_of, prose, table
 from test_packaging import PYPROJECT
 
+import minding
 import minding.middleware
 from minding.cli import cli
 from minding.configs import PRESETS, compile_run, load_preset, load_user_config
@@ -447,13 +448,43 @@ def test_the_pages_keep_to_their_words():
     assert found == []
 
 
-def test_the_page_for_users_of_di_engine_names_keys_that_exist():
+LIBRARIES = {"stable_baselines3": "Stable-Baselines3", "tianshou": "Tianshou", "mindspore_rl": "MindSpore RL"}
+
+
+@pytest.mark.parametrize("library", [*LIBRARIES, "di_engine"])
+def test_a_page_for_users_of_another_library_names_what_exists(library):
+    words = [word for row in rows_of(library) for word in code_words(row[-1])]
     keys = {".".join(path) for algorithm in ALGORITHMS.values() for path in leaves(algorithm.config_schema(), "policy")}
     keys |= {".".join(path) for path in [*leaves(config_schema(), "env"), *leaves(RUN_SCHEMA)]}
-    rows = [row for row in table(DOCS / "from_di_engine.md", "DI-engine") if re.match(r"`(env|policy)\.", row[0])]
-    named = {word for row in rows for word in code_words(row[1]) if re.fullmatch(r"[a-z]+\.[a-z_.]+", word)}
+    named = {found[0] for word in words if (found := re.match(r"(?:env|lanes|policy\.\w+|run)\.[a-z_.]+", word))}
     assert named <= keys
     assert len(named) > 5
+    names = {name for word in words for name in re.findall(r"\bminding(?:\.\w+)+", word)}
+    assert [name for name in names if not resolves(name)] == []
+    methods = {name for word in words for name in re.findall(r"\bagent\.(\w+)\(", word)}
+    assert [name for name in methods if not hasattr(minding.Agent, name)] == []
+
+
+def rows_of(library):
+    """The rows of all tables of a page for users of another library; the last column has our names."""
+    page = DOCS / f"from_{library}.md"
+    title = LIBRARIES.get(library, "DI-engine")
+    tables = re.findall(rf"^\| ({title}[^|]*|) \|", page.read_text(), re.MULTILINE)
+    return [row for column in dict.fromkeys(tables) for row in table(page, column)]
+
+
+def resolves(name):
+    """Whether a dotted name leads to a module, or to what one has."""
+    module, _, attribute = name.rpartition(".")
+    try:
+        return bool(importlib.import_module(name))
+    except ModuleNotFoundError:
+        return hasattr(importlib.import_module(module), attribute)
+
+
+@pytest.mark.parametrize("name", ["minding.middleware.StepColector", "minding.Agnt"])
+def test_a_misspelt_name_of_ours_does_not_resolve(name):
+    assert not resolves(name)
 
 
 def leaves(schema, *path):

@@ -234,6 +234,9 @@ def _apply(settings: Settings, module: types.ModuleType) -> None:
     if not any(name in os.environ for name in _BLAS_SETTINGS):
         threadpool_limits(1, user_api="blas")
     device = _resolve_device(settings.device, module)
+    if device != "CPU":
+        way_out = "; device=CPU is tested" if settings.device == "auto" else ""
+        _warn_once(f"minding has not been run on {device}: what to expect is in docs/devices.md{way_out}")
     with warnings.catch_warnings(), _silent(1, 2) if _state.talks else _silent(1):
         warnings.simplefilter("ignore")
         try:

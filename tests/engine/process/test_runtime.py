@@ -1,11 +1,13 @@
 """The set-up of MindSpore, and the guard against recompilation."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
 import warnings
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -206,6 +208,31 @@ def test_an_unknown_device_is_refused_and_a_loaded_one_cannot_be_changed():
 def test_the_runtime_has_no_other_names():
     with pytest.raises(AttributeError, match="has no attribute 'mint'"):
         runtime.mint  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    ("asked", "present", "told"),
+    [
+        ("auto", True, "minding has not been run on Ascend: .* docs/devices.md; device=CPU is tested$"),
+        ("Ascend", True, "minding has not been run on Ascend: .* docs/devices.md$"),
+        ("auto", False, None),
+        ("CPU", True, None),
+    ],
+)
+def test_a_device_on_which_minding_was_not_run_is_told_once(asked, present, told, monkeypatch, caplog):
+    monkeypatch.setattr(runtime, "_state", runtime._State())
+    monkeypatch.setattr(runtime, "_has_driver", lambda name: present)
+    monkeypatch.setattr(runtime, "_prepare_cpu", lambda settings, module: None)
+    monkeypatch.setattr(runtime, "run_small_graph", lambda module: None)
+    runtime._warn_once.cache_clear()
+    chosen = []
+    module = SimpleNamespace(set_device=chosen.append, hal=SimpleNamespace(is_available=lambda name: present))
+    for _ in range(2):
+        runtime._apply(runtime.Settings(asked), module)
+    assert chosen == ["Ascend" if present and asked != "CPU" else "CPU"] * 2
+    assert len(caplog.messages) == (told is not None)
+    if told:
+        assert re.match(told, caplog.messages[0])
 
 
 def test_arrays_go_to_the_device_without_a_copy_also_read_only_ones():
