@@ -1,7 +1,6 @@
 """RLPD on Pendulum-v1: SAC from the first step on, with random play as the other half of each minibatch.
 
-Expected: an evaluation mean of at least -200 within 7,500 environment steps, half of what SAC alone is given;
-seeds 0 to 2 ended at -154.8, -168.9 and -169.1.
+Expected: an evaluation mean of at least -200 within 4,000 environment steps, after which SAC alone reaches it.
 """
 
 from minding.engine import Config
@@ -9,15 +8,15 @@ from minding.engine import Config
 main_config = Config(
     exp_name="pendulum_rlpd",
     chain="prior_data",
-    run=dict(max_env_step=7_500, target=-200.0),
+    run=dict(max_env_step=4_000, target=-200.0),
     env=dict(env_id="Pendulum-v1", collector_env_num=1),
     policy=dict(
         type="sac",
         # Ball et al., 2023, https://arxiv.org/abs/2302.02948, section 4: it keeps values of unseen actions bounded.
         model=dict(norm="critics"),
-        learn=dict(learning_rate=1e-3, update_per_collect=1, warmup=256),
+        learn=dict(learning_rate=1e-3, update_per_collect=4, warmup=256),
         collect=dict(n_sample=1),
-        eval=dict(freq=1_500, n_episode=20),
+        eval=dict(freq=500, n_episode=20),
         # minding data record --random --env Pendulum-v1 --steps 20000 --out data/pendulum_random
         other=dict(buffer_size=50_000, data="data/pendulum_random"),
     ),

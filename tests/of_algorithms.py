@@ -131,8 +131,16 @@ def short_run(algorithm):
             "policy.eval.freq=8",
         )
     if has(algorithm, "other.buffer_size"):
+        # Sequences that an episode fills; imagination, where there is any, does not go far.
+        imagined = (
+            "policy.learn.length=8",
+            "policy.learn.train_ratio=8",
+            "policy.learn.horizon=2",
+            "policy.learn.starts=8",
+        )
         return (
             *length(algorithm, 320),
+            *(imagined if has(algorithm, "learn.horizon") else ()),
             "run.ckpt_freq=12",
             "run.metrics_freq=50",
             "policy.collect.n_sample=16",

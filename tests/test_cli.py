@@ -451,7 +451,7 @@ def listed(capsys, *args):
 
 def test_list_fits_a_screen_and_names_everything_but_middleware(capsys):
     lines = listed(capsys)
-    assert len(lines) <= 36
+    assert len(lines) <= 40
     text = "\n".join(lines)
     assert "  simple_spread     coma, idqn, ippo, maddpg, mappo, qmix, vdn\n" in text
     # What follows in a second line stands below the first.
@@ -487,7 +487,10 @@ def test_list_presets_says_what_to_expect(capsys):
         ("pendulum_sac", ["Expected: an evaluation mean of at least -200 within 15k", "env_id: Pendulum-v1"]),
         ("ppo", ["  actions   discrete, multi_discrete, box", "minding train ppo --env CartPole-v1", "cartpole_ppo,"]),
         ("box2d", ["LunarLander-v3"]),
-        ("minding/PixelCatch-v0", ["  family   minding", "  presets  pixelcatch_ppo", "minding check-env"]),
+        (
+            "minding/PixelCatch-v0",
+            ["  family   minding", "  presets  pixelcatch_dreamer, pixelcatch_ppo", "minding check-env"],
+        ),
         ("termination_checker", ["env_step?, train_iter?, train_epoch?, eval_value?", "Args:"]),
     ],
 )
