@@ -91,7 +91,11 @@ def build(algorithm, read, folder, *overrides):
     with task.start(ctx=get_chain(cfg.chain).context()):
         policy = training.build(task, cfg)
         task.run(max_step=0)
-    policy.inputs(random_batch(Batches(policy, ROWS)), 0.0)
+    batch = random_batch(Batches(policy, ROWS))
+    if has(algorithm, "learn.horizon"):
+        # Sequences of one transition.
+        batch = dataclasses.replace(batch, index=batch.index[:, None])
+    policy.inputs(batch, 0.0)
 
 
 @pytest.fixture(scope="module", params=ALGORITHMS)
