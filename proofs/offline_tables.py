@@ -150,7 +150,7 @@ def draw_switch(record: Record, references: References, path: Path) -> None:
     start = references.normalized(offline["eval_return"][-1])
     scores = [start, *(references.normalized(x) for x in online["eval_return"])]
     axes.plot([end, *(end + step for step in online["env_step"])], scores, "o-", markersize=4,
-              label="goes on in the environment")  # fmt: skip
+              label="continues in the environment")  # fmt: skip
     axes.axvline(end, color="dimgray", linestyle="--", linewidth=1)
     axes.axhline(start - 10.0, color="tab:red", linestyle=":", linewidth=1, label="10 below its start")
     axes.set_xlabel(f"gradient steps on data, then {end:,} + environment steps")

@@ -8,6 +8,7 @@ from board_toys import connect_four
 
 from minding import training
 from minding.cli import run
+from minding.cli.report import report
 from minding.configs import compile_run
 from minding.engine import Config
 from minding.engine.config.compiler import save_config
@@ -142,8 +143,8 @@ def run_folder(path, *overrides, user="tictactoe_alphazero"):
 
 
 @pytest.fixture(scope="module")
-def saved(tmp_path_factory):
-    """A run that ended before it learned anything."""
+def ended(tmp_path_factory):
+    """Configuration, folder and summary of a run that ended before it learned anything."""
     few = (
         "run.max_step=1",
         "env.collector_env_num=4",
@@ -152,8 +153,21 @@ def saved(tmp_path_factory):
         "policy.learn.warmup=4",
     )
     cfg, run_dir = run_folder(tmp_path_factory.mktemp("play") / "ttt", *few, "policy.collect.simulations=2")
-    training.train(cfg, run_dir, progress=False)
-    return run_dir
+    summary = training.train(cfg, run_dir, progress=False)
+    return cfg, run_dir, summary
+
+
+@pytest.fixture(scope="module")
+def saved(ended):
+    return ended[1]
+
+
+def test_the_summary_of_a_run_says_how_to_play_against_it(ended, capsys):
+    report(*ended, draw=True)
+    lines = capsys.readouterr().out.splitlines()
+    assert f"  play                minding play {ended[1].path}" in lines
+    assert f"  evaluate            minding eval {ended[1].path}" in lines
+    assert not any(line.startswith("  film") for line in lines)
 
 
 def command(capsys, monkeypatch, text, *args):

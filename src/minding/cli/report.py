@@ -33,10 +33,12 @@ def report(cfg: Config, run_dir: RunDir, summary: Any, *, draw: bool) -> None:
     picture = _curve(cfg, run_dir, summary, draw)
     if cfg.run.trace and draw:
         _draw_trace(run_dir.path)
+    # Boards have no pictures, and their agents play against people.
+    games = cfg.chain == "self_play"
     following = {
         "continue": _command("resume", run_dir.path),
-        "play": _command("eval", run_dir.path),
-        "film": _command("record", run_dir.path),
+        "evaluate" if games else "play": _command("eval", run_dir.path),
+        "play" if games else "film": _command("play" if games else "record", run_dir.path),
         "again": _command("train", run_dir.config),
     }
     if cfg.env.env_id == RECORDED:
