@@ -6,15 +6,18 @@ import importlib.util
 import inspect
 import os
 import re
+import runpy
 import shlex
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from xml.etree import ElementTree
 
 import click
 import numpy as np
 import pytest
+import yaml
 from fakes import AgePolicy, CountingEnv
 from packaging.requirements import Requirement
 from pages import PAGES, ROOT, anchors, blocks, code_words, links, name_of, prose, table
@@ -492,8 +495,35 @@ def leaves(schema, *path):
         yield from leaves(node, *path, key) if isinstance(node, dict) else [(*path, key)]
 
 
-def test_the_paths_through_the_code_lead_through_files_that_exist():
-    text = (DOCS / "architecture.md").read_text()
+@pytest.mark.parametrize("page", [DOCS / "architecture.md", ROOT / "CONTRIBUTING.md"], ids=name_of)
+def test_the_maps_of_the_code_name_files_that_exist(page):
+    text = page.read_text()
     named = {place for place in re.findall(r"`([a-z]+/[a-z_/.]+)`", text) if "<" not in place}
     assert len(named) > 15
     assert [place for place in named if not (ROOT / place).exists()] == []
+
+
+def test_the_drawing_of_the_architecture_names_middleware_and_fields():
+    drawing = ElementTree.parse(DOCS / "images" / "architecture.svg")
+    groups = [each for each in drawing.iter("{http://www.w3.org/2000/svg}g") if "Mono" in each.get("font-family", "")]
+    named = {text.text for group in groups for text in group}
+    fields = {field.name for field in dataclasses.fields(OnlineRLContext)}
+    assert named <= fields | set(dir(minding.middleware))
+    assert {"StepCollector", "trajectories"} <= named
+
+
+def test_the_citation_and_the_changelog_name_the_version():
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    assert citation["version"] == minding.__version__
+    assert citation["title"].startswith("minding: ")
+    assert minding.__version__ in (ROOT / "CHANGELOG.md").read_text()
+
+
+def test_the_tutorial_shows_the_pictures_that_its_code_makes():
+    page = DOCS / "tutorial.md"
+    pictures = runpy.run_path(str(DOCS / "pictures.py"))["PICTURES"]
+    assert {link for link in links(page) if link.startswith("images/")} == {
+        f"images/{name}" for name in pictures.values()
+    }
+    code = "".join(block.code for block in blocks("python", "bash") if block.page == page)
+    assert all(Path(made).parts[0] in code for made in pictures)
