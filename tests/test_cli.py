@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import importlib
 import json
 import os
 import re
@@ -58,6 +59,7 @@ class Summary:
 @pytest.fixture
 def training(monkeypatch):
     """Stands in for `minding.training`, trains nothing: it writes two rows of metrics and says that it ended."""
+    importlib.import_module("minding.training.sharing")  # what the command asks the real one for
     module = types.ModuleType("minding.training")
     module.calls = []
     module.resumes = []
@@ -90,6 +92,7 @@ def compiled(monkeypatch, tmp_path):
         run = {"out_dir": str(tmp_path / "runs"), "trace": False, "max_env_step": 100_000, "target": None}
         cfg = Config(user, seed=3, run=run)
         cfg.overrides = list(overrides)
+        cfg.chain = "on_policy"
         return cfg
 
     monkeypatch.setattr(minding.configs, "compile_run", compile_run)
