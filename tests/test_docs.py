@@ -218,10 +218,16 @@ def test_a_page_that_is_read_from_top_to_bottom_runs(page, tmp_path, monkeypatch
         if block.note("saved as"):
             file = Path(block.note("saved as"))
             file.write_text(block.code)
-            monkeypatch.delitem(sys.modules, file.stem, raising=False)
+            forget_afterwards(file.stem, monkeypatch)
             names |= vars(importlib.import_module(file.stem))
         else:
             exec(block.code, names)  # noqa: S102
+
+
+def forget_afterwards(module, monkeypatch):
+    """Lets this test import its own file of that name, and the tests after it theirs."""
+    monkeypatch.setitem(sys.modules, module, None)
+    monkeypatch.delitem(sys.modules, module)
 
 
 def run_commands(code, folder):
@@ -254,6 +260,7 @@ def test_a_shell_block_holds_commands_that_exist(block, tmp_path, monkeypatch):
     for other in blocks("python"):
         if other.page == block.page and other.note("saved as"):
             Path(other.note("saved as")).write_text(other.code)
+            forget_afterwards(Path(other.note("saved as")).stem, monkeypatch)
     for line in block.code.splitlines():
         for command in line.partition(" #")[0].split("&&"):
             check_command(shlex.split(command))
