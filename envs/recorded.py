@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import gymnasium
 import numpy as np
 from gymnasium import spaces
+from gymnasium.vector import VectorEnv
 
 from minding.engine.config.options import short
-from minding.engine.data.dataset import RECORDED
+from minding.engine.data.dataset import RECORDED, describe
 from minding.engine.errors import ConfigError
-from minding.envs.config import default_config
+from minding.envs.config import default_config, env_settings
+from minding.envs.single import objects
 from minding.envs.spaces.actions import describe_actions, policy_action_space
-from minding.envs.spec import describe_space
+from minding.envs.spec import describe_env, describe_made, describe_space
 
 _OF_ENVIRONMENTS = (
     "env_kwargs",
@@ -56,6 +59,44 @@ def describe_recorded(env_cfg: Mapping[str, Any], recorded: Mapping[str, Any]) -
         "max_episode_steps": recorded["max_episode_steps"],
         "num_agents": 1,
     }
+
+
+def describe_environment(env: Any) -> dict[str, Any]:
+    """What data of an environment say of it, see `engine.data.dataset.describe`.
+
+    Args:
+      env: an id, or ``module:Class``; a class or function that makes one; or an environment, whose spaces are taken as
+        they are.
+    Raises:
+      ConfigError: it is none of these, there is none of that id, or several agents act in it.
+      SpaceError: it has spaces that have no array form.
+      EnvError: it cannot be made.
+    """
+    if isinstance(env, VectorEnv) or not (isinstance(env, str | gymnasium.Env) or callable(env)):
+        what = "a vector environment" if isinstance(env, VectorEnv) else short(env)
+        raise ConfigError(
+            f"env={what}: expected the id of an environment, such as 'Pendulum-v1', an environment, or a class or "
+            "function that makes one"
+        )
+    if isinstance(env, gymnasium.Env):
+        settings = env_settings({"env_id": RECORDED} if env.spec is None else _registered(env))
+        spec = describe_made(env, settings)
+    else:
+        settings = env_settings(objects.env_settings_of(env))
+        if settings["env_id"] == RECORDED:
+            raise ConfigError(f"env={RECORDED!r} stands for recorded data: expected the id of an environment")
+        spec = describe_env(settings)
+    if "agents" in spec:
+        raise ConfigError(f"env={settings['env_id']!r} has several agents: recorded data hold the steps of one")
+    return describe({**settings, "spec": spec})
+
+
+def _registered(env: gymnasium.Env[Any, Any]) -> dict[str, Any]:
+    """The id of an environment that tells how it was made, whatever it is wrapped in."""
+    found = objects.env_settings_of(env)
+    if found["env_id"].startswith(objects.PREFIX) and env.spec is not None:
+        return {"env_id": env.spec.id}
+    return found
 
 
 def observation_space(described: Mapping[str, Any]) -> spaces.Space[Any]:

@@ -1,14 +1,17 @@
-"""Recorded data from arrays."""
+"""Recorded data from arrays, such as the logs of a real process: what is not beyond doubt is refused by its place."""
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from minding.engine.errors import DataError
+from minding.engine.data.description import check_description
+from minding.engine.data.fitting import fitted
+from minding.engine.data.flags import ending
+from minding.engine.data.made_spaces import box_of, made_of, with_limits
+from minding.engine.errors import DataError, MindingError
 from minding.engine.types import Array
 
 if TYPE_CHECKING:
@@ -18,93 +21,174 @@ if TYPE_CHECKING:
 _PARTS = ("obs", "action", "reward", "terminated", "truncated")
 
 
-def of_episodes(episodes: Iterable[Mapping[str, Any]], env: Mapping[str, Any] | None = None) -> Dataset:
+def of_episodes(
+    episodes: Iterable[Mapping[str, Any]], env: Any = None, *, action_low: Any = None, action_high: Any = None
+) -> Dataset:
     """See `Dataset.of_episodes`."""
     from minding.engine.data.dataset import check_dataset
     from minding.engine.data.dataset_writer import joined
 
-    given = list(episodes)
-    if not given:
-        raise DataError("of_episodes: there are no episodes")
-    made = []
+    given = _listed(episodes)
+    made: list[Episode] = []
     for number, parts in enumerate(given):
         try:
-            made.append(_episode(parts))
+            episode = _episode(parts)
+            if made:
+                _check_alike(episode, made[0])
         except ValueError as error:
             raise DataError(f"episode {number}: {error}") from None
-    described = _made_of(made) if env is None else dict(env)
-    dtype = np.dtype(described["env_action"]["dtype"])
+        made.append(episode)
     try:
-        data = joined([_with_actions(episode, dtype) for episode in made], {"env": described})
+        described = _described(made, env, action_low, action_high)
+    except MindingError:
+        raise
+    except ValueError as error:
+        raise DataError(f"of_episodes: {error}") from None
+    fitting = []
+    for number, episode in enumerate(made):
+        try:
+            fitting.append(fitted(episode, described))
+        except ValueError as error:
+            raise DataError(f"episode {number}: {error}") from None
+    data = joined(fitting, {"env": described})
+    try:
         check_dataset(data)
     except ValueError as error:
         raise DataError(f"of_episodes: {error}") from None
     return data
 
 
-def _episode(parts: Mapping[str, Any]) -> Episode:
+def _described(made: list[Episode], env: Any, action_low: Any, action_high: Any) -> dict[str, Any]:
+    """The description of the environment: as given, or made of the arrays."""
+    if env is not None and not (action_low is None and action_high is None):
+        raise ValueError("env= has limits of actions of its own: leave action_low= and action_high= out, or env=")
+    if env is None:
+        return with_limits(made_of(made, action_low, action_high), action_low, action_high)
+    if isinstance(env, Mapping):
+        try:
+            check_description(env)
+        except ValueError as error:
+            raise ValueError(
+                f"env= describes no environment ({error}): expected what another set has in data.about['env'], or the "
+                "id of an environment, such as env='Pendulum-v1'"
+            ) from None
+        return dict(env)
+    # On first use: only this needs environments.
+    from minding.envs.recorded import describe_environment
+
+    return describe_environment(env)
+
+
+def _listed(episodes: Any) -> list[Any]:
+    if isinstance(episodes, Mapping):
+        raise DataError("of_episodes: expected a list of episodes, got one dict: write [episode]")
+    if isinstance(episodes, (str, bytes)) or not isinstance(episodes, Iterable):
+        raise DataError(f"of_episodes: expected a list of episodes, got {type(episodes).__name__}")
+    given = list(episodes)
+    if not given:
+        raise DataError("of_episodes: there are no episodes")
+    return given
+
+
+def _episode(parts: Any) -> Episode:
     from minding.engine.data.dataset_writer import Episode
 
+    if not isinstance(parts, Mapping):
+        raise ValueError(f"expected a dict with {', '.join(_PARTS)}, got {type(parts).__name__}")
     missing = [name for name in _PARTS if name not in parts]
     if missing:
-        raise ValueError(f"it lacks {', '.join(missing)}; expected {', '.join(_PARTS)}")
-    action, reward = np.asarray(parts["action"]), np.asarray(parts["reward"], np.float32)
-    count = len(reward)
+        raise ValueError(f"it lacks {', '.join(missing)}: expected {', '.join(_PARTS)}")
+    reward = _numbers(parts["reward"], "reward")
+    if reward.ndim != 1:
+        raise ValueError(f"reward has the shape {reward.shape}, expected (T,), one number for each step")
+    steps = len(reward)
+    if not steps:
+        raise ValueError("reward is empty: there are no steps; leave the episode out")
+    action = _numbers(parts["action"], "action")
+    _check_rows("action", action, steps, "one for each reward")
     given = parts["obs"] if isinstance(parts["obs"], Mapping) else {"": parts["obs"]}
-    obs = {path: _observations(np.asarray(values)) for path, values in given.items()}
-    for name, length, expected in (
-        ("action", len(action), count),
-        *((f"obs {path}".strip(), len(values), count + 1) for path, values in obs.items()),
-    ):
-        if length != expected or not count:
-            raise ValueError(f"{name} has {length} rows, expected {expected}, with {count} rewards")
-    ends = {}
-    for name in ("terminated", "truncated"):
-        if np.ndim(parts[name]):
-            raise ValueError(f"{name}: expected one flag, how the episode ended, got shape {np.shape(parts[name])}")
-        ends[name] = bool(parts[name])
+    if not given:
+        raise ValueError("obs is an empty dict, expected an array, or arrays by name")
+    obs = {}
+    for path, values in given.items():
+        name = f"obs {path!r}" if path else "obs"
+        obs[path] = _observations(_numbers(values, name))
+        _check_rows(name, obs[path], steps + 1, f"one more than the {steps} rewards: the last follows the last step")
+        _check_finite(name, obs[path])
+    if action.dtype.kind == "f":
+        action = _single(action)
+        _check_finite("action", action)
+    reward = _single(reward)
+    _check_finite("reward", reward)
+    terminated, truncated = ending(parts["terminated"], parts["truncated"], steps)
     return Episode(
         obs={path: values[:-1] for path, values in obs.items()},
         final_obs={path: values[-1] for path, values in obs.items()},
         action=action,
         reward=reward,
-        **ends,
+        terminated=terminated,
+        truncated=truncated,
     )
 
 
+def _numbers(values: Any, name: str) -> Array:
+    """An array of real numbers.
+
+    Raises:
+      ValueError: it is none; says what it holds.
+    """
+    if isinstance(values, Mapping):
+        raise ValueError(f"{name} is a dict, expected an array; name parts within parts by path, as 'arm.angle'")
+    try:
+        found = np.asarray(values)
+    except ValueError:
+        raise ValueError(f"{name} has rows of different shapes, expected one array of numbers") from None
+    if found.dtype.kind in "biuf":
+        return found
+    first = found.flat[0] if found.size else None
+    if isinstance(first, Mapping):
+        raise ValueError(f"{name} is a list of dicts, expected an array, or a dict of arrays, one for each name")
+    kind = {"c": "complex numbers", "U": "text", "S": "text"}.get(found.dtype.kind, f"{found.dtype} values")
+    raise ValueError(f"{name} holds {kind}, such as {str(first)[:40]!r}, expected real numbers")
+
+
+def _check_rows(name: str, values: Array, expected: int, why: str) -> None:
+    if not values.ndim:
+        raise ValueError(f"{name} is a single number, expected {expected} rows ({why})")
+    if len(values) != expected:
+        raise ValueError(f"{name} has {len(values)} rows, expected {expected} ({why})")
+
+
+def _check_finite(name: str, values: Array) -> None:
+    if values.dtype.kind != "f" or np.isfinite(values).all():
+        return
+    row = int(np.argmax(~np.isfinite(values).reshape(len(values), -1).all(axis=1)))
+    last = name.startswith("obs") and row == len(values) - 1
+    place = f"after the last step ({row - 1})" if last else f"at step {row}"
+    number = values[row].ravel()[~np.isfinite(values[row].ravel())][0]
+    raise ValueError(f"{name} holds NaN or infinity {place} ({number}), expected finite numbers that float32 can hold")
+
+
+def _check_alike(episode: Episode, first: Episode) -> None:
+    """Raises ValueError unless an episode has the parts, shapes and kinds of numbers of the first."""
+    if episode.obs.keys() != first.obs.keys():
+        raise ValueError(f"obs has the parts {sorted(episode.obs)}, episode 0 has {sorted(first.obs)}")
+    pairs = [(f"obs {path!r}" if path else "obs", episode.obs[path], first.obs[path]) for path in first.obs]
+    for name, values, model in (*pairs, ("action", episode.action, first.action)):
+        if values.shape[1:] != model.shape[1:]:
+            raise ValueError(f"{name} has rows of the shape {values.shape[1:]}, in episode 0 {model.shape[1:]}")
+        kinds = [{"u": "i"}.get(each.dtype.kind, each.dtype.kind) for each in (values, model)]
+        if kinds[0] != kinds[1] and name == "action":
+            raise ValueError(f"{name} is {values.dtype}, in episode 0 {model.dtype}: give all as one kind of number")
+        if box_of(values)["dtype"] != box_of(model)["dtype"]:
+            raise ValueError(f"{name} is {values.dtype}, in episode 0 {model.dtype}: only one of them is an image")
+
+
 def _observations(values: Array) -> Array:
-    return values if values.dtype == np.uint8 and values.ndim == 4 else values.astype(np.float32)
+    return values if values.dtype == np.uint8 and values.ndim == 4 else _single(values)
 
 
-def _with_actions(episode: Episode, dtype: np.dtype[Any]) -> Episode:
-    return dataclasses.replace(episode, action=episode.action.astype(dtype, casting="same_kind"))
-
-
-def _made_of(episodes: list[Episode]) -> dict[str, Any]:
-    """What arrays tell of their environment."""
-    leaves = {path: _box_of(values) for path, values in episodes[0].obs.items()}
-    observation = leaves[""] if [*leaves] == [""] else {"kind": "dict", "spaces": leaves}
-    action: dict[str, Any]
-    first = episodes[0].action
-    if first.dtype.kind in "iu" and first.ndim == 1:
-        largest = max(int(episode.action.max()) for episode in episodes)
-        action = {"kind": "discrete", "shape": [], "dtype": "int64", "n": largest + 1, "start": 0}
-    elif first.dtype.kind in "iu":
-        counts = np.max([episode.action.max(axis=0) for episode in episodes], axis=0) + 1
-        shape, start = list(first.shape[1:]), np.zeros(first.shape[1:], int).tolist()
-        action = {"kind": "multi_discrete", "shape": shape, "dtype": "int64", "nvec": counts.tolist(), "start": start}
-    else:
-        limits = {"low": -np.inf, "high": np.inf, "rescaled": False}
-        action = {"kind": "box", "shape": list(first.shape[1:]), "dtype": "float32", **limits}
-    return {
-        **{"env_id": "data", "wrappers": [], "env_kwargs": {}, "max_episode_steps": None},
-        **{"observation": observation, "env_action": action},
-    }
-
-
-def _box_of(values: Array) -> dict[str, Any]:
-    if values.dtype == np.uint8:
-        return {"kind": "box", "shape": list(values.shape[1:]), "dtype": "uint8", "low": 0, "high": 255}
-    shape = list(values.shape[1:])
-    low, high = (np.full(shape, end).tolist() for end in (-np.inf, np.inf))
-    return {"kind": "box", "shape": shape, "dtype": "float32", "low": low, "high": high}
+def _single(values: Array) -> Array:
+    # What becomes infinite is told of as such.
+    with np.errstate(over="ignore"):
+        return values.astype(np.float32)

@@ -73,19 +73,33 @@ class Dataset:
         return len(self.action)
 
     @classmethod
-    def of_episodes(cls, episodes: Iterable[Mapping[str, Any]], env: Mapping[str, Any] | None = None) -> Dataset:
+    def of_episodes(
+        cls,
+        episodes: Iterable[Mapping[str, Any]],
+        env: Any = None,
+        *,
+        action_low: Any = None,
+        action_high: Any = None,
+    ) -> Dataset:
         """Data of arrays, such as the logs of a real process.
+
+        Observations and rewards become float32, and so do actions that are floats: a quantity, even where all of them
+        are whole. Integer actions are choices from 0 to the largest, actions of bool two choices.
 
         Args:
           episodes: of each, `obs` ``(T + 1, ...)``, the last one seen after the last step (an array, or by path of the
             leaf several), `action` ``(T, ...)`` in the environment's units, `reward` ``(T,)``, `terminated` and
-            `truncated`, how it ended; with neither, recording ended there.
-          env: what the environment is, see `describe`. Without it spaces are made of the arrays: images of uint8 stay
-            so, integer actions count from 0 to the largest, others have no limits.
+            `truncated`, how it ended; with neither, recording ended there. Both are a bool (or 0, 1), or one for each
+            step, set at the last one only.
+          env: what the environment is: its id, an environment, what makes one, or a description (see `describe`).
+            Without it spaces are made of the arrays: images of uint8 stay so, float actions have no limits.
+          action_low, action_high: without `env`, the limits of actions, for all of an action or for each of its
+            numbers; of integer actions the smallest and the largest.
         Raises:
-          DataError: names the episode, and what is wrong with it.
+          DataError: names the episode, the part and the step, and what is wrong with it.
+          ConfigError: there is no such environment.
         """
-        return of_episodes(episodes, env)
+        return of_episodes(episodes, env, action_low=action_low, action_high=action_high)
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -1,11 +1,13 @@
 """Recorded data from arrays of one's own."""
 
+import gymnasium
 import numpy as np
 import pytest
+from gymnasium.envs.classic_control import PendulumEnv
 
 from minding.engine.data.dataset import Dataset, load_dataset
 from minding.engine.data.dataset_writer import save_dataset
-from minding.engine.errors import DataError
+from minding.engine.errors import ConfigError, DataError
 
 
 def episode(steps, action, **changes):
@@ -26,7 +28,7 @@ def test_episodes_become_data_with_spaces_that_have_their_values(tmp_path):
 
 def test_parts_of_an_observation_and_kinds_of_actions():
     image = np.zeros((3, 1, 8, 8), np.uint8)
-    mixed = Dataset.of_episodes([episode(2, [[0, 2], [4, 1]], obs={"image": image, "at": np.zeros((3, 2))})])
+    mixed = Dataset.of_episodes([episode(2, [[0, 2], [4, 0]], obs={"image": image, "at": np.zeros((3, 2))})])
     assert {path: values.dtype.name for path, values in mixed.obs.items()} == {"image": "uint8", "at": "float32"}
     assert mixed.about["env"]["env_action"]["nvec"] == [5, 3]
     box = Dataset.of_episodes([episode(2, np.array([[0.5], [-7.0]]))])
@@ -42,23 +44,152 @@ def test_the_environment_may_be_given_and_is_checked():
         Dataset.of_episodes([episode(2, np.float32([[0], [2]]))], limited)
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"obs": np.zeros((2, 2))}, "episode 1: obs has 2 rows, expected 3, with 2 rewards"),
-        ({"action": [0]}, "episode 1: action has 1 rows, expected 2"),
-        ({"terminated": [False, True]}, r"episode 1: terminated: expected one flag, .* got shape \(2,\)"),
-        ({"obs": np.full((3, 2), np.nan)}, "holds NaN"),
-        ({"reward": [], "action": [], "obs": np.zeros((1, 2))}, "episode 1: .*with 0 rewards"),
-    ],
-)
-def test_an_episode_whose_parts_do_not_fit_is_named(changes, message):
-    with pytest.raises(DataError, match=message):
+WRONG = [
+    # What, its changes to an episode of two steps, and the message.
+    ("rows", {"obs": np.zeros((2, 2))}, "obs has 2 rows, expected 3 .one more than the 2 rewards"),
+    ("no successor", {"action": [0]}, "action has 1 rows, expected 2 .one for each reward"),
+    ("end", {"terminated": [True, False]}, "terminated is set at step 0 of 2, and the episode goes on"),
+    ("flags", {"terminated": [0, 0, 1]}, r"terminated has the shape \(3,\), expected one flag, or one for each"),
+    ("text flag", {"terminated": "False"}, "terminated is 'False', expected true or false"),
+    ("part flag", {"truncated": 0.3}, "truncated is 0.3, expected true or false, as bool or as 0 and 1"),
+    ("NaN flag", {"truncated": [0, np.nan]}, "truncated is nan at step 1, expected true or false"),
+    ("None flag", {"truncated": None}, "truncated is None, expected true or false"),
+    ("both", {"truncated": True}, "terminated and truncated are both set: expected one of them at most"),
+    ("NaN", {"obs": [[0, 0], [0, 0], [np.nan, 0]]}, "obs holds NaN or infinity after the last step .1. .nan."),
+    ("infinity", {"reward": [0, -np.inf]}, "reward holds NaN or infinity at step 1 .-inf., expected finite"),
+    ("huge", {"reward": [1e39, 0]}, "reward holds NaN or infinity at step 0 .inf., .* that float32 can hold"),
+    ("empty", {"reward": [], "action": [], "obs": np.zeros((1, 2))}, "reward is empty: there are no steps"),
+    ("scalar", {"reward": 1.0}, r"reward has the shape \(\), expected \(T,\), one number for each step"),
+    ("column", {"reward": [[1], [1]]}, r"reward has the shape \(2, 1\), expected \(T,\)"),
+    ("text", {"action": ["left", "right"]}, "action holds text, such as 'left', expected real numbers"),
+    ("complex", {"action": [0j, 1j]}, "action holds complex numbers, such as '0j', expected real"),
+    ("objects", {"reward": [None, 1]}, "reward holds object values, such as 'None', expected real"),
+    ("ragged", {"obs": [[0, 0], [0], [0, 0]]}, "obs has rows of different shapes, expected one array"),
+    ("list of dicts", {"obs": [{"a": 0}] * 3}, "obs is a list of dicts, expected an array, or a dict of arrays"),
+    ("nested", {"obs": {"a": {"b": [0, 0, 0]}}}, "obs 'a' is a dict, expected an array; .* as 'arm.angle'"),
+    ("no parts", {"obs": {}}, "obs is an empty dict"),
+    ("width", {"obs": np.zeros((3, 4))}, r"obs has rows of the shape \(4,\), in episode 0 \(2,\)"),
+    ("parts", {"obs": {"a": [0, 0, 0]}}, r"obs has the parts \['a'\], episode 0 has \[''\]"),
+    ("kind", {"action": [0.0, 1.0]}, "action is float32, in episode 0 int64: give all as one kind of number"),
+]
+
+
+@pytest.mark.parametrize(("changes", "message"), [each[1:] for each in WRONG], ids=[each[0] for each in WRONG])
+def test_an_episode_whose_parts_do_not_fit_is_named_with_the_part_and_the_step(changes, message):
+    with pytest.raises(DataError, match=f"^episode 1: {message}") as caught:
         Dataset.of_episodes([episode(1, [0]), {**episode(2, [0, 1]), **changes}])
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("true", [True, np.True_, 1, np.int64(1), 1.0, np.array(True), [0, 1], np.array([False, True])])
+def test_flags_are_bools_or_0_and_1_for_the_episode_or_for_each_step(true):
+    data = Dataset.of_episodes([episode(2, [0, 1], terminated=0, truncated=true)])
+    assert (data.terminated.tolist(), data.truncated.tolist()) == ([False, False], [False, True])
 
 
 def test_nothing_is_no_data():
     with pytest.raises(DataError, match="there are no episodes"):
         Dataset.of_episodes([])
-    with pytest.raises(DataError, match="episode 0: it lacks reward; expected obs, action, reward"):
+    with pytest.raises(DataError, match=r"expected a list of episodes, got one dict: write \[episode\]"):
+        Dataset.of_episodes(episode(1, [0]))
+    with pytest.raises(DataError, match="expected a list of episodes, got int"):
+        Dataset.of_episodes(3)
+    with pytest.raises(DataError, match=r"^episode 0: expected a dict with obs, action, .*, got list"):
+        Dataset.of_episodes([[1, 2]])
+    with pytest.raises(DataError, match="episode 0: it lacks reward: expected obs, action, reward"):
         Dataset.of_episodes([{key: value for key, value in episode(1, [0]).items() if key != "reward"}])
+
+
+@pytest.mark.parametrize(
+    ("action", "options", "expected"),
+    [
+        ([0, 3], {}, ("discrete", 4, 0)),
+        (np.array([0, 3], np.uint8), {}, ("discrete", 4, 0)),
+        ([False, False], {}, ("discrete", 2, 0)),
+        ([1, 3], {"action_low": 0, "action_high": 5}, ("discrete", 6, 0)),
+        ([1, 3], {"action_low": 1, "action_high": 3}, ("discrete", 3, 1)),
+        ([[True, False], [True, True]], {}, ("multi_discrete", [2, 2], [0, 0])),
+    ],
+)
+def test_integers_and_bools_are_choices(action, options, expected):
+    space = Dataset.of_episodes([episode(2, action)], **options).about["env"]["env_action"]
+    assert (space["kind"], space.get("n", space.get("nvec")), space["start"]) == expected
+
+
+def test_floats_are_quantities_even_where_all_are_whole():
+    data = Dataset.of_episodes([episode(2, [0.0, 1.0])])
+    assert (data.about["env"]["env_action"]["kind"], data.action.dtype.name) == ("box", "float32")
+
+
+@pytest.mark.parametrize(
+    ("action", "options", "message"),
+    [
+        ([1, 2], {}, "the smallest action is 1, and integers are choices that count from 0: subtract it, or say"),
+        ([-1, 0], {}, "the smallest action is -1"),
+        ([0, 3], {"action_low": 0, "action_high": 2}, "actions go from 0 to 3, action_low=0 and action_high=2 leave"),
+        ([0.5, 1], {"action_low": 0}, "action_high is not given: expected a number; limits take action_low and"),
+        ([0.5, 1], {"action_low": 1, "action_high": 1}, "action_low=1 is not below action_high=1"),
+        ([[0.5], [1]], {"action_low": [0, 0], "action_high": 1}, r"action_low=\[0, 0\]: expected a finite number, or"),
+        ([0.5, 2], {"action_low": 0, "action_high": 1}, "action of row 1, step 1 of episode 0, is 2"),
+        ([0.5, 1], {"action_low": 0, "action_high": 1, "env": "CartPole-v1"}, "leave action_low= and action_high= out"),
+    ],
+)
+def test_limits_of_actions_that_do_not_hold_are_refused(action, options, message):
+    with pytest.raises(DataError, match=message):
+        Dataset.of_episodes([episode(2, action)], **options)
+
+
+def test_limits_of_actions_are_those_of_the_policy():
+    data = Dataset.of_episodes([episode(2, [[0.0, 10], [3, 30]])], action_low=[-3, 10], action_high=[3, 30])
+    assert data.rows(["action"], np.arange(2))["action"].tolist() == [[0, -1], [1, 1]]
+
+
+def pendulum(steps=2, **changes):
+    obs = np.tile([1.0, 0.0, 0.0], (steps + 1, 1))
+    return episode(steps, np.linspace(-2, 2, steps)[:, None], **{"obs": obs, "terminated": False, **changes})
+
+
+@pytest.mark.parametrize("form", ["Pendulum-v1", "an environment", "a wrapped environment", "a function", "a class"])
+def test_an_environment_may_be_named_given_or_made(form):
+    made = gymnasium.make("Pendulum-v1")
+    forms = {
+        "an environment": made,
+        "a wrapped environment": gymnasium.wrappers.TimeAwareObservation(made, flatten=True).env,
+        "a function": lambda: gymnasium.make("Pendulum-v1"),
+        "a class": PendulumEnv,
+    }
+    data = Dataset.of_episodes([pendulum()], env=forms.get(form, form))
+    env = data.about["env"]
+    assert (env["env_action"]["low"], env["env_action"]["rescaled"]) == (-2.0, True)
+    assert data.rows(["action"], np.arange(2))["action"].tolist() == [[-1], [1]]
+    assert env["max_episode_steps"] == (None if form == "a class" else 200)
+    if "environment" in form:
+        assert env["env_id"] == "Pendulum-v1"
+
+
+@pytest.mark.parametrize(
+    ("env", "message"),
+    [
+        ("Pendulm-v1", "Pendulum-v1"),
+        ("nowhere:Env", "nowhere"),
+        (7, "env=7: expected the id of an environment, such as 'Pendulum-v1'"),
+        ({"env_id": "x"}, r"describes no environment .wrappers is .*data.about\['env'\]"),
+        ("data", "env='data' stands for recorded data"),
+        ("CartPole-v1", r"episode 0: obs has rows of the shape \(3,\), the environment's \(4,\)"),
+        ("FrozenLake-v1", r"episode 0: obs has rows of the shape \(3,\), the environment's \(\)"),
+    ],
+)
+def test_what_is_no_environment_or_another_one_is_refused_in_one_line(env, message):
+    with pytest.raises((DataError, ConfigError), match=message) as caught:
+        Dataset.of_episodes([pendulum()], env=env)
+    assert "\n" not in str(caught.value)
+
+
+def test_numbers_become_those_of_the_environment_or_are_refused():
+    lake = episode(2, [1, 2], obs=[0, 4, 8])
+    data = Dataset.of_episodes([lake], env="FrozenLake-v1")
+    assert (data.obs[""].dtype.name, data.final_obs[""].tolist()) == ("int32", [8])
+    with pytest.raises(DataError, match=r"episode 0: obs is 0.5 at step 1, the environment has int32"):
+        Dataset.of_episodes([{**lake, "obs": [0, 0.5, 1]}], env="FrozenLake-v1")
+    with pytest.raises(DataError, match="episode 0: action is float32, the environment's actions are choices"):
+        Dataset.of_episodes([{**lake, "action": [0.0, 1.0]}], env="FrozenLake-v1")

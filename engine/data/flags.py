@@ -1,0 +1,70 @@
+"""How episodes end, as other programs write it: only what is true or false beyond doubt is taken for a flag."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from minding.engine.types import Array
+
+_EXPECTED = "true or false, as bool or as 0 and 1"
+
+
+def as_flags(values: Any, name: str, first: int = 0) -> Array:
+    """An array of flags as bool, of the same shape.
+
+    Args:
+      values: of bool, or of numbers that are 0 or 1.
+      name: what they are, for the message.
+      first: number of the first one, for the message.
+    Raises:
+      ValueError: names the first that is something else.
+    """
+    flags = np.asarray(values)
+    if flags.dtype == np.bool_:
+        return flags
+    if flags.dtype.kind not in "iuf":
+        raise ValueError(f"{name} is {_shown(values, flags)}, expected {_EXPECTED}")
+    wrong = np.flatnonzero((flags != 0) & (flags != 1))
+    if len(wrong):
+        place = f" at step {first + int(wrong[0])}" if flags.ndim else ""
+        raise ValueError(f"{name} is {flags.flat[wrong[0]]}{place}, expected {_EXPECTED}")
+    return flags.astype(np.bool_)
+
+
+def ending(terminated: Any, truncated: Any, steps: int) -> tuple[bool, bool]:
+    """How an episode ended.
+
+    Args:
+      terminated, truncated: one flag for the last step, or one for each of its steps.
+      steps: of the episode.
+    Raises:
+      ValueError: it is no flag, is set before the last step, or both are.
+    """
+    named = (("terminated", terminated), ("truncated", truncated))
+    ends = [_at_last_step(values, name, steps) for name, values in named]
+    if all(ends):
+        raise ValueError(
+            "terminated and truncated are both set: expected one of them at most; a true end within the time limit is "
+            "terminated only"
+        )
+    return ends[0], ends[1]
+
+
+def _at_last_step(values: Any, name: str, steps: int) -> bool:
+    flags = as_flags(values, name)
+    if not flags.ndim:
+        return bool(flags)
+    if flags.shape != (steps,):
+        raise ValueError(f"{name} has the shape {flags.shape}, expected one flag, or one for each of the {steps} steps")
+    if flags[:-1].any():
+        raise ValueError(
+            f"{name} is set at step {int(np.argmax(flags))} of {steps}, and the episode goes on: expected it at the "
+            "last step only; make two episodes of it"
+        )
+    return bool(flags[-1])
+
+
+def _shown(values: Any, flags: Array) -> str:
+    return f"{values!r}"[:60] if not flags.ndim else f"{flags.dtype} {flags.shape}"

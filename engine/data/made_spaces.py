@@ -1,0 +1,134 @@
+"""What arrays alone tell of the environment that they are from, and limits of actions that somebody adds."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from minding.engine.types import Array
+
+if TYPE_CHECKING:
+    from minding.engine.data.dataset_writer import Episode
+
+
+def made_of(episodes: Sequence[Episode], action_low: Any = None, action_high: Any = None) -> dict[str, Any]:
+    """A description (see `engine.data.dataset.describe`) whose spaces have the values of some episodes.
+
+    Args:
+      episodes: alike; there is at least one.
+      action_low, action_high: smallest and largest action, where actions are integers.
+    Raises:
+      ValueError: integer actions do not count from 0, and no limits say from where.
+    """
+    leaves = {path: box_of(values) for path, values in episodes[0].obs.items()}
+    observation = leaves[""] if [*leaves] == [""] else {"kind": "dict", "spaces": leaves}
+    first = episodes[0].action
+    if first.dtype.kind == "f":
+        action = unlimited(first.shape[1:])
+    else:
+        low, high = (
+            np.asarray(pick([pick(each.action.astype(np.int64), axis=0) for each in episodes], axis=0))
+            for pick in (np.min, np.max)
+        )
+        if first.dtype == np.bool_:
+            low, high = np.zeros_like(low), np.ones_like(high)
+        action = choices(low, high, action_low, action_high)
+    return {
+        **{"env_id": "data", "wrappers": [], "env_kwargs": {}, "max_episode_steps": None},
+        **{"observation": observation, "env_action": action},
+    }
+
+
+def box_of(values: Array) -> dict[str, Any]:
+    """A Box of all numbers, or of images, for observations ``(T, ...)``."""
+    shape = list(values.shape[1:])
+    if values.dtype == np.uint8:
+        return {"kind": "box", "shape": shape, "dtype": "uint8", "low": 0, "high": 255}
+    low, high = (np.full(shape, end).tolist() for end in (-np.inf, np.inf))
+    return {"kind": "box", "shape": shape, "dtype": "float32", "low": low, "high": high}
+
+
+def unlimited(shape: Sequence[int]) -> dict[str, Any]:
+    """A Box of actions without limits."""
+    limits = {"low": -np.inf, "high": np.inf, "rescaled": False}
+    return {"kind": "box", "shape": list(shape), "dtype": "float32", **limits}
+
+
+def choices(low: Array, high: Array, action_low: Any = None, action_high: Any = None) -> dict[str, Any]:
+    """The space of integer actions.
+
+    Args:
+      low, high: smallest and largest one that was taken, integers of the shape of an action.
+      action_low, action_high: smallest and largest one that there is; without them they count from 0 to `high`.
+    Raises:
+      ValueError: they do not count from 0, and nothing says from where; or the limits leave a value out.
+    """
+    limited = action_low is not None or action_high is not None
+    if limited:
+        least, most = (_limits(value, name, low.shape) for name, value in _named(action_low, action_high))
+        if (least != np.rint(least)).any() or (most != np.rint(most)).any():
+            raise ValueError("the limits of actions that are integers are integers, too")
+        least, most = least.astype(np.int64), most.astype(np.int64)
+        if (low < least).any() or (high > most).any():
+            raise ValueError(
+                f"actions go from {low.tolist()} to {high.tolist()}, action_low={action_low} and "
+                f"action_high={action_high} leave some out"
+            )
+    else:
+        least, most = np.zeros_like(low), high
+        if (low != 0).any():
+            raise ValueError(
+                f"the smallest action is {low.tolist()}, and integers are choices that count from 0: subtract it, or "
+                "say with env= or with action_low= and action_high= which there are; a quantity is given in floats"
+            )
+    if not low.ndim:
+        count = int(most) - int(least) + 1
+        return {"kind": "discrete", "shape": [], "dtype": "int64", "n": count, "start": int(least)}
+    nvec, start = (most - least + 1).tolist(), least.tolist()
+    return {"kind": "multi_discrete", "shape": list(low.shape), "dtype": "int64", "nvec": nvec, "start": start}
+
+
+def with_limits(env: Mapping[str, Any], action_low: Any, action_high: Any) -> dict[str, Any]:
+    """A description with other limits of a Box of actions; itself without limits, or with actions that are choices.
+
+    Args:
+      env: see `engine.data.dataset.describe`.
+      action_low, action_high: a number for all of an action, or one for each of its numbers.
+    Raises:
+      ValueError: says which limit is missing or wrong.
+    """
+    found = copy.deepcopy(dict(env))
+    space = found["env_action"]
+    if (action_low is None and action_high is None) or space["kind"] != "box":
+        return found
+    low, high = (_limits(value, name, tuple(space["shape"])) for name, value in _named(action_low, action_high))
+    if not (low < high).all():
+        raise ValueError(f"action_low={action_low} is not below action_high={action_high}")
+    # Actions are float32: limits that they cannot reach would put those at a limit outside.
+    low, high = (each.astype(space["dtype"]) for each in (low, high))
+    space.update(low=_short(low), high=_short(high), rescaled=True)
+    return found
+
+
+def _named(action_low: Any, action_high: Any) -> list[tuple[str, Any]]:
+    return [("action_low", action_low), ("action_high", action_high)]
+
+
+def _limits(value: Any, name: str, shape: tuple[int, ...]) -> Array:
+    expected = f"a finite number, or {shape} of them" if shape else "a number"
+    if value is None:
+        raise ValueError(f"{name} is not given: expected {expected}; limits take action_low and action_high")
+    try:
+        found = np.asarray(value, np.float64)
+        if found.shape not in ((), shape, (1,)) or not np.isfinite(found).all():
+            raise ValueError
+        return np.broadcast_to(found.reshape(() if found.size == 1 else shape), shape)
+    except (ValueError, TypeError):
+        raise ValueError(f"{name}={str(value)[:60]}: expected {expected}") from None
+
+
+def _short(bound: Array) -> Any:
+    return bound.flat[0].item() if (bound == bound.flat[0]).all() else bound.tolist()
