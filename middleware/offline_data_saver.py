@@ -51,7 +51,7 @@ class offline_data_saver:
     """Steps of whole episodes that are held before they are written as a part."""
 
     def __init__(self, cfg: Config, folder: str | Path) -> None:
-        self._cfg, self._folder = cfg, Path(folder)
+        self._cfg, self._folder = cfg, Path(folder).expanduser()
         self._parts_folder = self._folder.with_name(f"{self._folder.name}.parts")
         self._open = OpenEpisodes(_NO_LIMIT)
         self._held: list[Episode] = []
@@ -133,6 +133,7 @@ class offline_data_saver:
                 writer.append(joined([*self._held, *running], self._about))
         if self._folder.exists():
             # That of an earlier end of this run.
+            disk.remove_tree(disk.hidden(self._folder))
             disk.rename(self._folder, disk.hidden(self._folder))
         disk.rename(fresh, self._folder)
         disk.sync(self._folder.parent)

@@ -6,6 +6,7 @@ Every change goes through the `os` of this module: a test replaces it with one t
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -22,10 +23,37 @@ def hidden(path: Path) -> Path:
 
 
 def remove_leftovers(folder: Path) -> None:
-    """Removes what processes killed while they wrote or removed a checkpoint have left in `folder`."""
+    """Removes what processes killed while they wrote or removed a checkpoint have left in `folder`.
+
+    What a process has locked is still being written.
+    """
     for path in folder.glob(f".*{_HIDDEN_SUFFIX}"):
-        if not path.is_symlink():
-            remove_tree(path)
+        if path.is_symlink():
+            continue
+        try:
+            descriptor = locked(path)
+        except OSError:
+            continue
+        remove_tree(path)
+        os.close(descriptor)
+
+
+def locked(folder: Path) -> int:
+    """A descriptor of a folder that stays locked until it is closed or the process ends.
+
+    Raises:
+      BlockingIOError: another process has locked it.
+      OSError: there is no such folder.
+    """
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        raise
+    except OSError:
+        pass  # A file system without locks: there is no telling, as there was none before.
+    return descriptor
 
 
 def make_folder(path: Path) -> None:

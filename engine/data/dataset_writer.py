@@ -20,6 +20,7 @@ from minding.engine.checkpoint.manifest import MANIFEST, SCHEMA, Entry, encode_m
 from minding.engine.checkpoint.tree import split
 from minding.engine.data.dataset import KIND, Dataset, check_dataset
 from minding.engine.data.observation import observation_leaves
+from minding.engine.data.scratch import Scratch
 from minding.engine.errors import DataError
 from minding.engine.types import Array
 
@@ -113,23 +114,21 @@ class DatasetWriter(contextlib.AbstractContextManager["DatasetWriter"]):
       steps, episodes: written so far.
 
     Raises:
-      DataError: there is something of that name already, it cannot be written, or nothing was appended.
+      DataError: there is something of that name already, another process is writing it, it cannot be written, or
+        nothing was appended.
     """
 
-    def __init__(self, path: Path, about: Mapping[str, Any]) -> None:
+    def __init__(self, path: str | Path, about: Mapping[str, Any]) -> None:
         self.steps = self.episodes = 0
-        self._path, self._about = path, dict(about)
-        self._scratch = disk.hidden(path)
+        self._path, self._about = Path(path).expanduser(), dict(about)
+        self._scratch = Scratch(self._path)
         self._columns: dict[str, _Column] = {}
         self._held: list[Episode] = []
         self._tree: Any = None
 
     def __enter__(self) -> DatasetWriter:
-        if self._path.exists():
-            raise DataError(f"{str(self._path)!r} exists: remove it, or give another folder")
         with self._naming_the_folder():
-            disk.remove_leftovers(self._path.parent)
-            disk.make_folder(self._scratch)
+            self._scratch.__enter__()
         return self
 
     def __exit__(
@@ -145,8 +144,7 @@ class DatasetWriter(contextlib.AbstractContextManager["DatasetWriter"]):
         finally:
             for column in self._columns.values():
                 column.file.close()
-            if self._scratch.exists():
-                disk.remove_tree(self._scratch)
+            self._scratch.__exit__()
 
     def add(self, episode: Episode) -> None:
         """Appends an episode, which may wait in memory for others.
@@ -173,7 +171,7 @@ class DatasetWriter(contextlib.AbstractContextManager["DatasetWriter"]):
             if not self._columns:
                 self._tree = parts.tree
                 for number, (name, values) in enumerate(parts.arrays.items()):
-                    self._columns[name] = _Column(self._scratch / f"column-{number}", values)
+                    self._columns[name] = _Column(self._scratch.folder / f"column-{number}", values)
             for name, values in parts.arrays.items():
                 self._columns[name].append(values)
         self.steps += len(data)
@@ -191,14 +189,14 @@ class DatasetWriter(contextlib.AbstractContextManager["DatasetWriter"]):
             _leaf_of(self._tree, name)["shape"] = [column.rows, *column.shape]
         state = json.dumps(self._tree).encode()
         files: dict[str, Entry] = {f"arrays-{tag}.safetensors": self._write_arrays(f"arrays-{tag}.safetensors")}
-        disk.write_file(self._scratch / f"state-{tag}.json", state)
+        folder = self._scratch.folder
+        disk.write_file(folder / f"state-{tag}.json", state)
         files[f"state-{tag}.json"] = {"size": len(state), "sha256": hashlib.sha256(state).hexdigest()}
         info = {"kind": KIND, "about": self._about, "steps": self.steps}
         content = {**split(info).tree, "schema": SCHEMA, "tag": tag, "files": files}
-        disk.write_file(self._scratch / MANIFEST, encode_manifest(content))
-        disk.sync_all([*(self._scratch / name for name in files), self._scratch / MANIFEST, self._scratch])
-        disk.rename(self._scratch, self._path)
-        disk.sync(self._path.parent)
+        disk.write_file(folder / MANIFEST, encode_manifest(content))
+        disk.sync_all([*(folder / name for name in files), folder / MANIFEST])
+        self._scratch.finish()
 
     def _write_arrays(self, name: str) -> Entry:
         # The widest numbers first: then all of them lie at multiples of their size.
@@ -214,7 +212,7 @@ class DatasetWriter(contextlib.AbstractContextManager["DatasetWriter"]):
         text = json.dumps(head).encode()
         text += b" " * (-len(text) % 8)
         digest = hashlib.sha256()
-        with open(self._scratch / name, "xb") as file:
+        with open(self._scratch.folder / name, "xb") as file:
             for part in (len(text).to_bytes(8, "little"), text):
                 file.write(part)
                 digest.update(part)
@@ -231,7 +229,7 @@ class DatasetWriter(contextlib.AbstractContextManager["DatasetWriter"]):
             raise DataError(f"{str(self._path)!r}: cannot write: {error.strerror}") from None
 
 
-def save_dataset(path: Path, data: Dataset) -> None:
+def save_dataset(path: str | Path, data: Dataset) -> None:
     """Writes data to a new folder, in one step and durably.
 
     Raises:

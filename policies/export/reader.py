@@ -76,7 +76,8 @@ class ExportedPolicy:
       MissingExtraError: if an ONNX file is given and onnxruntime is not installed.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: str | Path) -> None:
+        path = Path(path)
         self.description, data = _read(path)
         check_operators(path, data, self.description["format"])
         self._inputs = self.description["inputs"]

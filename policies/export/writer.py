@@ -171,7 +171,7 @@ class _Input:
         return ms.Tensor(shape=(None, *self.shape), dtype=ms.Tensor(np.zeros(1, self.dtype)).dtype)
 
 
-def export_policy(policy: BasePolicy, path: Path, file_format: str, *, info: Mapping[str, Any]) -> dict[str, Any]:
+def export_policy(policy: BasePolicy, path: str | Path, file_format: str, *, info: Mapping[str, Any]) -> dict[str, Any]:
     """Writes the file `path` and its description ``<path>.json``.
 
     Args:
@@ -187,6 +187,7 @@ def export_policy(policy: BasePolicy, path: Path, file_format: str, *, info: Map
       ExportError: if the file cannot be written, or the exported graph does not compute what the policy computes.
       MissingExtraError: if packages for ONNX are not installed.
     """
+    path = Path(path)
     inputs = [_Input.of(leaf) for leaf in policy.acting_leaves]
     if policy.net.memory_size:
         inputs.append(_Input("memory", "float32", (policy.net.memory_size,)))

@@ -104,6 +104,10 @@ class _Waiter:
 def _end(number: int, frame: FrameType | None = None) -> None:
     code, text = _CODES[signal.Signals(number)]
     os.write(2, f"minding: {text}\n".encode())
+    # Not imported for this: without it nothing is being written.
+    scratch = sys.modules.get("minding.engine.data.scratch")
+    if scratch is not None:
+        scratch.remove_unfinished()
     os._exit(code)
 
 

@@ -39,7 +39,7 @@ class Converted:
     skipped: int = 0
 
 
-def open_source(name: str, *, horizon: int | None = None, env: Mapping[str, Any] | None = None) -> Source:
+def open_source(name: str | Path, *, horizon: int | None = None, env: Mapping[str, Any] | None = None) -> Source:
     """Finds out the form of data.
 
     Args:
@@ -50,7 +50,7 @@ def open_source(name: str, *, horizon: int | None = None, env: Mapping[str, Any]
       DataError: there are no data of that name, with the nearest.
       MissingExtraError: a package that reads the form is not installed.
     """
-    path = Path(name).expanduser()
+    name, path = str(name), Path(name).expanduser()
     if path.is_file() and path.suffix in _HDF5:
         return D4RLSource(path, horizon, env)
     if horizon is not None:
@@ -79,7 +79,7 @@ def _hint(path: Path) -> str:
 
 def convert(
     sources: Sequence[Source],
-    out: Path,
+    out: str | Path,
     *,
     skip_damaged: bool = False,
     references: References | None = None,

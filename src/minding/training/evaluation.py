@@ -95,7 +95,7 @@ def evaluate(
     n_episode: int = 100,
     seed: int | None = None,
     acting: Policy | ExportedPolicy | None = None,
-    ckpt: Path | None = None,
+    ckpt: str | Path | None = None,
 ) -> list[EpisodeEnd]:
     """Episodes of the policy that a run saved.
 
@@ -117,7 +117,11 @@ def evaluate(
 
 
 def record(
-    run: RunDir | str | Path, file: Path, seed: int | None = None, ckpt: Path | None = None, n_episode: int = 1
+    run: RunDir | str | Path,
+    file: str | Path,
+    seed: int | None = None,
+    ckpt: str | Path | None = None,
+    n_episode: int = 1,
 ) -> list[EpisodeEnd]:
     """Films episodes of the policy that a run saved, one after the other in one file.
 

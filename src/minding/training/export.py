@@ -33,7 +33,7 @@ class Export:
     description: dict[str, Any]
 
 
-def export_run(run: RunDir, file_format: str, ckpt: Path | None = None, out: Path | None = None) -> Export:
+def export_run(run: RunDir, file_format: str, ckpt: str | Path | None = None, out: str | Path | None = None) -> Export:
     """Exports the policy of a run.
 
     Args:
@@ -48,16 +48,16 @@ def export_run(run: RunDir, file_format: str, ckpt: Path | None = None, out: Pat
         what the policy computes.
       MissingExtraError: if packages for ONNX are not installed.
     """
-    path = out or run.path / f"policy.{file_format}"
+    path = Path(out).expanduser() if out else run.path / f"policy.{file_format}"
     if path.suffix != f".{file_format}":
         raise ExportError(f"{path}: expected a name that ends with .{file_format}; rename it, or change the format")
-    cfg, policy, ckpt = _load(run, ckpt)
+    cfg, policy, found = _load(run, ckpt)
     from minding.policies.export.writer import export_policy
 
     info = {
         "algorithm": cfg.policy.type,
         "env_id": cfg.env.env_id,
-        "checkpoint": ckpt.name,
+        "checkpoint": found.name,
         "observation_space": cfg.env.spec.observation,
         "action_space": cfg.env.spec.env_action,
         "versions": {
@@ -69,7 +69,7 @@ def export_run(run: RunDir, file_format: str, ckpt: Path | None = None, out: Pat
     return Export(path, export_policy(policy, path, file_format, info=info))
 
 
-def open_exported(run: RunDir, file: Path) -> tuple[ExportedPolicy, Parity]:
+def open_exported(run: RunDir, file: str | Path) -> tuple[ExportedPolicy, Parity]:
     """Opens an exported file and compares it with the newest policy of a run, on observations from playing.
 
     Args:
@@ -114,14 +114,14 @@ def open_exported(run: RunDir, file: Path) -> tuple[ExportedPolicy, Parity]:
         ) from error
 
 
-def _load(run: RunDir, ckpt: Path | None = None) -> tuple[Config, Any, Path]:
+def _load(run: RunDir, ckpt: str | Path | None = None) -> tuple[Config, Any, Path]:
     """Configuration, policy and checkpoint; the policy's tanh is as accurate as that of an exported file."""
     policy: Any
-    cfg, policy, ckpt = load_policy(run, ckpt)
+    cfg, policy, found = load_policy(run, ckpt)
     from minding.policies.export.writer import accurate_tanh
 
     accurate_tanh(policy.net)
-    return cfg, policy, ckpt
+    return cfg, policy, found
 
 
 def _observations(cfg: Config, acting: EvalMode, count: int = PARITY_OBSERVATIONS) -> Obs:

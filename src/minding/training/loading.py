@@ -25,7 +25,7 @@ class Trained(NamedTuple):
     ckpt: Path
 
 
-def load_policy(run: RunDir, ckpt: Path | None = None, modes: Sequence[str] = ("eval",)) -> Trained:
+def load_policy(run: RunDir, ckpt: str | Path | None = None, modes: Sequence[str] = ("eval",)) -> Trained:
     """The trained policy of a run.
 
     Args:
@@ -57,7 +57,7 @@ def load_policy(run: RunDir, ckpt: Path | None = None, modes: Sequence[str] = ("
             built.append(make_policy(cfg, modes=modes))
         load_weights(built[0], found)
 
-    found = use_newest(run.checkpoints, use) if ckpt is None else use_checkpoint(ckpt, use)
+    found = use_newest(run.checkpoints, use) if ckpt is None else use_checkpoint(Path(ckpt), use)
     return Trained(cfg, built[0], found.path)
 
 

@@ -35,9 +35,9 @@ Act = Callable[[Obs], Array]
 def record_data(
     run: RunDir | str | Path,
     steps: int,
-    out: Path | None = None,
+    out: str | Path | None = None,
     *,
-    ckpt: Path | None = None,
+    ckpt: str | Path | None = None,
     explore: bool = False,
     seed: int | None = None,
     references: References | None = None,
@@ -86,7 +86,7 @@ def record_data(
 def record_random(
     cfg: Config,
     steps: int,
-    out: Path,
+    out: str | Path,
     *,
     seed: int | None = None,
     references: References | None = None,

@@ -19,6 +19,7 @@ from minding.engine.data.dataset import Dataset
 from minding.engine.data.dataset_writer import Episode, episodes_of
 from minding.engine.data.observation import observation_leaves
 from minding.engine.data.references import References, references_of
+from minding.engine.data.scratch import Scratch
 from minding.engine.errors import DataError, ShapeError, SpaceError
 from minding.engine.files import read_bounded
 from minding.engine.types import Array
@@ -184,7 +185,7 @@ def _read(group: Any, name: str, space: spaces.Space[Any]) -> Any:
 # The way out.
 
 
-def export_minari(data: Dataset, path: Path, dataset_id: str) -> None:
+def export_minari(data: Dataset, path: str | Path, dataset_id: str) -> None:
     """Writes data as a Minari set, which `minari.MinariDataset(path / "data")` reads.
 
     Args:
@@ -199,14 +200,12 @@ def export_minari(data: Dataset, path: Path, dataset_id: str) -> None:
     h5py = extra_module("h5py", "data", "writing a Minari set")
     serialization = extra_module("minari.serialization", "data", "writing a Minari set")
     check_exportable(data)
-    if path.exists():
-        raise DataError(f"{str(path)!r} exists: remove it, or give another folder")
+    path = Path(path).expanduser()
     env, references = data.about["env"], references_of(data.about)
     space = observation_space(env["observation"])
-    scratch = path.with_name(f".{path.name}.minding-tmp")
-    folder = scratch / "data"
-    folder.mkdir(parents=True)
-    try:
+    with Scratch(path) as scratch:
+        folder = scratch.folder / "data"
+        folder.mkdir()
         with h5py.File(folder / MAIN, "w", track_order=True) as file:
             for number, episode in enumerate(episodes_of(data)):
                 _write_episode(file, number, episode, space)
@@ -224,13 +223,7 @@ def export_minari(data: Dataset, path: Path, dataset_id: str) -> None:
         if references is not None:
             metadata |= dict(zip(_REFERENCES, (references.random, references.expert), strict=True))
         (folder / METADATA).write_text(json.dumps(metadata), encoding="utf-8")
-        os.rename(scratch, path)
-    finally:
-        if scratch.exists():
-            for file_path in folder.iterdir():
-                file_path.unlink()
-            folder.rmdir()
-            scratch.rmdir()
+        scratch.finish()
 
 
 def check_exportable(data: Dataset) -> None:

@@ -1,0 +1,117 @@
+"""The hidden folder in which one process at a time writes what is to get a name."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import threading
+from pathlib import Path
+
+from minding.engine.checkpoint import disk
+from minding.engine.errors import DataError
+
+_WRITER = "writer"
+"""File in it that names the process, for the message to another one that wants the same name."""
+_MAX_WRITER = 200
+_TRIES = 100
+
+_open: set[Path] = set()
+"""What this process is writing."""
+_changing = threading.RLock()
+
+
+class Scratch(contextlib.AbstractContextManager["Scratch"]):
+    """A hidden folder beside `path`, locked while it is written; for use with ``with``, whose end removes it.
+
+    What a process left behind that died is removed, and does not stand in the way.
+
+    Args:
+      path: what the folder becomes by `finish`; there is nothing of that name yet.
+
+    Attributes:
+      folder: where to write.
+
+    Raises:
+      DataError: there is something of that name, or another process is writing it.
+      OSError: the folder cannot be made.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path, self.folder = path, disk.hidden(path)
+        self._descriptor: int | None = None
+
+    def __enter__(self) -> Scratch:
+        self._refuse_existing()
+        with _changing:
+            self._descriptor = self._claimed()
+            _open.add(self.folder)
+        try:
+            self._refuse_existing()
+            for each in self.folder.iterdir():
+                disk.remove_tree(each) if each.is_dir() and not each.is_symlink() else each.unlink()
+            disk.write_file(self.folder / _WRITER, f"process {os.getpid()} on {os.uname().nodename}".encode())
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def finish(self) -> None:
+        """Gives the folder its name, durably."""
+        os.unlink(self.folder / _WRITER)
+        disk.sync(self.folder)
+        with _changing:
+            disk.rename(self.folder, self._path)
+            _open.discard(self.folder)
+        disk.sync(self._path.parent)
+
+    def __exit__(self, *error: object) -> None:
+        with _changing:
+            if self.folder in _open:
+                disk.remove_tree(self.folder)
+                _open.discard(self.folder)
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+    def _refuse_existing(self) -> None:
+        if self._path.exists():
+            raise DataError(f"{str(self._path)!r} exists: remove it, or give another folder")
+
+    def _claimed(self) -> int:
+        """The descriptor of the folder, which is there and locked by this process."""
+        for _ in range(_TRIES):
+            with contextlib.suppress(FileExistsError):
+                disk.make_folder(self.folder)
+            try:
+                found = disk.locked(self.folder)
+            except BlockingIOError:
+                raise DataError(
+                    f"{str(self._path)!r} is being written by {self._writer()}: wait for it, or give another folder"
+                ) from None
+            except FileNotFoundError:
+                continue  # Whoever had it has just finished.
+            with contextlib.suppress(FileNotFoundError):
+                if os.path.samestat(os.fstat(found), os.stat(self.folder)):
+                    return found
+            os.close(found)
+        raise DataError(f"{str(self._path)!r}: other processes write it again and again: give another folder")
+
+    def _writer(self) -> str:
+        with contextlib.suppress(OSError), open(self.folder / _WRITER, "rb") as file:
+            text = file.read(_MAX_WRITER).decode("utf-8", errors="replace")
+            if text and text.isprintable():
+                return text
+        return "another process"
+
+
+def remove_unfinished() -> None:
+    """Removes what this process is writing, which ends at once; a thread may still be at it."""
+    if not _changing.acquire(timeout=1):
+        return
+    for folder in _open:
+        # Under another name: a thread that writes on neither finds it nor gives it the name of a whole one.
+        gone = disk.hidden(folder.with_name(secrets.token_hex(8)))
+        with contextlib.suppress(OSError):
+            os.rename(folder, gone)
+            disk.remove_tree(gone)
