@@ -136,6 +136,36 @@ def plot_importance(shares: Mapping[str, float], path: str | os.PathLike[str]) -
     save_figure(figure, path)
 
 
+def plot_metrics(
+    runs: Mapping[str, Mapping[str, Array]], names: Sequence[str], path: str | os.PathLike[str], columns: int = 3
+) -> None:
+    """Draws a small panel for each metric, with a line for each run.
+
+    Args:
+      runs: by their name in the legend, metrics as `read_metrics` returns them.
+      names: of the metrics.
+      path: of the picture.
+      columns: panels beside each other.
+    Raises:
+      MissingExtraError: if matplotlib is not installed.
+    """
+    from_top = -(-len(names) // columns)
+    figure, panels = _figure(height=2.1, panels=from_top, columns=columns, width=9)
+    for axes in panels[len(names) :]:
+        axes.set_visible(False)
+    for name, axes in zip(names, panels, strict=False):
+        for label, metrics in runs.items():
+            axes.plot(*series(metrics, name), linewidth=1, label=label)
+        axes.set_title(name, fontsize="small")
+        axes.tick_params(labelsize="x-small")
+        axes.grid(alpha=0.3)
+        _count_steps(axes)
+    if len(runs) > 1:
+        handles, labels = panels[0].get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside lower center", ncols=4, fontsize="small", frameon=False)
+    save_figure(figure, path)
+
+
 def plot_trace(trace: Mapping[str, Any], path: str | os.PathLike[str], seconds: float | None = None) -> None:
     """Draws a time line, one row per lane, from what `Task.write_trace` wrote.
 
@@ -189,30 +219,34 @@ def _bars(spans: Sequence[Mapping[str, Any]], begin: float, end: float) -> list[
     return bars
 
 
-def _figure(height: float = 4.5, panels: int = 1) -> tuple[Any, list[Any]]:
-    """A figure with panels below each other, each of this height in inches."""
+def _figure(height: float = 4.5, panels: int = 1, columns: int = 1, width: float = 7) -> tuple[Any, list[Any]]:
+    """A figure of this width in inches with rows of panels, each of this height."""
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
     except ImportError:
         raise MissingExtraError("matplotlib", "plot", "drawing a learning curve") from None
-    figure = Figure(figsize=(7, height * panels), dpi=120, layout="constrained")
+    figure = Figure(figsize=(width, height * panels), dpi=120, layout="constrained")
     FigureCanvasAgg(figure)
-    return figure, [figure.add_subplot(panels, 1, number + 1) for number in range(panels)]
+    return figure, [figure.add_subplot(panels, columns, number + 1) for number in range(panels * columns)]
 
 
 def _describe(axes: Any, unit: str) -> None:
-    from matplotlib.ticker import EngFormatter
-
     axes.set_xlabel(UNITS[unit])
     axes.set_ylabel("episode return")
-    # Whatever was measured first, training began at step 0.
-    axes.set_xlim(left=0)
-    axes.xaxis.set_major_formatter(EngFormatter(sep=""))
+    _count_steps(axes)
     axes.grid(alpha=0.3)
     if axes.get_legend_handles_labels()[0]:
         # Below the axes: nothing of a curve is covered, wherever it ends.
         axes.legend(fontsize="small", loc="upper center", bbox_to_anchor=(0.5, -0.14), frameon=False)
+
+
+def _count_steps(axes: Any) -> None:
+    from matplotlib.ticker import EngFormatter
+
+    # Whatever was measured first, training began at step 0.
+    axes.set_xlim(left=0)
+    axes.xaxis.set_major_formatter(EngFormatter(sep=""))
 
 
 def save_figure(figure: Any, path: str | os.PathLike[str]) -> None:

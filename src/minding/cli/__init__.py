@@ -19,6 +19,7 @@ from minding.cli.data import data
 from minding.cli.doctor import doctor
 from minding.cli.evaluate import evaluate
 from minding.cli.export import export
+from minding.cli.html import report
 from minding.cli.inspect import inspect
 from minding.cli.listing import list_known
 from minding.cli.play import play
@@ -59,6 +60,7 @@ for command in (
     export,
     list_known,
     plot,
+    report,
     compare,
     check_env,
     doctor,

@@ -1,0 +1,345 @@
+"""One HTML file about runs: results, curves, settings, where the time went. It needs no other file and no network."""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import html
+import json
+import math
+import os
+import shlex
+import tempfile
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from minding.engine.chain.context import UNITS
+from minding.engine.config.compiler import load_config
+from minding.engine.config.options import plain
+from minding.engine.errors import ConfigError
+from minding.engine.files import read_bounded, read_text
+from minding.engine.run.aggregates import bootstrap_interval, mean
+from minding.engine.run.comparison import ComparedRun, compare_runs
+from minding.engine.run.curves import LEAST_SEEDS, Curve, learning_curves
+from minding.engine.run.metrics import read_metrics
+from minding.engine.run.plotting import plot_curves, plot_metrics, plot_trace
+from minding.engine.run.run_dir import RunDir
+from minding.engine.types import Array
+
+_MAX_FILM = 1 << 25
+_MAX_TRACE = 1 << 28
+_DRAWN = 2.0
+"""Seconds of a timeline in its picture."""
+_PANELS = 12
+"""Metrics of learning that are drawn at most."""
+_Z = 1.959963984540054
+"""Two-sided 95 % quantile of the standard normal distribution."""
+_STYLE = """
+:root { color-scheme: light dark; --line: #8884; --soft: #8882; }
+body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 0 auto; padding: 1rem; }
+h1 { line-height: 1.2; margin-bottom: .2rem; } h2 { margin-top: 2.2rem; border-bottom: 1px solid var(--line); }
+p.lead { margin-top: 0; opacity: .8; }
+.scroll { overflow-x: auto; } table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
+th, td { padding: .3rem .8rem .3rem 0; text-align: left; border-bottom: 1px solid var(--line); vertical-align: top; }
+td.number, th.number { text-align: right; } code, pre { font: .9em/1.4 ui-monospace, monospace; }
+td code { overflow-wrap: anywhere; } pre { background: var(--soft); padding: .8rem; overflow-x: auto; }
+figure { margin: 1rem 0; } figure img { max-width: 100%; height: auto; background: white; border-radius: 4px; }
+figcaption { font-size: .9em; opacity: .8; }
+@media print { body { max-width: none; } h2 { break-after: avoid; } figure { break-inside: avoid; } }
+"""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Setting:
+    """A setting that is not its default: its path, the value, and the default."""
+
+    path: str
+    value: Any
+    default: Any
+
+
+Changed = Callable[[Mapping[str, Any]], Sequence[Setting] | None]
+"""From a run's configuration to the settings that are not their defaults; None where the defaults are not known."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Run:
+    """A run that the page is about: its name there, its folder, its figures and its configuration."""
+
+    name: str
+    folder: RunDir
+    figures: ComparedRun
+    cfg: Mapping[str, Any]
+
+
+def write_page(paths: Iterable[str | os.PathLike[str]], out: str | os.PathLike[str], changed: Changed) -> list[Path]:
+    """Writes an HTML page about runs, in one step: an earlier file stays whole until the new one is complete.
+
+    Args:
+      paths: run folders, or folders of seeds; one that cannot be read is left out with a warning.
+      out: the file.
+      changed: see `Changed`.
+    Returns:
+      The run folders that the page is about, the highest final evaluation first.
+    Raises:
+      ConfigError: none of the folders holds a run.
+      MissingExtraError: matplotlib is not installed.
+      OSError: the file cannot be written.
+    """
+    runs = _named(compare_runs(paths))
+    page = _page(runs, changed)
+    out = Path(out)
+    fresh = out.with_name(f".new-{out.name}")
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        fresh.write_text(page, encoding="utf-8")
+        os.replace(fresh, out)
+    finally:
+        fresh.unlink(missing_ok=True)
+    return [run.folder.path for run in runs]
+
+
+def _named(compared: Sequence[ComparedRun]) -> list[_Run]:
+    """The runs by what their paths do not have in common."""
+    paths = [run.path.absolute() for run in compared]
+    above = Path(os.path.commonpath([path.parent for path in paths]))
+    folders = [RunDir(run.path) for run in compared]
+    return [
+        _Run(str(path.relative_to(above)), folder, run, plain(load_config(folder.config)))
+        for path, folder, run in zip(paths, folders, compared, strict=True)
+    ]
+
+
+def _page(runs: Sequence[_Run], changed: Changed) -> str:
+    title = _title([run.cfg for run in runs])
+    seeds = sorted({str(run.cfg.get("seed")) for run in runs}, key=lambda text: (len(text), text))
+    lead = f"{len(runs)} {'run' if len(runs) == 1 else 'runs'}, seed{'' if len(seeds) == 1 else 's'} {', '.join(seeds)}"
+    sections = [
+        ("Result", _results(runs)),
+        ("Learning curve", _curves(runs)),
+        ("What the trained agent does", _film(runs)),
+        ("Settings that differ from the defaults", _settings(runs, changed)),
+        ("Learning in detail", _details(runs)),
+        ("Where the time went", _time(runs)),
+        ("Again", _commands(runs)),
+    ]
+    body = "\n".join(f"<section>\n<h2>{_text(name)}</h2>\n{content}\n</section>" for name, content in sections)
+    return (
+        f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n<title>{_text(title)}</title>\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        # Nothing is fetched and nothing runs, whatever a file of the run holds.
+        '<meta http-equiv="Content-Security-Policy" content="default-src \'none\'; img-src data:; '
+        "style-src 'unsafe-inline'\">\n"
+        f"<style>{_STYLE}</style>\n</head>\n<body>\n<h1>{_text(title)}</h1>\n"
+        f'<p class="lead">{_text(lead)}</p>\n{body}\n</body>\n</html>\n'
+    )
+
+
+def _title(cfgs: Sequence[Mapping[str, Any]]) -> str:
+    def named(section: str, key: str) -> str:
+        found = dict.fromkeys(str((cfg.get(section) or {}).get(key)) for cfg in cfgs)
+        return ", ".join(list(found)[:3]) + (f" and {len(found) - 3} more" if len(found) > 3 else "")
+
+    return f"{named('policy', 'type')} on {named('env', 'env_id')}"
+
+
+def _results(runs: Sequence[_Run]) -> str:
+    rows = []
+    for run in runs:
+        figures, interval, episodes = run.figures, "none", ""
+        if figures.evaluation is not None:
+            value, std, n_episode = figures.evaluation
+            half = _Z * std / math.sqrt(n_episode)
+            interval, episodes = f"{value:.1f} [{value - half:.1f}, {value + half:.1f}]", str(n_episode)
+        seconds = "" if figures.seconds is None else f"{figures.seconds:,.0f} s"
+        steps = f"{figures.steps:,} {UNITS[figures.unit]}"
+        rows.append([run.name, interval, episodes, steps, seconds, figures.ended_by or "not ended"])
+    header = ["run", "final evaluation", "episodes", "steps", "time", "ended by"]
+    note = (
+        "<p>The final evaluation is the mean return of the final policy without exploration, with the 95 % interval "
+        "over its episodes (normal approximation).</p>"
+    )
+    return _table(header, rows, numbers=(1, 2, 3, 4)) + (note if any(run.figures.evaluation for run in runs) else "")
+
+
+def _curves(runs: Sequence[_Run]) -> str:
+    try:
+        curves = learning_curves([run.folder.path for run in runs])
+    except ConfigError as error:
+        return f"<p>None: {_text(error)}</p>"
+    caption = "A star is the final evaluation."
+    if any(curve.n_runs > 1 for curve in curves):
+        caption = "Faint lines are single seeds. A star is the mean of the final evaluations."
+    return _over_seeds(curves) + _drawn(lambda path: plot_curves(curves, path), ".svg", "Learning curves", caption)
+
+
+def _over_seeds(curves: Sequence[Curve]) -> str:
+    """The mean final evaluation of each configuration that has several seeds, with its interval from three on."""
+    rows = []
+    for curve in curves:
+        if len(curve.finals) < 2:
+            continue
+        finals = np.array(curve.finals)[:, None]
+        text = f"{finals.mean():.1f}"
+        if len(finals) >= LEAST_SEEDS:
+            low, high = bootstrap_interval([finals], mean)
+            text += f" [{low[0]:.1f}, {high[0]:.1f}]"
+        rows.append([f"{curve.label} on {curve.env_id}", str(len(finals)), text])
+    header = ["configuration", "seeds", "mean of the final evaluations [95 % interval over seeds]"]
+    return _table(header, rows, numbers=(1, 2)) if rows else ""
+
+
+def _film(runs: Sequence[_Run]) -> str:
+    for run in runs:
+        path = run.folder.video
+        if not path.is_file():
+            continue
+        try:
+            film = read_bounded(path, _MAX_FILM)
+        except (OSError, ConfigError) as error:
+            return f"<p>{_text(path)} is not shown: {_text(error)}</p>"
+        return _figure(film, "image/gif", "An episode", f"An episode of {run.name} without exploration.")
+    command = f"minding record {_quoted(runs[0].folder.path)}"
+    return f"<p>There is no film yet: <code>{_text(command)}</code> makes one.</p>"
+
+
+def _settings(runs: Sequence[_Run], changed: Changed) -> str:
+    found = [changed(run.cfg) for run in runs]
+    if all(each is None for each in found):
+        return "<p>The defaults of this algorithm are not known here; config.yaml of the run has all its settings.</p>"
+    paths = dict.fromkeys(setting.path for each in found for setting in each or ())
+    if not paths:
+        return "<p>None.</p>"
+    tables = [{setting.path: setting for setting in each or ()} for each in found]
+    rows = []
+    for path in paths:
+        defaults = dict.fromkeys(_value(table[path].default) for table in tables if path in table)
+        values = [_value(table[path].value) if path in table else "default" for table in tables]
+        same = len(set(values)) == 1
+        rows.append([path, *(values[:1] if same else [_by_run(runs, values)]), " or ".join(defaults)])
+    return _table(["setting", "value", "default"], rows, code=(0, 1, 2))
+
+
+def _by_run(runs: Sequence[_Run], values: Sequence[str]) -> str:
+    """Values and whose they are; of many runs, the values only."""
+    if len(runs) > 6:
+        return ", ".join(dict.fromkeys(values))
+    return ", ".join(f"{value} ({run.name})" for run, value in zip(runs, values, strict=True))
+
+
+def _details(runs: Sequence[_Run]) -> str:
+    tables: dict[str, Mapping[str, Array]] = {}
+    for run in runs:
+        try:
+            tables[run.name] = read_metrics(run.folder.metrics)
+        except ConfigError:
+            continue  # The curve said why.
+    names = [name for name in dict.fromkeys(name for table in tables.values() for name in table) if _is_detail(name)]
+    if not names:
+        return "<p>None: no metrics of learning were written.</p>"
+    shown = names[:_PANELS]
+    left = "" if len(names) == len(shown) else f" {len(names) - len(shown)} more are in metrics.csv."
+    caption = f"Metrics of learning, one line for each run.{left}"
+    return _drawn(lambda path: plot_metrics(tables, shown, path), ".svg", "Metrics of learning", caption)
+
+
+def _is_detail(name: str) -> bool:
+    return name.startswith("train/") and name not in ("train/grad_steps", "train/updates_per_step")
+
+
+def _time(runs: Sequence[_Run]) -> str:
+    parts = []
+    speeds = [(run, run.folder.figures().get("steps_per_second")) for run in runs]
+    rows = [[run.name, f"{value:,.0f} {UNITS[run.figures.unit]}/s"] for run, value in speeds if value]
+    if rows:
+        parts.append(_table(["run", "speed"], rows, numbers=(1,)))
+    trace = next((found for run in runs if (found := _trace_of(run.folder.path))), None)
+    if trace is None:
+        parts.append(
+            "<p>No timeline was recorded: train with <code>run.trace=true</code> (or <code>--trace</code>) to see what "
+            "ran when, and where the time went by middleware.</p>"
+        )
+        return "\n".join(parts)
+    path, events = trace
+    try:
+        parts.append(_table(["middleware", "seconds", "share"], _shares(events), numbers=(1, 2)))
+        caption = f"The last {_DRAWN:g} seconds of {path.name}: what ran when, one row for each lane."
+        parts.append(_drawn(lambda at: plot_trace(events, at, seconds=_DRAWN), ".png", "Timeline", caption))
+    except (KeyError, TypeError, ValueError, AttributeError):
+        parts.append(f"<p>{_text(path / 'trace.json')} is not shown: it is not a timeline of minding.</p>")
+    return "\n".join(parts)
+
+
+def _trace_of(path: Path) -> tuple[Path, Any] | None:
+    try:
+        return path, json.loads(read_text(path / "trace.json", _MAX_TRACE))
+    except (OSError, ValueError, RecursionError, ConfigError):
+        return None
+
+
+def _shares(trace: Mapping[str, Any]) -> list[list[str]]:
+    """Seconds of each kind of span within its lane, and their share of all that the lane did."""
+    lanes = {event["tid"]: str(event["args"]["name"]) for event in trace["traceEvents"] if event["ph"] == "M"}
+    spent: dict[tuple[str, str], float] = {}
+    for event in trace["traceEvents"]:
+        if event["ph"] == "X":
+            key = lanes.get(event["tid"], ""), str(event["name"])
+            spent[key] = spent.get(key, 0.0) + event["dur"] / 1e6
+    totals: dict[str, float] = {}
+    for (lane, _), seconds in spent.items():
+        totals[lane] = totals.get(lane, 0.0) + seconds
+    rows = []
+    for (lane, name), seconds in sorted(spent.items(), key=lambda item: -item[1]):
+        label = name if len(lanes) == 1 else f"{lane}: {name}"
+        rows.append([label, f"{seconds:.2f}", f"{100 * seconds / (totals[lane] or 1.0):.1f} %"])
+    return rows
+
+
+def _commands(runs: Sequence[_Run]) -> str:
+    lines = [f"minding {name} {_quoted(run.folder.path)}" for run in runs[:1] for name in ("eval", "record", "resume")]
+    lines += [f"minding train {_quoted(run.folder.config)}" for run in runs]
+    return f"<pre>{_text(chr(10).join(lines))}</pre>"
+
+
+def _drawn(draw: Callable[[Path], None], suffix: str, name: str, caption: str) -> str:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / f"picture{suffix}"
+        draw(path)
+        return _figure(path.read_bytes(), {".svg": "image/svg+xml", ".png": "image/png"}[suffix], name, caption)
+
+
+def _figure(picture: bytes, kind: str, name: str, caption: str) -> str:
+    data = base64.b64encode(picture).decode("ascii")
+    return (
+        f'<figure><img alt="{_text(name)}" src="data:{kind};base64,{data}">'
+        f"<figcaption>{_text(caption)}</figcaption></figure>"
+    )
+
+
+def _table(
+    header: Sequence[str], rows: Iterable[Sequence[str]], *, numbers: Sequence[int] = (), code: Sequence[int] = ()
+) -> str:
+    def cell(tag: str, column: int, text: str) -> str:
+        kind = ' class="number"' if column in numbers else ""
+        content = f"<code>{_text(text)}</code>" if column in code and tag == "td" else _text(text)
+        return f"<{tag}{kind}>{content}</{tag}>"
+
+    lines = [("th", header), *(("td", row) for row in rows)]
+    cells = ["".join(cell(tag, column, text) for column, text in enumerate(row)) for tag, row in lines]
+    return '<div class="scroll"><table>\n' + "\n".join(f"<tr>{each}</tr>" for each in cells) + "\n</table></div>"
+
+
+def _quoted(path: Path) -> str:
+    return shlex.quote(str(path))
+
+
+def _value(value: Any) -> str:
+    text = value if isinstance(value, str) else json.dumps(value, default=str)
+    return text if len(text) <= 200 else f"{text[:200]}..."
+
+
+def _text(text: object) -> str:
+    return html.escape(str(text))
