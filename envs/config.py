@@ -90,6 +90,6 @@ def check_playable(env_cfg: Mapping[str, Any]) -> None:
     """
     if env_cfg["env_id"] == RECORDED:
         raise ConfigError(
-            f"env.env_id={RECORDED}: there is no environment to play in, only recorded data; train with env.env_id=ID, "
-            "an environment that has the spaces of the data"
+            f"env.env_id={RECORDED}: there is no environment to play in, only recorded data; `minding eval RUN --env "
+            "ID` plays in one that has their spaces"
         )

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
 
 import numpy as np
 
 from minding.engine.chain.context import OfflineRLContext
 from minding.engine.chain.middleware import declare
+from minding.engine.chain.task import Task
+from minding.engine.chain.task import task as global_task
 from minding.engine.config.config import Config
 from minding.engine.data import trees
 from minding.engine.data.actions import ActionAdapter
@@ -82,6 +84,9 @@ class dataset_evaluator:
 
     pi is the policy without exploration. Everything follows from the seed and `train_iter`; nothing has to be saved.
 
+    When a run ends, its last policy is judged, too, if it was not yet; what is due later does not depend on that. A
+    signal that ends the run aborts a fit, which takes seconds: that evaluation is due again after a resume.
+
     Reads: train_iter, last_data_eval_iter.
     Writes: data_eval, last_data_eval_iter.
     Config: policy.eval.freq, policy.eval.fqe, policy.eval.fqe_steps, policy.other.holdout, policy.learn.batch_size,
@@ -91,10 +96,15 @@ class dataset_evaluator:
       cfg: the compiled configuration.
       policy: the policy that learns, with all its modes.
       dataset: all that was recorded; the fetcher learns from the first part that `hold_out` makes of it.
+      task: the task whose signals are obeyed; the global one by default.
     """
 
-    def __init__(self, cfg: Config, policy: JudgedPolicy, dataset: Dataset) -> None:
+    def __init__(self, cfg: Config, policy: JudgedPolicy, dataset: Dataset, *, task: Task[Any] | None = None) -> None:
         self._cfg, self._policy = cfg, policy
+        self._task = global_task if task is None else task
+        # `train_iter` of the policy that was judged last, in this process.
+        self._judged = -1
+        self._broken_off = False
         self._learned, self._held = hold_out(dataset, cfg.policy.other.read("holdout", float, 0.0), cfg.seed)
         self._freq = cfg.policy.eval.freq
         self._adapter = ActionAdapter(dataset.about["env"]["env_action"])
@@ -130,10 +140,30 @@ class dataset_evaluator:
         """Judges if it is due."""
         if ctx.train_iter - max(ctx.last_data_eval_iter, 0) < self._freq:
             return
-        ctx.data_eval, ctx.last_data_eval_iter = self.judge(ctx.train_iter), ctx.train_iter
+        found = self.judge(ctx.train_iter)
+        if self._fit is not None and "fqe_value" not in found:
+            self._broken_off = True
+            return
+        ctx.data_eval, ctx.last_data_eval_iter = found, ctx.train_iter
+        self._judged = ctx.train_iter
+
+    def finish(self, ctx: OfflineRLContext) -> None:
+        """Judges the last policy of the run, unless it has been judged, or an error ends the run."""
+        if self._task.error is not None or not ctx.train_iter or self._judged == ctx.train_iter:
+            return
+        ctx.data_eval = self.judge(ctx.train_iter) or None
+        self._judged = ctx.train_iter
+
+    @property
+    def resume_guarantee(self) -> str:
+        """Not exact once a fit was aborted: it comes an iteration later and judges another policy."""
+        return "mid-iteration" if self._broken_off else "exact"
 
     def judge(self, train_iter: int) -> dict[str, float]:
-        """What the data say of the policy as it is, by name; `train_iter` numbers the draws."""
+        """What the data say of the policy as it is, by name; `train_iter` numbers the draws.
+
+        Without `fqe_value` if a signal ends the run meanwhile.
+        """
         found = {} if self._held is None else self._by_steps(self._held)
         first = self._observed(self._learned if self._held is None else self._held, "obs", None)
         if self._held is not None:
@@ -142,9 +172,12 @@ class dataset_evaluator:
                 found["first_value"] = float(values.mean(dtype=np.float64))
         if self._fit is not None:
             rng = self._streams.generator(f"dataset_evaluator.{train_iter}")
-            fitted = self._fit.fitted(self._policy, self._actions, rng)
-            values = fitted.values(first, self._actions(first))
-            found["fqe_value"] = float(values.mean(dtype=np.float64)) * self._fit.scale
+            fitted = self._fit.fitted(
+                self._policy, self._actions, rng, stop=lambda: self._task.interrupted_by is not None
+            )
+            if fitted is not None:
+                values = fitted.values(first, self._actions(first))
+                found["fqe_value"] = float(values.mean(dtype=np.float64)) * self._fit.scale
         return found
 
     def _by_steps(self, held: DatasetPart) -> dict[str, float]:
@@ -205,13 +238,17 @@ class _Fit:
         self._tau = float(np.clip(_TIMES * horizon / self._steps, 0.005, 1.0))
         self._fitted: FittedQ | None = None
 
-    def fitted(self, policy: JudgedPolicy, act: _Act, rng: np.random.Generator) -> FittedQ:
-        """The network, fitted to the policy as it is."""
+    def fitted(
+        self, policy: JudgedPolicy, act: _Act, rng: np.random.Generator, stop: Callable[[], bool]
+    ) -> FittedQ | None:
+        """The network, fitted to the policy as it is; None once `stop()` is true."""
         if self._fitted is None:
             # After the first steps: only then are the moments of observations known.
             self._fitted = policy.fitted_q(self._gamma, self._limits)
         self._fitted.restart()
         for done in range(0, self._steps, self._per_call):
+            if stop():
+                return None
             index = rng.integers(len(self._data), size=self._per_call * self._batch)
             rows = self._data.rows(self._data.names, index)
             prefix = "next_obs"

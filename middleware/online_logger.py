@@ -37,7 +37,7 @@ _ROWS_WAIT = 1.0
     reads=("clock", "train_iter", "last_eval_iter", "last_eval_value", "last_eval_clock"),
     optional=(
         *("train_output", "episode_stats", "env_episode", "train_epoch", "eval_value", "eval_output", "policy_lag"),
-        "data_eval",
+        *("data_eval", "last_data_eval_iter"),
     ),
 )
 def online_logger(
@@ -63,7 +63,7 @@ def online_logger(
     value; None is an empty cell) and its step of the clock.
 
     Reads: clock, train_iter, last_eval_iter, last_eval_value, last_eval_clock; and if present train_output,
-      episode_stats, env_episode, train_epoch, eval_value, eval_output, policy_lag, data_eval.
+      episode_stats, env_episode, train_epoch, eval_value, eval_output, policy_lag, data_eval, last_data_eval_iter.
     Writes: nothing.
     Config: run.metrics_freq, run.log_freq, run.loggers, run.max_env_step, run.max_train_iter, exp_name.
 
@@ -131,6 +131,8 @@ class OnlineLogger:
         self._row_clock = 0
         # `train_iter` and `clock` of the policy whose evaluation was the last to get a row.
         self._evaluated: tuple[int, int] | None = None
+        # What recorded data said last, and of the policy of which `train_iter`.
+        self._judged: tuple[int, Mapping[str, float]] = -1, {}
         # Means of declared info over the last evaluation, for the display.
         self._shown: dict[str, float] = {}
         self._row_seconds = 0.0
@@ -150,8 +152,7 @@ class OnlineLogger:
             self._write_evaluation(ctx, number_in(ctx.eval_value, "eval_value", "online_logger"))
         judged = ctx.optional("data_eval", dict)
         if judged is not None:
-            values = {f"eval/{name}": float(value) for name, value in judged.items()}
-            self._write({ctx.unit: ctx.clock, "train_iter": ctx.train_iter, "eval/return_mean": None, **values})
+            self._write_judged(ctx, judged)
         clock = ctx.clock
         if clock // self._metrics_freq > self._row_clock // self._metrics_freq:
             self._write_means(ctx)
@@ -162,9 +163,16 @@ class OnlineLogger:
             self._progress.update(self._status(ctx))
 
     def finish(self, ctx: LearningContext) -> None:
-        """Writes the evaluation that an asynchronous run waited for at its end, and the last, shorter window."""
+        """Writes the evaluation that an asynchronous run waited for at its end, what recorded data say of the last
+        policy, and the last, shorter window."""
         if ctx.eval_value is not None and self._evaluated != (ctx.last_eval_iter, ctx.last_eval_clock):
             self._write_evaluation(ctx, number_in(ctx.eval_value, "eval_value", "online_logger"))
+        judged = ctx.optional("data_eval", dict)
+        if judged is not None and ctx.optional("last_data_eval_iter", int) == ctx.train_iter:
+            # A row that an earlier process wrote says it already.
+            self._judged = ctx.train_iter, judged
+        elif judged is not None:
+            self._write_judged(ctx, judged)
         if self._train or ctx.clock > self._row_clock:
             self._write_means(ctx)
         if self._progress is not None:
@@ -186,6 +194,10 @@ class OnlineLogger:
         for writer in (*(self._tables or ()), *self._loggers, self._progress):
             if writer is not None:
                 writer.close()
+
+    def judged(self, train_iter: int) -> Mapping[str, float]:
+        """What recorded data said of the policy after so many gradient steps, by name; empty if it was not judged."""
+        return self._judged[1] if self._judged[0] == train_iter else {}
 
     @property
     def earlier_seconds(self) -> float:
@@ -250,6 +262,11 @@ class OnlineLogger:
         measured = {ctx.unit: ctx.last_eval_clock, "train_iter": ctx.last_eval_iter}
         scores = {} if self._references is None else {"eval/normalized": self._references.normalized(value)}
         self._write({**measured, "eval/return_mean": value, **scores, **_spread(episodes), **means})
+
+    def _write_judged(self, ctx: LearningContext, judged: Mapping[str, float]) -> None:
+        self._judged = ctx.train_iter, judged
+        values = {f"eval/{name}": float(value) for name, value in judged.items()}
+        self._write({ctx.unit: ctx.clock, "train_iter": ctx.train_iter, "eval/return_mean": None, **values})
 
     def _write_means(self, ctx: LearningContext) -> None:
         seconds = self._seconds()

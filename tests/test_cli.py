@@ -54,6 +54,7 @@ class Summary:
     profile: str = ""
     eval_info: dict = dataclasses.field(default_factory=lambda: {"success": 0.75})
     eval_normalized: float = float("nan")
+    data_eval: dict = dataclasses.field(default_factory=dict)
 
 
 @pytest.fixture
@@ -73,7 +74,7 @@ def training(monkeypatch):
         ended = {"stop_reason": module.stop_reason, "unsaved": module.unsaved, "folder_lost": module.folder_lost}
         return Summary(str(run_dir.path), **ended)
 
-    def evaluate(run, n_episode, seed, *, acting, ckpt):
+    def evaluate(run, n_episode, seed, *, acting, ckpt, played):
         module.calls.append((n_episode, seed, acting, ckpt))
         return [EpisodeEnd(0, 480.0, 480, {"success": 0.0}), EpisodeEnd(1, 500.0, 500, {"success": 1.0})]
 
@@ -416,7 +417,8 @@ def test_the_word_best_is_the_checkpoint_of_the_best_evaluation(training, compil
     filmed = []
     training.record = lambda run_dir, file, **given: filmed.append(given) or [EpisodeEnd(0, 2.0, 2)] * 3
     assert run(["record", "runs/cartpole_ppo", "--ckpt", "best", "--episodes", "3"]) == 0
-    assert filmed == [{"seed": None, "ckpt": best, "n_episode": 3}]
+    played = filmed[0].pop("played")
+    assert (played.env.env_id, filmed) == ("CartPole-v1", [{"seed": None, "ckpt": best, "n_episode": 3}])
     assert "mean of 3 episodes 2.0\n" in capsys.readouterr().out
 
 

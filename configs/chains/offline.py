@@ -47,7 +47,7 @@ def fill(task: Task, cfg: Config, policy: Policy) -> None:
     task.use(offline_data_fetcher(cfg, tables))
     task.use(trainer(cfg, policy.learn_mode))
     if held is not None or cfg.policy.eval.read("fqe", bool, False):
-        task.use(dataset_evaluator(cfg, cast(JudgedPolicy, policy), data))
+        task.use(dataset_evaluator(cfg, cast(JudgedPolicy, policy), data, task=task))
 
 
 chain = Chain(fill, OfflineRLContext, check, ("policy.other.data",))

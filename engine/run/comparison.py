@@ -33,6 +33,7 @@ class ComparedRun:
       seconds: of training; None if the run has not ended.
       ended_by: why it ended; empty if it has not.
       settings: those in which the runs differ, by path, with this run's values.
+      judged: what recorded data say of the final policy, by name.
     """
 
     path: Path
@@ -42,6 +43,7 @@ class ComparedRun:
     seconds: float | None
     ended_by: str
     settings: Mapping[str, Any]
+    judged: Mapping[str, float] = dataclasses.field(default_factory=dict)
 
 
 def compare_runs(paths: Iterable[str | os.PathLike[str]]) -> list[ComparedRun]:
@@ -113,7 +115,7 @@ def _compared(run: RunDir, settings: Mapping[str, Any]) -> ComparedRun:
     if figures.get("n_eval_episodes") and math.isfinite(figures["eval_return"]):
         evaluation = (float(figures["eval_return"]), float(figures["eval_std"]), figures["n_eval_episodes"])
     seconds, ended_by = figures.get("wall_time"), figures.get("stop_reason", "")
-    return ComparedRun(run.path, evaluation, unit, steps, seconds, ended_by, settings)
+    return ComparedRun(run.path, evaluation, unit, steps, seconds, ended_by, settings, figures.get("data_eval", {}))
 
 
 def _position(run: RunDir) -> tuple[str, int]:

@@ -17,6 +17,7 @@ from minding.engine.config.config import Config
 from minding.engine.config.identity import changes
 from minding.engine.config.options import plain
 from minding.engine.console import console_logger
+from minding.engine.data.dataset import RECORDED
 from minding.engine.errors import ConfigError
 from minding.engine.run.aggregates import bootstrap_interval, mean
 from minding.engine.run.metrics import clock_of, read_metrics
@@ -25,6 +26,15 @@ from minding.engine.types import Array
 
 EVAL_RETURN = "eval/return_mean"
 COLLECT_RETURN = "collect/return_mean"
+MEASURES = {
+    EVAL_RETURN: ("evaluation", "episode return"),
+    COLLECT_RETURN: ("training", "episode return"),
+    "eval/fqe_value": ("fitted Q evaluation", "value of first states, discounted"),
+    "eval/action_distance": ("held-out episodes", "distance of actions from the recorded ones"),
+    "eval/other_actions": ("held-out episodes", "share of actions that differ from the recorded ones"),
+}
+"""What a curve may show, by column of metrics.csv: what it was measured on, and what it is. Recorded data judge only
+where no episode was played."""
 _GRID_POINTS = 200
 _SAME_RUN = ("log_freq", "loggers", "profile", "trace", "ckpt_freq", "final_episodes", "out_dir", "target", "video")
 """Settings of the section `run` that change no return."""
@@ -36,7 +46,7 @@ _MOST_SETTINGS = 3
 
 @dataclasses.dataclass(frozen=True)
 class Curve:
-    """Mean return over the steps of a run with its 95 % interval over seeds.
+    """Mean return, or what recorded data say, over the steps of a run with its 95 % interval over seeds.
 
     Attributes:
       label: name in the legend.
@@ -44,9 +54,9 @@ class Curve:
       mean, low, high: float64 ``(M,)``; with one run all three are that run.
       n_runs: number of seeds.
       env_id: the environment, which has a panel of its own.
-      kind: ``"evaluation"`` or ``"training"``: whose returns these are.
+      column: of metrics.csv, one of `MEASURES`.
       unit: what `steps` counts, see `engine.chain.context.UNITS`.
-      finals: return of the final evaluation of each seed that has one, see `RunDir.summary`.
+      finals: the same of the final policy of each seed that was evaluated, see `RunDir.summary`.
       final_step: mean of the steps at which these evaluations were; NaN without one.
       members: steps and returns of each seed.
       target: the mean return to reach (``run.target``), if all seeds have the same.
@@ -59,12 +69,22 @@ class Curve:
     high: Array
     n_runs: int
     env_id: str = ""
-    kind: str = "evaluation"
+    column: str = EVAL_RETURN
     unit: str = "env_step"
     finals: tuple[float, ...] = ()
     final_step: float = math.nan
     members: tuple[tuple[Array, Array], ...] = ()
     target: float | None = None
+
+    @property
+    def kind(self) -> str:
+        """What was measured, such as ``"evaluation"`` or ``"training"``."""
+        return MEASURES[self.column][0]
+
+    @property
+    def measure(self) -> str:
+        """What the values are, such as ``"episode return"``."""
+        return MEASURES[self.column][1]
 
     @property
     def seeds(self) -> str:
@@ -76,11 +96,11 @@ class Curve:
 
 @dataclasses.dataclass(frozen=True)
 class _Run:
-    """A run folder that can be plotted: its configuration, its returns by kind, and what their steps count."""
+    """A run folder that can be plotted: its configuration, its points by `MEASURES`, and what their steps count."""
 
     path: Path
     cfg: Config
-    returns: dict[str, tuple[Array, Array]]
+    points: dict[str, tuple[Array, Array]]
     unit: str
 
     @property
@@ -107,20 +127,38 @@ def series(metrics: Mapping[str, Array], name: str) -> tuple[Array, Array]:
     return steps[order], values[order]
 
 
-def return_series(metrics: Mapping[str, Array]) -> tuple[Array, Array]:
-    """Steps and values of the evaluations, or of the training returns where there are fewer than two."""
-    evaluations, collected = series(metrics, EVAL_RETURN), series(metrics, COLLECT_RETURN)
-    return evaluations if len(evaluations[0]) > 1 or not len(collected[0]) else collected
+def main_column(*runs: Mapping[str, tuple[Array, Array]]) -> str | None:
+    """The column that a curve of these runs shows: evaluations, or the training returns where there are fewer than two
+    evaluations, or what recorded data say of policies; None if the runs have nothing in common.
+
+    Args:
+      runs: of each its points by column, see `points_of`.
+    """
+    if all(len(run.get(EVAL_RETURN, ((),))[0]) > 1 for run in runs):
+        return EVAL_RETURN
+    if all(COLLECT_RETURN in run for run in runs):
+        return COLLECT_RETURN
+    if any(EVAL_RETURN in run for run in runs):
+        return EVAL_RETURN
+    return next((column for column in MEASURES if all(column in run for run in runs)), None)
 
 
-def mean_curve(label: str, runs: Sequence[tuple[Array, Array]], *, env_id: str = "", kind: str = "evaluation") -> Curve:
-    """Averages the return curves of several seeds on the range of steps that all of them have.
+def points_of(metrics: Mapping[str, Array]) -> dict[str, tuple[Array, Array]]:
+    """Steps and values of each of `MEASURES` that was written."""
+    found = {column: series(metrics, column) for column in MEASURES}
+    return {column: points for column, points in found.items() if len(points[0])}
+
+
+def mean_curve(
+    label: str, runs: Sequence[tuple[Array, Array]], *, env_id: str = "", column: str = EVAL_RETURN
+) -> Curve:
+    """Averages the curves of several seeds on the range of steps that all of them have.
 
     Args:
       label: name in the legend.
-      runs: steps (rising) and returns of each seed, at least one point each.
+      runs: steps (rising) and values of each seed, at least one point each.
       env_id: the environment.
-      kind: whose returns these are, see `Curve`.
+      column: what the values are, see `Curve`.
     Returns:
       Mean and 95 % percentile bootstrap interval over seeds; the draws are the same each time.
     """
@@ -128,7 +166,7 @@ def mean_curve(label: str, runs: Sequence[tuple[Array, Array]], *, env_id: str =
     grid = runs[0][0] if len(runs) == 1 else np.linspace(first, max(first, last), _GRID_POINTS)
     table = np.stack([np.interp(grid, steps, values) for steps, values in runs])
     low, high = bootstrap_interval([table], mean)
-    return Curve(label, grid, mean(table), low, high, len(runs), env_id, kind, members=tuple(runs))
+    return Curve(label, grid, mean(table), low, high, len(runs), env_id, column, members=tuple(runs))
 
 
 def learning_curves(paths: Iterable[str | os.PathLike[str]]) -> list[Curve]:
@@ -166,11 +204,22 @@ def _read_run(path: Path) -> _Run:
     if not isinstance(env, dict) or not isinstance(policy, dict) or "env_id" not in env:
         raise ConfigError(f"{str(run_dir.config)!r} is not the configuration of a run: it names no environment")
     metrics = read_metrics(run_dir.metrics)
-    found = {"evaluation": series(metrics, EVAL_RETURN), "training": series(metrics, COLLECT_RETURN)}
-    returns = {kind: points for kind, points in found.items() if len(points[0])}
-    if not returns:
-        raise ConfigError(f"{str(run_dir.metrics)!r} holds no returns yet: let the run go on until there are")
-    return _Run(path, cfg, returns, clock_of(metrics) or "env_step")
+    points = points_of(metrics)
+    if not points:
+        reason = unjudged(cfg) or "let the run go on until there are"
+        raise ConfigError(f"{str(run_dir.metrics)!r} holds no returns yet: {reason}")
+    return _Run(path, cfg, points, clock_of(metrics) or "env_step")
+
+
+def unjudged(cfg: Mapping[str, Any]) -> str:
+    """That nothing judges the policy of a run, and what would; empty if something does."""
+    judges = (_value(cfg, path) for path in ("policy.other.holdout", "policy.eval.fqe"))
+    if _value(cfg, "env.env_id") != RECORDED or any(judges):
+        return ""
+    return (
+        "nothing judges the policy: train with policy.other.holdout=0.1, which holds episodes out to judge it, or with "
+        "--env ID, where it plays"
+    )
 
 
 def _groups(runs: Sequence[_Run]) -> list[list[_Run]]:
@@ -218,29 +267,31 @@ def _value(settings: Mapping[str, Any], path: str) -> Any:
 
 
 def _curve_of(label: str, runs: Sequence[_Run]) -> Curve:
-    evaluated = all(len(run.returns.get("evaluation", ((),))[0]) > 1 for run in runs)
-    trained = all("training" in run.returns for run in runs)
-    kind = "evaluation" if evaluated or not trained else "training"
-    members = [run.returns[kind] for run in runs if kind in run.returns]
-    curve = mean_curve(label, members, env_id=str(runs[0].cfg.env.env_id), kind=kind)
-    found = [final for run in runs if (final := final_evaluation(RunDir(run.path).figures())) is not None]
+    column = main_column(*(run.points for run in runs)) or next(iter(runs[0].points))
+    members = [run.points[column] for run in runs if column in run.points]
+    curve = mean_curve(label, members, env_id=str(runs[0].cfg.env.env_id), column=column)
+    found = [final for run in runs if (final := final_evaluation(RunDir(run.path).figures(), column)) is not None]
     targets = {_value(run.cfg, "run.target") for run in runs}
     return dataclasses.replace(
         curve,
         unit=runs[0].unit,
         finals=tuple(value for _, value in found),
         final_step=float(np.mean([step for step, _ in found])) if found else math.nan,
-        target=targets.pop() if len(targets) == 1 else None,
+        target=targets.pop() if len(targets) == 1 and curve.measure == MEASURES[EVAL_RETURN][1] else None,
     )
 
 
-def final_evaluation(figures: Mapping[str, Any]) -> tuple[float, float] | None:
-    """Where the final evaluation of a run was, on its clock, and its mean return; None if there was none.
+def final_evaluation(figures: Mapping[str, Any], column: str = EVAL_RETURN) -> tuple[float, float] | None:
+    """Where the final evaluation of a run was, on its clock, and what it found; None if there was none.
 
     Args:
       figures: as `RunDir.figures` returns them.
+      column: one of `MEASURES`; for the returns the final evaluation's mean return.
     """
     step, value = figures.get(figures.get("unit", "env_step"), math.nan), figures.get("eval_return")
+    if column not in (EVAL_RETURN, COLLECT_RETURN):
+        judged = figures.get("data_eval")
+        value = judged.get(column.partition("/")[2]) if isinstance(judged, Mapping) else None
     if not isinstance(value, (int, float)) or not math.isfinite(value):
         return None
     return float(step), float(value)

@@ -26,6 +26,9 @@ def wrong_figure(figures: Mapping[str, Any]) -> str:
         return f"unit={_short(figures['unit'])}: expected one of {', '.join(UNITS)}"
     if not isinstance(figures.get("stop_reason", ""), str):
         return f"stop_reason={_short(figures['stop_reason'])}: expected a text"
+    judged = figures.get("data_eval", {})
+    if not isinstance(judged, Mapping) or any(type(value) not in (int, float) for value in judged.values()):
+        return f"data_eval={_short(judged)}: expected numbers by name"
     missing = [key for key in ("eval_return", "eval_std") if figures.get("n_eval_episodes") and key not in figures]
     return f"n_eval_episodes={figures['n_eval_episodes']} without {missing[0]}" if missing else ""
 

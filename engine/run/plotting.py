@@ -12,7 +12,7 @@ from typing import Any
 
 from minding.engine.chain.context import UNITS
 from minding.engine.errors import ConfigError, MissingExtraError
-from minding.engine.run.curves import COLLECT_RETURN, EVAL_RETURN, Curve, series
+from minding.engine.run.curves import COLLECT_RETURN, EVAL_RETURN, MEASURES, Curve, main_column, points_of, series
 from minding.engine.run.metrics import clock_of
 from minding.engine.types import Array
 
@@ -23,7 +23,7 @@ _WAITING = {"collect lane": "waits for a rollout", "evaluate lane": "waits for a
 
 
 def plot_curves(curves: Sequence[Curve], path: str | os.PathLike[str]) -> None:
-    """Draws curves with their intervals into a picture, with a panel for each environment and unit.
+    """Draws curves with their intervals into a picture, with a panel for each environment, unit and measure.
 
     Single seeds are faint lines, final evaluations stars, and targets dashed lines. The file extension selects the
     format.
@@ -31,17 +31,19 @@ def plot_curves(curves: Sequence[Curve], path: str | os.PathLike[str]) -> None:
     Raises:
       MissingExtraError: if matplotlib is not installed.
     """
-    panels = list(dict.fromkeys((curve.env_id, curve.unit) for curve in curves)) or [("", "env_step")]
+    panels: dict[tuple[str, str, str], list[Curve]] = {}
+    for curve in curves:
+        panels.setdefault((curve.env_id, curve.unit, curve.measure), []).append(curve)
+    panels = panels or {("", "env_step", MEASURES[EVAL_RETURN][1]): []}
     figure, panel_axes = _figure(panels=len(panels))
-    for (env_id, unit), axes in zip(panels, panel_axes, strict=True):
-        shown = [curve for curve in curves if (curve.env_id, curve.unit) == (env_id, unit)]
+    for ((env_id, unit, measure), shown), axes in zip(panels.items(), panel_axes, strict=True):
         colors = [_draw_curve(axes, curve) for curve in shown]
         for curve, color in zip(shown, colors, strict=True):
             if curve.finals and math.isfinite(curve.final_step):
                 _draw_final(axes, curve.final_step, math.fsum(curve.finals) / len(curve.finals), color)
         _draw_targets(axes, [curve.target for curve in shown])
         axes.set_title(_title(env_id, shown))
-        _describe(axes, unit)
+        _describe(axes, unit, measure)
     save_figure(figure, path)
 
 
@@ -98,26 +100,31 @@ def plot_run(
     target: float | None = None,
     final: tuple[float, float] | None = None,
 ) -> None:
-    """Draws one run: the training return as a line, evaluations as points.
+    """Draws one run: the training return as a line, evaluations as points; where there are neither, what recorded data
+    say of the policy.
 
     Args:
       metrics: as `read_metrics` returns them.
       title: of the picture.
       path: of the picture.
       target: the mean return to reach.
-      final: where the final evaluation was, and its mean return.
+      final: where the final evaluation was, and what it found.
     Raises:
       MissingExtraError: if matplotlib is not installed.
     """
     figure, (axes,) = _figure()
     if COLLECT_RETURN in metrics:
         axes.plot(*series(metrics, COLLECT_RETURN), label="training (mean of 100 episodes)", alpha=0.7)
-    (line,) = axes.plot(*series(metrics, EVAL_RETURN), "o-", markersize=4, label="evaluation (mean)")
+    column = main_column(points_of(metrics))
+    column = EVAL_RETURN if column in (None, COLLECT_RETURN) else column
+    kind, measure = MEASURES[column]
+    (line,) = axes.plot(*series(metrics, column), "o-", markersize=4, label=f"{kind} (mean)")
     if final is not None:
         _draw_final(axes, *final, line.get_color())
-    _draw_targets(axes, [target])
+    if column == EVAL_RETURN:
+        _draw_targets(axes, [target])
     axes.set_title(title)
-    _describe(axes, clock_of(metrics) or "env_step")
+    _describe(axes, clock_of(metrics) or "env_step", measure)
     save_figure(figure, path)
 
 
@@ -231,9 +238,9 @@ def _figure(height: float = 4.5, panels: int = 1, columns: int = 1, width: float
     return figure, [figure.add_subplot(panels, columns, number + 1) for number in range(panels * columns)]
 
 
-def _describe(axes: Any, unit: str) -> None:
+def _describe(axes: Any, unit: str, measure: str) -> None:
     axes.set_xlabel(UNITS[unit])
-    axes.set_ylabel("episode return")
+    axes.set_ylabel(measure)
     _count_steps(axes)
     axes.grid(alpha=0.3)
     if axes.get_legend_handles_labels()[0]:

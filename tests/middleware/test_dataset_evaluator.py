@@ -8,6 +8,7 @@ from fakes import discrete, space_of, tiny_config
 
 from minding.engine.buffers import DatasetTables
 from minding.engine.chain.context import OfflineRLContext
+from minding.engine.chain.task import Task
 from minding.engine.data.dataset import Dataset
 from minding.engine.data.parts import hold_out
 from minding.engine.data.rewards import RewardScale
@@ -200,6 +201,35 @@ def test_it_is_due_every_freq_gradient_steps():
         due += [ctx.train_iter] * (ctx.data_eval is not None)
         ctx = ctx.renew()
     assert due == [12, 24, 36]
+
+
+@pytest.mark.parametrize(("last", "judged"), [(0, []), (15, [15]), (12, [])])
+def test_the_last_policy_is_judged_once_and_what_is_due_stays(last, judged):
+    still = Judged(lambda obs: np.zeros((len(obs), 1), np.float32))
+    judge, ctx = evaluator(still, counting(2, 3)), OfflineRLContext()
+    for ctx.train_iter in {12, last} if last else ():
+        judge(ctx)
+        ctx = ctx.renew()
+    before = ctx.last_data_eval_iter
+    judge.finish(ctx)
+    assert [ctx.train_iter] * (ctx.data_eval is not None) == judged
+    assert ctx.last_data_eval_iter == before
+
+
+def test_an_error_that_ends_the_run_judges_nothing_and_a_signal_aborts_the_fit_which_is_due_again():
+    _, _, data, cfg = mdp_setup(**{"policy.eval.freq": 10})
+    endless = types.SimpleNamespace(restart=lambda: None, learn=lambda *_: task.interrupt("SIGTERM"))
+    one, task = Judged(lambda obs: np.ones(len(obs), np.int64), fitted=lambda *_: endless), Task()
+    judge, ctx = dataset_evaluator(cfg, one, data, task=task), OfflineRLContext(train_iter=10)
+    judge(ctx)
+    assert (ctx.data_eval, ctx.last_data_eval_iter, judge.resume_guarantee) == (None, -1, "mid-iteration")
+    judge.finish(ctx)
+    assert ctx.data_eval is not None
+    assert list(ctx.data_eval) == ["other_actions"]
+    failed = types.SimpleNamespace(error=ValueError(), interrupted_by=None)
+    judge, ctx = dataset_evaluator(cfg, one, data, task=failed), OfflineRLContext(train_iter=10)
+    judge.finish(ctx)
+    assert ctx.data_eval is None
 
 
 def test_what_does_not_fit_is_told_before_the_first_step():

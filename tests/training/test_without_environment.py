@@ -13,6 +13,7 @@ import minding
 from minding import training
 from minding.cli import run
 from minding.configs import compile_run
+from minding.configs.played import in_environment
 from minding.engine.config.config import Config
 from minding.engine.data.dataset import load_dataset
 from minding.engine.data.parts import hold_out
@@ -70,7 +71,8 @@ def test_data_that_stay_in_their_file_give_the_same_weights_and_moments(tmp_path
     assert first["count"] == len(learned) == 300 - len(held)
     obs = learned.rows(["obs"], np.arange(len(learned)))["obs"]
     np.testing.assert_allclose(first["mean"], obs.mean(axis=0, dtype=np.float64), rtol=1e-5)
-    assert len(judged[0]) == 1
+    # At 32, and the last policy.
+    assert len(judged[0]) == 2
     assert judged[0] == judged[1]
     for name, value in first.items():
         assert np.array_equal(value, second[name])
@@ -104,6 +106,48 @@ def test_an_agent_acts_and_is_saved_and_loaded_without_an_environment(tmp_path):
     assert loaded.predict(np.zeros(3, np.float32)) == action
 
 
+def judged_rows(run_dir):
+    with open(run_dir.metrics, newline="") as file:
+        rows = [row for row in csv.DictReader(file) if row["eval/other_actions"]]
+    return [(int(row["train_iter"]), float(row["eval/other_actions"])) for row in rows]
+
+
+def test_the_final_policy_is_judged_wherever_the_run_stops_and_a_resumed_run_has_the_rows_of_one_that_did_not(tmp_path):
+    arguments = ["train", "bc", "env.env_id=data", f"policy.other.data={recorded('CartPole-v1')}", "run.loggers=[]"]
+    arguments += ["policy.learn.batch_size=32", "policy.learn.steps_per_call=8", "policy.eval.freq=32"]
+    arguments += ["policy.other.holdout=0.2", "policy.learn.anneal_steps=72", "--no-progress"]
+    for name, limit in (("whole", 72), ("parts", 40)):
+        assert run([*arguments, f"run.max_train_iter={limit}", f"run.out_dir={tmp_path / name}"]) == 0
+    whole, parts = (RunDir(next((tmp_path / name).iterdir())) for name in ("whole", "parts"))
+    assert [step for step, _ in judged_rows(whole)] == [32, 64, 72]
+    assert judged_rows(parts)[-1][0] == 40
+    assert judged_rows(parts)[-1][1] == parts.figures()["data_eval"]["other_actions"]
+    assert run(["resume", str(parts.path), "run.max_train_iter=72", "--no-progress"]) == 0
+    assert judged_rows(parts) == judged_rows(whole)
+    # Of a run that has come to its end the figures are found again, and no row twice.
+    assert run(["resume", str(parts.path), "--no-progress"]) == 0
+    assert judged_rows(parts) == judged_rows(whole)
+    assert parts.figures()["data_eval"] == whole.figures()["data_eval"] == {"other_actions": judged_rows(whole)[-1][1]}
+
+
+def test_the_summary_says_what_the_data_say_and_draws_it_or_that_nothing_judges(tmp_path, capsys):
+    arguments = ["train", "iql", "env.env_id=data", f"policy.other.data={recorded('Pendulum-v1')}", "run.loggers=[]"]
+    arguments += ["policy.learn.batch_size=32", "run.max_train_iter=32", "policy.model.hidden=[8]", "--no-progress"]
+    arguments += [f"run.out_dir={tmp_path}", "policy.eval.fqe_steps=32"]
+    assert run([*arguments, "exp_name=held", "policy.other.holdout=0.5", "policy.eval.fqe=true"]) == 0
+    out = capsys.readouterr().out
+    for name in ("action distance", "TD error", "first value", "FQE value"):
+        assert f"  {name} " in out
+    assert "fitted Q evaluation: value of first states, discounted\n" in out
+    assert (tmp_path / "held" / "curve.png").is_file()
+    assert run([*arguments, "exp_name=alone"]) == 0
+    lines = [line.strip() for line in capsys.readouterr().out.splitlines()]
+    (told,) = [line for line in lines if line.startswith("evaluation ")]
+    told = " ".join(told.split())
+    assert told.startswith("evaluation none: nothing judges the policy: train with policy.other.holdout=0.1, ")
+    assert "or with --env ID" in told
+
+
 SPACES = spaces.Dict(
     {
         "box": spaces.Box(-1, np.inf, (2,), np.float32),
@@ -127,11 +171,41 @@ def test_spaces_are_found_again_from_their_descriptions():
         assert action_space(describe_actions(space, rescale=True)) == space
 
 
+def test_the_policy_is_judged_in_an_environment_that_has_the_spaces_of_its_data(trained, capsys, tmp_path):
+    folder, _, _ = trained
+    assert run(["eval", str(folder), "--env", "CartPole-v1", "--episodes", "5"]) == 0
+    assert capsys.readouterr().out.startswith("bc on CartPole-v1: return ")
+    assert run(["record", str(folder), "--env", "CartPole-v1", "--out", str(tmp_path / "pole.gif")]) == 0
+    assert (tmp_path / "pole.gif").stat().st_size > 1000
+    capsys.readouterr()
+    for env_id, message in (
+        ("Acrobot-v1", "--env Acrobot-v1: the policy cannot act there: observation.shape is [4] there, [6] here"),
+        ("data", "env.env_id=data: there is no environment to play in"),
+        ("CartPole-v9", "CartPole-v9"),
+    ):
+        assert run(["eval", str(folder), "--env", env_id]) == 2
+        error = capsys.readouterr().err
+        assert error.count("\n") == 1
+        assert message in error
+
+
+def test_bounds_of_observations_do_not_matter_and_those_of_actions_do_where_they_are_rescaled_to():
+    cfg = compile_run("bc", ["env.env_id=Pendulum-v1"])
+    cfg.env.spec.observation.high = [9.0, 9.0, 9.0]
+    assert in_environment(cfg, "Pendulum-v1").env.spec.observation.high == [1.0, 1.0, 8.0]
+    cfg.env.spec.env_action.high = 3.0
+    with pytest.raises(ConfigError, match=r"action\.high is 3.0 there, 2.0 here"):
+        in_environment(cfg, "Pendulum-v1")
+    cfg.env.spec.env_action.rescaled = False
+    assert in_environment(cfg, "Pendulum-v1").env.spec.env_action.rescaled is False
+
+
 @pytest.mark.parametrize("command", [["eval"], ["record"], ["data", "record", "--steps", "5"]])
 def test_what_plays_says_that_there_is_no_environment(command, trained, capsys):
     assert run([*command, str(trained[0])]) == 2
     error = capsys.readouterr().err
     assert error.startswith("minding: env.env_id=data: there is no environment to play in")
+    assert error.endswith("`minding eval RUN --env ID` plays in one that has their spaces\n")
     assert error.count("\n") == 1
 
 

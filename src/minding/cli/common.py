@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
+    from minding.engine.config.config import Config
     from minding.engine.run.run_dir import RunDir
 
 BEST = "best"
@@ -84,6 +85,27 @@ ckpt_option = click.option(
     help="Another checkpoint than the newest: best, that of the highest evaluation, or a folder such as "
     "RUN/ckpt/iter_2000.",
 )
+
+
+env_option = click.option(
+    "--env",
+    metavar="ENV_ID",
+    help="Play in this environment instead of that of the run, which may have none (env.env_id=data); its spaces have "
+    "to fit.",
+)
+
+
+def played_in(cfg: Config, env_id: str | None) -> Config:
+    """The configuration of a run in the environment that `env_option` names, or in its own.
+
+    Raises:
+      ConfigError: it has none, or the spaces do not fit.
+    """
+    from minding.configs.played import in_environment
+    from minding.envs.config import check_playable
+
+    check_playable(cfg.env if env_id is None else {"env_id": env_id})
+    return cfg if env_id is None else in_environment(cfg, env_id)
 
 
 def checkpoint_of(run: RunDir, ckpt: str | None) -> Path | None:

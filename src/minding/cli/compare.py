@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from minding.cli.common import RunFolder, bad_input, print_lines
+from minding.cli.report import judged_figures
 
 if TYPE_CHECKING:
     from minding.engine.run.comparison import ComparedRun
@@ -33,7 +34,8 @@ def compare(runs: tuple[str, ...]) -> None:
     paths = [run.path.absolute() for run in compared]
     above = Path(os.path.commonpath([path.parent for path in paths]))
     rows = [(str(path.relative_to(above)), *_row(run)) for path, run in zip(paths, compared, strict=True)]
-    notes = [", ".join(settings_text(run.settings)) for run in compared]
+    judged = [[f"{name} {text}" for name, text in judged_figures(run.judged).items()] for run in compared]
+    notes = [", ".join([*settings_text(run.settings), *texts]) for run, texts in zip(compared, judged, strict=True)]
     title = f"Runs in {above}, with the settings that differ:"
     print_lines(title, header, rows, long=0, keep_end=True, notes=notes)
 

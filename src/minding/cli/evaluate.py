@@ -17,6 +17,8 @@ from minding.cli.common import (
     bad_input,
     checkpoint_of,
     ckpt_option,
+    env_option,
+    played_in,
     trust_option,
 )
 
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
 @click.argument("run", type=RunFolder())
 @click.option("--episodes", type=COUNT, default=100, show_default=True, help="Episodes to play.")
 @click.option("--seed", type=SEED, help="Seed of the environments; the run's own by default.")
+@env_option
 @ckpt_option
 @click.option(
     "--exported",
@@ -42,6 +45,7 @@ def evaluate(
     run: str,
     episodes: int,
     seed: int | None,
+    env: str | None,
     ckpt: str | None,
     exported: str | None,
     trust: bool,
@@ -54,7 +58,6 @@ def evaluate(
     with bad_input():
         from minding.configs import compile_run
         from minding.engine.run.run_dir import RunDir, run_folders
-        from minding.envs.config import check_playable
 
         if ckpt and exported:
             raise click.UsageError("--ckpt and --exported name two agents: give one of them")
@@ -64,9 +67,7 @@ def evaluate(
                 f"--ckpt FOLDER and --exported are about one agent, and {run} holds {len(folders)} seeds"
             )
         runs = [RunDir.open(folder, trust=trust) for folder in folders]
-        found = [(run_dir, compile_run(run_dir.load_config())) for run_dir in runs]
-        for _, cfg in found:
-            check_playable(cfg.env)
+        found = [(run_dir, played_in(compile_run(run_dir.load_config()), env)) for run_dir in runs]
         checkpoints = [checkpoint_of(run_dir, ckpt) for run_dir in runs]
 
     means = []
@@ -92,6 +93,7 @@ def _play(
         cfg.seed if seed is None else seed,
         acting=_verified(run_dir, Path(exported)) if exported else None,
         ckpt=ckpt,
+        played=cfg,
     )
     returns = [end.episode_return for end in played]
     spread = statistics.pstdev(returns)

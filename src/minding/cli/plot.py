@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from minding.cli.common import GivenPath, RunFolder, bad_input, writing, written
+
+if TYPE_CHECKING:
+    from minding.engine.run.curves import Curve
 
 
 @click.command()
@@ -39,10 +43,19 @@ def plot(runs: tuple[str, ...], out: str) -> None:
         with writing("picture", out):
             plot_curves(curves, out)
     for curve in curves:
-        spread = f" [{curve.low[-1]:.1f}, {curve.high[-1]:.1f}]" if curve.n_runs > 1 else ""
-        click.echo(f"{curve.env_id}, {curve.label}: {curve.kind} return {curve.mean[-1]:.1f}{spread}")
+        spread = f" [{_number(curve.low[-1])}, {_number(curve.high[-1])}]" if curve.n_runs > 1 else ""
+        click.echo(f"{curve.env_id}, {curve.label}: {_what(curve)} {_number(curve.mean[-1])}{spread}")
         click.echo(f"    at {curve.steps[-1]:,.0f} {UNITS[curve.unit]} ({curve.seeds})")
         if curve.finals:
-            each = ", ".join(f"{value:.1f}" for value in curve.finals)
-            click.echo(f"    final evaluation {sum(curve.finals) / len(curve.finals):.1f} ({each})")
+            each = ", ".join(map(_number, curve.finals))
+            click.echo(f"    final evaluation {_number(sum(curve.finals) / len(curve.finals))} ({each})")
     written("curves", out, replaced)
+
+
+def _what(curve: Curve) -> str:
+    return f"{curve.kind} return" if curve.measure == "episode return" else f"{curve.kind}, {curve.measure}"
+
+
+def _number(value: float) -> str:
+    """With a decimal place, and small numbers, such as distances, with four digits."""
+    return f"{value:.1f}" if abs(value) >= 10 or value == 0 else f"{value:.4g}"

@@ -17,6 +17,8 @@ from minding.cli.common import (
     bad_input,
     checkpoint_of,
     ckpt_option,
+    env_option,
+    played_in,
     trust_option,
     written,
 )
@@ -35,9 +37,12 @@ if TYPE_CHECKING:
 )
 @click.option("--episodes", type=COUNT, default=1, show_default=True, help="Episodes to film.")
 @click.option("--seed", type=SEED, help="Seed of the environment; the run's own by default.")
+@env_option
 @ckpt_option
 @trust_option
-def record(run: str, out: str | None, episodes: int, seed: int | None, ckpt: str | None, trust: bool) -> None:
+def record(
+    run: str, out: str | None, episodes: int, seed: int | None, env: str | None, ckpt: str | None, trust: bool
+) -> None:
     """Film episodes that the agent of the run folder RUN plays without exploration, one after the other in one file.
 
     RUN may be a folder of seeds: then it is the seed with the highest final evaluation that plays.
@@ -45,7 +50,6 @@ def record(run: str, out: str | None, episodes: int, seed: int | None, ckpt: str
     with bad_input():
         from minding.configs import compile_run
         from minding.engine.run.run_dir import RunDir, run_folders
-        from minding.envs.config import check_playable
         from minding.envs.video import video_writer
 
         runs = [RunDir.open(folder, trust=trust) for folder in run_folders(run)]
@@ -54,14 +58,13 @@ def record(run: str, out: str | None, episodes: int, seed: int | None, ckpt: str
             click.echo(f"the best of {len(runs)} seeds: {run_dir.path.name}")
         file = run_dir.video if out is None else Path(out)
         video_writer(file)
-        cfg = compile_run(run_dir.load_config())
-        check_playable(cfg.env)
+        cfg = played_in(compile_run(run_dir.load_config()), env)
         chosen = checkpoint_of(run_dir, ckpt)
 
     from minding import training
 
     replaced = file.exists()
-    ends = training.record(run_dir, file, seed=seed, ckpt=chosen, n_episode=episodes)
+    ends = training.record(run_dir, file, seed=seed, ckpt=chosen, n_episode=episodes, played=cfg)
     for end in ends:
         told = "".join(f", {name} {value:.4g}" for name, value in end.info.items())
         what = f"return {end.episode_return:.1f} in {end.episode_length} steps{told}"

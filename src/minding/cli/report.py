@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import shlex
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -42,13 +43,14 @@ def report(cfg: Config, run_dir: RunDir, summary: Any, *, draw: bool) -> None:
         "again": _command("train", run_dir.config),
     }
     if cfg.env.env_id == RECORDED:
-        del following["play"], following["film"]
+        following["play"] += " --env ID"
+        del following["film"]
     if not resumable_checkpoints(run_dir.checkpoints):
         # Nothing was saved that could play.
         following = {"again": following["again"]}
     elif draw and not summary.unsaved:
         del following["continue"]
-    figures = {**_figures(summary), "curve": picture, **following}
+    figures = {**_figures(cfg, summary), "curve": picture, **following}
     width = max(map(len, figures))
     # Not a table: a wrapped path cannot be copied.
     click.echo("\n" + "\n".join(f"  {name:<{width}}  {text}" for name, text in figures.items()))
@@ -58,7 +60,7 @@ def _curve(cfg: Config, run_dir: RunDir, summary: Any, draw: bool) -> str:
     """Prints the curve, and draws it as a picture if there is time; returns where that is, or why there is none."""
     from minding.engine.chain.context import UNITS
     from minding.engine.errors import ConfigError
-    from minding.engine.run.curves import return_series
+    from minding.engine.run.curves import EVAL_RETURN, MEASURES, main_column, points_of, unjudged
     from minding.engine.run.metrics import read_metrics
     from minding.engine.run.plotting import terminal_curve
 
@@ -68,10 +70,14 @@ def _curve(cfg: Config, run_dir: RunDir, summary: Any, draw: bool) -> str:
         metrics = read_metrics(run_dir.metrics)
     except ConfigError as error:
         return f"not drawn: {error}"
-    steps, values = return_series(metrics)
-    if not len(steps):
-        return "none: the run ended before its first return"
-    click.echo("\n" + terminal_curve(steps, values, UNITS[summary.unit].replace("environment", "env")))
+    points = points_of(metrics)
+    column = main_column(points)
+    if column is None:
+        return f"none: {unjudged(cfg) or 'the run ended before its first return'}"
+    kind, measure = MEASURES[column]
+    if measure != MEASURES[EVAL_RETURN][1]:
+        click.echo(f"\n{kind}: {measure}")
+    click.echo("\n" + terminal_curve(*points[column], UNITS[summary.unit].replace("environment", "env")))
     if not draw:
         return f"drawn by {_command('plot', run_dir.path)}"
     return _draw_curve(cfg, run_dir, metrics, summary)
@@ -99,12 +105,12 @@ def _command(name: str, path: Path) -> str:
 def _draw_curve(cfg: Config, run_dir: RunDir, metrics: Any, summary: Any) -> str:
     """Draws the picture of the curve; returns where it is, or why not."""
     from minding.engine.errors import MissingExtraError
-    from minding.engine.run.curves import final_evaluation
+    from minding.engine.run.curves import EVAL_RETURN, final_evaluation, main_column, points_of
     from minding.engine.run.plotting import plot_run
 
     try:
         title = f"{cfg.policy.type} on {cfg.env.env_id}, seed {cfg.seed}"
-        final = final_evaluation(vars(summary))
+        final = final_evaluation(vars(summary), main_column(points_of(metrics)) or EVAL_RETURN)
         plot_run(metrics, title, run_dir.curve, target=cfg.run.target, final=final)
     except MissingExtraError as error:
         return f"not drawn: {error}"
@@ -134,15 +140,47 @@ def _normalized(summary: Any) -> dict[str, str]:
     return {}
 
 
-def _figures(summary: Any) -> dict[str, str]:
+_JUDGED = {
+    "action_distance": ("action distance", "{:.4g} to the held-out actions"),
+    "other_actions": ("other actions", "{:.1%} of the held-out ones"),
+    "td_error": ("TD error", "{:.4g} in held-out steps"),
+    "first_value": ("first value", "{:.4g} in the first states of held-out episodes"),
+    "fqe_value": ("FQE value", "{:.4g}, discounted, estimated from the data"),
+}
+"""What recorded data say of a policy: how the summary names it, and its value."""
+
+
+def judged_figures(values: Mapping[str, float]) -> dict[str, str]:
+    """What recorded data say of a policy (see `middleware.dataset_evaluator`), by the names that people read."""
+    return {title: text.format(values[name]) for name, (title, text) in _JUDGED.items() if name in values}
+
+
+def _evaluations(cfg: Config, summary: Any) -> dict[str, str]:
+    """What judged the final policy: returns, recorded data, or nothing."""
+    from minding.engine.data.dataset import RECORDED
+    from minding.engine.run.curves import unjudged
+
+    returns = f"{summary.eval_return:.1f} ± {summary.eval_std:.1f} over {summary.n_eval_episodes} episodes"
+    judged = judged_figures(summary.data_eval)
+    nothing = unjudged(cfg)
+    if nothing:
+        return {"evaluation": f"none: {nothing}"}
+    if cfg.env.env_id == RECORDED:
+        return judged or {"evaluation": "none: the run ended before there was something to judge"}
+    return {
+        "evaluation return": returns if summary.n_eval_episodes else "none",
+        **_normalized(summary),
+        **judged,
+    }
+
+
+def _figures(cfg: Config, summary: Any) -> dict[str, str]:
     from minding.engine.chain.context import UNITS
 
-    evaluation = f"{summary.eval_return:.1f} ± {summary.eval_std:.1f} over {summary.n_eval_episodes} episodes"
     counters = dict.fromkeys((summary.unit, "train_iter"))
     lost = " (removed or renamed during the run: it holds only what came later)" if summary.folder_lost else ""
     return {
-        "evaluation return": evaluation if summary.n_eval_episodes else "none",
-        **_normalized(summary),
+        **_evaluations(cfg, summary),
         **{f"mean {name}": f"{value:.4g}" for name, value in summary.eval_info.items()},
         **{UNITS[name]: f"{getattr(summary, name):,}" for name in counters},
         "time": f"{summary.wall_time:.1f} s, {summary.steps_per_second:,.0f} {UNITS[summary.unit]}/s",

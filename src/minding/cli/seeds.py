@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import re
 import signal
@@ -14,6 +15,7 @@ import click
 from minding.cli.common import bad_input, print_table
 from minding.cli.display import Display
 from minding.cli.process import signals_reach_the_run
+from minding.cli.report import judged_figures
 
 if TYPE_CHECKING:
     from minding.engine.config.config import Config
@@ -180,23 +182,28 @@ def _print_seeds(figures: Mapping[int, Mapping[str, Any]]) -> None:
     from minding.engine.chain.context import UNITS
 
     unit = next(iter(figures.values())).get("unit", "env_step")
+    judged = {seed: judged_figures(each.get("data_eval", {})) for seed, each in figures.items()}
+    names = tuple(dict.fromkeys(itertools.chain.from_iterable(judged.values())))
+    played = any(each.get("n_eval_episodes") for each in figures.values()) or not names
     rows = [
         (
             str(seed),
-            _return(each) if each.get("n_eval_episodes") else "",
-            str(each.get("n_eval_episodes", 0)),
+            *((_return(each) if each.get("n_eval_episodes") else "", str(each.get("n_eval_episodes", 0))) * played),
+            *(judged[seed].get(name, "").partition(" ")[0].rstrip(",") for name in names),
             f"{each.get(unit, 0):,}",
             f"{each.get('wall_time', 0):,.0f}",
             each["stop_reason"],
         )
         for seed, each in figures.items()
     ]
-    print_table("", ("seed", "evaluation return", "episodes", UNITS[unit], "seconds", "ended by"), rows)
+    returns = ("evaluation return", "episodes") * played
+    print_table("", ("seed", *returns, *names, UNITS[unit], "seconds", "ended by"), rows)
 
 
 def _evaluation(figures: Mapping[str, Any]) -> str:
     if not figures.get("n_eval_episodes"):
-        return "no evaluation"
+        judged = [f"{name} {text}" for name, text in judged_figures(figures.get("data_eval", {})).items()]
+        return ", ".join(judged) or "no evaluation"
     return f"{_return(figures)} over {figures['n_eval_episodes']} episodes"
 
 

@@ -96,6 +96,7 @@ def evaluate(
     seed: int | None = None,
     acting: Policy | ExportedPolicy | None = None,
     ckpt: str | Path | None = None,
+    played: Config | None = None,
 ) -> list[EpisodeEnd]:
     """Episodes of the policy that a run saved.
 
@@ -106,6 +107,7 @@ def evaluate(
       seed: of the environments; the run's own by default.
       acting: what plays instead of the run's policy.
       ckpt: the checkpoint folder whose policy plays; the newest by default.
+      played: the configuration in whose environment it plays (see `configs.played`); the run's own by default.
 
     Raises:
       CheckpointError: if there is no whole checkpoint, or it belongs to another network.
@@ -113,7 +115,7 @@ def evaluate(
     """
     run = run if isinstance(run, RunDir) else RunDir.open(run)
     cfg, policy = load_policy(run, ckpt)[:2] if acting is None else (compile_run(run.load_config()), acting)
-    return final_evaluation(cfg, policy, n_episode, seed)
+    return final_evaluation(played or cfg, policy, n_episode, seed)
 
 
 def record(
@@ -122,6 +124,7 @@ def record(
     seed: int | None = None,
     ckpt: str | Path | None = None,
     n_episode: int = 1,
+    played: Config | None = None,
 ) -> list[EpisodeEnd]:
     """Films episodes of the policy that a run saved, one after the other in one file.
 
@@ -131,6 +134,7 @@ def record(
       seed: of the environment; the run's own by default.
       ckpt: the checkpoint folder whose policy plays; the newest by default.
       n_episode: episodes to film.
+      played: as of `evaluate`.
 
     Returns:
       The episodes.
@@ -145,5 +149,6 @@ def record(
 
     run = run if isinstance(run, RunDir) else RunDir.open(run)
     cfg, policy = load_policy(run, ckpt)[:2]
+    cfg = played or cfg
     seed, max_steps = cfg.seed if seed is None else seed, cfg.policy.eval.max_episode_steps
     return record_episodes(cfg.env, policy.eval_mode, file, seed, max_steps=max_steps, episodes=n_episode)

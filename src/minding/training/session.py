@@ -43,6 +43,7 @@ class Summary:
       eval_return, eval_std, n_eval_episodes: returns of the final policy in fresh evaluation episodes.
       eval_info: means of the declared info (``env.info_keys``) over the last steps of these episodes.
       eval_normalized: their mean normalized by the reference returns that the data carry; NaN without any.
+      data_eval: what recorded data say of the final policy, by name, see `middleware.dataset_evaluator`.
       wall_time: seconds of training, without the final evaluation, in all processes of the run.
       steps_per_second: steps of the clock per second of training.
       stop_reason: 'max_env_step', 'max_train_iter', 'max_train_epoch', 'stop_value', 'max_step', 'finish' (a middleware
@@ -69,6 +70,7 @@ class Summary:
     profile: str = ""
     eval_info: Mapping[str, float] = dataclasses.field(default_factory=dict)
     eval_normalized: float = float("nan")
+    data_eval: Mapping[str, float] = dataclasses.field(default_factory=dict)
 
 
 class Session(contextlib.AbstractContextManager["Session"]):
@@ -225,4 +227,5 @@ class Session(contextlib.AbstractContextManager["Session"]):
             eval_normalized=(
                 self._references.normalized(float(returns.mean())) if self._references and episodes else float("nan")
             ),
+            data_eval=dict(self._logger.judged(counters.train_iter)),
         )

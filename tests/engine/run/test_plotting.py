@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from minding.engine import Config
 from minding.engine.chain.trace import Span, Trace
 from minding.engine.errors import ConfigError, MissingExtraError
-from minding.engine.run.curves import learning_curves, mean_curve, return_series
+from minding.engine.run.curves import learning_curves, main_column, mean_curve, points_of
 from minding.engine.run.metrics import read_metrics
 from minding.engine.run.plotting import plot_curves, plot_run, plot_trace, terminal_curve
 from minding.engine.run.run_dir import RunDir, run_folders
@@ -36,14 +36,61 @@ def make_run(
 def test_empty_cells_are_nan_and_left_out_of_a_series(tmp_path):
     metrics = read_metrics(make_run(tmp_path) / "metrics.csv")
     assert metrics["env_step"].tolist() == [0.0, 100.0, 200.0, 300.0]
-    steps, values = return_series(metrics)
+    assert main_column(points_of(metrics)) == "eval/return_mean"
+    steps, values = points_of(metrics)["eval/return_mean"]
     assert (steps.tolist(), values.tolist()) == ([0.0, 200.0], [10.0, 30.0])
 
 
 def test_without_evaluations_the_training_returns_are_the_curve(tmp_path):
     path = make_run(tmp_path, metrics="env_step,collect/return_mean\n100,20.0\n200,25.0\n")
-    steps, values = return_series(read_metrics(path / "metrics.csv"))
-    assert (steps.tolist(), values.tolist()) == ([100.0, 200.0], [20.0, 25.0])
+    points = points_of(read_metrics(path / "metrics.csv"))
+    assert main_column(points) == "collect/return_mean"
+    assert [values.tolist() for values in points["collect/return_mean"]] == [[100.0, 200.0], [20.0, 25.0]]
+
+
+JUDGED = "train_iter,eval/return_mean,eval/action_distance,eval/td_error\n100,,0.5,2.0\n200,,0.25,3.0\n"
+
+
+def test_without_returns_the_curve_is_what_recorded_data_say_with_the_final_policy_as_a_star(tmp_path, monkeypatch):
+    paths = [make_run(tmp_path, f"s{seed}", "iql", JUDGED, seed, env_id="data") for seed in (0, 1)]
+    for path in paths:
+        figures = {"unit": "train_iter", "train_iter": 200, "eval_return": float("nan")}
+        RunDir(path).write_summary({**figures, "data_eval": {"action_distance": 0.25, "td_error": 3.0}})
+    (curve,) = learning_curves(paths)
+    assert (curve.kind, curve.measure, curve.finals) == (
+        "held-out episodes",
+        "distance of actions from the recorded ones",
+        (0.25, 0.25),
+    )
+    assert (curve.mean[0], curve.mean[-1]) == (0.5, 0.25)
+    figures = drawings(monkeypatch)
+    plot_curves([curve], tmp_path / "all.png")
+    plot_run(read_metrics(paths[0] / "metrics.csv"), "iql on data", tmp_path / "one.png", final=(200, 0.25))
+    for figure in figures:
+        assert figure.axes[0].get_ylabel() == curve.measure
+        assert figure.axes[0].lines[0].get_ydata()[-1] == 0.25
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({}, "nothing judges the policy: train with policy.other.holdout=0.1, which holds"),
+        ({"holdout": 0.2}, "let the run go on until there are"),
+    ],
+)
+def test_a_run_that_nothing_judges_says_what_would(settings, message, tmp_path):
+    other = {"env": {"env_id": "data"}, "policy": {"type": "iql", "other": settings}}
+    run_dir = RunDir.create(Config(exp_name="run", seed=0, run={"out_dir": str(tmp_path)}, **other))
+    run_dir.metrics.write_text("train_iter,train/loss\n100,0.5\n")
+    with pytest.raises(ConfigError, match=message):
+        learning_curves([run_dir.path])
+
+
+def drawings(monkeypatch):
+    """The figures that are saved from here on."""
+    figures = []
+    monkeypatch.setattr(Figure, "savefig", lambda figure, path: (figures.append(figure), open(path, "w").close()))
+    return figures
 
 
 def test_the_mean_is_taken_over_the_steps_that_all_seeds_have():

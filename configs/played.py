@@ -1,0 +1,81 @@
+"""A run's configuration in another environment than its own, in which its policy is to play."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from minding.configs import compile_run
+from minding.engine.config.config import Config
+from minding.engine.config.options import plain
+from minding.engine.data.dataset import RECORDED, recorded_env
+from minding.engine.data.differences import differences
+from minding.engine.errors import ConfigError, DataError
+
+_BOUNDS = ("low", "high")
+
+
+def in_environment(cfg: Config, env_id: str) -> Config:
+    """The configuration with an environment in place of its own, or of recorded data.
+
+    Wrappers are those of the run, or those that its data were recorded with, if the data are still there.
+
+    Args:
+      cfg: the compiled configuration of the run.
+      env_id: the environment.
+    Raises:
+      ConfigError: the policy cannot act there: names the spaces that differ. A policy does not depend on the bounds of
+        observations, and on those of actions only if its actions are rescaled to them.
+    """
+    spec = cfg.env.spec
+    user: dict[str, Any] = plain(cfg)
+    env = {key: value for key, value in user["env"].items() if key not in ("spec", "env_kwargs")}
+    if cfg.env.env_id == RECORDED:
+        env["wrappers"] = _recorded_wrappers(cfg)
+    elif cfg.env.env_id == env_id:
+        env["env_kwargs"] = user["env"]["env_kwargs"]
+    rescaled = bool(spec.env_action.get("rescaled", env["rescale_action"])) if "env_action" in spec else True
+    user["env"] = {**env, "env_id": env_id, "rescale_action": rescaled}
+    found = compile_run(user)
+    there, here = plain(spec), plain(found.env.spec)
+    told = [
+        *differences("observation", _unbounded(there.get("observation")), _unbounded(here.get("observation"))),
+        *differences("action", *(_action(each, rescaled) for each in (there, here))),
+        *differences("agents", there.get("agents"), here.get("agents")),
+    ]
+    if told:
+        raise ConfigError(
+            f"--env {env_id}: the policy cannot act there: {told[0]} ('there' is the run): give an environment "
+            "with the spaces of the run"
+        )
+    return found
+
+
+def _recorded_wrappers(cfg: Config) -> list[Any]:
+    try:
+        wrappers: list[Any] = recorded_env(Path(cfg.policy.other.data))[0]["wrappers"]
+    except DataError:
+        return []
+    return wrappers
+
+
+def _action(spec: Mapping[str, Any], rescaled: bool) -> Any:
+    space = spec.get("env_action")
+    return space if rescaled else _unbounded(space)
+
+
+def _unbounded(space: Any) -> Any:
+    """A description of a space without bounds, and except for images without what numbers are stored as."""
+    if isinstance(space, list):
+        return [_unbounded(each) for each in space]
+    if not isinstance(space, Mapping):
+        return space
+    left_out = _BOUNDS if space.get("dtype") == "uint8" else (*_BOUNDS, "dtype")
+    found = {key: value for key, value in space.items() if key not in left_out}
+    parts = found.get("spaces")
+    if isinstance(parts, Mapping):
+        found["spaces"] = {key: _unbounded(each) for key, each in parts.items()}
+    elif isinstance(parts, list):
+        found["spaces"] = _unbounded(parts)
+    return found
