@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from minding.configs import compile_run
@@ -54,7 +53,7 @@ def in_environment(cfg: Config, env_id: str) -> Config:
 
 def _recorded_wrappers(cfg: Config) -> list[Any]:
     try:
-        wrappers: list[Any] = recorded_env(Path(cfg.policy.other.data))[0]["wrappers"]
+        wrappers: list[Any] = recorded_env(str(cfg.policy.other.data))[0]["wrappers"]
     except DataError:
         return []
     return wrappers
