@@ -31,7 +31,7 @@ def data_folder(cfg: Config) -> str:
     if not folder:
         raise ConfigError(
             "policy.other.data is not given: expected the folder of recorded data; `minding data record RUN --steps N` "
-            "makes one from a run folder"
+            "makes one from a run folder, `minding data convert SOURCE --out FOLDER` from Minari's and D4RL's sets"
         )
     return folder
 

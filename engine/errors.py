@@ -150,10 +150,14 @@ class MissingExtraError(MindingError, ImportError):
         super().__init__(f"{purpose} needs the package {package!r}: pip install 'minding[{extra}]'")
 
 
+_NEAR = 0.6
+"""Ratio of `difflib` from which on two names are near."""
+
+
 def nearest(name: str, known: Iterable[str]) -> str:
     """Returns ``"; did you mean 'x'?"`` for the closest known name, whatever its case, or an empty string."""
     lowered: dict[str, str] = {}
     for each in known:
         lowered.setdefault(each.lower(), each)
-    match = difflib.get_close_matches(name.lower(), lowered, n=1, cutoff=0.5)
+    match = difflib.get_close_matches(name.lower(), lowered, n=1, cutoff=_NEAR)
     return f"; did you mean {lowered[match[0]]!r}?" if match else ""

@@ -18,6 +18,7 @@ from fakes import needs_kernels
 
 import minding.configs
 from minding.cli import run
+from minding.cli.common import COUNT
 from minding.cli.doctor import _kernels
 from minding.configs import PRESETS
 from minding.engine import Config
@@ -503,6 +504,27 @@ def test_list_shows_the_details_of_a_name(name, texts, capsys):
     out = "\n".join(listed(capsys, name))
     for text in texts:
         assert text in out
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("1e4", None),
+        ("20_000", None),
+        ("1.5", "'1.5' is not a whole number, such as 10000 or 1e4"),
+        ("many", "'many' is not a whole number"),
+        ("1e400", "'1e400' is not a whole number"),
+        ("nan", "'nan' is not a whole number"),
+        ("0", "0 is not in the range"),
+    ],
+)
+def test_a_number_of_steps_may_be_written_with_an_exponent(text, message, capsys):
+    if message is None:
+        assert COUNT.convert(text, None, None) == int(float(text))
+        return
+    for command in (["check-env", "CartPole-v1"], ["data", "record", "--random", "--env", "CartPole-v1"]):
+        assert run([*command, "--steps", text]) == 2
+        assert message in capsys.readouterr().err
 
 
 def test_check_env_of_an_unknown_environment_is_bad_input(capsys):

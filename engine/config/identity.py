@@ -37,6 +37,8 @@ RUN = {
     "policy.other.buffer_size": "the replay buffer",
 }
 """The settings that a run keeps from its beginning to its end. All others may change when it is resumed."""
+_MOST_TOLD = 3
+"""Differences that a message names."""
 _PLACES = ("exp_name", "run.out_dir")
 """Where a run is kept: moving it changes nothing."""
 
@@ -81,7 +83,7 @@ def check_identity(saved: Mapping[str, Any], cfg: Mapping[str, Any], what: str, 
       what: names what was saved in the message.
       paths: the settings to compare: `RUN`, or `POLICY` for what only acts.
     Raises:
-      CheckpointError: some of these settings differ; names all with both values.
+      CheckpointError: some of these settings differ; names a few with both values, and counts the rest.
     """
     found = differences(saved, cfg, paths)
     if found:
@@ -154,8 +156,11 @@ def _readable(folder: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
 
 
 def describe_differences(found: list[Change]) -> str:
-    """``'seed is 0 there and 1 here; ...'``."""
-    return "; ".join(f"{change.path} is {_short(change.saved)} there and {_short(change.now)} here" for change in found)
+    """``'seed is 0 there and 1 here; ...'``. Another algorithm has other settings: they are not named beside it."""
+    found = [change for change in found if change.path == "policy.type"] or found
+    told = [f"{change.path} is {_short(change.saved)} there and {_short(change.now)} here" for change in found]
+    more = [f"and {len(told) - _MOST_TOLD} more"] if len(told) > _MOST_TOLD else []
+    return "; ".join([*told[:_MOST_TOLD], *more])
 
 
 def describe_changes(found: list[Change]) -> str:

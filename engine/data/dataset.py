@@ -27,6 +27,7 @@ from minding.engine.data.differences import differences
 from minding.engine.data.observation import observation_leaves
 from minding.engine.data.ranges import blocks, check_ranges
 from minding.engine.data.references import References, references_of
+from minding.engine.data.remedies import RECORD, again, conversion
 from minding.engine.errors import DamagedCheckpointError, DataError, MindingError, nearest
 from minding.engine.types import Array
 
@@ -185,37 +186,37 @@ def load_dataset(path: str | Path, *, mapped: bool = False, values: bool = True)
     try:
         state, manifest = map_checkpoint(path) if mapped else load_checkpoint(path)
     except DamagedCheckpointError as error:
-        raise DataError(f"the recorded data are damaged: {error}; {_AGAIN}") from None
+        raise DataError(f"the recorded data are damaged: {error}; {_again(path)}") from None
     try:
         data = Dataset(**state["data"], about=manifest["about"], digest=_digest_of(manifest))
         check_dataset(data, values=values)
         if manifest["steps"] != len(data):
             raise ValueError(f"{len(data)} steps, the manifest says {str(manifest['steps'])[:40]}")
     except (*MISFITS, MindingError) as error:
-        raise DataError(f"{str(path)!r}: its arrays do not fit together ({first_line(error)}); {_AGAIN}") from None
+        raise DataError(
+            f"{str(path)!r}: its arrays do not fit together ({first_line(error)}); {_again(path)}"
+        ) from None
     return data
-
-
-_HOW = (
-    "`minding data record RUN --steps N` records what the policy of a run folder does, such as that of "
-    "`minding train cartpole_ppo`"
-)
-_AGAIN = "record them again with `minding data record`"
 
 
 def _read_manifest(path: Path) -> dict[str, Any]:
     """The manifest of recorded data; the other files are not looked at."""
     if not os.path.exists(path / MANIFEST):
         inside = path / "data"
-        hint = f"; did you mean {str(inside)!r}?" if os.path.exists(inside / MANIFEST) else _beside(path) or f": {_HOW}"
+        nested = f"; did you mean {str(inside)!r}?" if os.path.exists(inside / MANIFEST) else ""
+        hint = nested or conversion(path) or _beside(path) or f": {RECORD}"
         raise DataError(f"no recorded data in {str(path)!r}{hint}")
     try:
         manifest = read_manifest(path)
     except DamagedCheckpointError as error:
-        raise DataError(f"the recorded data are damaged: {error}; {_AGAIN}") from None
+        raise DataError(f"the recorded data are damaged: {error}; {again(None, path)}") from None
     if manifest.get("kind") != KIND:
-        raise DataError(f"{str(path)!r} is a checkpoint, not recorded data; {_HOW}")
+        raise DataError(f"{str(path)!r} is a checkpoint, not recorded data; {RECORD}")
     return manifest
+
+
+def _again(path: Path) -> str:
+    return again(_read_manifest(path).get("about"), path)
 
 
 def _beside(path: Path) -> str:
@@ -254,11 +255,15 @@ def recorded_env(path: str | Path) -> tuple[dict[str, Any], int]:
     manifest = _read_manifest(Path(path).expanduser())
     about, steps = manifest.get("about"), manifest.get("steps")
     if not (isinstance(about, dict) and isinstance(about.get("env"), dict) and type(steps) is int):
-        raise DataError(f"{str(path)!r}: its manifest does not say what was recorded, or how many steps; {_AGAIN}")
+        raise DataError(
+            f"{str(path)!r}: its manifest does not say what was recorded, or how many steps; {again(about, Path(path))}"
+        )
     try:
         check_description(about["env"])
     except ValueError as error:
-        raise DataError(f"{str(path)!r}: its manifest describes no environment ({error}); {_AGAIN}") from None
+        raise DataError(
+            f"{str(path)!r}: its manifest describes no environment ({error}); {again(about, Path(path))}"
+        ) from None
     return about["env"], steps
 
 
@@ -335,8 +340,11 @@ def _told(there: Mapping[str, Any], env: Mapping[str, Any], parts: Mapping[str, 
     return "; ".join([*odd[:_MOST_TOLD], *more])
 
 
-def check_dataset(data: Dataset, *, values: bool = True) -> None:
-    """Raises ValueError or another of `MISFITS` unless the parts belong together, with `values` in their spaces."""
+def check_dataset(data: Dataset, *, values: bool = True, single: bool = False) -> None:
+    """Raises ValueError or another of `MISFITS` unless the parts belong together, with `values` in their spaces.
+
+    Of a `single` episode messages name the step alone: whoever asks knows which episode it is.
+    """
     env = data.about["env"]
     check_description(env)
     steps, ends = len(data.action), len(data.end)
@@ -360,16 +368,16 @@ def check_dataset(data: Dataset, *, values: bool = True) -> None:
         for path, field in fields.items():
             _expect(f"{what} {path}".strip(), leaves[path], (count, *field.shape), field.dtype)
     if values:
-        _check_values(data, env)
+        _check_values(data, env, single)
 
 
-def _check_values(data: Dataset, env: Mapping[str, Any]) -> None:
+def _check_values(data: Dataset, env: Mapping[str, Any], single: bool) -> None:
     # In blocks: what is computed of them never takes as much memory as the arrays.
     for rows in blocks(len(data)):
         obs = {path: values[rows] for path, values in data.obs.items()}
         _finite({"obs": obs, "action": data.action[rows], "reward": data.reward[rows]})
     _finite({"final_obs": data.final_obs})
-    check_ranges(env, data.obs, data.final_obs, data.action, data.end)
+    check_ranges(env, data.obs, data.final_obs, data.action, data.end, single=single)
 
 
 def _finite(parts: Mapping[str, Any]) -> None:

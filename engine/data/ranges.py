@@ -20,31 +20,39 @@ _BLOCK = 1 << 16
 
 
 def check_ranges(
-    env: Mapping[str, Any], obs: Mapping[str, Array], final_obs: Mapping[str, Array], action: Array, end: Array
+    env: Mapping[str, Any],
+    obs: Mapping[str, Array],
+    final_obs: Mapping[str, Array],
+    action: Array,
+    end: Array,
+    *,
+    single: bool = False,
 ) -> None:
     """Refuses recorded steps with a value that their spaces do not have; their shapes and dtypes are right.
 
     Args:
       env: what `describe` says of the environment.
       obs, final_obs, action, end: as in `Dataset`.
+      single: they are one episode, and whoever asks knows which.
     Raises:
       ValueError: names the episode, the row, the value and what is expected.
     """
     for rows in blocks(len(action)):
         for row, problem in _of_actions(env["env_action"], action[rows]):
-            raise ValueError(f"the action of {_place(rows.start + row, end)} {problem}")
+            raise ValueError(f"the action of {_place(rows.start + row, end, single)} {problem}")
     for leaf in observation_leaves(env["observation"]):
         name = f"observation {leaf.path!r}" if leaf.path else "observation"
         for rows in blocks(len(action)):
             for row, problem in _of_leaf(leaf, obs[leaf.path][rows]):
-                raise ValueError(f"the {name} of {_place(rows.start + row, end)} {problem}")
+                raise ValueError(f"the {name} of {_place(rows.start + row, end, single)} {problem}")
         for episode, problem in _of_leaf(leaf, final_obs[leaf.path]):
-            raise ValueError(f"the {name} after the last step of episode {episode} {problem}")
+            place = "" if single else f" of episode {episode}"
+            raise ValueError(f"the {name} after the last step{place} {problem}")
         if leaf.is_mask and leaf.path == ACTION_MASK:
             for rows in blocks(len(action)):
                 masks = obs[leaf.path][rows]
                 for row in _first(~_legal(env["env_action"], action[rows], masks, leaf.space["counts"])):
-                    place, done = _place(rows.start + row, end), action[rows.start + row].tolist()
+                    place, done = _place(rows.start + row, end, single), action[rows.start + row].tolist()
                     raise ValueError(f"the action of {place} is {done}, which its mask forbids")
 
 
@@ -53,7 +61,9 @@ def blocks(count: int) -> Iterator[slice]:
     return (slice(start, min(start + _BLOCK, count)) for start in range(0, count, _BLOCK))
 
 
-def _place(row: int, end: Array) -> str:
+def _place(row: int, end: Array, single: bool) -> str:
+    if single:
+        return f"step {row}"
     episode = int(np.searchsorted(end, row))
     begin = int(end[episode - 1]) + 1 if episode else 0
     return f"row {row}, step {row - begin} of episode {episode},"

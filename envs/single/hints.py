@@ -19,6 +19,8 @@ _ELSEWHERE = {
 """Packages that register environments when they are imported, and how their ids begin. The module is named like the
 package, with underscores."""
 _LIKE_ATARI = re.compile(r"[A-Z]\w+(NoFrameskip-v4|-v5)")
+_LIKE = 0.6
+"""Ratio of `difflib` from which on an id without its version may be meant."""
 _TYPO = 0.8
 """Ratio of `difflib` from which on an id is another one with a typing error."""
 
@@ -36,4 +38,17 @@ def unknown_id(env_id: str) -> str:
     if _LIKE_ATARI.fullmatch(env_id) and not difflib.get_close_matches(env_id, gymnasium.registry, cutoff=_TYPO):
         name = env_id.removesuffix("NoFrameskip-v4").removesuffix("-v5")
         return f"; a game of Atari is env.env_id='ALE/{name}-v5', with pip install 'minding[atari]'"
-    return hint_of(env_id) or nearest(env_id, gymnasium.registry)
+    return hint_of(env_id) or nearest(env_id, _near(env_id))
+
+
+def _near(env_id: str) -> list[str]:
+    """The registered ids whose names are near; that versions are alike makes none near."""
+    names: dict[str, list[str]] = {}
+    for each in gymnasium.registry:
+        names.setdefault(_bare(each), []).append(each)
+    found = difflib.get_close_matches(_bare(env_id), names, n=1, cutoff=_LIKE)
+    return [each for name in found for each in names[name]]
+
+
+def _bare(env_id: str) -> str:
+    return re.sub(r"-v\d+$", "", env_id).lower()

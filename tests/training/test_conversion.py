@@ -201,7 +201,7 @@ def damaged(kind, episodes):
     return made
 
 
-@pytest.mark.parametrize(("kind", "message"), [("NaN", "obs holds NaN"), ("action", r"action of row 0, .* is \[7")])
+@pytest.mark.parametrize(("kind", "message"), [("NaN", "obs holds NaN"), ("action", r"the action of step 0 is \[7")])
 def test_damage_is_told_by_file_episode_and_field_or_left_out_and_counted(kind, message, tmp_path):
     made = generated(6)
     write_d4rl(tmp_path / "set.hdf5", damaged(kind, made), successors=True)
@@ -407,8 +407,15 @@ def test_names_of_nothing_get_the_nearest(tmp_path, monkeypatch):
     with pytest.raises(DataError, match=r"expected manifest\.json, or metadata\.json beside main_data\.hdf5"):
         open_source(str(tmp_path / "empty"))
     (tmp_path / "no.hdf5").write_text("text")
-    with pytest.raises(DataError, match="is not a readable HDF5 file"):
+    with pytest.raises(DataError, match=r"no.hdf5' is not an HDF5 file \(4 bytes\); copy or download it again"):
         open_source(str(tmp_path / "no.hdf5"))
+    with h5py.File(tmp_path / "cut.hdf5", "w") as file:
+        file["observations"] = np.zeros((100, 3))
+    whole = (tmp_path / "cut.hdf5").read_bytes()
+    (tmp_path / "cut.hdf5").write_bytes(whole[:3000])
+    message = rf"cut.hdf5' is cut off: it has 3,000 of its {len(whole):,} bytes; copy or download it again$"
+    with pytest.raises(DataError, match=message):
+        open_source(str(tmp_path / "cut.hdf5"))
 
 
 def test_a_missing_package_is_named_with_its_extra(tmp_path, monkeypatch):

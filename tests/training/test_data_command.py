@@ -4,19 +4,22 @@ import dataclasses
 
 import numpy as np
 import pytest
+from minari.dataset.minari_dataset import parse_dataset_id
 from of_algorithms import recorded
 
 from minding.cli import run
 from minding.engine.data.dataset import load_dataset, recorded_references
 from minding.engine.data.dataset_writer import episodes_of, joined, save_dataset
 from minding.engine.data.references import References
+from minding.training.conversion import Converted
+from minding.training.formats.minari_sets import check_id
 from minding.training.inspection import check_source, describe_dataset
 
 
 class Given:
     """A source of episodes, changed."""
 
-    dropped, references = 0, None
+    dropped, shortened, references = 0, 0, None
 
     def __init__(self, episodes, env):
         self.path, self.env, self.made = None, env, episodes
@@ -83,7 +86,10 @@ PLANTED = {
         replaced(3, reward=lambda old: spoiled(old.reward, 0, np.inf)),
         "episode 3: reward holds",
     ),
-    "an action outside": (replaced(1, action=lambda old: spoiled(old.action, 4, 2)), "episode 1: the action of row 4"),
+    "an action outside": (
+        replaced(1, action=lambda old: spoiled(old.action, 4, 2)),
+        "episode 1: the action of step 4 is 2",
+    ),
     "a reward too few": (replaced(1, reward=lambda old: old.reward[:-1]), "episode 1: reward is float32"),
     "equal episodes": (lambda episodes: [*episodes, episodes[4]], "equal episodes: 4 and "),
     "no rows": (lambda episodes: [], "there are no whole steps"),
@@ -109,7 +115,7 @@ def test_a_missing_end_is_found_by_the_time_limit_or_by_the_jump(pole):
 
 def test_an_end_before_the_time_limit_is_pointed_out(pole):
     _, notes = found(pole, replaced(2, terminated=lambda old: False, truncated=lambda old: True))
-    assert "truncated before the time limit of 500 steps: the episodes 2" in notes
+    assert "truncated before the time limit of 500 steps: the episode 2" in notes
 
 
 def test_actions_at_their_limits_are_pointed_out():
@@ -130,6 +136,47 @@ def test_a_description_says_sizes_ends_returns_and_the_fingerprint():
     assert rows["action"] == "box [1] from -2.0 to 2.0"
 
 
+def test_episodes_of_one_length_have_one_length():
+    data = load_dataset(recorded("Pendulum-v1"))
+    assert describe_dataset(data)["episodes"] == "2, of 150 steps each"
+    other = dataclasses.replace(data, end=np.array([99, 299]))
+    assert describe_dataset(other)["episodes"] == "2, of 100 to 200 steps, mean 150.0"
+
+
+def test_rows_that_a_conversion_leaves_out_make_no_episode_end_early(pole):
+    episodes, env = pole
+    timed_out = [dataclasses.replace(episodes[0], terminated=False, truncated=True)]
+    for shortened, expected in ((0, True), (1, False)):
+        source = Given(timed_out, {**env, "max_episode_steps": len(episodes[0]) + 1})
+        source.shortened = shortened
+        notes = [finding.text for finding in check_source(source)]
+        assert any(note.startswith("truncated before the time limit") for note in notes) == expected
+
+
+def test_a_set_in_minaris_form_gets_an_id_by_which_minari_finds_it(tmp_path, capsys):
+    for name in ("bad id", "pole", "/pole-v0", "a b/pole-v0", "../up-v0", "pole-v"):
+        assert run(["data", "convert", "absent", "--out", str(tmp_path / "set"), "--to-minari", name]) == 2
+        error = capsys.readouterr().err
+        assert error.startswith(f"minding: {name!r} is no id of a Minari set: expected letters")
+        assert error.count("\n") == 1
+    for name in ("pole-v0", "pole/expert-v12", "a_b/c/pole-x-v1"):
+        check_id(name)
+        parse_dataset_id(name)
+
+
+def test_converting_says_nothing_but_the_result_where_there_is_no_terminal(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("minding.training.conversion.convert", told_thousands)
+    assert run(["data", "convert", str(recorded("CartPole-v1")), "--out", str(tmp_path / "set")]) == 0
+    printed = capsys.readouterr()
+    assert printed.err == ""
+    assert printed.out.splitlines()[0] == "1 step of 1 episode, 1 row dropped: what followed is not known"
+
+
+def told_thousands(*_, report, **__):
+    report(Converted(50_000, 1000))
+    return Converted(1, 1, 1)
+
+
 def test_the_commands_record_join_describe_check_and_draw(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for seed in ("0", "1"):
@@ -143,9 +190,13 @@ def test_the_commands_record_join_describe_check_and_draw(tmp_path, capsys, monk
     assert parts[0].action[:40].tolist() != parts[1].action[:40].tolist()
     assert run(["data", "convert", "both", "--out", "set", "--to-minari", "pole/random-v0"]) == 0
     assert run(["data", "check", "set"]) == 0
-    capsys.readouterr()
+    assert capsys.readouterr().out.splitlines()[-1] == "0 faults, 1 note"
     assert run(["data", "info", "both"]) == 0
-    assert "converted from part0, part1" in capsys.readouterr().out
+    lines = capsys.readouterr().out.splitlines()
+    assert any(line.endswith("converted from part0, part1") for line in lines)
+    # Each in one line, however narrow, so that it can be copied.
+    assert lines[-1].split() == ["fingerprint", parts[2].digest]
+    assert all(line.strip() for line in lines)
     assert run(["data", "plot", "both"]) == 0
     assert (tmp_path / "both.png").stat().st_size > 10_000
     doubled = joined([*episodes_of(parts[2]), *episodes_of(parts[2])], parts[2].about)

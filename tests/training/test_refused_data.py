@@ -1,5 +1,6 @@
 """Recorded data that a run cannot learn from are refused before it begins, and leave nothing behind."""
 
+import dataclasses
 import os
 import re
 import shutil
@@ -53,6 +54,36 @@ def folders(tmp_path_factory):
     run_folder = RunDir.create(config(parent, "none")).path.rename(parent / "run")
     save_dataset(run_folder / "data", recorded(config(parent, "none").env))
     return parent
+
+
+def test_data_in_another_form_are_converted_and_damaged_ones_are_made_again_as_they_were(folders, tmp_path, capsys):
+    (tmp_path / "my set").mkdir()
+    (tmp_path / "my set" / "metadata.json").write_text("{}")
+    (tmp_path / "pole.hdf5").write_bytes(b"rows")
+    for name, out in (("pole.hdf5", str(tmp_path / "pole")), ("my set", f"'{tmp_path}/my set-converted'")):
+        path = tmp_path / name
+        given = f"'{path}'" if " " in name else path
+        for command in (["data", "info"], ["data", "plot"]):
+            assert run([*command, str(path)]) == 2
+            assert f"`minding data convert {given} --out {out}` makes a folder of it" in capsys.readouterr().err
+        for env_id in ("data", "CartPole-v1"):
+            assert run(["train", "bc", f"env.env_id={env_id}", f"policy.other.data={path}"]) == 2
+            assert f"`minding data convert {given} --out {out}`" in capsys.readouterr().err
+    for about, remedy in (
+        ({"converted": ["a.hdf5", "b c"]}, "convert a.hdf5 'b c' again with `minding data convert`, --out "),
+        ({"player": "sac while it learned"}, "train the run that saved them again"),
+        ({"player": "random actions"}, "record them again with `minding data record`"),
+        ({}, "with `minding data record` or `minding data convert`"),
+    ):
+        good = recorded(config(folders, "good").env)
+        shutil.rmtree(tmp_path / "damaged", ignore_errors=True)
+        save_dataset(tmp_path / "damaged", dataclasses.replace(good, about={**good.about, **about}))
+        (arrays,) = (tmp_path / "damaged").glob("*.safetensors")
+        arrays.write_bytes(arrays.read_bytes()[:-1] + b"x")
+        assert run(["data", "info", str(tmp_path / "damaged")]) == 2
+        error = capsys.readouterr().err
+        assert remedy in error
+        assert error.count("\n") == 1
 
 
 REFUSED = {
@@ -111,14 +142,14 @@ LATER = {
     "cut": (
         [],
         lambda file: file.write_bytes(file.read_bytes()[:100]),
-        "are damaged: .*100 bytes, .* expected; rec",
+        "are damaged: .*100 bytes, .* expected; make them again",
     ),
     "pipe": (
         [],
         lambda file: (file.unlink(), os.mkfifo(file)),
-        "are damaged: .*0 bytes, .* expected; record",
+        "are damaged: .*0 bytes, .* expected; make them again",
     ),
-    "gone": ([], lambda file: file.unlink(), "are damaged: .*No such file or directory; record them again"),
+    "gone": ([], lambda file: file.unlink(), "are damaged: .*No such file or directory; make them again"),
 }
 
 

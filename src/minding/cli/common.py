@@ -22,9 +22,26 @@ BEST = "best"
 """The word for the checkpoint of the best evaluation."""
 
 
-COUNT = click.IntRange(1, 10**12)
+class WholeNumber(click.IntRange):
+    """An integer in a range, also one like ``1e4``."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """The integer."""
+        try:
+            number = int(value)
+        except ValueError:
+            try:
+                number = int(float(value)) if float(value).is_integer() else None
+            except (ValueError, OverflowError):
+                number = None
+        if number is None:
+            self.fail(f"{value!r} is not a whole number, such as 10000 or 1e4")
+        return int(super().convert(number, param, ctx))
+
+
+COUNT = WholeNumber(1, 10**12)
 """A number of steps or episodes; as large as an integer of a setting may be."""
-SEED = click.IntRange(0, 10**12)
+SEED = WholeNumber(0, 10**12)
 
 
 class BadInput(click.ClickException):

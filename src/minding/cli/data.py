@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,6 @@ from minding.cli.common import (
     bad_input,
     checkpoint_of,
     ckpt_option,
-    print_table,
     trust_option,
     writing,
     written,
@@ -152,7 +152,9 @@ def info(folder: str) -> None:
         from minding.training.inspection import describe_dataset
 
         rows = describe_dataset(load_dataset(folder, mapped=True))
-    print_table(folder, ("", ""), list(rows.items()))
+    width = max(map(len, rows))
+    # Not a table: a wrapped fingerprint cannot be copied.
+    click.echo("\n".join([folder, *(f"  {name:<{width}}  {text}" for name, text in rows.items() if text)]))
 
 
 @data.command()
@@ -200,7 +202,7 @@ def check(source: str, horizon: int | None, env: str | None) -> int:
     for finding in findings:
         click.echo(f"{'fault' if finding.fault else 'note'}: {finding.text}")
     faults = sum(finding.fault for finding in findings)
-    click.echo(f"{faults} faults, {len(findings) - faults} notes")
+    click.echo(f"{_counted(faults, 'fault')}, {_counted(len(findings) - faults, 'note')}")
     return 1 if faults else 0
 
 
@@ -232,6 +234,10 @@ def convert(
         from minding.training.conversion import convert as convert_all
 
         references = _references(random_return, expert_return)
+        if to_minari is not None:
+            from minding.training.formats.minari_sets import check_id
+
+            check_id(to_minari)
         opened = [_open(source, horizon, env) for source in sources]
         if to_minari is not None:
             _to_minari(opened, sources, Path(out), to_minari, references)
@@ -241,10 +247,16 @@ def convert(
             if so_far.episodes % 1000 == 0 and so_far.episodes:
                 click.echo(f"\r{so_far.steps:,} steps", nl=False, err=True)
 
-        done = convert_all(opened, Path(out), skip_damaged=skip_damaged, references=references, report=report)
-    left_out = [f"{done.dropped:,} rows dropped, whose successors are not known"] if done.dropped else []
-    left_out += [f"{done.skipped:,} damaged episodes skipped"] if done.skipped else []
-    click.echo(", ".join([f"{done.steps:,} steps of {done.episodes:,} episodes", *left_out]))
+        # Only a terminal shows one line in place of another.
+        shown = report if sys.stderr.isatty() else lambda so_far: None
+        try:
+            done = convert_all(opened, Path(out), skip_damaged=skip_damaged, references=references, report=shown)
+        finally:
+            if sys.stderr.isatty():
+                click.echo("\r\x1b[K", nl=False, err=True)
+    left_out = [f"{_counted(done.dropped, 'row')} dropped: what followed is not known"] if done.dropped else []
+    left_out += [f"{_counted(done.skipped, 'damaged episode')} skipped"] if done.skipped else []
+    click.echo(", ".join([f"{_counted(done.steps, 'step')} of {_counted(done.episodes, 'episode')}", *left_out]))
     click.echo(f"data: {out}")
 
 
@@ -262,7 +274,11 @@ def _to_minari(opened: list[Any], names: tuple[str, ...], out: Path, dataset_id:
         )
     found = load_dataset(opened[0].path, mapped=True)
     export_minari(dataclasses.replace(found, about=carrying(found.about, references)), out, dataset_id)
-    click.echo(f"{len(found):,} steps of {len(found.end):,} episodes\nMinari set: {out}")
+    click.echo(f"{_counted(len(found), 'step')} of {_counted(len(found.end), 'episode')}\nMinari set: {out}")
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count:,} {what}{'s' * (count != 1)}"
 
 
 def _open(source: str, horizon: int | None, env: str | None) -> Any:

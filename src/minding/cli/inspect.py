@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from minding.cli.common import COUNT, SEED, RunFolder, bad_input, checkpoint_of, ckpt_option, trust_option
+from minding.cli.common import COUNT, SEED, RunFolder, WholeNumber, bad_input, checkpoint_of, ckpt_option, trust_option
 
 if TYPE_CHECKING:
     from minding.training.imagining import Horizon, Window
@@ -21,12 +21,12 @@ _TOLD = (1, 5, 15)
 @click.option("--steps", type=COUNT, default=2_000, show_default=True, help="Environment steps to play.")
 @click.option(
     "--context",
-    type=click.IntRange(2, 10**6),
+    type=WholeNumber(2, 10**6),
     default=5,
     show_default=True,
     help="Observations of an episode before it imagines.",
 )
-@click.option("--horizon", type=click.IntRange(1, 10**4), default=15, show_default=True, help="Steps to imagine.")
+@click.option("--horizon", type=WholeNumber(1, 10**4), default=15, show_default=True, help="Steps to imagine.")
 @click.option("--seed", type=SEED, help="Seed of the environments; the run's own by default.")
 @ckpt_option
 @trust_option

@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from minding.cli.common import SEED, RunFolder, bad_input, checkpoint_of, ckpt_option, trust_option
+from minding.cli.common import SEED, RunFolder, WholeNumber, bad_input, checkpoint_of, ckpt_option, trust_option
 
 
 @click.command("play")
@@ -14,7 +14,7 @@ from minding.cli.common import SEED, RunFolder, bad_input, checkpoint_of, ckpt_o
 @click.option("--second", is_flag=True, help="Let the agent move first.")
 @click.option(
     "--simulations",
-    type=click.IntRange(0, 10**6),
+    type=WholeNumber(0, 10**6),
     help="Simulations of the agent per move; policy.eval.simulations by default, 0: the bare network.",
 )
 @click.option(

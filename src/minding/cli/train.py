@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from minding.cli.common import bad_input, trust_option
+from minding.cli.common import WholeNumber, bad_input, trust_option
 from minding.cli.process import report_lost_output, signals_reach_the_run
 from minding.cli.seeds import SeedList, train_seeds
 from minding.cli.settings import (
@@ -41,7 +41,7 @@ _UNSAVED = 3
     help="Train once with each of these seeds, such as 0-4 or 0,3,7, in processes of their own; seeds that are "
     "finished are not trained again, interrupted ones are resumed.",
 )
-@click.option("--jobs", type=click.IntRange(min=1), help="With --seeds: seeds at the same time (1).")
+@click.option("--jobs", type=WholeNumber(min=1), help="With --seeds: seeds at the same time (1).")
 @click.option("--out", metavar="FOLDER", help="Folder that holds the run folders; the same as run.out_dir=FOLDER.")
 @click.option(
     "--resume",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from minding.cli.common import GivenPath, bad_input, print_table, trust_option
+from minding.cli.common import GivenPath, WholeNumber, bad_input, print_table, trust_option
 from minding.cli.display import Display
 from minding.cli.process import signals_reach_the_run
 from minding.cli.settings import check_source, split_arguments, with_shortcuts
@@ -27,8 +27,8 @@ _EXIT_CODES = {"SIGINT": 130, "SIGTERM": 143}
 @click.command()
 @click.argument("config", required=False)
 @click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...")
-@click.option("--trials", type=click.IntRange(1, 10_000), default=50, show_default=True, help="Trials in all.")
-@click.option("--jobs", type=click.IntRange(min=1), default=1, show_default=True, help="Trials at the same time.")
+@click.option("--trials", type=WholeNumber(1, 10_000), default=50, show_default=True, help="Trials in all.")
+@click.option("--jobs", type=WholeNumber(min=1), default=1, show_default=True, help="Trials at the same time.")
 @click.option(
     "--space",
     type=GivenPath(dir_okay=False),

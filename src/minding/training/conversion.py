@@ -128,7 +128,7 @@ def convert(
 def problem_of(episode: Episode, about: Mapping[str, Any]) -> ValueError | None:
     """What is wrong with an episode; None if nothing is."""
     try:
-        check_dataset(joined([episode], about))
+        check_dataset(joined([episode], about), single=True)
     except ValueError as error:
         return error
     except MISFITS as error:

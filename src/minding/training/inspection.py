@@ -48,7 +48,7 @@ def describe_dataset(data: Dataset) -> dict[str, str]:
     return {
         "environment": str(env["env_id"]),
         "steps": f"{len(data):,}",
-        "episodes": f"{len(lengths):,}, of {lengths.min():,} to {lengths.max():,} steps, mean {lengths.mean():.1f}",
+        "episodes": f"{len(lengths):,}, of {_lengths(lengths)}",
         "ends": f"{ended.sum():,} terminated, {(~ended & ~cut).sum():,} truncated, {cut.sum():,} cut by the recording",
         "returns": "quartiles " + ", ".join(f"{value:.4g}" for value in quantiles)
         if len(returns)
@@ -61,6 +61,12 @@ def describe_dataset(data: Dataset) -> dict[str, str]:
         "recorded by": _recorder(data.about),
         "fingerprint": data.digest,
     }
+
+
+def _lengths(lengths: Array) -> str:
+    if lengths.min() == lengths.max():
+        return f"{lengths[0]:,} step{'s' * int(lengths[0] > 1)}" + (" each" if len(lengths) > 1 else "")
+    return f"{lengths.min():,} to {lengths.max():,} steps, mean {lengths.mean():.1f}"
 
 
 def _references(data: Dataset) -> str:
@@ -110,7 +116,7 @@ def check_source(source: Source) -> list[Finding]:
         seen.setdefault(key, number)
         if limit is not None and len(episode) > limit:
             too_long.append(f"{number} ({len(episode):,} steps)")
-        if limit is not None and episode.truncated and len(episode) < limit:
+        if limit is not None and episode.truncated and len(episode) < limit - source.shortened:
             early.append(str(number))
         cut += not (episode.terminated or episode.truncated)
         touching = _at_limits(source.env["env_action"], episode.action)
@@ -121,14 +127,14 @@ def check_source(source: Source) -> list[Finding]:
     except DataError as error:
         found.append(Finding(str(error), True))
     if too_long:
-        text = f"ends are missing: longer than the time limit of {limit} steps are the episodes {_few(too_long)}"
+        text = f"ends are missing: longer than the time limit of {limit} steps {_are(too_long)} {_episodes(too_long)}"
         found.append(Finding(text, True))
     if equal:
         found.append(Finding(f"equal episodes: {_few(equal)}", True))
     if not steps:
         found.append(Finding("there are no whole steps", True))
     if early:
-        text = f"truncated before the time limit of {limit} steps: the episodes {_few(early)}"
+        text = f"truncated before the time limit of {limit} steps: {_episodes(early)}"
         found.append(Finding(text, False))
     if cut:
         found.append(
@@ -143,14 +149,25 @@ def check_source(source: Source) -> list[Finding]:
     dropped = source.dropped
     found += [Finding(text, False) for text in _jumps(source)]
     if dropped:
-        found.append(Finding(f"{dropped:,} rows would be dropped: what followed them is not known", False))
+        found.append(
+            Finding(f"{dropped:,} row{'s' * (dropped > 1)} would be dropped: what followed them is not known", False)
+        )
     return found
 
 
 def _damage(damaged: list[str]) -> Iterator[Finding]:
     yield from (Finding(text, True) for text in damaged[:_MOST_TOLD])
     if len(damaged) > _MOST_TOLD:
-        yield Finding(f"{len(damaged) - _MOST_TOLD:,} more damaged episodes", True)
+        more = len(damaged) - _MOST_TOLD
+        yield Finding(f"{more:,} more damaged episode{'s' * (more > 1)}", True)
+
+
+def _episodes(names: list[str]) -> str:
+    return f"the episode{'s' * (len(names) > 1)} {_few(names)}"
+
+
+def _are(names: list[str]) -> str:
+    return "are" if len(names) > 1 else "is"
 
 
 def _few(names: list[str]) -> str:

@@ -363,7 +363,7 @@ def test_a_folder_is_examined_by_its_manifest_alone(saved):
 @pytest.mark.parametrize("info", [{}, {"about": 1, "steps": 5}, {"about": {"env": []}, "steps": 5}, {"steps": "5"}])
 def test_a_manifest_that_does_not_describe_the_data_is_refused(tmp_path, info):
     save_checkpoint(tmp_path / "data", {}, {"kind": "recorded data", "about": {"env": describe(ENV)}, **info})
-    with pytest.raises(DataError, match="does not say what was recorded, or how many steps; record them again"):
+    with pytest.raises(DataError, match="does not say what was recorded, or how many steps; make them again"):
         check_folder(tmp_path / "data", ENV, 1)
 
 

@@ -29,3 +29,8 @@ def test_the_hint_names_what_was_meant_or_the_package_that_has_it(env_id, hint, 
 def test_an_id_without_its_namespace_is_found(monkeypatch):
     monkeypatch.setitem(gymnasium.registry, "ALE/Breakout-v5", gymnasium.spec("CartPole-v1"))
     assert unknown_id("Breakout-v5") == "; did you mean 'ALE/Breakout-v5'?"
+
+
+@pytest.mark.parametrize("env_id", ["nonsense-v0", "foo-v1", "abc-v0", "data"])
+def test_an_id_that_is_like_no_other_but_in_its_version_gets_no_hint(env_id):
+    assert unknown_id(env_id) == ""

@@ -65,6 +65,8 @@ class D4RLSource:
             self._arrays = {name: stored(self._file, name) for name in names}
         except ShapeError as error:
             raise DataError(f"{str(path)!r}: {error}") from None
+        # The row of a time-out, unless what followed it is known.
+        self.shortened = int("next_observations" not in self._arrays)
         self._check_lengths()
         if horizon is None and "timeouts" not in self._arrays:
             raise DataError(

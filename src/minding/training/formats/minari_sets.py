@@ -32,6 +32,7 @@ _OURS = "minding"
 _MAX_METADATA = 1 << 24
 _INDEX = "_index_"
 _VERSION = "0.5.3"
+_ID = re.compile(r"(?:[-\w][-\w/]*[-\w]/)?[-\w]+-v\d+", re.ASCII)
 _REFERENCES = "ref_min_score", "ref_max_score"
 """Keys of the metadata: the returns that score 0 and 100."""
 
@@ -54,7 +55,7 @@ class MinariSource:
       MissingExtraError: h5py or minari is not installed.
     """
 
-    dropped = 0
+    dropped = shortened = 0
 
     def __init__(self, path: Path, env: Mapping[str, Any] | None = None) -> None:
         self.path = path / "data" if (path / "data" / METADATA).exists() else path
@@ -194,9 +195,10 @@ def export_minari(data: Dataset, path: str | Path, dataset_id: str) -> None:
       dataset_id: of the set, such as ``pole/expert-v0``.
 
     Raises:
-      DataError: Minari would change a field, or the folder exists.
+      DataError: the id is none of Minari's, Minari would change a field, or the folder exists.
       MissingExtraError: h5py or minari is not installed.
     """
+    check_id(dataset_id)
     h5py = extra_module("h5py", "data", "writing a Minari set")
     serialization = extra_module("minari.serialization", "data", "writing a Minari set")
     check_exportable(data)
@@ -224,6 +226,19 @@ def export_minari(data: Dataset, path: str | Path, dataset_id: str) -> None:
             metadata |= dict(zip(_REFERENCES, (references.random, references.expert), strict=True))
         (folder / METADATA).write_text(json.dumps(metadata), encoding="utf-8")
         scratch.finish()
+
+
+def check_id(dataset_id: str) -> None:
+    """Refuses an id by which Minari would not find a set.
+
+    Raises:
+      DataError: says what it must look like.
+    """
+    if not _ID.fullmatch(dataset_id):
+        raise DataError(
+            f"{dataset_id!r} is no id of a Minari set: expected letters, digits, - and _ with a version at the end, "
+            "after names of folders if you like, such as pole/expert-v0"
+        )
 
 
 def check_exportable(data: Dataset) -> None:

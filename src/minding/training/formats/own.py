@@ -25,6 +25,8 @@ class OwnSource:
     def __init__(self, path: Path) -> None:
         self.path, self._data = path, load_dataset(path, mapped=True, values=False)
         self.env = self._data.about["env"]
+        # Whether the rows of time-outs were left out is not known any more.
+        self.shortened = int("converted" in self._data.about)
 
     @property
     def references(self) -> References | None:

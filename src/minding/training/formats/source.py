@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
@@ -28,11 +29,13 @@ class Source(Protocol):
       path: for messages.
       env: what the data say of their environment, see `engine.data.dataset.describe`.
       dropped: rows left out so far, because what followed them is not known.
+      shortened: of how many rows a truncated episode may lack because they were left out.
     """
 
     path: Path
     env: Mapping[str, Any]
     dropped: int
+    shortened: int
 
     @property
     def references(self) -> References | None:
@@ -106,7 +109,19 @@ def open_hdf5(path: Path) -> Any:
     try:
         return h5py.File(path, "r")
     except OSError as error:
-        raise DataError(f"{str(path)!r} is not a readable HDF5 file ({str(error)[:100]})") from None
+        raise DataError(f"{str(path)!r} {_unreadable(path, str(error))}") from None
+
+
+def _unreadable(path: Path, reason: str) -> str:
+    """What is wrong with a file that HDF5 does not open, in place of its library's own words."""
+    if not path.is_file():
+        return "cannot be read: there is no such file"
+    size, whole = path.stat().st_size, re.search(r"truncated file: .*stored_eof = (\d+)", reason)
+    if whole is not None:
+        return f"is cut off: it has {size:,} of its {int(whole[1]):,} bytes; copy or download it again"
+    if "signature not found" in reason:
+        return f"is not an HDF5 file ({size:,} bytes); copy or download it again if it should be one"
+    return f"cannot be read as HDF5 ({reason[:100]})"
 
 
 def part(group: Any, name: str) -> Any:

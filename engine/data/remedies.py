@@ -1,0 +1,51 @@
+"""What to do where there are no recorded data, or damaged ones: commands to copy."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+HDF5 = (".hdf5", ".h5")
+"""Endings of files in D4RL's form."""
+MINARI = "metadata.json"
+"""What tells a folder in Minari's form."""
+RECORD = (
+    "`minding data record RUN --steps N` records what the policy of a run folder does, such as that of "
+    "`minding train cartpole_ppo`"
+)
+
+
+def conversion(path: Path) -> str:
+    """What makes recorded data of a file or folder in another form, as ``': it is ...'``; empty for anything else."""
+    if path.is_file() and path.suffix in HDF5:
+        form, out = "a file in HDF5", path.with_suffix("")
+    elif any((path / inside / MINARI).is_file() for inside in (".", "data")):
+        form, out = "a set in Minari's form", path.with_name(f"{path.resolve().name}-converted")
+    else:
+        return ""
+    return f": it is {form}; `minding data convert {_quoted(path)} --out {_quoted(out)}` makes a folder of it"
+
+
+def again(about: object, path: Path) -> str:
+    """How to make damaged data again.
+
+    Args:
+      about: what they say of their origin, see `Dataset`; anything else where that is damaged, too.
+      path: their folder.
+    """
+    known: Mapping[str, Any] = about if isinstance(about, Mapping) else {}
+    sources = known.get("converted")
+    if isinstance(sources, list):
+        named = " ".join(shlex.quote(str(each)) for each in sources)
+        return f"remove them and convert {named} again with `minding data convert`, --out {_quoted(path)}"
+    if str(known.get("player", "")).endswith("while it learned"):
+        return "train the run that saved them again"
+    if "policy" in known or "player" in known:
+        return "record them again with `minding data record`"
+    return "make them again, with `minding data record` or `minding data convert`"
+
+
+def _quoted(path: Path) -> str:
+    return shlex.quote(str(path))
