@@ -28,7 +28,7 @@ class WholeNumber(click.IntRange):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         """The integer."""
         try:
-            number = int(value)
+            number: int | None = int(value)
         except ValueError:
             try:
                 number = int(float(value)) if float(value).is_integer() else None
