@@ -15,6 +15,7 @@ main_config = Config(
         type="iql",
         model=dict(normalize_obs=True),
         eval=dict(freq=10_000),
+        # Made by the commands in `halfcheetah_td3_bc`.
         other=dict(data="data/halfcheetah_medium_final"),
     ),
 )

@@ -14,7 +14,9 @@ main_config = Config(
         type="awac",
         model=dict(normalize_obs=True),
         eval=dict(n_episode=20),
-        # What `offline_data_saver` writes in the chain of `pendulum_sac`.
+        # What `offline_data_saver` writes in the chain of `pendulum_sac`: in a program,
+        # with minding.Agent("pendulum_sac") as agent:
+        #     agent.learn(use=[offline_data_saver(agent.cfg, "data/pendulum_replay")])
         other=dict(data="data/pendulum_replay"),
     ),
 )

@@ -15,7 +15,11 @@ main_config = Config(
         model=dict(hidden=[128, 128], normalize_obs=True),
         learn=dict(batch_size=128),
         eval=dict(n_episode=20),
-        # As for `pendulum_td3_bc`, with --explore: what nobody tries, a penalty on values cannot judge.
+        # What nobody tries, a penalty on values cannot judge. With the runs of `pendulum_td3_bc`:
+        # minding data record runs/medium --steps 10000 --explore --out data/pendulum_medium_explored
+        # minding data record runs/expert --steps 10000 --explore --out data/pendulum_expert_explored
+        # minding data convert data/pendulum_medium_explored data/pendulum_expert_explored
+        #     --out data/pendulum_medium_expert_explored
         other=dict(data="data/pendulum_medium_expert_explored"),
     ),
 )
