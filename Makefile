@@ -2,13 +2,16 @@
 # PYTHON=/path/to/python3 chooses the interpreter, ARGS="..." is passed on to the command.
 
 .DEFAULT_GOAL := help
-.PHONY: help train test check lint types bench proofs docs clean
+.PHONY: help train test check lint types bench proofs docs site clean
 
 PYTHON ?=
 ARGS ?=
 # Processes of the tests; make WORKERS=0 test runs them in one.
 WORKERS ?= logical
 VENV := .venv
+# The tools of the site need nothing of minding: they read its sources.
+SITE := build/site-env
+SITE_TOOLS := 'zensical>=0.0.73,<0.1' 'mkdocstrings[python]>=1,<2'
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 CANDIDATES := $(or $(PYTHON),python3.12 python3.11 python3.10 python3)
@@ -59,6 +62,12 @@ proofs: $(INSTALLED) ## the long evidence: learning over seeds, kills, crashes, 
 
 docs: $(INSTALLED) ## write the tables that come from the code into docs
 	$(BIN)/python docs/generate.py
+
+site: ## build the documentation as a site in build/site/html
+	@test -x $(SITE)/bin/zensical || { $(or $(PYTHON),python3) -m venv $(SITE) && \
+	  $(SITE)/bin/python -m pip install --no-input --disable-pip-version-check --quiet $(SITE_TOOLS); }
+	$(SITE)/bin/python docs/site.py build/site/en/pages
+	$(SITE)/bin/zensical build --strict --config-file mkdocs.yml
 
 clean: ## remove caches and build products; keeps .venv and runs
 	rm -rf build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -183,7 +183,7 @@ def test_published_curves_stand_beside_the_measured_one_at_the_same_steps(result
     assert "Others: https://example.org/curve.csv. Two seeds." in text
 
 
-@pytest.mark.parametrize("page", ["async.md", "offline.md", "reliability.md", "results.md", "results/README.md"])
+@pytest.mark.parametrize("page", ["async.md", "offline.md", "reliability.md", "results.md", "results/raw.md"])
 def test_the_pages_show_what_the_result_files_say(page, tmp_path):
     docs, known = ROOT / "docs", []
 

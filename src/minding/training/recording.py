@@ -95,8 +95,7 @@ def record_random(
     """Records random actions, and saves them.
 
     Args:
-      cfg: compiled configuration with the environment.
-      steps, out, seed, references, report: as of `record_data`.
+      cfg: compiled configuration with the environment; the other arguments are those of `record_data`.
 
     Raises:
       ConfigError, DataError: as `record_data`.
