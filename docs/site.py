@@ -2,7 +2,8 @@
 
 The pages are plain Markdown, to be read in the repository too, where links also lead to source files and to pages
 outside of ``docs/``. The site has only what it holds: this copies all pages below one folder, gives each linked source
-file a page of its own, and points the links there. `mkdocs.yml` lists the pages.
+file a page of its own, and points the links there. `mkdocs.yml` lists the
+pages.
 """
 
 from __future__ import annotations
@@ -44,6 +45,23 @@ def pages() -> dict[Path, Path]:
     found = sorted(path for path in (ROOT / "docs").rglob("*.md") if "zh" not in path.relative_to(ROOT / "docs").parts)
     places = {path: path.relative_to(ROOT / "docs") for path in found}
     return {**places, **{ROOT / here: Path(there) for here, there in OUTSIDE.items()}}
+
+
+def configuration(places: dict[Path, Path]) -> str:
+    """What `mkdocs.yml` says, with a line for each page of a folder in place of ``FOLDER/*``."""
+
+    def lines(match: re.Match[str]) -> str:
+        indent, folder = match[1], match[2]
+        found = {page: place for page, place in places.items() if place.parent.as_posix() == folder}
+        titles = {_title(page): place for page, place in found.items() if place.stem != "index"}
+        return "".join(f'{indent}- "{title}": {titles[title]}\n' for title in sorted(titles, key=str.lower))
+
+    text = (ROOT / "docs" / "mkdocs.yml").read_text(encoding="utf-8")
+    return re.sub(r"^( +)- (\w+)/\*\n", lines, text, flags=re.MULTILINE)
+
+
+def _title(page: Path) -> str:
+    return page.read_text(encoding="utf-8").partition("\n")[0].removeprefix("# ")
 
 
 def public_names(package: str) -> list[str]:
@@ -125,5 +143,7 @@ def _write(path: Path, text: str) -> None:
 
 
 if __name__ == "__main__":
-    written = prepare(Path(sys.argv[1]))
-    print(f"{sum(path.suffix == '.md' for path in written)} pages in {sys.argv[1]}")
+    folder = Path(sys.argv[1])
+    written = prepare(folder / "pages")
+    (folder / "mkdocs.yml").write_text(configuration(pages()), encoding="utf-8")
+    print(f"{sum(path.suffix == '.md' for path in written)} pages in {folder}")

@@ -32,7 +32,7 @@ def listed(nav):
 
 def test_every_page_has_its_place_in_the_navigation(prepared):
     out, written = prepared
-    nav = list(listed(yaml.safe_load((ROOT / "mkdocs.yml").read_text())["nav"]))
+    nav = list(listed(yaml.safe_load(SITE["configuration"](SITE["pages"]()))["nav"]))
     by_hand = [place.as_posix() for place in SITE["pages"]().values()]
     assert len(by_hand) > 60
     assert sorted(nav) == sorted([*by_hand, *(f"api/{package}.md" for package in SITE["API"])])
@@ -78,5 +78,6 @@ ZENSICAL = ROOT / "build" / "site-env" / "bin" / "zensical"
 
 @pytest.mark.skipif(not ZENSICAL.exists(), reason="the tools of the site are not installed: make site")
 def test_the_site_is_built_without_a_complaint():
-    subprocess.run([sys.executable, "docs/site.py", "build/site/en/pages"], cwd=ROOT, check=True)
-    subprocess.run([ZENSICAL, "build", "--strict"], cwd=ROOT, check=True, timeout=300)
+    subprocess.run([sys.executable, "docs/site.py", "build/site/en"], cwd=ROOT, check=True)
+    command = [ZENSICAL, "build", "--strict", "--config-file", "build/site/en/mkdocs.yml"]
+    subprocess.run(command, cwd=ROOT, check=True, timeout=300)
