@@ -74,7 +74,7 @@ clean: ## remove caches and build products; keeps .venv and runs
 	rm -rf build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -not -path './.venv*' -prune -exec rm -rf {} +
 
-$(INSTALLED): pyproject.toml constraints.txt $(wildcard policies/kernels/*.cpp policies/kernels/*.h)
+$(INSTALLED): pyproject.toml setup.py constraints.txt $(wildcard policies/kernels/*.cpp policies/kernels/*.h)
 	@if ! $(BIN)/python -c '$(USABLE)' >/dev/null 2>&1; then \
 	  for python in $(CANDIDATES); do \
 	    if "$$python" -c '$(USABLE)' >/dev/null 2>&1; then \

@@ -10,7 +10,6 @@ import ctypes
 import functools
 import importlib.util
 import shutil
-import sysconfig
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,7 @@ from minding.engine.process.signals import tell_senders
 
 _AVX512 = 0x20
 """Bit of `dnnl_cpu_isa_t` that AVX-512 adds to AVX2."""
-_LIBRARY = Path(__file__).with_name(f"_kernels{sysconfig.get_config_var('EXT_SUFFIX')}")
+_LIBRARY = Path(__file__).with_name("_kernels.so")
 
 
 @functools.cache
@@ -32,7 +31,6 @@ def compiled() -> bool:
 
 def fault() -> tuple[str, str] | None:
     """Why the library cannot be used, and what to do; None if it can. It tries to load the library."""
-    others = sorted(path.name for path in _LIBRARY.parent.glob("_kernels*.so") if path != _LIBRARY)
     compiler = next(filter(None, map(shutil.which, ("g++", "c++", "clang++"))), None)
     again = "install minding again, with `pip install -v`"
     if compiled():
@@ -43,8 +41,6 @@ def fault() -> tuple[str, str] | None:
         except SetupError as error:
             return str(error), again
         return None
-    if others:
-        return f"compiled for another Python ({others[0]}), not for this one ({_LIBRARY.name})", again
     if compiler is None:
         return "not compiled: there is no C++ compiler", f"install g++, then {again}"
     return f"not compiled, although there is {compiler} now", f"{again}, which shows what the compiler says"
