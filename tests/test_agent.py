@@ -129,6 +129,19 @@ def test_a_second_call_continues_and_runs_its_own_schedule(tmp_path, caplog):
     assert summary["env_step"] == 1152
 
 
+def test_a_traced_agent_has_the_picture_of_its_time_line_that_a_traced_command_has(tmp_path):
+    made = agent("ppo", tmp_path, *PARTS["ppo"], "run.trace=true")
+    made.learn(128)
+    first = (made.run_dir / "trace.png").read_bytes()
+    made.learn(256)
+    made.close()
+    assert {"trace.json", "trace.png"} <= {each.name for each in made.run_dir.iterdir()}
+    # Of all that it has learned so far.
+    assert (made.run_dir / "trace.png").read_bytes() != first
+    names = {event.get("name") for event in json.loads((made.run_dir / "trace.json").read_text())["traceEvents"]}
+    assert "StepCollector" in names
+
+
 def rates_of(made):
     rates = read_metrics(made.run_dir / "metrics.csv")["train/learning_rate"]
     return rates[np.isfinite(rates)].tolist()

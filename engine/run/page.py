@@ -25,14 +25,12 @@ from minding.engine.run.aggregates import bootstrap_interval, mean
 from minding.engine.run.comparison import ComparedRun, compare_runs
 from minding.engine.run.curves import LEAST_SEEDS, Curve, learning_curves
 from minding.engine.run.metrics import read_metrics
-from minding.engine.run.plotting import plot_curves, plot_metrics, plot_trace
+from minding.engine.run.plotting import DRAWN, plot_curves, plot_metrics, plot_trace
 from minding.engine.run.run_dir import RunDir
 from minding.engine.types import Array
 
 _MAX_FILM = 1 << 25
 _MAX_TRACE = 1 << 28
-_DRAWN = 2.0
-"""Seconds of a timeline in its picture."""
 _PANELS = 12
 """Metrics of learning that are drawn at most."""
 _Z = 1.959963984540054
@@ -266,8 +264,8 @@ def _time(runs: Sequence[_Run]) -> str:
     path, events = trace
     try:
         parts.append(_table(["middleware", "seconds", "share"], _shares(events), numbers=(1, 2)))
-        caption = f"The last {_DRAWN:g} seconds of {path.name}: what ran when, one row for each lane."
-        parts.append(_drawn(lambda at: plot_trace(events, at, seconds=_DRAWN), ".png", "Timeline", caption))
+        caption = f"The last {DRAWN:g} seconds of {path.name}: what ran when, one row for each lane."
+        parts.append(_drawn(lambda at: plot_trace(events, at, seconds=DRAWN), ".png", "Timeline", caption))
     except (KeyError, TypeError, ValueError, AttributeError):
         parts.append(f"<p>{_text(path / 'trace.json')} is not shown: it is not a timeline of minding.</p>")
     return "\n".join(parts)

@@ -16,6 +16,8 @@ from minding.engine.run.curves import COLLECT_RETURN, EVAL_RETURN, MEASURES, Cur
 from minding.engine.run.metrics import clock_of
 from minding.engine.types import Array
 
+DRAWN = 2.0
+"""Seconds of a time line in its picture: more than this is a blur if iterations are short."""
 _VISIBLE = 0.004
 """Share of a time line that the bar of a short span takes, so that it can be seen."""
 _COLORS = ("tab:blue", "tab:orange", "tab:green", "tab:purple", "tab:red", "tab:brown", "tab:olive", "tab:cyan")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import shlex
 from collections.abc import Mapping
@@ -14,9 +13,6 @@ import click
 if TYPE_CHECKING:
     from minding.engine.config.config import Config
     from minding.engine.run.run_dir import RunDir
-
-_DRAWN = 2.0
-"""Seconds of a trace in its picture: more than this is a blur if iterations are short."""
 
 
 def report(cfg: Config, run_dir: RunDir, summary: Any, *, draw: bool) -> None:
@@ -32,8 +28,6 @@ def report(cfg: Config, run_dir: RunDir, summary: Any, *, draw: bool) -> None:
     from minding.engine.data.dataset import RECORDED
 
     picture = _curve(cfg, run_dir, summary, draw)
-    if cfg.run.trace and draw:
-        _draw_trace(run_dir.path)
     # Boards have no pictures, and their agents play against people.
     games = cfg.chain == "self_play"
     following = {
@@ -117,18 +111,6 @@ def _draw_curve(cfg: Config, run_dir: RunDir, metrics: Any, summary: Any) -> str
     except OSError as error:
         return f"not drawn: {error.strerror}"
     return str(run_dir.curve)
-
-
-def _draw_trace(folder: Path) -> None:
-    """Draws the end of a run's time line beside the file, if there is one and matplotlib is there."""
-    from minding.engine.errors import MissingExtraError
-    from minding.engine.run.plotting import plot_trace
-
-    try:
-        trace = json.loads((folder / "trace.json").read_text(encoding="utf-8"))
-        plot_trace(trace, folder / "trace.png", seconds=_DRAWN)
-    except (MissingExtraError, OSError, ValueError) as error:
-        click.echo(f"minding: the time line was not drawn: {error}", err=True)
 
 
 def _normalized(summary: Any) -> dict[str, str]:

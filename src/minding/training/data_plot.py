@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,16 @@ from minding.engine.run.plotting import save_figure
 from minding.engine.types import Array
 
 _POINTS = 20_000
+"""Steps whose actions and observations are drawn; of more some are chosen."""
 _BINS = 40
+_LINES = 6
+"""Numbers of an action that have a line each; more are rows of a table of colours."""
+_FRAMES = 6
 
 
 def plot_dataset(data: Dataset, path: Path) -> None:
-    """Draws returns, lengths, actions, and coverage: the two directions in which observations vary most.
+    """Draws returns, lengths, actions, and coverage: the two directions in which observations vary most. Images among
+    observations are shown, a few of them.
 
     Args:
       data: recorded data.
@@ -27,63 +33,184 @@ def plot_dataset(data: Dataset, path: Path) -> None:
       MissingExtraError: if matplotlib is not installed.
       OSError: it cannot be written.
     """
+    save_figure(draw_dataset(data), path)
+
+
+def draw_dataset(data: Dataset) -> Any:
+    """The picture, a matplotlib figure."""
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
     except ImportError:
         raise MissingExtraError("matplotlib", "plot", "a picture of data") from None
-    figure = Figure(figsize=(10, 7), dpi=120, layout="constrained")
+    images = {name: values for name, values in data.obs.items() if _is_image(values)}
+    vectors = [values for name, values in data.obs.items() if name not in images]
+    # Whatever is no vector has a row of its own, unless there is room.
+    below = list(images) if vectors else list(images)[1:]
+    figure = Figure(figsize=(10, 7 + 2 * len(below)), dpi=120, layout="constrained")
     FigureCanvasAgg(figure)
-    returns, lengths, actions, coverage = figure.subplots(2, 2).flat
+    grid = figure.add_gridspec(2 + len(below), 2, height_ratios=[3.5, 3.5, *[2] * len(below)])
+    returns, lengths, actions, coverage = (figure.add_subplot(grid[at // 2, at % 2]) for at in range(4))
     env_id = data.about["env"]["env_id"]
-    figure.suptitle(f"{env_id}: {len(data):,} steps of {len(data.end):,} episodes")
-    _histogram(returns, data.returns(), "return of whole episodes")
-    _histogram(lengths, np.diff(data.end, prepend=-1), "steps per episode")
+    figure.suptitle(f"{env_id}: {_counted(len(data), 'step')} of {_counted(len(data.end), 'episode')}")
+    _histogram(returns, data.returns(), "return of whole episodes", "episodes", absent="no whole episode")
+    _histogram(lengths, np.diff(data.end, prepend=-1), "steps per episode", "episodes")
     rows = np.sort(np.random.default_rng(0).permutation(len(data))[:_POINTS])
-    _draw_actions(actions, data, rows)
-    _draw_coverage(coverage, data, rows)
-    save_figure(figure, path)
+    steps = "steps" if len(rows) == len(data) else f"steps (of {len(rows):,} drawn)"
+    _draw_actions(actions, data, rows, steps)
+    if vectors:
+        _draw_coverage(coverage, vectors, rows, steps)
+    places = [*([] if vectors else [coverage]), *(figure.add_subplot(grid[2 + at, :]) for at in range(len(below)))]
+    for axes, (name, values) in zip(places, images.items(), strict=True):
+        _draw_frames(axes, values, name, columns=_FRAMES // 2 if axes is coverage else _FRAMES)
+    return figure
 
 
-def _histogram(axes: Any, values: Array, label: str) -> None:
-    low, high = (float(values.min()), float(values.max())) if len(values) else (0.0, 0.0)
-    margin = max(0.5, 1e-6 * max(abs(low), abs(high)))
-    # Of values that are all the same, one column.
-    axes.hist(values, bins=_BINS) if high - low > margin / _BINS else axes.hist(
-        values, bins=1, range=(low - margin, high + margin)
-    )
-    axes.set_xlabel(label)
-    axes.set_ylabel("episodes")
+def _counted(count: int, what: str) -> str:
+    return f"{count:,} {what}{'s' * (count != 1)}"
 
 
-def _draw_actions(axes: Any, data: Dataset, rows: Array) -> None:
-    action = data.action[rows].reshape(len(rows), -1)
-    for column in range(min(action.shape[1], 6)):
-        if data.about["env"]["env_action"]["kind"] == "box":
-            axes.hist(action[:, column], bins=_BINS, histtype="step", label=f"{column}")
-        else:
-            values, counts = np.unique(action[:, column], return_counts=True)
-            axes.bar(values + 0.1 * column, counts, width=0.8, alpha=0.6, label=f"{column}")
-    axes.set_xlabel("action")
-    axes.set_ylabel("steps")
-    if action.shape[1] > 1:
-        axes.legend(title="number", fontsize="small")
+def _is_image(values: Array) -> bool:
+    return values.ndim > 3 or (values.ndim == 3 and values.dtype == np.uint8)
 
 
-def _draw_coverage(axes: Any, data: Dataset, rows: Array) -> None:
-    parts = [values[rows].reshape(len(rows), -1).astype(np.float64) for values in data.obs.values() if values.ndim < 4]
-    axes.set_title("coverage")
-    if not parts:
-        axes.set_xlabel("images are not drawn")
+def _histogram(axes: Any, values: Array, name: str, count: str, *, absent: str = "", **look: Any) -> None:
+    """How often values are; whole numbers have their own columns, or so many of them as share one."""
+    from matplotlib.ticker import MaxNLocator
+
+    axes.set_xlabel(name)
+    axes.set_ylabel(count)
+    axes.yaxis.set_major_locator(MaxNLocator(integer=True))
+    if not len(values):
+        axes.text(0.5, 0.5, absent, ha="center", va="center", transform=axes.transAxes)
+        axes.set(xticks=[], yticks=[])
         return
-    seen = np.concatenate(parts, axis=1)
+    low, high = float(values.min()), float(values.max())
+    if bool((values == np.round(values)).all()) and high - low < 2.0**53:
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        width = math.ceil((high - low + 1) / _BINS)
+        edges = low - 0.5 + width * np.arange(math.ceil((high - low + 1) / width) + 1)
+    else:
+        margin = max(0.5, 1e-6 * max(abs(low), abs(high)))
+        # Of values that are all the same, one column.
+        alike = high - low <= margin / _BINS
+        edges = np.array([low - margin, high + margin]) if alike else np.linspace(low, high, _BINS + 1)
+    axes.hist(values, bins=edges, **look)
+    if low == high:
+        margin = 2.0 * (edges[1] - edges[0])
+        axes.set_xlim(low - margin, low + margin)
+        axes.set_xticks([low], [f"{low:,.6g}"])
+
+
+def _draw_actions(axes: Any, data: Dataset, rows: Array, steps: str) -> None:
+    space = data.about["env"]["env_action"]
+    action = data.action[rows].reshape(len(rows), -1)
+    if space["kind"] != "box":
+        counts = [space["n"]] if space["kind"] == "discrete" else np.ravel(space["nvec"]).tolist()
+        starts = np.broadcast_to(np.ravel(space.get("start", 0)), len(counts)).tolist()
+        used = f": {len(np.unique(data.action)):,} of {counts[0]:,} were recorded" if len(counts) == 1 else ""
+        _draw_choices(axes, action.astype(np.int64), counts, starts, steps, used)
+    elif action.shape[1] == 1:
+        _histogram(axes, action[:, 0], "action", steps)
+    elif action.shape[1] <= _LINES:
+        axes.locator_params(axis="x", nbins=6)
+        low, high = float(action.min()), float(action.max())
+        for column in range(action.shape[1]):
+            axes.hist(action[:, column], bins=_BINS, range=(low, high), histtype="step", label=f"{column}")
+        axes.set(xlabel="action", ylabel=steps)
+        axes.legend(title="component", fontsize="small")
+    else:
+        edges = np.linspace(float(action.min()), float(action.max()) or 1.0, _BINS + 1)
+        table = [np.histogram(column, edges)[0] for column in action.T]
+        _draw_table(axes, np.array(table), (edges[0], edges[-1]), steps)
+        axes.set(xlabel="action", ylabel="component of the action")
+
+
+def _draw_choices(axes: Any, action: Array, counts: list[int], starts: list[int], steps: str, used: str) -> None:
+    """How often each choice was made, of each number of a discrete action."""
+    from matplotlib.ticker import MaxNLocator
+
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.yaxis.set_major_locator(MaxNLocator(integer=True))
+    if len(counts) > _LINES:
+        low = min(starts)
+        bins = max(start + count for start, count in zip(starts, counts, strict=True)) - low
+        width = math.ceil(bins / _BINS)
+        edges = low - 0.5 + width * np.arange(math.ceil(bins / width) + 1)
+        table = [np.histogram(column, edges)[0] for column in action.T]
+        _draw_table(axes, np.array(table), (edges[0], edges[-1]), steps)
+        axes.set(xlabel="action", ylabel="component of the action")
+        return
+    if max(counts) > _BINS:
+        for column in range(len(counts)):
+            _histogram(
+                axes, action[:, column], f"action{used}", steps, histtype="stepfilled", alpha=0.6, label=f"{column}"
+            )
+    else:
+        width = 0.8 / len(counts)
+        for column, (count, start) in enumerate(zip(counts, starts, strict=True)):
+            place = start + np.arange(count) + width * (column - (len(counts) - 1) / 2)
+            made = np.bincount(action[:, column] - start, minlength=count)
+            axes.bar(place, made, width=width, label=f"{column}")
+        axes.set(xlabel="action", ylabel=steps)
+    if len(counts) > 1:
+        axes.legend(title="component", fontsize="small")
+
+
+def _draw_table(axes: Any, table: Array, limits: tuple[float, float], steps: str) -> None:
+    """Counts as colours: a row for each number of an action."""
+    from matplotlib.colors import LogNorm
+    from matplotlib.ticker import MaxNLocator
+
+    shown = axes.imshow(
+        np.where(table > 0, table, np.nan), aspect="auto", origin="lower", interpolation="none",
+        extent=(*limits, -0.5, len(table) - 0.5), norm=LogNorm(vmin=1, vmax=max(2, int(table.max()))),
+    )  # fmt: skip
+    axes.yaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.figure.colorbar(shown, ax=axes, label=steps)
+
+
+def _draw_coverage(axes: Any, vectors: list[Array], rows: Array, steps: str) -> None:
+    seen = np.concatenate([values[rows].reshape(len(rows), -1).astype(np.float64) for values in vectors], axis=1)
+    axes.set_title("coverage")
+    if seen.shape[1] == 1:
+        _histogram(axes, seen[:, 0], "observation", steps)
+        return
     label = ("observation 0", "observation 1")
     if seen.shape[1] > 2:
         spread = seen.std(axis=0)
         seen = (seen - seen.mean(axis=0)) / np.where(spread > 0, spread, 1)
-        _, _, directions = np.linalg.svd(seen, full_matrices=False)
-        seen, label = seen @ directions[:2].T, ("first principal component", "second")
-    horizontal, vertical = seen[:, 0], seen[:, 1] if seen.shape[1] > 1 else np.zeros(len(seen))
-    axes.hexbin(horizontal, vertical, gridsize=_BINS, bins="log", mincnt=1)
-    axes.set_xlabel(label[0])
-    axes.set_ylabel(label[1])
+        _, directions = np.linalg.eigh(seen.T @ seen)
+        seen, label = seen @ directions[:, :-3:-1], ("first principal component", "second principal component")
+    drawn = axes.hexbin(seen[:, 0], seen[:, 1], gridsize=_BINS, bins="log", mincnt=1)
+    axes.figure.colorbar(drawn, ax=axes, label=f"{steps} per cell")
+    axes.set(xlabel=label[0], ylabel=label[1])
+
+
+def _draw_frames(axes: Any, values: Array, name: str, columns: int) -> None:
+    """A few images in lines of so many, from the first step to the last."""
+    rows = np.unique(np.linspace(0, len(values) - 1, _FRAMES).astype(np.int64))
+    frames = [_shown(values[row]) for row in rows]
+    gap = max(1, frames[0].shape[1] // 20)
+    framed = [np.pad(frame, ((gap, 0), (gap, 0), (0, 0)), constant_values=1.0) for frame in frames]
+    framed += [np.ones_like(framed[0])] * (-len(framed) % columns)
+    lines = [np.concatenate(framed[at : at + columns], axis=1) for at in range(0, len(framed), columns)]
+    axes.imshow(np.concatenate(lines), interpolation="none")
+    axes.set_title(f"observation {name}".strip())
+    axes.set_xlabel(f"at the steps {', '.join(f'{row:,}' for row in rows.tolist())}")
+    axes.set(xticks=[], yticks=[])
+
+
+def _shown(image: Array) -> Array:
+    """An image as (height, width, RGB) from 0 to 1: of a stack of pictures the last one."""
+    image = np.asarray(image).reshape(-1, *image.shape[-2:]) if image.ndim > 3 else np.asarray(image)
+    if image.ndim == 3 and image.shape[-1] in (1, 3, 4) and image.shape[0] not in (1, 3):
+        image = np.moveaxis(image, -1, 0)
+    if image.ndim == 3:
+        image = image if len(image) == 3 else image[-1]
+    scaled = image.astype(np.float64)
+    if image.dtype == np.uint8:
+        scaled /= 255
+    else:
+        scaled = (scaled - scaled.min()) / (np.ptp(scaled) or 1.0)
+    return np.moveaxis(scaled, 0, -1) if scaled.ndim == 3 else np.repeat(scaled[..., None], 3, axis=-1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import json
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,8 +20,10 @@ from minding.engine.config.config import Config
 from minding.engine.config.limits import run_length
 from minding.engine.console import console_logger
 from minding.engine.data.dataset import RECORDED
+from minding.engine.errors import MissingExtraError
 from minding.engine.process.signals import SignalGuard
 from minding.engine.run.evidence import nan_batch_kept
+from minding.engine.run.plotting import DRAWN, plot_trace
 from minding.engine.run.progress import Progress
 from minding.engine.run.run_dir import RunDir
 from minding.engine.types import EpisodeEnd, Policy
@@ -179,11 +182,23 @@ class Session(contextlib.AbstractContextManager["Session"]):
         if cfg.run.profile:
             self._profile = self.task.profile()
         if cfg.run.trace:
-            try:
-                self.task.write_trace(self.run_dir.path / "trace.json")
-            except OSError as error:
-                console_logger().warning("the time line was not written: %s", error)
+            self._write_trace()
         return self._stop_reason
+
+    def _write_trace(self) -> None:
+        """Writes the time line, and draws its end beside it unless a signal ended the run: that takes a second."""
+        file = self.run_dir.path / "trace.json"
+        try:
+            self.task.write_trace(file)
+        except OSError as error:
+            console_logger().warning("the time line was not written: %s", error)
+            return
+        if self.task.interrupted_by is not None:
+            return
+        try:
+            plot_trace(json.loads(file.read_text(encoding="utf-8")), file.with_suffix(".png"), seconds=DRAWN)
+        except (MissingExtraError, OSError, ValueError) as error:
+            console_logger().warning("the time line was not drawn: %s", error)
 
     def _final_evaluation(self) -> list[EpisodeEnd]:
         """Its episodes; none where there is no environment."""
