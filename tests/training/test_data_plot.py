@@ -80,6 +80,13 @@ def test_numbers_of_actions_are_columns_lines_or_a_table_by_their_count(width, k
         assert np.nansum(actions.images[0].get_array()) == 4 * STEPS * width
 
 
+def test_actions_that_are_all_the_same_are_drawn():
+    for width in (1, 4, 17):
+        action = np.full((STEPS, width), -0.5, np.float32)
+        _, (_, _, actions, *_) = panels(data_of(action, {**space_of(width), "rescaled": True}))
+        assert actions.images or actions.patches
+
+
 @pytest.mark.parametrize("width", [2, 9])
 def test_choices_of_several_components_are_whole(width):
     space = {"kind": "multi_discrete", "nvec": [4] * width, "start": [0] * width, "shape": [width], "dtype": "int64"}

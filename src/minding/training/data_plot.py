@@ -120,10 +120,8 @@ def _draw_actions(axes: Any, data: Dataset, rows: Array, steps: str) -> None:
         axes.set(xlabel="action", ylabel=steps)
         axes.legend(title="component", fontsize="small")
     else:
-        edges = np.linspace(float(action.min()), float(action.max()) or 1.0, _BINS + 1)
-        table = [np.histogram(column, edges)[0] for column in action.T]
-        _draw_table(axes, np.array(table), (edges[0], edges[-1]), steps)
-        axes.set(xlabel="action", ylabel="component of the action")
+        low, high = float(action.min()), float(action.max())
+        _draw_table(axes, action, np.linspace(low, high if high > low else low + 1.0, _BINS + 1), steps)
 
 
 def _draw_choices(axes: Any, action: Array, counts: list[int], starts: list[int], steps: str, used: str) -> None:
@@ -136,10 +134,7 @@ def _draw_choices(axes: Any, action: Array, counts: list[int], starts: list[int]
         low = min(starts)
         bins = max(start + count for start, count in zip(starts, counts, strict=True)) - low
         width = math.ceil(bins / _BINS)
-        edges = low - 0.5 + width * np.arange(math.ceil(bins / width) + 1)
-        table = [np.histogram(column, edges)[0] for column in action.T]
-        _draw_table(axes, np.array(table), (edges[0], edges[-1]), steps)
-        axes.set(xlabel="action", ylabel="component of the action")
+        _draw_table(axes, action, low - 0.5 + width * np.arange(math.ceil(bins / width) + 1), steps)
         return
     if max(counts) > _BINS:
         for column in range(len(counts)):
@@ -147,27 +142,29 @@ def _draw_choices(axes: Any, action: Array, counts: list[int], starts: list[int]
                 axes, action[:, column], f"action{used}", steps, histtype="stepfilled", alpha=0.6, label=f"{column}"
             )
     else:
-        width = 0.8 / len(counts)
+        share = 0.8 / len(counts)
         for column, (count, start) in enumerate(zip(counts, starts, strict=True)):
-            place = start + np.arange(count) + width * (column - (len(counts) - 1) / 2)
+            place = start + np.arange(count) + share * (column - (len(counts) - 1) / 2)
             made = np.bincount(action[:, column] - start, minlength=count)
-            axes.bar(place, made, width=width, label=f"{column}")
+            axes.bar(place, made, width=share, label=f"{column}")
         axes.set(xlabel="action", ylabel=steps)
     if len(counts) > 1:
         axes.legend(title="component", fontsize="small")
 
 
-def _draw_table(axes: Any, table: Array, limits: tuple[float, float], steps: str) -> None:
-    """Counts as colours: a row for each number of an action."""
+def _draw_table(axes: Any, action: Array, edges: Array, steps: str) -> None:
+    """How often each component of an action was between which values, as colours."""
     from matplotlib.colors import LogNorm
     from matplotlib.ticker import MaxNLocator
 
+    table = np.array([np.histogram(column, edges)[0] for column in action.T])
     shown = axes.imshow(
         np.where(table > 0, table, np.nan), aspect="auto", origin="lower", interpolation="none",
-        extent=(*limits, -0.5, len(table) - 0.5), norm=LogNorm(vmin=1, vmax=max(2, int(table.max()))),
+        extent=(edges[0], edges[-1], -0.5, len(table) - 0.5), norm=LogNorm(vmin=1, vmax=max(2, int(table.max()))),
     )  # fmt: skip
     axes.yaxis.set_major_locator(MaxNLocator(integer=True))
     axes.figure.colorbar(shown, ax=axes, label=steps)
+    axes.set(xlabel="action", ylabel="component of the action")
 
 
 def _draw_coverage(axes: Any, vectors: list[Array], rows: Array, steps: str) -> None:
