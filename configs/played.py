@@ -10,7 +10,7 @@ from minding.engine.config.config import Config
 from minding.engine.config.options import plain
 from minding.engine.data.dataset import RECORDED, recorded_env
 from minding.engine.data.differences import differences
-from minding.engine.errors import ConfigError, DataError
+from minding.engine.errors import ConfigError, DataError, SpaceError
 
 _BOUNDS = ("low", "high")
 
@@ -36,8 +36,18 @@ def in_environment(cfg: Config, env_id: str) -> Config:
         env["env_kwargs"] = user["env"]["env_kwargs"]
     rescaled = bool(spec.env_action.get("rescaled", env["rescale_action"])) if "env_action" in spec else True
     user["env"] = {**env, "env_id": env_id, "rescale_action": rescaled}
-    found = compile_run(user)
-    there, here = plain(spec), plain(found.env.spec)
+    try:
+        found = compile_run(user)
+    except SpaceError:
+        # PPO acts in every space: what differs says more than which spaces the algorithm acts in.
+        _refuse_misfits(spec, compile_run({"env": user["env"], "policy": {"type": "ppo"}}).env.spec, env_id, rescaled)
+        raise
+    _refuse_misfits(spec, found.env.spec, env_id, rescaled)
+    return found
+
+
+def _refuse_misfits(there: Any, here: Any, env_id: str, rescaled: bool) -> None:
+    there, here = plain(there), plain(here)
     told = [
         *differences("observation", _unbounded(there.get("observation")), _unbounded(here.get("observation"))),
         *differences("action", *(_action(each, rescaled) for each in (there, here))),
@@ -48,7 +58,6 @@ def in_environment(cfg: Config, env_id: str) -> Config:
             f"--env {env_id}: the policy cannot act there: {told[0]} ('there' is the run): give an environment "
             "with the spaces of the run"
         )
-    return found
 
 
 def _recorded_wrappers(cfg: Config) -> list[Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,12 +18,21 @@ RECORD = (
 )
 
 
+def local_set(name: str) -> Path:
+    """The folder of a Minari set by its id; it need not exist, and is never downloaded."""
+    root = os.environ.get("MINARI_DATASETS_PATH") or os.path.join(os.path.expanduser("~"), ".minari", "datasets")
+    return Path(root) / name
+
+
 def conversion(path: Path) -> str:
-    """What makes recorded data of a file or folder in another form, as ``': it is ...'``; empty for anything else."""
+    """What makes recorded data of a file or folder in another form, or of a Minari set on this machine, as ``': it is
+    ...'``; empty for anything else."""
     if path.is_file() and path.suffix in HDF5:
         form, out = "a file in HDF5", path.with_suffix("")
     elif any((path / inside / MINARI).is_file() for inside in (".", "data")):
         form, out = "a set in Minari's form", path.with_name(f"{path.resolve().name}-converted")
+    elif not path.exists() and (local_set(str(path)) / "data" / MINARI).is_file():
+        form, out = "a Minari set on this machine", Path("data") / path.name
     else:
         return ""
     return f": it is {form}; `minding data convert {_quoted(path)} --out {_quoted(out)}` makes a folder of it"

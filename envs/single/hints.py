@@ -19,7 +19,7 @@ _ELSEWHERE = {
 """Packages that register environments when they are imported, and how their ids begin. The module is named like the
 package, with underscores."""
 _LIKE_ATARI = re.compile(r"[A-Z]\w+(NoFrameskip-v4|-v5)")
-_LIKE = 0.6
+_LIKE = 0.65
 """Ratio of `difflib` from which on an id without its version may be meant."""
 _TYPO = 0.8
 """Ratio of `difflib` from which on an id is another one with a typing error."""

@@ -56,10 +56,17 @@ def folders(tmp_path_factory):
     return parent
 
 
-def test_data_in_another_form_are_converted_and_damaged_ones_are_made_again_as_they_were(folders, tmp_path, capsys):
+def test_data_in_another_form_are_converted_and_damaged_ones_are_made_again_as_they_were(
+    folders, tmp_path, capsys, monkeypatch
+):
     (tmp_path / "my set").mkdir()
     (tmp_path / "my set" / "metadata.json").write_text("{}")
     (tmp_path / "pole.hdf5").write_bytes(b"rows")
+    (tmp_path / "sets" / "pole" / "expert-v0" / "data").mkdir(parents=True)
+    (tmp_path / "sets" / "pole" / "expert-v0" / "data" / "metadata.json").write_text("{}")
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path / "sets"))
+    assert run(["data", "info", "pole/expert-v0"]) == 2
+    assert "on this machine; `minding data convert pole/expert-v0 --out data/expert-v0`" in capsys.readouterr().err
     for name, out in (("pole.hdf5", str(tmp_path / "pole")), ("my set", f"'{tmp_path}/my set-converted'")):
         path = tmp_path / name
         given = f"'{path}'" if " " in name else path

@@ -196,6 +196,11 @@ def test_bounds_of_observations_do_not_matter_and_those_of_actions_do_where_they
     cfg.env.spec.env_action.high = 3.0
     with pytest.raises(ConfigError, match=r"action\.high is 3.0 there, 2.0 here"):
         in_environment(cfg, "Pendulum-v1")
+    q_network = compile_run("discrete_cql", ["env.env_id=CartPole-v1"])
+    with pytest.raises(
+        ConfigError, match=r"--env Pendulum-v1: .*observation\.shape is \[4\] there, \[3\] here .* with the"
+    ):
+        in_environment(q_network, "Pendulum-v1")
     cfg.env.spec.env_action.rescaled = False
     assert in_environment(cfg, "Pendulum-v1").env.spec.env_action.rescaled is False
 

@@ -67,7 +67,7 @@ def _curve(cfg: Config, run_dir: RunDir, summary: Any, draw: bool) -> str:
     points = points_of(metrics)
     column = main_column(points)
     if column is None:
-        return f"none: {unjudged(cfg) or 'the run ended before its first return'}"
+        return "none" if unjudged(cfg) else "none: the run ended before its first return"
     kind, measure = MEASURES[column]
     if measure != MEASURES[EVAL_RETURN][1]:
         click.echo(f"\n{kind}: {measure}")

@@ -13,9 +13,10 @@ from minding.engine.data.dataset import check_dataset
 from minding.engine.data.dataset_writer import DatasetWriter, Episode, joined
 from minding.engine.data.differences import differences
 from minding.engine.data.references import References, carrying, common
+from minding.engine.data.remedies import local_set
 from minding.engine.errors import DataError, nearest
 from minding.training.formats.d4rl import D4RLSource
-from minding.training.formats.minari_sets import MAIN, METADATA, MinariSource, local_set
+from minding.training.formats.minari_sets import MAIN, METADATA, MinariSource
 from minding.training.formats.own import OwnSource
 from minding.training.formats.source import Source
 

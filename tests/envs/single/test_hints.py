@@ -31,6 +31,6 @@ def test_an_id_without_its_namespace_is_found(monkeypatch):
     assert unknown_id("Breakout-v5") == "; did you mean 'ALE/Breakout-v5'?"
 
 
-@pytest.mark.parametrize("env_id", ["nonsense-v0", "foo-v1", "abc-v0", "data"])
+@pytest.mark.parametrize("env_id", ["nonsense-v0", "foo-v1", "abc-v0", "Nope-v1", "data"])
 def test_an_id_that_is_like_no_other_but_in_its_version_gets_no_hint(env_id):
     assert unknown_id(env_id) == ""

@@ -37,12 +37,6 @@ _REFERENCES = "ref_min_score", "ref_max_score"
 """Keys of the metadata: the returns that score 0 and 100."""
 
 
-def local_set(name: str) -> Path:
-    """The folder of a Minari set by its id; it need not exist, and is never downloaded."""
-    root = os.environ.get("MINARI_DATASETS_PATH") or os.path.join(os.path.expanduser("~"), ".minari", "datasets")
-    return Path(root) / name
-
-
 class MinariSource:
     """A Minari set with numeric observations.
 
