@@ -6,7 +6,6 @@ It is read and written with h5py, and spaces with Minari's own words for them. N
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
