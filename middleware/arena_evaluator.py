@@ -14,7 +14,7 @@ from minding.engine.chain.task import task as global_task
 from minding.engine.config.config import Config
 from minding.engine.errors import ConfigError
 from minding.engine.search.match import match
-from minding.engine.search.opponents import Opponent
+from minding.engine.search.opponents import Opponent, score_key
 from minding.engine.search.player import SearchPlayer
 from minding.engine.seeding import SeedStreams
 from minding.engine.types import Array, BoardGame, EpisodeEnd, EvalMode, State, StateDict
@@ -153,7 +153,7 @@ def arena(
                 one, other = (agent, opponent) if first else (opponent, agent)
                 played = match(game, one, other, state, rng, plies)
                 outcomes = played.outcomes if first else -played.outcomes
-                name = f"score_{opponent.name.replace(':', '_')}"
+                name = score_key(opponent.name)
                 for outcome, length in zip(outcomes.tolist(), played.plies.tolist()):
                     score = 0.5 + 0.5 * outcome
                     games.append(EpisodeEnd(len(games), score, plies + length, {name: score}))

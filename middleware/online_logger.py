@@ -22,6 +22,7 @@ from minding.engine.run.loggers import MetricsLogger, make_loggers
 from minding.engine.run.metrics import CsvWriter
 from minding.engine.run.progress import Progress, Status
 from minding.engine.run.run_dir import RunDir
+from minding.engine.run.scores import plays_itself
 from minding.engine.types import EpisodeEnd, StateDict
 from minding.middleware.evaluator import info_means
 from minding.middleware.inputs import metrics_in, number_in
@@ -112,7 +113,7 @@ class OnlineLogger:
         self._cfg = cfg
         self._task = task
         self._metrics_freq = cfg.run.metrics_freq
-        self._plays_itself = cfg.get("chain") == "self_play"
+        self._plays_itself = plays_itself(cfg)
         self._tables = tables
         self._loggers = loggers
         self._opened = False

@@ -17,6 +17,8 @@ from minding.engine.types import Array
 
 _DRAWS = 2000
 _PERCENTILES = (2.5, 97.5)
+_Z = 1.959964
+"""Quantile 0.975 of the standard normal distribution."""
 Statistic = Callable[[Array], Array]
 """Takes scores ``(..., n, M)``, where the runs are the last axis but one; returns ``(..., M)``."""
 
@@ -79,6 +81,22 @@ class Aggregate:
     n: int
     mean: Estimate
     iqm: Estimate
+
+
+def score_interval(score: Array, games: int) -> tuple[Array, Array]:
+    """The 95 % interval of a mean score in [0, 1] over games (Wilson, 1927, https://doi.org/10.2307/2276774).
+
+    A draw scores 0.5. Games with draws vary less than wins and losses of the same mean, for which the interval is made:
+    with draws it is somewhat wide. It stays within [0, 1] and has a width even where every game was won.
+
+    Args:
+      score: mean scores, of any shape.
+      games: how many games each of them is the mean of.
+    """
+    squared = _Z * _Z / games
+    centre = (score + squared / 2) / (1 + squared)
+    half = _Z / (1 + squared) * np.sqrt(score * (1 - score) / games + squared / (4 * games))
+    return np.maximum(centre - half, 0.0), np.minimum(centre + half, 1.0)
 
 
 def aggregate(scores: Sequence[float]) -> Aggregate:

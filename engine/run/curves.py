@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from minding.engine.chain.context import UNITS
 from minding.engine.config.compiler import load_config
 from minding.engine.config.config import Config
 from minding.engine.config.identity import changes
@@ -19,9 +20,11 @@ from minding.engine.config.options import plain
 from minding.engine.console import console_logger
 from minding.engine.data.dataset import RECORDED
 from minding.engine.errors import ConfigError
-from minding.engine.run.aggregates import bootstrap_interval, mean
+from minding.engine.run.aggregates import bootstrap_interval, mean, score_interval
 from minding.engine.run.metrics import clock_of, read_metrics
 from minding.engine.run.run_dir import RunDir, run_folders
+from minding.engine.run.scores import final_scores, opponents_of, plays_itself
+from minding.engine.search.opponents import score_key
 from minding.engine.types import Array
 
 EVAL_RETURN = "eval/return_mean"
@@ -60,6 +63,8 @@ class Curve:
       final_step: mean of the steps at which these evaluations were; NaN without one.
       members: steps and returns of each seed.
       target: the mean return to reach (``run.target``), if all seeds have the same.
+      games: of self-play, games per opponent in each evaluation of a seed; 0 of other runs.
+      opponent: of self-play, against whom the scores are; empty: their mean over all opponents.
     """
 
     label: str
@@ -75,20 +80,34 @@ class Curve:
     final_step: float = math.nan
     members: tuple[tuple[Array, Array], ...] = ()
     target: float | None = None
+    games: int = 0
+    opponent: str = ""
 
     @property
     def kind(self) -> str:
         """What was measured, such as ``"evaluation"`` or ``"training"``."""
+        if self.games:
+            return f"against {self.opponent}" if self.opponent else "over all opponents"
         return MEASURES[self.column][0]
 
     @property
     def measure(self) -> str:
         """What the values are, such as ``"episode return"``."""
+        if self.games:
+            return "score" if self.opponent else "mean score"
         return MEASURES[self.column][1]
+
+    @property
+    def counted(self) -> str:
+        """What `steps` counts, in words."""
+        return "plies" if self.games else UNITS[self.unit]
 
     @property
     def seeds(self) -> str:
         """What the curve and the band around it are, in words. Of two seeds the interval is just both of them."""
+        if self.opponent:
+            runs = f"mean of {self.n_runs} seeds, " if self.n_runs > 1 else ""
+            return f"{runs}95 % interval, {self.games} games{' each' if runs else ''}"
         if self.n_runs == 1:
             return "1 seed"
         return f"mean of {self.n_runs} seeds, " + ("95 % interval" if self.n_runs >= LEAST_SEEDS else "and both")
@@ -102,6 +121,7 @@ class _Run:
     cfg: Config
     points: dict[str, tuple[Array, Array]]
     unit: str
+    figures: Mapping[str, Any]
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -149,6 +169,19 @@ def points_of(metrics: Mapping[str, Array]) -> dict[str, tuple[Array, Array]]:
     return {column: points for column, points in found.items() if len(points[0])}
 
 
+def points_of_run(cfg: Config, metrics: Mapping[str, Array]) -> dict[str, tuple[Array, Array]]:
+    """Steps and values by column of everything that a curve of a run may show.
+
+    Of self-play these are scores: outcomes of games against oneself do not say how well an agent plays.
+    """
+    points = points_of(metrics)
+    if plays_itself(cfg):
+        points.pop(COLLECT_RETURN, None)
+        scores = {f"eval/{score_key(opponent)}" for opponent in opponents_of(cfg)}
+        points.update({column: found for column in scores if len((found := series(metrics, column))[0])})
+    return points
+
+
 def mean_curve(
     label: str, runs: Sequence[tuple[Array, Array]], *, env_id: str = "", column: str = EVAL_RETURN
 ) -> Curve:
@@ -170,7 +203,8 @@ def mean_curve(
 
 
 def learning_curves(paths: Iterable[str | os.PathLike[str]]) -> list[Curve]:
-    """One curve for each configuration among the runs, over its seeds; by environment.
+    """One curve for each configuration among the runs, over its seeds; by environment. Of self-play there is also one
+    for each opponent.
 
     Runs belong together where nothing but the seed differs that returns depend on. A folder of seeds stands for the
     runs in it. A folder that cannot be read is left out with a warning; so is the earlier one of two runs of one
@@ -192,8 +226,21 @@ def learning_curves(paths: Iterable[str | os.PathLike[str]]) -> list[Curve]:
     if not runs:
         raise ConfigError(f"none of these {len(errors)} folders holds a run with returns")
     groups = _groups(runs)
-    curves = [_curve_of(label, members) for label, members in zip(_labels([g[0] for g in groups]), groups, strict=True)]
+    labels = _labels([group[0] for group in groups])
+    curves = [curve for label, members in zip(labels, groups, strict=True) for curve in _curves_of(label, members)]
     return sorted(curves, key=lambda curve: curve.env_id)
+
+
+def curves_of_run(cfg: Config, metrics: Mapping[str, Array], figures: Mapping[str, Any]) -> list[Curve]:
+    """The curves of a single run; none before its first return.
+
+    Args:
+      cfg: its configuration.
+      metrics: as `read_metrics` returns them.
+      figures: as `RunDir.figures` returns them.
+    """
+    run = _Run(Path(), cfg, points_of_run(cfg, metrics), clock_of(metrics) or "env_step", figures)
+    return _curves_of(f"{cfg.policy.type}, seed {cfg.seed}", [run]) if run.points else []
 
 
 def _read_run(path: Path) -> _Run:
@@ -204,11 +251,11 @@ def _read_run(path: Path) -> _Run:
     if not isinstance(env, dict) or not isinstance(policy, dict) or "env_id" not in env:
         raise ConfigError(f"{str(run_dir.config)!r} is not the configuration of a run: it names no environment")
     metrics = read_metrics(run_dir.metrics)
-    points = points_of(metrics)
+    points = points_of_run(cfg, metrics)
     if not points:
         reason = unjudged(cfg) or "let the run go on until there are"
         raise ConfigError(f"{str(run_dir.metrics)!r} holds no returns yet: {reason}")
-    return _Run(path, cfg, points, clock_of(metrics) or "env_step")
+    return _Run(path, cfg, points, clock_of(metrics) or "env_step", run_dir.figures())
 
 
 def unjudged(cfg: Mapping[str, Any]) -> str:
@@ -266,11 +313,46 @@ def _value(settings: Mapping[str, Any], path: str) -> Any:
     return node
 
 
+def _curves_of(label: str, runs: Sequence[_Run]) -> list[Curve]:
+    first = runs[0].cfg
+    curve = _curve_of(label, runs)
+    if not plays_itself(first):
+        return [curve]
+    # A script may compose its own evaluator.
+    games = max(1, int(_value(first, "policy.eval.n_episode") or 1))
+    columns = {opponent: f"eval/{score_key(opponent)}" for opponent in opponents_of(first)}
+    known = {opponent: column for opponent, column in columns.items() if all(column in run.points for run in runs)}
+    scores = [_score_curve(label, runs, opponent, column, games) for opponent, column in known.items()]
+    return [dataclasses.replace(curve, games=games), *scores]
+
+
+def _score_curve(label: str, runs: Sequence[_Run], opponent: str, column: str, games: int) -> Curve:
+    """The scores against one opponent.
+
+    Its interval is the wider one of two: of the games of all runs together, and over the runs, which may differ by
+    more than their games do.
+    """
+    curve = mean_curve(label, [run.points[column] for run in runs], env_id=str(runs[0].cfg.env.env_id), column=column)
+    low, high = score_interval(np.clip(curve.mean, 0.0, 1.0), games * len(runs))
+    scores = [(run.figures, score) for run in runs if (score := final_scores(run.cfg, run.figures).get(opponent))]
+    steps = [final[0] for figures, _ in scores if (final := final_evaluation(figures)) is not None]
+    return dataclasses.replace(
+        curve,
+        low=np.minimum(low, curve.low),
+        high=np.maximum(high, curve.high),
+        unit=runs[0].unit,
+        finals=tuple(score.value for _, score in scores),
+        final_step=float(np.mean(steps)) if steps else math.nan,
+        games=games,
+        opponent=opponent,
+    )
+
+
 def _curve_of(label: str, runs: Sequence[_Run]) -> Curve:
     column = main_column(*(run.points for run in runs)) or next(iter(runs[0].points))
     members = [run.points[column] for run in runs if column in run.points]
     curve = mean_curve(label, members, env_id=str(runs[0].cfg.env.env_id), column=column)
-    found = [final for run in runs if (final := final_evaluation(RunDir(run.path).figures(), column)) is not None]
+    found = [final for run in runs if (final := final_evaluation(run.figures, column)) is not None]
     targets = {_value(run.cfg, "run.target") for run in runs}
     return dataclasses.replace(
         curve,

@@ -181,11 +181,14 @@ def _over_seeds(curves: Sequence[Curve]) -> str:
         if len(curve.finals) < 2:
             continue
         finals = np.array(curve.finals)[:, None]
-        text = f"{finals.mean():.1f}"
+        # Scores are at most 1.
+        digits = 3 if curve.games else 1
+        text = f"{finals.mean():.{digits}f}"
         if len(finals) >= LEAST_SEEDS:
             low, high = bootstrap_interval([finals], mean)
-            text += f" [{low[0]:.1f}, {high[0]:.1f}]"
-        rows.append([f"{curve.label} on {curve.env_id}", str(len(finals)), text])
+            text += f" [{low[0]:.{digits}f}, {high[0]:.{digits}f}]"
+        against = f" against {curve.opponent}" if curve.opponent else ""
+        rows.append([f"{curve.label} on {curve.env_id}{against}", str(len(finals)), text])
     header = ["configuration", "seeds", "mean of the final evaluations [95 % interval over seeds]"]
     return _table(header, rows, numbers=(1, 2)) if rows else ""
 

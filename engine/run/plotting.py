@@ -10,6 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from minding.engine.chain.context import UNITS
 from minding.engine.errors import ConfigError, MissingExtraError
 from minding.engine.run.curves import COLLECT_RETURN, EVAL_RETURN, MEASURES, Curve, main_column, points_of, series
@@ -27,34 +29,49 @@ _WAITING = {"collect lane": "waits for a rollout", "evaluate lane": "waits for a
 def plot_curves(curves: Sequence[Curve], path: str | os.PathLike[str]) -> None:
     """Draws curves with their intervals into a picture, with a panel for each environment, unit and measure.
 
+    Scores of self-play have one panel for all opponents, or, of several configurations, one for each opponent.
     Single seeds are faint lines, final evaluations stars, and targets dashed lines. The file extension selects the
     format.
 
     Raises:
       MissingExtraError: if matplotlib is not installed.
     """
-    panels: dict[tuple[str, str, str], list[Curve]] = {}
-    for curve in curves:
-        panels.setdefault((curve.env_id, curve.unit, curve.measure), []).append(curve)
-    panels = panels or {("", "env_step", MEASURES[EVAL_RETURN][1]): []}
-    figure, panel_axes = _figure(panels=len(panels))
-    for ((env_id, unit, measure), shown), axes in zip(panels.items(), panel_axes, strict=True):
+    panels = _panels(curves)
+    figure, panel_axes = _figure(panels=max(1, len(panels)))
+    if not panels:
+        _describe(panel_axes[0], UNITS["env_step"], MEASURES[EVAL_RETURN][1])
+    for shown, axes in zip(panels, panel_axes):
         colors = [_draw_curve(axes, curve) for curve in shown]
         for curve, color in zip(shown, colors, strict=True):
             if curve.finals and math.isfinite(curve.final_step):
                 _draw_final(axes, curve.final_step, math.fsum(curve.finals) / len(curve.finals), color)
         _draw_targets(axes, [curve.target for curve in shown])
-        axes.set_title(_title(env_id, shown))
-        _describe(axes, unit, measure)
+        axes.set_title(_title(shown))
+        _describe(axes, shown[0].counted, shown[0].measure)
     save_figure(figure, path)
+
+
+def _panels(curves: Sequence[Curve]) -> list[list[Curve]]:
+    """The curves of each panel."""
+    labels: dict[str, set[str]] = {}
+    for curve in curves:
+        labels.setdefault(curve.env_id, set()).add(curve.label)
+    panels: dict[tuple[str, ...], list[Curve]] = {}
+    for curve in curves:
+        apart = curve.opponent if len(labels[curve.env_id]) > 1 else ""
+        panels.setdefault((curve.env_id, curve.counted, curve.measure, apart), []).append(curve)
+    return list(panels.values())
 
 
 def _draw_curve(axes: Any, curve: Curve) -> Any:
     """Draws the mean, and for several seeds its interval and each of them; returns the colour."""
-    (line,) = axes.plot(
-        curve.steps, curve.mean, linewidth=2, label=f"{curve.label} ({curve.kind}, {curve.seeds})", zorder=3
-    )
+    label = f"{curve.label} ({curve.kind}, {curve.seeds})"
+    (line,) = axes.plot(curve.steps, curve.mean, linewidth=2, label=label, zorder=3)
     color = line.get_color()
+    if curve.opponent and curve.n_runs == 1:
+        # Evaluations are few, and each of them has an interval of its own.
+        reach = np.maximum(0.0, [curve.mean - curve.low, curve.high - curve.mean])
+        axes.errorbar(curve.steps, curve.mean, reach, fmt="o", color=color, markersize=4, capsize=3, linewidth=1)
     if curve.n_runs > 1:
         axes.fill_between(curve.steps, curve.low, curve.high, color=color, alpha=0.2, linewidth=0)
         for steps, values in curve.members:
@@ -75,9 +92,10 @@ def _draw_targets(axes: Any, targets: Iterable[float | None]) -> None:
             axes.axhline(target, color="dimgray", linestyle="--", linewidth=1, label=f"target {target:g}", zorder=2)
 
 
-def _title(env_id: str, curves: Sequence[Curve]) -> str:
-    labels = list(dict.fromkeys(curve.label for curve in curves))
-    return " on ".join(filter(None, (labels[0] if len(labels) == 1 else "", env_id))) or "learning curves"
+def _title(curves: Sequence[Curve]) -> str:
+    labels, opponents = {curve.label for curve in curves}, {curve.opponent for curve in curves}
+    title = " on ".join(filter(None, (labels.pop() if len(labels) == 1 else "", curves[0].env_id)))
+    return f"{title} against {opponents.pop()}" if len(opponents) == 1 and opponents != {""} else title
 
 
 def check_format(path: str | os.PathLike[str]) -> None:
@@ -126,7 +144,7 @@ def plot_run(
     if column == EVAL_RETURN:
         _draw_targets(axes, [target])
     axes.set_title(title)
-    _describe(axes, clock_of(metrics) or "env_step", measure)
+    _describe(axes, UNITS[clock_of(metrics) or "env_step"], measure)
     save_figure(figure, path)
 
 
@@ -240,8 +258,8 @@ def _figure(height: float = 4.5, panels: int = 1, columns: int = 1, width: float
     return figure, [figure.add_subplot(panels, columns, number + 1) for number in range(panels * columns)]
 
 
-def _describe(axes: Any, unit: str, measure: str) -> None:
-    axes.set_xlabel(UNITS[unit])
+def _describe(axes: Any, counted: str, measure: str) -> None:
+    axes.set_xlabel(counted)
     axes.set_ylabel(measure)
     _count_steps(axes)
     axes.grid(alpha=0.3)

@@ -32,6 +32,11 @@ class Opponent(Protocol):
         ...
 
 
+def score_key(name: str) -> str:
+    """How metrics call the score against an opponent: ``uct:400`` is ``score_uct_400``."""
+    return f"score_{name.replace(':', '_')}"
+
+
 @dataclasses.dataclass(frozen=True)
 class _Random:
     name: str = "random"

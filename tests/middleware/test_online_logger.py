@@ -2,6 +2,7 @@
 
 import copy
 import csv
+import itertools
 import math
 import pickle
 import time
@@ -16,6 +17,7 @@ from minding.engine.data.references import References
 from minding.engine.errors import FieldError
 from minding.engine.notes import notes_of
 from minding.engine.run.fingerprint import tables_fingerprint
+from minding.engine.run.progress import Progress
 from minding.engine.run.run_dir import RunDir
 from minding.engine.types import EpisodeEnd
 from minding.middleware.online_logger import online_logger
@@ -278,6 +280,24 @@ def test_a_win_rate_is_shown_and_the_returns_of_agents_are_written(tmp_path, cap
     assert "eval 1.0  battle_won 0.75" in shown
     assert "return.a" not in shown
     assert (rows(tmp_path)[0]["eval/battle_won"], rows(tmp_path)[0]["eval/return.a"]) == ("0.75", "3.0")
+
+
+def test_of_self_play_games_plies_and_the_score_against_each_opponent_are_shown(tmp_path, capsys):
+    logger = online_logger(Config({**config(tmp_path), "chain": "self_play"}), progress=False)
+    now = itertools.count(0.0, 10.0)
+    logger.show(Progress(1000, "test", clock=lambda: next(now)))
+    first, second = (EpisodeEnd(number, score, 7, {key: score}) for number, (key, score) in enumerate(SCORES.items()))
+    for number in (1, 76):
+        evaluated = {"eval_value": 0.75, "eval_output": [first, second], "last_eval_iter": 2, "last_eval_value": 0.75}
+        logger(iteration(number, env_episode=12 * number, last_eval_clock=4, **evaluated))
+    shown = capsys.readouterr().out.splitlines()
+    assert shown[0] == "test 4/1,000 (0%)  12 games  score_uct_100 1.00  score_minimax 0.50  0:30"
+    # 300 plies within the 30 seconds between the two lines.
+    assert "912 games  score_uct_100 1.00  score_minimax 0.50  10 plies/s" in shown[1]
+    assert "return" not in shown[1]
+
+
+SCORES = {"score_uct_100": 1.0, "score_minimax": 0.5}
 
 
 def test_tensorboard_files_are_written_unless_turned_off(tmp_path):

@@ -83,6 +83,11 @@ def written(what: str, path: str | Path, replaced: bool) -> None:
     click.echo(f"{what}: {path}" + (", in place of an earlier file" if replaced else ""))
 
 
+def number(value: float) -> str:
+    """A return or a score: with a decimal place, and small numbers, such as scores of games, with four digits."""
+    return f"{value:.1f}" if abs(value) >= 10 or value == 0 else f"{value:.4g}"
+
+
 class CheckpointName(click.ParamType[str]):
     """The word ``best``, or a checkpoint folder that exists; a folder of that name is ``./best``."""
 

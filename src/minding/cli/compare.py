@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from minding.cli.common import RunFolder, bad_input, print_lines
+from minding.cli.common import RunFolder, bad_input, number, print_lines
 from minding.cli.report import judged_figures
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def _row(run: ComparedRun) -> tuple[str, ...]:
     value, episodes = "", ""
     if run.evaluation is not None:
         mean, std, n_episode = run.evaluation
-        value, episodes = f"{mean:.1f} ± {std:.1f}", str(n_episode)
+        value, episodes = f"{number(mean)} ± {number(std)}", str(n_episode)
     unit = "" if run.unit == "env_step" else f" {UNITS[run.unit]}"
     seconds = "" if run.seconds is None else f"{run.seconds:,.0f}"
     return value, episodes, f"{run.steps:,}{unit}", seconds, run.ended_by

@@ -18,6 +18,7 @@ from minding.cli.common import (
     checkpoint_of,
     ckpt_option,
     env_option,
+    number,
     played_in,
     trust_option,
 )
@@ -76,8 +77,8 @@ def evaluate(
             click.echo(f"seed {cfg.seed}: ", nl=False)
         means.append(_play(run_dir, cfg, episodes, seed, chosen, exported))
     if len(means) > 1:
-        each = f"from {min(means):.1f} to {max(means):.1f}"
-        click.echo(f"mean of {len(means)} seeds {statistics.fmean(means):.1f}, {each}")
+        each = f"from {number(min(means))} to {number(max(means))}"
+        click.echo(f"mean of {len(means)} seeds {number(statistics.fmean(means))}, {each}")
 
 
 def _play(
@@ -85,6 +86,7 @@ def _play(
 ) -> float:
     """Plays with the agent of one run, prints what came of it and returns the mean."""
     from minding import training
+    from minding.engine.run.scores import mean_scores, opponents_of
     from minding.middleware.evaluator import info_means
 
     played = training.evaluate(
@@ -96,10 +98,19 @@ def _play(
         played=cfg,
     )
     returns = [end.episode_return for end in played]
+    scores = mean_scores(opponents_of(cfg), info_means(played), episodes)
+    if scores:
+        click.echo(
+            f"{cfg.policy.type} on {cfg.env.env_id}: mean score {statistics.fmean(returns):.3f} over {len(returns):,} "
+            "games"
+        )
+        for opponent, score in scores.items():
+            click.echo(f"against {opponent} {score}")
+        return statistics.fmean(returns)
     spread = statistics.pstdev(returns)
     click.echo(
-        f"{cfg.policy.type} on {cfg.env.env_id}: return {statistics.fmean(returns):.1f} ± {spread:.1f} "
-        f"over {len(returns)} episodes, from {min(returns):.1f} to {max(returns):.1f}"
+        f"{cfg.policy.type} on {cfg.env.env_id}: return {number(statistics.fmean(returns))} ± {number(spread)} "
+        f"over {len(returns)} episodes, from {number(min(returns))} to {number(max(returns))}"
     )
     for name, mean in info_means(played).items():
         click.echo(f"mean {name} {mean:.4g}")

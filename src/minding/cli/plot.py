@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from minding.cli.common import GivenPath, RunFolder, bad_input, writing, written
+from minding.cli.common import GivenPath, RunFolder, bad_input, number, writing, written
 
 if TYPE_CHECKING:
     from minding.engine.run.curves import Curve
@@ -29,11 +29,11 @@ def plot(runs: tuple[str, ...], out: str) -> None:
 
     Runs that differ only in their seed are one curve: the mean over their seeds with a 95 % interval, or with
     both if there are two; each seed is a faint line. A dashed line is the target (run.target), a star the mean of
-    the final evaluations. A folder of seeds stands for the runs in it. Each environment has its own panel. Folders
-    that cannot be read are skipped with a warning.
+    the final evaluations. Runs of self-play also show the score against each opponent, with a 95 % interval. A folder
+    of seeds stands for the runs in it. Each environment has its own panel. Folders that cannot be read are skipped
+    with a warning.
     """
     with bad_input():
-        from minding.engine.chain.context import UNITS
         from minding.engine.run.curves import learning_curves
         from minding.engine.run.plotting import check_format, plot_curves
 
@@ -43,19 +43,16 @@ def plot(runs: tuple[str, ...], out: str) -> None:
         with writing("picture", out):
             plot_curves(curves, out)
     for curve in curves:
-        spread = f" [{_number(curve.low[-1])}, {_number(curve.high[-1])}]" if curve.n_runs > 1 else ""
-        click.echo(f"{curve.env_id}, {curve.label}: {_what(curve)} {_number(curve.mean[-1])}{spread}")
-        click.echo(f"    at {curve.steps[-1]:,.0f} {UNITS[curve.unit]} ({curve.seeds})")
+        spread = f" [{number(curve.low[-1])}, {number(curve.high[-1])}]" if curve.n_runs > 1 or curve.opponent else ""
+        click.echo(f"{curve.env_id}, {curve.label}: {_what(curve)} {number(curve.mean[-1])}{spread}")
+        click.echo(f"    at {curve.steps[-1]:,.0f} {curve.counted} ({curve.seeds})")
         if curve.finals:
-            each = ", ".join(map(_number, curve.finals))
-            click.echo(f"    final evaluation {_number(sum(curve.finals) / len(curve.finals))} ({each})")
+            each = ", ".join(map(number, curve.finals))
+            click.echo(f"    final evaluation {number(sum(curve.finals) / len(curve.finals))} ({each})")
     written("curves", out, replaced)
 
 
 def _what(curve: Curve) -> str:
+    if curve.games:
+        return f"{curve.measure} {curve.kind}"
     return f"{curve.kind} return" if curve.measure == "episode return" else f"{curve.kind}, {curve.measure}"
-
-
-def _number(value: float) -> str:
-    """With a decimal place, and small numbers, such as distances, with four digits."""
-    return f"{value:.1f}" if abs(value) >= 10 or value == 0 else f"{value:.4g}"

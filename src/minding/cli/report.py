@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from minding.cli.common import number
+
 if TYPE_CHECKING:
     from minding.engine.config.config import Config
     from minding.engine.run.run_dir import RunDir
@@ -54,9 +56,10 @@ def _curve(cfg: Config, run_dir: RunDir, summary: Any, draw: bool) -> str:
     """Prints the curve, and draws it as a picture if there is time; returns where that is, or why there is none."""
     from minding.engine.chain.context import UNITS
     from minding.engine.errors import ConfigError
-    from minding.engine.run.curves import EVAL_RETURN, MEASURES, main_column, points_of, unjudged
+    from minding.engine.run.curves import EVAL_RETURN, MEASURES, main_column, points_of_run, unjudged
     from minding.engine.run.metrics import read_metrics
     from minding.engine.run.plotting import terminal_curve
+    from minding.engine.run.scores import plays_itself
 
     if not run_dir.metrics.exists():
         return "none: the run ended before its first row of metrics"
@@ -64,14 +67,15 @@ def _curve(cfg: Config, run_dir: RunDir, summary: Any, draw: bool) -> str:
         metrics = read_metrics(run_dir.metrics)
     except ConfigError as error:
         return f"not drawn: {error}"
-    points = points_of(metrics)
+    points = points_of_run(cfg, metrics)
     column = main_column(points)
     if column is None:
         return "none" if unjudged(cfg) else "none: the run ended before its first return"
     kind, measure = MEASURES[column]
     if measure != MEASURES[EVAL_RETURN][1]:
         click.echo(f"\n{kind}: {measure}")
-    click.echo("\n" + terminal_curve(*points[column], UNITS[summary.unit].replace("environment", "env")))
+    unit = "plies" if plays_itself(cfg) else UNITS[summary.unit].replace("environment", "env")
+    click.echo("\n" + terminal_curve(*points[column], unit))
     if not draw:
         return f"drawn by {_command('plot', run_dir.path)}"
     return _draw_curve(cfg, run_dir, metrics, summary)
@@ -99,10 +103,14 @@ def _command(name: str, path: Path) -> str:
 def _draw_curve(cfg: Config, run_dir: RunDir, metrics: Any, summary: Any) -> str:
     """Draws the picture of the curve; returns where it is, or why not."""
     from minding.engine.errors import MissingExtraError
-    from minding.engine.run.curves import EVAL_RETURN, final_evaluation, main_column, points_of
-    from minding.engine.run.plotting import plot_run
+    from minding.engine.run.curves import EVAL_RETURN, curves_of_run, final_evaluation, main_column, points_of
+    from minding.engine.run.plotting import plot_curves, plot_run
+    from minding.engine.run.scores import plays_itself
 
     try:
+        if plays_itself(cfg):
+            plot_curves(curves_of_run(cfg, metrics, vars(summary)), run_dir.curve)
+            return str(run_dir.curve)
         title = f"{cfg.policy.type} on {cfg.env.env_id}, seed {cfg.seed}"
         final = final_evaluation(vars(summary), main_column(points_of(metrics)) or EVAL_RETURN)
         plot_run(metrics, title, run_dir.curve, target=cfg.run.target, final=final)
@@ -141,8 +149,11 @@ def _evaluations(cfg: Config, summary: Any) -> dict[str, str]:
     """What judged the final policy: returns, recorded data, or nothing."""
     from minding.engine.data.dataset import RECORDED
     from minding.engine.run.curves import unjudged
+    from minding.engine.run.scores import plays_itself
 
-    returns = f"{summary.eval_return:.1f} ± {summary.eval_std:.1f} over {summary.n_eval_episodes} episodes"
+    if plays_itself(cfg):
+        return _scores(cfg, summary)
+    returns = f"{number(summary.eval_return)} ± {number(summary.eval_std)} over {summary.n_eval_episodes} episodes"
     judged = judged_figures(summary.data_eval)
     nothing = unjudged(cfg)
     if nothing:
@@ -156,16 +167,32 @@ def _evaluations(cfg: Config, summary: Any) -> dict[str, str]:
     }
 
 
+def _scores(cfg: Config, summary: Any) -> dict[str, str]:
+    """What games against opponents say of the final policy."""
+    from minding.engine.run.scores import final_scores
+
+    if not summary.n_eval_episodes:
+        return {"mean score": "none"}
+    scores = final_scores(cfg, vars(summary))
+    return {
+        "mean score": f"{summary.eval_return:.3f} over {summary.n_eval_episodes:,} games",
+        **{f"against {opponent}": str(score) for opponent, score in scores.items()},
+    }
+
+
 def _figures(cfg: Config, summary: Any) -> dict[str, str]:
     from minding.engine.chain.context import UNITS
+    from minding.engine.run.scores import plays_itself
 
     counters = dict.fromkeys((summary.unit, "train_iter"))
+    units = {**UNITS, "env_step": "plies"} if plays_itself(cfg) else UNITS
+    told = {} if plays_itself(cfg) else summary.eval_info
     lost = " (removed or renamed during the run: it holds only what came later)" if summary.folder_lost else ""
     return {
         **_evaluations(cfg, summary),
-        **{f"mean {name}": f"{value:.4g}" for name, value in summary.eval_info.items()},
-        **{UNITS[name]: f"{getattr(summary, name):,}" for name in counters},
-        "time": f"{summary.wall_time:.1f} s, {summary.steps_per_second:,.0f} {UNITS[summary.unit]}/s",
+        **{f"mean {name}": f"{value:.4g}" for name, value in told.items()},
+        **{units[name]: f"{getattr(summary, name):,}" for name in counters},
+        "time": f"{summary.wall_time:.1f} s, {summary.steps_per_second:,.0f} {units[summary.unit]}/s",
         "ended by": str(summary.stop_reason),
         "run folder": f"{summary.run_dir}{lost}",
         "checkpoints": str(summary.ckpt),

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from minding.cli.common import bad_input, print_table
+from minding.cli.common import bad_input, number, print_table
 from minding.cli.display import Display
 from minding.cli.process import signals_reach_the_run
 from minding.cli.report import judged_figures
@@ -167,7 +167,7 @@ def report_seeds(runs: SeedRuns, finished: Mapping[int, RunDir]) -> None:
         if found.n >= LEAST_SEEDS:
             lines |= {"mean": _estimate(found.mean), "interquartile mean": _estimate(found.iqm)}
         else:
-            lines["mean"] = f"{found.mean.value:.1f} (no interval: {found.n} of at least {LEAST_SEEDS} seeds)"
+            lines["mean"] = f"{number(found.mean.value)} (no interval: {found.n} of at least {LEAST_SEEDS} seeds)"
     lines["curve"] = _draw(runs, list(finished.values()))
     lines["folder"] = str(runs.folder)
     width = max(map(len, lines))
@@ -208,11 +208,11 @@ def _evaluation(figures: Mapping[str, Any]) -> str:
 
 
 def _return(figures: Mapping[str, Any]) -> str:
-    return f"{figures['eval_return']:.1f} ± {figures['eval_std']:.1f}"
+    return f"{number(figures['eval_return'])} ± {number(figures['eval_std'])}"
 
 
 def _estimate(found: Estimate) -> str:
-    return f"{found.value:.1f} [{found.low:.1f}, {found.high:.1f}] (95 % bootstrap interval over seeds)"
+    return f"{number(found.value)} [{number(found.low)}, {number(found.high)}] (95 % bootstrap interval over seeds)"
 
 
 def _draw(runs: SeedRuns, run_dirs: Sequence[RunDir]) -> str:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from minding.engine.errors import NonFiniteError, ShapeError
-from minding.engine.run.aggregates import aggregate, bootstrap_interval, interquartile_mean, mean
+from minding.engine.run.aggregates import aggregate, bootstrap_interval, interquartile_mean, mean, score_interval
 
 
 def column(*scores):
@@ -63,3 +63,16 @@ def test_scores_that_say_nothing_are_refused():
         aggregate([])
     with pytest.raises(NonFiniteError, match=r"got \[1.0, nan\]"):
         aggregate([1.0, float("nan")])
+
+
+def test_the_interval_of_scores_stays_in_range_and_narrows_with_the_games():
+    # Wilson with z^2 = 3.841459: 10 of 10 won is [10 / (10 + z^2), 1]; of 100 games, centre 0.5 and
+    # half z sqrt(0.25 / 100 + z^2 / 40000) / (1 + z^2 / 100) = 0.0961685.
+    assert score_interval(np.array([1.0, 0.0]), 10) == (
+        pytest.approx([0.722467, 0.0], abs=1e-6),
+        pytest.approx([1.0, 0.277533], abs=1e-6),
+    )
+    assert score_interval(np.array([0.5]), 100) == (
+        pytest.approx([0.4038315], abs=1e-6),
+        pytest.approx([0.5961685], abs=1e-6),
+    )

@@ -1,0 +1,109 @@
+"""Scores of self-play in curves, pictures and the summary."""
+
+import json
+
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+
+from minding.engine import Config
+from minding.engine.errors import ConfigError
+from minding.engine.run.curves import curves_of_run, learning_curves
+from minding.engine.run.metrics import read_metrics
+from minding.engine.run.plotting import plot_curves
+from minding.engine.run.run_dir import RunDir
+from minding.engine.run.scores import final_scores
+
+HEADER = "env_step,eval/return_mean,collect/return_mean,eval/score_random,eval/score_uct_100\n"
+FIGURES = {
+    "unit": "env_step",
+    "env_step": 400,
+    "eval_return": 0.75,
+    "eval_std": 0.4,
+    "n_eval_episodes": 80,
+    "eval_info": {"score_random": 1.0, "score_uct_100": 0.5},
+}
+
+
+def make_run(tmp_path, seed=0, scores=(0.9, 0.4), chain="self_play", metrics=None, **collect):
+    settings = {
+        "seed": seed,
+        "chain": chain,
+        "run": {"out_dir": str(tmp_path), "target": 0.7},
+        "env": {"env_id": "minding/ConnectFour-v0"},
+        "policy": {
+            "type": "alphazero",
+            "collect": collect,
+            "eval": {"n_episode": 50, "opponents": ["random", "uct:100"]},
+        },
+    }
+    run_dir = RunDir.create(Config(exp_name="four", **settings))
+    random, uct = scores
+    rows = f"100,0.5,0.1,0.8,0.2\n200,,0.2,,\n300,{(random + uct) / 2},0.3,{random},{uct}\n"
+    run_dir.metrics.write_text(HEADER + rows if metrics is None else metrics)
+    run_dir.summary.write_text(json.dumps(FIGURES))
+    return run_dir.path
+
+
+def test_each_opponent_has_a_curve_whose_interval_is_that_of_the_games(tmp_path):
+    mean, random, uct = learning_curves([make_run(tmp_path)])
+    assert (mean.measure, mean.kind, mean.mean.tolist(), mean.target) == (
+        "mean score", "over all opponents", [0.5, 0.65], 0.7,
+    )  # fmt: skip
+    assert [(each.opponent, each.measure, each.mean.tolist()) for each in (random, uct)] == [
+        ("random", "score", [0.8, 0.9]),
+        ("uct:100", "score", [0.2, 0.4]),
+    ]
+    # Wilson, 45 of 50 games.
+    assert (random.low[-1], random.high[-1]) == pytest.approx((0.786397, 0.956524), abs=1e-6)
+    assert random.seeds == "95 % interval, 50 games"
+    assert (random.finals, uct.finals, uct.final_step, uct.counted) == ((1.0,), (0.5,), 400.0, "plies")
+
+
+def test_several_seeds_have_the_wider_interval_of_their_games_together_and_of_the_seeds(tmp_path):
+    _, random, uct = learning_curves([make_run(tmp_path, seed, scores) for seed, scores in enumerate(ALIKE_AND_APART)])
+    assert random.mean[-1] == pytest.approx(0.9)
+    # Alike seeds: Wilson, 90 of 100 games. Seeds apart: both of them.
+    assert (random.low[-1], random.high[-1]) == pytest.approx((0.825634, 0.944771), abs=1e-6)
+    assert (uct.low[-1], uct.high[-1]) == pytest.approx((0.1, 0.9))
+    assert uct.seeds == "mean of 2 seeds, 95 % interval, 50 games each"
+
+
+ALIKE_AND_APART = ((0.9, 0.1), (0.9, 0.9))
+
+
+def test_outcomes_of_games_against_oneself_are_no_curve(tmp_path):
+    path = make_run(tmp_path, metrics="env_step,collect/return_mean\n100,0.1\n200,0.2\n")
+    with pytest.raises(ConfigError, match="holds no returns yet"):
+        learning_curves([path])
+    run = RunDir.open(path)
+    assert curves_of_run(run.load_config(), read_metrics(run.metrics), {}) == []
+
+
+def test_a_key_of_info_that_looks_like_a_score_is_none_in_other_runs(tmp_path):
+    assert len(learning_curves([make_run(tmp_path, chain="on_policy")])) == 1
+
+
+def test_one_run_has_one_panel_of_scores_with_error_bars_and_several_have_one_for_each_opponent(tmp_path, monkeypatch):
+    figures = []
+    monkeypatch.setattr(Figure, "savefig", lambda figure, path: figures.append(figure) or path.touch())
+    paths = [make_run(tmp_path, search=search) for search in ("puct", "gumbel")]
+    plot_curves(learning_curves(paths[:1]), tmp_path / "one.png")
+    plot_curves(learning_curves(paths), tmp_path / "two.png")
+    titles = [[axes.get_title().partition("minding/")[2] for axes in figure.axes] for figure in figures]
+    four = "ConnectFour-v0"
+    assert titles == [[four, four], [four, f"{four} against random", f"{four} against uct:100"]]
+    scores = figures[0].axes[1]
+    assert (scores.get_xlabel(), scores.get_ylabel(), len(scores.containers)) == ("plies", "score", 2)
+    ends = scores.containers[0].lines[2][0].get_segments()[-1]
+    assert np.array(ends)[:, 1] == pytest.approx([0.786397, 0.956524], abs=1e-6)
+
+
+def test_the_final_scores_have_an_interval_and_the_number_of_games(tmp_path):
+    cfg = RunDir.open(make_run(tmp_path)).load_config()
+    assert {name: str(score) for name, score in final_scores(cfg, FIGURES).items()} == {
+        "random": "1.000 [0.912, 1.000], 95 % interval of 40 games",
+        "uct:100": "0.500 [0.352, 0.648], 95 % interval of 40 games",
+    }
+    assert final_scores(cfg, {**FIGURES, "n_eval_episodes": 0}) == {}
+    assert final_scores(cfg, {**FIGURES, "eval_info": {"score_random": "much"}}) == {}
