@@ -32,7 +32,8 @@ def plays_itself(cfg: Config) -> bool:
 
 def opponents_of(cfg: Config) -> tuple[str, ...]:
     """The names of the opponents of its evaluations; none of other runs."""
-    evaluation = cfg.policy.get("eval") or {}
+    policy: Any = cfg.get("policy") or {}
+    evaluation = policy.get("eval") or {}
     return tuple(map(str, evaluation.get("opponents") or ())) if plays_itself(cfg) else ()
 
 
@@ -60,6 +61,6 @@ def mean_scores(opponents: tuple[str, ...], means: Mapping[str, Any], games: int
     for opponent in opponents:
         value = means.get(score_key(opponent))
         if games and isinstance(value, (int, float)) and math.isfinite(value) and 0 <= value <= 1:
-            low, high = score_interval(np.float64(value), games)
+            low, high = score_interval(np.asarray(value, np.float64), games)
             scores[opponent] = Score(float(value), float(low), float(high), games)
     return scores

@@ -33,7 +33,7 @@ def test_a_run_logs_and_shows_normalized_returns_if_its_data_carry_references(re
     summary = training.train(cfg, RunDir.create(cfg), progress=False)
     with open(RunDir.open(tmp_path / "run").metrics, newline="") as file:
         rows = [row for row in csv.DictReader(file) if row["eval/return_mean"]]
-    shown = _figures(summary)["normalized return"]
+    shown = _figures(cfg, summary)["normalized return"]
     assert len(rows) == 1
     if references is None:
         assert "eval/normalized" not in rows[0]
