@@ -20,11 +20,13 @@ import minding.configs
 from minding.cli import run
 from minding.cli.common import COUNT
 from minding.cli.doctor import _kernels
+from minding.cli.seeds import _print_seeds as print_seeds
 from minding.configs import PRESETS
 from minding.engine import Config
 from minding.engine.checkpoint import newest_checkpoint, save_checkpoint
 from minding.engine.errors import EnvError
 from minding.engine.process import runtime
+from minding.engine.run.figures import wrong_figure
 from minding.engine.run.run_dir import RunDir
 from minding.engine.types import EpisodeEnd
 from minding.policies import ALGORITHMS, kernels
@@ -860,6 +862,20 @@ def test_compare_prints_a_row_per_run_with_the_settings_that_differ_below_it(see
     assert lines[1:4] == ["      seed=5, policy.learn.gamma=0.9", lines[2], "      seed=0, policy.learn.gamma=0.98"]
     assert lines[2].split() == ["some-seeds/seed_0", "0"]
     assert max(map(len, lines)) <= 80
+
+
+def test_of_runs_without_returns_tables_show_what_recorded_data_say(seeds, capsys):
+    figures = {"unit": "train_iter", "train_iter": 320, "wall_time": 3.0, "stop_reason": "max_train_iter"}
+    judged = {**figures, "data_eval": {"other_actions": 0.125, "td_error": 2.5}}
+    print_seeds({0: judged, 1: {**judged, "data_eval": {"other_actions": 0.25, "td_error": 3.5}}})
+    rows = [line.split() for line in capsys.readouterr().out.splitlines() if line.strip()]
+    assert rows[0] == ["seed", "other", "actions", "TD", "error", "gradient", "steps", "seconds", "ended", "by"]
+    assert rows[-2:] == [["0", "12.5%", "2.5", "320", "3", "max_train_iter"], ["1", "25.0%", "3.5", *rows[-1][3:]]]
+    run_dir = RunDir(seeds / "seed_0")
+    run_dir.write_summary(judged)
+    assert run(["compare", str(run_dir.path)]) == 0
+    assert "other actions 12.5% of the held-out ones, TD error 2.5 in held-out steps" in capsys.readouterr().out
+    assert wrong_figure({"data_eval": {"td_error": "2"}}).startswith("data_eval={'td_error': '2'}: expected numbers")
 
 
 def test_a_folder_of_seeds_is_plotted(seeds, capsys):

@@ -10,6 +10,14 @@ from minding.engine.chain.context import UNITS
 _COUNTS = ("env_step", "train_iter", "n_eval_episodes")
 _NUMBERS = ("eval_return", "eval_std", "wall_time", "steps_per_second")
 _MOST = 1 << 63
+_JUDGED = {
+    "action_distance": ("action distance", "{:.4g} to the held-out actions"),
+    "other_actions": ("other actions", "{:.1%} of the held-out ones"),
+    "td_error": ("TD error", "{:.4g} in held-out steps"),
+    "first_value": ("first value", "{:.4g} in the first states of held-out episodes"),
+    "fqe_value": ("FQE value", "{:.4g}, discounted, estimated from the data"),
+}
+"""What recorded data say of a policy: how the summary names it, and its value."""
 
 
 def wrong_figure(figures: Mapping[str, Any]) -> str:
@@ -35,3 +43,8 @@ def wrong_figure(figures: Mapping[str, Any]) -> str:
 
 def _short(value: object) -> str:
     return repr(value)[:80]
+
+
+def judged_figures(values: Mapping[str, float]) -> dict[str, str]:
+    """What recorded data say of a policy (see `middleware.dataset_evaluator`), by the names that people read."""
+    return {title: text.format(values[name]) for name, (title, text) in _JUDGED.items() if name in values}

@@ -19,11 +19,13 @@ import numpy as np
 from minding.engine.chain.context import UNITS
 from minding.engine.config.compiler import load_config
 from minding.engine.config.options import plain
+from minding.engine.data.dataset import RECORDED
 from minding.engine.errors import ConfigError
 from minding.engine.files import read_bounded, read_text
 from minding.engine.run.aggregates import bootstrap_interval, mean
 from minding.engine.run.comparison import ComparedRun, compare_runs
 from minding.engine.run.curves import LEAST_SEEDS, Curve, learning_curves
+from minding.engine.run.figures import judged_figures
 from minding.engine.run.metrics import read_metrics
 from minding.engine.run.plotting import DRAWN, plot_curves, plot_metrics, plot_trace
 from minding.engine.run.run_dir import RunDir
@@ -152,6 +154,8 @@ def _results(runs: Sequence[_Run]) -> str:
             value, std, n_episode = figures.evaluation
             half = _Z * std / math.sqrt(n_episode)
             interval, episodes = f"{value:.1f} [{value - half:.1f}, {value + half:.1f}]", str(n_episode)
+        elif figures.judged:
+            interval = "; ".join(f"{name} {text}" for name, text in judged_figures(figures.judged).items())
         seconds = "" if figures.seconds is None else f"{figures.seconds:,.0f} s"
         steps = f"{figures.steps:,} {UNITS[figures.unit]}"
         rows.append([run.name, interval, episodes, steps, seconds, figures.ended_by or "not ended"])
@@ -203,7 +207,7 @@ def _film(runs: Sequence[_Run]) -> str:
         except (OSError, ConfigError) as error:
             return f"<p>{_text(path)} is not shown: {_text(error)}</p>"
         return _figure(film, "image/gif", "An episode", f"An episode of {run.name} without exploration.")
-    command = f"minding record {_quoted(runs[0].folder.path)}"
+    command = f"minding record {_quoted(runs[0].folder.path)}{_where(runs[0])}"
     return f"<p>There is no film yet: <code>{_text(command)}</code> makes one.</p>"
 
 
@@ -299,8 +303,16 @@ def _shares(trace: Mapping[str, Any]) -> list[list[str]]:
     return rows
 
 
+def _where(run: _Run) -> str:
+    """The option that names an environment to play in, where the run has none."""
+    return " --env ID" if (run.cfg.get("env") or {}).get("env_id") == RECORDED else ""
+
+
 def _commands(runs: Sequence[_Run]) -> str:
-    lines = [f"minding {name} {_quoted(run.folder.path)}" for run in runs[:1] for name in ("eval", "record", "resume")]
+    played = [
+        f"minding {name} {_quoted(run.folder.path)}{_where(run)}" for run in runs[:1] for name in ("eval", "record")
+    ]
+    lines = [*played, *(f"minding resume {_quoted(run.folder.path)}" for run in runs[:1])]
     lines += [f"minding train {_quoted(run.folder.config)}" for run in runs]
     return f"<pre>{_text(chr(10).join(lines))}</pre>"
 

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from minding.cli.common import RunFolder, bad_input, number, print_lines
-from minding.cli.report import judged_figures
 
 if TYPE_CHECKING:
     from minding.engine.run.comparison import ComparedRun
@@ -27,6 +26,7 @@ def compare(runs: tuple[str, ...]) -> None:
     """
     with bad_input():
         from minding.engine.run.comparison import compare_runs
+        from minding.engine.run.figures import judged_figures
 
         compared = compare_runs(runs)
     header = ("run", "return", "episodes", "steps", "seconds", "ended by")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -130,25 +129,11 @@ def _normalized(summary: Any) -> dict[str, str]:
     return {}
 
 
-_JUDGED = {
-    "action_distance": ("action distance", "{:.4g} to the held-out actions"),
-    "other_actions": ("other actions", "{:.1%} of the held-out ones"),
-    "td_error": ("TD error", "{:.4g} in held-out steps"),
-    "first_value": ("first value", "{:.4g} in the first states of held-out episodes"),
-    "fqe_value": ("FQE value", "{:.4g}, discounted, estimated from the data"),
-}
-"""What recorded data say of a policy: how the summary names it, and its value."""
-
-
-def judged_figures(values: Mapping[str, float]) -> dict[str, str]:
-    """What recorded data say of a policy (see `middleware.dataset_evaluator`), by the names that people read."""
-    return {title: text.format(values[name]) for name, (title, text) in _JUDGED.items() if name in values}
-
-
 def _evaluations(cfg: Config, summary: Any) -> dict[str, str]:
     """What judged the final policy: returns, recorded data, or nothing."""
     from minding.engine.data.dataset import RECORDED
     from minding.engine.run.curves import unjudged
+    from minding.engine.run.figures import judged_figures
     from minding.engine.run.scores import plays_itself
 
     if plays_itself(cfg):

@@ -15,7 +15,6 @@ import click
 from minding.cli.common import bad_input, number, print_table
 from minding.cli.display import Display
 from minding.cli.process import signals_reach_the_run
-from minding.cli.report import judged_figures
 
 if TYPE_CHECKING:
     from minding.engine.config.config import Config
@@ -180,6 +179,7 @@ def report_seeds(runs: SeedRuns, finished: Mapping[int, RunDir]) -> None:
 
 def _print_seeds(figures: Mapping[int, Mapping[str, Any]]) -> None:
     from minding.engine.chain.context import UNITS
+    from minding.engine.run.figures import judged_figures
 
     unit = next(iter(figures.values())).get("unit", "env_step")
     judged = {seed: judged_figures(each.get("data_eval", {})) for seed, each in figures.items()}
@@ -201,6 +201,8 @@ def _print_seeds(figures: Mapping[int, Mapping[str, Any]]) -> None:
 
 
 def _evaluation(figures: Mapping[str, Any]) -> str:
+    from minding.engine.run.figures import judged_figures
+
     if not figures.get("n_eval_episodes"):
         judged = [f"{name} {text}" for name, text in judged_figures(figures.get("data_eval", {})).items()]
         return ", ".join(judged) or "no evaluation"

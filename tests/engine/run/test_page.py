@@ -95,6 +95,20 @@ def test_a_page_has_the_result_with_its_interval_the_pictures_and_what_to_do_nex
     assert f"minding resume {made.path}" in page.text
 
 
+def test_a_run_without_an_environment_shows_what_recorded_data_say_and_how_its_policy_plays(tmp_path):
+    made = make_run(tmp_path / "runs", env_id="data")
+    made.metrics.write_text("train_iter,eval/return_mean,eval/action_distance\n100,,0.5\n200,,0.25\n")
+    figures = {"unit": "train_iter", "train_iter": 200, "wall_time": 3.0, "stop_reason": "max_train_iter"}
+    made.write_summary({**figures, "data_eval": {"action_distance": 0.25, "td_error": 3.0}})
+    write_page([made.path], tmp_path / "page.html", lambda cfg: None)
+    page = Page(tmp_path / "page.html")
+    judged = "action distance 0.25 to the held-out actions; TD error 3 in held-out steps"
+    assert ["a", judged, "", "200 gradient steps", "3 s", "max_train_iter"] in page.rows
+    assert f"minding eval {made.path} --env ID" in page.text
+    assert f"minding record {made.path} --env ID" in page.text
+    assert "Learning curves" in [name for name, *_ in page.pictures]
+
+
 def test_a_page_needs_no_other_file_and_runs_nothing_whatever_names_it_shows(tmp_path):
     made = make_run(tmp_path, "<script>", env_id='"><img src=x onerror=alert(1)>')
     write_page([made.path], tmp_path / "page.html", lambda cfg: [Setting("<b>", "<i>", "&amp;")])
