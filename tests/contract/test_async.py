@@ -52,6 +52,8 @@ EPISODES = ("policy.other.buffer_size=300", "policy.learn.warmup=200")
 
 
 GRAPH = ("policy.collect.backend=graph",)
+TINY = ("policy.model.deter=16", "policy.model.latents=4", "policy.model.classes=4")
+"""A world model that is updated and compiled quickly."""
 CASES = [
     *(pytest.param(name, (), id=name) for name in ("cartpole_ppo", "cartpole_dqn", "cartpole_impala", "pendulum_sac")),
     pytest.param("pixelcatch_ppo", (), id="pixelcatch_ppo"),
@@ -63,6 +65,8 @@ CASES = [
     pytest.param("tmaze_ppo", THREADS, id="tmaze_ppo, threads"),
     pytest.param("cartpole_a3c", THREADS, id="cartpole_a3c, threads"),
     pytest.param("tictactoe_alphazero", (), id="tictactoe_alphazero"),
+    # Its memory holds the state of the world model and the last action, and it draws latents while it acts.
+    pytest.param("pendulum_dreamer", TINY, id="pendulum_dreamer"),
     pytest.param("tmaze_ppo", GRAPH, id="tmaze_ppo, graph"),
 ]
 
@@ -87,10 +91,14 @@ def test_a_synchronous_run_goes_on_asynchronously_and_back_and_ends_as_if_nothin
     assert different(last, whole) == []
 
 
-@pytest.mark.parametrize("preset", ["cartpole_dqn", "cartpole_ppo", "tictactoe_alphazero"])
-def test_a_run_with_staleness_and_two_collectors_repeats_itself_to_the_bit(preset, tmp_path):
+@pytest.mark.parametrize(
+    ("preset", "extra"),
+    [("cartpole_dqn", ()), ("cartpole_ppo", ()), ("tictactoe_alphazero", ()), ("pendulum_dreamer", TINY)],
+    ids=["cartpole_dqn", "cartpole_ppo", "tictactoe_alphazero", "pendulum_dreamer"],
+)
+def test_a_run_with_staleness_and_two_collectors_repeats_itself_to_the_bit(preset, extra, tmp_path):
     # Evaluations come when they are there.
     lanes = ("lanes.async_mode=true", "lanes.max_staleness=2", "lanes.collectors=2", "policy.eval.freq=100000")
-    first, second = (outcome(preset, tmp_path / name, *lanes) for name in ("first", "second"))
+    first, second = (outcome(preset, tmp_path / name, *extra, *lanes) for name in ("first", "second"))
     assert different(first, second) == []
     assert first["guarantee"] == "in-flight"

@@ -165,8 +165,13 @@ def saved(ended):
 def test_the_summary_of_a_run_says_how_to_play_against_it(ended, capsys):
     report(*ended, draw=True)
     lines = capsys.readouterr().out.splitlines()
-    assert f"  play                minding play {ended[1].path}" in lines
-    assert f"  evaluate            minding eval {ended[1].path}" in lines
+    assert f"  play             minding play {ended[1].path}" in lines
+    assert f"  evaluate         minding eval {ended[1].path}" in lines
+    # Two games against each opponent of the preset.
+    against = {line.split()[1] for line in lines if line.startswith("  against ") and line.endswith(" of 2 games")}
+    assert against == {"random", "minimax"}
+    assert any(line.startswith("  mean score ") and line.endswith(" over 4 games") for line in lines)
+    assert any(line.startswith("  plies ") for line in lines)
     assert not any(line.startswith("  film") for line in lines)
 
 
