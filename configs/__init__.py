@@ -17,7 +17,7 @@ from typing import Any
 
 from minding.configs.checks import check_settings
 from minding.configs.names import PRESETS, check_env_given, is_algorithm, is_name, unknown_name
-from minding.configs.recorded import describe_data
+from minding.configs.recorded import describe_data, limits_of_data
 from minding.engine.config.compiler import compile_config, load_config, parse_overrides
 from minding.engine.config.config import Config, EnvSection
 from minding.engine.config.options import plain
@@ -152,7 +152,8 @@ def compile_run(
         ) from None
     if "target" not in (parse_overrides(overrides).get("run") or {}) and not same_task(named_env, cfg.env):
         cfg.run.target = None
-    algorithm.check_actions(cfg.env.spec.action, f"env.env_id={cfg.env.env_id!r}")
+    limits = limits_of_data(cfg) if cfg.env.env_id == RECORDED else None
+    algorithm.check_actions(cfg.env.spec.action, f"env.env_id={cfg.env.env_id!r}", limits=limits)
     algorithm.check_agents(cfg.env.spec, f"env.env_id={cfg.env.env_id!r}")
     check_settings(cfg)
     return cfg

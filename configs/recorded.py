@@ -79,6 +79,15 @@ def is_same_data(first: str, second: str) -> bool:
         return False
 
 
+def limits_of_data(cfg: Config) -> str:
+    """What gives recorded actions limits, as the end of a message."""
+    return (
+        f"the data say no limits of actions; `minding data convert {cfg.policy.other.get('data')} --out FOLDER "
+        "--action-low X --action-high X` gives them, or --env ID an environment's, or action_low= and action_high= of "
+        "Dataset.of_episodes"
+    )
+
+
 def references_in(cfg: Config) -> References | None:
     """The reference returns that the data of a run carry; None without any, or where it learns from no data.
 

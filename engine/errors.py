@@ -115,6 +115,10 @@ class DataError(MindingError, ValueError):
     """Recorded data are missing, damaged, or of another environment."""
 
 
+class DamagedDataError(DataError):
+    """Recorded data are there, and cannot be read or do not fit together: a fault of theirs, not of what was asked."""
+
+
 class TrustError(MindingError):
     """A run folder names code that is not the user's own and was not declared trusted."""
 

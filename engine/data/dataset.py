@@ -28,7 +28,7 @@ from minding.engine.data.observation import observation_leaves
 from minding.engine.data.ranges import blocks, check_ranges
 from minding.engine.data.references import References, references_of
 from minding.engine.data.remedies import RECORD, again, conversion
-from minding.engine.errors import DamagedCheckpointError, DataError, MindingError, nearest
+from minding.engine.errors import DamagedCheckpointError, DamagedDataError, DataError, MindingError, nearest
 from minding.engine.types import Array
 
 _log = logging.getLogger("minding.data")
@@ -186,14 +186,14 @@ def load_dataset(path: str | Path, *, mapped: bool = False, values: bool = True)
     try:
         state, manifest = map_checkpoint(path) if mapped else load_checkpoint(path)
     except DamagedCheckpointError as error:
-        raise DataError(f"the recorded data are damaged: {error}; {_again(path)}") from None
+        raise DamagedDataError(f"the recorded data are damaged: {error}; {_again(path)}") from None
     try:
         data = Dataset(**state["data"], about=manifest["about"], digest=_digest_of(manifest))
         check_dataset(data, values=values)
         if manifest["steps"] != len(data):
             raise ValueError(f"{len(data)} steps, the manifest says {str(manifest['steps'])[:40]}")
     except (*MISFITS, MindingError) as error:
-        raise DataError(
+        raise DamagedDataError(
             f"{str(path)!r}: its arrays do not fit together ({first_line(error)}); {_again(path)}"
         ) from None
     return data
@@ -209,7 +209,7 @@ def _read_manifest(path: Path) -> dict[str, Any]:
     try:
         manifest = read_manifest(path)
     except DamagedCheckpointError as error:
-        raise DataError(f"the recorded data are damaged: {error}; {again(None, path)}") from None
+        raise DamagedDataError(f"the recorded data are damaged: {error}; {again(None, path)}") from None
     if manifest.get("kind") != KIND:
         raise DataError(f"{str(path)!r} is a checkpoint, not recorded data; {RECORD}")
     return manifest
@@ -255,13 +255,13 @@ def recorded_env(path: str | Path) -> tuple[dict[str, Any], int]:
     manifest = _read_manifest(Path(path).expanduser())
     about, steps = manifest.get("about"), manifest.get("steps")
     if not (isinstance(about, dict) and isinstance(about.get("env"), dict) and type(steps) is int):
-        raise DataError(
+        raise DamagedDataError(
             f"{str(path)!r}: its manifest does not say what was recorded, or how many steps; {again(about, Path(path))}"
         )
     try:
         check_description(about["env"])
     except ValueError as error:
-        raise DataError(
+        raise DamagedDataError(
             f"{str(path)!r}: its manifest describes no environment ({error}); {again(about, Path(path))}"
         ) from None
     return about["env"], steps
@@ -290,7 +290,7 @@ def recorded_references(path: str | Path) -> References | None:
     try:
         return references_of(about if isinstance(about, dict) else {})
     except DataError as error:
-        raise DataError(f"{str(path)!r}: {error}") from None
+        raise DamagedDataError(f"{str(path)!r}: {error}") from None
 
 
 def too_few(steps: int, batch_size: int, which: str = "recorded steps") -> list[str]:
@@ -322,11 +322,17 @@ def check_fits(data: Dataset, env: Mapping[str, Any], where: str) -> None:
 
 def _refuse_another(there: Mapping[str, Any], env: Mapping[str, Any], where: str) -> None:
     told = _told(there, env, _ENV)
-    if told:
+    if not told:
+        return
+    if there.get("env_id") == RECORDED:
         raise DataError(
-            f"the data in {where!r} are of another environment: record data of this one with `minding data record`, "
-            f"or train in theirs. What differs: {told}"
+            f"the data in {where!r} do not say which environment they are from: `minding data convert {where} --env "
+            f"{env['env_id']} --out FOLDER` makes them data of this one, if they fit. What differs: {told}"
         )
+    raise DataError(
+        f"the data in {where!r} are of another environment: record data of this one with `minding data record`, "
+        f"or train in theirs. What differs: {told}"
+    )
 
 
 def _told(there: Mapping[str, Any], env: Mapping[str, Any], parts: Mapping[str, str]) -> str:
@@ -361,6 +367,9 @@ def check_dataset(data: Dataset, *, values: bool = True, single: bool = False) -
     stray = ended[~np.isin(ended, data.end)]
     if len(stray):
         raise ValueError(f"step {stray[0]} ends an episode that goes on")
+    both = np.flatnonzero(data.terminated & data.truncated)
+    if len(both):
+        raise ValueError(f"step {both[0]} is both terminated and truncated, expected one of them at most")
     fields = {leaf.path: leaf.field for leaf in observation_leaves(env["observation"])}
     for what, leaves, count in (("obs", data.obs, steps), ("final_obs", data.final_obs, ends)):
         if leaves.keys() != fields.keys():

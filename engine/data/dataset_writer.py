@@ -66,9 +66,11 @@ def joined(episodes: Sequence[Episode], about: Mapping[str, Any]) -> Dataset:
     terminated[end] = [episode.terminated for episode in episodes]
     truncated[end] = [episode.truncated for episode in episodes]
     return Dataset(
-        obs=as_stored({path: np.concatenate([each.obs[path] for each in episodes]) for path in episodes[0].obs}, about),
-        action=np.concatenate([each.action for each in episodes]),
-        reward=np.concatenate([each.reward for each in episodes]),
+        obs=as_stored(
+            {path: _one_after_other([each.obs[path] for each in episodes]) for path in episodes[0].obs}, about
+        ),
+        action=_one_after_other([each.action for each in episodes]),
+        reward=_one_after_other([each.reward for each in episodes]),
         terminated=terminated,
         truncated=truncated,
         end=end.astype(np.int64),
@@ -77,6 +79,11 @@ def joined(episodes: Sequence[Episode], about: Mapping[str, Any]) -> Dataset:
         ),
         about=about,
     )
+
+
+def _one_after_other(arrays: Sequence[Array]) -> Array:
+    # An episode alone may be mapped, and larger than memory.
+    return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
 
 
 def as_stored(obs: Mapping[str, Array], about: Mapping[str, Any]) -> dict[str, Array]:

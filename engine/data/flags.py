@@ -11,13 +11,14 @@ from minding.engine.types import Array
 _EXPECTED = "true or false, as bool or as 0 and 1"
 
 
-def as_flags(values: Any, name: str, first: int = 0) -> Array:
+def as_flags(values: Any, name: str, first: int = 0, unit: str = "step") -> Array:
     """An array of flags as bool, of the same shape.
 
     Args:
       values: of bool, or of numbers that are 0 or 1.
       name: what they are, for the message.
       first: number of the first one, for the message.
+      unit: what they are numbered by, for the message.
     Raises:
       ValueError: names the first that is something else.
     """
@@ -28,7 +29,7 @@ def as_flags(values: Any, name: str, first: int = 0) -> Array:
         raise ValueError(f"{name} is {_shown(values, flags)}, expected {_EXPECTED}")
     wrong = np.flatnonzero((flags != 0) & (flags != 1))
     if len(wrong):
-        place = f" at step {first + int(wrong[0])}" if flags.ndim else ""
+        place = f" at {unit} {first + int(wrong[0])}" if flags.ndim else ""
         raise ValueError(f"{name} is {flags.flat[wrong[0]]}{place}, expected {_EXPECTED}")
     return flags.astype(np.bool_)
 

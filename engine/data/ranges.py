@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -11,10 +11,15 @@ from minding.engine.data.masks import ACTION_MASK, first_entries
 from minding.engine.data.observation import Leaf, observation_leaves
 from minding.engine.types import Array
 
+if TYPE_CHECKING:
+    from minding.engine.data.dataset import Dataset
+
 LARGEST = 2.0**64
 """Numbers of an observation are smaller: from here on float32 does not hold their squares, and so no variance."""
 _ROUNDING = 1e-6
 """Of the width of a Box: by how much an action may be outside."""
+_SEEN_ROUNDING = 1e-5
+"""By how much an observation may be outside, in units of one or of the limit."""
 _BLOCK = 1 << 16
 """Rows that are looked at together."""
 
@@ -54,6 +59,34 @@ def check_ranges(
                 for row in _first(~_legal(env["env_action"], action[rows], masks, leaf.space["counts"])):
                     place, done = _place(rows.start + row, end, single), action[rows.start + row].tolist()
                     raise ValueError(f"the action of {place} is {done}, which its mask forbids")
+
+
+def check_observations(data: Dataset, *, single: bool = False) -> None:
+    """Refuses observations outside the limits of their Box, which a running environment may leave.
+
+    Args:
+      data: whose shapes and dtypes are right.
+      single: they are one episode, and whoever asks knows which.
+    Raises:
+      ValueError: names the episode, the row, the value and the limits.
+    """
+    for leaf in observation_leaves(data.about["env"]["observation"]):
+        if leaf.space["kind"] != "box" or leaf.is_image:
+            continue
+        name = f"observation {leaf.path!r}" if leaf.path else "observation"
+        low, high = (
+            np.broadcast_to(np.asarray(leaf.space[end], np.float64), leaf.field.shape) for end in ("low", "high")
+        )
+        slack = _SEEN_ROUNDING * np.maximum(1, np.minimum(np.abs(low), np.abs(high)))
+        for rows in blocks(len(data)):
+            values = data.obs[leaf.path][rows]
+            for row in _first((values < low - slack) | (values > high + slack)):
+                problem = _outside(values[row], low, high)
+                raise ValueError(f"the {name} of {_place(rows.start + row, data.end, single)} {problem}")
+        final = data.final_obs[leaf.path]
+        for episode in _first((final < low - slack) | (final > high + slack)):
+            place = "" if single else f" of episode {episode}"
+            raise ValueError(f"the {name} after the last step{place} {_outside(final[episode], low, high)}")
 
 
 def blocks(count: int) -> Iterator[slice]:

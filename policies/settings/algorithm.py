@@ -10,6 +10,8 @@ import numpy as np
 
 from minding.engine.errors import SpaceError
 
+_BY_A_WRAPPER = "give the action space finite bounds, for instance with a wrapper, and leave env.rescale_action on"
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Algorithm:
@@ -40,12 +42,15 @@ class Algorithm:
     def config_schema(self) -> dict[str, Any]:
         return self.schema()
 
-    def check_actions(self, space: Mapping[str, Any], where: str = "the environment") -> None:
+    def check_actions(
+        self, space: Mapping[str, Any], where: str = "the environment", *, limits: str | None = None
+    ) -> None:
         """Refuses an action space that the algorithm cannot act in.
 
         Args:
           space: description of the action space (see `envs.describe_env`).
           where: whose it is, for the message.
+          limits: how limits of actions are given, for the message; a wrapper gives those of an environment.
         Raises:
           SpaceError: if it is of another kind, or actions would reach a part of it only or be clipped.
         """
@@ -55,7 +60,7 @@ class Algorithm:
                 f"{space['kind']} one: choose another algorithm"
             )
         if self.unit_box and space["kind"] == "box":
-            self._check_limits(space)
+            self._check_limits(space, limits or _BY_A_WRAPPER)
 
     def check_agents(self, spec: Mapping[str, Any], where: str = "the environment") -> None:
         """Refuses a number of agents that the algorithm does not learn for.
@@ -76,15 +81,11 @@ class Algorithm:
                 "another algorithm, such as 'ppo', whose agents share their parameters"
             )
 
-    def _check_limits(self, space: Mapping[str, Any]) -> None:
+    def _check_limits(self, space: Mapping[str, Any], limits: str) -> None:
         low, high = (np.asarray(space[side], np.float64) for side in ("low", "high"))
         if (low == -1.0).all() and (high == 1.0).all():
             return
-        fix = (
-            "set env.rescale_action=true"
-            if np.isfinite(low).all() and np.isfinite(high).all()
-            else "give the action space finite bounds, for instance with a wrapper, and leave env.rescale_action on"
-        )
+        fix = "set env.rescale_action=true" if np.isfinite(low).all() and np.isfinite(high).all() else limits
         raise SpaceError(
             f"policy.type={self.name!r} acts in [-1, 1], the action space has the bounds {space['low']} and "
             f"{space['high']}: {fix}"

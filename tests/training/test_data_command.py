@@ -19,7 +19,8 @@ from minding.training.inspection import check_source, describe_dataset
 class Given:
     """A source of episodes, changed."""
 
-    dropped, shortened, references = 0, 0, None
+    dropped = shortened = ambiguous = 0
+    references = None
 
     def __init__(self, episodes, env):
         self.path, self.env, self.made = None, env, episodes

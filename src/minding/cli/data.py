@@ -176,9 +176,29 @@ def plot(folder: str, out: str | None) -> None:
     written("picture", path, replaced)
 
 
+class Limits(click.ParamType[list[float]]):
+    """A number, or several with commas between them."""
+
+    name = "numbers"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> list[float]:
+        """The numbers."""
+        try:
+            return [float(text) for text in str(value).split(",")]
+        except ValueError:
+            self.fail(f"{value!r}: expected a number, or several with commas, such as -1,-0.5")
+
+
 _source_options = (
     click.option("--horizon", type=COUNT, help="Time limit of episodes, for D4RL files without timeouts."),
-    click.option("--env", metavar="ENV_ID", help="Environment of data that do not say it; its spaces are used."),
+    click.option("--env", metavar="ENV_ID", help="Environment of the data, in place of what they say of it."),
+    click.option(
+        "--action-low",
+        type=Limits(),
+        metavar="X",
+        help="Smallest action, of data that do not say it: a number, or one for each number of an action, with commas.",
+    ),
+    click.option("--action-high", type=Limits(), metavar="X", help="Largest action, as --action-low."),
 )
 
 
@@ -191,14 +211,17 @@ def _with_source_options(command: Any) -> Any:
 @data.command()
 @click.argument("source")
 @_with_source_options
-def check(source: str, horizon: int | None, env: str | None) -> int:
+def check(source: str, **how: Any) -> int:
     """Look for what is wrong with the data SOURCE: a folder, a Minari set or a D4RL file; ends with exit code 1 if
     anything is."""
     with bad_input():
-        from minding.training.inspection import check_source
+        from minding.engine.errors import DamagedDataError
+        from minding.training.inspection import Finding, check_source
 
-        opened = _open(source, horizon, env)
-    findings = check_source(opened)
+        try:
+            findings = check_source(_open(source, **how))
+        except DamagedDataError as error:
+            findings = [Finding(str(error), True)]
     for finding in findings:
         click.echo(f"{'fault' if finding.fault else 'note'}: {finding.text}")
     faults = sum(finding.fault for finding in findings)
@@ -222,8 +245,7 @@ def convert(
     to_minari: str | None,
     random_return: float | None,
     expert_return: float | None,
-    horizon: int | None,
-    env: str | None,
+    **how: Any,
 ) -> None:
     """Convert the data SOURCE to a folder to learn from; several sets of one environment are joined.
 
@@ -238,7 +260,7 @@ def convert(
             from minding.training.formats.minari_sets import check_id
 
             check_id(to_minari)
-        opened = [_open(source, horizon, env) for source in sources]
+        opened = [_open(source, **how) for source in sources]
         if to_minari is not None:
             _to_minari(opened, sources, Path(out), to_minari, references)
             return
@@ -281,10 +303,8 @@ def _counted(count: int, what: str) -> str:
     return f"{count:,} {what}{'s' * (count != 1)}"
 
 
-def _open(source: str, horizon: int | None, env: str | None) -> Any:
-    from minding.configs import compile_run
-    from minding.engine.data.dataset import describe
+def _open(source: str, env: str | None, **how: Any) -> Any:
+    from minding.envs.recorded import describe_environment
     from minding.training.conversion import open_source
 
-    described = None if env is None else describe(compile_run("ppo", [f"env.env_id={env}"]).env)
-    return open_source(source, horizon=horizon, env=described)
+    return open_source(source, env=None if env is None else describe_environment(env), **how)

@@ -12,12 +12,14 @@ from minding.engine.checkpoint.store import MISFITS, first_line
 from minding.engine.data.dataset import check_dataset
 from minding.engine.data.dataset_writer import DatasetWriter, Episode, joined
 from minding.engine.data.differences import differences
+from minding.engine.data.made_spaces import with_limits
 from minding.engine.data.references import References, carrying, common
 from minding.engine.data.remedies import local_set
 from minding.engine.errors import DataError, nearest
 from minding.training.formats.d4rl import D4RLSource
 from minding.training.formats.minari_sets import MAIN, METADATA, MinariSource
 from minding.training.formats.own import OwnSource
+from minding.training.formats.seen import SeenAs
 from minding.training.formats.source import Source
 
 _HDF5 = (".hdf5", ".h5")
@@ -40,28 +42,51 @@ class Converted:
     skipped: int = 0
 
 
-def open_source(name: str | Path, *, horizon: int | None = None, env: Mapping[str, Any] | None = None) -> Source:
+def open_source(
+    name: str | Path,
+    *,
+    horizon: int | None = None,
+    env: Mapping[str, Any] | None = None,
+    action_low: Any = None,
+    action_high: Any = None,
+) -> Source:
     """Finds out the form of data.
 
     Args:
       name: a folder in the own form or in Minari's, a D4RL file, or the id of a Minari set on this machine.
       horizon: see `D4RLSource`.
-      env: what the environment is (see `engine.data.dataset.describe`), in place of what the data say.
+      env: what the environment is (see `engine.data.dataset.describe`), in place of what the data say; values that it
+        does not have are damage.
+      action_low, action_high: limits of actions, in place of those that the data say; of `engine.data.made_spaces`.
     Raises:
-      DataError: there are no data of that name, with the nearest.
+      DataError: there are no data of that name, with the nearest; or the limits do not hold.
       MissingExtraError: a package that reads the form is not installed.
     """
     name, path = str(name), Path(name).expanduser()
     if path.is_file() and path.suffix in _HDF5:
-        return D4RLSource(path, horizon, env)
+        source: Source = D4RLSource(path, horizon, env, action_low, action_high)
+        return _seen(source, env, action_low, action_high)
     if horizon is not None:
         raise DataError(f"--horizon {horizon} is for D4RL's files, and {name!r} is none")
     for folder in (path, local_set(name)):
         if (folder / MANIFEST).exists():
-            return OwnSource(folder)
+            return _seen(OwnSource(folder), env, action_low, action_high)
         if any((folder / inside / METADATA).exists() for inside in (".", "data")):
-            return MinariSource(folder, env)
+            return _seen(MinariSource(folder), env, action_low, action_high)
     raise DataError(f"no data in {name!r}{_hint(path)}")
+
+
+def _seen(source: Source, env: Mapping[str, Any] | None, action_low: Any, action_high: Any) -> Source:
+    """The source with what is said of its environment."""
+    if action_low is None and action_high is None:
+        return source if env is None else SeenAs(source, env)
+    if env is not None:
+        raise DataError("--env has limits of actions of its own: leave --action-low and --action-high out, or --env")
+    try:
+        limited = with_limits(source.env, action_low, action_high)
+    except ValueError as error:
+        raise DataError(f"{str(source.path)!r}: {error}") from None
+    return SeenAs(source, limited)
 
 
 def _hint(path: Path) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 from collections.abc import Iterator, Mapping
@@ -10,19 +11,19 @@ from typing import Any
 import numpy as np
 
 from minding.engine.data.dataset import Dataset
-from minding.engine.data.dataset_writer import Episode
+from minding.engine.data.dataset_writer import Episode, joined
+from minding.engine.data.ranges import check_observations
 from minding.engine.data.references import references_of
-from minding.engine.errors import DataError
+from minding.engine.errors import DamagedDataError, DataError
 from minding.engine.types import Array
 from minding.training.conversion import problem_of
 from minding.training.formats.source import Source
+from minding.training.successors import MOST_TOLD, Repeats, few, jumps
 
 _MANY = 0.01
 """Share of actions at their limits from which on it is said."""
-_JUMP = 8.0
-"""A change of an observation within an episode is suspicious from so many times what all but one in a hundred are."""
-_SAMPLE = 100_000
-_MOST_TOLD = 3
+_HUGE = 1e8
+"""Rewards above are pointed out: in float32 their sums lose what is below 8."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,58 +97,20 @@ def _recorder(about: Any) -> str:
 
 
 def check_source(source: Source) -> list[Finding]:
-    """Looks at all episodes: damage, ends, successors, actions at the limits, equal episodes."""
-    seen: dict[bytes, int] = {}
-    damaged: list[str] = []
-    equal, too_long, early = [], [], []
-    limit, about = source.env.get("max_episode_steps"), {"env": dict(source.env)}
-    steps = at_limits = numbers = cut = count = 0
-    for number, episode in enumerate(source.episodes()):
-        count += 1
-        problem = episode if isinstance(episode, ValueError) else problem_of(episode, about)
-        if problem is not None:
-            damaged.append(f"episode {number}: {problem}")
-            continue
-        assert isinstance(episode, Episode)
-        steps += len(episode)
-        key = _fingerprint(episode)
-        if key in seen:
-            equal.append(f"{seen[key]} and {number}")
-        seen.setdefault(key, number)
-        if limit is not None and len(episode) > limit:
-            too_long.append(f"{number} ({len(episode):,} steps)")
-        if limit is not None and episode.truncated and len(episode) < limit - source.shortened:
-            early.append(str(number))
-        cut += not (episode.terminated or episode.truncated)
-        touching = _at_limits(source.env["env_action"], episode.action)
-        at_limits, numbers = at_limits + int(touching.sum()), numbers + touching.size
-    found = list(_damage(damaged))
+    """Looks at all episodes: damage, ends, successors, values outside of their spaces, equal and joined episodes."""
+    seen = _Seen(source)
+    found: list[Finding] = []
     try:
+        for number, episode in enumerate(source.episodes()):
+            seen.add(number, episode)
         source.references  # noqa: B018  # damaged ones are said here
     except DataError as error:
         found.append(Finding(str(error), True))
-    if too_long:
-        text = f"ends are missing: longer than the time limit of {limit} steps {_are(too_long)} {_episodes(too_long)}"
-        found.append(Finding(text, True))
-    if equal:
-        found.append(Finding(f"equal episodes: {_few(equal)}", True))
-    if not steps:
-        found.append(Finding("there are no whole steps", True))
-    if early:
-        text = f"truncated before the time limit of {limit} steps: {_episodes(early)}"
-        found.append(Finding(text, False))
-    if cut:
-        found.append(
-            Finding(f"{cut:,} of {count:,} episodes neither terminated nor truncated: recording ended there", False)
-        )
-    if numbers and at_limits > _MANY * numbers:
-        share = at_limits / numbers
-        text = (
-            f"{share:.1%} of the numbers of actions are at a limit, where the density of a squashed normal is infinite"
-        )
-        found.append(Finding(text, False))
     dropped = source.dropped
-    found += [Finding(text, False) for text in _jumps(source)]
+    found = [*_damage(seen.damaged), *found, *seen.faults(stopped=bool(found)), *seen.notes()]
+    if seen.steps:
+        with contextlib.suppress(DamagedDataError):  # Said already.
+            found += [Finding(text, False) for text in jumps(source)]
     if dropped:
         found.append(
             Finding(f"{dropped:,} row{'s' * (dropped > 1)} would be dropped: what followed them is not known", False)
@@ -155,31 +118,136 @@ def check_source(source: Source) -> list[Finding]:
     return found
 
 
+class _Seen:
+    """What is noticed of the episodes of a source, one by one."""
+
+    def __init__(self, source: Source) -> None:
+        self._source, self._space = source, source.env["env_action"]
+        self._limit, self._about = source.env.get("max_episode_steps"), {"env": dict(source.env)}
+        self.damaged: list[str] = []
+        self._prints: dict[bytes, int] = {}
+        self._equal: list[str] = []
+        self._lengths: list[tuple[int, int, bool]] = []
+        self._large: list[str] = []
+        self._repeats = Repeats()
+        self.steps = self._at_limits = self._numbers = self._cut = self._ended = self._count = 0
+        self._whole = self._space["kind"] == "box"
+
+    def add(self, number: int, episode: Episode | ValueError) -> None:
+        """Looks at an episode."""
+        self._count += 1
+        problem = episode if isinstance(episode, ValueError) else _problem_of(episode, self._about)
+        if problem is not None:
+            self.damaged.append(f"episode {number}: {problem}")
+            return
+        assert isinstance(episode, Episode)
+        self.steps += len(episode)
+        key = _fingerprint(episode)
+        if key in self._prints:
+            self._equal.append(f"{self._prints[key]} and {number}")
+        self._prints.setdefault(key, number)
+        self._lengths.append((number, len(episode), episode.truncated))
+        self._repeats.add(episode)
+        ended = episode.terminated or episode.truncated
+        self._ended, self._cut = self._ended + ended, self._cut + (not ended)
+        step = int(np.argmax(np.abs(episode.reward)))
+        if abs(episode.reward[step]) > _HUGE:
+            self._large.append(f"{episode.reward[step]:.3g} at step {step} of episode {number}")
+        touching = _at_limits(self._space, episode.action)
+        self._at_limits, self._numbers = self._at_limits + int(touching.sum()), self._numbers + touching.size
+        self._whole = self._whole and bool((episode.action == np.rint(episode.action)).all())
+
+    def faults(self, *, stopped: bool) -> Iterator[Finding]:
+        """What is wrong with whole episodes; `stopped`: something else was before all were seen."""
+        limit, texts = self._limit, []
+        too_long = [f"{number} ({steps:,} steps)" for number, steps, _ in self._lengths if limit and steps > limit]
+        if too_long:
+            texts.append(
+                f"ends are missing: longer than the time limit of {limit} steps {_are(too_long)} {_episodes(too_long)}"
+            )
+        if self._equal:
+            texts.append(f"equal episodes: {few(self._equal)}")
+        if not (self.steps or stopped):
+            texts.append("there are no whole steps")
+        both = self._source.ambiguous
+        if both and both >= self._ended:
+            texts.append(
+                f"all {both:,} episodes that end both terminate and time out: which of them is true is not known, and "
+                "whether values bootstrap depends on it"
+            )
+        yield from (Finding(text, True) for text in texts)
+
+    def notes(self) -> Iterator[Finding]:
+        """What may be meant."""
+        limit, texts = self._limit, []
+        least = (limit or 0) - self._source.shortened
+        early = [str(number) for number, steps, truncated in self._lengths if truncated and steps < least]
+        if early:
+            texts.append(f"truncated before the time limit of {limit} steps: {_episodes(early)}")
+        if self._cut:
+            texts.append(
+                f"{self._cut:,} of {self._count:,} episodes neither terminated nor truncated: recording ended there"
+            )
+        if self._source.ambiguous and self._source.ambiguous < self._ended:
+            texts.append(f"{self._source.ambiguous:,} episodes both terminate and time out; they count as terminated")
+        texts += [*self._longer(), *self._repeats.texts()]
+        if self._large:
+            texts.append(f"rewards are as large as {few(self._large)}: values that are learned of them may overflow")
+        if self._numbers and self._at_limits > _MANY * self._numbers:
+            share = self._at_limits / self._numbers
+            texts.append(
+                f"{share:.1%} of the numbers of actions are at a limit, where the density of a squashed normal is "
+                "infinite"
+            )
+        if self._whole and self.steps:
+            texts.append(
+                "all actions are whole numbers of a quantity (Box): if they are choices, give them as integers"
+            )
+        yield from (Finding(text, False) for text in texts)
+
+    def _longer(self) -> Iterator[str]:
+        """Without a time limit: episodes longer than those that met one."""
+        limits = [steps for _, steps, truncated in self._lengths if truncated]
+        if self._limit is None and len(limits) > 1 and len(set(limits)) == 1:
+            longer = [f"{number} ({steps:,} steps)" for number, steps, _ in self._lengths if steps > limits[0]]
+            if longer:
+                yield (
+                    f"all truncated episodes have {limits[0]:,} steps, and longer {_are(longer)} {_episodes(longer)}: "
+                    "ends may be missing"
+                )
+
+
+def _problem_of(episode: Episode, about: Mapping[str, Any]) -> ValueError | None:
+    """What is wrong with an episode, observations outside of their limits included."""
+    problem = problem_of(episode, about)
+    if problem is None:
+        try:
+            check_observations(joined([episode], about), single=True)
+        except ValueError as error:
+            return error
+    return problem
+
+
 def _damage(damaged: list[str]) -> Iterator[Finding]:
-    yield from (Finding(text, True) for text in damaged[:_MOST_TOLD])
-    if len(damaged) > _MOST_TOLD:
-        more = len(damaged) - _MOST_TOLD
+    yield from (Finding(text, True) for text in damaged[:MOST_TOLD])
+    if len(damaged) > MOST_TOLD:
+        more = len(damaged) - MOST_TOLD
         yield Finding(f"{more:,} more damaged episode{'s' * (more > 1)}", True)
 
 
 def _episodes(names: list[str]) -> str:
-    return f"the episode{'s' * (len(names) > 1)} {_few(names)}"
+    return f"the episode{'s' * (len(names) > 1)} {few(names)}"
 
 
 def _are(names: list[str]) -> str:
     return "are" if len(names) > 1 else "is"
 
 
-def _few(names: list[str]) -> str:
-    more = f" and {len(names) - _MOST_TOLD:,} more" if len(names) > _MOST_TOLD else ""
-    return ", ".join(names[:_MOST_TOLD]) + more
-
-
 def _fingerprint(episode: Episode) -> bytes:
     digest = hashlib.sha256()
     for path in sorted(episode.obs):
-        digest.update(episode.obs[path].tobytes())
-    digest.update(episode.action.tobytes())
+        digest.update(np.ascontiguousarray(episode.obs[path]).data)
+    digest.update(np.ascontiguousarray(episode.action).data)
     return digest.digest()
 
 
@@ -189,40 +257,4 @@ def _at_limits(space: Any, action: Array) -> Array:
         return np.zeros(0, np.bool_)
     low, high = np.broadcast_to(space["low"], action.shape[1:]), np.broadcast_to(space["high"], action.shape[1:])
     found: Array = (action <= low) | (action >= high)
-    return found
-
-
-def _jumps(source: Source) -> Iterator[str]:
-    """Where an observation changes within an episode as hardly another does: an end may be missing there, or rows."""
-    usual = {path: np.quantile(values, 0.99, axis=0) for path, values in _sampled_changes(source).items()}
-    for path, most in usual.items():
-        places = []
-        for number, episode in enumerate(source.episodes()):
-            if isinstance(episode, Episode):
-                odd = np.flatnonzero((_changes(episode, path) > _JUMP * most + 1e-6).any(axis=1))
-                places += [f"step {step} of episode {number}" for step in odd.tolist()]
-        if places:
-            name = f"observation {path!r}" if path else "observation"
-            yield f"the {name} jumps at {_few(places)}: an end or rows may be missing there"
-
-
-def _sampled_changes(source: Source) -> dict[str, Array]:
-    """Changes of each vector in the observation from one step to the next, of some of the steps."""
-    found: dict[str, list[Array]] = {}
-    stride = size = 1
-    for episode in source.episodes():
-        if not isinstance(episode, Episode):
-            continue
-        for path, values in episode.obs.items():
-            if values.dtype.kind == "f" and values.ndim == 2:
-                found.setdefault(path, []).append(_changes(episode, path)[size % stride :: stride])
-        size += len(episode)
-        if size // stride > _SAMPLE:
-            # Every second one is left out from here on.
-            stride, found = 2 * stride, {path: [each[::2] for each in parts] for path, parts in found.items()}
-    return {path: np.concatenate(parts) for path, parts in found.items()}
-
-
-def _changes(episode: Episode, path: str) -> Array:
-    found: Array = np.abs(np.diff(episode.obs[path], axis=0, append=episode.final_obs[path][None]))
     return found

@@ -18,21 +18,25 @@ follow: an episode in which they differ is damaged.
 
 from __future__ import annotations
 
+import collections
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from gymnasium import spaces
 
 from minding.engine.data.dataset_writer import Episode
+from minding.engine.data.flags import as_flags
+from minding.engine.data.made_spaces import box_of, choices, unlimited
 from minding.engine.data.references import References
-from minding.engine.errors import DataError, ShapeError
+from minding.engine.errors import DamagedDataError, DataError, ShapeError
 from minding.engine.types import Array
 from minding.envs.recorded import action_space, observation_space
-from minding.training.formats.source import Spaces, open_hdf5, reward_of, stored
+from minding.training.formats.source import AS_A_WHOLE, LARGEST, Spaces, open_hdf5, reward_of, stored
 
 NEEDED = ("observations", "actions", "rewards", "terminals")
+_BLOCK = 1 << 20
+"""Rows of flags that are read at a time."""
 _SAME = 1e-5
 """How far a stored successor may be from the next row, in units of one or of the number."""
 
@@ -45,16 +49,25 @@ class D4RLSource:
       horizon: steps after which an episode times out, for a file without `timeouts`.
       env: what the environment is (see `engine.data.dataset.describe`); without it the spaces are made of the arrays,
         actions without limits.
+      action_low, action_high: without `env`, the smallest and the largest of actions that are integers.
 
     Raises:
       DataError: it is not such a file, or the horizon is missing or has no effect.
+      DamagedDataError: its arrays differ in rows, no episode ends, or actions do not count from 0.
       MissingExtraError: h5py is not installed.
     """
 
     references: References | None = None
 
-    def __init__(self, path: Path, horizon: int | None = None, env: Mapping[str, Any] | None = None) -> None:
-        self.path, self.dropped = path, 0
+    def __init__(
+        self,
+        path: Path,
+        horizon: int | None = None,
+        env: Mapping[str, Any] | None = None,
+        action_low: Any = None,
+        action_high: Any = None,
+    ) -> None:
+        self.path, self.dropped, self.ambiguous = path, 0, 0
         self._file = open_hdf5(path)
         missing = [name for name in NEEDED if name not in self._file]
         if missing:
@@ -67,7 +80,16 @@ class D4RLSource:
             raise DataError(f"{str(path)!r}: {error}") from None
         # The row of a time-out, unless what followed it is known.
         self.shortened = int("next_observations" not in self._arrays)
-        self._check_lengths()
+        self._rows = self._check_lengths()
+        self._check_horizon(horizon)
+        self._horizon = horizon
+        made = _made_of(self._arrays, self._actions(action_low, action_high)) if env is None else env
+        self._spaces = Spaces(observation_space(made["observation"]), action_space(made["env_action"]))
+        named: dict[str, Any] = {"env_id": path.stem, "wrappers": [], "env_kwargs": {}, "max_episode_steps": horizon}
+        self.env: Mapping[str, Any] = env or {**named, **self._spaces.description}
+
+    def _check_horizon(self, horizon: int | None) -> None:
+        path = self.path
         if horizon is None and "timeouts" not in self._arrays:
             raise DataError(
                 f"{str(path)!r} has no `timeouts`: nothing tells where episodes that did not terminate ended; give "
@@ -75,54 +97,98 @@ class D4RLSource:
             )
         if horizon is not None and "timeouts" in self._arrays:
             raise DataError(f"{str(path)!r} has `timeouts`: leave --horizon out, which is for files without them")
-        self._horizon = horizon
-        if env is None:
-            self._spaces = Spaces(*_made_of(self._arrays))
-            self.env: Mapping[str, Any] = {
-                **{"env_id": path.stem, "wrappers": [], "env_kwargs": {}, "max_episode_steps": horizon},
-                **self._spaces.description,
-            }
-        else:
-            self._spaces = Spaces(observation_space(env["observation"]), action_space(env["env_action"]))
-            self.env = env
 
-    def _check_lengths(self) -> None:
+    def _check_lengths(self) -> int:
         lengths = {name: array.shape[0] if array.ndim else 0 for name, array in self._arrays.items()}
         if len(set(lengths.values())) != 1:
             told = ", ".join(f"{name} {length:,}" for name, length in lengths.items())
-            raise DataError(f"{str(self.path)!r}: its arrays differ in rows: {told}")
+            raise DamagedDataError(f"{str(self.path)!r}: its arrays differ in rows: {told}")
         if not lengths["actions"]:
-            raise DataError(f"{str(self.path)!r} holds no rows")
+            raise DamagedDataError(f"{str(self.path)!r} holds no rows")
+        return int(lengths["actions"])
+
+    def _actions(self, action_low: Any, action_high: Any) -> dict[str, Any]:
+        """The description of the actions, of the array."""
+        action = self._arrays["actions"]
+        if action.dtype.kind not in "biu":
+            return unlimited(action.shape[1:])
+        # Before all actions are read: there may be no end of them.
+        collections.deque(self._ends(), maxlen=0)
+        found: list[Array] = []
+        for begin in range(0, self._rows, _BLOCK):
+            part = action[begin : begin + _BLOCK].astype(np.int64)
+            part = part.reshape(len(part)) if part.shape[1:] in ((), (1,)) else part
+            each = np.stack([*found, part.min(axis=0), part.max(axis=0)])
+            found = [each.min(axis=0), each.max(axis=0)]
+        low, high = found
+        if action.dtype.kind == "b":
+            low, high = np.zeros_like(low), np.ones_like(high)
+        try:
+            return choices(np.asarray(low), np.asarray(high), action_low, action_high)
+        except ValueError as error:
+            raise DamagedDataError(f"{str(self.path)!r}: {error}") from None
 
     def episodes(self) -> Iterator[Episode | ValueError]:
-        """See `Source`."""
-        terminated = self._arrays["terminals"][()].astype(np.bool_).reshape(-1)
-        timed_out = self._timed_out(terminated)
-        ends = np.flatnonzero(terminated | timed_out)
-        if not len(ends) or ends[-1] != len(terminated) - 1:
-            ends = np.append(ends, len(terminated) - 1)
-        start = 0
-        for end in ends.tolist():
+        """See `Source`.
+
+        Raises:
+          DamagedDataError: an episode has no end within what can be read, or the ends cannot be read.
+        """
+        self.dropped = 0
+        for start, end, terminated, timed_out in self._ends():
             try:
-                episode = self._episode(start, end, bool(terminated[end]), bool(timed_out[end]))
+                episode = self._episode(start, end, terminated, timed_out)
+            except OSError as error:
+                yield ShapeError(f"rows {start} to {end} cannot be read ({str(error)[:100]})")
             except ValueError as error:
                 yield error
             else:
                 if episode is not None:
                     yield episode
-            start = end + 1
 
-    def _timed_out(self, terminated: Array) -> Array:
-        """Bool ``(S,)``: where an episode ended without terminating."""
-        if self._horizon is None:
-            timeouts: Array = self._arrays["timeouts"][()].astype(np.bool_).reshape(-1)
-            return timeouts & ~terminated
-        found = np.zeros(len(terminated), np.bool_)
-        start = 0
-        for end in [*np.flatnonzero(terminated).tolist(), len(terminated)]:
-            found[start + self._horizon - 1 : end : self._horizon] = True
-            start = end + 1
-        return found
+    def _ends(self) -> Iterator[tuple[int, int, bool, bool]]:
+        """First and last row of each episode, and whether it terminated or timed out, read block by block."""
+        self.ambiguous = start = 0
+        longest = self._longest_episode()
+        for begin in range(0, self._rows, _BLOCK):
+            stop = min(begin + _BLOCK, self._rows)
+            terminated = self._flags("terminals", begin, stop)
+            timed_out = self._flags("timeouts", begin, stop)
+            self.ambiguous += int((terminated & timed_out).sum())
+            for end in (np.flatnonzero(terminated | timed_out) + begin).tolist():
+                for first, last in self._timed(start, end):
+                    yield first, last, False, True
+                    start = last + 1
+                _refuse_endless(str(self.path), start, end, longest)
+                done = bool(terminated[end - begin])
+                yield start, end, done, not done
+                start = end + 1
+            for first, last in self._timed(start, stop):
+                yield first, last, False, True
+                start = last + 1
+            _refuse_endless(str(self.path), start, stop, longest)
+        if start < self._rows:
+            yield start, self._rows - 1, False, False
+
+    def _timed(self, start: int, end: int) -> Iterator[tuple[int, int]]:
+        """First and last row of the episodes between two rows that reach the horizon before the second."""
+        if self._horizon is not None:
+            for first in range(start, end - self._horizon + 1, self._horizon):
+                yield first, first + self._horizon - 1
+
+    def _flags(self, name: str, begin: int, stop: int) -> Array:
+        """Bool ``(stop - begin,)``; false where the file has no such flags."""
+        if name not in self._arrays:
+            return np.zeros(stop - begin, np.bool_)
+        try:
+            flags = as_flags(self._arrays[name][begin:stop].reshape(stop - begin), name, begin, "row")
+        except (OSError, ValueError) as error:
+            raise DamagedDataError(f"{str(self.path)!r}: {name} cannot be used: {str(error)[:200]}") from None
+        return flags
+
+    def _longest_episode(self) -> int:
+        """Rows of an episode that is read as a whole, at most."""
+        return max(LARGEST // sum(array.nbytes // self._rows for array in self._arrays.values()), 1)
 
     def _episode(self, start: int, end: int, terminated: bool, timed_out: bool) -> Episode | None:
         """The rows from start to end; None where none of them stays."""
@@ -150,6 +216,14 @@ class D4RLSource:
         )
 
 
+def _refuse_endless(path: str, start: int, end: int, longest: int) -> None:
+    if end - start > longest:
+        raise DamagedDataError(
+            f"{path!r}: from row {start:,} on no episode ends within {longest:,} rows: {AS_A_WHOLE}; set `terminals` "
+            "or `timeouts` at the last row of each, or leave `timeouts` out of the file and give --horizon STEPS"
+        )
+
+
 def _compare(following: Array, stored: Array, start: int) -> None:
     """Raises ShapeError where the stored successor of a row is not the row that follows."""
     apart = np.abs(following.astype(np.float64) - stored) > _SAME * np.maximum(1, np.abs(following))
@@ -160,13 +234,6 @@ def _compare(following: Array, stored: Array, start: int) -> None:
         )
 
 
-def _made_of(arrays: Mapping[str, Any]) -> tuple[spaces.Space[Any], spaces.Space[Any]]:
-    """Spaces that have the arrays' values."""
-    obs, action = arrays["observations"], arrays["actions"]
-    if obs.dtype == np.uint8:
-        seen: spaces.Space[Any] = spaces.Box(0, 255, obs.shape[1:], np.uint8)
-    else:
-        seen = spaces.Box(-np.inf, np.inf, obs.shape[1:], np.float32)
-    if action.dtype.kind in "iu":
-        return seen, spaces.Discrete(int(action[()].max()) + 1)
-    return seen, spaces.Box(-np.inf, np.inf, action.shape[1:], np.float32)
+def _made_of(arrays: Mapping[str, Any], action: Mapping[str, Any]) -> dict[str, Any]:
+    """The descriptions of the spaces, of the arrays."""
+    return {"observation": box_of(arrays["observations"]), "env_action": action}

@@ -16,6 +16,7 @@ from gymnasium import spaces
 
 from minding.engine.data.dataset import Dataset
 from minding.engine.data.dataset_writer import Episode, episodes_of
+from minding.engine.data.flags import as_flags
 from minding.engine.data.observation import observation_leaves
 from minding.engine.data.references import References, references_of
 from minding.engine.data.scratch import Scratch
@@ -23,7 +24,7 @@ from minding.engine.errors import DataError, ShapeError, SpaceError
 from minding.engine.files import read_bounded
 from minding.engine.types import Array
 from minding.envs.recorded import action_space, observation_space
-from minding.training.formats.source import Spaces, extra_module, open_hdf5, part, reward_of, stored
+from minding.training.formats.source import Spaces, extra_module, open_hdf5, part, reward_of, stored, whole
 
 METADATA, MAIN = "metadata.json", "main_data.hdf5"
 _OURS = "minding"
@@ -41,16 +42,15 @@ class MinariSource:
 
     Args:
       path: its folder, or the folder `data` in it.
-      env: what the environment is (see `engine.data.dataset.describe`), in place of what the set says.
 
     Raises:
       DataError: there is no such set, or it has images or texts.
       MissingExtraError: h5py or minari is not installed.
     """
 
-    dropped = shortened = 0
+    dropped = shortened = ambiguous = 0
 
-    def __init__(self, path: Path, env: Mapping[str, Any] | None = None) -> None:
+    def __init__(self, path: Path) -> None:
         self.path = path / "data" if (path / "data" / METADATA).exists() else path
         metadata = _metadata(self.path)
         try:
@@ -62,10 +62,11 @@ class MinariSource:
         self._observation = observation
         self._file = open_hdf5(self.path / MAIN)
         self.references = _references(metadata, str(path))
-        self.env = env or {**_environment(metadata), **self._spaces.description}
+        self.env: Mapping[str, Any] = {**_environment(metadata), **self._spaces.description}
 
     def episodes(self) -> Iterator[Episode | ValueError]:
         """See `Source`."""
+        self.ambiguous = 0
         numbers = sorted(
             int(name.removeprefix("episode_")) for name in self._file if re.fullmatch(r"episode_\d{1,9}", name)
         )
@@ -78,19 +79,21 @@ class MinariSource:
                 yield error if isinstance(error, ValueError) else ShapeError(f"cannot be read ({error})")
 
     def _episode(self, group: Any) -> Episode:
-        ends = {name: stored(group, f"{name}s")[()].astype(np.bool_) for name in ("termination", "truncation")}
-        reward = stored(group, "rewards")[()]
+        names = ("termination", "truncation")
+        ends = {name: as_flags(whole(stored(group, f"{name}s")), f"{name}s") for name in names}
+        reward = whole(stored(group, "rewards"))
         count = len(reward)
         for name, flags in ends.items():
             if flags.shape != (count,) or not count:
                 raise ShapeError(f"{name}s has shape {flags.shape}, with {count} rewards")
             if flags[:-1].any():
                 raise ShapeError(f"{name}s is set at step {int(np.argmax(flags))} of {count}, and the episode goes on")
+        self.ambiguous += bool(ends["termination"][-1] and ends["truncation"][-1])
         obs = self._spaces.observations(_read(group, "observations", self._observation), count + 1)
         return Episode(
             obs={path: values[:-1] for path, values in obs.items()},
             final_obs={path: values[-1] for path, values in obs.items()},
-            action=self._spaces.actions(stored(group, "actions")[()]),
+            action=self._spaces.actions(whole(stored(group, "actions"))),
             reward=reward_of(reward),
             terminated=bool(ends["termination"][-1]),
             truncated=bool(ends["truncation"][-1] and not ends["termination"][-1]),
@@ -173,7 +176,7 @@ def _read(group: Any, name: str, space: spaces.Space[Any]) -> Any:
         return {key: _read(part(group, name), key, child) for key, child in space.spaces.items()}
     if isinstance(space, spaces.Tuple):
         return tuple(_read(part(group, name), f"{_INDEX}{i}", child) for i, child in enumerate(space.spaces))
-    return stored(group, name)[()]
+    return whole(stored(group, name))
 
 
 # The way out.

@@ -20,7 +20,7 @@ class OwnSource:
       DataError: there are no recorded data, or they are damaged.
     """
 
-    dropped = 0
+    dropped = ambiguous = 0
 
     def __init__(self, path: Path) -> None:
         self.path, self._data = path, load_dataset(path, mapped=True, values=False)

@@ -15,11 +15,15 @@ from gymnasium import spaces
 from minding.engine.data.actions import ActionAdapter
 from minding.engine.data.dataset_writer import Episode
 from minding.engine.data.references import References
-from minding.engine.errors import DataError, MissingExtraError, ShapeError
+from minding.engine.errors import DamagedDataError, MissingExtraError, ShapeError
 from minding.engine.types import Array
 from minding.envs.spaces.actions import describe_actions
 from minding.envs.spaces.layout import ObsLayout
 from minding.envs.spec import describe_observation
+
+LARGEST = 1 << 30
+"""Bytes of an episode that is read from a file."""
+AS_A_WHOLE = "an episode is read as a whole, and may have 1.1 GB"
 
 
 class Source(Protocol):
@@ -30,12 +34,22 @@ class Source(Protocol):
       env: what the data say of their environment, see `engine.data.dataset.describe`.
       dropped: rows left out so far, because what followed them is not known.
       shortened: of how many rows a truncated episode may lack because they were left out.
+      ambiguous: episodes so far whose two ends are both set; they count as terminated.
     """
 
-    path: Path
     env: Mapping[str, Any]
-    dropped: int
-    shortened: int
+
+    @property
+    def path(self) -> Path: ...
+
+    @property
+    def dropped(self) -> int: ...
+
+    @property
+    def shortened(self) -> int: ...
+
+    @property
+    def ambiguous(self) -> int: ...
 
     @property
     def references(self) -> References | None:
@@ -78,6 +92,8 @@ class Spaces:
         Raises:
           ShapeError: they are not of the space.
         """
+        if action.dtype == np.bool_ and not self._adapter.continuous:
+            action = action.astype(np.int64)
         shape, kinds = (len(action), *self._adapter.shape), "f" if self._adapter.continuous else "iu"
         if action.shape == (*shape, 1):
             action = action.reshape(shape)
@@ -109,7 +125,7 @@ def open_hdf5(path: Path) -> Any:
     try:
         return h5py.File(path, "r")
     except OSError as error:
-        raise DataError(f"{str(path)!r} {_unreadable(path, str(error))}") from None
+        raise DamagedDataError(f"{str(path)!r} {_unreadable(path, str(error))}") from None
 
 
 def _unreadable(path: Path, reason: str) -> str:
@@ -152,6 +168,22 @@ def stored(group: Any, name: str) -> Any:
     if not isinstance(found, h5py.Dataset) or found.is_virtual or found.external:
         raise ShapeError(f"{name}: expected an array in the file itself")
     return found
+
+
+def whole(array: Any) -> Array:
+    """All of an array of a file.
+
+    Raises:
+      ShapeError: it is larger than an episode may be, or cannot be read.
+    """
+    if array.nbytes > LARGEST:
+        name = array.name.rpartition("/")[2]
+        raise ShapeError(f"{name} has {array.nbytes / 1e9:,.1f} GB: {AS_A_WHOLE}; divide it into several")
+    try:
+        values: Array = np.asarray(array[()])
+    except OSError as error:
+        raise ShapeError(f"{array.name.rpartition('/')[2]} cannot be read ({str(error)[:100]})") from None
+    return values
 
 
 def extra_module(name: str, extra: str, purpose: str) -> ModuleType:

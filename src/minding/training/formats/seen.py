@@ -1,0 +1,64 @@
+"""A source of recorded data, with another description of its environment than its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from minding.engine.data.dataset_writer import Episode, joined
+from minding.engine.data.fitting import fitted
+from minding.engine.data.ranges import check_observations
+from minding.engine.data.references import References
+from minding.training.formats.source import Source
+
+
+class SeenAs:
+    """The episodes of a source in the numbers of another environment's spaces; those that are not in them are damaged.
+
+    Args:
+      source: what has the episodes.
+      env: what the environment is, see `engine.data.dataset.describe`.
+    """
+
+    def __init__(self, source: Source, env: Mapping[str, Any]) -> None:
+        self._source, self.env = source, env
+
+    @property
+    def path(self) -> Path:
+        """See `Source`."""
+        return self._source.path
+
+    @property
+    def dropped(self) -> int:
+        """See `Source`."""
+        return self._source.dropped
+
+    @property
+    def shortened(self) -> int:
+        """See `Source`."""
+        return self._source.shortened
+
+    @property
+    def ambiguous(self) -> int:
+        """See `Source`."""
+        return self._source.ambiguous
+
+    @property
+    def references(self) -> References | None:
+        """See `Source`."""
+        return self._source.references
+
+    def episodes(self) -> Iterator[Episode | ValueError]:
+        """See `Source`."""
+        for episode in self._source.episodes():
+            if not isinstance(episode, Episode):
+                yield episode
+                continue
+            try:
+                found = fitted(episode, self.env)
+                check_observations(joined([found], {"env": self.env}), single=True)
+            except ValueError as error:
+                yield error
+            else:
+                yield found

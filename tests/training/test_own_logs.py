@@ -1,0 +1,270 @@
+"""Logs of one's own: what they do not say is given with them, and what is wrong with them is found."""
+
+import dataclasses
+import json
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+from of_algorithms import recorded
+
+from minding.cli import run
+from minding.configs import compile_run
+from minding.engine.data.dataset import Dataset, load_dataset
+from minding.engine.data.dataset_writer import episodes_of, joined, save_dataset
+from minding.engine.errors import DataError, SpaceError
+
+
+def swings(count=2, steps=3, scale=1.0):
+    """Episodes as of Pendulum, with angles as cos and sin."""
+    rng = np.random.default_rng(0)
+    for _ in range(count):
+        angle = rng.uniform(-3, 3, steps + 1)
+        yield {
+            "obs": scale * np.stack([np.cos(angle), np.sin(angle), angle], axis=1),
+            "action": rng.uniform(-2, 2, (steps, 1)),
+            "reward": rng.normal(size=steps),
+            "terminated": False,
+            "truncated": True,
+        }
+
+
+@pytest.fixture
+def logs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    save_dataset("logs", Dataset.of_episodes(swings()))
+    return "logs"
+
+
+def lines(capsys):
+    out, error = capsys.readouterr()
+    return [*out.splitlines(), *error.splitlines()]
+
+
+def test_conversion_gives_own_logs_an_environment(logs):
+    assert run(["data", "convert", logs, "--env", "Pendulum-v1", "--out", "of"]) == 0
+    env = load_dataset("of").about["env"]
+    assert (env["env_id"], env["env_action"]["low"], env["max_episode_steps"]) == ("Pendulum-v1", -2.0, 200)
+    settings = ["env.env_id=Pendulum-v1", "policy.other.data=of", "policy.learn.batch_size=2"]
+    assert compile_run("iql", settings).env.env_id == "Pendulum-v1"
+    with pytest.raises(DataError, match=r"do not say which environment .* data convert logs --env Pendulum-v1 --out"):
+        compile_checked(["env.env_id=Pendulum-v1", "policy.other.data=logs", "policy.learn.batch_size=2"])
+
+
+def compile_checked(settings):
+    from minding.configs.recorded import open_data
+
+    cfg = compile_run("iql", settings)
+    return open_data(cfg, cfg.policy.learn.batch_size)
+
+
+def test_conversion_gives_own_logs_limits_and_the_error_says_so(logs):
+    settings = ["env.env_id=data", "policy.other.data=logs"]
+    with pytest.raises(
+        SpaceError, match=r"data convert logs --out FOLDER --action-low X --action-high X.* action_low="
+    ):
+        compile_run("iql", settings)
+    assert run(["data", "convert", logs, "--action-low", "-2", "--action-high", "2", "--out", "limited"]) == 0
+    assert load_dataset("limited").about["env"]["env_action"]["rescaled"] is True
+    assert compile_run("iql", ["env.env_id=data", "policy.other.data=limited"]).env.spec.action.low == [-1.0]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--action-low", "-2"], "action_high is not given"),
+        (["--action-low", "-2,0", "--action-high", "2"], "action_low=[-2.0, 0.0]: expected a finite number"),
+        (["--action-low", "two", "--action-high", "2"], "'two': expected a number, or several with commas"),
+        (["--action-low", "-1", "--action-high", "1"], "episode 0: the action of step"),
+        (["--action-low", "-2", "--action-high", "2", "--env", "Pendulum-v1"], "leave --action-low and"),
+        (["--env", "Pendulm-v1"], "Pendulum-v1"),
+        (["--env", "CartPole-v1"], "episode 0: obs has rows of the shape (3,), the environment's (4,)"),
+        (["--env", "data"], "stands for recorded data"),
+    ],
+)
+def test_what_does_not_fit_own_logs_is_refused_in_one_line(options, message, logs, capsys):
+    assert run(["data", "convert", logs, *options, "--out", "out"]) == 2
+    (line,) = lines(capsys)
+    assert message in line
+    assert [each.name for each in Path().iterdir()] == ["logs"]
+
+
+def test_check_takes_the_spaces_of_the_environment(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    save_dataset("logs", Dataset.of_episodes(swings(scale=50)))
+    assert run(["data", "check", "logs"]) == 0
+    capsys.readouterr()
+    assert run(["data", "check", "logs", "--env", "Pendulum-v1"]) == 1
+    assert "fault: episode 0: the observation of step 0 is [" in capsys.readouterr().out
+    assert run(["data", "check", "logs", "--env", "CartPole-v1"]) == 1
+    assert "the environment's (4,)" in capsys.readouterr().out
+    assert run(["data", "convert", "logs", "--env", "Pendulum-v1", "--out", "out"]) == 2
+
+
+def spoil(folder, change):
+    """Writes a set with changed episodes beside it."""
+    data = load_dataset(folder)
+    save_dataset("spoiled", joined(change(list(episodes_of(data))), data.about))
+
+
+def repeated(episodes):
+    return [dataclasses.replace(each, final_obs={"": each.obs[""][-1]}) for each in episodes]
+
+
+def large(episodes):
+    reward = episodes[1].reward.copy()
+    reward[1] = -1e30
+    return [episodes[0], dataclasses.replace(episodes[1], reward=reward)]
+
+
+def whole(episodes):
+    return [dataclasses.replace(each, action=np.rint(each.action)) for each in episodes]
+
+
+NOTES = {
+    "repeated": (repeated, "note: in 2 of 2 episodes the observation after the last step is the one before it"),
+    "large": (large, "note: rewards are as large as -1e+30 at step 1 of episode 1"),
+    "whole": (whole, "note: all actions are whole numbers of a quantity (Box)"),
+}
+
+
+@pytest.mark.parametrize("name", NOTES)
+def test_what_may_be_meant_is_noted(name, logs, capsys):
+    change, text = NOTES[name]
+    assert run(["data", "check", logs]) == 0
+    assert text not in capsys.readouterr().out
+    spoil(logs, change)
+    assert run(["data", "check", "spoiled"]) == 0
+    assert text in capsys.readouterr().out
+
+
+def test_observations_outside_their_space_are_a_fault_of_a_folder(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    save_dataset("logs", Dataset.of_episodes(swings(scale=50), env="Pendulum-v1"))
+    assert run(["data", "check", "logs"]) == 1
+    assert "fault: episode 1: the observation of step 0 is" in capsys.readouterr().out
+
+
+def test_an_end_that_is_missing_is_noticed_where_it_goes_back_to_the_start(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    data = load_dataset(recorded("CartPole-v1"))
+    first, second, *rest = list(episodes_of(data))
+    parts = {name: np.concatenate([getattr(each, name) for each in (first, second)]) for name in ("action", "reward")}
+    obs = {"": np.concatenate([first.obs[""], second.obs[""]])}
+    both = dataclasses.replace(second, obs=obs, **parts)
+    save_dataset("merged", joined([both, *rest], data.about))
+    assert run(["data", "check", str(recorded("CartPole-v1"))]) == 0
+    assert "goes back" not in capsys.readouterr().out
+    assert run(["data", "check", "merged"]) == 0
+    text = f"the observation goes back to where episodes begin at step {len(first) - 1} of episode 0: an end may be"
+    assert text in capsys.readouterr().out
+
+
+def test_episodes_longer_than_those_that_met_a_limit_are_noted(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    save_dataset("logs", Dataset.of_episodes([*swings(), *swings(1, steps=5), *swings(1, steps=4)][:-1]))
+    run(["data", "check", "logs"])
+    assert "longer" not in capsys.readouterr().out
+    (long,) = swings(1, steps=5)
+    save_dataset("more", Dataset.of_episodes([*swings(), {**long, "truncated": False}]))
+    assert run(["data", "check", "more"]) == 0
+    text = "all truncated episodes have 3 steps, and longer is the episode 2 (5 steps): ends may be missing"
+    assert text in capsys.readouterr().out
+
+
+def test_damage_that_check_finds_is_a_fault_with_code_1(logs, capsys):
+    (arrays,) = Path(logs).glob("arrays-*")
+    damaged = bytearray(arrays.read_bytes())
+    damaged[-1] ^= 1
+    arrays.write_bytes(damaged)
+    assert run(["data", "check", logs]) == 1
+    assert lines(capsys)[0].startswith("fault: the recorded data are damaged: ")
+    manifest = Path(logs, "manifest.json")
+    manifest.write_text(json.dumps({"kind": "nothing"}))
+    assert run(["data", "check", logs]) == 1
+    assert run(["data", "check", "nowhere"]) == 2
+
+
+def test_a_step_that_ends_in_both_ways_is_refused(logs):
+    data = load_dataset(logs)
+    with pytest.raises(ValueError, match="step 2 is both terminated and truncated"):
+        save_dataset("both", dataclasses.replace(data, terminated=data.truncated))
+
+
+# HDF5
+
+
+def write_hdf5(path, **changes):
+    arrays = {
+        "observations": np.arange(20, dtype=np.float32).reshape(10, 2) ** 2,
+        "actions": np.linspace(-1, 1, 10)[:, None],
+        "rewards": np.zeros(10),
+        "terminals": np.zeros(10, bool),
+        "timeouts": np.arange(10) % 5 == 4,
+    }
+    with h5py.File(path, "w") as file:
+        for name, values in {**arrays, **changes}.items():
+            if values is not None:
+                file[name] = values
+
+
+def test_own_hdf5_takes_limits(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_hdf5("own.hdf5")
+    assert run(["data", "convert", "own.hdf5", "--action-low", "-1", "--action-high", "1", "--out", "own"]) == 0
+    space = load_dataset("own").about["env"]["env_action"]
+    assert (space["low"], space["high"], space["rescaled"]) == (-1.0, 1.0, True)
+    write_hdf5("choices.hdf5", actions=np.arange(10) % 3 + 1)
+    assert run(["data", "convert", "choices.hdf5", "--action-low", "1", "--action-high", "4", "--out", "choices"]) == 0
+    space = load_dataset("choices").about["env"]["env_action"]
+    assert (space["n"], space["start"]) == (4, 1)
+
+
+ENDS = np.arange(10) % 5 == 4
+FAULTS = {
+    "the same ends": ({"terminals": ENDS}, "all 2 episodes that end both terminate and time out"),
+    "no flag": ({"terminals": np.full(10, 0.3)}, "terminals cannot be used: terminals is 0.3 at row 0, expected"),
+    "NaN as a flag": ({"timeouts": np.full(10, np.nan)}, "timeouts cannot be used: timeouts is nan at row 0"),
+    "lengths": ({"rewards": np.zeros(9)}, "its arrays differ in rows: observations 10, actions 10, rewards 9"),
+    "choices from 1": ({"actions": np.arange(10) % 3 + 1}, "the smallest action is 1, and integers are choices"),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_fault_of_a_file_is_found(name, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    changes, text = FAULTS[name]
+    write_hdf5("own.hdf5", **changes)
+    assert run(["data", "check", "own.hdf5"]) == 1
+    faults = [line for line in lines(capsys) if line.startswith("fault: ")]
+    assert len(faults) == 1
+    assert text in faults[0]
+
+
+@pytest.mark.parametrize("actions", ["float", "int"])
+def test_a_file_without_ends_is_refused_before_it_is_read(actions, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    rows = 10**13
+    with h5py.File("endless.hdf5", "w") as file:
+        # Nothing of it is stored: it reads as zeros.
+        file.create_dataset("observations", (rows, 400), np.float64, chunks=(64, 400))
+        file.create_dataset("actions", (rows, 1), np.float32 if actions == "float" else np.int64, chunks=(64, 1))
+        for name, dtype in (("rewards", np.float32), ("terminals", bool), ("timeouts", bool)):
+            file.create_dataset(name, (rows,), dtype, chunks=(1 << 20,))
+    assert run(["data", "convert", "endless.hdf5", "--out", "out"]) == 2
+    (line,) = lines(capsys)
+    assert "endless.hdf5': from row 0 on no episode ends within 334," in line
+    assert "set `terminals` or `timeouts` at the last row of each, or leave `timeouts` out of the file and" in line
+    assert run(["data", "check", "endless.hdf5"]) == 1
+    assert lines(capsys)[0].startswith("fault: 'endless.hdf5': from row 0 on no episode ends")
+
+
+def test_an_episode_of_a_set_that_is_too_large_is_damaged(tmp_path, monkeypatch):
+    from minding.training.conversion import open_source
+    from minding.training.formats.minari_sets import export_minari
+
+    monkeypatch.setattr("minding.training.formats.source.LARGEST", 40)
+    export_minari(Dataset.of_episodes(swings(1)), tmp_path / "set", "toy/one-v0")
+    (found,) = open_source(tmp_path / "set").episodes()
+    assert str(found).startswith("observations has 0.0 GB: an episode is read as a whole")
