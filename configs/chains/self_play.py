@@ -25,27 +25,31 @@ from minding.middleware.boards import check_fits
 
 
 def check(cfg: Config) -> None:
-    """Refuses an environment without rules or of other planes, unknown opponents, and openings that end the game.
+    """Refuses an environment without rules or of other planes, opponents that are unknown or cannot play the game, and
+    openings that end it.
 
     Raises:
       ConfigError, GameError, ShapeError: see `make_board_game` and `check_fits`.
     """
     game = make_board_game(cfg)
     check_fits(cfg, game)
-    opponents_of(cfg)
+    opponents_of(cfg, game)
     opening_positions(game, cfg.policy.eval.read("opening_plies", int))
 
 
-def opponents_of(cfg: Config) -> list[Opponent]:
+def opponents_of(cfg: Config, game: BoardGame | None = None) -> list[Opponent]:
     """The configured opponents.
 
+    Args:
+      cfg: the compiled configuration.
+      game: with it, they are asked whether they can play it.
     Raises:
-      ConfigError: there are none, or one is unknown.
+      ConfigError: there are none, or one is unknown or cannot play.
     """
     names = cfg.policy.eval.read("opponents", list)
     if not names:
         raise ConfigError("policy.eval.opponents=[]: expected at least one, such as random or uct:100")
-    return [parse(str(name)) for name in names]
+    return [parse(str(name), game, key="policy.eval.opponents") for name in names]
 
 
 def evaluate(cfg: Config, policy: Policy, n_episode: int, stop: Callable[[], bool]) -> list[EpisodeEnd]:

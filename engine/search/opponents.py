@@ -62,10 +62,17 @@ class _Minimax:
     name: str = "minimax"
     _solution: Solution | None = dataclasses.field(default=None, repr=False)
 
-    def __call__(self, game: BoardGame, state: State, rng: np.random.Generator) -> Array:
+    def prepare(self, game: BoardGame) -> None:
+        """Solves the game from its beginning; ConfigError if it is too large."""
+        self._solution_of(game).value(game.initial(1))
+
+    def _solution_of(self, game: BoardGame) -> Solution:
         if self._solution is None or self._solution.game is not game:
             self._solution = Solution(game)
-        optimal = self._solution.optimal(state)
+        return self._solution
+
+    def __call__(self, game: BoardGame, state: State, rng: np.random.Generator) -> Array:
+        optimal = self._solution_of(game).optimal(state)
         action: Array = ((1.0 - rng.random(optimal.shape)) * optimal).argmax(axis=1)
         return action
 
@@ -89,23 +96,33 @@ def uct(simulations: int) -> Opponent:
     return _Uct(simulations)
 
 
-def parse(name: str) -> Opponent:
+def parse(name: str, game: BoardGame | None = None, *, key: str = "opponent") -> Opponent:
     """Returns the opponent of a name: ``random``, ``minimax`` or ``uct:SIMULATIONS``.
 
+    Args:
+      name: the name.
+      game: what it will play; None leaves it to the first game whether it can.
+      key: the setting that holds the name, for errors.
     Raises:
-      ConfigError: if there is none.
+      ConfigError: if there is none, or it cannot play the game.
     """
     kind, colon, number = name.partition(":")
     if name == "random":
         return random()
     if name == "minimax":
-        return minimax()
+        perfect = _Minimax()
+        try:
+            if game is not None:
+                perfect.prepare(game)
+        except ConfigError as error:
+            raise ConfigError(f"{key}={name!r}: {error}") from None
+        return perfect
     if kind == "uct" and number.isdecimal() and int(number) > 0:
         return uct(int(number))
     if kind == "uct":
-        raise ConfigError(f"opponent={name!r}: expected uct:SIMULATIONS with at least 1 simulation, such as uct:400")
+        raise ConfigError(f"{key}={name!r}: expected uct:SIMULATIONS with at least 1 simulation, such as uct:400")
     hint = nearest(kind if colon else name, ["random", "minimax", "uct"])
-    raise ConfigError(f"opponent={name!r} is unknown{hint}; expected random, minimax or uct:SIMULATIONS")
+    raise ConfigError(f"{key}={name!r} is unknown{hint}; expected random, minimax or uct:SIMULATIONS")
 
 
 def ask(

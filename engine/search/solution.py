@@ -63,8 +63,8 @@ class Solution:
             count += len(keys)
             if count > LIMIT:
                 raise ConfigError(
-                    f"minimax: more than {LIMIT:,} positions of {type(self.game).__name__} can follow; it enumerates "
-                    "them all, so play against uct:SIMULATIONS instead"
+                    f"minimax enumerates all positions, and {type(self.game).__name__} has more than {LIMIT:,} that can "
+                    "follow; play against uct:SIMULATIONS instead"
                 )
             legal = self.game.legal(state)
             rows, actions = np.nonzero(legal)

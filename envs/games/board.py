@@ -53,7 +53,7 @@ class BoardVector(GameVector):
         )
         super().__init__(num_envs, observation_space, spaces.Discrete(game.actions), max_episode_steps)
         self.game = game
-        self.opponent = parse(opponent) if isinstance(opponent, str) else opponent
+        self.opponent = parse(opponent, game) if isinstance(opponent, str) else opponent
         self.second, self.over = np.zeros(num_envs, bool), np.zeros(num_envs, bool)
         self._first = first
         self._parts = tuple(f"position_{k}" for k in range(len(initial)))

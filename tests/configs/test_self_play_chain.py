@@ -7,7 +7,8 @@ from minding.configs import compile_run
 from minding.configs.chains import check_chain, get_chain
 from minding.engine import Config
 from minding.engine.errors import ConfigError, ShapeError
-from minding.envs.games.board import TicTacToeEnv
+from minding.engine.search import solution
+from minding.envs.games.board import ConnectFourEnv, TicTacToeEnv
 
 
 class WithoutRules(TicTacToeEnv):
@@ -43,7 +44,7 @@ def settings(env_id="minding/TicTacToe-v0", algorithm="alphazero", *overrides):
         ),
         ("test_self_play_chain:OtherRules", "alphazero", "seed=0", "its `game` has no 'planes'"),
         ("minding/TicTacToe-v0", "dqn", "seed=0", r"policy\.type='dqn': the chain reads policy\.collect\.search"),
-        ("minding/TicTacToe-v0", "alphazero", "policy.eval.opponents=[mini]", "opponent='mini' is unknown; did you"),
+        ("minding/TicTacToe-v0", "alphazero", "policy.eval.opponents=[mini]", r"policy\.eval\.opponents='mini' is unknown; did"),
         ("minding/TicTacToe-v0", "alphazero", "policy.eval.opponents=[]", "expected at least one, such as random"),
         ("minding/TicTacToe-v0", "alphazero", "policy.eval.opening_plies=9", "no game of TicTacToe runs after so many"),
     ],
@@ -70,3 +71,11 @@ def test_it_is_the_chain_of_the_algorithm():
     check_chain(cfg)
     assert cfg.chain == "self_play"
     assert get_chain(cfg.chain).evaluate is not None
+
+
+def test_an_opponent_that_cannot_play_the_game_is_refused_before_the_first_ply(monkeypatch):
+    monkeypatch.setattr(solution, "LIMIT", 2000)
+    with pytest.raises(ConfigError, match=r"policy\.eval\.opponents='minimax': .* and ConnectFour has more than 2,000"):
+        check_chain(settings("minding/ConnectFour-v0", "alphazero", "policy.eval.opponents=[random,minimax]"))
+    with pytest.raises(ConfigError, match=r"opponent='minimax': .* and ConnectFour has more than 2,000"):
+        ConnectFourEnv(opponent="minimax")

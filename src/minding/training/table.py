@@ -50,7 +50,7 @@ def opponent_named(name: str, game: BoardGame) -> Callable[[], Opponent]:
     """
     kind, _, folder = name.partition(":")
     if kind != _CHECKPOINT:
-        opponent = opponents.parse(name)
+        opponent = opponents.parse(name, game)
         return lambda: opponent
     if not folder:
         raise ConfigError(f"opponent={name!r}: expected checkpoint:FOLDER, the folder of a run")
