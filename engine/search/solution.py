@@ -63,8 +63,8 @@ class Solution:
             count += len(keys)
             if count > LIMIT:
                 raise ConfigError(
-                    f"minimax enumerates all positions, and {type(self.game).__name__} has more than {LIMIT:,} that can "
-                    "follow; play against uct:SIMULATIONS instead"
+                    f"minimax enumerates all positions, and {type(self.game).__name__} has more than {LIMIT:,} that "
+                    "can follow; play against uct:SIMULATIONS instead"
                 )
             legal = self.game.legal(state)
             rows, actions = np.nonzero(legal)

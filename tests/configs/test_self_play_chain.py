@@ -44,7 +44,7 @@ def settings(env_id="minding/TicTacToe-v0", algorithm="alphazero", *overrides):
         ),
         ("test_self_play_chain:OtherRules", "alphazero", "seed=0", "its `game` has no 'planes'"),
         ("minding/TicTacToe-v0", "dqn", "seed=0", r"policy\.type='dqn': the chain reads policy\.collect\.search"),
-        ("minding/TicTacToe-v0", "alphazero", "policy.eval.opponents=[mini]", r"policy\.eval\.opponents='mini' is unknown; did"),
+        ("minding/TicTacToe-v0", "alphazero", "policy.eval.opponents=[mini]", r"opponents=.mini. is unknown; did"),
         ("minding/TicTacToe-v0", "alphazero", "policy.eval.opponents=[]", "expected at least one, such as random"),
         ("minding/TicTacToe-v0", "alphazero", "policy.eval.opening_plies=9", "no game of TicTacToe runs after so many"),
     ],

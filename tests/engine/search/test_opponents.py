@@ -80,7 +80,7 @@ def test_minimax_loses_no_game_and_uses_mistakes():
 def test_minimax_refuses_games_that_are_too_large(monkeypatch):
     monkeypatch.setattr(solution, "LIMIT", 2000)
     rng = np.random.default_rng(0)
-    with pytest.raises(ConfigError, match=r"minimax enumerates all positions, and ConnectFour has more than 2,000 .*uct:SIM"):
+    with pytest.raises(ConfigError, match=r"enumerates all positions, and ConnectFour has more than 2,000 .*uct:SIM"):
         opponents.minimax()(FOUR, FOUR.initial(1), rng)
     # Close to its end the same game is small: one column is left.
     late = connect_four("010110100101" + "232332322323" + "454554544545")
