@@ -29,6 +29,7 @@ def check_description(env: Mapping[str, Any]) -> None:
     _expect(limit is None or _is_count(limit), "max_episode_steps", limit, "an integer of 1 or more, or None")
     _check_space("observation", env.get("observation"), _OBSERVATIONS)
     _check_space("env_action", env.get("env_action"), _ACTIONS)
+    _check_action(env["env_action"])
 
 
 def _expect(right: bool, name: str, value: Any, expected: str) -> None:
@@ -64,6 +65,25 @@ def _check_space(name: str, space: Any, kinds: tuple[str, ...]) -> None:
         _expect(good and math.prod(shape) < _MOST, f"{name}.shape", shape, f"a list of sizes, below {_MOST} numbers")
     if kind == "box":
         _check_limits(name, space)
+
+
+def _check_action(space: Mapping[str, Any]) -> None:
+    """What a space of actions says beyond one of observations, see `engine.data.actions.ActionAdapter`."""
+    kind, shape, start = space["kind"], space.get("shape"), space.get("start")
+    sizes = shape if isinstance(shape, list) else [None]
+    good = all(_is_count(size) for size in sizes) and (kind != "discrete" or not sizes)
+    _expect(good, "env_action.shape", shape, "a list of sizes")
+    _expect(space.get("dtype") in _NUMBERS, "env_action.dtype", space.get("dtype"), "a type of numbers")
+    if kind == "box":
+        rescaled = space.get("rescaled")
+        finite = bool(np.isfinite(np.asarray([*np.ravel(space["low"]), *np.ravel(space["high"])], np.float64)).all())
+        _expect(type(rescaled) is bool, "env_action.rescaled", rescaled, "true or false")
+        _expect(finite or not rescaled, "env_action.rescaled", rescaled, "false, as limits are infinite")
+    elif kind == "multi_discrete":
+        starts = np.asarray(start if isinstance(start, list) else [None], object)
+        good = all(type(each) is int for each in starts.ravel().tolist())
+        good = good and starts.shape == np.shape(space["nvec"]) == tuple(sizes)
+        _expect(good, "env_action.start", start, "an integer for each count")
 
 
 def _check_limits(name: str, space: Mapping[str, Any]) -> None:

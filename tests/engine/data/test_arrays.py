@@ -193,3 +193,20 @@ def test_numbers_become_those_of_the_environment_or_are_refused():
         Dataset.of_episodes([{**lake, "obs": [0, 0.5, 1]}], env="FrozenLake-v1")
     with pytest.raises(DataError, match="episode 0: action is float32, the environment's actions are choices"):
         Dataset.of_episodes([{**lake, "action": [0.0, 1.0]}], env="FrozenLake-v1")
+
+
+@pytest.mark.parametrize("action", [[0, 1], [[0, 1], [1, 0]], [[0.1], [0.2]]], ids=["one", "several", "box"])
+def test_a_damaged_description_of_the_environment_is_refused_in_one_line(action):
+    env = Dataset.of_episodes([episode(2, action)]).about["env"]
+    absent = object()
+    for key in env["env_action"]:
+        for value in (absent, None, -1, "x", [], [[1]], {}, np.nan):
+            space = {**env["env_action"], key: value}
+            if value is absent:
+                del space[key]
+            # A lower limit is right, and so is an action that is one number.
+            if space == env["env_action"] or (key, value) in (("low", -1), ("shape", [])):
+                continue
+            with pytest.raises(DataError, match=r"^of_episodes: |^episode 0: ") as caught:
+                Dataset.of_episodes([episode(2, action)], env={**env, "env_action": space})
+            assert "\n" not in str(caught.value)

@@ -46,13 +46,16 @@ BROKEN = {
     "no values": (("observation", "spaces", "pair", "spaces", 0, "n"), 0, "observation.pair.0.n is '0'"),
     "a mask of nothing": (("observation", "spaces", "action_mask", "counts"), [], "observation.action_mask.counts is"),
     "counts that are none": (("env_action", "nvec"), [[2, "3"]], "env_action.nvec is"),
+    "starts of other counts": (("env_action", "start"), [0, 1], "env_action.start is .*an integer for each count"),
+    "actions of no size": (("env_action", "shape"), None, "env_action.shape is 'None', expected a list of sizes"),
+    "actions of no type": (("env_action", "dtype"), 7, "env_action.dtype is '7', expected a type of numbers"),
     "a tree of actions": (("env_action", "kind"), "dict", "env_action is .*box or discrete or multi_discrete"),
 }
 
 
 def test_a_description_of_every_kind_of_space_is_accepted():
     check_description(GOOD)
-    check_description({**GOOD, "max_episode_steps": None, "env_action": BOX})
+    check_description({**GOOD, "max_episode_steps": None, "env_action": {**BOX, "rescaled": False}})
 
 
 @pytest.mark.parametrize("name", BROKEN)
