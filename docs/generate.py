@@ -20,7 +20,7 @@ from minding.engine.chain.middleware import Declaration, declaration_of
 from minding.engine.config.compiler import RUN_SCHEMA
 from minding.engine.config.identity import POLICY, RUN
 from minding.engine.config.options import Option
-from minding.engine.config.space import Choice, Range
+from minding.engine.config.space import Range
 from minding.envs import config_schema
 from minding.policies import ALGORITHMS, get_algorithm
 from minding.policies.settings.spaces import space_of
@@ -99,26 +99,32 @@ def identity() -> str:
     return _table(("setting", "what it decides", "compared by"), rows)
 
 
-def spaces() -> str:
+SPACE_WORDS = {
+    "en": (("setting", "values", "algorithms"), "all", "{} to {}", ", log"),
+    "zh": (("配置项", "取值", "算法"), "全部", "{} 到 {}", "，对数尺度"),
+}
+"""The words of the table of search spaces by language: header, every algorithm, a range, a logarithmic one."""
+
+
+def spaces(language: str) -> str:
     """What a search changes by default, with the algorithms that have each setting."""
+    header, every, span, log = SPACE_WORDS[language]
     of_each = {name: space_of(name, get_algorithm(name).config_schema()) for name in ALGORITHMS}
     rows: dict[tuple[str, str], list[str]] = {}
     for name, space in of_each.items():
         for path, values in space.items():
-            rows.setdefault((path, _searched(values)), []).append(name)
+            if isinstance(values, Range):
+                text = span.format(f"{values.low:g}", f"{values.high:g}") + (log if values.log else "")
+            else:
+                text = ", ".join(f"`{each}`" for each in values.texts)
+            rows.setdefault((path, text), []).append(name)
     return _table(
-        ("setting", "values", "algorithms"),
+        header,
         [
-            (f"`{path}`", text, ", ".join(names) if len(names) < len(of_each) else "all")
+            (f"`{path}`", text, ", ".join(names) if len(names) < len(of_each) else every)
             for (path, text), names in rows.items()
         ],
     )
-
-
-def _searched(values: Range | Choice) -> str:
-    if isinstance(values, Choice):
-        return ", ".join(f"`{text}`" for text in values.texts)
-    return f"{values.low:g} to {values.high:g}" + (", log" if values.log else "")
 
 
 def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -127,14 +133,16 @@ def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def table(name: str) -> str:
-    """The table of a marker: ``keys:run``, ``keys:env``, ``keys:dqn``, ``presets:dqn``, ..."""
+    """The table of a marker: ``keys:run``, ``keys:env``, ``keys:dqn``, ``presets:dqn``, ``spaces:zh``, ..."""
     kind, _, of = name.partition(":")
     if kind == "keys":
         schemas = {"run": (RUN_SCHEMA, ""), "env": (config_schema(), "env.")}
         return keys(*schemas[of]) if of in schemas else keys(get_algorithm(of).config_schema(), "policy.")
     if kind == "presets":
         return presets(of)
-    return {"algorithms": algorithms, "middleware": middleware, "identity": identity, "spaces": spaces}[kind]()
+    if kind == "spaces":
+        return spaces(of or "en")
+    return {"algorithms": algorithms, "middleware": middleware, "identity": identity}[kind]()
 
 
 def filled(text: str) -> str:

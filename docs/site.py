@@ -37,6 +37,7 @@ API = {
 """Packages whose public names have a page."""
 _LINK = re.compile(r"(!?\[(?:[^\[\]]|\[[^\]]*\])*\]\()([^)\s#]*)(#[^)\s]*)?(\))")
 _FENCE = re.compile(r"^(```.*?^```[ ]*$)", re.DOTALL | re.MULTILINE)
+_LANGUAGE = re.compile(r"^\[简体中文\]\([^)\n]+\)\n\n", re.MULTILINE)
 _COMMENT = re.compile(r"^<!-- (?:block|generated|/generated|results|/results)\b.*?-->\n", re.DOTALL | re.MULTILINE)
 
 
@@ -103,7 +104,7 @@ def prepare(out: Path) -> list[Path]:
 
 
 def _for_site(page: Path, place: Path, places: dict[Path, Path], sources: dict[Path, Path]) -> str:
-    parts = _FENCE.split(_COMMENT.sub("", page.read_text(encoding="utf-8")))
+    parts = _FENCE.split(_LANGUAGE.sub("", _COMMENT.sub("", page.read_text(encoding="utf-8"))))
 
     def link(match: re.Match[str]) -> str:
         begin, target, anchor, end = match[1], match[2], match[3] or "", match[4]
@@ -115,6 +116,8 @@ def _for_site(page: Path, place: Path, places: dict[Path, Path], sources: dict[P
         if path not in places and path not in sources:
             if not path.is_file() or ROOT not in path.parents:
                 raise ValueError(f"{page}: the link to {target!r} leads nowhere")
+            if path.name == "README.zh.md" or ROOT / "docs" / "zh" in path.parents:
+                return begin[1:-2]  # This site has no Chinese pages: the words stay.
             sources[path] = _place_of(path)
         there = places.get(path) or sources[path]
         return f"{begin}{_relative(there, place)}{anchor}{end}"

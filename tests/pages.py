@@ -18,7 +18,11 @@ import re
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = sorted([*ROOT.glob("*.md"), ROOT / "benchmarks" / "README.md", *(ROOT / "docs").rglob("*.md")])
+CHINESE = sorted([ROOT / "README.zh.md", *(ROOT / "docs" / "zh").rglob("*.md")])
+"""Pages whose code and facts are compared with those of the English page (`tests/test_docs_zh.py`)."""
+_ALL = {*ROOT.glob("*.md"), ROOT / "benchmarks" / "README.md", *(ROOT / "docs").rglob("*.md")}
+PAGES = sorted(_ALL - {*CHINESE})
+"""Pages in English, whose code is run."""
 _FENCE = re.compile(r"(?:^<!-- block: (?P<notes>.*?) -->\n)?^```(?P<language>\w*)\n(?P<code>.*?)^```$", re.M | re.S)
 
 
@@ -53,10 +57,10 @@ def name_of(page):
     return page.relative_to(ROOT).as_posix()
 
 
-def blocks(*languages):
+def blocks(*languages, pages=PAGES):
     """All fenced blocks of the pages, or those of some languages."""
     found = []
-    for page in PAGES:
+    for page in pages:
         text = page.read_text(encoding="utf-8")
         for match in _FENCE.finditer(text):
             if languages and match["language"] not in languages:

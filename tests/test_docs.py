@@ -20,7 +20,7 @@ import pytest
 import yaml
 from fakes import AgePolicy, CountingEnv
 from packaging.requirements import Requirement
-from pages import PAGES, ROOT, anchors, blocks, code_words, links, name_of, prose, table
+from pages import CHINESE, PAGES, ROOT, anchors, blocks, code_words, links, name_of, prose, table
 from test_packaging import PYPROJECT
 
 import minding
@@ -344,7 +344,7 @@ def test_the_first_block_of_the_readme_works_in_a_fresh_clone(tmp_path):
 
 def test_links_and_anchors_lead_somewhere():
     broken = []
-    for page in PAGES:
+    for page in [*PAGES, *CHINESE]:
         for link in links(page):
             target, _, anchor = link.partition("#")
             path = (page.parent / target).resolve() if target else page
