@@ -65,7 +65,7 @@ _SLIPS = {
     "no space between Chinese and other text": rf"[{_CJK}][A-Za-z0-9`+]|[A-Za-z0-9`%][{_CJK}]",
     "a sentence in English": r"(?:\b[A-Za-z]+ ){4}[A-Za-z]+",
 }
-# Markdown shows no emphasis that ends after punctuation and before a Chinese character, or that begins with punctuation.
+# Markdown shows no emphasis that begins with punctuation, or ends after it and before a Chinese character.
 _EMPHASIS = re.compile(r"\*\*(?P<inside>[^*\n]+)\*\*(?P<after>.?)")
 
 
