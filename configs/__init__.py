@@ -152,8 +152,8 @@ def compile_run(
         ) from None
     if "target" not in (parse_overrides(overrides).get("run") or {}) and not same_task(named_env, cfg.env):
         cfg.run.target = None
-    limits = limits_of_data(cfg) if cfg.env.env_id == RECORDED else None
-    algorithm.check_actions(cfg.env.spec.action, f"env.env_id={cfg.env.env_id!r}", limits=limits)
+    limits = {"limits": limits_of_data(cfg)} if cfg.env.env_id == RECORDED else {}
+    algorithm.check_actions(cfg.env.spec.action, f"env.env_id={cfg.env.env_id!r}", **limits)
     algorithm.check_agents(cfg.env.spec, f"env.env_id={cfg.env.env_id!r}")
     check_settings(cfg)
     return cfg

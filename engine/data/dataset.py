@@ -75,12 +75,7 @@ class Dataset:
 
     @classmethod
     def of_episodes(
-        cls,
-        episodes: Iterable[Mapping[str, Any]],
-        env: Any = None,
-        *,
-        action_low: Any = None,
-        action_high: Any = None,
+        cls, episodes: Iterable[Mapping[str, Any]], env: Any = None, *, action_low: Any = None, action_high: Any = None
     ) -> Dataset:
         """Data of arrays, such as the logs of a real process.
 

@@ -43,7 +43,7 @@ class Algorithm:
         return self.schema()
 
     def check_actions(
-        self, space: Mapping[str, Any], where: str = "the environment", *, limits: str | None = None
+        self, space: Mapping[str, Any], where: str = "the environment", *, limits: str = _BY_A_WRAPPER
     ) -> None:
         """Refuses an action space that the algorithm cannot act in.
 
@@ -60,7 +60,7 @@ class Algorithm:
                 f"{space['kind']} one: choose another algorithm"
             )
         if self.unit_box and space["kind"] == "box":
-            self._check_limits(space, limits or _BY_A_WRAPPER)
+            self._check_limits(space, limits)
 
     def check_agents(self, spec: Mapping[str, Any], where: str = "the environment") -> None:
         """Refuses a number of agents that the algorithm does not learn for.
@@ -81,7 +81,7 @@ class Algorithm:
                 "another algorithm, such as 'ppo', whose agents share their parameters"
             )
 
-    def _check_limits(self, space: Mapping[str, Any], limits: str) -> None:
+    def _check_limits(self, space: Mapping[str, Any], limits: str = _BY_A_WRAPPER) -> None:
         low, high = (np.asarray(space[side], np.float64) for side in ("low", "high"))
         if (low == -1.0).all() and (high == 1.0).all():
             return
