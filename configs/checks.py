@@ -12,6 +12,7 @@ from minding.engine.data.agents import num_agents
 from minding.engine.data.dataset import RECORDED
 from minding.engine.data.rollout import uneven
 from minding.engine.errors import ConfigError
+from minding.engine.lanes.options import LaneOptions
 
 MOST_ROWS = 100_000_000
 """Rows of all gradient steps of an iteration: their numbers are drawn before the first step and take 0.4 GB."""
@@ -24,6 +25,7 @@ def check_settings(cfg: Config) -> None:
       ConfigError: names the keys and a value that fits.
     """
     _check_single_instance(cfg)
+    _check_shards(cfg)
     _check_rollout(cfg)
     _check_warmup(cfg)
     _check_updates(cfg)
@@ -52,6 +54,19 @@ def _check_single_instance(cfg: Config) -> None:
         raise ConfigError(
             "env.single_instance=true with lanes.async_mode=true: collecting and evaluation take turns on the "
             "environment in one process; run without --async"
+        )
+
+
+def _check_shards(cfg: Config) -> None:
+    """Each shard of an iteration has as many of its environments."""
+    if not cfg.lanes.async_mode:
+        return
+    options, envs = LaneOptions.of(cfg.lanes), cfg.env.read("collector_env_num", int, 1)
+    if envs % options.shards:
+        fitting = -(-envs // options.shards) * options.shards
+        raise ConfigError(
+            f"lanes.shards={options.shards} does not divide env.collector_env_num={envs}, and each shard has as many "
+            f"environments: use env.collector_env_num={fitting}"
         )
 
 

@@ -354,13 +354,19 @@ class LaneContext:
       index: number of the worker among those of its lane, from 0.
       weights: the arrays that policies act with, by parameter name; written in place between two iterations.
       own_process: whether the worker has a process to itself, so that it may load MindSpore.
+      shards: how many workers share an iteration.
       on_refresh: called each time after `weights` was written.
     """
 
     index: int
     weights: dict[str, Array]
     own_process: bool = True
+    shards: int = 1
     on_refresh: list[Callable[[], None]] = dataclasses.field(default_factory=list)
+
+    def share(self, num_envs: int) -> int:
+        """How many of `num_envs` environments are this worker's; all shards have as many."""
+        return num_envs // self.shards
 
 
 Factory = Callable[[LaneContext], Any]
@@ -369,7 +375,11 @@ Factory = Callable[[LaneContext], Any]
 
 @runtime_checkable
 class Shippable(Protocol):
-    """Something that a middleware holds and that is sent to a worker process as a factory, not as itself."""
+    """Something that a middleware holds and that is sent to a worker process as a factory, not as itself.
+
+    If it has an attribute `num_envs`, environments are divided among shards (``lanes.shards``): the factory makes
+    ``lane.share(num_envs)`` of them.
+    """
 
     def factory(self) -> Factory:
         """Returns the factory that rebuilds it in a worker."""

@@ -89,18 +89,19 @@ class ManagerFactory:
     told: bool = False
 
     def __call__(self, lane: LaneContext) -> BatchedEnvManager:
-        """Worker 0 gets the same environments, each further one its own seed."""
+        """Worker 0 gets the same environments, or as many of them as its shard has; each further one its own seed."""
         seed = self.seed
         if lane.index:
             seed = SeedStreams(seed).integers(f"worker.{lane.index}", 1)[0]
-        return self.make(seed)
+        return self.make(seed, lane.share(self.num_envs))
 
-    def make(self, seed: int) -> BatchedEnvManager:
-        """Makes the manager."""
+    def make(self, seed: int, envs: int | None = None) -> BatchedEnvManager:
+        """Makes the manager, of `envs` of the environments; they are stepped as all together would be."""
+        envs = self.num_envs if envs is None else envs
         if self.training and self.factory is not None and isinstance(self.factory.source, GivenVector):
             # It is where it is: no other process can have it.
             return VectorEnvManager(self._given(self.factory.source), self.settings, seed, self.training, self.told)
-        manager = self._make(seed)
+        manager = self._make(seed, envs)
         manager.origin = dataclasses.replace(self, told=True)
         return manager
 
@@ -114,16 +115,17 @@ class ManagerFactory:
                 )
         return given.lend(self.num_envs)
 
-    def _make(self, seed: int) -> BatchedEnvManager:
+    def _make(self, seed: int, envs: int) -> BatchedEnvManager:
         settings, factory = self.settings, self.factory
         if factory is None:
             from minding.envs.backends.envpool import envpool_vector_env
 
-            vector_env = envpool_vector_env(settings, self.num_envs, seed)
+            vector_env = envpool_vector_env(settings, envs, seed)
             return VectorEnvManager(vector_env, settings, seed, self.training, self.told)
+        # Once, for all shards.
         backend = _choose_backend(settings["backend"], factory, self.num_envs)
         if backend == "native":
-            return VectorEnvManager(native_env(factory, self.num_envs), settings, seed, self.training, self.told)
+            return VectorEnvManager(native_env(factory, envs), settings, seed, self.training, self.told)
         factory, observation_space, action_space = factory.probed()
         layout = ObsLayout(observation_space, action_space)
         agents, warn = agents_space(observation_space), self.training and not self.told
@@ -136,12 +138,12 @@ class ManagerFactory:
         if backend == "sync":
             from minding.envs.backends.local import LocalSource
 
-            source = LocalSource(factory, layout, adapter, self.num_envs, seed, restart)
+            source = LocalSource(factory, layout, adapter, envs, seed, restart)
         else:
             from minding.envs.backends.processes import ProcessSource, WorkerOptions
 
             options = WorkerOptions(settings["workers"], settings["step_timeout"], restart)
-            source = ProcessSource(factory, layout, adapter, self.num_envs, seed, options)
+            source = ProcessSource(factory, layout, adapter, envs, seed, options)
         return BatchedEnvManager(source, adapter, settings, self.training)
 
 

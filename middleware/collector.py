@@ -203,6 +203,8 @@ class EpisodeCollector:
         self._policy = policy
         self._env = env
         self._n_episode = n_episode
+        # Of each environment, however they are divided among collectors.
+        self._share = n_episode // env.num_envs
         self._random_steps = cfg.policy.collect.read("random_steps", int, 0)
 
     def requirements(self) -> Sequence[str]:
@@ -213,8 +215,8 @@ class EpisodeCollector:
 
     def __call__(self, ctx: OnlineRLContext) -> None:
         """Collects the episodes of one iteration."""
-        envs, share = self._env.num_envs, self._n_episode // self._env.num_envs
-        left, collect_kwargs = np.full(envs, share), collect_kwargs_in(ctx, "EpisodeCollector")
+        envs = self._env.num_envs
+        left, collect_kwargs = np.full(envs, self._share), collect_kwargs_in(ctx, "EpisodeCollector")
         rows: list[list[dict[str, Any]]] = [[] for _ in range(envs)]
         ctx.episodes, ctx.episode_stats = [], []
         random = ctx.env_step < self._random_steps

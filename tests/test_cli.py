@@ -109,6 +109,7 @@ def test_lanes_are_asked_for_by_flags(training, tmp_path, monkeypatch):
     assert dict(cfg.lanes) == {
         "async_mode": True,
         "collectors": 2,
+        "shards": 1,
         "max_staleness": 3,
         "pin": "auto",
         "timeout": 300.0,
@@ -127,6 +128,9 @@ def test_lanes_are_asked_for_by_flags(training, tmp_path, monkeypatch):
         (["--profile", "run.profile=no"], "--profile and run.profile=false contradict each other"),
         (["--async", "--collectors", "2", "lanes.collectors=1"], "--collectors 2 and lanes.collectors=1 contradict"),
         (["--collectors", "3"], "lanes.collectors=3 has no effect on a run without lanes: add --async"),
+        (["lanes.shards=4"], "lanes.shards=4 has no effect on a run without lanes: add --async"),
+        (["--async", "lanes.shards=3"], "lanes.shards=3 does not divide env.collector_env_num=8, and each shard has"),
+        (["--async", "--collectors", "6", "lanes.shards=4"], "lanes.shards=4 does not divide lanes.collectors=6, and"),
         (["lanes.max_staleness=3"], "lanes.max_staleness=3 has no effect on a run without lanes: add --async"),
     ],
 )

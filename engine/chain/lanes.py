@@ -12,6 +12,9 @@ from minding.engine.chain.context import Context
 from minding.engine.chain.nodes import Node
 from minding.engine.chain.trace import Trace
 
+UNDIVIDED = {"lanes.collectors": 1, "lanes.shards": 1}
+"""The division of a synchronous run, see `Lanes.division`."""
+
 
 class Lanes(Protocol):
     """A chain divided into lanes, parts of which run elsewhere.
@@ -21,6 +24,11 @@ class Lanes(Protocol):
     """
 
     nodes: list[Node]
+
+    @property
+    def division(self) -> dict[str, int]:
+        """How many collectors there are, and how many of them share an iteration, by the names of the settings."""
+        ...
 
     @property
     def worker_pids(self) -> tuple[int, ...]:

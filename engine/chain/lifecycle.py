@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import collections
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -79,6 +79,20 @@ def middleware_state(nodes: Sequence[Node], optional: Sequence[object] = ()) -> 
     named = _named(nodes, optional)
     states = {name: member.state_dict() for name, member in named if isinstance(member, Stateful)}
     return {"chain": _required(named), "middleware": states}
+
+
+def check_division(here: Mapping[str, int], saved: Mapping[str, int]) -> None:
+    """Compares how collecting is divided with how it was, see `engine.chain.lanes.Lanes.division`.
+
+    Raises:
+      CheckpointError: it was divided in another way.
+    """
+    if here != saved:
+        told = "; ".join(f"{name} was {saved.get(name)} and is {here.get(name)}" for name in {**here, **saved})
+        raise CheckpointError(
+            f"the saved state is that of other collectors: {told}, and each has its own environments and random "
+            "numbers. Go on with as many (without async_mode it is 1 of each), or start a new run"
+        )
 
 
 def check_chain_state(nodes: Sequence[Node], state: StateDict, optional: Sequence[object] = ()) -> None:

@@ -14,7 +14,7 @@ from minding.engine.chain.context import Context, ContextT, OnlineRLContext
 from minding.engine.chain.ending import Ending, check_max_step
 from minding.engine.chain.events import Emitter, EventBus
 from minding.engine.chain.familiar import RolePlayer, refuse_arguments
-from minding.engine.chain.lanes import LaneFactory, Lanes, MakeLanes
+from minding.engine.chain.lanes import UNDIVIDED, LaneFactory, Lanes, MakeLanes
 from minding.engine.chain.middleware import Middleware, Role, check_callable, name_of
 from minding.engine.chain.nodes import Node, chain_nodes
 from minding.engine.chain.pipeline import Composer, Composite, Half, Step, run_first_halves, run_second_halves
@@ -374,18 +374,22 @@ class Task(Ending, Recorded, Composer, Emitter, RolePlayer, Generic[ContextT]):
 
     def state_dict(self) -> StateDict:
         """Returns the kept context fields, and the chain with the state of each stateful middleware."""
-        return {"ctx": self._ctx.state_dict(), **lifecycle.middleware_state(self._nodes(), self._optional)}
+        middleware = lifecycle.middleware_state(self._nodes(), self._optional)
+        return {"ctx": self._ctx.state_dict(), "division": self.division, **middleware}
 
     def load_state_dict(self, state: StateDict) -> None:
         """Restores context and middleware to what `state_dict` returned; call it after `use` and before `run`.
 
         Raises:
-          CheckpointError: chain or context are not those that were saved.
+          CheckpointError: chain, context or the division among collectors are not those that were saved.
         """
-        if state.keys() != {"ctx", "chain", "middleware"}:
-            raise CheckpointError(f"a task's state has the keys ctx, chain and middleware, got {sorted(state)}")
+        if state.keys() != {"ctx", "chain", "division", "middleware"}:
+            raise CheckpointError(
+                f"a task's state has the keys ctx, chain, division and middleware, got {sorted(state)}"
+            )
         # What runs elsewhere gets its state there.
         self._divide_into_lanes()
+        lifecycle.check_division(self.division, state["division"])
         lifecycle.check_chain_state(self._nodes(), state, self._optional)
         self._ctx.load_state_dict(state["ctx"])
         lifecycle.load_middleware_state(self._nodes(), state, self._optional)
@@ -417,6 +421,13 @@ class Task(Ending, Recorded, Composer, Emitter, RolePlayer, Generic[ContextT]):
     def lanes(self) -> Lanes | None:
         """The lanes of an asynchronous run, from the first `run` or `load_state_dict` on."""
         return self._lanes
+
+    @property
+    def division(self) -> dict[str, int]:
+        """How collecting is divided, see `Lanes.division`; in a synchronous run one collector does all of it."""
+        if self._make_lanes is None:
+            return dict(UNDIVIDED)
+        return (self._lanes or self._divided(self._make_lanes)).division
 
     def __repr__(self) -> str:
         state = "running" if self._running else "started" if self._started else "not started"

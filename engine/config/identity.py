@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from minding.engine.chain.context import UNITS
+from minding.engine.chain.lanes import UNDIVIDED
 from minding.engine.checkpoint import Checkpoint, not_finite, read_manifest, resumable_checkpoints
 from minding.engine.config.limits import run_length
 from minding.engine.config.options import plain
@@ -32,11 +33,15 @@ RUN = {
     "env.backend": "how the environments are stepped, and so what their state is",
     "env.collector_env_num": "running episodes",
     "env.evaluator_env_num": "running evaluations",
+    "lanes.collectors": "who collects which iteration, with environments of its own; 1 in a synchronous run",
+    "lanes.shards": "how the environments of an iteration are divided; 1 in a synchronous run",
     "env.normalize_reward": "the scale of rewards",
     "policy.other.reward": "the scale of rewards that are learned from",
     "policy.other.buffer_size": "the replay buffer",
 }
 """The settings that a run keeps from its beginning to its end. All others may change when it is resumed."""
+DIVISION = ("lanes.collectors", "lanes.shards")
+"""Those of them that only an asynchronous run has. None as the number of collectors leaves it to the run."""
 _MOST_TOLD = 3
 """Differences that a message names."""
 _PLACES = ("exp_name", "run.out_dir")
@@ -54,7 +59,10 @@ class Change:
 
 def identity(cfg: Mapping[str, Any]) -> dict[str, Any]:
     """The identity of a run: the values of all settings of `RUN` in a compiled configuration, None if it has none."""
-    return {path: plain(_value(cfg, path)) for path in RUN}
+    values = {path: plain(_value(cfg, path)) for path in RUN}
+    if not _value(cfg, "lanes.async_mode"):
+        values.update(UNDIVIDED)
+    return values
 
 
 def changes(saved: Mapping[str, Any], now: Mapping[str, Any]) -> list[Change]:
@@ -71,7 +79,12 @@ def differences(saved: Mapping[str, Any], cfg: Mapping[str, Any], paths: Mapping
       paths: the settings to compare: `RUN`, or `POLICY`.
     """
     now = identity(cfg)
-    return [change for path in paths for change in _compare(saved.get(path), now[path], path)]
+    return [
+        change
+        for path in paths
+        if path not in DIVISION or None not in (saved.get(path), now[path])
+        for change in _compare(saved.get(path), now[path], path)
+    ]
 
 
 def check_identity(saved: Mapping[str, Any], cfg: Mapping[str, Any], what: str, paths: Mapping[str, str] = RUN) -> None:
@@ -125,6 +138,24 @@ def check_newest(folder: Path, cfg: Mapping[str, Any]) -> None:
         saved = manifest.get("identity")
         if isinstance(saved, dict):
             return check_identity(saved, cfg, f"checkpoint {path}")
+
+
+def collectors_of(request: str | Path, folder: Path) -> int | None:
+    """How many collectors the run had that is resumed; None if that cannot be read.
+
+    Args:
+      request: what `Task.start` resumes from.
+      folder: the checkpoints of this run, which ``"latest"`` means.
+    """
+    path = folder if request == "latest" else Path(request).expanduser()
+    path = path / "ckpt" if (path / "ckpt").is_dir() else path
+    found = next((manifest for _, manifest in _readable(path)), None)
+    if found is None:
+        with contextlib.suppress(DamagedCheckpointError, OSError):
+            found = read_manifest(path)
+    saved = (found or {}).get("identity")
+    count = saved.get("lanes.collectors") if isinstance(saved, dict) else None
+    return count if isinstance(count, int) else None
 
 
 def check_not_shortened(run: Path, folder: Path, saved: Mapping[str, Any], cfg: Mapping[str, Any]) -> None:

@@ -7,6 +7,7 @@ from minding.engine.config.options import opt
 TRANSPORTS = ("processes", "threads")
 LANES = {
     "collectors": opt(None, "[1, inf)", "collector processes; None: chosen by the number of cores", type=int),
+    "shards": opt(1, "[1, inf)", "collectors that share each iteration and divide its environments; 1: none"),
     "max_staleness": opt(
         None,
         "[0, inf)",

@@ -9,11 +9,13 @@ from typing import Any
 from minding.engine.chain.middleware import Declaration
 from minding.engine.chain.nodes import Node
 from minding.engine.data.rollout import Rollout
+from minding.engine.data.side_by_side import JOINED, CannotJoin, join_shards
 from minding.engine.errors import ChainError
 from minding.engine.lanes.group import WorkerGroup
 from minding.engine.lanes.messages import Request
 
 _COUNTERS = ("env_step", "env_episode")
+_UNSET = object()
 
 
 class CollectLane:
@@ -24,8 +26,11 @@ class CollectLane:
     bit, as a synchronous one is. Request n is sent once at most `max_staleness` learner iterations before the n-th are
     missing; this bounds memory as well as age.
 
+    With S shards a request goes to S collectors, each with its share of the environments, and their answers are joined
+    in that order. Collectors form rows of S: iteration n is that of row n modulo their number.
+
     Args:
-      group: the collectors; request n goes to number n modulo their count.
+      group: the collectors, row by row.
       max_staleness: see `LaneOptions`.
       kept: fields of the context that outlive an iteration.
     """
@@ -50,24 +55,25 @@ class CollectLane:
         version = self._group.publish()
         for ahead in range(len(self._requests), self._ahead + 1):
             self._give_out(ctx, ahead)
-        worker = self._number % len(self._group.workers)
-        answer = self._group.answer(worker)
+        workers = self._row(self._number)
+        answers = self._group.answers(workers)
         request = self._requests.popleft()
         self._number += 1
-        for name, value in answer.fields.items():
+        for name in dict.fromkeys(name for answer in answers for name in answer.fields):
             self._refuse_unclear(name)
-            if name in self._counters and name in ctx.kept and type(value) in (int, float):
-                # A request begins where its iteration was expected to begin.
-                before, here = request.fields[name], getattr(ctx, name)
-                self._gain[name] = value - before
-                value = value if here == before else here + self._gain[name]
+            values = [answer.fields.get(name, _UNSET) for answer in answers]
+            if self._counts(name, values) and name in ctx.kept:
+                value = self._counted(name, values, request.fields[name], getattr(ctx, name))
+            else:
+                value = self._joined(name, values)
             if isinstance(value, Rollout):
-                value.collector = worker
+                value.collector = workers.start // len(workers)
             setattr(ctx, name, value)
         if "policy_lag" in ctx.__dataclass_fields__:
             lag = version - request.version
             ctx.policy_lag = {"min": lag, "mean": float(lag), "max": lag}
-        self._group.tell(answer)
+        for answer in answers:
+            self._group.tell(answer)
 
     def check(self) -> None:
         """Refuses a chain in which middleware outside of the lane declare that they write what it reads.
@@ -79,6 +85,39 @@ class CollectLane:
             for name in leaf.declaration.writes if leaf.declaration else ():
                 if name in self._late_inputs():
                     raise ChainError(self._too_late(name, [leaf]))
+
+    def _row(self, number: int) -> range:
+        """The collectors of an iteration."""
+        shards = self._group.shards
+        first = number % (len(self._group.workers) // shards) * shards
+        return range(first, first + shards)
+
+    def _counts(self, name: str, values: Sequence[Any]) -> bool:
+        return name in self._counters and all(value is _UNSET or type(value) in (int, float) for value in values)
+
+    def _counted(self, name: str, values: Sequence[Any], before: Any, here: Any) -> Any:
+        """A counter, by the gain of all shards."""
+        gains = [value - before for value in values if value is not _UNSET]
+        # A request begins where its iteration was expected to begin.
+        self._gain[name] = gain = sum(gains[1:], gains[0])
+        return values[0] if len(values) == 1 and here == before else here + gain
+
+    def _joined(self, name: str, values: Sequence[Any]) -> Any:
+        if len(values) == 1:
+            return values[0]
+        try:
+            if any(value is _UNSET for value in values):
+                raise CannotJoin
+            return join_shards(name, values, self._group.envs)
+        except CannotJoin:
+            leaves = self._group.part.leaves
+            writers = [leaf for leaf in leaves if leaf.declaration and name in leaf.declaration.writes]
+            named = _named(writers or [leaf for leaf in leaves if not leaf.declaration], "a middleware")
+            raise ChainError(
+                f"{named} sets ctx.{name} in {len(values)} shards of an iteration, and not to the same value: what is "
+                f"joined are {', '.join(JOINED)} and counters. Use the middleware without a role after the collector, "
+                "so that it sees the whole iteration in the main process, or set lanes.shards=1"
+            ) from None
 
     def _refuse_unclear(self, name: str) -> None:
         """An undeclared member does not say whether it counts a kept field up or sets it; only here that matters."""
@@ -105,11 +144,11 @@ class CollectLane:
                 )
 
     def _too_late(self, name: str, writers: list[Node]) -> str:
-        named = " or ".join(f"{leaf.name} at position {leaf.position}" for leaf in writers) or "a middleware"
         return (
-            f"{named} sets ctx.{name} in the main process, for a collector that works up to {self._ahead} iterations "
-            f"ahead: it would come that many iterations late. Put it next to the collector with the role collect, "
-            'task.use(fn, role="collect"), so that both run in the collect lane; or set lanes.max_staleness=0'
+            f"{_named(writers, 'a middleware')} sets ctx.{name} in the main process, for a collector that works up to "
+            f"{self._ahead} iterations ahead: it would come that many iterations late. Put it next to the collector "
+            'with the role collect, task.use(fn, role="collect"), so that both run in the collect lane; or set '
+            "lanes.max_staleness=0"
         )
 
     def _give_out(self, ctx: Any, ahead: int) -> None:
@@ -118,4 +157,10 @@ class CollectLane:
         for name, gain in self._gain.items():
             fields[name] += ahead * gain
         fields["total_step"] += ahead
-        self._requests.append(self._group.submit(number % len(self._group.workers), number, fields))
+        # The same to all shards.
+        requests = [self._group.submit(worker, number, fields) for worker in self._row(number)]
+        self._requests.append(requests[0])
+
+
+def _named(leaves: Sequence[Node], unknown: str) -> str:
+    return " or ".join(f"{leaf.name} at position {leaf.position}" for leaf in leaves) or unknown

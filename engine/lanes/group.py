@@ -12,6 +12,7 @@ from minding.engine.chain.lanes import Run
 from minding.engine.chain.middleware import Role
 from minding.engine.chain.nodes import Node
 from minding.engine.chain.trace import Trace
+from minding.engine.errors import ChainError, ConfigError
 from minding.engine.lanes.closures import check_assignments
 from minding.engine.lanes.division import Part
 from minding.engine.lanes.messages import Answer, Request
@@ -32,6 +33,10 @@ class WorkerGroup:
 
     What is shipped is made by `prepare`, when a checkpoint has been loaded, and continues from there; workers start
     with their first requests.
+
+    Attributes:
+      shards: how many workers share an iteration.
+      envs: environments of each of them, once prepared; 0 where nothing is shared.
 
     Args:
       part: the members.
@@ -57,6 +62,8 @@ class WorkerGroup:
         self.workers = [SupervisedWorker(name, transport, options.timeout) for name in names]
         self.trace: Trace | None = None
         self._lane, self._cores, self._transport = role.value, cores, transport
+        self.shards = options.shards if role is Role.COLLECT else 1
+        self.envs = 0
         ahead = options.max_staleness or 0
         self._depth = ahead + 1 if role is Role.COLLECT else 1
         # Nothing is under way between two iterations.
@@ -79,10 +86,13 @@ class WorkerGroup:
           context: the chain's class of contexts.
         Raises:
           LaneError: a member cannot be sent.
+          ConfigError, ChainError: the members hold no environments that could be divided among the shards.
         """
         if self._prepared:
             return
         self._pickled = PickledMembers([member.middleware for member in self.part.members], self._lane)
+        if self.shards > 1:
+            self.envs = self._share()
         # A version for each request under way, the newest one, and one to write into.
         self._board = self._transport.board(self._pickled.weights(), self._depth + 2)
         for leaf in self.part.leaves:
@@ -103,6 +113,7 @@ class WorkerGroup:
                 written=self.part.written,
                 depth=self._depth,
                 own_process=self._transport.own_process,
+                shards=self.shards,
             )
             worker.prepare(plan, self._board, cores)
         self._prepared = True
@@ -133,10 +144,14 @@ class WorkerGroup:
         check_assignments(self.part.leaves, self._lane)
 
     def answer(self, worker: int) -> Answer:
-        """Waits for a worker's next answer and takes note of it; see `SupervisedWorker.answer` for what it raises."""
-        answer = self.workers[worker].answer(lambda: self._run.interrupted_by is not None)
-        self._received(worker, answer)
-        return answer
+        """Waits for a worker's next answer and takes note of it; see `SupervisedWorker.wait` for what it raises."""
+        return self.answers([worker])[0]
+
+    def answers(self, workers: Sequence[int]) -> list[Answer]:
+        """Waits for the next answers of several workers and takes note of all of them, or of none."""
+        for worker in workers:
+            self.workers[worker].wait(lambda: self._run.interrupted_by is not None)
+        return [self._received(worker) for worker in workers]
 
     def tell(self, answer: Answer) -> None:
         """Does what members asked of the task, once the context has what they wrote."""
@@ -146,7 +161,33 @@ class WorkerGroup:
             name, args, kwargs = pickle.loads(event)  # noqa: S301 - from a process of this run
             self._run.emit(name, *args, **kwargs)
 
-    def _received(self, worker: int, answer: Answer) -> None:
+    def _share(self) -> int:
+        """How many environments each shard has."""
+        counts = {thing.num_envs for thing in self._pickled.shipped if hasattr(thing, "num_envs")}
+        if not counts:
+            members = ", ".join(member.name for member in self.part.members)
+            raise ChainError(
+                f"lanes.shards={self.shards}: the {self._lane} lane ({members}) holds no environments to divide, and "
+                "each shard would collect a whole iteration: make them with make_env_manager, give what you ship "
+                "`num_envs` (see engine.types.Shippable), or use lanes.shards=1"
+            )
+        for count in sorted(counts):
+            if count % self.shards:
+                raise ConfigError(
+                    f"lanes.shards={self.shards} does not divide the {count} environments of the {self._lane} lane, of "
+                    "which each shard has as many"
+                )
+        if len(counts) > 1:
+            raise ChainError(
+                f"lanes.shards={self.shards}: the {self._lane} lane holds sets of {sorted(counts)} environments: use "
+                "one number of environments, or lanes.shards=1"
+            )
+        return int(counts.pop()) // self.shards
+
+    def _received(self, worker: int) -> Answer:
+        answer = self.workers[worker].poll()
+        # It was waited for.
+        assert answer is not None
         if self.trace is not None:
             self.trace.add(self.workers[worker].name, answer.spans)
         if worker == 0:
@@ -154,6 +195,7 @@ class WorkerGroup:
             for place, state in zip(self._pickled.acting, answer.state["acting"], strict=True):
                 acting: Any = self._pickled.shipped[place]
                 acting.load_state_dict(state)
+        return answer
 
     def read_weights(self, snapshot: Snapshot) -> dict[str, Array]:
         """A copy of the weights of a request; until the next `publish` also once it is answered."""

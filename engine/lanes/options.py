@@ -18,8 +18,9 @@ class LaneOptions:
     """Settings of an asynchronous run, as in the section `lanes` of a configuration.
 
     Attributes:
-      collectors: workers of the collect lane; None takes one for each core beyond the first two, at least
-        one, and no more than `max_staleness` lets work at the same time.
+      collectors: workers of the collect lane, a multiple of `shards`; None takes one for each core beyond the first
+        two, at least `shards`, and no more than `max_staleness` lets work at the same time.
+      shards: how many collectors share each iteration; each has as many of its environments.
       max_staleness: how many iterations old the weights of a rollout may be when it is learned from; 0 gives the result
         of a synchronous run. None takes the smallest that the chain's learners state (their attribute `staleness`).
       pin: whether lanes get their own processor cores: ``on``, ``off``, or ``auto`` (on if there are at least three
@@ -31,6 +32,7 @@ class LaneOptions:
     """
 
     collectors: int | None = LANES["collectors"].default
+    shards: int = LANES["shards"].default
     max_staleness: int | None = LANES["max_staleness"].default
     pin: str = LANES["pin"].default
     timeout: float = LANES["timeout"].default
@@ -44,6 +46,14 @@ class LaneOptions:
                 "lanes.pin='on': threads of one process take turns and are not pinned; leave lanes.pin at auto, or use "
                 "lanes.transport=processes"
             )
+        if self.collectors is not None and self.collectors % self.shards:
+            fitting = -(-self.collectors // self.shards) * self.shards
+            raise ConfigError(
+                f"lanes.shards={self.shards} does not divide lanes.collectors={self.collectors}, and each iteration is "
+                f"shared by as many collectors: use lanes.collectors={fitting}"
+            )
+        if self.collectors is not None and self.max_staleness is not None:
+            self._check_staleness(self.collectors, self.max_staleness)
 
     @classmethod
     def of(cls, options: LaneOptions | Mapping[str, Any] | None) -> LaneOptions:
@@ -73,13 +83,20 @@ class LaneOptions:
             staleness = default_staleness(leaves)
         collectors = self.collectors
         if collectors is None:
-            collectors = max(1, min(len(cores()) - 2, staleness))
-        if collectors > staleness + 1:
-            raise ConfigError(
-                f"lanes.collectors={collectors}, but with lanes.max_staleness={staleness} only {staleness + 1} of them "
-                f"work at the same time: use lanes.max_staleness={collectors} or fewer collectors"
-            )
+            collectors = self.shards * max(1, min((len(cores()) - 2) // self.shards, staleness))
+        self._check_staleness(collectors, staleness)
         return dataclasses.replace(self, collectors=collectors, max_staleness=staleness)
+
+    def _check_staleness(self, collectors: int, staleness: int) -> None:
+        """Refuses more collectors than can work at the same time."""
+        most = self.shards * (staleness + 1)
+        if collectors > most:
+            raise ConfigError(
+                f"lanes.collectors={collectors}, but with lanes.max_staleness={staleness}"
+                f"{f' and lanes.shards={self.shards}' if self.shards > 1 else ''} only {most} of them work at the same "
+                f"time: use lanes.max_staleness={collectors // self.shards} or fewer collectors, or let several share "
+                "an iteration (lanes.shards)"
+            )
 
 
 def default_staleness(leaves: Sequence[Node]) -> int:

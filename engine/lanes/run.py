@@ -73,6 +73,11 @@ class WorkerLanes:
         ]
 
     @property
+    def division(self) -> dict[str, int]:
+        """How many collectors there are, and how many of them share an iteration, by the names of the settings."""
+        return {"lanes.collectors": self.options.collectors or 1, "lanes.shards": self.options.shards}
+
+    @property
     def worker_pids(self) -> tuple[int, ...]:
         """Process ids of all workers that run and are processes."""
         pids = [worker.pid for group in self._groups for worker in group.workers]

@@ -90,8 +90,8 @@ class SupervisedWorker:
         elif not self._try_send(request):
             self._revive()
 
-    def answer(self, interrupted: Callable[[], bool]) -> Answer:
-        """Waits for the answer to the oldest request.
+    def wait(self, interrupted: Callable[[], bool]) -> None:
+        """Waits until the answer to the oldest request is there, and leaves it for `poll`, as `look` does.
 
         Raises:
           Interrupted: `interrupted()` became true meanwhile.
@@ -100,9 +100,9 @@ class SupervisedWorker:
         """
         wait = Wait()
         while True:
-            answer = self.poll(_PATIENCE)
-            if answer is not None:
-                return answer
+            self.look(_PATIENCE)
+            if self._arrived is not None:
+                return
             if interrupted():
                 raise Interrupted(f"waiting for {self.name}")
             heartbeat = self._running[0].heartbeat
@@ -115,7 +115,7 @@ class SupervisedWorker:
                 self._revive(f"gave no sign of life for {wait.silent:.0f} s ({name})")
 
     def poll(self, timeout: float = 0.0) -> Answer | None:
-        """As `answer`, but returns None if there is none within `timeout` seconds."""
+        """The answer to the oldest request; None if there is none within `timeout` seconds. Raises as `wait`."""
         self.look(timeout)
         answer, self._arrived = self._arrived, None
         if answer is None:
@@ -134,7 +134,7 @@ class SupervisedWorker:
         answer came that is not yet needed. A worker that died is started again.
 
         Raises:
-          LaneError, Exception: as `answer`.
+          LaneError, Exception: as `wait`.
         """
         if self._arrived is not None:
             return

@@ -22,9 +22,10 @@ def lanes_view(nodes: Sequence[Node], division: Division, options: LaneOptions, 
     one = {"processes": "process", "threads": "thread"}[options.transport]
     if division.collect is not None:
         count = options.collectors or 1
+        shards = f", {options.shards} share an iteration" if options.shards > 1 else ""
         lines.append(
-            f"collect lane: {count} {options.transport if count > 1 else one}, weights at most {options.max_staleness} "
-            f"learner iterations old{_pinned(cores.collectors)}"
+            f"collect lane: {count} {options.transport if count > 1 else one}{shards}, weights at most "
+            f"{options.max_staleness} learner iterations old{_pinned(cores.collectors)}"
         )
         lines += _crossing("collect", division.collect)
     for part in division.evaluate:

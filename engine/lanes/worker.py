@@ -41,6 +41,7 @@ class WorkerPlan:
         the answer, too.
       depth: requests that may wait.
       own_process: whether the worker has a process to itself.
+      shards: how many workers share an iteration.
     """
 
     lane: str
@@ -53,6 +54,7 @@ class WorkerPlan:
     written: tuple[str, ...] | None
     depth: int
     own_process: bool
+    shards: int = 1
 
 
 def serve(channel: Channel, weights: WeightReader, heartbeat: Heartbeat, task: WorkerTask) -> None:
@@ -99,7 +101,7 @@ class Worker:
     def __init__(self, plan: WorkerPlan, weights: WeightReader, heartbeat: Heartbeat, task: WorkerTask) -> None:
         self._plan, self._heartbeat = plan, heartbeat
         self._weights, self._task = weights, task
-        self._lane = LaneContext(plan.index, weights.empty(), plan.own_process)
+        self._lane = LaneContext(plan.index, weights.empty(), plan.own_process, plan.shards)
         self._version = -1
         task.enter(plan.lane)
         members, built = plan.members.rebuild(self._lane)

@@ -30,7 +30,7 @@ from minding.engine.checkpoint import (
     use_checkpoint,
     use_newest,
 )
-from minding.engine.config.identity import changes, check_checkpoint, describe_changes, identity
+from minding.engine.config.identity import DIVISION, RUN, changes, check_checkpoint, describe_changes, identity
 from minding.engine.config.named import code_digests
 from minding.engine.config.options import plain
 from minding.engine.console import console_logger
@@ -205,7 +205,7 @@ class RunCheckpoints:
         ctx, config = self._task.ctx, self._policy.config
         return {
             "guarantee": self._task.resume_guarantee,
-            "identity": identity(config),
+            "identity": {**identity(config), **self._task.division},
             "unit": ctx.unit,
             **{name: _counter(ctx, name) for name in _counters(ctx)},
             "eval_value": eval_value,
@@ -274,7 +274,8 @@ class RunCheckpoints:
 
     def _check(self, found: Checkpoint) -> None:
         """Looks at all that `resume` reads, before anything changes."""
-        check_checkpoint(found, self._policy.config)
+        # The task compares the division, which may have been given to it and not in the configuration.
+        check_checkpoint(found, self._policy.config, {path: what for path, what in RUN.items() if path not in DIVISION})
         state, manifest = found.state, found.manifest
         changes(state["config"], self._policy.config)
         GUARANTEES.index(manifest["guarantee"])

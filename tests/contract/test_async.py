@@ -102,3 +102,12 @@ def test_a_run_with_staleness_and_two_collectors_repeats_itself_to_the_bit(prese
     first, second = (outcome(preset, tmp_path / name, *extra, *lanes) for name in ("first", "second"))
     assert different(first, second) == []
     assert first["guarantee"] == "in-flight"
+
+
+@pytest.mark.parametrize("preset", ["tmaze_ppo", "tictactoe_alphazero"])
+def test_shards_in_processes_come_to_what_they_do_in_threads(preset, tmp_path):
+    shards = ("lanes.async_mode=true", "lanes.shards=2", "lanes.max_staleness=0")
+    processes = outcome(preset, tmp_path / "processes", *shards)
+    threads = outcome(preset, tmp_path / "threads", *shards, *THREADS)
+    assert different(processes, threads) == []
+    assert processes["guarantee"] == "exact"

@@ -10,7 +10,7 @@ import lane_toys as toys
 import pytest
 from lane_toys import Record, ToyCollector, ToyContext, ToyEnv, ToyEvaluator, ToyLearner, ToyPolicy, toy_explorer
 
-from minding.engine import Task
+from minding.engine import CheckpointError, Task
 from minding.engine.checkpoint import load_checkpoint, newest_checkpoint
 from minding.middleware import CkptSaver
 
@@ -95,12 +95,13 @@ def test_rollouts_under_way_are_collected_anew_and_none_is_counted_twice(tmp_pat
     assert ends[0]["workers"]["1"]["acting"] == ends[1]["workers"]["1"]["acting"]
 
 
-@pytest.mark.slow
-def test_a_checkpoint_of_several_collectors_resumes_with_one(tmp_path):
-    play(tmp_path / "runs", AHEAD, photograph=(7, tmp_path / "copy"), steps=8)
-    resumed = play(tmp_path / "copy", EXACT, resume="latest")
-    assert resumed.record.column("rollout", "age") == [16, 20, 24, 28, 32, 36]
-    assert resumed.record.column("total_step") == list(range(6, STEPS))
+@pytest.mark.parametrize("lanes", [EXACT, None], ids=["asynchronous", "synchronous"])
+def test_a_checkpoint_of_several_collectors_is_not_one_of_a_single_one(lanes, tmp_path):
+    play(tmp_path, {**AHEAD, "transport": "threads"}, steps=4)
+    _, manifest = newest(tmp_path)
+    assert manifest["identity"]["lanes.collectors"] == 2
+    with pytest.raises(CheckpointError, match=r"lanes\.collectors was 2 and is 1; .* start a new run"):
+        play(tmp_path, lanes, resume="latest")
 
 
 SCRIPT = """

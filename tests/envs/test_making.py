@@ -60,6 +60,20 @@ def test_the_first_worker_steps_the_same_environments_and_each_other_one_its_own
     assert len({tuple(map(str, rows)) for rows in (here, *others)}) == 3
 
 
+def test_a_shard_has_its_share_of_the_environments_and_steps_them_as_all_would_be(closing):
+    # Eight are stepped by the vector version, two by themselves would not be.
+    manager = closing(make_env_manager({"env_id": "CartPole-v1"}, 8, seed=7))
+    shards = [closing(manager.factory()(LaneContext(index, {}, shards=4))) for index in (0, 1)]
+    two = closing(make_env_manager({"env_id": "CartPole-v1"}, 2, seed=7))
+    assert [each.num_envs for each in shards] == [2, 2]
+    kinds = [type(each) is VectorEnvManager for each in (manager, *shards, two)]
+    assert kinds == [True, True, True, False]
+    assert play(shards[0]) != play(shards[1])
+    loop = closing(make_env_manager({"env_id": "CartPole-v1", "backend": "sync"}, 8, seed=7))
+    # Of single environments the first worker has the first ones.
+    assert play(closing(loop.factory()(LaneContext(0, {}, shards=4)))) == play(two)
+
+
 def test_a_factory_keeps_whether_rewards_are_those_of_training(closing):
     cfg = {"env_id": "Pendulum-v1", "reward_clip": 0.5}
     for training, bound in ((True, 0.5), (False, 20.0)):

@@ -233,6 +233,15 @@ def test_each_environment_plays_its_share_of_whole_episodes(counting_config, res
     assert (ctx.env_step, ctx.env_episode, env.resets) == (16, 8, 2)
 
 
+def test_the_share_of_whole_episodes_stays_where_environments_are_divided(counting_config):
+    collector = EpisodeCollector(counting_config("ppo"), AgePolicy().collect_mode, CountingEnv((3, 1, 2)), n_episode=6)
+    # As a shard of an asynchronous run gets it.
+    collector._env = CountingEnv((4,), ("terminated",))
+    ctx = OnlineRLContext()
+    collector(ctx)
+    assert [len(episode["reward"]) for episode in ctx.episodes] == [4, 4]
+
+
 def test_episodes_that_cannot_be_shared_evenly_are_refused(counting_config):
     collector = EpisodeCollector(counting_config("ppo"), AgePolicy().collect_mode, CountingEnv(), n_episode=3)
     assert collector.requirements() == ["n_episode=3 is not a multiple of the 2 environments"]

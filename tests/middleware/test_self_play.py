@@ -8,14 +8,14 @@ from minding.engine import Config, OnlineRLContext
 from minding.engine.buffers import UniformBuffer
 from minding.engine.data import trees
 from minding.engine.data.batch import Field
-from minding.engine.errors import FieldError, GameError, MiddlewareError, NonFiniteError, ShapeError
+from minding.engine.errors import CheckpointError, FieldError, GameError, MiddlewareError, NonFiniteError, ShapeError
 from minding.engine.run.fingerprint import fingerprint
 from minding.engine.types import LaneContext
 from minding.envs.games.boards.connect_four import ConnectFour
 from minding.envs.games.boards.tic_tac_toe import TicTacToe
 from minding.middleware import SelfPlayCollector, episode_pusher, symmetry_enhancer
 from minding.middleware.boards import openings
-from minding.middleware.self_play import SelfPlayStream
+from minding.middleware.self_play import RunningGames
 
 
 class Prefers:
@@ -140,10 +140,18 @@ def test_a_saved_state_does_not_change_with_the_games():
 
 
 def test_each_worker_draws_its_own_numbers():
-    factory = SelfPlayStream(3).factory()
+    factory = RunningGames(TicTacToe(), 4, 3).factory()
     streams = [factory(LaneContext(index, {})).rng.random(4).tolist() for index in (0, 0, 1)]
-    assert streams[0] == streams[1] == SelfPlayStream(3).rng.random(4).tolist()
+    assert streams[0] == streams[1] == RunningGames(TicTacToe(), 4, 3).rng.random(4).tolist()
     assert streams[0] != streams[2]
+
+
+def test_shards_divide_the_games_and_states_of_another_number_are_refused():
+    games = RunningGames(TicTacToe(), 4, 3)
+    shard = games.factory()(LaneContext(1, {}, shards=2))
+    assert (shard.num_envs, len(shard.plies), len(shard.state[0])) == (2, 2, 2)
+    with pytest.raises(CheckpointError, match="the state is that of 4 games, and here are 2"):
+        shard.load_state_dict(games.state_dict())
 
 
 def test_what_does_not_fit_is_an_error():

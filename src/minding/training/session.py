@@ -17,6 +17,7 @@ from minding.configs.chains import get_chain
 from minding.configs.recorded import references_in
 from minding.engine.chain.task import Task
 from minding.engine.config.config import Config
+from minding.engine.config.identity import collectors_of
 from minding.engine.config.limits import run_length
 from minding.engine.console import console_logger
 from minding.engine.data.dataset import RECORDED
@@ -119,7 +120,7 @@ class Session(contextlib.AbstractContextManager["Session"]):
         started = self.task.start(
             cfg.lanes.async_mode,
             get_chain(cfg.chain).context(),
-            lanes=cfg.lanes,
+            lanes=self._lanes(),
             profile=cfg.run.profile,
             trace=cfg.run.trace,
             resume=self._resume,
@@ -142,6 +143,13 @@ class Session(contextlib.AbstractContextManager["Session"]):
             self.task.use(self._checker).use(self._saver).use(self._logger)
             self._block = held.pop_all()
         return self
+
+    def _lanes(self) -> dict[str, Any]:
+        """Settings of lanes; a number of collectors that is left open stays what it was, whatever cores are here."""
+        lanes = dict(self.cfg.lanes)
+        if self._resume is not None and lanes["collectors"] is None:
+            lanes["collectors"] = collectors_of(self._resume, self.run_dir.checkpoints)
+        return lanes
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None

@@ -367,7 +367,7 @@ def test_the_state_of_another_chain_is_refused_and_nothing_is_loaded(build):
 
 
 def test_what_is_no_state_of_a_task_is_refused(started):
-    with pytest.raises(CheckpointError, match=r"has the keys ctx, chain and middleware, got \['params'\]"):
+    with pytest.raises(CheckpointError, match=r"has the keys ctx, chain, division and middleware, got \['params'\]"):
         started.load_state_dict({"params": 1})
 
 

@@ -5,14 +5,16 @@ import pytest
 
 from minding.configs import compile_run
 from minding.engine import Config
-from minding.engine.checkpoint import Checkpoint
+from minding.engine.checkpoint import Checkpoint, save_checkpoint
 from minding.engine.config.identity import (
     POLICY,
     RUN,
     changes,
     check_checkpoint,
     check_identity,
+    collectors_of,
     describe_changes,
+    describe_differences,
     differences,
     identity,
 )
@@ -93,6 +95,31 @@ def test_parameters_belong_to_what_an_action_does_in_the_environment(tiny_config
     for paths in (RUN, POLICY):
         found = [change.path for change in differences(saved, other, paths)]
         assert found == ["env.spec.env_action.low", "env.spec.env_action.high"]
+
+
+def test_the_division_among_collectors_is_part_of_a_run_where_it_is_known(tiny_config):
+    def lanes(**settings):
+        return tiny_config("ppo", **{f"lanes.{name}": str(value) for name, value in settings.items()})
+
+    sync, two = lanes(), lanes(async_mode=True, collectors=2, shards=2)
+    assert identity(sync)["lanes.collectors"] == identity(lanes(collectors=2))["lanes.collectors"] == 1
+    found = differences(identity(sync), two)
+    assert describe_differences(found) == "lanes.collectors is 1 there and 2 here; lanes.shards is 1 there and 2 here"
+    assert differences(identity(two), two, POLICY) == []
+    # Left open, it is what the run had; how workers run does not matter.
+    by_cores = lanes(async_mode=True, shards=2, transport="threads", max_staleness=3)
+    assert identity(by_cores)["lanes.collectors"] is None
+    assert differences(identity(two), by_cores) == differences(identity(by_cores), two) == []
+
+
+def test_a_run_that_is_resumed_has_the_collectors_that_it_had(tmp_path):
+    saved = tmp_path / "run" / "ckpt"
+    assert collectors_of("latest", saved) is None
+    for number, count in ((1, 2), (2, 6)):
+        save_checkpoint(saved / f"iter_{number}", {"policy": {}}, {"identity": {"lanes.collectors": count}})
+    assert collectors_of("latest", saved) == 6
+    assert collectors_of(tmp_path / "run", tmp_path / "elsewhere") == 6
+    assert collectors_of(saved / "iter_1", tmp_path / "elsewhere") == 2
 
 
 def checkpoint(state, **info):

@@ -44,6 +44,25 @@ def test_more_collectors_than_may_work_at_the_same_time_are_an_error():
         resolved(1, collectors=3)
 
 
+def test_shards_multiply_the_collectors_that_work_at_the_same_time():
+    assert resolved(1, cores=2, shards=4) == (1, 4)
+    # As many rows of collectors as there are cores for, and as staleness keeps busy.
+    assert resolved(4, cores=10, shards=2) == (4, 8)
+    assert resolved(4, cores=12, shards=4) == (4, 8)
+    assert resolved(1, collectors=8, shards=4) == (1, 8)
+    # With a value of its own it is known before the chain is.
+    with pytest.raises(
+        ConfigError, match=r"=12, but with .*=1 and lanes\.shards=4 only 8 of .* lanes\.max_staleness=3 or"
+    ):
+        resolved(1, collectors=12, shards=4)
+    with pytest.raises(ConfigError, match=r"only 8 of them work"):
+        LaneOptions(collectors=12, shards=4, max_staleness=1)
+    with pytest.raises(
+        ConfigError, match=r"lanes\.shards=4 does not divide lanes\.collectors=6, .*lanes\.collectors=8"
+    ):
+        LaneOptions(collectors=6, shards=4)
+
+
 @pytest.mark.parametrize(
     ("given", "message"),
     [
@@ -63,8 +82,8 @@ def test_settings_come_as_an_object_as_the_section_of_a_configuration_or_not_at_
     own = LaneOptions(collectors=2)
     assert LaneOptions.of(own) is own
     section = Config(async_mode=True, collectors=None, max_staleness=3, pin="off")
-    assert LaneOptions.of(section) == LaneOptions(None, 3, "off")
-    assert LaneOptions.of(None) == LaneOptions(None, None, "auto")
+    assert LaneOptions.of(section) == LaneOptions(collectors=None, max_staleness=3, pin="off")
+    assert LaneOptions.of(None) == LaneOptions(collectors=None, shards=1, max_staleness=None, pin="auto")
 
 
 def cores_of(pin, count, cores):
