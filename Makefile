@@ -44,6 +44,7 @@ bench: $(INSTALLED) ## speed against other libraries, and how it grows (about 40
 	$(BIN)/python -m benchmarks.run $(ARGS)
 	test -f docs/results/async_overlap.json || $(BIN)/python -m benchmarks.async_overlap
 	test -f benchmarks/results/scaling.json || $(BIN)/python -m benchmarks.scaling
+	test -f benchmarks/results/dreamer.json || $(BIN)/python -m benchmarks.dreamer
 
 proofs: $(INSTALLED) ## the long evidence: learning over seeds, kills, crashes, faults (hours; continues where it stopped)
 	$(BIN)/python -m proofs.run $(ARGS)

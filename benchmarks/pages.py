@@ -168,6 +168,63 @@ def _median_of(case: Record, side: str, name: str) -> float:
     return float(np.median([pair[side][name] for pair in case["pairs"]]))
 
 
+def search_table(record: Record) -> str:
+    """Simulations per second of tree search beside OpenSpiel's, as Markdown; see `benchmarks.search`."""
+    lines = [
+        "| games | search | minding | OpenSpiel, Python | ratio | OpenSpiel, C++ | ratio |",
+        "|---:|---|---:|---:|---|---:|---|",
+    ]
+    found = {(row["peer"], row["games"]): row for row in record["rows"]}
+    for games in dict.fromkeys(row["games"] for row in record["rows"]):
+        for search, python, cpp in (("UCT", "python", "cpp"), ("PUCT", "python_puct", None)):
+            rows = [found.get((peer, games)) for peer in (python, cpp)]
+            known = [row for row in rows if row is not None]
+            if not known:
+                continue
+            cells = [part for row in rows for part in (_side(row) if row is not None else ("", ""))]
+            mine = float(np.median([row["ours"] for row in known]))
+            lines.append(f"| {games} | {search} | {mine:,.0f} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def _side(row: Record) -> tuple[str, str]:
+    return f"{row['peer_value']:,.0f}", f"{row['ratio']:.2f}x ({row['lowest']:.2f} - {row['highest']:.2f})"
+
+
+def dreamer_table(record: Record) -> str:
+    """Time of an update of Dreamer beside eager PyTorch, as Markdown; see `benchmarks.dreamer`."""
+    lines = [
+        "| posterior: minding | PyTorch | minding, ms | PyTorch, ms | ratio | lowest - highest | ratio by the clock |",
+        "|---|---|---:|---:|---|---|---|",
+    ]
+    for row in record["rows"]:
+        cpu, wall = row["cpu_ms"], row["wall_ms"]
+        spread = f"{cpu['lowest']:.2f} - {cpu['highest']:.2f}"
+        cells = (f"{cpu['ours']:.1f}", f"{cpu['peer']:.1f}", f"{cpu['ratio']:.2f}x", spread, f"{wall['ratio']:.2f}x")
+        lines.append(f"| `{row['ours']}` | `{row['peer']}` | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def publish(name: str, record: Record, out: Path | None) -> None:
+    """Writes a result of `BESIDE` to ``benchmarks/results`` and its table into ``docs``, or to another file alone."""
+    root = Path(__file__).resolve().parent
+    path = out or root / "results" / f"{name}.json"
+    path.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    if out is None:
+        update(root.parent / "docs", lambda marker, page: beside_table(record) if marker == f"bench_{name}" else None)
+
+
+def beside_table(record: Record) -> str:
+    """A table of `BESIDE`, and what it was measured with."""
+    peers = record.get("peers", {})
+    versions = ", ".join(f"{name} {version}" for name, version in {**record["minding"], **peers}.items())
+    pairs = record["rows"][0]["pairs"]
+    table = BESIDE[record["name"]](record)
+    return f"{table}\n\nMedians of {pairs} pairs on {record['cpu']}, load {record['load']}; {versions}.\n"
+
+
+BESIDE: dict[str, Callable[[Record], str]] = {"search": search_table, "dreamer": dreamer_table}
+"""Results that have a peer, by the name of their file."""
 TABLES: dict[str, Callable[[Record], str]] = {
     "async_overlap": overlap_table,
     "scaling": scaling_table,

@@ -22,7 +22,7 @@ from benchmarks.window import Measurement
 
 PACKAGES = (
     "mindspore", "torch", "stable_baselines3", "sb3_contrib", "sbx_rl", "d3rlpy", "jax", "cpprb", "gymnasium", "mujoco",
-    "mpe2", "numpy",
+    "mpe2", "numpy", "open_spiel",
 )  # fmt: skip
 SPEED_COLUMNS = (
     "case",

@@ -1,5 +1,5 @@
-"""OpenSpiel's MCTS on Connect Four: ``python -m benchmarks.peers.open_spiel_search KIND GAMES``; prints simulations per
-second.
+"""OpenSpiel's MCTS on Connect Four: ``python -m benchmarks.peers.open_spiel_search KIND GAMES SECONDS``; prints simulations
+per second.
 
 KIND is `python` or `cpp`, plain UCT with one random rollout per simulation, or `python_puct`, PUCT with an evaluator
 that returns a constant. Games are searched one after another: it has no search of many at once.
@@ -69,4 +69,8 @@ def simulations_per_second(kind, count, seconds):
 
 
 if __name__ == "__main__":
-    print(json.dumps({"simulations_per_second": simulations_per_second(sys.argv[1], int(sys.argv[2]), 3.0)}))
+    print(
+        json.dumps(
+            {"simulations_per_second": simulations_per_second(sys.argv[1], int(sys.argv[2]), float(sys.argv[3]))}
+        )
+    )
