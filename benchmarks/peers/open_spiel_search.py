@@ -1,5 +1,5 @@
-"""OpenSpiel's MCTS on Connect Four: ``python -m benchmarks.peers.open_spiel_search KIND GAMES SECONDS``; prints simulations
-per second.
+"""OpenSpiel's MCTS on Connect Four: ``python -m benchmarks.peers.open_spiel_search KIND GAMES SECONDS``; prints
+simulations per second.
 
 KIND is `python` or `cpp`, plain UCT with one random rollout per simulation, or `python_puct`, PUCT with an evaluator
 that returns a constant. Games are searched one after another: it has no search of many at once.

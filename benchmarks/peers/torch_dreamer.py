@@ -2,8 +2,8 @@
 update as JSON.
 
 POSTERIOR is `observation`, where one call of `nn.GRU` goes through a whole sequence, or `full`, the paper's, which goes
-through it step by step. What is computed is what `policies/dreamer.py` says, draws of minibatches included; the sizes are
-those of `benchmarks.dreamer_work`.
+through it step by step. What is computed is what `policies/dreamer.py` says, draws of minibatches included; the sizes
+are those of `benchmarks.dreamer_work`.
 """
 
 from __future__ import annotations

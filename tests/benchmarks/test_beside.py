@@ -67,7 +67,6 @@ def test_the_work_of_dreamer_is_that_of_its_defaults_and_fills_its_buffer():
         dreamer_work.ENTROPY,
         1.0,
     )
-    assert learn.batch_size == dreamer_work.BATCH
     assert {len(values) for values in rows.values()} == {dreamer_work.ROWS}
     assert rows["ended"].sum() == dreamer_work.ROWS // dreamer_work.EPISODE
     np.testing.assert_array_equal(rows["obs"][1:], rows["next_obs"][:-1])
