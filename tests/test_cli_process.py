@@ -85,6 +85,18 @@ def test_a_signal_ends_a_command_with_one_line_also_within_compiled_code(number,
         assert (process.stderr.read(), process.wait()) == (line, code)
 
 
+def test_in_a_terminal_the_line_of_an_interrupt_does_not_follow_what_the_terminal_shows_of_it():
+    ours, theirs = os.openpty()
+    with subprocess.Popen(
+        [sys.executable, "-c", WAITS, "plain"], stdout=subprocess.PIPE, stderr=theirs, text=True, env=ENV
+    ) as process:
+        os.close(theirs)
+        assert process.stdout.readline() == "ready\n"
+        process.send_signal(signal.SIGINT)
+        assert (os.read(ours, 100), process.wait()) == (b"\r\nminding: interrupted\r\n", 130)
+    os.close(ours)
+
+
 def test_a_run_takes_the_signals_itself_and_afterwards_they_end_the_command():
     script = WAITS.replace("ctypes.CDLL(None).signal(2, 0)", "")
     command = [sys.executable, "-c", script, "run"]

@@ -66,8 +66,9 @@ def test_a_whole_game_is_played_by_numbers():
 
 def test_the_agent_moves_first_with_second():
     _, lines = play([], second=True)
-    assert lines[4].startswith("agent (X): 0, expects +0.00")
-    assert lines[-2:] == ["your move (O): ", "left after 1 plies"]
+    assert lines[0] == "you play O: enter the number of a move, or undo, hint, quit"
+    assert lines[5].startswith("agent (X): 0, expects +0.00")
+    assert lines[-2:] == ["your move (O): ", "left after 1 ply"]
 
 
 def test_undo_takes_back_a_move_and_its_answer_and_hint_tells_the_best():
@@ -81,7 +82,7 @@ def test_undo_takes_back_a_move_and_its_answer_and_hint_tells_the_best():
 
 def test_with_the_agent_first_undo_leaves_its_first_ply():
     _, lines = play(["undo", "4", "undo"], second=True)
-    assert lines[-1] == "left after 1 plies"
+    assert lines[-1] == "left after 1 ply"
     assert "there is no move of yours to take back" in lines
 
 
@@ -187,6 +188,17 @@ def test_the_command_plays_through_a_pipe(saved, capsys, monkeypatch):
     assert (code, err) == (0, "")
     assert "your move (X): 4\n\n 0 1 2\n 3 X 5\n 6 7 8\n" in out
     assert out.endswith("left after 0 plies\n")
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_what_follows_the_end_of_the_input_of_a_terminal_begins_a_line(saved, capsys, monkeypatch):
+    monkeypatch.setattr("sys.stdin", Terminal())
+    assert run(["play", str(saved.path)]) == 0
+    assert capsys.readouterr().out.endswith("your move (X): \nleft after 0 plies\n")
 
 
 def test_the_agent_of_another_run_is_an_opponent(saved, capsys, monkeypatch):

@@ -74,7 +74,7 @@ def _next_line(prompt: str) -> str:
     click.echo(prompt, nl=False)
     sys.stdout.flush()
     line = sys.stdin.readline()
-    if not sys.stdin.isatty():
-        # What a terminal shows of the input by itself.
+    if not line or not sys.stdin.isatty():
+        # What a terminal shows of the input by itself; it shows nothing of its end.
         click.echo(line.rstrip("\n"))
     return line

@@ -200,12 +200,14 @@ class Table:
 
     def play(self) -> float | None:
         """Plays the game; returns its outcome for the agent, None if it was left."""
+        if self._opponent is None:
+            self._write(f"you play {_MARKS[1 - self._agent_side]}: enter the number of a move, or undo, hint, quit")
         self._show_board()
         while True:
             side = len(self._actions) % 2
             action = self._agent_ply() if side == self._agent_side else self._other_ply()
             if action is None:
-                self._write(f"left after {len(self._actions)} plies")
+                self._write(f"left after {self._plies()}")
                 return None
             state, over, outcome = self._game.play(self._states[-1], np.array([action]))
             self._actions.append(action)
@@ -272,8 +274,12 @@ class Table:
         agent = outcome if len(self._actions) % 2 == self._agent_side else -outcome
         other = "you win" if self._opponent is None else f"{self._opponent.name} wins"
         result = "the agent wins" if agent > 0 else "draw" if agent == 0 else other
-        self._write(f"{result} after {len(self._actions)} plies")
+        self._write(f"{result} after {self._plies()}")
         return agent
+
+    def _plies(self) -> str:
+        count = len(self._actions)
+        return f"{count} {'ply' if count == 1 else 'plies'}"
 
     def _show_board(self) -> None:
         lines: Sequence[str] = board_text(self._game, self._states[-1], len(self._actions) % 2)
