@@ -67,9 +67,10 @@ docs: $(INSTALLED) ## write the tables that come from the code into docs
 site: ## build the documentation as a site in build/site/html
 	@test -x $(SITE)/bin/zensical || { $(or $(PYTHON),python3) -m venv $(SITE) && \
 	  $(SITE)/bin/python -m pip install --no-input --disable-pip-version-check --quiet $(SITE_TOOLS); }
-	$(SITE)/bin/python docs/site.py build/site/en
+	$(SITE)/bin/python docs/site.py build/site
 	$(SITE)/bin/zensical build --strict --config-file build/site/en/mkdocs.yml
-	rm -rf build/site/html && cp -r build/site/en/html build/site/html
+	$(SITE)/bin/zensical build --strict --config-file build/site/zh/mkdocs.yml
+	rm -rf build/site/html && cp -r build/site/en/html build/site/html && cp -r build/site/zh/html build/site/html/zh
 
 clean: ## remove caches and build products; keeps .venv and runs
 	rm -rf build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -1,9 +1,9 @@
-"""Prepares the pages for the site: ``make site``.
+"""Prepares the pages for the site, in both languages: ``make site``.
 
 The pages are plain Markdown, to be read in the repository too, where links also lead to source files and to pages
-outside of ``docs/``. The site has only what it holds: this copies all pages below one folder, gives each linked source
-file a page of its own, and points the links there. `mkdocs.yml` lists the
-pages.
+outside of ``docs/``. The site has only what it holds: this copies all pages of a language below one folder, gives each
+linked source file a page of its own, and points the links there. `mkdocs.yml` and `mkdocs.zh.yml` list the pages. The
+Chinese site lies below the English one, in ``zh/``, and its links lead there where there is no Chinese page.
 """
 
 from __future__ import annotations
@@ -15,16 +15,21 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+CONFIGURATIONS = {"en": "mkdocs.yml", "zh": "mkdocs.zh.yml"}
+"""By language."""
 OUTSIDE = {
-    "README.md": "index.md",
-    "docs/README.md": "contents.md",
-    "docs/algorithms/README.md": "algorithms/index.md",
-    "benchmarks/README.md": "benchmarks.md",
-    "CHANGELOG.md": "project/changelog.md",
-    "CONTRIBUTING.md": "project/contributing.md",
-    "SECURITY.md": "project/security.md",
+    "en": {
+        "README.md": "index.md",
+        "docs/README.md": "contents.md",
+        "docs/algorithms/README.md": "algorithms/index.md",
+        "benchmarks/README.md": "benchmarks.md",
+        "CHANGELOG.md": "project/changelog.md",
+        "CONTRIBUTING.md": "project/contributing.md",
+        "SECURITY.md": "project/security.md",
+    },
+    "zh": {"README.zh.md": "index.md", "docs/zh/README.md": "contents.md"},
 }
-"""Pages that the site has at another place than below ``docs/``."""
+"""Pages that the site of a language has at another place than in the folder of its pages."""
 API = {
     "minding": "an agent in a few lines",
     "minding.engine": "task, context, configuration, errors",
@@ -37,19 +42,21 @@ API = {
 """Packages whose public names have a page."""
 _LINK = re.compile(r"(!?\[(?:[^\[\]]|\[[^\]]*\])*\]\()([^)\s#]*)(#[^)\s]*)?(\))")
 _FENCE = re.compile(r"^(```.*?^```[ ]*$)", re.DOTALL | re.MULTILINE)
-_LANGUAGE = re.compile(r"^\[简体中文\]\([^)\n]+\)\n\n", re.MULTILINE)
 _COMMENT = re.compile(r"^<!-- (?:block|generated|/generated|results|/results)\b.*?-->\n", re.DOTALL | re.MULTILINE)
 
 
-def pages() -> dict[Path, Path]:
-    """For each page of the site that is written by hand, from its place here to that in the site."""
-    found = sorted(path for path in (ROOT / "docs").rglob("*.md") if "zh" not in path.relative_to(ROOT / "docs").parts)
-    places = {path: path.relative_to(ROOT / "docs") for path in found}
-    return {**places, **{ROOT / here: Path(there) for here, there in OUTSIDE.items()}}
+def pages(language: str) -> dict[Path, Path]:
+    """For each page of a language that is written by hand, from its place here to that in the site."""
+    docs, chinese = ROOT / "docs", ROOT / "docs" / "zh"
+    folder = chinese if language == "zh" else docs
+    found = sorted(path for path in folder.rglob("*.md") if language == "zh" or chinese not in path.parents)
+    places = {path: path.relative_to(folder) for path in found}
+    return {**places, **{ROOT / here: Path(there) for here, there in OUTSIDE[language].items()}}
 
 
-def configuration(places: dict[Path, Path]) -> str:
-    """What `mkdocs.yml` says, with a line for each page of a folder in place of ``FOLDER/*``."""
+def configuration(language: str) -> str:
+    """What the configuration of a language says, with a line for each page of a folder in place of ``FOLDER/*``."""
+    places = pages(language)
 
     def lines(match: re.Match[str]) -> str:
         indent, folder = match[1], match[2]
@@ -57,7 +64,7 @@ def configuration(places: dict[Path, Path]) -> str:
         titles = {_title(page): place for page, place in found.items() if place.stem != "index"}
         return "".join(f'{indent}- "{title}": {titles[title]}\n' for title in sorted(titles, key=str.lower))
 
-    text = (ROOT / "docs" / "mkdocs.yml").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / CONFIGURATIONS[language]).read_text(encoding="utf-8")
     return re.sub(r"^( +)- (\w+)/\*\n", lines, text, flags=re.MULTILINE)
 
 
@@ -75,8 +82,8 @@ def public_names(package: str) -> list[str]:
     return [name for name in defined if not name.startswith("_")]
 
 
-def prepare(out: Path) -> list[Path]:
-    """Writes the pages of the site below `out`, which it empties first.
+def prepare(out: Path, language: str) -> list[Path]:
+    """Writes the pages of a language below `out`, which it empties first.
 
     Returns:
       The pages and pictures, relative to `out`.
@@ -84,47 +91,75 @@ def prepare(out: Path) -> list[Path]:
       ValueError: a link leads to a file that does not exist.
     """
     shutil.rmtree(out, ignore_errors=True)
-    places = pages()
-    sources: dict[Path, Path] = {}
-    for page, place in places.items():
-        text = _for_site(page, place, places, sources)
-        _write(out / place, text)
-    for path, place in sources.items():
+    site = _Site(language)
+    for page, place in site.places.items():
+        _write(out / place, site.converted(page))
+    for path, place in site.sources.items():
         if path.suffix == ".py":
             title = path.relative_to(ROOT).as_posix()
             _write(out / place, f"# {title}\n\n```python\n{path.read_text(encoding='utf-8')}```\n")
         else:
             (out / place).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(path, out / place)
-    for package, what in API.items():
+    for package, what in API.items() if language == "en" else ():
         names = "".join(f"        - {name}\n" for name in public_names(package))
         listed = f"::: {package}\n    options:\n      members:\n{names}"
         _write(out / "api" / f"{package}.md", f"# {package}\n\nPublic names of `{package}`: {what}.\n\n{listed}")
     return sorted(path.relative_to(out) for path in out.rglob("*") if path.is_file())
 
 
-def _for_site(page: Path, place: Path, places: dict[Path, Path], sources: dict[Path, Path]) -> str:
-    parts = _FENCE.split(_LANGUAGE.sub("", _COMMENT.sub("", page.read_text(encoding="utf-8"))))
+class _Site:
+    """The site of one language: the places of its pages, and of the files that they link."""
 
-    def link(match: re.Match[str]) -> str:
-        begin, target, anchor, end = match[1], match[2], match[3] or "", match[4]
-        if not target or re.match(r"[a-z]+:", target):
-            return match[0]
-        path = (page.parent / target).resolve()
-        if path.is_dir():
-            path = path / "README.md"
-        if path not in places and path not in sources:
-            if not path.is_file() or ROOT not in path.parents:
-                raise ValueError(f"{page}: the link to {target!r} leads nowhere")
-            if path.name == "README.zh.md" or ROOT / "docs" / "zh" in path.parents:
-                return begin[1:-2]  # This site has no Chinese pages: the words stay.
-            sources[path] = _place_of(path)
-        there = places.get(path) or sources[path]
-        return f"{begin}{_relative(there, place)}{anchor}{end}"
+    def __init__(self, language: str) -> None:
+        self.language = language
+        self.places = pages(language)
+        self.sources: dict[Path, Path] = {}
+        self._other = pages("en" if language == "zh" else "zh")
 
-    texts = [part if part.startswith("```") else _LINK.sub(link, part) for part in parts]
-    # Python-Markdown reads what is within HTML only where it is told to.
-    return re.sub(r"<(table|tr|td)>", r'<\1 markdown="block">', "".join(texts))
+    def converted(self, page: Path) -> str:
+        """The text of a page, with links that stay within the site."""
+        parts = _FENCE.split(_COMMENT.sub("", page.read_text(encoding="utf-8")))
+
+        def link(match: re.Match[str]) -> str:
+            target = match[2]
+            if not target or re.match(r"[a-z]+:", target):
+                return match[0]
+            path = (page.parent / target).resolve()
+            leads_to = self._target(page, path / "README.md" if path.is_dir() else path)
+            return f"{match[1]}{leads_to}{match[3] or ''}{match[4]}"
+
+        texts = [part if part.startswith("```") else _LINK.sub(link, part) for part in parts]
+        # Python-Markdown reads what is within HTML only where it is told to.
+        return re.sub(r"<(table|tr|td)>", r'<\1 markdown="block">', "".join(texts))
+
+    def _target(self, page: Path, path: Path) -> str:
+        """Where a link of a page leads."""
+        place = self.places[page]
+        if path in self.places:
+            return _relative(self.places[path], place)
+        if not path.is_file() or ROOT not in path.parents:
+            raise ValueError(f"{page}: a link leads to {path}, which does not exist")
+        # The English site has a page for each source file that either links.
+        if path in self._other or (self.language == "zh" and path.suffix == ".py"):
+            return self._across(place, self._other.get(path) or _place_of(path))
+        self.sources[path] = _place_of(path)
+        return _relative(self.sources[path], place)
+
+    def _across(self, place: Path, there: Path) -> str:
+        """The address of a page of the other language: not a file of this site, but a folder beside it.
+
+        Zensical takes it as relative to the page's file and makes it one relative to the page's address, which is a
+        folder deeper; MkDocs would leave it as it is.
+        """
+        up = "../" * len(place.parent.parts)
+        return f"{up}../{_folder(there)}" if self.language == "zh" else f"{up}zh/{_folder(there)}"
+
+
+def _folder(place: Path) -> str:
+    """The folder of a page in the site: that of its name, or for an index the one that it is in."""
+    address = (place.parent if place.stem == "index" else place.with_suffix("")).as_posix()
+    return "" if address == "." else f"{address}/"
 
 
 def _place_of(path: Path) -> Path:
@@ -146,7 +181,8 @@ def _write(path: Path, text: str) -> None:
 
 
 if __name__ == "__main__":
-    folder = Path(sys.argv[1])
-    written = prepare(folder / "pages")
-    (folder / "mkdocs.yml").write_text(configuration(pages()), encoding="utf-8")
-    print(f"{sum(path.suffix == '.md' for path in written)} pages in {folder}")
+    for each in CONFIGURATIONS:
+        folder = Path(sys.argv[1]) / each
+        written = prepare(folder / "pages", each)
+        (folder / "mkdocs.yml").write_text(configuration(each), encoding="utf-8")
+        print(f"{sum(path.suffix == '.md' for path in written)} pages in {folder}")

@@ -1,6 +1,7 @@
 """The site: what `make site` makes of the pages."""
 
 import importlib
+import os
 import re
 import runpy
 import subprocess
@@ -15,10 +16,10 @@ SITE = runpy.run_path(str(ROOT / "docs" / "site.py"))
 LINK = re.compile(r"\]\(([^)\s#]+)(#[^)\s]*)?\)")
 
 
-@pytest.fixture(scope="module")
-def prepared(tmp_path_factory):
+@pytest.fixture(scope="module", params=SITE["CONFIGURATIONS"])
+def prepared(request, tmp_path_factory):
     out = tmp_path_factory.mktemp("pages")
-    return out, SITE["prepare"](out)
+    return request.param, out, SITE["prepare"](out, request.param)
 
 
 def listed(nav):
@@ -31,19 +32,24 @@ def listed(nav):
 
 
 def test_every_page_has_its_place_in_the_navigation(prepared):
-    out, written = prepared
-    nav = list(listed(yaml.safe_load(SITE["configuration"](SITE["pages"]()))["nav"]))
-    by_hand = [place.as_posix() for place in SITE["pages"]().values()]
-    assert len(by_hand) > 60
-    assert sorted(nav) == sorted([*by_hand, *(f"api/{package}.md" for package in SITE["API"])])
+    language, out, written = prepared
+    # The settings before it may name functions, which only the builder of the site looks up.
+    nav = list(listed(yaml.safe_load(SITE["configuration"](language).partition("nav:\n")[2])))
+    by_hand = [place.as_posix() for place in SITE["pages"](language).values()]
+    assert len(by_hand) > {"en": 60, "zh": 15}[language]
+    reference = [f"api/{package}.md" for package in SITE["API"]] if language == "en" else []
+    assert sorted(nav) == sorted([*by_hand, *reference])
     assert {Path(page) for page in nav} <= set(written)
     # Addresses end with a folder: a page of that name beside it would have the same one.
     assert not [page for page in nav if (out / page).with_suffix("").joinpath("index.md").exists()]
 
 
 def test_no_link_leaves_the_site(prepared):
-    out, written = prepared
-    links = 0
+    language, out, written = prepared
+    pages = {
+        each: {SITE["_folder"](place) for place in SITE["pages"](each).values()} for each in SITE["CONFIGURATIONS"]
+    }
+    found = {"page": 0, "across": 0}
     for page in written:
         if page.suffix != ".md":
             continue
@@ -51,18 +57,29 @@ def test_no_link_leaves_the_site(prepared):
         for target, _ in LINK.findall(text):
             if re.match(r"[a-z]+:", target):
                 continue
-            links += 1
             path = (out / page).parent / target
+            if target.endswith("/"):
+                # To the other language: from the folder of this page's file.
+                other = "zh" if language == "en" else "en"
+                here = Path("zh" if language == "zh" else "") / page.parent
+                there = os.path.normpath(here / target).removeprefix("zh").strip("./")
+                assert there.startswith("source/") or f"{there}/".lstrip("/") in pages[other], f"{page}: {target}"
+                found["across"] += 1
+                continue
+            found["page"] += 1
             assert path.resolve().is_relative_to(out.resolve()), f"{page}: {target}"
             assert path.is_file(), f"{page}: {target}"
-    assert links > 300
+    assert found["page"] > {"en": 300, "zh": 40}[language]
+    assert found["across"] >= {"en": 2, "zh": 40}[language]
 
 
-def test_a_link_that_leads_nowhere_is_an_error(tmp_path, monkeypatch):
+def test_a_link_that_leads_nowhere_is_an_error(tmp_path):
     page = tmp_path / "page.md"
     page.write_text("[there](absent.md)")
-    with pytest.raises(ValueError, match=r"the link to 'absent\.md' leads nowhere"):
-        SITE["_for_site"](page, Path("page.md"), {page: Path("page.md")}, {})
+    site = SITE["_Site"]("en")
+    site.places[page] = Path("page.md")
+    with pytest.raises(ValueError, match=r"a link leads to .*absent\.md, which does not exist"):
+        site.converted(page)
 
 
 @pytest.mark.parametrize("package", SITE["API"])
@@ -78,6 +95,7 @@ ZENSICAL = ROOT / "build" / "site-env" / "bin" / "zensical"
 
 @pytest.mark.skipif(not ZENSICAL.exists(), reason="the tools of the site are not installed: make site")
 def test_the_site_is_built_without_a_complaint():
-    subprocess.run([sys.executable, "docs/site.py", "build/site/en"], cwd=ROOT, check=True)
-    command = [ZENSICAL, "build", "--strict", "--config-file", "build/site/en/mkdocs.yml"]
-    subprocess.run(command, cwd=ROOT, check=True, timeout=300)
+    subprocess.run([sys.executable, "docs/site.py", "build/site"], cwd=ROOT, check=True)
+    for language in SITE["CONFIGURATIONS"]:
+        command = [ZENSICAL, "build", "--strict", "--config-file", f"build/site/{language}/mkdocs.yml"]
+        subprocess.run(command, cwd=ROOT, check=True, timeout=300)
