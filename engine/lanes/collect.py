@@ -158,8 +158,8 @@ class CollectLane:
             fields[name] += ahead * gain
         fields["total_step"] += ahead
         # The same to all shards.
-        requests = [self._group.submit(worker, number, fields) for worker in self._row(number)]
-        self._requests.append(requests[0])
+        tickets = [self._group.submit(worker, number, fields) for worker in self._row(number)]
+        self._requests.append(tickets[0].request)
 
 
 def _named(leaves: Sequence[Node], unknown: str) -> str:

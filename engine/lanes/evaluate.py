@@ -8,7 +8,7 @@ from typing import Any
 
 from minding.engine.chain.middleware import Declaration
 from minding.engine.lanes.group import WorkerGroup
-from minding.engine.lanes.messages import Request
+from minding.engine.lanes.supervised import Ticket
 from minding.engine.process.signals import Interrupted
 
 _MARKS = {"last_eval_iter": "train_iter", "last_eval_clock": "clock"}
@@ -35,14 +35,14 @@ class EvaluateLane:
         self._due: list[Callable[[Any], bool]] = [
             getattr(leaf.middleware, "due", lambda ctx: True) for leaf in group.part.leaves
         ]
-        self._request: Request | None = None
+        self._ticket: Ticket | None = None
         self._marks: dict[str, Any] = {}
         self._number = 0
         self.declaration = Declaration("evaluate lane", None, group.part.inputs, (*group.part.outputs, "eval_params"))
 
     def __call__(self, ctx: Any) -> None:
         """Begins an evaluation if one is due, once the result of the one before it has been taken up."""
-        if self._request is not None:
+        if self._ticket is not None:
             self._group.workers[0].look()
             if not self._due_again(ctx):
                 return
@@ -68,7 +68,7 @@ class EvaluateLane:
 
     def _begin(self, ctx: Any) -> None:
         self._group.publish()
-        self._request = self._group.submit(0, self._number, self._group.fields(ctx))
+        self._ticket = self._group.submit(0, self._number, self._group.fields(ctx))
         self._number += 1
         self._marks = {
             name: getattr(ctx, counter)
@@ -77,14 +77,14 @@ class EvaluateLane:
         }
 
     def _take(self, ctx: Any) -> None:
-        if self._request is None:
+        if self._ticket is None:
             return
         answer = self._group.answer(0)
-        request, self._request = self._request, None
+        ticket, self._ticket = self._ticket, None
         _set_all(ctx, answer.fields)
         if "eval_params" in ctx.__dataclass_fields__:
             # Nothing is published before the next request.
-            ctx.eval_params = self._group.read_weights(request.weights)
+            ctx.eval_params = self._group.read_weights(ticket.weights)
         self._group.tell(answer)
 
 

@@ -19,7 +19,7 @@ from minding.engine.lanes.messages import Answer, Request
 from minding.engine.lanes.options import LaneOptions
 from minding.engine.lanes.pickled import PickledMembers
 from minding.engine.lanes.standin import stand_in
-from minding.engine.lanes.supervised import SupervisedWorker
+from minding.engine.lanes.supervised import SupervisedWorker, Ticket
 from minding.engine.lanes.transport import Snapshot, Transport, WeightBoard
 from minding.engine.lanes.worker import WorkerPlan
 from minding.engine.types import Array
@@ -128,12 +128,12 @@ class WorkerGroup:
         # Of what members only may read, a context need not have all.
         return {name: getattr(ctx, name) for name in names if name in ctx.__dataclass_fields__}
 
-    def submit(self, worker: int, number: int, fields: dict[str, Any]) -> Request:
+    def submit(self, worker: int, number: int, fields: dict[str, Any]) -> Ticket:
         """Gives a worker a request with the newest weights."""
         weights = self._board.retain()
-        request = Request(number, weights.version, weights.place, fields)
-        self.workers[worker].submit(request)
-        return request
+        ticket = Ticket(Request(number, weights.version, fields), weights)
+        self.workers[worker].submit(ticket)
+        return ticket
 
     def check(self) -> None:
         """Refuses members that would not do in a worker what they do here.

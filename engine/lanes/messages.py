@@ -6,7 +6,6 @@ import dataclasses
 from typing import Any
 
 from minding.engine.chain.trace import Span
-from minding.engine.lanes.transport import Snapshot
 from minding.engine.types import StateDict
 
 
@@ -16,20 +15,14 @@ class Request:
 
     Attributes:
       number: of the iteration, counted from the start of the lane.
-      version, place: of the weights to act with, see `weights`.
+      version: of the weights to act with, retained until the request is answered; where they are travels beside it,
+        see `Channel.place`.
       fields: of the iteration's context, set before the members run.
     """
 
     number: int
     version: int
-    place: Any
     fields: dict[str, Any]
-
-    @property
-    def weights(self) -> Snapshot:
-        """The weights to act with, retained until the request is answered."""
-        # Not a field: each object of a message takes 10 us to pickle.
-        return Snapshot(self.version, self.place)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -70,11 +70,12 @@ class LaneOptions:
             raise ConfigError(f"lanes.{name} is not a setting{nearest(name, LANES)}; known: {', '.join(LANES)}")
         return cls(**given)
 
-    def resolve(self, leaves: Sequence[Node]) -> LaneOptions:
+    def resolve(self, leaves: Sequence[Node], room: int) -> LaneOptions:
         """Fills in what was left open.
 
         Args:
           leaves: the middleware of the chain.
+          room: see `Transport`.
         Raises:
           ConfigError: there are more collectors than can work at the same time.
         """
@@ -83,7 +84,7 @@ class LaneOptions:
             staleness = default_staleness(leaves)
         collectors = self.collectors
         if collectors is None:
-            collectors = self.shards * max(1, min((len(cores()) - 2) // self.shards, staleness))
+            collectors = self.shards * max(1, min(room // self.shards, staleness))
         self._check_staleness(collectors, staleness)
         return dataclasses.replace(self, collectors=collectors, max_staleness=staleness)
 
@@ -126,11 +127,11 @@ def plan_cores(options: LaneOptions, available: Sequence[int]) -> CorePlan:
     """Gives each collector its own core, starting from the last, and the learner and the evaluator what is left.
 
     The evaluator gets its own core if one is left besides two for the learner. Lanes that would have to share
-    all cores are not pinned: the system shares them out better.
+    all cores are not pinned: the system shares them out better. Nor are those of a transport that offers none.
     """
     count = options.collectors or 1
     free = list(available)
-    enough = len(free) >= max(3, count + 1) and options.transport == "processes"
+    enough = len(free) >= max(3, count + 1)
     wanted = options.pin == "on" or (options.pin == "auto" and enough)
     if not wanted or len(free) < 2:
         nowhere: frozenset[int] = frozenset()

@@ -9,6 +9,7 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 from minding.engine.lanes.heartbeat import SharedHeartbeat
+from minding.engine.lanes.options import cores
 from minding.engine.lanes.shared_memory import SharedMemoryChannel
 from minding.engine.lanes.transport import Channel, WeightBoard, WeightReader
 from minding.engine.lanes.weights import SharedWeights
@@ -22,6 +23,14 @@ class ProcessTransport:
     """A `Transport` that spawns a process for each worker; see `SharedMemoryChannel` and `SharedWeights`."""
 
     own_process = True
+
+    @property
+    def cores(self) -> list[int]:
+        return cores()
+
+    @property
+    def room(self) -> int:
+        return len(cores()) - 2
 
     def board(self, arrays: Mapping[str, Array], slots: int) -> SharedWeights:
         return SharedWeights(arrays, slots)
@@ -37,6 +46,8 @@ class ProcessTransport:
         there.close()
         return ProcessWorker(process, SharedMemoryChannel(here, depth), heartbeat)
 
+    def close(self) -> None: ...
+
 
 class ProcessWorker:
     """A `WorkerHandle` of a process."""
@@ -45,7 +56,7 @@ class ProcessWorker:
 
     def __init__(self, process: BaseProcess, channel: Channel, heartbeat: SharedHeartbeat) -> None:
         self._process = process
-        self.pid = process.pid
+        self.pid, self.where = process.pid, f"process {process.pid}"
         self.channel: Channel = channel
         self.heartbeat = heartbeat
 

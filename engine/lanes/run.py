@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 import logging
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +20,11 @@ from minding.engine.lanes.division import Division, collects, divide
 from minding.engine.lanes.evaluate import EvaluateLane
 from minding.engine.lanes.group import WorkerGroup
 from minding.engine.lanes.options import LaneOptions, cores, plan_cores
-from minding.engine.lanes.processes import ProcessTransport
 from minding.engine.lanes.supervised import close_all
-from minding.engine.lanes.threads import ThreadTransport
-from minding.engine.lanes.transport import Transport
+from minding.engine.lanes.transports import make_transport
 from minding.engine.lanes.view import lanes_view
 
 _log = logging.getLogger("minding.lanes")
-_TRANSPORTS: dict[str, Callable[[], Transport]] = {"processes": ProcessTransport, "threads": ThreadTransport}
 
 
 class WorkerLanes:
@@ -45,12 +42,12 @@ class WorkerLanes:
 
     def __init__(self, nodes: Sequence[Node], ctx: Context, options: LaneOptions, run: Run) -> None:
         leaves = [leaf for node in nodes for leaf in node.leaves()]
-        self.options = options.resolve(leaves)
+        self._transport = make_transport(options)
+        self.options = options.resolve(leaves, self._transport.room)
         staleness = self.options.max_staleness or 0
         self._context = type(ctx)
         self._division = divide(nodes, ctx.kept, [field.name for field in dataclasses.fields(ctx)])
-        self._cores = plan_cores(self.options, cores())
-        transport = _TRANSPORTS[self.options.transport]()
+        self._cores = plan_cores(self.options, self._transport.cores)
         self._groups: list[WorkerGroup] = []
         self._collector: CollectLane | None = None
         self._evaluators: list[EvaluateLane] = []
@@ -59,11 +56,11 @@ class WorkerLanes:
         places: dict[int, Node] = {}
         if self._division.collect is not None:
             part, cores_of = self._division.collect, self._cores.collectors
-            group = WorkerGroup(part, Role.COLLECT, cores_of, self.options, transport, run)
+            group = WorkerGroup(part, Role.COLLECT, cores_of, self.options, self._transport, run)
             self._collector = CollectLane(group, staleness, ctx.kept)
             self._put(places, nodes, group, self._collector)
         for part in self._division.evaluate:
-            group = WorkerGroup(part, Role.EVALUATE, [self._cores.evaluator], self.options, transport, run)
+            group = WorkerGroup(part, Role.EVALUATE, [self._cores.evaluator], self.options, self._transport, run)
             lane = EvaluateLane(group, staleness == 0)
             self._evaluators.append(lane)
             self._put(places, nodes, group, lane)
@@ -130,6 +127,7 @@ class WorkerLanes:
     def close(self) -> None:
         """Ends all workers."""
         close_all([worker for group in self._groups for worker in group.workers])
+        self._transport.close()
         if self._unpinned is not None:
             _pin_process(self._unpinned)
             self._unpinned = None

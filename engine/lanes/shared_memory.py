@@ -40,12 +40,13 @@ class SharedMemoryChannel:
         self._out: _Segment | None = None
         self._in: _Segment | None = None
         self._sent = self._received = 0
+        self.place: Any = None
 
     def fileno(self) -> int:
         """Of the socket, to wait for several channels at once."""
         return self._connection.fileno()
 
-    def send(self, message: Any) -> None:
+    def send(self, message: Any, place: Any = None) -> None:
         header, buffers = serialize(message)
         sizes = [len(buffer) for buffer in buffers]
         grown = self._grow(sizes)
@@ -53,7 +54,7 @@ class SharedMemoryChannel:
             assert self._out is not None
             self._out.write(self._sent % self._depth, buffers)
         try:
-            self._connection.send_bytes(pickle.dumps((header, sizes, grown)))
+            self._connection.send_bytes(pickle.dumps((header, sizes, grown, place)))
             if grown:
                 assert self._out is not None
                 reduction.send_handle(self._connection, self._out.file, None)  # type: ignore[arg-type]
@@ -66,7 +67,7 @@ class SharedMemoryChannel:
             if not self._connection.poll(timeout):
                 raise TimeoutError(f"no message within {timeout} s")
             # From a process of this run, see above.
-            header, sizes, grown = pickle.loads(self._connection.recv_bytes())  # noqa: S301
+            header, sizes, grown, place = pickle.loads(self._connection.recv_bytes())  # noqa: S301
             if grown:
                 self._replace_in(_Segment(reduction.recv_handle(self._connection), grown, self._depth))
         except TimeoutError:
@@ -78,6 +79,7 @@ class SharedMemoryChannel:
             assert self._in is not None
             buffers = self._in.read(self._received % self._depth, sizes)
         self._received += 1
+        self.place = place
         return pickle.loads(header, buffers=buffers)  # noqa: S301
 
     def close(self) -> None:

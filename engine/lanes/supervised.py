@@ -8,13 +8,22 @@ import logging
 import pickle
 import time
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import cloudpickle
 
 from minding.engine.errors import LaneError
 from minding.engine.lanes.heartbeat import Wait
 from minding.engine.lanes.messages import Answer, Failure, Request
-from minding.engine.lanes.transport import STARTING, ChannelClosed, Heartbeat, Transport, WeightBoard, WorkerHandle
+from minding.engine.lanes.transport import (
+    STARTING,
+    ChannelClosed,
+    Heartbeat,
+    Snapshot,
+    Transport,
+    WeightBoard,
+    WorkerHandle,
+)
 from minding.engine.lanes.worker import WorkerPlan
 from minding.engine.notes import add_note
 from minding.engine.process.signals import Interrupted
@@ -27,6 +36,13 @@ _CLOSE_TIMEOUT = 2.0  # s
 _WORK = {"collect": "rollout", "evaluate": "evaluation"}
 _START_TIMEOUT = 60.0  # s until its first sign of life
 _SILENT = 5.0  # s without a sign of life that are worth a word
+
+
+class Ticket(NamedTuple):
+    """A request that is under way, and the weights that are retained for it."""
+
+    request: Request
+    weights: Snapshot
 
 
 class SupervisedWorker:
@@ -55,7 +71,7 @@ class SupervisedWorker:
         self._plan: WorkerPlan
         self._board: WeightBoard
         self._cores: frozenset[int] = frozenset()
-        self._unanswered: collections.deque[Request] = collections.deque()
+        self._unanswered: collections.deque[Ticket] = collections.deque()
         self._deaths = 0
         self._arrived: Answer | None = None
         # At most one; what ends it must not hold on to this object.
@@ -82,12 +98,12 @@ class SupervisedWorker:
         self._plan, self._board, self._cores = plan, board, cores
         self._pickled = cloudpickle.dumps(plan)
 
-    def submit(self, request: Request) -> None:
+    def submit(self, ticket: Ticket) -> None:
         """Gives the worker a request; starts it with the first one."""
-        self._unanswered.append(request)
+        self._unanswered.append(ticket)
         if not self._running:
             self._start()
-        elif not self._try_send(request):
+        elif not self._try_send(ticket):
             self._revive()
 
     def wait(self, interrupted: Callable[[], bool]) -> None:
@@ -120,9 +136,9 @@ class SupervisedWorker:
         answer, self._arrived = self._arrived, None
         if answer is None:
             return None
-        request = self._unanswered.popleft()
+        request, weights = self._unanswered.popleft()
         assert request.number == answer.number
-        self._board.release(request.weights)
+        self._board.release(weights)
         self._deaths = 0
         self.state = answer.state
         return answer
@@ -169,12 +185,12 @@ class SupervisedWorker:
         # As bytes: they take no room among the arrays of the requests that follow.
         with contextlib.suppress(ChannelClosed):
             handle.channel.send(pickle.dumps((self._pickled, self.state)))
-        for request in self._unanswered:
-            self._try_send(request)
+        for ticket in self._unanswered:
+            self._try_send(ticket)
 
-    def _try_send(self, request: Request) -> bool:
+    def _try_send(self, ticket: Ticket) -> bool:
         try:
-            self._running[0].channel.send(request)
+            self._running[0].channel.send(ticket.request, ticket.weights.place)
         except ChannelClosed:
             return False
         return True
@@ -205,7 +221,7 @@ class SupervisedWorker:
         return _START_TIMEOUT, "the limit of its start, which is longer than lanes.timeout"
 
     def _who_is_waited_for(self, wait: Wait) -> str:
-        request, handle = self._unanswered[0], self._running[0]
+        request, handle = self._unanswered[0].request, self._running[0]
         member = handle.heartbeat.member
         doing = "is starting" if member == STARTING else "is between two middleware"
         if member >= 0:
@@ -214,10 +230,9 @@ class SupervisedWorker:
         if wait.silent > _SILENT:
             limit, name = self._patience_with(handle.heartbeat)
             doing += f"; without a sign of life it is replaced after {limit:g} s ({name})"
-        where = handle.kind if handle.pid is None else f"{handle.kind} {handle.pid}"
         return (
             f"the run has waited {wait.seconds:.0f} s for {_WORK[self._plan.lane]} {request.number} of {self.name} "
-            f"({where}), which {doing}"
+            f"({handle.where}), which {doing}"
         )
 
     def _error(self, failure: Failure) -> Exception:

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from minding.engine.errors import LaneError
+from minding.engine.lanes.options import cores
 from minding.engine.lanes.serialization import serialize
 from minding.engine.lanes.transport import STARTING, ChannelClosed, Snapshot, WeightBoard
 from minding.engine.lanes.worker import serve
@@ -25,19 +26,28 @@ from minding.engine.lanes.worker_task import WorkerTask, replace_task_in_thread
 from minding.engine.types import Array
 
 _log = logging.getLogger("minding.lanes")
-_Parts = tuple[bytes, list[bytearray]]
+_Parts = tuple[bytes, list[bytearray], Any]
 
 
 class ThreadTransport:
     """A `Transport` that starts a thread for each worker."""
 
     own_process = False
+    cores: tuple[int, ...] = ()
+    """They take turns, and are kept nowhere."""
+
+    @property
+    def room(self) -> int:
+        # As many as there would be processes: the run is the same then.
+        return len(cores()) - 2
 
     def board(self, arrays: Mapping[str, Array], slots: int) -> CopiedWeights:
         return CopiedWeights(arrays, slots)
 
     def start(self, name: str, board: WeightBoard, depth: int, cores: frozenset[int]) -> ThreadWorker:
         return ThreadWorker(name, board)
+
+    def close(self) -> None: ...
 
 
 class ThreadWorker:
@@ -48,7 +58,7 @@ class ThreadWorker:
       board: it reads from.
     """
 
-    kind = "thread"
+    kind = where = "thread"
     pid = None
 
     def __init__(self, name: str, board: WeightBoard) -> None:
@@ -112,15 +122,16 @@ class QueueChannel:
       into: what it receives.
     """
 
-    def __init__(self, out: _Pipe, into: _Pipe) -> None:
+    def __init__(self, out: Pipe, into: Pipe) -> None:
         self._out, self._in = out, into
+        self.place: Any = None
 
-    def send(self, message: Any) -> None:
+    def send(self, message: Any, place: Any = None) -> None:
         header, buffers = serialize(message)
-        self._out.put((header, [bytearray(buffer) for buffer in buffers]))
+        self._out.put((header, [bytearray(buffer) for buffer in buffers], place))
 
     def receive(self, timeout: float | None = None) -> Any:
-        header, buffers = self._in.get(timeout)
+        header, buffers, self.place = self._in.get(timeout)
         return pickle.loads(header, buffers=buffers)  # noqa: S301 - from a thread of this process
 
     def close(self) -> None:
@@ -130,11 +141,11 @@ class QueueChannel:
 
 def channel_pair() -> tuple[QueueChannel, QueueChannel]:
     """Both ends of a channel."""
-    there, back = _Pipe(), _Pipe()
+    there, back = Pipe(), Pipe()
     return QueueChannel(there, back), QueueChannel(back, there)
 
 
-class _Pipe:
+class Pipe:
     """One direction of a channel."""
 
     def __init__(self) -> None:

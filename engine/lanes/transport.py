@@ -9,7 +9,7 @@ bytes, in the first message (`engine.lanes.worker.serve`).
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from minding.engine.types import Array
@@ -23,11 +23,22 @@ class ChannelClosed(Exception):
 
 
 class Channel(Protocol):
-    """One end of a connection between two lanes. Messages arrive whole, in order, or not at all."""
+    """One end of a connection between two lanes. Messages arrive whole, in order, or not at all.
 
-    def send(self, message: Any) -> None:
+    Attributes:
+      place: where the weights are that the message last received is about, as it was sent.
+    """
+
+    @property
+    def place(self) -> Any: ...
+
+    def send(self, message: Any, place: Any = None) -> None:
         """Sends a copy of `message`.
 
+        Args:
+          message: anything that can be pickled.
+          place: of a `Snapshot` that the message is about. It travels beside what is pickled, so that a transport may
+            count who still uses it, or send what is there in its place.
         Raises:
           ChannelClosed: the other end is closed.
           Exception: what pickling raises; nothing was sent then.
@@ -131,6 +142,11 @@ class WorkerHandle(Protocol):
         ...
 
     @property
+    def where(self) -> str:
+        """Where it runs, for messages: ``process 4711``."""
+        ...
+
+    @property
     def pid(self) -> int | None:
         """Of its own process on this machine; None if it has none."""
         ...
@@ -167,10 +183,18 @@ class Transport(Protocol):
 
     Attributes:
       own_process: whether each worker has a process to itself, in which it may load MindSpore.
+      cores: numbers of the processor cores that lanes can be kept on; empty where they cannot.
+      room: how many collectors find processor cores of their own, besides the learner and an evaluator.
     """
 
     @property
     def own_process(self) -> bool: ...
+
+    @property
+    def cores(self) -> Sequence[int]: ...
+
+    @property
+    def room(self) -> int: ...
 
     def board(self, arrays: Mapping[str, Array], slots: int) -> WeightBoard:
         """Makes room for weights.
@@ -190,4 +214,8 @@ class Transport(Protocol):
           depth: messages with arrays that may wait in each direction.
           cores: processor cores to stay on; empty for all.
         """
+        ...
+
+    def close(self) -> None:
+        """Ends what it runs itself, once all workers have ended; `start` begins it again."""
         ...

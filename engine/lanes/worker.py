@@ -20,7 +20,7 @@ from minding.engine.errors import ChainError, LaneError
 from minding.engine.lanes.closures import Watch
 from minding.engine.lanes.messages import Answer, Failure, Request
 from minding.engine.lanes.pickled import PickledMembers
-from minding.engine.lanes.transport import BETWEEN, Channel, ChannelClosed, Heartbeat, WeightReader
+from minding.engine.lanes.transport import BETWEEN, Channel, ChannelClosed, Heartbeat, Snapshot, WeightReader
 from minding.engine.lanes.worker_task import WorkerTask
 from minding.engine.types import LaneContext, StateDict, Stateful
 
@@ -77,7 +77,7 @@ def serve(channel: Channel, weights: WeightReader, heartbeat: Heartbeat, task: W
         if state is not None:
             worker.load_state_dict(state)
         while (request := channel.receive()) is not None:
-            channel.send(worker.work(request))
+            channel.send(worker.work(request, channel.place))
     except ChannelClosed:
         return
     except Exception as error:
@@ -116,10 +116,10 @@ class Worker:
         ]
         heartbeat.member = BETWEEN
 
-    def work(self, request: Request) -> Answer:
-        """Runs the members on its own context."""
+    def work(self, request: Request, place: Any) -> Answer:
+        """Runs the members on its own context, with the weights at `place`."""
         if request.version != self._version:
-            self._weights.read(request.weights, self._lane.weights)
+            self._weights.read(Snapshot(request.version, place), self._lane.weights)
             self._version = request.version
             for refreshed in self._lane.on_refresh:
                 refreshed()

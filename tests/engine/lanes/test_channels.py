@@ -66,6 +66,15 @@ def test_messages_without_arrays_arrive_in_order(ends):
     assert [ends[1].receive(1.0) for _ in messages] == messages
 
 
+def test_a_place_travels_beside_its_message(ends):
+    assert ends[1].place is None
+    for place in (3, None, 0):
+        ends[0].send({"array": GRID}, place)
+    for place in (3, None, 0):
+        assert ends[1].receive(1.0)["array"].tolist() == GRID.tolist()
+        assert ends[1].place == place
+
+
 def rollout():
     ones = np.ones((2, 1), np.float32)
     tree = FastTreeValue({"image": np.zeros((2, 1, 3, 3), np.uint8), "joint": {"angle": GRID[:2, :1]}})

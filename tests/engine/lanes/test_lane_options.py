@@ -7,7 +7,7 @@ import pytest
 from minding.engine import Config, Task, declare
 from minding.engine.chain.nodes import chain_nodes
 from minding.engine.errors import ConfigError
-from minding.engine.lanes import LaneOptions, options
+from minding.engine.lanes import LaneOptions
 from minding.engine.lanes.options import plan_cores
 
 
@@ -23,9 +23,7 @@ class Learner:
 
 
 def resolved(*staleness, cores=8, **given):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(options, "cores", lambda: list(range(cores)))
-        made = LaneOptions(**given).resolve(chain_nodes([Learner(value) for value in staleness]))
+    made = LaneOptions(**given).resolve(chain_nodes([Learner(value) for value in staleness]), cores - 2)
     return made.max_staleness, made.collectors
 
 

@@ -71,7 +71,7 @@ def test_a_system_without_memfd_uses_a_file_without_a_name(ends, monkeypatch, tm
 @pytest.mark.parametrize("cut", [2, 100, -1], ids=["in its length", "in its header", "before its memory"])
 def test_an_end_that_dies_in_the_middle_of_a_message_closes_the_channel(cut):
     here, there = SPAWN.Pipe()
-    header = pickle.dumps((b"x" * 500, [8], 4096))
+    header = pickle.dumps((b"x" * 500, [8], 4096, None))
     whole = len(header).to_bytes(4, "big") + header
     os.write(there.fileno(), whole if cut == -1 else whole[:cut])
     there.close()

@@ -4,6 +4,7 @@ import dataclasses
 import os
 import pickle
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -19,8 +20,7 @@ from minding.engine import task as global_task
 from minding.engine.chain.nodes import chain_nodes
 from minding.engine.config.lanes import TRANSPORTS
 from minding.engine.errors import ConfigError, LaneError
-from minding.engine.lanes import run as lanes_run
-from minding.engine.lanes import supervised
+from minding.engine.lanes import LaneOptions, supervised, transports
 from minding.engine.lanes.messages import Answer, Failure, Request
 from minding.engine.lanes.pickled import PickledMembers
 from minding.engine.lanes.processes import ProcessTransport
@@ -96,7 +96,7 @@ class Bench:
     def submit(self, number, level):
         weights = self.board.retain()
         fields = {"level": level, "total_step": number}
-        self.handle.channel.send(Request(number, weights.version, weights.place, fields))
+        self.handle.channel.send(Request(number, weights.version, fields), weights.place)
 
     def receive(self):
         return self.handle.channel.receive(PATIENCE)
@@ -141,11 +141,26 @@ def test_a_worker_runs_where_its_handle_says(start, transport):
     note = bench.receive().fields["note"]
     if transport == "processes":
         assert (bench.handle.kind, bench.handle.pid) == ("process", note["pid"])
+        assert bench.handle.where == f"process {note['pid']}"
         assert note["pid"] != os.getpid()
     else:
         assert (bench.handle.kind, bench.handle.pid, note["pid"]) == ("thread", None, os.getpid())
         assert note["thread"] != threading.get_ident()
+        assert bench.handle.where == "thread"
     assert bench.handle.hindrance() is None
+
+
+def test_a_transport_is_made_of_the_options_and_imported_only_when_it_is_chosen(transport):
+    assert type(transports.make_transport(LaneOptions(transport=transport))) is OF_NAME[transport]
+    code = "import sys, minding.engine.lanes.run; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert f"minding.engine.lanes.{transport}" not in done.stdout.split()
+
+
+def test_cores_and_room_come_from_the_transport(transport):
+    made, cores = OF_NAME[transport](), sorted(os.sched_getaffinity(0))
+    assert made.room == len(cores) - 2
+    assert list(made.cores) == (cores if transport == "processes" else [])
 
 
 def test_a_worker_continues_from_a_state_and_shares_nothing_with_it(start):
@@ -354,7 +369,7 @@ class Lost:
 
     def __init__(self, handle, answers):
         self._handle, self._answers, self.channel = handle, answers, self
-        self.kind, self.pid, self.heartbeat = "actor", None, self
+        self.kind, self.where, self.pid, self.heartbeat = "actor", "actor on node B", None, self
         self.hindrance, self.join = (lambda: "is on a machine that does not answer"), (lambda timeout: None)
         self.kill, self.close, self.killed = self._kill, handle.channel.close, False
         self.send = handle.channel.send
@@ -395,7 +410,7 @@ class LosingTransport(ThreadTransport):
 
 def test_a_worker_that_is_silent_without_an_end_is_replaced_and_nothing_changes(monkeypatch, caplog):
     transport = LosingTransport()
-    monkeypatch.setitem(lanes_run._TRANSPORTS, "threads", lambda: transport)
+    monkeypatch.setitem(transports._OF_NAME, "threads", lambda options: transport)
     monkeypatch.setattr(supervised, "_CLOSE_TIMEOUT", 0.0)
     lost = run(7, {"transport": "threads", "max_staleness": 0, "timeout": 0.1})
     assert transport.lost[0].killed

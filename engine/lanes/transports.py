@@ -1,0 +1,28 @@
+"""Transports by name; what one needs is imported when it is chosen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from minding.engine.lanes.options import LaneOptions
+from minding.engine.lanes.transport import Transport
+
+
+def make_transport(options: LaneOptions) -> Transport:
+    """Makes the transport that the options name, from what they say of it."""
+    return _OF_NAME[options.transport](options)
+
+
+def _processes(options: LaneOptions) -> Transport:
+    from minding.engine.lanes.processes import ProcessTransport
+
+    return ProcessTransport()
+
+
+def _threads(options: LaneOptions) -> Transport:
+    from minding.engine.lanes.threads import ThreadTransport
+
+    return ThreadTransport()
+
+
+_OF_NAME: dict[str, Callable[[LaneOptions], Transport]] = {"processes": _processes, "threads": _threads}
