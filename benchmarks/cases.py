@@ -213,7 +213,7 @@ class MAPPOCase(Case):
       entropy_weight: weight of the entropy bonus.
       value_weight: weight of the value loss.
       huber_delta: where the value loss becomes linear.
-      value_decay: of the running moments of the returns, by which values are normalised.
+      value_decay: of the running moments of the returns, by which values are normalized.
       grad_norm: the global gradient norm is clipped to it.
     """
 

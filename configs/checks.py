@@ -180,7 +180,7 @@ def _check_support(cfg: Config) -> None:
 
 
 def _check_norm(cfg: Config) -> None:
-    """What normalises hidden layers finds some, and something to normalise in each."""
+    """What normalizes hidden layers finds some, and something to normalize in each."""
     model = cfg.policy.model
     if model.read("norm", str, "none") == "none":
         return
@@ -188,7 +188,7 @@ def _check_norm(cfg: Config) -> None:
         sizes = model.read(key, list)
         if sizes and 1 not in sizes:
             continue
-        fault = "there is no layer to normalise" if not sizes else "a layer of one unit would always give its bias"
+        fault = "there is no layer to normalize" if not sizes else "a layer of one unit would always give its bias"
         raise ConfigError(
             f"policy.model.norm={model.norm} with policy.model.{key}={list(sizes)}: {fault}; give layers of 2 units or "
             "more, or policy.model.norm=none"

@@ -8,7 +8,7 @@ from minding.engine import Config
 main_config = Config(
     exp_name="lunarlander_ppo",
     run=dict(max_env_step=500_000, target=200.0),
-    # Without reward normalisation the value loss, in squares of 100 points, uses up the gradient norm.
+    # Without reward normalization the value loss, in squares of 100 points, uses up the gradient norm.
     env=dict(env_id="LunarLander-v3", collector_env_num=16, normalize_reward=True, reward_gamma=0.999),
     policy=dict(
         type="ppo",

@@ -13,7 +13,7 @@ main_config = Config(
         type="a2c",
         model=dict(normalize_obs=True),
         # The pendulum falls within a second: a short horizon is enough and learns faster. With Adam, or with advantages
-        # normalised within 40 rows, it never learns to swing up.
+        # normalized within 40 rows, it never learns to swing up.
         learn=dict(learning_rate=2e-3, gamma=0.9, gae_lambda=0.95, entropy_weight=0.0),
         eval=dict(freq=25_000, n_episode=20),
     ),

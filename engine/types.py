@@ -52,7 +52,7 @@ class Stateful(Protocol):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class EpisodeEnd:
-    """One finished episode. `episode_return` is the sum of the environment's own rewards (before normalisation), over
+    """One finished episode. `episode_return` is the sum of the environment's own rewards (before normalization), over
     the steps and the agents.
 
     `info` holds what its last step said of the declared keys of `info` (``env.info_keys``) that are one number each;
@@ -73,7 +73,7 @@ class EnvStep:
       obs: observation to act on next, ``(N, ...)``; after an end it is the first one of the new episode.
       next_obs: true successor of the observation acted on, ``(N, ...)``; the final observation where an episode
         ended. The same object as `obs` when no episode ended in this step.
-      reward: float32 ``(N,)``, with several agents ``(N, M)``, after reward normalisation if that is on.
+      reward: float32 ``(N,)``, with several agents ``(N, M)``, after reward normalization if that is on.
       terminated: bool ``(N,)``, a true end (no bootstrap).
       truncated: bool ``(N,)``, cut by a time limit (bootstrap from `next_obs`); never true together with `terminated`.
       valid: bool ``(N,)``, False where the source used this step to reset (the row is not a transition); None when all

@@ -53,7 +53,7 @@ def make_env_manager(
       env_cfg: the `env` section of a configuration; missing keys take their defaults.
       num_envs: N.
       seed: of all episodes.
-      training: False for evaluation: rewards are then neither normalised nor clipped, and episodes are whole games.
+      training: False for evaluation: rewards are then neither normalized nor clipped, and episodes are whole games.
       env_fn: makes one environment, in place of ``env_cfg.env_id``; takes ``env_kwargs``.
     Raises:
       ConfigError: if the section or the environment is wrong; names the key.

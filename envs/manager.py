@@ -36,7 +36,7 @@ class BatchedEnvManager:
       source: steps the environments.
       adapter: of the actions.
       settings: checked settings, see `env_settings`.
-      training: apply reward normalisation and clipping if the settings ask for them.
+      training: apply reward normalization and clipping if the settings ask for them.
 
     Attributes:
       origin: rebuilds this manager in another process; None where nothing can.
@@ -244,7 +244,7 @@ class VectorEnvManager(BatchedEnvManager):
       vector_env: its metadata must tell the autoreset mode.
       env_cfg: the `env` section; only what concerns actions, rewards and faults is used.
       seed: of the first reset.
-      training: apply reward normalisation and clipping if the settings ask for them.
+      training: apply reward normalization and clipping if the settings ask for them.
       told: whether it was said already where actions are not rescaled.
     """
 

@@ -51,10 +51,10 @@ def mappo_loss(log_prob, entropy, value, batch, cfg):
     """The loss of one minibatch.
 
     Args:
-      log_prob, value: float32 (B,), of the current network, the value normalised; entropy: float32 (B,) or scalar.
+      log_prob, value: float32 (B,), of the current network, the value normalized; entropy: float32 (B,) or scalar.
       batch: by name `log_prob` and `value` (the old ones), `advantage`, `return`, `acting`, 0 for rows from which the
         actor does not learn, and, if rows weigh differently, `valid`, each float32 (B,). Values and returns are
-        normalised.
+        normalized.
       cfg: the `learn` part of the configuration.
 
     Returns:

@@ -1,7 +1,7 @@
 """PPO: clipped policy gradients over several passes of the same rollout.
 
 Schulman et al., 2017, https://arxiv.org/abs/1707.06347, eq. 7 and 9; the value clip, the orthogonal start and the
-advantage normalisation follow Huang et al., 2022, https://iclr-blog-track.github.io/2022/03/25/ppo-implementation-details/.
+advantage normalization follow Huang et al., 2022, https://iclr-blog-track.github.io/2022/03/25/ppo-implementation-details/.
 
     r_t = pi(a_t|s_t) / pi_old(a_t|s_t)
     L = mean[ max(-A r, -A clip(r, 1-e, 1+e)) ] + c_v L_value - c_e H

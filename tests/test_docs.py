@@ -96,6 +96,7 @@ DRAFT = {
     "takes a quarter " + "of the time": "is four times as fast",
     "holds them " + "current": "keeps them current",
     "an " + "iteration |": "per iteration",
+    "normal" + "is": "normaliz",
 }
 
 

@@ -1,7 +1,7 @@
 """MAPPO in one PyTorch file, in the manner of its authors' code (https://github.com/marlbenchmark/on-policy).
 
 ``python -m benchmarks.peers.mappo_style CASE`` prints one line of JSON. Same structure as there: agents that share an
-actor, a critic that sees the observations of all agents, values normalised by running moments of the returns, a Huber
+actor, a critic that sees the observations of all agents, values normalized by running moments of the returns, a Huber
 loss, GAE, shuffled minibatches, Adam with eps 1e-5. Faster than there: one process steps the environments, values of a
 rollout are one forward pass, and actor and critic share one optimizer. No logging.
 """
@@ -142,8 +142,8 @@ class Trainer:
         case = self.case
         self.moments.update(returns)
         mean, deviation = self.moments.read()
-        normalised = (returns - mean) / deviation
-        flat = [x.flatten() for x in (self.action, self.log_prob, advantage, normalised)]
+        normalized = (returns - mean) / deviation
+        flat = [x.flatten() for x in (self.action, self.log_prob, advantage, normalized)]
         obs, central = self.obs[:-1].flatten(0, 2), central.flatten(0, 2)
         for _ in range(case.epochs):
             for rows in torch.randperm(len(obs)).split(case.batch_size):
@@ -158,7 +158,7 @@ class Trainer:
 
         Args:
           obs, central: inputs of both networks, float32 ``(B, F)``.
-          columns: action, old log probability, advantage and normalised return, each ``(B,)``.
+          columns: action, old log probability, advantage and normalized return, each ``(B,)``.
         """
         case = self.case
         action, old_log_prob, advantage, target = columns

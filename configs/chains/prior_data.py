@@ -1,7 +1,7 @@
 """Evaluate, explore, collect, store, learn from replay of which a share is recorded data (RLPD).
 
 Ball et al., 2023, https://arxiv.org/abs/2302.02948: half of each minibatch are recorded steps, with their rewards; the
-critics have layer normalisation (`policy.model.norm=critics`).
+critics have layer normalization (`policy.model.norm=critics`).
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from minding.engine.errors import CheckpointError, ConfigError, DamagedCheckpoin
 
 POLICY = {
     "policy.type": "the algorithm",
-    "policy.model": "the network: sizes, activation, normalisation of layers and of observations",
+    "policy.model": "the network: sizes, activation, normalization of layers and of observations",
     "env.env_id": "the environment",
     "env.wrappers": "what is done to observations and actions",
     "env.spec.observation": "the observations",

@@ -22,7 +22,7 @@ class Normalizer:
 
 
 class Vector:
-    """Numbers of any shape, flattened to ``(B, size)``; normalised if there is a normaliser."""
+    """Numbers of any shape, flattened to ``(B, size)``; normalized if there is a normalizer."""
 
     def __init__(self, size: int, normalizer: Normalizer | None) -> None:
         self.size, self.normalizer = size, normalizer

@@ -76,7 +76,7 @@ class MLP:
     Args:
       layers: the linear layers.
       activation: one of `ACTIVATIONS`.
-      norms: what normalises the result of each layer before the activation; empty if nothing does.
+      norms: what normalizes the result of each layer before the activation; empty if nothing does.
     """
 
     def __init__(self, layers: Sequence[Linear], activation: str, norms: Sequence[LayerNorm] = ()) -> None:

@@ -1,4 +1,4 @@
-"""Layer normalisation in NumPy, see `networks.layers`."""
+"""Layer normalization in NumPy, see `networks.layers`."""
 
 from __future__ import annotations
 

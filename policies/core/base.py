@@ -212,7 +212,7 @@ class BasePolicy:
 
     @property
     def normalizers(self) -> dict[str, Normalizer]:
-        """The normalisers of observations, by path."""
+        """The normalizers of observations, by path."""
         return {name: normalizer for name, (_, normalizer) in self._normalizers.items()}
 
     def acting_arrays(self) -> tuple[dict[str, Array], str]:
@@ -300,7 +300,7 @@ class BasePolicy:
     def update_normalizers(
         self, batch: IndexedBatch, rows: Array, normalizers: Iterable[tuple[str, Normalizer]]
     ) -> None:
-        """Adds the observations of rows of the batch's tables to the moments of normalisers, with their row fields."""
+        """Adds the observations of rows of the batch's tables to the moments of normalizers, with their row fields."""
         if not len(rows):
             return
         for field, normalizer in normalizers:

@@ -1,6 +1,6 @@
 """Writes a policy as one graph, raw observations in, the greedy action out, in MindIR or ONNX.
 
-    obs (batch, ...) -> normalisation -> network -> argmax, or tanh -> units of the environment
+    obs (batch, ...) -> normalization -> network -> argmax, or tanh -> units of the environment
 
 A policy with memory also takes what it remembers, 'memory', and returns what it remembers then, 'next_memory'. Weights
 and the moments of observations are constants of the graph; the batch size is free. Before a file gets its name it is

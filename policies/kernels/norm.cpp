@@ -1,4 +1,4 @@
-// Layer normalisation and the activation after it as one kernel of a MindSpore graph, and its gradient.
+// Layer normalization and the activation after it as one kernel of a MindSpore graph, and its gradient.
 //
 // Mean and deviation of a row are computed again for the gradient: the row is read for it anyway.
 #include <cmath>
@@ -63,7 +63,7 @@ ALWAYS_INLINE int norm(const Call& call) {
 
 // gradient (B, H), result (B, H), x (B, H), weight (H,) -> gradients of x (B, H), weight (H,) and bias (H,)
 //
-// For g, the gradient before the activation, and the normalised row n:
+// For g, the gradient before the activation, and the normalized row n:
 //   dx = scale (g weight - mean(g weight) - n mean(g weight n)),   dweight = sum over rows of g n,   dbias = that of g
 template <class Activation>
 ALWAYS_INLINE int norm_gradient(const Call& call) {

@@ -7,7 +7,7 @@ regression after another:
     L = mean[ 1/2 (Q(s, a) - y)^2 ]
 
 From low to high is what rewards can add up to; the paper's functions are bounded likewise. That, and layer
-normalisation, keep the values of actions that were not recorded from growing without end.
+normalization, keep the values of actions that were not recorded from growing without end.
 """
 
 from __future__ import annotations

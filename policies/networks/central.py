@@ -46,7 +46,7 @@ class CentralValue(nn.Cell):
         self.agents = ms.Tensor(np.eye(agents, dtype=np.float32))
 
     def construct(self, features, leaves):
-        """The normalised value, see `PopArt`; leaves: those of `central_view`."""
+        """The normalized value, see `PopArt`; leaves: those of `central_view`."""
         there = ops.ExpandDims()(ops.Cast()(lean.item(leaves, 1), ms.float32), -1)
         who = ops.Gather()(self.agents, lean.item(leaves, 0), 0)
         seen = (features * there, self.state(leaves[2:]) * there, who)
@@ -113,7 +113,7 @@ class CentralActorCritic(nn.Cell):
         return (*params, self.critic.value.raw(self.critic(features, central)))
 
     def of_rows(self, batch):
-        """The parameters of the distribution and the normalised values for the rows of a batch.
+        """The parameters of the distribution and the normalized values for the rows of a batch.
 
         Args:
           batch: by name `obs` and `central`; with memory also what `ActorCritic.of_rows` takes.

@@ -56,7 +56,7 @@ class Normalizer(nn.Cell):
 
 
 class Vector(nn.Cell):
-    """Numbers, flattened to ``(B, D)``; normalised if asked for."""
+    """Numbers, flattened to ``(B, D)``; normalized if asked for."""
 
     def __init__(self, space: Mapping[str, Any], normalize: bool) -> None:
         super().__init__()
@@ -209,7 +209,7 @@ class ObsEncoder(nn.Cell):
         return numpy_forms.ObsEncoder(encoders, projections, self.activation_name, self.places)
 
     def normalizers(self) -> list[tuple[int, Normalizer]]:
-        """(leaf number, its normalizer) for every normalised leaf."""
+        """(leaf number, its normalizer) for every normalized leaf."""
         return [
             (k, e.normalizer)
             for k, e in zip(self.places, self.encoders)

@@ -50,7 +50,7 @@ def fused_linear(activation: str) -> Any:
 
 @functools.cache
 def fused_norm(activation: str) -> Any:
-    """The primitive ``(x, weight, bias) -> activation(normalised x)`` with its gradient; see `LayerNorm`.
+    """The primitive ``(x, weight, bias) -> activation(normalized x)`` with its gradient; see `LayerNorm`.
 
     Args:
       activation: 'none', 'relu' or 'tanh'.

@@ -107,7 +107,7 @@ class Clip(nn.Cell):
 
 
 class LayerNorm(nn.Cell):
-    """Layer normalisation of rows x ``(B, size)`` (Ba et al., 2016, https://arxiv.org/abs/1607.06450, eq. 4), with a
+    """Layer normalization of rows x ``(B, size)`` (Ba et al., 2016, https://arxiv.org/abs/1607.06450, eq. 4), with a
     learned weight and bias for each number, which start at 1 and 0:
 
         y = (x - mean(x)) / sqrt(var(x) + 1e-5) * weight + bias
@@ -134,7 +134,7 @@ class LayerNorm(nn.Cell):
 
 
 def make_norms(sizes: Sequence[int], norm: str) -> nn.CellList:
-    """What normalises each of some hidden layers; empty for `norm` 'none', a `LayerNorm` each for 'layer'."""
+    """What normalizes each of some hidden layers; empty for `norm` 'none', a `LayerNorm` each for 'layer'."""
     return nn.CellList([LayerNorm(size) for size in sizes] if norm == "layer" else [])
 
 
@@ -167,7 +167,7 @@ class MLP(nn.Cell):
         self.activation_name = activation
         self.activation = ACTIVATIONS[activation]()
         self.fusible = activation in FUSED
-        # Whether the fused form of each layer, or of what normalises it, has the activation in it.
+        # Whether the fused form of each layer, or of what normalizes it, has the activation in it.
         self.layers_activate = False
 
     @classmethod

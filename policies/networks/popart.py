@@ -31,11 +31,11 @@ class PopArt(nn.Cell):
         self.variance, self.updates = _number("variance", 1.0), _number("updates", 0.0)
 
     def construct(self, x):
-        """The normalised value, float32 (B,), for x (B, in)."""
+        """The normalized value, float32 (B,), for x (B, in)."""
         return self.linear(x)
 
     def raw(self, value):
-        """Normalised values in units of the returns."""
+        """Normalized values in units of the returns."""
         return value * self.deviation + self.mean
 
     def normalized(self, value):

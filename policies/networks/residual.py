@@ -1,5 +1,5 @@
 """Residual convolutions over the planes of a board (He et al., 2016, https://arxiv.org/abs/1512.03385), padded so that
-the board keeps its size, without batch normalisation."""
+the board keeps its size, without batch normalization."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ _SMALL = 0.01
 
 class SymlogEncoder(nn.Cell):
     """Features (B, F) of observation leaves: encoder, then hidden layers. Vectors go through `symlog` first, unless
-    they are normalised or the encoder is the user's own."""
+    they are normalized or the encoder is the user's own."""
 
     def __init__(self, spec: Mapping[str, Any], model: Any, rng: np.random.Generator) -> None:
         super().__init__()

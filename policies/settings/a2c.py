@@ -15,7 +15,7 @@ def schema() -> groups.Schema:
         **groups.passes(1, 1),
         "gae_lambda": opt(1.0, "[0, 1]", "bias-variance trade-off of GAE; 1: n-step returns"),
         "normalize_advantage": opt(
-            False, None, "normalise advantages to zero mean and unit variance in each minibatch"
+            False, None, "normalize advantages to zero mean and unit variance in each minibatch"
         ),
     }
     schema = groups.actor_critic(learn, 40)

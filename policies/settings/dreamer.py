@@ -18,7 +18,7 @@ def _model() -> groups.Schema:
     keys = groups.model([128, 128], "relu")
     keys["norm"] = dataclasses.replace(keys["norm"], default="layer")
     keys["normalize_obs"] = dataclasses.replace(
-        keys["normalize_obs"], doc="normalise vectors to zero mean and unit variance, instead of taking their symlog"
+        keys["normalize_obs"], doc="normalize vectors to zero mean and unit variance, instead of taking their symlog"
     )
     return {
         **keys,

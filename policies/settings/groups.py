@@ -26,7 +26,7 @@ def model(hidden: list[int], activation: str, *, critics: bool = False) -> Schem
         "norm": opt(
             "none",
             kinds,
-            f"normalise each hidden layer before its activation: layer normalisation, over the layer's units{where}",
+            f"normalize each hidden layer before its activation: layer normalization, over the layer's units{where}",
         ),
         "encoder": opt(
             None,
@@ -34,7 +34,7 @@ def model(hidden: list[int], activation: str, *, critics: bool = False) -> Schem
             "your own encoder of observations, 'module:Class': see howto/custom_networks.md; None: that of minding",
             type=str,
         ),
-        "normalize_obs": opt(False, None, "normalise vectors to zero mean and unit variance, inside the network"),
+        "normalize_obs": opt(False, None, "normalize vectors to zero mean and unit variance, inside the network"),
         "encoder_dim": opt(64, "[1, inf)", "encoder features per key of an observation with several"),
         "cnn": opt([], None, "convolutions as [channels, kernel, stride]; empty: chosen by image size"),
         "cnn_dim": opt(256, "[1, inf)", "output features of an image encoder"),

@@ -13,13 +13,13 @@ def schema() -> groups.Schema:
         **groups.passes(10, 1),
         "gae_lambda": opt(0.95, "[0, 1]", "bias-variance trade-off of GAE"),
         "clip_ratio": opt(0.2, "(0, 1)", "clip range of the probability ratio"),
-        "value_clip": opt(True, None, "clip changes of the normalised value to clip_ratio"),
-        "value_norm": opt(True, None, "normalise values by running statistics of the returns"),
+        "value_clip": opt(True, None, "clip changes of the normalized value to clip_ratio"),
+        "value_norm": opt(True, None, "normalize values by running statistics of the returns"),
         "value_norm_decay": opt(0.99, "[0, 1)", "decay of those running statistics, per rollout"),
         "huber_delta": opt(
-            10.0, "(0, inf)", "threshold of the Huber value loss, beyond which it is linear; in normalised units"
+            10.0, "(0, inf)", "threshold of the Huber value loss, beyond which it is linear; in normalized units"
         ),
-        "normalize_advantage": opt(True, None, "normalise advantages to zero mean and unit variance in each minibatch"),
+        "normalize_advantage": opt(True, None, "normalize advantages to zero mean and unit variance in each minibatch"),
         "death_masking": opt(
             True,
             None,

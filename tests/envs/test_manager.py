@@ -215,7 +215,7 @@ def test_a_first_success_after_zeros_is_clipped_at_10_unless_the_settings_say_ot
     assert rewards[-1] == pytest.approx(min(largest, 1.0 / np.std([0.0] * 1000 + [1.0])))
 
 
-def test_normalised_rewards_leave_episode_returns_as_they_are_and_spare_evaluation(make):
+def test_normalized_rewards_leave_episode_returns_as_they_are_and_spare_evaluation(make):
     manager = make("Counter", 2, normalize_reward=True, reward_clip=0.5)
     manager.reset()
     ends, largest = [], 0.0

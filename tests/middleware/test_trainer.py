@@ -98,7 +98,7 @@ def test_rows_that_do_not_divide_into_minibatches_are_refused(counting_config):
 
 LONE = {"policy.learn.n_minibatch": 8}
 COMPARED = {
-    "normalised advantages": ("ppo", multistep_trainer, LONE, "policy.learn.normalize_advantage=false"),
+    "normalized advantages": ("ppo", multistep_trainer, LONE, "policy.learn.normalize_advantage=false"),
     "one step on one row": (
         "a2c",
         trainer,

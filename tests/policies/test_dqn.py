@@ -90,7 +90,7 @@ def test_the_update_computes_the_loss_of_its_formula(disturbed_policies, batch_o
     policy = disturbed_policies[kind]
     policy.cfg.learn.target.tau = 1e-12
     p = params(policy)
-    # The normalisers have seen nothing yet: they let observations pass.
+    # The normalizers have seen nothing yet: they let observations pass.
     rows, weight, output = learn(policy, batch_of, kind)
     policy.cfg.learn.target.tau = 0.25
 
@@ -161,7 +161,7 @@ def test_it_has_no_state_value(policies):
         policies["double"].collect_mode.value(np.zeros((1, 4), np.float32))
 
 
-def test_the_normaliser_learns_from_the_rows_that_were_sampled_only(policies, batch_of):
+def test_the_normalizer_learns_from_the_rows_that_were_sampled_only(policies, batch_of):
     policy = policies["double"]
     values = random_rows(policy)
     for cell in (policy.root.net, policy.root.target):

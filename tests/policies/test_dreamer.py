@@ -131,7 +131,7 @@ def linear(p, name, x):
 
 
 def mlp(p, part, x):
-    """Hidden layers with ReLU, normalised if they have norms."""
+    """Hidden layers with ReLU, normalized if they have norms."""
     k = 0
     while f"{part}.layers.{k}.weight" in p:
         x = linear(p, f"{part}.layers.{k}", x)

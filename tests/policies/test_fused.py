@@ -57,7 +57,7 @@ def test_values_and_gradients_are_those_of_the_plain_layers(inputs, hidden, rows
 
 
 @pytest.mark.parametrize(("activation", "hidden"), [("relu", [17, 8]), ("tanh", [8, 3]), ("silu", [9])])
-def test_normalised_layers_have_the_values_and_gradients_of_the_plain_ones(activation, hidden):
+def test_normalized_layers_have_the_values_and_gradients_of_the_plain_ones(activation, hidden):
     x = to_device(np.random.default_rng(1).standard_normal((33, 5)).astype(np.float32))
     plain, fused = (Slope(5, hidden, activation, "layer") for _ in range(2))
     fuse_layers(fused)

@@ -13,7 +13,7 @@ CONTRACT = {
     "impala": (dict_of(a=VECTOR, b=discrete(2)), space_of(2, 2), {"policy.model.normalize_obs": True}),
 }
 LEARNS = {"policy.collect.n_sample": 16, "policy.learn.learning_rate": 0.01}
-RESUMES = {"IMPALA, observations normalised": ("CartPole-v1", ("policy.model.normalize_obs=true",))}
+RESUMES = {"IMPALA, observations normalized": ("CartPole-v1", ("policy.model.normalize_obs=true",))}
 
 STEPS, T, N = 2, 6, 2
 ROWS = T * N

@@ -21,7 +21,7 @@ from minding.policies.iql import expectile_loss
 from minding.policies.ops import lean
 
 CONTRACT = {"iql": (VECTOR, space_of(2, 2), {"policy.model.normalize_obs": True})}
-RESUMES = {"IQL, observations normalised": ("Pendulum-v1", ("policy.model.normalize_obs=true",))}
+RESUMES = {"IQL, observations normalized": ("Pendulum-v1", ("policy.model.normalize_obs=true",))}
 
 EXPECTILE, SCALE, LIMIT = 0.8, 3.0, 2.0
 

@@ -38,7 +38,7 @@ def test_a_layer_and_its_gradients(batch, inputs, outputs, activation):
 
 @pytest.mark.parametrize("activation", VALUE)
 @pytest.mark.parametrize(("batch", "size"), [(1, 2), (5, 7), (3, 16), (9, 33), (256, 256)])
-def test_a_normalised_layer_and_its_gradients(batch, size, activation):
+def test_a_normalized_layer_and_its_gradients(batch, size, activation):
     arrays = draws(2, (batch, size), (size,), (size,), (batch, size))
     # Rows far from zero: their mean is taken out before squares are summed.
     x, weight, bias, dout = arrays[0] + np.float32(30.0), *arrays[1:]

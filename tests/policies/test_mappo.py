@@ -130,7 +130,7 @@ class Update:
         return np.stack(made)
 
     def outputs(self, p):
-        """Log-probabilities, entropies and normalised values."""
+        """Log-probabilities, entropies and normalized values."""
         features = self.features(p)
         logits = linear(p, "net.head.linear", np.tanh(linear(p, "net.actor.layers.0", features)))
         logits = np.where(self.rows["obs.action_mask"], logits, -1e30)

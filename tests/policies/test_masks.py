@@ -197,7 +197,7 @@ def test_a_mask_given_apart_has_to_fit(ppo, tiny_config):
         plain.eval_mode.forward(obs, action_mask=mask)
 
 
-def test_the_normaliser_sees_the_observation_beside_the_mask(build):
+def test_the_normalizer_sees_the_observation_beside_the_mask(build):
     policy = build("ppo", ACTIONS, **{"policy.model.normalize_obs": True})
     batches = Batches(policy, ROWS)
     values, _ = values_of(policy, batches, draw_masks((ACTIONS,), ROWS, np.random.default_rng(0)))

@@ -83,8 +83,8 @@ NETWORKS = {
     "actor-critic, several choices, discrete observation": (ActorCritic, discrete(5), multi_discrete(2, 3), {}),
     "actor-critic without hidden layers": (ActorCritic, VECTOR, discrete(3), {"hidden": []}),
     "action values, multi-discrete observation": (QNetwork, multi_discrete(3, 4), discrete(3), {}),
-    "action values, dueling, normalised": (QNetwork, VECTOR, discrete(3), {"dueling": True, "normalize_obs": True}),
-    "quantiles, dueling, normalised": (
+    "action values, dueling, normalized": (QNetwork, VECTOR, discrete(3), {"dueling": True, "normalize_obs": True}),
+    "quantiles, dueling, normalized": (
         functools.partial(distribution, QuantileMean(5)),
         VECTOR,
         discrete(3),
@@ -109,7 +109,7 @@ NETWORKS = {
         {},
     ),
     "squashed actor, bits": (SquashedActor, {"kind": "multi_binary", "shape": [5]}, space_of(2), {}),
-    "deterministic actor, normalised": (DeterministicActor, VECTOR, space_of(2, 3), {"normalize_obs": True}),
+    "deterministic actor, normalized": (DeterministicActor, VECTOR, space_of(2, 3), {"normalize_obs": True}),
     "actor-critic, layer norm": (ActorCritic, VECTOR, discrete(3), {"norm": "layer"}),
     "deterministic actor, layer norm, relu": (
         DeterministicActor,
@@ -126,8 +126,8 @@ NETWORKS = {
     "action values, bytes that are no image": (QNetwork, space_of(6, dtype="uint8", low=0, high=255), discrete(2), {}),
 }
 FAST = [
-    *("actor-critic, several choices, discrete observation", "action values, dueling, normalised", "quantiles, masked"),
-    *("squashed actor, dict of vectors", "deterministic actor, normalised", "actor-critic, layer norm"),
+    *("actor-critic, several choices, discrete observation", "action values, dueling, normalized", "quantiles, masked"),
+    *("squashed actor, dict of vectors", "deterministic actor, normalized", "actor-critic, layer norm"),
     "noisy, layer norm",
 ]
 """One of each kind."""
@@ -351,10 +351,10 @@ def test_a_linear_layer_by_hand():
     assert layer(to_device(np.array([[1, 1], [2, 0]], np.float32))).asnumpy().tolist() == [[13, 27], [12, 26]]
 
 
-# Normaliser
+# Normalizer
 
 
-def test_the_normaliser_scales_to_zero_mean_and_unit_variance_and_clips():
+def test_the_normalizer_scales_to_zero_mean_and_unit_variance_and_clips():
     normalizer = Normalizer(1)
     x = np.array([[1.0], [3.0], [1000.0]], np.float32)
     assert normalizer(to_device(x)).asnumpy().tolist() == [[1.0], [3.0], [10.0]]

@@ -1,4 +1,4 @@
-"""Layer normalisation of hidden layers, `policy.model.norm`: formula, gradients, and where it is."""
+"""Layer normalization of hidden layers, `policy.model.norm`: formula, gradients, and where it is."""
 
 import numpy as np
 import pytest
@@ -22,7 +22,7 @@ def drawn(*shape, seed=0):
 
 
 class Net(nn.Cell):
-    """Two normalised layers and a head, and the gradient of a sum of its outputs' squares."""
+    """Two normalized layers and a head, and the gradient of a sum of its outputs' squares."""
 
     def __init__(self, activation):
         super().__init__()
@@ -42,7 +42,7 @@ class Net(nn.Cell):
 
 
 def layer(x, weight, bias):
-    """One layer's normalisation, float64."""
+    """One layer's normalization, float64."""
     x = x - x.mean(axis=-1, keepdims=True)
     return x / np.sqrt((x**2).mean(axis=-1, keepdims=True) + 1e-5) * weight + bias
 
@@ -76,7 +76,7 @@ def test_values_and_gradients_are_those_of_float64(activation, fused):
         np.testing.assert_allclose(slope.asnumpy(), expected, rtol=1e-3, atol=2e-5, err_msg=name)
 
 
-def test_the_normalisation_comes_before_the_activation_and_forgets_mean_and_scale_of_a_row():
+def test_the_normalization_comes_before_the_activation_and_forgets_mean_and_scale_of_a_row():
     net = MLP(2, [2], "relu", None, np.random.default_rng(0), "layer")
     net.layers[0].weight.asnumpy()[...] = np.eye(2)
     net.layers[0].bias.asnumpy()[...] = 0.0
@@ -151,9 +151,9 @@ def test_one_update_moves_the_weights_of_the_norms_and_their_targets_follow(tiny
 @pytest.mark.parametrize(
     ("algorithm", "key", "sizes", "fault"),
     [
-        ("ppo", "hidden", "[]", "no layer to normalise"),
+        ("ppo", "hidden", "[]", "no layer to normalize"),
         ("sac", "hidden", "[8, 1]", "one unit would always give its bias"),
-        ("coma", "critic_hidden", "[]", "no layer to normalise"),
+        ("coma", "critic_hidden", "[]", "no layer to normalize"),
     ],
 )
 def test_it_is_refused_where_it_means_nothing(algorithm, key, sizes, fault):

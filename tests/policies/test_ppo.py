@@ -21,11 +21,11 @@ CONTRACT = {
 LEARNS = {"policy.collect.n_sample": 64, "policy.learn.learning_rate": 0.01, "policy.learn.n_minibatch": 2}
 ALTERNATIVES = ("policy.model.memory=gru", "policy.other.rnd.weight=0.5")
 RESUMES = {
-    "PPO on a vector environment, observations normalised": (
+    "PPO on a vector environment, observations normalized": (
         "CartPole-v1",
         ("env.backend=native", "policy.model.normalize_obs=true"),
     ),
-    "PPO in worker processes, dict observations, rewards normalised": (
+    "PPO in worker processes, dict observations, rewards normalized": (
         "fakes:Hunt",
         ("env.backend=subprocess", "env.workers=2", "env.normalize_reward=true"),
     ),

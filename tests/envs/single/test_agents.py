@@ -186,7 +186,7 @@ def test_the_state_of_a_manager_restores_everything(squad, backend):
         assert one.episodes == other.episodes
 
 
-def test_normalised_rewards_share_one_scale(squad):
+def test_normalized_rewards_share_one_scale(squad):
     manager = squad(2, length=6, env={"normalize_reward": True})
     manager.step(actions(2))
     reward = manager.step(actions(2)).reward

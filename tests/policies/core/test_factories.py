@@ -27,7 +27,7 @@ CASES = {
     "implicit quantiles, dueling": ("iqn", VECTOR, discrete(3), {"policy.model.dueling": True}),
     "categorical, nested observations": ("ppo", NESTED, discrete(3), {}),
     "several choices": ("ppo", space_of(2, 3), multi_discrete(3, 2), {"policy.model.activation": "relu"}),
-    "gaussian, normalised": ("ppo", VECTOR, space_of(2, 2), {"policy.model.normalize_obs": True}),
+    "gaussian, normalized": ("ppo", VECTOR, space_of(2, 2), {"policy.model.normalize_obs": True}),
     "squashed gaussian": ("sac", VECTOR, space_of(3), {}),
     "noise that goes on": ("td3", VECTOR, space_of(3), {"policy.collect.noise.kind": "ou"}),
     "action values with a memory": ("r2d2", VECTOR, discrete(3), {"policy.model.memory": "lstm"}),

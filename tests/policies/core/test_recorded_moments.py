@@ -1,4 +1,4 @@
-"""Normalisers of policies that learn from recorded data: moments of all data, before the first step, for good."""
+"""Normalizers of policies that learn from recorded data: moments of all data, before the first step, for good."""
 
 import copy
 
@@ -43,7 +43,7 @@ def recorded(seed=0):
 
 
 def moments(policy):
-    """Mean and scale of each normaliser as the network sees them."""
+    """Mean and scale of each normalizer as the network sees them."""
     return {name: (n.mean.asnumpy().copy(), n.scale.asnumpy().copy()) for name, n in policy.normalizers.items()}
 
 

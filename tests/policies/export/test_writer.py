@@ -230,7 +230,7 @@ def test_a_file_remembers_and_forgets_as_the_policy_does(file_format, made, expo
 
 
 @pytest.mark.parametrize(("case", "file_format"), [("ppo, discrete", "onnx"), ("sac", "mindir")])
-def test_a_file_without_the_normalisation_is_found(case, file_format, made, tmp_path):
+def test_a_file_without_the_normalization_is_found(case, file_format, made, tmp_path):
     one = made(case)
     ((_, normalizer),) = one.policy._normalizers.values()
     kept = [p.asnumpy().copy() for p in (normalizer.mean, normalizer.scale)]
