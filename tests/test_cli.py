@@ -18,7 +18,7 @@ from fakes import needs_kernels
 
 import minding.configs
 from minding.cli import run
-from minding.cli.common import COUNT
+from minding.cli.common import COUNT, number
 from minding.cli.doctor import _kernels
 from minding.cli.seeds import _print_seeds as print_seeds
 from minding.configs import PRESETS
@@ -554,9 +554,9 @@ def test_check_env_prints_findings_as_they_are_made_and_its_limit_first(capsys, 
     seen = []
 
     def find(*_, seconds):
-        for number in range(3):
+        for k in range(3):
             seen.append(capsys.readouterr().out)
-            yield Finding("ok", f"finding {number} of {seconds:g} s")
+            yield Finding("ok", f"finding {k} of {seconds:g} s")
 
     monkeypatch.setattr("minding.envs.check.iter_findings", find)
     assert run(["check-env", "CartPole-v1", "--seconds", "12"]) == 0
@@ -926,3 +926,10 @@ def test_what_the_user_names_needs_no_yes(training, tmp_path, monkeypatch):
     assert run(["train", "mine.yaml", "--trust"]) == 0
     assert run(["train", "mine.py"]) == 0
     assert run(["train", "cartpole_ppo", "env.env_id=gymnasium.envs.classic_control.cartpole:CartPoleEnv"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(487.46, "487.5"), (-10.04, "-10.0"), (0.0, "0.0"), (-1.0, "-1.0"), (0.69713, "0.6971")]
+)
+def test_small_returns_have_four_digits_and_round_ones_one(value, text):
+    assert number(value) == text

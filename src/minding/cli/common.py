@@ -85,7 +85,7 @@ def written(what: str, path: str | Path, replaced: bool) -> None:
 
 def number(value: float) -> str:
     """A return or a score: with a decimal place, and small numbers, such as scores of games, with four digits."""
-    return f"{value:.1f}" if abs(value) >= 10 or value == 0 else f"{value:.4g}"
+    return f"{value:.1f}" if abs(value) >= 10 or value == round(value, 1) else f"{value:.4g}"
 
 
 class CheckpointName(click.ParamType[str]):

@@ -69,7 +69,8 @@ def _curve(cfg: Config, run_dir: RunDir, summary: Any, draw: bool) -> str:
     points = points_of_run(cfg, metrics)
     column = main_column(points)
     if column is None:
-        return "none" if unjudged(cfg) else "none: the run ended before its first return"
+        first = f"evaluation (policy.eval.freq={cfg.policy.eval.freq})" if plays_itself(cfg) else "return"
+        return "none" if unjudged(cfg) else f"none: the run ended before its first {first}"
     kind, measure = MEASURES[column]
     if measure != MEASURES[EVAL_RETURN][1]:
         click.echo(f"\n{kind}: {measure}")
