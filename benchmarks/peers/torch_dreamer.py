@@ -168,7 +168,8 @@ class Dreamer:
     def __init__(self, full):
         self.world, self.actor, self.critic = World(full), Actor(), TwoHot()
         self.slow = copy.deepcopy(self.critic).requires_grad_(False)
-        self.range = None
+        # Running sums of percentiles, and of their weights.
+        self.range, self.seen = torch.zeros(2), 0.0
         self.optimizers = [
             (net, torch.optim.Adam(net.parameters(), lr=rate, eps=eps))
             for net, rate, eps in ((self.world, MODEL_RATE, 1e-8), (self.actor, RATE, 1e-5), (self.critic, RATE, 1e-5))
@@ -211,8 +212,8 @@ class Dreamer:
             returns.append(found)
         returns = torch.stack(returns[::-1])
         ends = torch.quantile(returns.flatten(), torch.tensor([0.05, 0.95]))
-        self.range = ends if self.range is None else DECAY * self.range + (1.0 - DECAY) * ends
-        scale = (self.range[1] - self.range[0]).clamp_min(1.0)
+        self.range, self.seen = DECAY * self.range + (1.0 - DECAY) * ends, DECAY * self.seen + (1.0 - DECAY)
+        scale = ((self.range[1] - self.range[0]) / self.seen).clamp_min(1.0)
         weight = torch.cumprod(torch.cat([going[None], decay[:-1]]), 0)
         return returns, (returns - value[:-1]) / scale, weight
 
