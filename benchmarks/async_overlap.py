@@ -38,7 +38,7 @@ _ALIKE = 0.02
 """How far from one half the share of the collection may be in the synchronous run of a pair."""
 _TRIES = 6
 _DRAWN = 2.0
-"""Seconds of the time line in the picture."""
+"""Seconds of the timeline in the picture."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -319,7 +319,7 @@ def _write(measured: dict[str, Any]) -> None:
 
 
 def _draw(n_epoch: int, image: Path) -> None:
-    """Draws the time line of an asynchronous run on the waiting environment."""
+    """Draws the timeline of an asynchronous run on the waiting environment."""
     from minding.engine.run.plotting import plot_trace
 
     image.parent.mkdir(parents=True, exist_ok=True)

@@ -20,7 +20,7 @@ class Case:
       num_envs: environments that step together.
       hidden: width of each hidden layer of every network.
       batch_size: rows of one gradient step.
-      learning_rate: Adam's step size at the start.
+      learning_rate: Adam's learning rate at the start.
       gamma: discount.
       iteration_steps: env steps between two calls of the learner; runs last a multiple of it.
       warmup_steps: env steps before the clock starts, past compilation and `learning_starts`.

@@ -11,7 +11,8 @@ main_config = Config(
     env=dict(env_id="Acrobot-v1"),
     policy=dict(
         type="dqn",
-        # A greedy policy that never moves the resting arm is always near: unless the step size falls to 0, it returns.
+        # A greedy policy that never moves the resting arm is always near: unless the learning rate falls to 0, it comes
+        # back.
         learn=dict(anneal_lr=True, update_per_collect=32),
         collect=dict(n_sample=64),
         eval=dict(n_episode=20),

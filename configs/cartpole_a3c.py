@@ -14,7 +14,7 @@ main_config = Config(
     policy=dict(
         type="a3c",
         model=dict(normalize_obs=True),
-        # A larger step size is faster, but collapses when the data are a few updates old.
+        # A larger learning rate is faster, but collapses when the data are a few updates old.
         learn=dict(learning_rate=1e-3, gamma=0.98),
         # Longer rollouts than the default: with 20 steps per environment, the cart of one seed in five left the track.
         collect=dict(n_sample=256),

@@ -14,7 +14,7 @@ main_config = Config(
     policy=dict(
         type="impala",
         model=dict(normalize_obs=True),
-        # A larger step size is faster, but collapses when the data are a few updates old.
+        # A larger learning rate is faster, but collapses when the data are a few updates old.
         learn=dict(learning_rate=1e-3, gamma=0.98),
         eval=dict(freq=20_000, n_episode=20),
     ),

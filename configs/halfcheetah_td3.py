@@ -11,7 +11,7 @@ main_config = Config(
     env=dict(env_id="HalfCheetah-v5", collector_env_num=1),
     policy=dict(
         type="td3",
-        # The step size of the authors' later code.
+        # The learning rate of the authors' later code.
         learn=dict(learning_rate=3e-4, warmup=10_000, update_per_collect=1),
         collect=dict(n_sample=1, random_steps=10_000),
         eval=dict(freq=20_000),

@@ -12,7 +12,7 @@ main_config = Config(
     policy=dict(
         type="qrdqn",
         model=dict(hidden=[256, 256]),
-        # With half the step size and tau of 0.005 three of five seeds reach 200.
+        # With half the learning rate and tau of 0.005 three of five seeds reach 200.
         learn=dict(anneal_lr=True, update_per_collect=16, nstep=3, target=dict(kind="soft", tau=0.01), warmup=5_000),
         collect=dict(n_sample=64),
         eval=dict(freq=25_000, n_episode=20),

@@ -8,8 +8,8 @@ Sutton and Barto, 2018, http://incompleteideas.net/book/the-book-2nd.html, secti
     theta <- theta + alpha_theta mean[ delta grad log pi(A|S) ]
 
 The mean is over the environments, which take one step each between two gradient steps; actor and critic each have a
-step size and statistics of their own. delta comes from `gae_estimator` with ``gae_lambda`` 0, as `advantage`, and as
-``return - V``; with other middleware, or another lambda, their advantages and returns are in its place.
+learning rate and statistics of their own. delta comes from `gae_estimator` with ``gae_lambda`` 0, as `advantage`, and
+as ``return - V``; with other middleware, or another lambda, their advantages and returns are in its place.
 """
 
 from __future__ import annotations

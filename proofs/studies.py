@@ -78,7 +78,7 @@ STUDIES: dict[str, Study] = {
         "changed",
         {
             "critics step first": Variant(program="proofs.critics_first"),
-            "step size 1e-3": Variant(("policy.learn.learning_rate=0.001",)),
+            "learning rate 1e-3": Variant(("policy.learn.learning_rate=0.001",)),
             "temperature 0.2, fixed": Variant(("policy.learn.auto_alpha=false", "policy.learn.alpha=0.2")),
         },
         env_step=100_000,

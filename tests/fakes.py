@@ -119,7 +119,7 @@ def tiny_config(algorithm, observation=VECTOR, action=None, seed=0, env=None, **
 
 
 def set_rate(policy, rate):
-    """Gives all optimizer groups of a policy this step size."""
+    """Gives all optimizer groups of a policy this learning rate."""
     groups = policy.root.optim.groups
     groups.update({name: dataclasses.replace(group, rate=rate) for name, group in groups.items()})
 

@@ -97,6 +97,8 @@ DRAFT = {
     "holds them " + "current": "keeps them current",
     "an " + "iteration |": "per iteration",
     "normal" + "is": "normaliz",
+    "step " + "size": "learning rate",
+    "time " + "line": "timeline",
 }
 
 

@@ -1,1 +1,1 @@
-"""A run on disk and on screen: its folder and lock, metrics, progress, plots, time lines."""
+"""A run on disk and on screen: its folder and lock, metrics, progress, plots, timelines."""

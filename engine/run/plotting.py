@@ -1,4 +1,4 @@
-"""Pictures of learning curves and time lines, and curves as text."""
+"""Pictures of learning curves and timelines, and curves as text."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from minding.engine.run.metrics import clock_of
 from minding.engine.types import Array
 
 DRAWN = 2.0
-"""Seconds of a time line in its picture: more than this is a blur if iterations are short."""
+"""Seconds of a timeline in its picture: more than this is a blur if iterations are short."""
 _VISIBLE = 0.004
-"""Share of a time line that the bar of a short span takes, so that it can be seen."""
+"""Share of a timeline that the bar of a short span takes, so that it can be seen."""
 _COLORS = ("tab:blue", "tab:orange", "tab:green", "tab:purple", "tab:red", "tab:brown", "tab:olive", "tab:cyan")
 _WAITING = {"collect lane": "waits for a rollout", "evaluate lane": "waits for an evaluation"}
 
@@ -194,7 +194,7 @@ def plot_metrics(
 
 
 def plot_trace(trace: Mapping[str, Any], path: str | os.PathLike[str], seconds: float | None = None) -> None:
-    """Draws a time line, one row per lane, from what `Task.write_trace` wrote.
+    """Draws a timeline, one row per lane, from what `Task.write_trace` wrote.
 
     Args:
       trace: the parsed file.

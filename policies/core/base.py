@@ -131,7 +131,7 @@ class BasePolicy:
         raise NotImplementedError
 
     def inputs(self, batch: IndexedBatch, progress: float) -> Inputs:
-        """Returns what the gradient steps of a batch need besides its rows and weights: step sizes, noise, ..."""
+        """Returns what the gradient steps of a batch need besides its rows and weights: learning rates, noise, ..."""
         return Inputs(constants=self.root.optim.rates(progress))
 
     @property

@@ -37,7 +37,7 @@ from minding.policies.ops.order import after
 from minding.policies.ops.values import chosen_value, half_square
 
 RATE = 1e-3
-"""Step size of Adam at first; it falls to 0."""
+"""Learning rate of Adam at first; it falls to 0."""
 
 
 class FittedQCell(GradientStep):

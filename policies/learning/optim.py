@@ -27,12 +27,12 @@ class Group:
 
     Attributes:
       params: the parameters; no other group holds them.
-      rate: step size at the start.
+      rate: learning rate at the start.
       anneal: bring it down over the schedule, in the way of `kind` and `points`, see `engine.annealing.rate_left`.
       method: 'adam', 'adamw' or 'rmsprop', see `Adam` and `RMSProp`.
       betas: decay of the mean of the gradient and of its square; RMSProp uses the second.
       eps: numerical floor of the denominator.
-      weight_decay: share of a weight, in units of the step size, that each step of 'adamw' takes off.
+      weight_decay: share of a weight, in units of the learning rate, that each step of 'adamw' takes off.
       max_grad_norm: the group's gradients are scaled down to this global L2 norm; 0 leaves them unchanged.
     """
 
@@ -55,18 +55,18 @@ class Group:
 
     @classmethod
     def of(cls, net: nn.Cell, learn: Mapping[str, Any], **settings: Any) -> Group:
-        """All trainable parameters of a network, with the step size and its schedule of a `learn` configuration."""
+        """All trainable parameters of a network, with the learning rate and its schedule of a `learn` configuration."""
         params = net.trainable_params()
         schedule = {"anneal": learn["anneal_lr"], "kind": learn["anneal_kind"], "points": learn["anneal_points"]}
         return cls(params=params, rate=learn["learning_rate"], **schedule, **settings)
 
     @property
     def schedule(self) -> tuple[float, bool, str, Points]:
-        """All that the step size depends on."""
+        """All that the learning rate depends on."""
         return self.rate, self.anneal, self.kind, self.points
 
     def rate_at(self, progress: float) -> float:
-        """The step size after this share of the schedule, in [0, 1]."""
+        """The learning rate after this share of the schedule, in [0, 1]."""
         return self.rate * rate_left(self.kind, progress, self.points) if self.anneal else self.rate
 
 
@@ -109,18 +109,18 @@ class Optimizer(nn.Cell):
         return found
 
     def rates(self, progress: float) -> dict[str, float]:
-        """The inputs of an update that `construct` reads: the step size of each group."""
+        """The inputs of an update that `construct` reads: the learning rate of each group."""
         return {rate_name(name): group.rate_at(progress) for name, group in self.groups.items()}
 
     def step_rates(self, progress: Array) -> dict[str, Array]:
-        """`rates` for each gradient step of a call, float32 (K,); empty where the step sizes stay."""
+        """`rates` for each gradient step of a call, float32 (K,); empty where the learning rates stay."""
         if not any(group.anneal for group in self.groups.values()):
             return {}
         rates = [self.rates(float(share)) for share in progress]
         return {name: np.array([each[name] for each in rates], np.float32) for name in self.rate_names}
 
     def reported_rates(self, progress: float) -> dict[str, float]:
-        """The step sizes as metrics: one if all groups have the same, throughout."""
+        """The learning rates as metrics: one if all groups have the same, throughout."""
         rates = {name: group.rate_at(progress) for name, group in self.groups.items()}
         first, *others = self.groups.values()
         if all(group.schedule == first.schedule for group in others):
@@ -154,7 +154,7 @@ class Optimizer(nn.Cell):
 
         Args:
           grads: by name of the group, one per parameter; groups that are not named stay as they are.
-          batch: holds the step sizes, see `rates`.
+          batch: holds the learning rates, see `rates`.
           reads: a tensor or a tuple of them: what was computed from the parameters besides the gradients, such as the
             loss. The step waits for it, which nothing else ensures, see `flat`.
 
@@ -306,7 +306,7 @@ def method_of(learn: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def rate_name(group: str) -> str:
-    """Name of the input that holds a group's step size."""
+    """Name of the input that holds a group's learning rate."""
     return f"rate_{group}"
 
 

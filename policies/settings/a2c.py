@@ -10,7 +10,7 @@ from minding.policies.settings.algorithm import Algorithm
 def schema() -> groups.Schema:
     """The keys of `policy`."""
     learn = {
-        "learning_rate": opt(7e-4, "(0, 1]", "step size"),
+        "learning_rate": opt(7e-4, "(0, 1]", "learning rate"),
         **groups.optimizer("rmsprop"),
         **groups.passes(1, 1),
         "gae_lambda": opt(1.0, "[0, 1]", "bias-variance trade-off of GAE; 1: n-step returns"),

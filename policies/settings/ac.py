@@ -10,8 +10,8 @@ from minding.policies.settings.algorithm import Algorithm
 def schema() -> groups.Schema:
     """The keys of `policy`."""
     learn = {
-        "learning_rate": opt(1e-3, "(0, 1]", "step size of the actor"),
-        "critic_learning_rate": opt(1e-3, "(0, 1]", "step size of the critic"),
+        "learning_rate": opt(1e-3, "(0, 1]", "learning rate of the actor"),
+        "critic_learning_rate": opt(1e-3, "(0, 1]", "learning rate of the critic"),
         **groups.optimizer("adam"),
         **groups.passes(1, 1),
         "gae_lambda": opt(0.0, "[0, 1]", "bias-variance trade-off of GAE; 0: one-step TD errors"),

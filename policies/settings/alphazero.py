@@ -21,7 +21,7 @@ def schema() -> groups.Schema:
             "blocks": opt(3, "[1, inf)", "residual: blocks of two convolutions each"),
         },
         "learn": {
-            "learning_rate": opt(1e-3, "(0, 1]", "step size of AdamW"),
+            "learning_rate": opt(1e-3, "(0, 1]", "learning rate of AdamW"),
             **groups.anneal(False),
             "batch_size": opt(256, "[1, inf)", "positions per gradient step"),
             "update_per_collect": opt(1, "[1, inf)", "gradient steps per iteration"),
@@ -34,7 +34,7 @@ def schema() -> groups.Schema:
             "warmup": opt(1000, "[1, inf)", "positions in the buffer before learning starts"),
             "value_weight": opt(1.0, "[0, inf)", "weight of the value loss"),
             "weight_decay": opt(
-                1e-4, "[0, 1]", "share of each weight, in units of the step size, that a step takes off"
+                1e-4, "[0, 1]", "share of each weight, in units of the learning rate, that a step takes off"
             ),
             "grad_norm": opt(0.0, "[0, inf)", "clip the global norm of the gradients to this; 0: no clipping"),
             **groups.on_nan(),

@@ -15,7 +15,7 @@ def schema() -> groups.Schema:
             "log_std": opt(0.0, "[-5, 2]", "initial log standard deviation of continuous actions"),
         },
         "learn": {
-            "learning_rate": opt(1e-3, "(0, 1]", "step size of Adam"),
+            "learning_rate": opt(1e-3, "(0, 1]", "learning rate of Adam"),
             **groups.anneal(True),
             "batch_size": opt(256, "[1, inf)", "recorded steps per gradient step"),
             **groups.steps_per_call(),

@@ -17,8 +17,8 @@ def schema() -> groups.Schema:
             "critic_state": opt(True, None, "the critic sees the state, besides what the agent sees"),
         },
         "learn": {
-            "learning_rate": opt(5e-4, "(0, 1]", "step size of Adam for the actor"),
-            "critic_learning_rate": opt(1e-3, "(0, 1]", "step size of the critic"),
+            "learning_rate": opt(5e-4, "(0, 1]", "learning rate of Adam for the actor"),
+            "critic_learning_rate": opt(1e-3, "(0, 1]", "learning rate of the critic"),
             **groups.anneal(True),
             "gamma": opt(0.99, "[0, 1]", "discount"),
             "td_lambda": opt(0.8, "[0, 1]", "lambda of the lambda-returns that the critic learns"),

@@ -15,7 +15,7 @@ def schema() -> groups.Schema:
         "learn": {
             **groups.recorded_learn(3e-4, 256),
             **learn,
-            "actor_learning_rate": opt(1e-4, "(0, 1]", "step size of Adam for the actor and the temperature"),
+            "actor_learning_rate": opt(1e-4, "(0, 1]", "learning rate of Adam for the actor and the temperature"),
             **groups.soft_targets(),
             **groups.temperature(),
             "conservative_weight": opt(

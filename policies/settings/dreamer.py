@@ -42,9 +42,9 @@ def _learn() -> groups.Schema:
         del keys[name]
     return {
         **keys,
-        "learning_rate": opt(1e-3, "(0, 1]", "step size of Adam, of the world model"),
-        "actor_learning_rate": opt(3e-4, "(0, 1]", "step size of Adam, of the actor"),
-        "critic_learning_rate": opt(3e-4, "(0, 1]", "step size of Adam, of the critic"),
+        "learning_rate": opt(1e-3, "(0, 1]", "learning rate of Adam, of the world model"),
+        "actor_learning_rate": opt(3e-4, "(0, 1]", "learning rate of Adam, of the actor"),
+        "critic_learning_rate": opt(3e-4, "(0, 1]", "learning rate of Adam, of the critic"),
         "grad_norm": opt(
             100.0, "[0, inf)", "clip the global norm of the gradients of each of the three to this; 0: no clipping"
         ),

@@ -19,7 +19,7 @@ def schema() -> groups.Schema:
             ("positive", "negative", "logit"),
             "-log(1 - D), which favours long episodes; log D, which favours short ones; or their sum, of either sign",
         ),
-        "learning_rate": opt(3e-4, "(0, 1]", "step size of Adam for the discriminator"),
+        "learning_rate": opt(3e-4, "(0, 1]", "learning rate of Adam for the discriminator"),
         "n_update": opt(20, "[1, inf)", "gradient steps of the discriminator on each rollout"),
         "batch_size": opt(128, "[1, inf)", "steps of the expert in each, and as many of the agent"),
         "hidden": opt([64, 64], "[1, inf)", "sizes of the discriminator's hidden layers"),

@@ -187,7 +187,7 @@ def steps_per_call() -> Schema:
 def recorded_learn(learning_rate: float, batch_size: int) -> Schema:
     """Keys of learning values from recorded data; arguments are the defaults of the keys."""
     return {
-        "learning_rate": opt(learning_rate, "(0, 1]", "step size of Adam"),
+        "learning_rate": opt(learning_rate, "(0, 1]", "learning rate of Adam"),
         **anneal(False),
         "batch_size": opt(batch_size, "[1, inf)", "recorded steps per gradient step"),
         **steps_per_call(),
@@ -313,7 +313,7 @@ def on_nan() -> Schema:
 def off_policy_learn(learning_rate: float, batch_size: int, updates: int) -> Schema:
     """Keys of learning from replay."""
     return {
-        "learning_rate": opt(learning_rate, "(0, 1]", "step size of Adam"),
+        "learning_rate": opt(learning_rate, "(0, 1]", "learning rate of Adam"),
         **anneal(False),
         "batch_size": opt(batch_size, "[1, inf)", "transitions per gradient step"),
         "update_per_collect": opt(updates, "[1, inf)", "gradient steps per iteration"),
@@ -429,7 +429,7 @@ def rnd() -> Schema:
     return {
         "rnd": {
             "weight": opt(0.0, "[0, inf)", "rnd: weight of the intrinsic reward; 0 turns it off"),
-            "learning_rate": opt(1e-3, "(0, 1]", "rnd: step size of Adam"),
+            "learning_rate": opt(1e-3, "(0, 1]", "rnd: learning rate of Adam"),
             "gamma": opt(
                 0.99,
                 "[0, 1]",
@@ -455,7 +455,7 @@ def actor_critic(learn: Schema, n_sample: int) -> Schema:
             ),
         },
         "learn": {
-            "learning_rate": opt(3e-4, "(0, 1]", "step size of Adam"),
+            "learning_rate": opt(3e-4, "(0, 1]", "learning rate of Adam"),
             **anneal(True),
             "gamma": opt(0.99, "[0, 1]", "discount factor"),
             "entropy_weight": opt(0.01, "[0, inf)", "weight of the entropy bonus"),

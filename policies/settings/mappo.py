@@ -35,7 +35,7 @@ def schema() -> groups.Schema:
     schema = groups.actor_critic(learn, 1024)
     schema["model"] |= groups.memory()
     keys = schema["learn"]
-    keys["learning_rate"] = opt(7e-4, "(0, 1]", "step size of Adam")
+    keys["learning_rate"] = opt(7e-4, "(0, 1]", "learning rate of Adam")
     keys["value_weight"] = opt(1.0, "[0, inf)", "weight of the value loss")
     keys["grad_norm"] = opt(10.0, "[0, inf)", "clip the global norm of the gradients to this; 0: no clipping")
     return schema

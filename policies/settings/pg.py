@@ -19,7 +19,7 @@ def schema() -> groups.Schema:
             ),
         },
         "learn": {
-            "learning_rate": opt(3e-3, "(0, 1]", "step size"),
+            "learning_rate": opt(3e-3, "(0, 1]", "learning rate"),
             **groups.anneal(True),
             **groups.optimizer("adam"),
             **groups.passes(1, 1),

@@ -86,7 +86,7 @@ def test_actor_and_critic_have_their_own_step_size_which_falls_to_zero(policy, b
     metrics = policy.learn_mode.forward(batches(rows, ALL), progress=progress).metrics
     assert metrics["learning_rate_actor"] == pytest.approx(0.01 * share)
     assert metrics["learning_rate_critic"] == pytest.approx(0.04 * share)
-    # The first step of Adam is as long as the step size.
+    # The first step of Adam is as long as the learning rate.
     for name, rate in (("net.head.linear.bias", 0.01), ("net.value.bias", 0.04)):
         moved = np.abs(params(policy)[name] - before[name])
         assert moved == pytest.approx(np.full(moved.shape, rate * share), rel=1e-2)

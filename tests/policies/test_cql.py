@@ -165,7 +165,7 @@ def test_actor_and_temperature_have_a_step_size_of_their_own(policy, batches):
     policy.learn_mode.forward(batch_of(batches, random_rows(policy)))
     new = params(policy)
     assert moved(old, new) == {"net", "critics", "targets", "log_alpha", "log_weight"}
-    # Adam's first step is the step size, where there is a gradient.
+    # Adam's first step is the learning rate, where there is a gradient.
     for name, rate in (("net", ACTOR_RATE), ("log_alpha", ACTOR_RATE), ("critics", RATE), ("log_weight", RATE)):
         largest = max(np.abs(new[key] - old[key]).max() for key in old if key.startswith(name))
         assert largest == pytest.approx(rate, rel=1e-3)

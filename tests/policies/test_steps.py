@@ -142,7 +142,7 @@ def test_step_sizes_follow_the_schedule_of_their_group():
     params = [ms.Parameter(ms.Tensor(np.zeros(1, np.float32)), name=name) for name in "ab"]
     optim = Optimizer(a=Group(params=params[:1], rate=0.5, anneal=True), b=Group(params=params[1:], rate=0.25))
     assert optim.rates(0.5) == {"rate_a": 0.25, "rate_b": 0.25}
-    # The names do not depend on whether the step sizes happen to be equal at the moment.
+    # The names do not depend on whether the learning rates happen to be equal at the moment.
     assert optim.reported_rates(0.5) == {"learning_rate_a": 0.25, "learning_rate_b": 0.25}
     assert optim.reported_rates(1.0) == {"learning_rate_a": 0.0, "learning_rate_b": 0.25}
     points = [[0.0, 1.0], [0.5, 0.5], [1.0, 0.25]]

@@ -143,12 +143,12 @@ def test_variants_that_end_early_stand_beside_what_the_preset_had_reached_by_the
     curve = {"env_step": [5e4, 1e5, 2e5], "eval_return": [10.0, 20.0, 30.0]}
     results.append("learning", {**record(0, 40.0), "preset": "halfcheetah_sac", "env_step": 300_000, "curve": curve})
     short = {"env_step": 100_000, "curve": {"env_step": [5e4], "eval_return": [12.0]}}
-    variant = {"preset": "halfcheetah_sac", "study": "sac_steps", "variant": "step size 1e-3"}
+    variant = {"preset": "halfcheetah_sac", "study": "sac_steps", "variant": "learning rate 1e-3"}
     results.append("studies", {**record(0, 25.0), **variant, **short})
     proof_pages.update(results)
     rows = (tmp_path / "sac.md").read_text().splitlines()
     assert "| nothing | 10.0 | 20.0 | 20.0 |" in rows
-    assert "| step size 1e-3 | 12.0 | 25.0 | 25.0 |" in rows
+    assert "| learning rate 1e-3 | 12.0 | 25.0 | 25.0 |" in rows
 
 
 # On other data the preset as it is does not stand beside its variants.

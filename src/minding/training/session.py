@@ -194,19 +194,19 @@ class Session(contextlib.AbstractContextManager["Session"]):
         return self._stop_reason
 
     def _write_trace(self) -> None:
-        """Writes the time line, and draws its end beside it unless a signal ended the run: that takes a second."""
+        """Writes the timeline, and draws its end beside it unless a signal ended the run: that takes a second."""
         file = self.run_dir.path / "trace.json"
         try:
             self.task.write_trace(file)
         except OSError as error:
-            console_logger().warning("the time line was not written: %s", error)
+            console_logger().warning("the timeline was not written: %s", error)
             return
         if self.task.interrupted_by is not None:
             return
         try:
             plot_trace(json.loads(file.read_text(encoding="utf-8")), file.with_suffix(".png"), seconds=DRAWN)
         except (MissingExtraError, OSError, ValueError) as error:
-            console_logger().warning("the time line was not drawn: %s", error)
+            console_logger().warning("the timeline was not drawn: %s", error)
 
     def _final_evaluation(self) -> list[EpisodeEnd]:
         """Its episodes; none where there is no environment."""

@@ -286,7 +286,7 @@ def test_every_span_of_a_time_line_can_be_seen_in_its_row(tmp_path, monkeypatch)
     figures = []
     monkeypatch.setattr(Figure, "savefig", lambda figure, path: figures.append(figure))
     trace = Trace()
-    # Ten microseconds each, in a time line of two seconds.
+    # Ten microseconds each, in a timeline of two seconds.
     short = ["termination_checker", "CkptSaver", "online_logger"]
     starts = [11.0, 11.00001, 11.00002]
     trace.add("main", [Span("collect lane", 10.0, 10.5), Span("trainer", 10.5, 11.0)])
