@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from minding.engine.config.options import opt
 
-TRANSPORTS = ("processes", "threads")
+TRANSPORTS = ("processes", "threads", "ray")
 LANES = {
     "collectors": opt(None, "[1, inf)", "collector processes; None: chosen by the number of cores", type=int),
     "shards": opt(1, "[1, inf)", "collectors that share each iteration and divide its environments; 1: none"),
@@ -17,7 +17,10 @@ LANES = {
     "timeout": opt(300.0, "(0, inf)", "seconds without a heartbeat after which a worker process is replaced"),
     "pin": opt("auto", ("auto", "on", "off"), "pin each lane to cores of its own; auto: if there are at least three"),
     "transport": opt(
-        "processes", TRANSPORTS, "how workers run: as processes, or as threads of this process, for debugging"
+        "processes",
+        TRANSPORTS,
+        "how workers run: as processes, as threads of this process, for debugging, or as actors of a Ray cluster",
     ),
+    "address": opt("local", None, "Ray cluster: local starts one on this machine for the run, or HOST:PORT", type=str),
 }
 """Its options, but for `async_mode`."""

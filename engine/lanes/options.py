@@ -28,7 +28,8 @@ class LaneOptions:
       timeout: seconds without a sign of life after which a worker is replaced; the third time in a row ends the run.
         Signs of life come from a separate thread, so that an environment or a compilation may take longer.
       transport: what workers are: ``processes``, or ``threads`` of this process, for tests and debuggers: they take
-        turns with the learner, cannot load MindSpore and cannot be ended by force.
+        turns with the learner, cannot load MindSpore and cannot be ended by force; or actors of a ``ray`` cluster.
+      address: of the cluster: ``local`` starts one on this machine, HOST:PORT is one that runs.
     """
 
     collectors: int | None = LANES["collectors"].default
@@ -37,6 +38,7 @@ class LaneOptions:
     pin: str = LANES["pin"].default
     timeout: float = LANES["timeout"].default
     transport: str = LANES["transport"].default
+    address: str = LANES["address"].default
 
     def __post_init__(self) -> None:
         for name, option in LANES.items():
@@ -46,6 +48,10 @@ class LaneOptions:
                 "lanes.pin='on': threads of one process take turns and are not pinned; leave lanes.pin at auto, or use "
                 "lanes.transport=processes"
             )
+        if self.pin == "on" and self.transport == "ray":
+            raise ConfigError("lanes.pin='on': Ray places its actors itself; leave lanes.pin at auto")
+        if self.transport != "ray" and self.address != LANES["address"].default:
+            raise ConfigError(f"lanes.address={self.address!r} is for lanes.transport=ray, not {self.transport}")
         if self.collectors is not None and self.collectors % self.shards:
             fitting = -(-self.collectors // self.shards) * self.shards
             raise ConfigError(

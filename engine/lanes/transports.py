@@ -25,4 +25,23 @@ def _threads(options: LaneOptions) -> Transport:
     return ThreadTransport()
 
 
-_OF_NAME: dict[str, Callable[[LaneOptions], Transport]] = {"processes": _processes, "threads": _threads}
+def _ray(options: LaneOptions) -> Transport:
+    from minding.engine.lanes.ray.transport import RayTransport
+
+    return RayTransport(options.address)
+
+
+def check_transport(options: LaneOptions) -> None:
+    """Refuses a transport that cannot work here, before anything is built.
+
+    Raises:
+      MissingExtraError: a package that it needs is not installed.
+      ConfigError: it cannot reach what it needs.
+    """
+    if options.transport == "ray":
+        from minding.engine.lanes.ray.transport import check_ray
+
+        check_ray(options.address)
+
+
+_OF_NAME: dict[str, Callable[[LaneOptions], Transport]] = {"processes": _processes, "threads": _threads, "ray": _ray}

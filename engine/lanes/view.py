@@ -19,12 +19,14 @@ def lanes_view(nodes: Sequence[Node], division: Division, options: LaneOptions, 
     rows = [("lane", *pipeline_rows(nodes)[0])]
     rows += [(lane_of.get(row[0].strip(), "main"), *row) for row in pipeline_rows(nodes)[1:]]
     lines = [table(rows), ""]
-    one = {"processes": "process", "threads": "thread"}[options.transport]
+    one, many = {"processes": ("process", "processes"), "threads": ("thread", "threads"), "ray": ("actor", "actors")}[
+        options.transport
+    ]
     if division.collect is not None:
         count = options.collectors or 1
         shards = f", {options.shards} share an iteration" if options.shards > 1 else ""
         lines.append(
-            f"collect lane: {count} {options.transport if count > 1 else one}{shards}, weights at most "
+            f"collect lane: {count} {many if count > 1 else one}{shards}, weights at most "
             f"{options.max_staleness} learner iterations old{_pinned(cores.collectors)}"
         )
         lines += _crossing("collect", division.collect)

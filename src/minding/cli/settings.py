@@ -20,6 +20,7 @@ SHORTCUTS = {
     "begin_from": "run.begin_from",
     "trace": "run.trace",
     "async_mode": "lanes.async_mode",
+    "cluster": "lanes.address",
 }
 """From an option of `minding train`, as click calls it, to the setting that it stands for."""
 
@@ -37,9 +38,11 @@ def with_shortcuts(overrides: Sequence[str], options: Mapping[str, Any]) -> list
     from minding.engine.errors import ConfigError
 
     given = parse_overrides(overrides)
+    wanted = [(option, key, options.get(option)) for option, key in SHORTCUTS.items()]
+    if options.get("cluster") is not None:
+        wanted.append(("cluster", "lanes.transport", "ray"))
     texts = []
-    for option, key in SHORTCUTS.items():
-        value = options.get(option)
+    for option, key, value in wanted:
         if value is None or value is False:
             continue
         # Texts of JSON are texts of YAML, whatever the name of a folder looks like.
@@ -47,7 +50,7 @@ def with_shortcuts(overrides: Sequence[str], options: Mapping[str, Any]) -> list
         said, meant = _at(given, key), _at(parse_overrides([text]), key)
         if said not in (None, meant):
             flag = {"async_mode": "--async", "begin_from": "--from"}.get(option, f"--{option}")
-            shown = flag if value is True else f"{flag} {value}"
+            shown = flag if value is True else f"{flag} {options[option]}"
             raise ConfigError(f"{shown} and {key}={_yaml(said)} contradict each other: give only one of them")
         texts.append(text)
     return [*overrides, *texts]

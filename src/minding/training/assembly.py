@@ -11,6 +11,8 @@ from minding.engine.chain.task import Task
 from minding.engine.config.config import Config
 from minding.engine.config.named import check_named, is_named
 from minding.engine.data.dataset import RECORDED
+from minding.engine.lanes import LaneOptions
+from minding.engine.lanes.transports import check_transport
 from minding.engine.process import runtime
 from minding.engine.process.initial import seeded
 from minding.engine.run.loggers import check_loggers
@@ -41,7 +43,7 @@ def check_runnable(cfg: Config) -> None:
       ConfigError: for an unknown chain, with the nearest, what the chain cannot run with, or a backend that the
         environment has not.
       DataError: if there are no recorded data to learn from, or they are of another environment or too few.
-      MissingExtraError: if the backend's package, or that of a logger, is not installed.
+      MissingExtraError: if the backend's package, or that of a logger or of the transport, is not installed.
       SetupError: if the device is not there.
     """
     check_chain(cfg)
@@ -54,6 +56,8 @@ def check_runnable(cfg: Config) -> None:
     if cfg.env.env_id != RECORDED:
         check_backend(cfg.env)
     check_loggers(cfg.run.loggers)
+    if cfg.lanes.async_mode:
+        check_transport(LaneOptions.of(cfg.lanes))
 
 
 def build(task: Task, cfg: Config, policy: Policy | None = None) -> Policy:

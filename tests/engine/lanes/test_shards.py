@@ -171,9 +171,13 @@ def test_rows_of_collectors_take_turns_and_each_has_its_own_number(cfg):
     assert sorted(state[0]["middleware"]["0:StepCollector"]["workers"]) == ["1", "2", "3"]
 
 
-def test_processes_come_to_the_same_as_threads(cfg):
+@pytest.mark.parametrize("transport", ["processes", "ray"])
+def test_other_transports_come_to_the_same_as_threads(transport, cfg):
+    if transport == "ray":
+        # With a cluster that this run starts and takes down.
+        pytest.importorskip("ray", reason="needs the extra 'ray'")
     lanes = {"shards": 2, "collectors": 2, "max_staleness": 1}
-    assert run(cfg, 4, {**lanes, "transport": "processes"})[0] == run(cfg, 4, {**lanes, "transport": "threads"})[0]
+    assert run(cfg, 4, {**lanes, "transport": transport})[0] == run(cfg, 4, {**lanes, "transport": "threads"})[0]
 
 
 def test_two_workers_that_die_change_nothing(cfg, tmp_path):

@@ -3,6 +3,7 @@
 import dataclasses
 import os
 import pickle
+import platform
 import signal
 import subprocess
 import sys
@@ -24,12 +25,13 @@ from minding.engine.lanes import LaneOptions, supervised, transports
 from minding.engine.lanes.messages import Answer, Failure, Request
 from minding.engine.lanes.pickled import PickledMembers
 from minding.engine.lanes.processes import ProcessTransport
+from minding.engine.lanes.ray.transport import RayTransport
 from minding.engine.lanes.threads import ThreadTransport
 from minding.engine.lanes.transport import BETWEEN, STARTING, ChannelClosed
 from minding.engine.lanes.worker import WorkerPlan
 
-OF_NAME = {"processes": ProcessTransport, "threads": ThreadTransport}
-ENDS = {"processes": "ended with exit code {}", "threads": "ended"}
+OF_NAME = {"processes": ProcessTransport, "threads": ThreadTransport, "ray": lambda: RayTransport("local")}
+ENDS = {"processes": "ended with exit code {}", "threads": "ended", "ray": "ended"}
 PATIENCE = 30.0  # s
 
 
@@ -37,8 +39,24 @@ def test_every_transport_is_tested():
     assert set(OF_NAME) == set(TRANSPORTS)
 
 
+@pytest.fixture(scope="module")
+def cluster():
+    """One for all tests of this module."""
+    ray = pytest.importorskip("ray", reason="needs the extra 'ray'")
+    made, before = RayTransport("local"), signals()
+    made.board({}, 1)
+    # Ray puts a handler of its own in place.
+    assert signals() == before
+    yield ray
+    made.close()
+    assert not ray.is_initialized()
+    assert signals() == before
+
+
 @pytest.fixture(params=TRANSPORTS)
 def transport(request):
+    if request.param == "ray":
+        request.getfixturevalue("cluster")
     return request.param
 
 
@@ -142,6 +160,10 @@ def test_a_worker_runs_where_its_handle_says(start, transport):
     if transport == "processes":
         assert (bench.handle.kind, bench.handle.pid) == ("process", note["pid"])
         assert bench.handle.where == f"process {note['pid']}"
+    elif transport == "ray":
+        assert (bench.handle.kind, bench.handle.pid) == ("actor", note["pid"])
+        assert note["pid"] != os.getpid()
+        assert bench.handle.where == f"actor {note['pid']} on {platform.node()}"
         assert note["pid"] != os.getpid()
     else:
         assert (bench.handle.kind, bench.handle.pid, note["pid"]) == ("thread", None, os.getpid())
@@ -151,10 +173,12 @@ def test_a_worker_runs_where_its_handle_says(start, transport):
 
 
 def test_a_transport_is_made_of_the_options_and_imported_only_when_it_is_chosen(transport):
-    assert type(transports.make_transport(LaneOptions(transport=transport))) is OF_NAME[transport]
+    assert type(transports.make_transport(LaneOptions(transport=transport))) is type(OF_NAME[transport]())
     code = "import sys, minding.engine.lanes.run; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert f"minding.engine.lanes.{transport}" not in done.stdout.split()
+    modules = done.stdout.split()
+    assert f"minding.engine.lanes.{transport}" not in modules
+    assert transport not in modules
 
 
 def test_cores_and_room_come_from_the_transport(transport):
@@ -213,13 +237,12 @@ def test_a_worker_that_dies_closes_its_channel_after_what_it_had_answered(start,
     assert bench.receive().number == 0
     with pytest.raises(ChannelClosed):
         bench.receive()
-    assert (
-        bench.handle.join(PATIENCE)
-        == {
-            "processes": "ended with exit code 7",
-            "threads": "ended with SystemExit(7)",
-        }[transport]
-    )
+    how = {
+        "processes": "ended with exit code 7",
+        "threads": "ended with SystemExit(7)",
+        "ray": "ended with SystemExit(7)",
+    }
+    assert bench.handle.join(PATIENCE) == how[transport]
 
 
 def test_a_worker_that_is_killed_while_it_waits_ends(start, transport):
@@ -227,7 +250,8 @@ def test_a_worker_that_is_killed_while_it_waits_ends(start, transport):
     bench.submit(0, 1.0)
     bench.receive()
     bench.handle.kill()
-    assert bench.handle.join(PATIENCE) == ENDS[transport].format(-signal.SIGKILL)
+    killed = {**ENDS, "ray": "ended: The actor died unexpectedly before finishing this task"}
+    assert bench.handle.join(PATIENCE) == killed[transport].format(-signal.SIGKILL)
     with pytest.raises(ChannelClosed):
         bench.receive()
 
@@ -258,7 +282,11 @@ def test_a_worker_that_dies_is_started_again_from_its_last_state_and_nothing_cha
     died = run(8, lanes_of(transport, max_staleness=0), event=ExitOnce(tmp_path, count=2, t=3))
     assert died.restarts == 1
     assert died.rows == run(8).rows
-    how = {"processes": "process of collector ended with exit code 3", "threads": "thread of collector ended with "}
+    how = {
+        "processes": "process of collector ended with exit code 3",
+        "threads": "thread of collector ended with ",
+        "ray": "actor of collector ended with SystemExit(3)",
+    }
     assert f"the {how[transport]}" in caplog.text
 
 
@@ -274,7 +302,7 @@ def exit_always(collector, count, t):
 
 
 def test_a_worker_that_always_dies_ends_the_run(transport):
-    kind = {"processes": "process", "threads": "thread"}[transport]
+    kind = {"processes": "process", "threads": "thread", "ray": "actor"}[transport]
     with pytest.raises(LaneError, match=f"the {kind} of collector died 3 times before it answered") as caught:
         run(4, lanes_of(transport, max_staleness=0), event=exit_always)
     assert f"whether an environment brings its {kind} down" in str(caught.value)

@@ -1,0 +1,42 @@
+"""What is sent to Ray to be an actor."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def host_class() -> type[Any]:
+    """The class of the actors.
+
+    A local class is sent by value: an actor has to be able to load it before it knows where modules are.
+    """
+
+    class Host:
+        def __init__(self, path: list[str], shapes: dict[str, Any]) -> None:
+            import sys
+
+            # An actor finds modules beside the script and in the current folder only.
+            sys.path += [entry for entry in path if entry not in sys.path]
+            from minding.engine.lanes.ray.serving import Serving
+
+            self._serving = Serving(shapes)
+
+        def begin(self, header: bytes, *buffers: Any) -> None:
+            """Takes in the first message, which has no answer."""
+            self._serving.put(None, header, buffers)
+
+        def call(self, place: Any, header: bytes, *buffers: Any) -> Any:
+            """Takes in a request and returns its answer; None if there will be none."""
+            return self._serving.call(place, header, buffers)
+
+        def end(self) -> None:
+            self._serving.end()
+
+        def beat(self) -> Any:
+            return self._serving.beat()
+
+        def ended(self) -> str:
+            """Returns how the worker ended, once it has."""
+            return self._serving.ended()
+
+    return Host

@@ -1,0 +1,152 @@
+"""What the transport on Ray does by itself: refusals, clocks of other machines, messages. `test_transports` runs it."""
+
+import importlib.metadata
+import time
+import types
+
+import numpy as np
+import pytest
+
+from minding.engine.chain.trace import Span
+from minding.engine.errors import ConfigError, MissingExtraError
+from minding.engine.lanes import LaneOptions
+from minding.engine.lanes.messages import Answer, Request
+from minding.engine.lanes.ray.transport import Pulse, RayBoard, RayChannel, RayTransport, check_ray
+from minding.engine.lanes.serialization import serialize
+from minding.engine.lanes.transport import ChannelClosed
+from minding.engine.lanes.transports import check_transport
+
+
+class Gone(Exception):
+    """What Ray raises of an actor that died."""
+
+
+class FakeRay:
+    """Ray in this process: a reference is what it refers to."""
+
+    exceptions = types.SimpleNamespace(RayError=Gone, RayTaskError=ZeroDivisionError)
+
+    def is_initialized(self):
+        return True
+
+    def wait(self, refs, timeout):
+        return ([], refs) if refs[0] == "late" else (refs, [])
+
+    def get(self, ref):
+        if isinstance(ref, Exception):
+            raise ref
+        return ref
+
+    def put(self, value):
+        return {name: array.copy() for name, array in value.items()}
+
+
+class FakeActor:
+    """Its methods record their arguments; each call is answered by the next of `answers`."""
+
+    def __init__(self, *answers, ahead=0.0):
+        self.answers, self.calls, self.ahead = iter(answers), [], ahead
+        for name in ("begin", "call", "end"):
+            setattr(self, name, types.SimpleNamespace(remote=self._of(name)))
+        beat = types.SimpleNamespace(remote=lambda: (time.monotonic() + self.ahead, 3, 4711, "B"))
+        self.beat = types.SimpleNamespace(options=lambda concurrency_group: beat)
+
+    def _of(self, name):
+        def remote(*args):
+            self.calls.append((name, args))
+            return next(self.answers) if name == "call" else None
+
+        return remote
+
+
+def returned(message):
+    header, buffers = serialize(message)
+    return header, [np.frombuffer(buffer, np.uint8) for buffer in buffers]
+
+
+def test_ray_that_is_missing_too_old_or_not_there_is_bad_input(monkeypatch):
+    def version(name):
+        raise importlib.metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(importlib.metadata, "version", version)
+    with pytest.raises(MissingExtraError, match=r"lanes\.transport=ray needs the package 'ray': .*minding\[ray\]"):
+        check_transport(LaneOptions(transport="ray"))
+    monkeypatch.setattr(importlib.metadata, "version", lambda name: "2.9.3")
+    with pytest.raises(ConfigError, match=r"Ray 2\.9\.3 is too old: pip install 'minding\[ray\]'"):
+        check_ray("local")
+    monkeypatch.setattr(importlib.metadata, "version", lambda name: "2.60.0")
+    check_ray("local")
+    for address in ("127.0.0.1:1", "nowhere", "127.0.0.1:port"):
+        with pytest.raises(ConfigError, match=rf"lanes\.address='{address}': no Ray cluster answers there"):
+            check_ray(address)
+
+
+def test_settings_that_mean_nothing_on_ray_or_elsewhere_are_refused():
+    with pytest.raises(ConfigError, match=r"lanes\.pin='on': Ray places its actors itself"):
+        LaneOptions(transport="ray", pin="on")
+    with pytest.raises(ConfigError, match=r"lanes\.address='b:1' is for lanes\.transport=ray, not threads"):
+        LaneOptions(transport="threads", address="b:1")
+    assert list(RayTransport("local").cores) == []
+
+
+def test_the_first_message_has_no_answer_and_each_request_its_own():
+    answer = Answer(0, {"x": np.arange(3.0)}, {}, [], False, [])
+    actor = FakeActor(returned(answer), None, Gone("died"))
+    channel = RayChannel(FakeRay(), actor, Pulse(FakeRay(), actor))
+    with pytest.raises(ChannelClosed):
+        channel.receive(0.0)
+    channel.send(b"plan")
+    for number in range(3):
+        channel.send(Request(number, 0, {"y": np.zeros(4)}), "place")
+    assert [name for name, _ in actor.calls] == ["begin", "call", "call", "call"]
+    # Ray sees the place as an argument, and so counts it and hands over what is there.
+    assert [args[0] for _, args in actor.calls[1:]] == ["place"] * 3
+    arrived = channel.receive(0.0)
+    assert arrived.fields["x"].tolist() == [0.0, 1.0, 2.0]
+    arrived.fields["x"][0] = 5.0
+    # No answer: the worker has ended, and whatever it was asked later with it.
+    with pytest.raises(ChannelClosed, match="has ended"):
+        channel.receive(0.0)
+    with pytest.raises(ChannelClosed):
+        channel.send(None)
+
+
+@pytest.mark.parametrize(("answer", "error"), [("late", TimeoutError), (Gone("died"), ChannelClosed)])
+def test_an_actor_that_is_late_or_gone(answer, error):
+    actor = FakeActor(answer)
+    channel = RayChannel(FakeRay(), actor, Pulse(FakeRay(), actor))
+    channel.send(b"plan")
+    channel.send(Request(0, 0, {}), "place")
+    with pytest.raises(error):
+        channel.receive(0.01)
+
+
+@pytest.mark.parametrize("ahead", [0.0, 100.0, -100.0])
+def test_spans_of_another_machine_are_told_in_the_time_of_this_one(ahead):
+    begin = time.monotonic()
+    answer = Answer(0, {}, {}, [Span("collect", begin + ahead, begin + ahead + 1.0)], False, [])
+    actor = FakeActor(returned(answer), ahead=ahead)
+    pulse = Pulse(FakeRay(), actor)
+    assert (pulse.beats, pulse.pid, pulse.node, pulse.member) == (1, 4711, "B", 3)
+    channel = RayChannel(FakeRay(), actor, pulse)
+    channel.send(b"plan")
+    channel.send(Request(0, 0, {}), None)
+    (span,) = channel.receive(0.0).spans
+    assert span.start == pytest.approx(begin, abs=0.05)
+    assert span.end - span.start == pytest.approx(1.0)
+
+
+def test_a_version_is_put_once_and_its_reference_dropped_when_it_is_released():
+    weights = {"w": np.zeros(2)}
+    board = RayBoard(FakeRay(), weights, 3)
+    assert [board.publish(weights), board.publish(weights)] == [0, 0]
+    first = board.retain()
+    assert first.place is board.retain().place
+    weights["w"][:] = 1.0
+    assert board.publish(weights) == 1
+    assert first.place["w"].tolist() == [0.0, 0.0]
+    assert board.retain().place["w"].tolist() == [1.0, 1.0]
+    board.release(first)
+    board.release(first)
+    board.publish(weights)
+    assert list(board._places) == [1]
