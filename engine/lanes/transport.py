@@ -1,8 +1,8 @@
 """What lanes require of a transport: where workers run, how messages and weights reach them, and how their end shows.
 
 Everything in lanes is written against these protocols. `engine.lanes.processes` implements them with processes of this
-machine and shared memory, `engine.lanes.threads` with threads of this process, `engine.lanes.ray` with actors of a cluster.
-Nothing passes between the two sides but messages, weights and signs of life: what a worker is arrives as
+machine and shared memory, `engine.lanes.threads` with threads of this process, and `engine.lanes.ray` with actors of a
+cluster. Nothing passes between the two sides but messages, weights and signs of life: what a worker is arrives as
 bytes, in the first message (`engine.lanes.worker.serve`).
 """
 
