@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from minding.engine.config.compiler import parse_overrides
 from minding.engine.config.named import is_named
+from minding.engine.data.dataset import RECORDED
 from minding.engine.errors import ConfigError, nearest
 
 if TYPE_CHECKING:
@@ -79,7 +80,9 @@ def check_env_given(user: Mapping[str, Any], overrides: Iterable[str], algorithm
         return
     presets = presets_of(algorithm.name)
     choice = f", or train a preset: {', '.join(presets)}" if presets else ""
+    offline = algorithm.unit == "train_iter"
+    from_data = f", or env.env_id={RECORDED} to learn from policy.other.data alone" if offline else ""
     raise ConfigError(
         f"policy.type={algorithm.name!r} needs an environment, and env.env_id is not given: add one, as in `minding "
-        f"train {algorithm.name} --env {example_env(algorithm)}`{choice}"
+        f"train {algorithm.name} --env {example_env(algorithm)}`{from_data}{choice}"
     )

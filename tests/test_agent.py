@@ -433,6 +433,14 @@ def test_what_was_saved_acts_alike_and_says_what_it_reached(pole, tmp_path):
         pole.save(folder)
 
 
+def test_what_was_saved_has_its_moments_and_each_array_its_shape(tmp_path):
+    made = agent("ppo", tmp_path, "policy.model.normalize_obs=true")
+    made.learn(256)
+    folder = made.save(tmp_path / "saved", evaluate=0)
+    obs = np.random.default_rng(1).normal(size=(50, 4))
+    assert np.array_equal(minding.load(folder, progress=False).predict(obs), made.predict(obs))
+
+
 def test_a_run_folder_and_a_checkpoint_are_loaded_too(pole):
     obs = np.random.default_rng(2).normal(size=(50, 4))
     for path in (pole.run_dir, newest_checkpoint(pole.run_dir / "ckpt")):
@@ -577,6 +585,7 @@ def test_commands_take_a_saved_folder(pole, tmp_path, capsys):
     [
         (("pp", "CartPole-v1"), {}, "did you mean"),
         (("ppo",), {}, "needs an environment"),
+        (("iql",), {}, "or env.env_id=data to learn from policy.other.data alone"),
         (("ppo", "CartPole-v1"), {"learning_rat": 1}, r"learning_rat=1: no key in .* did you mean 'learning_rate'"),
         (("ppo", "CartPole-v1"), {"settings": "run.x=1"}, "expected a list of texts"),
         (("ppo", "CartPole-v1"), {"settings": ["env.backen=sync"]}, "did you mean 'backend'"),

@@ -106,15 +106,7 @@ def _episode(parts: Any) -> Episode:
         raise ValueError("reward is empty: there are no steps; leave the episode out")
     action = _numbers(parts["action"], "action")
     _check_rows("action", action, steps, "one for each reward")
-    given = parts["obs"] if isinstance(parts["obs"], Mapping) else {"": parts["obs"]}
-    if not given:
-        raise ValueError("obs is an empty dict, expected an array, or arrays by name")
-    obs = {}
-    for path, values in given.items():
-        name = f"obs {path!r}" if path else "obs"
-        obs[path] = _observations(_numbers(values, name))
-        _check_rows(name, obs[path], steps + 1, f"one more than the {steps} rewards: the last follows the last step")
-        _check_finite(name, obs[path])
+    obs = _parts(parts["obs"], steps)
     if action.dtype.kind == "f":
         action = _single(action)
         _check_finite("action", action)
@@ -131,12 +123,66 @@ def _episode(parts: Any) -> Episode:
     )
 
 
+def _parts(given: Any, steps: int) -> dict[str, Array]:
+    """The arrays of the observations by path; a plain array has the empty path."""
+    named = dict(given) if isinstance(given, Mapping) else {"": given}
+    if not named:
+        raise ValueError("obs is an empty dict, expected an array, or arrays by name")
+    obs = {}
+    for path, values in named.items():
+        if isinstance(given, Mapping) and not (isinstance(path, str) and all(path.split("."))):
+            raise ValueError(
+                f"obs has a part named {path!r}, expected a string such as 'arm' or, within another part, 'arm.angle'"
+            )
+        name = f"obs {path!r}" if path else "obs"
+        found = _numbers(values, name)
+        _check_rows(name, found, steps + 1, f"one more than the {steps} rewards: the last follows the last step")
+        obs[path] = _observations(found)
+        _check_finite(name, obs[path])
+        _check_told_apart(name, found, obs[path])
+        _check_image(name, obs[path])
+    return obs
+
+
+def _check_told_apart(name: str, given: Array, single: Array) -> None:
+    """Refuses numbers most of whose changes float32 loses, such as seconds since 1970."""
+    if given.dtype == single.dtype:
+        return
+    changes = (given[1:] != given[:-1]).reshape(len(given) - 1, -1)
+    kept = (single[1:] != single[:-1]).reshape(len(given) - 1, -1)
+    lost = changes.sum(axis=0) > 2 * kept.sum(axis=0)
+    if lost.any():
+        place = int(np.argmax(lost))
+        number = given.reshape(len(given), -1)[0, place]
+        raise ValueError(
+            f"{name} changes in component {place} by less than float32 can tell at {number:.10g}: subtract what does "
+            "not change, such as the time at which the episode began"
+        )
+
+
+def _check_image(name: str, values: Array) -> None:
+    if values.dtype != np.uint8:
+        return
+    shape = values.shape[1:]
+    if shape[2] in (1, 3, 4) and shape[0] not in (1, 3, 4):
+        raise ValueError(
+            f"{name} has images of the shape {shape}, which are height, width and channels: give the channels first, "
+            "as np.moveaxis(images, -1, 1) does"
+        )
+
+
 def _numbers(values: Any, name: str) -> Array:
     """An array of real numbers.
 
     Raises:
       ValueError: it is none; says what it holds.
     """
+    masked = int(np.sum(values.mask)) if isinstance(values, np.ma.MaskedArray) else 0
+    if masked:
+        raise ValueError(
+            f"{name} is a masked array with {masked:,} masked numbers, expected numbers only: fill them, or leave the "
+            "episode out"
+        )
     if isinstance(values, Mapping):
         raise ValueError(f"{name} is a dict, expected an array; name parts within parts by path, as 'arm.angle'")
     try:

@@ -50,7 +50,8 @@ def save_policy(path: Path, cfg: Config, policy: Policy, evaluation: Evaluation 
     try:
         path.mkdir(parents=True)
         save_file(
-            {name: np.ascontiguousarray(array) for name, array in arrays.items()},
+            # Not `ascontiguousarray`, which makes a row of a single number.
+            {name: np.asarray(array, order="C") for name, array in arrays.items()},
             path / WEIGHTS,
             metadata={"format": "minding", "version": __version__, "network": network},
         )
