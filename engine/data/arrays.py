@@ -35,6 +35,8 @@ def of_episodes(
             episode = _episode(parts)
             if made:
                 _check_alike(episode, made[0])
+            elif env is None:
+                _check_images(episode)
         except ValueError as error:
             raise DataError(f"episode {number}: {error}") from None
         made.append(episode)
@@ -140,7 +142,6 @@ def _parts(given: Any, steps: int) -> dict[str, Array]:
         obs[path] = _observations(found)
         _check_finite(name, obs[path])
         _check_told_apart(name, found, obs[path])
-        _check_image(name, obs[path])
     return obs
 
 
@@ -160,15 +161,15 @@ def _check_told_apart(name: str, given: Array, single: Array) -> None:
         )
 
 
-def _check_image(name: str, values: Array) -> None:
-    if values.dtype != np.uint8:
-        return
-    shape = values.shape[1:]
-    if shape[2] in (1, 3, 4) and shape[0] not in (1, 3, 4):
-        raise ValueError(
-            f"{name} has images of the shape {shape}, which are height, width and channels: give the channels first, "
-            "as np.moveaxis(images, -1, 1) does"
-        )
+def _check_images(episode: Episode) -> None:
+    """Refuses images whose channels come last; an environment that is given says itself what they are."""
+    for path, values in episode.obs.items():
+        shape = values.shape[1:]
+        if values.dtype == np.uint8 and shape[2] in (1, 3, 4) and shape[0] not in (1, 3, 4):
+            raise ValueError(
+                f"{f'obs {path!r}' if path else 'obs'} has images of the shape {shape}, which are height, width and "
+                "channels: give the channels first, as np.moveaxis(images, -1, 1) does"
+            )
 
 
 def _numbers(values: Any, name: str) -> Array:

@@ -173,6 +173,23 @@ def test_converting_says_nothing_but_the_result_where_there_is_no_terminal(tmp_p
     assert printed.out.splitlines()[0] == "1 step of 1 episode, 1 row dropped: what followed is not known"
 
 
+def test_converting_says_that_ends_with_both_flags_count_as_terminated(tmp_path, capsys):
+    h5py = pytest.importorskip("h5py")
+    ends = np.arange(8) % 4 == 3
+    with h5py.File(tmp_path / "both.hdf5", "w") as file:
+        file["observations"] = file["next_observations"] = np.zeros((8, 2), np.float32)
+        file["actions"], file["rewards"] = np.zeros((8, 1), np.float32), np.zeros(8, np.float32)
+        file["terminals"], file["timeouts"] = ends, [*ends[:4], False, False, False, False]
+    out = str(tmp_path / "out")
+    assert (
+        run(["data", "convert", str(tmp_path / "both.hdf5"), "--action-low=-1", "--action-high=1", "--out", out]) == 0
+    )
+    assert capsys.readouterr().out.splitlines()[:2] == [
+        "8 steps of 2 episodes",
+        "note: 1 end both terminated and timed out, and count as terminated: nothing bootstraps there",
+    ]
+
+
 def told_thousands(*_, report, **__):
     report(Converted(50_000, 1000))
     return Converted(1, 1, 1)

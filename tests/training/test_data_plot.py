@@ -5,7 +5,7 @@ import pytest
 from fakes import discrete, space_of
 
 from minding.engine.data.dataset import Dataset
-from minding.training.data_plot import draw_dataset, plot_dataset
+from minding.training.data_plot import _on_one_axis, draw_dataset, plot_dataset
 
 STEPS = 30
 
@@ -78,6 +78,18 @@ def test_numbers_of_actions_are_columns_lines_or_a_table_by_their_count(width, k
     assert sum(each.get_ylabel().startswith("steps") for each in others) == 1 + (kind == "table")
     if kind == "table":
         assert np.nansum(actions.images[0].get_array()) == 4 * STEPS * width
+
+
+def test_components_in_other_units_are_drawn_as_shares_of_their_ranges():
+    action = np.linspace([0.0, -1.0, 0.0], [10.0, 1.0, 5000.0], 8)
+    space = {"kind": "box", "shape": [3], "dtype": "float32", "low": [0.0, -1.0, 0.0], "high": [10.0, 1.0, 5000.0]}
+    shares, name = _on_one_axis(action, space)
+    assert name == "action, as a share of its range"
+    assert shares == pytest.approx(np.linspace([0.0] * 3, [1.0] * 3, 8))
+    # Without limits the recorded numbers tell the range; ranges that are much alike stay as they are.
+    assert _on_one_axis(action, {**space, "low": -np.inf, "high": np.inf})[0] == pytest.approx(shares)
+    alike, name = _on_one_axis(action, {**space, "low": -1.0, "high": 5000.0})
+    assert (alike is action, name) == (True, "action")
 
 
 def test_actions_that_are_all_the_same_are_drawn():

@@ -279,6 +279,9 @@ def convert(
     left_out = [f"{_counted(done.dropped, 'row')} dropped: what followed is not known"] if done.dropped else []
     left_out += [f"{_counted(done.skipped, 'damaged episode')} skipped"] if done.skipped else []
     click.echo(", ".join([f"{_counted(done.steps, 'step')} of {_counted(done.episodes, 'episode')}", *left_out]))
+    if done.ambiguous:
+        ends = f"{_counted(done.ambiguous, 'end')} both terminated and timed out"
+        click.echo(f"note: {ends}, and count as terminated: nothing bootstraps there")
     click.echo(f"data: {out}")
 
 

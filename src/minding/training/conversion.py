@@ -34,12 +34,14 @@ class Converted:
       steps, episodes: written.
       dropped: rows left out because what followed them is not known (D4RL's form).
       skipped: damaged episodes, left out as wholes.
+      ambiguous: episodes that both terminate and time out; they count as terminated.
     """
 
     steps: int = 0
     episodes: int = 0
     dropped: int = 0
     skipped: int = 0
+    ambiguous: int = 0
 
 
 def open_source(
@@ -133,7 +135,7 @@ def convert(
     done = Converted()
     with DatasetWriter(out, about) as writer:
         for source in sources:
-            earlier = done.dropped
+            earlier, unclear = done.dropped, done.ambiguous
             for number, episode in enumerate(source.episodes()):
                 problem = episode if isinstance(episode, ValueError) else problem_of(episode, about)
                 if problem is None:
@@ -146,7 +148,7 @@ def convert(
                     raise DataError(
                         f"{str(source.path)!r}, episode {number}: {problem}; --skip-damaged leaves out such episodes"
                     )
-                done.dropped = earlier + source.dropped
+                done.dropped, done.ambiguous = earlier + source.dropped, unclear + source.ambiguous
                 report(done)
     return done
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,8 @@ _BINS = 40
 _LINES = 6
 """Numbers of an action that have a line each; more are rows of a table of colours."""
 _FRAMES = 6
+_UNLIKE = 4.0
+"""From this ratio of their ranges on, components are drawn as shares of these."""
 
 
 def plot_dataset(data: Dataset, path: Path) -> None:
@@ -114,14 +117,35 @@ def _draw_actions(axes: Any, data: Dataset, rows: Array, steps: str) -> None:
         _histogram(axes, action[:, 0], "action", steps)
     elif action.shape[1] <= _LINES:
         axes.locator_params(axis="x", nbins=6)
+        action, name = _on_one_axis(action, space)
         low, high = float(action.min()), float(action.max())
         for column in range(action.shape[1]):
             axes.hist(action[:, column], bins=_BINS, range=(low, high), histtype="step", label=f"{column}")
-        axes.set(xlabel="action", ylabel=steps)
+        axes.set(xlabel=name, ylabel=steps)
         axes.legend(title="component", fontsize="small")
     else:
+        action, name = _on_one_axis(action, space)
         low, high = float(action.min()), float(action.max())
         _draw_table(axes, action, np.linspace(low, high if high > low else low + 1.0, _BINS + 1), steps)
+        axes.set_xlabel(name)
+
+
+def _on_one_axis(action: Array, space: Mapping[str, Any]) -> tuple[Array, str]:
+    """Components for one axis, and its name: as they are, or as shares of their ranges where these differ much.
+
+    A range goes from limit to limit, or where there are none from the lowest to the highest recorded number.
+    """
+    low, high = (
+        np.broadcast_to(np.ravel(space[name]), action.shape[1:]).astype(np.float64) for name in ("low", "high")
+    )
+    low, high = (
+        np.where(np.isfinite(low), low, action.min(axis=0)),
+        np.where(np.isfinite(high), high, action.max(axis=0)),
+    )
+    width = np.where(high > low, high - low, 1.0)
+    if width.max() <= _UNLIKE * width.min():
+        return action, "action"
+    return (action - low) / width, "action, as a share of its range"
 
 
 def _draw_choices(axes: Any, action: Array, counts: list[int], starts: list[int], steps: str, used: str) -> None:
