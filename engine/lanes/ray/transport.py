@@ -35,6 +35,8 @@ from minding.engine.lanes.transport import STARTING, ChannelClosed, Snapshot, We
 from minding.engine.types import Array
 
 LOCAL = "local"
+_ON_ALL_ADDRESSES = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
+"""Ray's variable: whether nodes on other machines may join, for which it listens on all addresses."""
 _OLDEST = (2, 60)
 _REACHED = 5.0  # s
 _BEAT = 0.5  # s
@@ -101,6 +103,8 @@ class RayTransport:
         """Ray, once it runs."""
         if not self._started:
             check_ray(self._address)
+            if self._address == LOCAL:
+                _stay_within_this_machine()
         ray = _ray()
         if not ray.is_initialized():
             handler = signal.getsignal(signal.SIGTERM)
@@ -118,8 +122,6 @@ class RayTransport:
     def _init(self) -> dict[str, Any]:
         quiet = {"log_to_driver": False, "configure_logging": False}
         if self._address == LOCAL:
-            # Else Ray listens on all of the machine's addresses.
-            os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
             return {"address": LOCAL, "include_dashboard": False, **quiet}
         return {"address": self._address, **quiet}
 
@@ -147,6 +149,22 @@ def check_ray(address: str) -> None:
             f"lanes.address={address!r}: no Ray cluster answers there ({error}): expected HOST:PORT of one that was "
             "started with `ray start --head --port=PORT`, or local"
         ) from None
+
+
+def _stay_within_this_machine() -> None:
+    """Has Ray listen on the loopback address only, where it would listen on all addresses of the machine.
+
+    Raises:
+      ConfigError: the program imported Ray earlier, which decides it when it is imported.
+    """
+    if _ON_ALL_ADDRESSES in os.environ:
+        return
+    if "ray" in sys.modules:
+        raise ConfigError(
+            f"lanes.address=local: Ray was imported before the run and would listen on all addresses of this machine: "
+            f"set {_ON_ALL_ADDRESSES}=0 in the environment (or 1 if that is what you want)"
+        )
+    os.environ[_ON_ALL_ADDRESSES] = "0"
 
 
 def _ray() -> Any:

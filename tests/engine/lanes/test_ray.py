@@ -1,6 +1,8 @@
 """What the transport on Ray does by itself: refusals, clocks of other machines, messages. `test_transports` runs it."""
 
 import importlib.metadata
+import os
+import sys
 import time
 import types
 
@@ -11,7 +13,14 @@ from minding.engine.chain.trace import Span
 from minding.engine.errors import ConfigError, MissingExtraError
 from minding.engine.lanes import LaneOptions
 from minding.engine.lanes.messages import Answer, Request
-from minding.engine.lanes.ray.transport import Pulse, RayBoard, RayChannel, RayTransport, check_ray
+from minding.engine.lanes.ray.transport import (
+    Pulse,
+    RayBoard,
+    RayChannel,
+    RayTransport,
+    _stay_within_this_machine,
+    check_ray,
+)
 from minding.engine.lanes.serialization import serialize
 from minding.engine.lanes.transport import ChannelClosed
 from minding.engine.lanes.transports import check_transport
@@ -79,6 +88,20 @@ def test_ray_that_is_missing_too_old_or_not_there_is_bad_input(monkeypatch):
     for address in ("127.0.0.1:1", "nowhere", "127.0.0.1:port"):
         with pytest.raises(ConfigError, match=rf"lanes\.address='{address}': no Ray cluster answers there"):
             check_ray(address)
+
+
+def test_a_local_cluster_listens_on_the_loopback_address_only(monkeypatch):
+    name = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
+    monkeypatch.setenv(name, "1")
+    _stay_within_this_machine()
+    assert os.environ[name] == "1"  # The user's choice.
+    monkeypatch.delenv(name)
+    monkeypatch.setitem(sys.modules, "ray", types.ModuleType("ray"))
+    with pytest.raises(ConfigError, match=rf"Ray was imported before the run and would listen .* set {name}=0"):
+        _stay_within_this_machine()
+    monkeypatch.delitem(sys.modules, "ray")
+    _stay_within_this_machine()
+    assert os.environ[name] == "0"
 
 
 def test_settings_that_mean_nothing_on_ray_or_elsewhere_are_refused():

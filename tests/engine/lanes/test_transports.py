@@ -1,6 +1,8 @@
 """The contract of `Transport`, over all of them: workers, weights, ends, and runs that do not differ."""
 
 import dataclasses
+import importlib
+import importlib.util
 import os
 import pickle
 import platform
@@ -42,11 +44,14 @@ def test_every_transport_is_tested():
 @pytest.fixture(scope="module")
 def cluster():
     """One for all tests of this module."""
-    ray = pytest.importorskip("ray", reason="needs the extra 'ray'")
+    if importlib.util.find_spec("ray") is None:
+        pytest.skip("needs the extra 'ray'")
     made, before = RayTransport("local"), signals()
     made.board({}, 1)
     # Ray puts a handler of its own in place.
     assert signals() == before
+    ray = importlib.import_module("ray")
+    assert [node["NodeManagerAddress"] for node in ray.nodes()] == ["127.0.0.1"]
     yield ray
     made.close()
     assert not ray.is_initialized()
