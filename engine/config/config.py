@@ -144,6 +144,8 @@ class LanesSection(Section):
     timeout: float
     pin: str
     transport: str
+    address: str
+    shards: int
 
 
 class AgentsSection(OpenSection):

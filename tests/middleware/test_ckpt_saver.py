@@ -575,7 +575,10 @@ def test_a_checkpoint_of_another_run_is_refused_with_both_sides_and_nothing_is_l
 
 def test_all_that_differs_is_in_one_error(run, resume):
     run(max_step=4)
-    with pytest.raises(CheckpointError, match=r"policy\.type is .*; env\.env_id is .*start a new run"):
+    with pytest.raises(CheckpointError, match=r"env\.env_id is .*; seed is .*start a new run"):
+        resume(weights=Weights(seed=7, env__env_id="Line-v1"))
+    # Where the algorithm is another one, all its settings are.
+    with pytest.raises(CheckpointError, match=r"another run: policy\.type is 'weights' there and 'other' here\. "):
         resume(weights=Weights(policy__type="other", env__env_id="Line-v1"))
 
 
