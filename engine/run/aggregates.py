@@ -17,8 +17,8 @@ from minding.engine.types import Array
 
 _DRAWS = 2000
 _PERCENTILES = (2.5, 97.5)
-_Z = 1.959964
-"""Quantile 0.975 of the standard normal distribution."""
+NORMAL_QUANTILE = 1.959964
+"""That of 0.975, for two-sided intervals of 95 %."""
 Statistic = Callable[[Array], Array]
 """Takes scores ``(..., n, M)``, where the runs are the last axis but one; returns ``(..., M)``."""
 
@@ -93,9 +93,9 @@ def score_interval(score: Array, games: int) -> tuple[Array, Array]:
       score: mean scores, of any shape.
       games: how many games each of them is the mean of.
     """
-    squared = _Z * _Z / games
+    squared = NORMAL_QUANTILE * NORMAL_QUANTILE / games
     centre = (score + squared / 2) / (1 + squared)
-    half = _Z / (1 + squared) * np.sqrt(score * (1 - score) / games + squared / (4 * games))
+    half = NORMAL_QUANTILE / (1 + squared) * np.sqrt(score * (1 - score) / games + squared / (4 * games))
     return np.maximum(centre - half, 0.0), np.minimum(centre + half, 1.0)
 
 

@@ -22,7 +22,7 @@ from minding.engine.config.options import plain
 from minding.engine.data.dataset import RECORDED
 from minding.engine.errors import ConfigError
 from minding.engine.files import read_bounded, read_text
-from minding.engine.run.aggregates import bootstrap_interval, mean
+from minding.engine.run.aggregates import NORMAL_QUANTILE, bootstrap_interval, mean
 from minding.engine.run.comparison import ComparedRun, compare_runs
 from minding.engine.run.curves import LEAST_SEEDS, Curve, learning_curves
 from minding.engine.run.figures import judged_figures
@@ -35,8 +35,6 @@ _MAX_FILM = 1 << 25
 _MAX_TRACE = 1 << 28
 _PANELS = 12
 """Metrics of learning that are drawn at most."""
-_Z = 1.959963984540054
-"""Two-sided 95 % quantile of the standard normal distribution."""
 _STYLE = """
 :root { color-scheme: light dark; --line: #8884; --soft: #8882; }
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 0 auto; padding: 1rem; }
@@ -152,7 +150,7 @@ def _results(runs: Sequence[_Run]) -> str:
         figures, interval, episodes = run.figures, "none", ""
         if figures.evaluation is not None:
             value, std, n_episode = figures.evaluation
-            half = _Z * std / math.sqrt(n_episode)
+            half = NORMAL_QUANTILE * std / math.sqrt(n_episode)
             interval, episodes = f"{value:.1f} [{value - half:.1f}, {value + half:.1f}]", str(n_episode)
         elif figures.judged:
             interval = "; ".join(f"{name} {text}" for name, text in judged_figures(figures.judged).items())
