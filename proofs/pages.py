@@ -27,12 +27,12 @@ NOT_YET = "Not measured yet: `make proofs`.\n"
 
 def update(results: Results) -> None:
     """Writes all tables and curves for which there is a marker in a page of ``results.docs``, and its pictures."""
-    pages.update(results.docs, lambda name, page: table(results, name, page.parent / "img"))
+    pages.update(results.docs, lambda name, page: table(results, name, page))
     offline_tables.draw(results)
 
 
-def table(results: Results, name: str, images: Path) -> str | None:
-    """The Markdown that belongs between the markers of `name`; draws the curve of a preset into `images`.
+def table(results: Results, name: str, page: Path) -> str | None:
+    """The Markdown between the markers of `name` in `page`; draws the curve of a preset into the page's folder ``img``.
 
     Returns:
       None where a name is not of the proofs.
@@ -45,7 +45,7 @@ def table(results: Results, name: str, images: Path) -> str | None:
     if not records:
         return NOT_YET
     published = (results.single("published") or {}).get(name)
-    return _learning(name, records) + _beside(records, published) + _curve(name, records, published, images)
+    return _learning(name, records) + _beside(records, published) + _curve(name, records, published, page)
 
 
 def one_line(kind: str, record: Record) -> str:
@@ -119,7 +119,7 @@ def _beside(records: list[Record], published: Record | None) -> str:
     return "\n".join(["", *lines, "", f"{published['label']}: {published['source']}. {published['note']}", ""])
 
 
-def _curve(name: str, records: list[Record], published: Record | None, images: Path) -> str:
+def _curve(name: str, records: list[Record], published: Record | None, page: Path) -> str:
     unit = next(key for key in records[0]["curve"] if key != "eval_return")
     runs = [(np.array(r["curve"][unit]), np.array(r["curve"]["eval_return"])) for r in records]
     runs = [(steps, returns) for steps, returns in runs if len(steps)]
@@ -130,9 +130,16 @@ def _curve(name: str, records: list[Record], published: Record | None, images: P
     if published is not None:
         steps = np.array(published["env_step"])
         curves.append(mean_curve(published["label"], [(steps, np.array(seed)) for seed in published["eval_return"]]))
+    images = page.parent / "img"
     images.mkdir(parents=True, exist_ok=True)
     plot_curves(curves, images / f"{name}.png")
-    return f"\n![evaluation return of {name}](img/{name}.png)\n"
+    picture = f"![evaluation return of {name}](img/{name}.png)\n"
+    return "" if picture in _opening(page) else f"\n{picture}"
+
+
+def _opening(page: Path) -> str:
+    """A page up to its first block of code: when to use the algorithm, and a picture. Its results do not repeat it."""
+    return page.read_text().split("```", 1)[0] if page.is_file() else ""
 
 
 def _seeds(results: Results) -> str:

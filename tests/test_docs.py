@@ -414,6 +414,11 @@ def test_every_key_has_a_table():
     assert found == markers
     of_algorithms = [DOCS / "algorithms" / f"{name}.md" for name in ALGORITHMS]
     assert all(f"<!-- generated:presets:{page.stem} -->" in page.read_text() for page in of_algorithms)
+    # A page opens with when to use the algorithm, and a learning curve.
+    for page in of_algorithms:
+        opening = page.read_text().split("```", 1)[0].split("\n\n")
+        assert opening[1].startswith("Use "), page
+        assert re.match(r"!\[evaluation return of (\w+)\]\(img/\1\.png\)$", opening[2]), page
     lanes = {word for word in first_words(DOCS / "async.md", "key") if word.startswith("lanes.")}
     assert lanes == {f"lanes.{key}" for key in RUN_SCHEMA["lanes"]}
 

@@ -188,7 +188,7 @@ def test_the_pages_show_what_the_result_files_say(page, tmp_path):
     docs, known = ROOT / "docs", []
 
     def table(name):
-        text = lanes_table(name, docs) or proof_pages.table(Results(docs), name, tmp_path)
+        text = lanes_table(name, docs) or proof_pages.table(Results(docs), name, tmp_path / page)
         known.append((name, text is not None))
         return text
 
