@@ -10,7 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from minding.cli import run
+from minding.engine import Config, OnlineRLContext
+from minding.engine.chain.lanes import WorkerStatus
 from minding.engine.checkpoint import newest_checkpoint
+from minding.engine.run.run_dir import RunDir
+from minding.engine.run.status import StatusFile
 
 ENV = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
 CALLED = (signal.SIGINT, 130, "minding: interrupted\n"), (signal.SIGTERM, 143, "minding: ended by SIGTERM\n")
@@ -129,3 +134,29 @@ def test_a_run_whose_reader_goes_away_trains_to_its_end(tmp_path):
     assert "Broken pipe: the run continues without its output" in done.stderr
     assert newest_checkpoint(tmp_path / "run" / "ckpt")
     assert (tmp_path / "run" / "summary.json").is_file()
+
+
+def test_status_says_where_a_run_is_and_whether_its_process_is_there(tmp_path, capsys, monkeypatch):
+    run_dir = RunDir.create(Config(exp_name="cart", run={"out_dir": str(tmp_path)}))
+    assert run(["status", str(run_dir.path)]) == 2
+    assert "has no status.json: the run has not begun" in capsys.readouterr().err
+    ctx, file = OnlineRLContext(total_step=12), StatusFile(run_dir.status)
+    ctx.env_step, ctx.train_iter = 6144, 48
+    worker = WorkerStatus("collector", "actor", "node-b", 4711, "StepCollector", 1, 2, 3.25, 1)
+    file.write(ctx, 100_000, [worker])
+    assert run(["status", str(run_dir.path)]) == 0
+    first, second, _, header, line = capsys.readouterr().out.splitlines()
+    assert f"cart: running, process {os.getpid()} on " in first
+    assert second == "  iteration 12, 6,144 of 100,000 environment steps, gradient step 48"
+    assert header.split() == ["worker", "is", "on", "does", "weights", "backlog", "waited", "restarts"]
+    assert " ".join(line.split()) == "collector actor 4711 node-b StepCollector 1 old 2 3.2 s 1"
+    # Another process has its id now.
+    file._born = "1"
+    file.write(ctx, 100_000, [])
+    run(["status", str(run_dir.path)])
+    out = capsys.readouterr().out
+    assert re.search(rf"gone: process {os.getpid()} on .* no longer runs; last heard of 20.* UTC \(0 s ago\); ", out)
+    assert f"minding resume {run_dir.path} continues it" in out
+    file.write(ctx, 100_000, [], "failed", "ValueError: broken")
+    run(["status", str(run_dir.path)])
+    assert "cart: failed (ValueError: broken), 20" in capsys.readouterr().out

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
@@ -14,6 +15,33 @@ from minding.engine.chain.trace import Trace
 
 UNDIVIDED = {"lanes.collectors": 1, "lanes.shards": 1}
 """The division of a synchronous run, see `Lanes.division`."""
+
+
+@dataclasses.dataclass(frozen=True)
+class WorkerStatus:
+    """A worker of a lane, at one moment.
+
+    Attributes:
+      name: of the worker, such as ``collector 1``.
+      kind: what it is: ``process``, ``thread``, ``actor``.
+      node: name of the machine that it runs on; empty while it has none.
+      pid: id of its process there; None if it has none of its own.
+      member: name of the middleware that it runs, or ``starting``, ``idle``.
+      weights_age: iterations of the learner since the weights of the request that it works on; None without one.
+      backlog: requests that it has not answered.
+      waited: seconds that the main process has waited for its answers.
+      restarts: how often it died and was started again.
+    """
+
+    name: str
+    kind: str
+    node: str
+    pid: int | None
+    member: str
+    weights_age: int | None
+    backlog: int
+    waited: float
+    restarts: int
 
 
 class Lanes(Protocol):
@@ -32,12 +60,17 @@ class Lanes(Protocol):
 
     @property
     def worker_pids(self) -> tuple[int, ...]:
-        """Process ids of what runs elsewhere."""
+        """Ids of the processes on this machine that run parts."""
         ...
 
     @property
     def restarts(self) -> int:
         """How often a part died and was restarted."""
+        ...
+
+    @property
+    def workers(self) -> tuple[WorkerStatus, ...]:
+        """The workers that were started, as they are now."""
         ...
 
     def check(self) -> None:

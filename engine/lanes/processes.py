@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 from collections.abc import Mapping
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
@@ -57,6 +58,7 @@ class ProcessWorker:
     def __init__(self, process: BaseProcess, channel: Channel, heartbeat: SharedHeartbeat) -> None:
         self._process = process
         self.pid, self.where = process.pid, f"process {process.pid}"
+        self.node = platform.node()
         self.channel: Channel = channel
         self.heartbeat = heartbeat
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from minding.engine.chain.context import Context
-from minding.engine.chain.lanes import Run
+from minding.engine.chain.lanes import Run, WorkerStatus
 from minding.engine.chain.middleware import Role
 from minding.engine.chain.nodes import Node
 from minding.engine.chain.trace import Trace
@@ -76,9 +76,15 @@ class WorkerLanes:
 
     @property
     def worker_pids(self) -> tuple[int, ...]:
-        """Process ids of all workers that run and are processes."""
+        """Process ids of all workers that run and are processes of this machine."""
         pids = [worker.pid for group in self._groups for worker in group.workers]
         return tuple(pid for pid in pids if pid is not None)
+
+    @property
+    def workers(self) -> tuple[WorkerStatus, ...]:
+        """The workers that were started, as they are now."""
+        found = [worker.status for group in self._groups for worker in group.workers]
+        return tuple(status for status in found if status is not None)
 
     @property
     def restarts(self) -> int:

@@ -6,12 +6,14 @@ import collections
 import contextlib
 import logging
 import pickle
+import platform
 import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import cloudpickle
 
+from minding.engine.chain.lanes import WorkerStatus
 from minding.engine.errors import LaneError
 from minding.engine.lanes.heartbeat import Wait
 from minding.engine.lanes.messages import Answer, Failure, Request
@@ -73,6 +75,7 @@ class SupervisedWorker:
         self._cores: frozenset[int] = frozenset()
         self._unanswered: collections.deque[Ticket] = collections.deque()
         self._deaths = 0
+        self._waited = 0.0
         self._arrived: Answer | None = None
         # At most one; what ends it must not hold on to this object.
         self._running: list[WorkerHandle] = []
@@ -85,8 +88,28 @@ class SupervisedWorker:
 
     @property
     def pid(self) -> int | None:
-        """Of its process; None when there is none."""
-        return self._running[0].pid if self._running else None
+        """Of its process on this machine; None when there is none."""
+        if not self._running or self._running[0].node != platform.node():
+            return None
+        return self._running[0].pid
+
+    @property
+    def status(self) -> WorkerStatus | None:
+        """What it does now; None if it was not started, or has ended with the run."""
+        if not self._running:
+            return None
+        handle, request = self._running[0], self._unanswered[0].request if self._unanswered else None
+        return WorkerStatus(
+            name=self.name,
+            kind=handle.kind,
+            node=handle.node,
+            pid=handle.pid,
+            member=self._doing(handle.heartbeat.member),
+            weights_age=None if request is None else self._board.version - request.version,
+            backlog=len(self._unanswered),
+            waited=round(self._waited, 3),
+            restarts=self.restarts,
+        )
 
     @property
     def unanswered(self) -> int:
@@ -114,10 +137,11 @@ class SupervisedWorker:
           LaneError: the worker died `limit` times in a row.
           Exception: what a member raised, with the worker's traceback as a note.
         """
-        wait = Wait()
+        wait, began = Wait(), time.monotonic()
         while True:
             self.look(_PATIENCE)
             if self._arrived is not None:
+                self._waited += time.monotonic() - began
                 return
             if interrupted():
                 raise Interrupted(f"waiting for {self.name}")
@@ -220,12 +244,15 @@ class SupervisedWorker:
             return self._timeout, "lanes.timeout"
         return _START_TIMEOUT, "the limit of its start, which is longer than lanes.timeout"
 
+    def _doing(self, member: int) -> str:
+        if member >= 0:
+            return self._plan.names[member]
+        return "starting" if member == STARTING else "idle"
+
     def _who_is_waited_for(self, wait: Wait) -> str:
         request, handle = self._unanswered[0].request, self._running[0]
-        member = handle.heartbeat.member
-        doing = "is starting" if member == STARTING else "is between two middleware"
-        if member >= 0:
-            doing = f"is in {self._plan.names[member]}"
+        member = self._doing(handle.heartbeat.member)
+        doing = {"starting": "is starting", "idle": "is between two middleware"}.get(member, f"is in {member}")
         doing = handle.hindrance() or doing
         if wait.silent > _SILENT:
             limit, name = self._patience_with(handle.heartbeat)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 import logging
 import pickle
+import platform
 import queue
 import threading
 from collections.abc import Mapping
@@ -62,7 +63,7 @@ class ThreadWorker:
     pid = None
 
     def __init__(self, name: str, board: WeightBoard) -> None:
-        self._name = name
+        self._name, self.node = name, platform.node()
         self._ended = "ended"
         self.channel, there = channel_pair()
         self.heartbeat = ThreadHeartbeat()

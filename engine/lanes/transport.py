@@ -147,8 +147,13 @@ class WorkerHandle(Protocol):
         ...
 
     @property
+    def node(self) -> str:
+        """Name of the machine that it runs on; empty as long as it has none."""
+        ...
+
+    @property
     def pid(self) -> int | None:
-        """Of its own process on this machine; None if it has none."""
+        """Of its own process there; None if it has none."""
         ...
 
     @property

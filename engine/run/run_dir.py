@@ -145,6 +145,11 @@ class RunDir:
         """Figures of the finished run."""
         return self.path / "summary.json"
 
+    @property
+    def status(self) -> Path:
+        """Where the run is and what its workers do, see `engine.run.status`."""
+        return self.path / "status.json"
+
     def load_config(self) -> Config:
         """The configuration with which the run was last started or resumed.
 

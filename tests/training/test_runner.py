@@ -13,6 +13,7 @@ from minding.engine.chain.context import OnlineRLContext
 from minding.engine.checkpoint import newest_checkpoint
 from minding.engine.errors import MissingExtraError
 from minding.engine.run.run_dir import RunDir
+from minding.engine.run.status import read_status
 from minding.training import assembly, session
 
 
@@ -68,6 +69,8 @@ def test_a_signal_ends_the_callers_loop_too_once_the_run_is_saved(number, error,
     assert len(begun) == 1
     assert newest_checkpoint(begun[0].checkpoints)
     assert f"ended by {number.name}: the run is saved in {begun[0].path}" in caplog.text
+    ended = read_status(begun[0].status)
+    assert (ended.state, ended.reason, ended.iteration, ended.env_step) == ("ended", number.name, 1, 64)
     if error is SystemExit:
         assert raised.value.code == 143
     summary = training.train(cfg, RunDir.create(cfg), progress=False, raise_signals=False)

@@ -13,7 +13,6 @@ import contextlib
 import importlib.metadata
 import os
 import pickle
-import platform
 import signal
 import socket
 import sys
@@ -40,6 +39,7 @@ _ON_ALL_ADDRESSES = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
 _OLDEST = (2, 60)
 _REACHED = 5.0  # s
 _BEAT = 0.5  # s
+_SOON = 0.2  # s
 _END = 2.0  # s
 
 
@@ -198,9 +198,14 @@ class RayWorker:
         return f"actor {self.heartbeat.pid} on {self.heartbeat.node}"
 
     @property
+    def node(self) -> str:
+        self.heartbeat.look()
+        return self.heartbeat.node
+
+    @property
     def pid(self) -> int | None:
         self.heartbeat.look()
-        return self.heartbeat.pid if self.heartbeat.node == platform.node() else None
+        return self.heartbeat.pid or None
 
     def hindrance(self) -> str | None:
         return None
@@ -249,10 +254,10 @@ class Pulse:
     @property
     def member(self) -> int:
         """As of now, if it answers soon."""
-        self.look(_BEAT)
+        self.look(_SOON)
         if self._answer is None:
             self._ask()
-            self.look(_BEAT)
+            self.look(_SOON)
         return self._member
 
     @member.setter

@@ -27,6 +27,7 @@ from minding.cli.plot import plot
 from minding.cli.process import end_at_signals, prepare_output
 from minding.cli.record import record
 from minding.cli.resume import resume
+from minding.cli.status import status
 from minding.cli.train import train
 from minding.cli.tune import tune
 
@@ -52,6 +53,7 @@ for command in (
     train,
     tune,
     resume,
+    status,
     evaluate,
     play,
     inspect,

@@ -19,6 +19,9 @@ from minding.training.assembly import check_runnable
 from minding.training.own import Given
 from minding.training.session import Session, Summary
 
+_BEFORE = {"config.yaml", "status.json", LOCK_FILE}
+"""What a run folder holds before the run has done anything."""
+
 
 def train(
     cfg: Config,
@@ -87,10 +90,10 @@ def _raise_signal(summary: Summary) -> None:
 
 @contextlib.contextmanager
 def only_if_begun(run_dir: RunDir) -> Iterator[None]:
-    """Removes the folder of a run that failed before it wrote anything but its configuration."""
+    """Removes the folder of a run that failed before it wrote anything but its configuration and status."""
     try:
         yield
     except Exception:
-        if run_dir.path.is_dir() and {each.name for each in run_dir.path.iterdir()} <= {"config.yaml", LOCK_FILE}:
+        if run_dir.path.is_dir() and {each.name for each in run_dir.path.iterdir()} <= _BEFORE:
             shutil.rmtree(run_dir.path, ignore_errors=True)
         raise

@@ -24,9 +24,11 @@ from minding.engine.data.dataset import RECORDED
 from minding.engine.errors import MissingExtraError
 from minding.engine.process.signals import SignalGuard
 from minding.engine.run.evidence import nan_batch_kept
+from minding.engine.run.lock import RunLock
 from minding.engine.run.plotting import DRAWN, plot_trace
 from minding.engine.run.progress import Progress
 from minding.engine.run.run_dir import RunDir
+from minding.engine.run.status import StatusFile
 from minding.engine.types import EpisodeEnd, Policy
 from minding.middleware import CkptSaver, online_logger, termination_checker
 from minding.middleware.evaluator import info_means
@@ -111,6 +113,8 @@ class Session(contextlib.AbstractContextManager["Session"]):
         self.policy: Policy
         self._given, self._use, self._progress = policy, given_middleware(use), progress
         self._resume = resume
+        self._status, self._limit = StatusFile(run_dir.status), 0
+        self._begun = False
         self._seconds = 0.0
         self._stop_reason = ""
         self._profile = ""
@@ -129,6 +133,8 @@ class Session(contextlib.AbstractContextManager["Session"]):
             held.enter_context(started)
             for event in ("resumed", "run_folder_lost"):
                 self.task.on(event, lambda: self.run_dir.update_config(cfg))
+            self.task.on("resumed", self._say)
+            self.task.on("metrics", self._say_row)
             self.policy = build(self.task, cfg, self._given)
             if cfg.run.begin_from is not None and self._resume is None:
                 take_over(self.policy, cfg)
@@ -179,19 +185,39 @@ class Session(contextlib.AbstractContextManager["Session"]):
         self._checker.limit(f"max_{unit}", limit)
         if self._progress:
             self._logger.show(Progress(limit, cfg.exp_name, refresh=cfg.run.log_freq))
+        self._limit = limit
+        if not self._begun:
+            # Before anything is written.
+            self._block.enter_context(RunLock(self.run_dir.path))
+            self._begun = True
+        if not self.task.resuming:
+            self._say()
         start = time.perf_counter()
         try:
             with SignalGuard(self.task.interrupt), nan_batch_kept(self.run_dir.path / "nan", self.task):
                 self.task.run(max_step=cfg.run.max_step or 10**12)
+        except BaseException as error:
+            self._say("failed", f"{type(error).__name__}: {error}")
+            raise
         finally:
             self._seconds += time.perf_counter() - start
             self._logger.show(None)
         self._stop_reason = self._checker.reason or str(self.task.stop_reason)
+        self._say("ended", self._stop_reason)
         if cfg.run.profile:
             self._profile = self.task.profile()
         if cfg.run.trace:
             self._write_trace()
         return self._stop_reason
+
+    def _say(self, state: str = "running", reason: str = "") -> None:
+        """Writes where the run is."""
+        workers = () if self.task.lanes is None else self.task.lanes.workers
+        self._status.write(self.task.ctx, self._limit, workers, state, reason)
+
+    def _say_row(self, row: Mapping[str, float | None], step: int) -> None:
+        if self._status.due:
+            self._say()
 
     def _write_trace(self) -> None:
         """Writes the timeline, and draws its end beside it unless a signal ended the run: that takes a second."""

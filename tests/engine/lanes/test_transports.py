@@ -345,6 +345,26 @@ def play(transport, *members, steps=4, role=None, handle=None, also=()):
     return record, task
 
 
+def test_the_workers_of_a_run_are_shown_as_they_are(transport):
+    seen = []
+
+    def look(task, ctx):
+        seen.append(task.lanes.workers)
+
+    outcome = run(6, lanes_of(transport, max_staleness=2, collectors=2), also=[look])
+    first, last = seen[0], seen[-1]
+    assert [worker.name for worker in first] == ["collector 0", "collector 1"]
+    kind = {"processes": "process", "threads": "thread", "ray": "actor"}[transport]
+    assert {(worker.kind, worker.node) for worker in last} == {(kind, platform.node())}
+    assert all((worker.pid is None) == (transport == "threads") for worker in last)
+    assert {worker.member for worker in last} <= {"ToyCollector", "toy_explorer", "idle"}
+    # Request n of those up to n + 2 is answered.
+    assert [sorted(worker.backlog for worker in workers) for workers in seen] == [[1, 1]] * 6
+    assert {worker.weights_age for worker in last} <= {0, 1, 2}
+    assert all(worker.waited > 0 and worker.restarts == 0 for worker in last)
+    assert outcome.task.lanes.workers == ()
+
+
 @declare(role="collect", reads=("env_step",), writes=("note",))
 def teller():
     def tell(ctx):

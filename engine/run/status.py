@@ -1,0 +1,169 @@
+"""``status.json``: where a run is and what its workers do, for people and programs that look at it from outside."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+import platform
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from minding.engine.chain.context import UNITS, Context
+from minding.engine.chain.lanes import WorkerStatus
+from minding.engine.console import console_logger
+from minding.engine.errors import ConfigError
+from minding.engine.files import read_text
+from minding.engine.process.alive import born
+from minding.engine.run.lock import lost
+
+STATES = ("running", "ended", "failed")
+_EVERY = 1.0
+"""Seconds after which it is written again: rows of metrics reach their file as often."""
+_MAX = 1 << 20
+
+
+@dataclasses.dataclass(frozen=True)
+class RunStatus:
+    """A run at one moment.
+
+    Attributes:
+      state: one of `STATES`. A run that was killed could not say so: its file says ``running``, of a process that is
+        not there.
+      reason: why it is no longer running: a stop reason, or the error; empty while it runs.
+      written: seconds since 1970.
+      node, pid, born: the machine and id of the main process, and when it began, see `engine.process.alive`.
+      unit: what the clock of the run counts, see `engine.chain.context.UNITS`.
+      limit: of the clock, where the run ends.
+      iteration, env_step, train_iter: counters; None for one that the run has not.
+      workers: of a run in lanes.
+    """
+
+    state: str
+    reason: str
+    written: float
+    node: str
+    pid: int
+    born: str | None
+    unit: str
+    limit: int
+    iteration: int
+    env_step: int | None
+    train_iter: int | None
+    workers: tuple[WorkerStatus, ...] = ()
+
+    @property
+    def clock(self) -> int:
+        """Steps so far, of the run's unit."""
+        counters = {"env_step": self.env_step, "train_iter": self.train_iter, "total_step": self.iteration}
+        return counters[self.unit] or 0
+
+
+class StatusFile:
+    """Writes the status of this process' run, each time whole; reports a failing disk once.
+
+    Args:
+      path: the file.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._written = float("-inf")
+        self._warned = False
+        self._born = born(os.getpid())
+
+    @property
+    def due(self) -> bool:
+        """Whether the last one is a second old."""
+        return time.monotonic() - self._written >= _EVERY
+
+    def write(
+        self, ctx: Context, limit: int, workers: Sequence[WorkerStatus], state: str = "running", reason: str = ""
+    ) -> None:
+        """Replaces the file.
+
+        Args:
+          ctx: the context of the run.
+          limit: of its clock.
+          workers: of a run in lanes.
+          state, reason: see `RunStatus`.
+        """
+        self._written = time.monotonic()
+        # What has the name of a folder that is lost may be another run.
+        if lost(self._path.parent):
+            return
+        status = RunStatus(
+            state=state,
+            reason=reason,
+            written=round(time.time(), 3),
+            node=platform.node(),
+            pid=os.getpid(),
+            born=self._born,
+            unit=ctx.unit,
+            limit=limit,
+            iteration=ctx.total_step,
+            env_step=ctx.optional("env_step", int),
+            train_iter=ctx.optional("train_iter", int),
+            workers=tuple(workers),
+        )
+        fresh = self._path.with_name(f"{self._path.name}.new")
+        try:
+            fresh.write_text(json.dumps(dataclasses.asdict(status), indent=2) + "\n", encoding="utf-8")
+            os.replace(fresh, self._path)
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                fresh.unlink()
+            if not self._warned:
+                console_logger().warning("%s was not written: %s", self._path, error.strerror)
+            self._warned = True
+
+
+def read_status(path: Path) -> RunStatus:
+    """What `StatusFile` wrote.
+
+    Raises:
+      ConfigError: it is missing or damaged.
+    """
+    try:
+        return _status_of(json.loads(read_text(path, _MAX)))
+    except FileNotFoundError:
+        raise ConfigError(
+            f"{str(path.parent)!r} has no {path.name}: the run has not begun, or an earlier version of minding made it"
+        ) from None
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror}") from None
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"{path} holds no status of a run: {error}") from None
+
+
+def _status_of(tree: Any) -> RunStatus:
+    """ValueError for anything that `StatusFile` does not write."""
+    tree = _typed(RunStatus, tree, "")
+    workers = tree.pop("workers")
+    status = RunStatus(
+        **tree, workers=tuple(WorkerStatus(**_typed(WorkerStatus, each, "workers.")) for each in workers)
+    )
+    for name, value, known in (("state", status.state, STATES), ("unit", status.unit, tuple(UNITS))):
+        if value not in known:
+            raise ValueError(f"{name}={value[:80]!r}: expected one of {', '.join(known)}")
+    return status
+
+
+_TYPES: Mapping[str, tuple[type, ...]] = {
+    "str": (str,), "int": (int,), "float": (float, int), "str | None": (str, type(None)),
+    "int | None": (int, type(None)), "tuple[WorkerStatus, ...]": (list,),
+}  # fmt: skip
+
+
+def _typed(kind: type, tree: Any, prefix: str) -> dict[str, Any]:
+    """The tree if it has exactly the fields of a class, each with its type."""
+    fields: dict[str, Any] = {field.name: field.type for field in dataclasses.fields(kind)}
+    if not isinstance(tree, dict) or tree.keys() != fields.keys():
+        raise ValueError(f"expected {prefix or 'an object with '}{', '.join(fields)}")
+    for name, value in tree.items():
+        if type(value) not in _TYPES[fields[name]]:
+            raise ValueError(f"{prefix}{name}={value!r:.80}: expected {fields[name]}")
+    return dict(tree)

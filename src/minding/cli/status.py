@@ -1,0 +1,78 @@
+"""`minding status`."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import click
+
+from minding.cli.common import RunFolder, bad_input, print_lines
+
+if TYPE_CHECKING:
+    from minding.engine.chain.lanes import WorkerStatus
+    from minding.engine.run.status import RunStatus
+
+
+@click.command()
+@click.argument("run", type=RunFolder())
+def status(run: str) -> None:
+    """Print where the run in the folder RUN is, and what its workers do.
+
+    Also of a run that is over, or whose process is gone. A folder of seeds stands for the runs in it. What is
+    printed is in RUN/status.json, which a run rewrites with its rows of metrics, at most once a second.
+    """
+    with bad_input():
+        from minding.engine.run.run_dir import RunDir, run_folders
+        from minding.engine.run.status import read_status
+
+        folders = [RunDir.open(each) for each in run_folders(run)]
+        found = [(folder.path, read_status(folder.status)) for folder in folders]
+    for path, each in found:
+        _print_status(str(path), each)
+
+
+def _print_status(path: str, status: RunStatus) -> None:
+    from minding.engine.chain.context import UNITS
+
+    steps = f"{status.clock:,} of {status.limit:,} {UNITS[status.unit]}"
+    learned = f", gradient step {status.train_iter:,}" if status.train_iter and status.unit != "train_iter" else ""
+    click.echo(f"{path}: {_state(path, status)}")
+    click.echo(f"  iteration {status.iteration:,}, {steps}{learned}")
+    if status.workers:
+        header = ("worker", "is", "on", "does", "weights", "backlog", "waited", "restarts")
+        print_lines("  Workers:", header, [_row(worker) for worker in status.workers], long=2)
+
+
+def _state(path: str, status: RunStatus) -> str:
+    """What is known of the run now."""
+    from minding.engine.process.alive import runs
+
+    who, when = f"process {status.pid} on {status.node}", _when(status.written)
+    if status.state != "running":
+        return f"{status.state} ({status.reason}), {when}"
+    alive = runs(status.pid, status.node, status.born)
+    if alive is None:
+        return f"running when it last said so, {when}; {who} cannot be seen from this machine"
+    if not alive:
+        return f"gone: {who} no longer runs; last heard of {when}; minding resume {path} continues it"
+    return f"running, {who}; as of {when}"
+
+
+def _row(worker: WorkerStatus) -> tuple[str, ...]:
+    what = worker.kind if worker.pid is None else f"{worker.kind} {worker.pid}"
+    age = "" if worker.weights_age is None else f"{worker.weights_age} old"
+    figures = str(worker.backlog), f"{worker.waited:.1f} s", str(worker.restarts)
+    return worker.name, what, worker.node or "no machine yet", worker.member, age, *figures
+
+
+def _when(written: float) -> str:
+    ago = max(0.0, time.time() - written)
+    for seconds, unit in ((86_400, "days"), (3_600, "hours"), (60, "minutes")):
+        if ago >= 2 * seconds:
+            since = f"{ago / seconds:.0f} {unit} ago"
+            break
+    else:
+        since = f"{ago:.0f} s ago"
+    return f"{datetime.fromtimestamp(written, UTC):%Y-%m-%d %H:%M:%S} UTC ({since})"
