@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 import click
@@ -75,4 +75,4 @@ def _when(written: float) -> str:
             break
     else:
         since = f"{ago:.0f} s ago"
-    return f"{datetime.fromtimestamp(written, UTC):%Y-%m-%d %H:%M:%S} UTC ({since})"
+    return f"{datetime.fromtimestamp(written, timezone.utc):%Y-%m-%d %H:%M:%S} UTC ({since})"
