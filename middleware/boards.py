@@ -10,11 +10,14 @@ from minding.engine.config.config import Config
 from minding.engine.data import trees
 from minding.engine.data.masks import ACTION_MASK
 from minding.engine.data.observation import Leaf, observation_leaves
-from minding.engine.errors import MiddlewareError, ShapeError
+from minding.engine.errors import ConfigError, MiddlewareError, ShapeError
 from minding.engine.search.gumbel import GumbelOptions
 from minding.engine.search.player import Options
 from minding.engine.search.puct import PuctOptions
 from minding.engine.types import Array, BoardGame, Obs, Predicts, State
+
+MOST_OPENINGS = 100_000
+"""Openings that are held in memory at once."""
 
 
 def check_fits(cfg: Config, game: BoardGame) -> tuple[Leaf, list[Leaf]]:
@@ -107,10 +110,19 @@ def eval_options(cfg: Config, simulations: int) -> Options | None:
 
 
 def openings(game: BoardGame, plies: int) -> State:
-    """All positions after so many plies in which the game runs, one per sequence of actions."""
+    """All positions after so many plies in which the game runs, one per sequence of actions.
+
+    Raises:
+      ConfigError: there are more than `MOST_OPENINGS`.
+    """
     state = game.initial(1)
-    for _ in range(plies):
+    for ply in range(plies):
         rows, actions = np.nonzero(game.legal(state))
+        if len(rows) > MOST_OPENINGS:
+            raise ConfigError(
+                f"policy.eval.opening_plies={plies}: {type(game).__name__} has more than {MOST_OPENINGS:,} openings of "
+                f"{ply + 1} plies; lower it to {ply} or less"
+            )
         state, over, _ = game.play(tuple(part[rows] for part in state), actions)
         state = tuple(part[~over] for part in state)
     return state

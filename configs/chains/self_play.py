@@ -49,6 +49,8 @@ def opponents_of(cfg: Config, game: BoardGame | None = None) -> list[Opponent]:
     names = cfg.policy.eval.read("opponents", list)
     if not names:
         raise ConfigError("policy.eval.opponents=[]: expected at least one, such as random or uct:100")
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise ConfigError(f"policy.eval.opponents: {twice!r} is named twice; name each opponent once")
     return [parse(str(name), game, key="policy.eval.opponents") for name in names]
 
 

@@ -19,7 +19,7 @@ import dataclasses
 import numpy as np
 
 from minding.engine.errors import ConfigError
-from minding.engine.search.tree import Evaluate, Found, Tree, check_simulations
+from minding.engine.search.tree import Evaluate, Found, Tree, check_options, check_simulations, judged
 from minding.engine.types import Array, BoardGame, State
 
 
@@ -68,8 +68,10 @@ def gumbel(
     Raises:
       GameError: if a running game has no legal action.
       NonFiniteError: if `evaluate` returns NaN or infinity.
+      ShapeError: if the positions or what `evaluate` returns have another shape than those of the game.
     """
-    tree = Tree(game, state, options.simulations, *evaluate(state))
+    check_options(options, GumbelOptions, "gumbel")
+    tree = Tree(game, state, options.simulations, *judged(evaluate(state)))
     roots = np.arange(tree.games)
     noise = np.zeros((tree.games, tree.actions))
     if options.gumbel_scale:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from minding.engine.errors import GameError
-from minding.engine.search.opponents import Opponent, ask
+from minding.engine.search.opponents import Opponent, as_opponent, ask
 from minding.engine.types import Array, BoardGame, State
 
 
@@ -20,13 +20,18 @@ class Played(NamedTuple):
 
 
 def match(
-    game: BoardGame, first: Opponent, second: Opponent, state: State, rng: np.random.Generator, plies: int = 0
+    game: BoardGame,
+    first: str | Opponent,
+    second: str | Opponent,
+    state: State,
+    rng: np.random.Generator,
+    plies: int = 0,
 ) -> Played:
     """Plays n games to their end, all at once.
 
     Args:
       game: the rules.
-      first: moves first, in `state`.
+      first: moves first, in `state`; an opponent or its name.
       second: the other player.
       state: n positions in which the games run, such as ``game.initial(n)`` or a list of openings.
       rng: both draw from it.
@@ -34,13 +39,15 @@ def match(
     Returns:
       The outcomes for `first`, and how many plies were played in `state` and after it.
     Raises:
+      ConfigError: if a player is neither an opponent nor the name of one.
       GameError: if an action is illegal, or a game is longer than `game.longest`.
     """
+    one, other = as_opponent(first, game, "first"), as_opponent(second, game, "second")
     rows = np.arange(len(state[0]))
     outcomes, lengths = np.zeros(len(rows), np.int64), np.zeros(len(rows), np.int64)
     for ply in range(plies, game.longest):
         # The outcome is that of the player to move next.
-        player, sign = (first, -1) if (ply - plies) % 2 == 0 else (second, 1)
+        player, sign = (one, -1) if (ply - plies) % 2 == 0 else (other, 1)
         action = ask(player, game, state, rng, np.full(len(rows), ply), rows)
         state, over, outcome = game.play(state, action)
         outcomes[rows[over]], lengths[rows[over]] = sign * outcome[over], ply + 1 - plies

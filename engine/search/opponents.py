@@ -13,7 +13,7 @@ import numpy as np
 
 from minding.engine.errors import ConfigError, GameError, nearest
 from minding.engine.search.solution import Solution
-from minding.engine.search.tree import check_simulations
+from minding.engine.search.tree import MOST_SIMULATIONS, check_simulations
 from minding.engine.search.uct import UctOptions, random_legal
 from minding.engine.search.uct import uct as search_uct
 from minding.engine.types import Array, BoardGame, State
@@ -106,6 +106,8 @@ def parse(name: str, game: BoardGame | None = None, *, key: str = "opponent") ->
     Raises:
       ConfigError: if there is none, or it cannot play the game.
     """
+    if not isinstance(name, str):
+        raise ConfigError(f"{key}={name!r}: expected a name such as random, minimax or uct:400")
     kind, colon, number = name.partition(":")
     if name == "random":
         return random()
@@ -117,12 +119,26 @@ def parse(name: str, game: BoardGame | None = None, *, key: str = "opponent") ->
         except ConfigError as error:
             raise ConfigError(f"{key}={name!r}: {error}") from None
         return perfect
-    if kind == "uct" and number.isdecimal() and int(number) > 0:
+    if kind == "uct" and number.isdecimal() and 1 <= int(number) <= MOST_SIMULATIONS:
         return uct(int(number))
     if kind == "uct":
-        raise ConfigError(f"{key}={name!r}: expected uct:SIMULATIONS with at least 1 simulation, such as uct:400")
+        raise ConfigError(
+            f"{key}={name!r}: expected uct:SIMULATIONS with 1 to {MOST_SIMULATIONS} simulations, such as uct:400"
+        )
     hint = nearest(kind if colon else name, ["random", "minimax", "uct"])
     raise ConfigError(f"{key}={name!r} is unknown{hint}; expected random, minimax or uct:SIMULATIONS")
+
+
+def as_opponent(given: str | Opponent, game: BoardGame, key: str = "opponent") -> Opponent:
+    """An opponent, also given by its name; ConfigError if it is neither."""
+    if isinstance(given, str):
+        return parse(given, game, key=key)
+    if not callable(given) or not isinstance(getattr(given, "name", None), str):
+        raise ConfigError(
+            f"{key}={given!r:.60}: expected a name such as uct:400, or an object that has a `name` and can be called "
+            "with (game, state, rng)"
+        )
+    return given
 
 
 def ask(

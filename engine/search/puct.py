@@ -14,7 +14,7 @@ import dataclasses
 import numpy as np
 
 from minding.engine.errors import ConfigError
-from minding.engine.search.tree import Evaluate, Found, Tree, check_simulations, most_visited
+from minding.engine.search.tree import Evaluate, Found, Tree, check_options, check_simulations, judged, most_visited
 from minding.engine.types import Array, BoardGame, State
 
 
@@ -58,8 +58,10 @@ def puct(game: BoardGame, state: State, evaluate: Evaluate, options: PuctOptions
     Raises:
       GameError: if a running game has no legal action.
       NonFiniteError: if `evaluate` returns NaN or infinity.
+      ShapeError: if the positions or what `evaluate` returns have another shape than those of the game.
     """
-    tree = Tree(game, state, options.simulations, *evaluate(state))
+    check_options(options, PuctOptions, "puct")
+    tree = Tree(game, state, options.simulations, *judged(evaluate(state)))
     if options.dirichlet_fraction:
         _add_noise(tree, options, rng)
     weight = options.c_puct

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any, NoReturn
 
 import numpy as np
@@ -13,11 +14,17 @@ from minding.engine.types import Array, BoardGame, State
 _GAMES = 6
 
 
+class RulesWarning(UserWarning):
+    """Rules that can be meant as they are, but hardly ever are."""
+
+
 def check_rules(game: BoardGame, seed: int = 0) -> None:
     """Plays a few random games and checks everything that the rules return.
 
     Raises:
       GameError: if something is not as `BoardGame` says; names the method and the ply.
+    Warns:
+      RulesWarning: if no player ever won with a ply of their own, as in rules with the wrong sign.
     """
     checker = _Checker(game)
     state, rng = checker.initial(), np.random.default_rng(seed)
@@ -28,13 +35,24 @@ def check_rules(game: BoardGame, seed: int = 0) -> None:
         state, over = checker.play(state, random_legal(game, state, rng))
         state = tuple(part[~over] for part in state)
         if over.all():
+            checker.ply = 1
+            checker.mirrored(game.initial(1))
+            checker.winners()
             return
     checker.fail("longest", f"expected the most plies of a game, and a random game runs after {game.longest}")
+
+
+def _copied(arrays: tuple[Array, ...]) -> tuple[Array, ...]:
+    return tuple(array.copy() for array in arrays)
 
 
 class _Checker:
     def __init__(self, game: BoardGame) -> None:
         self.game, self.ply = game, 0
+        self._ends: list[Array] = []
+        for name in ("initial", "legal", "play", "planes", "symmetries"):
+            if not callable(getattr(game, name, None)):
+                self.fail(name, "expected a method, see minding.engine.types.BoardGame")
         for name in ("actions", "longest"):
             number = getattr(game, name, None)
             if isinstance(number, bool) or not isinstance(number, (int, np.integer)) or number < 1:
@@ -51,22 +69,26 @@ class _Checker:
         return state
 
     def legal(self, state: State) -> None:
-        n = len(state[0])
+        n, before = len(state[0]), _copied(state)
         legal = self.game.legal(state)
+        self._untouched("legal", state, before)
         self._array("legal", legal, (n, self.game.actions), "bool")
         if not legal.any(axis=1).all():
             self.fail("legal", "expected at least one legal action while a game runs, and there is none")
 
     def planes(self, state: State) -> None:
-        n, A = len(state[0]), self.game.actions
+        n, A, before = len(state[0]), self.game.actions, _copied(state)
         planes = self.game.planes(state)
+        self._untouched("planes", state, before)
         if np.ndim(planes) != 4:
             self.fail("planes", f"expected an array (n, C, H, W), and its shape is {np.shape(planes)}")
         self._array("planes", planes, (n, *planes.shape[1:]), "float32")
         if not (planes.min() >= 0 and planes.max() <= 1):
             self.fail("planes", f"expected numbers in [0, 1], and they reach from {planes.min()} to {planes.max()}")
         numbers = np.tile(np.arange(A, dtype=np.float32), (n, 1))
+        given = _copied((planes, numbers))
         pairs = self.game.symmetries(planes, numbers)
+        self._untouched("symmetries", (planes, numbers), given)
         if not isinstance(pairs, list) or not pairs or any(len(pair) != 2 for pair in pairs):
             self.fail("symmetries", "expected a list of pairs (planes, policy), first the given one")
         for image, policy in pairs:
@@ -77,8 +99,39 @@ class _Checker:
         if not np.array_equal(pairs[0][0], planes) or not np.array_equal(pairs[0][1], numbers):
             self.fail("symmetries", "expected the given planes and policy as the first pair")
 
+    def mirrored(self, first: State) -> None:
+        """A first ply and its mirror image must lead to positions that mirror each other, where nothing was played."""
+        legal, numbers = self.game.legal(first)[0], np.arange(self.game.actions, dtype=np.float32)[None]
+        begun = self.game.planes(first)
+        for action in np.flatnonzero(legal):
+            after = self.game.planes(self.game.play(first, np.array([action]))[0])
+            images = zip(self.game.symmetries(begun, numbers), self.game.symmetries(after, numbers))
+            for k, ((before, policy), (image, _)) in enumerate(images):
+                # The action whose number the image has in the place of this one's, where the board is its own image.
+                twin = int(np.flatnonzero(policy[0] == action)[0])
+                if not np.array_equal(before, begun) or not legal[twin]:
+                    continue
+                if not np.array_equal(self.game.planes(self.game.play(first, np.array([twin]))[0]), image):
+                    self.fail(
+                        "symmetries",
+                        f"form {k} mirrors the board and the policy differently: it makes action {action} of the "
+                        f"initial position action {twin}, which leads to another position than its planes show",
+                    )
+
+    def winners(self) -> None:
+        """Warns where the outcome may have the wrong sign, which only the author of the rules can tell."""
+        outcomes = np.concatenate(self._ends)
+        if (outcomes == 1).any() and not (outcomes == -1).any():
+            warnings.warn(
+                f"{type(self.game).__name__}.play: in {(outcomes == 1).sum()} of {len(outcomes)} random games the player "
+                "of the last ply lost, and none won. The outcome is meant for the player to move next: a ply that wins "
+                "has the outcome -1",
+                RulesWarning,
+                stacklevel=3,
+            )
+
     def play(self, state: State, action: Array) -> tuple[State, Array]:
-        n, before = len(state[0]), tuple(part.copy() for part in state)
+        n, before, played = len(state[0]), _copied(state), action.copy()
         answer = self.game.play(state, action)
         if not isinstance(answer, tuple) or len(answer) != 3:
             self.fail("play", "expected (next state, over, outcome)")
@@ -89,13 +142,17 @@ class _Checker:
             self.fail("play", f"expected outcomes ({n},) of -1, 0 and 1, and they are {outcome}")
         if np.asarray(outcome)[~over].any():
             self.fail("play", "expected the outcome 0 while a game runs")
-        if not all(np.array_equal(a, b) for a, b in zip(state, before)):
-            self.fail("play", "it wrote to the state that it was given; change a copy")
+        self._untouched("play", (*state, action), (*before, played))
+        self._ends.append(np.asarray(outcome)[over])
         alone, *told = self.game.play(tuple(part[:1] for part in before), action[:1])
         same = [np.array_equal(a, b[:1]) for a, b in zip((*alone, *told), (*after, over, outcome))]
         if not all(same):
             self.fail("play", "a game is played differently alone and among others")
         return after, over
+
+    def _untouched(self, method: str, arrays: tuple[Array, ...], before: tuple[Array, ...]) -> None:
+        if not all(np.array_equal(a, b) for a, b in zip(arrays, before)):
+            self.fail(method, "it wrote to the arrays that it was given; change copies")
 
     def _state(self, method: str, state: Any, n: int) -> None:
         if not isinstance(state, tuple) or not state:

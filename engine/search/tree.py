@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -26,6 +26,10 @@ Leaves: TypeAlias = Callable[[State, Array], tuple[Array, Array]]
 """As `Evaluate`; also given which of the n positions are asked for, bool ``(n,)``: the others are padding."""
 Choose: TypeAlias = Callable[["Tree", Array], Array]
 """The action that each of m nodes takes next, int ``(m,)``."""
+MOST_SIMULATIONS = 1_000_000
+"""Trees are stored whole: more would not fit in memory."""
+_LARGEST = 1.0 + 1e-3
+"""Values are outcomes in [-1, 1], up to rounding."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -89,6 +93,13 @@ class Tree:
     """
 
     def __init__(self, game: BoardGame, state: State, simulations: int, logits: Array, values: Array) -> None:
+        form = [] if not isinstance(state, tuple) else [(np.shape(x)[1:], np.asarray(x).dtype) for x in state]
+        usual = [(x.shape[1:], x.dtype) for x in game.initial(1)]
+        if form != usual:
+            raise ShapeError(
+                f"search: expected positions of {type(game).__name__}, a tuple of arrays of shapes and dtypes {usual} "
+                f"per game, and got {form or type(state).__name__}"
+            )
         n, actions = len(state[0]), game.actions
         if n == 0:
             raise ShapeError("search: expected the positions of at least one game, and the state has no rows")
@@ -163,7 +174,7 @@ class Tree:
             return outcome.astype(np.float64), running
         if running.size < self.games:
             state = self._padded(state, over)
-        logits, values = leaves(state, asked)
+        logits, values = judged(leaves(state, asked))
         self._store(simulation, state, asked, logits, values)
         new = running + simulation * self.games
         self.child[self._leaf.take(running)] = new
@@ -211,12 +222,12 @@ class Tree:
 
     def _check(self, simulation: int, legal: Array, asked: Array, logits: Array, values: Array) -> None:
         expected = (self.games, self.actions)
-        if np.shape(logits) != expected or np.shape(values) != expected[:1]:
+        if logits.shape != expected or values.shape != expected[:1]:
             raise ShapeError(
                 f"evaluate: expected logits of shape {expected} and values of shape {expected[:1]}, and it returned "
-                f"{np.shape(logits)} and {np.shape(values)}"
+                f"{logits.shape} and {values.shape}"
             )
-        if np.isfinite(logits).all() and np.isfinite(values).all():
+        if np.isfinite(logits).all() and (np.abs(values) <= _LARGEST).all():
             return
         where = f"in simulation {simulation} of {self.simulations} (0 judges the roots)"
         wrong = np.argwhere(~np.isfinite(logits) & legal & asked[:, None])
@@ -228,12 +239,38 @@ class Tree:
         bad = np.flatnonzero(~np.isfinite(values) & asked)
         if len(bad):
             raise NonFiniteError(f"evaluate: the value of game {bad[0]} is {values[bad[0]]}, {where}")
+        large = np.flatnonzero((np.abs(values) > _LARGEST) & asked)
+        if len(large):
+            raise GameError(
+                f"evaluate: the value of game {large[0]} is {values[large[0]]}, {where}; expected an outcome in [-1, 1]"
+            )
+
+
+def judged(answer: Any) -> tuple[Array, Array]:
+    """The answer of an evaluator as two arrays of numbers; GameError if it is something else."""
+    if isinstance(answer, (tuple, list)) and len(answer) == 2:
+        logits, values = (np.asarray(part) for part in answer)
+        if logits.dtype.kind in "fiu" and values.dtype.kind in "fiu":
+            return logits, values
+        given = f"arrays of dtype {logits.dtype} and {values.dtype}"
+    else:
+        given = f"a {type(answer).__name__}"
+    raise GameError(f"evaluate: expected a pair of arrays of numbers (logits, values), and it returned {given}")
 
 
 def check_simulations(simulations: int) -> None:
-    """Raises a ConfigError unless `simulations` is an integer of at least 1."""
-    if isinstance(simulations, bool) or not isinstance(simulations, (int, np.integer)) or simulations < 1:
-        raise ConfigError(f"simulations={simulations!r}: expected an integer of at least 1, the simulations per move")
+    """Raises a ConfigError unless `simulations` is an integer in [1, 1,000,000]."""
+    whole = isinstance(simulations, (int, np.integer)) and not isinstance(simulations, bool)
+    if not whole or not 1 <= simulations <= MOST_SIMULATIONS:
+        raise ConfigError(
+            f"simulations={simulations!r}: expected an integer in [1, {MOST_SIMULATIONS}], the simulations per move"
+        )
+
+
+def check_options(options: object, kind: type, search: str) -> None:
+    """Raises a ConfigError unless the options are those of this search."""
+    if not isinstance(options, kind):
+        raise ConfigError(f"{search}: expected options of type {kind.__name__}, and got {type(options).__name__}")
 
 
 def most_visited(visits: Array, action_value: Array) -> Array:

@@ -16,7 +16,7 @@ import numpy as np
 
 from minding.engine.errors import ConfigError, GameError
 from minding.engine.search.puct import by_visits
-from minding.engine.search.tree import Found, Tree, check_simulations
+from minding.engine.search.tree import Found, Tree, check_options, check_simulations
 from minding.engine.types import Array, BoardGame, State
 
 _UNTRIED = 1e6
@@ -54,6 +54,7 @@ def uct(game: BoardGame, state: State, options: UctOptions, rng: np.random.Gener
     Raises:
       GameError: if a running game has no legal action, or is longer than `game.longest`.
     """
+    check_options(options, UctOptions, "uct")
     n, c = len(state[0]), options.c
     tree = Tree(game, state, options.simulations, rng.random((n, game.actions)), np.zeros(n))
 

@@ -9,7 +9,7 @@ from gymnasium import spaces
 
 from minding.engine.data.masks import ACTION_MASK, OBSERVATION
 from minding.engine.errors import ConfigError, GameError
-from minding.engine.search.opponents import Opponent, ask, parse
+from minding.engine.search.opponents import Opponent, as_opponent, ask
 from minding.engine.search.rules import check_rules
 from minding.engine.types import Array, BoardGame, State
 from minding.envs.games.boards.connect_four import ConnectFour
@@ -53,7 +53,7 @@ class BoardVector(GameVector):
         )
         super().__init__(num_envs, observation_space, spaces.Discrete(game.actions), max_episode_steps)
         self.game = game
-        self.opponent = parse(opponent, game) if isinstance(opponent, str) else opponent
+        self.opponent = as_opponent(opponent, game)
         self.second, self.over = np.zeros(num_envs, bool), np.zeros(num_envs, bool)
         self._first = first
         self._parts = tuple(f"position_{k}" for k in range(len(initial)))

@@ -10,6 +10,7 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
+from minding.engine.errors import SpaceError
 from minding.engine.types import Array
 from minding.envs.spaces.agents import AgentsSpace
 
@@ -52,9 +53,29 @@ class GameVector(VectorEnv[Any, Array, Array]):  # type: ignore[misc]
         return self._observe(), self._info()
 
     def step(self, actions: Array) -> tuple[Any, Array, Array, Array, dict[str, Any]]:
-        reward, over = self._move(actions)
+        reward, over = self._move(self._checked(actions))
         self.steps += 1
         return self._observe(), reward, over, self.steps >= self._limit, self._info()
+
+    def _checked(self, actions: Any) -> Array:
+        """The actions as an array: without this, NumPy would take -1 for the last action, and floats for nothing."""
+        space = self.single_action_space
+        if not isinstance(space, spaces.Discrete):
+            return np.asarray(actions)
+        given = np.asarray(actions)
+        if given.shape != (self.num_envs,) or given.dtype.kind not in "iu":
+            raise SpaceError(
+                f"{type(self).__name__}.step: expected {self.num_envs} integers, one action per game, and got "
+                f"{actions!r:.80} of shape {given.shape} and dtype {given.dtype}"
+            )
+        wrong = (given < space.start) | (given >= space.start + space.n)
+        if wrong.any():
+            n = int(wrong.argmax())
+            last = space.start + space.n - 1
+            raise SpaceError(
+                f"{type(self).__name__}.step: action {given[n]} of game {n} is outside of [{space.start}, {last}]"
+            )
+        return given
 
     def _begin(self, rows: Array) -> None:
         """Begins new episodes in `rows`, with draws of `np_random`."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from minding.engine.config.compiler import opt
+from minding.engine.search.tree import MOST_SIMULATIONS
 from minding.policies.settings import groups
 from minding.policies.settings.algorithm import Algorithm
 
@@ -43,7 +44,7 @@ def schema() -> groups.Schema:
             "n_sample": opt(8, "[1, inf)", "plies per iteration, over all games together; env.collector_env_num games"),
             **groups.acting(),
             "search": opt("puct", ("puct", "gumbel"), "search that plays and improves the policy"),
-            "simulations": opt(32, "[1, inf)", "simulations per ply"),
+            "simulations": opt(32, f"[1, {MOST_SIMULATIONS}]", "simulations per ply"),
             "sample_plies": opt(8, "[0, inf)", "first plies of a game that are drawn from the search's policy"),
             "puct": {
                 "c": opt(1.25, "(0, inf)", "puct: weight of the policy against the values"),
@@ -60,7 +61,9 @@ def schema() -> groups.Schema:
         },
         "eval": {
             **groups.evaluation(),
-            "simulations": opt(64, "[0, inf)", "simulations per ply, without noise; 0: the bare network plays"),
+            "simulations": opt(
+                64, f"[0, {MOST_SIMULATIONS}]", "simulations per ply, without noise; 0: the bare network plays"
+            ),
             "opponents": opt(["random"], None, "opponents by name, such as random, minimax and uct:100"),
             "opening_plies": opt(2, "[0, inf)", "games begin from all positions after so many plies"),
         },

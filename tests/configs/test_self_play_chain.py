@@ -47,6 +47,7 @@ def settings(env_id="minding/TicTacToe-v0", algorithm="alphazero", *overrides):
         ("minding/TicTacToe-v0", "alphazero", "policy.eval.opponents=[mini]", r"opponents=.mini. is unknown; did"),
         ("minding/TicTacToe-v0", "alphazero", "policy.eval.opponents=[]", "expected at least one, such as random"),
         ("minding/TicTacToe-v0", "alphazero", "policy.eval.opening_plies=9", "no game of TicTacToe runs after so many"),
+        ("minding/TicTacToe-v0", "alphazero", "policy.eval.opponents=[random,uct:5,random]", "'random' is named twice"),
     ],
 )
 def test_what_cannot_play_itself_is_refused_before_anything_is_built(env_id, algorithm, override, message):
@@ -62,7 +63,7 @@ def test_planes_that_a_wrapper_changed_are_refused():
 
 
 def test_no_simulations_are_a_bad_value_in_self_play():
-    with pytest.raises(ConfigError, match=r"policy\.collect\.simulations=0: expected an integer in \[1, inf\)"):
+    with pytest.raises(ConfigError, match=r"policy\.collect\.simulations=0: expected an integer in \[1, 1000000\]"):
         settings("minding/TicTacToe-v0", "alphazero", "policy.collect.simulations=0")
 
 

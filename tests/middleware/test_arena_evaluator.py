@@ -130,3 +130,5 @@ def test_without_opponents_or_running_openings_it_says_so():
     ]
     with pytest.raises(ConfigError, match=r"policy\.eval\.opening_plies=9: no game of TicTacToe runs after so many"):
         arena_evaluator(settings(opening_plies=9), Perfect(), GAME, [opponents.random()])
+    with pytest.raises(ConfigError, match=r"opening_plies=12: ConnectFour has more than 100,000 openings of 6 plies"):
+        arena_evaluator(settings(ConnectFour(), opening_plies=12), Perfect(), ConnectFour(), [opponents.random()])

@@ -164,7 +164,7 @@ def test_wins_and_forced_blocks_are_found(columns, expected):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"simulations": 0}, "simulations=0: expected an integer of at least 1"),
+        ({"simulations": 0}, "simulations=0: expected an integer in \\[1, 1000000\\]"),
         ({"max_considered": 0}, "max_considered=0: expected at least 1 action"),
         ({"c_scale": math.nan}, "c_scale=nan, gumbel_scale=1.0: expected numbers of at least 0"),
         ({"c_visit": -1.0}, "c_visit=-1.0, c_scale=1.0, gumbel_scale=1.0: expected numbers of at least 0"),

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from board_toys import Twig, connect_four
 
-from minding.engine.errors import GameError
+from minding.engine.errors import ConfigError, GameError
 from minding.engine.search import match, opponents
 from minding.envs.games.boards.connect_four import ConnectFour
 from minding.envs.games.boards.tic_tac_toe import TicTacToe
@@ -58,3 +58,12 @@ def test_a_game_longer_than_it_says_is_an_error():
 
     with pytest.raises(GameError, match="Endless: game 0 runs after longest=2 plies"):
         match(Endless(), Always(0), Always(0), Endless().initial(1), RNG)
+
+
+def test_opponents_may_be_given_by_name_and_what_is_none_is_refused():
+    game = TicTacToe()
+    outcomes = match(game, "minimax", "random", game.initial(20), np.random.default_rng(0)).outcomes
+    assert (outcomes >= 0).all()
+    assert (outcomes == 1).sum() > 10
+    with pytest.raises(ConfigError, match="second=3: expected a name such as uct:400, or an object that has a `name`"):
+        match(game, "random", 3, game.initial(1), RNG)

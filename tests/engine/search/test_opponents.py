@@ -45,7 +45,7 @@ def test_names_are_parsed_and_the_nearest_is_named():
     with pytest.raises(ConfigError, match=r"opponent='utc:50' is unknown; did you mean 'uct'\?"):
         opponents.parse("utc:50")
     for name in ("uct", "uct:", "uct:0", "uct:-5", "uct:many", "uct:2.5"):
-        with pytest.raises(ConfigError, match=f"opponent='{name}': expected uct:SIMULATIONS with at least 1"):
+        with pytest.raises(ConfigError, match=f"opponent='{name}': expected uct:SIMULATIONS with 1 to 1000000"):
             opponents.parse(name)
     with pytest.raises(ConfigError, match="opponent='random:3' is unknown"):
         opponents.parse("random:3")

@@ -133,7 +133,7 @@ def test_noise_mixes_the_legal_priors_of_the_root_alone_and_follows_the_generato
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"simulations": 0}, "simulations=0: expected an integer of at least 1"),
+        ({"simulations": 0}, "simulations=0: expected an integer in \\[1, 1000000\\]"),
         ({"simulations": 2.5}, "simulations=2.5: expected an integer"),
         ({"dirichlet_fraction": 1.5}, r"dirichlet_fraction=1.5: expected a share in \[0, 1\]"),
         ({"c_puct": 0.0}, "c_puct=0.0, dirichlet_alpha=1.0: expected positive"),

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from minding.engine.errors import GameError
-from minding.engine.search.rules import check_rules
+from minding.engine.search.rules import RulesWarning, check_rules
 from minding.envs.games.board import BoardEnv
 from minding.envs.games.boards.connect_four import ConnectFour
 from minding.envs.games.boards.tic_tac_toe import TicTacToe
@@ -25,6 +25,24 @@ def write(self, state, action):
     following = RULES.play(state, action)
     state[0][:] = 0
     return following
+
+
+def spoil(method):
+    """The method, which then writes to the state."""
+
+    def call(self, state):
+        answer = getattr(RULES, method)(state)
+        state[0][:] = 1
+        return answer
+
+    return call
+
+
+def blank(self, planes, policy):
+    pair = planes.copy(), policy.copy()
+    planes[:] = 0
+    policy[:] = 0
+    return [pair]
 
 
 def mix(self, state, action):
@@ -104,7 +122,16 @@ def test_our_rules_pass(game):
             play_with(lambda state, over, outcome: (state, over, outcome + 1)),
             "Changed.play: expected the outcome 0 while a game runs, ply 1",
         ),
-        ({"play": write}, "Changed.play: it wrote to the state that it was given; change a copy, ply 3"),
+        ({"play": write}, "Changed.play: it wrote to the arrays that it was given; change copies, ply 3"),
+        ({"legal": spoil("legal")}, "Changed.legal: it wrote to the arrays that it was given; change copies, ply 1"),
+        ({"planes": spoil("planes")}, "Changed.planes: it wrote to the arrays that it was given; change copies, ply 1"),
+        ({"symmetries": blank}, "Changed.symmetries: it wrote to the arrays that it was given; change copies, ply 1"),
+        ({"symmetries": None}, "Changed.symmetries: expected a method"),
+        (
+            {"symmetries": lambda self, planes, policy: [(planes, policy), (planes[..., ::-1].copy(), policy)]},
+            "Changed.symmetries: form 1 mirrors the board and the policy differently: it makes action 0 of the initial "
+            "position action 0, which leads to another position than its planes show",
+        ),
         ({"play": mix}, "Changed.play: a game is played differently alone and among others, ply 1"),
     ],
 )
@@ -113,6 +140,15 @@ def test_each_mistake_is_named_with_method_and_ply(methods, message):
         check_rules(changed(**methods))
 
 
+def test_outcomes_that_seem_to_have_the_wrong_sign_are_warned_of():
+    def play(self, state, action):
+        state, over, outcome = RULES.play(state, action)
+        return state, over, -outcome
+
+    with pytest.warns(RulesWarning, match=r"Changed\.play: in \d of 6 random games the player of the last ply lost"):
+        check_rules(changed(play=play))
+
+
 def test_an_environment_checks_its_rules_first():
-    with pytest.raises(GameError, match=r"Changed\.play: it wrote to the state"):
+    with pytest.raises(GameError, match=r"Changed\.play: it wrote to the arrays"):
         BoardEnv(changed(play=write))

@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 from board_toys import Twig, Uneven, connect_four, uniform
 
-from minding.engine.errors import GameError, NonFiniteError, ShapeError
+from minding.engine.errors import ConfigError, GameError, NonFiniteError, ShapeError
 from minding.engine.search import GumbelOptions, PuctOptions, gumbel, puct
 from minding.envs.games.boards.connect_four import ConnectFour
+from minding.envs.games.boards.tic_tac_toe import TicTacToe
 
 GAME = ConnectFour()
 RNG = np.random.default_rng(0)
@@ -116,3 +117,25 @@ def test_an_evaluator_of_another_shape_and_a_batch_of_no_games_are_refused(searc
         search(GAME, GAME.initial(1), lambda s: (np.zeros((1, 7)), np.zeros((1, 1))), options, RNG)
     with pytest.raises(ShapeError, match="at least one game"):
         search(GAME, GAME.initial(0), uniform, options, RNG)
+
+
+@SEARCHES
+def test_an_answer_of_the_evaluator_that_is_no_judgement_is_named(search, options):
+    state, n = GAME.initial(2), 2
+    answers = [
+        (None, "evaluate: expected a pair of arrays of numbers .*, and it returned a NoneType"),
+        ((np.full((n, 7), "a"), np.zeros(n)), "and it returned arrays of dtype <U1 and float64"),
+        ((np.zeros((n, 7)), np.full(n, 50.0)), r"the value of game 0 is 50\.0, .*; expected an outcome in \[-1, 1\]"),
+    ]
+    for answer, message in answers:
+        with pytest.raises(GameError, match=message):
+            search(GAME, state, lambda _, answer=answer: answer, options, RNG)
+
+
+@SEARCHES
+def test_options_and_positions_of_something_else_are_refused(search, options):
+    other = PuctOptions(4) if isinstance(options, GumbelOptions) else GumbelOptions(4)
+    with pytest.raises(ConfigError, match=f"{search.__name__}: expected options of type .*, and got {type(other).__name__}"):
+        search(GAME, GAME.initial(2), uniform, other, RNG)
+    with pytest.raises(ShapeError, match=r"search: expected positions of ConnectFour, .*uint64.*, and got .*int16"):
+        search(GAME, TicTacToe().initial(2), uniform, options, RNG)

@@ -8,7 +8,7 @@ from minding import training
 from minding.configs import compile_run
 from minding.engine import Config, OnlineRLContext, Task
 from minding.engine.data.masks import random_legal
-from minding.engine.errors import ConfigError, EnvError, GameError
+from minding.engine.errors import ConfigError, EnvError, GameError, SpaceError
 from minding.envs import check_env, make_env_manager
 from minding.envs.games.board import BoardEnv, BoardVector
 from minding.envs.games.boards.connect_four import ConnectFour
@@ -93,6 +93,9 @@ def test_an_illegal_action_of_the_agent_and_of_the_opponent_are_errors_that_name
     env.reset(seed=0)
     with pytest.raises(GameError, match=r"scripted: its action 0 is illegal in TicTacToe, game 0, ply 3; legal: 1, 2"):
         env.step(0)
+    for wrong in (-1, 9, 1.5, True, "a", None, np.array([1, 2])):
+        with pytest.raises(SpaceError, match=r"BoardVector\.step: (action|expected 1 integers)"):
+            env.step(wrong)
     # As a fault of an environment, through a manager.
     manager = make_env_manager({}, 2, 0, env_fn=lambda: BoardEnv(TicTacToe(), Scripted(9), True))
     with pytest.raises(
@@ -106,7 +109,8 @@ def test_an_illegal_action_of_the_agent_and_of_the_opponent_are_errors_that_name
     ("kwargs", "message"),
     [
         ({"opponent": "minmax"}, r"opponent='minmax' is unknown; did you mean 'minimax'\?"),
-        ({"opponent": "uct:0"}, "opponent='uct:0': expected uct:SIMULATIONS with at least 1 simulation"),
+        ({"opponent": "uct:0"}, "opponent='uct:0': expected uct:SIMULATIONS with 1 to 1000000 simulations"),
+        ({"opponent": 5}, "opponent=5: expected a name such as uct:400, or an object that has a `name`"),
         ({"first": "alternate"}, "first='alternate': expected true, false or 'random', drawn in each episode"),
     ],
 )
