@@ -17,6 +17,7 @@ from minding.engine.errors import ConfigError
 from minding.engine.run.curves import settings_of
 from minding.engine.run.metrics import clock_of, read_metrics
 from minding.engine.run.run_dir import RunDir, run_folders
+from minding.engine.run.scores import Score, final_scores
 
 _NOT_COMPARED = ("env.spec",)
 """Follows from other settings."""
@@ -34,6 +35,8 @@ class ComparedRun:
       ended_by: why it ended; empty if it has not.
       settings: those in which the runs differ, by path, with this run's values.
       judged: what recorded data say of the final policy, by name.
+      env_id: the environment.
+      scores: of self-play, those of the final evaluation, by opponent.
     """
 
     path: Path
@@ -44,12 +47,15 @@ class ComparedRun:
     ended_by: str
     settings: Mapping[str, Any]
     judged: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    env_id: str = ""
+    scores: Mapping[str, Score] = dataclasses.field(default_factory=dict)
 
 
 def compare_runs(paths: Iterable[str | os.PathLike[str]]) -> list[ComparedRun]:
     """Compares runs, the highest final evaluation first, those without one last.
 
-    A folder of seeds stands for the runs in it. A folder that cannot be read is left out with a warning.
+    Returns of different environments cannot be compared: the runs of one environment stand together, in the order in
+    which their environments were given. A folder of seeds stands for the runs in it. A folder that cannot be read is left out with a warning.
 
     Raises:
       ConfigError: if none of the folders can be read; with one folder it is that folder's error.
@@ -69,8 +75,27 @@ def compare_runs(paths: Iterable[str | os.PathLike[str]]) -> list[ComparedRun]:
     if not runs:
         raise ConfigError(f"none of these {len(errors)} folders holds a run")
     differing = differing_settings([cfg for _, cfg in runs])
-    compared = [_compared(run, settings) for (run, _), settings in zip(runs, differing, strict=True)]
-    return sorted(compared, key=lambda run: -math.inf if run.evaluation is None else run.evaluation[0], reverse=True)
+    compared = [_compared(run, cfg, settings) for (run, cfg), settings in zip(runs, differing, strict=True)]
+    environments = list(dict.fromkeys(run.env_id for run in compared))
+
+    def place(run: ComparedRun) -> tuple[int, float]:
+        return environments.index(run.env_id), math.inf if run.evaluation is None else -run.evaluation[0]
+
+    return sorted(compared, key=place)
+
+
+def best_of(runs: Sequence[ComparedRun]) -> dict[str, ComparedRun]:
+    """By environment, the run with the highest final evaluation of several; runs that stand alone are the best of none.
+
+    Args:
+      runs: as `compare_runs` returns them.
+    """
+    best = {}
+    for env_id in dict.fromkeys(run.env_id for run in runs):
+        judged = [run for run in runs if run.env_id == env_id and run.evaluation is not None]
+        if len(judged) > 1:
+            best[env_id] = judged[0]
+    return best
 
 
 def differing_settings(cfgs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -104,7 +129,7 @@ def _leaves(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, An
             yield path, value
 
 
-def _compared(run: RunDir, settings: Mapping[str, Any]) -> ComparedRun:
+def _compared(run: RunDir, cfg: Mapping[str, Any], settings: Mapping[str, Any]) -> ComparedRun:
     figures = run.figures()
     unit, steps = figures.get("unit"), 0
     if unit is not None:
@@ -115,7 +140,18 @@ def _compared(run: RunDir, settings: Mapping[str, Any]) -> ComparedRun:
     if figures.get("n_eval_episodes") and math.isfinite(figures["eval_return"]):
         evaluation = (float(figures["eval_return"]), float(figures["eval_std"]), figures["n_eval_episodes"])
     seconds, ended_by = figures.get("wall_time"), figures.get("stop_reason", "")
-    return ComparedRun(run.path, evaluation, unit, steps, seconds, ended_by, settings, figures.get("data_eval", {}))
+    return ComparedRun(
+        run.path,
+        evaluation,
+        unit,
+        steps,
+        seconds,
+        ended_by,
+        settings,
+        figures.get("data_eval", {}),
+        str((cfg.get("env") or {}).get("env_id")),
+        final_scores(cfg, figures),
+    )
 
 
 def _position(run: RunDir) -> tuple[str, int]:

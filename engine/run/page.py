@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 
-from minding.engine.chain.context import UNITS
 from minding.engine.config.compiler import load_config
 from minding.engine.config.options import plain
 from minding.engine.data.dataset import RECORDED
@@ -29,6 +28,7 @@ from minding.engine.run.figures import judged_figures
 from minding.engine.run.metrics import read_metrics
 from minding.engine.run.plotting import DRAWN, plot_curves, plot_metrics, plot_trace
 from minding.engine.run.run_dir import RunDir
+from minding.engine.run.scores import units_of
 from minding.engine.types import Array
 
 _MAX_FILM = 1 << 25
@@ -73,7 +73,9 @@ class _Run:
     cfg: Mapping[str, Any]
 
 
-def write_page(paths: Iterable[str | os.PathLike[str]], out: str | os.PathLike[str], changed: Changed) -> list[Path]:
+def write_page(
+    paths: Iterable[str | os.PathLike[str]], out: str | os.PathLike[str], changed: Changed
+) -> list[ComparedRun]:
     """Writes an HTML page about runs, in one step: an earlier file stays whole until the new one is complete.
 
     Args:
@@ -81,7 +83,7 @@ def write_page(paths: Iterable[str | os.PathLike[str]], out: str | os.PathLike[s
       out: the file.
       changed: see `Changed`.
     Returns:
-      The run folders that the page is about, the highest final evaluation first.
+      The runs that the page is about, as `compare_runs` returns them.
     Raises:
       ConfigError: none of the folders holds a run.
       MissingExtraError: matplotlib is not installed.
@@ -97,7 +99,7 @@ def write_page(paths: Iterable[str | os.PathLike[str]], out: str | os.PathLike[s
         os.replace(fresh, out)
     finally:
         fresh.unlink(missing_ok=True)
-    return [run.folder.path for run in runs]
+    return [run.figures for run in runs]
 
 
 def _named(compared: Sequence[ComparedRun]) -> list[_Run]:
@@ -148,21 +150,42 @@ def _results(runs: Sequence[_Run]) -> str:
     rows = []
     for run in runs:
         figures, interval, episodes = run.figures, "none", ""
-        if figures.evaluation is not None:
+        if figures.scores:
+            # Of wins, draws and losses, which are no normal distribution: see the table below.
+            value, _, n_episode = figures.evaluation or (math.nan, 0.0, 0)
+            interval, episodes = f"score {value:.3f}", str(n_episode)
+        elif figures.evaluation is not None:
             value, std, n_episode = figures.evaluation
             half = NORMAL_QUANTILE * std / math.sqrt(n_episode)
             interval, episodes = f"{value:.1f} [{value - half:.1f}, {value + half:.1f}]", str(n_episode)
         elif figures.judged:
             interval = "; ".join(f"{name} {text}" for name, text in judged_figures(figures.judged).items())
         seconds = "" if figures.seconds is None else f"{figures.seconds:,.0f} s"
-        steps = f"{figures.steps:,} {UNITS[figures.unit]}"
+        steps = f"{figures.steps:,} {units_of(run.cfg)[figures.unit]}"
         rows.append([run.name, interval, episodes, steps, seconds, figures.ended_by or "not ended"])
     header = ["run", "final evaluation", "episodes", "steps", "time", "ended by"]
+    returns = any(run.figures.evaluation and not run.figures.scores for run in runs)
     note = (
         "<p>The final evaluation is the mean return of the final policy without exploration, with the 95 % interval "
         "over its episodes (normal approximation).</p>"
     )
-    return _table(header, rows, numbers=(1, 2, 3, 4)) + (note if any(run.figures.evaluation for run in runs) else "")
+    return _table(header, rows, numbers=(1, 2, 3, 4)) + (note if returns else "") + _scores(runs)
+
+
+def _scores(runs: Sequence[_Run]) -> str:
+    """The scores of self-play against each opponent."""
+    rows = [
+        [run.name, opponent, f"{score.value:.3f} [{score.low:.3f}, {score.high:.3f}]", f"{score.games:,}"]
+        for run in runs
+        for opponent, score in run.figures.scores.items()
+    ]
+    if not rows:
+        return ""
+    note = (
+        "<p>A game that is won scores 1, a draw 0.5, a loss 0. The final evaluation is the mean over all opponents. The "
+        "95 % interval of a score (Wilson) is for the number of games.</p>"
+    )
+    return _table(["run", "against", "score", "games"], rows, numbers=(2, 3)) + note
 
 
 def _curves(runs: Sequence[_Run]) -> str:
@@ -256,7 +279,7 @@ def _is_detail(name: str) -> bool:
 def _time(runs: Sequence[_Run]) -> str:
     parts = []
     speeds = [(run, run.folder.figures().get("steps_per_second")) for run in runs]
-    rows = [[run.name, f"{value:,.0f} {UNITS[run.figures.unit]}/s"] for run, value in speeds if value]
+    rows = [[run.name, f"{value:,.0f} {units_of(run.cfg)[run.figures.unit]}/s"] for run, value in speeds if value]
     if rows:
         parts.append(_table(["run", "speed"], rows, numbers=(1,)))
     trace = next((found for run in runs if (found := _trace_of(run.folder.path))), None)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from minding.engine.config.config import Config
+from minding.engine.chain.context import UNITS
 from minding.engine.run.aggregates import score_interval
 from minding.engine.search.opponents import score_key
 
@@ -25,19 +25,24 @@ class Score(NamedTuple):
         return f"{self.value:.3f} [{self.low:.3f}, {self.high:.3f}], 95 % interval of {self.games:,} games"
 
 
-def plays_itself(cfg: Config) -> bool:
+def plays_itself(cfg: Mapping[str, Any]) -> bool:
     """Whether a run learns from games against itself, and its evaluations are games against opponents."""
     return bool(cfg.get("chain") == "self_play")
 
 
-def opponents_of(cfg: Config) -> tuple[str, ...]:
+def units_of(cfg: Mapping[str, Any]) -> dict[str, str]:
+    """What the clocks of a run count, in words: a step of self-play is a ply."""
+    return {**UNITS, "env_step": "plies"} if plays_itself(cfg) else dict(UNITS)
+
+
+def opponents_of(cfg: Mapping[str, Any]) -> tuple[str, ...]:
     """The names of the opponents of its evaluations; none of other runs."""
     policy: Any = cfg.get("policy") or {}
     evaluation = policy.get("eval") or {}
     return tuple(map(str, evaluation.get("opponents") or ())) if plays_itself(cfg) else ()
 
 
-def final_scores(cfg: Config, figures: Mapping[str, Any]) -> dict[str, Score]:
+def final_scores(cfg: Mapping[str, Any], figures: Mapping[str, Any]) -> dict[str, Score]:
     """The scores of the final evaluation, by opponent; empty without one.
 
     Args:

@@ -123,9 +123,9 @@ class _Checker:
         outcomes = np.concatenate(self._ends)
         if (outcomes == 1).any() and not (outcomes == -1).any():
             warnings.warn(
-                f"{type(self.game).__name__}.play: in {(outcomes == 1).sum()} of {len(outcomes)} random games the player "
-                "of the last ply lost, and none won. The outcome is meant for the player to move next: a ply that wins "
-                "has the outcome -1",
+                f"{type(self.game).__name__}.play: in {(outcomes == 1).sum()} of {len(outcomes)} random games the "
+                "player of the last ply lost, and none won. The outcome is meant for the player to move next: a ply "
+                "that wins has the outcome -1",
                 RulesWarning,
                 stacklevel=3,
             )

@@ -281,7 +281,7 @@ class Agent:
           seed: of the environments; that of the run by default.
         """
         check_count("evaluate(episodes", episodes, 1)
-        return Evaluation.of(final_evaluation(self.cfg, self.policy, episodes, seed))
+        return Evaluation.of(final_evaluation(self.cfg, self.policy, episodes, seed), self.cfg)
 
     def predict(self, obs: object, action_mask: npt.ArrayLike | None = None, *, explore: bool = False) -> Array:
         """The action for an observation, or those for a batch, as evaluation takes them; see `Player`.

@@ -21,21 +21,29 @@ if TYPE_CHECKING:
 def compare(runs: tuple[str, ...]) -> None:
     """Compare run folders in one table: final evaluations, steps, time, and the settings that differ.
 
-    The highest evaluation comes first. A folder of seeds stands for the runs in it. Folders that cannot be read
-    are left out with a warning.
+    The highest evaluation comes first; runs of one environment stand together. A folder of seeds stands for the runs
+    in it. Folders that cannot be read are left out with a warning.
     """
     with bad_input():
         from minding.engine.run.comparison import compare_runs
         from minding.engine.run.figures import judged_figures
 
         compared = compare_runs(runs)
-    header = ("run", "return", "episodes", "steps", "seconds", "ended by")
+    several = len({run.env_id for run in compared}) > 1
+    header = ("run", *(("environment",) if several else ()), "return", "episodes", "steps", "seconds", "ended by")
     # The folder that they have in common is said once.
     paths = [run.path.absolute() for run in compared]
     above = Path(os.path.commonpath([path.parent for path in paths]))
-    rows = [(str(path.relative_to(above)), *_row(run)) for path, run in zip(paths, compared, strict=True)]
+    rows = [
+        (str(path.relative_to(above)), *((run.env_id,) if several else ()), *_row(run))
+        for path, run in zip(paths, compared, strict=True)
+    ]
     judged = [[f"{name} {text}" for name, text in judged_figures(run.judged).items()] for run in compared]
-    notes = [", ".join([*settings_text(run.settings), *texts]) for run, texts in zip(compared, judged, strict=True)]
+    against = [[f"against {name} {score}" for name, score in run.scores.items()] for run in compared]
+    notes = [
+        ", ".join([*settings_text(run.settings), *texts, *scores])
+        for run, texts, scores in zip(compared, judged, against, strict=True)
+    ]
     title = f"Runs in {above}, with the settings that differ:"
     print_lines(title, header, rows, long=0, keep_end=True, notes=notes)
 
@@ -47,7 +55,9 @@ def _row(run: ComparedRun) -> tuple[str, ...]:
     if run.evaluation is not None:
         mean, std, n_episode = run.evaluation
         value, episodes = f"{number(mean)} ± {number(std)}", str(n_episode)
-    unit = "" if run.unit == "env_step" else f" {UNITS[run.unit]}"
+    if run.scores:
+        value = f"score {mean:.3f}"
+    unit = " plies" if run.scores else "" if run.unit == "env_step" else f" {UNITS[run.unit]}"
     seconds = "" if run.seconds is None else f"{run.seconds:,.0f}"
     return value, episodes, f"{run.steps:,}{unit}", seconds, run.ended_by
 

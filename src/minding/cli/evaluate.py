@@ -86,8 +86,6 @@ def _play(
 ) -> float:
     """Plays with the agent of one run, prints what came of it and returns the mean."""
     from minding import training
-    from minding.engine.run.scores import mean_scores, opponents_of
-    from minding.middleware.evaluator import info_means
 
     played = training.evaluate(
         run_dir,
@@ -98,13 +96,10 @@ def _play(
         played=cfg,
     )
     returns = [end.episode_return for end in played]
-    scores = mean_scores(opponents_of(cfg), info_means(played), episodes)
-    if scores:
-        click.echo(
-            f"{cfg.policy.type} on {cfg.env.env_id}: mean score {statistics.fmean(returns):.3f} over {len(returns):,} "
-            "games"
-        )
-        for opponent, score in scores.items():
+    found = training.Evaluation.of(played, None if exported else cfg)
+    if found.scores:
+        click.echo(f"{cfg.policy.type} on {cfg.env.env_id}: mean score {found.mean:.3f} over {len(returns):,} games")
+        for opponent, score in found.scores.items():
             click.echo(f"against {opponent} {score}")
         return statistics.fmean(returns)
     spread = statistics.pstdev(returns)
@@ -112,7 +107,7 @@ def _play(
         f"{cfg.policy.type} on {cfg.env.env_id}: return {number(statistics.fmean(returns))} ± {number(spread)} "
         f"over {len(returns)} episodes, from {number(min(returns))} to {number(max(returns))}"
     )
-    for name, mean in info_means(played).items():
+    for name, mean in found.info.items():
         click.echo(f"mean {name} {mean:.4g}")
     return statistics.fmean(returns)
 

@@ -27,6 +27,7 @@ def report(runs: tuple[str, ...], out: str | None) -> None:
     """
     with bad_input():
         from minding.configs.differences import changed_settings
+        from minding.engine.run.comparison import best_of
         from minding.engine.run.page import write_page
 
         folder = Path(runs[0]) if len(runs) == 1 else Path()
@@ -34,5 +35,7 @@ def report(runs: tuple[str, ...], out: str | None) -> None:
         replaced = file.exists()
         with writing("page", file):
             about = write_page(runs, file, changed_settings)
-    click.echo(f"{len(about)} {'run' if len(about) == 1 else 'runs'}, the best is {about[0]}")
+    click.echo(f"{len(about)} {'run' if len(about) == 1 else 'runs'}")
+    for env_id, best in best_of(about).items():
+        click.echo(f"the best on {env_id}: {best.path}")
     written("page", file, replaced)

@@ -47,8 +47,8 @@ def plot(runs: tuple[str, ...], out: str) -> None:
         click.echo(f"{curve.env_id}, {curve.label}: {_what(curve)} {number(curve.mean[-1])}{spread}")
         click.echo(f"    at {curve.steps[-1]:,.0f} {curve.counted} ({curve.seeds})")
         if curve.finals:
-            each = ", ".join(map(number, curve.finals))
-            click.echo(f"    final evaluation {number(sum(curve.finals) / len(curve.finals))} ({each})")
+            each = f" ({', '.join(map(number, curve.finals))})" if len(curve.finals) > 1 else ""
+            click.echo(f"    final evaluation {number(sum(curve.finals) / len(curve.finals))}{each}")
     written("curves", out, replaced)
 
 

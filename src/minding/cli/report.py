@@ -167,11 +167,9 @@ def _scores(cfg: Config, summary: Any) -> dict[str, str]:
 
 
 def _figures(cfg: Config, summary: Any) -> dict[str, str]:
-    from minding.engine.chain.context import UNITS
-    from minding.engine.run.scores import plays_itself
+    from minding.engine.run.scores import plays_itself, units_of
 
-    counters = dict.fromkeys((summary.unit, "train_iter"))
-    units = {**UNITS, "env_step": "plies"} if plays_itself(cfg) else UNITS
+    counters, units = dict.fromkeys((summary.unit, "train_iter")), units_of(cfg)
     told = {} if plays_itself(cfg) else summary.eval_info
     lost = " (removed or renamed during the run: it holds only what came later)" if summary.folder_lost else ""
     return {

@@ -1,7 +1,7 @@
 """Where everything meets: from a compiled configuration to a run, and from a run folder back to its policy."""
 
 from minding.training.assembly import build, check_runnable, make_policy
-from minding.training.evaluation import evaluate, final_evaluation, record
+from minding.training.evaluation import Evaluation, evaluate, final_evaluation, record
 from minding.training.export import Export, export_run, open_exported
 from minding.training.loading import Trained, load_policy
 from minding.training.recording import check_recordable, record_data, record_random
@@ -10,6 +10,7 @@ from minding.training.session import Session, Summary
 from minding.training.taking_over import check_begin
 
 __all__ = [
+    "Evaluation",
     "Export",
     "Session",
     "Summary",

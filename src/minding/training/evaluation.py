@@ -13,6 +13,7 @@ from minding.configs.chains import get_chain
 from minding.engine.config.config import Config
 from minding.engine.run import aggregates
 from minding.engine.run.run_dir import RunDir
+from minding.engine.run.scores import Score, mean_scores, opponents_of
 from minding.engine.types import EpisodeEnd, Policy
 from minding.envs import make_evaluator_env
 from minding.middleware.evaluator import info_means, play_episodes
@@ -27,19 +28,29 @@ class Evaluation:
     Attributes:
       returns, lengths: of each episode, in the order in which they ended.
       info: means of the declared info (``env.info_keys``) over the last steps of the episodes.
+      scores: of games against opponents, by opponent; empty for episodes in an environment. A return is then 1 for a
+        win, 0.5 for a draw and 0 for a loss.
     """
 
     returns: tuple[float, ...]
     lengths: tuple[int, ...]
     info: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    scores: Mapping[str, Score] = dataclasses.field(default_factory=dict)
 
     @classmethod
-    def of(cls, episodes: Sequence[EpisodeEnd]) -> Evaluation:
-        """From episodes, of which there is at least one."""
+    def of(cls, episodes: Sequence[EpisodeEnd], cfg: Config | None = None) -> Evaluation:
+        """From episodes, of which there is at least one.
+
+        Args:
+          episodes: the episodes.
+          cfg: the configuration of the run, which says whether they are games against opponents.
+        """
+        means, opponents = info_means(episodes), () if cfg is None else opponents_of(cfg)
         return cls(
             tuple(end.episode_return for end in episodes),
             tuple(end.episode_length for end in episodes),
-            info_means(episodes),
+            means,
+            mean_scores(opponents, means, len(episodes) // max(1, len(opponents))),
         )
 
     @property
@@ -54,12 +65,19 @@ class Evaluation:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """Ends of the 95 % interval of the mean, by bootstrap (see `engine.run.aggregates`)."""
+        """Ends of the 95 % interval of the mean: by bootstrap, of scores by Wilson's formula (see
+        `engine.run.aggregates`)."""
+        if self.scores:
+            low, high = aggregates.score_interval(np.asarray(self.mean, np.float64), len(self.returns))
+            return float(low), float(high)
         found = aggregates.estimate([np.asarray(self.returns, np.float64)[:, None]], aggregates.mean)
         return found.low, found.high
 
     def __str__(self) -> str:
         low, high = self.interval
+        if self.scores:
+            against = "".join(f"; against {opponent} {score}" for opponent, score in self.scores.items())
+            return f"score {self.mean:.3f} over {len(self.returns):,} games{against}"
         return (
             f"return {self.mean:.1f} (95 % interval {low:.1f} to {high:.1f}, standard deviation {self.std:.1f}) over "
             f"{len(self.returns)} episodes"

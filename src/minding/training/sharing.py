@@ -124,6 +124,19 @@ def _film(file: Path, cfg: Config, policy: Policy) -> bool:
     return reason is None
 
 
+def _told(evaluation: Evaluation) -> str:
+    """What was measured, in a sentence."""
+    low, high = evaluation.interval
+    games = len(evaluation.returns)
+    if evaluation.scores:
+        each = "; ".join(f"against {opponent} {score}" for opponent, score in evaluation.scores.items())
+        return f"Mean score {evaluation.mean:.3f} over {games:,} games: {each}. A win scores 1, a draw 0.5, a loss 0."
+    return (
+        f"Mean return {evaluation.mean:.1f} over {games} episodes without exploration (95 % interval {low:.1f} to "
+        f"{high:.1f}, standard deviation {evaluation.std:.1f})."
+    )
+
+
 def _card(name: str, cfg: Config, evaluation: Evaluation | None, film: bool) -> str:
     """The model card, with the head that the Hugging Face Hub reads."""
     env_id, algorithm = cfg.env.env_id, cfg.policy.type
@@ -134,7 +147,6 @@ def _card(name: str, cfg: Config, evaluation: Evaluation | None, film: bool) -> 
     }
     text = [f"# {algorithm} on {'recorded data' if alone else env_id}", ""]
     if evaluation is not None:
-        low, high = evaluation.interval
         head["model-index"] = [
             {
                 "name": name,
@@ -145,7 +157,7 @@ def _card(name: str, cfg: Config, evaluation: Evaluation | None, film: bool) -> 
                         "metrics": [
                             {
                                 "type": "mean_reward",
-                                "name": "mean return",
+                                "name": "mean score" if evaluation.scores else "mean return",
                                 "value": f"{evaluation.mean:.2f} +/- {evaluation.std:.2f}",
                             }
                         ],
@@ -153,11 +165,7 @@ def _card(name: str, cfg: Config, evaluation: Evaluation | None, film: bool) -> 
                 ],
             }
         ]
-        text += [
-            f"Mean return {evaluation.mean:.1f} over {len(evaluation.returns)} episodes without exploration (95 % "
-            f"interval {low:.1f} to {high:.1f}, standard deviation {evaluation.std:.1f}).",
-            "",
-        ]
+        text += [_told(evaluation), ""]
     if film:
         text += ["![An episode](episode.gif)", ""]
     text += [

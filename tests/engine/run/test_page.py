@@ -128,7 +128,7 @@ def test_seeds_are_averaged_with_their_interval_and_settings_say_whose_they_are(
     found = write_page(
         [*runs, other], tmp_path / "page.html", lambda cfg: [Setting("g", cfg["policy"]["learn"]["gamma"], 1)]
     )
-    assert [path.name for path in found] == ["seed_2", "other", "seed_1", "seed_0"]
+    assert [run.path.name for run in found] == ["seed_2", "other", "seed_1", "seed_0"]
     page = Page(tmp_path / "page.html")
     assert "4 runs, seeds 0, 1, 2" in page.text
     (row,) = [row for row in page.rows if row[0] == "ppo, gamma=0.9 on CartPole-v1"]

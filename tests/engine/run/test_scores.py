@@ -6,13 +6,17 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
+from minding.cli import run
 from minding.engine import Config
 from minding.engine.errors import ConfigError
+from minding.engine.run.comparison import best_of, compare_runs
 from minding.engine.run.curves import curves_of_run, learning_curves
 from minding.engine.run.metrics import read_metrics
 from minding.engine.run.plotting import plot_curves
 from minding.engine.run.run_dir import RunDir
 from minding.engine.run.scores import final_scores
+from minding.engine.types import EpisodeEnd
+from minding.training.evaluation import Evaluation
 
 HEADER = "env_step,eval/return_mean,collect/return_mean,eval/score_random,eval/score_uct_100\n"
 FIGURES = {
@@ -107,3 +111,42 @@ def test_the_final_scores_have_an_interval_and_the_number_of_games(tmp_path):
     }
     assert final_scores(cfg, {**FIGURES, "n_eval_episodes": 0}) == {}
     assert final_scores(cfg, {**FIGURES, "eval_info": {"score_random": "much"}}) == {}
+
+
+def test_comparisons_and_pages_show_scores_plies_and_the_best_of_each_environment(tmp_path, capsys):
+    runs = [make_run(tmp_path / name) for name in ("a", "b")]
+    other = Config(
+        exp_name="other", seed=0, run={"out_dir": str(tmp_path)}, env={"env_id": "Pendulum-v1"}, policy={"type": "ppo"}
+    )
+    pendulum = RunDir.create(other)
+    pendulum.write_summary({**FIGURES, "eval_return": -150.0, "eval_info": {}})
+    compared = compare_runs([pendulum.path, *runs])
+    assert [run.env_id for run in compared] == ["Pendulum-v1", *2 * ["minding/ConnectFour-v0"]]
+    assert [list(run.scores) for run in compared] == [[], *2 * [["random", "uct:100"]]]
+    # A run that is alone on its environment is the best of none.
+    assert best_of(compared) == {"minding/ConnectFour-v0": compared[1]}
+    assert run(["compare", str(pendulum.path), *map(str, runs)]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert "environment" in text
+    assert "score 0.750" in text
+    assert "400 plies" in text
+    assert "against uct:100 0.500 [0.352, 0.648], 95 % interval of 40 games" in text
+    page = tmp_path / "page.html"
+    assert run(["report", str(pendulum.path), *map(str, runs), "-o", str(page)]) == 0
+    assert f"3 runs\nthe best on minding/ConnectFour-v0: {runs[0]}" in capsys.readouterr().out
+    html = page.read_text()
+    assert "0.500 [0.352, 0.648]" in html
+    assert "400 plies" in html
+    assert "-150.0 [" in html
+
+
+def test_an_evaluation_of_games_tells_the_score_against_each_opponent():
+    cfg = Config(chain="self_play", policy={"eval": {"opponents": ["random", "uct:100"]}})
+    ends = [EpisodeEnd(n, 1.0, 9, {"score_random": 1.0}) for n in range(2)]
+    ends += [EpisodeEnd(n, 0.5, 9, {"score_uct_100": 0.5}) for n in range(2)]
+    found = Evaluation.of(ends, cfg)
+    assert str(found) == (
+        "score 0.750 over 4 games; against random 1.000 [0.342, 1.000], 95 % interval of 2 games; "
+        "against uct:100 0.500 [0.095, 0.905], 95 % interval of 2 games"
+    )
+    assert found.interval == pytest.approx((0.300642, 0.954413), abs=1e-6)

@@ -135,7 +135,8 @@ def test_an_answer_of_the_evaluator_that_is_no_judgement_is_named(search, option
 @SEARCHES
 def test_options_and_positions_of_something_else_are_refused(search, options):
     other = PuctOptions(4) if isinstance(options, GumbelOptions) else GumbelOptions(4)
-    with pytest.raises(ConfigError, match=f"{search.__name__}: expected options of type .*, and got {type(other).__name__}"):
+    message = f"{search.__name__}: expected options of type .*, and got {type(other).__name__}"
+    with pytest.raises(ConfigError, match=message):
         search(GAME, GAME.initial(2), uniform, other, RNG)
     with pytest.raises(ShapeError, match=r"search: expected positions of ConnectFour, .*uint64.*, and got .*int16"):
         search(GAME, TicTacToe().initial(2), uniform, options, RNG)
