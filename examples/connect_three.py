@@ -43,8 +43,8 @@ class ConnectThree:
 class ConnectThreeEnv(BoardEnv):
     """One side of it against `opponent`."""
 
-    def __init__(self, opponent="random", first="random"):
-        super().__init__(ConnectThree(), opponent, first)
+    def __init__(self, opponent="random", first="random", render_mode=None):
+        super().__init__(ConnectThree(), opponent, first, render_mode)
 
 
 if __name__ == "__main__":

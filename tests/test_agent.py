@@ -379,6 +379,14 @@ def test_an_observation_that_is_none_of_the_numbers_of_its_space_is_refused():
         nested.predict({"floor": 2, "doors": [2, 2]})
 
 
+def test_a_mask_that_allows_no_action_is_refused():
+    made = minding.Agent("dqn", "minding/TicTacToe-v0", progress=False)
+    board = {"observation": np.zeros((2, 3, 3), np.float32), "action_mask": np.eye(9, dtype=np.int8)[4]}
+    assert made.predict(board) == 4
+    with pytest.raises(ShapeError, match="observation 'action_mask' allows no action"):
+        made.predict({**board, "action_mask": np.zeros(9, np.int8)})
+
+
 def test_a_memory_holds_to_the_number_of_observations(tmp_path):
     made = agent("r2d2", tmp_path)
     made.predict(np.stack([OBS, OBS]))

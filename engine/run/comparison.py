@@ -55,7 +55,8 @@ def compare_runs(paths: Iterable[str | os.PathLike[str]]) -> list[ComparedRun]:
     """Compares runs, the highest final evaluation first, those without one last.
 
     Returns of different environments cannot be compared: the runs of one environment stand together, in the order in
-    which their environments were given. A folder of seeds stands for the runs in it. A folder that cannot be read is left out with a warning.
+    which their environments were given. A folder of seeds stands for the runs in it. A folder that cannot be read is
+    left out with a warning.
 
     Raises:
       ConfigError: if none of the folders can be read; with one folder it is that folder's error.

@@ -182,8 +182,8 @@ def _scores(runs: Sequence[_Run]) -> str:
     if not rows:
         return ""
     note = (
-        "<p>A game that is won scores 1, a draw 0.5, a loss 0. The final evaluation is the mean over all opponents. The "
-        "95 % interval of a score (Wilson) is for the number of games.</p>"
+        "<p>A game that is won scores 1, a draw 0.5, a loss 0. The final evaluation is the mean over all opponents. "
+        "The 95 % interval of a score (Wilson) is for the number of games.</p>"
     )
     return _table(["run", "against", "score", "games"], rows, numbers=(2, 3)) + note
 

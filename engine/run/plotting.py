@@ -134,11 +134,14 @@ def plot_run(
     """
     figure, (axes,) = _figure()
     if COLLECT_RETURN in metrics:
-        axes.plot(*series(metrics, COLLECT_RETURN), label="training (mean of 100 episodes)", alpha=0.7)
+        axes.plot(*series(metrics, COLLECT_RETURN), label="training (mean of up to 100 episodes)", alpha=0.7)
     column = main_column(points_of(metrics))
     column = EVAL_RETURN if column in (None, COLLECT_RETURN) else column
     kind, measure = MEASURES[column]
-    (line,) = axes.plot(*series(metrics, column), "o-", markersize=4, label=f"{kind} (mean)")
+    steps, values = series(metrics, column)
+    # Without a point it is no entry of the legend.
+    label = f"{kind} (mean)" if len(steps) else "_"
+    (line,) = axes.plot(steps, values, "o-", markersize=4, label=label)
     if final is not None:
         _draw_final(axes, *final, line.get_color())
     if column == EVAL_RETURN:

@@ -31,6 +31,7 @@ class BoardVector(GameVector):
       game: the rules.
       second: bool ``(N,)``, whether the opponent had the first ply.
       over: bool ``(N,)``, whether the game has ended.
+      to_move: bool ``(N,)``, whether the agent would move next; always true while the game runs.
     """
 
     def __init__(
@@ -55,6 +56,7 @@ class BoardVector(GameVector):
         self.game = game
         self.opponent = as_opponent(opponent, game)
         self.second, self.over = np.zeros(num_envs, bool), np.zeros(num_envs, bool)
+        self.to_move = np.ones(num_envs, bool)
         self._first = first
         self._parts = tuple(f"position_{k}" for k in range(len(initial)))
         self._put(np.arange(num_envs), initial)
@@ -75,7 +77,7 @@ class BoardVector(GameVector):
     def _begin(self, rows: Array) -> None:
         drawn = self._first == "random"
         self.second[rows] = self.np_random.random(len(rows)) < 0.5 if drawn else not self._first
-        self.over[rows] = False
+        self.over[rows], self.to_move[rows] = False, True
         self._put(rows, self.game.initial(len(rows)))
         begun = rows[self.second[rows]]
         self._reply(begun, np.zeros_like(begun))
@@ -103,7 +105,7 @@ class BoardVector(GameVector):
             )
         state, over, outcome = self.game.play(state, actions)
         self._put(rows, state)
-        self.over[:] = over
+        self.over[:], self.to_move[:] = over, ~over
         reward = -outcome.astype(np.float64)
         running = np.flatnonzero(~over)
         reward[running] = self._reply(running, plies[running] + 1)
@@ -113,6 +115,29 @@ class BoardVector(GameVector):
         state = self.position
         legal = self.game.legal(state) & ~self.over[:, None]
         return {OBSERVATION: self.game.planes(state), ACTION_MASK: legal.astype(np.int8)}
+
+
+_SQUARE = 40  # pixels
+_BOARD, _HOLE = (38, 92, 168), (232, 238, 246)
+_OF_AGENT, _OF_OPPONENT = (214, 69, 65), (244, 197, 66)
+
+
+def draw(own: Array, other: Array) -> Array:
+    """A picture of a board with round stones, the agent's red and the opponent's yellow.
+
+    Args:
+      own, other: bool ``(H, W)``, the squares with a stone of the agent and of the opponent.
+    Returns:
+      uint8 ``(40 H, 40 W, 3)``.
+    """
+    height, width = own.shape
+    squares = np.full((height, width, 3), _HOLE, np.uint8)
+    squares[other], squares[own] = _OF_OPPONENT, _OF_AGENT
+    centre = np.arange(_SQUARE) - (_SQUARE - 1) / 2
+    inside = np.hypot(centre[:, None], centre) < 0.42 * _SQUARE
+    picture = np.kron(squares, np.ones((_SQUARE, _SQUARE, 1), np.uint8))
+    picture[~np.tile(inside, (height, width))] = _BOARD
+    return picture
 
 
 class BoardEnv(Game):
@@ -126,21 +151,45 @@ class BoardEnv(Game):
       game: the rules.
       opponent: a name, see `engine.search.opponents.parse`, or an `Opponent`; the environment's generator draws for it.
       first: whether the agent has the first ply; ``"random"``: drawn in each episode.
+      render_mode: 'rgb_array': `render` draws the first two planes as the stones of both sides; or None.
 
     Attributes:
       game: the rules.
     """
 
-    def __init__(self, game: BoardGame, opponent: str | Opponent = "random", first: First = "random") -> None:
-        super().__init__(BoardVector(1, game, opponent, first))
-        self.game = game
+    metadata = {"render_modes": ["rgb_array"], "render_fps": 1.5}  # noqa: RUF012
+
+    def __init__(
+        self,
+        game: BoardGame,
+        opponent: str | Opponent = "random",
+        first: First = "random",
+        render_mode: str | None = None,
+    ) -> None:
+        self._board = BoardVector(1, game, opponent, first)
+        super().__init__(self._board)
+        self.game, self.render_mode = game, render_mode
+
+    def render(self) -> Array | None:
+        if self.render_mode is None:
+            return None
+        planes = self.game.planes(self._board.position)[0] > 0
+        if len(planes) < 2:
+            raise GameError(
+                f"{type(self.game).__name__}: its pictures show the first two planes, and there is one; give the "
+                "environment a render() of its own"
+            )
+        own, other = planes[:2] if self._board.to_move[0] else planes[1::-1]
+        return draw(own, other)
 
 
 class TicTacToeEnv(BoardEnv):
     """Tic-Tac-Toe against an opponent, see `BoardEnv`."""
 
-    def __init__(self, opponent: str | Opponent = "random", first: First = "random") -> None:
-        super().__init__(TicTacToe(), opponent, first)
+    def __init__(
+        self, opponent: str | Opponent = "random", first: First = "random", render_mode: str | None = None
+    ) -> None:
+        super().__init__(TicTacToe(), opponent, first, render_mode)
 
 
 class TicTacToeVector(BoardVector):
@@ -153,8 +202,10 @@ class TicTacToeVector(BoardVector):
 class ConnectFourEnv(BoardEnv):
     """Connect Four against an opponent, see `BoardEnv`."""
 
-    def __init__(self, opponent: str | Opponent = "random", first: First = "random") -> None:
-        super().__init__(ConnectFour(), opponent, first)
+    def __init__(
+        self, opponent: str | Opponent = "random", first: First = "random", render_mode: str | None = None
+    ) -> None:
+        super().__init__(ConnectFour(), opponent, first, render_mode)
 
 
 class ConnectFourVector(BoardVector):

@@ -127,10 +127,17 @@ class ValueCheck:
                 found.setdefault(int(row), f"{self._leaves[i].label} is {value}{_unusable(arrays[i][row])}")
         for row, what in self.outside(arrays):
             found.setdefault(row, what)
-        for i, rows in self._stuck(arrays, over):
-            for row in np.flatnonzero(rows):
-                found.setdefault(int(row), f"{self._leaves[i].label} allows no action ({brief(arrays[i][row])})")
+        for row, what in self.stuck(arrays, over):
+            found.setdefault(row, what)
         return sorted(found.items())
+
+    def stuck(self, arrays: Sequence[Array], over: Array | None = None) -> list[tuple[int, str]]:
+        """Rows with a mask that allows no action, each with what was found; see `bad_rows`."""
+        return [
+            (int(row), f"{self._leaves[i].label} allows no action ({brief(arrays[i][row])})")
+            for i, rows in self._stuck(arrays, over)
+            for row in np.flatnonzero(rows)
+        ]
 
     def outside(self, arrays: Sequence[Array]) -> list[tuple[int, str]]:
         """Rows with integers that are none of the values of their space, each with what was found; see `bad_rows`."""

@@ -72,7 +72,7 @@ def _curve(cfg: Config, run_dir: RunDir, summary: Any, draw: bool) -> str:
         first = f"evaluation (policy.eval.freq={cfg.policy.eval.freq})" if plays_itself(cfg) else "return"
         return "none" if unjudged(cfg) else f"none: the run ended before its first {first}"
     kind, measure = MEASURES[column]
-    if measure != MEASURES[EVAL_RETURN][1]:
+    if column != EVAL_RETURN:
         click.echo(f"\n{kind}: {measure}")
     unit = "plies" if plays_itself(cfg) else UNITS[summary.unit].replace("environment", "env")
     click.echo("\n" + terminal_curve(*points[column], unit))

@@ -72,8 +72,8 @@ class Player:
         Returns:
           What the environment's `step` takes, ``(N, ...)`` for a batch; one discrete action is a NumPy integer.
         Raises:
-          ShapeError: if it does not fit the space, its integers among them, or a policy with memory is given another
-            number of observations than before: `reset` begins anew.
+          ShapeError: if it does not fit the space, its integers among them, or a mask allows no action; also if a
+            policy with memory is given another number of observations than before: `reset` forgets them.
           NonFiniteError: if a number is NaN or infinite.
           MindingError: if the policy acts through a graph, and this is another thread than the one that made it.
         """
@@ -93,7 +93,7 @@ class Player:
             leaves = [leaf[None] for leaf in leaves]
         arrays = [leaf.astype(each.dtype) for leaf, each in zip(leaves, self._layout.leaves)]
         self._check_finite(arrays)
-        for row, what in self._values.outside(arrays):
+        for row, what in (*self._values.outside(arrays), *self._values.stuck(arrays)):
             raise ShapeError(what if count is None else f"row {row}: {what}")
         converted = self._layout.unflatten(arrays)
         if explore:

@@ -50,7 +50,10 @@ def opponent_named(name: str, game: BoardGame) -> Callable[[], Opponent]:
     """
     kind, _, folder = name.partition(":")
     if kind != _CHECKPOINT:
-        opponent = opponents.parse(name, game)
+        try:
+            opponent = opponents.parse(name, game)
+        except ConfigError as error:
+            raise ConfigError(f"{error}; the agent of another run is checkpoint:FOLDER") from None
         return lambda: opponent
     if not folder:
         raise ConfigError(f"opponent={name!r}: expected checkpoint:FOLDER, the folder of a run")

@@ -202,3 +202,17 @@ def test_dqn_and_ppo_play_against_an_opponent(algorithm, env_id, tmp_path):
     assert train_iter > 0
     assert evaluated
     assert all(-1 <= value <= 1 for value in evaluated)
+
+
+@pytest.mark.parametrize(
+    ("mine", "theirs", "reward"), [((0, 1, 2), (3, 4), 1.0), ((0, 1, 8), (3, 4, 5), -1.0)], ids=["won", "lost"]
+)
+def test_pictures_show_the_agent_in_red_whoever_ended_the_game(mine, theirs, reward):
+    env = BoardEnv(TicTacToe(), Scripted(*theirs), True, render_mode="rgb_array")
+    env.reset(seed=0)
+    told = [env.step(square)[1] for square in mine][-1]
+    middles = env.render()[20::40, 20::40].reshape(9, 3)
+    assert told == reward
+    assert [k for k in range(9) if middles[k, 0] > 200 and middles[k, 1] < 100] == list(mine)
+    assert [k for k in range(9) if middles[k, 0] > 200 and 100 < middles[k, 1] < 220] == list(theirs)
+    assert BoardEnv(TicTacToe()).render() is None
