@@ -86,6 +86,7 @@ def _play(
 ) -> float:
     """Plays with the agent of one run, prints what came of it and returns the mean."""
     from minding import training
+    from minding.training.evaluation import Evaluation
 
     played = training.evaluate(
         run_dir,
@@ -96,7 +97,7 @@ def _play(
         played=cfg,
     )
     returns = [end.episode_return for end in played]
-    found = training.Evaluation.of(played, None if exported else cfg)
+    found = Evaluation.of(played, None if exported else cfg)
     if found.scores:
         click.echo(f"{cfg.policy.type} on {cfg.env.env_id}: mean score {found.mean:.3f} over {len(returns):,} games")
         for opponent, score in found.scores.items():
