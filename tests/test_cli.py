@@ -113,7 +113,9 @@ def test_lanes_are_asked_for_by_flags(training, tmp_path, monkeypatch):
         "address": "local",
         "max_staleness": 3,
         "pin": "auto",
-        "timeout": 300.0,
+        "timeout": None,
+        "start_timeout": 60.0,
+        "insecure": False,
         "transport": "processes",
     }
 

@@ -49,9 +49,12 @@ class Lanes(Protocol):
 
     Attributes:
       nodes: the chain as this process runs it.
+      processors: kinds of processor of the machines that run it; empty if it is this one alone. The bits of a run are
+        those of another only where the kinds are.
     """
 
     nodes: list[Node]
+    processors: tuple[str, ...]
 
     @property
     def division(self) -> dict[str, int]:

@@ -34,6 +34,7 @@ class Trace:
     def __init__(self, limit: int = _LIMIT) -> None:
         self._limit = limit
         self._spans: dict[str, list[Span]] = {}
+        self._errors: dict[str, float] = {}
         self._count = 0
 
     @property
@@ -41,8 +42,16 @@ class Trace:
         """The spans of each lane, in the order in which lanes first appeared."""
         return self._spans
 
-    def add(self, lane: str, spans: Iterable[Span]) -> None:
-        """Adds the spans of a lane."""
+    def add(self, lane: str, spans: Iterable[Span], error: float = 0.0) -> None:
+        """Adds the spans of a lane.
+
+        Args:
+          lane: its name.
+          spans: in the time of this machine.
+          error: seconds by which they may be off, where they were measured with another clock.
+        """
+        if error:
+            self._errors[lane] = max(error, self._errors.get(lane, 0.0))
         for span in spans:
             if self._count < self._limit:
                 self._count += 1
@@ -62,11 +71,16 @@ class Trace:
         return call
 
     def write(self, path: str | Path) -> None:
-        """Writes a JSON file: one row per lane, times in microseconds from the first span."""
+        """Writes a JSON file: one row per lane, times in microseconds from the first span.
+
+        The name of a lane on another machine states by how much its times may be off.
+        """
         begin = min((span.start for spans in self._spans.values() for span in spans), default=0.0)
         events: list[dict[str, Any]] = []
         for row, (lane, spans) in enumerate(self._spans.items()):
-            events.append({"ph": "M", "name": "thread_name", "pid": 0, "tid": row, "args": {"name": lane}})
+            error = self._errors.get(lane)
+            name = lane if error is None else f"{lane} (another clock, ± {1e3 * error:.2g} ms)"
+            events.append({"ph": "M", "name": "thread_name", "pid": 0, "tid": row, "args": {"name": name}})
             events += [
                 {
                     "ph": "X",

@@ -59,7 +59,10 @@ class WorkerGroup:
         self.part, self._run = part, run
         name, count = _WORKER[role], len(cores)
         names = [name if count == 1 else f"{name} {k}" for k in range(count)]
-        self.workers = [SupervisedWorker(name, transport, options.timeout) for name in names]
+        timeout = options.timeout
+        # Options that were resolved.
+        assert timeout is not None
+        self.workers = [SupervisedWorker(name, transport, timeout, options.start_timeout) for name in names]
         self.trace: Trace | None = None
         self._lane, self._cores, self._transport = role.value, cores, transport
         self.shards = options.shards if role is Role.COLLECT else 1
@@ -189,7 +192,7 @@ class WorkerGroup:
         # It was waited for.
         assert answer is not None
         if self.trace is not None:
-            self.trace.add(self.workers[worker].name, answer.spans)
+            self.trace.add(self.workers[worker].name, answer.spans, self.workers[worker].clock_error)
         if worker == 0:
             # A checkpoint of this process then holds the random stream as the first worker left it.
             for place, state in zip(self._pickled.acting, answer.state["acting"], strict=True):

@@ -12,6 +12,8 @@ from minding.engine.chain.nodes import Node
 from minding.engine.config.lanes import LANES
 from minding.engine.errors import ConfigError, nearest
 
+_TIMEOUT, _TIMEOUT_ON_RAY = 300.0, 30.0  # s
+
 
 @dataclasses.dataclass(frozen=True)
 class LaneOptions:
@@ -26,19 +28,25 @@ class LaneOptions:
       pin: whether lanes get their own processor cores: ``on``, ``off``, or ``auto`` (on if there are at least three
         cores).
       timeout: seconds without a sign of life after which a worker is replaced; the third time in a row ends the run.
-        Signs of life come from a separate thread, so that an environment or a compilation may take longer.
+        Signs of life come from a separate thread, so that an environment or a compilation may take longer. None takes
+        30 on Ray, where machines fail, and 300 elsewhere.
+      start_timeout: the same until the first sign of life; a worker for which a cluster has no place until then ends
+        the run.
       transport: what workers are: ``processes``, or ``threads`` of this process, for tests and debuggers: they take
         turns with the learner, cannot load MindSpore and cannot be ended by force; or actors of a ``ray`` cluster.
       address: of the cluster: ``local`` starts one on this machine, HOST:PORT is one that runs.
+      insecure: whether a cluster without a token may be used: whoever reaches it can run code on its machines.
     """
 
     collectors: int | None = LANES["collectors"].default
     shards: int = LANES["shards"].default
     max_staleness: int | None = LANES["max_staleness"].default
     pin: str = LANES["pin"].default
-    timeout: float = LANES["timeout"].default
+    timeout: float | None = LANES["timeout"].default
+    start_timeout: float = LANES["start_timeout"].default
     transport: str = LANES["transport"].default
     address: str = LANES["address"].default
+    insecure: bool = LANES["insecure"].default
 
     def __post_init__(self) -> None:
         for name, option in LANES.items():
@@ -52,6 +60,11 @@ class LaneOptions:
             raise ConfigError("lanes.pin='on': Ray places its actors itself; leave lanes.pin at auto")
         if self.transport != "ray" and self.address != LANES["address"].default:
             raise ConfigError(f"lanes.address={self.address!r} is for lanes.transport=ray, not {self.transport}")
+        if self.insecure and (self.transport != "ray" or self.address == LANES["address"].default):
+            raise ConfigError(
+                "lanes.insecure=true (--insecure-cluster) is for a Ray cluster that you started: also give its "
+                "address, as in --cluster HOST:PORT"
+            )
         if self.collectors is not None and self.collectors % self.shards:
             fitting = -(-self.collectors // self.shards) * self.shards
             raise ConfigError(
@@ -92,7 +105,10 @@ class LaneOptions:
         if collectors is None:
             collectors = self.shards * max(1, min(room // self.shards, staleness))
         self._check_staleness(collectors, staleness)
-        return dataclasses.replace(self, collectors=collectors, max_staleness=staleness)
+        timeout = self.timeout
+        if timeout is None:
+            timeout = _TIMEOUT_ON_RAY if self.transport == "ray" else _TIMEOUT
+        return dataclasses.replace(self, collectors=collectors, max_staleness=staleness, timeout=timeout)
 
     def _check_staleness(self, collectors: int, staleness: int) -> None:
         """Refuses more collectors than can work at the same time."""

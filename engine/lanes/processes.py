@@ -36,6 +36,9 @@ class ProcessTransport:
     def board(self, arrays: Mapping[str, Array], slots: int) -> SharedWeights:
         return SharedWeights(arrays, slots)
 
+    def inspect(self, workers: int) -> tuple[str, ...]:
+        return ()
+
     def start(self, name: str, board: WeightBoard, depth: int, cores: frozenset[int]) -> ProcessWorker:
         here, there = SPAWN.Pipe()
         heartbeat = SharedHeartbeat()
@@ -54,6 +57,7 @@ class ProcessWorker:
     """A `WorkerHandle` of a process."""
 
     kind = "process"
+    clock_error = 0.0
 
     def __init__(self, process: BaseProcess, channel: Channel, heartbeat: SharedHeartbeat) -> None:
         self._process = process

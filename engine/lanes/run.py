@@ -32,6 +32,7 @@ class WorkerLanes:
 
     Attributes:
       nodes: the chain as the main process runs it.
+      processors: kinds of processor of a cluster's machines; empty where all runs on this one.
 
     Args:
       nodes: the chain.
@@ -53,6 +54,8 @@ class WorkerLanes:
         self._evaluators: list[EvaluateLane] = []
         self._left = _left_behind(leaves, self._division)
         self._unpinned: frozenset[int] | None = None
+        self.processors: tuple[str, ...] = ()
+        self._inspected = False
         places: dict[int, Node] = {}
         if self._division.collect is not None:
             part, cores_of = self._division.collect, self._cores.collectors
@@ -118,6 +121,9 @@ class WorkerLanes:
 
     def begin(self, trace: Trace | None) -> None:
         """Before the first iteration of a run, with all state loaded: pickles what lanes run, takes its cores."""
+        if not self._inspected:
+            self.processors = self._transport.inspect(sum(len(group.workers) for group in self._groups))
+            self._inspected = True
         for group in self._groups:
             group.trace = trace
             group.prepare(self._context)

@@ -36,7 +36,6 @@ _log = logging.getLogger("minding.lanes")
 _PATIENCE = 0.05  # s between two looks at whether the run was interrupted
 _CLOSE_TIMEOUT = 2.0  # s
 _WORK = {"collect": "rollout", "evaluate": "evaluation"}
-_START_TIMEOUT = 60.0  # s until its first sign of life
 _SILENT = 5.0  # s without a sign of life that are worth a word
 
 
@@ -61,15 +60,16 @@ class SupervisedWorker:
       name: for messages.
       transport: starts it.
       timeout: seconds without a sign of life after which it counts as dead.
+      start_timeout: the same until its first one.
       limit: deaths in a row, without an answer in between, that end the run.
     """
 
-    def __init__(self, name: str, transport: Transport, timeout: float, limit: int = 3) -> None:
+    def __init__(self, name: str, transport: Transport, timeout: float, start_timeout: float, limit: int = 3) -> None:
         self.name = name
         self.restarts = 0
         self.state: StateDict | None = None
         self._transport = transport
-        self._timeout, self._limit = timeout, limit
+        self._timeout, self._start_timeout, self._limit = timeout, start_timeout, limit
         self._plan: WorkerPlan
         self._board: WeightBoard
         self._cores: frozenset[int] = frozenset()
@@ -116,6 +116,11 @@ class SupervisedWorker:
         """Requests under way."""
         return len(self._unanswered)
 
+    @property
+    def clock_error(self) -> float:
+        """See `WorkerHandle`."""
+        return self._running[0].clock_error if self._running else 0.0
+
     def prepare(self, plan: WorkerPlan, board: WeightBoard, cores: frozenset[int]) -> None:
         """Says what the worker is and where it runs; the weights of a request are released once it is answered."""
         self._plan, self._board, self._cores = plan, board, cores
@@ -150,6 +155,8 @@ class SupervisedWorker:
             if wait.report_due():
                 _log.warning("%s", self._who_is_waited_for(wait))
             limit, name = self._patience_with(heartbeat)
+            if wait.silent >= self._start_timeout:
+                self._refuse_unplaced()
             if wait.silent >= limit:
                 self._running[0].kill()
                 self._revive(f"gave no sign of life for {wait.silent:.0f} s ({name})")
@@ -240,21 +247,32 @@ class SupervisedWorker:
 
     def _patience_with(self, heartbeat: Heartbeat) -> tuple[float, str]:
         """Seconds without a sign of life after which a worker is replaced, and what sets them."""
-        if heartbeat.beats or self._timeout >= _START_TIMEOUT:
+        if heartbeat.beats or self._timeout >= self._start_timeout:
             return self._timeout, "lanes.timeout"
-        return _START_TIMEOUT, "the limit of its start, which is longer than lanes.timeout"
+        return self._start_timeout, "lanes.start_timeout, which is longer than lanes.timeout"
 
     def _doing(self, member: int) -> str:
         if member >= 0:
             return self._plan.names[member]
         return "starting" if member == STARTING else "idle"
 
+    def _refuse_unplaced(self) -> None:
+        handle = self._running[0]
+        hindrance = None if handle.node else handle.hindrance()
+        if hindrance is not None:
+            raise LaneError(
+                f"{self.name} found no place within {self._start_timeout:g} s (lanes.start_timeout): it {hindrance}"
+            )
+
     def _who_is_waited_for(self, wait: Wait) -> str:
         request, handle = self._unanswered[0].request, self._running[0]
         member = self._doing(handle.heartbeat.member)
         doing = {"starting": "is starting", "idle": "is between two middleware"}.get(member, f"is in {member}")
-        doing = handle.hindrance() or doing
-        if wait.silent > _SILENT:
+        hindrance = handle.hindrance()
+        doing = hindrance or doing
+        if hindrance is not None and not handle.node:
+            doing += f"; without one the run ends after {self._start_timeout:g} s (lanes.start_timeout)"
+        elif wait.silent > _SILENT:
             limit, name = self._patience_with(handle.heartbeat)
             doing += f"; without a sign of life it is replaced after {limit:g} s ({name})"
         return (
@@ -263,6 +281,12 @@ class SupervisedWorker:
         )
 
     def _error(self, failure: Failure) -> Exception:
+        handle = self._running[0]
+        if isinstance(failure.error, ModuleNotFoundError) and handle.node not in ("", platform.node()):
+            return LaneError(
+                f"machine {handle.node}, on which {self.name} runs, has no module {failure.error.name!r}: install it "
+                "there, or put it where the cluster's processes find it (PYTHONPATH of `ray start`)"
+            )
         add_note(failure.error, f"in the {self._plan.lane} lane, {self.name}:\n{failure.text.rstrip()}")
         return failure.error
 

@@ -45,6 +45,9 @@ class ThreadTransport:
     def board(self, arrays: Mapping[str, Array], slots: int) -> CopiedWeights:
         return CopiedWeights(arrays, slots)
 
+    def inspect(self, workers: int) -> tuple[str, ...]:
+        return ()
+
     def start(self, name: str, board: WeightBoard, depth: int, cores: frozenset[int]) -> ThreadWorker:
         return ThreadWorker(name, board)
 
@@ -61,6 +64,7 @@ class ThreadWorker:
 
     kind = where = "thread"
     pid = None
+    clock_error = 0.0
 
     def __init__(self, name: str, board: WeightBoard) -> None:
         self._name, self.node = name, platform.node()

@@ -157,6 +157,11 @@ class WorkerHandle(Protocol):
         ...
 
     @property
+    def clock_error(self) -> float:
+        """Seconds by which its spans may be off, as told in the time of this machine; 0 where both have one clock."""
+        ...
+
+    @property
     def channel(self) -> Channel:
         """To the worker; it is closed by the worker's end, however that came."""
         ...
@@ -207,6 +212,19 @@ class Transport(Protocol):
         Args:
           arrays: name to array; gives shapes and dtypes.
           slots: versions that are held at the same time, with the one that is written.
+        """
+        ...
+
+    def inspect(self, workers: int) -> tuple[str, ...]:
+        """Looks at the machines on which workers will run, before the first is started.
+
+        Args:
+          workers: how many there will be.
+        Returns:
+          The kinds of processor; none where all is on this machine.
+        Raises:
+          ConfigError: they cannot run all of the workers.
+          LaneError: one does not answer.
         """
         ...
 

@@ -28,7 +28,7 @@ def _threads(options: LaneOptions) -> Transport:
 def _ray(options: LaneOptions) -> Transport:
     from minding.engine.lanes.ray.transport import RayTransport
 
-    return RayTransport(options.address)
+    return RayTransport(options.address, options.insecure)
 
 
 def check_transport(options: LaneOptions) -> None:
@@ -36,12 +36,12 @@ def check_transport(options: LaneOptions) -> None:
 
     Raises:
       MissingExtraError: a package that it needs is not installed.
-      ConfigError: it cannot reach what it needs.
+      ConfigError: it cannot reach what it needs, or there is no token for it.
     """
     if options.transport == "ray":
-        from minding.engine.lanes.ray.transport import check_ray
+        from minding.engine.lanes.ray.cluster import check_ray
 
-        check_ray(options.address)
+        check_ray(options.address, options.insecure)
 
 
 _OF_NAME: dict[str, Callable[[LaneOptions], Transport]] = {"processes": _processes, "threads": _threads, "ray": _ray}

@@ -203,6 +203,7 @@ class RunCheckpoints:
 
     def _info(self, eval_value: float | None) -> dict[str, Any]:
         ctx, config = self._task.ctx, self._policy.config
+        processors = () if self._task.lanes is None else self._task.lanes.processors
         return {
             "guarantee": self._task.resume_guarantee,
             "identity": {**identity(config), **self._task.division},
@@ -212,6 +213,7 @@ class RunCheckpoints:
             "created": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
             "versions": library_versions(),
             "code": self._code,
+            **({"processors": list(processors)} if processors else {}),
         }
 
     # Restoring

@@ -10,37 +10,32 @@ from __future__ import annotations
 import atexit
 import collections
 import contextlib
-import importlib.metadata
-import os
 import pickle
-import signal
-import socket
+import platform
 import sys
 import time
 import weakref
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
 from minding.engine.chain.trace import Span
-from minding.engine.errors import ConfigError, MissingExtraError
 from minding.engine.lanes.messages import Answer
 from minding.engine.lanes.options import cores
+from minding.engine.lanes.ray.cluster import LOCAL, JoinedCluster, LocalCluster
 from minding.engine.lanes.ray.host import host_class
+from minding.engine.lanes.ray.nodes import inspect, is_placed, wanted_place
 from minding.engine.lanes.serialization import serialize
 from minding.engine.lanes.threads import CopiedWeights
 from minding.engine.lanes.transport import STARTING, ChannelClosed, Snapshot, WeightBoard
 from minding.engine.types import Array
 
-LOCAL = "local"
-_ON_ALL_ADDRESSES = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
-"""Ray's variable: whether nodes on other machines may join, for which it listens on all addresses."""
-_OLDEST = (2, 60)
-_REACHED = 5.0  # s
+Cluster = LocalCluster | JoinedCluster
 _BEAT = 0.5  # s
 _SOON = 0.2  # s
 _END = 2.0  # s
+_DRIFT = 1e-4  # s per s, between the clocks of two machines
 
 
 class RayTransport:
@@ -51,13 +46,17 @@ class RayTransport:
 
     Args:
       address: ``local``, or HOST:PORT of a cluster.
+      insecure: whether a cluster may be used without a token.
     """
 
     own_process = True
     cores: tuple[int, ...] = ()
+    cpus = 1
+    """That each worker takes of a cluster on other machines."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, insecure: bool = False) -> None:
         self._address = address
+        self._cluster: Cluster = LocalCluster() if address == LOCAL else JoinedCluster(address, insecure)
         self._started = False
         self._workers: weakref.WeakSet[RayWorker] = weakref.WeakSet()
 
@@ -73,16 +72,24 @@ class RayTransport:
     def start(self, name: str, board: WeightBoard, depth: int, cores: frozenset[int]) -> RayWorker:
         ray = self._connected()
         shapes = {array_name: (array.shape, array.dtype.str) for array_name, array in board.empty().items()}
+        cpus = 0 if self._address == LOCAL else self.cpus
         host = ray.remote(
-            num_cpus=0 if self._address == LOCAL else 1,
+            num_cpus=cpus,
             max_restarts=0,
             max_task_retries=0,
             enable_task_events=False,
             concurrency_groups={"beat": 1, "end": 1},
         )(host_class())
-        worker = RayWorker(ray, host.remote(list(sys.path), shapes))
+        # Its first sign of life says which process it is.
+        watch = self._cluster.watch if self._started else lambda pid: None
+        worker = RayWorker(ray, host.remote(list(sys.path), shapes), watch, cpus)
         self._workers.add(worker)
         return worker
+
+    def inspect(self, workers: int) -> tuple[str, ...]:
+        if self._address == LOCAL:
+            return ()
+        return inspect(self._connected(), workers, self.cpus, self._address)
 
     def close(self) -> None:
         if not self._started:
@@ -97,81 +104,17 @@ class RayTransport:
         for worker in workers:
             worker.join(max(0.0, deadline - time.monotonic()))
             worker.close()
-        _ray().shutdown()
+        self._cluster.end()
 
     def _connected(self) -> Any:
         """Ray, once it runs."""
-        if not self._started:
-            check_ray(self._address)
-            if self._address == LOCAL:
-                _stay_within_this_machine()
-        ray = _ray()
-        if not ray.is_initialized():
-            handler = signal.getsignal(signal.SIGTERM)
-            try:
-                ray.init(**self._init())
-            finally:
-                # Ray puts its own in place.
-                with contextlib.suppress(ValueError):
-                    signal.signal(signal.SIGTERM, handler)
+        ray = sys.modules.get("ray")
+        if ray is None or not ray.is_initialized():
+            ray = self._cluster.start()
             self._started = True
             # After Ray's own, so that it comes before it: workers end while there is a cluster.
             atexit.register(self.close)
         return ray
-
-    def _init(self) -> dict[str, Any]:
-        quiet = {"log_to_driver": False, "configure_logging": False}
-        if self._address == LOCAL:
-            return {"address": LOCAL, "include_dashboard": False, **quiet}
-        return {"address": self._address, **quiet}
-
-
-def check_ray(address: str) -> None:
-    """Refuses a cluster that cannot be used from here, without importing Ray.
-
-    Raises:
-      MissingExtraError: Ray is not installed.
-      ConfigError: it is too old, or nothing answers at the address.
-    """
-    try:
-        version = importlib.metadata.version("ray")
-    except importlib.metadata.PackageNotFoundError:
-        raise MissingExtraError("ray", "ray", "lanes.transport=ray") from None
-    if tuple(map(int, version.split(".")[:2])) < _OLDEST:
-        raise ConfigError(f"lanes.transport=ray: Ray {version} is too old: pip install 'minding[ray]'")
-    if address == LOCAL:
-        return
-    host, _, port = address.rpartition(":")
-    try:
-        socket.create_connection((host, int(port)), timeout=_REACHED).close()
-    except (OSError, ValueError) as error:
-        raise ConfigError(
-            f"lanes.address={address!r}: no Ray cluster answers there ({error}): expected HOST:PORT of one that was "
-            "started with `ray start --head --port=PORT`, or local"
-        ) from None
-
-
-def _stay_within_this_machine() -> None:
-    """Has Ray listen on the loopback address only, where it would listen on all addresses of the machine.
-
-    Raises:
-      ConfigError: the program imported Ray earlier, which decides it when it is imported.
-    """
-    if _ON_ALL_ADDRESSES in os.environ:
-        return
-    if "ray" in sys.modules:
-        raise ConfigError(
-            f"lanes.address=local: Ray was imported before the run and would listen on all addresses of this machine: "
-            f"set {_ON_ALL_ADDRESSES}=0 in the environment (or 1 if that is what you want)"
-        )
-    os.environ[_ON_ALL_ADDRESSES] = "0"
-
-
-def _ray() -> Any:
-    import ray
-    import ray.exceptions
-
-    return ray
 
 
 class RayWorker:
@@ -180,13 +123,15 @@ class RayWorker:
     Args:
       ray: the module.
       actor: it is held by.
+      watch: is called with the id of its process.
+      cpus: that it takes of its machine.
     """
 
     kind = "actor"
 
-    def __init__(self, ray: Any, actor: Any) -> None:
-        self._ray, self._actor = ray, actor
-        self.heartbeat = Pulse(ray, actor)
+    def __init__(self, ray: Any, actor: Any, watch: Callable[[int], None], cpus: int) -> None:
+        self._ray, self._actor, self._cpus = ray, actor, cpus
+        self.heartbeat = Pulse(ray, actor, watch)
         self.channel = RayChannel(ray, actor, self.heartbeat)
         self._ended = actor.ended.options(concurrency_group="end").remote()
 
@@ -207,8 +152,14 @@ class RayWorker:
         self.heartbeat.look()
         return self.heartbeat.pid or None
 
+    @property
+    def clock_error(self) -> float:
+        return 0.0 if self.heartbeat.node in ("", platform.node()) else self.heartbeat.clock_error
+
     def hindrance(self) -> str | None:
-        return None
+        if self.node or is_placed(self._ray, self._actor):
+            return None
+        return f"waits for a place: {wanted_place(self._ray, self._cpus)}"
 
     def join(self, timeout: float) -> str | None:
         if not self._ray.is_initialized():
@@ -235,14 +186,15 @@ class Pulse:
 
     Attributes:
       pid, node: of the worker; 0 and empty before its first sign of life.
-      offset: what is added to its clock to get this process's, 0 where that cannot be told from an error.
+      offset: what is added to its clock to get this process's, 0 where that cannot be told from an error: half of the
+        shortest round trip so far. Clocks drift apart, so that a longer one counts once the shortest is old.
     """
 
-    def __init__(self, ray: Any, actor: Any) -> None:
-        self._ray, self._actor = ray, actor
+    def __init__(self, ray: Any, actor: Any, watch: Callable[[int], None] = lambda pid: None) -> None:
+        self._ray, self._actor, self._watch = ray, actor, watch
         self._beats, self._member = 0, STARTING
         self.pid, self.node, self.offset = 0, "", 0.0
-        self._error = float("inf")
+        self._error, self._measured = float("inf"), 0.0
         self._sent, self._answer = 0.0, None
         self._ask()
 
@@ -263,6 +215,11 @@ class Pulse:
     @member.setter
     def member(self, number: int) -> None:
         raise AttributeError("the worker sets it")
+
+    @property
+    def clock_error(self) -> float:
+        """By how many seconds `offset` may be wrong."""
+        return self._error + _DRIFT * (time.monotonic() - self._measured)
 
     def look(self, timeout: float = 0.0) -> None:
         """Takes in an answer if there is one within `timeout` seconds, and asks again after a while."""
@@ -286,9 +243,11 @@ class Pulse:
         now = time.monotonic()
         clock, self._member, self.pid, self.node = beat
         self._beats += 1
+        if self._beats == 1:
+            self._watch(self.pid)
         error = (now - self._sent) / 2
-        if error < self._error:
-            self._error = error
+        if error < self.clock_error:
+            self._error, self._measured = error, now
             offset = (now + self._sent) / 2 - clock
             self.offset = offset if abs(offset) > error else 0.0
 

@@ -21,8 +21,10 @@ SHORTCUTS = {
     "trace": "run.trace",
     "async_mode": "lanes.async_mode",
     "cluster": "lanes.address",
+    "insecure_cluster": "lanes.insecure",
 }
 """From an option of `minding train`, as click calls it, to the setting that it stands for."""
+_FLAGS = {"async_mode": "--async", "begin_from": "--from", "insecure_cluster": "--insecure-cluster"}
 
 
 def with_shortcuts(overrides: Sequence[str], options: Mapping[str, Any]) -> list[str]:
@@ -49,7 +51,7 @@ def with_shortcuts(overrides: Sequence[str], options: Mapping[str, Any]) -> list
         text = f"{key}={json.dumps(value)}"
         said, meant = _at(given, key), _at(parse_overrides([text]), key)
         if said not in (None, meant):
-            flag = {"async_mode": "--async", "begin_from": "--from"}.get(option, f"--{option}")
+            flag = _FLAGS.get(option, f"--{option}")
             shown = flag if value is True else f"{flag} {options[option]}"
             raise ConfigError(f"{shown} and {key}={_yaml(said)} contradict each other: give only one of them")
         texts.append(text)

@@ -58,6 +58,12 @@ _UNSAVED = 3
 @click.option("--async", "async_mode", is_flag=True, help="Collect and evaluate in separate processes.")
 @click.option("--collectors", type=int, help="Processes that collect; the same as lanes.collectors=N.")
 @click.option("--cluster", metavar="ADDRESS", help="Collect on a Ray cluster: local, or HOST:PORT; with --async.")
+@click.option(
+    "--insecure-cluster",
+    is_flag=True,
+    help="Use a cluster without a token, on whose machines whoever reaches it can run code; the same as "
+    "lanes.insecure=true.",
+)
 @click.option("--trace", is_flag=True, help="Write trace.json: what ran when, by lane.")
 @click.option("--profile", is_flag=True, help="Print the time of each middleware at the end.")
 @trust_option

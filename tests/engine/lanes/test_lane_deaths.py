@@ -105,7 +105,6 @@ def test_a_stopped_worker_is_named_and_replaced_and_nothing_else_changes(monkeyp
 def test_a_worker_that_is_stopped_before_its_first_sign_of_life_is_replaced_once(monkeypatch, caplog):
     monkeypatch.setattr(heartbeat, "_FIRST_REPORT", 0.2)
     monkeypatch.setattr(supervised, "_SILENT", 0.0)
-    monkeypatch.setattr(supervised, "_START_TIMEOUT", 2.0)
     start, pids = ProcessTransport.start, []
 
     def start_stopped(transport, name, *args):
@@ -116,11 +115,11 @@ def test_a_worker_that_is_stopped_before_its_first_sign_of_life_is_replaced_once
         return handle
 
     monkeypatch.setattr(ProcessTransport, "start", start_stopped)
-    stopped = run(3, {"max_staleness": 0, "timeout": 1.0})
+    stopped = run(3, {"max_staleness": 0, "timeout": 1.0, "start_timeout": 2.0})
     assert stopped.restarts == 1
     assert stopped.rows == run(3).rows
     texts = [record.message for record in caplog.records]
-    limit = "the limit of its start, which is longer than lanes.timeout"
+    limit = "lanes.start_timeout, which is longer than lanes.timeout"
     assert f"the process of collector gave no sign of life for 2 s ({limit}); it is started again" in texts
     assert any(f"without a sign of life it is replaced after 2 s ({limit})" in text for text in texts)
 

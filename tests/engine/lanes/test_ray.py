@@ -13,14 +13,8 @@ from minding.engine.chain.trace import Span
 from minding.engine.errors import ConfigError, MissingExtraError
 from minding.engine.lanes import LaneOptions
 from minding.engine.lanes.messages import Answer, Request
-from minding.engine.lanes.ray.transport import (
-    Pulse,
-    RayBoard,
-    RayChannel,
-    RayTransport,
-    _stay_within_this_machine,
-    check_ray,
-)
+from minding.engine.lanes.ray.cluster import _stay_within_this_machine, check_ray
+from minding.engine.lanes.ray.transport import Pulse, RayBoard, RayChannel, RayTransport
 from minding.engine.lanes.serialization import serialize
 from minding.engine.lanes.transport import ChannelClosed
 from minding.engine.lanes.transports import check_transport

@@ -361,7 +361,9 @@ def test_the_workers_of_a_run_are_shown_as_they_are(transport):
     # Request n of those up to n + 2 is answered.
     assert [sorted(worker.backlog for worker in workers) for workers in seen] == [[1, 1]] * 6
     assert {worker.weights_age for worker in last} <= {0, 1, 2}
-    assert all(worker.waited > 0 and worker.restarts == 0 for worker in last)
+    assert all(worker.waited >= 0 and worker.restarts == 0 for worker in last)
+    # A process takes a while to start.
+    assert sum(worker.waited for worker in last) > 0 or transport == "threads"
     assert outcome.task.lanes.workers == ()
 
 
@@ -429,6 +431,7 @@ class Lost:
     def __init__(self, handle, answers):
         self._handle, self._answers, self.channel = handle, answers, self
         self.kind, self.where, self.pid, self.heartbeat = "actor", "actor on node B", None, self
+        self.node, self.clock_error = "B", 0.25
         self.hindrance, self.join = (lambda: "is on a machine that does not answer"), (lambda timeout: None)
         self.kill, self.close, self.killed = self._kill, handle.channel.close, False
         self.send = handle.channel.send
@@ -471,7 +474,7 @@ def test_a_worker_that_is_silent_without_an_end_is_replaced_and_nothing_changes(
     transport = LosingTransport()
     monkeypatch.setitem(transports._OF_NAME, "threads", lambda options: transport)
     monkeypatch.setattr(supervised, "_CLOSE_TIMEOUT", 0.0)
-    lost = run(7, {"transport": "threads", "max_staleness": 0, "timeout": 0.1})
+    lost = run(7, {"transport": "threads", "max_staleness": 0, "timeout": 0.1, "start_timeout": 0.1})
     assert transport.lost[0].killed
     assert lost.restarts == 1
     assert lost.rows == run(7).rows

@@ -1,0 +1,286 @@
+"""The cluster that a run uses: one of its own on this machine, or one that the user started."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.metadata
+import ipaddress
+import os
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from minding.engine.errors import ConfigError, LaneError, MissingExtraError
+from minding.engine.lanes.ray import reaper
+from minding.engine.process.alive import born
+
+LOCAL = "local"
+_ON_ALL_ADDRESSES = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
+"""Ray's variable: whether nodes on other machines may join, for which it listens on all addresses."""
+_MODE, _TOKEN, _TOKEN_PATH = "RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"
+_OLDEST = (2, 60)
+_REACHED = 5.0  # s
+_REAPED = 5.0  # s
+_QUIET = {"log_to_driver": False, "configure_logging": False}
+
+
+def check_ray(address: str, insecure: bool = False) -> None:
+    """Refuses a cluster that cannot be used from here, without importing Ray.
+
+    Args:
+      address: ``local``, or HOST:PORT of a cluster.
+      insecure: whether a cluster may be used without a token.
+    Raises:
+      MissingExtraError: Ray is not installed.
+      ConfigError: it is too old, there is no token, or nothing answers at the address.
+    """
+    try:
+        version = importlib.metadata.version("ray")
+    except importlib.metadata.PackageNotFoundError:
+        raise MissingExtraError("ray", "ray", "lanes.transport=ray") from None
+    if tuple(map(int, version.split(".")[:2])) < _OLDEST:
+        raise ConfigError(f"lanes.transport=ray: Ray {version} is too old: pip install 'minding[ray]'")
+    if address == LOCAL:
+        return
+    if not insecure and not has_token():
+        raise ConfigError(
+            f"lanes.address={address!r}: there is no token, and whoever reaches a cluster without one can run code on "
+            f"its machines: set {_TOKEN_PATH} to a file with the token that the cluster was started with "
+            f"({_MODE}=token ray start ...), or accept a cluster without one with --insecure-cluster"
+        )
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host, int(port)), timeout=_REACHED).close()
+    except (OSError, ValueError, OverflowError) as error:
+        raise ConfigError(
+            f"lanes.address={address!r}: no Ray cluster answers there ({error}): expected HOST:PORT of one that was "
+            "started with `ray start --head --port=PORT`, or local"
+        ) from None
+
+
+def has_token() -> bool:
+    """Whether Ray will find a token, where it looks for one."""
+    if os.environ.get(_MODE, "token").lower() != "token":
+        return False
+    if os.environ.get(_TOKEN):
+        return True
+    file = Path(os.environ.get(_TOKEN_PATH) or Path.home() / ".ray" / "auth_token")
+    try:
+        return bool(file.read_text(encoding="utf-8").strip())
+    except (OSError, UnicodeDecodeError):
+        return False
+
+
+class JoinedCluster:
+    """A cluster that the user started.
+
+    Args:
+      address: HOST:PORT.
+      insecure: whether it has no token.
+    """
+
+    def __init__(self, address: str, insecure: bool) -> None:
+        self._address = address
+        self._mode = {_MODE: "disabled" if insecure and not has_token() else "token"}
+
+    def start(self) -> Any:
+        """Joins it; returns the module `ray`."""
+        check_ray(self._address, self._mode[_MODE] == "disabled")
+        self._environment = _environment(self._mode)
+        self._environment.__enter__()
+        try:
+            return _init({"address": self._address})
+        except BaseException:
+            self._environment.__exit__(None, None, None)
+            raise
+
+    def watch(self, pid: int) -> None:
+        """Its processes end with the cluster, not with the run."""
+
+    def end(self) -> None:
+        """Leaves it."""
+        _ray().shutdown()
+        self._environment.__exit__(None, None, None)
+
+
+class LocalCluster:
+    """A cluster on this machine that ends with this process, however that ends.
+
+    It listens on the loopback address only, which is checked once it runs, and has neither dashboard nor client port.
+    Whoever connects needs a token: a file that only this user can read. Token, logs and sockets lie in a folder that
+    is removed at the end.
+    """
+
+    def __init__(self) -> None:
+        self._closing = contextlib.ExitStack()
+
+    def start(self) -> Any:
+        """Starts it; returns the module `ray`.
+
+        Raises:
+          ConfigError: the program imported Ray earlier, or something listens on other addresses.
+        """
+        check_ray(LOCAL)
+        _stay_within_this_machine()
+        with contextlib.ExitStack() as held:
+            # Paths of sockets must not be long.
+            folder = tempfile.mkdtemp(prefix="minding-ray-", dir=os.environ.get("RAY_TMPDIR") or "/tmp")
+            held.callback(shutil.rmtree, folder, ignore_errors=True)
+            self._reaper = _start_reaper(folder)
+            held.callback(self._reap)
+            token = Path(folder) / "token"
+            with open(os.open(token, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="ascii") as file:
+                file.write(secrets.token_hex(32))
+            held.enter_context(_environment({_MODE: "token", _TOKEN_PATH: str(token), _TOKEN: None}))
+            ray = _ray()
+            before, listened = set(_descendants()), set(_listeners([os.getpid()]))
+            held.callback(ray.shutdown)
+            _init({"address": LOCAL, "include_dashboard": False, "_temp_dir": folder})
+            started = [pid for pid in _descendants() if pid not in before and pid != self._reaper.pid]
+            for pid in started:
+                self.watch(pid)
+            if os.environ[_ON_ALL_ADDRESSES] == "0":
+                _check_listeners(set(_listeners([os.getpid(), *started])) - listened)
+            self._closing = held.pop_all()
+        return ray
+
+    def watch(self, pid: int) -> None:
+        """Has a process of the cluster ended when this process is gone and the process is not."""
+        since = born(pid)
+        if since is not None:
+            _tell(self._reaper, f"process {pid} {since}")
+
+    def end(self) -> None:
+        """Ends it with all of its processes."""
+        self._closing.close()
+
+    def _reap(self) -> None:
+        with contextlib.suppress(OSError):
+            self._reaper.stdin.close()  # type: ignore[union-attr]
+        try:
+            self._reaper.wait(_REAPED)
+        except subprocess.TimeoutExpired:
+            self._reaper.kill()
+            self._reaper.wait()
+
+
+def _init(arguments: dict[str, Any]) -> Any:
+    ray = _ray()
+    handler = signal.getsignal(signal.SIGTERM)
+    try:
+        ray.init(**arguments, **_QUIET)
+    except (RuntimeError, ConnectionError, ray.exceptions.RayError) as error:
+        reason = " ".join(str(error).split())
+        raise ConfigError(f"lanes.address={arguments['address']!r}: Ray does not let us in: {reason}") from error
+    finally:
+        # Ray puts its own in place.
+        with contextlib.suppress(ValueError):
+            signal.signal(signal.SIGTERM, handler)
+    return ray
+
+
+@contextlib.contextmanager
+def _environment(values: Mapping[str, str | None]) -> Iterator[None]:
+    """Sets what Ray reads of its tokens from the environment, also if it was imported before."""
+    earlier = {name: os.environ.get(name) for name in values}
+    try:
+        _set(values)
+        yield
+    finally:
+        _set(earlier)
+
+
+def _set(values: Mapping[str, str | None]) -> None:
+    for name, value in values.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
+    raylet = sys.modules.get("ray._raylet")
+    if raylet is not None:
+        # It has read them when it was imported.
+        raylet.Config.initialize("")
+        raylet.AuthenticationTokenLoader.instance().reset_cache()
+
+
+def _stay_within_this_machine() -> None:
+    """Has Ray listen on the loopback address only, where it would listen on all addresses of the machine.
+
+    Raises:
+      ConfigError: the program imported Ray earlier, which decides it when it is imported.
+    """
+    if _ON_ALL_ADDRESSES in os.environ:
+        return
+    if "ray" in sys.modules:
+        raise ConfigError(
+            f"lanes.address=local: Ray was imported before the run and would listen on all addresses of this machine: "
+            f"set {_ON_ALL_ADDRESSES}=0 in the environment (or 1 if that is what you want)"
+        )
+    os.environ[_ON_ALL_ADDRESSES] = "0"
+
+
+def _check_listeners(listeners: set[tuple[str, int]]) -> None:
+    for address, port in sorted(listeners):
+        found = ipaddress.ip_address(address)
+        if not (getattr(found, "ipv4_mapped", None) or found).is_loopback:
+            raise ConfigError(
+                f"lanes.address=local: Ray listens on {address} port {port}, where other machines reach it: set "
+                f"{_ON_ALL_ADDRESSES}=0 in the environment before Ray is imported (or 1 if that is what you want)"
+            )
+
+
+def _listeners(pids: list[int]) -> Iterator[tuple[str, int]]:
+    """Address and port of all sockets on which these processes listen."""
+    import psutil
+
+    for pid in pids:
+        with contextlib.suppress(psutil.Error):
+            process = psutil.Process(pid)
+            find = getattr(process, "net_connections", None) or process.connections
+            for connection in find(kind="inet"):
+                if connection.status == psutil.CONN_LISTEN:
+                    yield connection.laddr.ip, connection.laddr.port
+
+
+def _descendants() -> list[int]:
+    import psutil
+
+    return [process.pid for process in psutil.Process().children(recursive=True)]
+
+
+def _start_reaper(folder: str) -> subprocess.Popen[str]:
+    process = subprocess.Popen(
+        [sys.executable, "-I", "-S", reaper.__file__],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        # What ends the run from a terminal must not end it.
+        start_new_session=True,
+    )
+    _tell(process, f"folder {folder}")
+    return process
+
+
+def _tell(process: subprocess.Popen[str], line: str) -> None:
+    try:
+        process.stdin.write(f"{line}\n")  # type: ignore[union-attr]
+        process.stdin.flush()  # type: ignore[union-attr]
+    except OSError as error:
+        raise LaneError(f"the process that ends what is left of a local cluster is gone ({error})") from None
+
+
+def _ray() -> Any:
+    # Which brings psutil along.
+    import ray
+    import ray._raylet
+    import ray.exceptions
+
+    return ray

@@ -1,0 +1,136 @@
+"""The machines of a cluster: what is free on them, and whether they can run workers of this run."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from minding.engine.errors import ConfigError, LaneError
+
+_log = logging.getLogger("minding.lanes")
+_PACKAGES = ("minding", "numpy", "ray", "mindspore")
+"""What has to be of one version everywhere; not all need the last one."""
+_ANSWER = 60.0  # s
+
+
+def free_cpus(ray: Any) -> list[tuple[str, float, float]]:
+    """Name, free CPUs and CPUs of each machine that runs."""
+    free = ray._private.state.available_resources_per_node()
+    return [
+        (_name(node), free.get(node["NodeID"], {}).get("CPU", 0.0), node["Resources"].get("CPU", 0.0))
+        for node in ray.nodes()
+        if node["Alive"]
+    ]
+
+
+def is_placed(ray: Any, actor: Any) -> bool:
+    """Whether an actor has a process, or had one."""
+    state = ray._private.state.actors(actor._actor_id.hex())
+    return bool(state.get("Pid")) or state.get("State") == "DEAD"
+
+
+def inspect(ray: Any, workers: int, cpus: int, address: str) -> tuple[str, ...]:
+    """Compares all machines of a cluster with this one.
+
+    Args:
+      ray: the module.
+      workers: how many there will be.
+      cpus: that each takes.
+      address: of the cluster, for messages.
+    Returns:
+      The kinds of processor, this machine's first.
+    Raises:
+      ConfigError: there are fewer CPUs than workers, or a machine has other versions.
+      LaneError: a machine does not answer.
+    """
+    nodes = [node for node in ray.nodes() if node["Alive"]]
+    present = int(sum(node["Resources"].get("CPU", 0.0) for node in nodes))
+    if workers * cpus > present:
+        raise ConfigError(
+            f"lanes.address={address!r}: the run has {workers} workers, each of which takes {_cpus(cpus)}, and the "
+            f"cluster has {present}: lower lanes.collectors, or add machines with `ray start --address={address}`"
+        )
+    here = describe(_PACKAGES)
+    look = ray.remote(num_cpus=0, max_retries=0)(_look_function())
+    answers = []
+    for node in nodes:
+        there = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
+        answers.append(look.options(scheduling_strategy=there).remote(_PACKAGES))
+    found = {}
+    for node, answer in zip(nodes, answers, strict=True):
+        try:
+            found[_name(node)] = ray.get(answer, timeout=_ANSWER)
+        except ray.exceptions.RayError as error:
+            reason = str(error).splitlines()[-1]
+            raise LaneError(f"machine {_name(node)} of the cluster does not answer: {reason}") from error
+    return compare(here, found)
+
+
+def compare(here: Mapping[str, str], found: Mapping[str, Mapping[str, str]]) -> tuple[str, ...]:
+    """The kinds of processor, this machine's first; warns if there are several.
+
+    Args:
+      here: what `describe` says of this machine.
+      found: what it says of the others, by name.
+    Raises:
+      ConfigError: names the machine that has other versions.
+    """
+    for name, there in found.items():
+        for what, version in here.items():
+            optional = what == "mindspore" and not (version and there[what])
+            if what != "processor" and not optional and there[what] != version:
+                raise ConfigError(
+                    f"machine {name} of the cluster has {what} {there[what] or 'not installed'}, this one {version}: "
+                    "install the same version on both"
+                )
+    kinds = dict.fromkeys([here["processor"], *(there["processor"] for there in found.values())])
+    if len(kinds) > 1:
+        _log.warning(
+            "the machines of the cluster have different processors (%s): the run repeats bit for bit only where each "
+            "worker runs on the same kind again",
+            ", ".join(kinds),
+        )
+    return tuple(kinds)
+
+
+def describe(packages: Sequence[str]) -> dict[str, str]:
+    """Versions and processor of this machine; a package that is missing has an empty version."""
+    return _look_function()(packages)
+
+
+def _look_function() -> Callable[[Sequence[str]], dict[str, str]]:
+    """A function that is sent by value: a machine may have no minding, or another."""
+
+    def look(packages: Sequence[str]) -> dict[str, str]:
+        import importlib.metadata
+        import platform
+        from pathlib import Path
+
+        found = {"Python": platform.python_version()}
+        for package in packages:
+            try:
+                found[package] = importlib.metadata.version(package)
+            except importlib.metadata.PackageNotFoundError:
+                found[package] = ""
+        model, info = platform.machine(), Path("/proc/cpuinfo")
+        if info.exists():
+            names = [line.partition(":")[2].strip() for line in info.read_text().splitlines() if "model name" in line]
+            model = f"{names[0] if names else 'unknown'} ({model})"
+        return {**found, "processor": model}
+
+    return look
+
+
+def wanted_place(ray: Any, cpus: int) -> str:
+    """What a worker without a place asks for, and what there is."""
+    free = [f"{name} has {now:g} of {total:g}" for name, now, total in free_cpus(ray)]
+    return f"it asks for {cpus} free CPU{'s' if cpus > 1 else ''}, and {', '.join(free) or 'no machine runs'}"
+
+
+def _cpus(number: int) -> str:
+    return "a CPU" if number == 1 else f"{number} CPUs"
+
+
+def _name(node: Mapping[str, Any]) -> str:
+    return str(node["NodeManagerHostname"])
