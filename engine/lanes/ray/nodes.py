@@ -48,7 +48,7 @@ def inspect(ray: Any, workers: int, cpus: int, address: str) -> tuple[str, ...]:
     present = int(sum(node["Resources"].get("CPU", 0.0) for node in nodes))
     if workers * cpus > present:
         raise ConfigError(
-            f"lanes.address={address!r}: the run has {workers} workers, each of which takes {_cpus(cpus)}, and the "
+            f"lanes.address={address!r}: the run has {_workers(workers)} {_cpus(cpus)}, and the "
             f"cluster has {present}: lower lanes.collectors, or add machines with `ray start --address={address}`"
         )
     here = describe(_PACKAGES)
@@ -126,6 +126,10 @@ def wanted_place(ray: Any, cpus: int) -> str:
     """What a worker without a place asks for, and what there is."""
     free = [f"{name} has {now:g} of {total:g}" for name, now, total in free_cpus(ray)]
     return f"it asks for {cpus} free CPU{'s' if cpus > 1 else ''}, and {', '.join(free) or 'no machine runs'}"
+
+
+def _workers(number: int) -> str:
+    return "1 worker, which takes" if number == 1 else f"{number} workers, each of which takes"
 
 
 def _cpus(number: int) -> str:

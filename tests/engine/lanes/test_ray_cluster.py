@@ -16,7 +16,7 @@ from lane_toys import DieOnce, run
 from minding.engine.errors import ConfigError, LaneError
 from minding.engine.lanes import heartbeat
 from minding.engine.lanes.ray import nodes
-from minding.engine.lanes.ray.cluster import has_token
+from minding.engine.lanes.ray.cluster import _stay_within_this_machine, has_token
 from minding.engine.lanes.ray.transport import RayTransport
 from minding.engine.process.alive import born
 
@@ -66,6 +66,8 @@ def cluster():
     """A machine for the learner and two with a CPU each, simulated on this one."""
     if importlib.util.find_spec("ray") is None:
         pytest.skip("needs the extra 'ray'")
+    # For this process: later tests start local clusters.
+    _stay_within_this_machine()
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RAY_AUTH_MODE", "disabled")
         from ray.cluster_utils import Cluster
@@ -100,11 +102,11 @@ def test_a_worker_without_a_place_is_reported_and_ends_the_run(cluster, monkeypa
     # As if each worker took more than any machine has.
     monkeypatch.setattr(heartbeat, "_FIRST_REPORT", 0.2)
     monkeypatch.setattr(RayTransport, "cpus", 100)
-    with pytest.raises(ConfigError, match=r"the run has 1 workers, each of which takes 100 CPUs, and the cluster has"):
+    with pytest.raises(ConfigError, match=r"the run has 1 worker, which takes 100 CPUs, and the cluster has"):
         run(2, lanes_of(cluster))
     monkeypatch.setattr(RayTransport, "inspect", lambda transport, workers: ())
     expected = r"collector found no place within 0\.6 s \(lanes\.start_timeout\): it waits for a place: it asks for"
-    with pytest.raises(LaneError, match=rf"{expected} 100 free CPUs, and \S+ has \d of 1"):
+    with pytest.raises(LaneError, match=rf"{expected} 100 free CPUs, and \S+ has \d of \d"):
         run(2, lanes_of(cluster, timeout=0.5, start_timeout=0.6))
     assert "which waits for a place: it asks for 100 free CPUs, and " in caplog.text
     assert "without one the run ends after 0.6 s (lanes.start_timeout)" in caplog.text
