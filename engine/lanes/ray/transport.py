@@ -15,12 +15,13 @@ import platform
 import sys
 import time
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
 from minding.engine.chain.trace import Span
+from minding.engine.errors import LaneError
 from minding.engine.lanes.messages import Answer
 from minding.engine.lanes.options import cores
 from minding.engine.lanes.ray.cluster import LOCAL, JoinedCluster, LocalCluster
@@ -270,11 +271,12 @@ class RayChannel:
         header, buffers = serialize(message)
         # Copied when the call is made.
         parts = [np.frombuffer(buffer, np.uint8) for buffer in buffers]
-        if self._begun:
-            self._answers.append(self._actor.call.remote(place, header, *parts))
-        else:
-            self._begun = True
-            self._actor.begin.remote(header, *parts)
+        with _store_has_room(self._ray):
+            if self._begun:
+                self._answers.append(self._actor.call.remote(place, header, *parts))
+            else:
+                self._begun = True
+                self._actor.begin.remote(header, *parts)
 
     def receive(self, timeout: float | None = None) -> Any:
         if self._closed or not self._answers or not self._ray.is_initialized():
@@ -305,6 +307,18 @@ class RayChannel:
         self._answers.clear()
 
 
+@contextlib.contextmanager
+def _store_has_room(ray: Any) -> Iterator[None]:
+    """Says in one line what to do where Ray has no room left for an object."""
+    try:
+        yield
+    except (ray.exceptions.ObjectStoreFullError, ray.exceptions.OutOfDiskError) as error:
+        raise LaneError(
+            "Ray's object store is full, and so is the disk that it moves objects to: start the cluster with a larger "
+            "one (`ray start --object-store-memory=BYTES`), or lower policy.collect.n_sample or lanes.max_staleness"
+        ) from error
+
+
 class RayBoard(CopiedWeights):
     """A `WeightBoard` whose versions are in Ray's object store, once each, as long as one of them is in use.
 
@@ -323,7 +337,8 @@ class RayBoard(CopiedWeights):
         # What is no longer held is released with its reference.
         self._places = {held: place for held, place in self._places.items() if held in self._versions}
         if version not in self._places:
-            self._places[version] = self._ray.put(self._versions[version])
+            with _store_has_room(self._ray):
+                self._places[version] = self._ray.put(self._versions[version])
         return version
 
     def retain(self) -> Snapshot:

@@ -10,12 +10,13 @@ import numpy as np
 import pytest
 
 from minding.engine.chain.trace import Span
-from minding.engine.errors import ConfigError, MissingExtraError
+from minding.engine.errors import ConfigError, LaneError, MissingExtraError
 from minding.engine.lanes import LaneOptions
-from minding.engine.lanes.messages import Answer, Request
+from minding.engine.lanes.messages import Answer, Failure, Request
 from minding.engine.lanes.ray.cluster import _stay_within_this_machine, check_ray
 from minding.engine.lanes.ray.transport import Pulse, RayBoard, RayChannel, RayTransport
 from minding.engine.lanes.serialization import serialize
+from minding.engine.lanes.supervised import SupervisedWorker
 from minding.engine.lanes.transport import ChannelClosed
 from minding.engine.lanes.transports import check_transport
 
@@ -27,7 +28,9 @@ class Gone(Exception):
 class FakeRay:
     """Ray in this process: a reference is what it refers to."""
 
-    exceptions = types.SimpleNamespace(RayError=Gone, RayTaskError=ZeroDivisionError)
+    exceptions = types.SimpleNamespace(
+        RayError=Gone, RayTaskError=ZeroDivisionError, ObjectStoreFullError=MemoryError, OutOfDiskError=MemoryError
+    )
 
     def is_initialized(self):
         return True
@@ -81,7 +84,10 @@ def test_ray_that_is_missing_too_old_or_not_there_is_bad_input(monkeypatch):
     check_ray("local")
     for address in ("127.0.0.1:1", "nowhere", "127.0.0.1:port"):
         with pytest.raises(ConfigError, match=rf"lanes\.address='{address}': no Ray cluster answers there"):
-            check_ray(address)
+            check_ray(address, insecure=True)
+    monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
+    with pytest.raises(ConfigError, match=r"there is no token, and whoever reaches .* set RAY_AUTH_TOKEN_PATH to a"):
+        check_transport(LaneOptions(transport="ray", address="127.0.0.1:1"))
 
 
 def test_a_local_cluster_listens_on_the_loopback_address_only(monkeypatch):
@@ -103,7 +109,28 @@ def test_settings_that_mean_nothing_on_ray_or_elsewhere_are_refused():
         LaneOptions(transport="ray", pin="on")
     with pytest.raises(ConfigError, match=r"lanes\.address='b:1' is for lanes\.transport=ray, not threads"):
         LaneOptions(transport="threads", address="b:1")
+    for options in ({"transport": "ray"}, {"transport": "threads"}):
+        with pytest.raises(ConfigError, match=r"lanes\.insecure=true \(--insecure-cluster\) is for a Ray cluster that"):
+            LaneOptions(insecure=True, **options)
     assert list(RayTransport("local").cores) == []
+
+
+def test_a_full_store_is_one_line(monkeypatch):
+    def put(self, value):
+        raise MemoryError("no room")
+
+    monkeypatch.setattr(FakeRay, "put", put)
+    with pytest.raises(LaneError, match=r"Ray's object store is full, .* \(`ray start --object-store-memory=BYTES`\)"):
+        RayBoard(FakeRay(), {"w": np.zeros(2)}, 3).publish({"w": np.zeros(2)})
+
+
+def test_a_module_that_a_machine_lacks_is_named_with_the_machine():
+    worker = SupervisedWorker("collector 1", None, 1.0, 1.0)
+    failure = Failure(ModuleNotFoundError("No module named 'my_envs'", name="my_envs"), "Traceback")
+    worker._running.append(types.SimpleNamespace(node="B"))
+    error = worker._error(failure)
+    worker._running.clear()
+    assert str(error).startswith("machine B, on which collector 1 runs, has no module 'my_envs': install it there")
 
 
 def test_the_first_message_has_no_answer_and_each_request_its_own():
@@ -151,6 +178,11 @@ def test_spans_of_another_machine_are_told_in_the_time_of_this_one(ahead):
     (span,) = channel.receive(0.0).spans
     assert span.start == pytest.approx(begin, abs=0.05)
     assert span.end - span.start == pytest.approx(1.0)
+    # Half a round trip at first, and more as clocks drift apart.
+    error = pulse.clock_error
+    assert 0.0 < error < 0.05
+    pulse._measured -= 100.0
+    assert pulse.clock_error == pytest.approx(error + 0.01, abs=1e-3)
 
 
 def test_a_version_is_put_once_and_its_reference_dropped_when_it_is_released():
