@@ -281,8 +281,14 @@ def check_command(words):
             assert (ROOT / f"{module.replace('.', '/')}.py").is_file()
         case ["pip", "install", "-e", extra]:
             assert set(Requirement(f"minding{extra[1:]}").extras) <= set(PYPROJECT["project"]["optional-dependencies"])
-        case [".", ".venv/bin/activate"]:
+        case ["pip", "install", package]:
+            assert set(Requirement(package).extras) <= set(PYPROJECT["project"]["optional-dependencies"])
+        case [".", ".venv/bin/activate"] | ["chmod", "600", "~/.ray/auth_token"]:
             pass
+        case ["ray", "start" | "get-auth-token", *_]:
+            pass
+        case ["export", setting]:
+            assert setting.startswith("RAY_")
         case _:
             raise AssertionError(f"no check for {words}")
 
@@ -465,7 +471,12 @@ def test_the_pages_keep_to_their_words():
     assert found == []
 
 
-LIBRARIES = {"stable_baselines3": "Stable-Baselines3", "tianshou": "Tianshou", "mindspore_rl": "MindSpore RL"}
+LIBRARIES = {
+    "stable_baselines3": "Stable-Baselines3",
+    "tianshou": "Tianshou",
+    "mindspore_rl": "MindSpore RL",
+    "kaiwu": "(?:KaiWu|Reverb)",
+}
 
 
 @pytest.mark.parametrize("library", [*LIBRARIES, "di_engine"])

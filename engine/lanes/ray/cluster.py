@@ -178,7 +178,10 @@ def _init(arguments: dict[str, Any]) -> Any:
         ray.init(**arguments, **_QUIET)
     except (RuntimeError, ConnectionError, ray.exceptions.RayError) as error:
         reason = " ".join(str(error).split())
-        raise ConfigError(f"lanes.address={arguments['address']!r}: Ray does not let us in: {reason}") from error
+        raise ConfigError(
+            f"lanes.address={arguments['address']!r}: Ray does not let this process in ({reason}): the token has to be "
+            "that of the cluster, and Ray and Python of its versions"
+        ) from error
     finally:
         # Ray puts its own in place.
         with contextlib.suppress(ValueError):
