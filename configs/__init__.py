@@ -123,7 +123,7 @@ def compile_run(
             "load_user_config reads files"
         )
     if isinstance(overrides, str) or not isinstance(overrides, Iterable):
-        raise ConfigError(f"overrides={overrides!r}: expected a list of texts, such as ['env.backend=sync']")
+        raise ConfigError(f"overrides={overrides!r}: expected a list of strings, such as ['env.backend=sync']")
     overrides = list(overrides)
     given: Mapping[str, Any] = load_named(user) if isinstance(user, str) else user
     named_env = given.get("env") or {}

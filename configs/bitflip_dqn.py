@@ -1,4 +1,4 @@
-"""Double DQN with hindsight on BitFlip-v0: reach a pattern of bits, with a reward that says nothing on the way.
+"""Double DQN with hindsight on BitFlip-v0: reach a pattern of bits, with a reward that gives no hint on the way.
 
 Expected: an evaluation mean of at least -5 within 40k environment steps.
 """

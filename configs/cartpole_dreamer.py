@@ -1,4 +1,4 @@
-"""Dreamer on CartPole-v1: balance a pole by an actor that learns in imagination.
+"""Dreamer on CartPole-v1: balance a pole, learned in imagination.
 
 Expected: an evaluation mean of at least 450 within 30k environment steps; seeds 0 and 1 ended at 500.
 """

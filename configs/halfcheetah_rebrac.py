@@ -1,7 +1,7 @@
 """ReBRAC on HalfCheetah-v5, TD3+BC with its switches, from the data of `halfcheetah_td3_bc`.
 
-Expected: an evaluation mean above BC's and above the data's own, 3,204, within 50k gradient steps; one seed
-ended at 5,216.
+Expected: an evaluation mean above BC's and above the mean of the data, 3,204, within 50k gradient steps; one seed ended
+at 5,216.
 """
 
 from minding.configs import halfcheetah_td3_bc, load_preset

@@ -1,7 +1,7 @@
-"""TD3+BC on HalfCheetah-v5: from what PPO did while it explored, half-trained and trained, 50,000 steps each.
+"""TD3+BC on HalfCheetah-v5: from 50,000 steps each of a half-trained and a trained PPO while exploring.
 
-Expected: an evaluation mean above BC's and above the data's own, 3,204, within 50k gradient steps; one seed
-ended at 4,649.
+Expected: an evaluation mean above BC's and above the mean of the data, 3,204, within 50k gradient steps; one seed ended
+at 4,649.
 """
 
 from minding.engine import Config

@@ -1,6 +1,6 @@
-"""Behavioural cloning on Pendulum-v1: from what a trained policy did, recorded by `minding data record`.
+"""Behavioural cloning on Pendulum-v1: from the steps of a trained policy, recorded by `minding data record`.
 
-Expected: an evaluation mean of at least -151 within 10k gradient steps, 95 % of what the recorded policy reaches, -144.
+Expected: an evaluation mean of at least -151 within 10k gradient steps, 95 % of the score of the recorded policy, -144.
 """
 
 from minding.engine import Config

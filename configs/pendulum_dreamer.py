@@ -1,4 +1,4 @@
-"""Dreamer on Pendulum-v1: swing a pendulum up and hold it, by a torque that is learned in imagination.
+"""Dreamer on Pendulum-v1: swing a pendulum up and hold it, learned in imagination.
 
 Expected: an evaluation mean of at least -200 within 15k environment steps; seeds 0 to 2 reached it after 10k, 7.5k and
 5k and ended at -143.9, -210.3 and -160.0.

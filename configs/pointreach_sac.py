@@ -1,4 +1,4 @@
-"""SAC with hindsight on PointReach-v0: bring a point to a place, with a reward that says nothing on the way.
+"""SAC with hindsight on PointReach-v0: bring a point to a place, with a reward that gives no hint on the way.
 
 Expected: an evaluation mean of at least -20 within 30k environment steps.
 """

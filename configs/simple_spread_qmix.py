@@ -1,7 +1,7 @@
 """QMIX on PettingZoo's simple_spread_v3: three agents cover three landmarks (extra mpe).
 
 Expected: an evaluation mean of at least -41 within 500k environment steps, 80 % of the way from random play, -79, to a
-controller by hand, -31.
+hand-coded controller, -31.
 """
 
 from minding.engine import Config

@@ -1,7 +1,7 @@
 """MADDPG on PettingZoo's simple_tag_v3: three slow predators hunt one fast prey between obstacles (extra mpe).
 
-Expected: its predators touch the prey of DDPG more often than those of DDPG touch its prey, and any prey more often
-than random play does; `python -m proofs.tag_crossplay` plays them against each other.
+Expected: its predators touch the prey of DDPG more often than DDPG's predators touch its prey, and touch any prey more
+often than random play does; `python -m proofs.tag_crossplay` lets them play against each other.
 """
 
 from minding.engine import Config

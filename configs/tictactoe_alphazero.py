@@ -1,7 +1,7 @@
-"""AlphaZero on Tic-Tac-Toe, with PUCT: a network that, with search, never loses.
+"""AlphaZero on Tic-Tac-Toe, with PUCT: with search, the network never loses.
 
 Expected: an evaluation mean of at least 0.697 against random and perfect play within 30k plies: the score of a player
-who draws one of the perfect moves (0.894 and 0.5). A win scores 1, a draw 0.5.
+who chooses randomly among the perfect moves (0.894 and 0.5). A win scores 1, a draw 0.5.
 """
 
 from minding.engine import Config

@@ -1,6 +1,6 @@
 """Dreamer on walker-walk of DeepMind Control, from states: walk upright, six continuous torques (extra dmc).
 
-Expected: what it reaches within 200k environment steps is compared with SAC's (not measured yet).
+Expected: its score after 200k environment steps is compared with SAC's (not measured yet).
 """
 
 from minding.engine import Config

@@ -20,8 +20,8 @@ def config_schema() -> dict[str, Option]:
         "env_id": opt(
             "",
             None,
-            "Gymnasium id, 'mpe2/NAME', 'sisl/NAME', 'smac/MAP', or your own 'module:ClassOrFunction'; 'data': none, "
-            "the recorded data tell spaces and limits; required",
+            "Gymnasium id, 'mpe2/NAME', 'sisl/NAME', 'smac/MAP', or your own 'module:ClassOrFunction'; 'data': no "
+            "environment, spaces and limits come from the recorded data; required",
         ),
         "env_kwargs": opt({}, "open", "keyword arguments of the environment"),
         "collector_env_num": opt(8, "[1, 65536]", "environments used to collect training data"),
@@ -29,7 +29,7 @@ def config_schema() -> dict[str, Option]:
         "single_instance": opt(
             False,
             None,
-            "only one instance of it can exist at a time, such as a robot: collecting and evaluation take turns on it",
+            "only one instance can exist at a time, as with a robot: collecting and evaluation take turns on it",
         ),
         "backend": opt("auto", BACKENDS, "how environments are stepped; subprocess pays off only for slow ones"),
         "info_keys": opt([], None, "keys of info passed on with each step, such as action_mask or success"),
@@ -47,7 +47,7 @@ def config_schema() -> dict[str, Option]:
         "reward_clip": opt(
             None,
             "(0, inf]",
-            "clip training rewards to plus or minus this; None: 10 with normalize_reward, else they are not clipped",
+            "clip training rewards to plus or minus this; None: 10 with normalize_reward, otherwise no clipping",
             type=float,
         ),
         "episodic_life": opt(False, None, "end training episodes at the loss of a life (Atari)"),

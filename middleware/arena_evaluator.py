@@ -27,7 +27,7 @@ from minding.middleware.boards import eval_options, judge_of, openings
     writes=("eval_value", "eval_output", "last_eval_iter", "last_eval_value", "last_eval_clock"),
 )
 class arena_evaluator:
-    """Plays `n_episode` games against each opponent once every `freq` steps of the clock, if it learned since then.
+    """Plays `n_episode` games per opponent once every `freq` steps of the clock, if the policy learned since then.
 
     The policy searches without noise; see `arena`. A win scores 1, a draw 0.5, a loss 0. Opponents draw the same
     numbers in every evaluation. A signal that ends the run aborts an evaluation: it is not counted, and is due again

@@ -183,7 +183,7 @@ class _Recorder:
     writes=("episodes", "episode_stats", "env_step", "env_episode"),
 )
 class EpisodeCollector:
-    """Plays whole episodes: each environment plays its share from a fresh reset to a true end or time limit.
+    """Collects whole episodes: each environment runs its share, from a fresh reset to a true end or time limit.
 
     A fixed share for each environment keeps the sample honest: taking the first episodes to finish would prefer
     short ones.

@@ -67,7 +67,7 @@ class JudgedPolicy(Protocol):
     writes=("data_eval", "last_data_eval_iter"),
 )
 class dataset_evaluator:
-    """Judges the policy by recorded episodes once every `freq` gradient steps; there need be no environment.
+    """Evaluates the policy on recorded episodes once every `freq` gradient steps, without an environment.
 
     Of the steps of held-out episodes (`policy.other.holdout`), 20,000 of them at most:
 

@@ -16,7 +16,7 @@ from minding.middleware.inputs import episodes_in
 
 @declare(role="learn", reads=("episodes",))
 class episode_pusher:
-    """Pushes the steps of all episodes of an iteration into the buffer, those of its fields that they hold.
+    """Pushes the steps of all episodes of an iteration into the buffer, with the fields that both have.
 
     The buffer's contents are saved with it, unless ``policy.other.save_buffer`` is off: a resumed run then refills its
     buffer before it learns.

@@ -11,7 +11,7 @@ from minding.middleware.inputs import collect_kwargs_in
 
 @declare(role="collect", optional=("collect_kwargs",), writes=("collect_kwargs",))
 def eps_greedy_masker() -> Callable[[OnlineRLContext], None]:
-    """Sets ``collect_kwargs['eps']`` to 0: a policy of action values collects what it takes for best.
+    """Sets ``collect_kwargs['eps']`` to 0: a policy of action values collects with its best actions.
 
     In the place of `eps_greedy_handler`, or behind it, for a chain that collects demonstrations.
 

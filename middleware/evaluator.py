@@ -25,7 +25,7 @@ _log = logging.getLogger("minding.envs")
     writes=("eval_value", "eval_output", "last_eval_iter", "last_eval_value", "last_eval_clock"),
 )
 class interaction_evaluator:
-    """Plays `n_episode` episodes in eval mode once every `freq` steps of the clock, if something was learned since.
+    """Runs `n_episode` episodes in eval mode once every `freq` steps of the clock, if the policy learned since then.
 
     The clock counts environment steps, in offline chains gradient steps.
 

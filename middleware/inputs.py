@@ -74,7 +74,7 @@ def number_in(value: object, field: str, reader: str, key: str | None = None) ->
       value: what it holds.
       field, reader, key: for the message, see `FieldError`.
     Raises:
-      FieldError: it is something else, such as a text or several numbers.
+      FieldError: it is something else, such as a string or several numbers.
     """
     try:
         given: Any = value

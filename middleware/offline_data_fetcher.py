@@ -38,7 +38,7 @@ class RecordedTables(Protocol):
     writes=("train_data", "train_epoch", "epoch_row"),
 )
 class offline_data_fetcher:
-    """Draws the minibatches of the iteration; every pass over the data takes each step once, in an order of its own.
+    """Draws the minibatches of the iteration; every pass over the data uses each step once, in a new order.
 
     All minibatches have the same size: one that reaches the end of a pass goes on with the first steps of the next. The
     order of a pass follows from the seed and its number, so that a resumed run needs only the counters. How many

@@ -32,7 +32,7 @@ _NO_LIMIT = 1 << 62
     refuses=("trajectories.summed", "trajectories.rewarded"),
 )
 class offline_data_saver:
-    """Writes all rollouts of a run to a folder of recorded data: what an agent did while it learned, a replay set.
+    """Writes all rollouts of a run to a folder of recorded data: the replay set of a learning agent.
 
     Whole episodes are written in parts, beside the folder, as the run goes. The folder is there when the run ends,
     however it ends; episodes that are running then are cut. A run that is resumed goes on with what was written by its

@@ -24,7 +24,7 @@ from minding.middleware.inputs import rollout_in
     refuses=("trajectories.prioritized",),
 )
 def priority_calculator(priority_calculation_fn: Callable[[Rollout], Array]) -> Callable[[OnlineRLContext], None]:
-    """Gives the steps of the rollout priorities, with which `data_pusher` pushes them into a buffer that draws by them.
+    """Computes priorities of the rollout's steps, which `data_pusher` passes to a buffer that draws by priority.
 
     Without it new rows have the highest priority there is until they are learned from. Put it behind what changes
     rewards and before `data_pusher`.

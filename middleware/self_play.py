@@ -85,7 +85,7 @@ class RunningGames:
     writes=("episodes", "episode_stats", "env_step", "env_episode"),
 )
 class SelfPlayCollector:
-    """Plays N games against itself, a search per ply; games go on across iterations, and a new one follows each.
+    """Plays N games against itself, with one search per ply; games continue across iterations.
 
     An action of the first `sample_plies` plies of a game is drawn from the search's policy, any later one is its best.
     Games that have not ended are part of checkpoints.

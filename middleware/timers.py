@@ -88,7 +88,7 @@ class EvalTime:
 
 @declare(reads=("env_step",), optional=("eval_value",))
 def reward_timer(target: float | None = None, *, clock: Clock = time.perf_counter) -> RewardTimer:
-    """Measures wall time and environment steps until each evaluation, and until one first reaches `target`.
+    """Measures wall time and environment steps until each evaluation, and until the first that reaches `target`.
 
     Reads: env_step; eval_value if there was an evaluation.
     Writes: nothing.

@@ -1,4 +1,4 @@
-"""AlphaZero: a network of policy and value that learns what tree search made of it in games against itself.
+"""AlphaZero: a policy and value network that learns from tree search in games against itself.
 
 Silver et al., 2018, https://doi.org/10.1126/science.aar6404. The search's policy pi and the outcome z, for the player
 to move in position s, teach the network (p, v) = f(s); the weight decay is decoupled (AdamW).

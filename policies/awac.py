@@ -1,4 +1,4 @@
-"""AWAC: an actor that imitates recorded actions, weighted by their advantage; made to continue in the environment.
+"""AWAC: an actor that imitates recorded actions, weighted by their advantage; training can continue in the environment.
 
 Nair et al., 2020, https://arxiv.org/abs/2006.09359, algorithm 1, eq. 6 and 13.
 

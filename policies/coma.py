@@ -1,4 +1,4 @@
-"""COMA: each agent of a team learns what its action was worth beside what it would have done on average.
+"""COMA: each agent of a team learns by how much its action was better than its average action.
 
 Foerster et al., 2018, https://arxiv.org/abs/1705.08926, section 4 and algorithm 1.
 

@@ -1,4 +1,4 @@
-"""IDQN, independent Q-learning: each agent learns by itself, as if the others were part of the environment.
+"""IDQN, independent Q-learning: each agent learns independently, as if the others were part of the environment.
 
 Tan, 1993, https://web.media.mit.edu/~cynthiab/Readings/tan-MAS-reinfLearn.pdf, with deep networks: Tampuu et al., 2017,
 https://arxiv.org/abs/1511.08779; double Q-learning: van Hasselt et al., 2016, https://arxiv.org/abs/1509.06461.

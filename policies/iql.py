@@ -1,4 +1,4 @@
-"""IQL: values by expectile regression over recorded actions only, and an actor that imitates the better ones.
+"""IQL: values by expectile regression over recorded actions only, and an actor that imitates better actions more.
 
 Kostrikov et al., 2021, https://arxiv.org/abs/2110.06169, eq. 5 to 7 and algorithm 1.
 

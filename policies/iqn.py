@@ -1,4 +1,4 @@
-"""IQN: the return's quantile function as a network of fractions, learned by quantile regression at random ones.
+"""IQN: the return's quantile function as a network of fractions, learned by quantile regression at random fractions.
 
 Dabney et al., 2018, https://arxiv.org/abs/1806.06923, eq. 2 to 4; double, dueling and prioritized replay as in DQN.
 

@@ -1,4 +1,4 @@
-"""MADDPG: DDPG for several agents, with networks of their own and critics that see what all observe and do.
+"""MADDPG: DDPG for several agents, each with its own networks; critics see the observations and actions of all agents.
 
 Lowe et al., 2017, https://arxiv.org/abs/1706.02275, algorithm 1 and appendix; DDPG: Lillicrap et al., 2016,
 https://arxiv.org/abs/1509.02971; the straight-through Gumbel-softmax: Jang et al., 2017,

@@ -1,4 +1,4 @@
-"""MAPPO: PPO for a team of agents, with a value that sees the state of the whole environment.
+"""MAPPO: PPO for a team of agents, with a value function that sees the state of the whole environment.
 
 Yu et al., 2022, https://arxiv.org/abs/2103.01955, appendix A; PPO: Schulman et al., 2017,
 https://arxiv.org/abs/1707.06347; the moments of the returns as in PopArt: van Hasselt et al., 2016,

@@ -1,4 +1,4 @@
-"""QMIX: the value of a team is a monotonic function of the values of its agents, which act for themselves.
+"""QMIX: the value of a team is a monotonic function of the values of its agents, which act independently.
 
 Rashid et al., 2018, https://arxiv.org/abs/1803.11485, section 4 (the longer article: Rashid et al., 2020,
 https://arxiv.org/abs/2003.08839); double Q-learning: van Hasselt et al., 2016, https://arxiv.org/abs/1509.06461.

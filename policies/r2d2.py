@@ -1,4 +1,4 @@
-"""R2D2: Q-learning with a memory, from prioritized sequences of replay that begin with what was remembered then.
+"""R2D2: Q-learning with a memory, from prioritized replay of sequences, which start from their recorded memory.
 
 Kapturowski et al., 2019, https://openreview.net/forum?id=r1lyTjAqYX, section 2.3; the rescaling h: Pohlen et al., 2018,
 https://arxiv.org/abs/1805.11593, section 3.2; dueling and double Q-learning as in DQN.

@@ -1,4 +1,4 @@
-"""VDN: the value of a team is the sum of the values of its agents, which act for themselves.
+"""VDN: the value of a team is the sum of the values of its agents, which act independently.
 
 Sunehag et al., 2018, https://arxiv.org/abs/1706.05296, section 3; double Q-learning: van Hasselt et al., 2016,
 https://arxiv.org/abs/1509.06461.

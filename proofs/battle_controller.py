@@ -1,4 +1,4 @@
-"""A controller by hand for the battle.
+"""A hand-coded controller for the battle.
 
 It shoots at the weakest enemy in range, so that the fire of all meets one, and goes towards the nearest in
 sight where none is. A unit with little health left steps back from the nearest while its rifle is not ready, and the

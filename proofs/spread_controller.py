@@ -1,4 +1,4 @@
-"""A controller by hand for simple_spread.
+"""A hand-coded controller for simple_spread.
 
 It sends the nearest pair of agent and landmark to each other, then the next of those that are left, and
 pushes each agent along the axis on which it is farther off, with a brake.

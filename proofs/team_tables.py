@@ -12,7 +12,7 @@ from minding.envs.games.battle.maps import MAPS
 from proofs.runs import Results
 
 TEAMS = "teams"
-"""Name of the file that says what random play and controllers by hand reach, see `proofs.teams`."""
+"""Name of the file that says what random play and hand-coded controllers score, see `proofs.teams`."""
 SPREAD, BATTLE = "mpe2/simple_spread_v3", "minding/Battle-v0"
 
 

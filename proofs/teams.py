@@ -1,4 +1,4 @@
-"""Algorithms for several agents side by side, between random play and controllers by hand.
+"""Algorithms for several agents side by side, between random play and hand-coded controllers.
 
 ``python -m proofs.teams``, at the root, lets the two play and writes ``docs/results/teams.json``. The tables are on the
 page of all algorithms, beside the results of the presets, which ``proofs.run`` writes.

@@ -486,8 +486,8 @@ def test_a_run_that_cannot_begin_leaves_no_folder_and_can_be_tried_again(tmp_pat
     [
         (lambda: compile_run(None), r"compile_run\(None\): expected the name of a preset or of an algorithm, or a"),
         (lambda: compile_run(5), r"compile_run\(5\): expected the name"),
-        (lambda: compile_run("cartpole_ppo", [5]), "override 5: expected a text"),
-        (lambda: compile_run("cartpole_ppo", 5), "overrides=5: expected a list of texts"),
+        (lambda: compile_run("cartpole_ppo", [5]), "override 5: expected a string"),
+        (lambda: compile_run("cartpole_ppo", 5), "overrides=5: expected a list of strings"),
         (lambda: minding.load(5), r"load\(5\): expected the path of a folder"),
         (lambda: minding.load(""), r"load\(''\): expected the path of a folder"),
         (lambda: training.evaluate(None), r"\(None\): expected the path of a folder"),
@@ -594,7 +594,7 @@ def test_commands_take_a_saved_folder(pole, tmp_path, capsys):
         (("ppo",), {}, "needs an environment"),
         (("iql",), {}, "or env.env_id=data to learn from policy.other.data alone"),
         (("ppo", "CartPole-v1"), {"learning_rat": 1}, r"learning_rat=1: no key in .* did you mean 'learning_rate'"),
-        (("ppo", "CartPole-v1"), {"settings": "run.x=1"}, "expected a list of texts"),
+        (("ppo", "CartPole-v1"), {"settings": "run.x=1"}, "expected a list of strings"),
         (("ppo", "CartPole-v1"), {"settings": ["env.backen=sync"]}, "did you mean 'backend'"),
         (("ppo", Corridor()), {}, "it has no spec|this one does not say how"),
         (("ppo", "CartPole-v1"), {"gamma": 2.0}, "policy.learn.gamma"),
@@ -735,7 +735,7 @@ def test_runs_are_compiled_from_a_name_and_with_an_environment_of_the_program():
         compile_run("cartpole_pp")
     with pytest.raises(ConfigError, match="expected a class or function that makes one"):
         compile_run("ppo", env_fn=Corridor())
-    with pytest.raises(ConfigError, match="expected a list of texts"):
+    with pytest.raises(ConfigError, match="expected a list of strings"):
         compile_run("cartpole_ppo", "seed=1")
 
 

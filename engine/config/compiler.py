@@ -143,7 +143,7 @@ RUN_SCHEMA: dict[str, Any] = {
         "loggers": opt(
             ["tensorboard"],
             ("tensorboard", "wandb", "mlflow", "swanlab"),
-            "where metrics go besides metrics.csv; all but TensorBoard are extras",
+            "trackers that receive metrics besides metrics.csv; all but TensorBoard are extras",
         ),
         "video": opt(False, None, "film an episode of the final policy: episode.gif, and TensorBoard; takes seconds"),
         "gradient_stats": opt(False, None, "log norms of gradients, weights and steps, by group of parameters"),
@@ -152,7 +152,7 @@ RUN_SCHEMA: dict[str, Any] = {
         "jit_threads": opt(
             1, "[1, 256]", "threads of kernels, at most one per core; they help wide layers, see kernels.md"
         ),
-        "profile": opt(False, None, "print how much time each middleware took, at the end"),
+        "profile": opt(False, None, "print the time of each middleware at the end"),
         "trace": opt(False, None, "write a timeline of all lanes to trace.json, for chrome://tracing"),
     },
     "lanes": {
@@ -247,11 +247,11 @@ def _plain_tree(user: Any) -> dict[str, Any]:
     tree: dict[str, Any] = {}
     for key, value in user.items():
         if not isinstance(key, str):
-            raise ConfigError(f"the key {key!r} is not a text")
+            raise ConfigError(f"the key {key!r} is not a string")
         try:
             tree[key] = plain(value)
         except TypeError as error:
-            raise ConfigError(f"{key}: {error}; use numbers, texts, lists and sections only") from None
+            raise ConfigError(f"{key}: {error}; use numbers, strings, lists and sections only") from None
     return tree
 
 
@@ -259,7 +259,7 @@ def parse_overrides(overrides: Iterable[str]) -> dict[str, Any]:
     """What ``'a.b=c'`` texts say, as a tree of unchecked values; the later of two wins.
 
     Raises:
-      ConfigError: a text is not of that form, or its value is not YAML.
+      ConfigError: a string is not of that form, or its value is not YAML.
     """
     return _apply_overrides({}, overrides, RUN_SCHEMA)
 
@@ -268,7 +268,7 @@ def _apply_overrides(tree: dict[str, Any], overrides: Iterable[str], schema: Sch
     for override in overrides:
         if not isinstance(override, str):
             raise ConfigError(
-                f"override {short(override)}: expected a text key=value, such as 'policy.learn.gamma=0.99'"
+                f"override {short(override)}: expected a string key=value, such as 'policy.learn.gamma=0.99'"
             )
         path, sign, text = override.partition("=")
         keys = path.strip().split(".")

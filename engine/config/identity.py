@@ -19,24 +19,24 @@ POLICY = {
     "policy.type": "the algorithm",
     "policy.model": "the network: sizes, activation, normalization of layers and of observations",
     "env.env_id": "the environment",
-    "env.wrappers": "what is done to observations and actions",
+    "env.wrappers": "the transformations of observations and actions",
     "env.spec.observation": "the observations",
     "env.spec.action": "the actions, rescaled or not",
-    "env.spec.env_action": "what an action does: the environment's own action space, with its bounds",
+    "env.spec.env_action": "the environment's own action space, with its bounds",
 }
 """The settings that learned parameters belong to, and what each of them is."""
 RUN = {
     **POLICY,
     "seed": "every random stream",
     "chain": "the chain",
-    "use": "what is added to it",
-    "env.backend": "how the environments are stepped, and so what their state is",
+    "use": "the middleware added to the chain",
+    "env.backend": "how the environments are stepped, and the form of their state",
     "env.collector_env_num": "running episodes",
     "env.evaluator_env_num": "running evaluations",
-    "lanes.collectors": "who collects which iteration, with environments of its own; 1 in a synchronous run",
+    "lanes.collectors": "which collector collects which iteration, with its own environments; 1 in a synchronous run",
     "lanes.shards": "how the environments of an iteration are divided; 1 in a synchronous run",
     "env.normalize_reward": "the scale of rewards",
-    "policy.other.reward": "the scale of rewards that are learned from",
+    "policy.other.reward": "the scale of the rewards in learning",
     "policy.other.buffer_size": "the replay buffer",
 }
 """The settings that a run keeps from its beginning to its end. All others may change when it is resumed."""

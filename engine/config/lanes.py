@@ -20,14 +20,16 @@ LANES = {
         "seconds without a heartbeat after which a worker is replaced; None: 300, on Ray 30",
         type=float,
     ),
-    "start_timeout": opt(60.0, "(0, inf)", "seconds until a worker's first heartbeat, or until it has found a place"),
-    "pin": opt("auto", ("auto", "on", "off"), "pin each lane to cores of its own; auto: if there are at least three"),
+    "start_timeout": opt(60.0, "(0, inf)", "seconds to wait for a worker's first heartbeat, or for a place for it"),
+    "pin": opt(
+        "auto", ("auto", "on", "off"), "pin each lane to its own cores; auto: if there are at least three cores"
+    ),
     "transport": opt(
         "processes",
         TRANSPORTS,
-        "how workers run: as processes, as threads of this process, for debugging, or as actors of a Ray cluster",
+        "how workers run: as processes, as threads of this process (for debugging), or as actors of a Ray cluster",
     ),
     "address": opt("local", None, "Ray cluster: local starts one on this machine for the run, or HOST:PORT", type=str),
-    "insecure": opt(False, None, "use a Ray cluster without a token, on which whoever reaches it can run code"),
+    "insecure": opt(False, None, "use a Ray cluster without a token, on which anybody who can reach it can run code"),
 }
 """Its options, but for `async_mode`."""

@@ -18,7 +18,7 @@ _TYPE_NAMES: dict[type, str] = {
     bool: "true or false",
     int: "an integer",
     float: "a number",
-    str: "a text",
+    str: "a string",
     list: "a list",
     dict: "a section",
 }
@@ -79,7 +79,7 @@ class Option:
         """Returns a fresh plain copy of `value` in the option's type.
 
         An int is taken for a float, and a whole float such as 1e6 for an int; a bool is never a number. Integers are at
-        most `MOST_COUNT`, and a text that begins with ``~/`` is a path in the user's home folder.
+        most `MOST_COUNT`, and a string that begins with ``~/`` is a path in the user's home folder.
 
         Raises:
           ConfigError: for a wrong type or a value out of range; with `path`, value and what is allowed.
@@ -170,7 +170,7 @@ def plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         odd = [key for key in value if not isinstance(key, str)]
         if odd:
-            raise TypeError(f"the key {odd[0]!r} is not a text")
+            raise TypeError(f"the key {odd[0]!r} is not a string")
         return {key: plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [plain(item) for item in value]

@@ -29,7 +29,7 @@ def parse_yaml(text: str) -> Any:
     """The value of a YAML text.
 
     Raises:
-      ValueError: it is not YAML, gives a key twice, has a key that is not a text, or is deeper, longer or more
+      ValueError: it is not YAML, gives a key twice, has a key that is not a string, or is deeper, longer or more
         repetitive through aliases than any configuration.
     """
     try:
@@ -62,10 +62,10 @@ def _check_keys(node: yaml.Node | None, seen: set[int]) -> None:
         if key.tag != _MERGE:
             where = f"line {key.start_mark.line + 1}"
             if not isinstance(key, yaml.ScalarNode):
-                raise ValueError(f"a list or section is a key ({where}): keys are texts")
+                raise ValueError(f"a list or section is a key ({where}): keys are strings")
             name = repr(key.value[:100])
             if key.tag != _TEXT:
-                raise ValueError(f"the key {name} is not a text but a {_kind(key)} ({where}): put it in quotes")
+                raise ValueError(f"the key {name} is not a string but a {_kind(key)} ({where}): put it in quotes")
             if key.value in keys:
                 raise ValueError(f"the key {name} is given twice in one section ({where})")
             keys.add(key.value)
@@ -75,7 +75,7 @@ def _check_keys(node: yaml.Node | None, seen: set[int]) -> None:
 def _kind(key: yaml.ScalarNode) -> str:
     """What YAML takes a key for: on, off, yes and no are bools to it."""
     name = key.tag.rpartition(":")[2]
-    return {"bool": "truth value", "int": "number", "float": "number", "timestamp": "date"}.get(name, name)
+    return {"bool": "boolean", "int": "number", "float": "number", "timestamp": "date"}.get(name, name)
 
 
 def _check_bounds(text: str) -> None:

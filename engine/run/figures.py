@@ -33,7 +33,7 @@ def wrong_figure(figures: Mapping[str, Any]) -> str:
     if figures.get("unit", "env_step") not in tuple(UNITS):
         return f"unit={_short(figures['unit'])}: expected one of {', '.join(UNITS)}"
     if not isinstance(figures.get("stop_reason", ""), str):
-        return f"stop_reason={_short(figures['stop_reason'])}: expected a text"
+        return f"stop_reason={_short(figures['stop_reason'])}: expected a string"
     judged = figures.get("data_eval", {})
     if not isinstance(judged, Mapping) or any(type(value) not in (int, float) for value in judged.values()):
         return f"data_eval={_short(judged)}: expected numbers by name"

@@ -1,4 +1,4 @@
-"""BitFlip: reach a pattern of bits, with a reward that says nothing on the way."""
+"""BitFlip: reach a pattern of bits, with a reward that gives no hint on the way."""
 
 from __future__ import annotations
 

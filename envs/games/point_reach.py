@@ -1,4 +1,4 @@
-"""PointReach: bring a point with inertia to a place in the plane, with a reward that says nothing on the way."""
+"""PointReach: bring a point with inertia to a place in the plane, with a reward that gives no hint on the way."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""RepeatPrevious: name the symbol that was shown some steps before."""
+"""RepeatPrevious: name the symbol of some steps earlier."""
 
 from __future__ import annotations
 

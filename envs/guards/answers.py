@@ -47,7 +47,7 @@ def as_flag(flag: Any, name: str) -> bool:
     """Whether an episode has ended: a bool, or one of the integers 0 and 1; an array of one counts as that one.
 
     Raises:
-      EnvError: it is anything else, such as None, NaN, a text, another number or an array of several.
+      EnvError: it is anything else, such as None, NaN, a string, another number or an array of several.
     """
     array = np.asarray(flag)
     if array.size != 1 or not _are_flags(array):

@@ -27,7 +27,7 @@ def as_reward(reward: Any, name: str = "reward") -> float:
     """The reward of one step as a number; an array of one number counts as that number.
 
     Raises:
-      EnvError: it is anything else, such as None, a text or an array of several numbers.
+      EnvError: it is anything else, such as None, a string or an array of several numbers.
     """
     array = np.asarray(reward)
     if array.dtype.kind not in "biuf" or array.size != 1:

@@ -228,7 +228,7 @@ def _find_leaves(space: Any, path: str, keys: tuple[str | int, ...]) -> list[Lea
         text = isinstance(key, str) or isinstance(space, spaces.Tuple)
         if not text or "." in str(key) or key in _METHODS:
             raise SpaceError(
-                f"observation key {key!r}: expected a text without dots that is not the name of a method of dict"
+                f"observation key {key!r}: expected a string without dots that is not the name of a method of dict"
             )
         found += _find_leaves(children[key], f"{path}.{key}" if path else str(key), (*keys, key))
     if not found:

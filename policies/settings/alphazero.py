@@ -35,26 +35,28 @@ def schema() -> groups.Schema:
             "warmup": opt(1000, "[1, inf)", "positions in the buffer before learning starts"),
             "value_weight": opt(1.0, "[0, inf)", "weight of the value loss"),
             "weight_decay": opt(
-                1e-4, "[0, 1]", "share of each weight, in units of the learning rate, that a step takes off"
+                1e-4, "[0, 1]", "share of each weight that a step subtracts, in units of the learning rate"
             ),
             "grad_norm": opt(0.0, "[0, inf)", "clip the global norm of the gradients to this; 0: no clipping"),
             **groups.on_nan(),
         },
         "collect": {
-            "n_sample": opt(8, "[1, inf)", "plies per iteration, over all games together; env.collector_env_num games"),
+            "n_sample": opt(8, "[1, inf)", "plies per iteration, over all env.collector_env_num games together"),
             **groups.acting(),
             "search": opt("puct", ("puct", "gumbel"), "search that plays and improves the policy"),
             "simulations": opt(32, f"[1, {MOST_SIMULATIONS}]", "simulations per ply"),
-            "sample_plies": opt(8, "[0, inf)", "first plies of a game that are drawn from the search's policy"),
+            "sample_plies": opt(
+                8, "[0, inf)", "number of first plies of a game that are drawn from the search's policy"
+            ),
             "puct": {
                 "c": opt(1.25, "(0, inf)", "puct: weight of the policy against the values"),
                 "dirichlet_alpha": opt(1.0, "(0, inf)", "puct: concentration of the noise at the root"),
                 "dirichlet_fraction": opt(0.25, "[0, 1]", "puct: share of the noise in the root's policy"),
             },
             "gumbel": {
-                "max_considered": opt(16, "[1, inf)", "gumbel: most actions of the root that are compared"),
+                "max_considered": opt(16, "[1, inf)", "gumbel: maximum number of actions compared at the root"),
                 "c_visit": opt(
-                    50.0, "[0, inf)", "gumbel: visits that are added to the largest count in the weight of values"
+                    50.0, "[0, inf)", "gumbel: visits added to the largest count in the weight of the values"
                 ),
                 "c_scale": opt(1.0, "[0, inf)", "gumbel: weight of the values against the logits"),
             },
@@ -65,7 +67,9 @@ def schema() -> groups.Schema:
                 64, f"[0, {MOST_SIMULATIONS}]", "simulations per ply, without noise; 0: the bare network plays"
             ),
             "opponents": opt(["random"], None, "opponents by name, such as random, minimax and uct:100"),
-            "opening_plies": opt(2, "[0, inf)", "games begin from all positions after so many plies"),
+            "opening_plies": opt(
+                2, "[0, inf)", "plies of an opening: games begin from all positions after so many plies"
+            ),
         },
         "other": groups.replay(50_000),
     }

@@ -19,11 +19,17 @@ def schema() -> groups.Schema:
             **groups.soft_targets(),
             **groups.temperature(),
             "conservative_weight": opt(
-                5.0, "(0, inf)", "weight of the gap between other actions and recorded ones; the first if it is learned"
+                5.0,
+                "(0, inf)",
+                "weight of the gap between other actions and recorded ones; the initial one if it is learned",
             ),
-            "n_actions": opt(10, "[1, inf)", "uniform actions, and those of the policy here and there, for the gap"),
+            "n_actions": opt(
+                10,
+                "[1, inf)",
+                "actions for the gap: so many uniform ones, and so many of the policy in each of both states",
+            ),
             "lagrange": opt(False, None, "learn conservative_weight so that the gap stays below lagrange_gap"),
-            "lagrange_gap": opt(5.0, None, "lagrange: the gap allowed"),
+            "lagrange_gap": opt(5.0, None, "lagrange: largest mean gap allowed"),
         },
         "collect": {**collect, **groups.acting()},
         "eval": groups.recorded_evaluation(),

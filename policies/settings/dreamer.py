@@ -29,7 +29,7 @@ def _model() -> groups.Schema:
         "posterior": opt(
             "observation",
             ("observation", "full"),
-            "what latents are drawn from: the observation alone, or also the state of the GRU, as in the paper",
+            "inputs from which latents are drawn: the observation alone, or also the state of the GRU, as in the paper",
         ),
         "bins": opt(41, "[3, inf)", "bins of the two-hot distributions of rewards and values"),
         "bin_limit": opt(20.0, "(0, inf)", "symlog of the last bin; the first is minus that"),
@@ -42,18 +42,20 @@ def _learn() -> groups.Schema:
         del keys[name]
     return {
         **keys,
-        "learning_rate": opt(1e-3, "(0, 1]", "learning rate of Adam, of the world model"),
-        "actor_learning_rate": opt(3e-4, "(0, 1]", "learning rate of Adam, of the actor"),
-        "critic_learning_rate": opt(3e-4, "(0, 1]", "learning rate of Adam, of the critic"),
+        "learning_rate": opt(1e-3, "(0, 1]", "learning rate of Adam for the world model"),
+        "actor_learning_rate": opt(3e-4, "(0, 1]", "learning rate of Adam for the actor"),
+        "critic_learning_rate": opt(3e-4, "(0, 1]", "learning rate of Adam for the critic"),
         "grad_norm": opt(
-            100.0, "[0, inf)", "clip the global norm of the gradients of each of the three to this; 0: no clipping"
+            100.0,
+            "[0, inf)",
+            "clip the global gradient norm of world model, actor and critic to this, separately; 0: no clipping",
         ),
         "batch_size": opt(16, "[1, inf)", "sequences per gradient step"),
-        "length": opt(32, "[1, inf)", "transitions of a sequence"),
+        "length": opt(32, "[1, inf)", "transitions in a sequence"),
         "context": opt(
             "stored",
             ("stored", "zero"),
-            "state before a sequence: the one that was recorded while collecting, or zeros",
+            "state before a sequence: recorded while collecting, or zeros",
         ),
         "update_per_collect": opt(1, "[1, inf)", "gradient steps per call"),
         "train_ratio": opt(
@@ -61,11 +63,11 @@ def _learn() -> groups.Schema:
             "(0, inf)",
             "replayed transitions per environment step: each gradient step replays batch_size times length",
         ),
-        "free_nats": opt(1.0, "[0, inf)", "nats of the divergence of prior and posterior that are not trained"),
+        "free_nats": opt(1.0, "[0, inf)", "divergence of prior and posterior, in nats, below which it is not trained"),
         "prior_weight": opt(1.0, "[0, inf)", "weight of the divergence that trains the prior"),
         "posterior_weight": opt(0.1, "[0, inf)", "weight of the divergence that trains the posterior"),
-        "horizon": opt(15, "[1, inf)", "imagined steps"),
-        "starts": opt(256, "[1, inf)", "states per gradient step that imagination starts from, at most"),
+        "horizon": opt(15, "[1, inf)", "number of imagined steps"),
+        "starts": opt(256, "[1, inf)", "maximum number of states per gradient step from which imagination starts"),
         "td_lambda": opt(0.95, "[0, 1]", "lambda of the lambda-returns of imagined trajectories"),
         "actor_gradient": opt(
             "reinforce",
@@ -73,10 +75,12 @@ def _learn() -> groups.Schema:
             "gradient of the actor: by the likelihood of its actions, or through the world model",
         ),
         "entropy_weight": opt(3e-4, "[0, inf)", "weight of the entropy bonus"),
-        "return_scale": opt(True, None, "divide advantages by the range of imagined returns, where it exceeds 1"),
+        "return_scale": opt(True, None, "divide advantages by the range of imagined returns if it exceeds 1"),
         "return_decay": opt(0.99, "[0, 1)", "decay of the running means of the percentiles 5 and 95 of the returns"),
         "tau": opt(
-            0.02, "(0, 1]", "weight of the critic in the moving average that it is also drawn to, per gradient step"
+            0.02,
+            "(0, 1]",
+            "weight of the critic in its moving average, a second target of the critic, per gradient step",
         ),
     }
 

@@ -1,4 +1,4 @@
-"""GAIL: PPO whose rewards say how much its steps look like an expert's.
+"""GAIL: PPO whose rewards measure the similarity of its steps to an expert's.
 
 Its policy is that of `minding.policies.ppo`, its rewards are those of `minding.policies.rewards.gail`; here are the
 settings.
@@ -21,7 +21,7 @@ def schema() -> groups.Schema:
         ),
         "learning_rate": opt(3e-4, "(0, 1]", "learning rate of Adam for the discriminator"),
         "n_update": opt(20, "[1, inf)", "gradient steps of the discriminator on each rollout"),
-        "batch_size": opt(128, "[1, inf)", "steps of the expert in each, and as many of the agent"),
+        "batch_size": opt(128, "[1, inf)", "steps of the expert in each gradient step, and equally many of the agent"),
         "hidden": opt([64, 64], "[1, inf)", "sizes of the discriminator's hidden layers"),
         "gradient_penalty": opt(
             0.0, "[0, inf)", "weight of the squared distance of its gradients' norm from 1, between both kinds of steps"

@@ -17,7 +17,7 @@ def model(hidden: list[int], activation: str, *, critics: bool = False) -> Schem
     kinds: tuple[str, ...] = ("none", "layer")
     where = ""
     if critics:
-        kinds, where = (*kinds, "critics"), ", in all networks ('layer') or not in those that act ('critics')"
+        kinds, where = (*kinds, "critics"), ": in all networks ('layer') or in the critics only ('critics')"
     return {
         "hidden": opt(hidden, "[1, inf)", "sizes of the hidden layers"),
         "activation": opt(
@@ -26,16 +26,16 @@ def model(hidden: list[int], activation: str, *, critics: bool = False) -> Schem
         "norm": opt(
             "none",
             kinds,
-            f"normalize each hidden layer before its activation: layer normalization, over the layer's units{where}",
+            f"layer normalization of each hidden layer before its activation, over the layer's units{where}",
         ),
         "encoder": opt(
             None,
             None,
-            "your own encoder of observations, 'module:Class': see howto/custom_networks.md; None: that of minding",
+            "your own encoder of observations, 'module:Class', see howto/custom_networks.md; None: minding's own",
             type=str,
         ),
         "normalize_obs": opt(False, None, "normalize vectors to zero mean and unit variance, inside the network"),
-        "encoder_dim": opt(64, "[1, inf)", "encoder features per key of an observation with several"),
+        "encoder_dim": opt(64, "[1, inf)", "encoder features per key of an observation with several keys"),
         "cnn": opt([], None, "convolutions as [channels, kernel, stride]; empty: chosen by image size"),
         "cnn_dim": opt(256, "[1, inf)", "output features of an image encoder"),
     }
@@ -149,8 +149,8 @@ def rewards() -> Schema:
         "reward": opt(
             "raw",
             KINDS,
-            "scale of the rewards that are learned from: raw; return_range: times 1000 / (best - worst return of the "
-            "recorded episodes); shift: minus 1; evaluations stay raw",
+            "scale of the rewards in learning: raw; return_range: times 1000 / (best - worst return of the recorded "
+            "episodes); shift: minus 1; evaluations stay raw",
         )
     }
 
@@ -167,10 +167,10 @@ def recorded() -> Schema:
         "data_memory": opt(
             "device",
             ("device", "mapped"),
-            "where the data are while learning: on the device, or in their file, which may be larger than memory",
+            "place of the data during training: on the device, or in their file, which may be larger than memory",
         ),
         "holdout": opt(
-            0.0, "[0, 1)", "chain=offline: share of the episodes that is not learned from but judges what was learned"
+            0.0, "[0, 1)", "chain=offline: share of the episodes that is held out of learning and evaluates the policy"
         ),
     }
 
@@ -179,7 +179,7 @@ def steps_per_call() -> Schema:
     """Key of the gradient steps of an iteration that learns from recorded data."""
     return {
         "steps_per_call": opt(
-            32, "[1, inf)", "gradient steps per iteration, all in one compiled call; they are the same however many"
+            32, "[1, inf)", "gradient steps per iteration, all in one compiled call; results do not depend on it"
         )
     }
 
@@ -230,10 +230,10 @@ def prior_data() -> Schema:
         "data": opt(
             None,
             None,
-            "chain=prior_data: folder of recorded data that join what is collected; see offline.md",
+            "chain=prior_data: folder of recorded data, which are added to the collected data; see offline.md",
             type=str,
         ),
-        "data_share": opt(0.5, "(0, 1)", "chain=prior_data: their share of each minibatch"),
+        "data_share": opt(0.5, "(0, 1)", "chain=prior_data: share of the recorded data in each minibatch"),
     }
 
 
@@ -298,7 +298,10 @@ def anneal(default: bool) -> Schema:
             [], None, "piecewise: [fraction of anneal_steps, fraction of the learning rate] at each breakpoint"
         ),
         "anneal_steps": opt(
-            None, "[1, inf)", "steps of the clock over which it is annealed; None: the whole run", type=int
+            None,
+            "[1, inf)",
+            "steps of the clock over which the learning rate is annealed; None: the whole run",
+            type=int,
         ),
     }
 
@@ -407,7 +410,7 @@ def team_values(model_keys: Schema | None = None) -> Schema:
         "model": {
             **model([64], "relu"),
             "memory": opt("gru", ("none", "gru", "lstm"), "recurrent layer between hidden layers and values"),
-            "memory_dim": opt(64, "[1, inf)", "its units"),
+            "memory_dim": opt(64, "[1, inf)", "units of the recurrent layer"),
             **(model_keys or {}),
         },
         "learn": {
@@ -433,7 +436,7 @@ def rnd() -> Schema:
             "gamma": opt(
                 0.99,
                 "[0, 1]",
-                "rnd: discount factor of the intrinsic returns, by whose deviation its rewards are divided",
+                "rnd: discount factor of the intrinsic returns, whose standard deviation divides the intrinsic rewards",
             ),
             "n_epoch": opt(1, "[1, inf)", "rnd: passes over each rollout"),
             "n_minibatch": opt(4, "[1, inf)", "rnd: minibatches per pass"),
@@ -451,7 +454,8 @@ def actor_critic(learn: Schema, n_sample: int) -> Schema:
             "log_std": opt(
                 0.0,
                 "[-5, 2]",
-                "initial log standard deviation of continuous actions; -1 may help where the best lie near a bound",
+                "initial log standard deviation of continuous actions; -1 may help if the best actions lie near a "
+                "bound",
             ),
         },
         "learn": {

@@ -10,10 +10,10 @@ from minding.policies.settings.algorithm import Algorithm
 def schema() -> groups.Schema:
     """The keys of `policy`."""
     learn = {
-        "n_epoch": opt(1, "[1, inf)", "gradient steps per rollout, each on all of it"),
+        "n_epoch": opt(1, "[1, inf)", "gradient steps per rollout, each on the whole rollout"),
         "rho_bar": opt(1.0, "(0, inf)", "truncation of the importance weight of each TD error"),
         "c_bar": opt(1.0, "(0, inf)", "truncation of the importance weights that propagate later errors back"),
-        "vtrace_lambda": opt(1.0, "[0, 1]", "bias-variance trade-off: decay of later errors, as lambda of GAE"),
+        "vtrace_lambda": opt(1.0, "[0, 1]", "bias-variance trade-off: decay of later errors, like the lambda of GAE"),
     }
     return groups.actor_critic(learn, 160)
 

@@ -1,4 +1,4 @@
-"""IPPO: PPO for each agent of a team, which share one network and see nothing but their own observation.
+"""IPPO: PPO for each agent of a team; all share one network, and each sees only its own observation.
 
 de Witt et al., 2020, https://arxiv.org/abs/2011.09533. Its policy is that of `minding.policies.ppo`; here are its
 settings.

@@ -15,7 +15,8 @@ def schema() -> groups.Schema:
             "central": opt(
                 True,
                 None,
-                "centralised critics, of all observations and actions; false: of each agent's own, as in DDPG",
+                "centralised critics, which see all observations and actions; false: critics see only their own "
+                "agent, as in DDPG",
             ),
         },
         "learn": {

@@ -28,7 +28,7 @@ def schema() -> groups.Schema:
         "target_kl": opt(
             None,
             "(0, inf)",
-            "end the gradient steps on a rollout before one whose KL divergence exceeds 1.5 times this",
+            "skip the remaining gradient steps on a rollout once the KL divergence exceeds 1.5 times this",
             type=float,
         ),
     }

@@ -15,7 +15,8 @@ def schema() -> groups.Schema:
             "log_std": opt(
                 0.0,
                 "[-5, 2]",
-                "initial log standard deviation of continuous actions; -1 may help where the best lie near a bound",
+                "initial log standard deviation of continuous actions; -1 may help if the best actions lie near a "
+                "bound",
             ),
         },
         "learn": {
@@ -27,7 +28,8 @@ def schema() -> groups.Schema:
             "baseline": opt(
                 "standardized",
                 ("none", "mean", "standardized"),
-                "subtracted from returns: 0, or the mean of a minibatch; standardized: also divided by their deviation",
+                "baseline subtracted from returns: 0, or the mean of a minibatch; standardized: returns are also "
+                "divided by their standard deviation",
             ),
             "entropy_weight": opt(0.0, "[0, inf)", "weight of the entropy bonus"),
             "grad_norm": opt(0.5, "[0, inf)", "clip the global norm of the gradients to this; 0: no clipping"),

@@ -18,8 +18,8 @@ def schema() -> groups.Schema:
         },
         {
             "batch_size": opt(32, "[1, inf)", "sequences per gradient step"),
-            "length": opt(20, "[1, inf)", "transitions of a sequence that are trained on"),
-            "burn_in": opt(10, "[0, inf)", "transitions before them, which only warm up the recurrent state"),
+            "length": opt(20, "[1, inf)", "transitions of a sequence that are learned from"),
+            "burn_in": opt(10, "[0, inf)", "transitions before the sequence, which only warm up the recurrent state"),
             "nstep": opt(5, "[1, inf)", "steps of the n-step return, within the sequence"),
             "rescale": opt(True, None, "apply the value rescaling h to returns"),
         },

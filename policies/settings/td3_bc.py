@@ -19,8 +19,8 @@ def schema() -> groups.Schema:
             "alpha": opt(
                 2.5,
                 "[0, inf)",
-                "weight of the values beside the distance to the recorded actions, per mean size of the values; "
-                "ReBRAC's 1 / (beta_1 A)",
+                "weight of the values relative to the distance to the recorded actions, divided by the mean "
+                "absolute value; ReBRAC's 1 / (beta_1 A)",
             ),
             "critic_penalty": opt(
                 0.0, "[0, inf)", "weight of that distance in the critics' target (ReBRAC's beta_2); 0: TD3+BC"

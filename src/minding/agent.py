@@ -102,7 +102,7 @@ class Agent:
         if seed is not None:
             user.seed = seed
         if isinstance(settings, str):
-            raise ConfigError(f"settings={settings!r}: expected a list of texts, such as ['env.backend=sync']")
+            raise ConfigError(f"settings={settings!r}: expected a list of strings, such as ['env.backend=sync']")
         place_keys(user, keys)
         self._hold(compile_run(user, settings), progress)
 

@@ -86,4 +86,4 @@ def _setting(key: str, given: object) -> Any:
     try:
         return plain(given)
     except TypeError as error:
-        raise ConfigError(f"{key}: {error}; use numbers, texts, lists and sections only") from None
+        raise ConfigError(f"{key}: {error}; use numbers, strings, lists and sections only") from None

@@ -30,18 +30,18 @@ MERGES = "\n".join(["a0: &a0 {k: 1}", *(f"a{n}: &a{n} {{<<: [*a{n - 1}, *a{n - 1
         ("a: !!binary x", "binary|base64|Incorrect padding|bytes cannot stand"),
         ("env: {a: 1}\nenv: {b: 2}", r"the key 'env' is given twice in one section \(line 2\)"),
         ("a: [{b: 1, b: 1}]", r"the key 'b' is given twice in one section \(line 1\)"),
-        ("? [a]\n: 1", r"a list or section is a key \(line 1\): keys are texts"),
-        ("on: {a: 1}", r"the key 'on' is not a text but a truth value \(line 1\): put it in quotes"),
-        ("a: 1\n1: {a: 1}", r"the key '1' is not a text but a number \(line 2\)"),
-        ("1e3: {a: 1}", "the key '1e3' is not a text but a number"),
-        ("null: 1", "the key 'null' is not a text but a null"),
-        ("? \n: 1", "the key '' is not a text but a null"),
-        ("2001-01-01: 1", "the key '2001-01-01' is not a text but a date"),
-        ("env: {env_kwargs: [{a: {off: 1}}]}", "the key 'off' is not a text but a truth value"),
-        ("a: &a {on: 1}\nb: {<<: *a}", "the key 'on' is not a text"),
-        ("? &k on\n: 1\n", "the key 'on' is not a text"),
-        ("a: &k on\n*k : 1\n", "the key 'on' is not a text"),
-        ("? !!binary aGk=\n: 1", "the key 'aGk=' is not a text but a binary"),
+        ("? [a]\n: 1", r"a list or section is a key \(line 1\): keys are strings"),
+        ("on: {a: 1}", r"the key 'on' is not a string but a boolean \(line 1\): put it in quotes"),
+        ("a: 1\n1: {a: 1}", r"the key '1' is not a string but a number \(line 2\)"),
+        ("1e3: {a: 1}", "the key '1e3' is not a string but a number"),
+        ("null: 1", "the key 'null' is not a string but a null"),
+        ("? \n: 1", "the key '' is not a string but a null"),
+        ("2001-01-01: 1", "the key '2001-01-01' is not a string but a date"),
+        ("env: {env_kwargs: [{a: {off: 1}}]}", "the key 'off' is not a string but a boolean"),
+        ("a: &a {on: 1}\nb: {<<: *a}", "the key 'on' is not a string"),
+        ("? &k on\n: 1\n", "the key 'on' is not a string"),
+        ("a: &k on\n*k : 1\n", "the key 'on' is not a string"),
+        ("? !!binary aGk=\n: 1", "the key 'aGk=' is not a string but a binary"),
         (LONG, "more than 262,144 characters, aliases counted as what they repeat"),
         (LONG_KEYS, "more than 262,144 characters, aliases counted as what they repeat"),
         ("a\0b: 1", "special characters|unacceptable|control characters"),
@@ -64,12 +64,12 @@ def test_hostile_settings_are_one_clear_error_within_a_second(tmp_path, text, me
 @pytest.mark.parametrize("key", [True, 1, None, 1.5])
 def test_a_key_that_is_not_a_text_is_one_error_in_python_too(key):
     for user in ({key: {"a": 1}}, {"env": {key: 1}}, {"env": {"env_kwargs": {"a": [{key: 1}]}}}):
-        with pytest.raises(ConfigError, match=f"the key {key!r} is not a text"):
+        with pytest.raises(ConfigError, match=f"the key {key!r} is not a string"):
             fill_schema({"env": opt({}, "open")}, user)
 
 
 def test_an_override_with_such_a_key_is_one_error():
-    with pytest.raises(ConfigError, match=r"override 'env\.env_kwargs=\{on: 1\}': .*the key 'on' is not a text"):
+    with pytest.raises(ConfigError, match=r"override 'env\.env_kwargs=\{on: 1\}': .*the key 'on' is not a string"):
         parse_overrides(["env.env_kwargs={on: 1}"])
 
 

@@ -48,7 +48,7 @@ def test_the_summary_is_json(tmp_path):
         ('{"eval_return": 1' + "0" * 400 + "}", "expected a number"),
         ('{"unit": "parsecs"}', "unit='parsecs': expected one of env_step, train_iter"),
         ('{"unit": 3}', "unit=3: expected one of env_step, train_iter"),
-        ('{"stop_reason": 3}', "stop_reason=3: expected a text"),
+        ('{"stop_reason": 3}', "stop_reason=3: expected a string"),
         ('{"n_eval_episodes": 3, "eval_return": 1.0}', "n_eval_episodes=3 without eval_std"),
     ],
 )

@@ -164,7 +164,7 @@ def test_an_environment_may_write_into_its_action_and_actions_of_several_axes_ar
 ODD = {
     "no spaces": (gymnasium.Env, "Env.observation_space: expected a gymnasium.Space, got None"),
     "zero size": (lambda: Valued(spaces.Box(0, 1, (0,)), np.zeros(0)), "has no numbers"),
-    "mixed keys": (lambda: Valued(spaces.Dict([(1, BOX), ("x", BOX)]), None), "key 1: expected a text without dots"),
+    "mixed keys": (lambda: Valued(spaces.Dict([(1, BOX), ("x", BOX)]), None), "key 1: expected a string without dots"),
     "method": (lambda: Valued(spaces.Dict(items=BOX), None), r"'items': .* not the name of a method"),
     "MultiBinary": (lambda: Valued(spaces.MultiBinary(2), np.array([5, 0], np.int8)), r"is \[5, 0\], its space"),
 }
