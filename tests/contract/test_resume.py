@@ -182,10 +182,11 @@ def short_preset(name, tmp_path):
     if user.env.env_id in LONG_EPISODES:
         extra.append("env.max_episode_steps=150")
     if user.env.env_id in SLOW:
-        extra += ["run.max_env_step=1024", "policy.model.cnn_dim=16"]
+        extra += ["run.max_env_step=512", "policy.collect.n_sample=32", "policy.model.cnn_dim=16"]
         extra += ["policy.learn.n_epoch=1"] if has(algorithm, "learn.n_epoch") else []
     if user.env.env_id == "ALE/Pong-v5":
-        extra.append("policy.model.cnn=[[4, 8, 8]]")
+        # Each seed loads the game again.
+        extra += ["policy.model.cnn=[[4, 8, 8]]", "env.collector_env_num=2"]
     try:
         cfg = compile_run(user, [*extra, f"run.out_dir={tmp_path}"])
     except MissingExtraError as error:

@@ -18,8 +18,10 @@ CONTRACT = {
     "bc, multi_discrete": (VECTOR, multi_discrete(3, 2), {}),
 }
 RESUMES = {
-    "BC, observations normalized": ("CartPole-v1", ("policy.model.normalize_obs=true",)),
-    "BC, data mapped": ("CartPole-v1", ("policy.other.data_memory=mapped",)),
+    "BC, observations normalized, data mapped": (
+        "CartPole-v1",
+        ("policy.model.normalize_obs=true", "policy.other.data_memory=mapped"),
+    ),
 }
 BATCH = 16
 

@@ -378,9 +378,10 @@ def test_defaults_come_from_the_algorithms_schema():
         assert defaults.collect.backend == "auto"
 
 
-# Their networks are cells of PPO, PG, C51, TD3, QMIX and DQN; of images that a `StateValue` sees is its own test.
+# Their networks are cells of PPO, PG, C51, TD3, QMIX, DQN, SAC and discrete SAC; of images that a `StateValue` sees is its
+# own test.
 ALIKE = {"a2c", "a3c", "ac", "bc", "ddpg", "idqn", "impala", "ippo", "qrdqn", "vdn"}
-ALIKE |= {"awac", "discrete_cql", "iql", "td3_bc"}
+ALIKE |= {"awac", "cql", "discrete_cql", "discrete_sqil", "gail", "iql", "sqil", "td3_bc"}
 
 
 @pytest.mark.slow

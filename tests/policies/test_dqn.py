@@ -37,9 +37,14 @@ CONTRACT = {
 RESUMES = {
     "DQN, n-step": ("CartPole-v1", ("policy.learn.nstep=2", "policy.learn.target.freq=5")),
     "DQN, images stored once": ("minding/PixelCatch-v0", ("policy.learn.nstep=2",)),
-    "DQN, prioritized": ("CartPole-v1", ("policy.other.replay=prioritized", "policy.other.priority.beta_steps=50")),
     "DQN with hindsight": ("minding/BitFlip-v0", ("chain=hindsight",)),
-    "DQN with action masks": ("minding/MaskedGrid-v0", ("env.info_keys=[action_mask]",)),
+    "DQN, prioritized, with action masks": (
+        "minding/MaskedGrid-v0",
+        (
+            *("env.info_keys=[action_mask]", "policy.other.replay=prioritized"),
+            "policy.other.priority.beta_steps=50",
+        ),
+    ),
 }
 __all__ = ["ALTERNATIVES", "LEARNS", "SIGNATURES"]
 

@@ -31,13 +31,9 @@ LEARNS = {
     "policy.other.buffer_size": 2000,
 }
 RESUMES = {
-    "MADDPG with agents who leave, come late and have masks": (
-        "agent_worlds:Squad",
-        ("env.env_kwargs={leave: 2, late: 1, mask: info}", "env.info_keys=[action_mask]"),
-    ),
-    "MADDPG with continuous actions in spaces of different sizes": (
+    "MADDPG with agents who leave, come late and act in spaces of different sizes": (
         "agent_worlds:Mixed",
-        ("env.env_kwargs={actions: box}", "policy.collect.noise.kind=ou"),
+        ("env.env_kwargs={actions: box, leave: 2, late: 1}", "policy.collect.noise.kind=ou"),
     ),
 }
 ALTERNATIVES = ("env.env_id=agent_worlds:Mixed", "env.env_kwargs={actions: box}", "policy.collect.noise.kind=ou")
