@@ -56,7 +56,8 @@ class Compiled:
         _free_unused()
         output = self._cell(*inputs)
         phase, self._graphs[signature] = _graph_of(self._cell, inputs)
-        weakref.finalize(self, _unused.append, phase).atexit = False
+        _owned.add(phase)
+        weakref.finalize(self, _give_up, phase).atexit = False
         return output
 
     def _describe(self, position: int, x: Any) -> tuple[Any, ...]:
@@ -91,8 +92,15 @@ def _graph_of(cell: Any, inputs: tuple[Any, ...]) -> tuple[str, Callable[[tuple[
     return phase, lambda inputs: run(inputs, phase)
 
 
+_owned: set[str] = set()
+"""Names of compiled graphs whose owner is there, or is garbage that was not collected."""
 _unused: list[str] = []
 """Names of compiled graphs whose owner is gone."""
+
+
+def _give_up(phase: str) -> None:
+    _owned.discard(phase)
+    _unused.append(phase)
 
 
 def release() -> None:
@@ -117,6 +125,9 @@ def release() -> None:
 
 def _free_unused() -> int:
     """Frees graphs without an owner; returns how many."""
+    if not _owned and not _unused:
+        # The first graph of a process need not wait: a collection takes a sixth of a second with MindSpore loaded.
+        return 0
     gc.collect()
     api, count = _graph_api(), len(_unused)
     for _ in range(count):
