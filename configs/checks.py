@@ -6,6 +6,7 @@ import math
 
 from minding.engine.annealing import check_points
 from minding.engine.chain.context import UNITS
+from minding.engine.config.compiler import RUN_SCHEMA
 from minding.engine.config.config import Config
 from minding.engine.config.limits import run_length, updates_per_step
 from minding.engine.data.agents import num_agents
@@ -37,6 +38,7 @@ def check_settings(cfg: Config) -> None:
     _check_reward(cfg)
     _check_schedules(cfg)
     _check_rnd(cfg)
+    _check_pool(cfg)
 
 
 def _check_single_instance(cfg: Config) -> None:
@@ -230,6 +232,18 @@ def _check_rnd(cfg: Config) -> None:
             f"policy.other.rnd.weight={other.rnd.weight} with env.env_id={cfg.env.env_id!r}: RND rewards one agent, "
             "and this environment has several; use policy.other.rnd.weight=0"
         )
+
+
+def _check_pool(cfg: Config) -> None:
+    """What is said of the model pool is said of one that exists."""
+    if cfg.pool.freq is not None:
+        return
+    for name in ("last", "every"):
+        if cfg.pool[name] != RUN_SCHEMA["pool"][name].default:
+            raise ConfigError(
+                f"pool.{name}={cfg.pool[name]} has no effect without a model pool: also give pool.freq, such as "
+                "pool.freq=100"
+            )
 
 
 def _limits(cfg: Config) -> dict[str, int]:

@@ -15,6 +15,7 @@ from minding.middleware.evaluator import interaction_evaluator
 from minding.middleware.gae_estimator import gae_estimator
 from minding.middleware.her_data_enhancer import her_data_enhancer
 from minding.middleware.learner import OffPolicyLearner
+from minding.middleware.model_pool import model_pool
 from minding.middleware.montecarlo_return_estimator import montecarlo_return_estimator
 from minding.middleware.nstep_reward_enhancer import nstep_reward_enhancer
 from minding.middleware.offline_data_fetcher import offline_data_fetcher
@@ -48,6 +49,7 @@ __all__ = [
     "gae_estimator",
     "her_data_enhancer",
     "interaction_evaluator",
+    "model_pool",
     "montecarlo_return_estimator",
     "multistep_trainer",
     "nstep_reward_enhancer",

@@ -212,6 +212,11 @@ class Task(Ending, Recorded, Composer, Emitter, RolePlayer, Generic[ContextT]):
             self._optional.append(fn)
         return self
 
+    @property
+    def members(self) -> tuple[Middleware[Any], ...]:
+        """The middleware of the chain, in order, as they were given to `use`."""
+        return tuple(self._chain)
+
     def _place_of(self, name: str) -> int:
         names = [name_of(each) for each in self._chain]
         if name not in names:

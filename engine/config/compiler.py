@@ -155,6 +155,16 @@ RUN_SCHEMA: dict[str, Any] = {
         "profile": opt(False, None, "print the time of each middleware at the end"),
         "trace": opt(False, None, "write a timeline of all lanes to trace.json, for chrome://tracing"),
     },
+    "pool": {
+        "freq": opt(
+            None,
+            "[1, inf)",
+            "iterations between two versions of the policy that are kept in the model pool; None: there is no pool",
+            type=int,
+        ),
+        "last": opt(10, "[1, inf)", "newest versions that stay; the best and pinned ones always do"),
+        "every": opt(None, "[1, inf)", "older versions stay whose number is a multiple of this", type=int),
+    },
     "lanes": {
         "async_mode": opt(False, None, "collect and evaluate in separate processes while the chain learns"),
         **LANES,

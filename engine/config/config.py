@@ -135,6 +135,14 @@ class RunSection(Section):
     trace: bool
 
 
+class PoolSection(Section):
+    """`pool`, the model pool."""
+
+    freq: int | None
+    last: int
+    every: int | None
+
+
 class LanesSection(Section):
     """`lanes`, see `engine.config.lanes`."""
 
@@ -361,6 +369,7 @@ class Config(Section):
     chain: str
     use: list[object]
     run: RunSection
+    pool: PoolSection
     lanes: LanesSection
     env: EnvSection
     policy: PolicySection

@@ -131,6 +131,11 @@ class RunDir:
         return self.path / "ckpt"
 
     @property
+    def models(self) -> Path:
+        """Folder of the model pool, see `engine.run.pool`."""
+        return self.path / "models"
+
+    @property
     def curve(self) -> Path:
         """Picture of the learning curve."""
         return self.path / "curve.png"

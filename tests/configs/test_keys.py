@@ -16,6 +16,7 @@ from minding.engine import Config, Task
 from minding.engine.config.compiler import RUN_SCHEMA
 from minding.engine.config.options import Option
 from minding.engine.lanes import LaneOptions
+from minding.engine.run.pool import ModelPool
 from minding.engine.run.run_dir import RunDir
 from minding.envs import config_schema
 from minding.policies import ALGORITHMS, get_policy_class
@@ -147,6 +148,8 @@ def test_every_key_of_runs_and_environments_is_read(run):
     # What `minding train` prints and draws of a run that has ended.
     ended, _ = run("ppo")
     report(configure("ppo", read), RunDir.open(ended.run_dir), ended, draw=True)
+    # Only of runs that have one.
+    ModelPool.of(configure("ppo", read))
     # The section `lanes` is taken as a whole.
     read.update(f"lanes.{field.name}" for field in dataclasses.fields(LaneOptions))
     keys = [*leaves(RUN_SCHEMA), *leaves(config_schema(), "env.")]

@@ -26,6 +26,7 @@ from minding.engine.data.batch import Field
 from minding.engine.data.dataset import Dataset
 from minding.engine.data.trees import unflatten
 from minding.engine.errors import FieldError
+from minding.engine.run.pool import ModelPool
 from minding.engine.search import opponents
 from minding.engine.types import CollectMode, EpisodeEnd, RewardEstimate
 from minding.envs.games.bit_flip import BitFlip
@@ -88,6 +89,13 @@ class NoReward:
         return RewardEstimate(np.zeros(rollout.shape, np.float32), {})
 
 
+class NoWeights:
+    """Acts with nothing."""
+
+    def acting_arrays(self):
+        return {}, ""
+
+
 class NoGames:
     """A contest in which nothing was played."""
 
@@ -145,6 +153,7 @@ MIDDLEWARE = {
     "gae_estimator": lambda cfg, path: library.gae_estimator(cfg, ACT.collect_mode),
     "her_data_enhancer": lambda cfg, path: library.her_data_enhancer(cfg, Nowhere(), BitFlip(3)),
     "interaction_evaluator": lambda cfg, path: library.interaction_evaluator(cfg, ACT.eval_mode, CountingEnv()),
+    "model_pool": lambda cfg, path: library.model_pool(NoWeights(), ModelPool(path), 1),
     "montecarlo_return_estimator": lambda cfg, path: library.montecarlo_return_estimator(cfg, ACT.collect_mode),
     "multistep_trainer": lambda cfg, path: library.multistep_trainer(cfg, ReadingLearner(ON_POLICY_FIELDS)),
     "nstep_reward_enhancer": lambda cfg, path: library.nstep_reward_enhancer(cfg),

@@ -24,6 +24,7 @@ from minding.cli.inspect import inspect
 from minding.cli.listing import list_known
 from minding.cli.play import play
 from minding.cli.plot import plot
+from minding.cli.pool import pool
 from minding.cli.process import end_at_signals, prepare_output
 from minding.cli.record import record
 from minding.cli.resume import resume
@@ -58,6 +59,7 @@ for command in (
     play,
     inspect,
     record,
+    pool,
     data,
     export,
     list_known,

@@ -16,6 +16,7 @@ import click
 
 if TYPE_CHECKING:
     from minding.engine.config.config import Config
+    from minding.engine.run.pool import Version
     from minding.engine.run.run_dir import RunDir
 
 BEST = "best"
@@ -109,6 +110,26 @@ ckpt_option = click.option(
 )
 
 
+class VersionName(click.ParamType[str]):
+    """A version of a model pool: ``latest``, ``best`` or a number."""
+
+    name = "version"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """The text."""
+        if value not in ("latest", "best") and not str(value).isdecimal():
+            self.fail(f"{value!r}: expected latest, best or a number, as `minding pool RUN` lists them")
+        return str(value)
+
+
+model_option = click.option(
+    "--model",
+    type=VersionName(),
+    metavar="VERSION",
+    help="A version of the run's model pool in place of a checkpoint: latest, best or a number (minding pool RUN).",
+)
+
+
 env_option = click.option(
     "--env",
     metavar="ENV_ID",
@@ -128,6 +149,22 @@ def played_in(cfg: Config, env_id: str | None) -> Config:
 
     check_playable(cfg.env if env_id is None else {"env_id": env_id})
     return cfg if env_id is None else in_environment(cfg, env_id)
+
+
+def chosen_of(run: RunDir, ckpt: str | None, model: str | None) -> Path | Version | None:
+    """What `ckpt_option` and `model_option` name of a run; None stands for the newest checkpoint.
+
+    Raises:
+      NoCheckpointError: the run has no such checkpoint or version.
+      UsageError: both are given.
+    """
+    from minding.engine.run.pool import ModelPool
+
+    if model is None:
+        return checkpoint_of(run, ckpt)
+    if ckpt is not None:
+        raise click.UsageError("--ckpt and --model name two agents: give one of them")
+    return ModelPool(run.models).find(model)
 
 
 def checkpoint_of(run: RunDir, ckpt: str | None) -> Path | None:

@@ -15,9 +15,10 @@ from minding.cli.common import (
     GivenPath,
     RunFolder,
     bad_input,
-    checkpoint_of,
+    chosen_of,
     ckpt_option,
     env_option,
+    model_option,
     number,
     played_in,
     trust_option,
@@ -25,6 +26,7 @@ from minding.cli.common import (
 
 if TYPE_CHECKING:
     from minding.engine.config.config import Config
+    from minding.engine.run.pool import Version
     from minding.engine.run.run_dir import RunDir
     from minding.policies.export.reader import ExportedPolicy
 
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
 @click.option("--seed", type=SEED, help="Seed of the environments; the run's own by default.")
 @env_option
 @ckpt_option
+@model_option
 @click.option(
     "--exported",
     type=GivenPath(exists=True, dir_okay=False),
@@ -48,6 +51,7 @@ def evaluate(
     seed: int | None,
     env: str | None,
     ckpt: str | None,
+    model: str | None,
     exported: str | None,
     trust: bool,
 ) -> None:
@@ -60,8 +64,10 @@ def evaluate(
         from minding.configs import compile_run
         from minding.engine.run.run_dir import RunDir, run_folders
 
-        if ckpt and exported:
-            raise click.UsageError("--ckpt and --exported name two agents: give one of them")
+        if exported and (ckpt or model):
+            raise click.UsageError(
+                f"{'--ckpt' if ckpt else '--model'} and --exported name two agents: give one of them"
+            )
         folders = run_folders(run)
         if len(folders) > 1 and (exported or ckpt not in (None, BEST)):
             raise click.UsageError(
@@ -69,10 +75,10 @@ def evaluate(
             )
         runs = [RunDir.open(folder, trust=trust) for folder in folders]
         found = [(run_dir, played_in(compile_run(run_dir.load_config()), env)) for run_dir in runs]
-        checkpoints = [checkpoint_of(run_dir, ckpt) for run_dir in runs]
+        agents = [chosen_of(run_dir, ckpt, model) for run_dir in runs]
 
     means = []
-    for (run_dir, cfg), chosen in zip(found, checkpoints, strict=True):
+    for (run_dir, cfg), chosen in zip(found, agents, strict=True):
         if len(found) > 1:
             click.echo(f"seed {cfg.seed}: ", nl=False)
         means.append(_play(run_dir, cfg, episodes, seed, chosen, exported))
@@ -82,7 +88,7 @@ def evaluate(
 
 
 def _play(
-    run_dir: RunDir, cfg: Config, episodes: int, seed: int | None, ckpt: Path | None, exported: str | None
+    run_dir: RunDir, cfg: Config, episodes: int, seed: int | None, ckpt: Path | Version | None, exported: str | None
 ) -> float:
     """Plays with the agent of one run, prints what came of it and returns the mean."""
     from minding import training

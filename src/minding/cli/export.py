@@ -6,16 +6,17 @@ from pathlib import Path
 
 import click
 
-from minding.cli.common import GivenPath, RunFolder, bad_input, checkpoint_of, ckpt_option, trust_option
+from minding.cli.common import GivenPath, RunFolder, bad_input, chosen_of, ckpt_option, model_option, trust_option
 
 
 @click.command()
 @click.argument("run", type=RunFolder())
 @click.option("--format", "file_format", type=click.Choice(["mindir", "onnx"]), required=True, help="What to write.")
 @ckpt_option
+@model_option
 @click.option("--out", type=GivenPath(), metavar="FILE", help="The file; RUN/policy.FORMAT by default.")
 @trust_option
-def export(run: str, file_format: str, ckpt: str | None, out: str | None, trust: bool) -> None:
+def export(run: str, file_format: str, ckpt: str | None, model: str | None, out: str | None, trust: bool) -> None:
     """Export the agent of the run folder RUN to one file that acts without minding.
 
     Raw observations in, the action without exploration out; see docs/export.md. FILE.json beside it
@@ -29,7 +30,7 @@ def export(run: str, file_format: str, ckpt: str | None, out: str | None, trust:
         if out is not None and not out.endswith(f".{file_format}"):
             raise click.BadParameter(f"--out={out}: expected a name that ends with .{file_format}")
         compile_run(run_dir.load_config())
-        chosen = checkpoint_of(run_dir, ckpt)
+        chosen = chosen_of(run_dir, ckpt, model)
 
     from minding import training
 

@@ -6,7 +6,16 @@ import sys
 
 import click
 
-from minding.cli.common import SEED, RunFolder, WholeNumber, bad_input, checkpoint_of, ckpt_option, trust_option
+from minding.cli.common import (
+    SEED,
+    RunFolder,
+    WholeNumber,
+    bad_input,
+    chosen_of,
+    ckpt_option,
+    model_option,
+    trust_option,
+)
 
 
 @click.command("play")
@@ -25,6 +34,7 @@ from minding.cli.common import SEED, RunFolder, WholeNumber, bad_input, checkpoi
 @click.option("--show-search", is_flag=True, help="Print visits, prior and value of each move.")
 @click.option("--seed", type=SEED, default=0, show_default=True, help="Seed of the opponent.")
 @ckpt_option
+@model_option
 @trust_option
 def play(
     run: str,
@@ -34,6 +44,7 @@ def play(
     show_search: bool,
     seed: int,
     ckpt: str | None,
+    model: str | None,
     trust: bool,
 ) -> None:
     """Play a board game against the agent of the run folder RUN, in the terminal or through a pipe.
@@ -48,7 +59,7 @@ def play(
         run_dir = RunDir.open(run, trust=trust)
         cfg, game = board_game_of(run_dir)
         other = None if opponent is None else opponent_named(opponent, game)
-        chosen = checkpoint_of(run_dir, ckpt)
+        chosen = chosen_of(run_dir, ckpt, model)
 
     from minding.middleware.boards import judge_of
     from minding.training.loading import load_policy

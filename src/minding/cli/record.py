@@ -15,9 +15,10 @@ from minding.cli.common import (
     GivenPath,
     RunFolder,
     bad_input,
-    checkpoint_of,
+    chosen_of,
     ckpt_option,
     env_option,
+    model_option,
     played_in,
     trust_option,
     written,
@@ -39,9 +40,17 @@ if TYPE_CHECKING:
 @click.option("--seed", type=SEED, help="Seed of the environment; the run's own by default.")
 @env_option
 @ckpt_option
+@model_option
 @trust_option
 def record(
-    run: str, out: str | None, episodes: int, seed: int | None, env: str | None, ckpt: str | None, trust: bool
+    run: str,
+    out: str | None,
+    episodes: int,
+    seed: int | None,
+    env: str | None,
+    ckpt: str | None,
+    model: str | None,
+    trust: bool,
 ) -> None:
     """Film episodes that the agent of the run folder RUN plays without exploration, one after the other in one file.
 
@@ -59,7 +68,7 @@ def record(
         file = run_dir.video if out is None else Path(out)
         video_writer(file)
         cfg = played_in(compile_run(run_dir.load_config()), env)
-        chosen = checkpoint_of(run_dir, ckpt)
+        chosen = chosen_of(run_dir, ckpt, model)
 
     from minding import training
 

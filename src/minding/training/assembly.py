@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from minding.configs.chains import check_chain, get_chain
 from minding.engine.blame import building
+from minding.engine.chain.middleware import Role
+from minding.engine.chain.nodes import chain_nodes
 from minding.engine.chain.task import Task
 from minding.engine.config.config import Config
 from minding.engine.config.named import check_named, is_named
@@ -16,8 +18,10 @@ from minding.engine.lanes.transports import check_transport
 from minding.engine.process import runtime
 from minding.engine.process.initial import seeded
 from minding.engine.run.loggers import check_loggers
+from minding.engine.run.pool import ModelPool
 from minding.engine.types import Policy
 from minding.envs.making import check_backend
+from minding.middleware import model_pool
 from minding.policies import get_algorithm, get_policy_class
 from minding.training.own import add_own, own_middleware
 
@@ -78,4 +82,14 @@ def build(task: Task, cfg: Config, policy: Policy | None = None) -> Policy:
         get_chain(cfg.chain).fill(task, cfg, policy)
         for entry in cfg.use:
             add_own(task, cfg, entry)
+        _add_pool(task, cfg, policy)
     return policy
+
+
+def _add_pool(task: Task, cfg: Config, policy: Policy) -> None:
+    """Adds the model pool where it is asked for and the chain has none: after what evaluates, before all else."""
+    if cfg.pool.freq is None or any(isinstance(member, model_pool) for member in task.members):
+        return
+    nodes = chain_nodes(task.members)
+    first = next(node for node in nodes if any(leaf.role is not Role.EVALUATE for leaf in node.leaves()))
+    task.use(model_pool(policy, ModelPool.of(cfg), cfg.pool.freq), before=first.name, optional=True)

@@ -12,6 +12,7 @@ from minding.configs import compile_run
 from minding.configs.chains import get_chain
 from minding.engine.config.config import Config
 from minding.engine.run import aggregates
+from minding.engine.run.pool import Version
 from minding.engine.run.run_dir import RunDir
 from minding.engine.run.scores import Score, mean_scores, opponents_of
 from minding.engine.types import EpisodeEnd, Policy
@@ -113,7 +114,7 @@ def evaluate(
     n_episode: int = 100,
     seed: int | None = None,
     acting: Policy | ExportedPolicy | None = None,
-    ckpt: str | Path | None = None,
+    ckpt: str | Path | Version | None = None,
     played: Config | None = None,
 ) -> list[EpisodeEnd]:
     """Episodes of the policy that a run saved.
@@ -124,7 +125,7 @@ def evaluate(
       n_episode: episodes to play.
       seed: of the environments; the run's own by default.
       acting: what plays instead of the run's policy.
-      ckpt: the checkpoint folder whose policy plays; the newest by default.
+      ckpt: the checkpoint folder, or the version of the run's model pool, that plays; the newest checkpoint by default.
       played: the configuration in whose environment it plays (see `configs.played`); the run's own by default.
 
     Raises:
@@ -140,7 +141,7 @@ def record(
     run: RunDir | str | Path,
     file: str | Path,
     seed: int | None = None,
-    ckpt: str | Path | None = None,
+    ckpt: str | Path | Version | None = None,
     n_episode: int = 1,
     played: Config | None = None,
 ) -> list[EpisodeEnd]:
@@ -150,7 +151,7 @@ def record(
       run: as of `evaluate`.
       file: what is written; its extension selects the format (.gif, .mp4).
       seed: of the environment; the run's own by default.
-      ckpt: the checkpoint folder whose policy plays; the newest by default.
+      ckpt: as of `evaluate`.
       n_episode: episodes to film.
       played: as of `evaluate`.
 

@@ -16,6 +16,7 @@ from minding.engine.config.config import Config
 from minding.engine.data import trees
 from minding.engine.data.agents import num_agents
 from minding.engine.errors import ExportError
+from minding.engine.run.pool import Version
 from minding.engine.run.run_dir import RunDir
 from minding.engine.types import EvalMode, Obs
 from minding.envs import make_evaluator_env
@@ -33,13 +34,15 @@ class Export:
     description: dict[str, Any]
 
 
-def export_run(run: RunDir, file_format: str, ckpt: str | Path | None = None, out: str | Path | None = None) -> Export:
+def export_run(
+    run: RunDir, file_format: str, ckpt: str | Path | Version | None = None, out: str | Path | None = None
+) -> Export:
     """Exports the policy of a run.
 
     Args:
       run: an earlier run.
       file_format: 'mindir' or 'onnx'.
-      ckpt: a checkpoint folder; the newest by default.
+      ckpt: a checkpoint folder, or a version of the run's model pool; the newest checkpoint by default.
       out: the file; ``<run>/policy.<format>`` by default.
 
     Raises:
@@ -57,7 +60,7 @@ def export_run(run: RunDir, file_format: str, ckpt: str | Path | None = None, ou
     info = {
         "algorithm": cfg.policy.type,
         "env_id": cfg.env.env_id,
-        "checkpoint": found.name,
+        "checkpoint": found.stem,
         "observation_space": cfg.env.spec.observation,
         "action_space": cfg.env.spec.env_action,
         "versions": {
@@ -114,7 +117,7 @@ def open_exported(run: RunDir, file: str | Path) -> tuple[ExportedPolicy, Parity
         ) from error
 
 
-def _load(run: RunDir, ckpt: str | Path | None = None) -> tuple[Config, Any, Path]:
+def _load(run: RunDir, ckpt: str | Path | Version | None = None) -> tuple[Config, Any, Path]:
     """Configuration, policy and checkpoint; the policy's tanh is as accurate as that of an exported file."""
     policy: Any
     cfg, policy, found = load_policy(run, ckpt)

@@ -11,6 +11,7 @@ from minding.engine.blame import in_code_of
 from minding.engine.checkpoint import Checkpoint, use_checkpoint, use_newest
 from minding.engine.config.config import Config
 from minding.engine.config.identity import POLICY, check_checkpoint
+from minding.engine.run.pool import ModelPool, Version
 from minding.engine.run.run_dir import RunDir
 from minding.engine.types import Policy
 from minding.training.assembly import make_policy
@@ -18,19 +19,20 @@ from minding.training.sharing import check_saved, is_saved, read_weights
 
 
 class Trained(NamedTuple):
-    """A policy with the configuration, and the checkpoint or the saved folder that it is from."""
+    """A policy with the configuration, and the checkpoint, file of a version or saved folder that it is from."""
 
     cfg: Config
     policy: Policy
     ckpt: Path
 
 
-def load_policy(run: RunDir, ckpt: str | Path | None = None, modes: Sequence[str] = ("eval",)) -> Trained:
+def load_policy(run: RunDir, ckpt: str | Path | Version | None = None, modes: Sequence[str] = ("eval",)) -> Trained:
     """The trained policy of a run.
 
     Args:
       run: an earlier run, or a saved policy.
-      ckpt: a checkpoint folder; the newest by default, or the saved policy itself.
+      ckpt: a checkpoint folder, or a version of the run's model pool; the newest checkpoint by default, or the saved
+        policy itself.
       modes: what is built.
 
     Raises:
@@ -43,6 +45,11 @@ def load_policy(run: RunDir, ckpt: str | Path | None = None, modes: Sequence[str
     if saved:
         check_saved(run.path)
     cfg = compile_run(run.load_config())
+    if isinstance(ckpt, Version):
+        arrays = ModelPool(run.models).read(ckpt)
+        policy = make_policy(cfg, modes=modes)
+        policy.load_acting_arrays(arrays, ckpt.network)
+        return Trained(cfg, policy, ckpt.path)
     if saved:
         arrays, network = read_weights(run.path)
         policy = make_policy(cfg, modes=modes)

@@ -30,7 +30,7 @@ from minding.engine.run.progress import Progress
 from minding.engine.run.run_dir import RunDir
 from minding.engine.run.status import StatusFile
 from minding.engine.types import EpisodeEnd, Policy
-from minding.middleware import CkptSaver, online_logger, termination_checker
+from minding.middleware import CkptSaver, model_pool, online_logger, termination_checker
 from minding.middleware.evaluator import info_means
 from minding.training.assembly import build
 from minding.training.evaluation import final_evaluation
@@ -136,6 +136,10 @@ class Session(contextlib.AbstractContextManager["Session"]):
             self.task.on("resumed", self._say)
             self.task.on("metrics", self._say_row)
             self.policy = build(self.task, cfg, self._given)
+            for member in self.task.members:
+                if isinstance(member, model_pool):
+                    # Whatever number the run folder's name has got.
+                    member.pool.folder = self.run_dir.models
             if cfg.run.begin_from is not None and self._resume is None:
                 take_over(self.policy, cfg)
             for fn in self._use:

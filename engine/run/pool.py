@@ -1,0 +1,354 @@
+"""The model pool of a run: versions of its policy, kept while it learns."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import fcntl
+import json
+import math
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from minding.engine.checkpoint import BlockArray, disk, set_aside
+from minding.engine.checkpoint.manifest import read_verified, sha256
+from minding.engine.checkpoint.store import MISFITS, first_line
+from minding.engine.config.config import Config
+from minding.engine.errors import ConfigError, DamagedCheckpointError, NoCheckpointError, nearest
+from minding.engine.files import read_text
+from minding.engine.run.run_dir import RunDir
+from minding.engine.types import Array, StateDict
+
+LATEST, BEST = "latest", "best"
+_INDEX, _PINS = "index.jsonl", "pinned.json"
+_OWN_FILE = re.compile(r"version_\d{1,12}\.safetensors|\..*\.minding-tmp")
+_MAX_TEXT = 1 << 24
+_HEAD = 1 << 22
+
+
+@dataclasses.dataclass(frozen=True)
+class Version:
+    """One version of a policy.
+
+    Attributes:
+      number: counted from 1.
+      iteration, env_step: iterations and environment steps of the run before it.
+      score: how good it was; None if that was not measured.
+      size: of its file, in bytes.
+      sha256: of its file.
+      network: class of the network, as ``module:Class``; empty if it was not given.
+      path: its file, safetensors.
+      pinned: whether it stays until it is unpinned.
+    """
+
+    number: int
+    iteration: int
+    env_step: int
+    score: float | None
+    size: int
+    sha256: str
+    network: str
+    path: Path
+    pinned: bool = False
+
+
+class ModelPool:
+    """Versions of a policy in a folder: a file of weights for each, and a line of ``index.jsonl``.
+
+    Both are written in one step each, the weights first: a version that the index names is whole, whenever the process
+    is killed. What a killed process has left is removed with the next version that is added. One process adds versions;
+    any may read, pin and unpin at the same time. Nothing is pickled.
+
+    The pool is also a part of checkpoints (`state_dict`), which hold the weights themselves: whatever was added or
+    removed since, a run that resumes continues with the pool as it was. Files that did not change are linked from one
+    checkpoint to the next. Pins are the user's, and not part of them.
+
+    Args:
+      folder: holds the versions; created with the first one.
+      last: how many of the newest versions stay.
+      every: older versions stay whose number is a multiple of this; None: none of them. The best version, pinned ones
+        and those that are held always stay.
+
+    Attributes:
+      folder: where it is.
+
+    Raises:
+      ConfigError: `last` or `every` is less than 1.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str], last: int = 10, every: int | None = None) -> None:
+        if last < 1 or (every is not None and every < 1):
+            raise ConfigError(f"ModelPool(last={last}, every={every}): expected at least 1, every may be None")
+        self.folder = Path(folder).expanduser()
+        self._last, self._every = last, every
+        self._held: frozenset[int] = frozenset()
+        self._newest = 0
+
+    @classmethod
+    def of(cls, cfg: Config) -> ModelPool:
+        """The pool in the run folder ``<run.out_dir>/<exp_name>``, with the settings of the section `pool`."""
+        return cls(RunDir(Path(cfg.run.out_dir) / cfg.exp_name).models, cfg.pool.last, cfg.pool.every)
+
+    @property
+    def versions(self) -> list[Version]:
+        """All versions, oldest first.
+
+        Raises:
+          DamagedCheckpointError: the index cannot be read; names the file.
+        """
+        try:
+            lines = read_text(self.folder / _INDEX, _MAX_TEXT).splitlines()
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise DamagedCheckpointError(f"{self.folder / _INDEX} cannot be read: {error.strerror}") from None
+        pins = self._pins()
+        try:
+            entries = [json.loads(line) for line in lines]
+            return [self._version(entry, pins) for entry in entries]
+        except MISFITS as error:
+            raise DamagedCheckpointError(
+                f"{self.folder / _INDEX} is damaged ({first_line(error)}): `minding resume` writes it again from a "
+                "checkpoint"
+            ) from None
+
+    def add(
+        self,
+        weights: Mapping[str, Array],
+        iteration: int,
+        env_step: int,
+        score: float | None = None,
+        *,
+        network: str = "",
+    ) -> int:
+        """Adds a version, and removes those that no longer stay.
+
+        Args:
+          weights: arrays by name.
+          iteration, env_step, score, network: see `Version`.
+        Returns:
+          Its number.
+        Raises:
+          ConfigError: the score is NaN or infinite.
+          OSError: it cannot be written; the pool is as it was.
+        """
+        if score is not None and not math.isfinite(score):
+            raise ConfigError(f"add(score={score}): expected a number, or None for a version that was not measured")
+        from safetensors.numpy import save
+
+        # Not `ascontiguousarray`, which makes a row of a single number.
+        data = save({name: np.asarray(array, order="C") for name, array in weights.items()})
+        with self._writing():
+            before = self.versions
+            number = 1 + max([self._newest, *(version.number for version in before)])
+            entry = {
+                "version": number, "iteration": iteration, "env_step": env_step,
+                "score": None if score is None else float(score),
+                "size": len(data), "sha256": sha256(data), "network": network,
+            }  # fmt: skip
+            version = self._version(entry, self._pins())
+            self._put(version.path, data)
+            self._put_index(self._staying([*before, version]))
+            self._newest = number
+        return number
+
+    def find(self, request: str | int) -> Version:
+        """The version of a number, the ``"latest"`` one, or the ``"best"``, with the highest score.
+
+        Raises:
+          NoCheckpointError: there is none; names the nearest.
+          ConfigError: the request is neither a number nor one of the two words.
+        """
+        versions = self.versions
+        if request not in (LATEST, BEST) and not str(request).isdecimal():
+            hint = nearest(str(request), [LATEST, BEST])
+            raise ConfigError(f"version {request!r}: expected latest, best or a number{hint}")
+        if not versions:
+            raise NoCheckpointError(
+                f"{self.folder} holds no versions of a policy: the setting pool.freq adds one every so many iterations"
+            )
+        if request == LATEST:
+            return versions[-1]
+        if request == BEST:
+            return _best(versions, self.folder)
+        number = int(request)
+        near = min(versions, key=lambda version: abs(version.number - number))
+        if near.number != number:
+            raise NoCheckpointError(
+                f"{self.folder} holds no version {number}; the nearest of its {len(versions)} is {near.number}"
+            )
+        return near
+
+    def read(self, version: Version | str | int) -> dict[str, Array]:
+        """The weights of a version, or of what `find` finds: arrays by name, which belong to the caller.
+
+        Raises:
+          NoCheckpointError: there is none; see `find`.
+          DamagedCheckpointError: its file is missing, or not what was added; names it.
+        """
+        from safetensors import SafetensorError
+        from safetensors.numpy import load
+
+        found = version if isinstance(version, Version) else self.find(version)
+        data = read_verified(found.path, {"size": found.size, "sha256": found.sha256})
+        try:
+            if int.from_bytes(data[:8], "little") > _HEAD:
+                raise ValueError("its head is too long")
+            return {name: np.array(array) for name, array in load(data).items()}
+        except (*MISFITS, SafetensorError) as error:
+            raise DamagedCheckpointError(f"{found.path} holds no arrays ({first_line(error)})") from None
+
+    def pin(self, version: Version | str | int) -> Version:
+        """Lets a version stay until it is unpinned; see `find` for what it raises."""
+        return self._set_pin(version, True)
+
+    def unpin(self, version: Version | str | int) -> Version:
+        """Lets a version go, as others do, when the next one is added; see `find` for what it raises."""
+        return self._set_pin(version, False)
+
+    def hold(self, numbers: Iterable[int]) -> None:
+        """Lets these versions, and no others that were held before, stay as long as this object adds versions."""
+        self._held = frozenset(numbers)
+
+    def set_aside(self) -> Path | None:
+        """Renames the folder, so that the pool begins anew; returns its new path, None if there are no versions.
+
+        Raises:
+          OSError: it cannot be renamed.
+        """
+        return set_aside(self.folder) if (self.folder / _INDEX).exists() else None
+
+    def state_dict(self) -> StateDict:
+        """All versions with their weights."""
+        versions = [version for version in self.versions if version.path.is_file()]
+        return {
+            "newest": self._newest,
+            "index": [_entry(version) for version in versions],
+            "files": {str(version.number): _mapped(version) for version in versions},
+        }
+
+    def load_state_dict(self, state: StateDict) -> None:
+        """Makes the pool what `state_dict` returned; versions that were added since are removed.
+
+        Raises:
+          OSError: it cannot be written.
+        """
+        entries = [dict(entry) for entry in state["index"]]
+        with self._writing():
+            self._newest = int(state["newest"])
+            versions = [self._version(entry, self._pins()) for entry in entries]
+            for version in versions:
+                if not _is_whole(version):
+                    self._put(version.path, np.asarray(state["files"][str(version.number)], np.uint8).tobytes())
+            self._put_index(versions)
+
+    def _version(self, entry: Mapping[str, Any], pins: frozenset[int]) -> Version:
+        number, score = int(entry["version"]), entry["score"]
+        return Version(
+            number=number,
+            iteration=int(entry["iteration"]),
+            env_step=int(entry["env_step"]),
+            score=None if score is None else float(score),
+            size=int(entry["size"]),
+            sha256=str(entry["sha256"]),
+            network=str(entry["network"]),
+            path=self.folder / f"version_{number}.safetensors",
+            pinned=number in pins,
+        )
+
+    def _staying(self, versions: Sequence[Version]) -> list[Version]:
+        stay = {version.number for version in versions[-self._last :]} | self._held
+        scored = [version for version in versions if version.score is not None]
+        if scored:
+            stay.add(_best(scored, self.folder).number)
+        return [
+            version
+            for version in versions
+            if version.number in stay or version.pinned or (self._every and version.number % self._every == 0)
+        ]
+
+    def _pins(self) -> frozenset[int]:
+        try:
+            return frozenset(int(number) for number in json.loads(read_text(self.folder / _PINS, _MAX_TEXT)))
+        except FileNotFoundError:
+            return frozenset()
+        except (OSError, *MISFITS) as error:
+            raise DamagedCheckpointError(
+                f"{self.folder / _PINS} is damaged ({first_line(error)}): remove it and pin again"
+            ) from None
+
+    def _set_pin(self, version: Version | str | int, pinned: bool) -> Version:
+        found = self.find(version.number if isinstance(version, Version) else version)
+        with self._writing():
+            # What was found may have gone meanwhile.
+            found = self.find(found.number)
+            pins = self._pins() | {found.number} if pinned else self._pins() - {found.number}
+            self._put(self.folder / _PINS, json.dumps(sorted(pins)).encode())
+        return dataclasses.replace(found, pinned=pinned)
+
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[None]:
+        """Keeps other processes from writing."""
+        if not self.folder.is_dir():
+            disk.make_folder(self.folder)
+        descriptor = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            # On a file system without locks there is no telling.
+            with contextlib.suppress(OSError):
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(descriptor)
+
+    def _put(self, path: Path, data: bytes) -> None:
+        """Writes a file in one step, durably."""
+        fresh = disk.hidden(path)
+        disk.remove_files([fresh])
+        try:
+            disk.write_file(fresh, data)
+            disk.sync(fresh)
+            disk.rename(fresh, path)
+            disk.sync(self.folder)
+        except OSError:
+            disk.remove_files([fresh])
+            raise
+
+    def _put_index(self, versions: Sequence[Version]) -> None:
+        """Writes the index, then removes all files that it does not name."""
+        text = "".join(json.dumps(_entry(version)) + "\n" for version in versions)
+        self._put(self.folder / _INDEX, text.encode())
+        named = {version.path.name for version in versions}
+        disk.remove_files(
+            path for path in self.folder.iterdir() if _OWN_FILE.fullmatch(path.name) and path.name not in named
+        )
+
+
+def _entry(version: Version) -> dict[str, Any]:
+    """A line of the index."""
+    names = ("iteration", "env_step", "score", "size", "sha256", "network")
+    return {"version": version.number, **{name: getattr(version, name) for name in names}}
+
+
+def _best(versions: Sequence[Version], folder: Path) -> Version:
+    scored = [version for version in versions if version.score is not None]
+    if not scored:
+        raise NoCheckpointError(f"{folder}: none of its {len(versions)} versions has a score: use latest or a number")
+    return max(scored, key=lambda version: version.score or 0.0)
+
+
+def _mapped(version: Version) -> BlockArray:
+    """The bytes of its file, read only where they are not linked."""
+    return BlockArray(np.memmap(version.path, np.uint8, "r"), version.size, [int(version.sha256[:15], 16)])
+
+
+def _is_whole(version: Version) -> bool:
+    try:
+        read_verified(version.path, {"size": version.size, "sha256": version.sha256})
+    except DamagedCheckpointError:
+        return False
+    return True

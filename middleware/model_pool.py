@@ -1,0 +1,96 @@
+"""Adds versions of the policy to the model pool of the run."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from minding.engine.chain.context import LearningContext
+from minding.engine.chain.middleware import declare
+from minding.engine.errors import CheckpointError, ConfigError
+from minding.engine.run.pool import ModelPool
+from minding.engine.types import StateDict
+
+_log = logging.getLogger("minding.run")
+
+
+@declare(
+    reads=("total_step",),
+    optional=("env_step", "eval_value", "eval_params", "last_eval_clock"),
+)
+class model_pool:
+    """Adds the policy to a model pool every `freq` iterations, from the first on, and after each evaluation.
+
+    Put it after the evaluator and before the collector: what is added is then what was measured. A version that was
+    evaluated has the mean as its score. In an asynchronous run it is the weights that were measured, and env_step tells
+    when. The pool is a part of checkpoints: a resumed run continues with the pool of its checkpoint and adds no
+    version twice. Versions of an earlier run in that folder are set aside as ``left-<time>-<name>``. A version that
+    cannot be written (full disk) is reported and left out; training continues.
+
+    Reads: total_step; env_step, eval_value, eval_params and last_eval_clock if present.
+    Writes: nothing.
+
+    Args:
+      policy: its acting weights are added.
+      pool: where to.
+      freq: iterations between two versions.
+      score: gives the score of a version in place of evaluations, which then add none.
+
+    Attributes:
+      pool: where versions are added.
+    """
+
+    def __init__(self, policy: Any, pool: ModelPool, freq: int, *, score: Callable[[], float] | None = None) -> None:
+        if freq < 1:
+            raise ConfigError(f"model_pool(freq={freq}): expected at least 1 iteration")
+        self.pool = pool
+        self._policy, self._freq, self._score = policy, freq, score
+        self._begun = False
+        # Of the newest version: an iteration that was aborted is repeated.
+        self._iteration = -1
+
+    def __call__(self, ctx: LearningContext) -> None:
+        """Adds a version if one is due."""
+        self._begin()
+        mean = None if self._score is not None else ctx.optional("eval_value", float)
+        if ctx.total_step == self._iteration or (mean is None and ctx.total_step % self._freq):
+            return
+        weights, network = self._policy.acting_arrays()
+        env_step = ctx.optional("env_step", int) or 0
+        if mean is not None and ctx.eval_params is not None:
+            weights = {**weights, **{name: ctx.eval_params[name] for name in weights if name in ctx.eval_params}}
+            env_step = ctx.last_eval_clock if ctx.unit == "env_step" else env_step
+        score = mean if self._score is None else self._score()
+        try:
+            self.pool.add(weights, ctx.total_step, env_step, score, network=network)
+        except OSError as error:
+            _log.warning("no version was added to %s (%s); training continues", self.pool.folder, error)
+            return
+        self._iteration = ctx.total_step
+
+    def _begin(self) -> None:
+        """Before the first version of this run."""
+        if self._begun:
+            return
+        self._begun = True
+        try:
+            aside = self.pool.set_aside()
+        except OSError as error:
+            raise CheckpointError(
+                f"{self.pool.folder} holds versions of an earlier run and cannot be renamed ({error.strerror}): use "
+                "another folder, or resume that run"
+            ) from None
+        if aside is not None:
+            _log.warning("%s holds versions of an earlier run: it is now %s", self.pool.folder, aside)
+
+    def state_dict(self) -> StateDict:
+        """The pool with all weights."""
+        return {"iteration": self._iteration, "pool": self.pool.state_dict()}
+
+    def load_state_dict(self, state: StateDict) -> None:
+        self._begun, self._iteration = True, int(state["iteration"])
+        try:
+            self.pool.load_state_dict(state["pool"])
+        except OSError as error:
+            raise CheckpointError(f"{self.pool.folder} cannot be written: {error.strerror}") from None

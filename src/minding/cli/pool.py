@@ -1,0 +1,46 @@
+"""`minding pool`."""
+
+from __future__ import annotations
+
+import click
+
+from minding.cli.common import RunFolder, WholeNumber, bad_input, print_lines
+
+NUMBER = WholeNumber(1, 10**12)
+
+
+@click.command("pool")
+@click.argument("run", type=RunFolder())
+@click.option("--pin", type=NUMBER, multiple=True, metavar="N", help="Keep this version; may be given several times.")
+@click.option("--unpin", type=NUMBER, multiple=True, metavar="N", help="Let this version go as others do.")
+def pool(run: str, pin: tuple[int, ...], unpin: tuple[int, ...]) -> None:
+    """List the versions in the model pool of the run folder RUN, and pin them; also while it trains.
+
+    A run with the setting pool.freq=N adds a version of its policy every N iterations, and with each evaluation.
+    `minding eval`, `record`, `export` and `play` take one of them with --model.
+    """
+    with bad_input():
+        from minding.engine.run.pool import ModelPool
+        from minding.engine.run.run_dir import RunDir
+
+        models = ModelPool(RunDir.open(run).models)
+        for number in pin:
+            models.pin(number)
+        for number in unpin:
+            models.unpin(number)
+        # Says what to do where there are none.
+        models.find("latest")
+        versions = models.versions
+    rows = [
+        (
+            str(version.number),
+            f"{version.iteration:,}",
+            f"{version.env_step:,}",
+            "" if version.score is None else f"{version.score:.4g}",
+            "yes" if version.pinned else "",
+            f"{version.size / 1e6:.2f} MB",
+        )
+        for version in versions
+    ]
+    header = ("version", "iteration", "env step", "score", "pinned", "size")
+    print_lines(f"{models.folder}: {len(versions)} versions", header, rows, long=0)

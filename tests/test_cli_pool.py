@@ -1,0 +1,92 @@
+"""The pool of a run is listed and pinned from the command line, and its versions play, are filmed and exported."""
+
+import numpy as np
+import pytest
+
+from minding import training
+from minding.cli import run
+from minding.configs import compile_run
+from minding.engine.errors import CheckpointError
+from minding.engine.run.pool import ModelPool
+from minding.engine.run.run_dir import RunDir
+from minding.training.loading import load_policy
+
+
+@pytest.fixture(scope="module")
+def pooled(tmp_path_factory):
+    """A run folder without checkpoints, and a pool of three versions: the second one always pushes to the left."""
+    out = tmp_path_factory.mktemp("pool")
+    cfg = compile_run("cartpole_ppo", [f"run.out_dir={out}", "pool.freq=10", "policy.model.hidden=[4]"])
+    run_dir = RunDir.create(cfg)
+    arrays, network = training.make_policy(cfg, modes=("eval",)).acting_arrays()
+    zeros = {name: np.zeros_like(array) for name, array in arrays.items()}
+    pool = ModelPool(run_dir.models)
+    for score, each in ((None, arrays), (9.5, zeros), (8.0, arrays)):
+        pool.add(each, 10, 1000, score, network=network)
+    return str(run_dir.path)
+
+
+def test_versions_are_listed_and_pinned(pooled, capsys):
+    assert run(["pool", pooled, "--pin", "1", "--pin", "3"]) == 0
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert lines[0][-2:] == ["3", "versions"]
+    assert lines[1] == ["version", "iteration", "env", "step", "score", "pinned", "size"]
+    assert [line[:2] for line in lines[2:]] == [["1", "10"], ["2", "10"], ["3", "10"]]
+    assert lines[2][3] == "yes"
+    assert lines[3][3] == "9.5"
+    assert lines[4][2:5] == ["1,000", "8", "yes"]
+    assert run(["pool", pooled, "--unpin", "3"]) == 0
+    assert capsys.readouterr().out.count("yes") == 1
+    assert run(["pool", pooled, "--pin", "7"]) == 2
+    assert "holds no version 7; the nearest of its 3 is 3" in capsys.readouterr().err
+
+
+def test_a_run_without_a_pool_is_told_how_to_get_one(capsys, tmp_path):
+    run_dir = RunDir.create(compile_run("cartpole_ppo", [f"run.out_dir={tmp_path}"]))
+    assert run(["pool", str(run_dir.path)]) == 2
+    assert "the setting pool.freq adds one" in capsys.readouterr().err
+
+
+def test_a_version_plays(pooled, capsys):
+    assert run(["eval", pooled, "--model", "best", "--episodes", "4"]) == 0
+    constant = capsys.readouterr().out
+    # What always pushes to one side falls at once.
+    assert float(constant.split("return ")[1].split()[0]) < 11
+    assert run(["eval", pooled, "--model", "3", "--episodes", "4"]) == 0
+    assert capsys.readouterr().out != constant
+
+
+def test_a_version_is_filmed_and_exported(pooled, capsys, monkeypatch, tmp_path):
+    taken = []
+    monkeypatch.setattr(training, "record", lambda *args, ckpt, **kwargs: taken.append(ckpt.number) or [])
+    assert run(["record", pooled, "--model", "2", "--out", str(tmp_path / "film.gif")]) == 0
+    assert taken == [2]
+    assert run(["export", pooled, "--model", "latest", "--format", "onnx", "--out", str(tmp_path / "p.onnx")]) == 0
+    assert "p.onnx: ppo on CartPole-v1, version_3" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("args", "told"),
+    [
+        (["eval", "--model", "17"], "holds no version 17; the nearest of its 3 is 3"),
+        (["eval", "--model", "bets"], "expected latest, best or a number"),
+        (["record", "--model", "1", "--ckpt", "best"], "--ckpt and --model name two agents"),
+        (["eval", "--model", "1", "--exported", __file__], "--model and --exported name two agents"),
+    ],
+)
+def test_a_version_that_is_not_there_or_one_too_many_is_refused(pooled, args, told, capsys):
+    assert run([args[0], pooled, *args[1:]]) == 2
+    assert told in capsys.readouterr().err
+
+
+def test_a_version_of_another_network_is_refused(pooled):
+    run_dir = RunDir.open(pooled)
+    pool = ModelPool(run_dir.path / "others")
+    pool.add({"net.w": np.zeros(3)}, 0, 0, network=ModelPool(run_dir.models).find(1).network)
+    with pytest.raises(CheckpointError, match="belongs to another network"):
+        load_policy(run_dir, pool.find(1))
+
+
+def test_settings_of_a_pool_that_is_not_there_are_refused():
+    with pytest.raises(ValueError, match=r"pool\.last=3 has no effect without a model pool: also give pool\.freq"):
+        compile_run("cartpole_ppo", ["pool.last=3"])
