@@ -1,4 +1,4 @@
-"""What Ray costs and what it survives: ``python -m benchmarks.cluster [calls] [faults] [growth] [resume]``.
+"""What Ray costs and what it survives: ``python -m benchmarks.cluster [calls] [faults] [growth] [bits] [resume]``.
 
 - calls: a request with 1 MB of weights to 8 workers and a rollout of 1 MB back from each, against actors of Ray that
   do nothing else with the same bytes, alternating.
@@ -6,6 +6,8 @@
   rollout, with machines that are simulated on this one; the rows of all runs must be those of a run that nothing
   happened to.
 - growth: memory of the main process and of the object store over 2,000 iterations, after the first 200.
+- bits: 60 iterations of four presets with 4 shards, in processes, on a local cluster, and on three machines, where two
+  actors and then a machine are killed: the states and tables at the end must be equal.
 - resume: three machines, then processes, then three machines again, against one run in processes.
 
 What is measured is printed; it stands in ``docs/cluster.md``.
@@ -35,6 +37,7 @@ from minding.engine.lanes.ray.cluster import _stay_within_this_machine
 from minding.engine.run.fingerprint import fingerprint, tables_fingerprint
 from minding.engine.run.run_dir import RunDir
 from minding.engine.types import LaneContext
+from minding.training.session import Session
 
 _MB = 1 << 20
 _WORKERS = 8
@@ -268,6 +271,55 @@ def growth(steps: int = 2000, first: int = 200) -> None:
     )
 
 
+def bits(steps: int = 60) -> None:
+    """The same run in processes, on a local cluster, and on machines that die."""
+    for preset in ("cartpole_ppo", "cartpole_dqn", "pendulum_sac", "cartpole_impala"):
+        with tempfile.TemporaryDirectory() as out:
+            settings = ["lanes.async_mode=true", "lanes.shards=4", "lanes.collectors=4", "env.collector_env_num=8"]
+            settings += [f"run.max_step={steps}", f"run.out_dir={out}", "policy.eval.n_episode=2"]
+            found = [_outcome(preset, settings, "processes")]
+            found.append(_outcome(preset, [*settings, "lanes.transport=ray"], "local"))
+            with three_machines(cpus=6) as cluster:
+                where = ["lanes.transport=ray", f"lanes.address={cluster.address}", "lanes.insecure=true"]
+                killer = Killer()
+                found.append(_outcome(preset, [*settings, *where], "machines", killer))
+        assert killer.left == []
+        differ = [name for other in found[1:] for name in found[0] | other if found[0].get(name) != other.get(name)]
+        print(f"bits, {preset}: {len(found[0])} leaves and columns, {len(differ)} differ {differ[:5]}", flush=True)
+
+
+class Killer:
+    """Kills two actors and then a machine with its actors, each in the middle of an iteration."""
+
+    def __init__(self) -> None:
+        self.left = [(20, "actor"), (30, "actor"), (40, "machine")]
+        self.task: Any = None
+
+    def __call__(self, ctx: Any) -> None:
+        if self.left and ctx.total_step == self.left[0][0]:
+            _, what = self.left.pop(0)
+            victim = self.task.lanes.workers[len(self.left)].pid
+            machine = int(Path(f"/proc/{victim}/stat").read_text().rpartition(")")[2].split()[1])
+            for pid in [machine, victim] if what == "machine" else [victim]:
+                os.kill(pid, signal.SIGKILL)
+
+
+def _outcome(preset: str, settings: list[str], name: str, killer: Killer | None = None) -> dict[str, str]:
+    cfg = compile_run(load_preset(preset), [*settings, f"exp_name={name}"])
+    run_dir = RunDir.create(cfg)
+    with Session(cfg, run_dir, progress=False, use=[] if killer is None else [killer]) as session:
+        if killer is not None:
+            killer.task = session.task
+        session.run()
+        if killer is not None:
+            assert session.task.lanes is not None
+            assert session.task.lanes.restarts >= 3
+    state = fingerprint(load_checkpoint(newest_checkpoint(run_dir.checkpoints))[0])
+    # The settings say where workers run, and the chain has another member.
+    state = {leaf: digest for leaf, digest in state.items() if leaf.split("/")[0] != "config" and leaf != "task/chain"}
+    return {**state, **tables_fingerprint(run_dir)}
+
+
 def resume(part: int = 10) -> None:
     """cartpole_ppo in three parts, on machines, in processes, on machines, against the same in one part."""
     with tempfile.TemporaryDirectory() as out:
@@ -314,7 +366,7 @@ def main() -> None:
     # Workers find this module by its name.
     from benchmarks import cluster
 
-    for name in sys.argv[1:] or ("calls", "faults", "growth", "resume"):
+    for name in sys.argv[1:] or ("calls", "faults", "growth", "bits", "resume"):
         getattr(cluster, name)()
 
 

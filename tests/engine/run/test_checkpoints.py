@@ -3,6 +3,7 @@
 import fcntl
 import os
 import shutil
+import types
 
 import numpy as np
 import pytest
@@ -202,3 +203,10 @@ def test_what_a_policy_cannot_have_saved_is_named_too(start):
         CheckpointError, match=r"^state_dict\(\) of the policy Weights, at 'params/net\.w': a set cannot"
     ):
         run.save(5)
+
+
+def test_the_manifest_lists_the_processors_of_a_cluster(start):
+    run = start()
+    assert "processors" not in read_manifest(run.save(1))
+    run.task._lanes = types.SimpleNamespace(nodes=[], division=run.task.division, processors=("A", "B"))
+    assert read_manifest(run.save(2))["processors"] == ["A", "B"]
