@@ -277,6 +277,8 @@ def bits(steps: int = 60) -> None:
         with tempfile.TemporaryDirectory() as out:
             settings = ["lanes.async_mode=true", "lanes.shards=4", "lanes.collectors=4", "env.collector_env_num=8"]
             settings += [f"run.max_step={steps}", f"run.out_dir={out}", "policy.eval.n_episode=2"]
+            if preset == "pendulum_sac":
+                settings.append("policy.collect.n_sample=32")
             found = [_outcome(preset, settings, "processes")]
             found.append(_outcome(preset, [*settings, "lanes.transport=ray"], "local"))
             with three_machines(cpus=6) as cluster:
@@ -285,7 +287,11 @@ def bits(steps: int = 60) -> None:
                 found.append(_outcome(preset, [*settings, *where], "machines", killer))
         assert killer.left == []
         differ = [name for other in found[1:] for name in found[0] | other if found[0].get(name) != other.get(name)]
-        print(f"bits, {preset}: {len(found[0])} leaves and columns, {len(differ)} differ {differ[:5]}", flush=True)
+        print(
+            f"bits, {preset}: {len(found[0])} leaves and columns, {len(differ)} differ {differ[:5]}; "
+            f"iteration after the machine died {killer.gap:.1f} s",
+            flush=True,
+        )
 
 
 class Killer:
@@ -294,8 +300,14 @@ class Killer:
     def __init__(self) -> None:
         self.left = [(20, "actor"), (30, "actor"), (40, "machine")]
         self.task: Any = None
+        self.gap, self._seen = 0.0, time.monotonic()
 
     def __call__(self, ctx: Any) -> None:
+        now = time.monotonic()
+        if not self.left:
+            # Some rollouts were there already.
+            self.gap = max(self.gap, now - self._seen)
+        self._seen = now
         if self.left and ctx.total_step == self.left[0][0]:
             _, what = self.left.pop(0)
             victim = self.task.lanes.workers[len(self.left)].pid

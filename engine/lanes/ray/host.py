@@ -33,7 +33,9 @@ def host_class() -> type[Any]:
             self._serving.end()
 
         def beat(self) -> Any:
-            return self._serving.beat()
+            import ray
+
+            return *self._serving.beat(), ray.get_runtime_context().get_node_id()
 
         def ended(self) -> str:
             """Returns how the worker ended, once it has."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import collections
 import logging
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -12,6 +14,8 @@ _log = logging.getLogger("minding.lanes")
 _PACKAGES = ("minding", "numpy", "ray", "mindspore")
 """What has to be of one version everywhere; not all need the last one."""
 _ANSWER = 60.0  # s
+_AVOIDED = 60.0  # s
+_COUNTED = 5.0  # s
 
 
 def free_cpus(ray: Any) -> list[tuple[str, float, float]]:
@@ -22,6 +26,43 @@ def free_cpus(ray: Any) -> list[tuple[str, float, float]]:
         for node in ray.nodes()
         if node["Alive"]
     ]
+
+
+class Places:
+    """Where workers start: where Ray puts them, but for a while not on a machine on which one was lost.
+
+    Ray notices within some 15 s that a machine has died, and until then tries to start actors there.
+    """
+
+    def __init__(self) -> None:
+        self._lost: dict[str, float] = {}
+        self._given: list[tuple[float, str]] = []
+
+    def lost(self, machine: str) -> None:
+        """Notes that a worker on it did not end by itself; empty: it had no place yet."""
+        if machine:
+            self._lost[machine] = time.monotonic()
+
+    def strategy(self, ray: Any, cpus: int) -> Any:
+        """Ray's own, or for a machine with free CPUs if there are some to stay away from."""
+        now = time.monotonic()
+        self._lost = {machine: when for machine, when in self._lost.items() if now - when < _AVOIDED}
+        if not self._lost:
+            return "DEFAULT"
+        # What was given a moment ago may not be counted yet.
+        self._given = [(when, machine) for when, machine in self._given if now - when < _COUNTED]
+        taken = collections.Counter(machine for _, machine in self._given)
+        free = ray._private.state.available_resources_per_node()
+        rooms = {
+            node["NodeID"]: free.get(node["NodeID"], {}).get("CPU", 0.0) - cpus * taken[node["NodeID"]]
+            for node in ray.nodes()
+            if node["Alive"] and node["NodeID"] not in self._lost
+        }
+        best = max(rooms, key=lambda machine: rooms[machine], default="")
+        if not best or rooms[best] < cpus:
+            return "DEFAULT"
+        self._given.append((now, best))
+        return ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(best, soft=True)
 
 
 def is_placed(ray: Any, actor: Any) -> bool:

@@ -26,7 +26,7 @@ from minding.engine.lanes.messages import Answer
 from minding.engine.lanes.options import cores
 from minding.engine.lanes.ray.cluster import LOCAL, JoinedCluster, LocalCluster
 from minding.engine.lanes.ray.host import host_class
-from minding.engine.lanes.ray.nodes import inspect, is_placed, wanted_place
+from minding.engine.lanes.ray.nodes import Places, inspect, is_placed, wanted_place
 from minding.engine.lanes.serialization import serialize
 from minding.engine.lanes.threads import CopiedWeights
 from minding.engine.lanes.transport import STARTING, ChannelClosed, Snapshot, WeightBoard
@@ -60,6 +60,7 @@ class RayTransport:
         self._cluster: Cluster = LocalCluster() if address == LOCAL else JoinedCluster(address, insecure)
         self._started = False
         self._workers: weakref.WeakSet[RayWorker] = weakref.WeakSet()
+        self._places = Places()
 
     @property
     def room(self) -> int:
@@ -83,7 +84,9 @@ class RayTransport:
         )(host_class())
         # Its first sign of life says which process it is.
         watch = self._cluster.watch if self._started else lambda pid: None
-        worker = RayWorker(ray, host.remote(list(sys.path), shapes), watch, cpus)
+        if cpus:
+            host = host.options(scheduling_strategy=self._places.strategy(ray, cpus))
+        worker = RayWorker(ray, host.remote(list(sys.path), shapes), watch, cpus, self._places.lost)
         self._workers.add(worker)
         return worker
 
@@ -126,12 +129,15 @@ class RayWorker:
       actor: it is held by.
       watch: is called with the id of its process.
       cpus: that it takes of its machine.
+      lost: is called with its machine if it did not end by itself.
     """
 
     kind = "actor"
 
-    def __init__(self, ray: Any, actor: Any, watch: Callable[[int], None], cpus: int) -> None:
-        self._ray, self._actor, self._cpus = ray, actor, cpus
+    def __init__(
+        self, ray: Any, actor: Any, watch: Callable[[int], None], cpus: int, lost: Callable[[str], None]
+    ) -> None:
+        self._ray, self._actor, self._cpus, self._lost = ray, actor, cpus, lost
         self.heartbeat = Pulse(ray, actor, watch)
         self.channel = RayChannel(ray, actor, self.heartbeat)
         self._ended = actor.ended.options(concurrency_group="end").remote()
@@ -171,11 +177,14 @@ class RayWorker:
         try:
             return str(self._ray.get(self._ended))
         except self._ray.exceptions.RayError as error:
+            self._lost(self.heartbeat.machine)
             return f"ended: {str(error).splitlines()[0].rstrip('.')}"
 
     def kill(self) -> None:
         self.channel.close()
         if self._ray.is_initialized():
+            if not self._ray.wait([self._ended], timeout=0)[0]:
+                self._lost(self.heartbeat.machine)
             self._ray.kill(self._actor, no_restart=True)
 
     def close(self) -> None:
@@ -187,6 +196,7 @@ class Pulse:
 
     Attributes:
       pid, node: of the worker; 0 and empty before its first sign of life.
+      machine: by what Ray knows its machine; empty before.
       offset: what is added to its clock to get this process's, 0 where that cannot be told from an error: half of the
         shortest round trip so far. Clocks drift apart, so that a longer one counts once the shortest is old.
     """
@@ -194,7 +204,7 @@ class Pulse:
     def __init__(self, ray: Any, actor: Any, watch: Callable[[int], None] = lambda pid: None) -> None:
         self._ray, self._actor, self._watch = ray, actor, watch
         self._beats, self._member = 0, STARTING
-        self.pid, self.node, self.offset = 0, "", 0.0
+        self.pid, self.node, self.machine, self.offset = 0, "", "", 0.0
         self._error, self._measured = float("inf"), 0.0
         self._sent, self._answer = 0.0, None
         self._ask()
@@ -240,9 +250,9 @@ class Pulse:
         self._sent = time.monotonic()
         self._answer = self._actor.beat.options(concurrency_group="beat").remote()
 
-    def _take(self, beat: tuple[float, int, int, str]) -> None:
+    def _take(self, beat: tuple[float, int, int, str, str]) -> None:
         now = time.monotonic()
-        clock, self._member, self.pid, self.node = beat
+        clock, self._member, self.pid, self.node, self.machine = beat
         self._beats += 1
         if self._beats == 1:
             self._watch(self.pid)

@@ -14,6 +14,7 @@ from minding.engine.errors import ConfigError, LaneError, MissingExtraError
 from minding.engine.lanes import LaneOptions
 from minding.engine.lanes.messages import Answer, Failure, Request
 from minding.engine.lanes.ray.cluster import _stay_within_this_machine, check_ray
+from minding.engine.lanes.ray.nodes import Places
 from minding.engine.lanes.ray.transport import Pulse, RayBoard, RayChannel, RayTransport
 from minding.engine.lanes.serialization import serialize
 from minding.engine.lanes.supervised import SupervisedWorker
@@ -54,7 +55,7 @@ class FakeActor:
         self.answers, self.calls, self.ahead = iter(answers), [], ahead
         for name in ("begin", "call", "end"):
             setattr(self, name, types.SimpleNamespace(remote=self._of(name)))
-        beat = types.SimpleNamespace(remote=lambda: (time.monotonic() + self.ahead, 3, 4711, "B"))
+        beat = types.SimpleNamespace(remote=lambda: (time.monotonic() + self.ahead, 3, 4711, "B", "b0"))
         self.beat = types.SimpleNamespace(options=lambda concurrency_group: beat)
 
     def _of(self, name):
@@ -183,6 +184,35 @@ def test_spans_of_another_machine_are_told_in_the_time_of_this_one(ahead):
     assert 0.0 < error < 0.05
     pulse._measured -= 100.0
     assert pulse.clock_error == pytest.approx(error + 0.01, abs=1e-3)
+
+
+class FakeNodes:
+    """A cluster of machines a and b with free CPUs."""
+
+    def __init__(self, **free):
+        self.free = free
+        strategies = types.SimpleNamespace(NodeAffinitySchedulingStrategy=lambda machine, soft: machine)
+        self.util = types.SimpleNamespace(scheduling_strategies=strategies)
+        state = types.SimpleNamespace(
+            available_resources_per_node=lambda: {name: {"CPU": cpus} for name, cpus in free.items()}
+        )
+        self._private = types.SimpleNamespace(state=state)
+
+    def nodes(self):
+        return [{"NodeID": name, "Alive": True} for name in self.free]
+
+
+def test_a_worker_is_not_replaced_on_the_machine_where_it_was_lost():
+    ray, places = FakeNodes(a=4.0, b=2.0, c=1.0), Places()
+    assert places.strategy(ray, 1) == "DEFAULT"
+    places.lost("")
+    assert places.strategy(ray, 1) == "DEFAULT"
+    places.lost("a")
+    # Ray counts what was given with a delay.
+    assert [places.strategy(ray, 1) for _ in range(4)] == ["b", "b", "c", "DEFAULT"]
+    # Later it is as good as any.
+    places._lost["a"] -= 100.0
+    assert places.strategy(ray, 1) == "DEFAULT"
 
 
 def test_a_version_is_put_once_and_its_reference_dropped_when_it_is_released():
