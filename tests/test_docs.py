@@ -484,7 +484,7 @@ def test_a_page_for_users_of_another_library_names_what_exists(library):
     words = [word for row in rows_of(library) for word in code_words(row[-1])]
     keys = {".".join(path) for algorithm in ALGORITHMS.values() for path in leaves(algorithm.config_schema(), "policy")}
     keys |= {".".join(path) for path in [*leaves(config_schema(), "env"), *leaves(RUN_SCHEMA)]}
-    named = {found[0] for word in words if (found := re.match(r"(?:env|lanes|policy\.\w+|run)\.[a-z_.]+", word))}
+    named = {found[0] for word in words if (found := re.match(r"(?:env|lanes|policy\.\w+|pool|run)\.[a-z_.]+", word))}
     assert named <= keys
     assert len(named) > 5
     names = {name for word in words for name in re.findall(r"\bminding(?:\.\w+)+", word)}
