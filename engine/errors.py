@@ -78,6 +78,10 @@ class LaneError(MindingError):
     """A lane of an asynchronous run cannot be started, died again and again, or broke the protocol."""
 
 
+class LimitError(MindingError):
+    """The limiter of a replay table does not allow what was asked of it now."""
+
+
 class SpaceError(MindingError, ValueError):
     """An observation or action space that the algorithm or the encoder cannot handle."""
 

@@ -10,6 +10,7 @@ from minding.engine.buffers.recorded import DatasetTables, MappedTables
 from minding.engine.buffers.reservoir import ReservoirBuffer
 from minding.engine.buffers.ring import Ring
 from minding.engine.buffers.sequences import PrioritizedSequenceBuffer
+from minding.engine.buffers.table import Rows, Table, Tables
 from minding.engine.buffers.tables import DeviceTables
 from minding.engine.buffers.uniform import UniformBuffer
 
@@ -23,7 +24,10 @@ __all__ = [
     "PrioritizedSequenceBuffer",
     "ReservoirBuffer",
     "Ring",
+    "Rows",
     "SequenceBatch",
+    "Table",
+    "Tables",
     "UniformBuffer",
 ]
 

@@ -1,0 +1,118 @@
+"""When a table takes rows and gives samples (rate limiters of Cassirer et al., 2021,
+https://arxiv.org/abs/2102.04736, section 3.4).
+
+A limiter is asked and never waits: whoever wants to insert or to sample decides what to do meanwhile. With I inserted
+rows, S samples and r samples per insert:
+
+    insert n   where the table then holds at most min_size rows, or (I + n) r - S <= max_diff
+    sample n   where the table holds at least min_size rows, and I r - S - n >= min_diff
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+from minding.engine.errors import ConfigError, nearest
+
+
+@dataclasses.dataclass(frozen=True)
+class Limiter:
+    """Bounds the ratio of samples to inserted rows.
+
+    Attributes:
+      min_size: rows that the table holds before it gives samples.
+      samples_per_insert: r, how often a row is sampled on average.
+      min_diff, max_diff: bounds of ``I r - S``.
+    """
+
+    min_size: int = 1
+    samples_per_insert: float = 1.0
+    min_diff: float = -math.inf
+    max_diff: float = math.inf
+
+    def __post_init__(self) -> None:
+        if self.min_size < 1:
+            raise ConfigError(f"limiter: expected min_size of at least 1 row, got {self.min_size}")
+        if not (math.isfinite(self.samples_per_insert) and self.samples_per_insert > 0):
+            raise ConfigError(f"limiter: expected samples_per_insert > 0, got {self.samples_per_insert}")
+        if not self.min_diff < self.max_diff:
+            raise ConfigError(f"limiter: expected min_diff < max_diff, got {self.min_diff} and {self.max_diff}")
+
+    def can_insert(self, count: int, size: int, inserted: int, sampled: int) -> bool:
+        """Whether `count` rows may be inserted into a table of `size` rows, after so many inserts and samples."""
+        if size + count <= self.min_size:
+            return True
+        return (inserted + count) * self.samples_per_insert - sampled <= self.max_diff
+
+    def can_sample(self, count: int, size: int, inserted: int, sampled: int) -> bool:
+        """Whether `count` samples may be drawn from a table of `size` rows, after so many inserts and samples."""
+        if size < self.min_size:
+            return False
+        return inserted * self.samples_per_insert - sampled - count >= self.min_diff
+
+
+def none() -> Limiter:
+    """Gives samples as soon as there is a row, and never stops either side."""
+    return Limiter()
+
+
+def min_size(rows: int) -> Limiter:
+    """Gives samples once the table holds so many rows."""
+    return Limiter(rows)
+
+
+def ratio(samples_per_insert: float, rows: int, error: float) -> Limiter:
+    """Holds the ratio of samples to inserts, counted from when the table first held so many rows.
+
+    Args:
+      samples_per_insert: samples per inserted row.
+      rows: that the table holds before it gives samples.
+      error: how far ``(I - rows) r - S`` may go to either side, in samples.
+    Raises:
+      ConfigError: if `error` is so small that neither side could go on, below ``max(1, samples_per_insert)``.
+    """
+    least = max(1.0, samples_per_insert)
+    if not error >= least:
+        raise ConfigError(
+            f"limiter ratio: expected an error of at least max(1, samples_per_insert) = {least:g} samples, got {error}: "
+            "below that, neither inserts nor samples may be allowed"
+        )
+    middle = samples_per_insert * rows
+    return Limiter(rows, samples_per_insert, middle - error, middle + error)
+
+
+def queue(rows: int) -> Limiter:
+    """Each row is sampled once, in the order of its arrival, and at most so many rows wait; for a table with the sampler
+    and the remover ``fifo`` and ``max_times_sampled=1``."""
+    return Limiter(1, 1.0, 0.0, float(rows))
+
+
+def stack(rows: int) -> Limiter:
+    """Each row is sampled once, the newest first, and at most so many rows wait; for a table with the sampler and the
+    remover ``lifo`` and ``max_times_sampled=1``."""
+    return queue(rows)
+
+
+LIMITERS = ("none", "min_size", "ratio", "queue", "stack")
+"""The names of all limiters."""
+
+
+def make_limiter(name: str, *, rows: int, samples_per_insert: float, error: float, what: str = "limiter") -> Limiter:
+    """Returns the limiter of a name, see the functions of this module.
+
+    Args:
+      name: one of `LIMITERS`.
+      rows: see there.
+      samples_per_insert, error: of ``ratio``.
+      what: the setting, for errors.
+    Raises:
+      ConfigError: there is none of this name, or its settings do not fit.
+    """
+    if name == "ratio":
+        return ratio(samples_per_insert, rows, error)
+    if name in LIMITERS:
+        return none() if name == "none" else {"min_size": min_size, "queue": queue, "stack": stack}[name](rows)
+    raise ConfigError(
+        f"{what}={name!r} is unknown{nearest(str(name), LIMITERS)}; expected one of {', '.join(LIMITERS)}"
+    )

@@ -1,0 +1,280 @@
+"""Which rows a table draws, and which it removes when it is full (selectors of Cassirer et al., 2021,
+https://arxiv.org/abs/2102.04736, section 3.2)."""
+
+from __future__ import annotations
+
+import heapq
+from collections import OrderedDict
+from typing import Protocol
+
+import numpy as np
+
+from minding.engine.buffers.sum_tree import SumTree
+from minding.engine.errors import ConfigError, nearest
+from minding.engine.types import Array, StateDict
+
+
+class Selector(Protocol):
+    """Chooses among places that hold an item. An item has a priority, a number of at least 0."""
+
+    uses_priority: bool
+    """Whether priorities change what it chooses."""
+
+    def insert(self, place: int, priority: float) -> None:
+        """Takes up a place that it does not know."""
+        ...
+
+    def update(self, place: int, priority: float) -> None:
+        """Changes the priority of a place."""
+        ...
+
+    def remove(self, place: int) -> None:
+        """Forgets a place."""
+        ...
+
+    def choose(self, rng: np.random.Generator) -> tuple[int, float]:
+        """Returns a place, of which there is at least one, and the probability with which it was chosen."""
+        ...
+
+    def choose_many(self, count: int, rng: np.random.Generator) -> tuple[Array, Array]:
+        """The same `count` times, between which nothing changes: places int64 ``(count,)``, probabilities float64."""
+        ...
+
+    def state_dict(self) -> StateDict:
+        """Everything that later choices depend on."""
+        ...
+
+    def load_state_dict(self, state: StateDict) -> None: ...
+
+
+class Uniform:
+    """Each place with the same probability."""
+
+    uses_priority = False
+
+    def __init__(self, capacity: int) -> None:
+        # The places in use stand at the beginning of one array; the other says where each of them stands.
+        self._held, self._where, self._count = np.zeros(capacity, np.int64), np.zeros(capacity, np.int64), 0
+
+    def insert(self, place: int, priority: float) -> None:
+        self._held[self._count], self._where[place] = place, self._count
+        self._count += 1
+
+    def update(self, place: int, priority: float) -> None:
+        """Priorities change nothing."""
+
+    def remove(self, place: int) -> None:
+        self._count -= 1
+        hole, last = self._where[place], self._held[self._count]
+        self._held[hole], self._where[last] = last, hole
+
+    def choose(self, rng: np.random.Generator) -> tuple[int, float]:
+        return int(self._held[rng.integers(self._count)]), 1.0 / self._count
+
+    def choose_many(self, count: int, rng: np.random.Generator) -> tuple[Array, Array]:
+        return self._held[rng.integers(self._count, size=count)], np.full(count, 1.0 / self._count)
+
+    def state_dict(self) -> StateDict:
+        return {"held": self._held[: self._count].copy()}
+
+    def load_state_dict(self, state: StateDict) -> None:
+        held = np.asarray(state["held"])
+        self._count = len(held)
+        self._held[: self._count], self._where[held] = held, np.arange(self._count)
+
+
+class Prioritized:
+    """Each place with a probability in proportion to its priority to the power of `exponent` (Schaul et al., 2016,
+    https://arxiv.org/abs/1511.05952, eq. 1). If all priorities are 0, each with the same probability.
+
+    Args:
+      capacity: number of places.
+      exponent: 0 draws uniformly, 1 in proportion.
+    """
+
+    uses_priority = True
+
+    def __init__(self, capacity: int, exponent: float = 1.0) -> None:
+        self._tree, self._exponent = SumTree(capacity), exponent
+        self._places = Uniform(capacity)
+
+    def insert(self, place: int, priority: float) -> None:
+        self._places.insert(place, priority)
+        self.update(place, priority)
+
+    def update(self, place: int, priority: float) -> None:
+        self._tree.write(np.array([place]), np.array([float(priority) ** self._exponent]))
+
+    def remove(self, place: int) -> None:
+        self._places.remove(place)
+        self._tree.write(np.array([place]), np.zeros(1))
+
+    def choose(self, rng: np.random.Generator) -> tuple[int, float]:
+        places, probability = self.choose_many(1, rng)
+        return int(places[0]), float(probability[0])
+
+    def choose_many(self, count: int, rng: np.random.Generator) -> tuple[Array, Array]:
+        total = self._tree.total
+        if total <= 0.0:
+            return self._places.choose_many(count, rng)
+        places = self._tree.find(rng.random(count) * total)
+        mass = self._tree.read(places)
+        while not mass.all():
+            # Rounding can lead to a place without priority.
+            again = mass == 0.0
+            places[again] = self._tree.find(rng.random(int(again.sum())) * total)
+            mass = self._tree.read(places)
+        return places, mass / total
+
+    def state_dict(self) -> StateDict:
+        held = self._places.state_dict()
+        return {**held, "mass": self._tree.read(held["held"])}
+
+    def load_state_dict(self, state: StateDict) -> None:
+        self._places.load_state_dict(state)
+        self._tree.write(np.asarray(state["held"]), np.asarray(state["mass"]))
+
+
+class _Ordered:
+    """By the order in which places were taken up; an update leaves it as it is."""
+
+    uses_priority = False
+    _newest: bool
+
+    def __init__(self, capacity: int) -> None:
+        # A linked list: the ends of a dict are found slowly once much was removed there.
+        self._order: OrderedDict[int, None] = OrderedDict()
+
+    def insert(self, place: int, priority: float) -> None:
+        self._order[place] = None
+
+    def update(self, place: int, priority: float) -> None:
+        """Priorities change nothing."""
+
+    def remove(self, place: int) -> None:
+        del self._order[place]
+
+    def choose(self, rng: np.random.Generator) -> tuple[int, float]:
+        return next(reversed(self._order) if self._newest else iter(self._order)), 1.0
+
+    def choose_many(self, count: int, rng: np.random.Generator) -> tuple[Array, Array]:
+        return np.full(count, self.choose(rng)[0]), np.ones(count)
+
+    def state_dict(self) -> StateDict:
+        return {"order": np.array(list(self._order), np.int64)}
+
+    def load_state_dict(self, state: StateDict) -> None:
+        self._order = OrderedDict.fromkeys(np.asarray(state["order"]).tolist())
+
+
+class Fifo(_Ordered):
+    """The oldest one."""
+
+    _newest = False
+
+
+class Lifo(_Ordered):
+    """The newest one."""
+
+    _newest = True
+
+
+class _Heap:
+    """By priority; of equal ones, that which was inserted or updated least recently."""
+
+    uses_priority = True
+    _sign: float
+
+    def __init__(self, capacity: int) -> None:
+        self._heap: list[tuple[float, int, int]] = []
+        self._known: dict[int, tuple[float, int]] = {}
+        self._count = 0
+
+    def insert(self, place: int, priority: float) -> None:
+        # Entries of a place that changed since stay in the heap until they come up.
+        key = self._known[place] = self._sign * float(priority), self._count
+        heapq.heappush(self._heap, (*key, place))
+        self._count += 1
+
+    def update(self, place: int, priority: float) -> None:
+        self.insert(place, priority)
+        if len(self._heap) > 64 + 4 * len(self._known):
+            self._heap = [(*key, place) for place, key in self._known.items()]
+            heapq.heapify(self._heap)
+
+    def remove(self, place: int) -> None:
+        del self._known[place]
+
+    def choose(self, rng: np.random.Generator) -> tuple[int, float]:
+        while True:
+            priority, count, place = self._heap[0]
+            if self._known.get(place) == (priority, count):
+                return place, 1.0
+            heapq.heappop(self._heap)
+
+    def choose_many(self, count: int, rng: np.random.Generator) -> tuple[Array, Array]:
+        return np.full(count, self.choose(rng)[0]), np.ones(count)
+
+    def state_dict(self) -> StateDict:
+        places = np.array(list(self._known), np.int64)
+        keys = list(self._known.values())
+        return {
+            "places": places,
+            "keys": np.array([key for key, _ in keys], np.float64),
+            "counts": np.array([count for _, count in keys], np.int64),
+            "count": self._count,
+        }
+
+    def load_state_dict(self, state: StateDict) -> None:
+        columns = (np.asarray(state[name]).tolist() for name in ("places", "keys", "counts"))
+        self._known = {place: (key, count) for place, key, count in zip(*columns)}
+        self._heap = [(*key, place) for place, key in self._known.items()]
+        heapq.heapify(self._heap)
+        self._count = int(state["count"])
+
+
+class MinHeap(_Heap):
+    """The one of the lowest priority."""
+
+    _sign = 1.0
+
+
+class MaxHeap(_Heap):
+    """The one of the highest priority."""
+
+    _sign = -1.0
+
+
+_BY_NAME: dict[str, type[Uniform | Prioritized | Fifo | Lifo | MinHeap | MaxHeap]] = {
+    "uniform": Uniform,
+    "prioritized": Prioritized,
+    "fifo": Fifo,
+    "lifo": Lifo,
+    "min_heap": MinHeap,
+    "max_heap": MaxHeap,
+}
+SELECTORS = tuple(_BY_NAME)
+"""The names of all selectors."""
+
+
+def make_selector(name: str, capacity: int, exponent: float, what: str) -> Selector:
+    """Returns the selector of a name.
+
+    Args:
+      name: one of `SELECTORS`.
+      capacity: number of places.
+      exponent: of `Prioritized`.
+      what: what it is for, for errors.
+    Raises:
+      ConfigError: there is none of this name.
+    """
+    if name not in _BY_NAME:
+        raise ConfigError(
+            f"{what}={name!r} is unknown{nearest(str(name), SELECTORS)}; expected one of {', '.join(SELECTORS)}"
+        )
+    return Prioritized(capacity, exponent) if name == "prioritized" else _BY_NAME[name](capacity)
+
+
+def uses_priority(name: str) -> bool:
+    """Whether priorities change what the selector of this name chooses."""
+    return name in _BY_NAME and _BY_NAME[name].uses_priority

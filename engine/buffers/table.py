@@ -1,0 +1,464 @@
+"""Replay tables with samplers, removers and limiters (Reverb: Cassirer et al., 2021,
+https://arxiv.org/abs/2102.04736), for one machine."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from minding.engine.buffers import limiters, saved
+from minding.engine.buffers.limiters import Limiter
+from minding.engine.buffers.priorities import UNKNOWN
+from minding.engine.buffers.selectors import make_selector, uses_priority
+from minding.engine.buffers.tables import DeviceTables
+from minding.engine.data.batch import PRIORITY, Field, IndexedBatch, RowLayout
+from minding.engine.errors import CheckpointError, ConfigError, LimitError, NonFiniteError
+from minding.engine.seeding import SeedStreams, generator_state, restore_generator
+from minding.engine.types import Array, StateDict
+
+
+class Rows:
+    """Rows in device memory that several tables can refer to; a row is free again once no table does.
+
+    Args:
+      capacity: number of rows.
+      fields: name -> Field, usually ``policy.learn_mode.fields``.
+
+    Attributes:
+      layout: the row's fields.
+      tables: where the rows are.
+
+    Raises:
+      ConfigError: for a capacity below 1.
+    """
+
+    def __init__(self, capacity: int, fields: Mapping[str, Field]) -> None:
+        if capacity < 1:
+            raise ConfigError(f"buffer capacity: expected at least 1 row, got {capacity}")
+        self.capacity = capacity
+        self.layout = RowLayout(fields)
+        self.tables = DeviceTables(self.layout, capacity)
+        self._references = np.zeros(capacity, np.int64)
+        # A place that is given back is the last to be written again: who drew it may not have gathered it yet.
+        self._free = deque(range(capacity))
+        self._pushed, self._written = 0, np.zeros(capacity, np.int64)
+        self._origin = saved.new_origin()
+
+    @property
+    def num_free(self) -> int:
+        """How many more rows fit."""
+        return len(self._free)
+
+    def pack(self, values: Mapping[str, Array]) -> tuple[Array, ...]:
+        """Rows, one array ``(n, *shape)`` per field, as `take` writes them.
+
+        Raises:
+          ShapeError: if a field is missing or has another shape.
+          NonFiniteError: if a value is NaN or infinite.
+        """
+        block = self.layout.pack(values)
+        self.layout.check_finite(block, "replay push")
+        return block
+
+    def take(self, block: Sequence[Array]) -> list[int]:
+        """Writes rows to free places; returns these.
+
+        Raises:
+          ConfigError: there are too few free places; nothing is written then.
+        """
+        count = len(block[0])
+        if count > self.num_free:
+            raise ConfigError(
+                f"push of {count} rows: tables hold {self.capacity - self.num_free} of {self.capacity} rows, and "
+                f"{self.num_free} are free; give Rows a capacity of at least the sum of its tables' capacities"
+            )
+        places = [self._free.popleft() for _ in range(count)]
+        for table, new in enumerate(block):
+            self.tables.put(table, np.array(places, np.int64), new)
+        self._pushed += count
+        self._written[places] = self._pushed
+        return places
+
+    def hold(self, places: Sequence[int]) -> None:
+        """Notes one more table that refers to each of these."""
+        self._references[np.asarray(places, np.int64)] += 1
+
+    def release(self, place: int) -> None:
+        """Notes that a table does not refer to it any more."""
+        self._references[place] -= 1
+        if not self._references[place]:
+            self._free.append(place)
+
+    def state_dict(self) -> StateDict:
+        """The rows (views, not copies, in blocks) and which places are free, in the order in which they are used."""
+        used = int(np.flatnonzero(self._written).max(initial=-1)) + 1
+        return {
+            **saved.described(self.layout, self.capacity),
+            "pushed": self._pushed,
+            "used": used,
+            "free": np.array(self._free, np.int64),
+            "references": self._references.copy(),
+            "tables": {
+                str(i): saved.in_blocks(table, used, lambda rows: self._versions(rows, used))
+                for i, table in enumerate(self.tables.host)
+            },
+        }
+
+    def load_state_dict(self, state: StateDict) -> None:
+        """Restores rows in place.
+
+        Raises:
+          CheckpointError: if the saved rows have other fields or another capacity.
+        """
+        saved.check_fits(state, self.layout, self.capacity)
+        self.tables.write(0, [np.asarray(state["tables"][str(i)]) for i in range(len(self.tables.host))])
+        self._pushed, used = int(state["pushed"]), int(state["used"])
+        self._free = deque(np.asarray(state["free"]).tolist())
+        self._references = np.asarray(state["references"]).astype(np.int64)
+        self._written[:] = 0
+        self._written[:used] = self._pushed
+        self._origin = saved.new_origin()
+
+    def _versions(self, block_rows: int, used: int) -> list[int]:
+        """For each block, how many rows had been pushed when it was last written to, counted from the origin."""
+        if not used:
+            return []
+        last = np.maximum.reduceat(self._written[:used], np.arange(0, used, block_rows))
+        return [self._origin + int(pushed) for pushed in last]
+
+
+class Table:
+    """Transitions of which a sampler draws, a remover makes room, and a limiter says when either may happen.
+
+    With ``uniform`` and ``fifo`` it draws as `UniformBuffer` does; that one is several times faster, since it needs to
+    keep no books of single rows. A row holds its images (no ``images_once``).
+
+    Args:
+      capacity: number of rows kept.
+      fields: name -> Field, usually ``policy.learn_mode.fields``; or the `Rows` that several tables share.
+      sampler, remover: names, see `selectors.SELECTORS`. Priorities are those that rows come with
+        (``priority``, of a `priority_calculator`), the highest so far without them, and what `update` sets.
+      max_times_sampled: a row is removed once it was drawn so often; 0: it is not.
+      limiter: see `limiters`; None: `limiters.none()`.
+      alpha: exponent of the priorities of the sampler ``prioritized``.
+      beta: exponent of its importance weights at the start; it rises linearly to 1.
+      beta_steps: number of minibatches drawn until then.
+      seed: of the sampling stream.
+
+    Attributes:
+      inserted, sampled: rows and samples so far, which the limiter is asked about.
+
+    Raises:
+      ConfigError: if one of these is out of range.
+    """
+
+    takes_order = False
+    """Whether rows come with `engine.buffers.ring.ORDER`."""
+
+    def __init__(
+        self,
+        capacity: int,
+        fields: Mapping[str, Field] | Rows,
+        sampler: str = "uniform",
+        remover: str = "fifo",
+        max_times_sampled: int = 0,
+        limiter: Limiter | None = None,
+        *,
+        alpha: float = 0.6,
+        beta: float = 0.4,
+        beta_steps: int = 100_000,
+        seed: int = 0,
+    ) -> None:
+        self.rows = fields if isinstance(fields, Rows) else Rows(capacity, fields)
+        if not 1 <= capacity <= self.rows.capacity:
+            raise ConfigError(f"table capacity: expected 1 to {self.rows.capacity} rows, got {capacity}")
+        if max_times_sampled < 0:
+            raise ConfigError(f"max_times_sampled={max_times_sampled}: expected at least 0 (0: no limit)")
+        for name, value in {"alpha": alpha, "beta": beta}.items():
+            if not 0 <= value <= 1:
+                raise ConfigError(f"{name}={value}: expected a number in [0, 1]")
+        if beta_steps < 1:
+            raise ConfigError(f"beta_steps={beta_steps}: expected at least 1")
+        self.capacity = capacity
+        self.sampler, self.remover, self.max_times_sampled = sampler, remover, max_times_sampled
+        self.limiter = limiters.none() if limiter is None else limiter
+        if self.limiter.min_size > capacity:
+            raise ConfigError(
+                f"the limiter waits for {self.limiter.min_size} rows, and the table holds {capacity}: raise its "
+                "capacity"
+            )
+        self.prioritized = uses_priority(sampler) or uses_priority(remover)
+        """Whether it wants priorities back from learning, see `update`."""
+        self._beta, self._beta_steps, self.drawn = beta, beta_steps, 0
+        self.inserted = self.sampled = 0
+        self._sampler = make_selector(sampler, self.rows.capacity, alpha, "sampler")
+        self._remover = make_selector(remover, self.rows.capacity, 1.0, "remover")
+        self._times: dict[int, int] = {}
+        """How often each row that is held was drawn."""
+        self._highest = 1.0
+        self._rng = SeedStreams(seed).generator("buffer")
+
+    @property
+    def fields(self) -> Mapping[str, Field]:
+        return self.rows.layout.fields
+
+    @property
+    def beta(self) -> float:
+        """Exponent of the weights of the next minibatch."""
+        return self._beta + (1.0 - self._beta) * min(1.0, self.drawn / self._beta_steps)
+
+    def __len__(self) -> int:
+        return len(self._times)
+
+    def can_insert(self, count: int) -> bool:
+        """Whether the limiter lets so many rows be inserted now."""
+        return self.limiter.can_insert(count, len(self), self.inserted, self.sampled)
+
+    def can_sample(self, count: int) -> bool:
+        """Whether the limiter lets so many samples be drawn now, and the rows last for them."""
+        lasts = not self.max_times_sampled or count <= sum(self.max_times_sampled - n for n in self._times.values())
+        return bool(self._times) and lasts and self.limiter.can_sample(count, len(self), self.inserted, self.sampled)
+
+    def push(self, transitions: Mapping[str, Array]) -> None:
+        """Inserts transitions, one array ``(n, *shape)`` per field, and `PRIORITY` ``(n,)`` if they have one.
+
+        Raises:
+          LimitError: the limiter does not let them in, see `can_insert`; nothing is inserted then.
+          ShapeError, NonFiniteError: as `Rows.pack`.
+          ConfigError: there are more rows than the table holds, or a priority is negative.
+        """
+        push(transitions, [self])
+
+    def sample(self, updates: int, batch_size: int) -> IndexedBatch:
+        """Draws the rows of `updates` minibatches of `batch_size`; the rows themselves are gathered on the device.
+
+        With ``max_times_sampled`` a row that was drawn often enough is out of the draws that follow, also within a
+        minibatch. What was drawn stays readable until rows are pushed.
+
+        Raises:
+          ConfigError: if the table is empty.
+          LimitError: the limiter does not let them out, see `can_sample`; nothing is drawn then.
+        """
+        count = updates * batch_size
+        if not len(self):
+            raise ConfigError("sample from an empty buffer: push transitions first (data_pusher), or wait for warm-up")
+        if count > self.limiter.max_diff - self.limiter.min_diff:
+            raise ConfigError(
+                f"sample of {count} rows: the limiter never lets more than "
+                f"{self.limiter.max_diff - self.limiter.min_diff:g} out at once; raise its error, or draw smaller batches"
+            )
+        if not self.can_sample(count):
+            raise LimitError(f"sample of {count} rows: {self._standing()}; ask can_sample first")
+        size = np.full(count, len(self))
+        if self.max_times_sampled:
+            places, probability = np.zeros(count, np.int64), np.zeros(count)
+            for k in range(count):
+                size[k] = len(self)
+                place, probability[k] = self._sampler.choose(self._rng)
+                places[k] = place
+                self._times[place] += 1
+                if self._times[place] == self.max_times_sampled:
+                    self._remove(place)
+        else:
+            places, probability = self._sampler.choose_many(count, self._rng)
+        self.sampled += count
+        index = places.astype(np.int32).reshape(updates, batch_size)
+        weight = None
+        if self.sampler == "prioritized":
+            weight = self._weights((size * probability).reshape(updates, batch_size))
+        self.drawn += updates
+        return IndexedBatch(self.rows.layout, self.rows.tables, index, weight)
+
+    def update(self, batch: IndexedBatch, priorities: Array) -> None:
+        """Sets the priorities of drawn rows that are still there; of a row drawn twice the last one stays.
+
+        Args:
+          batch: as drawn.
+          priorities: float32 (K, B), at least 0: sizes of the errors.
+
+        Raises:
+          NonFiniteError: if one is NaN or infinite; nothing is written then.
+          ConfigError: if one is negative; nothing is written then.
+        """
+        given = _checked(priorities.reshape(-1))
+        for place, priority in zip(batch.index.reshape(-1).tolist(), given.tolist()):
+            if place in self._times:
+                self._sampler.update(place, priority)
+                self._remover.update(place, priority)
+        self._highest = max(self._highest, float(given.max(initial=0.0)))
+
+    def read(self, name: str, rows: Array) -> Array:
+        """A field of the rows at the given places, as a copy."""
+        return self.rows.layout.read(self.rows.tables.host, name, rows).copy()
+
+    def state_dict(self) -> StateDict:
+        """The rows and everything that later draws depend on. The limiter's settings are not part of it: after a resume
+        those of the running configuration hold, with what was inserted and sampled so far."""
+        return {"rows": self.rows.state_dict(), **self.books()}
+
+    def load_state_dict(self, state: StateDict) -> None:
+        """Restores it in place.
+
+        Raises:
+          CheckpointError: if it was saved with another capacity, sampler or remover, or has other rows.
+        """
+        self.check_books(state)
+        self.rows.load_state_dict(state["rows"])
+        self.load_books(state)
+
+    def books(self) -> StateDict:
+        """The state without the rows."""
+        return {
+            "kind": {"capacity": self.capacity, "sampler": self.sampler, "remover": self.remover},
+            "places": np.array(list(self._times), np.int64),
+            "times": np.array(list(self._times.values()), np.int64),
+            "sampler": self._sampler.state_dict(),
+            "remover": self._remover.state_dict(),
+            "counts": {"inserted": self.inserted, "sampled": self.sampled, "drawn": self.drawn},
+            "highest": self._highest,
+            "rng": generator_state(self._rng),
+        }
+
+    def check_books(self, state: StateDict) -> None:
+        """Raises CheckpointError if it was saved with another capacity, sampler or remover."""
+        here = {"capacity": self.capacity, "sampler": self.sampler, "remover": self.remover}
+        if state["kind"] != here:
+            raise CheckpointError(
+                f"buffer: the checkpoint holds a table of {state['kind']}, this run has one of {here}"
+            )
+
+    def load_books(self, state: StateDict) -> None:
+        """Restores the state without the rows."""
+        self._times = dict(zip(np.asarray(state["places"]).tolist(), np.asarray(state["times"]).tolist()))
+        self._sampler.load_state_dict(state["sampler"])
+        self._remover.load_state_dict(state["remover"])
+        counts = state["counts"]
+        self.inserted, self.sampled, self.drawn = (int(counts[name]) for name in ("inserted", "sampled", "drawn"))
+        self._highest = float(state["highest"])
+        restore_generator(self._rng, state["rng"])
+
+    def _remove(self, place: int) -> None:
+        self._sampler.remove(place)
+        self._remover.remove(place)
+        del self._times[place]
+        self.rows.release(place)
+
+    def _make_room(self, count: int) -> None:
+        while len(self) + count > self.capacity:
+            self._remove(self._remover.choose(self._rng)[0])
+
+    def _insert(self, places: Sequence[int], priorities: Array) -> None:
+        known = priorities != UNKNOWN
+        if known.any():
+            self._highest = max(self._highest, float(priorities[known].max()))
+        self.rows.hold(places)
+        for place, priority in zip(places, np.where(known, priorities, self._highest).tolist()):
+            self._sampler.insert(place, priority)
+            self._remover.insert(place, priority)
+            self._times[place] = 0
+        self.inserted += len(places)
+
+    def _weights(self, mass: Array) -> Array:
+        """Importance weights ``(N P)^-beta``, the largest of a minibatch is 1; mass: N P, float64 (K, B)."""
+        betas = [
+            self._beta + (1.0 - self._beta) * min(1.0, (self.drawn + k) / self._beta_steps) for k in range(len(mass))
+        ]
+        scaled = (mass / mass.min(axis=1, keepdims=True)) ** -np.array(betas)[:, None]
+        return scaled.astype(np.float32)
+
+    def _standing(self) -> str:
+        """Both sides of the limiter, for messages."""
+        limit = self.limiter
+        diff = self.inserted * limit.samples_per_insert - self.sampled
+        return (
+            f"the limiter does not allow it: {len(self)} rows of at least {limit.min_size}, {self.inserted} inserted x "
+            f"{limit.samples_per_insert:g} samples per insert - {self.sampled} sampled = {diff:g}, to stay in "
+            f"[{limit.min_diff:g}, {limit.max_diff:g}]"
+        )
+
+
+class Tables:
+    """What a `data_pusher` takes to fill several tables that share their `Rows`: each row is stored once.
+
+    Learners draw from the single tables.
+
+    Args:
+      *tables: of the same `Rows`.
+
+    Raises:
+      ConfigError: there are none, or they have rows of their own.
+    """
+
+    takes_order = False
+
+    def __init__(self, *tables: Table) -> None:
+        if not tables or any(table.rows is not tables[0].rows for table in tables):
+            raise ConfigError("Tables: expected tables that share their rows, as Table(capacity, rows) makes them")
+        self.tables, self.rows = tables, tables[0].rows
+        self.capacity = self.rows.capacity
+
+    @property
+    def fields(self) -> Mapping[str, Field]:
+        return self.rows.layout.fields
+
+    def __len__(self) -> int:
+        return self.capacity - self.rows.num_free
+
+    def can_insert(self, count: int) -> bool:
+        """Whether the limiters of all tables let so many rows be inserted now."""
+        return all(table.can_insert(count) for table in self.tables)
+
+    def push(self, transitions: Mapping[str, Array]) -> None:
+        """Inserts transitions into all tables, see `Table.push`."""
+        push(transitions, self.tables)
+
+    def state_dict(self) -> StateDict:
+        return {
+            "rows": self.rows.state_dict(),
+            "tables": {str(k): table.books() for k, table in enumerate(self.tables)},
+        }
+
+    def load_state_dict(self, state: StateDict) -> None:
+        """Restores all tables; for what it raises see `Table.load_state_dict`."""
+        if len(state["tables"]) != len(self.tables):
+            raise CheckpointError(
+                f"buffer: the checkpoint holds {len(state['tables'])} tables, this run has {len(self.tables)}"
+            )
+        for k, table in enumerate(self.tables):
+            table.check_books(state["tables"][str(k)])
+        self.rows.load_state_dict(state["rows"])
+        for k, table in enumerate(self.tables):
+            table.load_books(state["tables"][str(k)])
+
+
+def push(transitions: Mapping[str, Array], tables: Sequence[Table]) -> None:
+    """Inserts transitions into tables that share their rows, see `Table.push`."""
+    count = len(next(iter(transitions.values())))
+    given = np.asarray(transitions.get(PRIORITY, np.full(count, UNKNOWN)), np.float64)
+    _checked(given[given != UNKNOWN])
+    for table in tables:
+        if count > table.capacity:
+            raise ConfigError(f"push of {count} rows into a buffer of {table.capacity}: raise the capacity")
+        if not table.can_insert(count):
+            raise LimitError(f"push of {count} rows: {table._standing()}; ask can_insert first")
+    rows = tables[0].rows
+    block = rows.pack(transitions)
+    for table in tables:
+        table._make_room(count)
+    places = rows.take(block)
+    for table in tables:
+        table._insert(places, given)
+
+
+def _checked(priorities: Array) -> Array:
+    """Priorities as float64; refuses NaN, infinity and negative ones."""
+    given = priorities.astype(np.float64)
+    if not np.isfinite(given).all():
+        raise NonFiniteError(
+            f"priority {int(np.flatnonzero(~np.isfinite(given))[0])} of those given is NaN or infinite"
+        )
+    if (given < 0.0).any():
+        raise ConfigError(f"priority {given.min()}: expected the size of an error, at least 0")
+    return given

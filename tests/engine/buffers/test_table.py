@@ -1,0 +1,267 @@
+"""Tables against plain lists: what is drawn, what is removed, and when either is allowed."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from minding.engine.buffers import Rows, Table, Tables, limiters
+from minding.engine.buffers.selectors import SELECTORS, make_selector
+from minding.engine.data.batch import Field
+from minding.engine.errors import CheckpointError, ConfigError, LimitError, NonFiniteError
+
+FIELDS = {"number": Field(), "image": Field((2,), "uint8")}
+
+
+def rows(*numbers, priority=None):
+    """Rows of two tables that tell which they are."""
+    x = np.array(numbers)
+    given = {} if priority is None else {"priority": np.array(priority, np.float64)}
+    return {
+        "number": x.astype(np.float32),
+        "image": np.repeat(x.astype(np.uint8), 2).reshape(-1, 2),
+        **given,
+    }
+
+
+def held(table):
+    """The numbers of the rows that it holds."""
+    places = np.array(list(table._times), np.int64)
+    numbers = table.read("number", places).astype(int)
+    assert np.array_equal(table.read("image", places), np.repeat(numbers % 256, 2).reshape(-1, 2))
+    return sorted(numbers.tolist())
+
+
+def drawn(table, updates=1, batch=1):
+    """The numbers of a batch."""
+    return table.read("number", table.sample(updates, batch).index.reshape(-1)).astype(int).tolist()
+
+
+class Listed:
+    """What a selector should choose, from a list of [place, priority, number of the last change, number of insertion]."""
+
+    def __init__(self):
+        self.items, self.count = [], 0
+
+    def insert(self, place, priority):
+        self.items.append([place, priority, self.count, self.count])
+        self.count += 1
+
+    def update(self, place, priority):
+        item = next(item for item in self.items if item[0] == place)
+        item[1:3] = priority, self.count
+        self.count += 1
+
+    def remove(self, place):
+        self.items = [item for item in self.items if item[0] != place]
+
+    def choices(self, name):
+        """The places that may be chosen."""
+        first = {
+            "fifo": lambda item: item[3],
+            "lifo": lambda item: -item[3],
+            "min_heap": lambda item: (item[1], item[2]),
+            "max_heap": lambda item: (-item[1], item[2]),
+        }
+        if name in first:
+            return {min(self.items, key=first[name])[0]}
+        if name == "prioritized" and any(item[1] for item in self.items):
+            return {item[0] for item in self.items if item[1]}
+        return {item[0] for item in self.items}
+
+
+STEPS = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 7), st.sampled_from([0.0, 0.5, 1.0, 2.0])), max_size=60)
+
+
+@pytest.mark.parametrize("name", SELECTORS)
+@settings(max_examples=40, deadline=None)
+@given(steps=STEPS)
+def test_a_selector_chooses_as_a_plain_list_does_also_after_it_was_restored(name, steps):
+    selector, plain, rng = make_selector(name, 8, 1.0, "sampler"), Listed(), np.random.default_rng(0)
+    places = set()
+    for kind, place, priority in steps:
+        if kind == 3:
+            fresh = make_selector(name, 8, 1.0, "sampler")
+            fresh.load_state_dict(selector.state_dict())
+            selector = fresh
+        elif kind == 0 and place in places:
+            selector.remove(place)
+            plain.remove(place)
+            places.remove(place)
+        elif place in places:
+            selector.update(place, priority)
+            plain.update(place, priority)
+        else:
+            selector.insert(place, priority)
+            plain.insert(place, priority)
+            places.add(place)
+        if places:
+            assert selector.choose(rng)[0] in plain.choices(name)
+            assert set(selector.choose_many(4, rng)[0].tolist()) <= plain.choices(name)
+
+
+def test_probabilities_are_those_of_the_draws():
+    rng = np.random.default_rng(0)
+    selector = make_selector("prioritized", 4, 0.5, "sampler")
+    for place, priority in enumerate((1.0, 4.0, 9.0, 0.0)):
+        selector.insert(place, priority)
+    places, probability = selector.choose_many(60_000, rng)
+    share = np.bincount(places, minlength=4) / len(places)
+    np.testing.assert_allclose(share, [1 / 6, 2 / 6, 3 / 6, 0.0], atol=0.01)
+    assert dict(zip(places.tolist(), probability.round(6).tolist())) == {0: 0.166667, 1: 0.333333, 2: 0.5}
+
+
+@pytest.mark.parametrize(
+    ("remover", "left"),
+    [("fifo", [2, 3, 4, 5]), ("lifo", [0, 1, 2, 5]), ("min_heap", [1, 3, 4, 5]), ("max_heap", [0, 2, 4, 5])],
+)
+def test_a_full_table_removes_what_its_remover_chooses(remover, left):
+    table = Table(4, FIELDS, remover=remover)
+    table.push(rows(0, 1, 2, 3, priority=[1.0, 9.0, 2.0, 8.0]))
+    table.push(rows(4, priority=[5.0]))
+    table.push(rows(5, priority=[3.0] if remover == "min_heap" else [4.0]))
+    assert held(table) == left
+    assert (len(table), table.inserted) == (4, 6)
+
+
+def test_a_row_that_was_drawn_often_enough_is_removed_and_stays_readable_until_the_next_push():
+    table = Table(4, FIELDS, "fifo", "fifo", max_times_sampled=2)
+    table.push(rows(0, 1, 2))
+    batch = table.sample(1, 4)
+    assert table.read("number", batch.index[0]).tolist() == [0.0, 0.0, 1.0, 1.0]
+    assert held(table) == [2]
+    with pytest.raises(LimitError, match="sample of 3 rows: the limiter does not allow it: 1 rows"):
+        table.sample(1, 3)
+    table.push(rows(3, 4, 5))
+    assert drawn(table, 2, 2) == [2, 2, 3, 3]
+
+
+@pytest.mark.parametrize(("kind", "order"), [("fifo", [0, 1, 2]), ("lifo", [2, 1, 0])])
+def test_a_queue_and_a_stack_give_each_row_once(kind, order):
+    limiter = limiters.queue(3) if kind == "fifo" else limiters.stack(3)
+    table = Table(3, FIELDS, kind, kind, max_times_sampled=1, limiter=limiter)
+    table.push(rows(0, 1, 2))
+    with pytest.raises(
+        LimitError, match=r"push of 1 rows: .* 3 inserted x 1 samples per insert - 0 sampled = 3, to sta"
+    ):
+        table.push(rows(3))
+    assert [drawn(table)[0] for _ in range(3)] == order
+    with pytest.raises(ConfigError, match="sample from an empty buffer"):
+        table.sample(1, 1)
+    table.push(rows(3))
+    assert drawn(table) == [3]
+
+
+def test_rows_are_drawn_uniformly_and_the_oldest_makes_room():
+    table = Table(6, FIELDS, seed=1)
+    for n in range(0, 10, 2):
+        table.push(rows(n, n + 1))
+    share = np.bincount(drawn(table, 10, 3000), minlength=10) / 30_000
+    np.testing.assert_allclose(share, [0] * 4 + [1 / 6] * 6, atol=0.01)
+    assert held(table) == [4, 5, 6, 7, 8, 9]
+
+
+def test_importance_weights_are_those_of_the_paper_and_updates_change_what_is_drawn():
+    table = Table(4, FIELDS, "prioritized", alpha=1.0, beta=0.5, beta_steps=2)
+    table.push(rows(0, 1, priority=[1.0, 3.0]))
+    batch = table.sample(1, 64)
+    numbers = table.read("number", batch.index[0])
+    # (N P)^-0.5: N P = 0.5 and 1.5; the largest weight is 1.
+    np.testing.assert_allclose(batch.weight[0], np.where(numbers == 0, 1.0, (0.5 / 1.5) ** 0.5), rtol=1e-6)
+    assert table.beta == 0.75
+    table.update(batch, np.where(numbers == 0, 1.0, 0.0)[None].astype(np.float32))
+    assert set(drawn(table, 1, 64)) == {0}
+    # What comes without a priority has the highest one so far.
+    table.push(rows(2))
+    share = np.bincount(drawn(table, 10, 1000), minlength=3) / 10_000
+    np.testing.assert_allclose(share, [0.25, 0.0, 0.75], atol=0.03)
+
+
+def test_tables_share_rows_and_a_row_stays_as_long_as_one_of_them_refers_to_it():
+    store = Rows(8, FIELDS)
+    recent = Table(2, store, "fifo", "fifo", max_times_sampled=1)
+    best = Table(3, store, "max_heap", "min_heap")
+    both = Tables(recent, best)
+    for n, priority in enumerate((5.0, 1.0, 4.0)):
+        both.push(rows(n, priority=[priority]))
+    both.push(rows(3, priority=[3.0]))
+    assert (held(recent), held(best), len(both)) == ([2, 3], [0, 2, 3], 3)
+    assert drawn(recent, 1, 2) == [2, 3]
+    assert (held(recent), len(both)) == ([], 3)
+    assert drawn(best) == [0]
+    with pytest.raises(ConfigError, match="expected tables that share their rows"):
+        Tables(recent, Table(2, FIELDS))
+
+
+@pytest.mark.parametrize("sampler", SELECTORS)
+def test_a_restored_table_goes_on_as_if_it_had_not_been_saved(sampler):
+    def made(limiter=None):
+        return Table(5, FIELDS, sampler, "min_heap", max_times_sampled=3, limiter=limiter, alpha=1.0, seed=3)
+
+    def go_on(table, start):
+        found = []
+        for n in range(start, start + 6):
+            table.push(rows(n, priority=[float(n % 4 + 1)]))
+            batch = table.sample(1, 2)
+            found.append(table.read("number", batch.index[0]).tolist())
+            table.update(batch, np.full((1, 2), 2.0, np.float32))
+        return found, held(table)
+
+    table = made()
+    table.push(rows(90, 91, 92))
+    go_on(table, 0)
+    state = table.state_dict()
+    copy = made()
+    copy.load_state_dict({**state, "rows": plain(state["rows"])})
+    assert (copy.inserted, copy.sampled, copy.drawn) == (table.inserted, table.sampled, table.drawn)
+    assert go_on(copy, 10) == go_on(table, 10)
+    # The limiter of the running configuration counts, with what was inserted and sampled so far.
+    limited = made(limiters.ratio(1.0, 1, 1.0))
+    limited.load_state_dict({**state, "rows": plain(state["rows"])})
+    with pytest.raises(LimitError, match="9 inserted x 1 samples per insert - 12 sampled = -3"):
+        limited.sample(1, 1)
+    other = Table(5, FIELDS, sampler, "fifo")
+    with pytest.raises(CheckpointError, match=r"a table of .*'remover': 'min_heap'.*, this run has one of .*'fifo'"):
+        other.load_state_dict(state)
+
+
+def plain(state):
+    """Rows as they are read from a checkpoint."""
+    return {**state, "tables": {name: np.array(blocks.array) for name, blocks in state["tables"].items()}}
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Table(0, FIELDS), "expected at least 1 row, got 0"),
+        (lambda: Table(4, FIELDS, "unifrom"), "sampler='unifrom' is unknown; did you mean 'uniform'"),
+        (lambda: Table(4, FIELDS, remover="oldest"), "remover='oldest' is unknown"),
+        (lambda: Table(4, FIELDS, max_times_sampled=-1), "max_times_sampled=-1: expected at least 0"),
+        (lambda: Table(4, FIELDS, limiter=limiters.min_size(5)), "waits for 5 rows, and the table holds 4"),
+        (lambda: Table(4, FIELDS, alpha=2.0), r"alpha=2.0: expected a number in \[0, 1\]"),
+        (lambda: Table(5, Rows(4, FIELDS)), "expected 1 to 4 rows, got 5"),
+        (lambda: Table(4, FIELDS).push(rows(*range(5))), "push of 5 rows into a buffer of 4"),
+        (lambda: Table(4, FIELDS).push(rows(0, priority=[-2.0])), "priority -2.0: expected the size of an error"),
+    ],
+)
+def test_what_cannot_work_is_refused(make, message):
+    with pytest.raises(ConfigError, match=message):
+        make()
+
+
+def test_bad_rows_and_priorities_change_nothing():
+    table = Table(2, FIELDS)
+    table.push(rows(0, 1))
+    with pytest.raises(NonFiniteError):
+        table.push({**rows(2), "number": np.array([np.nan], np.float32)})
+    with pytest.raises(NonFiniteError):
+        table.push(rows(2, priority=[np.inf]))
+    with pytest.raises(ConfigError, match="the limiter never lets more than 4 out at once"):
+        full().sample(1, 5)
+    assert held(table) == [0, 1]
+
+
+def full():
+    table = Table(4, FIELDS, limiter=limiters.ratio(1.0, 1, 2.0))
+    table.push(rows(0, 1))
+    return table
