@@ -142,13 +142,22 @@ class OffPolicyLearner:
             self._origin = None
             self._say_why(ctx)
             return
-        outputs = [self._learn(ctx) for _ in range(self._calls(ctx))]
+        outputs: list[LearnOutput] = []
+        for _ in range(self._calls(ctx)):
+            if not self._may_draw():
+                break
+            outputs.append(self._learn(ctx))
         if len(outputs) > 1:
             ctx.train_output = {
                 **(ctx.train_output or {}),
                 **_mean(outputs),
                 "grad_steps": sum(output.steps for output in outputs),
             }
+
+    def _may_draw(self) -> bool:
+        """Whether the limiter of a table, if it has one, allows as many samples as a call takes."""
+        ask = getattr(self._buffer, "can_sample", None)
+        return ask is None or bool(ask(self._updates * self._batch_size))
 
     def _say_why(self, ctx: LearningContext) -> None:
         """Says once what learning waits for, and once if that does not come."""

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from minding.configs.chains import Chain
-from minding.engine.buffers import PrioritizedBuffer, UniformBuffer
+from minding.engine.buffers import PrioritizedBuffer, Table, UniformBuffer
+from minding.engine.buffers.limiters import make_limiter
 from minding.engine.chain.context import OnlineRLContext
 from minding.engine.chain.task import Task
 from minding.engine.config.config import Config
+from minding.engine.data.batch import Field
 from minding.engine.types import Buffer, Policy
 from minding.envs import make_collector_env, make_evaluator_env
 from minding.middleware import (
@@ -31,7 +36,32 @@ def replay_buffer(cfg: Config, policy: Policy, *, images_once: bool = True) -> B
             other.buffer_size, fields, alpha=alpha, beta=beta, beta_steps=beta_steps, images_once=images_once,
             seed=cfg.seed,
         )  # fmt: skip
+    if other.get("replay") == "table":
+        return _table(other, fields, cfg.seed)
     return UniformBuffer(other.buffer_size, fields, images_once=images_once, seed=cfg.seed)
+
+
+def _table(other: Any, fields: Mapping[str, Field], seed: int) -> Table:
+    settings, priority = other.table, other.priority
+    limiter = make_limiter(
+        settings.limiter,
+        rows=settings.limiter_rows,
+        samples_per_insert=settings.samples_per_insert,
+        error=settings.limiter_error,
+        what="policy.other.table.limiter",
+    )
+    return Table(
+        other.buffer_size,
+        fields,
+        settings.sampler,
+        settings.remover,
+        settings.max_times_sampled,
+        limiter,
+        alpha=priority.alpha,
+        beta=priority.beta,
+        beta_steps=priority.beta_steps,
+        seed=seed,
+    )
 
 
 def explores_by_chance(cfg: Config) -> bool:

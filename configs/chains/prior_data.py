@@ -42,7 +42,7 @@ def check(cfg: Config) -> None:
         )
     if learn.nstep > 1:
         raise ConfigError(f"chain={cfg.chain!r}: recorded steps are single ones: use policy.learn.nstep=1")
-    if other.get("replay") == "prioritized":
+    if other.get("replay", "uniform") != "uniform":
         raise ConfigError(f"chain={cfg.chain!r} draws uniformly from its two parts: use policy.other.replay=uniform")
     if learn.get("critic_penalty"):
         raise ConfigError(

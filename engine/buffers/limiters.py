@@ -75,22 +75,26 @@ def ratio(samples_per_insert: float, rows: int, error: float) -> Limiter:
     least = max(1.0, samples_per_insert)
     if not error >= least:
         raise ConfigError(
-            f"limiter ratio: expected an error of at least max(1, samples_per_insert) = {least:g} samples, got {error}: "
-            "below that, neither inserts nor samples may be allowed"
+            f"limiter ratio: expected an error of at least max(1, samples_per_insert) = {least:g} samples, got "
+            f"{error}: below that, neither inserts nor samples may be allowed"
         )
     middle = samples_per_insert * rows
     return Limiter(rows, samples_per_insert, middle - error, middle + error)
 
 
 def queue(rows: int) -> Limiter:
-    """Each row is sampled once, in the order of its arrival, and at most so many rows wait; for a table with the sampler
-    and the remover ``fifo`` and ``max_times_sampled=1``."""
+    """Each row is sampled once, in the order of its arrival, and at most so many rows wait.
+
+    For a table with the sampler and the remover ``fifo`` and ``max_times_sampled=1``.
+    """
     return Limiter(1, 1.0, 0.0, float(rows))
 
 
 def stack(rows: int) -> Limiter:
-    """Each row is sampled once, the newest first, and at most so many rows wait; for a table with the sampler and the
-    remover ``lifo`` and ``max_times_sampled=1``."""
+    """Each row is sampled once, the newest first, and at most so many rows wait.
+
+    For a table with the sampler and the remover ``lifo`` and ``max_times_sampled=1``.
+    """
     return queue(rows)
 
 

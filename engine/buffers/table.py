@@ -197,6 +197,8 @@ class Table:
         self._remover = make_selector(remover, self.rows.capacity, 1.0, "remover")
         self._times: dict[int, int] = {}
         """How often each row that is held was drawn."""
+        self._left = 0
+        """How often the rows that are held can still be drawn, where `max_times_sampled` bounds it."""
         self._highest = 1.0
         self._rng = SeedStreams(seed).generator("buffer")
 
@@ -218,7 +220,7 @@ class Table:
 
     def can_sample(self, count: int) -> bool:
         """Whether the limiter lets so many samples be drawn now, and the rows last for them."""
-        lasts = not self.max_times_sampled or count <= sum(self.max_times_sampled - n for n in self._times.values())
+        lasts = not self.max_times_sampled or count <= self._left
         return bool(self._times) and lasts and self.limiter.can_sample(count, len(self), self.inserted, self.sampled)
 
     def push(self, transitions: Mapping[str, Array]) -> None:
@@ -247,10 +249,13 @@ class Table:
         if count > self.limiter.max_diff - self.limiter.min_diff:
             raise ConfigError(
                 f"sample of {count} rows: the limiter never lets more than "
-                f"{self.limiter.max_diff - self.limiter.min_diff:g} out at once; raise its error, or draw smaller batches"
+                f"{self.limiter.max_diff - self.limiter.min_diff:g} out at once; raise its error, or "
+                "draw smaller batches"
             )
         if not self.can_sample(count):
-            raise LimitError(f"sample of {count} rows: {self._standing()}; ask can_sample first")
+            raise LimitError(
+                f"sample of {count} rows: {self._standing()}; insert rows first (can_sample says whether it may go on)"
+            )
         size = np.full(count, len(self))
         if self.max_times_sampled:
             places, probability = np.zeros(count, np.int64), np.zeros(count)
@@ -259,6 +264,7 @@ class Table:
                 place, probability[k] = self._sampler.choose(self._rng)
                 places[k] = place
                 self._times[place] += 1
+                self._left -= 1
                 if self._times[place] == self.max_times_sampled:
                     self._remove(place)
         else:
@@ -332,6 +338,7 @@ class Table:
     def load_books(self, state: StateDict) -> None:
         """Restores the state without the rows."""
         self._times = dict(zip(np.asarray(state["places"]).tolist(), np.asarray(state["times"]).tolist()))
+        self._left = sum(self.max_times_sampled - n for n in self._times.values())
         self._sampler.load_state_dict(state["sampler"])
         self._remover.load_state_dict(state["remover"])
         counts = state["counts"]
@@ -342,7 +349,7 @@ class Table:
     def _remove(self, place: int) -> None:
         self._sampler.remove(place)
         self._remover.remove(place)
-        del self._times[place]
+        self._left -= self.max_times_sampled - self._times.pop(place)
         self.rows.release(place)
 
     def _make_room(self, count: int) -> None:
@@ -358,6 +365,7 @@ class Table:
             self._sampler.insert(place, priority)
             self._remover.insert(place, priority)
             self._times[place] = 0
+        self._left += self.max_times_sampled * len(places)
         self.inserted += len(places)
 
     def _weights(self, mass: Array) -> Array:
@@ -365,7 +373,7 @@ class Table:
         betas = [
             self._beta + (1.0 - self._beta) * min(1.0, (self.drawn + k) / self._beta_steps) for k in range(len(mass))
         ]
-        scaled = (mass / mass.min(axis=1, keepdims=True)) ** -np.array(betas)[:, None]
+        scaled: Array = (mass / mass.min(axis=1, keepdims=True)) ** -np.array(betas)[:, None]
         return scaled.astype(np.float32)
 
     def _standing(self) -> str:
@@ -442,7 +450,10 @@ def push(transitions: Mapping[str, Array], tables: Sequence[Table]) -> None:
         if count > table.capacity:
             raise ConfigError(f"push of {count} rows into a buffer of {table.capacity}: raise the capacity")
         if not table.can_insert(count):
-            raise LimitError(f"push of {count} rows: {table._standing()}; ask can_insert first")
+            raise LimitError(
+                f"push of {count} rows: {table._standing()}; insert fewer rows at once, raise "
+                "the limiter's error, or sample in between (can_insert says whether rows fit)"
+            )
     rows = tables[0].rows
     block = rows.pack(transitions)
     for table in tables:
@@ -454,11 +465,10 @@ def push(transitions: Mapping[str, Array], tables: Sequence[Table]) -> None:
 
 def _checked(priorities: Array) -> Array:
     """Priorities as float64; refuses NaN, infinity and negative ones."""
-    given = priorities.astype(np.float64)
+    given: Array = priorities.astype(np.float64)
     if not np.isfinite(given).all():
-        raise NonFiniteError(
-            f"priority {int(np.flatnonzero(~np.isfinite(given))[0])} of those given is NaN or infinite"
-        )
+        bad = int(np.flatnonzero(~np.isfinite(given))[0])
+        raise NonFiniteError(f"priority {bad} of those given is NaN or infinite")
     if (given < 0.0).any():
         raise ConfigError(f"priority {given.min()}: expected the size of an error, at least 0")
     return given

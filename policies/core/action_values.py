@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
+from minding.engine.buffers.selectors import uses_priority
 from minding.engine.data.batch import Field, IndexedBatch
 from minding.engine.types import Array, LearnOutput, StateDict
 from minding.policies.acting.actors import GreedyActor, Network
@@ -21,6 +23,19 @@ _log = logging.getLogger("minding.policies")
 # Share of the targets' probability beyond the support from which on it is too small; chance returns of a fresh network
 # leave a few per cent there.
 _MUCH_CLIPPED = 0.2
+
+
+def draws_by_priority(other: Mapping[str, Any]) -> bool:
+    """Whether the configured replay buffer wants the errors of what was learned from, as priorities.
+
+    Args:
+      other: the section `policy.other`.
+    """
+    kind = other.get("replay")
+    if kind != "table":
+        return bool(kind == "prioritized")
+    table = other["table"]
+    return uses_priority(table.sampler) or uses_priority(table.remover)
 
 
 class ActionValuePolicy(BasePolicy):
@@ -38,7 +53,7 @@ class ActionValuePolicy(BasePolicy):
         raise NotImplementedError
 
     def make_root(self, net: Any, rng: np.random.Generator) -> QLearning:
-        root = self.make_learner(net, self.make_network(rng), self.cfg.other.get("replay") == "prioritized")
+        root = self.make_learner(net, self.make_network(rng), draws_by_priority(self.cfg.other))
         equalize(root.net, root.target)
         return root
 

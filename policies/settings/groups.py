@@ -6,6 +6,8 @@ import dataclasses
 from typing import Any
 
 from minding.engine.annealing import SHAPES
+from minding.engine.buffers.limiters import LIMITERS
+from minding.engine.buffers.selectors import SELECTORS
 from minding.engine.config.compiler import opt
 from minding.engine.data.rewards import KINDS
 
@@ -126,9 +128,21 @@ def priority() -> Schema:
     return {
         "replay": opt(
             "uniform",
-            ("uniform", "prioritized"),
-            "sample transitions uniformly, or by priority (the size of their TD error)",
+            ("uniform", "prioritized", "table"),
+            "sample transitions uniformly, by priority (the size of their TD error), or from a table with the settings "
+            "policy.other.table",
         ),
+        "table": {
+            "sampler": opt("uniform", SELECTORS, "table: which transition is sampled"),
+            "remover": opt("fifo", SELECTORS, "table: which transition makes room when it is full"),
+            "max_times_sampled": opt(0, "[0, inf)", "table: samples after which a transition is removed; 0: no limit"),
+            "limiter": opt("none", LIMITERS, "table: what bounds the ratio of samples to inserted transitions"),
+            "limiter_rows": opt(
+                1, "[1, inf)", "limiter min_size, ratio: transitions before the first sample; queue, stack: at most"
+            ),
+            "samples_per_insert": opt(8.0, "(0, inf)", "limiter ratio: samples per inserted transition"),
+            "limiter_error": opt(1024.0, "(0, inf)", "limiter ratio: samples by which either side may be ahead"),
+        },
         "priority": {
             "alpha": opt(
                 0.6,

@@ -122,6 +122,10 @@ def test_every_key_of_an_algorithm_is_read_by_it(algorithm, run, tiny_config, tm
         follow(algorithm, read, tmp_path, *alternatives)
     if has(algorithm, "eval.fqe"):
         build(algorithm, read, tmp_path, "policy.eval.fqe=true")
+    if has(algorithm, "other.table"):
+        table = {"sampler": "prioritized", "limiter": "ratio"}
+        changes = [f"policy.other.table.{key}={value}" for key, value in table.items()]
+        build(algorithm, read, tmp_path, "policy.other.replay=table", *changes)
     if has(algorithm, "other.hindsight"):
         goals = "BitFlip" if "discrete" in ALGORITHMS[algorithm].actions else "PointReach"
         build(algorithm, read, tmp_path, "chain=hindsight", f"env.env_id=minding/{goals}-v0", "policy.learn.nstep=1")

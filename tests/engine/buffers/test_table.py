@@ -38,7 +38,7 @@ def drawn(table, updates=1, batch=1):
 
 
 class Listed:
-    """What a selector should choose, from a list of [place, priority, number of the last change, number of insertion]."""
+    """What a selector should choose, from a list of [place, priority, number of its last change, of its insertion]."""
 
     def __init__(self):
         self.items, self.count = [], 0
