@@ -160,3 +160,12 @@ def test_status_says_where_a_run_is_and_whether_its_process_is_there(tmp_path, c
     file.write(ctx, 100_000, [], "failed", "ValueError: broken")
     run(["status", str(run_dir.path)])
     assert "cart: failed (ValueError: broken), 20" in capsys.readouterr().out
+    # Seeds of which one has not begun.
+    (tmp_path / "settings.yaml").touch()
+    for seed in range(2):
+        RunDir.create(Config(exp_name=f"seed_{seed}", run={"out_dir": str(tmp_path)}))
+    StatusFile(tmp_path / "seed_0" / "status.json").write(ctx, 100_000, [])
+    assert run(["status", str(tmp_path)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert "seed_0: running, process" in lines[0]
+    assert lines[2:] == [f"{tmp_path}/seed_1: has not begun"]

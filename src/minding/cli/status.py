@@ -28,9 +28,14 @@ def status(run: str) -> None:
         from minding.engine.run.status import read_status
 
         folders = [RunDir.open(each) for each in run_folders(run)]
-        found = [(folder.path, read_status(folder.status)) for folder in folders]
+        # Of several seeds some may not have begun.
+        begun = [folder for folder in folders if len(folders) == 1 or folder.status.exists()]
+        found = [(folder.path, read_status(folder.status)) for folder in begun]
     for path, each in found:
         _print_status(str(path), each)
+    for folder in folders:
+        if folder not in begun:
+            click.echo(f"{folder.path}: has not begun")
 
 
 def _print_status(path: str, status: RunStatus) -> None:
