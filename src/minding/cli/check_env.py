@@ -12,14 +12,18 @@ from minding.cli.common import COUNT, bad_input
 @click.command("check-env")
 @click.argument("env_id")
 @click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...")
-@click.option("--steps", type=COUNT, default=1000, show_default=True, help="Steps to try.")
+@click.option("--steps", type=COUNT, default=1000, show_default=True, help="Number of random steps.")
 @click.option(
-    "--seconds", type=click.FloatRange(min=0, min_open=True), default=30.0, show_default=True, help="Seconds to take."
+    "--seconds",
+    type=click.FloatRange(min=0, min_open=True),
+    default=30.0,
+    show_default=True,
+    help="Time limit in seconds.",
 )
 def check_env(env_id: str, overrides: tuple[str, ...], steps: int, seconds: float) -> int:
     """Check whether an environment is fit for training: spaces, dtypes, aliasing, ends, speed.
 
-    Findings are printed as they are made. What there was no time for says so.
+    Findings are printed at once. The output names the checks for which there was no time.
 
     ENV_ID is a Gymnasium id or module:Class. KEY=VALUE are settings of the env section, as for training, such
     as env.env_kwargs.size=5.

@@ -54,8 +54,8 @@ class BadInput(click.ClickException):
 trust_option = click.option(
     "--trust",
     is_flag=True,
-    help="Run code that the run folder or .yaml file names even if it is not an environment of your project; only for "
-    "what you trust.",
+    help="Run code that the run folder or .yaml file names even if it is not an environment of your project; "
+    "use it only for files that you trust.",
 )
 
 
@@ -105,8 +105,8 @@ ckpt_option = click.option(
     "--ckpt",
     type=CheckpointName(),
     metavar="best|FOLDER",
-    help="Another checkpoint than the newest: best, that of the highest evaluation, or a folder such as "
-    "RUN/ckpt/iter_2000.",
+    help="Use another checkpoint than the newest: best (the one with the highest evaluation), or a folder such "
+    "as RUN/ckpt/iter_2000.",
 )
 
 
@@ -126,14 +126,14 @@ model_option = click.option(
     "--model",
     type=VersionName(),
     metavar="VERSION",
-    help="A version of the run's model pool in place of a checkpoint: latest, best or a number (minding pool RUN).",
+    help="Use a version of the run's model pool instead of a checkpoint: latest, best or a number (minding pool RUN).",
 )
 
 
 env_option = click.option(
     "--env",
     metavar="ENV_ID",
-    help="Play in this environment instead of that of the run, which may have none (env.env_id=data); its spaces have "
+    help="Use this environment instead of the run's own, which may have none (env.env_id=data); its spaces have "
     "to fit.",
 )
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def compare(runs: tuple[str, ...]) -> None:
     """Compare run folders in one table: final evaluations, steps, time, and the settings that differ.
 
-    The highest evaluation comes first; runs of one environment stand together. A folder of seeds stands for the runs
+    The highest evaluation comes first; runs of one environment are grouped. A folder of seeds stands for the runs
     in it. Folders that cannot be read are left out with a warning.
     """
     with bad_input():

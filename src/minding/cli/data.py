@@ -59,8 +59,8 @@ def _references(random_return: float | None, expert_return: float | None) -> Any
 @click.argument("run", type=RunFolder(), required=False)
 @click.option("--steps", type=COUNT, required=True, help="Environment steps to record.")
 @click.option("--out", type=GivenPath(), metavar="FOLDER", help="Folder of the data; RUN/data by default.")
-@click.option("--explore", is_flag=True, help="Play as while collecting instead of without exploration.")
-@click.option("--random", is_flag=True, help="Play random actions in the environment of RUN or --env.")
+@click.option("--explore", is_flag=True, help="Act as while collecting, with exploration.")
+@click.option("--random", is_flag=True, help="Take random actions in the environment of RUN or --env.")
 @click.option("--env", metavar="ENV_ID", help="With --random in place of RUN: the environment.")
 @click.option("--seed", type=SEED, help="Seed of the environments; the run's own by default.")
 @_with_reference_options
@@ -77,7 +77,7 @@ def record(
     trust: bool,
     **how: Any,
 ) -> None:
-    """Record what the agent of the run folder RUN does, for learning from it without an environment.
+    """Record steps of the agent of the run folder RUN, for learning without an environment.
 
     `minding train cartpole_bc policy.other.data=FOLDER` learns from the recorded data.
     """
@@ -161,7 +161,7 @@ def info(folder: str) -> None:
 @click.argument("folder", type=GivenPath())
 @click.option("-o", "--out", type=GivenPath(), metavar="FILE", help="The picture; FOLDER.png by default.")
 def plot(folder: str, out: str | None) -> None:
-    """Draw the recorded data in FOLDER: returns, lengths, actions, and where the observations are."""
+    """Draw the recorded data in FOLDER: returns, lengths, actions, and the distribution of observations."""
     with bad_input():
         from minding.engine.data.dataset import load_dataset
         from minding.engine.run.plotting import check_format
@@ -191,14 +191,15 @@ class Limits(click.ParamType[list[float]]):
 
 _source_options = (
     click.option("--horizon", type=COUNT, help="Time limit of episodes, for D4RL files without timeouts."),
-    click.option("--env", metavar="ENV_ID", help="Environment of the data, in place of what they say of it."),
+    click.option("--env", metavar="ENV_ID", help="Environment of the data, in place of the one that they name."),
     click.option(
         "--action-low",
         type=Limits(),
         metavar="X",
-        help="Smallest action, of data that do not say it: a number, or one for each number of an action, with commas.",
+        help="Smallest action, if the data do not contain it: one number, or one per entry of an action, "
+        "separated by commas.",
     ),
-    click.option("--action-high", type=Limits(), metavar="X", help="Largest action, as --action-low."),
+    click.option("--action-high", type=Limits(), metavar="X", help="Largest action, in the form of --action-low."),
 )
 
 
@@ -212,8 +213,7 @@ def _with_source_options(command: Any) -> Any:
 @click.argument("source")
 @_with_source_options
 def check(source: str, **how: Any) -> int:
-    """Look for what is wrong with the data SOURCE: a folder, a Minari set or a D4RL file; ends with exit code 1 if
-    anything is."""
+    """Look for faults in the data SOURCE: a folder, a Minari set or a D4RL file; exit code 1 if there is one."""
     with bad_input():
         from minding.engine.errors import DamagedDataError
         from minding.training.inspection import Finding, check_source

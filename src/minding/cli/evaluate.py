@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 @click.command("eval")
 @click.argument("run", type=RunFolder())
-@click.option("--episodes", type=COUNT, default=100, show_default=True, help="Episodes to play.")
+@click.option("--episodes", type=COUNT, default=100, show_default=True, help="Number of episodes.")
 @click.option("--seed", type=SEED, help="Seed of the environments; the run's own by default.")
 @env_option
 @ckpt_option
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     "--exported",
     type=GivenPath(exists=True, dir_okay=False),
     metavar="FILE",
-    help="Let this file from `minding export` play, if it acts as the agent does.",
+    help="Run the episodes with this file from `minding export`, after checking that it acts like the agent.",
 )
 @trust_option
 def evaluate(
@@ -55,10 +55,10 @@ def evaluate(
     exported: str | None,
     trust: bool,
 ) -> None:
-    """Play episodes with the agent of the run folder RUN, without exploration, and print their returns.
+    """Run episodes with the agent of the run folder RUN, without exploration, and print their returns.
 
-    What the environment says at the end of episodes, such as who won (env.info_keys), is printed as a mean. RUN may
-    be a folder of seeds: then the agent of each of them plays.
+    Also prints the mean of the values that the environment reports at the end of episodes, such as the winner
+    (env.info_keys). If RUN is a folder of seeds, the agent of each seed plays.
     """
     with bad_input():
         from minding.configs import compile_run

@@ -11,7 +11,9 @@ from minding.cli.common import GivenPath, RunFolder, bad_input, chosen_of, ckpt_
 
 @click.command()
 @click.argument("run", type=RunFolder())
-@click.option("--format", "file_format", type=click.Choice(["mindir", "onnx"]), required=True, help="What to write.")
+@click.option(
+    "--format", "file_format", type=click.Choice(["mindir", "onnx"]), required=True, help="Format of the file."
+)
 @ckpt_option
 @model_option
 @click.option("--out", type=GivenPath(), metavar="FILE", help="The file; RUN/policy.FORMAT by default.")
@@ -19,8 +21,8 @@ from minding.cli.common import GivenPath, RunFolder, bad_input, chosen_of, ckpt_
 def export(run: str, file_format: str, ckpt: str | None, model: str | None, out: str | None, trust: bool) -> None:
     """Export the agent of the run folder RUN to one file that acts without minding.
 
-    Raw observations in, the action without exploration out; see docs/export.md. FILE.json beside it
-    describes the inputs and outputs.
+    The file takes raw observations and returns the action without exploration; see docs/export.md. FILE.json describes
+    its inputs and outputs.
     """
     with bad_input():
         from minding.configs import compile_run

@@ -22,8 +22,8 @@ def report(runs: tuple[str, ...], out: str | None) -> None:
     """Write one HTML page about run folders: results, curves, settings, timeline, film.
 
     The page needs no other file and no network. A folder of seeds stands for the runs in it. Folders that cannot be
-    read are left out with a warning. The film and the timeline are those that the runs have: `minding record RUN`
-    makes a film, `minding train --trace` records a timeline.
+    read are left out with a warning. The page includes films and timelines only if the runs have them: `minding record
+    RUN` makes a film, `minding train --trace` records a timeline.
     """
     with bad_input():
         from minding.configs.differences import changed_settings

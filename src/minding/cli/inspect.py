@@ -17,7 +17,7 @@ _TOLD = (1, 5, 15)
 
 @click.command("inspect")
 @click.argument("run", type=RunFolder())
-@click.option("--imagine", is_flag=True, help="Compare what the world model imagines with what happens.")
+@click.option("--imagine", is_flag=True, help="Compare imagined with real steps.")
 @click.option("--steps", type=COUNT, default=2_000, show_default=True, help="Environment steps to play.")
 @click.option(
     "--context",
@@ -40,11 +40,11 @@ def inspect(
     ckpt: str | None,
     trust: bool,
 ) -> None:
-    """Look into the agent of the run folder RUN: into what its world model imagines (--imagine).
+    """Inspect the agent of the run folder RUN: compare the imagination of its world model with reality (--imagine).
 
-    The agent plays without exploration. After `--context` observations of an episode, the world model imagines from
-    each state the next steps under the actions that were taken. Printed are one such window, real beside imagined, and
-    the errors by horizon beside those of expecting that the last observation and reward repeat.
+    The agent plays without exploration. After `--context` observations of an episode, the world model imagines the next
+    steps from each state, with the actions that the agent took. The command prints one such window, real and imagined,
+    and the errors by horizon, compared with a model that always repeats the last observation and reward.
     """
     if not imagine:
         raise click.UsageError("say what to inspect: --imagine, for what the world model of the agent imagines")

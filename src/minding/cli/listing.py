@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 def list_known(what: str | None) -> None:
     """List the presets, algorithms, environments and middleware.
 
-    Without WHAT it is an overview that fits a screen. WHAT is one of presets, algorithms, environments and middleware,
-    for one line each; or the name of one of them, or of a family of environments, for its details.
+    Without WHAT, print an overview that fits on a screen. WHAT is one of presets, algorithms, environments and
+    middleware, for one line each; or the name of one of them, or of a family of environments, for its details.
     """
     with bad_input():
         if what is None:

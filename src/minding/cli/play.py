@@ -29,7 +29,7 @@ from minding.cli.common import (
 @click.option(
     "--opponent",
     metavar="NAME",
-    help="Who plays in your place: random, minimax, uct:SIMULATIONS or checkpoint:FOLDER.",
+    help="Let an opponent play in your place: random, minimax, uct:SIMULATIONS or checkpoint:FOLDER.",
 )
 @click.option("--show-search", is_flag=True, help="Print visits, prior and value of each move.")
 @click.option("--seed", type=SEED, default=0, show_default=True, help="Seed of the opponent.")
@@ -49,8 +49,8 @@ def play(
 ) -> None:
     """Play a board game against the agent of the run folder RUN, in the terminal or through a pipe.
 
-    A move is the number of an action. `undo` takes back your last move and the answer, `hint` says what the agent would
-    play, `quit` or the end of the input ends the game.
+    A move is the number of an action. `undo` takes back your last move and the reply, `hint` shows the move that the
+    agent would play, `quit` or the end of the input ends the game.
     """
     with bad_input():
         from minding.engine.run.run_dir import RunDir

@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 def plot(runs: tuple[str, ...], out: str) -> None:
     """Draw the learning curves of run folders.
 
-    Runs that differ only in their seed are one curve: the mean over their seeds with a 95 % interval, or with
-    both if there are two; each seed is a faint line. A dashed line is the target (run.target), a star the mean of
-    the final evaluations. Runs of self-play also show the score against each opponent, with a 95 % interval. A folder
-    of seeds stands for the runs in it. Each environment has its own panel. Folders that cannot be read are skipped
-    with a warning.
+    Runs that differ only in their seed share one curve: the mean over their seeds with a 95 % interval, or with the
+    range of the seeds if there are only two; each seed is a faint line. A dashed line is the target (run.target), a
+    star the mean of the final evaluations. Runs of self-play also show the score against each opponent, with a 95 %
+    interval. A folder of seeds stands for the runs in it. Each environment has its own panel. Folders that cannot be
+    read are skipped with a warning.
     """
     with bad_input():
         from minding.engine.run.curves import learning_curves

@@ -12,7 +12,9 @@ NUMBER = WholeNumber(1, 10**12)
 @click.command("pool")
 @click.argument("run", type=RunFolder())
 @click.option("--pin", type=NUMBER, multiple=True, metavar="N", help="Keep this version; may be given several times.")
-@click.option("--unpin", type=NUMBER, multiple=True, metavar="N", help="Let this version go as others do.")
+@click.option(
+    "--unpin", type=NUMBER, multiple=True, metavar="N", help="Unpin this version: it may be deleted like the others."
+)
 def pool(run: str, pin: tuple[int, ...], unpin: tuple[int, ...]) -> None:
     """List the versions in the model pool of the run folder RUN, and pin them; also while it trains.
 

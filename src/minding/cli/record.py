@@ -54,7 +54,7 @@ def record(
 ) -> None:
     """Film episodes that the agent of the run folder RUN plays without exploration, one after the other in one file.
 
-    RUN may be a folder of seeds: then it is the seed with the highest final evaluation that plays.
+    If RUN is a folder of seeds, the seed with the highest final evaluation plays.
     """
     with bad_input():
         from minding.configs import compile_run

@@ -15,7 +15,7 @@ from minding.cli.train import run_training
 @trust_option
 @click.option("--no-progress", is_flag=True, help="Show no progress.")
 def resume(run: str, overrides: tuple[str, ...], trust: bool, no_progress: bool) -> int:
-    """Resume the run in the folder RUN from its newest whole checkpoint.
+    """Resume the run in the folder RUN from its newest undamaged checkpoint.
 
     KEY=VALUE changes a setting for the rest of the run, such as run.max_env_step=200000. Settings that define a
     run, such as seed, environment and network, cannot change: see docs/reliability.md.

@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("run", type=RunFolder())
 def status(run: str) -> None:
-    """Print where the run in the folder RUN is, and what its workers do.
+    """Print the progress of the run in the folder RUN, and the state of its workers.
 
-    Also of a run that is over, or whose process is gone. A folder of seeds stands for the runs in it. What is
-    printed is in RUN/status.json, which a run rewrites with its rows of metrics, at most once a second.
+    This also works for a run that is over, or whose process is gone. A folder of seeds stands for the runs in it. The
+    same data are in RUN/status.json, which a run rewrites with its rows of metrics, at most once a second.
     """
     with bad_input():
         from minding.engine.run.run_dir import RunDir, run_folders

@@ -38,10 +38,10 @@ _UNSAVED = 3
     "--seeds",
     type=SeedList(),
     metavar="SEEDS",
-    help="Train once with each of these seeds, such as 0-4 or 0,3,7, in processes of their own; seeds that are "
-    "finished are not trained again, interrupted ones are resumed.",
+    help="Train once with each of these seeds, such as 0-4 or 0,3,7, each in its own process; finished seeds "
+    "are not trained again, and interrupted ones are resumed.",
 )
-@click.option("--jobs", type=WholeNumber(min=1), help="With --seeds: seeds at the same time (1).")
+@click.option("--jobs", type=WholeNumber(min=1), help="With --seeds: number of seeds that run at the same time (1).")
 @click.option("--out", metavar="FOLDER", help="Folder that holds the run folders; the same as run.out_dir=FOLDER.")
 @click.option(
     "--resume",
@@ -52,7 +52,7 @@ _UNSAVED = 3
     "--from",
     "begin_from",
     metavar="RUN",
-    help="Begin with what the run in this folder has learned: weights, targets, optimizer; the same as "
+    help="Begin with the weights, targets and optimizer state of the run in this folder; the same as "
     "run.begin_from=RUN.",
 )
 @click.option("--async", "async_mode", is_flag=True, help="Collect and evaluate in separate processes.")
@@ -61,10 +61,10 @@ _UNSAVED = 3
 @click.option(
     "--insecure-cluster",
     is_flag=True,
-    help="Use a cluster without a token, on whose machines whoever reaches it can run code; the same as "
+    help="Use a cluster without a token: anybody who can reach it can run code on its machines; the same as "
     "lanes.insecure=true.",
 )
-@click.option("--trace", is_flag=True, help="Write trace.json: what ran when, by lane.")
+@click.option("--trace", is_flag=True, help="Write trace.json, a timeline of all lanes.")
 @click.option("--profile", is_flag=True, help="Print the time of each middleware at the end.")
 @trust_option
 @click.option("--no-progress", is_flag=True, help="Show no progress.")
@@ -80,10 +80,10 @@ def train(
 ) -> int:
     """Train an agent.
 
-    CONFIG is a preset or an algorithm (see `minding list`), a saved .yaml configuration or run folder, or a .py
-    file that defines main_config. An algorithm needs an environment, such as --env CartPole-v1, and takes its
-    defaults. The name of a preset or of an algorithm always means that one: a folder of that name is given as
-    a path, such as ./ppo. KEY=VALUE changes a setting, such as policy.learn.learning_rate=3e-4.
+    CONFIG is a preset or an algorithm (see `minding list`), a saved .yaml configuration or run folder, or a .py file
+    that defines main_config. An algorithm needs an environment, such as --env CartPole-v1, and takes its defaults. A
+    name of a preset or an algorithm always means the preset or the algorithm: give a folder of that name as a path,
+    such as ./ppo. KEY=VALUE changes a setting, such as policy.learn.learning_rate=3e-4.
 
     --seeds ends with one table and one plot of all seeds: mean, interquartile mean and 95 % intervals.
 

@@ -27,8 +27,10 @@ _EXIT_CODES = {"SIGINT": 130, "SIGTERM": 143}
 @click.command()
 @click.argument("config", required=False)
 @click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...")
-@click.option("--trials", type=WholeNumber(1, 10_000), default=50, show_default=True, help="Trials in all.")
-@click.option("--jobs", type=WholeNumber(min=1), default=1, show_default=True, help="Trials at the same time.")
+@click.option("--trials", type=WholeNumber(1, 10_000), default=50, show_default=True, help="Total number of trials.")
+@click.option(
+    "--jobs", type=WholeNumber(min=1), default=1, show_default=True, help="Number of trials at the same time."
+)
 @click.option(
     "--space",
     type=GivenPath(dir_okay=False),
@@ -56,9 +58,9 @@ def tune(
 ) -> int:
     """Search for better settings.
 
-    CONFIG and KEY=VALUE are as for `minding train`; the first trial has these settings. Trials that fall behind
-    are ended early. The same command continues a search that was interrupted, and with more --trials a finished
-    one. It ends with a table, the configuration of the best trial, and a plot of what mattered: see
+    CONFIG and KEY=VALUE are as for `minding train`; the first trial has these settings. Weak trials are ended early.
+    The same command continues an interrupted search, or extends a finished one with more --trials. A search ends with a
+    table, the configuration of the best trial, and a plot of the importance of the settings: see
     docs/howto/hyperparameter_search.md.
     """
     with bad_input():
