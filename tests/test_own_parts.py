@@ -237,7 +237,7 @@ def test_the_entry_of_an_own_algorithm_is_that_of_what_it_is_derived_from():
         ("own_parts:Count", [], "expected a class derived from a policy such as PPO"),
         ("own_parts:MyPP", [], "did you mean 'MyPPO'"),
         ("ppo", ["chain=own_parts:MyPPO"], "Chain|argument"),
-        ("ppo", ["use=['own_parts:NUMBER']"], "expected a middleware, or what makes one"),
+        ("ppo", ["use=['own_parts:NUMBER']"], "expected a middleware, or a function that makes one"),
         ("ppo", ["use=[seen]"], "expected 'module:Name'"),
         ("ppo", ["use=[{cal: 'own_parts:seen'}]"], "unknown key 'cal'; did you mean 'call'"),
         ("ppo", ["use=[{call: 'own_parts:seen', role: nothing}]"], "role"),

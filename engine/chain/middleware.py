@@ -114,7 +114,7 @@ def declare(
 
     def decorate(target: _T) -> _T:
         if any(isinstance(names, str) for names in (reads, writes, optional, leaves, refuses)):
-            raise MiddlewareError(f"{target.__name__}: what is declared are tuples of names, not a string")
+            raise MiddlewareError(f"{target.__name__}: fields are declared as tuples of names, not as a string")
         fields = {*reads, *writes, *optional}
         for state in (*leaves, *refuses):
             if state.partition(".")[0] not in fields or not state.partition(".")[2]:

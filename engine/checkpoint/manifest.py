@@ -99,7 +99,7 @@ def verify_file(path: Path, entry: Entry) -> None:
     except OSError as error:
         raise DamagedCheckpointError(f"{path}: {error.strerror}") from error
     if digest.hexdigest() != entry["sha256"]:
-        raise DamagedCheckpointError(f"{path}: damaged: its SHA-256 is not that of the manifest")
+        raise DamagedCheckpointError(f"{path}: damaged: its SHA-256 differs from the manifest")
 
 
 def read_verified(path: Path, entry: Entry) -> bytes:
@@ -117,5 +117,5 @@ def read_verified(path: Path, entry: Entry) -> bytes:
     except OSError as error:
         raise DamagedCheckpointError(f"{path}: {error.strerror}") from error
     if sha256(data) != entry["sha256"]:
-        raise DamagedCheckpointError(f"{path}: damaged: its SHA-256 is not that of the manifest")
+        raise DamagedCheckpointError(f"{path}: damaged: its SHA-256 differs from the manifest")
     return data

@@ -140,7 +140,7 @@ class _Joiner:
         size = math.prod(shape) * np.dtype(node["dtype"]).itemsize
         self._left -= size
         if (first, end - first) != (self._next_block, -(-shape[0] // step)) or self._left < 0:
-            raise ValueError(f"{size:,} bytes in the blocks {first} to {end} are not what was saved")
+            raise ValueError(f"{size:,} bytes in the blocks {first} to {end} differ from the saved bytes")
         self._next_block = end
         array = np.zeros(shape, node["dtype"])
         for place, number in enumerate(range(first, end)):

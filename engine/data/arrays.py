@@ -63,7 +63,7 @@ def of_episodes(
 def _described(made: list[Episode], env: Any, action_low: Any, action_high: Any) -> dict[str, Any]:
     """The description of the environment: as given, or made of the arrays."""
     if env is not None and not (action_low is None and action_high is None):
-        raise ValueError("env= has limits of actions of its own: leave action_low= and action_high= out, or env=")
+        raise ValueError("env= has limits of actions: leave out action_low= and action_high=, or env=")
     if env is None:
         return with_limits(made_of(made, action_low, action_high), action_low, action_high)
     if isinstance(env, Mapping):

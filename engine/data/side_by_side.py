@@ -114,7 +114,7 @@ def _by_name(parts: Sequence[Mapping[str, Array]], axis: int, what: str) -> dict
     for k, part in enumerate(parts):
         if part.keys() != parts[0].keys():
             other = sorted(part.keys() ^ parts[0].keys())
-            raise ShapeError(f"{what} of shard {k} and that of shard 0 do not have the same fields: {', '.join(other)}")
+            raise ShapeError(f"{what} of shard {k} has other fields than shard 0: {', '.join(other)}")
     return {name: np.concatenate([part[name] for part in parts], axis=axis) for name in parts[0]}
 
 

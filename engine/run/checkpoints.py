@@ -139,7 +139,7 @@ class RunCheckpoints:
             except OSError as error:
                 _log.warning("%s keeps its name (%s): a later resume would begin from there", later, error)
             else:
-                _log.warning("%s is newer than what is resumed from: it is now %s", later, aside.name)
+                _log.warning("%s is newer than the checkpoint that is resumed: it is now %s", later, aside.name)
 
     def _later_than(self, train_iter: int) -> list[Path]:
         return [path for path in list_checkpoints(self.folder) if (step_of(path) or 0) > train_iter]
@@ -286,7 +286,7 @@ class RunCheckpoints:
         names = _counters(self._task.ctx)
         counters = [state["task"]["ctx"][name] for name in names]
         if counters != [manifest[name] for name in names]:
-            raise ValueError(f"counters {counters} are not those of the manifest")
+            raise ValueError(f"counters {counters} differ from the manifest")
         if not all(type(counter) is int and 0 <= counter < _MOST for counter in counters):
             raise ValueError(f"counters {counters} are not counts")
 

@@ -63,7 +63,7 @@ def read_table(path: Path, limit: int | None = None) -> Table:
     head, *lines = _lines_of(path)
     columns = _header(head)
     if columns is None:
-        raise ConfigError(f"{str(path)!r} is not a table of metrics: its first line has no names of columns")
+        raise ConfigError(f"{str(path)!r} is not a table of metrics: its first line has no column names")
     last = lines.pop() if lines else ""
     lines = lines[:limit]
     rows = [cells for cells in (line.rstrip("\r").split(",") for line in lines) if _is_row(cells, len(columns))]

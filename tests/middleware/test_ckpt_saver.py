@@ -512,7 +512,7 @@ def test_what_came_after_the_checkpoint_that_was_named_is_set_aside(run, resume,
     assert names(saver.folder) == ["iter_20", "iter_30"]
     left = sorted(path.name.rpartition("-")[2] for path in saver.folder.glob("left-*"))
     assert left == ["iter_40", "iter_50"]
-    assert "iter_50 is newer than what is resumed from" in caplog.text
+    assert "iter_50 is newer than the checkpoint that is resumed" in caplog.text
 
 
 def test_latest_is_the_newest_run_in_the_folder_also_where_an_earlier_one_got_further(run, resume, tmp_path, caplog):

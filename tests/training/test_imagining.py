@@ -128,7 +128,7 @@ def test_what_cannot_be_inspected_is_refused_before_mindspore_loads(make_run, mo
     folder = str(make_run("ppo")[1].path)
     own = str(make_run("dreamer")[1].path)
     for args, message in (
-        ([folder], "say what to inspect: --imagine"),
+        ([folder], "nothing to inspect: give --imagine"),
         ([folder, "--imagine"], "policy.type='ppo' has no world model and imagines nothing; expected the run"),
         ([own, "--imagine", "--horizon", "0"], "'--horizon': 0 is not in the range 1<=x<=10000"),
         ([own, "--imagine", "--horizon", "31"], "--horizon 31 exceeds the 30 steps of the longest episode of CartPole"),

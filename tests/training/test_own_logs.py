@@ -77,7 +77,7 @@ def test_conversion_gives_own_logs_limits_and_the_error_says_so(logs):
         (["--action-low", "-2,0", "--action-high", "2"], "action_low=[-2.0, 0.0]: expected a finite number"),
         (["--action-low", "two", "--action-high", "2"], "'two': expected a number, or several with commas"),
         (["--action-low", "-1", "--action-high", "1"], "episode 0: the action of step"),
-        (["--action-low", "-2", "--action-high", "2", "--env", "Pendulum-v1"], "leave --action-low and"),
+        (["--action-low", "-2", "--action-high", "2", "--env", "Pendulum-v1"], "leave out --action-low and"),
         (["--env", "Pendulm-v1"], "Pendulum-v1"),
         (["--env", "CartPole-v1"], "episode 0: obs has rows of the shape (3,), the environment's (4,)"),
         (["--env", "data"], "stands for recorded data"),

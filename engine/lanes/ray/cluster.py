@@ -277,7 +277,7 @@ def _tell(process: subprocess.Popen[str], line: str) -> None:
         process.stdin.write(f"{line}\n")  # type: ignore[union-attr]
         process.stdin.flush()  # type: ignore[union-attr]
     except OSError as error:
-        raise LaneError(f"the process that ends what is left of a local cluster is gone ({error})") from None
+        raise LaneError(f"the process that cleans up a local cluster is gone ({error})") from None
 
 
 def _ray() -> Any:

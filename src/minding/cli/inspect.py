@@ -47,7 +47,7 @@ def inspect(
     and the errors by horizon, compared with a model that always repeats the last observation and reward.
     """
     if not imagine:
-        raise click.UsageError("say what to inspect: --imagine, for what the world model of the agent imagines")
+        raise click.UsageError("nothing to inspect: give --imagine, for the imagination of the agent's world model")
     with bad_input():
         from minding.engine.run.run_dir import RunDir
         from minding.training.imagining import check_window, imaginable

@@ -83,7 +83,7 @@ def _seen(source: Source, env: Mapping[str, Any] | None, action_low: Any, action
     if action_low is None and action_high is None:
         return source if env is None else SeenAs(source, env)
     if env is not None:
-        raise DataError("--env has limits of actions of its own: leave --action-low and --action-high out, or --env")
+        raise DataError("--env has limits of actions: leave out --action-low and --action-high, or --env")
     try:
         limited = with_limits(source.env, action_low, action_high)
     except ValueError as error:

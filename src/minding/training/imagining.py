@@ -77,7 +77,7 @@ def imaginable(run: RunDir, ckpt: Path | None) -> Config:
             "dreamer, such as minding train pendulum_dreamer"
         )
     if ckpt is None and is_saved(run.path):
-        raise ConfigError(f"{run.path} holds only what acts, without the world model's predictions; give a run folder")
+        raise ConfigError(f"{run.path} holds only the acting network, without the world model; give a run folder")
     check_playable(cfg.env)
     return cfg
 

@@ -41,7 +41,7 @@ def own_middleware(entry: Any) -> Own:
         raise ConfigError(f"use: {entry!r}: expected 'module:Name', or {{call: 'module:Name', before: ..., role: ...}}")
     made = load_code(section["call"], "use")
     if not callable(made):
-        raise ConfigError(f"use: {section['call']} is {made!r}: expected a middleware, or what makes one")
+        raise ConfigError(f"use: {section['call']} is {made!r}: expected a middleware, or a function that makes one")
     try:
         role = None if section.get("role") is None else Role.of(section["role"])
     except MiddlewareError as error:
@@ -69,7 +69,7 @@ def given_middleware(use: object) -> tuple[Any, ...]:
     """
     members = (use,) if callable(use) else use
     if isinstance(members, (str, Mapping)) or not isinstance(members, Iterable):
-        raise ConfigError(f"use={use!r}: expected a middleware, what makes one, or a list of them")
+        raise ConfigError(f"use={use!r}: expected a middleware, a function that makes one, or a list of them")
     members = tuple(members)
     for each in members:
         if not callable(each):

@@ -99,7 +99,7 @@ def test_every_callable_has_a_name():
 def test_a_wrong_declaration_is_an_error():
     with pytest.raises(MiddlewareError, match=r"role 'learning' is not one of collect.*; did you mean 'learn'"):
         make("a", role="learning")
-    with pytest.raises(MiddlewareError, match="a: what is declared are tuples of names, not a string"):
+    with pytest.raises(MiddlewareError, match="a: fields are declared as tuples of names, not as a string"):
         make("a", reads="obs")
     for state in ("obs.seen", "trajectories"):
         with pytest.raises(MiddlewareError, match=rf"a: leaves and refuses are about a field.*got '{state}'"):
