@@ -355,6 +355,8 @@ class LaneContext:
       weights: the arrays that policies act with, by parameter name; written in place between two iterations.
       own_process: whether the worker has a process to itself, so that it may load MindSpore.
       shards: how many workers share an iteration.
+      guest: what acts beside the lane's own policy, and draws from a random stream of this name; empty for the policy
+        itself.
       on_refresh: called each time after `weights` was written.
     """
 
@@ -362,6 +364,7 @@ class LaneContext:
     weights: dict[str, Array]
     own_process: bool = True
     shards: int = 1
+    guest: str = ""
     on_refresh: list[Callable[[], None]] = dataclasses.field(default_factory=list)
 
     def share(self, num_envs: int) -> int:

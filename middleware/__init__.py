@@ -21,7 +21,7 @@ from minding.middleware.nstep_reward_enhancer import nstep_reward_enhancer
 from minding.middleware.offline_data_fetcher import offline_data_fetcher
 from minding.middleware.offline_data_saver import offline_data_saver
 from minding.middleware.online_logger import online_logger
-from minding.middleware.past_selves import past_selves
+from minding.middleware.past_selves import opponent_rater, past_selves
 from minding.middleware.priority_calculator import priority_calculator
 from minding.middleware.recorded_data_pusher import recorded_data_pusher
 from minding.middleware.reward_estimator import reward_estimator
@@ -56,6 +56,7 @@ __all__ = [
     "offline_data_fetcher",
     "offline_data_saver",
     "online_logger",
+    "opponent_rater",
     "past_selves",
     "priority_calculator",
     "recorded_data_pusher",

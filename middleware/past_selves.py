@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -12,8 +13,9 @@ from minding.engine.chain.context import OnlineRLContext
 from minding.engine.chain.middleware import declare
 from minding.engine.data import trees
 from minding.engine.data.agents import ALIVE
-from minding.engine.errors import ConfigError, EnvError
-from minding.engine.seeding import generator_state, restore_generator
+from minding.engine.errors import ChainError, CheckpointError, ConfigError, EnvError, LaneError
+from minding.engine.run.pool import ModelPool
+from minding.engine.seeding import SeedStreams, generator_state, restore_generator
 from minding.engine.types import Array, EnvManager, EnvStep, Factory, LaneContext, Obs, StateDict
 from minding.middleware.inputs import metrics_in
 
@@ -22,6 +24,9 @@ _START = 1000.0
 _STEP = 16.0
 _MEMORY = 0.05
 """Share of the last game in a win rate."""
+_OPPONENT = "opponent"
+_REPLACED = -1
+_PREFIX = "past_selves."
 
 
 def expected_score(rating: float, other: float) -> float:
@@ -47,77 +52,166 @@ def hard_first(win_rates: Array) -> Array:
 
 @dataclasses.dataclass
 class PastSelf:
-    """A policy as it was.
+    """A version of the policy that is in play.
 
     Attributes:
-      weights: its parameters by name.
-      rating: its Elo, that of the policy when it was kept.
+      version: its number in the pool.
+      rating: its Elo, that of the policy when it was taken in.
       win_rate: of the policy against it, the newest games counting most.
       games: that were played against it.
     """
 
-    weights: dict[str, Array]
+    version: int
     rating: float
     win_rate: float = 0.5
     games: int = 0
 
 
+class Lineup:
+    """The past selves in play, each at a place of its own, and the arrays by which environments know of them.
+
+    Only the main process takes selves in and rates them. The arrays go to workers as weights do.
+
+    Args:
+      size: places, K.
+      weights: of the policy; gives names, shapes and dtypes.
+
+    Attributes:
+      arrays: ``past_selves.versions``, int64 ``(K,)``, 0 where a place is free; ``past_selves.win_rates``, float64
+        ``(K,)``; and the weights, as ``past_selves.<place>.<name>``.
+      selves: by place.
+      rating: Elo of the policy.
+    """
+
+    def __init__(self, size: int, weights: Mapping[str, Array]) -> None:
+        self.arrays: dict[str, Array] = {
+            f"{_PREFIX}versions": np.zeros(size, np.int64),
+            f"{_PREFIX}win_rates": np.full(size, 0.5),
+            **{
+                f"{_PREFIX}{k}.{name}": np.zeros(array.shape, array.dtype)
+                for k in range(size)
+                for name, array in weights.items()
+            },
+        }
+        self.selves: list[PastSelf] = []
+        self.rating = _START
+        self._size, self._names = size, tuple(weights)
+
+    def take(self, version: int, weights: Mapping[str, Array]) -> None:
+        """Takes a version into play; where all places are taken, the one goes that is beaten most often."""
+        if len(self.selves) < self._size:
+            place = len(self.selves)
+            self.selves.append(PastSelf(version, self.rating))
+        else:
+            place = int(np.argmax([past.win_rate for past in self.selves]))
+            self.selves[place] = PastSelf(version, self.rating)
+        self._show(place, weights)
+
+    def fill(self, pool: ModelPool) -> None:
+        """Reads the weights of the selves whose places do not have them yet: those of a resumed run."""
+        for place, past in enumerate(self.selves):
+            if self.arrays[f"{_PREFIX}versions"][place] != past.version:
+                self._show(place, pool.read(past.version))
+
+    def place_of(self, version: int) -> int | None:
+        """The place of a version; None if it is not in play."""
+        return next((k for k, past in enumerate(self.selves) if past.version == version), None)
+
+    def rate(self, place: int, score: float) -> None:
+        """Counts a game against the past self at a place: 1 won, 0 lost."""
+        past = self.selves[place]
+        self.rating += _STEP * (score - expected_score(self.rating, past.rating))
+        past.win_rate += _MEMORY * (score - past.win_rate)
+        past.games += 1
+        self.arrays[f"{_PREFIX}win_rates"][place] = past.win_rate
+
+    def state_dict(self) -> StateDict:
+        """Who is in play; the weights are in the pool."""
+        return {"rating": self.rating, "selves": [dataclasses.asdict(past) for past in self.selves]}
+
+    def load_state_dict(self, state: StateDict) -> None:
+        if len(state["selves"]) > self._size:
+            raise CheckpointError(
+                f"the checkpoint has {len(state['selves'])} past selves in play, and Contest(size={self._size}) takes "
+                "fewer: use the size that it was trained with"
+            )
+        self.rating = float(state["rating"])
+        self.selves = [
+            PastSelf(int(each["version"]), float(each["rating"]), float(each["win_rate"]), int(each["games"]))
+            for each in state["selves"]
+        ]
+        self.arrays[f"{_PREFIX}versions"][:] = 0
+
+    def _show(self, place: int, weights: Mapping[str, Array]) -> None:
+        past = self.selves[place]
+        for name in self._names:
+            self.arrays[f"{_PREFIX}{place}.{name}"][...] = weights[name]
+        self.arrays[f"{_PREFIX}versions"][place] = past.version
+        self.arrays[f"{_PREFIX}win_rates"][place] = past.win_rate
+
+
 class Contest:
     """Environments in which past selves act for some of the agents: an `EnvManager` to collect in.
 
-    Each episode has one opponent, drawn by how rarely it is beaten (see `hard_first`). To the policy the opponents'
-    agents are not there (`ALIVE` is false), so that nothing is learned of them. The policy as it is now is the first
-    past self; where there are too many, the one goes that is beaten most often. Returns of episodes are those of both
-    sides together.
+    Each episode has one opponent, drawn by how rarely it is beaten (see `hard_first`) at the beginning of the
+    iteration. To the policy the opponents' agents are not there (`ALIVE` is false), so that nothing is learned of them.
+    The info of an episode's end has the number of its opponent's version as ``opponent``; -1 if another one took its
+    place meanwhile. Returns of episodes are those of both sides together. Which versions are in play is decided by
+    `past_selves`, which comes before the collector. In an asynchronous run each collector draws its own opponents.
 
     Args:
       env: the environments; their agents' axis holds both sides.
       policy: ``policy.collect_mode``.
       opponents: places of the opponents' agents on that axis.
-      score: declared key of info (``env.info_keys``) that tells at the end of an episode how it ended for the policy: 1
-        won, 0 lost, 0.5 neither.
-      size: the most past selves.
-      seed: of the draws, and of how past selves act.
+      size: the most past selves in play.
+      seed: of the draws.
+
+    Attributes:
+      lineup: who is in play.
+
+    Raises:
+      ConfigError: there are no opponents, `size` is less than 1, or the policy acts with a compiled graph.
     """
 
-    def __init__(
-        self, env: EnvManager, policy: Any, opponents: Sequence[int], score: str, *, size: int = 8, seed: int = 0
-    ) -> None:
+    def __init__(self, env: EnvManager, policy: Any, opponents: Sequence[int], *, size: int = 8, seed: int = 0) -> None:
         if size < 1 or not len(opponents):
             raise ConfigError(f"Contest(opponents={opponents!r}, size={size}): expected agents, and at least 1")
+        self.lineup = Lineup(size, policy.weights())
+        self._size, self._seed = size, seed
+        self._acting: Factory = policy.factory()
+        self._begin(env, opponents, self.lineup.arrays, LaneContext(0, {}))
+
+    @classmethod
+    def _rebuilt(
+        cls, env: Factory, acting: Factory, opponents: Sequence[int], size: int, seed: int, lane: LaneContext
+    ) -> Contest:
+        """In a worker, with the arrays that it is sent."""
+        made = cls.__new__(cls)
+        made._size, made._seed, made._acting = size, seed, acting
+        made._begin(env(lane), opponents, lane.weights, lane)
+        return made
+
+    def _begin(self, env: EnvManager, opponents: Sequence[int], arrays: Mapping[str, Array], lane: LaneContext) -> None:
         self.num_envs = env.num_envs
-        self.rating = _START
-        self.selves: list[PastSelf] = []
-        self._env, self._policy, self._score, self._size = env, policy, score, size
-        self._opponents = np.asarray(opponents, np.int64)
-        self._rng = np.random.default_rng(seed)
+        self._env, self._opponents = env, np.asarray(opponents, np.int64)
+        self._versions, self._win_rates = arrays[f"{_PREFIX}versions"], arrays[f"{_PREFIX}win_rates"]
+        self._rng = SeedStreams(self._seed).generator(f"contest.{lane.index}")
+        # Of each environment, the place of its opponent and the version that began the episode.
         self._playing = np.zeros(env.num_envs, np.int64)
-        # Games against one that was replaced meanwhile say nothing of either.
-        self._rated = np.ones(env.num_envs, bool)
-        self._factory = policy.factory()
-        # One acting mode for each place in the pool, and the arrays that it acts with.
-        self._weights: list[dict[str, Array]] = []
-        self._modes: list[Any] = []
-        self._scores: list[float] = []
-        self.keep()
+        self._version = np.zeros(env.num_envs, np.int64)
+        self._modes = [self._mode(k, arrays, lane) for k in range(self._size)]
 
-    def keep(self) -> None:
-        """Adds the policy as it is now."""
-        current = {name: np.array(array) for name, array in self._policy.weights().items()}
-        if len(self.selves) == self._size:
-            gone = int(np.argmax([past.win_rate for past in self.selves]))
-            self.selves[gone] = PastSelf(current, self.rating)
-            self._adopt(gone)
-            self._rated[self._playing == gone] = False
-            return
-        self.selves.append(PastSelf(current, self.rating))
-        self._adopt(len(self.selves) - 1)
-
-    def take_metrics(self) -> dict[str, float]:
-        """Elo of the policy, its mean score in the games since the last call, and the number of past selves."""
-        scores, self._scores = self._scores, []
-        told = {"elo": self.rating, "past_selves": float(len(self.selves))}
-        return {**told, "score": float(np.mean(scores))} if scores else told
+    def _mode(self, place: int, arrays: Mapping[str, Array], lane: LaneContext) -> Any:
+        """What acts with the weights at a place; each has a random stream of its own."""
+        prefix = f"{_PREFIX}{place}."
+        weights = {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
+        try:
+            return self._acting(LaneContext(lane.index, weights, own_process=False, guest=f"past.{place}"))
+        except LaneError:
+            raise ConfigError(
+                "past selves act in NumPy, and this policy acts with a compiled graph: use a network that has a NumPy "
+                "form, and leave policy.collect.backend at auto"
+            ) from None
 
     # What an `EnvManager` does.
 
@@ -134,28 +228,22 @@ class Contest:
         return self._env.episode_steps
 
     def reset(self, seed: int | None = None) -> Obs:
-        obs = self._env.reset(seed)
-        self._draw(np.arange(self.num_envs))
-        return self._hidden(obs)
+        return self._hidden(self._env.reset(seed))
 
     def step(self, action: Array) -> EnvStep:
         """Steps with the policy's actions, and those of the past selves in place of the opponents'."""
         obs, action = self._env.obs, np.array(action)
+        self._draw(np.flatnonzero(self._env.episode_steps == 0))
         for k in np.unique(self._playing):
             rows = np.flatnonzero(self._playing == k)
             # All environments are shown: what is remembered of each has its place.
             chosen = self._modes[k].forward(obs)["action"]
             action[np.ix_(rows, self._opponents)] = chosen[np.ix_(rows, self._opponents)]
         step = self._env.step(action)
-        for end in step.episodes:
-            if self._rated[end.env_id]:
-                self._rate(int(self._playing[end.env_id]), self._told(end.info))
-        begun = step.begun()
-        if begun is not None:
-            self._draw(begun)
         shown = self._hidden(step.obs)
         final = shown if step.next_obs is step.obs else self._hidden(step.next_obs)
-        return dataclasses.replace(step, obs=shown, next_obs=final)
+        ends = [dataclasses.replace(end, info={**end.info, _OPPONENT: self._told(end.env_id)}) for end in step.episodes]
+        return dataclasses.replace(step, obs=shown, next_obs=final, episodes=ends)
 
     def play(self, action: Array) -> EnvStep:
         raise EnvError("a Contest is for collecting: evaluate in environments of your own")
@@ -167,73 +255,51 @@ class Contest:
         self._env.close()
 
     def factory(self) -> Factory:
-        raise EnvError("past selves play in this process: start the task without async_mode")
+        env: Any = self._env
+        return functools.partial(
+            Contest._rebuilt, env.factory(), self._acting, self._opponents.tolist(), self._size, self._seed
+        )
 
     def weights(self) -> dict[str, Array]:
-        """None: it is not sent to other processes."""
-        return {}
+        """Of the past selves in play, and who they are."""
+        return self.lineup.arrays
 
     def state_dict(self) -> StateDict:
         return {
             "env": self._env.state_dict(),
-            "rating": self.rating,
             "playing": self._playing.copy(),
-            "rated": self._rated.copy(),
+            "version": self._version.copy(),
             "rng": generator_state(self._rng),
-            "scores": list(self._scores),
-            "selves": {
-                str(k): {**dataclasses.asdict(past), "mode": mode.state_dict()}
-                for k, (past, mode) in enumerate(zip(self.selves, self._modes))
-            },
+            "modes": {str(k): mode.state_dict() for k, mode in enumerate(self._modes)},
         }
 
     def load_state_dict(self, state: StateDict) -> None:
         self._env.load_state_dict(state["env"])
-        self.rating, self._scores = float(state["rating"]), [float(score) for score in state["scores"]]
         self._playing[:] = state["playing"]
-        self._rated[:] = state["rated"]
+        self._version[:] = state["version"]
         restore_generator(self._rng, state["rng"])
-        self.selves, self._modes, self._weights = [], [], []
-        for k in range(len(state["selves"])):
-            saved = state["selves"][str(k)]
-            weights = {name: np.array(array) for name, array in saved["weights"].items()}
-            self.selves.append(PastSelf(weights, float(saved["rating"]), float(saved["win_rate"]), int(saved["games"])))
-            self._adopt(k)
-            self._modes[k].load_state_dict(saved["mode"])
-
-    def _adopt(self, k: int) -> None:
-        """Lets the acting mode of place k act with the weights of its past self."""
-        if k == len(self._modes):
-            self._weights.append({name: array.copy() for name, array in self.selves[k].weights.items()})
-            # Each has a random stream of its own.
-            lane = LaneContext(k + 1, self._weights[k], own_process=False)
-            self._modes.append(self._factory(lane))
-            return
-        for name, array in self.selves[k].weights.items():
-            self._weights[k][name][...] = array
+        for k, mode in enumerate(self._modes):
+            mode.load_state_dict(state["modes"][str(k)])
 
     def _draw(self, envs: Array) -> None:
         """Opponents for the episodes that begin in these environments."""
-        chances = hard_first(np.array([past.win_rate for past in self.selves]))
-        self._playing[envs] = self._rng.choice(len(self.selves), size=len(envs), p=chances)
-        self._rated[envs] = True
+        if not envs.size:
+            return
+        places = np.flatnonzero(self._versions)
+        if not places.size:
+            raise ChainError(
+                "no past self is in play: put model_pool(policy, pool, freq) and then past_selves(contest, pool) "
+                "before the collector"
+            )
+        self._playing[envs] = self._rng.choice(places, size=len(envs), p=hard_first(self._win_rates[places]))
+        self._version[envs] = self._versions[self._playing[envs]]
         for mode in self._modes:
             mode.reset(envs)
 
-    def _rate(self, k: int, score: float) -> None:
-        past = self.selves[k]
-        self.rating += _STEP * (score - expected_score(self.rating, past.rating))
-        past.win_rate += _MEMORY * (score - past.win_rate)
-        past.games += 1
-        self._scores.append(score)
-
-    def _told(self, info: Mapping[str, float]) -> float:
-        if self._score not in info:
-            raise ConfigError(
-                f"Contest(score={self._score!r}): episodes tell {', '.join(map(repr, info)) or 'nothing'}; declare it "
-                "in env.info_keys, as a number that is about all agents"
-            )
-        return info[self._score]
+    def _told(self, n: int) -> float:
+        """The version against which an episode was played from its beginning to its end."""
+        version = self._version[n]
+        return float(version if version == self._versions[self._playing[n]] else _REPLACED)
 
     def _hidden(self, obs: Obs) -> Obs:
         """The observation in which the opponents' agents are not there."""
@@ -244,36 +310,81 @@ class Contest:
         return hidden
 
 
-@declare(role="learn", optional=("train_output",), writes=("train_output",))
+@declare()
 class past_selves:
-    """Adds the policy to the past selves of a `Contest` every `every` iterations, and logs Elo and score.
+    """Takes each new version of a model pool into play as a past self of a `Contest`.
 
-    Put it behind the trainer. The logger writes ``train/elo``, ``train/score`` and ``train/past_selves``.
+    Put it between `model_pool`, which adds them, and the collector. Versions in play stay in the pool.
 
-    Reads: train_output if present.
+    Reads: nothing.
+    Writes: nothing.
+    Config: nothing.
+
+    Args:
+      contest: the environments that the collector steps.
+      pool: where versions come from.
+    """
+
+    def __init__(self, contest: Contest, pool: ModelPool) -> None:
+        self._lineup, self._pool = contest.lineup, pool
+        self._newest = 0
+
+    def __call__(self, ctx: OnlineRLContext) -> None:
+        """Takes the newest version in, if it is new."""
+        self._lineup.fill(self._pool)
+        if self._pool.newest > self._newest:
+            self._newest = self._pool.newest
+            self._lineup.take(self._newest, self._pool.read(self._newest))
+            self._hold()
+
+    def _hold(self) -> None:
+        self._pool.hold(past.version for past in self._lineup.selves)
+
+    def state_dict(self) -> StateDict:
+        return {"newest": self._newest, "lineup": self._lineup.state_dict()}
+
+    def load_state_dict(self, state: StateDict) -> None:
+        self._newest = int(state["newest"])
+        self._lineup.load_state_dict(state["lineup"])
+        self._hold()
+
+
+@declare(role="learn", reads=("episode_stats",), optional=("train_output",), writes=("train_output",))
+class opponent_rater:
+    """Rates the policy and the past selves of a `Contest` by the games that ended, and logs Elo and score.
+
+    Put it after the trainer. The logger writes ``train/elo``, ``train/score`` and ``train/past_selves``. Games against
+    a version that is no longer in play are not counted.
+
+    Reads: episode_stats (their `opponent` and `score`); train_output if present.
     Writes: train_output (elo, score, past_selves).
     Config: nothing.
 
     Args:
-      contest: the environments that the collector steps; they are saved with it.
-      every: iterations.
+      contest: the environments that the collector steps.
+      score: declared key of info (``env.info_keys``) that tells at the end of an episode how it ended for the policy: 1
+        won, 0 lost, 0.5 neither.
     """
 
-    def __init__(self, contest: Contest, every: int) -> None:
-        if every < 1:
-            raise ConfigError(f"past_selves(every={every}): expected at least 1 iteration")
-        self._contest, self._every = contest, every
-        self._iterations = 0
+    def __init__(self, contest: Contest, score: str) -> None:
+        self._lineup, self._score = contest.lineup, score
 
     def __call__(self, ctx: OnlineRLContext) -> None:
-        """Logs the games of one iteration, and keeps the policy if it is time."""
-        self._iterations += 1
-        if self._iterations % self._every == 0:
-            self._contest.keep()
-        ctx.train_output = {**metrics_in(ctx, "past_selves"), **self._contest.take_metrics()}
+        """Rates the games of one iteration."""
+        scores = []
+        for end in ctx.episode_stats or ():
+            place = self._lineup.place_of(int(end.info.get(_OPPONENT, _REPLACED)))
+            if place is not None:
+                scores.append(self._told(end.info))
+                self._lineup.rate(place, scores[-1])
+        told = {"elo": self._lineup.rating, "past_selves": float(len(self._lineup.selves))}
+        mean = {"score": float(np.mean(scores))} if scores else {}
+        ctx.train_output = {**metrics_in(ctx, "opponent_rater"), **told, **mean}
 
-    def state_dict(self) -> StateDict:
-        return {"iterations": self._iterations}
-
-    def load_state_dict(self, state: StateDict) -> None:
-        self._iterations = int(state["iterations"])
+    def _told(self, info: Mapping[str, float]) -> float:
+        if self._score not in info:
+            raise ConfigError(
+                f"opponent_rater(score={self._score!r}): episodes tell {', '.join(map(repr, info)) or 'nothing'}; "
+                "declare it in env.info_keys, as a number that is about all agents"
+            )
+        return info[self._score]

@@ -165,6 +165,11 @@ RUN_SCHEMA: dict[str, Any] = {
         "last": opt(10, "[1, inf)", "newest versions that stay; the best and pinned ones always do"),
         "every": opt(None, "[1, inf)", "older versions stay whose number is a multiple of this", type=int),
     },
+    "contest": {
+        "opponents": opt([], None, "names of the agents for which past versions of the policy act (chain=contest)"),
+        "score": opt("score", None, "key of env.info_keys that tells how an episode ended: 1 won, 0 lost, 0.5 neither"),
+        "size": opt(8, "[1, 1000]", "versions in play at a time"),
+    },
     "lanes": {
         "async_mode": opt(False, None, "collect and evaluate in separate processes while the chain learns"),
         **LANES,

@@ -143,6 +143,14 @@ class PoolSection(Section):
     every: int | None
 
 
+class ContestSection(Section):
+    """`contest`, who plays in the chain `contest`."""
+
+    opponents: list[str]
+    score: str
+    size: int
+
+
 class LanesSection(Section):
     """`lanes`, see `engine.config.lanes`."""
 
@@ -370,6 +378,7 @@ class Config(Section):
     use: list[object]
     run: RunSection
     pool: PoolSection
+    contest: ContestSection
     lanes: LanesSection
     env: EnvSection
     policy: PolicySection

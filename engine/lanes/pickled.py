@@ -65,8 +65,9 @@ class PickledMembers:
 
 
 def _acts(thing: Shippable) -> bool:
-    # Others with state, such as environments, are part of the state of the middleware that holds them.
-    return bool(thing.weights()) and isinstance(thing, Stateful)
+    # Others with state, such as environments, also if opponents act in them, are part of the state of the middleware
+    # that holds them.
+    return bool(thing.weights()) and isinstance(thing, Stateful) and not hasattr(thing, "num_envs")
 
 
 class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]

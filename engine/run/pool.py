@@ -76,6 +76,7 @@ class ModelPool:
 
     Attributes:
       folder: where it is.
+      newest: number of the newest version that this object has added or restored.
 
     Raises:
       ConfigError: `last` or `every` is less than 1.
@@ -87,7 +88,7 @@ class ModelPool:
         self.folder = Path(folder).expanduser()
         self._last, self._every = last, every
         self._held: frozenset[int] = frozenset()
-        self._newest = 0
+        self.newest = 0
 
     @classmethod
     def of(cls, cfg: Config) -> ModelPool:
@@ -145,7 +146,7 @@ class ModelPool:
         data = save({name: np.asarray(array, order="C") for name, array in weights.items()})
         with self._writing():
             before = self.versions
-            number = 1 + max([self._newest, *(version.number for version in before)])
+            number = 1 + max([self.newest, *(version.number for version in before)])
             entry = {
                 "version": number, "iteration": iteration, "env_step": env_step,
                 "score": None if score is None else float(score),
@@ -154,7 +155,7 @@ class ModelPool:
             version = self._version(entry, self._pins())
             self._put(version.path, data)
             self._put_index(self._staying([*before, version]))
-            self._newest = number
+            self.newest = number
         return number
 
     def find(self, request: str | int) -> Version:
@@ -227,7 +228,7 @@ class ModelPool:
         """All versions with their weights."""
         versions = [version for version in self.versions if version.path.is_file()]
         return {
-            "newest": self._newest,
+            "newest": self.newest,
             "index": [_entry(version) for version in versions],
             "files": {str(version.number): _mapped(version) for version in versions},
         }
@@ -240,7 +241,7 @@ class ModelPool:
         """
         entries = [dict(entry) for entry in state["index"]]
         with self._writing():
-            self._newest = int(state["newest"])
+            self.newest = int(state["newest"])
             versions = [self._version(entry, self._pins()) for entry in entries]
             for version in versions:
                 if not _is_whole(version):

@@ -65,7 +65,7 @@ class HostFactory:
 
     def __call__(self, lane: LaneContext) -> CollectView | EvalView:
         actor = loads(self.actor, lane.weights)
-        if lane.index > 0:
+        if lane.index > 0 or lane.guest:
             _begin_anew(actor, self.seed, lane)
         mode: Any = self.mode
         view: CollectView | EvalView = host_view(mode, actor, lane.weights, self.seed)
@@ -100,7 +100,7 @@ class GraphFactory:
         refresh()
         lane.on_refresh.append(refresh)
         actor = policy.actors[self.mode.name]
-        if lane.index > 0:
+        if lane.index > 0 or lane.guest:
             _begin_anew(actor, self.config.seed, lane)
         else:
             actor.load_state_dict(self.acting)
@@ -152,6 +152,6 @@ def _weight(weights: Mapping[str, Array], name: str) -> Array:
 
 
 def _begin_anew(actor: Actor | SharedActor, seed: int, lane: LaneContext) -> None:
-    """Gives the actor of one of the further workers a random stream of its own and an empty memory."""
-    actor.rng = SeedStreams(seed).generator(f"policy.act.{lane.index}")
+    """Gives the actor of one of the further workers, or of a guest, a random stream of its own and an empty memory."""
+    actor.rng = SeedStreams(seed).generator(".".join(["policy.act", str(lane.index), *filter(None, [lane.guest])]))
     actor.reset()

@@ -12,7 +12,17 @@ from minding.policies import ALGORITHMS
 
 def test_each_file_is_a_chain_and_says_what_it_runs_on():
     assert (
-        *("episode_replay", "gail", "hindsight", "monte_carlo", "off_policy", "offline", "on_policy", "prior_data"),
+        *(
+            "contest",
+            "episode_replay",
+            "gail",
+            "hindsight",
+            "monte_carlo",
+            "off_policy",
+            "offline",
+            "on_policy",
+            "prior_data",
+        ),
         *("self_play", "sequence_replay", "single_step", "sqil", "trajectory"),
     ) == CHAINS
     for name in CHAINS:
@@ -36,6 +46,7 @@ def test_an_unknown_chain_is_refused_with_the_nearest():
         ("off_policy", "ppo", "policy.other.buffer_size"),
         ("sequence_replay", "dqn", "policy.learn.length"),
         ("on_policy", "dqn", "policy.learn.gae_lambda"),
+        ("contest", "dqn", "policy.learn.gae_lambda"),
         ("single_step", "sac", "policy.learn.gae_lambda"),
         ("monte_carlo", "dqn", "policy.learn.n_minibatch"),
         ("trajectory", "dqn", "policy.learn.n_epoch"),

@@ -5,6 +5,7 @@ resumed in new objects and must end as the run does that went on.
 """
 
 import math
+import multiprocessing
 import shutil
 
 import numpy as np
@@ -224,3 +225,30 @@ def test_every_other_preset_builds_a_policy_and_a_chain_that_fits(name, tmp_path
     with task.start(ctx=get_chain(cfg.chain).context()):
         training.build(task, cfg)
         task.run(max_step=0)
+
+
+def kill_a_collector(ctx):
+    """Ends a worker by force, in the middle of a run."""
+    if ctx.total_step == 16:
+        next(child for child in multiprocessing.active_children() if "collector" in child.name).kill()
+
+
+@pytest.mark.slow
+def test_self_play_in_lanes_resumes_exactly_with_its_pool_whoever_is_killed(tmp_path, photographed, caplog):
+    lanes = ["lanes.async_mode=true", "lanes.max_staleness=0", "lanes.shards=2"]
+    often = ["pool.freq=2", "pool.last=2", "contest.size=3", "run.ckpt_freq=40", "run.max_step=20"]
+    small = ["policy.model.hidden=[8]", "policy.collect.n_sample=800", "run.loggers=[]", "run.metrics_freq=800"]
+    few = ["policy.eval.freq=4000", "policy.eval.n_episode=2", "run.final_episodes=2"]
+    cfg = compile_run("duel_ppo", [*lanes, *often, *small, *few, f"run.out_dir={tmp_path}", "exp_name=run"])
+    run_dir, left = RunDir.create(cfg), RunDir(tmp_path / "left")
+    photographed((13, 2), run_dir.path, left.path)
+    expected = outcome(run_dir, training.train(cfg, run_dir, progress=False))
+    assert expected["guarantee"] == "exact"
+    photographed(None)
+    found = outcome(left, training.train(cfg, left, progress=False, resume="latest", use=[kill_a_collector]))
+    assert " ended with exit code -9; it is started again" in caplog.text
+    assert sorted(key for key in found.keys() | expected.keys() if found.get(key) != expected.get(key)) == []
+    # The same versions, of which more than the newest are in play.
+    pools = [{path.name: path.read_bytes() for path in each.models.iterdir()} for each in (run_dir, left)]
+    assert pools[0] == pools[1]
+    assert len(pools[0]) > 3

@@ -47,7 +47,14 @@ LOST = {
 }
 COLLECTORS = {"EpisodeCollector", "StepCollector"}
 EVALUATORS = {"arena_evaluator", "interaction_evaluator"}
-LEARNERS = {"OffPolicyLearner", "multistep_trainer", "past_selves", "reward_estimator", "trainer", "trajectory_trainer"}
+LEARNERS = {
+    "OffPolicyLearner",
+    "multistep_trainer",
+    "opponent_rater",
+    "reward_estimator",
+    "trainer",
+    "trajectory_trainer",
+}
 MISSED = {
     **{name: EVALUATORS for name in ("CkptSaver", "model_pool", "reward_timer", "termination_checker")},
     **{name: {"eps_greedy_handler", "eps_greedy_masker"} for name in COLLECTORS},

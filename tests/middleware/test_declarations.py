@@ -31,6 +31,7 @@ from minding.engine.search import opponents
 from minding.engine.types import CollectMode, EpisodeEnd, RewardEstimate
 from minding.envs.games.bit_flip import BitFlip
 from minding.envs.games.boards.tic_tac_toe import TicTacToe
+from minding.middleware.past_selves import Lineup
 
 ON_POLICY_FIELDS = {"obs": Field((3,)), "advantage": Field()}
 TRAJECTORY_FIELDS = {"obs": Field((3,)), "cut": Field()}
@@ -97,12 +98,9 @@ class NoWeights:
 
 
 class NoGames:
-    """A contest in which nothing was played."""
+    """A contest of nobody."""
 
-    def keep(self): ...
-
-    def take_metrics(self):
-        return {"elo": 1000.0}
+    lineup = Lineup(1, {})
 
 
 BOARD = TicTacToe()
@@ -160,7 +158,8 @@ MIDDLEWARE = {
     "offline_data_fetcher": lambda cfg, path: library.offline_data_fetcher(cfg, Recorded()),
     "offline_data_saver": lambda cfg, path: library.offline_data_saver(cfg, path / "replay"),
     "online_logger": lambda cfg, path: library.online_logger(cfg, path, progress=True),
-    "past_selves": lambda cfg, path: library.past_selves(NoGames(), 1),
+    "opponent_rater": lambda cfg, path: library.opponent_rater(NoGames(), "won"),
+    "past_selves": lambda cfg, path: library.past_selves(NoGames(), ModelPool(path)),
     "priority_calculator": lambda cfg, path: library.priority_calculator(lambda rollout: rollout.reward),
     "recorded_data_pusher": lambda cfg, path: library.recorded_data_pusher(Nowhere(), TWO_EPISODES),
     "reward_estimator": lambda cfg, path: library.reward_estimator(NoReward(), 1.0),

@@ -1,0 +1,75 @@
+"""Evaluate, keep versions of the policy, play against them, estimate advantages, learn from this rollout, rate."""
+
+from __future__ import annotations
+
+from minding.configs.chains import Chain
+from minding.engine.chain.context import OnlineRLContext
+from minding.engine.chain.task import Task
+from minding.engine.config.config import Config
+from minding.engine.data.agents import num_agents
+from minding.engine.errors import ConfigError, nearest
+from minding.engine.run.pool import ModelPool
+from minding.engine.types import Policy
+from minding.envs import make_collector_env, make_evaluator_env
+from minding.middleware import (
+    StepCollector,
+    gae_estimator,
+    interaction_evaluator,
+    model_pool,
+    multistep_trainer,
+    opponent_rater,
+    past_selves,
+)
+from minding.middleware.past_selves import Contest
+
+
+def check(cfg: Config) -> None:
+    """Refuses a contest in which nobody plays, or of which nothing is told.
+
+    Raises:
+      ConfigError: names the setting.
+    """
+    if num_agents(cfg.env.spec) is None:
+        raise ConfigError(f"chain='contest' with env.env_id={cfg.env.env_id!r}: expected an environment of two sides")
+    names, opponents = agent_names(cfg), cfg.contest.opponents
+    for name in opponents:
+        if name not in names:
+            hint = nearest(str(name), names)
+            raise ConfigError(f"contest.opponents: no agent is called {name!r}{hint}; there are {', '.join(names)}")
+    if not 0 < len(set(opponents)) < len(names):
+        raise ConfigError(f"contest.opponents={opponents}: expected the agents of one side, some of {', '.join(names)}")
+    if cfg.contest.score not in cfg.env.info_keys:
+        raise ConfigError(
+            f"contest.score={cfg.contest.score!r} is not in env.info_keys={cfg.env.info_keys}: add the key of info "
+            "that tells who won"
+        )
+    if cfg.pool.freq is None:
+        raise ConfigError("chain='contest' plays against versions of the policy: also give pool.freq, such as 20")
+
+
+def agent_names(cfg: Config) -> list[str]:
+    """Of all agents, in their order."""
+    return [str(name) for name in cfg.env.spec.read("agents.names", list)]
+
+
+def fill(task: Task, cfg: Config, policy: Policy) -> None:
+    """Appends the chain to the task."""
+    names, pool = agent_names(cfg), ModelPool.of(cfg)
+    contest = Contest(
+        make_collector_env(cfg),
+        policy.collect_mode,
+        [names.index(name) for name in cfg.contest.opponents],
+        size=cfg.contest.size,
+        seed=cfg.seed,
+    )
+    freq = cfg.pool.read("freq", int)
+    task.use(interaction_evaluator(cfg, policy.eval_mode, make_evaluator_env(cfg), task=task))
+    task.use(model_pool(policy, pool, freq, score=lambda: contest.lineup.rating))
+    task.use(past_selves(contest, pool))
+    task.use(StepCollector(cfg, policy.collect_mode, contest))
+    task.use(gae_estimator(cfg, policy.collect_mode))
+    task.use(multistep_trainer(cfg, policy.learn_mode))
+    task.use(opponent_rater(contest, cfg.contest.score))
+
+
+chain = Chain(fill, OnlineRLContext, check, settings=("policy.learn.gae_lambda", "policy.learn.n_minibatch"))

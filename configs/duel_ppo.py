@@ -1,0 +1,25 @@
+"""PPO in minding/Duel-v0: three riflemen learn against versions of themselves.
+
+Expected: an Elo rating of at least 1150 among its own versions, the first of which has 1000, within 200k environment
+steps.
+"""
+
+from minding.engine import Config
+
+main_config = Config(
+    exp_name="duel_ppo",
+    chain="contest",
+    run=dict(max_env_step=200_000),
+    pool=dict(freq=10),
+    contest=dict(opponents=["red_0", "red_1", "red_2"]),
+    env=dict(
+        env_id="minding/Duel-v0",
+        info_keys=["score"],
+        collector_env_num=16,
+    ),
+    policy=dict(
+        type="ppo",
+        collect=dict(n_sample=1600),
+        eval=dict(freq=50_000),
+    ),
+)
