@@ -60,7 +60,7 @@ def export_run(
     info = {
         "algorithm": cfg.policy.type,
         "env_id": cfg.env.env_id,
-        "checkpoint": found.stem,
+        "checkpoint": found.stem if isinstance(ckpt, Version) else found.name,
         "observation_space": cfg.env.spec.observation,
         "action_space": cfg.env.spec.env_action,
         "versions": {
