@@ -2,7 +2,7 @@
 # PYTHON=/path/to/python3 chooses the interpreter, ARGS="..." is passed on to the command.
 
 .DEFAULT_GOAL := help
-.PHONY: help train test check lint types bench proofs docs site clean
+.PHONY: help train test check lint types bench proofs zoo docs site clean
 
 PYTHON ?=
 ARGS ?=
@@ -60,6 +60,9 @@ proofs: $(INSTALLED) ## the long evidence: learning over seeds, kills, crashes, 
 	test -f docs/results/async_kills.json || $(BIN)/python -m proofs.soak kills
 	$(BIN)/python -m proofs.repeated_runs
 	test -f docs/results/signals.json || $(BIN)/python -m proofs.faults signals
+
+zoo: $(INSTALLED) ## train the agents of zoo/ that are missing (all of them: 10 minutes)
+	$(BIN)/python -m proofs.zoo $(ARGS)
 
 docs: $(INSTALLED) ## write the tables that come from the code into docs
 	$(BIN)/python docs/generate.py

@@ -1,6 +1,6 @@
 """From result files to the pages in ``docs``: tables between markers, and pictures of the curves.
 
-A table stands between the markers of `benchmarks.pages`, whose name is a preset, or one of `TABLES`.
+A table stands between the markers of `benchmarks.pages`, whose name is a preset, one of `TABLES`, or `zoo`.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from proofs import offline_tables
 from proofs.runs import ASYNC, COLLECTING, LEARNING, OFFLINE, STUDY, Record, Results
 from proofs.studies import STUDIES
 from proofs.team_tables import battle_table, spread_table
+from proofs.zoo_table import ZOO, zoo_table
 
 NOT_YET = "Not measured yet: `make proofs`.\n"
 
@@ -39,6 +40,8 @@ def table(results: Results, name: str, page: Path) -> str | None:
     """
     if name in TABLES:
         return TABLES[name](results)
+    if name == ZOO:
+        return zoo_table(results, "zh" in page.parts)
     if name not in PRESETS:
         return None
     records = results.of("learning", name)

@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tarfile
 import zipfile
 from pathlib import Path
 
@@ -25,6 +26,8 @@ else:
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("configs", "engine", "envs", "middleware", "policies")
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+ADDED = ("build", "dist", "*.egg-info", "*_cache", "__pycache__", ".hypothesis", "rank_*", "kernel_meta")
+"""Folders that working in the tree leaves behind."""
 GENERATED = re.compile(r"<!-- (generated|results):.*?<!-- /\1 -->", re.S)
 # Absolute paths of one machine. Assembled, so that this file does not hold what it looks for.
 MACHINE_PATH = re.compile(r"(?<![\w.:/~$}])/(?:" + "|".join(("home", "root", "Users", "work", "mnt")) + r")/\w")
@@ -39,7 +42,7 @@ def tracked_files():
     return [path for name in names if (path := ROOT / name).is_file() and not path.is_symlink()]
 
 
-@pytest.mark.parametrize("name", PACKAGES)
+@pytest.mark.parametrize("name", [*PACKAGES, "zoo"])
 def test_a_package_is_a_link_to_its_folder(name):
     link = ROOT / "src" / "minding" / name
     hint = (
@@ -133,13 +136,25 @@ def test_make_without_a_usable_python_is_one_clear_error(tmp_path):
 
 
 @pytest.mark.slow
-def test_the_wheel_holds_all_packages_and_imports_without_the_tree(tmp_path):
+def test_the_source_distribution_is_the_repository_and_its_wheel_imports_without_it(tmp_path):
     setuptools = importlib.import_module("setuptools")
     if Version(setuptools.__version__) < Version("77"):
         pytest.skip("building needs setuptools 77: pip install -c constraints.txt -e '.[dev]'")
-    tree = tmp_path / "tree"
     # A build leaves folders behind: not in the checkout.
-    shutil.copytree(ROOT, tree, symlinks=True, ignore=shutil.ignore_patterns(".*", "runs", "build", "*.egg-info"))
+    copy = tmp_path / "copy"
+    shutil.copytree(ROOT, copy, symlinks=True, ignore=shutil.ignore_patterns(".git", ".venv*", "runs", *ADDED, "*.so"))
+    code = "import setuptools.build_meta; setuptools.build_meta.build_sdist('..')"
+    out = subprocess.run([sys.executable, "-c", code], cwd=copy, capture_output=True, text=True, timeout=60)
+    assert out.returncode == 0, out.stderr
+    with tarfile.open(tmp_path / f"minding-{minding.__version__}.tar.gz") as archive:
+        archive.extractall(tmp_path, filter="data")
+    tree = tmp_path / f"minding-{minding.__version__}"
+    assert {name: os.readlink(tree / "src" / "minding" / name) for name in (*PACKAGES, "zoo")} == {
+        name: f"../../{name}" for name in (*PACKAGES, "zoo")
+    }
+    held = {path.relative_to(tree) for path in tree.rglob("*") if path.is_file()}
+    if (ROOT / ".git").exists():
+        assert {path.relative_to(ROOT) for path in tracked_files()} - held == set()
     pyproject = (tree / "pyproject.toml").read_text()
     assert '"-O3"' in pyproject
     # Faster to compile, and of what a wheel holds it changes nothing.
@@ -154,6 +169,8 @@ def test_the_wheel_holds_all_packages_and_imports_without_the_tree(tmp_path):
     for name in PACKAGES:
         files = {path.relative_to(ROOT).as_posix() for path in (ROOT / name).rglob("*.py")}
         assert {f"minding/{file}" for file in files} <= set(names)
+    agents = {path.relative_to(ROOT).as_posix() for path in (ROOT / "zoo").rglob("*") if path.is_file()}
+    assert {name for name in names if name.startswith("minding/zoo/")} == {f"minding/{file}" for file in agents}
     assert {"minding/py.typed", "minding/__main__.py"} <= set(names)
     assert ("minding/policies/kernels/_kernels.so" in names) == kernels.compiled()
     assert {name.split("/")[0] for name in names} == {"minding", f"minding-{minding.__version__}.dist-info"}

@@ -19,6 +19,7 @@ from minding.engine.config.trust import check_code
 from minding.engine.console import console_logger
 from minding.engine.errors import ConfigError, nearest
 from minding.engine.files import folder_of, read_text
+from minding.engine.run import zoo
 from minding.engine.run.figures import wrong_figure
 
 SEEDS_SETTINGS = "settings.yaml"
@@ -69,14 +70,14 @@ class RunDir:
         """The folder of an earlier run.
 
         Args:
-          path: the folder.
+          path: the folder, or ``zoo/NAME``, an agent that comes with minding (see `engine.run.zoo`).
           trust: run the code that its configuration names even where it is not the user's own; see
             `engine.config.trust`.
 
         Raises:
           ConfigError: if there is no such folder or it holds no run; names the nearest run beside it.
         """
-        path = folder_of(path, "RunDir.open")
+        path = zoo.located(folder_of(path, "RunDir.open"))
         if (path / "config.yaml").is_file():
             return cls(path, trust)
         if path.is_dir():
@@ -144,6 +145,15 @@ class RunDir:
     def video(self) -> Path:
         """Film of an episode of the trained policy."""
         return self.path / "episode.gif"
+
+    @property
+    def products(self) -> Path:
+        """Folder for the files that commands make of the run, such as a film.
+
+        It is the run folder itself; for an agent of the zoo, which is part of the installation, it is a folder of the
+        agent's name in the current folder.
+        """
+        return Path(self.path.name) if zoo.is_agent(self.path) else self.path
 
     @property
     def summary(self) -> Path:

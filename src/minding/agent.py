@@ -26,6 +26,7 @@ from minding.engine.errors import ConfigError
 from minding.engine.files import folder_of
 from minding.engine.notes import add_note
 from minding.engine.process import compiled
+from minding.engine.run import zoo
 from minding.engine.run.run_dir import RunDir
 from minding.engine.types import Array
 from minding.envs.config import env_settings
@@ -358,7 +359,7 @@ def load(path: str | Path, env: object = None, *, trust: bool = False, progress:
     goes on there, and later checkpoints are set aside.
 
     Args:
-      path: the folder.
+      path: the folder, or ``zoo/NAME``, an agent that comes with minding.
       env: the environment, where it was a class or function that importing does not lead to.
       trust: run code that the settings name wherever it is, see `engine.config.trust`.
       progress: as of `Agent`.
@@ -367,7 +368,7 @@ def load(path: str | Path, env: object = None, *, trust: bool = False, progress:
       CheckpointError: it is damaged, or belongs to another network.
       TrustError: its settings name code that is not the user's own.
     """
-    path = folder_of(path, "load")
+    path = zoo.located(folder_of(path, "load"))
     if is_saved(path):
         return _of_saved(path, env, trust, progress)
     is_checkpoint = (path / "manifest.json").is_file() and path.parent.name == "ckpt"

@@ -89,7 +89,7 @@ def record(
 
         references = _references(random_return, expert_return)
         run_dir = None if run is None else RunDir.open(run, trust=trust)
-        folder = Path(out) if out is not None else Path(str(run)) / "data"
+        folder = Path(str(out)) if run_dir is None or out is not None else run_dir.products / "data"
         if folder.exists():
             raise DataError(f"{str(folder)!r} exists: remove it, or give another folder with --out")
         # Of the algorithm nothing is used: PPO is one that acts in every space.

@@ -65,7 +65,7 @@ def record(
         run_dir = max(runs, key=_final_return)
         if len(runs) > 1:
             click.echo(f"the best of {len(runs)} seeds: {run_dir.path.name}")
-        file = run_dir.video if out is None else Path(out)
+        file = run_dir.products / run_dir.video.name if out is None else Path(out)
         video_writer(file)
         cfg = played_in(compile_run(run_dir.load_config()), env)
         chosen = chosen_of(run_dir, ckpt, model)

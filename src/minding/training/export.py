@@ -51,7 +51,7 @@ def export_run(
         what the policy computes.
       MissingExtraError: if packages for ONNX are not installed.
     """
-    path = Path(out).expanduser() if out else run.path / f"policy.{file_format}"
+    path = Path(out).expanduser() if out else run.products / f"policy.{file_format}"
     if path.suffix != f".{file_format}":
         raise ExportError(f"{path}: expected a name that ends with .{file_format}; rename it, or change the format")
     cfg, policy, found = _load(run, ckpt)

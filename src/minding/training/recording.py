@@ -64,7 +64,7 @@ def record_data(
       TrustError: if the run folder names code that is not the user's own.
     """
     run = run if isinstance(run, RunDir) else RunDir.open(run)
-    folder = run.path / "data" if out is None else out
+    folder = run.products / "data" if out is None else out
     check_recordable(compile_run(run.load_config()))
     cfg, policy, found = load_policy(run, ckpt)
     act: Act

@@ -1,0 +1,53 @@
+"""The table of the zoo, ``docs/zoo.md`` in both languages."""
+
+from __future__ import annotations
+
+from proofs.runs import Record, Results
+
+ZOO = "zoo"
+"""Of the result files: ``zoo.jsonl`` has the runs, ``zoo.json`` the agents."""
+FILM = "episode.gif"
+_ENGLISH = {
+    "head": ("agent", "environment", "return, 95 % interval", "steps", "time", "seeds", "commit", "an episode"),
+    "interval": "{mean} ({low} to {high})",
+    "env_step": "{:,}",
+    "train_iter": "{:,} gradient steps",
+}
+_CHINESE = {
+    "head": ("智能体", "环境", "回报，95 % 区间", "步数", "时间", "随机种子数", "提交", "一个回合"),
+    "interval": "{mean}（{low} 至 {high}）",
+    "env_step": "{:,}",
+    "train_iter": "{:,} 个梯度步",
+}
+
+
+def zoo_table(results: Results, chinese: bool) -> str:
+    """One row per agent."""
+    agents, words = results.single(ZOO), _CHINESE if chinese else _ENGLISH
+    if agents is None:
+        return "Not made yet: `make zoo`.\n"
+    up = "../../" if chinese else "../"
+    rows = [_row(name, agent, words, up) for name, agent in agents.items()]
+    head = [f"| {' | '.join(words['head'])} |", "|---|---|---|---:|---:|---:|---|---|"]
+    return "\n".join([*head, *(f"| {' | '.join(row)} |" for row in rows), ""])
+
+
+def _row(name: str, agent: Record, words: Record, up: str) -> list[str]:
+    unit = "env_step" if agent["env_step"] else "train_iter"
+    figures = {key: _figure(agent[key], agent["mean"]) for key in ("mean", "low", "high")}
+    told = "".join(f", `{key}` {value:.3g}" for key, value in agent["info"].items())
+    return [
+        f"`zoo/{name}`",
+        f"`{agent['env_id']}`",
+        words["interval"].format(**figures) + told,
+        words[unit].format(agent[unit]),
+        f"{agent['seconds']:.0f} s",
+        str(agent["seeds"]),
+        f"`{agent['versions'].get('commit', '')}`",
+        f"![{name}]({up}zoo/{name}/{FILM})" if agent["film"] else "",
+    ]
+
+
+def _figure(value: float, beside: float) -> str:
+    """A return: three decimals where returns are small."""
+    return f"{value:.1f}" if abs(beside) >= 10 else f"{value:.3f}"

@@ -1,0 +1,113 @@
+"""The zoo: its agents play, its page names them, and ``zoo/NAME`` finds them from any folder."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from pages import ROOT, table
+from PIL import Image
+
+import minding
+from minding.cli import cli
+from minding.engine.config.compiler import load_config
+from minding.engine.errors import ConfigError
+from minding.engine.run import zoo
+from minding.engine.run.run_dir import RunDir
+from proofs import zoo as making
+from proofs.runs import Results
+
+# Random play is far below, and what was measured far above.
+LEAST = {
+    "Acrobot-v1": -400.0,
+    "CartPole-v1": 100.0,
+    "Pendulum-v1": -800.0,
+    "minding/Battle-v0": 9.0,
+    "minding/MaskedGrid-v0": 20.0,
+    "minding/TicTacToe-v0": 0.4,
+}
+AGENTS = json.loads((ROOT / "docs" / "results" / "zoo.json").read_text())
+
+
+def test_the_folders_the_figures_and_the_presets_that_are_trained_are_the_same():
+    assert zoo.agents() == sorted(AGENTS) == sorted(making.ZOO)
+
+
+@pytest.mark.parametrize("name", sorted(AGENTS))
+def test_an_agent_of_the_zoo_plays_from_any_folder(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    agent = minding.load(f"zoo/{name}")
+    said = AGENTS[name]
+    assert (agent.cfg.env.env_id, agent.cfg.policy.type, agent.cfg.seed) == (
+        said["env_id"], said["algorithm"], said["seed"]
+    )  # fmt: skip
+    assert agent.evaluate(2).mean > LEAST[said["env_id"]]
+    assert [*tmp_path.iterdir()] == []
+
+
+@pytest.mark.parametrize("name", sorted(AGENTS))
+def test_an_agent_of_the_zoo_is_small_and_says_the_figures_of_the_page(name):
+    folder, said = ROOT / "zoo" / name, AGENTS[name]
+    assert (folder / "policy.safetensors").stat().st_size <= making.MOST_BYTES
+    assert sum(file.stat().st_size for file in folder.iterdir()) < 2 * making.MOST_BYTES
+    assert load_config(folder / "config.yaml").run.out_dir == "runs"
+    card = (folder / "README.md").read_text()
+    assert f"Mean return {said['mean']:.1f} over {said['episodes']} episodes" in card
+    for page, title in (("zoo.md", "agent"), ("zh/zoo.md", "智能体")):
+        (row,) = [row for row in table(ROOT / "docs" / page, title) if row[0] == f"`zoo/{name}`"]
+        assert f"{said['mean']:.1f}"[:4] in row[2]
+        assert (f"zoo/{name}/episode.gif" in row[-1]) == (folder / "episode.gif").is_file() == said["film"]
+
+
+def test_a_folder_of_ones_own_comes_before_an_agent_of_the_zoo(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    given = Path("zoo", "cartpole_ppo")
+    assert zoo.located(given) == zoo.FOLDER / "cartpole_ppo"
+    given.mkdir(parents=True)
+    assert zoo.located(given) == given
+    assert zoo.located(tmp_path / "zoo" / "acrobot_ppo") == tmp_path / "zoo" / "acrobot_ppo"
+
+
+@pytest.mark.parametrize("read", [minding.load, RunDir.open])
+def test_an_unknown_agent_is_refused_with_the_nearest(read):
+    with pytest.raises(ConfigError, match=r"no agent of the zoo with this name; did you mean 'cartpole_ppo'\?; there"):
+        read("zoo/cartpole_pp")
+
+
+def test_commands_take_an_agent_of_the_zoo_and_write_beside_no_agent(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    before = {path: path.stat().st_mtime_ns for path in (ROOT / "zoo").rglob("*")}
+    out = CliRunner().invoke(cli, ["record", "zoo/acrobot_ppo"])
+    assert (out.exit_code, out.output.splitlines()[-1]) == (0, "video: acrobot_ppo/episode.gif")
+    assert Path("acrobot_ppo", "episode.gif").is_file()
+    assert RunDir.open(ROOT / "zoo" / "acrobot_ppo").products == Path("acrobot_ppo")
+    assert {path: path.stat().st_mtime_ns for path in (ROOT / "zoo").rglob("*")} == before
+
+
+# How it is made
+
+
+def test_the_best_run_has_the_highest_return_then_the_least_spread():
+    runs = [
+        {"eval_mean": mean, "eval_std": std, "seed": seed}
+        for seed, (mean, std) in enumerate([(490.0, 1.0), (500.0, 2.0), (500.0, 0.0), (500.0, 0.0)])
+    ]
+    assert making.best(runs)["seed"] == 2
+
+
+def test_what_is_made_is_not_trained_again(tmp_path):
+    results = Results(ROOT / "docs")
+    assert all(making.is_made(name, results, ROOT / "zoo") for name in making.ZOO)
+    assert not making.is_made("cartpole_ppo", results, tmp_path)
+    assert not making.is_made("cartpole_ppo", Results(tmp_path), ROOT / "zoo")
+
+
+def test_a_film_becomes_smaller_and_takes_as_long(tmp_path):
+    film = tmp_path / "episode.gif"
+    pictures = [np.full((300, 480, 3), 20 * number, np.uint8) for number in range(8)]
+    first, *others = map(Image.fromarray, pictures)
+    first.save(film, save_all=True, append_images=others, duration=20, loop=0)
+    making.shrink(film)
+    with Image.open(film) as small:
+        assert (small.size, small.n_frames, small.info["duration"]) == ((240, 150), 4, 40)
