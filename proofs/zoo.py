@@ -29,12 +29,12 @@ from proofs.zoo_table import ZOO as NAME
 
 ZOO = {
     "cartpole_ppo": 3,
-    "cartpole_dqn": 3,
-    "acrobot_ppo": 3,
-    "pendulum_sac": 3,
-    "pendulum_iql": 2,
-    "masked_grid_ppo": 3,
-    "battle_mappo": 2,
+    "cartpole_dqn": 2,
+    "acrobot_ppo": 1,
+    "pendulum_sac": 2,
+    "pendulum_iql": 1,
+    "masked_grid_ppo": 1,
+    "battle_mappo": 1,
     "tictactoe_alphazero": 3,
 }
 """By preset, the number of seeds."""
@@ -83,7 +83,7 @@ def save(record: Record, run: Path, folder: Path) -> Record:
     with load(run) as agent:
         own = _portable(agent, record["preset"])
         episodes = final_evaluation(own.cfg, agent.policy, own.cfg.run.final_episodes, _FRESH_SEED)
-        evaluation = Evaluation.of(episodes)
+        evaluation = Evaluation.of(episodes, own.cfg)
         shutil.rmtree(folder, ignore_errors=True)
         save_policy(folder, own.cfg, agent.policy, evaluation)
     size = sum(file.stat().st_size for file in folder.glob("*.safetensors"))
@@ -113,7 +113,7 @@ def _portable(agent: Agent, preset: str) -> Agent:
     """The agent with the settings of its preset where those of the run name folders of this machine."""
     named, cfg = load_named(preset), agent.cfg
     cfg.run.out_dir, cfg.exp_name = "runs", preset
-    if "data" in cfg.policy.other:
+    if "data" in named.policy.get("other", {}):
         cfg.policy.other.data = named.policy.other.data
     return agent
 
