@@ -110,7 +110,10 @@ def test_what_is_made_is_not_trained_again(tmp_path):
 
 def test_a_film_becomes_smaller_and_takes_as_long(tmp_path):
     film = tmp_path / "episode.gif"
-    pictures = [np.full((300, 480, 3), 20 * number, np.uint8) for number in range(8)]
+    # A white bar that moves over black.
+    pictures = [np.zeros((300, 480, 3), np.uint8) for _ in range(8)]
+    for number, picture in enumerate(pictures):
+        picture[:, 60 * number : 60 * number + 30] = 255
     first, *others = map(Image.fromarray, pictures)
     first.save(film, save_all=True, append_images=others, duration=20, loop=0)
     making.shrink(film)
