@@ -16,7 +16,7 @@ from minding.engine.notes import add_note
 from minding.engine.types import StateDict, Stateful
 
 _log = logging.getLogger("minding.task")
-GUARANTEES = ("exact", "in-flight", "episode-boundary", "mid-iteration", "without-buffer")
+GUARANTEES = ("exact", "in-flight", "arrival", "episode-boundary", "mid-iteration", "without-buffer")
 """What a resumed run is, best first:
 
 - exact: bit-for-bit identical to an uninterrupted run.

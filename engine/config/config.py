@@ -162,6 +162,7 @@ class LanesSection(Section):
     transport: str
     address: str
     shards: int
+    order: str
 
 
 class AgentsSection(OpenSection):

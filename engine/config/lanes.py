@@ -14,6 +14,11 @@ LANES = {
         "maximum age of a rollout's weights, in learner iterations; None: chosen by the algorithm",
         type=int,
     ),
+    "order": opt(
+        "exact",
+        ("exact", "arrival"),
+        "which rollout an iteration takes: exact: its own, so that runs repeat; arrival: one that is there",
+    ),
     "timeout": opt(
         None,
         "(0, inf)",

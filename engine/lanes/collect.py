@@ -13,6 +13,7 @@ from minding.engine.data.side_by_side import JOINED, CannotJoin, join_shards
 from minding.engine.errors import ChainError
 from minding.engine.lanes.group import WorkerGroup
 from minding.engine.lanes.messages import Request
+from minding.engine.lanes.order import next_rows
 
 _COUNTERS = ("env_step", "env_episode")
 _UNSET = object()
@@ -29,19 +30,27 @@ class CollectLane:
     With S shards a request goes to S collectors, each with its share of the environments, and their answers are joined
     in that order. Collectors form rows of S: iteration n is that of row n modulo their number.
 
+    With ``order="arrival"`` an iteration takes a rollout that is there, if none of the others would get too old (see
+    `next_rows`), and each row has a request under way, one of them a second one. Such a run does not repeat.
+
     Args:
       group: the collectors, row by row.
-      max_staleness: see `LaneOptions`.
+      max_staleness, order: see `LaneOptions`.
       kept: fields of the context that outlive an iteration.
     """
 
-    def __init__(self, group: WorkerGroup, max_staleness: int, kept: Sequence[str]) -> None:
+    def __init__(self, group: WorkerGroup, max_staleness: int, order: str, kept: Sequence[str]) -> None:
         self._group = group
         self._ahead, self._kept = max_staleness, kept
         # The values of inputs that nothing has set in this iteration.
         self._unset: dict[str, Any] | None = None
-        self._requests: collections.deque[Request] = collections.deque()
-        self._number = 0
+        rows = len(group.workers) // group.shards
+        self._exact = order == "exact"
+        # Of each row, in the order in which they are answered.
+        self._requests: list[collections.deque[Request]] = [collections.deque() for _ in range(rows)]
+        self._under_way = max_staleness + 1 if self._exact else min(max_staleness, rows) + 1
+        # Of the next iteration, and of the next request.
+        self._number = self._asked = 0
         # What is read and then written is a counter.
         self._counters = frozenset(group.part.inputs).intersection((*group.part.outputs, *_COUNTERS))
         # What an iteration adds to the counters, by the last one.
@@ -53,11 +62,12 @@ class CollectLane:
         if self._ahead:
             self._refuse_late_inputs(ctx)
         version = self._group.publish()
-        for ahead in range(len(self._requests), self._ahead + 1):
-            self._give_out(ctx, ahead)
-        workers = self._row(self._number)
+        while self._asked - self._number < self._under_way:
+            self._give_out(ctx)
+        row = self._next_row(version)
+        workers = self._workers(row)
         answers = self._group.answers(workers)
-        request = self._requests.popleft()
+        request = self._requests[row].popleft()
         self._number += 1
         for name in dict.fromkeys(name for answer in answers for name in answer.fields):
             self._refuse_unclear(name)
@@ -86,11 +96,20 @@ class CollectLane:
                 if name in self._late_inputs():
                     raise ChainError(self._too_late(name, [leaf]))
 
-    def _row(self, number: int) -> range:
-        """The collectors of an iteration."""
+    def _workers(self, row: int) -> range:
+        """The collectors of a row."""
         shards = self._group.shards
-        first = number % (len(self._group.workers) // shards) * shards
-        return range(first, first + shards)
+        return range(row * shards, (row + 1) * shards)
+
+    def _next_row(self, version: int) -> int:
+        """The row whose rollout this iteration takes."""
+        rows = len(self._requests)
+        if self._exact or rows == 1:
+            return self._number % rows
+        under_way = [[request.version for request in requests] for requests in self._requests]
+        # Beginning with another row each time, so that none is passed over while it is there.
+        allowed = sorted(next_rows(under_way, version, self._ahead), key=lambda row: (row - self._number) % rows)
+        return self._group.first([self._workers(row) for row in allowed]).start // self._group.shards
 
     def _counts(self, name: str, values: Sequence[Any]) -> bool:
         return name in self._counters and all(value is _UNSET or type(value) in (int, float) for value in values)
@@ -151,15 +170,18 @@ class CollectLane:
             "lanes.max_staleness=0"
         )
 
-    def _give_out(self, ctx: Any, ahead: int) -> None:
-        number = self._number + ahead
+    def _give_out(self, ctx: Any) -> None:
+        number, ahead = self._asked, self._asked - self._number
+        rows = range(len(self._requests))
+        row = number % len(rows) if self._exact else min(rows, key=lambda row: len(self._requests[row]))
         fields = self._group.fields(ctx)
         for name, gain in self._gain.items():
             fields[name] += ahead * gain
         fields["total_step"] += ahead
         # The same to all shards.
-        tickets = [self._group.submit(worker, number, fields) for worker in self._row(number)]
-        self._requests.append(tickets[0].request)
+        tickets = [self._group.submit(worker, number, fields) for worker in self._workers(row)]
+        self._requests[row].append(tickets[0].request)
+        self._asked += 1
 
 
 def _named(leaves: Sequence[Node], unknown: str) -> str:

@@ -15,6 +15,7 @@ from minding.engine.chain.trace import Trace
 from minding.engine.errors import ChainError, ConfigError
 from minding.engine.lanes.closures import check_assignments
 from minding.engine.lanes.division import Part
+from minding.engine.lanes.heartbeat import Wait
 from minding.engine.lanes.messages import Answer, Request
 from minding.engine.lanes.options import LaneOptions
 from minding.engine.lanes.pickled import PickledMembers
@@ -25,6 +26,7 @@ from minding.engine.lanes.worker import WorkerPlan
 from minding.engine.types import Array
 
 _log = logging.getLogger("minding.lanes")
+_GLANCE = 0.01  # s, for one look at all workers of which one is waited for
 _WORKER = {Role.COLLECT: "collector", Role.EVALUATE: "evaluator"}
 
 
@@ -70,7 +72,7 @@ class WorkerGroup:
         ahead = options.max_staleness or 0
         self._depth = ahead + 1 if role is Role.COLLECT else 1
         # Nothing is under way between two iterations.
-        self._exact = ahead == 0
+        self._guarantee = "exact" if ahead == 0 else "in-flight" if options.order == "exact" else "arrival"
         self._pickled: PickledMembers
         self._board: WeightBoard
         self._prepared = False
@@ -78,7 +80,7 @@ class WorkerGroup:
     def nodes(self) -> tuple[Node, ...]:
         """Stands for the members, in the views of the main process."""
         return tuple(
-            Node(stand_in(leaf, self.workers, self._exact), leaf.position, leaf.name, leaf.role, leaf.declaration)
+            Node(stand_in(leaf, self.workers, self._guarantee), leaf.position, leaf.name, leaf.role, leaf.declaration)
             for leaf in self.part.leaves
         )
 
@@ -155,6 +157,21 @@ class WorkerGroup:
         for worker in workers:
             self.workers[worker].wait(lambda: self._run.interrupted_by is not None)
         return [self._received(worker) for worker in workers]
+
+    def first(self, rows: Sequence[range]) -> range:
+        """Waits until all workers of one of these rows have answered; see `SupervisedWorker.wait` for what it raises.
+
+        Where several have, it is the first of them as they are given.
+        """
+        waits = {worker: Wait() for row in rows for worker in row}
+        patience = 0.0
+        while True:
+            for row in rows:
+                interrupted = lambda: self._run.interrupted_by is not None  # noqa: E731
+                if all([self.workers[worker].watch(waits[worker], interrupted, patience) for worker in row]):
+                    return row
+            # A first look at all of them, then short waits in turn.
+            patience = _GLANCE / sum(map(len, rows))
 
     def tell(self, answer: Answer) -> None:
         """Does what members asked of the task, once the context has what they wrote."""

@@ -25,6 +25,8 @@ class LaneOptions:
       shards: how many collectors share each iteration; each has as many of its environments.
       max_staleness: how many iterations old the weights of a rollout may be when it is learned from; 0 gives the result
         of a synchronous run. None takes the smallest that the chain's learners state (their attribute `staleness`).
+      order: ``exact``: each iteration uses its own rollout, whoever was fastest, and the run repeats bit for bit;
+        ``arrival``: it uses one that is there, as far as none gets too old, and no two runs are the same.
       pin: whether lanes get their own processor cores: ``on``, ``off``, or ``auto`` (on if there are at least three
         cores).
       timeout: seconds without a sign of life after which a worker is replaced; the third time in a row ends the run.
@@ -41,6 +43,7 @@ class LaneOptions:
     collectors: int | None = LANES["collectors"].default
     shards: int = LANES["shards"].default
     max_staleness: int | None = LANES["max_staleness"].default
+    order: str = LANES["order"].default
     pin: str = LANES["pin"].default
     timeout: float | None = LANES["timeout"].default
     start_timeout: float = LANES["start_timeout"].default
@@ -51,6 +54,11 @@ class LaneOptions:
     def __post_init__(self) -> None:
         for name, option in LANES.items():
             option.check(getattr(self, name), f"lanes.{name}")
+        if self.order == "arrival" and self.max_staleness == 0:
+            raise ConfigError(
+                "lanes.order='arrival' with lanes.max_staleness=0: each iteration then has one rollout only; raise "
+                "lanes.max_staleness, or leave lanes.order at exact"
+            )
         if self.pin == "on" and self.transport == "threads":
             raise ConfigError(
                 "lanes.pin='on': threads of one process take turns and are not pinned; leave lanes.pin at auto, or use "

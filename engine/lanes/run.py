@@ -60,7 +60,7 @@ class WorkerLanes:
         if self._division.collect is not None:
             part, cores_of = self._division.collect, self._cores.collectors
             group = WorkerGroup(part, Role.COLLECT, cores_of, self.options, self._transport, run)
-            self._collector = CollectLane(group, staleness, ctx.kept)
+            self._collector = CollectLane(group, staleness, self.options.order, ctx.kept)
             self._put(places, nodes, group, self._collector)
         for part in self._division.evaluate:
             group = WorkerGroup(part, Role.EVALUATE, [self._cores.evaluator], self.options, self._transport, run)
@@ -124,6 +124,12 @@ class WorkerLanes:
         if not self._inspected:
             self.processors = self._transport.inspect(sum(len(group.workers) for group in self._groups))
             self._inspected = True
+        if self.options.order == "arrival" and self._collector is not None:
+            _log.info(
+                "lanes.order=arrival: rollouts are used in the order in which they come, so that this run cannot be "
+                "repeated; their weights are at most %s iterations old",
+                self.options.max_staleness,
+            )
         for group in self._groups:
             group.trace = trace
             group.prepare(self._context)

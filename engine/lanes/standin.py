@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from minding.engine.chain.lifecycle import GUARANTEES
 from minding.engine.chain.nodes import Node
 from minding.engine.errors import CheckpointError
 from minding.engine.lanes.supervised import SupervisedWorker
@@ -16,12 +17,12 @@ class StandIn:
     Args:
       leaf: the member.
       workers: what it runs in, the first of which continues the state of a synchronous run.
-      exact: whether nothing is under way when a checkpoint is taken.
+      guarantee: the best that the lane gives, see `engine.chain.lifecycle.GUARANTEES`.
     """
 
-    def __init__(self, leaf: Node, workers: list[SupervisedWorker], exact: bool) -> None:
+    def __init__(self, leaf: Node, workers: list[SupervisedWorker], guarantee: str) -> None:
         self._member: Any = leaf.middleware
-        self._exact = exact
+        self._guarantee = guarantee
         self.declaration = leaf.declaration
 
     def __call__(self, ctx: Any) -> None:
@@ -29,9 +30,10 @@ class StandIn:
 
     @property
     def resume_guarantee(self) -> str:
-        """That of the member; at best ``in-flight`` if there are rollouts under way, which are collected again."""
+        """The weaker one of the member's and the lane's: rollouts under way, if there are any, are collected again, and
+        with ``lanes.order=arrival`` the order in which they are used does not repeat."""
         own = str(getattr(self._member, "resume_guarantee", "exact"))
-        return "in-flight" if own == "exact" and not self._exact else own
+        return max(own, self._guarantee, key=GUARANTEES.index)
 
     def close(self) -> None:
         """Closes what the member holds here."""
@@ -42,8 +44,8 @@ class StatefulStandIn(StandIn):
     """One with state. In a run with several workers it holds those of the others under ``workers``, with the random
     streams that they act with; that of the first worker is part of the policy's state."""
 
-    def __init__(self, leaf: Node, workers: list[SupervisedWorker], exact: bool) -> None:
-        super().__init__(leaf, workers, exact)
+    def __init__(self, leaf: Node, workers: list[SupervisedWorker], guarantee: str) -> None:
+        super().__init__(leaf, workers, guarantee)
         self._key = f"{leaf.position}:{leaf.name}"
         self._workers = workers
 

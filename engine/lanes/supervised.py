@@ -143,23 +143,34 @@ class SupervisedWorker:
           Exception: what a member raised, with the worker's traceback as a note.
         """
         wait, began = Wait(), time.monotonic()
-        while True:
-            self.look(_PATIENCE)
-            if self._arrived is not None:
-                self._waited += time.monotonic() - began
-                return
-            if interrupted():
-                raise Interrupted(f"waiting for {self.name}")
-            heartbeat = self._running[0].heartbeat
-            wait.look(heartbeat)
-            if wait.report_due():
-                _log.warning("%s", self._who_is_waited_for(wait))
-            limit, name = self._patience_with(heartbeat)
-            if wait.silent >= self._start_timeout:
-                self._refuse_unplaced()
-            if wait.silent >= limit:
-                self._running[0].kill()
-                self._revive(f"gave no sign of life for {wait.silent:.0f} s ({name})")
+        while not self.watch(wait, interrupted):
+            pass
+        self._waited += time.monotonic() - began
+
+    def watch(self, wait: Wait, interrupted: Callable[[], bool], patience: float = _PATIENCE) -> bool:
+        """Looks once whether the answer to the oldest request comes within `patience` seconds, and after the worker.
+
+        Args:
+          wait: of this wait.
+          interrupted: as of `wait`, which also says what it raises.
+          patience: in seconds.
+        """
+        self.look(patience)
+        if self._arrived is not None:
+            return True
+        if interrupted():
+            raise Interrupted(f"waiting for {self.name}")
+        heartbeat = self._running[0].heartbeat
+        wait.look(heartbeat)
+        if wait.report_due():
+            _log.warning("%s", self._who_is_waited_for(wait))
+        limit, name = self._patience_with(heartbeat)
+        if wait.silent >= self._start_timeout:
+            self._refuse_unplaced()
+        if wait.silent >= limit:
+            self._running[0].kill()
+            self._revive(f"gave no sign of life for {wait.silent:.0f} s ({name})")
+        return False
 
     def poll(self, timeout: float = 0.0) -> Answer | None:
         """The answer to the oldest request; None if there is none within `timeout` seconds. Raises as `wait`."""

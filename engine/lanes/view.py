@@ -25,6 +25,7 @@ def lanes_view(nodes: Sequence[Node], division: Division, options: LaneOptions, 
     if division.collect is not None:
         count = options.collectors or 1
         shards = f", {options.shards} share an iteration" if options.shards > 1 else ""
+        shards += ", rollouts in the order of arrival" if options.order == "arrival" else ""
         lines.append(
             f"collect lane: {count} {many if count > 1 else one}{shards}, weights at most "
             f"{options.max_staleness} learner iterations old{_pinned(cores.collectors)}"
