@@ -81,7 +81,7 @@ def _numbered(worker: SupervisedWorker) -> StateDict:
     return {str(place): state for place, state in enumerate(worker.state["acting"])}
 
 
-def stand_in(leaf: Node, workers: list[SupervisedWorker], exact: bool) -> StandIn:
+def stand_in(leaf: Node, workers: list[SupervisedWorker], guarantee: str) -> StandIn:
     """Stands in for a member."""
     stateful = isinstance(leaf.middleware, Stateful)
-    return (StatefulStandIn if stateful else StandIn)(leaf, workers, exact)
+    return (StatefulStandIn if stateful else StandIn)(leaf, workers, guarantee)
