@@ -157,7 +157,9 @@ class LanesSection(Section):
     async_mode: bool
     collectors: int | None
     max_staleness: int | None
-    timeout: float
+    timeout: float | None
+    start_timeout: float
+    insecure: bool
     pin: str
     transport: str
     address: str
@@ -341,6 +343,18 @@ class RndSection(OpenSection):
     weight: float
 
 
+class TableSection(OpenSection):
+    """`policy.other.table`: a replay table, see `engine.buffers.table`."""
+
+    sampler: str
+    remover: str
+    max_times_sampled: int
+    limiter: str
+    limiter_rows: int
+    samples_per_insert: float
+    limiter_error: float
+
+
 class OtherSection(OpenSection):
     """`policy.other`: exploration and the replay buffer."""
 
@@ -349,6 +363,7 @@ class OtherSection(OpenSection):
     save_buffer: bool
     replay: str
     priority: PrioritySection
+    table: TableSection
     hindsight: HindsightSection
     rnd: RndSection
     data: str | None

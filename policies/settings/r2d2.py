@@ -26,7 +26,7 @@ def schema() -> groups.Schema:
     )
     other = keys["other"]
     # Single transitions only.
-    for name in ("hindsight", "data", "data_share"):
+    for name in ("hindsight", "data", "data_share", "table"):
         del other[name]
     other["replay"] = opt(
         "prioritized",
