@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import logging
 import sys
-from typing import IO, Any
+from typing import IO
 
 
-class _StderrHandler(logging.StreamHandler[Any]):
+# Python 3.10 does not take the argument that type checkers ask for.
+class _StderrHandler(logging.StreamHandler):  # type: ignore[type-arg]
     """Writes to whatever `sys.stderr` is now: a progress bar replaces it while it is drawn."""
 
     def __init__(self) -> None:

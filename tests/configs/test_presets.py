@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from fakes import needs_kernels
 from of_algorithms import environment
 
 from minding.configs import PRESETS, compile_run, load_preset, load_user_config
@@ -236,11 +237,11 @@ def test_listing_presets_imports_none_of_them():
 @pytest.mark.parametrize(
     ("name", "override", "compiled", "short"),
     [
-        ("acrobot_dqn", "policy.learn.update_per_collect=1", True, True),
+        pytest.param("acrobot_dqn", "policy.learn.update_per_collect=1", True, True, marks=needs_kernels),
         ("acrobot_dqn", "policy.learn.update_per_collect=1", False, False),
-        ("acrobot_dqn", "policy.learn.update_per_collect=2", True, False),
-        ("pendulum_sac", "policy.learn.update_per_collect=1", True, True),
-        ("cartpole_ppo", "policy.learn.n_epoch=1", True, False),
+        pytest.param("acrobot_dqn", "policy.learn.update_per_collect=2", True, False, marks=needs_kernels),
+        pytest.param("pendulum_sac", "policy.learn.update_per_collect=1", True, True, marks=needs_kernels),
+        pytest.param("cartpole_ppo", "policy.learn.n_epoch=1", True, False, marks=needs_kernels),
     ],
 )
 def test_only_one_gradient_step_with_the_kernels_makes_a_short_update(name, override, compiled, short, monkeypatch):
