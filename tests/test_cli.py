@@ -113,6 +113,7 @@ def test_lanes_are_asked_for_by_flags(training, tmp_path, monkeypatch):
         "address": "local",
         "max_staleness": 3,
         "pin": "auto",
+        "order": "exact",
         "timeout": None,
         "start_timeout": 60.0,
         "insecure": False,

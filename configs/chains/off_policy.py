@@ -12,6 +12,7 @@ from minding.engine.chain.context import OnlineRLContext
 from minding.engine.chain.task import Task
 from minding.engine.config.config import Config
 from minding.engine.data.batch import Field
+from minding.engine.errors import ConfigError
 from minding.engine.types import Buffer, Policy
 from minding.envs import make_collector_env, make_evaluator_env
 from minding.middleware import (
@@ -43,6 +44,13 @@ def replay_buffer(cfg: Config, policy: Policy, *, images_once: bool = True) -> B
 
 def _table(other: Any, fields: Mapping[str, Field], seed: int) -> Table:
     settings, priority = other.table, other.priority
+    order = {"queue": "fifo", "stack": "lifo"}.get(settings.limiter)
+    if order and (settings.sampler, settings.remover, settings.max_times_sampled) != (order, order, 1):
+        raise ConfigError(
+            f"policy.other.table.limiter={settings.limiter!r} gives each row once: also set "
+            f"policy.other.table.sampler={order}, policy.other.table.remover={order} and "
+            "policy.other.table.max_times_sampled=1"
+        )
     limiter = make_limiter(
         settings.limiter,
         rows=settings.limiter_rows,

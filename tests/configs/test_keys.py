@@ -146,12 +146,15 @@ def test_every_key_of_an_algorithm_is_read_by_it(algorithm, run, tiny_config, tm
 
 
 @pytest.mark.slow
-def test_every_key_of_runs_and_environments_is_read(run):
+def test_every_key_of_runs_and_environments_is_read(run, tmp_path):
     one_of_each = {(algorithm.chain, environment(name)): name for name, algorithm in ALGORITHMS.items()}
     read = set().union(*(run(name)[1] for name in one_of_each.values()))
     # What `minding train` prints and draws of a run that has ended.
     ended, _ = run("ppo")
     report(configure("ppo", read), RunDir.open(ended.run_dir), ended, draw=True)
+    contest = ("contest.opponents=[red_0,red_1,red_2]", "pool.freq=1")
+    duel = ("env.env_id=minding/Duel-v0", "env.info_keys=[score]", "policy.collect.n_sample=200")
+    build("ppo", read, tmp_path, "chain=contest", *contest, *duel)
     # Only of runs that have one.
     ModelPool.of(configure("ppo", read))
     # The section `lanes` is taken as a whole.
