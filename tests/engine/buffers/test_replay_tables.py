@@ -1,10 +1,13 @@
 """Tables against plain lists: what is drawn, what is removed, and when either is allowed."""
 
+import types
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from minding.configs.chains.off_policy import replay_buffer
 from minding.engine.buffers import Rows, Table, Tables, limiters
 from minding.engine.buffers.selectors import SELECTORS, make_selector
 from minding.engine.data.batch import Field
@@ -265,3 +268,15 @@ def full():
     table = Table(4, FIELDS, limiter=limiters.ratio(1.0, 1, 2.0))
     table.push(rows(0, 1))
     return table
+
+
+def test_the_chain_has_the_configured_table_and_refuses_a_queue_that_gives_rows_twice(tiny_config):
+    changes = {"replay": "table", "table.sampler": "lifo", "table.remover": "lifo", "table.limiter": "stack"}
+    overrides = {f"policy.other.{key}": value for key, value in changes.items()}
+    policy = types.SimpleNamespace(learn_mode=types.SimpleNamespace(fields=FIELDS))
+    once = {"policy.other.table.max_times_sampled": 1}
+    table = replay_buffer(tiny_config("dqn", **overrides, **once), policy)
+    assert (table.sampler, table.remover, table.max_times_sampled) == ("lifo", "lifo", 1)
+    assert table.limiter == limiters.stack(1)
+    with pytest.raises(ConfigError, match=r"limiter='stack' gives each row once: also set .*sampler=lifo"):
+        replay_buffer(tiny_config("dqn", **overrides), policy)
