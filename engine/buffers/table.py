@@ -132,8 +132,8 @@ class Rows:
 class Table:
     """Transitions of which a sampler draws, a remover makes room, and a limiter says when either may happen.
 
-    With ``uniform`` and ``fifo`` it draws as `UniformBuffer` does, which is faster, since it tracks no single rows. Each
-    row stores its own images (no ``images_once``).
+    With ``uniform`` and ``fifo`` it draws as `UniformBuffer` does, which is faster, since it tracks no single rows.
+    Each row stores its own images (no ``images_once``).
 
     Args:
       capacity: number of rows kept.
