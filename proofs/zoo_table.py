@@ -8,13 +8,15 @@ ZOO = "zoo"
 """Of the result files: ``zoo.jsonl`` has the runs, ``zoo.json`` the agents."""
 FILM = "episode.gif"
 _ENGLISH = {
-    "head": ("agent", "environment", "return, 95 % interval", "steps", "time", "seeds", "commit", "an episode"),
+    "head": ("agent", "an episode", "return, 95 % interval", "steps", "time", "seeds", "commit"),
+    "on": " on ",
     "interval": "{mean} ({low} to {high})",
     "env_step": "{:,}",
     "train_iter": "{:,} gradient steps",
 }
 _CHINESE = {
-    "head": ("智能体", "环境", "回报，95 % 区间", "步数", "时间", "随机种子数", "提交", "一个回合"),
+    "head": ("智能体", "一个回合", "回报，95 % 区间", "步数", "时间", "随机种子数", "提交"),
+    "on": "，环境 ",
     "interval": "{mean}（{low} 至 {high}）",
     "env_step": "{:,}",
     "train_iter": "{:,} 个梯度步",
@@ -28,7 +30,7 @@ def zoo_table(results: Results, chinese: bool) -> str:
         return "Not made yet: `make zoo`.\n"
     up = "../../" if chinese else "../"
     rows = [_row(name, agent, words, up) for name, agent in agents.items()]
-    head = [f"| {' | '.join(words['head'])} |", "|---|---|---|---:|---:|---:|---|---|"]
+    head = [f"| {' | '.join(words['head'])} |", "|---|---|---|---:|---:|---:|---|"]
     return "\n".join([*head, *(f"| {' | '.join(row)} |" for row in rows), ""])
 
 
@@ -37,14 +39,13 @@ def _row(name: str, agent: Record, words: Record, up: str) -> list[str]:
     figures = {key: _figure(agent[key], agent["mean"]) for key in ("mean", "low", "high")}
     told = "".join(f", `{key}` {value:.3g}" for key, value in agent["info"].items())
     return [
-        f"`zoo/{name}`",
-        f"`{agent['env_id']}`",
+        f"`zoo/{name}`{words['on']}`{agent['env_id']}`",
+        f"![{name}]({up}zoo/{name}/{FILM})" if agent["film"] else "",
         words["interval"].format(**figures) + told,
         words[unit].format(agent[unit]),
         f"{agent['seconds']:.0f} s",
         str(agent["seeds"]),
         f"`{agent['versions'].get('commit', '')}`",
-        f"![{name}]({up}zoo/{name}/{FILM})" if agent["film"] else "",
     ]
 
 
