@@ -209,7 +209,7 @@ class Table:
     @property
     def beta(self) -> float:
         """Exponent of the weights of the next minibatch."""
-        return self._beta + (1.0 - self._beta) * min(1.0, self.drawn / self._beta_steps)
+        return self._beta_after(self.drawn)
 
     def __len__(self) -> int:
         return len(self._times)
@@ -368,11 +368,12 @@ class Table:
         self._left += self.max_times_sampled * len(places)
         self.inserted += len(places)
 
+    def _beta_after(self, minibatches: int) -> float:
+        return self._beta + (1.0 - self._beta) * min(1.0, minibatches / self._beta_steps)
+
     def _weights(self, mass: Array) -> Array:
         """Importance weights ``(N P)^-beta``, the largest of a minibatch is 1; mass: N P, float64 (K, B)."""
-        betas = [
-            self._beta + (1.0 - self._beta) * min(1.0, (self.drawn + k) / self._beta_steps) for k in range(len(mass))
-        ]
+        betas = [self._beta_after(self.drawn + k) for k in range(len(mass))]
         scaled: Array = (mass / mass.min(axis=1, keepdims=True)) ** -np.array(betas)[:, None]
         return scaled.astype(np.float32)
 
