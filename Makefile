@@ -21,7 +21,7 @@ USABLE := import ensurepip, sys, venv; sys.exit(not (3, 10) <= sys.version_info[
 help: ## show this help
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-train: $(INSTALLED) ## train CartPole-v1 with PPO (half a minute)
+train: $(INSTALLED) ## train CartPole-v1 with PPO (ten seconds)
 	$(BIN)/minding train cartpole_ppo $(ARGS)
 
 # The tests start hundreds of processes, which import faster with bytecode, whatever the environment says.

@@ -216,11 +216,15 @@ def publish(name: str, record: Record, out: Path | None) -> None:
 
 def beside_table(record: Record) -> str:
     """A table of `BESIDE`, and what it was measured with."""
-    peers = record.get("peers", {})
-    versions = ", ".join(f"{name} {version}" for name, version in {**record["minding"], **peers}.items())
     pairs = record["rows"][0]["pairs"]
     table = BESIDE[record["name"]](record)
-    return f"{table}\n\nMedians of {pairs} pairs on {record['cpu']}, load {record['load']}; {versions}.\n"
+    return f"{table}\n\nMedians of {pairs} pairs on {record['cpu']}, load {record['load']}. {versions_of(record)}.\n"
+
+
+def versions_of(machine: Record) -> str:
+    """The versions of each side, which has an interpreter of its own; `machine` is from `report.describe_machine`."""
+    sides = [side for side in ("minding", "peers") if machine.get(side)]
+    return "; ".join(f"{side}: {', '.join(f'{k} {v}' for k, v in machine[side].items())}" for side in sides)
 
 
 BESIDE: dict[str, Callable[[Record], str]] = {"search": search_table, "dreamer": dreamer_table}

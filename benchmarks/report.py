@@ -16,6 +16,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.pages import versions_of
 from benchmarks.pairs import Comparison, Plan, RunFailed, call, median_rate
 from benchmarks.probes import Reading
 from benchmarks.window import Measurement
@@ -155,14 +156,9 @@ class Report:
     def heading(self) -> str:
         """Machine, versions and method in a few sentences."""
         machine, plan = self.machine, self.plan
-        sides = "; ".join(
-            f"{side}: {', '.join(f'{k} {v}' for k, v in machine[side].items())}"
-            for side in ("minding", "peers")
-            if machine[side]
-        )
         return (
             f"{machine['cpu']}, {machine['cores']} cores, {machine['system']}, "
-            f"load {machine['load']} at the start. {sides}. "
+            f"load {machine['load']} at the start. {versions_of(machine)}. "
             f"Environment steps per second of steady training, or gradient steps from recorded data; medians over "
             f"{plan.pairs} pairs run alternately, each run in a separate process; `ratio` is the median of the "
             f"pairwise ratios. `cores` is the processor time used over wall time, ours / peer. Both sides compute with "

@@ -1,4 +1,4 @@
-"""Double DQN on CartPole-v1 under its own name: balance a pole on a cart.
+"""Double DQN on CartPole-v1: balance a pole on a cart; the same settings as `cartpole_dqn`.
 
 Expected: an evaluation mean of at least 475 of 500 within 60k environment steps.
 """

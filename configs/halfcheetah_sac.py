@@ -1,6 +1,7 @@
 """SAC on HalfCheetah-v5: run, six continuous torques (extra mujoco).
 
-Expected: an evaluation mean of at least 9000 within 1M environment steps (a target, not measured yet).
+Expected: an evaluation mean of at least 9000 within 1M environment steps (a target: no run was that long).
+After 300k steps, seeds 0 to 2 scored 8,141, 6,678 and 8,353.
 """
 
 from minding.engine import Config

@@ -8,7 +8,7 @@ import pytest
 from benchmarks import dreamer, dreamer_work, pages, search
 from benchmarks.pairs import RunFailed
 
-MACHINE = {"cpu": "a processor", "load": 0.1, "minding": {"minding": "1"}, "peers": {"torch": "2"}}
+MACHINE = {"cpu": "a processor", "load": 0.1, "minding": {"numpy": "1"}, "peers": {"numpy": "2", "torch": "2"}}
 
 
 def test_each_row_of_search_has_both_peers_and_ours_is_the_median():
@@ -42,7 +42,8 @@ def test_processes_alternate_and_ratios_are_medians_of_pairs(monkeypatch, tmp_pa
     record = {"name": "dreamer", **MACHINE, "rows": [line]}
     row = "| `observation` | `full` | 10.0 | 20.0 | 2.00x | 1.00 - 3.00 | 2.00x |"
     assert row in pages.beside_table(record)
-    assert "Medians of 3 pairs on a processor, load 0.1; minding 1, torch 2." in pages.beside_table(record)
+    footer = "Medians of 3 pairs on a processor, load 0.1. minding: numpy 1; peers: numpy 2, torch 2."
+    assert footer in pages.beside_table(record)
     pages.publish("dreamer", record, tmp_path / "out.json")
     assert json.loads((tmp_path / "out.json").read_text())["rows"] == [line]
 
