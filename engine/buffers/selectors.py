@@ -15,21 +15,24 @@ from minding.engine.types import Array, StateDict
 
 
 class Selector(Protocol):
-    """Chooses among places that hold an item. An item has a priority, a number of at least 0."""
+    """Chooses among places that hold an item. An item has a priority, a number of at least 0.
+
+    Places are int64 ``(n,)``, priorities float64 ``(n,)``.
+    """
 
     uses_priority: bool
     """Whether priorities change what it chooses."""
 
-    def insert(self, place: int, priority: float) -> None:
-        """Takes up a place that it does not know."""
+    def insert(self, places: Array, priorities: Array) -> None:
+        """Takes up places that it does not know, in this order."""
         ...
 
-    def update(self, place: int, priority: float) -> None:
-        """Changes the priority of a place."""
+    def update(self, places: Array, priorities: Array) -> None:
+        """Changes the priorities of places; of one given twice the last one stays."""
         ...
 
-    def remove(self, place: int) -> None:
-        """Forgets a place."""
+    def remove(self, places: Array) -> None:
+        """Forgets places."""
         ...
 
     def choose(self, rng: np.random.Generator) -> tuple[int, float]:
@@ -56,17 +59,19 @@ class Uniform:
         # The places in use stand at the beginning of one array; the other says where each of them stands.
         self._held, self._where, self._count = np.zeros(capacity, np.int64), np.zeros(capacity, np.int64), 0
 
-    def insert(self, place: int, priority: float) -> None:
-        self._held[self._count], self._where[place] = place, self._count
-        self._count += 1
+    def insert(self, places: Array, priorities: Array) -> None:
+        end = self._count + len(places)
+        self._held[self._count : end], self._where[places] = places, np.arange(self._count, end)
+        self._count = end
 
-    def update(self, place: int, priority: float) -> None:
+    def update(self, places: Array, priorities: Array) -> None:
         """Priorities change nothing."""
 
-    def remove(self, place: int) -> None:
-        self._count -= 1
-        hole, last = self._where[place], self._held[self._count]
-        self._held[hole], self._where[last] = last, hole
+    def remove(self, places: Array) -> None:
+        for place in places.tolist():
+            self._count -= 1
+            hole, last = self._where[place], self._held[self._count]
+            self._held[hole], self._where[last] = last, hole
 
     def choose(self, rng: np.random.Generator) -> tuple[int, float]:
         return int(self._held[rng.integers(self._count)]), 1.0 / self._count
@@ -98,16 +103,16 @@ class Prioritized:
         self._tree, self._exponent = SumTree(capacity), exponent
         self._places = Uniform(capacity)
 
-    def insert(self, place: int, priority: float) -> None:
-        self._places.insert(place, priority)
-        self.update(place, priority)
+    def insert(self, places: Array, priorities: Array) -> None:
+        self._places.insert(places, priorities)
+        self.update(places, priorities)
 
-    def update(self, place: int, priority: float) -> None:
-        self._tree.write(np.array([place]), np.array([float(priority) ** self._exponent]))
+    def update(self, places: Array, priorities: Array) -> None:
+        self._tree.write(places, priorities**self._exponent)
 
-    def remove(self, place: int) -> None:
-        self._places.remove(place)
-        self._tree.write(np.array([place]), np.zeros(1))
+    def remove(self, places: Array) -> None:
+        self._places.remove(places)
+        self._tree.write(places, np.zeros(len(places)))
 
     def choose(self, rng: np.random.Generator) -> tuple[int, float]:
         places, probability = self.choose_many(1, rng)
@@ -145,14 +150,15 @@ class _Ordered:
         # A linked list: the ends of a dict are found slowly once much was removed there.
         self._order: OrderedDict[int, None] = OrderedDict()
 
-    def insert(self, place: int, priority: float) -> None:
-        self._order[place] = None
+    def insert(self, places: Array, priorities: Array) -> None:
+        self._order.update(dict.fromkeys(places.tolist()))
 
-    def update(self, place: int, priority: float) -> None:
+    def update(self, places: Array, priorities: Array) -> None:
         """Priorities change nothing."""
 
-    def remove(self, place: int) -> None:
-        del self._order[place]
+    def remove(self, places: Array) -> None:
+        for place in places.tolist():
+            del self._order[place]
 
     def choose(self, rng: np.random.Generator) -> tuple[int, float]:
         return next(reversed(self._order) if self._newest else iter(self._order)), 1.0
@@ -190,20 +196,22 @@ class _Heap:
         self._known: dict[int, tuple[float, int]] = {}
         self._count = 0
 
-    def insert(self, place: int, priority: float) -> None:
+    def insert(self, places: Array, priorities: Array) -> None:
         # Entries of a place that changed since stay in the heap until they come up.
-        key = self._known[place] = self._sign * float(priority), self._count
-        heapq.heappush(self._heap, (*key, place))
-        self._count += 1
+        for place, key in zip(places.tolist(), (self._sign * priorities).tolist()):
+            self._known[place] = key, self._count
+            heapq.heappush(self._heap, (key, self._count, place))
+            self._count += 1
 
-    def update(self, place: int, priority: float) -> None:
-        self.insert(place, priority)
+    def update(self, places: Array, priorities: Array) -> None:
+        self.insert(places, priorities)
         if len(self._heap) > 64 + 4 * len(self._known):
             self._heap = [(*key, place) for place, key in self._known.items()]
             heapq.heapify(self._heap)
 
-    def remove(self, place: int) -> None:
-        del self._known[place]
+    def remove(self, places: Array) -> None:
+        for place in places.tolist():
+            del self._known[place]
 
     def choose(self, rng: np.random.Generator) -> tuple[int, float]:
         while True:

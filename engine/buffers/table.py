@@ -62,8 +62,8 @@ class Rows:
         self.layout.check_finite(block, "replay push")
         return block
 
-    def take(self, block: Sequence[Array]) -> list[int]:
-        """Writes rows to free places; returns these.
+    def take(self, block: Sequence[Array]) -> Array:
+        """Writes rows to free places; returns these, int64 ``(n,)``.
 
         Raises:
           ConfigError: there are too few free places; nothing is written then.
@@ -74,22 +74,21 @@ class Rows:
                 f"push of {count} rows: tables hold {self.capacity - self.num_free} of {self.capacity} rows, and "
                 f"{self.num_free} are free; give Rows a capacity of at least the sum of its tables' capacities"
             )
-        places = [self._free.popleft() for _ in range(count)]
+        places = np.array([self._free.popleft() for _ in range(count)], np.int64)
         for table, new in enumerate(block):
-            self.tables.put(table, np.array(places, np.int64), new)
+            self.tables.put(table, places, new)
         self._pushed += count
         self._written[places] = self._pushed
         return places
 
-    def hold(self, places: Sequence[int]) -> None:
+    def hold(self, places: Array) -> None:
         """Notes one more table that refers to each of these."""
-        self._references[np.asarray(places, np.int64)] += 1
+        self._references[places] += 1
 
-    def release(self, place: int) -> None:
-        """Notes that a table does not refer to it any more."""
-        self._references[place] -= 1
-        if not self._references[place]:
-            self._free.append(place)
+    def release(self, places: Array) -> None:
+        """Notes that a table does not refer to these any more."""
+        self._references[places] -= 1
+        self._free.extend(places[self._references[places] == 0].tolist())
 
     def state_dict(self) -> StateDict:
         """The rows (views, not copies, in blocks) and which places are free, in the order in which they are used."""
@@ -266,7 +265,8 @@ class Table:
                 self._times[place] += 1
                 self._left -= 1
                 if self._times[place] == self.max_times_sampled:
-                    self._remove(place)
+                    self._remover.remove(places[k : k + 1])
+                    self._forget(places[k : k + 1])
         else:
             places, probability = self._sampler.choose_many(count, self._rng)
         self.sampled += count
@@ -288,11 +288,10 @@ class Table:
           NonFiniteError: if one is NaN or infinite; nothing is written then.
           ConfigError: if one is negative; nothing is written then.
         """
-        given = _checked(priorities.reshape(-1))
-        for place, priority in zip(batch.index.reshape(-1).tolist(), given.tolist()):
-            if place in self._times:
-                self._sampler.update(place, priority)
-                self._remover.update(place, priority)
+        given, places = _checked(priorities.reshape(-1)), batch.index.reshape(-1).astype(np.int64)
+        there = np.array([place in self._times for place in places.tolist()], np.bool_)
+        for selector in (self._sampler, self._remover):
+            selector.update(places[there], given[there])
         self._highest = max(self._highest, float(given.max(initial=0.0)))
 
     def read(self, name: str, rows: Array) -> Array:
@@ -346,25 +345,27 @@ class Table:
         self._highest = float(state["highest"])
         restore_generator(self._rng, state["rng"])
 
-    def _remove(self, place: int) -> None:
-        self._sampler.remove(place)
-        self._remover.remove(place)
-        self._left -= self.max_times_sampled - self._times.pop(place)
-        self.rows.release(place)
+    def _forget(self, places: Array) -> None:
+        """Removes rows that the remover does not know any more."""
+        self._sampler.remove(places)
+        self._left -= sum(self.max_times_sampled - self._times.pop(place) for place in places.tolist())
+        self.rows.release(places)
 
     def _make_room(self, count: int) -> None:
-        while len(self) + count > self.capacity:
-            self._remove(self._remover.choose(self._rng)[0])
+        places = np.zeros(max(0, len(self) + count - self.capacity), np.int64)
+        for k in range(len(places)):
+            places[k], _ = self._remover.choose(self._rng)
+            self._remover.remove(places[k : k + 1])
+        self._forget(places)
 
-    def _insert(self, places: Sequence[int], priorities: Array) -> None:
+    def _insert(self, places: Array, priorities: Array) -> None:
         known = priorities != UNKNOWN
         if known.any():
             self._highest = max(self._highest, float(priorities[known].max()))
         self.rows.hold(places)
-        for place, priority in zip(places, np.where(known, priorities, self._highest).tolist()):
-            self._sampler.insert(place, priority)
-            self._remover.insert(place, priority)
-            self._times[place] = 0
+        for selector in (self._sampler, self._remover):
+            selector.insert(places, np.where(known, priorities, self._highest))
+        self._times.update(dict.fromkeys(places.tolist(), 0))
         self._left += self.max_times_sampled * len(places)
         self.inserted += len(places)
 

@@ -88,14 +88,14 @@ def test_a_selector_chooses_as_a_plain_list_does_also_after_it_was_restored(name
             fresh.load_state_dict(selector.state_dict())
             selector = fresh
         elif kind == 0 and place in places:
-            selector.remove(place)
+            selector.remove(np.array([place]))
             plain.remove(place)
             places.remove(place)
         elif place in places:
-            selector.update(place, priority)
+            selector.update(np.array([place]), np.array([priority]))
             plain.update(place, priority)
         else:
-            selector.insert(place, priority)
+            selector.insert(np.array([place]), np.array([priority]))
             plain.insert(place, priority)
             places.add(place)
         if places:
@@ -103,11 +103,31 @@ def test_a_selector_chooses_as_a_plain_list_does_also_after_it_was_restored(name
             assert set(selector.choose_many(4, rng)[0].tolist()) <= plain.choices(name)
 
 
+@pytest.mark.parametrize("name", SELECTORS)
+def test_many_places_at_once_are_the_same_as_one_after_the_other(name):
+    many, single = (make_selector(name, 16, 0.6, "sampler") for _ in range(2))
+    priorities = np.random.default_rng(1).random(16)
+    # A place that is given twice keeps the last priority.
+    changed, new = np.array([3, 9, 3, 0]), np.array([0.1, 0.7, 2.0, 0.0])
+    gone = np.array([5, 15, 0])
+    many.insert(np.arange(16), priorities)
+    many.update(changed, new)
+    many.remove(gone)
+    for place in range(16):
+        single.insert(np.array([place]), priorities[place : place + 1])
+    for k in range(4):
+        single.update(changed[k : k + 1], new[k : k + 1])
+    for place in gone:
+        single.remove(np.array([place]))
+    assert all(np.array_equal(one, other) for one, other in zip(*(s.state_dict().values() for s in (many, single))))
+    draws = [each.choose_many(200, np.random.default_rng(2)) for each in (many, single)]
+    assert all(np.array_equal(one, other) for one, other in zip(*draws))
+
+
 def test_probabilities_are_those_of_the_draws():
     rng = np.random.default_rng(0)
     selector = make_selector("prioritized", 4, 0.5, "sampler")
-    for place, priority in enumerate((1.0, 4.0, 9.0, 0.0)):
-        selector.insert(place, priority)
+    selector.insert(np.arange(4), np.array([1.0, 4.0, 9.0, 0.0]))
     places, probability = selector.choose_many(60_000, rng)
     share = np.bincount(places, minlength=4) / len(places)
     np.testing.assert_allclose(share, [1 / 6, 2 / 6, 3 / 6, 0.0], atol=0.01)
