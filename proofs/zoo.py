@@ -15,6 +15,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 from PIL import Image, ImageSequence
 
 from minding import Agent, load
@@ -125,12 +126,12 @@ def shrink(film: Path) -> None:
         kept = [frame.convert("RGB") for frame in ImageSequence.Iterator(source)][::_EVERY][:_PICTURES]
     width = min(_WIDTH, kept[0].width)
     size = (width, round(kept[0].height * width / kept[0].width))
-    # One palette, and no dithering: what does not move is the same in all pictures, and costs nothing.
-    palette = kept[0].resize(size, Image.Resampling.LANCZOS).quantize(_COLORS)
-    first, *others = [
-        frame.resize(size, Image.Resampling.LANCZOS).quantize(palette=palette, dither=Image.Dither.NONE)
-        for frame in kept
-    ]
+    resized = [frame.resize(size, Image.Resampling.LANCZOS) for frame in kept]
+    # One palette, and no dithering: what does not move is the same in all pictures, and costs nothing. Colors may come
+    # after the first picture.
+    chosen = [resized[0], resized[len(resized) // 2], resized[-1]]
+    palette = Image.fromarray(np.concatenate([np.asarray(frame) for frame in chosen])).quantize(_COLORS)
+    first, *others = [frame.quantize(palette=palette, dither=Image.Dither.NONE) for frame in resized]
     first.save(film, "GIF", save_all=True, append_images=others, duration=duration * _EVERY, loop=0, optimize=True)
 
 

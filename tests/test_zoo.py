@@ -110,12 +110,15 @@ def test_what_is_made_is_not_trained_again(tmp_path):
 
 def test_a_film_becomes_smaller_and_takes_as_long(tmp_path):
     film = tmp_path / "episode.gif"
-    # A white bar that moves over black.
+    # A white bar that moves over black, and a green field that appears later.
     pictures = [np.zeros((300, 480, 3), np.uint8) for _ in range(8)]
     for number, picture in enumerate(pictures):
         picture[:, 60 * number : 60 * number + 30] = 255
+        picture[200:, :60] = (0, 200 * (number > 4), 0)
     first, *others = map(Image.fromarray, pictures)
     first.save(film, save_all=True, append_images=others, duration=20, loop=0)
     making.shrink(film)
     with Image.open(film) as small:
         assert (small.size, small.n_frames, small.info["duration"]) == ((240, 150), 4, 40)
+        small.seek(3)
+        assert small.convert("RGB").getpixel((10, 130)) == (0, 200, 0)

@@ -8,6 +8,10 @@ from gymnasium import spaces
 from minding.engine.types import Array
 from minding.envs.games.vector import Game, GameVector
 
+_CELL = 40  # pixels
+_FREE, _VISITED, _HERE, _LINE = (235, 235, 235), (70, 110, 160), (240, 140, 40), (255, 255, 255)
+"""Colors, RGB."""
+
 
 class MaskedGridVector(GameVector):
     """N grids in one NumPy step.
@@ -81,7 +85,24 @@ class MaskedGrid(Game):
 
     Args:
       side: an even number.
+      render_mode: 'rgb_array': `render` draws the grid, visited cells dark and the walker's cell orange; or None.
     """
 
-    def __init__(self, side: int = 6) -> None:
-        super().__init__(MaskedGridVector(1, side))
+    metadata = {"render_modes": ["rgb_array"], "render_fps": 4}  # noqa: RUF012
+
+    def __init__(self, side: int = 6, render_mode: str | None = None) -> None:
+        self._grids = MaskedGridVector(1, side)
+        super().__init__(self._grids)
+        self.side, self.render_mode = side, render_mode
+
+    def render(self) -> Array | None:
+        """A picture, uint8 ``(side * 40, side * 40, 3)``, or None without a render mode."""
+        if self.render_mode is None:
+            return None
+        cells = np.where(self._grids.visited[0, :, None], _VISITED, _FREE)
+        cells[self._grids.position[0]] = _HERE
+        picture = cells.reshape(self.side, self.side, 3).repeat(_CELL, axis=0).repeat(_CELL, axis=1)
+        # Lines between the cells.
+        picture[::_CELL] = _LINE
+        picture[:, ::_CELL] = _LINE
+        return picture.astype(np.uint8)

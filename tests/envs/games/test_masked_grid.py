@@ -54,6 +54,18 @@ def test_legal_are_the_neighbours_that_were_not_visited():
         gymnasium.make("minding/MaskedGrid-v0", side=3)
 
 
+def test_a_picture_shows_the_walker_and_the_cells_that_were_visited():
+    env = gymnasium.make("minding/MaskedGrid-v0", side=2, render_mode="rgb_array")
+    env.reset(seed=0)
+    games = env.unwrapped._games
+    games.position[:], games.visited[:] = 3, [True, False, False, True]
+    picture = env.render()
+    assert (picture.shape, picture.dtype) == ((80, 80, 3), np.uint8)
+    corners = [tuple(picture[y, x]) for y in (20, 60) for x in (20, 60)]
+    assert corners == [(70, 110, 160), (235, 235, 235), (235, 235, 235), (240, 140, 40)]
+    assert gymnasium.make("minding/MaskedGrid-v0").unwrapped.render() is None
+
+
 @pytest.mark.parametrize("backend", ["sync", "native"])
 def test_both_versions_play_the_same_game_and_random_legal_walks_end_early(backend):
     manager = make_env_manager({**ENV, "backend": backend}, 16, 0)
