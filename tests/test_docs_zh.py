@@ -174,6 +174,13 @@ def test_a_page_links_the_same_pages_in_chinese_where_they_exist(english, chines
     assert translations == set(), "a link leads to an English page that exists in Chinese"
 
 
+@pytest.mark.parametrize("page", CHINESE, ids=name_of)
+def test_a_link_to_a_page_in_english_says_so(page):
+    found = re.findall(r"(?<!!)\[([^\[\]]+)\]\(([^)\s#]+\.md)(?:#\S*)?\)", prose(page))
+    english = [text for text, link in found if (page.parent / link).resolve() not in CHINESE]
+    assert [text for text in english if text != "English" and "英文" not in text] == []
+
+
 def test_the_overview_links_every_chinese_page():
     overview = DOCS / "zh" / "README.md"
     linked = {page for page, _ in targets(overview)}
