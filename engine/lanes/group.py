@@ -118,6 +118,7 @@ class WorkerGroup:
                 written=self.part.written,
                 depth=self._depth,
                 own_process=self._transport.own_process,
+                increments=self._transport.increments,
                 shards=self.shards,
             )
             worker.prepare(plan, self._board, cores)

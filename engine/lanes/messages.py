@@ -32,7 +32,8 @@ class Answer:
     Attributes:
       number: of the request.
       fields: that the members wrote and that something else reads.
-      state: of the worker after it, see `Worker.state_dict`.
+      state: of the worker after it, see `Worker.state_dict`. On the way, ``members`` may be the `Changes` since the
+        worker's last answer.
       spans: what took how long.
       finish: whether a member asked for the end of the run.
       events: that members emitted, each pickled: event, arguments, keyword arguments.

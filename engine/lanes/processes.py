@@ -24,6 +24,8 @@ class ProcessTransport:
     """A `Transport` that spawns a process for each worker; see `SharedMemoryChannel` and `SharedWeights`."""
 
     own_process = True
+    increments = False
+    """Shared memory takes no longer for a whole state than finding out what is new in it."""
 
     @property
     def cores(self) -> list[int]:

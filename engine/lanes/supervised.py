@@ -16,6 +16,7 @@ import cloudpickle
 from minding.engine.chain.lanes import WorkerStatus
 from minding.engine.errors import LaneError
 from minding.engine.lanes.heartbeat import Wait
+from minding.engine.lanes.increments import Changes, applied
 from minding.engine.lanes.messages import Answer, Failure, Request
 from minding.engine.lanes.transport import (
     STARTING,
@@ -182,6 +183,11 @@ class SupervisedWorker:
         assert request.number == answer.number
         self._board.release(weights)
         self._deaths = 0
+        members = answer.state["members"]
+        if isinstance(members, Changes):
+            # A worker's first answer is whole; of the one before this, nothing has changed the state since.
+            assert self.state is not None
+            answer.state["members"] = applied(self.state["members"], members)
         self.state = answer.state
         return answer
 

@@ -33,7 +33,7 @@ _Parts = tuple[bytes, list[bytearray], Any]
 class ThreadTransport:
     """A `Transport` that starts a thread for each worker."""
 
-    own_process = False
+    own_process = increments = False
     cores: tuple[int, ...] = ()
     """They take turns, and are kept nowhere."""
 

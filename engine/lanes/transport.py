@@ -193,12 +193,16 @@ class Transport(Protocol):
 
     Attributes:
       own_process: whether each worker has a process to itself, in which it may load MindSpore.
+      increments: whether bytes are dear, so that of a worker's large state only what is new is sent.
       cores: numbers of the processor cores that lanes can be kept on; empty where they cannot.
       room: how many collectors find processor cores of their own, besides the learner and an evaluator.
     """
 
     @property
     def own_process(self) -> bool: ...
+
+    @property
+    def increments(self) -> bool: ...
 
     @property
     def cores(self) -> Sequence[int]: ...

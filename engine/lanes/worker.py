@@ -18,6 +18,7 @@ from minding.engine.chain.pipeline import Step
 from minding.engine.chain.trace import Span
 from minding.engine.errors import ChainError, LaneError
 from minding.engine.lanes.closures import Watch
+from minding.engine.lanes.increments import Increments
 from minding.engine.lanes.messages import Answer, Failure, Request
 from minding.engine.lanes.pickled import PickledMembers
 from minding.engine.lanes.transport import BETWEEN, Channel, ChannelClosed, Heartbeat, Snapshot, WeightReader
@@ -41,6 +42,7 @@ class WorkerPlan:
         the answer, too.
       depth: requests that may wait.
       own_process: whether the worker has a process to itself.
+      increments: whether of a large state only what is new is sent.
       shards: how many workers share an iteration.
     """
 
@@ -54,6 +56,7 @@ class WorkerPlan:
     written: tuple[str, ...] | None
     depth: int
     own_process: bool
+    increments: bool = False
     shards: int = 1
 
 
@@ -108,6 +111,7 @@ class Worker:
         leaves = [leaf for node in chain_nodes(members) for leaf in node.leaves()]
         self._leaves: dict[str, Any] = {key: leaf.middleware for key, leaf in zip(plan.keys, leaves, strict=True)}
         self._acting = [built[place] for place in plan.members.acting]
+        self._increments = Increments() if plan.increments else None
         self._watch = Watch([leaf.middleware for leaf in leaves], plan.lane)
         self._spans: list[Span] = []
         self._steps = [
@@ -132,7 +136,10 @@ class Worker:
         self._watch.check()
         changed = [name for name, value in before.items() if _changed(value, getattr(ctx, name))]
         fields = {name: getattr(ctx, name) for name in (*self._plan.outputs, *self._undeclared(changed))}
-        return Answer(request.number, fields, self.state_dict(), self._spans, self._task.finish, self._task.emitted)
+        state = self.state_dict()
+        if self._increments is not None:
+            state["members"] = self._increments.next(state["members"])
+        return Answer(request.number, fields, state, self._spans, self._task.finish, self._task.emitted)
 
     def _undeclared(self, changed: list[str]) -> list[str]:
         if self._plan.written is None:

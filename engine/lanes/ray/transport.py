@@ -50,7 +50,7 @@ class RayTransport:
       insecure: whether a cluster may be used without a token.
     """
 
-    own_process = True
+    own_process = increments = True
     cores: tuple[int, ...] = ()
     cpus = 1
     """That each worker takes of a cluster on other machines."""
