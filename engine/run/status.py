@@ -22,7 +22,10 @@ from minding.engine.run.lock import lost
 
 STATES = ("running", "ended", "failed")
 _EVERY = 1.0
-"""Seconds after which it is written again: rows of metrics reach their file as often."""
+"""Seconds after which it is written again: rows of metrics reach their file as often.
+
+Writing it takes 0.2 to 0.3 ms on a local disk, and on Ray every actor is asked what it does.
+"""
 _MAX = 1 << 20
 
 
