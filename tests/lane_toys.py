@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import os
@@ -345,8 +346,10 @@ class DieOnce:
 
     def __call__(self, thing, count, t=1):
         if (count, t) == self._moment and not self._file.exists():
-            self._file.touch()
-            self.die()
+            # Of several workers that come here at the same time, one makes the file.
+            with contextlib.suppress(FileExistsError):
+                self._file.touch(exist_ok=False)
+                self.die()
 
     def die(self):
         os.kill(os.getpid(), signal.SIGKILL)
