@@ -115,13 +115,13 @@ def _change_of_array(before: Array, now: Array) -> Any:
     if not (comparable and before.flags.c_contiguous and now.flags.c_contiguous):
         return now
     if before.shape == now.shape:
-        return _SAME if _same_bits(before, now) else now
+        return _SAME if same_bits(before, now) else now
     continues = before.ndim == now.ndim > 0 and before.shape[1:] == now.shape[1:] and len(before) < len(now)
-    return Rows(now[len(before) :]) if continues and _same_bits(before, now[: len(before)]) else now
+    return Rows(now[len(before) :]) if continues and same_bits(before, now[: len(before)]) else now
 
 
-def _same_bits(one: Array, other: Array) -> bool:
-    """Of two arrays of one dtype and shape in C order."""
+def same_bits(one: Array, other: Array) -> bool:
+    """Whether two arrays of one dtype and shape, both in C order, are equal to the bit."""
     word = _WORDS.get(one.dtype.itemsize)
     if word is None:
         return one.tobytes() == other.tobytes()

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from minding.engine.errors import LaneError
+from minding.engine.lanes.increments import same_bits
 from minding.engine.lanes.options import cores
 from minding.engine.lanes.serialization import serialize
 from minding.engine.lanes.transport import STARTING, ChannelClosed, Snapshot, WeightBoard
@@ -188,7 +189,7 @@ class Pipe:
 
 
 class CopiedWeights:
-    """A `WeightBoard` of copies, which are not written to once they are made.
+    """A `WeightBoard` of copies, which are not written to once they are made; versions share arrays that are equal.
 
     Args:
       arrays: name to array; gives shapes and dtypes.
@@ -204,14 +205,18 @@ class CopiedWeights:
 
     def publish(self, arrays: Mapping[str, Array]) -> int:
         newest = self._versions.get(self.version)
-        copies = {name: np.array(arrays[name], dtype, order="C") for name, (_, dtype) in self._shapes.items()}
+        copies = {}
+        for name, (_, dtype) in self._shapes.items():
+            array = np.asarray(arrays[name], dtype, order="C")
+            same = newest is not None and same_bits(newest[name], array)
+            copies[name] = newest[name] if newest is not None and same else array.copy()
         # As many as a board of slots has room for, so that what is not released is found out here, too.
         held = sum(users > 0 or version == self.version for version, users in self._users.items())
         if held >= self._slots:
             raise LaneError(f"weights: all {self._slots} versions are in use; a version was not released")
         for version in [version for version, users in self._users.items() if not users and version != self.version]:
             del self._versions[version], self._users[version]
-        if newest is None or any(newest[name].tobytes() != copy.tobytes() for name, copy in copies.items()):
+        if newest is None or any(newest[name] is not copy for name, copy in copies.items()):
             self.version += 1
             self._versions[self.version], self._users[self.version] = copies, 0
         return self.version

@@ -25,9 +25,9 @@ def host_class() -> type[Any]:
             """Takes in the first message, which has no answer."""
             self._serving.put(None, header, buffers)
 
-        def call(self, place: Any, header: bytes, *buffers: Any) -> Any:
-            """Takes in a request and returns its answer; None if there will be none."""
-            return self._serving.call(place, header, buffers)
+        def call(self, objects: int, header: bytes, *parts: Any) -> Any:
+            """Takes in a request, its objects with weights and its buffers; returns its answer, None without one."""
+            return self._serving.call(parts[:objects], header, parts[objects:])
 
         def end(self) -> None:
             self._serving.end()

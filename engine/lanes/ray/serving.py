@@ -88,7 +88,7 @@ class Serving:
 
 
 class PlacedWeights:
-    """A `WeightReader` of versions that come with each request.
+    """A `WeightReader` of versions that come with each request, in one or several objects (see `RayBoard`).
 
     Args:
       shapes: shape and dtype of each weight by name.
@@ -101,5 +101,6 @@ class PlacedWeights:
         return {name: np.zeros(shape, dtype) for name, (shape, dtype) in self._shapes.items()}
 
     def read(self, snapshot: Snapshot, into: Mapping[str, Array]) -> None:
+        newest = {name: array for placed in snapshot.place for name, array in placed.items()}
         for name in self._shapes:
-            into[name][...] = snapshot.place[name]
+            into[name][...] = newest[name]

@@ -283,7 +283,8 @@ class RayChannel:
         parts = [np.frombuffer(buffer, np.uint8) for buffer in buffers]
         with _store_has_room(self._ray):
             if self._begun:
-                self._answers.append(self._actor.call.remote(place, header, *parts))
+                places = place or ()
+                self._answers.append(self._actor.call.remote(len(places), header, *places, *parts))
             else:
                 self._begun = True
                 self._actor.begin.remote(header, *parts)
@@ -330,7 +331,10 @@ def _store_has_room(ray: Any) -> Iterator[None]:
 
 
 class RayBoard(CopiedWeights):
-    """A `WeightBoard` whose versions are in Ray's object store, once each, as long as one of them is in use.
+    """A `WeightBoard` whose arrays are in Ray's object store, once each, as long as a version that has them is in use.
+
+    What is new in a version is one object. Its place is the objects that hold its arrays: where several have one, the
+    last.
 
     Args:
       ray: the module.
@@ -340,16 +344,23 @@ class RayBoard(CopiedWeights):
     def __init__(self, ray: Any, arrays: Mapping[str, Array], slots: int) -> None:
         super().__init__(arrays, slots)
         self._ray = ray
-        self._places: dict[int, Any] = {}
+        # The objects of each version, with the names of the arrays that it takes from them.
+        self._objects: dict[int, list[tuple[Any, frozenset[str]]]] = {}
 
     def publish(self, arrays: Mapping[str, Array]) -> int:
+        before, earlier = self._versions.get(self.version, {}), self._objects.get(self.version, [])
         version = super().publish(arrays)
-        # What is no longer held is released with its reference.
-        self._places = {held: place for held, place in self._places.items() if held in self._versions}
-        if version not in self._places:
+        if version not in self._objects:
+            now = self._versions[version]
+            new = {name: array for name, array in now.items() if array is not before.get(name)}
             with _store_has_room(self._ray):
-                self._places[version] = self._ray.put(self._versions[version])
+                fresh = self._ray.put(new)
+            left = [(placed, names - new.keys()) for placed, names in earlier]
+            self._objects[version] = [entry for entry in left if entry[1]] + [(fresh, frozenset(new))]
+        # What is no longer held is released with its reference.
+        self._objects = {held: objects for held, objects in self._objects.items() if held in self._versions}
         return version
 
     def retain(self) -> Snapshot:
-        return Snapshot(super().retain().version, self._places[self.version])
+        version = super().retain().version
+        return Snapshot(version, tuple(placed for placed, _ in self._objects[version]))

@@ -15,6 +15,7 @@ from minding.engine.lanes import LaneOptions
 from minding.engine.lanes.messages import Answer, Failure, Request
 from minding.engine.lanes.ray.cluster import _stay_within_this_machine, check_ray
 from minding.engine.lanes.ray.nodes import Places
+from minding.engine.lanes.ray.serving import PlacedWeights
 from minding.engine.lanes.ray.transport import Pulse, RayBoard, RayChannel, RayTransport
 from minding.engine.lanes.serialization import serialize
 from minding.engine.lanes.supervised import SupervisedWorker
@@ -142,10 +143,10 @@ def test_the_first_message_has_no_answer_and_each_request_its_own():
         channel.receive(0.0)
     channel.send(b"plan")
     for number in range(3):
-        channel.send(Request(number, 0, {"y": np.zeros(4)}), "place")
+        channel.send(Request(number, 0, {"y": np.zeros(4)}), ("old", "new"))
     assert [name for name, _ in actor.calls] == ["begin", "call", "call", "call"]
-    # Ray sees the place as an argument, and so counts it and hands over what is there.
-    assert [args[0] for _, args in actor.calls[1:]] == ["place"] * 3
+    # Ray sees the objects as arguments, and so counts them and hands over what is there.
+    assert [(args[0], *args[2:4]) for _, args in actor.calls[1:]] == [(2, "old", "new")] * 3
     arrived = channel.receive(0.0)
     assert arrived.fields["x"].tolist() == [0.0, 1.0, 2.0]
     arrived.fields["x"][0] = 5.0
@@ -161,7 +162,7 @@ def test_an_actor_that_is_late_or_gone(answer, error):
     actor = FakeActor(answer)
     channel = RayChannel(FakeRay(), actor, Pulse(FakeRay(), actor))
     channel.send(b"plan")
-    channel.send(Request(0, 0, {}), "place")
+    channel.send(Request(0, 0, {}), ("place",))
     with pytest.raises(error):
         channel.receive(0.01)
 
@@ -215,17 +216,37 @@ def test_a_worker_is_not_replaced_on_the_machine_where_it_was_lost():
     assert places.strategy(ray, 1) == "DEFAULT"
 
 
-def test_a_version_is_put_once_and_its_reference_dropped_when_it_is_released():
-    weights = {"w": np.zeros(2)}
+def test_what_is_new_in_a_version_is_put_once_and_its_reference_dropped_when_it_is_released():
+    weights = {"own": np.zeros(2), "past.0": np.ones(2), "past.1": np.full(2, 2.0)}
     board = RayBoard(FakeRay(), weights, 3)
-    assert [board.publish(weights), board.publish(weights)] == [0, 0]
-    first = board.retain()
-    assert first.place is board.retain().place
-    weights["w"][:] = 1.0
-    assert board.publish(weights) == 1
-    assert first.place["w"].tolist() == [0.0, 0.0]
-    assert board.retain().place["w"].tolist() == [1.0, 1.0]
+    reader = PlacedWeights({name: (array.shape, array.dtype.str) for name, array in weights.items()})
+
+    def put(**new):
+        for name, value in new.items():
+            weights[name.replace("_", ".")][:] = value
+        board.publish(weights)
+        snapshot = board.retain()
+        arrays = reader.empty()
+        reader.read(snapshot, arrays)
+        assert {name: array.tolist() for name, array in arrays.items()} == {
+            name: array.tolist() for name, array in weights.items()
+        }
+        return snapshot
+
+    first = put()
+    assert put().place[0] is first.place[0]
     board.release(first)
+    second = put(own=5.0)
+    assert [sorted(each) for each in second.place] == [["own", "past.0", "past.1"], ["own"]]
+    assert second.place[0] is first.place[0]
+    assert first.place[0]["own"].tolist() == [0.0, 0.0]
+    board.release(second)
+    # Of the second version nothing is left.
+    third = put(own=6.0, past_0=7.0)
+    assert [sorted(each) for each in third.place] == [["own", "past.0", "past.1"], ["own", "past.0"]]
     board.release(first)
-    board.publish(weights)
-    assert list(board._places) == [1]
+    fourth = put(past_1=8.0)
+    assert [sorted(each) for each in fourth.place] == [["own", "past.0"], ["past.1"]]
+    board.release(third)
+    put(own=9.0)
+    assert list(board._objects) == [3, 4]
