@@ -375,6 +375,23 @@ class LaneContext:
 Factory = Callable[[LaneContext], Any]
 """Rebuilds an object in a worker process; sent by cloudpickle."""
 
+Network = Callable[[Sequence[Array]], tuple[Array, ...]]
+"""Leaves ``(B, ...)`` to outputs, of which most are ``(B, ...)``; each row depends on its own leaves only."""
+
+
+class Served(Protocol):
+    """A `Factory` of something that acts, and whose network may be computed by another worker (an inference server)."""
+
+    def __call__(self, lane: LaneContext) -> Any: ...
+
+    def network(self, lane: LaneContext) -> tuple[Network, frozenset[int]]:
+        """In the server: the network on the weights of the lane, and which of its outputs have no batch axis."""
+        ...
+
+    def on_network(self, lane: LaneContext, network: Network) -> Any:
+        """In a collector: makes what a call makes, but with this network. The lane has no weights."""
+        ...
+
 
 @runtime_checkable
 class Shippable(Protocol):

@@ -16,12 +16,15 @@ from minding.engine.notes import add_note
 from minding.engine.types import StateDict, Stateful
 
 _log = logging.getLogger("minding.task")
-GUARANTEES = ("exact", "in-flight", "arrival", "episode-boundary", "mid-iteration", "without-buffer")
+GUARANTEES = ("exact", "in-flight", "batched", "arrival", "episode-boundary", "mid-iteration", "without-buffer")
 """What a resumed run is, best first:
 
 - exact: bit-for-bit identical to an uninterrupted run.
 - in-flight: rollouts that were being collected (asynchronous runs) are collected again, with the weights of the
   checkpoint; nothing is counted twice.
+- batched: as in-flight, and networks are computed in batches of several collectors (``lanes.inference=server``), which
+  form as time has it: results are equal but for rounding.
+- arrival: rollouts are used in the order in which they come (``lanes.order=arrival``), which does not repeat.
 - episode-boundary: environments that cannot be restored in the middle of an episode begin a new one.
 - mid-iteration: an error aborted an iteration, and what it had done by then is not repeated; or a signal aborted an
   evaluation, which then comes later (training itself is exact).

@@ -165,6 +165,9 @@ class LanesSection(Section):
     address: str
     shards: int
     order: str
+    inference: str
+    max_batch: int
+    max_wait_ms: float
 
 
 class AgentsSection(OpenSection):

@@ -19,6 +19,16 @@ LANES = {
         ("exact", "arrival"),
         "which rollout an iteration takes: exact: its own, so that runs repeat; arrival: one that is there",
     ),
+    "inference": opt(
+        "local",
+        ("local", "server", "auto"),
+        "where collectors' networks are computed: local: in each collector; server: in one worker, in batches; auto: "
+        "where a trial before the run is faster",
+    ),
+    "max_batch": opt(256, "[1, inf)", "observations of collectors that an inference server computes together"),
+    "max_wait_ms": opt(
+        2.0, "[0, inf)", "milliseconds that an inference server waits for more observations before it computes"
+    ),
     "timeout": opt(
         None,
         "(0, inf)",

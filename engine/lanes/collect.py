@@ -61,6 +61,7 @@ class CollectLane:
         """Sends as many requests as allowed, and waits for this iteration's rollout."""
         if self._ahead:
             self._refuse_late_inputs(ctx)
+        self._group.decide(ctx)
         version = self._group.publish()
         while self._asked - self._number < self._under_way:
             self._give_out(ctx)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import pickle
+import statistics
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,17 +19,19 @@ from minding.engine.errors import ChainError, ConfigError
 from minding.engine.lanes.closures import check_assignments
 from minding.engine.lanes.division import Part
 from minding.engine.lanes.heartbeat import Wait
+from minding.engine.lanes.inference.service import InferenceService
 from minding.engine.lanes.messages import Answer, Request
 from minding.engine.lanes.options import LaneOptions
 from minding.engine.lanes.pickled import PickledMembers
 from minding.engine.lanes.standin import stand_in
-from minding.engine.lanes.supervised import SupervisedWorker, Ticket
+from minding.engine.lanes.supervised import SupervisedWorker, Ticket, close_all
 from minding.engine.lanes.transport import Snapshot, Transport, WeightBoard
 from minding.engine.lanes.worker import WorkerPlan
 from minding.engine.types import Array
 
 _log = logging.getLogger("minding.lanes")
 _GLANCE = 0.01  # s, for one look at all workers of which one is waited for
+_TRIALS = 5
 _WORKER = {Role.COLLECT: "collector", Role.EVALUATE: "evaluator"}
 
 
@@ -67,20 +72,43 @@ class WorkerGroup:
         self.workers = [SupervisedWorker(name, transport, timeout, options.start_timeout) for name in names]
         self.trace: Trace | None = None
         self._lane, self._cores, self._transport = role.value, cores, transport
+        self._options = options
         self.shards = options.shards if role is Role.COLLECT else 1
         self.envs = 0
         ahead = options.max_staleness or 0
         self._depth = ahead + 1 if role is Role.COLLECT else 1
-        # Nothing is under way between two iterations.
-        self._guarantee = "exact" if ahead == 0 else "in-flight" if options.order == "exact" else "arrival"
+        # Where networks are computed; evaluators do that themselves.
+        self._inference = options.inference if role is Role.COLLECT else "local"
+        self._service: InferenceService | None = None
         self._pickled: PickledMembers
         self._board: WeightBoard
+        self._context: type[Context]
         self._prepared = False
+
+    @property
+    def everyone(self) -> list[SupervisedWorker]:
+        """The workers, and the server that computes for them."""
+        return [*self.workers, *([self._service.worker] if self._service else [])]
+
+    @property
+    def most(self) -> int:
+        """How many workers there may be, with a server."""
+        return len(self.workers) + (self._inference != "local")
+
+    def _best(self) -> str:
+        """What a resumed run is at best, see `engine.chain.lifecycle.GUARANTEES`."""
+        ahead = self._options.max_staleness or 0
+        if self._options.order == "arrival":
+            return "arrival"
+        if self._inference != "local" and len(self.workers) > 1:
+            return "batched"
+        # Nothing is under way between two iterations.
+        return "in-flight" if ahead else "exact"
 
     def nodes(self) -> tuple[Node, ...]:
         """Stands for the members, in the views of the main process."""
         return tuple(
-            Node(stand_in(leaf, self.workers, self._guarantee), leaf.position, leaf.name, leaf.role, leaf.declaration)
+            Node(stand_in(leaf, self.workers, self._best), leaf.position, leaf.name, leaf.role, leaf.declaration)
             for leaf in self.part.leaves
         )
 
@@ -104,6 +132,63 @@ class WorkerGroup:
             for hook in ("finish", "resumed"):
                 if hasattr(leaf.middleware, hook):
                     _log.warning("%s runs in the %s lane, where %s(ctx) is not called", leaf.name, self._lane, hook)
+        self._context = context
+        if self._inference == "server" and not self._pickled.servable:
+            raise ChainError(
+                f"lanes.inference=server: nothing in the {self._lane} lane "
+                f"({', '.join(member.name for member in self.part.members)}) acts with a network that a server could "
+                "compute: collect with policy.collect_mode, or use lanes.inference=local"
+            )
+        if self._inference == "auto" and not self._pickled.servable:
+            self._inference = "local"
+        if self._inference != "auto":
+            self._settle()
+        self._prepared = True
+
+    def decide(self, ctx: Context) -> None:
+        """Once, in the first iteration: with ``lanes.inference=auto``, measures where networks are computed faster.
+
+        All workers play some iterations either way, of which nothing is kept, and then begin as they were.
+        """
+        if self._inference != "auto":
+            return
+        times = {where: self._trial(where, ctx) for where in ("local", "server")}
+        self._inference = "server" if times["server"] < times["local"] else "local"
+        _log.info(
+            "lanes.inference=auto: an iteration of all collectors took %.1f ms acting locally and %.1f ms through a "
+            "server: %s",
+            1e3 * times["local"],
+            1e3 * times["server"],
+            self._inference,
+        )
+        self._settle()
+
+    def _trial(self, where: str, ctx: Context) -> float:
+        """Seconds that an iteration of all workers takes, the median of some."""
+        options = dataclasses.replace(self._options, inference=where)
+        group = WorkerGroup(self.part, Role.COLLECT, self._cores, options, self._transport, self._run)
+        times = []
+        try:
+            group.prepare(self._context)
+            group.publish()
+            # The first one starts workers and compiles graphs.
+            for number in range(_TRIALS + 1):
+                began = time.monotonic()
+                for index in range(len(group.workers)):
+                    group.submit(index, number, group.fields(ctx))
+                for worker in group.workers:
+                    worker.wait(group.interrupted)
+                    worker.poll()
+                times.append(time.monotonic() - began)
+        finally:
+            close_all(group.everyone)
+        return statistics.median(times[1:])
+
+    def _settle(self) -> None:
+        """Makes the plans of all workers."""
+        if self._inference == "server":
+            self._service = InferenceService(self._options, self._transport)
+            self._service.prepare(self._pickled, self._board, self._depth)
         names = tuple(member.name for member in self.part.members)
         keys = tuple(f"{leaf.position}:{leaf.name}" for leaf in self.part.leaves)
         for index, (worker, cores) in enumerate(zip(self.workers, self._cores)):
@@ -113,19 +198,32 @@ class WorkerGroup:
                 names=names,
                 keys=keys,
                 members=self._pickled,
-                context=context,
+                context=self._context,
                 outputs=self.part.outputs,
                 written=self.part.written,
                 depth=self._depth,
                 own_process=self._transport.own_process,
                 increments=self._transport.increments,
                 shards=self.shards,
+                port=None if self._service is None else self._service.port,
             )
             worker.prepare(plan, self._board, cores)
-        self._prepared = True
+
+    @property
+    def _oldest(self) -> int | None:
+        """The oldest version that a worker uses."""
+        return min((worker.oldest for worker in self.workers if worker.oldest is not None), default=None)
+
+    def interrupted(self) -> bool:
+        """Whether the run was interrupted; asked while workers are waited for, also looks after the server."""
+        if self._service is not None:
+            self._service.tend()
+        return self._run.interrupted_by is not None
 
     def publish(self) -> int:
         """Makes the learner's weights available if they changed; returns their version, counted from 0."""
+        if self._service is not None:
+            self._service.release(self._oldest, lambda: self._run.interrupted_by is not None)
         return self._board.publish(self._pickled.weights())
 
     def fields(self, ctx: Context) -> dict[str, Any]:
@@ -136,6 +234,8 @@ class WorkerGroup:
 
     def submit(self, worker: int, number: int, fields: dict[str, Any]) -> Ticket:
         """Gives a worker a request with the newest weights."""
+        if self._service is not None:
+            self._service.offer(self._oldest)
         weights = self._board.retain()
         ticket = Ticket(Request(number, weights.version, fields), weights)
         self.workers[worker].submit(ticket)
@@ -155,8 +255,10 @@ class WorkerGroup:
 
     def answers(self, workers: Sequence[int]) -> list[Answer]:
         """Waits for the next answers of several workers and takes note of all of them, or of none."""
+        if self._service is not None:
+            self._service.await_others()
         for worker in workers:
-            self.workers[worker].wait(lambda: self._run.interrupted_by is not None)
+            self.workers[worker].wait(self.interrupted)
         return [self._received(worker) for worker in workers]
 
     def first(self, rows: Sequence[range]) -> range:
@@ -164,12 +266,13 @@ class WorkerGroup:
 
         Where several have, it is the first of them as they are given.
         """
+        if self._service is not None:
+            self._service.await_others()
         waits = {worker: Wait() for row in rows for worker in row}
         patience = 0.0
         while True:
             for row in rows:
-                interrupted = lambda: self._run.interrupted_by is not None  # noqa: E731
-                if all([self.workers[worker].watch(waits[worker], interrupted, patience) for worker in row]):
+                if all([self.workers[worker].watch(waits[worker], self.interrupted, patience) for worker in row]):
                     return row
             # A first look at all of them, then short waits in turn.
             patience = _GLANCE / sum(map(len, rows))

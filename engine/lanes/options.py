@@ -27,6 +27,11 @@ class LaneOptions:
         of a synchronous run. None takes the smallest that the chain's learners state (their attribute `staleness`).
       order: ``exact``: each iteration uses its own rollout, whoever was fastest, and the run repeats bit for bit;
         ``arrival``: it uses one that is there, as far as none gets too old, and no two runs are the same.
+      inference: where the networks of collectors are computed: ``local`` by each collector; ``server`` by one worker,
+        in batches, for networks that need an accelerator or much memory; ``auto`` by the faster of the two in a trial
+        before the run.
+      max_batch, max_wait_ms: observations that the server computes together at most, and milliseconds for which it
+        waits for more of them.
       pin: whether lanes get their own processor cores: ``on``, ``off``, or ``auto`` (on if there are at least three
         cores).
       timeout: seconds without a sign of life after which a worker is replaced; the third time in a row ends the run.
@@ -44,6 +49,9 @@ class LaneOptions:
     shards: int = LANES["shards"].default
     max_staleness: int | None = LANES["max_staleness"].default
     order: str = LANES["order"].default
+    inference: str = LANES["inference"].default
+    max_batch: int = LANES["max_batch"].default
+    max_wait_ms: float = LANES["max_wait_ms"].default
     pin: str = LANES["pin"].default
     timeout: float | None = LANES["timeout"].default
     start_timeout: float = LANES["start_timeout"].default

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import pickle
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import cloudpickle
@@ -12,7 +12,7 @@ import numpy as np
 
 from minding.engine.chain.middleware import Middleware, name_of
 from minding.engine.errors import LaneError
-from minding.engine.types import Array, Factory, LaneContext, Shippable, Stateful
+from minding.engine.types import Array, LaneContext, Network, Shippable, Stateful
 
 
 class PickledMembers:
@@ -21,6 +21,8 @@ class PickledMembers:
     Attributes:
       shipped: what is sent as a factory.
       acting: positions among them of what acts with weights and has its own state (a random stream).
+      servable: those of `acting` whose networks another worker may compute (`engine.types.Served`).
+      needs_weights: whether something needs weights where the networks of `servable` are elsewhere.
 
     Args:
       middleware: to be rebuilt there, in this order.
@@ -38,11 +40,18 @@ class PickledMembers:
         self._content = file.getvalue()
         self._count = len(middleware)
         self.shipped = tuple(pickler.shipped)
-        self._factories = cloudpickle.dumps([thing.factory() for thing in self.shipped])
+        factories = [thing.factory() for thing in self.shipped]
+        self._factories = cloudpickle.dumps(factories)
         self.acting = tuple(place for place, thing in enumerate(self.shipped) if _acts(thing))
+        # Of those, the ones whose networks may be elsewhere.
+        self.servable = tuple(place for place in self.acting if hasattr(factories[place], "on_network"))
+        self.needs_weights = any(
+            thing.weights() for place, thing in enumerate(self.shipped) if place not in self.servable
+        )
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in ("_content", "_count", "_factories", "acting")}
+        names = ("_content", "_count", "_factories", "acting", "servable", "needs_weights")
+        return {name: getattr(self, name) for name in names}
 
     def weights(self) -> dict[str, Array]:
         """The live arrays that what was shipped acts with."""
@@ -57,11 +66,27 @@ class PickledMembers:
                 arrays[name] = array
         return arrays
 
-    def rebuild(self, lane: LaneContext) -> tuple[list[Middleware[Any]], list[Any]]:
-        """In the worker: returns the middleware, and what the factories built, in the order of `shipped`."""
-        factories: list[Factory] = cloudpickle.loads(self._factories)
-        unpickler = _Unpickler(io.BytesIO(self._content), [factory(lane) for factory in factories])
+    def rebuild(
+        self, lane: LaneContext, remote: Callable[[int], Network] | None = None
+    ) -> tuple[list[Middleware[Any]], list[Any]]:
+        """In the worker: returns the middleware, and what the factories built, in the order of `shipped`.
+
+        Args:
+          lane: of the worker.
+          remote: returns the network at one of the places `servable`, where another worker computes these.
+        """
+        factories: list[Any] = cloudpickle.loads(self._factories)
+        built = [
+            factory(lane) if remote is None or place not in self.servable else factory.on_network(lane, remote(place))
+            for place, factory in enumerate(factories)
+        ]
+        unpickler = _Unpickler(io.BytesIO(self._content), built)
         return [unpickler.load() for _ in range(self._count)], unpickler.built
+
+    def networks(self, lane: LaneContext) -> dict[int, tuple[Network, frozenset[int]]]:
+        """In an inference server: the networks at the places `servable`, see `Served.network`."""
+        factories: list[Any] = cloudpickle.loads(self._factories)
+        return {place: factories[place].network(lane) for place in self.servable}
 
 
 def _acts(thing: Shippable) -> bool:

@@ -10,6 +10,8 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 from minding.engine.lanes.heartbeat import SharedHeartbeat
+from minding.engine.lanes.inference.port import Port
+from minding.engine.lanes.inference.sockets import SocketPort
 from minding.engine.lanes.options import cores
 from minding.engine.lanes.shared_memory import SharedMemoryChannel
 from minding.engine.lanes.transport import Channel, WeightBoard, WeightReader
@@ -41,7 +43,12 @@ class ProcessTransport:
     def inspect(self, workers: int) -> tuple[str, ...]:
         return ()
 
-    def start(self, name: str, board: WeightBoard, depth: int, cores: frozenset[int]) -> ProcessWorker:
+    def port(self, askers: int) -> SocketPort:
+        return SocketPort()
+
+    def start(
+        self, name: str, board: WeightBoard, depth: int, cores: frozenset[int], port: Port | None = None
+    ) -> ProcessWorker:
         here, there = SPAWN.Pipe()
         heartbeat = SharedHeartbeat()
         process = WorkerProcess(

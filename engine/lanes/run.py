@@ -80,19 +80,19 @@ class WorkerLanes:
     @property
     def worker_pids(self) -> tuple[int, ...]:
         """Process ids of all workers that run and are processes of this machine."""
-        pids = [worker.pid for group in self._groups for worker in group.workers]
+        pids = [worker.pid for group in self._groups for worker in group.everyone]
         return tuple(pid for pid in pids if pid is not None)
 
     @property
     def workers(self) -> tuple[WorkerStatus, ...]:
         """The workers that were started, as they are now."""
-        found = [worker.status for group in self._groups for worker in group.workers]
+        found = [worker.status for group in self._groups for worker in group.everyone]
         return tuple(status for status in found if status is not None)
 
     @property
     def restarts(self) -> int:
         """How often a worker died and was restarted."""
-        return sum(worker.restarts for group in self._groups for worker in group.workers)
+        return sum(worker.restarts for group in self._groups for worker in group.everyone)
 
     def check(self) -> None:
         """Refuses members that cannot do in a lane what they do in a synchronous run; called before the first step.
@@ -122,7 +122,7 @@ class WorkerLanes:
     def begin(self, trace: Trace | None) -> None:
         """Before the first iteration of a run, with all state loaded: pickles what lanes run, takes its cores."""
         if not self._inspected:
-            self.processors = self._transport.inspect(sum(len(group.workers) for group in self._groups))
+            self.processors = self._transport.inspect(sum(group.most for group in self._groups))
             self._inspected = True
         if self.options.order == "arrival" and self._collector is not None:
             _log.info(
@@ -144,7 +144,7 @@ class WorkerLanes:
 
     def close(self) -> None:
         """Ends all workers."""
-        close_all([worker for group in self._groups for worker in group.workers])
+        close_all([worker for group in self._groups for worker in group.everyone])
         self._transport.close()
         if self._unpinned is not None:
             _pin_process(self._unpinned)

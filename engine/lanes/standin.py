@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from minding.engine.chain.lifecycle import GUARANTEES
@@ -17,10 +18,10 @@ class StandIn:
     Args:
       leaf: the member.
       workers: what it runs in, the first of which continues the state of a synchronous run.
-      guarantee: the best that the lane gives, see `engine.chain.lifecycle.GUARANTEES`.
+      guarantee: returns the best that the lane gives, see `engine.chain.lifecycle.GUARANTEES`.
     """
 
-    def __init__(self, leaf: Node, workers: list[SupervisedWorker], guarantee: str) -> None:
+    def __init__(self, leaf: Node, workers: list[SupervisedWorker], guarantee: Callable[[], str]) -> None:
         self._member: Any = leaf.middleware
         self._guarantee = guarantee
         self.declaration = leaf.declaration
@@ -33,7 +34,7 @@ class StandIn:
         """The weaker one of the member's and the lane's: rollouts under way, if there are any, are collected again, and
         with ``lanes.order=arrival`` the order in which they are used does not repeat."""
         own = str(getattr(self._member, "resume_guarantee", "exact"))
-        return max(own, self._guarantee, key=GUARANTEES.index)
+        return max(own, self._guarantee(), key=GUARANTEES.index)
 
     def close(self) -> None:
         """Closes what the member holds here."""
@@ -44,7 +45,7 @@ class StatefulStandIn(StandIn):
     """One with state. In a run with several workers it holds those of the others under ``workers``, with the random
     streams that they act with; that of the first worker is part of the policy's state."""
 
-    def __init__(self, leaf: Node, workers: list[SupervisedWorker], guarantee: str) -> None:
+    def __init__(self, leaf: Node, workers: list[SupervisedWorker], guarantee: Callable[[], str]) -> None:
         super().__init__(leaf, workers, guarantee)
         self._key = f"{leaf.position}:{leaf.name}"
         self._workers = workers
@@ -81,7 +82,7 @@ def _numbered(worker: SupervisedWorker) -> StateDict:
     return {str(place): state for place, state in enumerate(worker.state["acting"])}
 
 
-def stand_in(leaf: Node, workers: list[SupervisedWorker], guarantee: str) -> StandIn:
+def stand_in(leaf: Node, workers: list[SupervisedWorker], guarantee: Callable[[], str]) -> StandIn:
     """Stands in for a member."""
     stateful = isinstance(leaf.middleware, Stateful)
     return (StatefulStandIn if stateful else StandIn)(leaf, workers, guarantee)

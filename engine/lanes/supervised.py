@@ -17,6 +17,7 @@ from minding.engine.chain.lanes import WorkerStatus
 from minding.engine.errors import LaneError
 from minding.engine.lanes.heartbeat import Wait
 from minding.engine.lanes.increments import Changes, applied
+from minding.engine.lanes.inference.port import Port
 from minding.engine.lanes.messages import Answer, Failure, Request
 from minding.engine.lanes.transport import (
     STARTING,
@@ -27,7 +28,7 @@ from minding.engine.lanes.transport import (
     WeightBoard,
     WorkerHandle,
 )
-from minding.engine.lanes.worker import WorkerPlan
+from minding.engine.lanes.worker import Plan
 from minding.engine.notes import add_note
 from minding.engine.process.signals import Interrupted
 from minding.engine.process.spawn import stop_at_exit
@@ -36,7 +37,7 @@ from minding.engine.types import StateDict
 _log = logging.getLogger("minding.lanes")
 _PATIENCE = 0.05  # s between two looks at whether the run was interrupted
 _CLOSE_TIMEOUT = 2.0  # s
-_WORK = {"collect": "rollout", "evaluate": "evaluation"}
+_WORK = {"collect": "rollout", "evaluate": "evaluation", "inference": "version"}
 _SILENT = 5.0  # s without a sign of life that are worth a word
 
 
@@ -63,15 +64,24 @@ class SupervisedWorker:
       timeout: seconds without a sign of life after which it counts as dead.
       start_timeout: the same until its first one.
       limit: deaths in a row, without an answer in between, that end the run.
+      port: where it is asked by other workers, if it is.
     """
 
-    def __init__(self, name: str, transport: Transport, timeout: float, start_timeout: float, limit: int = 3) -> None:
+    def __init__(
+        self,
+        name: str,
+        transport: Transport,
+        timeout: float,
+        start_timeout: float,
+        limit: int = 3,
+        port: Port | None = None,
+    ) -> None:
         self.name = name
         self.restarts = 0
         self.state: StateDict | None = None
-        self._transport = transport
+        self._transport, self._port = transport, port
         self._timeout, self._start_timeout, self._limit = timeout, start_timeout, limit
-        self._plan: WorkerPlan
+        self._plan: Plan
         self._board: WeightBoard
         self._cores: frozenset[int] = frozenset()
         self._unanswered: collections.deque[Ticket] = collections.deque()
@@ -118,11 +128,16 @@ class SupervisedWorker:
         return len(self._unanswered)
 
     @property
+    def oldest(self) -> int | None:
+        """The oldest version of the weights that a request under way needs."""
+        return min((ticket.weights.version for ticket in self._unanswered), default=None)
+
+    @property
     def clock_error(self) -> float:
         """See `WorkerHandle`."""
         return self._running[0].clock_error if self._running else 0.0
 
-    def prepare(self, plan: WorkerPlan, board: WeightBoard, cores: frozenset[int]) -> None:
+    def prepare(self, plan: Plan, board: WeightBoard, cores: frozenset[int]) -> None:
         """Says what the worker is and where it runs; the weights of a request are released once it is answered."""
         self._plan, self._board, self._cores = plan, board, cores
         self._pickled = cloudpickle.dumps(plan)
@@ -161,17 +176,32 @@ class SupervisedWorker:
             return True
         if interrupted():
             raise Interrupted(f"waiting for {self.name}")
-        heartbeat = self._running[0].heartbeat
-        wait.look(heartbeat)
+        wait.look(self._running[0].heartbeat)
         if wait.report_due():
             _log.warning("%s", self._who_is_waited_for(wait))
-        limit, name = self._patience_with(heartbeat)
-        if wait.silent >= self._start_timeout:
-            self._refuse_unplaced()
-        if wait.silent >= limit:
-            self._running[0].kill()
-            self._revive(f"gave no sign of life for {wait.silent:.0f} s ({name})")
+        self._replace_silent(wait)
         return False
+
+    def tend(self, wait: Wait) -> None:
+        """Replaces the worker if it has died or is silent, where others need it and its answers do not matter.
+
+        Args:
+          wait: of those who need it.
+        Raises:
+          LaneError, Exception: as `wait`.
+        """
+        if not self._running:
+            return
+        if self._running[0].join(0.0) is None:
+            wait.look(self._running[0].heartbeat)
+            self._replace_silent(wait)
+            return
+        with contextlib.suppress(TimeoutError, ChannelClosed):
+            while True:
+                message = self._running[0].channel.receive(0.0)
+                if isinstance(message, Failure):
+                    raise self._error(message)
+        self._revive()
 
     def poll(self, timeout: float = 0.0) -> Answer | None:
         """The answer to the oldest request; None if there is none within `timeout` seconds. Raises as `wait`."""
@@ -228,7 +258,7 @@ class SupervisedWorker:
             self._board.release(self._unanswered.popleft().weights)
 
     def _start(self) -> None:
-        handle = self._transport.start(self.name, self._board, self._plan.depth, self._cores)
+        handle = self._transport.start(self.name, self._board, self._plan.depth, self._cores, self._port)
         self._running.append(handle)
         # As bytes: they take no room among the arrays of the requests that follow.
         with contextlib.suppress(ChannelClosed):
@@ -272,6 +302,15 @@ class SupervisedWorker:
         if member >= 0:
             return self._plan.names[member]
         return "starting" if member == STARTING else "idle"
+
+    def _replace_silent(self, wait: Wait) -> None:
+        """Starts another worker if this one has given no sign of life for too long."""
+        limit, name = self._patience_with(self._running[0].heartbeat)
+        if wait.silent >= self._start_timeout:
+            self._refuse_unplaced()
+        if wait.silent >= limit:
+            self._running[0].kill()
+            self._revive(f"gave no sign of life for {wait.silent:.0f} s ({name})")
 
     def _refuse_unplaced(self) -> None:
         handle = self._running[0]

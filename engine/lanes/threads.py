@@ -20,6 +20,8 @@ import numpy as np
 
 from minding.engine.errors import LaneError
 from minding.engine.lanes.increments import same_bits
+from minding.engine.lanes.inference.port import Port
+from minding.engine.lanes.inference.sockets import SocketPort
 from minding.engine.lanes.options import cores
 from minding.engine.lanes.serialization import serialize
 from minding.engine.lanes.transport import STARTING, ChannelClosed, Snapshot, WeightBoard
@@ -49,7 +51,12 @@ class ThreadTransport:
     def inspect(self, workers: int) -> tuple[str, ...]:
         return ()
 
-    def start(self, name: str, board: WeightBoard, depth: int, cores: frozenset[int]) -> ThreadWorker:
+    def port(self, askers: int) -> SocketPort:
+        return SocketPort()
+
+    def start(
+        self, name: str, board: WeightBoard, depth: int, cores: frozenset[int], port: Port | None = None
+    ) -> ThreadWorker:
         return ThreadWorker(name, board)
 
     def close(self) -> None: ...

@@ -12,6 +12,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
+from minding.engine.lanes.inference.port import Port
 from minding.engine.types import Array
 
 STARTING, BETWEEN = -2, -1
@@ -232,7 +233,17 @@ class Transport(Protocol):
         """
         ...
 
-    def start(self, name: str, board: WeightBoard, depth: int, cores: frozenset[int]) -> WorkerHandle:
+    def port(self, askers: int) -> Port:
+        """Makes a place where workers find one that computes for them.
+
+        Args:
+          askers: how many workers ask.
+        """
+        ...
+
+    def start(
+        self, name: str, board: WeightBoard, depth: int, cores: frozenset[int], port: Port | None = None
+    ) -> WorkerHandle:
         """Starts a worker that runs `engine.lanes.worker.serve`.
 
         Args:
@@ -240,6 +251,7 @@ class Transport(Protocol):
           board: made by this transport; the worker gets a reader of it.
           depth: messages with arrays that may wait in each direction.
           cores: processor cores to stay on; empty for all.
+          port: made by this transport, where other workers find this one; None: they do not ask it.
         """
         ...
 

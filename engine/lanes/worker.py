@@ -7,7 +7,7 @@ import dataclasses
 import pickle
 import time
 import traceback
-from typing import Any
+from typing import Any, Protocol
 
 import cloudpickle
 
@@ -19,6 +19,8 @@ from minding.engine.chain.trace import Span
 from minding.engine.errors import ChainError, LaneError
 from minding.engine.lanes.closures import Watch
 from minding.engine.lanes.increments import Increments
+from minding.engine.lanes.inference.port import Port
+from minding.engine.lanes.inference.remote import RemoteNetworks
 from minding.engine.lanes.messages import Answer, Failure, Request
 from minding.engine.lanes.pickled import PickledMembers
 from minding.engine.lanes.transport import BETWEEN, Channel, ChannelClosed, Heartbeat, Snapshot, WeightReader
@@ -44,6 +46,7 @@ class WorkerPlan:
       own_process: whether the worker has a process to itself.
       increments: whether of a large state only what is new is sent.
       shards: how many workers share an iteration.
+      port: where an inference server computes networks; None: they are computed here.
     """
 
     lane: str
@@ -58,12 +61,52 @@ class WorkerPlan:
     own_process: bool
     increments: bool = False
     shards: int = 1
+    port: Port | None = None
+
+    def build(self, weights: WeightReader, heartbeat: Heartbeat, task: WorkerTask) -> Worker:
+        """In the worker: what runs the members."""
+        return Worker(self, weights, heartbeat, task)
+
+
+class Plan(Protocol):
+    """What a worker is, for those who start and watch it: members of a lane, or an inference server."""
+
+    @property
+    def lane(self) -> str: ...
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What it may be in, for messages, by the number that its heartbeat shows."""
+        ...
+
+    @property
+    def depth(self) -> int:
+        """Requests that may wait."""
+        ...
+
+    def build(self, weights: WeightReader, heartbeat: Heartbeat, task: WorkerTask) -> Runs:
+        """In the worker: what does its work."""
+        ...
+
+
+class Runs(Protocol):
+    """What does a worker's work."""
+
+    def load_state_dict(self, state: StateDict) -> None: ...
+
+    def run(self, channel: Channel) -> None:
+        """Answers requests until one is None."""
+        ...
+
+    def close(self) -> None:
+        """Closes what it holds."""
+        ...
 
 
 def serve(channel: Channel, weights: WeightReader, heartbeat: Heartbeat, task: WorkerTask) -> None:
     """Runs a worker, in the place that a transport made for it, until its channel closes.
 
-    The first message is a pickled pair: the cloudpickled `WorkerPlan`, and a state to continue from or None. Then come
+    The first message is a pickled pair: the cloudpickled `Plan`, and a state to continue from or None. Then come
     requests, each of which is answered; None ends the worker. An exception of a member is sent as a `Failure` and ends
     it, too; one that is no `Exception` is its death, as of a process that calls `sys.exit`.
 
@@ -73,14 +116,14 @@ def serve(channel: Channel, weights: WeightReader, heartbeat: Heartbeat, task: W
       heartbeat: is told what is running.
       task: what members find as the global task.
     """
-    worker: Worker | None = None
+    worker: Runs | None = None
     try:
         plan, state = pickle.loads(channel.receive())  # noqa: S301 - from the main process of this run
-        worker = Worker(pickle.loads(plan), weights, heartbeat, task)  # noqa: S301
+        worker = pickle.loads(plan).build(weights, heartbeat, task)  # noqa: S301
+        assert worker is not None
         if state is not None:
             worker.load_state_dict(state)
-        while (request := channel.receive()) is not None:
-            channel.send(worker.work(request, channel.place))
+        worker.run(channel)
     except ChannelClosed:
         return
     except Exception as error:
@@ -104,10 +147,13 @@ class Worker:
     def __init__(self, plan: WorkerPlan, weights: WeightReader, heartbeat: Heartbeat, task: WorkerTask) -> None:
         self._plan, self._heartbeat = plan, heartbeat
         self._weights, self._task = weights, task
-        self._lane = LaneContext(plan.index, weights.empty(), plan.own_process, plan.shards)
+        self._remote = None if plan.port is None else RemoteNetworks(plan.port.connect(plan.index))
+        self._reads = self._remote is None or plan.members.needs_weights
+        arrays = weights.empty() if self._reads else {}
+        self._lane = LaneContext(plan.index, arrays, plan.own_process, plan.shards)
         self._version = -1
         task.enter(plan.lane)
-        members, built = plan.members.rebuild(self._lane)
+        members, built = plan.members.rebuild(self._lane, None if self._remote is None else self._remote.network)
         leaves = [leaf for node in chain_nodes(members) for leaf in node.leaves()]
         self._leaves: dict[str, Any] = {key: leaf.middleware for key, leaf in zip(plan.keys, leaves, strict=True)}
         self._acting = [built[place] for place in plan.members.acting]
@@ -120,9 +166,16 @@ class Worker:
         ]
         heartbeat.member = BETWEEN
 
+    def run(self, channel: Channel) -> None:
+        """Answers requests until one is None."""
+        while (request := channel.receive()) is not None:
+            channel.send(self.work(request, channel.place))
+
     def work(self, request: Request, place: Any) -> Answer:
         """Runs the members on its own context, with the weights at `place`."""
-        if request.version != self._version:
+        if self._remote is not None:
+            self._remote.version = request.version
+        if self._reads and request.version != self._version:
             self._weights.read(Snapshot(request.version, place), self._lane.weights)
             self._version = request.version
             for refreshed in self._lane.on_refresh:
@@ -167,7 +220,9 @@ class Worker:
             thing.load_state_dict(acting_state)
 
     def close(self) -> None:
-        """Closes what the members hold."""
+        """Closes what the members hold, and the line to a server."""
+        if self._remote is not None:
+            self._remote.close()
         for member in self._leaves.values():
             with contextlib.suppress(Exception):  # The process ends; what matters was sent.
                 getattr(member, "close", lambda: None)()

@@ -195,7 +195,7 @@ class BasePolicy:
         actor = own if agents is None else SharedActor(own, agents)
         if isinstance(own.network, GraphNetwork):
             return graph_view(mode, actor, self)
-        return host_view(mode, actor, self.acting_weights(), self.config.seed)
+        return host_view(mode, actor, self.acting_weights(), self.config.seed, frozenset(self.net.shared_outputs))
 
     def own_actor(self) -> Actor | SharedActor:
         """See `sharing.own_actor`."""

@@ -1,13 +1,14 @@
 """How acting modes reach other processes: as factories, with names in place of weights.
 
 An actor that computes in NumPy is sent pickled and acts there without MindSpore. One that runs a compiled graph cannot
-be pickled: its policy is rebuilt there from its class and configuration, which loads MindSpore. Worker 0 of a lane
-continues the random stream and the memory of the actor as they were when the factory was made; every other one has its
-own stream and remembers nothing.
+be pickled: its policy is rebuilt there from its class and configuration, which loads MindSpore. Without its network,
+which an inference server then computes, either is sent pickled. Worker 0 of a lane continues the random stream and the
+memory of the actor as they were when the factory was made; every other one has its own stream and remembers nothing.
 """
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import io
 import pickle
@@ -20,7 +21,7 @@ import numpy as np
 from minding.engine.errors import LaneError, MindingError
 from minding.engine.process import runtime
 from minding.engine.seeding import SeedStreams
-from minding.engine.types import Array, LaneContext, StateDict
+from minding.engine.types import Array, Factory, LaneContext, Network, StateDict
 from minding.policies.acting.actors import Actor
 from minding.policies.acting.agents import SharedActor
 from minding.policies.acting.modes import CollectView, EvalView
@@ -33,7 +34,9 @@ ActingView = type[CollectView] | type[EvalView]
 View = TypeVar("View", CollectView, EvalView)
 
 
-def host_view(mode: type[View], actor: Actor | SharedActor, weights: Mapping[str, Array], seed: int) -> View:
+def host_view(
+    mode: type[View], actor: Actor | SharedActor, weights: Mapping[str, Array], seed: int, shared: frozenset[int]
+) -> View:
     """The mode of an actor with a NumPy network.
 
     Args:
@@ -41,8 +44,9 @@ def host_view(mode: type[View], actor: Actor | SharedActor, weights: Mapping[str
       actor: its arrays are views of `weights`.
       weights: the live, contiguous arrays of the parameters by name.
       seed: of the run.
+      shared: numbers of the network's outputs that have no batch axis.
     """
-    return mode(actor, lambda: weights, lambda mode: HostFactory(mode, dumps(actor, weights), seed))
+    return mode(actor, lambda: weights, lambda mode: _host_factory(mode, actor, weights, seed, shared))
 
 
 def graph_view(mode: type[View], actor: Actor | SharedActor, policy: BasePolicy) -> View:
@@ -50,26 +54,43 @@ def graph_view(mode: type[View], actor: Actor | SharedActor, policy: BasePolicy)
 
     def factory(mode: ActingView) -> GraphFactory:
         acting = policy.actors[mode.name].state_dict()
-        return GraphFactory(mode, type(policy), policy.algorithm, policy.config, runtime.settings(), acting)
+        bare = dumps(_on(actor, None), {})
+        return GraphFactory(mode, type(policy), policy.algorithm, policy.config, runtime.settings(), acting, bare)
 
     return mode(actor, policy.acting_weights, factory)
 
 
+def _host_factory(
+    mode: ActingView, actor: Actor | SharedActor, weights: Mapping[str, Array], seed: int, shared: frozenset[int]
+) -> HostFactory:
+    return HostFactory(mode, dumps(_on(actor, None), {}), dumps(actor.network, weights), seed, shared)
+
+
 @dataclasses.dataclass(frozen=True)
 class HostFactory:
-    """Rebuilds a pickled actor on the weights of its lane."""
+    """Rebuilds a pickled actor, on the weights of its lane or on a network that is elsewhere."""
 
     mode: ActingView
     actor: bytes
+    """Without its network."""
+    computes: bytes
+    """The network."""
     seed: int
+    shared: frozenset[int]
 
     def __call__(self, lane: LaneContext) -> CollectView | EvalView:
-        actor = loads(self.actor, lane.weights)
+        actor = _on(loads(self.actor, {}), loads(self.computes, lane.weights))
         if lane.index > 0 or lane.guest:
             _begin_anew(actor, self.seed, lane)
         mode: Any = self.mode
-        view: CollectView | EvalView = host_view(mode, actor, lane.weights, self.seed)
+        view: CollectView | EvalView = host_view(mode, actor, lane.weights, self.seed, self.shared)
         return view
+
+    def network(self, lane: LaneContext) -> tuple[Network, frozenset[int]]:
+        return loads(self.computes, lane.weights), self.shared
+
+    def on_network(self, lane: LaneContext, network: Network) -> CollectView | EvalView:
+        return _on_network(self.mode, self.actor, self.seed, lane, network)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,8 +104,27 @@ class GraphFactory:
     settings: runtime.Settings
     """Of the learner's process, which an earlier policy may have prepared."""
     acting: StateDict
+    actor: bytes
+    """Without its network."""
 
     def __call__(self, lane: LaneContext) -> CollectView | EvalView:
+        policy = self._policy_on(lane)
+        actor = policy.actors[self.mode.name]
+        if lane.index > 0 or lane.guest:
+            _begin_anew(actor, self.config.seed, lane)
+        else:
+            actor.load_state_dict(self.acting)
+        made: CollectView | EvalView = getattr(policy, f"{self.mode.name}_mode")
+        return made
+
+    def network(self, lane: LaneContext) -> tuple[Network, frozenset[int]]:
+        policy = self._policy_on(lane)
+        return policy.actors[self.mode.name].network, frozenset(policy.net.shared_outputs)
+
+    def on_network(self, lane: LaneContext, network: Network) -> CollectView | EvalView:
+        return _on_network(self.mode, self.actor, self.config.seed, lane, network)
+
+    def _policy_on(self, lane: LaneContext) -> BasePolicy:
         if not lane.own_process:
             raise LaneError(
                 f"{self.policy.name}: the {self.mode.name} mode acts with a compiled graph, and MindSpore belongs to "
@@ -99,13 +139,33 @@ class GraphFactory:
 
         refresh()
         lane.on_refresh.append(refresh)
-        actor = policy.actors[self.mode.name]
-        if lane.index > 0 or lane.guest:
-            _begin_anew(actor, self.config.seed, lane)
-        else:
-            actor.load_state_dict(self.acting)
-        made: CollectView | EvalView = getattr(policy, f"{self.mode.name}_mode")
-        return made
+        return policy
+
+
+def _on(actor: Actor | SharedActor, network: Any) -> Any:
+    """A copy of an actor with another network."""
+    copied: Any = copy.copy(actor)
+    if isinstance(actor, SharedActor):
+        copied.actor = _on(actor.actor, network)
+    else:
+        copied.network = network
+    return copied
+
+
+def _on_network(
+    mode: ActingView, pickled: bytes, seed: int, lane: LaneContext, network: Network
+) -> CollectView | EvalView:
+    """The mode of an actor whose network is elsewhere."""
+    actor = _on(loads(pickled, {}), network)
+    if lane.index > 0 or lane.guest:
+        _begin_anew(actor, seed, lane)
+
+    def refuse(mode: ActingView) -> Factory:
+        raise LaneError(f"{actor.name}: a mode that acts through an inference server cannot be sent further")
+
+    made: Any = mode
+    view: CollectView | EvalView = made(actor, dict, refuse)
+    return view
 
 
 def dumps(value: Any, weights: Mapping[str, Array]) -> bytes:

@@ -29,6 +29,12 @@ def host_class() -> type[Any]:
             """Takes in a request, its objects with weights and its buffers; returns its answer, None without one."""
             return self._serving.call(parts[:objects], header, parts[objects:])
 
+        def ask(self, asker: int, data: bytes) -> bytes:
+            """Answers a question of another worker, see `engine.lanes.ray.asking`."""
+            from minding.engine.lanes.ray.asking import ask
+
+            return ask(asker, data)
+
         def end(self) -> None:
             self._serving.end()
 

@@ -12,6 +12,7 @@ import collections
 import contextlib
 import pickle
 import platform
+import secrets
 import sys
 import time
 import weakref
@@ -22,8 +23,10 @@ import numpy as np
 
 from minding.engine.chain.trace import Span
 from minding.engine.errors import LaneError
+from minding.engine.lanes.inference.port import Port
 from minding.engine.lanes.messages import Answer
 from minding.engine.lanes.options import cores
+from minding.engine.lanes.ray.asking import ActorPort
 from minding.engine.lanes.ray.cluster import LOCAL, JoinedCluster, LocalCluster
 from minding.engine.lanes.ray.host import host_class
 from minding.engine.lanes.ray.nodes import Places, inspect, is_placed, wanted_place
@@ -71,22 +74,29 @@ class RayTransport:
     def board(self, arrays: Mapping[str, Array], slots: int) -> RayBoard:
         return RayBoard(self._connected(), arrays, slots)
 
-    def start(self, name: str, board: WeightBoard, depth: int, cores: frozenset[int]) -> RayWorker:
+    def port(self, askers: int) -> ActorPort:
+        return ActorPort(f"minding-inference-{secrets.token_hex(8)}", askers)
+
+    def start(
+        self, name: str, board: WeightBoard, depth: int, cores: frozenset[int], port: Port | None = None
+    ) -> RayWorker:
         ray = self._connected()
         shapes = {array_name: (array.shape, array.dtype.str) for array_name, array in board.empty().items()}
         cpus = 0 if self._address == LOCAL else self.cpus
+        asked = port if isinstance(port, ActorPort) else None
         host = ray.remote(
             num_cpus=cpus,
             max_restarts=0,
             max_task_retries=0,
             enable_task_events=False,
-            concurrency_groups={"beat": 1, "end": 1},
+            concurrency_groups={"beat": 1, "end": 1, **({} if asked is None else {"ask": asked.askers})},
         )(host_class())
+        options: dict[str, Any] = {} if asked is None else {"name": asked.name}
         # Its first sign of life says which process it is.
         watch = self._cluster.watch if self._started else lambda pid: None
         if cpus:
-            host = host.options(scheduling_strategy=self._places.strategy(ray, cpus))
-        worker = RayWorker(ray, host.remote(list(sys.path), shapes), watch, cpus, self._places.lost)
+            options["scheduling_strategy"] = self._places.strategy(ray, cpus)
+        worker = RayWorker(ray, host.options(**options).remote(list(sys.path), shapes), watch, cpus, self._places.lost)
         self._workers.add(worker)
         return worker
 

@@ -1,0 +1,142 @@
+"""Questions over a socket of this machine."""
+
+from __future__ import annotations
+
+import contextlib
+import pickle
+import queue
+import secrets
+import shutil
+import socket
+import tempfile
+import threading
+import time
+import weakref
+from collections.abc import Sequence
+from multiprocessing import AuthenticationError
+from multiprocessing.connection import Client, Listener, wait
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from minding.engine.errors import ConfigError
+from minding.engine.lanes.inference.port import Question, Reply
+from minding.engine.types import Array
+
+_RETRY = 0.02  # s between two attempts to reach a server
+_GLANCE = 0.05  # s after which new collectors are looked for
+
+
+class SocketPort:
+    """A `Port` in a folder that only this user can enter; whoever connects has to know a key."""
+
+    def __init__(self) -> None:
+        if not hasattr(socket, "AF_UNIX"):
+            raise ConfigError(
+                "lanes.inference: a server needs Unix sockets, which this system does not have; use "
+                "lanes.inference=local"
+            )
+        folder = tempfile.mkdtemp(prefix="minding-")
+        self._address, self._key = str(Path(folder) / "inference"), secrets.token_bytes(32)
+        weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+
+    def connect(self, asker: int) -> SocketLine:
+        return SocketLine(self._address, self._key)
+
+    def listen(self) -> SocketCounter:
+        # Of a server that died.
+        Path(self._address).unlink(missing_ok=True)
+        return SocketCounter(Listener(self._address, "AF_UNIX", backlog=64, authkey=self._key))
+
+
+class SocketLine:
+    """A `Line` that connects with its first question."""
+
+    def __init__(self, address: str, key: bytes) -> None:
+        self._address, self._key = address, key
+        self._connection: Any = None
+
+    def ask(self, question: Question) -> tuple[Array, ...]:
+        data = pickle.dumps(question, pickle.HIGHEST_PROTOCOL)
+        while True:
+            try:
+                if self._connection is None:
+                    self._connection = Client(self._address, "AF_UNIX", authkey=self._key)
+                self._connection.send_bytes(data)
+                # From a process of this run.
+                return pickle.loads(self._connection.recv_bytes())  # type: ignore[no-any-return]  # noqa: S301
+            except (EOFError, OSError, AuthenticationError):
+                self.close()
+                time.sleep(_RETRY)
+
+    def close(self) -> None:
+        if self._connection is not None:
+            with contextlib.suppress(OSError):
+                self._connection.close()
+        self._connection = None
+
+
+class SocketCounter:
+    """A `Counter` at a listening socket."""
+
+    def __init__(self, listener: Listener) -> None:
+        self._listener = listener
+        self._new: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._open: list[Any] = []
+        threading.Thread(target=self._accept, daemon=True, name="minding-inference").start()
+
+    @property
+    def askers(self) -> int:
+        return len(self._open)
+
+    def receive(self, timeout: float) -> list[tuple[Question, Reply]]:
+        deadline = time.monotonic() + timeout
+        while True:
+            while not self._new.empty():
+                self._open.append(self._new.get())
+            left = max(0.0, deadline - time.monotonic())
+            if not self._open:
+                # Nobody to wait for but a first one.
+                with contextlib.suppress(queue.Empty):
+                    self._open.append(self._new.get(timeout=left))
+                    continue
+                return []
+            arrived = [found for one in wait(self._open, min(left, _GLANCE)) if (found := self._question(one))]
+            if arrived or left <= _GLANCE:
+                return arrived
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError):
+            self._listener.close()
+        for connection in self._open:
+            connection.close()
+
+    def _question(self, connection: Any) -> tuple[Question, Reply] | None:
+        try:
+            question = pickle.loads(connection.recv_bytes())  # noqa: S301 - from a process of this run
+        except (EOFError, OSError):
+            self._open.remove(connection)
+            connection.close()
+            return None
+
+        def reply(outputs: Sequence[Array]) -> None:
+            # One that died is noticed when it is next looked at.
+            with contextlib.suppress(OSError):
+                connection.send_bytes(packed(outputs))
+
+        return question, reply
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                self._new.put(self._listener.accept())
+            except (AuthenticationError, EOFError, ConnectionError):
+                continue
+            except OSError:
+                return  # It was closed.
+
+
+def packed(outputs: Sequence[Array]) -> bytes:
+    """Outputs as bytes. What is made of them can be written to."""
+    return pickle.dumps(tuple(np.array(x, order="C") for x in outputs), pickle.HIGHEST_PROTOCOL)
