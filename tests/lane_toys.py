@@ -314,9 +314,9 @@ class Outcome:
         return [{name: plain(value) for name, value in row.items() if name != "policy_lag"} for row in self.record.rows]
 
 
-def run(steps, lanes=None, *, event=None, also=(), eval_freq=None, eval_event=None, learn_freq=1, **start):
+def run(steps, lanes=None, *, event=None, also=(), eval_freq=None, eval_event=None, learn_freq=1, policy=None, **start):
     """Runs explore, collect, learn, record; synchronously if `lanes` is None."""
-    policy, task = ToyPolicy(), Task()
+    policy, task = policy or ToyPolicy(), Task()
     with task.start(lanes is not None, ToyContext(), lanes=lanes, **start):
         if eval_freq is not None:
             task.use(ToyEvaluator(policy.mode, eval_freq, eval_event))

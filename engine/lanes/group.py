@@ -44,6 +44,7 @@ class WorkerGroup:
     Attributes:
       shards: how many workers share an iteration.
       envs: environments of each of them, once prepared; 0 where nothing is shared.
+      service: computes their networks; None where they do that themselves, and before it is decided.
 
     Args:
       part: the members.
@@ -79,7 +80,7 @@ class WorkerGroup:
         self._depth = ahead + 1 if role is Role.COLLECT else 1
         # Where networks are computed; evaluators do that themselves.
         self._inference = options.inference if role is Role.COLLECT else "local"
-        self._service: InferenceService | None = None
+        self.service: InferenceService | None = None
         self._pickled: PickledMembers
         self._board: WeightBoard
         self._context: type[Context]
@@ -88,7 +89,7 @@ class WorkerGroup:
     @property
     def everyone(self) -> list[SupervisedWorker]:
         """The workers, and the server that computes for them."""
-        return [*self.workers, *([self._service.worker] if self._service else [])]
+        return [*self.workers, *([self.service.worker] if self.service else [])]
 
     @property
     def most(self) -> int:
@@ -181,14 +182,14 @@ class WorkerGroup:
                     worker.poll()
                 times.append(time.monotonic() - began)
         finally:
-            close_all(group.everyone)
+            close_groups([group])
         return statistics.median(times[1:])
 
     def _settle(self) -> None:
         """Makes the plans of all workers."""
         if self._inference == "server":
-            self._service = InferenceService(self._options, self._transport)
-            self._service.prepare(self._pickled, self._board, self._depth)
+            self.service = InferenceService(self._options, self._transport)
+            self.service.prepare(self._pickled, self._board, self._depth)
         names = tuple(member.name for member in self.part.members)
         keys = tuple(f"{leaf.position}:{leaf.name}" for leaf in self.part.leaves)
         for index, (worker, cores) in enumerate(zip(self.workers, self._cores)):
@@ -205,7 +206,7 @@ class WorkerGroup:
                 own_process=self._transport.own_process,
                 increments=self._transport.increments,
                 shards=self.shards,
-                port=None if self._service is None else self._service.port,
+                port=None if self.service is None else self.service.port,
             )
             worker.prepare(plan, self._board, cores)
 
@@ -216,14 +217,14 @@ class WorkerGroup:
 
     def interrupted(self) -> bool:
         """Whether the run was interrupted; asked while workers are waited for, also looks after the server."""
-        if self._service is not None:
-            self._service.tend()
+        if self.service is not None:
+            self.service.tend()
         return self._run.interrupted_by is not None
 
     def publish(self) -> int:
         """Makes the learner's weights available if they changed; returns their version, counted from 0."""
-        if self._service is not None:
-            self._service.release(self._oldest, lambda: self._run.interrupted_by is not None)
+        if self.service is not None:
+            self.service.release(self._oldest, lambda: self._run.interrupted_by is not None)
         return self._board.publish(self._pickled.weights())
 
     def fields(self, ctx: Context) -> dict[str, Any]:
@@ -234,8 +235,8 @@ class WorkerGroup:
 
     def submit(self, worker: int, number: int, fields: dict[str, Any]) -> Ticket:
         """Gives a worker a request with the newest weights."""
-        if self._service is not None:
-            self._service.offer(self._oldest)
+        if self.service is not None:
+            self.service.offer(self._oldest)
         weights = self._board.retain()
         ticket = Ticket(Request(number, weights.version, fields), weights)
         self.workers[worker].submit(ticket)
@@ -255,8 +256,8 @@ class WorkerGroup:
 
     def answers(self, workers: Sequence[int]) -> list[Answer]:
         """Waits for the next answers of several workers and takes note of all of them, or of none."""
-        if self._service is not None:
-            self._service.await_others()
+        if self.service is not None:
+            self.service.await_others()
         for worker in workers:
             self.workers[worker].wait(self.interrupted)
         return [self._received(worker) for worker in workers]
@@ -266,8 +267,8 @@ class WorkerGroup:
 
         Where several have, it is the first of them as they are given.
         """
-        if self._service is not None:
-            self._service.await_others()
+        if self.service is not None:
+            self.service.await_others()
         waits = {worker: Wait() for row in rows for worker in row}
         patience = 0.0
         while True:
@@ -326,3 +327,13 @@ class WorkerGroup:
         arrays = self._board.empty()
         self._board.read(snapshot, arrays)
         return arrays
+
+
+def close_groups(groups: Sequence[WorkerGroup]) -> None:
+    """Ends all workers of some groups, at the same time."""
+    services = [group.service for group in groups if group.service is not None]
+    for service in services:
+        service.close_port()
+    close_all([worker for group in groups for worker in group.everyone])
+    for service in services:
+        service.close_port()

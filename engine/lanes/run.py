@@ -18,9 +18,8 @@ from minding.engine.chain.trace import Trace
 from minding.engine.lanes.collect import CollectLane
 from minding.engine.lanes.division import Division, collects, divide
 from minding.engine.lanes.evaluate import EvaluateLane
-from minding.engine.lanes.group import WorkerGroup
+from minding.engine.lanes.group import WorkerGroup, close_groups
 from minding.engine.lanes.options import LaneOptions, cores, plan_cores
-from minding.engine.lanes.supervised import close_all
 from minding.engine.lanes.transports import make_transport
 from minding.engine.lanes.view import lanes_view
 
@@ -144,7 +143,7 @@ class WorkerLanes:
 
     def close(self) -> None:
         """Ends all workers."""
-        close_all([worker for group in self._groups for worker in group.everyone])
+        close_groups(self._groups)
         self._transport.close()
         if self._unpinned is not None:
             _pin_process(self._unpinned)

@@ -98,6 +98,11 @@ class SupervisedWorker:
         return bool(self._running)
 
     @property
+    def lives(self) -> bool:
+        """Whether there is a worker that has not ended."""
+        return bool(self._running) and self._running[0].join(0.0) is None
+
+    @property
     def pid(self) -> int | None:
         """Of its process on this machine; None when there is none."""
         if not self._running or self._running[0].node != platform.node():

@@ -25,7 +25,6 @@ from minding.engine.types import Array, Factory, LaneContext, Network, StateDict
 from minding.policies.acting.actors import Actor
 from minding.policies.acting.agents import SharedActor
 from minding.policies.acting.modes import CollectView, EvalView
-from minding.policies.settings.algorithm import Algorithm
 
 if TYPE_CHECKING:
     from minding.policies.core.base import BasePolicy
@@ -54,8 +53,8 @@ def graph_view(mode: type[View], actor: Actor | SharedActor, policy: BasePolicy)
 
     def factory(mode: ActingView) -> GraphFactory:
         acting = policy.actors[mode.name].state_dict()
-        bare = dumps(_on(actor, None), {})
-        return GraphFactory(mode, type(policy), policy.algorithm, policy.config, runtime.settings(), acting, bare)
+        made_of = cloudpickle.dumps((type(policy), policy.config, policy.algorithm, runtime.settings()))
+        return GraphFactory(mode, policy.name, made_of, policy.config.seed, acting, dumps(_on(actor, None), {}))
 
     return mode(actor, policy.acting_weights, factory)
 
@@ -98,11 +97,12 @@ class GraphFactory:
     """Rebuilds the policy for one mode, and adopts the weights of its lane each time they change."""
 
     mode: ActingView
-    policy: type[BasePolicy]
-    algorithm: Algorithm
-    config: Any
-    settings: runtime.Settings
-    """Of the learner's process, which an earlier policy may have prepared."""
+    name: str
+    """Of the algorithm."""
+    policy: bytes
+    """Its class, configuration and algorithm, and the settings of the learner's process, which an earlier policy may
+    have prepared. Loading them loads MindSpore, which a collector with a network elsewhere does without."""
+    seed: int
     acting: StateDict
     actor: bytes
     """Without its network."""
@@ -111,7 +111,7 @@ class GraphFactory:
         policy = self._policy_on(lane)
         actor = policy.actors[self.mode.name]
         if lane.index > 0 or lane.guest:
-            _begin_anew(actor, self.config.seed, lane)
+            _begin_anew(actor, self.seed, lane)
         else:
             actor.load_state_dict(self.acting)
         made: CollectView | EvalView = getattr(policy, f"{self.mode.name}_mode")
@@ -122,16 +122,17 @@ class GraphFactory:
         return policy.actors[self.mode.name].network, frozenset(policy.net.shared_outputs)
 
     def on_network(self, lane: LaneContext, network: Network) -> CollectView | EvalView:
-        return _on_network(self.mode, self.actor, self.config.seed, lane, network)
+        return _on_network(self.mode, self.actor, self.seed, lane, network)
 
     def _policy_on(self, lane: LaneContext) -> BasePolicy:
         if not lane.own_process:
             raise LaneError(
-                f"{self.policy.name}: the {self.mode.name} mode acts with a compiled graph, and MindSpore belongs to "
+                f"{self.name}: the {self.mode.name} mode acts with a compiled graph, and MindSpore belongs to "
                 "one thread of a process: set lanes.transport=processes, or collect.backend=host for small networks"
             )
-        runtime.prepare(self.settings)
-        policy = self.policy(self.config, (self.mode.name,), self.algorithm)
+        kind, config, algorithm, settings = pickle.loads(self.policy)  # noqa: S301 - from a process of this run
+        runtime.prepare(settings)
+        policy: BasePolicy = kind(config, (self.mode.name,), algorithm)
 
         def refresh() -> None:
             for name, parameter in policy.params.items():

@@ -11,7 +11,7 @@ import numpy as np
 from minding.engine.types import Array
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Ask:
     """Observations of a collector that wait for the outputs of a network.
 

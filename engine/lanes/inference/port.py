@@ -33,6 +33,9 @@ class Line(Protocol):
         """Returns the outputs of a network, which the caller then owns.
 
         Waits for a server if there is none, and asks again if it dies: whoever starts servers knows when to give up.
+
+        Raises:
+          ChannelClosed: there will be no other server.
         """
         ...
 
@@ -58,6 +61,14 @@ class Counter(Protocol):
 
 class Port(Protocol):
     """Where a server is found; goes to all workers. A transport makes it, which knows how they reach each other."""
+
+    def open(self) -> None:
+        """In the main process, before a server starts."""
+        ...
+
+    def close(self) -> None:
+        """In the main process: there will be no server until it is opened again."""
+        ...
 
     def connect(self, asker: int) -> Line:
         """In a collector: its end.

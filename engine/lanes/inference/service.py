@@ -65,6 +65,7 @@ class InferenceService:
         """
         if not self.worker.started:
             self._held.clear()
+            self.port.open()
         version = self._board.version
         if self._held and self._held[-1] == version:
             return
@@ -83,6 +84,11 @@ class InferenceService:
             self.worker.wait(interrupted)
             self.worker.poll()
             self._held.popleft()
+
+    def close_port(self) -> None:
+        """Closes the port if the server has ended, so that collectors do not wait for another one."""
+        if not self.worker.lives:
+            self.port.close()
 
     def await_others(self) -> None:
         """Begins to wait for collectors, which may wait for the server; call `tend` meanwhile."""

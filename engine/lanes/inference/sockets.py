@@ -22,6 +22,7 @@ import numpy as np
 
 from minding.engine.errors import ConfigError
 from minding.engine.lanes.inference.port import Question, Reply
+from minding.engine.lanes.transport import ChannelClosed
 from minding.engine.types import Array
 
 _RETRY = 0.02  # s between two attempts to reach a server
@@ -37,9 +38,17 @@ class SocketPort:
                 "lanes.inference: a server needs Unix sockets, which this system does not have; use "
                 "lanes.inference=local"
             )
-        folder = tempfile.mkdtemp(prefix="minding-")
-        self._address, self._key = str(Path(folder) / "inference"), secrets.token_bytes(32)
-        weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+        self._key = secrets.token_bytes(32)
+        self._folder = tempfile.mkdtemp(prefix="minding-")
+        self._address = str(Path(self._folder) / "inference")
+        weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
+
+    def open(self) -> None:
+        with contextlib.suppress(FileExistsError):
+            Path(self._folder).mkdir(0o700)
+
+    def close(self) -> None:
+        shutil.rmtree(self._folder, ignore_errors=True)
 
     def connect(self, asker: int) -> SocketLine:
         return SocketLine(self._address, self._key)
@@ -47,7 +56,7 @@ class SocketPort:
     def listen(self) -> SocketCounter:
         # Of a server that died.
         Path(self._address).unlink(missing_ok=True)
-        return SocketCounter(Listener(self._address, "AF_UNIX", backlog=64, authkey=self._key))
+        return SocketCounter(self._address, self._key)
 
 
 class SocketLine:
@@ -68,6 +77,8 @@ class SocketLine:
                 return pickle.loads(self._connection.recv_bytes())  # type: ignore[no-any-return]  # noqa: S301
             except (EOFError, OSError, AuthenticationError):
                 self.close()
+                if not Path(self._address).parent.exists():
+                    raise ChannelClosed("there is no inference server any more") from None
                 time.sleep(_RETRY)
 
     def close(self) -> None:
@@ -80,11 +91,13 @@ class SocketLine:
 class SocketCounter:
     """A `Counter` at a listening socket."""
 
-    def __init__(self, listener: Listener) -> None:
-        self._listener = listener
+    def __init__(self, address: str, key: bytes) -> None:
+        self._address, self._closed = address, False
+        self._listener = Listener(address, "AF_UNIX", backlog=64, authkey=key)
         self._new: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._open: list[Any] = []
-        threading.Thread(target=self._accept, daemon=True, name="minding-inference").start()
+        self._accepting = threading.Thread(target=self._accept, daemon=True, name="minding-inference")
+        self._accepting.start()
 
     @property
     def askers(self) -> int:
@@ -107,8 +120,12 @@ class SocketCounter:
                 return arrived
 
     def close(self) -> None:
-        with contextlib.suppress(OSError):
-            self._listener.close()
+        self._closed = True
+        # Nothing else wakes a thread that accepts.
+        with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as knock:
+            knock.connect(self._address)
+        self._accepting.join()
+        self._listener.close()
         for connection in self._open:
             connection.close()
 
@@ -128,13 +145,10 @@ class SocketCounter:
         return question, reply
 
     def _accept(self) -> None:
-        while True:
-            try:
+        while not self._closed:
+            # One that does not know the key, or has gone again.
+            with contextlib.suppress(AuthenticationError, EOFError, ConnectionError):
                 self._new.put(self._listener.accept())
-            except (AuthenticationError, EOFError, ConnectionError):
-                continue
-            except OSError:
-                return  # It was closed.
 
 
 def packed(outputs: Sequence[Array]) -> bytes:

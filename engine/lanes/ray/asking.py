@@ -29,6 +29,11 @@ class ActorPort:
     def __init__(self, name: str, askers: int) -> None:
         self.name, self.askers = name, askers
 
+    def open(self) -> None: ...
+
+    def close(self) -> None:
+        """Nothing: actors that ask are ended by force."""
+
     def connect(self, asker: int) -> ActorLine:
         return ActorLine(self.name, asker)
 

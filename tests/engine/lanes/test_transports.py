@@ -462,8 +462,8 @@ class LosingTransport(ThreadTransport):
     def __init__(self):
         self.lost = []
 
-    def start(self, name, board, depth, cores):
-        handle = super().start(name, board, depth, cores)
+    def start(self, name, board, depth, cores, port=None):
+        handle = super().start(name, board, depth, cores, port)
         if self.lost:
             return handle
         self.lost.append(Lost(handle, answers=3))

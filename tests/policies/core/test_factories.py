@@ -15,6 +15,7 @@ from fakes import IMAGE, VECTOR, dict_of, discrete, multi_discrete, space_of
 from treevalue import FastTreeValue
 
 from minding.engine.errors import MindingError
+from minding.engine.lanes.inference.batching import Ask, divided, joined
 from minding.engine.types import LaneContext, Shippable
 from minding.policies import get_policy_class
 from minding.policies.core.base import MODES
@@ -156,6 +157,53 @@ def test_the_factory_holds_no_weights(tiny_config):
     mode = policy.collect_mode
     assert sum(array.nbytes for array in mode.weights().values()) > 500_000
     assert len(cloudpickle.dumps(mode.factory())) < 10_000
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_mode_whose_network_is_elsewhere_needs_no_weights_and_answers_as_here(build, case):
+    policy = build(case)
+    used(policy)
+    shipment = shipment_of(policy)
+    served = LaneContext(0, shipment["weights"])
+    networks = [factory.network(served)[0] for factory in shipment["factories"]]
+    modes = [
+        factory.on_network(LaneContext(0, {}), network) for factory, network in zip(shipment["factories"], networks)
+    ]
+    there = acting_process.play(*modes, shipment["obs"])
+    here = acting_process.play(policy.collect_mode, policy.eval_mode, shipment["obs"])
+    assert {name: array.tobytes() for name, array in there.items()} == {k: v.tobytes() for k, v in here.items()}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_what_two_ask_together_is_what_each_would_get(build, case):
+    policy = build(case)
+    used(policy)
+    shipment = shipment_of(policy)
+    network, shared = shipment["factories"][0].network(LaneContext(0, shipment["weights"]))
+    asked = []
+    view = shipment["factories"][0].on_network(
+        LaneContext(1, {}), lambda leaves: asked.append(leaves) or network(leaves)
+    )
+    view.forward(shipment["obs"])
+    batch = [Ask(0, 0, [leaf[rows] for leaf in asked[0]], None, 0.0) for rows in (slice(0, 2), slice(2, COUNT))]
+    together = divided(network(joined(batch)), batch, shared)
+    for ask, mine in zip(batch, together, strict=True):
+        for here, there in zip(network(ask.leaves), mine, strict=True):
+            np.testing.assert_allclose(there, here, rtol=1e-5, atol=1e-6)
+
+
+def test_a_graph_that_is_computed_elsewhere_loads_nothing_here(build, tmp_path):
+    policy = build("several choices", **{"policy.collect.backend": "graph"})
+    factory = policy.collect_mode.factory()
+    script = (
+        "import pickle, sys; from minding.engine.types import LaneContext\n"
+        f"factory = pickle.load(open({str(tmp_path / 'factory')!r}, 'rb'))\n"
+        "print(factory.on_network(LaneContext(0, {}), None).name, 'mindspore' in sys.modules)"
+    )
+    (tmp_path / "factory").write_bytes(cloudpickle.dumps(factory))
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, timeout=120)
+    assert done.stdout.split() == ["collect", "False"], done.stderr
 
 
 def test_a_mode_that_was_shipped_can_be_shipped_on(build):

@@ -1,0 +1,273 @@
+"""An inference server: what is computed together, and runs that do not differ from those that act by themselves."""
+
+import dataclasses
+import itertools
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from lane_toys import DieOnce, ExitOnce, ToyMode, ToyPolicy, run
+
+from minding.engine.config.lanes import LANES
+from minding.engine.errors import ChainError, ConfigError
+from minding.engine.lanes import LaneOptions
+from minding.engine.lanes.group import WorkerGroup
+from minding.engine.lanes.inference.batching import Ask, Batching, divided, joined
+from minding.engine.lanes.inference.port import Question
+from minding.engine.lanes.inference.sockets import SocketPort
+from minding.engine.seeding import SeedStreams, generator_state, restore_generator
+
+# Batches
+
+
+def ask(rows, version=0, since=0.0, place=0, width=2, asker=None):
+    return Ask(place, version, [np.zeros((rows, width), np.float32)], asker, since)
+
+
+def test_a_batch_is_computed_once_it_is_full_late_or_nobody_else_can_ask():
+    batching = Batching(max_batch=8, max_wait=0.5)
+    assert batching.due(0.0, askers=1) == []
+    assert batching.patience(0.0) is None
+    first, second, third = ask(4, since=1.0), ask(4, since=1.2), ask(4, since=1.3)
+    batching.add(first)
+    assert batching.due(1.1, askers=3) == []
+    assert batching.patience(1.1) == pytest.approx(0.4)
+    # Full.
+    batching.add(second)
+    assert batching.due(1.2, askers=3) == [first, second]
+    # Late.
+    batching.add(third)
+    assert batching.due(1.79, askers=3) == []
+    assert batching.due(1.8, askers=3) == [third]
+    # Nobody else.
+    batching.add(first)
+    assert batching.due(1.0, askers=1) == [first]
+
+
+def test_what_does_not_fit_is_left_and_what_is_too_large_goes_alone():
+    batching = Batching(max_batch=8, max_wait=0.5)
+    small, large, huge = ask(3), ask(6), ask(20)
+    for one in (small, large, huge):
+        batching.add(one)
+    assert [batching.due(0.0, askers=9) for _ in range(4)] == [[small], [large], [huge], []]
+
+
+asks = st.builds(
+    ask, st.integers(1, 5), st.integers(0, 2), st.floats(0, 1), st.integers(0, 1), st.sampled_from((2, 3)),
+    st.integers(0, 10**9),
+)  # fmt: skip
+
+
+@given(st.lists(asks, max_size=20), st.integers(1, 8), st.floats(0, 1))
+def test_every_question_is_in_one_batch_with_its_like_and_no_batch_is_too_large(questions, max_batch, max_wait):
+    batching, batches = Batching(max_batch, max_wait), []
+    for question in questions:
+        batching.add(question)
+        while batch := batching.due(question.since, askers=4):
+            batches.append(batch)
+    while batch := batching.due(10.0, askers=4):
+        batches.append(batch)
+    assert sorted(id(one) for batch in batches for one in batch) == sorted(map(id, questions))
+    for batch in batches:
+        assert len({one.kind for one in batch}) == 1
+        assert len(batch) == 1 or sum(one.rows for one in batch) <= max_batch
+
+
+@given(st.lists(st.integers(1, 4), min_size=1, max_size=5))
+def test_each_gets_the_rows_that_it_asked_for_and_shared_outputs_whole(counts):
+    start = itertools.count()
+    batch = [Ask(0, 0, [np.array([[next(start)] for _ in range(rows)])], None, 0.0) for rows in counts]
+    (rows,) = joined(batch)
+    answers = divided([rows * 2, np.array([7, 8])], batch, frozenset({1}))
+    for one, (mine, shared) in zip(batch, answers, strict=True):
+        assert np.array_equal(mine, one.leaves[0] * 2)
+        assert shared.tolist() == [7, 8]
+
+
+# Sockets
+
+
+def serve_once(port, answer):
+    """A server that answers one question and dies."""
+    counter = port.listen()
+    while not (found := counter.receive(0.01)):
+        pass
+    ((question, reply),) = found
+    reply(answer(question))
+    askers = counter.askers
+    counter.close()
+    return askers
+
+
+def test_a_collector_asks_the_replacement_of_a_server_that_died_and_owns_what_it_gets():
+    port, got = SocketPort(), []
+    line = port.connect(0)
+
+    def ask_twice():
+        for number in range(2):
+            got.append(line.ask(Question(3, number, [np.full((2, 1), number)])))
+        line.close()
+
+    asking = threading.Thread(target=ask_twice)
+    asking.start()
+    for _ in range(2):
+        assert serve_once(port, lambda question: (question.leaves[0] + question.place, np.zeros(1))) == 1
+    asking.join()
+    assert [first.tolist() for first, _ in got] == [[[3], [3]], [[4], [4]]]
+    assert all(array.flags.writeable and array.flags.owndata is not None for arrays in got for array in arrays)
+
+
+def test_who_does_not_know_the_key_is_no_asker():
+    port = SocketPort()
+    stranger = SocketPort()
+    stranger._address = port._address
+    counter = port.listen()
+    line = stranger.connect(0)
+    asking = threading.Thread(target=line.ask, args=(Question(0, 0, []),), daemon=True)
+    asking.start()
+    assert counter.receive(0.1) == []
+    assert counter.askers == 0
+    # It goes on to ask: let it be heard, so that it ends.
+    counter.close()
+    friend = SocketPort()
+    friend._address, friend._key = port._address, stranger._key
+    serve_once(friend, lambda question: ())
+    asking.join()
+
+
+# Runs
+
+
+class ServedPolicy(ToyPolicy):
+    """A toy policy whose network may be elsewhere; something may happen each time that it computes there."""
+
+    def __init__(self, event=None):
+        super().__init__()
+        self.event = event
+
+    @property
+    def mode(self):
+        return ServedMode(self.weights, self.rng, self.seed, self.event)
+
+
+@dataclasses.dataclass(eq=False)
+class ServedMode(ToyMode):
+    event: Any = None
+    network: Any = None
+
+    def forward(self, obs, eps=0.0):
+        noise = self.rng.standard_normal(2)
+        if self.network is None:
+            return ToyNetwork(self.arrays, None)([obs[None]])[0][0] + eps * noise
+        values, bias = self.network([obs[None]])
+        # The collector writes down which weights it acted with.
+        self.arrays = {"bias": bias}
+        return values[0] + eps * noise
+
+    def factory(self):
+        return ServedFactory(generator_state(self.rng), self.seed, self.event)
+
+
+@dataclasses.dataclass
+class ServedFactory:
+    rng: Any
+    seed: int
+    event: Any
+
+    def __call__(self, lane):
+        return self.on_network(lane, None)
+
+    def network(self, lane):
+        return ToyNetwork(lane.weights, self.event), frozenset({1})
+
+    def on_network(self, lane, network):
+        rng = SeedStreams(self.seed).generator(f"act.{lane.index}")
+        if lane.index == 0:
+            restore_generator(rng, self.rng)
+        return ServedMode(lane.weights, rng, self.seed, self.event, network)
+
+
+class ToyNetwork:
+    """Each number of a row by itself: the same, whatever it is computed with."""
+
+    def __init__(self, arrays, event):
+        self.arrays, self.event, self.count = arrays, event, 0
+
+    def __call__(self, leaves):
+        self.count += 1
+        if self.event is not None:
+            self.event(self, self.count)
+        return self.arrays["weight"] * leaves[0] + self.arrays["bias"], self.arrays["bias"]
+
+
+THREADS = {"transport": "threads", "max_staleness": 2, "collectors": 3}
+
+
+@pytest.mark.parametrize("lanes", [THREADS, {**THREADS, "max_staleness": 0, "collectors": 1}])
+def test_a_run_through_a_server_is_that_of_collectors_that_act_by_themselves(lanes):
+    local = run(8, lanes, policy=ServedPolicy())
+    served = run(8, {**lanes, "inference": "server"}, policy=ServedPolicy())
+    assert served.rows == local.rows
+    assert served.policy.state_dict()["rng"] == local.policy.state_dict()["rng"]
+    assert served.task.resume_guarantee == ("batched" if lanes["collectors"] > 1 else local.task.resume_guarantee)
+    assert [thread.name for thread in threading.enumerate() if thread.name.startswith("minding-")] == []
+
+
+@pytest.mark.parametrize("transport", ["threads", "processes"])
+def test_a_server_that_dies_changes_nothing(transport, tmp_path, caplog):
+    lanes = {**(THREADS if transport == "threads" else {"max_staleness": 0}), "inference": "server"}
+    death = (ExitOnce if transport == "threads" else DieOnce)(tmp_path, count=11)
+    served = run(8, lanes, policy=ServedPolicy(death))
+    assert served.restarts == 1
+    assert served.rows == run(8, {**lanes, "transport": "threads", "inference": "local"}, policy=ServedPolicy()).rows
+    kind, end = ("thread", "ended with SystemExit(3)") if transport == "threads" else ("process", "exit code -9")
+    assert f"the {kind} of inference server ended" in caplog.text
+    assert end in caplog.text
+
+
+def fail(network, count):
+    if count == 5:
+        raise ValueError("no such number")
+
+
+def test_an_error_of_the_network_ends_the_run_and_says_where_it_came_from():
+    with pytest.raises(ValueError, match="no such number") as caught:
+        run(8, {**THREADS, "inference": "server"}, policy=ServedPolicy(fail))
+    assert "in the inference lane, inference server" in caught.value.__notes__[0]
+    # Nobody waits for another server.
+    assert [thread.name for thread in threading.enumerate() if thread.name.startswith("minding-")] == []
+
+
+# The choice
+
+
+@pytest.mark.parametrize(("server", "chosen"), [(1.0, "server"), (3.0, "local")])
+def test_auto_takes_what_was_faster_in_a_trial(server, chosen, monkeypatch, caplog):
+    caplog.set_level("INFO", "minding.lanes")
+    monkeypatch.setattr(WorkerGroup, "_trial", lambda group, where, ctx: server if where == "server" else 2.0)
+    found = run(4, {**THREADS, "inference": "auto"}, policy=ServedPolicy())
+    assert f"took 2000.0 ms acting locally and {1e3 * server:.1f} ms through a server: {chosen}" in caplog.text
+    assert found.task.resume_guarantee == ("batched" if chosen == "server" else "in-flight")
+
+
+def test_a_trial_leaves_nothing_behind():
+    found = run(6, {**THREADS, "inference": "auto"}, policy=ServedPolicy())
+    expected = run(6, THREADS, policy=ServedPolicy())
+    assert found.rows == expected.rows
+    assert found.policy.state_dict()["rng"] == expected.policy.state_dict()["rng"]
+
+
+def test_what_cannot_act_through_a_server_says_so_or_acts_by_itself():
+    with pytest.raises(ChainError, match=r"lanes\.inference=server: nothing in the collect lane .* acts with a net"):
+        run(2, {**THREADS, "inference": "server"})
+    assert run(4, {**THREADS, "inference": "auto"}).rows == run(4, THREADS).rows
+
+
+@pytest.mark.parametrize(("name", "value"), [("inference", "remote"), ("max_batch", 0), ("max_wait_ms", -1.0)])
+def test_settings_out_of_range_are_refused(name, value):
+    assert name in LANES
+    with pytest.raises(ConfigError, match=rf"lanes\.{name}"):
+        LaneOptions(**{name: value})
