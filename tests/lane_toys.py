@@ -94,6 +94,68 @@ def remake_mode(state, seed, lane):
     return ToyMode(lane.weights, rng, seed)
 
 
+class ServedPolicy(ToyPolicy):
+    """A toy policy whose network may be elsewhere; something may happen each time that it computes there."""
+
+    def __init__(self, event=None):
+        super().__init__()
+        self.event = event
+
+    @property
+    def mode(self):
+        return ServedMode(self.weights, self.rng, self.seed, self.event)
+
+
+@dataclasses.dataclass(eq=False)
+class ServedMode(ToyMode):
+    event: Any = None
+    network: Any = None
+
+    def forward(self, obs, eps=0.0):
+        noise = self.rng.standard_normal(2)
+        if self.network is None:
+            return ToyNetwork(self.arrays, None)([obs[None]])[0][0] + eps * noise
+        values, bias = self.network([obs[None]])
+        # The collector writes down which weights it acted with.
+        self.arrays = {"bias": bias}
+        return values[0] + eps * noise
+
+    def factory(self):
+        return ServedFactory(generator_state(self.rng), self.seed, self.event)
+
+
+@dataclasses.dataclass
+class ServedFactory:
+    rng: Any
+    seed: int
+    event: Any
+
+    def __call__(self, lane):
+        return self.on_network(lane, None)
+
+    def network(self, lane):
+        return ToyNetwork(lane.weights, self.event), frozenset({1})
+
+    def on_network(self, lane, network):
+        rng = SeedStreams(self.seed).generator(f"act.{lane.index}")
+        if lane.index == 0:
+            restore_generator(rng, self.rng)
+        return ServedMode(lane.weights, rng, self.seed, self.event, network)
+
+
+class ToyNetwork:
+    """Each number of a row by itself: the same, whatever it is computed with."""
+
+    def __init__(self, arrays, event):
+        self.arrays, self.event, self.count = arrays, event, 0
+
+    def __call__(self, leaves):
+        self.count += 1
+        if self.event is not None:
+            self.event(self, self.count)
+        return self.arrays["weight"] * leaves[0] + self.arrays["bias"], self.arrays["bias"]
+
+
 class ToyEnv:
     """Draws observations from a stream of its own; cannot be pickled, as something that holds a window cannot.
 

@@ -118,6 +118,9 @@ def test_lanes_are_asked_for_by_flags(training, tmp_path, monkeypatch):
         "start_timeout": 60.0,
         "insecure": False,
         "transport": "processes",
+        "inference": "local",
+        "max_batch": 256,
+        "max_wait_ms": 2.0,
     }
 
 

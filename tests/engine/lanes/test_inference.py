@@ -1,15 +1,13 @@
 """An inference server: what is computed together, and runs that do not differ from those that act by themselves."""
 
-import dataclasses
 import itertools
 import threading
-from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from lane_toys import DieOnce, ExitOnce, ToyMode, ToyPolicy, run
+from lane_toys import DieOnce, ExitOnce, ServedPolicy, run
 
 from minding.engine.config.lanes import LANES
 from minding.engine.errors import ChainError, ConfigError
@@ -18,7 +16,6 @@ from minding.engine.lanes.group import WorkerGroup
 from minding.engine.lanes.inference.batching import Ask, Batching, divided, joined
 from minding.engine.lanes.inference.port import Question
 from minding.engine.lanes.inference.sockets import SocketPort
-from minding.engine.seeding import SeedStreams, generator_state, restore_generator
 
 # Batches
 
@@ -139,68 +136,6 @@ def test_who_does_not_know_the_key_is_no_asker():
 
 
 # Runs
-
-
-class ServedPolicy(ToyPolicy):
-    """A toy policy whose network may be elsewhere; something may happen each time that it computes there."""
-
-    def __init__(self, event=None):
-        super().__init__()
-        self.event = event
-
-    @property
-    def mode(self):
-        return ServedMode(self.weights, self.rng, self.seed, self.event)
-
-
-@dataclasses.dataclass(eq=False)
-class ServedMode(ToyMode):
-    event: Any = None
-    network: Any = None
-
-    def forward(self, obs, eps=0.0):
-        noise = self.rng.standard_normal(2)
-        if self.network is None:
-            return ToyNetwork(self.arrays, None)([obs[None]])[0][0] + eps * noise
-        values, bias = self.network([obs[None]])
-        # The collector writes down which weights it acted with.
-        self.arrays = {"bias": bias}
-        return values[0] + eps * noise
-
-    def factory(self):
-        return ServedFactory(generator_state(self.rng), self.seed, self.event)
-
-
-@dataclasses.dataclass
-class ServedFactory:
-    rng: Any
-    seed: int
-    event: Any
-
-    def __call__(self, lane):
-        return self.on_network(lane, None)
-
-    def network(self, lane):
-        return ToyNetwork(lane.weights, self.event), frozenset({1})
-
-    def on_network(self, lane, network):
-        rng = SeedStreams(self.seed).generator(f"act.{lane.index}")
-        if lane.index == 0:
-            restore_generator(rng, self.rng)
-        return ServedMode(lane.weights, rng, self.seed, self.event, network)
-
-
-class ToyNetwork:
-    """Each number of a row by itself: the same, whatever it is computed with."""
-
-    def __init__(self, arrays, event):
-        self.arrays, self.event, self.count = arrays, event, 0
-
-    def __call__(self, leaves):
-        self.count += 1
-        if self.event is not None:
-            self.event(self, self.count)
-        return self.arrays["weight"] * leaves[0] + self.arrays["bias"], self.arrays["bias"]
 
 
 THREADS = {"transport": "threads", "max_staleness": 2, "collectors": 3}

@@ -16,7 +16,7 @@ import cloudpickle
 import lane_toys as toys
 import numpy as np
 import pytest
-from lane_toys import ExitOnce, Record, ToyCollector, ToyContext, ToyEnv, ToyLearner, ToyPolicy, run
+from lane_toys import ExitOnce, Record, ServedPolicy, ToyCollector, ToyContext, ToyEnv, ToyLearner, ToyPolicy, run
 
 from minding.engine import ChainError, Task, declare
 from minding.engine import task as global_task
@@ -479,6 +479,15 @@ def test_a_worker_that_is_silent_without_an_end_is_replaced_and_nothing_changes(
     assert lost.restarts == 1
     assert lost.rows == run(7).rows
     assert "the actor of collector gave no sign of life for 0 s (lanes.timeout); it is started again" in caplog.text
+
+
+def test_a_server_on_a_cluster_that_dies_changes_nothing(cluster, tmp_path):
+    lanes = {"max_staleness": 1, "collectors": 2}
+    served = run(
+        6, {**lanes, "transport": "ray", "inference": "server"}, policy=ServedPolicy(ExitOnce(tmp_path, count=9))
+    )
+    assert served.restarts == 1
+    assert served.rows == run(6, {**lanes, "transport": "threads"}, policy=ServedPolicy()).rows
 
 
 # Threads
