@@ -95,7 +95,7 @@ class InferenceServer:
             self._versions[request.version] = Snapshot(request.version, channel.place)
             for version in [version for version in self._versions if version < request.fields["oldest"]]:
                 del self._versions[version]
-            channel.send(Answer(request.number, {}, {}, [], False, []))
+            channel.send(Answer(request.number, {}, {"members": {}, "acting": []}, [], False, []))
             timeout = 0.0
 
     def _serve(self, counter: Counter, channel: Channel) -> None:
