@@ -90,6 +90,17 @@ def test_a_signal_ends_a_command_with_one_line_also_within_compiled_code(number,
         assert (process.stderr.read(), process.wait()) == (line, code)
 
 
+@pytest.mark.parametrize(("number", "code", "line"), CALLED)
+def test_a_signal_while_the_commands_are_loaded_is_one_line(number, code, line, tmp_path):
+    (tmp_path / "click.py").write_text("import time; print('ready', flush=True); time.sleep(60)")
+    env = {**ENV, "PYTHONPATH": os.pathsep.join([str(tmp_path), ENV.get("PYTHONPATH", "")])}
+    command = [sys.executable, "-m", "minding", "doctor"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env) as process:
+        assert process.stdout.readline() == "ready\n"
+        process.send_signal(number)
+        assert (process.stderr.read(), process.wait()) == (line, code)
+
+
 def test_in_a_terminal_the_line_of_an_interrupt_does_not_follow_what_the_terminal_shows_of_it():
     ours, theirs = os.openpty()
     with subprocess.Popen(

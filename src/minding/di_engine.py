@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from importlib.abc import MetaPathFinder
 from types import ModuleType
 
 _LANES = "lanes take its place: task.start(async_mode=True), or `minding train ... --async`"
@@ -95,8 +94,11 @@ def from_di_engine(module: str, name: str) -> Exception:
     return ImportError(f"{module} has no {name!r}, which is a name of DI-engine. Here: {answer} ({_PAGE})", name=module)
 
 
-class Modules(MetaPathFinder):
-    """Says what stands in place of ``minding.<module of DI-engine>``; asked only when nothing else finds a module."""
+class Modules:
+    """Says what stands in place of ``minding.<module of DI-engine>``; asked only when nothing else finds a module.
+
+    It is no subclass of `importlib.abc.MetaPathFinder`, whose import takes half of the time of `import minding`.
+    """
 
     def find_spec(self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None) -> None:
         package, _, module = fullname.partition(".")

@@ -105,7 +105,8 @@ def _end(number: int, frame: FrameType | None = None) -> None:
     code, text = _CODES[signal.Signals(number)]
     # A terminal shows ^C where the cursor is, after a prompt or a bar.
     begun = "\n" if number == signal.SIGINT and os.isatty(2) else ""
-    os.write(2, f"{begun}minding: {text}\n".encode())
+    with contextlib.suppress(OSError):
+        os.write(2, f"{begun}minding: {text}\n".encode())
     # Not imported for this: without it nothing is being written.
     scratch = sys.modules.get("minding.engine.data.scratch")
     if scratch is not None:

@@ -1,0 +1,105 @@
+"""All commands, and how their errors end: one line, and an exit code (see `minding.cli`)."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+import click
+
+from minding import __version__
+from minding.cli.check_env import check_env
+from minding.cli.compare import compare
+from minding.cli.data import data
+from minding.cli.doctor import doctor
+from minding.cli.evaluate import evaluate
+from minding.cli.export import export
+from minding.cli.html import report
+from minding.cli.inspect import inspect
+from minding.cli.listing import list_known
+from minding.cli.play import play
+from minding.cli.plot import plot
+from minding.cli.pool import pool
+from minding.cli.record import record
+from minding.cli.resume import resume
+from minding.cli.status import status
+from minding.cli.train import train
+from minding.cli.tune import tune
+
+LARGE = ("policy.model.hidden", "policy.other.buffer_size", "policy.learn.batch_size", "env.collector_env_num")
+"""Settings that take most of the memory."""
+
+
+@click.group(invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="minding")
+@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
+@click.pass_context
+def cli(ctx: click.Context, debug: bool) -> None:
+    """Train and inspect reinforcement-learning agents on MindSpore.
+
+    First steps: `minding train cartpole_ppo`, `minding list`, `minding doctor`.
+    """
+    ctx.obj = debug
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())
+
+
+for command in (
+    train,
+    tune,
+    resume,
+    status,
+    evaluate,
+    play,
+    inspect,
+    record,
+    pool,
+    data,
+    export,
+    list_known,
+    plot,
+    report,
+    compare,
+    check_env,
+    doctor,
+):
+    cli.add_command(command)
+
+
+def run(args: Sequence[str] | None = None) -> int:
+    """Runs the command line and returns the exit code; errors become one line on stderr."""
+    debug = "--debug" in (sys.argv[1:] if args is None else args)
+    try:
+        code = cli.main(args=args, prog_name="minding", standalone_mode=False)
+    except click.ClickException as error:
+        return _fail(error.format_message(), error.exit_code)
+    except (click.Abort, KeyboardInterrupt):
+        return _fail("interrupted", 130)
+    except Exception as error:
+        from minding.engine.errors import MindingError
+
+        if debug or not isinstance(error, (MindingError, MemoryError)):
+            raise
+        # After its first line a note may hold the traceback of another process, which --debug shows.
+        notes = [f"\n  {note.partition(chr(10))[0].rstrip(':')}" for note in getattr(error, "__notes__", ())]
+        reason = " ".join(str(error).split())
+        if isinstance(error, MemoryError):
+            reason = f"not enough memory: {reason}; lower what is large of {', '.join(LARGE)}"
+        return _fail(reason + "".join(notes), 2 if _is_bad_input(error) else 1)
+    return code if isinstance(code, int) else 0
+
+
+def _is_bad_input(error: Exception) -> bool:
+    """Whether an error is about what was given: most such errors are found before MindSpore is loaded."""
+    from minding.engine import errors
+    from minding.engine.process import runtime
+
+    given = (errors.ConfigError, errors.SpaceError, errors.DataError)
+    folders = (errors.CheckpointError, errors.TrustError, errors.ExportError, errors.MissingExtraError)
+    unread = isinstance(error, (*given, *folders)) and not runtime.is_loaded()
+    return unread or isinstance(error, (errors.NoCheckpointError, errors.CodeError))
+
+
+def _fail(message: str, code: int) -> int:
+    click.echo(f"minding: {message}", err=True)
+    return code
