@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -42,6 +43,19 @@ class data_pusher:
     def buffer(self) -> Buffer:
         """What it fills."""
         return self._buffer
+
+    @property
+    def bounded(self) -> bool:
+        """Whether the buffer has a limiter that may forbid a push, see `Table`."""
+        return bool(getattr(self._buffer, "bounded", False))
+
+    def cannot_take(self, rollouts: Sequence[Rollout]) -> str | None:
+        """Why the limiter of the buffer does not let in the rows of these rollouts now; None if it does."""
+        count = sum(int(rollout.transitions().sum()) for rollout in rollouts)
+        table: Any = self._buffer
+        if table.can_insert(count):
+            return None
+        return f"data_pusher may not insert a rollout of {count} rows ({table.standing()})"
 
     def __call__(self, ctx: OnlineRLContext) -> None:
         """Pushes the rollout of an iteration."""

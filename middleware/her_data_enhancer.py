@@ -73,6 +73,11 @@ class her_data_enhancer:
             problems.append(f"policy.learn.nstep={self._nstep} sums rewards of one goal: use 1")
         if self._normalized:
             problems.append(NORMALIZED)
+        if getattr(self._buffer, "bounded", False):
+            problems.append(
+                "it pushes copies when an episode ends, which the limiter of its table may forbid: use "
+                "policy.other.table.limiter=none or min_size"
+            )
         if getattr(self._buffer, "takes_order", False):
             problems.append(
                 "the buffer stores sequences, or images once, by what follows what, and nothing follows a transition "

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Sequence
 from typing import Any
 
+from minding.engine.buffers.limiters import Limiter
 from minding.engine.chain.context import LearningContext
 from minding.engine.chain.middleware import declare
 from minding.engine.config.config import Config
@@ -78,6 +79,8 @@ class OffPolicyLearner:
                 f"policy.learn.warmup={self._warmup} exceeds the buffer's capacity {self._buffer.capacity}: it would "
                 "never learn; raise policy.other.buffer_size"
             )
+        if getattr(self._buffer, "bounded", False):
+            problems += self._what_the_limiter_forbids(self._buffer.limiter)
         problems += misfits(self._policy.fields, self._buffer.fields)
         if self._prioritized and not getattr(self._policy, "prioritized", False):
             problems.append(
@@ -91,6 +94,29 @@ class OffPolicyLearner:
                 f"{buffer} draws single rows, and the policy learns from sequences: use an EpisodeBuffer"
                 if learned
                 else f"{buffer} draws sequences, and the policy learns from single rows: use a UniformBuffer"
+            )
+        return problems
+
+    def _what_the_limiter_forbids(self, limiter: Limiter) -> list[str]:
+        """What it would never allow, as sentences."""
+        problems = []
+        if self._warmup > limiter.rows_ahead:
+            problems.append(
+                f"policy.learn.warmup={self._warmup} exceeds the {limiter.rows_ahead:g} rows that the limiter of its "
+                "table lets in before the first sample: lower it, or raise policy.other.table.limiter_rows"
+            )
+        samples = self._updates * self._batch_size
+        if samples > limiter.max_diff - limiter.min_diff:
+            problems.append(
+                f"it draws {samples} samples per call (policy.learn.update_per_collect x policy.learn.batch_size), and "
+                f"the limiter of its table never allows more than {limiter.max_diff - limiter.min_diff:g}: draw fewer, "
+                f"or set policy.other.table.limiter_error to more than {samples / 2:g}"
+            )
+        if self._ratio is not None and self._ratio * self._batch_size < limiter.samples_per_insert:
+            problems.append(
+                f"{self._ratio_key} draws {self._ratio * self._batch_size:g} samples per environment step, and the "
+                f"limiter of its table wants {limiter.samples_per_insert:g} per row, so that inserts would stop: lower "
+                "policy.other.table.samples_per_insert, or leave policy.learn.updates_per_step out"
             )
         return problems
 
@@ -138,10 +164,12 @@ class OffPolicyLearner:
 
     def __call__(self, ctx: LearningContext) -> None:
         """Performs the iteration's gradient steps."""
-        if len(self._buffer) < self._warmup or not getattr(self._buffer, "drawable", True):
+        if not self._ready():
             self._origin = None
             self._say_why(ctx)
             return
+        if self._origin is None and self._ratio is not None:
+            self._origin = ctx.clock, ctx.train_iter
         outputs: list[LearnOutput] = []
         for _ in range(self._calls(ctx)):
             if not self._may_draw():
@@ -153,6 +181,23 @@ class OffPolicyLearner:
                 **_mean(outputs),
                 "grad_steps": sum(output.steps for output in outputs),
             }
+
+    def cannot_learn(self, ctx: LearningContext) -> str | None:
+        """Why it would make no gradient step now, without a new rollout; None if it would."""
+        buffer, samples = self._buffer, self._updates * self._batch_size
+        if self._ready() and self._calls(ctx) and self._may_draw():
+            return None
+        if not self._ready():
+            why = f"waits for policy.learn.warmup={self._warmup} rows"
+        elif not self._calls(ctx):
+            why = f"has made the gradient steps that {self._ratio_key} allows"
+        else:
+            why = f"may not draw {samples} samples"
+        return f"OffPolicyLearner {why} ({buffer.standing() if hasattr(buffer, 'standing') else f'{len(buffer)} rows'})"
+
+    def _ready(self) -> bool:
+        """Whether the buffer holds enough."""
+        return len(self._buffer) >= self._warmup and getattr(self._buffer, "drawable", True)
 
     def _may_draw(self) -> bool:
         """Whether the limiter of a table, if it has one, allows as many samples as a call takes."""
@@ -176,9 +221,7 @@ class OffPolicyLearner:
         """How often this iteration learns."""
         if self._ratio is None:
             return 1
-        if self._origin is None:
-            self._origin = ctx.clock, ctx.train_iter
-        clock, train_iter = self._origin
+        clock, train_iter = self._origin or (ctx.clock, ctx.train_iter)
         due = self._ratio * (ctx.clock - clock) - (ctx.train_iter - train_iter)
         return max(0, int(due / self._updates))
 

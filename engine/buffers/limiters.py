@@ -39,6 +39,16 @@ class Limiter:
         if not self.min_diff < self.max_diff:
             raise ConfigError(f"limiter: expected min_diff < max_diff, got {self.min_diff} and {self.max_diff}")
 
+    @property
+    def bounded(self) -> bool:
+        """Whether each side has to wait for the other one."""
+        return math.isfinite(self.min_diff) and math.isfinite(self.max_diff)
+
+    @property
+    def rows_ahead(self) -> float:
+        """Rows that may be inserted before the first sample."""
+        return max(self.min_size, self.max_diff // self.samples_per_insert)
+
     def can_insert(self, count: int, size: int, inserted: int, sampled: int) -> bool:
         """Whether `count` rows may be inserted into a table of `size` rows, after so many inserts and samples."""
         if size + count <= self.min_size:

@@ -188,6 +188,12 @@ class Table:
                 f"the limiter waits for {self.limiter.min_size} rows, and the table holds {capacity}: raise its "
                 "capacity"
             )
+        if self.limiter.bounded and 0 < max_times_sampled < self.limiter.samples_per_insert:
+            raise ConfigError(
+                f"max_times_sampled={max_times_sampled} removes rows before each is sampled "
+                f"{self.limiter.samples_per_insert:g} times, as the limiter wants on average: raise it, or use fewer "
+                "samples per insert"
+            )
         self.prioritized = uses_priority(sampler) or uses_priority(remover)
         """Whether it wants priorities back from learning, see `update`."""
         self._beta, self._beta_steps, self.drawn = beta, beta_steps, 0
@@ -209,6 +215,11 @@ class Table:
     def beta(self) -> float:
         """Exponent of the weights of the next minibatch."""
         return self._beta_after(self.drawn)
+
+    @property
+    def bounded(self) -> bool:
+        """Whether its limiter lets inserts wait for samples, and samples for inserts."""
+        return self.limiter.bounded
 
     def __len__(self) -> int:
         return len(self._times)
@@ -253,7 +264,8 @@ class Table:
             )
         if not self.can_sample(count):
             raise LimitError(
-                f"sample of {count} rows: {self._standing()}; insert rows first (can_sample says whether it may go on)"
+                f"sample of {count} rows: the limiter does not allow it: {self.standing()}; insert rows first "
+                "(can_sample says whether it may go on)"
             )
         size = np.full(count, len(self))
         if self.max_times_sampled:
@@ -378,12 +390,12 @@ class Table:
         scaled: Array = (mass / mass.min(axis=1, keepdims=True)) ** -np.array(betas)[:, None]
         return scaled.astype(np.float32)
 
-    def _standing(self) -> str:
+    def standing(self) -> str:
         """Both sides of the limiter, for messages."""
         limit = self.limiter
         diff = self.inserted * limit.samples_per_insert - self.sampled
         return (
-            f"the limiter does not allow it: {len(self)} rows of at least {limit.min_size}, {self.inserted} inserted x "
+            f"{len(self)} rows of at least {limit.min_size}, {self.inserted} inserted x "
             f"{limit.samples_per_insert:g} samples per insert - {self.sampled} sampled = {diff:g}, to stay in "
             f"[{limit.min_diff:g}, {limit.max_diff:g}]"
         )
@@ -420,6 +432,15 @@ class Tables:
         """Whether the limiters of all tables let so many rows be inserted now."""
         return all(table.can_insert(count) for table in self.tables)
 
+    @property
+    def bounded(self) -> bool:
+        """Whether the limiter of a table lets inserts wait for samples, and samples for inserts."""
+        return any(table.bounded for table in self.tables)
+
+    def standing(self) -> str:
+        """Both sides of all limiters, for messages."""
+        return ", and ".join(table.standing() for table in self.tables)
+
     def push(self, transitions: Mapping[str, Array]) -> None:
         """Inserts transitions into all tables, see `Table.push`."""
         push(transitions, self.tables)
@@ -453,8 +474,9 @@ def push(transitions: Mapping[str, Array], tables: Sequence[Table]) -> None:
             raise ConfigError(f"push of {count} rows into a buffer of {table.capacity}: raise the capacity")
         if not table.can_insert(count):
             raise LimitError(
-                f"push of {count} rows: {table._standing()}; insert fewer rows at once, raise "
-                "the limiter's error, or sample in between (can_insert says whether rows fit)"
+                f"push of {count} rows: the limiter does not allow it: {table.standing()}; insert fewer rows at once, "
+                "raise the limiter's error, or sample in between (can_insert says whether rows fit); an asynchronous "
+                "run with lanes.order=arrival waits until it is allowed"
             )
     rows = tables[0].rows
     block = rows.pack(transitions)

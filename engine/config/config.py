@@ -159,6 +159,7 @@ class LanesSection(Section):
     max_staleness: int | None
     timeout: float | None
     start_timeout: float
+    limiter_timeout: float
     insecure: bool
     pin: str
     transport: str

@@ -36,6 +36,11 @@ LANES = {
         type=float,
     ),
     "start_timeout": opt(60.0, "(0, inf)", "seconds to wait for a worker's first heartbeat, or for a place for it"),
+    "limiter_timeout": opt(
+        600.0,
+        "(0, inf)",
+        "order=arrival: seconds to wait for a rollout while the limiter of a replay table forbids sampling",
+    ),
     "pin": opt(
         "auto", ("auto", "on", "off"), "pin each lane to its own cores; auto: if there are at least three cores"
     ),

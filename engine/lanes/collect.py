@@ -4,19 +4,27 @@ from __future__ import annotations
 
 import collections
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from minding.engine.chain.middleware import Declaration
 from minding.engine.chain.nodes import Node
 from minding.engine.data.rollout import Rollout
 from minding.engine.data.side_by_side import JOINED, CannotJoin, join_shards
 from minding.engine.errors import ChainError
+from minding.engine.lanes.free import FreeRun, Move
 from minding.engine.lanes.group import WorkerGroup
 from minding.engine.lanes.messages import Request
 from minding.engine.lanes.order import next_rows
 
 _COUNTERS = ("env_step", "env_episode")
 _UNSET = object()
+
+
+class _UnderWay(NamedTuple):
+    """What a row of collectors works on, and how many rollouts had been taken when it was asked for."""
+
+    request: Request
+    taken: int
 
 
 class CollectLane:
@@ -31,7 +39,13 @@ class CollectLane:
     in that order. Collectors form rows of S: iteration n is that of row n modulo their number.
 
     With ``order="arrival"`` an iteration takes a rollout that is there, if none of the others would get too old (see
-    `next_rows`), and each row has a request under way, one of them a second one. Such a run does not repeat.
+    `next_rows`), and each row has a request under way, one of them a second one. Such a run does not repeat. Where a
+    limiter bounds what is drawn from replay (`free`), iterations may also go on without a rollout; no rollout then is
+    overtaken by more than `max_staleness` others, and the limiter bounds how often is learned meanwhile.
+
+    Attributes:
+      free: who decides whether an iteration takes a rollout; None: each one does.
+      has_rollout: whether the present iteration has one.
 
     Args:
       group: the collectors, row by row.
@@ -47,14 +61,16 @@ class CollectLane:
         rows = len(group.workers) // group.shards
         self._exact = order == "exact"
         # Of each row, in the order in which they are answered.
-        self._requests: list[collections.deque[Request]] = [collections.deque() for _ in range(rows)]
+        self._requests: list[collections.deque[_UnderWay]] = [collections.deque() for _ in range(rows)]
         self._under_way = max_staleness + 1 if self._exact else min(max_staleness, rows) + 1
-        # Of the next iteration, and of the next request.
+        # Of the next rollout, and of the next request.
         self._number = self._asked = 0
         # What is read and then written is a counter.
         self._counters = frozenset(group.part.inputs).intersection((*group.part.outputs, *_COUNTERS))
         # What an iteration adds to the counters, by the last one.
         self._gain: dict[str, Any] = {}
+        self.free: FreeRun | None = None
+        self.has_rollout = True
         self.declaration = Declaration("collect lane", None, group.part.inputs, (*group.part.outputs, "policy_lag"))
 
     def __call__(self, ctx: Any) -> None:
@@ -65,10 +81,13 @@ class CollectLane:
         version = self._group.publish()
         while self._asked - self._number < self._under_way:
             self._give_out(ctx)
-        row = self._next_row(version)
+        row = self._next_row(version) if self.free is None else self._free_row(self.free, ctx)
+        self.has_rollout = row is not None
+        if row is None:
+            return
         workers = self._workers(row)
         answers = self._group.answers(workers)
-        request = self._requests[row].popleft()
+        request = self._requests[row].popleft().request
         self._number += 1
         for name in dict.fromkeys(name for answer in answers for name in answer.fields):
             self._refuse_unclear(name)
@@ -107,10 +126,37 @@ class CollectLane:
         rows = len(self._requests)
         if self._exact or rows == 1:
             return self._number % rows
-        under_way = [[request.version for request in requests] for requests in self._requests]
-        # Beginning with another row each time, so that none is passed over while it is there.
-        allowed = sorted(next_rows(under_way, version, self._ahead), key=lambda row: (row - self._number) % rows)
-        return self._group.first([self._workers(row) for row in allowed]).start // self._group.shards
+        versions = [[each.request.version for each in row] for row in self._requests]
+        found = self._group.first(self._allowed(versions, version))
+        # It was waited for.
+        assert found is not None
+        return found.start // self._group.shards
+
+    def _free_row(self, free: FreeRun, ctx: Any) -> int | None:
+        """The row whose rollout this iteration takes; None if it has none."""
+        # In rollouts that are taken, not in versions of the weights: without rollouts no rollout is overtaken.
+        allowed = self._allowed([[each.taken for each in row] for row in self._requests], self._number)
+        seconds = 0.0
+        while True:
+            found = self._group.first(allowed, seconds)
+            if found is None and seconds:
+                raise free.late(ctx)
+            rollouts = None
+            if found is not None:
+                fields = [answer.fields.get("trajectories") for answer in self._group.arrived(found)]
+                # Whoever reads anything else says so itself.
+                rollouts = [each for each in fields if isinstance(each, Rollout)]
+            move = free.move(rollouts, ctx)
+            if move is not Move.WAIT:
+                return found.start // self._group.shards if found is not None and move is Move.TAKE else None
+            seconds = free.seconds
+
+    def _allowed(self, under_way: Sequence[Sequence[int]], now: int) -> list[range]:
+        """The collectors of rows that may be next, beginning with another one each time, so that none is passed over
+        while its rollout is there."""
+        rows = len(self._requests)
+        allowed = sorted(next_rows(under_way, now, self._ahead), key=lambda row: (row - self._number) % rows)
+        return [self._workers(row) for row in allowed]
 
     def _counts(self, name: str, values: Sequence[Any]) -> bool:
         return name in self._counters and all(value is _UNSET or type(value) in (int, float) for value in values)
@@ -181,7 +227,7 @@ class CollectLane:
         fields["total_step"] += ahead
         # The same to all shards.
         tickets = [self._group.submit(worker, number, fields) for worker in self._workers(row)]
-        self._requests[row].append(tickets[0].request)
+        self._requests[row].append(_UnderWay(tickets[0].request, self._number))
         self._asked += 1
 
 

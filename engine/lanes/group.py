@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import math
 import pickle
 import statistics
 import time
@@ -262,10 +263,11 @@ class WorkerGroup:
             self.workers[worker].wait(self.interrupted)
         return [self._received(worker) for worker in workers]
 
-    def first(self, rows: Sequence[range]) -> range:
+    def first(self, rows: Sequence[range], seconds: float = math.inf) -> range | None:
         """Waits until all workers of one of these rows have answered; see `SupervisedWorker.wait` for what it raises.
 
-        Where several have, it is the first of them as they are given.
+        Where several have, it is the first of them as they are given; None if none has within so many seconds. The
+        answers are left for `answers`.
         """
         if self.service is not None:
             self.service.await_others()
@@ -275,8 +277,14 @@ class WorkerGroup:
             for row in rows:
                 if all([self.workers[worker].watch(waits[worker], self.interrupted, patience) for worker in row]):
                     return row
+            if max(wait.seconds for wait in waits.values()) >= seconds:
+                return None
             # A first look at all of them, then short waits in turn.
             patience = _GLANCE / sum(map(len, rows))
+
+    def arrived(self, workers: Sequence[int]) -> list[Answer]:
+        """The next answers of workers that were waited for with `first`, without taking note of them."""
+        return [answer for answer in (self.workers[worker].arrived for worker in workers) if answer is not None]
 
     def tell(self, answer: Answer) -> None:
         """Does what members asked of the task, once the context has what they wrote."""

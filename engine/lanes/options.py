@@ -39,6 +39,8 @@ class LaneOptions:
         30 on Ray, where machines fail, and 300 elsewhere.
       start_timeout: the same until the first sign of life; a worker for which a cluster has no place until then ends
         the run.
+      limiter_timeout: with ``arrival`` and a table with a limiter: seconds that a rollout is waited for while the
+        limiter forbids sampling; then the run ends.
       transport: what workers are: ``processes``, or ``threads`` of this process, for tests and debuggers: they take
         turns with the learner, cannot load MindSpore and cannot be ended by force; or actors of a ``ray`` cluster.
       address: of the cluster: ``local`` starts one on this machine, HOST:PORT is one that runs.
@@ -55,6 +57,7 @@ class LaneOptions:
     pin: str = LANES["pin"].default
     timeout: float | None = LANES["timeout"].default
     start_timeout: float = LANES["start_timeout"].default
+    limiter_timeout: float = LANES["limiter_timeout"].default
     transport: str = LANES["transport"].default
     address: str = LANES["address"].default
     insecure: bool = LANES["insecure"].default

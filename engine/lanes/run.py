@@ -18,6 +18,7 @@ from minding.engine.chain.trace import Trace
 from minding.engine.lanes.collect import CollectLane
 from minding.engine.lanes.division import Division, collects, divide
 from minding.engine.lanes.evaluate import EvaluateLane
+from minding.engine.lanes.free import WithRollout, free_run
 from minding.engine.lanes.group import WorkerGroup, close_groups
 from minding.engine.lanes.options import LaneOptions, cores, plan_cores
 from minding.engine.lanes.transports import make_transport
@@ -70,6 +71,22 @@ class WorkerLanes:
         self.nodes = [
             places.get(place, node) for place, node in enumerate(nodes) if place in places or id(node) not in away
         ]
+        if self._collector is not None and self.options.order == "arrival":
+            self._let_free(self._collector, ctx)
+
+    def _let_free(self, collector: CollectLane, ctx: Context) -> None:
+        """Lets learner and collectors go on independently where a limiter of replay bounds them."""
+        part = self._division.collect
+        assert part is not None
+        place = next(place for place, node in enumerate(self.nodes) if node.middleware is collector)
+        earlier, later = self.nodes[:place], self.nodes[place + 1 :]
+        names = [field.name for field in dataclasses.fields(ctx)]
+        collector.free = free = free_run(earlier, later, part, names, ctx.kept, self.options.limiter_timeout)
+        needing = [] if free is None else [node.position for node in free.needing]
+        for k, node in enumerate(self.nodes):
+            if node.position in needing:
+                only = WithRollout(node, collector)
+                self.nodes[k] = Node(only, node.position, node.name, node.role, node.declaration, (node,))
 
     @property
     def division(self) -> dict[str, int]:
@@ -124,10 +141,14 @@ class WorkerLanes:
             self.processors = self._transport.inspect(sum(group.most for group in self._groups))
             self._inspected = True
         if self.options.order == "arrival" and self._collector is not None:
+            free, most = self._collector.free, self.options.max_staleness
             _log.info(
                 "lanes.order=arrival: rollouts are used in the order in which they come, so that this run cannot be "
-                "repeated; their weights are at most %s iterations old",
-                self.options.max_staleness,
+                "repeated; %s",
+                f"their weights are at most {most} iterations old"
+                if free is None
+                else f"the learner does not wait for them as long as the limiter of its table lets it sample, and "
+                f"none is overtaken by more than {most} others",
             )
         for group in self._groups:
             group.trace = trace
@@ -151,7 +172,8 @@ class WorkerLanes:
 
     def view(self, nodes: Sequence[Node]) -> str:
         """The chain by lanes, and what crosses between them."""
-        return lanes_view(nodes, self._division, self.options, self._cores)
+        free = self._collector is not None and self._collector.free is not None
+        return lanes_view(nodes, self._division, self.options, self._cores, free)
 
     def _put(self, places: dict[int, Node], nodes: Sequence[Node], group: WorkerGroup, lane: Any) -> None:
         """Puts the middleware that stands for a group in place of the member that matters to others."""

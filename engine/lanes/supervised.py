@@ -138,6 +138,11 @@ class SupervisedWorker:
         return min((ticket.weights.version for ticket in self._unanswered), default=None)
 
     @property
+    def arrived(self) -> Answer | None:
+        """The answer to its oldest request, if `look` has found it and `poll` has not taken it."""
+        return self._arrived
+
+    @property
     def clock_error(self) -> float:
         """See `WorkerHandle`."""
         return self._running[0].clock_error if self._running else 0.0

@@ -10,8 +10,14 @@ from minding.engine.lanes.division import Division, Part
 from minding.engine.lanes.options import CorePlan, LaneOptions
 
 
-def lanes_view(nodes: Sequence[Node], division: Division, options: LaneOptions, cores: CorePlan) -> str:
-    """Returns the pipeline view with the lane of each middleware, and below it what crosses between lanes."""
+def lanes_view(
+    nodes: Sequence[Node], division: Division, options: LaneOptions, cores: CorePlan, free: bool = False
+) -> str:
+    """Returns the pipeline view with the lane of each middleware, and below it what crosses between lanes.
+
+    Args:
+      free: whether iterations may go on without a rollout.
+    """
     lane_of = {}
     for lane, parts in (("collect", [division.collect] if division.collect else []), ("evaluate", division.evaluate)):
         for part in parts:
@@ -27,8 +33,8 @@ def lanes_view(nodes: Sequence[Node], division: Division, options: LaneOptions, 
         shards = f", {options.shards} share an iteration" if options.shards > 1 else ""
         shards += ", rollouts in the order of arrival" if options.order == "arrival" else ""
         lines.append(
-            f"collect lane: {count} {many if count > 1 else one}{shards}, weights at most "
-            f"{options.max_staleness} learner iterations old{_pinned(cores.collectors)}"
+            f"collect lane: {count} {many if count > 1 else one}{shards}, weights at most {options.max_staleness} "
+            f"{'rollouts' if free else 'learner iterations'} old{_pinned(cores.collectors)}"
         )
         lines += _crossing("collect", division.collect)
     for part in division.evaluate:

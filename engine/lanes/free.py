@@ -1,0 +1,180 @@
+"""Runs in which collectors and learner go on independently, as far as the limiter of a replay table allows.
+
+An iteration takes a rollout if one is there and its rows may be inserted. Else it goes on without one, if a learner
+may draw: middleware that need the rollout are left out of it. If neither is possible, it waits for a rollout. So the
+lane waits; limiters are asked only.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from minding.engine.chain.middleware import Declaration, Role
+from minding.engine.chain.nodes import Node
+from minding.engine.data.rollout import Rollout
+from minding.engine.errors import LimitError
+from minding.engine.lanes.division import Part
+
+_ROLLOUT = "trajectories"
+
+
+class Move(enum.Enum):
+    """What an iteration does."""
+
+    TAKE = "take the rollout"
+    LEARN = "go on without a rollout"
+    WAIT = "wait for a rollout"
+    STUCK = "never go on"
+
+
+def next_move(fits: bool | None, may_learn: bool) -> Move:
+    """What an iteration does.
+
+    Args:
+      fits: whether the rows of the rollout that is there may be inserted; None if none is there.
+      may_learn: whether a learner may draw what it needs.
+    """
+    if fits:
+        return Move.TAKE
+    if may_learn:
+        return Move.LEARN
+    # Only inserts allow samples, and only samples allow inserts.
+    return Move.WAIT if fits is None else Move.STUCK
+
+
+class Filler(Protocol):
+    """A middleware that inserts rollouts into what learners draw from, see `engine.chain.middleware.Middleware`."""
+
+    bounded: bool
+
+    def cannot_take(self, rollouts: Sequence[Rollout]) -> str | None: ...
+
+
+class Drawer(Protocol):
+    """A middleware that learns from what a `Filler` inserted, see `engine.chain.middleware.Middleware`."""
+
+    def cannot_learn(self, ctx: Any) -> str | None: ...
+
+
+@dataclasses.dataclass(frozen=True)
+class FreeRun:
+    """The members of a chain that decide whether an iteration takes a rollout, and those that need it.
+
+    Attributes:
+      fillers, drawers: middleware of the main process.
+      needing: members of the chain that are left out of an iteration without a rollout.
+      seconds: how long a rollout is waited for while no learner may draw.
+    """
+
+    fillers: tuple[Filler, ...]
+    drawers: tuple[Drawer, ...]
+    needing: tuple[Node, ...]
+    seconds: float
+
+    def move(self, rollouts: Sequence[Rollout] | None, ctx: Any) -> Move:
+        """What an iteration does.
+
+        Args:
+          rollouts: that are there, one per shard; None if there are none.
+          ctx: of the iteration.
+        Raises:
+          LimitError: the rows of the rollout may not be inserted, and no learner may draw.
+        """
+        fits = None if rollouts is None else not self._refusals(rollouts)
+        # A rollout that fits is taken: nobody else needs to be asked.
+        move = next_move(fits, not fits and any(drawer.cannot_learn(ctx) is None for drawer in self.drawers))
+        if move is Move.STUCK:
+            assert rollouts is not None
+            raise LimitError(
+                f"neither side may go on: {'; '.join([*self._refusals(rollouts), *self._hindrances(ctx)])}. With an "
+                "error of the limiter (policy.other.table.limiter_error) of at least the samples of a learner's call, "
+                "and of at least the rows of a rollout times the samples per insert, one of them always may"
+            )
+        return move
+
+    def late(self, ctx: Any) -> LimitError:
+        """The error of a wait for a rollout that took too long."""
+        return LimitError(
+            f"no rollout has come for {self.seconds:g} s (lanes.limiter_timeout), and learning waits for it: "
+            f"{'; '.join(self._hindrances(ctx))}. Inserting is allowed and waits for the collectors: raise "
+            "lanes.limiter_timeout if they are slow, use more of them (lanes.collectors), or let the learner go "
+            "further ahead with a larger error of the limiter (policy.other.table.limiter_error)"
+        )
+
+    def _refusals(self, rollouts: Sequence[Rollout]) -> list[str]:
+        return [text for text in (filler.cannot_take(rollouts) for filler in self.fillers) if text is not None]
+
+    def _hindrances(self, ctx: Any) -> list[str]:
+        return [text for text in (drawer.cannot_learn(ctx) for drawer in self.drawers) if text is not None]
+
+
+def free_run(
+    earlier: Sequence[Node], later: Sequence[Node], part: Part, names: Sequence[str], kept: Sequence[str],
+    seconds: float,
+) -> FreeRun | None:  # fmt: skip
+    """Finds who decides in a chain; None if nothing bounds the ratio of samples to inserts, or no learner draws itself.
+
+    A member needs the rollout if it reads what the collect lane writes, or what another one writes that needs it. One
+    that declares nothing may read anything, and needs it, too. Kept fields are there in each iteration.
+
+    Args:
+      earlier: members of the main process before the collect lane.
+      later: those after it.
+      part: what runs in the collect lane.
+      names: of all fields of the context.
+      kept: fields that outlive an iteration.
+      seconds: see `FreeRun`.
+    """
+    open_fields = set(names) - set(kept)
+    there = {name for node in earlier for declared in _declared(node) for name in declared.writes}
+    missing = open_fields - there if part.written is None else set(part.written) & open_fields
+    needing: list[Node] = []
+    fillers: list[Filler] = []
+    drawers: list[Drawer] = []
+    changed = _ROLLOUT not in part.outputs
+    for node in later:
+        leaves = list(node.leaves())
+        writes = {name for declared in _declared(node) for name in declared.writes} & open_fields
+        fillers += [leaf.middleware for leaf in leaves if _fills(leaf)]  # type: ignore[misc]
+        if not any(leaf.declaration is None or missing.intersection(leaf.declaration.reads) for leaf in leaves):
+            drawers += [leaf.middleware for leaf in leaves if _draws(leaf)]  # type: ignore[misc]
+            missing -= writes
+            there |= writes
+            continue
+        needing.append(node)
+        missing |= writes if len(_declared(node)) == len(leaves) else open_fields - there
+        # What comes after it does not insert the rollout that is there now.
+        changed = changed or (not fillers and _ROLLOUT in writes)
+    if changed or not fillers or not drawers:
+        return None
+    return FreeRun(tuple(fillers), tuple(drawers), tuple(needing), seconds)
+
+
+def _declared(node: Node) -> list[Declaration]:
+    return [leaf.declaration for leaf in node.leaves() if leaf.declaration is not None]
+
+
+def _fills(leaf: Node) -> bool:
+    return bool(getattr(leaf.middleware, "bounded", False)) and hasattr(leaf.middleware, "cannot_take")
+
+
+def _draws(leaf: Node) -> bool:
+    return leaf.role is Role.LEARN and hasattr(leaf.middleware, "cannot_learn")
+
+
+class WithRollout:
+    """A member of the chain that runs only in iterations with a rollout.
+
+    Args:
+      node: the member.
+      lane: has `has_rollout`, which says whether this iteration has one.
+    """
+
+    def __init__(self, node: Node, lane: Any) -> None:
+        self._middleware, self._lane = node.middleware, lane
+
+    def __call__(self, ctx: Any) -> object:
+        return self._middleware(ctx) if self._lane.has_rollout else None

@@ -1,0 +1,479 @@
+"""With a limiter and `lanes.order=arrival` collectors and learner go on independently, within the limiter's bounds."""
+
+import dataclasses
+import threading
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from lane_toys import STEPS, ToyCollector, ToyContext, ToyEnv, ToyPolicy, random_delay
+
+from minding.configs import compile_run
+from minding.configs.chains import off_policy
+from minding.engine import Config, OnlineRLContext, Task, declare
+from minding.engine.buffers import Table, limiters
+from minding.engine.chain.nodes import chain_nodes
+from minding.engine.data.batch import Field
+from minding.engine.data.rollout import Rollout
+from minding.engine.errors import ChainError, LimitError
+from minding.engine.lanes.division import divide
+from minding.engine.lanes.free import Move, free_run, next_move
+from minding.engine.types import LearnOutput
+from minding.middleware import OffPolicyLearner, data_pusher
+from minding.policies import get_policy_class
+
+FIELDS = {"obs": Field((2,)), "number": Field()}
+GATE = threading.Event()
+TASKS = []
+
+# The decision
+
+
+def test_a_rollout_that_fits_is_taken_and_else_a_learner_that_may_draw_goes_on():
+    expected = {
+        (True, True): Move.TAKE,
+        (True, False): Move.TAKE,
+        (False, True): Move.LEARN,
+        (None, True): Move.LEARN,
+        (None, False): Move.WAIT,
+        (False, False): Move.STUCK,
+    }
+    assert {case: next_move(*case) for case in expected} == expected
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    ratio=st.sampled_from([0.5, 1.0, 3.0, 8.0]),
+    rows=st.integers(1, 12),
+    samples=st.integers(1, 24),
+    warmup=st.integers(1, 20),
+    slack=st.integers(0, 30),
+    arrivals=st.lists(st.integers(0, 8), min_size=80, max_size=80),
+)
+def test_with_the_error_that_the_message_names_nothing_is_ever_stuck(ratio, rows, samples, warmup, slack, arrivals):
+    """Against all that a model allows: lists of what was inserted and sampled, row by row."""
+    error = max(1.0, rows * ratio, samples) + slack
+    limiter = limiters.ratio(ratio, warmup, error)
+    inserted, sampled, waiting = [], [], 0
+
+    def legal(more, drawn):
+        """Whether the model may be there: by definition of the ratio, in samples per row beyond the first ones."""
+        ahead = (len(inserted) + more - limiter.min_size) * ratio - (len(sampled) + drawn)
+        if more:
+            return len(inserted) + more <= limiter.min_size or ahead <= error
+        return len(inserted) >= limiter.min_size and ahead >= -error
+
+    for arrived in arrivals:
+        # Collectors of different speeds; eight of them at most are waiting.
+        waiting = min(8, waiting + arrived)
+        size, counts = len(inserted), (len(inserted), len(inserted), len(sampled))
+        fits = limiter.can_insert(rows, *counts) if waiting else None
+        may_learn = limiter.can_sample(samples, *counts)
+        assert (fits in (None, legal(rows, 0)), may_learn) == (True, legal(0, samples))
+        move = next_move(fits, may_learn)
+        assert move is not Move.STUCK
+        if move is Move.TAKE:
+            inserted += range(size, size + rows)
+            waiting -= 1
+        elif move is Move.LEARN:
+            sampled += [0] * samples
+        else:
+            assert (waiting, may_learn) == (0, False)
+        if len(inserted) > limiter.min_size and sampled:
+            assert -error <= (len(inserted) - limiter.min_size) * ratio - len(sampled) <= error
+
+
+# Runs of toys
+
+
+@declare(
+    role="collect",
+    reads=("env_step",),
+    optional=("collect_kwargs",),
+    writes=("trajectories", "env_step", "env_episode"),
+)
+class RolloutCollector(ToyCollector):
+    """As its base, which writes a dict, with what becomes of a rollout."""
+
+    def __call__(self, ctx):
+        inner = ToyContext(env_step=ctx.env_step)
+        super().__call__(inner)
+        steps = inner.env_step - ctx.env_step
+        ctx.env_step = inner.env_step
+        toy = inner.trajectories
+        shape = (STEPS, 1)
+        ended = np.zeros(shape, np.bool_)
+        ctx.trajectories = Rollout(
+            obs=toy["obs"].astype(np.float32)[:, None],
+            last_obs=np.zeros((1, 2), np.float32),
+            final_obs=None,
+            ends=np.zeros((0, 2), np.int64),
+            action=toy["action"][:, None],
+            reward=np.zeros(shape, np.float32),
+            terminated=ended,
+            truncated=ended,
+            valid=None if steps == STEPS else (np.arange(STEPS) < steps)[:, None],
+            record={"number": np.full(shape, 1000 * toy["worker"] + toy["count"], np.float32)},
+        )
+
+
+class Learner:
+    """Learn mode that changes the toy policy; draws what it is given."""
+
+    fields = FIELDS
+
+    def __init__(self, policy):
+        self._policy = policy
+
+    def forward(self, batch, progress=0.0):
+        self._policy.weights["bias"] += 0.1
+        return LearnOutput({"loss": 0.5}, steps=len(batch.index))
+
+
+@declare(reads=("env_step", "train_iter"), optional=("trajectories", "train_output", "policy_lag"))
+class Watch:
+    """Runs in each iteration, and notes where both sides are."""
+
+    def __init__(self, table, *also):
+        self.rows, self._table, self._also = [], table, also
+
+    def __call__(self, ctx):
+        rollout = ctx.trajectories
+        self.rows.append(
+            {
+                "number": None if rollout is None else int(np.ravel(rollout.record.get("number", 0))[0]),
+                "learned": ctx.train_output is not None,
+                "inserted": self._table.inserted,
+                "sampled": self._table.sampled,
+                "env_step": ctx.env_step,
+                "train_iter": ctx.train_iter,
+                "lag": ctx.policy_lag,
+                "total_step": ctx.total_step,
+            }
+        )
+        for call in self._also:
+            call(ctx)
+
+
+@dataclasses.dataclass
+class Parts:
+    task: Task
+    policy: ToyPolicy
+    table: Table
+    watch: Watch
+    seen: list
+
+    def diffs(self):
+        """How far inserts are ahead, in samples, once sampling began."""
+        limiter = self.table.limiter
+        return [
+            row["inserted"] * limiter.samples_per_insert - row["sampled"] for row in self.watch.rows if row["sampled"]
+        ]
+
+
+def build(task, config, limiter, *, event=None, also=(), learn=None, capacity=1000):
+    """Collect, push, learn, watch, on a task that was started."""
+    learn = {"warmup": 3, "batch_size": 4, "update_per_collect": 2, **(learn or {})}
+    cfg = config(**{f"policy.learn.{key}": value for key, value in learn.items()}, **{"run.max_env_step": 1000})
+    policy, table = ToyPolicy(), Table(capacity, FIELDS, limiter=limiter)
+    watch, seen = Watch(table, *also), []
+    task.use(RolloutCollector(policy.mode, ToyEnv(), event))
+    task.use(data_pusher(cfg, table)).use(OffPolicyLearner(cfg, Learner(policy), table))
+    # Declares nothing, and so runs with rollouts only.
+    task.use(lambda ctx: seen.append(ctx.trajectories.record["number"][0, 0]))
+    task.use(watch)
+    return Parts(task, policy, table, watch, seen)
+
+
+def lanes(collectors=2, **changes):
+    options = {"order": "arrival", "max_staleness": 4, "collectors": collectors, "transport": "threads"}
+    return {**options, **changes}
+
+
+def free(config, limiter, steps, options=None, **parts):
+    task = Task()
+    with task.start(True, OnlineRLContext(), lanes=options or lanes()):
+        made = build(task, config, limiter, **parts)
+        try:
+            task.run(max_step=steps)
+        finally:
+            GATE.set()
+    return made
+
+
+def test_eight_collectors_push_into_one_table_and_no_bound_is_broken(counting_config):
+    # A call draws 8 samples, a rollout of 4 rows allows 16: half of the iterations can have none.
+    made = free(
+        counting_config,
+        limiters.ratio(4.0, 8, 16.0),
+        150,
+        lanes(collectors=8, max_staleness=8),
+        event=random_delay,
+    )
+    rows, limiter = made.watch.rows, made.table.limiter
+    assert len(rows) == 150
+    assert limiter.min_diff <= min(made.diffs()) <= max(made.diffs()) <= limiter.max_diff
+    taken = [row["number"] for row in rows if row["number"] is not None]
+    # Each rollout is used once, and those of a collector in their order.
+    assert len(set(taken)) == len(taken)
+    for worker in range(8):
+        counts = [number % 1000 for number in taken if number // 1000 == worker]
+        assert counts == list(range(len(counts)))
+    assert {number // 1000 for number in taken} == set(range(8))
+    # What has no rollout learns; counters agree with the table.
+    assert all(row["learned"] or row["number"] is not None for row in rows)
+    assert 0 < len(taken) < len(rows)
+    assert [row["env_step"] for row in rows] == [row["inserted"] for row in rows]
+    assert [row["train_iter"] * 4 for row in rows] == [row["sampled"] for row in rows]
+    assert [row["total_step"] for row in rows] == list(range(150))
+    # Whoever declares nothing may read a rollout, and is left out where there is none.
+    assert made.seen == taken
+    # The age of weights, in learner iterations: (2 error + staleness x rows x ratio) / samples of a call.
+    ages = [row["lag"]["max"] for row in rows if row["lag"] is not None]
+    assert len(ages) == len(taken)
+    assert max(ages) <= (2 * 16 + 8 * 4 * 4) / 8
+    assert made.task.resume_guarantee == "arrival"
+
+
+# Events of collectors; what is sent to one is copied, but for variables of this module.
+
+
+def wait_after_two(collector, count, step):
+    if count == 2:
+        assert GATE.wait(30.0)
+
+
+def wait_at_once(collector, count, step):
+    assert GATE.wait(30.0)
+
+
+def interrupt_and_wait(collector, count, step):
+    TASKS[0].interrupt("SIGTERM")
+    assert GATE.wait(30.0)
+
+
+def test_while_no_collector_is_done_the_learner_goes_on_as_far_as_it_may_and_then_waits(counting_config):
+    GATE.clear()
+    tables = []
+
+    def open_gate(ctx):
+        # 2 x 4 rows: 32 samples, 16 more by the error of the limiter.
+        if tables[0].sampled == 48:
+            GATE.set()
+
+    task = Task()
+    with task.start(True, OnlineRLContext(), lanes=lanes(collectors=1)):
+        made = build(task, counting_config, limiters.ratio(4.0, 1, 20.0), event=wait_after_two, also=(open_gate,))
+        tables.append(made.table)
+        task.run(max_step=12)
+    rows = made.watch.rows
+    taken = [row["number"] for row in rows]
+    assert [number for number in taken if number is not None][:3] == [0, 1, 2]
+    before = rows[taken.index(2) - 1]
+    assert (before["number"], before["sampled"], before["inserted"]) == (None, 48, 8)
+
+
+def test_a_wait_that_takes_too_long_names_both_sides(counting_config):
+    GATE.clear()
+    with pytest.raises(LimitError) as raised:
+        free(
+            counting_config,
+            limiters.ratio(4.0, 1, 20.0),
+            10,
+            lanes(limiter_timeout=0.05),
+            event=wait_at_once,
+        )
+    assert str(raised.value) == (
+        "no rollout has come for 0.05 s (lanes.limiter_timeout), and learning waits for it: OffPolicyLearner waits for "
+        "policy.learn.warmup=3 rows (0 rows of at least 1, 0 inserted x 4 samples per insert - 0 sampled = 0, to stay "
+        "in [-16, 24]). Inserting is allowed and waits for the collectors: raise lanes.limiter_timeout if they are "
+        "slow, use more of them (lanes.collectors), or let the learner go further ahead with a larger error of the "
+        "limiter (policy.other.table.limiter_error)"
+    )
+
+
+def test_a_signal_ends_the_wait(counting_config):
+    GATE.clear()
+    TASKS[:] = [task := Task()]
+    with task.start(True, OnlineRLContext(), lanes=lanes(collectors=1)):
+        made = build(task, counting_config, limiters.ratio(4.0, 1, 20.0), event=interrupt_and_wait)
+        task.run(max_step=10)
+        GATE.set()
+    assert (task.stop_reason, made.watch.rows) == ("SIGTERM", [])
+
+
+def test_where_neither_side_may_go_on_the_error_comes_at_once(counting_config):
+    # After 4 rows 8 samples are allowed, and a call takes 16; 4 more rows would be 8 samples too many.
+    with pytest.raises(LimitError, match=r"neither side may go on") as raised:
+        free(counting_config, limiters.ratio(4.0, 4, 8.0), 10, learn={"update_per_collect": 4})
+    both = "(4 rows of at least 4, 4 inserted x 4 samples per insert - 0 sampled = 16, to stay in [8, 24])"
+    assert str(raised.value).startswith(
+        f"neither side may go on: data_pusher may not insert a rollout of 4 rows {both}; OffPolicyLearner may not draw "
+        f"16 samples {both}. With an error of the limiter (policy.other.table.limiter_error) of at least"
+    )
+
+
+def test_a_run_that_was_saved_goes_on_with_the_limiter_of_its_new_settings(counting_config):
+    first = free(counting_config, limiters.ratio(4.0, 8, 16.0), 40)
+    state = first.task.state_dict()
+    state["middleware"] = {name: unblocked(value) for name, value in state["middleware"].items()}
+    last = first.watch.rows[-1]
+    task = Task()
+    with task.start(True, OnlineRLContext(), lanes=lanes()):
+        made = build(task, counting_config, limiters.ratio(1.0, 8, 16.0))
+        task.load_state_dict(state)
+        assert (made.table.inserted, made.table.sampled) == (last["inserted"], last["sampled"])
+        task.run(max_step=400)
+    rows, limiter = made.watch.rows, made.table.limiter
+    assert rows[0]["total_step"] == 40
+    # A fourth of the samples: nothing is drawn until there are rows enough, and from then on the new bounds hold.
+    resumed = [row["inserted"] - row["sampled"] for row in rows]
+    assert resumed[0] < limiter.min_diff
+    drawing = next(k for k, row in enumerate(rows) if row["learned"])
+    assert resumed[:drawing] == sorted(resumed[:drawing])
+    assert all(row["number"] is not None for row in rows[:drawing])
+    assert all(limiter.min_diff <= diff <= limiter.max_diff for diff in resumed[drawing:])
+
+
+def unblocked(state):
+    """As it is read from a checkpoint."""
+    if isinstance(state, dict):
+        return {name: unblocked(value) for name, value in state.items()}
+    return np.array(state.array) if hasattr(state, "array") and not isinstance(state, np.ndarray) else state
+
+
+def test_with_the_exact_order_a_push_that_is_forbidden_stays_an_error_that_says_what_waits(counting_config):
+    with pytest.raises(LimitError, match=r"push of 4 rows: .* lanes\.order=arrival waits until it is allowed"):
+        free(counting_config, limiters.ratio(8.0, 4, 16.0), 40, lanes(order="exact"))
+
+
+def test_the_steps_that_a_ratio_of_the_learner_allows_bound_it_too(counting_config):
+    # One call of 2 steps for 4 environment steps, although the limiter would allow more at a time.
+    learn = {"update_per_collect": 2, "updates_per_step": 0.5}
+    made = free(counting_config, limiters.ratio(2.0, 8, 64.0), 30, learn=learn)
+    rows = made.watch.rows
+    assert all(row["number"] is not None for row in rows)
+    assert rows[-1]["train_iter"] <= 0.5 * rows[-1]["env_step"]
+
+
+# Which chains
+
+
+def declared(name, role=None, **fields):
+    @declare(role=role, **fields)
+    def make():
+        return lambda ctx: None
+
+    middleware = make()
+    middleware.declaration = dataclasses.replace(middleware.declaration, name=name)
+    return middleware
+
+
+class Pusher:
+    """Fills something with a limiter."""
+
+    declaration = declared("pusher", "learn", reads=("trajectories",)).declaration
+    bounded = True
+
+    def __call__(self, ctx): ...
+
+    def cannot_take(self, rollouts):
+        return None
+
+
+class Drawer:
+    declaration = declared("drawer", "learn", reads=("train_iter",), writes=("train_output",)).declaration
+
+    def __call__(self, ctx): ...
+
+    def cannot_learn(self, ctx):
+        return None
+
+
+def found(*later, collect=None):
+    """The free run of collector and `later`."""
+    collector = collect or declared("collector", "collect", reads=("env_step",), writes=("trajectories", "env_step"))
+    nodes = chain_nodes([collector, *later])
+    ctx = OnlineRLContext()
+    names = [field.name for field in dataclasses.fields(ctx)]
+    part = divide(nodes, ctx.kept, names).collect
+    return free_run([], nodes[1:], part, names, ctx.kept, 1.0)
+
+
+def needing(run):
+    return [node.name for node in run.needing]
+
+
+def test_members_that_need_the_rollout_are_left_out_by_what_they_declare():
+    marker = declared("marker", reads=("trajectories",), writes=("train_data",))
+    trainer = declared("trainer", "learn", reads=("train_data", "train_iter"), writes=("train_output",))
+    logger = declared("logger", reads=("env_step",), optional=("trajectories", "train_output"))
+    own = lambda ctx: None  # noqa: E731
+    run = found(marker, Pusher(), Drawer(), trainer, logger, own)
+    # An on-policy trainer beside it learns from each rollout once.
+    assert needing(run) == ["marker", "pusher", "trainer", "<lambda>"]
+    assert (len(run.fillers), len(run.drawers)) == (1, 1)
+
+
+def test_without_a_limiter_or_a_learner_that_draws_each_iteration_has_its_rollout():
+    trainer = declared("trainer", "learn", reads=("trajectories", "train_iter"), writes=("train_output",))
+    unbounded = Pusher()
+    unbounded.bounded = False
+    assert found(unbounded, Drawer()) is None
+    assert found(Pusher(), trainer) is None
+    assert found(trainer) is None
+    # What the table would get is not what is there.
+    assert found(declared("doubler", reads=("trajectories",), writes=("trajectories",)), Pusher(), Drawer()) is None
+
+
+def test_on_policy_chains_do_not_ask(counting_config):
+    task = Task()
+    with task.start(True, OnlineRLContext(), lanes=lanes()):
+        policy, seen = ToyPolicy(), []
+        task.use(RolloutCollector(policy.mode, ToyEnv()))
+        task.use(lambda ctx: seen.append(ctx.trajectories is not None))
+        task.run(max_step=6)
+    assert seen == [True] * 6
+
+
+def test_settings_that_a_limiter_never_allows_are_refused_before_the_first_step(counting_config):
+    for limiter, learn, message in (
+        (limiters.ratio(4.0, 1, 8.0), {"warmup": 50}, r"warmup=50 exceeds the 3 rows that the limiter .* lets in"),
+        (limiters.ratio(4.0, 8, 8.0), {"update_per_collect": 5}, r"draws 20 samples per call .* more than 16: .* 10"),
+        (limiters.ratio(4.0, 8, 8.0), {"updates_per_step": 0.5}, r"updates_per_step=0\.5 .* 2 samples .* wants 4"),
+    ):
+        with pytest.raises(ChainError, match=message):
+            free(counting_config, limiter, 4, learn=learn)
+
+
+# DQN
+
+
+def test_dqn_learns_from_a_table_in_the_order_of_arrival():
+    table = {"sampler": "prioritized", "limiter": "ratio", "limiter_rows": 64, "limiter_error": 128.0}
+    cfg = compile_run(
+        Config(
+            env={"env_id": "CartPole-v1", "collector_env_num": 4, "evaluator_env_num": 2, "max_episode_steps": 30},
+            policy={
+                "type": "dqn",
+                "model": {"hidden": [16]},
+                "learn": {"batch_size": 16, "warmup": 32, "update_per_collect": 2, "nstep": 2},
+                "collect": {"n_sample": 16},
+                "eval": {"freq": 64, "n_episode": 2},
+                "other": {"replay": "table", "table": {**table, "samples_per_insert": 4.0}},
+            },
+        )
+    )
+    policy, task = get_policy_class("dqn")(cfg), Task()
+    with task.start(True, OnlineRLContext(), lanes=lanes()):
+        off_policy.fill(task, cfg, policy)
+        table = next(member.buffer for member in task.members if isinstance(member, data_pusher))
+        watch = Watch(table)
+        task.use(watch).run(max_step=30)
+    rows, limiter = watch.rows, table.limiter
+    assert [row["train_iter"] * 16 for row in rows] == [row["sampled"] for row in rows]
+    assert 0 < sum(row["number"] is None for row in rows) < 30
+    diffs = [row["inserted"] * 4 - row["sampled"] for row in rows if row["sampled"]]
+    assert limiter.min_diff <= min(diffs) <= max(diffs) <= limiter.max_diff
+    assert task.ctx.last_eval_iter > 0
