@@ -284,7 +284,7 @@ def test_a_shell_block_holds_commands_that_exist(block, tmp_path, monkeypatch):
         if other.page == block.page and other.note("saved as"):
             Path(other.note("saved as")).write_text(other.code)
             forget_afterwards(Path(other.note("saved as")).stem, monkeypatch)
-    for line in block.code.splitlines():
+    for line in block.code.replace("\\\n", "").splitlines():
         for command in line.partition(" #")[0].split("&&"):
             check_command(shlex.split(command))
 
