@@ -126,40 +126,35 @@ class _Site:
             if not target or re.match(r"[a-z]+:", target):
                 return match[0]
             path = (page.parent / target).resolve()
-            leads_to = self._target(page, path / "README.md" if path.is_dir() else path)
-            return f"{match[1]}{leads_to}{match[3] or ''}{match[4]}"
+            path = path / "README.md" if path.is_dir() else path
+            across = self._across(page, path)
+            if across is not None:
+                # MkDocs would look for a file of this site, and does not look at HTML.
+                return f'<a href="{across}{match[3] or ""}">{match[1][1:-2]}</a>'
+            return f"{match[1]}{self._target(page, path)}{match[3] or ''}{match[4]}"
 
         texts = [part if part.startswith("```") else _LINK.sub(link, part) for part in parts]
         # Python-Markdown reads what is within HTML only where it is told to.
         return re.sub(r"<(table|tr|td)>", r'<\1 markdown="block">', "".join(texts))
 
     def _target(self, page: Path, path: Path) -> str:
-        """Where a link of a page leads."""
+        """The file of this site to which a link of a page leads, from the page's own."""
         place = self.places[page]
         if path in self.places:
             return _relative(self.places[path], place)
         if not path.is_file() or ROOT not in path.parents:
             raise ValueError(f"{page}: a link leads to {path}, which does not exist")
-        # The English site has a page for each source file that either links.
-        if path in self._other or (self.language == "zh" and path.suffix == ".py"):
-            return self._across(place, self._other.get(path) or _place_of(path))
         self.sources[path] = _place_of(path)
         return _relative(self.sources[path], place)
 
-    def _across(self, place: Path, there: Path) -> str:
-        """The address of a page of the other language: not a file of this site, but a folder beside it.
-
-        Zensical takes it as relative to the page's file and makes it one relative to the page's address, which is a
-        folder deeper; MkDocs would leave it as it is.
-        """
-        up = "../" * len(place.parent.parts)
-        return f"{up}../{_folder(there)}" if self.language == "zh" else f"{up}zh/{_folder(there)}"
-
-
-def _folder(place: Path) -> str:
-    """The folder of a page in the site: that of its name, or for an index the one that it is in."""
-    address = (place.parent if place.stem == "index" else place.with_suffix("")).as_posix()
-    return "" if address == "." else f"{address}/"
+    def _across(self, page: Path, path: Path) -> str | None:
+        """The address of a page of the other language, from this page; None for other files."""
+        # The English site has a page for each source file that either links.
+        of_sources = self.language == "zh" and path.suffix == ".py" and path.is_file()
+        if path in self.places or not (path in self._other or of_sources):
+            return None
+        there = (self._other.get(path) or _place_of(path)).with_suffix(".html")
+        return _relative(Path("..", there) if self.language == "zh" else Path("zh", there), self.places[page])
 
 
 def _place_of(path: Path) -> Path:
