@@ -57,7 +57,7 @@ class OffPolicyLearner:
 
     def __init__(self, cfg: Config, policy: LearnMode, buffer: SampledBuffer, *, priorities: bool = True) -> None:
         learn = cfg.policy.learn
-        self._policy = policy
+        self._cfg, self._policy = cfg, policy
         self._buffer: Any = buffer
         self._updates, self._batch_size, self._warmup = learn.update_per_collect, learn.batch_size, learn.warmup
         self._ratio, self._ratio_key = updates_per_step(cfg)
@@ -80,7 +80,7 @@ class OffPolicyLearner:
                 "never learn; raise policy.other.buffer_size"
             )
         if getattr(self._buffer, "bounded", False):
-            problems += self._what_the_limiter_forbids(self._buffer.limiter)
+            problems += never_allowed(self._buffer.limiter, self._cfg)
         problems += misfits(self._policy.fields, self._buffer.fields)
         if self._prioritized and not getattr(self._policy, "prioritized", False):
             problems.append(
@@ -94,29 +94,6 @@ class OffPolicyLearner:
                 f"{buffer} draws single rows, and the policy learns from sequences: use an EpisodeBuffer"
                 if learned
                 else f"{buffer} draws sequences, and the policy learns from single rows: use a UniformBuffer"
-            )
-        return problems
-
-    def _what_the_limiter_forbids(self, limiter: Limiter) -> list[str]:
-        """What it would never allow, as sentences."""
-        problems = []
-        if self._warmup > limiter.rows_ahead:
-            problems.append(
-                f"policy.learn.warmup={self._warmup} exceeds the {limiter.rows_ahead:g} rows that the limiter of its "
-                "table lets in before the first sample: lower it, or raise policy.other.table.limiter_rows"
-            )
-        samples = self._updates * self._batch_size
-        if samples > limiter.max_diff - limiter.min_diff:
-            problems.append(
-                f"it draws {samples} samples per call (policy.learn.update_per_collect x policy.learn.batch_size), and "
-                f"the limiter of its table never allows more than {limiter.max_diff - limiter.min_diff:g}: draw fewer, "
-                f"or set policy.other.table.limiter_error to more than {samples / 2:g}"
-            )
-        if self._ratio is not None and self._ratio * self._batch_size < limiter.samples_per_insert:
-            problems.append(
-                f"{self._ratio_key} draws {self._ratio * self._batch_size:g} samples per environment step, and the "
-                f"limiter of its table wants {limiter.samples_per_insert:g} per row, so that inserts would stop: lower "
-                "policy.other.table.samples_per_insert, or leave policy.learn.updates_per_step out"
             )
         return problems
 
@@ -240,6 +217,31 @@ class OffPolicyLearner:
         if output.priorities is not None and self._sets_priorities:
             self._buffer.update(batch, output.priorities)
         return output
+
+
+def never_allowed(limiter: Limiter, cfg: Config) -> list[str]:
+    """What an `OffPolicyLearner` would do that the limiter of its table never allows, as sentences."""
+    learn, problems = cfg.policy.learn, []
+    if learn.warmup > limiter.rows_ahead:
+        problems.append(
+            f"policy.learn.warmup={learn.warmup} exceeds the {limiter.rows_ahead:g} rows that the limiter of its table "
+            "lets in before the first sample: lower it, or raise policy.other.table.limiter_rows"
+        )
+    samples, most = learn.update_per_collect * learn.batch_size, limiter.max_diff - limiter.min_diff
+    if samples > most:
+        problems.append(
+            f"a call of the learner draws {samples} samples (policy.learn.update_per_collect x "
+            f"policy.learn.batch_size), and the limiter of its table never allows more than {most:g}: draw fewer, or "
+            f"set policy.other.table.limiter_error to at least {samples}"
+        )
+    ratio, key = updates_per_step(cfg)
+    if ratio is not None and ratio * learn.batch_size < limiter.samples_per_insert:
+        problems.append(
+            f"{key} draws {ratio * learn.batch_size:g} samples per environment step, and the limiter of its table "
+            f"wants {limiter.samples_per_insert:g} per row, so that inserts would stop: lower "
+            "policy.other.table.samples_per_insert, or leave policy.learn.updates_per_step out"
+        )
+    return problems
 
 
 def _mean(outputs: Sequence[LearnOutput]) -> dict[str, float]:

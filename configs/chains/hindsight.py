@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from minding.configs.chains import Chain
-from minding.configs.chains.off_policy import REPLAY, explores_by_chance, replay_buffer
+from minding.configs.chains.off_policy import REPLAY, explores_by_chance, replay_buffer, table_limiter
 from minding.engine.chain.context import OnlineRLContext
 from minding.engine.chain.task import Task
 from minding.engine.config.config import Config
@@ -32,6 +32,11 @@ def check(cfg: Config) -> None:
         )
     if cfg.policy.learn.nstep > 1:
         raise ConfigError(f"policy.learn.nstep={cfg.policy.learn.nstep} sums rewards of one goal: use 1 with hindsight")
+    if cfg.policy.other.get("replay") == "table" and table_limiter(cfg).bounded:
+        raise ConfigError(
+            f"policy.other.table.limiter={cfg.policy.other.table.limiter!r} with chain='hindsight': copies are pushed "
+            "when an episode ends, and it may forbid that: use none or min_size"
+        )
     if cfg.env.normalize_reward:
         raise ConfigError(f"chain='hindsight': {NORMALIZED}")
 

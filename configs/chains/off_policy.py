@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from minding.configs.chains import Chain
 from minding.engine.buffers import PrioritizedBuffer, Table, UniformBuffer
-from minding.engine.buffers.limiters import make_limiter
+from minding.engine.buffers.limiters import Limiter, make_limiter
 from minding.engine.chain.context import OnlineRLContext
 from minding.engine.chain.task import Task
 from minding.engine.config.config import Config
@@ -23,6 +22,7 @@ from minding.middleware import (
     interaction_evaluator,
     nstep_reward_enhancer,
 )
+from minding.middleware.learner import never_allowed
 
 REPLAY = ("policy.other.buffer_size", "policy.learn.batch_size", "policy.learn.warmup", "policy.learn.nstep")
 """What all algorithms have that learn from replay."""
@@ -38,12 +38,17 @@ def replay_buffer(cfg: Config, policy: Policy, *, images_once: bool = True) -> B
             seed=cfg.seed,
         )  # fmt: skip
     if other.get("replay") == "table":
-        return _table(other, fields, cfg.seed)
+        return _table(cfg, fields)
     return UniformBuffer(other.buffer_size, fields, images_once=images_once, seed=cfg.seed)
 
 
-def _table(other: Any, fields: Mapping[str, Field], seed: int) -> Table:
-    settings, priority = other.table, other.priority
+def table_limiter(cfg: Config) -> Limiter:
+    """The limiter of the configured table.
+
+    Raises:
+      ConfigError: its settings do not fit those of the table.
+    """
+    settings = cfg.policy.other.table
     order = {"queue": "fifo", "stack": "lifo"}.get(settings.limiter)
     if order and (settings.sampler, settings.remover, settings.max_times_sampled) != (order, order, 1):
         raise ConfigError(
@@ -51,24 +56,38 @@ def _table(other: Any, fields: Mapping[str, Field], seed: int) -> Table:
             f"policy.other.table.sampler={order}, policy.other.table.remover={order} and "
             "policy.other.table.max_times_sampled=1"
         )
-    limiter = make_limiter(
+    return make_limiter(
         settings.limiter,
         rows=settings.limiter_rows,
         samples_per_insert=settings.samples_per_insert,
         error=settings.limiter_error,
         what="policy.other.table.limiter",
     )
+
+
+def check(cfg: Config) -> None:
+    """Refuses a table whose limiter would never let the learner go on."""
+    if cfg.policy.other.get("replay") != "table":
+        return
+    limiter = table_limiter(cfg)
+    for problem in never_allowed(limiter, cfg) if limiter.bounded else ():
+        raise ConfigError(f"policy.other.table.limiter={cfg.policy.other.table.limiter!r}: {problem}")
+
+
+def _table(cfg: Config, fields: Mapping[str, Field]) -> Table:
+    other = cfg.policy.other
+    settings, priority = other.table, other.priority
     return Table(
         other.buffer_size,
         fields,
         settings.sampler,
         settings.remover,
         settings.max_times_sampled,
-        limiter,
+        table_limiter(cfg),
         alpha=priority.alpha,
         beta=priority.beta,
         beta_steps=priority.beta_steps,
-        seed=seed,
+        seed=cfg.seed,
     )
 
 
@@ -90,4 +109,4 @@ def fill(task: Task, cfg: Config, policy: Policy) -> None:
     task.use(OffPolicyLearner(cfg, policy.learn_mode, buffer))
 
 
-chain = Chain(fill, OnlineRLContext, settings=REPLAY)
+chain = Chain(fill, OnlineRLContext, check, REPLAY)

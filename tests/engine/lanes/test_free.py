@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from lane_toys import STEPS, ToyCollector, ToyContext, ToyEnv, ToyPolicy, random_delay
 
 from minding.configs import compile_run
-from minding.configs.chains import off_policy
+from minding.configs.chains import check_chain, off_policy
 from minding.engine import Config, OnlineRLContext, Task, declare
 from minding.engine.buffers import Table, limiters
 from minding.engine.chain.nodes import chain_nodes
 from minding.engine.data.batch import Field
 from minding.engine.data.rollout import Rollout
-from minding.engine.errors import ChainError, LimitError
+from minding.engine.errors import ChainError, ConfigError, LimitError
 from minding.engine.lanes.division import divide
 from minding.engine.lanes.free import Move, free_run, next_move
 from minding.engine.types import LearnOutput
@@ -172,11 +172,11 @@ class Parts:
         ]
 
 
-def build(task, config, limiter, *, event=None, also=(), learn=None, capacity=1000):
+def build(task, config, limiter, *, event=None, also=(), learn=None, **table):
     """Collect, push, learn, watch, on a task that was started."""
     learn = {"warmup": 3, "batch_size": 4, "update_per_collect": 2, **(learn or {})}
     cfg = config(**{f"policy.learn.{key}": value for key, value in learn.items()}, **{"run.max_env_step": 1000})
-    policy, table = ToyPolicy(), Table(capacity, FIELDS, limiter=limiter)
+    policy, table = ToyPolicy(), Table(1000, FIELDS, limiter=limiter, **table)
     watch, seen = Watch(table, *also), []
     task.use(RolloutCollector(policy.mode, ToyEnv(), event))
     task.use(data_pusher(cfg, table)).use(OffPolicyLearner(cfg, Learner(policy), table))
@@ -234,6 +234,17 @@ def test_eight_collectors_push_into_one_table_and_no_bound_is_broken(counting_co
     assert len(ages) == len(taken)
     assert max(ages) <= (2 * 16 + 8 * 4 * 4) / 8
     assert made.task.resume_guarantee == "arrival"
+
+
+@pytest.mark.parametrize("order", ["fifo", "lifo"])
+def test_from_a_queue_or_a_stack_each_row_is_learned_from_once(counting_config, order):
+    table = {"sampler": order, "remover": order, "max_times_sampled": 1}
+    made = free(counting_config, limiters.queue(16), 60, learn={"warmup": 1}, **table)
+    last = made.watch.rows[-1]
+    # What is not drawn yet is still there, and at most as much as may wait.
+    assert 0 <= last["inserted"] - last["sampled"] == len(made.table) <= 16
+    assert last["sampled"] > 100
+    assert 0 <= min(made.diffs()) <= max(made.diffs()) <= 16
 
 
 # Events of collectors; what is sent to one is copied, but for variables of this module.
@@ -427,7 +438,7 @@ def test_without_a_limiter_or_a_learner_that_draws_each_iteration_has_its_rollou
     assert found(declared("doubler", reads=("trajectories",), writes=("trajectories",)), Pusher(), Drawer()) is None
 
 
-def test_on_policy_chains_do_not_ask(counting_config):
+def test_on_policy_chains_do_not_ask():
     task = Task()
     with task.start(True, OnlineRLContext(), lanes=lanes()):
         policy, seen = ToyPolicy(), []
@@ -440,11 +451,28 @@ def test_on_policy_chains_do_not_ask(counting_config):
 def test_settings_that_a_limiter_never_allows_are_refused_before_the_first_step(counting_config):
     for limiter, learn, message in (
         (limiters.ratio(4.0, 1, 8.0), {"warmup": 50}, r"warmup=50 exceeds the 3 rows that the limiter .* lets in"),
-        (limiters.ratio(4.0, 8, 8.0), {"update_per_collect": 5}, r"draws 20 samples per call .* more than 16: .* 10"),
+        (limiters.ratio(4.0, 8, 8.0), {"update_per_collect": 5}, r"draws 20 samples .* more than 16: .* least 20"),
         (limiters.ratio(4.0, 8, 8.0), {"updates_per_step": 0.5}, r"updates_per_step=0\.5 .* 2 samples .* wants 4"),
     ):
         with pytest.raises(ChainError, match=message):
             free(counting_config, limiter, 4, learn=learn)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({}, r"limiter='ratio': policy\.learn\.warmup=1000 exceeds the 129 rows"),
+        ({"policy.learn.warmup": 100, "policy.learn.update_per_collect": 40}, "draws 5120 samples"),
+        ({"policy.other.table.limiter": "queue"}, "limiter='queue' gives each row once"),
+    ],
+)
+def test_a_configuration_with_such_a_limiter_is_refused_before_anything_is_built(changes, message):
+    table = {"policy.other.replay": "table", "policy.other.table.limiter": "ratio"}
+    overrides = [f"{key}={value}" for key, value in {**table, **changes}.items()]
+    with pytest.raises(ConfigError, match=message):
+        check_chain(compile_run("dqn", ["env.env_id=CartPole-v1", *overrides]))
+    with pytest.raises(ConfigError, match=r"chain='hindsight': copies are pushed when an episode ends"):
+        check_chain(compile_run("bitflip_dqn", [f"{key}={value}" for key, value in table.items()]))
 
 
 # DQN
