@@ -8,18 +8,26 @@ ZOO = "zoo"
 """Of the result files: ``zoo.jsonl`` has the runs, ``zoo.json`` the agents."""
 FILM = "episode.gif"
 _ENGLISH = {
-    "head": ("agent", "an episode", "return, 95 % interval", "steps", "time", "seeds", "commit"),
+    "head": ("agent", "an episode", "return, 95 % interval", "training"),
     "on": " on ",
     "interval": "{mean} ({low} to {high})",
-    "env_step": "{:,}",
+    "env_step": "{:,} steps",
     "train_iter": "{:,} gradient steps",
+    "seed": "1 seed",
+    "seeds": "best of {} seeds",
+    "commit": "commit ",
+    ",": ", ",
 }
 _CHINESE = {
-    "head": ("智能体", "一个回合", "回报，95 % 区间", "步数", "时间", "随机种子数", "提交"),
+    "head": ("智能体", "一个回合", "回报，95 % 区间", "训练"),
     "on": "，环境 ",
     "interval": "{mean}（{low} 至 {high}）",
-    "env_step": "{:,}",
+    "env_step": "{:,} 步",
     "train_iter": "{:,} 个梯度步",
+    "seed": "1 个随机种子",
+    "seeds": "{} 个随机种子中最好的",
+    "commit": "提交 ",
+    ",": "，",
 }
 
 
@@ -30,22 +38,25 @@ def zoo_table(results: Results, chinese: bool) -> str:
         return "Not made yet: `make zoo`.\n"
     up = "../../" if chinese else "../"
     rows = [_row(name, agent, words, up) for name, agent in agents.items()]
-    head = [f"| {' | '.join(words['head'])} |", "|---|---|---|---:|---:|---:|---|"]
+    head = [f"| {' | '.join(words['head'])} |", "|---|---|---|---|"]
     return "\n".join([*head, *(f"| {' | '.join(row)} |" for row in rows), ""])
 
 
 def _row(name: str, agent: Record, words: Record, up: str) -> list[str]:
     unit = "env_step" if agent["env_step"] else "train_iter"
     figures = {key: _figure(agent[key], agent["mean"]) for key in ("mean", "low", "high")}
-    told = "".join(f", `{key}` {value:.3g}" for key, value in agent["info"].items())
+    told = "".join(f"{words[',']}`{key}` {value:.3g}" for key, value in agent["info"].items())
+    training = [
+        words[unit].format(agent[unit]),
+        f"{agent['seconds']:.0f} s",
+        words["seed"] if agent["seeds"] == 1 else words["seeds"].format(agent["seeds"]),
+        f"{words['commit']}`{agent['versions'].get('commit', '')}`",
+    ]
     return [
         f"`zoo/{name}`{words['on']}`{agent['env_id']}`",
         f"![{name}]({up}zoo/{name}/{FILM})" if agent["film"] else "",
         words["interval"].format(**figures) + told,
-        words[unit].format(agent[unit]),
-        f"{agent['seconds']:.0f} s",
-        str(agent["seeds"]),
-        f"`{agent['versions'].get('commit', '')}`",
+        words[","].join(training),
     ]
 
 
