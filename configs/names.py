@@ -83,6 +83,6 @@ def check_env_given(user: Mapping[str, Any], overrides: Iterable[str], algorithm
     offline = algorithm.unit == "train_iter"
     from_data = f", or env.env_id={RECORDED} to learn from policy.other.data alone" if offline else ""
     raise ConfigError(
-        f"policy.type={algorithm.name!r} needs an environment, and env.env_id is not given: add one, as in `minding "
+        f"policy.type={algorithm.name!r} needs an environment, and env.env_id is missing: add one, as in `minding "
         f"train {algorithm.name} --env {example_env(algorithm)}`{from_data}{choice}"
     )

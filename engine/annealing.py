@@ -1,4 +1,4 @@
-"""How much is left of a value that changes over a run, by the shape of its schedule."""
+"""The shapes of schedules: what share of a value remains at each point of the run."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Points = Sequence[Sequence[float]]
 
 
 def left(shape: str, share: float, points: Points = ()) -> float:
-    """What is left of the way from a start to an end.
+    """The remaining share of the way from a start value to an end value.
 
         linear     max(0, 1 - x)
         exp        exp(-x)
@@ -27,8 +27,8 @@ def left(shape: str, share: float, points: Points = ()) -> float:
 
     Args:
       shape: one of `SHAPES`.
-      share: x, how much of the schedule is over: 0 at the start, 1 at its end, and beyond.
-      points: those of 'piecewise'.
+      share: x, the elapsed share of the schedule: 0 at its start, 1 at its end, more after it.
+      points: pairs of x and the remaining share, for 'piecewise'.
     """
     if shape == "linear":
         return max(0.0, 1.0 - share)
@@ -41,19 +41,19 @@ def left(shape: str, share: float, points: Points = ()) -> float:
 
 
 def rate_left(kind: str, progress: float, points: Points = ()) -> float:
-    """What is left of a learning rate after this share of its schedule, in [0, 1]; 'exp' ends at 0.7 % of it."""
+    """The factor of a learning rate after this share of its schedule, in [0, 1]; 'exp' ends at 0.007."""
     return left(kind, _TIME_CONSTANTS * progress if kind == "exp" else progress, points)
 
 
 def check_points(shape: str, points: object, path: str) -> None:
-    """Refuses points that make no schedule, and those that a shape does not read.
+    """Refuses points that do not form a schedule, and points for a shape that does not use them.
 
     Args:
       shape: one of `SHAPES`.
-      points: what the configuration holds.
-      path: of the setting, for the message.
+      points: the value in the configuration.
+      path: path of the setting, for the message.
     Raises:
-      ConfigError: says what is expected.
+      ConfigError: the points are invalid, or have no effect.
     """
     if shape != "piecewise":
         if points:
@@ -63,8 +63,8 @@ def check_points(shape: str, points: object, path: str) -> None:
     numbers = all(isinstance(pair, list) and len(pair) == 2 and all(map(_is_number, pair)) for pair in pairs)
     if not pairs or not numbers or any(a[0] >= b[0] for a, b in itertools.pairwise(pairs)):
         raise ConfigError(
-            f"{path}={points!r}: expected pairs of a share of the schedule, rising, and what is left there, such as "
-            "[[0, 1], [0.5, 0.2], [1, 0]]"
+            f"{path}={points!r}: expected pairs of an increasing share of the schedule and the remaining share there, "
+            "such as [[0, 1], [0.5, 0.2], [1, 0]]"
         )
 
 

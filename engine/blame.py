@@ -1,4 +1,4 @@
-"""Whose fault an exception is: code of the user, or what minding and libraries were given to read."""
+"""Tells whether an exception comes from the user's code, or from minding and libraries."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Place: TypeAlias = "tuple[str, int, str]"
 
 
 def is_of_libraries(file: str) -> bool:
-    """Whether a file is minding's, Python's, or of an installed package."""
+    """Whether a file belongs to minding, to Python, or to an installed package."""
     return file.startswith((_OWN, *_LIBRARIES, "<frozen"))
 
 
@@ -34,11 +34,11 @@ def places_of(error: BaseException) -> list[Place]:
 def user_location(frames: Iterable[Place]) -> str:
     """`` (file:line in function)`` of the innermost frame in the user's code.
 
-    What minding called last counts: a library's environment has no frame of the user, and the script that trains in it
-    is not to blame. Empty if minding called nothing.
+    Only frames below minding's last call count: if the environment belongs to a library, the script that trains in it
+    is not to blame. Returns an empty string if minding called no user code.
 
     Args:
-      frames: outermost first.
+      frames: frames, outermost first.
     """
     places = list(frames)
     own = [number for number, place in enumerate(places) if place[0].startswith(_OWN)]
@@ -52,13 +52,13 @@ def user_location(frames: Iterable[Place]) -> str:
 
 @contextlib.contextmanager
 def in_code_of(thing: Any, doing: str) -> Iterator[None]:
-    """Notes on an exception of the block that it is the user's, if `thing`, which the block calls, is not minding's.
+    """Marks an exception of the block as the user's, if `thing`, which the block calls, is not minding's.
 
-    Its frames need not show it: arguments that a method does not take raise before its first line.
+    The frames alone do not always show this: wrong arguments raise before the first line of a method.
 
     Args:
       thing: an object or a class.
-      doing: for the note, such as ``in load_state_dict() of middleware 'x'``.
+      doing: text of the note, such as ``in load_state_dict() of middleware 'x'``.
     """
     try:
         yield
@@ -72,12 +72,12 @@ def in_code_of(thing: Any, doing: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def building(what: str) -> Iterator[None]:
-    """Turns an exception of the code that a setting names into one line.
+    """Turns an exception from the code that a setting names into one line.
 
     Args:
-      what: the setting and what is done with it, such as ``use: 'mine:Count': making it``.
+      what: the setting and the action, such as ``use: 'mine:Count': making it``.
     Raises:
-      CodeError: the block raised something that is not minding's; says what, and the place in the user's code.
+      CodeError: the block raised an exception other than minding's own; names it and its place in the user's code.
     """
     try:
         yield
@@ -90,10 +90,10 @@ def building(what: str) -> Iterator[None]:
 
 
 def is_users(error: BaseException, inside: int = 0) -> bool:
-    """Whether an exception arose in code of the user.
+    """Whether an exception was raised in the user's code.
 
     Args:
-      error: as its handler sees it.
-      inside: how many of its outermost frames are the handler's, and do not count.
+      error: the caught exception.
+      inside: number of outermost frames that belong to the handler and do not count.
     """
     return _MARK in vars(error) or any(not is_of_libraries(file) for file, _, _ in places_of(error)[inside:])

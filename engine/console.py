@@ -20,7 +20,7 @@ class _StderrHandler(logging.StreamHandler):  # type: ignore[type-arg]
 
 
 def console_logger() -> logging.Logger:
-    """The logger of messages for the user; prints to stderr unless the program set up logging itself."""
+    """The logger for messages to the user; prints to stderr unless the program has set up logging itself."""
     logger = logging.getLogger("minding")
     if not logger.hasHandlers():
         logger.addHandler(_StderrHandler())

@@ -13,7 +13,7 @@ _MOST_TEXT = 2000
 
 
 class MindingError(Exception):
-    """Base of every error raised on purpose by minding; however long a value in its message is, it stays readable."""
+    """Base of every error that minding raises on purpose; very long messages are shortened."""
 
     def __str__(self) -> str:
         text = super().__str__()
@@ -25,35 +25,35 @@ class ConfigError(MindingError, ValueError):
 
 
 class CodeError(ConfigError):
-    """A setting names code of the user's that cannot be loaded, or that fails when it is used to build a run."""
+    """A setting names user code that cannot be loaded, or that fails when a run is built with it."""
 
 
 class ChainError(MindingError):
-    """The middleware chain does not fit together, or `task` is used out of order."""
+    """The middleware of a chain do not fit together, or methods of `task` are called in the wrong order."""
 
 
 class MiddlewareError(MindingError):
-    """A middleware broke the protocol (a second `yield`, not callable)."""
+    """A middleware violates the protocol, for example because it yields twice or cannot be called."""
 
 
 class FieldError(MiddlewareError):
-    """A field of the context holds something else than the middleware that reads it expects.
+    """A field of the context does not hold the value that a middleware expects.
 
     Attributes:
-      field: its name.
+      field: name of the field.
 
     Args:
-      field: its name.
-      reader: the middleware.
-      expected: what should be there.
-      value: what is.
-      key: where in the field, if it is a dict.
+      field: name of the field.
+      reader: name of the middleware that reads it.
+      expected: description of the expected value.
+      value: the value found.
+      key: the key in the field, if it is a dict.
     """
 
     def __init__(self, field: str, reader: str, expected: str, value: object, key: str | None = None) -> None:
         found = "None" if value is None else f"a {type(value).__name__}"
         where = f"ctx.{field}" if key is None else f"ctx.{field}[{key!r}]"
-        super().__init__(f"{reader} expects {where} to be {expected}, and found {found}")
+        super().__init__(f"{reader} expects {where} to be {expected}, but found {found}")
         self.field = field
         self._args = (field, reader, expected, value, key)
 
@@ -67,39 +67,39 @@ class ShapeError(MindingError, ValueError):
 
 
 class EnvError(MindingError):
-    """An environment raised, hung, or returned NaN or a wrong shape; names environment, step and value."""
+    """An environment raised an exception, hung, or returned NaN or a wrong shape; names environment, step and value."""
 
 
 class GameError(MindingError, ValueError):
-    """A board game's rules were broken: an illegal action, or a running game that has no legal one."""
+    """The rules of a board game were violated: an illegal action, or a running game without legal actions."""
 
 
 class LaneError(MindingError):
-    """A lane of an asynchronous run cannot be started, died again and again, or broke the protocol."""
+    """A lane of an asynchronous run cannot be started, died repeatedly, or violated the protocol."""
 
 
 class LimitError(MindingError):
-    """The limiter of a replay table does not allow what was asked of it now."""
+    """The rate limiter of a replay table does not allow this operation now."""
 
 
 class SpaceError(MindingError, ValueError):
-    """An observation or action space that the algorithm or the encoder cannot handle."""
+    """The algorithm or the encoder cannot handle an observation or action space."""
 
 
 class RunInUseError(MindingError):
-    """Another process writes this run; names that process."""
+    """Another process is writing this run; names that process."""
 
 
 class CheckpointError(MindingError):
-    """A checkpoint is damaged or belongs to another schema, algorithm, network or environment."""
+    """A checkpoint is damaged, or has another schema, algorithm, network or environment."""
 
 
 class UnsavableError(CheckpointError):
-    """A state holds something that a checkpoint cannot.
+    """A state contains a value that a checkpoint cannot store.
 
     Attributes:
-      path: the keys in the state that lead to it.
-      problem: what it is, such as ``a socket cannot be saved``.
+      path: the keys in the state that lead to the value.
+      problem: the reason, such as ``a socket cannot be saved``.
     """
 
     def __init__(self, path: tuple[str, ...], problem: str) -> None:
@@ -108,39 +108,40 @@ class UnsavableError(CheckpointError):
 
 
 class DamagedCheckpointError(CheckpointError):
-    """A checkpoint cannot be read, or its contents do not fit together; an older one takes its place."""
+    """A checkpoint cannot be read, or its contents are inconsistent; an older checkpoint is used instead."""
 
 
 class NoCheckpointError(CheckpointError):
-    """None of the checkpoints that were asked for can be loaded: bad input, also where training finds it."""
+    """None of the requested checkpoints can be loaded. This counts as bad input, even if it is found during
+    training."""
 
 
 class DataError(MindingError, ValueError):
-    """Recorded data are missing, damaged, or of another environment."""
+    """Recorded data are missing, damaged, or belong to another environment."""
 
 
 class DamagedDataError(DataError):
-    """Recorded data are there, and cannot be read or do not fit together: a fault of theirs, not of what was asked."""
+    """Recorded data exist but cannot be read, or are inconsistent: the data are at fault, not the request."""
 
 
 class TrustError(MindingError):
-    """A run folder names code that is not the user's own and was not declared trusted."""
+    """A run folder names code that is not the user's own and that was not declared trusted."""
 
 
 class ExportError(MindingError):
-    """An exported file cannot be written or read, or does not compute what its policy computes."""
+    """An exported file cannot be written or read, or its outputs differ from those of the policy."""
 
 
 class SetupError(MindingError):
-    """The process cannot run MindSpore; the message states the fix."""
+    """The process cannot run MindSpore; the message says how to fix it."""
 
 
 class NonFiniteError(MindingError, ArithmeticError):
-    """NaN or infinity where a number is needed (loss, reward, observation, priority).
+    """A loss, reward, observation or priority is NaN or infinite.
 
     Attributes:
-      batch: arrays by name, the rows that were learned from when it happened; empty elsewhere.
-      metrics: what that update reported; empty elsewhere.
+      batch: arrays by name, the rows of the update in which it happened; empty if it was not an update.
+      metrics: the metrics of that update; empty if it was not an update.
     """
 
     def __init__(
@@ -152,7 +153,7 @@ class NonFiniteError(MindingError, ArithmeticError):
 
 
 class MissingExtraError(MindingError, ImportError):
-    """An optional dependency is not installed; names the extra that brings it."""
+    """An optional dependency is not installed; names the extra that installs it."""
 
     def __init__(self, package: str, extra: str, purpose: str) -> None:
         super().__init__(f"{purpose} needs the package {package!r}: pip install 'minding[{extra}]'")

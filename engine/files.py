@@ -1,4 +1,4 @@
-"""Reading files that anyone may have written: only regular ones, and never more than a limit."""
+"""Reads files that anyone may have written: only regular files, and never more bytes than a limit."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ _HOLES_SHARE = 64
 
 
 def folder_of(path: object, what: str) -> Path:
-    """The path that a user gave for a folder; ``~/`` is the home folder.
+    """The path of a folder as the user gave it; ``~/`` is the home folder.
 
     Args:
-      path: what was given.
-      what: the function that it was given to, for the message.
+      path: the argument.
+      what: the function that takes it, for the message.
     Raises:
-      ConfigError: it is no path.
+      ConfigError: the argument is not a path.
     """
     if not isinstance(path, str | os.PathLike) or not str(path).strip():
         raise ConfigError(f"{what}({path!r}): expected the path of a folder, such as 'runs/cartpole_ppo'")
@@ -28,13 +28,13 @@ def folder_of(path: object, what: str) -> Path:
 
 
 def read_bounded(path: str | os.PathLike[str], limit: int) -> bytes:
-    """The contents of a regular file; a device, a pipe or a larger file is not read, and nothing waits for one.
+    """The contents of a regular file; devices, pipes and larger files are refused without waiting for them.
 
     Args:
       path: the file; symbolic links are followed.
-      limit: bytes.
+      limit: the largest size, in bytes.
     Raises:
-      OSError: with the reason in `strerror`.
+      OSError: the file cannot be read; the reason is in `strerror`.
     """
     # Opening a pipe would wait for its writer.
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
@@ -61,10 +61,10 @@ def _read(descriptor: int, expected: int, limit: int) -> bytes:
 
 
 def read_text(path: str | os.PathLike[str], limit: int) -> str:
-    """The same as text.
+    """The contents as a string; see `read_bounded`.
 
     Raises:
-      OSError: with the reason in `strerror`; also if it is not UTF-8.
+      OSError: the file cannot be read or is not UTF-8; the reason is in `strerror`.
     """
     try:
         return read_bounded(path, limit).decode("utf-8")

@@ -1,4 +1,4 @@
-"""Notes on exceptions: where in the chain an error happened, shown below its message."""
+"""Notes on exceptions, shown below the message: they say where in the chain an error happened."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One seed for a run, and independent random streams drawn from it by name."""
+"""Independent random streams, by name, from the one seed of a run."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ from minding.engine.types import StateDict
 class SeedStreams:
     """Independent NumPy generators, one per name.
 
-    The same seed and name give the same stream in every process and on every machine; adding a stream changes
-    none of the others.
+    The same seed and name give the same stream in every process and on every machine; adding a stream does not
+    change the others.
 
     Args:
       seed: integer, 0 or more.
     Raises:
-      ConfigError: the seed is not such an integer.
+      ConfigError: the seed is not an integer of 0 or more.
     """
 
     def __init__(self, seed: int) -> None:
         self.seed = _check_seed(seed)
 
     def generator(self, name: str) -> np.random.Generator:
-        """Returns the stream `name`, from its beginning."""
+        """Returns the stream `name`, from its start."""
         # Python's own hash differs between processes.
         words = np.frombuffer(hashlib.sha256(name.encode()).digest()[:16], dtype="<u4")
         sequence = np.random.SeedSequence(entropy=self.seed, spawn_key=tuple(int(word) for word in words))
         return np.random.Generator(np.random.PCG64(sequence))
 
     def integers(self, name: str, n: int) -> list[int]:
-        """Returns `n` seeds in ``[0, 2**31)`` for things that take an integer, such as environments.
+        """Returns `n` integer seeds in ``[0, 2**31)``, for example for environments.
 
-        The first ones stay the same when `n` grows.
+        A larger `n` only appends seeds.
         """
         return [int(seed) for seed in self.generator(name).integers(0, 2**31, size=n)]
 
@@ -49,15 +49,15 @@ def generator_state(generator: np.random.Generator) -> StateDict:
 
 
 def restore_generator(generator: np.random.Generator, state: StateDict) -> None:
-    """Restores a generator, in place, to what `generator_state` returned.
+    """Restores a generator in place to a state that `generator_state` returned.
 
     Raises:
-      CheckpointError: the state is damaged or that of another kind of generator.
+      CheckpointError: the state is damaged, or belongs to another kind of generator.
     """
     expected = type(generator.bit_generator).__name__
     found = state.get("bit_generator")
     if found != expected:
-        raise CheckpointError(f"the saved generator state is of kind {found!r}; this run uses {expected}")
+        raise CheckpointError(f"the saved generator state is of the kind {found!r}, but this run uses {expected}")
     try:
         generator.bit_generator.state = state
     except (KeyError, TypeError, ValueError, OverflowError) as error:

@@ -1,4 +1,4 @@
-"""How often to show a message that could appear at every step."""
+"""Limits how often a message is shown that could appear at every step."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ WARNING_INTERVAL = 30.0  # s
 
 
 class Throttle:
-    """Says whether it is time for the next message.
+    """Decides whether it is time for the next message.
 
     Args:
       interval: seconds between two messages.
@@ -19,7 +19,7 @@ class Throttle:
         self._next = float("-inf")
 
     def due(self) -> bool:
-        """True at the first call, and at the first one an interval after the last True."""
+        """True at the first call, and then once per interval."""
         now = time.monotonic()
         if now < self._next:
             return False

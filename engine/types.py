@@ -1,6 +1,6 @@
-"""The protocols through which middleware, policies, environments and buffers see each other.
+"""The protocols that connect middleware, policies, environments and buffers.
 
-Axes: N environments, M agents of each where there are several, T time, B batch, K gradient steps of one learn call.
+Axes: N environments, M agents per environment if there are several, T time, B batch, K gradient steps per learn call.
 Everything is batch-first. An observation (`Obs`) is one array ``(N, ...)`` or, for Dict and Tuple spaces and several
 agents (see `engine.data.agents`), a `treevalue.FastTreeValue` of such arrays.
 """
@@ -36,14 +36,14 @@ class ObsTree(Protocol):
 Obs: TypeAlias = Array | ObsTree
 """``(N, ...)`` array or a tree of them."""
 ObsLike: TypeAlias = Obs | Mapping[str, Array]
-"""What actors take: also the leaves of a tree by path, such as ``{"joint.position": (N, 3)}``."""
+"""What actors take: an `Obs`, or the leaves of a tree by path, such as ``{"joint.position": (N, 3)}``."""
 StateDict = dict[str, Any]
 """Nested dicts with string keys whose leaves are arrays or JSON values (numbers, strings, bools, None, lists)."""
 
 
 @runtime_checkable
 class Stateful(Protocol):
-    """Anything that takes part in a checkpoint."""
+    """An object whose state is part of a checkpoint."""
 
     def state_dict(self) -> StateDict: ...
 
@@ -55,8 +55,8 @@ class EpisodeEnd:
     """One finished episode. `episode_return` is the sum of the environment's own rewards (before normalization), over
     the steps and the agents.
 
-    `info` holds what its last step said of the declared keys of `info` (``env.info_keys``) that are one number each;
-    with several agents also the return of each, as ``return.<name>``.
+    `info` holds the values of the declared info keys (``env.info_keys``) at its last step, as far as they are single
+    numbers; with several agents also the return of each, as ``return.<name>``.
     """
 
     env_id: int
@@ -67,20 +67,20 @@ class EpisodeEnd:
 
 @dataclasses.dataclass(slots=True)
 class EnvStep:
-    """What N environments returned for one batch of actions, in one form whatever the source's autoreset mode.
+    """The result of one batch of actions in N environments, in the same form for every autoreset mode of the source.
 
     Attributes:
-      obs: observation to act on next, ``(N, ...)``; after an end it is the first one of the new episode.
+      obs: observation to act on next, ``(N, ...)``; after an end it is the first observation of the new episode.
       next_obs: true successor of the observation acted on, ``(N, ...)``; the final observation where an episode
         ended. The same object as `obs` when no episode ended in this step.
-      reward: float32 ``(N,)``, with several agents ``(N, M)``, after reward normalization if that is on.
+      reward: float32 ``(N,)``, with several agents ``(N, M)``, after reward normalization if it is turned on.
       terminated: bool ``(N,)``, a true end (no bootstrap).
       truncated: bool ``(N,)``, cut by a time limit (bootstrap from `next_obs`); never true together with `terminated`.
-      valid: bool ``(N,)``, False where the source used this step to reset (the row is not a transition); None when all
+      valid: bool ``(N,)``, False where the source used this step to reset (the row is not a transition); None if all
         rows are valid.
       episodes: the episodes that ended in this step.
-      info: what the step said of the declared keys of `info` (``env.info_keys``), ``(N, ...)`` by name, zeros in rows
-        that are not valid; None when no keys are declared. A declared action mask is a part of `obs` and `next_obs`.
+      info: values of the declared info keys (``env.info_keys``), ``(N, ...)`` by name, zeros in rows that are not
+        valid; None if no keys are declared. A declared action mask is a part of `obs` and `next_obs`.
     """
 
     obs: Obs
@@ -94,13 +94,14 @@ class EnvStep:
 
     @property
     def team_reward(self) -> Array:
-        """Sum of the agents' rewards, float32 ``(N,)``; the reward itself where there is one."""
+        """Sum of the agents' rewards, float32 ``(N,)``; the reward itself if there is one agent."""
         return self.reward if self.reward.ndim == 1 else self.reward.sum(axis=1)
 
     def begun(self) -> Array | None:
-        """Numbers of the environments in which what was remembered ends with this step; None if there are none.
+        """Indices of the environments whose memory must be cleared after this step; None if there are none.
 
-        Those whose episode ended, and those that used the step to reset: what was seen in it is of the old episode.
+        These are the environments whose episode ended, and those that used the step to reset, whose observation in it
+        belongs to the old episode.
         """
         if not self.episodes and self.valid is None:
             return None
@@ -115,7 +116,7 @@ class EnvManager(Protocol):
 
     @property
     def resume_guarantee(self) -> str:
-        """``'exact'`` or ``'episode-boundary'``: what `load_state_dict` promises about running episodes."""
+        """``'exact'`` or ``'episode-boundary'``: how `load_state_dict` restores running episodes."""
         ...
 
     def reset(self, seed: int | None = None) -> Obs:
@@ -129,19 +130,19 @@ class EnvManager(Protocol):
 
     @property
     def episode_steps(self) -> Array:
-        """Steps of each running episode so far, int64 ``(N,)``; 0 where one begins with `obs`."""
+        """Steps of each running episode so far, int64 ``(N,)``; 0 where an episode starts with `obs`."""
         ...
 
     def step(self, action: Array) -> EnvStep:
-        """Steps with actions of `CollectMode`, in the policy's own units: Box actions in [-1, 1] when rescaled."""
+        """Makes a step with actions from `CollectMode`, in the policy's units: Box actions in [-1, 1] if rescaled."""
         ...
 
     def play(self, action: Array) -> EnvStep:
-        """Steps with actions of `EvalMode`, in the environment's units."""
+        """Makes a step with actions from `EvalMode`, in the environment's units."""
         ...
 
     def abandon(self) -> None:
-        """Abandons the running episodes: they are not part of `state_dict`, and a reset comes next."""
+        """Abandons the running episodes: they are left out of `state_dict`, and the next call resets."""
         ...
 
     def close(self) -> None: ...
@@ -152,7 +153,7 @@ class EnvManager(Protocol):
 
 
 class CollectMode(Protocol):
-    """Acts with exploration and records what the algorithm needs later."""
+    """Acts with exploration, and records the values that the algorithm needs later."""
 
     @property
     def record_fields(self) -> Sequence[str]:
@@ -160,41 +161,40 @@ class CollectMode(Protocol):
         ...
 
     def forward(self, obs: Obs, **collect_kwargs: Any) -> dict[str, Array]:
-        """Returns ``{'action': (N, ...), ...record}``; the action in the policy's own units, as it is learned from.
+        """Returns ``{'action': (N, ...), ...record}``, with the action in the policy's units, as the learner uses it.
 
-        With several agents everything is ``(N, M, ...)``.
+        With several agents every array is ``(N, M, ...)``.
 
-        A policy with memory takes the observations in, and records as 'memory' what it remembered before them.
+        A policy with memory updates it with the observations, and records as 'memory' its state before the update.
         """
         ...
 
     @property
     def memory(self) -> Array | None:
-        """What is remembered now, float32 ``(N, S)``; None for a policy without memory."""
+        """The current memory, float32 ``(N, S)``; None for a policy without memory."""
         ...
 
     def value(self, obs: Obs, memory: Array | None = None) -> Array:
-        """State value float32 ``(B,)`` of a batch of any size (actor-critic policies only).
+        """State value, float32 ``(B,)``, of a batch of any size (actor-critic policies only).
 
-        The observations are not taken into the memory; `memory` is what is remembered before them, by default `memory`
-        of the mode.
+        The observations do not change the mode's memory; `memory` is the state before them, by default the mode's.
         """
         ...
 
     def reset(self, env_ids: Sequence[int] | Array | None = None) -> None:
-        """Forgets these environments, because their next observation begins an episode; None: all of them."""
+        """Clears the memory of these environments, whose next observation starts an episode; None clears all."""
         ...
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class LearnOutput:
-    """What a learn call returns.
+    """The result of a learn call.
 
     Attributes:
-      metrics: the mean of each over the gradient steps.
-      steps: number of gradient steps made.
-      priorities: float32, shaped like the index of the batch, where the algorithm has them: how much each row is worth
-        drawing again, from the step that used it; None elsewhere.
+      metrics: mean of each metric over the gradient steps.
+      steps: number of gradient steps.
+      priorities: float32, with the shape of the batch's index: the priority of each row, from the step that used it;
+        None if the algorithm does not compute priorities.
     """
 
     metrics: Mapping[str, float]
@@ -214,25 +214,25 @@ class LearnMode(Protocol):
         """Learns from a batch.
 
         Args:
-          batch: rows and, for each step, their numbers.
-          progress: share of the run that is over, in [0, 1]; drives schedules. An array ``(K,)`` has it for each
-            gradient step of the batch: so it is where the clock counts these and there are several.
+          batch: rows and, for each gradient step, the indices of the rows that it uses.
+          progress: elapsed share of the run, in [0, 1], for schedules. It is an array ``(K,)``, with one entry per
+            gradient step of the batch, if the clock counts gradient steps and there are several.
         """
         ...
 
 
 class RewardEstimate(NamedTuple):
-    """What a `RewardModel` gives for a rollout: a reward for each step, float32 like the rollout's own, and metrics."""
+    """The result of a `RewardModel` for a rollout: float32 rewards, shaped like the rollout's own, and metrics."""
 
     reward: Array
     metrics: Mapping[str, float]
 
 
 class RewardModel(Protocol):
-    """Gives the steps of a rollout rewards of its own."""
+    """Computes rewards for the steps of a rollout."""
 
     def estimate(self, rollout: Rollout) -> RewardEstimate:
-        """Returns the rewards of a rollout, and learns from it if it learns."""
+        """Returns the rewards of a rollout; a model that learns also learns from it."""
         ...
 
     def state_dict(self) -> StateDict: ...
@@ -244,31 +244,31 @@ class EvalMode(Protocol):
     """Acts without exploration."""
 
     def forward(self, obs: Obs, action_mask: Array | None = None) -> Array:
-        """Returns actions ``(N, ...)`` in the environment's units: what its own `step` takes, a row each.
+        """Returns actions ``(N, ...)`` in the environment's units, one row for each environment's `step`.
 
         Args:
-          obs: as `EnvStep.obs`.
-          action_mask: bool ``(N, A)``, the legal actions, where `obs` does not hold them.
+          obs: as in `EnvStep.obs`.
+          action_mask: bool ``(N, A)``, the legal actions, if `obs` does not contain them.
         """
         ...
 
     def reset(self, env_ids: Sequence[int] | Array | None = None) -> None:
-        """As that of `CollectMode`."""
+        """As in `CollectMode`."""
         ...
 
 
 @runtime_checkable
 class Predicts(Protocol):
-    """An acting mode with which search judges positions; those of AlphaZero do."""
+    """An acting mode that can judge positions for a search, such as AlphaZero's modes."""
 
     def predict(self, obs: ObsLike) -> Mapping[str, Array]:
         """Returns ``logits`` ``(N, A)``, very low for illegal actions, and ``value`` ``(N,)`` in [-1, 1] for the player
-        to move; draws nothing and remembers nothing."""
+        to move. Uses no random numbers and changes no memory."""
         ...
 
 
 class Policy(Protocol):
-    """One root cell with three views. Only the requested modes exist."""
+    """A policy: one root cell with three views. Only the requested modes exist."""
 
     @property
     def config(self) -> Config:
@@ -294,10 +294,10 @@ State: TypeAlias = tuple[Array, ...]
 
 
 class BoardGame(Protocol):
-    """The rules of a game of two players who move in turn and see everything, for n games at once.
+    """The rules of a two-player game with alternate moves and perfect information, for n games at once.
 
-    All methods are pure: a state is never written to. They are only asked about positions in which the game still
-    runs, and `play` only with legal actions; what they return for others is not defined.
+    All methods are pure: a state is never modified. Callers pass only positions of unfinished games, and `play` only
+    legal actions; for anything else the result is undefined.
     """
 
     @property
@@ -307,7 +307,7 @@ class BoardGame(Protocol):
 
     @property
     def longest(self) -> int:
-        """The most plies that a game can have."""
+        """The largest number of plies in a game."""
         ...
 
     def initial(self, n: int) -> State:
@@ -325,39 +325,39 @@ class BoardGame(Protocol):
           state: n positions.
           action: integers ``(n,)``.
         Returns:
-          The next positions; whether each game is over, bool ``(n,)``; its outcome for the player who would move next,
-          ``(n,)``: 1 for a win, -1 for a loss (the ply won), 0 for a draw and while the game runs.
+          The next positions; whether each game has ended, bool ``(n,)``; and its outcome for the player who would move
+          next, ``(n,)``: 1 for a win, -1 for a loss (this ply won the game), 0 for a draw and for an unfinished game.
         """
         ...
 
     def planes(self, state: State) -> Array:
-        """Returns what a network sees, float32 ``(n, C, H, W)`` in [0, 1], from the side of the player to move."""
+        """Returns the network's input, float32 ``(n, C, H, W)`` in [0, 1], from the view of the player to move."""
         ...
 
     def symmetries(self, planes: Array, policy: Array) -> list[tuple[Array, Array]]:
-        """Returns all equivalent forms of n positions, each with the policy that belongs to it.
+        """Returns all equivalent forms of n positions, each with its transformed policy.
 
         Args:
           planes: ``(n, C, H, W)``.
           policy: one number per action, ``(n, A)``.
         Returns:
-          Pairs of the same shapes, first the given one. A game without symmetries returns only that.
+          Pairs with the same shapes, starting with the given pair, which is the only one for a game without
+          symmetries.
         """
         ...
 
 
 @dataclasses.dataclass
 class LaneContext:
-    """What a worker of an asynchronous run knows when it rebuilds what was shipped to it.
+    """The information with which a worker of an asynchronous run rebuilds objects that were sent to it.
 
     Attributes:
-      index: number of the worker among those of its lane, from 0.
-      weights: the arrays that policies act with, by parameter name; written in place between two iterations.
+      index: number of the worker in its lane, from 0.
+      weights: the weights of acting policies, by parameter name; updated in place between two iterations.
       own_process: whether the worker has a process to itself, so that it may load MindSpore.
       shards: how many workers share an iteration.
-      guest: what acts beside the lane's own policy, and draws from a random stream of this name; empty for the policy
-        itself.
-      on_refresh: called each time after `weights` was written.
+      guest: name of the random stream of a policy that acts beside the lane's own; empty for the lane's own policy.
+      on_refresh: called after each update of `weights`.
     """
 
     index: int
@@ -368,7 +368,7 @@ class LaneContext:
     on_refresh: list[Callable[[], None]] = dataclasses.field(default_factory=list)
 
     def share(self, num_envs: int) -> int:
-        """How many of `num_envs` environments are this worker's; all shards have as many."""
+        """This worker's number of `num_envs` environments; all shards have the same number."""
         return num_envs // self.shards
 
 
@@ -395,9 +395,9 @@ class Served(Protocol):
 
 @runtime_checkable
 class Shippable(Protocol):
-    """Something that a middleware holds and that is sent to a worker process as a factory, not as itself.
+    """An object of a middleware that is sent to a worker process in the form of a factory.
 
-    If it has an attribute `num_envs`, environments are divided among shards (``lanes.shards``): the factory makes
+    If it has an attribute `num_envs`, its environments are divided among shards (``lanes.shards``): the factory creates
     ``lane.share(num_envs)`` of them.
     """
 
@@ -411,27 +411,27 @@ class Shippable(Protocol):
 
 
 class SampledBuffer(Protocol):
-    """What learning from replay needs of a buffer: rows on the device, sampled by index."""
+    """The part of a buffer that learning from replay uses: rows on the device, sampled by index."""
 
     @property
     def fields(self) -> Mapping[str, Field]:
-        """The rows it holds, by name."""
+        """The fields of its rows, by name."""
         ...
 
     def __len__(self) -> int: ...
 
     def sample(self, updates: int, batch_size: int) -> IndexedBatch:
-        """Draws `updates` batches; returns what `LearnMode.forward` takes."""
+        """Samples `updates` batches, in the form that `LearnMode.forward` takes."""
         ...
 
 
 class Buffer(SampledBuffer, Protocol):
-    """A store of transitions on the device that are sampled by index."""
+    """A store of transitions on the device, which are sampled by index."""
 
     capacity: int
 
     def push(self, transitions: Mapping[str, Array]) -> None:
-        """Appends a batch of rows, oldest overwritten first."""
+        """Appends a batch of rows; a full buffer overwrites its oldest rows first."""
         ...
 
     def state_dict(self) -> StateDict: ...

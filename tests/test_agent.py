@@ -112,7 +112,7 @@ def test_a_second_call_continues_and_runs_its_own_schedule(tmp_path, caplog):
     assert made.policy is policy
     assert made.policy._update is compiled_before
     assert seen == [128, 256, 384, 512, 640, 768, 896, 1024]
-    assert "the learning rate begins at 0.01 again and is annealed over these 512 steps" in caplog.text
+    assert "the learning rate starts at 0.01 again and is annealed over these 512 steps" in caplog.text
     rates = read_metrics(made.run_dir / "metrics.csv")["train/learning_rate"]
     rates = rates[np.isfinite(rates)]
     # Each row is the mean over a call: all, 3/4, 1/2 and 1/4 of the rate.
@@ -154,7 +154,7 @@ def test_calls_that_are_shorter_than_a_rollout_learn_at_the_full_rate_and_say_so
     made.close()
     assert summary.env_step == 384
     assert rates_of(made) == pytest.approx([0.01] * 3)
-    assert caplog.text.count("100 steps are less than a rollout of 128: all updates of this call have the") == 3
+    assert caplog.text.count("100 steps are less than one rollout of 128: all updates of this call use the") == 3
 
 
 def test_where_nothing_is_left_learn_says_so_and_returns_the_figures(tmp_path, caplog):
@@ -163,10 +163,10 @@ def test_where_nothing_is_left_learn_says_so_and_returns_the_figures(tmp_path, c
     # Each call goes on to a multiple of 100: at 128, 256, 384, 512; what overshoots is not made twice.
     steps = [made.learn(100, total=512).env_step for _ in range(7)]
     assert steps == [128, 256, 384, 512, 512, 512, 512]
-    assert caplog.text.count("nothing left to learn: the run is at step 512, this call ends at ") == 3
+    assert caplog.text.count("no steps left to learn: the run is at step 512, and this call ends at step ") == 3
     # The settings end at 256.
     assert made.learn().env_step == 512
-    assert "this call ends at 256" in caplog.text
+    assert "this call ends at step 256" in caplog.text
     made.close()
     assert rates_of(made) == pytest.approx([0.0003, 0.000225, 0.00015, 0.000075])
     again = minding.load(made.run_dir, progress=False)
@@ -219,7 +219,7 @@ def test_callbacks_that_fail_are_replaced_and_the_run_goes_on(tmp_path, caplog):
     with pytest.raises(ZeroDivisionError) as raised:
         made.learn(128, total=768, use=broken)
     assert "use: Stopper is gone, and so is its state" in caplog.text
-    assert "learn(..., use=[...]) goes on with other callbacks" in raised.value.__notes__[-1]
+    assert "learn(..., use=[...]) continues it with other callbacks" in raised.value.__notes__[-1]
     summary = made.learn(total=512, use=[lambda ctx: seen.append(ctx.clock)])
     assert (summary.env_step, seen) == (512, [384, 512])
     # In an open session, too.
@@ -422,7 +422,7 @@ def test_a_graph_belongs_to_its_thread(tmp_path):
     thread = threading.Thread(target=act)
     thread.start()
     thread.join()
-    assert "belongs to the thread that made it" in errors[0]
+    assert "works only in the thread that made it" in errors[0]
 
 
 def test_what_was_saved_acts_alike_and_says_what_it_reached(pole, tmp_path):
@@ -491,9 +491,9 @@ def test_a_run_that_cannot_begin_leaves_no_folder_and_can_be_tried_again(tmp_pat
         (lambda: minding.load(5), r"load\(5\): expected the path of a folder"),
         (lambda: minding.load(""), r"load\(''\): expected the path of a folder"),
         (lambda: training.evaluate(None), r"\(None\): expected the path of a folder"),
-        (lambda: encoded(Instance()), "encoder=a Instance: expected a class of your own, as in encoder=MyEncoder"),
-        (lambda: encoded(lambda space, model, rng: None), "encoder=a function: expected a class of your own"),
-        (lambda: encoded(nn.Dense), "encoder=Dense: expected a class of your own"),
+        (lambda: encoded(Instance()), "encoder=a Instance: expected your own class, as in encoder=MyEncoder"),
+        (lambda: encoded(lambda space, model, rng: None), "encoder=a function: expected your own class"),
+        (lambda: encoded(nn.Dense), "encoder=Dense: expected your own class"),
         (lambda: minding.Agent("ppo", "CartPole-v1", gamma=Instance()), "gamma: a Instance cannot be part of a"),
     ],
 )
@@ -566,7 +566,11 @@ def test_a_saved_folder_that_was_changed_is_refused(pole, tmp_path):
         changed = change(whole)
         assert changed != whole
         (folder / name).write_bytes(changed)
-        message = "holds no checksums of a saved policy" if name == "checksums.json" else "is not what was saved"
+        message = (
+            "does not hold the checksums of a saved policy"
+            if name == "checksums.json"
+            else "has changed since it was saved"
+        )
         for use in (minding.load, lambda path: training.evaluate(path, 1)):
             with pytest.raises(CheckpointError, match=f"{name} {message}"):
                 use(folder)
@@ -584,7 +588,7 @@ def test_commands_take_a_saved_folder(pole, tmp_path, capsys):
     data = tmp_path / "data"
     assert command(["data", "record", str(folder), "--steps", "20", "--explore", "--out", str(data)]) == 0
     assert command(["resume", str(folder)]) == 2
-    assert "is a saved policy, and no run: minding.load" in capsys.readouterr().err
+    assert "is a saved policy, not a run: minding.load" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

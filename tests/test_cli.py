@@ -218,7 +218,7 @@ def test_without_a_command_the_help_is_shown(capsys):
         (["train", "nope"], "neither a preset, an algorithm, a file nor a run folder. `minding list` shows"),
         (["train", "cartpole"], "did you mean one of cartpole_a2c, "),
         (["train", "CartPole-v1"], "as in `minding train ppo --env CartPole-v1`"),
-        (["train", "ppo"], "env.env_id is not given: add one, as in `minding train ppo --env CartPole-v1`"),
+        (["train", "ppo"], "env.env_id is missing: add one, as in `minding train ppo --env CartPole-v1`"),
         (["train", "mappo"], "as in `minding train mappo --env mpe2/simple_spread_v3`"),
         (["train", "ppo", "CartPole-v1"], "unexpected 'CartPole-v1': expected settings as KEY=VALUE"),
         (["train", "ppo", "--algo", "dqn", "--env", "CartPole-v1"], "ppo and policy.type=dqn name two algorithms"),
@@ -232,8 +232,8 @@ def test_without_a_command_the_help_is_shown(capsys):
         (["record", "absent", "--seed", "9" * 20], "is not in the range 0<=x<=1000000000000"),
         (["data", "record", "absent", "--steps", "9" * 20], "is not in the range 1<=x<=1000000000000"),
         (["check-env", "CartPole-v1", "--steps", "9" * 20], "is not in the range 1<=x<=1000000000000"),
-        (["train", "cartpole_ppo", "run.max_env_step=99999999999999999999"], "it is beyond 10**12"),
-        (["train", "cartpole_ppo", "--seed", "99999999999999999999"], "it is beyond 10**12"),
+        (["train", "cartpole_ppo", "run.max_env_step=99999999999999999999"], "it exceeds 10**12"),
+        (["train", "cartpole_ppo", "--seed", "99999999999999999999"], "it exceeds 10**12"),
         (["eval", "absent", "--ckpt", "bets"], "Directory 'bets' does not exist"),
         (["eval", "absent", "--ckpt", ".", "--exported", __file__], "--ckpt and --exported name two agents"),
         (["plot", "absent"], "no run folder 'absent'"),
@@ -341,7 +341,7 @@ def test_a_run_whose_last_state_was_not_saved_has_its_own_exit_code_and_names_th
     training.stop_reason, training.unsaved = reason, True
     assert run(["train", "cartpole_ppo"]) == 3
     out, error = capsys.readouterr()
-    assert "could not be saved; there is no earlier one: start the run again" in error
+    assert "could not be saved; there is no earlier checkpoint: start the run again" in error
     assert ("  again " in out, "  continue " in out) == (True, False)
     newest = tmp_path / "runs" / "cartpole_ppo" / "ckpt" / "iter_20"
     save_checkpoint(newest, {"policy": {}}, {"unit": "env_step", "env_step": 2000})
@@ -391,7 +391,7 @@ def test_a_lack_of_memory_names_what_takes_it(training, compiled, capsys):
     training.train = train
     assert run(["train", "cartpole_ppo"]) == 1
     message = capsys.readouterr().err
-    assert message.startswith("minding: not enough memory: Unable to allocate 6.94 EiB; lower what is large of policy.")
+    assert message.startswith("minding: not enough memory: Unable to allocate 6.94 EiB; lower the largest of policy.")
     assert message.count("\n") == 1
 
 
@@ -810,7 +810,7 @@ def test_the_figures_say_that_the_run_folder_was_removed(training, compiled, cap
     training.folder_lost = True
     assert run(["train", "cartpole_ppo"]) == 0
     found = " ".join(capsys.readouterr().out.split())
-    assert "cartpole_ppo-1 (removed or renamed during the run: it holds only what came later)" in found
+    assert "cartpole_ppo-1 (removed or renamed during the run: it holds only files written later)" in found
 
 
 @pytest.mark.parametrize("command", [["resume", "cartpole_ppo"], ["train", "cartpole_ppo", "--resume", "--out", "."]])
@@ -850,7 +850,7 @@ def test_the_agents_of_all_seeds_in_a_folder_play(seeds, training, capsys):
     assert lines[-1] == "mean of 3 seeds 490.0, from 490.0 to 490.0"
     assert [call[:2] for call in training.calls] == [(2, 0), (2, 1), (2, 10)]
     assert run(["eval", str(seeds), "--ckpt", str(seeds)]) == 2
-    assert "are about one agent, and" in capsys.readouterr().err
+    assert "name one agent, but" in capsys.readouterr().err
 
 
 def test_of_a_folder_of_seeds_the_best_is_filmed(seeds, training, capsys):

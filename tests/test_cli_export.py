@@ -149,7 +149,7 @@ def test_a_file_of_another_environment_is_refused(make_run, capsys):
     cartpole, pendulum = make_run("cartpole")[0], make_run("pendulum")[0]
     assert run(["export", str(pendulum.path), "--format", "onnx"]) == 0
     assert run(["eval", str(cartpole.path), "--exported", str(pendulum.path / "policy.onnx")]) == 1
-    assert "its algorithm is 'sac', that of" in capsys.readouterr().err
+    assert "its algorithm is 'sac', but the run" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -170,4 +170,4 @@ def test_bad_input_is_exit_code_2(args, message, capsys, tmp_path, monkeypatch):
 def test_a_name_of_another_format_is_bad_input(make_run, capsys):
     run_dir, _ = make_run("cartpole")
     assert run(["export", str(run_dir.path), "--format", "onnx", "--out", "policy.mindir"]) == 2
-    assert "expected a name that ends with .onnx" in capsys.readouterr().err
+    assert "expected a file name that ends with .onnx" in capsys.readouterr().err

@@ -166,8 +166,8 @@ def test_status_says_where_a_run_is_and_whether_its_process_is_there(tmp_path, c
     file.write(ctx, 100_000, [])
     run(["status", str(run_dir.path)])
     out = capsys.readouterr().out
-    assert re.search(rf"gone: process {os.getpid()} on .* no longer runs; last heard of 20.* UTC \(0 s ago\); ", out)
-    assert f"minding resume {run_dir.path} continues it" in out
+    assert re.search(rf"gone: process {os.getpid()} on .* no longer runs; last report 20.* UTC \(0 s ago\); ", out)
+    assert f"minding resume {run_dir.path} continues the run" in out
     file.write(ctx, 100_000, [], "failed", "ValueError: broken")
     run(["status", str(run_dir.path)])
     assert "cart: failed (ValueError: broken), 20" in capsys.readouterr().out
@@ -179,4 +179,4 @@ def test_status_says_where_a_run_is_and_whether_its_process_is_there(tmp_path, c
     assert run(["status", str(tmp_path)]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert "seed_0: running, process" in lines[0]
-    assert lines[2:] == [f"{tmp_path}/seed_1: has not begun"]
+    assert lines[2:] == [f"{tmp_path}/seed_1: has not started"]

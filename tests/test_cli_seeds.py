@@ -140,7 +140,7 @@ def test_settings_that_change_no_return_hold_for_the_seeds_that_are_still_to_be_
     assert load_config(settings).run.final_episodes == 7
     code, out, error = train({1: 40.0}, "--seeds", "0-1", "run.final_episodes=9", "run.ckpt_freq=3")
     assert (code, error) == (0, "")
-    assert "run.final_episodes is now 9, before 7: finished seeds keep what they were trained with" in out
+    assert "run.final_episodes is now 9 instead of 7: finished seeds keep the old value" in out
     assert "ckpt_freq" not in out
     assert (load_config(settings).run.final_episodes, calls(tmp_path)) == (9, [0, 1])
     assert "is now" not in train({}, "--seeds", "0-1", "run.final_episodes=9", "run.ckpt_freq=3")[1]
@@ -178,7 +178,7 @@ def test_the_lines_of_running_seeds_say_how_far_they_are(train, tmp_path, capsys
         (["--seeds", "9" * 13], "expected seeds of at most 12 digits"),
         (["--seeds", "0-1", "--seed", "3"], "--seeds and seed=3 contradict each other: give only one of them"),
         (["--seeds", "0-1", "--resume"], "--resume has no effect with --seeds, which always resumes: leave it out"),
-        (["--jobs", "2"], "--jobs 2 has no effect on one run: also give --seeds, such as --seeds 0-4"),
+        (["--jobs", "2"], "--jobs 2 has no effect on a single run: also give --seeds, such as --seeds 0-4"),
         (["--seeds", "0-1", "--jobs", "0"], "0 is not in the range"),
         (["--seeds", "0-1", "policy.learn.gamma=2"], "policy.learn.gamma=2: expected a number in [0, 1]"),
     ],

@@ -106,7 +106,7 @@ def test_a_search_that_was_killed_makes_the_trials_of_one_that_was_not(tune, tmp
             journal.write('{"op_code": 4, "worker')  # A crash within a line.
     code, out, _ = tune({}, "--trials", "5")
     assert (code, states(folder)) == (0, ["COMPLETE"] * 5)
-    assert "3 trials ended before; 1 are continued" in out
+    assert "3 trials have ended; 1 are continued" in out
     made = calls(tmp_path)
     assert [name for name, _ in made] == [f"trial_00{number}" for number in (0, 1, 1, 2, 3, 3, 4)]
     assert dict(made) == dict(whole)
@@ -136,7 +136,7 @@ def test_failed_trials_are_told_apart_and_three_of_them_end_the_search(tune, tmp
     calls(tmp_path)
     code, out, error = tune({str(n): "fails" for n in range(9)}, "--trials", "9", "--study", str(tmp_path / "bad"))
     assert (code, len(calls(tmp_path))) == (1, 3)
-    assert "no trial of 3 is done: exit code 1: minding: reward is nan" in error
+    assert "none of 3 trials finished: exit code 1: minding: reward is nan" in error
 
 
 @pytest.mark.parametrize(
@@ -154,10 +154,10 @@ def test_failed_trials_are_told_apart_and_three_of_them_end_the_search(tune, tmp
             [],
             "policy.learn.gamma=0.9: expected values as {low: 1e-5, high: 1e-2, log: true}",
         ),
-        ("policy.learn.gamma: {low: 1, high: 0.5}", [], "low is below high"),
+        ("policy.learn.gamma: {low: 1, high: 0.5}", [], "with low below high"),
         ("policy.learn.gamma: [0.9, 2.0]", [], "policy.learn.gamma=2.0: expected a number in [0, 1]"),
         ("policy.model.hidden: {low: 1, high: 3}", [], "policy.model.hidden=1: expected a list"),
-        ("policy.eval.freq: [10, 20]", [], "policy.eval.freq cannot be searched: trials"),
+        ("policy.eval.freq: [10, 20]", [], "policy.eval.freq cannot be searched, because trials"),
         ("seed: [0, 1]", [], "seed cannot be searched"),
         (None, ["--space", "absent.yaml"], "cannot read the configuration 'absent.yaml'"),
         (
@@ -190,11 +190,11 @@ def test_a_study_of_something_else_is_refused(tune, tmp_path):
     assert 'policy.type is "ppo" there and "dqn" here' in refused(preset="cartpole_dqn")
     assert "another configuration: policy.learn.gamma is" in refused("policy.learn.gamma=0.5")
     assert "another configuration: seed is 0 there and 1 here" in refused("--seed", "1")
-    assert "searches another space" in refused(space=False)
+    assert "has another search space" in refused(space=False)
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "file").touch()
     code, _, error = tune({}, "--study", str(tmp_path / "other"))
-    assert (code, "is the folder of something else" in error) == (2, True)
+    assert (code, "is not the folder of a search" in error) == (2, True)
     Path(study, "journal.log").write_text("{}\n")
     assert "is not the journal of a study" in refused()
     assert calls(tmp_path) == []

@@ -36,7 +36,7 @@ from ding.utils import set_pkg_seed
 
 @pytest.mark.parametrize("line", SCRIPT.strip().splitlines())
 def test_an_import_of_di_engine_says_what_is_here(line):
-    with pytest.raises(ImportError, match=r"DI-engine\. Here: .*docs/from_di_engine.md"):
+    with pytest.raises(ImportError, match=r"DI-engine\. In minding: .*docs/from_di_engine.md"):
         exec(line.replace("ding", "minding", 1), {})  # noqa: S102
 
 

@@ -138,7 +138,7 @@ def test_an_encoder_of_this_program_is_given_as_its_class(tmp_path):
         ("own_parts:Unsized", "expected an attribute out_features"),
         ("own_parts:InNumPy", "expected a class derived from mindspore.nn.Cell"),
         ("own_parts:Plane", "own_parts has no 'Plane'; did you mean 'Plain'"),
-        ("nowhere:Plain", "there is no module 'nowhere' on the Python path; work in your project's folder"),
+        ("nowhere:Plain", "there is no module 'nowhere' on the Python path: run this in your project's folder"),
         ("own_parts", "expected 'module:Name', .* such as 'own_parts:Name'"),
         ("own_parts:", "expected 'module:Name', .* such as 'own_parts:Name'"),
         (":Plain", "expected 'module:Name', .* such as 'my_module:Plain'"),
@@ -261,10 +261,10 @@ def test_a_place_that_is_not_there_is_named(tmp_path):
         ({"policy": {"type": "users_parts:MyPPO"}}, None),
         ({"chain": "users_parts:my_chain"}, None),
         ({"use": ["users_parts:Count", {"call": "users_parts:seen"}, "users_parts:made"]}, None),
-        ({"use": ["users_parts:silent"]}, "does not say that it makes middleware"),
-        ({"policy": {"model": {"encoder": "users_parts:Count"}}}, "is not an encoder by its text"),
-        ({"policy": {"type": "users_parts:Count"}}, "is not an algorithm by its text"),
-        ({"chain": "users_parts:silent"}, "does not say that it makes a chain"),
+        ({"use": ["users_parts:silent"]}, "does not declare that it makes middleware"),
+        ({"policy": {"model": {"encoder": "users_parts:Count"}}}, "is not an encoder according to its source"),
+        ({"policy": {"type": "users_parts:Count"}}, "is not an algorithm according to its source"),
+        ({"chain": "users_parts:silent"}, "does not declare that it makes a chain"),
         ({"use": ["os:system"]}, "part of Python|not below the current folder"),
         ({"policy": {"model": {"encoder": "os:system"}}}, "part of Python|not below the current folder"),
     ],
@@ -282,10 +282,10 @@ def test_what_a_run_folder_names_is_of_the_users_project_and_of_its_kind(setting
 @pytest.mark.parametrize(
     ("encoder", "reason"),
     [
-        ("users_parts:Bothh", "defines no class or function 'Bothh'; did you mean 'Both'"),
-        ("users_parts:Zzzzz", "defines no class or function 'Zzzzz'; if it was renamed, give it its old name"),
+        ("users_parts:Bothh", "does not define a class or function 'Bothh'; did you mean 'Both'"),
+        ("users_parts:Zzzzz", "does not define a class or function 'Zzzzz'; if it was renamed, give it its old name"),
         ("users_broken:Both", r"users_broken\.py, line 1: SyntaxError: "),
-        ("nowhere:Both", "there is no module 'nowhere' in '.*': work in your project's folder, which holds it"),
+        ("nowhere:Both", "there is no module 'nowhere' in '.*': run this in your project's folder, which holds it"),
     ],
 )
 def test_mistakes_that_trust_does_not_cure_do_not_ask_for_it(encoder, reason, project, monkeypatch):

@@ -1,1 +1,1 @@
-"""Settings: schemas of options, the compiler that checks them, what identifies a run, code that a file names."""
+"""Settings: schemas of options, the compiler that checks them, the identity of a run, and code that settings name."""

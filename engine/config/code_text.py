@@ -1,4 +1,4 @@
-"""What a name in Python code stands for, read from the text of modules: nothing is imported and nothing runs."""
+"""Resolves names in Python code from the source text of modules: nothing is imported and nothing runs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 @dataclasses.dataclass(frozen=True)
 class Definition:
-    """Where a class or function is defined; `node` is None for anything else that a name can stand for."""
+    """Where a class or function is defined; `node` is None for a name of anything else."""
 
     module: str
     name: str
@@ -58,16 +58,16 @@ def _find(name: str, path: Any) -> importlib.machinery.ModuleSpec | None:
 
 
 class CodeText:
-    """The modules that can be imported, as texts; each is read once."""
+    """The sources of modules that can be imported; each is read once."""
 
     def __init__(self) -> None:
         self.tree: Callable[[str], ast.Module | None] = functools.lru_cache(None)(self._tree)
         self._faults: dict[str, str] = {}
 
     def definitions(self, module: str, name: str, steps: int = _MAX_STEPS) -> list[Definition]:
-        """All that a name of a module can stand for, with imports followed; empty if nothing there has that name.
+        """All definitions that a name of a module can refer to, with imports followed; empty if it has no such name.
 
-        What is no class or function, or cannot be followed, is a definition without a node.
+        Anything that is not a class or function, or cannot be followed, is a definition without a node.
         """
         tree = self.tree(module)
         if steps <= 0 or tree is None:
@@ -92,7 +92,8 @@ class CodeText:
         return found
 
     def classes(self, module: str, expression: ast.expr | None, steps: int = _MAX_STEPS) -> list[Definition]:
-        """What an expression such as a base class or an annotation stands for; empty if that cannot be told."""
+        """The classes that an expression, such as a base class or an annotation, refers to; empty if this is
+        unknown."""
         if isinstance(expression, ast.Subscript):
             return self.classes(module, expression.value, steps)
         if isinstance(expression, ast.Constant) and isinstance(expression.value, str):
@@ -113,7 +114,7 @@ class CodeText:
         return []
 
     def bases(self, definition: Definition) -> Iterator[Definition]:
-        """A class, and all the classes that it is derived from."""
+        """A class and all its base classes."""
         waiting = [definition]
         seen: set[str] = set()
         while waiting and len(seen) < _MAX_STEPS:
@@ -125,7 +126,7 @@ class CodeText:
                     waiting += self.classes(each.module, base)
 
     def registers(self, module: str, env_id: str) -> bool:
-        """Whether a module holds a call of a function `register` or `register_env` with this text."""
+        """Whether a module calls a function `register` or `register_env` with this string."""
         tree = self.tree(module)
         for node in ast.walk(tree) if tree is not None else ():
             if isinstance(node, ast.Call) and (_dotted(node.func) or [""])[-1] in ("register", "register_env"):
@@ -138,7 +139,7 @@ class CodeText:
         return False
 
     def fault(self, module: str) -> str | None:
-        """What Python finds wrong with the text of a module, with the line; None if it can be read."""
+        """Python's error in the source of a module, with the line; None if it can be parsed."""
         self.tree(module)
         return self._faults.get(module)
 
@@ -162,7 +163,7 @@ class CodeText:
             return None
 
     def _imported(self, source: str, name: str, steps: int) -> list[Definition]:
-        """What ``from source import name`` binds; nothing where there is no such module, as in a `try`."""
+        """The object that ``from source import name`` binds; nothing if there is no such module, as in a `try`."""
         return self.definitions(source, name, steps - 1) if find_module(source) is not None else []
 
     def _modules(self, module: str, tree: ast.Module, name: str) -> Iterator[str]:
@@ -190,7 +191,7 @@ class CodeText:
 
 
 def members(node: ast.ClassDef) -> set[str]:
-    """Names of a class's methods and attributes, and of what its methods give to `self`."""
+    """Names of a class's methods and attributes, and of the attributes that its methods set on `self`."""
     found = {each.name for each in node.body if isinstance(each, (ast.FunctionDef, ast.AsyncFunctionDef))}
     for each in node.body:
         found |= _bound(each)

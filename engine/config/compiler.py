@@ -54,11 +54,11 @@ def fill_schema(schema: Schema, user: Mapping[str, Any], overrides: Iterable[str
     """Lays settings over the defaults of any schema and checks them; `compile_config` is for a whole run.
 
     Args:
-      schema: what keys there are.
+      schema: the keys and their options.
       user: nested mapping; never changed.
-      overrides: ``'a.b=c'`` texts, c in YAML; they win over `user`.
+      overrides: ``'a.b=c'`` strings, with c in YAML; they take precedence over `user`.
     Returns:
-      A fresh tree with every key of the schema.
+      A new tree with every key of the schema.
     Raises:
       ConfigError: for an unknown key, a wrong type or a value out of range; names the key's full path.
     """
@@ -112,7 +112,7 @@ RUN_SCHEMA: dict[str, Any] = {
     "seed": opt(0, "[0, inf)", "seed of every random stream of the run"),
     "device": opt("auto", ("auto", "CPU", "Ascend", "GPU"), "device on which MindSpore runs"),
     "chain": opt(
-        None, None, "name of the chain, or your own as 'module:function'; the algorithm's by default", type=str
+        None, None, "name of the chain, or your own as 'module:function'; the algorithm's chain by default", type=str
     ),
     "use": opt(
         [], None, "your own middleware, each 'module:Name' or {call: 'module:Name', before: middleware, role: collect}"
@@ -129,28 +129,35 @@ RUN_SCHEMA: dict[str, Any] = {
         ),
         "max_train_epoch": opt(None, "[1, inf)", "passes over recorded data after which the run ends", type=int),
         "schedule_begin": opt(
-            0, "[0, inf)", "step of the clock at which schedules over the run begin, such as that of the learning rate"
+            0, "[0, inf)", "step of the clock at which schedules over the run start, such as the learning rate schedule"
         ),
         "begin_from": opt(
-            None, None, "run folder whose learned policy this run begins with: weights, targets, optimizer", type=str
+            None, None, "run folder whose weights, targets and optimizer state this run starts from", type=str
         ),
-        "final_episodes": opt(100, "[1, inf)", "episodes of the evaluation after training"),
+        "final_episodes": opt(100, "[1, inf)", "episodes in the evaluation after training"),
         "max_step": opt(None, "[1, inf)", "iterations after which the run ends", type=int),
         "stop_value": opt(None, None, "evaluation mean at which the run ends; None: never", type=float),
-        "target": opt(None, None, "mean return to reach, a line in plots of the curve; it ends nothing", type=float),
+        "target": opt(
+            None,
+            None,
+            "mean return to reach, a line in plots of the learning curve; it does not end the run",
+            type=float,
+        ),
         "log_freq": opt(0.5, "(0, inf)", "seconds between two refreshes of the progress display"),
         "metrics_freq": opt(1000, "[1, inf)", "steps of the clock between two rows of metrics"),
         "loggers": opt(
             ["tensorboard"],
             ("tensorboard", "wandb", "mlflow", "swanlab"),
-            "trackers that receive metrics besides metrics.csv; all but TensorBoard are extras",
+            "trackers that receive metrics besides metrics.csv; each of them but TensorBoard needs an extra",
         ),
-        "video": opt(False, None, "film an episode of the final policy: episode.gif, and TensorBoard; takes seconds"),
+        "video": opt(
+            False, None, "film an episode of the final policy, for episode.gif and TensorBoard; takes a few seconds"
+        ),
         "gradient_stats": opt(False, None, "log norms of gradients, weights and steps, by group of parameters"),
         "ckpt_freq": opt(1000, "[1, inf)", "gradient steps between two checkpoints"),
         "out_dir": opt("runs", None, "folder that holds the run folders"),
         "jit_threads": opt(
-            1, "[1, 256]", "threads of kernels, at most one per core; they help wide layers, see kernels.md"
+            1, "[1, 256]", "threads of the kernels, at most one per core; several help with wide layers, see kernels.md"
         ),
         "profile": opt(False, None, "print the time of each middleware at the end"),
         "trace": opt(False, None, "write a timeline of all lanes to trace.json, for chrome://tracing"),
@@ -159,16 +166,18 @@ RUN_SCHEMA: dict[str, Any] = {
         "freq": opt(
             None,
             "[1, inf)",
-            "iterations between two versions of the policy that are kept in the model pool; None: there is no pool",
+            "iterations between two versions of the policy in the model pool; None: no model pool",
             type=int,
         ),
-        "last": opt(10, "[1, inf)", "newest versions that stay; the best and pinned ones always do"),
-        "every": opt(None, "[1, inf)", "older versions stay whose number is a multiple of this", type=int),
+        "last": opt(10, "[1, inf)", "number of newest versions to keep; the best and pinned versions are always kept"),
+        "every": opt(None, "[1, inf)", "keep those older versions whose number is a multiple of this", type=int),
     },
     "contest": {
         "opponents": opt([], None, "names of the agents for which past versions of the policy act (chain=contest)"),
-        "score": opt("score", None, "key of env.info_keys that tells how an episode ended: 1 won, 0 lost, 0.5 neither"),
-        "size": opt(8, "[1, 1000]", "versions in play at a time"),
+        "score": opt(
+            "score", None, "key of env.info_keys with the outcome of an episode: 1 for won, 0 for lost, 0.5 for neither"
+        ),
+        "size": opt(8, "[1, 1000]", "number of past versions that play at the same time"),
     },
     "lanes": {
         "async_mode": opt(False, None, "collect and evaluate in separate processes while the chain learns"),
@@ -179,11 +188,11 @@ RUN_SCHEMA: dict[str, Any] = {
 
 
 class ConfigurablePolicy(Protocol):
-    """What the compiler needs to know of an algorithm: a policy class, or its entry in a table.
+    """The compiler's view of an algorithm: a policy class, or its entry in a table.
 
-    It may also have `chain`, the name of its chain, `unit`, what the clock of its runs counts ('env_step' by default,
-    or 'train_iter'), `needs`, the switches of the section `env` that it turns on, and `check_config(cfg)`, which raises
-    ConfigError for settings that do not go together.
+    It may also have `chain`, the name of its chain, `unit`, the unit of its runs' clock ('env_step' by default, or
+    'train_iter'), `needs`, the switches of the section `env` that it turns on, and `check_config(cfg)`, which raises
+    ConfigError for settings that contradict each other.
     """
 
     @property
@@ -205,13 +214,13 @@ def compile_config(
       user: nested mapping as in a preset's `main_config`, or a saved compiled configuration; never changed.
       policy: the algorithm; see `ConfigurablePolicy`.
       describe_env: from ``cfg.env`` to a plain description of its spaces; None keeps a saved one.
-      env_schema: schema of the env part; None takes any keys.
-      overrides: ``'a.b=c'`` texts, c in YAML; they win over `user`.
+      env_schema: schema of the section `env`; None accepts any keys.
+      overrides: ``'a.b=c'`` strings, with c in YAML; they take precedence over `user`.
     Returns:
-      A fresh tree that shares nothing with `user` or with any other compiled configuration.
+      A new tree that shares nothing with `user` or with any other compiled configuration.
     Raises:
-      ConfigError: for an unknown key, a wrong type, a value out of range, or a saved description that is no
-        longer the environment's; names the key's full path.
+      ConfigError: for an unknown key, a wrong type, a value out of range, or a saved description that no longer
+        fits the environment; names the key's full path.
     """
     schema = {
         **RUN_SCHEMA,
@@ -223,7 +232,7 @@ def compile_config(
     cfg = Config(_merge(given, schema, ()))
     _turn_on(getattr(policy, "needs", ()), cfg.env, given.get("env", {}), policy.name)
     if env_schema is not None and not cfg.env.get("env_id", True):
-        raise ConfigError("env.env_id is not given: expected the id of an environment, such as 'CartPole-v1'")
+        raise ConfigError("env.env_id is missing: expected the id of an environment, such as 'CartPole-v1'")
     spec = saved_spec if describe_env is None else plain(describe_env(cfg.env))
     if spec is not None:
         _compare_specs(saved_spec, spec, "env.spec")
@@ -249,8 +258,7 @@ def _turn_on(switches: Iterable[str], env: EnvSection, given: Mapping[str, Any],
     for key in switches:
         if not given.get(key, True):
             raise ConfigError(
-                f"env.{key}={given[key]!r}: policy.type={name!r} does not learn without it and turns it on: leave the "
-                "key out"
+                f"env.{key}={given[key]!r}: policy.type={name!r} needs it and turns it on: leave the key out"
             )
         env[key] = True
 
@@ -271,10 +279,10 @@ def _plain_tree(user: Any) -> dict[str, Any]:
 
 
 def parse_overrides(overrides: Iterable[str]) -> dict[str, Any]:
-    """What ``'a.b=c'`` texts say, as a tree of unchecked values; the later of two wins.
+    """Parses ``'a.b=c'`` strings into a tree of unchecked values; the later of two takes precedence.
 
     Raises:
-      ConfigError: a string is not of that form, or its value is not YAML.
+      ConfigError: a string does not have that form, or its value is not YAML.
     """
     return _apply_overrides({}, overrides, RUN_SCHEMA)
 
@@ -324,7 +332,7 @@ def _compare_specs(saved: Any, found: Any, path: str) -> None:
             _compare_specs(saved.get(key), found.get(key), f"{path}.{key}")
     elif saved is not None and saved != found:
         raise ConfigError(
-            f"{path}: the saved configuration says {saved!r}, the environment says {found!r}; "
+            f"{path}: the saved configuration has {saved!r}, but the environment has {found!r}; "
             "restore the environment, or delete env.spec to train on the new one"
         )
 
@@ -339,14 +347,14 @@ def _experiment_name(cfg: Config) -> str:
         odd = re.search(r"[^A-Za-z0-9_.+=-]", name)
         wrong = f"{odd[0]!r} is not allowed" if odd else f"it begins with {name[0]!r}" if name else "it is empty"
         raise ConfigError(
-            f"exp_name={name!r}: expected a folder name of the letters A-Z and a-z, digits and _ . + = -, the first of "
-            f"them a letter, a digit or _; {wrong}"
+            f"exp_name={name!r}: expected a folder name made of the letters A-Z and a-z, digits and _ . + = -, whose "
+            f"first character is a letter, a digit or _; {wrong}"
         )
     return str(name)
 
 
 def save_config(cfg: Mapping[str, Any], path: str | os.PathLike[str]) -> None:
-    """Writes a configuration in one step as YAML in plain types, so that `load_config` gives the same tree."""
+    """Writes a configuration atomically as YAML with plain types; `load_config` returns the same tree."""
     path = Path(path)
     fresh = path.with_name(f"{path.name}.new")
     fresh.write_text(yaml.safe_dump(plain(cfg), sort_keys=False), encoding="utf-8")
@@ -357,7 +365,7 @@ def load_config(path: str | os.PathLike[str]) -> Config:
     """Reads a YAML configuration.
 
     Raises:
-      ConfigError: if the file is missing, unreadable, or holds no mapping.
+      ConfigError: if the file is missing or unreadable, or does not hold a mapping.
     """
     try:
         tree = parse_yaml(read_text(path, MAX_BYTES))

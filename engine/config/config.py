@@ -1,10 +1,10 @@
 """`Config`: the tree of settings, read by attribute, with the types of its keys.
 
-All keys of the run, its lanes and the environment are declared here with their types. Of the section `policy` this
-declares the keys that several algorithms share or that middleware and chains read, such as
-``policy.learn.learning_rate``; where an algorithm lacks one, reading it raises AttributeError. To type checkers any
-other key of an algorithm is an `object`, and `Section.read` gives it a type. Nothing is `Any`: a type checker finds a
-misspelt key before the run, and checks what is computed from settings.
+All keys of the run, its lanes and the environment are declared here with their types. From the section `policy`, the
+keys that several algorithms share or that middleware and chains read are declared, such as
+``policy.learn.learning_rate``; reading one that an algorithm lacks raises AttributeError. For type checkers any other
+key of an algorithm is an `object`, to which `Section.read` gives a type. Nothing is `Any`: a type checker finds a
+misspelt key before the run, and checks expressions with settings.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ _T = TypeVar("_T")
 
 
 class Section(dict[str, object]):
-    """A part of the settings: a dict whose keys are attributes, too. Mappings in it, also in lists, are sections."""
+    """A part of the settings: a dict whose keys are also attributes. Mappings in it, also those in lists, are
+    sections."""
 
     __slots__ = ()
 
@@ -32,9 +33,9 @@ class Section(dict[str, object]):
         Args:
           path: keys, joined by dots.
           kind: class of the value.
-          default: what is returned if there is no such key.
+          default: the value if there is no such key.
         Raises:
-          ConfigError: there is no such key and no default, or the value is of another type.
+          ConfigError: there is no such key and no default, or the value has another type.
         """
         value: object = self
         for key in path.split("."):
@@ -45,7 +46,7 @@ class Section(dict[str, object]):
                 raise ConfigError(f"read({path!r}): there is no key {key!r}{nearest(key, known)}")
             value = value[key]
         if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
-            raise ConfigError(f"read({path!r}): expected {kind.__name__}, the settings hold {value!r}")
+            raise ConfigError(f"read({path!r}): expected {kind.__name__}, but the settings hold {value!r}")
         return value
 
     def __setitem__(self, key: str, value: object) -> None:
@@ -64,7 +65,7 @@ class Section(dict[str, object]):
         return self[key]
 
     def copy(self) -> Section:
-        """A copy of this section; the sections in it are the same."""
+        """A shallow copy of this section: it shares the sections in it."""
         return type(self)(self)
 
     def __dir__(self) -> list[str]:
@@ -97,7 +98,7 @@ def _sections(value: object) -> object:
 
 
 class OpenSection(Section):
-    """A section that may hold further keys, of one algorithm or environment alone."""
+    """A section that may hold further keys, which belong to a single algorithm or environment."""
 
     __slots__ = ()
 
@@ -144,7 +145,7 @@ class PoolSection(Section):
 
 
 class ContestSection(Section):
-    """`contest`, who plays in the chain `contest`."""
+    """`contest`, the players of the chain `contest`."""
 
     opponents: list[str]
     score: str
@@ -172,7 +173,7 @@ class LanesSection(Section):
 
 
 class AgentsSection(OpenSection):
-    """`env.spec.agents`, where there are several."""
+    """`env.spec.agents`, for environments with several agents."""
 
     names: list[str]
     spaces: list[OpenSection]
@@ -181,7 +182,7 @@ class AgentsSection(OpenSection):
 
 
 class SpecSection(OpenSection):
-    """`env.spec`, what the environment says of itself: see `envs.spec.describe_env`."""
+    """`env.spec`, the description of the environment: see `envs.spec.describe_env`."""
 
     observation: OpenSection
     action: OpenSection
@@ -237,7 +238,7 @@ class ModelSection(OpenSection):
 
 
 class TargetSection(OpenSection):
-    """`policy.learn.target`: how target networks follow."""
+    """`policy.learn.target`: the update of target networks."""
 
     kind: str
     freq: int
@@ -289,7 +290,7 @@ class LearnSection(OpenSection):
 
 
 class NoiseSection(OpenSection):
-    """`policy.collect.noise`: of continuous actions."""
+    """`policy.collect.noise`: the noise on continuous actions."""
 
     kind: str
     sigma: float
@@ -297,7 +298,7 @@ class NoiseSection(OpenSection):
 
 
 class CollectSection(OpenSection):
-    """`policy.collect`: acting while data is collected."""
+    """`policy.collect`: acting during collection."""
 
     n_sample: int
     backend: str
@@ -332,7 +333,7 @@ class HindsightSection(OpenSection):
 
 
 class PrioritySection(OpenSection):
-    """`policy.other.priority`: drawing by priority."""
+    """`policy.other.priority`: prioritized sampling."""
 
     alpha: float
     beta: float
@@ -342,7 +343,7 @@ class PrioritySection(OpenSection):
 
 
 class RndSection(OpenSection):
-    """`policy.other.rnd`: the reward for what is new."""
+    """`policy.other.rnd`: the intrinsic reward of random network distillation."""
 
     weight: float
 

@@ -1,4 +1,4 @@
-"""What makes two configurations belong to one run, and which settings changed between them."""
+"""The identity of a run: the settings that two configurations must share to belong to the same run, and changes."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _PLACES = ("exp_name", "run.out_dir")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Change:
-    """A setting, by its path, and its two values; None where there is none."""
+    """A setting, by its path, and its two values; None if it is missing."""
 
     path: str
     saved: Any
@@ -58,7 +58,7 @@ class Change:
 
 
 def identity(cfg: Mapping[str, Any]) -> dict[str, Any]:
-    """The identity of a run: the values of all settings of `RUN` in a compiled configuration, None if it has none."""
+    """The identity of a run: the values of all settings of `RUN` in a compiled configuration, None for missing ones."""
     values = {path: plain(_value(cfg, path)) for path in RUN}
     if not _value(cfg, "lanes.async_mode"):
         values.update(UNDIVIDED)
@@ -66,15 +66,15 @@ def identity(cfg: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def changes(saved: Mapping[str, Any], now: Mapping[str, Any]) -> list[Change]:
-    """The settings in which two compiled configurations differ, without those that only say where files are."""
+    """The settings in which two compiled configurations differ, except the paths of files."""
     return [change for change in _compare(plain(saved), plain(now), "") if change.path not in _PLACES]
 
 
 def differences(saved: Mapping[str, Any], cfg: Mapping[str, Any], paths: Mapping[str, str] = RUN) -> list[Change]:
-    """Where a saved identity differs from that of a configuration.
+    """The differences between a saved identity and a configuration.
 
     Args:
-      saved: what `identity` returned.
+      saved: a result of `identity`.
       cfg: a compiled configuration.
       paths: the settings to compare: `RUN`, or `POLICY`.
     """
@@ -88,34 +88,34 @@ def differences(saved: Mapping[str, Any], cfg: Mapping[str, Any], paths: Mapping
 
 
 def check_identity(saved: Mapping[str, Any], cfg: Mapping[str, Any], what: str, paths: Mapping[str, str] = RUN) -> None:
-    """Refuses what belongs to another run.
+    """Refuses saved data that belong to another run.
 
     Args:
-      saved: what `identity` returned when it was saved.
-      cfg: the compiled configuration it is to be used with.
-      what: names what was saved in the message.
-      paths: the settings to compare: `RUN`, or `POLICY` for what only acts.
+      saved: the result of `identity` when the data were saved.
+      cfg: the compiled configuration to use them with.
+      what: the name of the saved data in the message.
+      paths: the settings to compare: `RUN`, or `POLICY` for policies that only act.
     Raises:
       CheckpointError: some of these settings differ; names a few with both values, and counts the rest.
     """
     found = differences(saved, cfg, paths)
     if found:
         raise CheckpointError(
-            f"{what} belongs to another run: {describe_differences(found)}. These settings define a run: use it "
+            f"{what} belongs to another run: {describe_differences(found)}. A run cannot change these settings: use it "
             "with those, or start a new run"
         )
 
 
 def check_checkpoint(found: Checkpoint, cfg: Mapping[str, Any], paths: Mapping[str, str] = RUN) -> None:
-    """Refuses a checkpoint that belongs to another run, or whose policy is not finite.
+    """Refuses a checkpoint that belongs to another run, or whose policy contains NaN or infinity.
 
     Args:
       found: the checkpoint.
-      cfg: the compiled configuration it is to be used with.
-      paths: the settings to compare: `RUN`, or `POLICY` for what only acts.
+      cfg: the compiled configuration to use it with.
+      paths: the settings to compare: `RUN`, or `POLICY` for policies that only act.
     Raises:
       CheckpointError: it belongs to another run.
-      DamagedCheckpointError: it does not say to which, or a number of its policy is NaN or infinite.
+      DamagedCheckpointError: it does not name its run, or a number of its policy is NaN or infinite.
     """
     saved = found.manifest.get("identity")
     if not isinstance(saved, dict):
@@ -129,7 +129,7 @@ def check_checkpoint(found: Checkpoint, cfg: Mapping[str, Any], paths: Mapping[s
 def check_newest(folder: Path, cfg: Mapping[str, Any]) -> None:
     """Refuses a configuration that belongs to another run than these checkpoints, before anything is built from it.
 
-    Only manifests are read: what else is wrong with a checkpoint is found when it is loaded.
+    Only manifests are read: other faults of a checkpoint are found when it is loaded.
 
     Raises:
       CheckpointError: the newest checkpoint with a readable manifest belongs to another run.
@@ -141,11 +141,11 @@ def check_newest(folder: Path, cfg: Mapping[str, Any]) -> None:
 
 
 def collectors_of(request: str | Path, folder: Path) -> int | None:
-    """How many collectors the run had that is resumed; None if that cannot be read.
+    """The number of collectors of the run to resume; None if it cannot be read.
 
     Args:
-      request: what `Task.start` resumes from.
-      folder: the checkpoints of this run, which ``"latest"`` means.
+      request: the argument `resume` of `Task.start`.
+      folder: the checkpoints of this run, to which ``"latest"`` refers.
     """
     path = folder if request == "latest" else Path(request).expanduser()
     path = path / "ckpt" if (path / "ckpt").is_dir() else path
@@ -159,15 +159,15 @@ def collectors_of(request: str | Path, folder: Path) -> int | None:
 
 
 def check_not_shortened(run: Path, folder: Path, saved: Mapping[str, Any], cfg: Mapping[str, Any]) -> None:
-    """Refuses to resume with another limit on the run's clock that the run has already passed.
+    """Refuses to resume with a new limit of the run's clock that the run has already passed.
 
     Args:
       run: the run folder, for the message.
       folder: its checkpoints; only manifests are read.
-      saved: the configuration of the run, whose own limit is always accepted: its last rollout may have passed it.
-      cfg: the compiled configuration it is to be resumed with.
+      saved: the configuration of the run; its own limit is always accepted, because its last rollout may exceed it.
+      cfg: the compiled configuration to resume with.
     Raises:
-      ConfigError: names both numbers.
+      ConfigError: the run has passed the limit; names both numbers.
     """
     unit, limit = run_length(cfg)
     made = next((manifest.get(unit) for _, manifest in _readable(folder)), None)
@@ -187,7 +187,7 @@ def _readable(folder: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
 
 
 def describe_differences(found: list[Change]) -> str:
-    """``'seed is 0 there and 1 here; ...'``. Another algorithm has other settings: they are not named beside it."""
+    """``'seed is 0 there and 1 here; ...'``. If the algorithms differ, their other settings are not listed."""
     found = [change for change in found if change.path == "policy.type"] or found
     told = [f"{change.path} is {_short(change.saved)} there and {_short(change.now)} here" for change in found]
     more = [f"and {len(told) - _MOST_TOLD} more"] if len(told) > _MOST_TOLD else []

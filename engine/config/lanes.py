@@ -1,4 +1,4 @@
-"""The section `lanes` of a configuration: how an asynchronous run is laid out."""
+"""The section `lanes` of a configuration: the layout of an asynchronous run."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ from minding.engine.config.options import opt
 
 TRANSPORTS = ("processes", "threads", "ray")
 LANES = {
-    "collectors": opt(None, "[1, inf)", "collector processes; None: chosen by the number of cores", type=int),
-    "shards": opt(1, "[1, inf)", "collectors that share each iteration and divide its environments; 1: none"),
+    "collectors": opt(None, "[1, inf)", "number of collector processes; None: chosen by the number of cores", type=int),
+    "shards": opt(
+        1, "[1, inf)", "number of collectors that share one iteration and divide its environments; 1: not shared"
+    ),
     "max_staleness": opt(
         None,
         "[0, inf)",
@@ -17,7 +19,7 @@ LANES = {
     "order": opt(
         "exact",
         ("exact", "arrival"),
-        "which rollout an iteration takes: exact: its own, so that runs repeat; arrival: one that is there",
+        "which rollout an iteration uses; exact: its own, so that runs are repeatable; arrival: the next one to arrive",
     ),
     "inference": opt(
         "local",
@@ -35,7 +37,9 @@ LANES = {
         "seconds without a heartbeat after which a worker is replaced; None: 300, on Ray 30",
         type=float,
     ),
-    "start_timeout": opt(60.0, "(0, inf)", "seconds to wait for a worker's first heartbeat, or for a place for it"),
+    "start_timeout": opt(
+        60.0, "(0, inf)", "seconds to wait for a worker's first heartbeat, or for a free place on the cluster"
+    ),
     "limiter_timeout": opt(
         600.0,
         "(0, inf)",
@@ -47,9 +51,16 @@ LANES = {
     "transport": opt(
         "processes",
         TRANSPORTS,
-        "how workers run: as processes, as threads of this process (for debugging), or as actors of a Ray cluster",
+        "how workers run: as processes, as threads of this process (for debugging), or as actors on a Ray cluster",
     ),
-    "address": opt("local", None, "Ray cluster: local starts one on this machine for the run, or HOST:PORT", type=str),
-    "insecure": opt(False, None, "use a Ray cluster without a token, on which anybody who can reach it can run code"),
+    "address": opt(
+        "local",
+        None,
+        "Ray cluster: local starts one on this machine for the run; HOST:PORT connects to a running one",
+        type=str,
+    ),
+    "insecure": opt(
+        False, None, "use a Ray cluster without a token; anyone who can reach the cluster can run code on it"
+    ),
 }
 """Its options, but for `async_mode`."""

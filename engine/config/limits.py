@@ -1,4 +1,5 @@
-"""How long a run is: the limit on its clock, which counts environment steps or, with recorded data, gradient steps."""
+"""The length of a run: the limit of its clock, which counts environment steps or, with recorded data, gradient
+steps."""
 
 from __future__ import annotations
 
@@ -30,11 +31,11 @@ def run_length(cfg: Mapping[str, Any]) -> RunLength:
 
 
 def set_length(run: dict[str, Any], unit: str, algorithm: str) -> None:
-    """Fills in the limit of a run that sets none on its clock.
+    """Fills in the limit of a run that does not limit its clock.
 
     Args:
       run: the section `run`; changed in place.
-      unit: what the clock counts, 'env_step' or 'train_iter'.
+      unit: the unit of the clock, 'env_step' or 'train_iter'.
       algorithm: for the message.
     Raises:
       ConfigError: a limit is set that the run cannot reach.
@@ -43,13 +44,13 @@ def set_length(run: dict[str, Any], unit: str, algorithm: str) -> None:
     if run[other] is not None:
         instead = "run.max_env_step or run.max_train_iter" if unit == "env_step" else "run.max_train_iter"
         why = "collects its data" if unit == "env_step" else "learns from recorded data"
-        raise ConfigError(f"run.{other}={run[other]}: {algorithm} {why} and never gets there; use {instead}")
+        raise ConfigError(f"run.{other}={run[other]}: {algorithm} {why} and never reaches this limit; use {instead}")
     if run[f"max_{unit}"] is None:
         run[f"max_{unit}"] = _LENGTHS[unit]
 
 
 def updates_per_step(cfg: Config) -> tuple[float | None, str]:
-    """Gradient steps per environment step, None where there is no such ratio, and the setting that says so."""
+    """Gradient steps per environment step, or None if there is no fixed ratio, and the setting that determines it."""
     learn = cfg.policy.learn
     if "train_ratio" in learn:
         return learn.train_ratio / (learn.batch_size * learn.length), f"policy.learn.train_ratio={learn.train_ratio}"

@@ -1,6 +1,6 @@
-"""Code that settings name as ``module:Name``: imported from the user's project, or given by the program itself.
+"""Code that settings name as ``module:Name``: imported from the user's project, or passed by the program itself.
 
-What settings that others wrote may name is decided in `engine.config.trust`.
+`engine.config.trust` decides which code may be named in settings that others wrote.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ def is_named(text: object) -> bool:
 def name_of_code(value: Any, key: str) -> str:
     """The ``module:Name`` of a class or function, for a setting.
 
-    That of a script that runs is ``file:Name``: it has to be importable without running, with its program under ``if
-    __name__ == "__main__":``.
+    For a class or function of the running script it is ``file:Name``: importing the script must not run its program,
+    which therefore belongs under ``if __name__ == "__main__":``.
 
     Raises:
-      ConfigError: importing does not lead to it.
+      ConfigError: the class or function cannot be imported by name.
     """
     module, name = getattr(value, "__module__", ""), getattr(value, "__qualname__", "")
     if module == "__main__":
@@ -42,28 +42,28 @@ def name_of_code(value: Any, key: str) -> str:
         module = Path(file).stem if file else ""
     if not module or not name.isidentifier():
         raise ConfigError(
-            f"{key}={value!r}: expected a class or function of a module, so that a saved run finds it again: define it "
-            "at the top of a file"
+            f"{key}={value!r}: expected a class or function that a saved run can import again: define it "
+            "at the top level of a file"
         )
     _given[f"{module}:{name}"] = value
     return f"{module}:{name}"
 
 
 def load_code(text: str, key: str) -> Any:
-    """What ``module:Name`` stands for.
+    """Imports the class or function ``module:Name``.
 
     Args:
-      text: the setting.
+      text: the value of the setting.
       key: its key, for messages.
     Raises:
-      CodeError: it is not of this form, there is no such module or name, or importing it failed.
+      CodeError: the value does not have this form, there is no such module or name, or importing it failed.
     """
     if text in _given:
         return _given[text]
     module_name, _, name = text.partition(":")
     if not (module_name and name):
         raise CodeError(
-            f"{key}={text!r}: expected 'module:Name', a module of the current folder and what it defines, such as "
+            f"{key}={text!r}: expected 'module:Name', a module of the current folder and a name in it, such as "
             f"'{module_name or 'my_module'}:{name or 'Name'}'"
         )
     add_project_to_path()
@@ -72,7 +72,7 @@ def load_code(text: str, key: str) -> Any:
     except (Exception, SystemExit) as error:
         if isinstance(error, ModuleNotFoundError) and error.name and f"{module_name}.".startswith(f"{error.name}."):
             raise CodeError(
-                f"{key}={text!r}: there is no module {module_name!r} on the Python path; work in your "
+                f"{key}={text!r}: there is no module {module_name!r} on the Python path: run this in your "
                 "project's folder, which holds it"
             ) from None
         what = " ".join(str(error).split())
@@ -86,12 +86,12 @@ def load_code(text: str, key: str) -> Any:
 
 
 def check_named(text: str, key: str) -> None:
-    """Refuses a setting that names no code, without importing the module where its text shows that it does.
+    """Refuses a setting that does not name code. The module is imported only if its source does not show the name.
 
-    A module with cells imports MindSpore, which has to be prepared first.
+    Modules with cells import MindSpore, which must be prepared first.
 
     Raises:
-      CodeError: as `load_code`.
+      CodeError: as in `load_code`.
     """
     module_name, _, name = text.partition(":")
     add_project_to_path()
@@ -107,7 +107,7 @@ def check_named(text: str, key: str) -> None:
 
 
 def code_digests(cfg: Mapping[str, Any]) -> dict[str, str]:
-    """SHA-256 of the files of the modules that settings name, by module; what these import is not followed."""
+    """SHA-256 of the files of the modules that settings name, by module; their imports are not followed."""
     digests: dict[str, str] = {}
     add_project_to_path()
     for key in CODE_KEYS:

@@ -1,4 +1,4 @@
-"""Options: the leaves of a configuration schema, each with its default, its type and what is allowed."""
+"""Options: the leaves of a configuration schema, each with its default, its type and its allowed values."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _INTERVAL = re.compile(rf"([\[(])\s*({_NUMBER})\s*,\s*({_NUMBER})\s*([\])])(\s+o
 
 @dataclasses.dataclass(frozen=True)
 class Interval:
-    """Numbers between two bounds; `text` is how it was written, such as ``(0, 1]``."""
+    """Numbers between two bounds; `text` is its notation, such as ``(0, 1]``."""
 
     low: float
     high: float
@@ -46,14 +46,14 @@ class Interval:
 
 @dataclasses.dataclass(frozen=True)
 class Option:
-    """One setting: its default, its type, what is allowed, and what it means. Made by `opt`.
+    """One setting: its default, type, allowed values and meaning. Made by `opt`.
 
     Attributes:
-      default: value when the user gives none.
+      default: the value if the user gives none.
       kind: one of bool, int, float, str, list, dict (a dict option takes any keys).
-      allowed: an `Interval`, a tuple of choices, or None for every value; holds for each element of a list.
-      doc: one line, with the unit.
-      element: type of a list's elements, None when they are not checked.
+      allowed: an `Interval`, a tuple of choices, or None for every value; for a list it applies to each element.
+      doc: description in one line, with the unit.
+      element: type of a list's elements; None if they are not checked.
       nullable: whether None is a value.
     """
 
@@ -66,7 +66,7 @@ class Option:
 
     @property
     def expected(self) -> str:
-        """What a value must be, in words, for error messages."""
+        """The requirements for a value in words, for error messages."""
         each = _TYPE_NAMES[self.element or self.kind]
         if isinstance(self.allowed, Interval):
             each += f" in {self.allowed.text}"
@@ -76,13 +76,13 @@ class Option:
         return text + (" or None" if self.nullable else "")
 
     def check(self, value: Any, path: str) -> Any:
-        """Returns a fresh plain copy of `value` in the option's type.
+        """Returns a new plain copy of `value` in the option's type.
 
-        An int is taken for a float, and a whole float such as 1e6 for an int; a bool is never a number. Integers are at
-        most `MOST_COUNT`, and a string that begins with ``~/`` is a path in the user's home folder.
+        An int is accepted as a float, and a whole float such as 1e6 as an int; a bool is never a number. Integers are
+        at most `MOST_COUNT`, and a string that starts with ``~/`` is a path in the user's home folder.
 
         Raises:
-          ConfigError: for a wrong type or a value out of range; with `path`, value and what is allowed.
+          ConfigError: for a wrong type or a value out of range; names `path`, the value and the allowed values.
         """
         if value is None and self.nullable:
             return None
@@ -101,7 +101,7 @@ class Option:
 
 
 def short(value: Any) -> str:
-    """A value as messages show it: its beginning, if it is long."""
+    """A value for messages; a long one is cut off."""
     text = repr(value)
     return text if len(text) <= 200 else f"{text[:200]}..."
 
@@ -125,15 +125,15 @@ def opt(
       default: the default value; its type is the option's type.
       allowed: an interval such as ``'(0, 1]'`` or ``'[1, inf) or None'``, a tuple of choices, ``'open'`` for
         a dict that takes any keys, or None for every value of the type.
-      doc: one line with the unit.
-      type: the type, needed if the default is None (None is then a value too).
+      doc: description in one line, with the unit.
+      type: the type, required if the default is None (None is then also a valid value).
     Raises:
       ConfigError: for a declaration with no type, an unreadable interval, a default out of range.
     """
     kind = type or builtins.type(default)
     kind = list if kind is tuple else dict if kind is Section else kind
     if kind not in _TYPE_NAMES:
-        raise ConfigError(f"opt({default!r}): say the type, as in opt(None, type=float)")
+        raise ConfigError(f"opt({default!r}): give the type, as in opt(None, type=float)")
     interval, or_none = _parse_allowed(allowed)
     nullable = default is None or or_none or (isinstance(interval, tuple) and None in interval)
     element = builtins.type(default[0]) if kind is list and default else None
@@ -194,5 +194,5 @@ def _coerce(value: Any, kind: type) -> Any:
         # No shell does it after KEY=.
         return os.path.expanduser(value)
     if kind is int and abs(value) > MOST_COUNT:
-        raise TypeError("it is beyond 10**12, the largest integer of a setting")
+        raise TypeError("it exceeds 10**12, the largest integer of a setting")
     return value

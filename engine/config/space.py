@@ -1,4 +1,4 @@
-"""Search spaces: which settings a search changes, and the values that each may take."""
+"""Search spaces: the settings that a search changes, and the values that each may take."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _FORM = "{low: 1e-5, high: 1e-2, log: true}, or a list of values"
 
 @dataclasses.dataclass(frozen=True)
 class Range:
-    """Numbers from `low` to `high`, both included; with `log` their logarithms are drawn uniformly."""
+    """Numbers from `low` to `high`, both included; with `log` they are sampled uniformly on a log scale."""
 
     low: float
     high: float
@@ -33,7 +33,7 @@ class Range:
 
     @property
     def whole(self) -> bool:
-        """Whether only whole numbers are drawn."""
+        """Whether only whole numbers are sampled."""
         return isinstance(self.low, int) and isinstance(self.high, int)
 
     @property
@@ -43,7 +43,7 @@ class Range:
 
 @dataclasses.dataclass(frozen=True)
 class Choice:
-    """One of some values, each a JSON text, so that a value may be a list."""
+    """One of several values, each a JSON text, so that a value may be a list."""
 
     texts: tuple[str, ...]
 
@@ -65,10 +65,10 @@ Space = Mapping[str, "Range | Choice"]
 
 
 def load_space(path: str | os.PathLike[str]) -> dict[str, Range | Choice]:
-    """Reads a space: a YAML file with a line for each setting, such as ``policy.learn.gamma: [0.9, 0.99]``.
+    """Reads a space: a YAML file with one line per setting, such as ``policy.learn.gamma: [0.9, 0.99]``.
 
     Raises:
-      ConfigError: it cannot be read, or does not say the values of each setting in one of the two forms.
+      ConfigError: the file cannot be read, or does not give the values of each setting in one of the two forms.
     """
     tree = plain(load_config(Path(path)))
     if not tree:
@@ -84,14 +84,17 @@ def _values(key: str, value: Any, where: str) -> Range | Choice:
         numbers = all(type(end) in (int, float) and math.isfinite(end) for end in (found.low, found.high))
         if numbers and isinstance(found.log, bool) and found.low < found.high and not (found.log and found.low <= 0):
             return found
-    raise ConfigError(f"{where}: {key}={short(value)}: expected values as {_FORM}; low is below high, above 0 with log")
+    raise ConfigError(
+        f"{where}: {key}={short(value)}: expected values as {_FORM}, with low below high, and low above 0 with log"
+    )
 
 
 def check_space(space: Space, schema: Schema, where: str) -> dict[str, Range | Choice]:
-    """The space with the types of its settings: a range of an integer is one of whole numbers.
+    """The space with the types of its settings: the range of an integer setting holds whole numbers.
 
     Raises:
-      ConfigError: it names no setting, or one that trials are compared by, or a value that a setting cannot have.
+      ConfigError: the space names an unknown setting, a setting that must be the same in all trials, or a value that a
+        setting cannot have.
     """
     return {key: _checked(key, values, schema, where) for key, values in space.items()}
 
@@ -103,9 +106,11 @@ def _checked(key: str, values: Range | Choice, schema: Schema, where: str) -> Ra
     except ConfigError as error:
         raise ConfigError(f"{where}: {error}") from None
     if key in CODE_KEYS and key not in _COMPARED_BY:
-        raise ConfigError(f"{where}: {key} names code, which a space may not: make a study for each")
+        raise ConfigError(f"{where}: {key} names code, which a space may not contain: run a study for each value")
     if not key.startswith(_SEARCHED) or key in _COMPARED_BY:
-        raise ConfigError(f"{where}: {key} cannot be searched: trials with different values could not be compared")
+        raise ConfigError(
+            f"{where}: {key} cannot be searched, because trials with different values are not comparable: leave it out"
+        )
     if isinstance(values, Choice):
         return Choice.of(*checked)
     if any(type(value) not in (int, float) for value in checked):

@@ -1,22 +1,22 @@
-"""Code that settings from others name. A run folder, and a .yaml file, is data: reading it must not run a program.
+"""Code that is named in settings from others. Run folders and .yaml files are data: reading them must not run code.
 
-A name such as ``my_module:MyEnv`` is followed only where all of this holds, which is found out from the text of the
-modules before any of them is imported:
+A name such as ``my_module:MyEnv`` is imported only if all of these conditions hold. They are checked from the source
+text of the modules, before any of them is imported:
 
-- the module and the packages it is in are files below the current folder, the user's project. A folder without
-  ``__init__.py`` is not a package here. Symbolic links count as where they lead;
-- they belong neither to Python, nor to installed packages (``site-packages``), nor to minding: its tests, proofs,
-  benchmarks and examples are programs, and people work in its checkout;
-- they did not come with the run: they lie neither in its folder nor in another folder below the current one that also
-  holds the run;
-- nobody but their owner and group may change them: neither they, nor the folders that hold them, nor the current
-  folder, are writable for everybody, and no folder above it is, unless it is sticky as ``/tmp`` is;
-- the name stands for what its key is for (`CODE_KEYS`): a class of that kind, or a function that says in its return
-  annotation that it makes one. Nothing else that the user's project holds is called, or even imported;
-- the arguments are plain data: a text among them that names code is held to the same, and none names a file that came
-  with the run.
+- The module and its packages are files below the current folder, the user's project. A folder without ``__init__.py``
+  does not count as a package. Symbolic links are resolved first.
+- They belong neither to Python, nor to installed packages (``site-packages``), nor to minding: its tests, proofs,
+  benchmarks and examples are programs, and people work in its checkout.
+- They did not come with the run: they are neither in its folder nor in another folder below the current one that also
+  holds the run.
+- Only their owner and group can change them: neither the files, nor the folders that hold them, nor the current folder
+  are writable for everyone, and no folder above it is, unless it is sticky as ``/tmp`` is.
+- The name has the kind that its key requires (`CODE_KEYS`): a class of that kind, or a function with a return
+  annotation of that kind. Nothing else in the user's project is called or imported.
+- The arguments are plain data: a string that names code must meet the same conditions, and no argument names a file
+  that came with the run.
 
-Opening the run folder with ``trust=True`` accepts everything else.
+Opening the run folder with ``trust=True`` lifts all of these conditions.
 """
 
 from __future__ import annotations
@@ -41,18 +41,18 @@ from minding.engine.errors import TrustError, nearest
 
 @dataclasses.dataclass(frozen=True)
 class Kind:
-    """What a setting that names code is for.
+    """The kind of code that a setting may name.
 
     Attributes:
-      noun: what messages call it.
-      bases: ``module:Class``, as defined there; a class derived from one of them is of this kind.
-      forms: of a class that is derived from none: the names that it has, each set enough.
-      annotation: what a function that makes one may say that it returns, for messages.
-      factories: names by which functions make one though they do not say so.
-      aliases: ``module:name``, as defined there, of types that are no classes, which functions may say they return.
-      takes: name of the argument of a function that is one itself; empty where none is.
+      noun: the noun for it in messages.
+      bases: base classes as ``module:Class``; a class derived from one of them is of this kind.
+      forms: sets of attribute names; a class without such a base is of this kind if it has all names of one set.
+      annotation: the return annotation of a function that makes one, for messages.
+      factories: names of functions that make one, whatever their annotation.
+      aliases: types that are not classes, as ``module:name``, which return annotations may also name.
+      takes: name of the argument of a function that is itself of this kind; empty if functions are not.
       arguments: the setting that holds the arguments.
-      registered: whether ``module:id`` may also name what importing the module registers.
+      registered: whether ``module:id`` may also name an id that importing the module registers.
     """
 
     noun: str
@@ -115,20 +115,20 @@ _CODE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*[:.][A-Za-z_][\w./-]*")
 
 
 def add_project_to_path() -> None:
-    """Makes modules of the current folder importable: a console script does not have the working folder on its path."""
+    """Makes modules of the current folder importable, which is not on the path of a console script."""
     if os.getcwd() not in sys.path and "" not in sys.path:
         sys.path.append(os.getcwd())
 
 
 def check_code(cfg: Mapping[str, Any], source: Path, came_with: Path | None) -> None:
-    """Refuses settings that name code which is not the user's own, or not of the kind that the setting is for.
+    """Refuses settings that name code which is not the user's own, or which has the wrong kind for the setting.
 
     Args:
       cfg: the settings, as read.
       source: the run folder or file that they were read from, for messages.
-      came_with: the folder whose code may be from where the settings are from; None: they came alone.
+      came_with: a folder whose code may come from the author of the settings; None if the settings came alone.
     Raises:
-      TrustError: names the setting, where the code is, and what to do.
+      TrustError: a setting names such code; says which, where the code is, and what to do.
     """
     judge = _Judge(None if came_with is None else came_with.resolve())
     for key, kind in CODE_KEYS.items():
@@ -160,7 +160,7 @@ def setting_at(cfg: Mapping[str, Any], key: str) -> Any:
 
 
 def texts_in(value: Any, where: str) -> Iterator[tuple[str, str]]:
-    """All texts in a value, keys of sections too, each with where it is."""
+    """All strings in a value, including the keys of sections, each with its path."""
     if isinstance(value, str):
         yield where, value
     elif isinstance(value, Mapping):
@@ -221,11 +221,11 @@ class _Judge:
             raise _Unusable(fault)
         found = self._text.definitions(module, attribute)
         if not found:
-            nothing = f"the text of {module!r} defines no class or function {attribute!r}"
+            nothing = f"the source of {module!r} does not define a class or function {attribute!r}"
             if not kind.registered:
                 hint = nearest(attribute, self._text.names(module))
                 raise _Unusable(f"{nothing}{hint or '; if it was renamed, give it its old name'}")
-            return None if self._text.registers(module, attribute) else f"{nothing} and registers no such id"
+            return None if self._text.registers(module, attribute) else f"{nothing} and does not register such an id"
         for each in found:
             reason = self._module_objection(each.module) or self._kind_objection(each, kind)
             if reason:
@@ -242,7 +242,9 @@ class _Judge:
             names = set().union(*(members(each.node) for each in bases if isinstance(each.node, ast.ClassDef)))
             if any(form <= names for form in kind.forms):
                 return None
-            return f"the class {found.place} is not {kind.noun} by its text: derive it from {kind.annotation}"
+            return (
+                f"the class {found.place} is not {kind.noun} according to its source: derive it from {kind.annotation}"
+            )
         if isinstance(node, ast.FunctionDef):
             returned = self._text.classes(found.module, node.returns)
             first = node.args.args[0].arg if node.args.args else ""
@@ -256,10 +258,10 @@ class _Judge:
             ):
                 return None
             return (
-                f"the function {found.place} does not say that it makes {kind.noun}: annotate what it returns, as in "
-                f"def {found.name}(...) -> {kind.annotation}"
+                f"the function {found.place} does not declare that it makes {kind.noun}: annotate its return type, as "
+                f"in def {found.name}(...) -> {kind.annotation}"
             )
-        return f"{found.place} is not a class or function by its text"
+        return f"{found.place} is not a class or function according to its source"
 
     def _imported_objection(self, module: str, attribute: str) -> str | None:
         """The same once the modules are imported, which may be written so that their text misleads."""
@@ -279,7 +281,7 @@ class _Judge:
             spec = find_module(name)
             if spec is None:
                 raise _Unusable(
-                    f"there is no module {name!r} in {os.getcwd()!r}: work in your project's folder, which holds it"
+                    f"there is no module {name!r} in {os.getcwd()!r}: run this in your project's folder, which holds it"
                 )
             reason = self._file_objection(name, spec)
             if reason:
@@ -300,7 +302,7 @@ class _Judge:
         if any(file.is_relative_to(each) for each in self._came_with):
             return f"{name!r} is {str(file)!r} and may have come with the run"
         open_place = _writable_for_all(file, project)
-        return None if open_place is None else f"everybody may write to {str(open_place)!r}"
+        return None if open_place is None else f"everyone can write to {str(open_place)!r}"
 
 
 def _is_mindings(file: Path) -> bool:

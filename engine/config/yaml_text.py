@@ -1,4 +1,4 @@
-"""YAML that anyone may have written, in bounded time and memory."""
+"""Reads YAML that anyone may have written, in bounded time and memory."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ MAX_BYTES = 1 << 18
 """Of a configuration: about fifty times the usual size."""
 _MERGE, _TEXT = "tag:yaml.org,2002:merge", "tag:yaml.org,2002:str"
 _MAX_DEPTH = 32
-_TOO_DEEP = f"sections nest more than {_MAX_DEPTH} deep"
+_TOO_DEEP = f"sections are nested more than {_MAX_DEPTH} levels deep"
 _MAX_VALUES = 50_000
 _MAX_TEXT = 10_000
 
@@ -29,8 +29,8 @@ def parse_yaml(text: str) -> Any:
     """The value of a YAML text.
 
     Raises:
-      ValueError: it is not YAML, gives a key twice, has a key that is not a string, or is deeper, longer or more
-        repetitive through aliases than any configuration.
+      ValueError: the text is not YAML, gives a key twice, has a key that is not a string, or is deeper or larger (with
+        aliases expanded) than any configuration.
     """
     try:
         _check_bounds(text)
@@ -81,7 +81,7 @@ def _kind(key: yaml.ScalarNode) -> str:
 def _check_bounds(text: str) -> None:
     """Counts values and characters as they will be once every alias is a copy, without making any."""
     if len(text) > MAX_BYTES:
-        raise ValueError(f"{len(text):,} characters, at most {MAX_BYTES:,} are read")
+        raise ValueError(f"the text has {len(text):,} characters, but at most {MAX_BYTES:,} are read")
     totals, names = [(0, 0)], [""]
     anchors: dict[str, tuple[int, int]] = {}
     for event in yaml.parse(text, _Loader):
@@ -95,11 +95,11 @@ def _check_bounds(text: str) -> None:
             size, name = totals.pop(), names.pop()
         elif isinstance(event, yaml.AliasEvent):
             if event.anchor not in anchors:
-                raise ValueError(f"the alias *{event.anchor} leads to nothing, or into itself")
+                raise ValueError(f"the alias *{event.anchor} refers to nothing or to itself")
             size, name = anchors[event.anchor], ""
         elif isinstance(event, yaml.ScalarEvent):
             if len(event.value) > _MAX_TEXT:
-                raise ValueError(f"a value has {len(event.value):,} characters, at most {_MAX_TEXT:,} are read")
+                raise ValueError(f"a value has {len(event.value):,} characters, but at most {_MAX_TEXT:,} are read")
             size, name = (1, len(event.value)), event.anchor or ""
         else:
             continue
@@ -109,4 +109,4 @@ def _check_bounds(text: str) -> None:
         totals[-1] = values, characters
         if values > _MAX_VALUES or characters > MAX_BYTES:
             what = f"{_MAX_VALUES:,} values" if values > _MAX_VALUES else f"{MAX_BYTES:,} characters"
-            raise ValueError(f"more than {what}, aliases counted as what they repeat")
+            raise ValueError(f"more than {what}, with aliases expanded")

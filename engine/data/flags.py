@@ -61,7 +61,7 @@ def _at_last_step(values: Any, name: str, steps: int) -> bool:
         raise ValueError(f"{name} has the shape {flags.shape}, expected one flag, or one for each of the {steps} steps")
     if flags[:-1].any():
         raise ValueError(
-            f"{name} is set at step {int(np.argmax(flags))} of {steps}, and the episode goes on: expected it at the "
+            f"{name} is set at step {int(np.argmax(flags))} of {steps}, but the episode continues: expected it at the "
             "last step only; make two episodes of it"
         )
     return bool(flags[-1])

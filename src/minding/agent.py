@@ -1,4 +1,4 @@
-"""An agent to hold: it learns, acts, and is saved and loaded, in a line each."""
+"""`Agent`: a policy in one object that learns, acts, and is saved and loaded, in one line each."""
 
 from __future__ import annotations
 
@@ -64,19 +64,19 @@ class Agent:
     closes them at the end of the block.
 
     Args:
-      what: an algorithm's name, a preset's, or settings as in a preset's `main_config`.
-      env: the environment, in place of that of the preset: an id, ``module:Class``, a class or function that makes one;
-        an environment made by `gymnasium.make`, which is made anew and not stepped itself; or a vector environment made
-        by `gymnasium.make_vec`, which is stepped as it is, in this process, and stays open.
-      seed: of all random streams; 0, or that of the settings.
+      what: the name of an algorithm or of a preset, or settings as in a preset's `main_config`.
+      env: the environment, which replaces the preset's: an id, ``module:Class``, a class or function that makes one; an
+        environment made by `gymnasium.make`, of which new copies are made; or a vector environment made by
+        `gymnasium.make_vec`, which is stepped as it is, in this process, and stays open.
+      seed: the seed of all random streams; by default the seed in the settings, or 0.
       dataset: folder of recorded data that the algorithm learns from, see docs/offline.md. Without `env` the run has no
         environment; with it the agent is evaluated there.
-      settings: ``'key=value'`` texts as on the command line, such as ``env.backend=sync``.
+      settings: ``'key=value'`` strings as on the command line, such as ``env.backend=sync``.
       progress: whether `learn` shows a progress bar.
       **keys: settings directly in ``policy.model``, ``policy.learn`` or ``policy.collect``, such as ``gamma=0.9``.
     Raises:
-      ConfigError: for an unknown algorithm, preset, key or setting, with the nearest; for an environment that cannot be
-        made again; for settings that do not go together.
+      ConfigError: for an unknown algorithm, preset, key or setting, with the nearest known name; for an environment of
+        which no copy can be made; for settings that contradict each other.
       SpaceError: the algorithm cannot act in the environment's action space.
     """
 
@@ -147,23 +147,24 @@ class Agent:
     # Learning
 
     def learn(self, steps: int | None = None, *, total: int | None = None, use: Given | None = None) -> Summary:
-        """Learns, and evaluates the policy at the end; called again, it goes on where it stopped.
+        """Learns, and evaluates the policy at the end; another call continues where the last one stopped.
 
-        Schedules, such as that of a learning rate, run over the steps of each call; with `total` they run over so many
-        steps, which several calls share: ``learn(a, total=a + b)`` and ``learn(b, total=a + b)`` learn what one call of
-        a + b does, to the bit. Where nothing is left to learn, the call says so and returns the figures.
+        Schedules, such as the schedule of the learning rate, run over the steps of each call. With `total` they run
+        over that many steps, which several calls share: ``learn(a, total=a + b)`` followed by ``learn(b, total=a + b)``
+        gives the same weights, bit by bit, as one call with a + b steps. If no steps are left, the call prints a
+        message and returns the figures.
 
         Args:
-          steps: environment steps (with recorded data gradient steps) of this call; by default those that are left of
-            the length that the settings say.
+          steps: environment steps of this call, or gradient steps when learning from recorded data; by default the
+            steps that remain of the run's length in the settings.
           total: steps of all calls that share their schedules.
-          use: a middleware of one's own (callback), a class or factory that makes one, see `training.own.add_given`, or
-            several; they run after those of the chain, and stay for later calls. Others in a later call replace them.
+          use: your own middleware (callback), a class or factory that makes one (see `training.own.add_given`), or
+            several. They run after the chain's own, and stay for later calls unless a later call replaces them.
         Returns:
           The figures of the run so far.
         Raises:
-          ConfigError: `steps` or `total` is no integer of 1 or more, or `use` holds no middleware.
-          KeyboardInterrupt, SystemExit: after SIGINT and SIGTERM, when the run is saved. The next call goes on.
+          ConfigError: `steps` or `total` is not an integer of 1 or more, or `use` holds something else than middleware.
+          KeyboardInterrupt, SystemExit: after SIGINT and SIGTERM, once the run is saved. The next call continues it.
         """
         for name, value in (("steps", steps), ("total", total)):
             if value is not None:
@@ -183,7 +184,9 @@ class Agent:
                 self.cfg.run.schedule_begin = clock
                 self._say_schedule(limit - clock)
         elif held:
-            console_logger().info("nothing left to learn: the run is at step %d, this call ends at %d", clock, limit)
+            console_logger().info(
+                "no steps left to learn: the run is at step %d, and this call ends at step %d", clock, limit
+            )
         return self._learn_until(limit, run=limit > clock or not held)
 
     def _learn_until(self, limit: int, *, run: bool) -> Summary:
@@ -195,7 +198,10 @@ class Agent:
         except BaseException as error:
             self._end_session()
             if self._use and self._resume_clock is not None:
-                add_note(error, "the run is kept: learn(..., use=[...]) goes on with other callbacks, use=[] without")
+                add_note(
+                    error,
+                    "the run is kept: learn(..., use=[...]) continues it with other callbacks, use=[] without any",
+                )
             raise
         assert self._run_dir is not None
         self._run_dir.write_summary({k: v for k, v in vars(summary).items() if k != "profile"})
@@ -260,32 +266,32 @@ class Agent:
         learn, rollout = self.cfg.policy.learn, self.cfg.policy.read("collect.n_sample", int, 0)
         if not learn.get("anneal_lr") or learn.get("anneal_steps") is not None:
             return
-        shared = "total=... lays one schedule over several calls of learn"
+        shared = "total=... spreads one schedule over several calls of learn"
         if steps < rollout:
             console_logger().info(
-                "%d steps are less than a rollout of %d: all updates of this call have the learning rate %g; %s",
+                "%d steps are less than one rollout of %d: all updates of this call use the learning rate %g; %s",
                 steps, rollout, learn.learning_rate, shared,
             )  # fmt: skip
         elif self._session is not None:
             console_logger().info(
-                "the learning rate begins at %g again and is annealed over these %d steps; %s",
+                "the learning rate starts at %g again and is annealed over these %d steps; %s",
                 learn.learning_rate, steps, shared,
             )  # fmt: skip
 
     # Acting
 
     def evaluate(self, episodes: int = 100, *, seed: int | None = None) -> Evaluation:
-        """Returns of whole episodes without exploration, in environments that nothing else has seen.
+        """Plays complete episodes without exploration, in environments that training does not use.
 
         Args:
-          episodes: how many.
-          seed: of the environments; that of the run by default.
+          episodes: the number of episodes.
+          seed: the seed of the environments; by default the seed of the run.
         """
         check_count("evaluate(episodes", episodes, 1)
         return Evaluation.of(final_evaluation(self.cfg, self.policy, episodes, seed), self.cfg)
 
     def predict(self, obs: object, action_mask: npt.ArrayLike | None = None, *, explore: bool = False) -> Array:
-        """The action for an observation, or those for a batch, as evaluation takes them; see `Player`.
+        """The action for an observation, or the actions for a batch, as in evaluation; see `Player`.
 
         A policy with memory remembers from call to call, until `reset`.
         """
@@ -294,12 +300,12 @@ class Agent:
         return self._player(obs, action_mask, explore=explore)
 
     def reset(self, env_ids: Sequence[int] | None = None) -> None:
-        """Lets `predict` forget what it has seen: in these rows of the batch, or in all."""
+        """Clears the memory of `predict`: for these rows of the batch, or for all."""
         if self._player is not None:
             self._player.reset(env_ids)
 
     def player(self) -> Player:
-        """Something that acts as `predict` does, with a memory of its own; see `Player`."""
+        """A callable that acts as `predict` does, with its own memory; see `Player`."""
         return Player(self.policy, self.cfg)
 
     def make_env(self, **env_kwargs: object) -> AnyEnv:
@@ -310,12 +316,13 @@ class Agent:
     # Saving
 
     def save(self, path: str | Path, *, evaluate: int | None = None) -> Path:
-        """Writes a folder for others: weights, settings, a model card and a video; no code and no pickle.
+        """Writes a folder to share: weights, settings, a model card and a video; no code and no pickle.
 
-        `minding.load` makes an agent of it that acts alike. To go on with learning exactly, keep the run folder.
+        `minding.load` turns it into an agent that acts in the same way. To continue training exactly, keep the run
+        folder.
 
         Args:
-          path: a folder that is not there yet.
+          path: a folder that does not exist yet.
           evaluate: episodes for the return on the card; 0 leaves it out. By default 100, and 0 where there is no
             environment (``env.env_id=data``).
         """
@@ -329,7 +336,7 @@ class Agent:
     def close(self) -> None:
         """Closes the environments, and unlocks the run folder; `learn` opens both again.
 
-        The agent still acts. Players made before keep what was learned until then.
+        The agent can still act. Players made before keep the weights that they have then.
         """
         self._end_session()
 
@@ -343,7 +350,7 @@ class Agent:
         return f"Agent({self.cfg.policy.type!r}, {self.cfg.env.env_id!r}, seed={self.cfg.seed})"
 
     def __str__(self) -> str:
-        """The chain, as it runs."""
+        """The chain: its middleware in the order in which they run."""
         if self._session is not None:
             return f"{self!r}\n{self._session.task!r}"
         task = Task()
@@ -353,18 +360,18 @@ class Agent:
 
 
 def load(path: str | Path, env: object = None, *, trust: bool = False, progress: bool = True) -> Agent:
-    """The agent of a folder: one that `Agent.save` wrote, a run folder, or a checkpoint in one.
+    """Loads the agent from a folder that `Agent.save` wrote, from a run folder, or from a checkpoint in a run folder.
 
-    From a run folder `learn` goes on exactly, as `minding resume` does, in that folder. From a checkpoint in one it
-    goes on there, and later checkpoints are set aside.
+    From a run folder `learn` continues exactly, in that folder, as `minding resume` does. From a checkpoint it
+    continues there, and later checkpoints are set aside.
 
     Args:
       path: the folder, or ``zoo/NAME``, an agent that comes with minding.
-      env: the environment, where it was a class or function that importing does not lead to.
-      trust: run code that the settings name wherever it is, see `engine.config.trust`.
-      progress: as of `Agent`.
+      env: the environment, if it was a class or function that cannot be imported by name.
+      trust: run the code that the settings name, wherever it is; see `engine.config.trust`.
+      progress: as in `Agent`.
     Raises:
-      ConfigError: it is no such folder.
+      ConfigError: the path is not such a folder.
       CheckpointError: it is damaged, or belongs to another network.
       TrustError: its settings name code that is not the user's own.
     """

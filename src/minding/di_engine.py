@@ -1,7 +1,7 @@
-"""DI-engine's import names: what a script that was written for it finds here instead.
+"""DI-engine's import names, each with its replacement in minding, for scripts that were written for DI-engine.
 
-`from_di_engine` answers for a package of minding that lacks a name; `Modules` for modules that there are none of, once
-``ding`` has become ``minding``. docs/from_di_engine.md lists the rest.
+`from_di_engine` answers for names that a package of minding lacks; `Modules` answers for missing modules, once ``ding``
+has been renamed to ``minding``. docs/from_di_engine.md lists the rest.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from types import ModuleType
 
-_LANES = "lanes take its place: task.start(async_mode=True), or `minding train ... --async`"
-_MANAGER = "make_env_manager(cfg.env, num_envs, seed) of minding.envs; env.backend says what steps the environments"
+_LANES = "use lanes: task.start(async_mode=True), or `minding train ... --async`"
+_MANAGER = "make_env_manager(cfg.env, num_envs, seed) of minding.envs; env.backend selects how they are stepped"
 _POLICY = "the policy builds its network: PPO(cfg), DQN(cfg), ... of minding.policies"
 _LOGGERS = "online_logger(cfg, run_dir) of minding.middleware, with run.loggers=[wandb]"
 
@@ -18,7 +18,7 @@ MODULES = {
     "bonus": "minding.Agent is the agent in a few lines: Agent('ppo', 'CartPole-v1')",
     "config": "compile_run and presets are in minding.configs",
     "data": "buffers are in minding.engine.buffers, recorded data in minding.engine.data.dataset",
-    "entry": "`minding train`, or minding.Agent and minding.training.train",
+    "entry": "use `minding train`, or minding.Agent and minding.training.train",
     "framework": "task and contexts are in minding.engine, middleware is in minding.middleware",
     "hpc_rll": "kernels are used where they are faster, and need no import",
     "league": "past_selves of minding.middleware plays against earlier versions",
@@ -27,7 +27,7 @@ MODULES = {
     "reward_model": "reward models are in minding.policies.rewards",
     "rl_utils": "losses and returns are in minding.policies.ops",
     "torch_utils": "minding runs on MindSpore; cells are in minding.policies.networks",
-    "utils": "seeds are cfg.seed, and logs are those of online_logger in minding.middleware",
+    "utils": "the seed is cfg.seed; online_logger in minding.middleware writes the logs",
     "worker": "collectors, learners and evaluators are middleware: minding.middleware",
     "world_model": "there are no world models in this version",
 }
@@ -45,7 +45,7 @@ NAMES = {
     "DingEnvWrapper": "nothing: any Gymnasium environment works as it is",
     "EnvSupervisor": _MANAGER,
     "EnvpoolStepCollector": "StepCollector of minding.middleware, with env.backend=envpool",
-    "EventEnum": "events are named by text: task.on('metrics', handler)",
+    "EventEnum": "events are named by strings: task.on('metrics', handler)",
     "GailRewardModel": "GAIL of minding.policies.rewards.gail",
     "HERLearner": "OffPolicyLearner of minding.middleware after her_data_enhancer",
     "ModelExchanger": _LANES,
@@ -81,21 +81,21 @@ _PAGE = "docs/from_di_engine.md lists the names of DI-engine"
 
 
 def from_di_engine(module: str, name: str) -> Exception:
-    """What to raise for a name that a package has not got.
+    """The exception to raise for a name that a package lacks.
 
-    An `ImportError` that says what to use for one of DI-engine's names: ``from ... import`` would put a bare message in
-    place of an AttributeError. For any other name that one.
+    For one of DI-engine's names it is an `ImportError` that names the replacement, because ``from ... import`` would
+    turn an AttributeError into a bare message. For any other name it is an AttributeError.
     """
     answer = NAMES.get(name)
     if answer is None and name.endswith("Policy") and name[0].isupper() and name != "Policy":
         answer = f"policies have no suffix: {name.removesuffix('Policy')} of minding.policies, if there is one"
     if answer is None:
         return AttributeError(f"module {module!r} has no attribute {name!r}")
-    return ImportError(f"{module} has no {name!r}, which is a name of DI-engine. Here: {answer} ({_PAGE})", name=module)
+    return ImportError(f"{module} has no {name!r}, a name of DI-engine. In minding: {answer} ({_PAGE})", name=module)
 
 
 class Modules:
-    """Says what stands in place of ``minding.<module of DI-engine>``; asked only when nothing else finds a module.
+    """Names the replacement of ``minding.<module of DI-engine>``; called only when nothing else finds a module.
 
     It is no subclass of `importlib.abc.MetaPathFinder`, whose import takes half of the time of `import minding`.
     """
@@ -104,6 +104,6 @@ class Modules:
         package, _, module = fullname.partition(".")
         if package == "minding" and module in MODULES:
             raise ModuleNotFoundError(
-                f"there is no module {fullname!r}, which is one of DI-engine. Here: {MODULES[module]} ({_PAGE})",
+                f"there is no module {fullname!r}, a name of DI-engine. In minding: {MODULES[module]} ({_PAGE})",
                 name=fullname,
             )

@@ -32,7 +32,7 @@ def test_what_is_left(shape, share, expected):
     [[], [[0, 1], [0, 0]], [[1, 1], [0, 0]], [[0, -1]], [[0, 1, 2]], [0, 1], [[0, True]], [[0, float("nan")]], None],
 )
 def test_points_that_make_no_schedule_are_refused(points):
-    with pytest.raises(ConfigError, match=r"eps\.points=.*expected pairs of a share of the schedule, rising"):
+    with pytest.raises(ConfigError, match=r"eps\.points=.*expected pairs of an increasing share of the schedule"):
         check_points("piecewise", points, "eps.points")
 
 

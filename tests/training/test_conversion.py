@@ -281,7 +281,7 @@ def test_sets_of_one_environment_are_joined_and_others_refused(tmp_path):
     assert rows(found) == rows(joined([*first, *second], {"env": ENV}))
     assert (done.episodes, found.about["converted"]) == (7, ["own", "data"])
     save_dataset(tmp_path / "other", joined(first, {"env": {**ENV, "env_id": "Other-v0"}}))
-    with pytest.raises(DataError, match=r"not joined: env_id is 'Other-v0' there, 'Toy-v0' here"):
+    with pytest.raises(DataError, match=r"cannot be joined: env_id is 'Other-v0' there, 'Toy-v0' here"):
         convert([sources[0], open_source(str(tmp_path / "other"))], tmp_path / "mixed")
 
 
@@ -355,8 +355,8 @@ def test_images_of_a_minari_set_are_refused(tmp_path):
 
 REFUSED = {
     "no timeouts": ({"timeouts": None}, {}, "has no `timeouts`: .*give --horizon STEPS"),
-    "a horizon beside them": ({}, {"horizon": 5}, "has `timeouts`: leave --horizon out"),
-    "no terminals": ({"terminals": None}, {}, "is not in D4RL's form: it lacks terminals, and has actions"),
+    "a horizon beside them": ({}, {"horizon": 5}, "has `timeouts`: leave out --horizon"),
+    "no terminals": ({"terminals": None}, {}, "is not in D4RL's format: it lacks terminals, and has actions"),
     "another length": ({"rewards": np.zeros(2)}, {}, "its arrays differ in rows: observations .* rewards 2"),
 }
 

@@ -124,7 +124,7 @@ def test_actions_at_their_limits_are_pointed_out():
     action = np.where(np.arange(len(data))[:, None] % 2 == 0, np.float32(2), data.action)
     source = Given(list(episodes_of(dataclasses.replace(data, action=action))), data.about["env"])
     assert any(
-        finding.text.startswith("50.0% of the numbers of actions are at a limit") for finding in check_source(source)
+        finding.text.startswith("50.0% of the action components are at a limit") for finding in check_source(source)
     )
 
 
@@ -133,7 +133,7 @@ def test_a_description_says_sizes_ends_returns_and_the_fingerprint():
     rows = describe_dataset(data)
     assert (rows["environment"], rows["steps"], rows["fingerprint"]) == ("Pendulum-v1", "300", data.digest)
     assert rows["ends"] == "0 terminated, 0 truncated, 2 cut by the recording"
-    assert rows["returns"] == "no whole episode"
+    assert rows["returns"] == "no complete episode"
     assert rows["action"] == "box [1] from -2.0 to 2.0"
 
 
@@ -158,7 +158,7 @@ def test_a_set_in_minaris_form_gets_an_id_by_which_minari_finds_it(tmp_path, cap
     for name in ("bad id", "pole", "/pole-v0", "a b/pole-v0", "../up-v0", "pole-v"):
         assert run(["data", "convert", "absent", "--out", str(tmp_path / "set"), "--to-minari", name]) == 2
         error = capsys.readouterr().err
-        assert error.startswith(f"minding: {name!r} is no id of a Minari set: expected letters")
+        assert error.startswith(f"minding: {name!r} is not the id of a Minari set: expected letters")
         assert error.count("\n") == 1
     for name in ("pole-v0", "pole/expert-v12", "a_b/c/pole-x-v1"):
         check_id(name)
@@ -186,7 +186,7 @@ def test_converting_says_that_ends_with_both_flags_count_as_terminated(tmp_path,
     )
     assert capsys.readouterr().out.splitlines()[:2] == [
         "8 steps of 2 episodes",
-        "note: 1 end both terminated and timed out, and count as terminated: nothing bootstraps there",
+        "note: 1 end both terminated and timed out; they count as terminated, so no value is bootstrapped there",
     ]
 
 
@@ -254,13 +254,16 @@ def test_reference_returns_are_recorded_converted_and_told(tmp_path, monkeypatch
     ("arguments", "message"),
     [
         (["record", "--steps", "5"], "give the run folder RUN whose agent plays, or --random with --env ENV_ID"),
-        (["record", "--random", "--steps", "5"], "--random plays in the environment of RUN or in --env ENV_ID"),
-        (["record", "--random", "--env", "CartPole-v1", "--steps", "5"], "--out FOLDER is not given"),
-        (["record", "--random", "--explore", "--env", "X", "--steps", "5"], "--random plays no agent"),
+        (["record", "--random", "--steps", "5"], "--random plays in the environment of RUN or of --env ENV_ID"),
+        (
+            ["record", "--random", "--env", "CartPole-v1", "--steps", "5"],
+            "--out is missing: give the folder for the data",
+        ),
+        (["record", "--random", "--explore", "--env", "X", "--steps", "5"], "--random does not play an agent"),
         (["info", "nowhere"], "no recorded data in 'nowhere'"),
         (["check", "nowhere"], "no data in 'nowhere'"),
         (["convert", "nowhere", "--out", "x"], "no data in 'nowhere'"),
-        (["convert", "DATA", "--out", "x", "--horizon", "3"], "--horizon 3 is for D4RL's files"),
+        (["convert", "DATA", "--out", "x", "--horizon", "3"], "--horizon 3 is only for D4RL files"),
         (["convert", "DATA", "DATA", "--out", "x", "--to-minari", "a-v0"], "--to-minari takes one folder"),
         (["convert", "DATA", "--out", "x", "--random-return", "1"], "--random-return without --expert-return"),
         (["convert", "DATA", "--out", "x", "--expert-return", "1"], "--expert-return without --random-return"),

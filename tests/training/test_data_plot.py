@@ -137,7 +137,7 @@ def test_images_beside_vectors_have_a_line_of_their_own(tmp_path):
     _, axes = panels(data)
     assert [each.get_title() for each in axes].count("observation pixels") == 1
     assert [each.get_title() for each in axes].count("coverage") == 1
-    assert axes[0].texts[0].get_text() == "no whole episode"
+    assert axes[0].texts[0].get_text() == "no complete episode"
     plot_dataset(data, tmp_path / "data.png")
     assert (tmp_path / "data.png").stat().st_size > 10_000
 

@@ -87,7 +87,7 @@ def test_choices_are_wrong_or_not_and_wanted_actions_are_those_that_follow():
 
 
 def test_a_context_that_no_episode_lasts_is_refused():
-    with pytest.raises(ConfigError, match=r"longest of 2 episodes lasted 4 steps: lower --context \(5\)"):
+    with pytest.raises(ConfigError, match=r"longest of 2 episodes has only 4 steps: lower --context \(5\)"):
         compare(DATA, DATA.obs[""], np.zeros((7, 1), np.float32), counts_by_two, context=5, horizon=2)
     cfg = Config(env={"env_id": "Short-v0", "spec": {"max_episode_steps": 20}})
     check_window(cfg, 20, 20)
@@ -129,7 +129,7 @@ def test_what_cannot_be_inspected_is_refused_before_mindspore_loads(make_run, mo
     own = str(make_run("dreamer")[1].path)
     for args, message in (
         ([folder], "nothing to inspect: give --imagine"),
-        ([folder, "--imagine"], "policy.type='ppo' has no world model and imagines nothing; expected the run"),
+        ([folder, "--imagine"], "policy.type='ppo' has no world model; expected a run"),
         ([own, "--imagine", "--horizon", "0"], "'--horizon': 0 is not in the range 1<=x<=10000"),
         ([own, "--imagine", "--horizon", "31"], "--horizon 31 exceeds the 30 steps of the longest episode of CartPole"),
         ([own, "--imagine"], "no checkpoint; train first"),

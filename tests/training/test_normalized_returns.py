@@ -38,7 +38,7 @@ def test_a_run_logs_and_shows_normalized_returns_if_its_data_carry_references(re
     if references is None:
         assert "eval/normalized" not in rows[0]
         assert math.isnan(summary.eval_normalized)
-        assert shown == "not known, the return is raw: the data carry no reference returns"
+        assert shown == "not known: the data carry no reference returns, so the return is raw"
         return
     for row in rows:
         score = 100 * (float(row["eval/return_mean"]) - 20) / 480

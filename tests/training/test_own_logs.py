@@ -75,7 +75,7 @@ def test_conversion_gives_own_logs_limits_and_the_error_says_so(logs):
     [
         (["--action-low", "-2"], "action_high is not given"),
         (["--action-low", "-2,0", "--action-high", "2"], "action_low=[-2.0, 0.0]: expected a finite number"),
-        (["--action-low", "two", "--action-high", "2"], "'two': expected a number, or several with commas"),
+        (["--action-low", "two", "--action-high", "2"], "'two': expected a number, or several separated by commas"),
         (["--action-low", "-1", "--action-high", "1"], "episode 0: the action of step"),
         (["--action-low", "-2", "--action-high", "2", "--env", "Pendulum-v1"], "leave out --action-low and"),
         (["--env", "Pendulm-v1"], "Pendulum-v1"),
@@ -123,9 +123,9 @@ def whole(episodes):
 
 
 NOTES = {
-    "repeated": (repeated, "note: in 2 of 2 episodes the observation after the last step is the one before it"),
+    "repeated": (repeated, "note: in 2 of 2 episodes the observation after the last step equals the one before it"),
     "large": (large, "note: rewards are as large as -1e+30 at step 1 of episode 1"),
-    "whole": (whole, "note: all actions are whole numbers of a quantity (Box)"),
+    "whole": (whole, "note: all actions in the Box space are whole numbers"),
 }
 
 
@@ -157,7 +157,7 @@ def test_an_end_that_is_missing_is_noticed_where_it_goes_back_to_the_start(tmp_p
     assert run(["data", "check", str(recorded("CartPole-v1"))]) == 0
     assert "goes back" not in capsys.readouterr().out
     assert run(["data", "check", "merged"]) == 0
-    text = f"the observation goes back to where episodes begin at step {len(first) - 1} of episode 0: an end may be"
+    text = f"the observation returns to the start of an episode at step {len(first) - 1} of episode 0: an end may be"
     assert text in capsys.readouterr().out
 
 

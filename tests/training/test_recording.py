@@ -81,7 +81,7 @@ def test_the_command_records_says_what_came_of_it_and_writes_over_nothing(traine
     data = load_dataset(tmp_path / "data")
     assert data.digest == training.record_data(trained, 100, tmp_path / "same", seed=5).digest
     mean, count = data.returns().mean(), len(data.returns())
-    assert out[-2].startswith(f"100 steps, {count} whole episodes: return {mean:.1f} ± ")
+    assert out[-2].startswith(f"100 steps, {count} complete episodes: return {mean:.1f} ± ")
     assert out[-1] == f"data: {tmp_path / 'data'}"
     assert run(arguments) == 2
     error = capsys.readouterr().err
@@ -114,7 +114,7 @@ def test_the_run_of_a_team_is_refused_before_anything_is_loaded_or_played(tmp_pa
     # Neither the policy nor the environments are made.
     for name in ("load_policy", "make_evaluator_env"):
         monkeypatch.delattr(recording, name)
-    message = "simple_spread_v3 has 3 agents: recorded data hold the steps of one agent"
+    message = "simple_spread_v3 has 3 agents, but recorded data hold the steps of one agent"
     with pytest.raises(DataError, match=message):
         training.record_data(run_dir, 10)
     assert run(["data", "record", str(run_dir.path), "--steps", "10"]) == 2
@@ -126,7 +126,7 @@ def test_the_run_of_a_team_is_refused_before_anything_is_loaded_or_played(tmp_pa
 
 def test_steps_without_a_whole_episode_are_recorded_and_pointed_out(trained, tmp_path, capsys):
     assert run(["data", "record", str(trained.path), "--steps", "2", "--out", str(tmp_path / "data")]) == 0
-    assert "2 steps, no whole episode: record more to know their returns" in capsys.readouterr().out
+    assert "2 steps, no complete episode: record more steps to learn the returns" in capsys.readouterr().out
     assert len(load_dataset(tmp_path / "data")) == 2
 
 

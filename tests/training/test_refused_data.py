@@ -137,7 +137,7 @@ def test_a_script_gets_the_error_before_mindspore_is_prepared_and_no_run_folder_
     with pytest.raises(DataError, match=message):
         training.train(cfg, run_dir, progress=False)
     assert not run_dir.path.exists()
-    with pytest.raises(ConfigError, match=r"no run folder '.*clone': RunDir.create\(cfg\) makes one"):
+    with pytest.raises(ConfigError, match=r"no run folder '.*clone': RunDir.create\(cfg\) creates one"):
         training.train(cfg, run_dir, progress=False)
 
 

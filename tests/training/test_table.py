@@ -74,7 +74,7 @@ def test_the_agent_moves_first_with_second():
 def test_undo_takes_back_a_move_and_its_answer_and_hint_tells_the_best():
     outcome, lines = play(["undo", "4", "undo", "4", "hint", "quit"])
     assert outcome is None
-    assert "there is no move of yours to take back" in lines
+    assert "you have no move to take back" in lines
     assert lines.count(" 0 1 2") == 4
     assert "hint: 1, expects +0.00 for you" in lines
     assert lines[-1] == "left after 2 plies"
@@ -83,7 +83,7 @@ def test_undo_takes_back_a_move_and_its_answer_and_hint_tells_the_best():
 def test_with_the_agent_first_undo_leaves_its_first_ply():
     _, lines = play(["undo", "4", "undo"], second=True)
     assert lines[-1] == "left after 1 ply"
-    assert "there is no move of yours to take back" in lines
+    assert "you have no move to take back" in lines
 
 
 def test_moves_that_are_none_are_asked_for_again_with_one_line_each():
@@ -92,8 +92,8 @@ def test_moves_that_are_none_are_asked_for_again_with_one_line_each():
     assert answers == [
         "4 is not a legal move here: expected one of 1, 2, 3, 5, 6, 7, 8",
         "12 is not a legal move here: expected one of 1, 2, 3, 5, 6, 7, 8",
-        "'-1' is no move: expected a number, one of 1, 2, 3, 5, 6, 7, 8, or undo, hint, quit",
-        "'x' is no move: expected a number, one of 1, 2, 3, 5, 6, 7, 8, or undo, hint, quit",
+        "'-1' is not a move: expected one of the numbers 1, 2, 3, 5, 6, 7, 8, or undo, hint, quit",
+        "'x' is not a move: expected one of the numbers 1, 2, 3, 5, 6, 7, 8, or undo, hint, quit",
     ]
     assert lines[-1] == "left after 2 plies"
 
@@ -223,4 +223,4 @@ def test_what_cannot_play_is_one_line(saved, capsys, monkeypatch, tmp_path):
     save_config(cfg, ppo.config)
     code, _, err = command(capsys, monkeypatch, "", ppo.path)
     assert (code, err.count("\n")) == (2, 1)
-    assert "policy.type='ppo' does not search; expected the run of an agent of self-play" in err
+    assert "policy.type='ppo' does not search; expected a run of self-play" in err

@@ -167,7 +167,7 @@ def test_a_saved_agent_is_begun_with_and_what_it_lacks_is_new(held_out, tmp_path
     before = policy.state_dict()["params"]
     with caplog.at_level("INFO"):
         take_over(policy, cfg)
-    assert f"begins with the acting network of {saved}; critics, optimizer and counts" in caplog.text
+    assert f"starts from the acting network of {saved}; critics, optimizer and counts" in caplog.text
     np.testing.assert_array_equal(policy.eval_mode.forward(np.zeros((1, 3), np.float32))[0], action)
     after = policy.state_dict()["params"]
     moved = {name for name in after if not np.array_equal(after[name], before[name])}

@@ -21,12 +21,12 @@ from minding.cli.common import COUNT, bad_input
     help="Time limit in seconds.",
 )
 def check_env(env_id: str, overrides: tuple[str, ...], steps: int, seconds: float) -> int:
-    """Check whether an environment is fit for training: spaces, dtypes, aliasing, ends, speed.
+    """Check whether an environment is fit for training: spaces, dtypes, aliased arrays, episode ends, speed.
 
-    Findings are printed at once. The output names the checks for which there was no time.
+    Each problem is printed as soon as it is found. Checks that the time limit leaves out are listed at the end.
 
-    ENV_ID is a Gymnasium id or module:Class. KEY=VALUE are settings of the env section, as for training, such
-    as env.env_kwargs.size=5.
+    ENV_ID is a Gymnasium id or module:Class. KEY=VALUE sets a key of the env section, as in training, such as
+    env.env_kwargs.size=5.
     """
     with bad_input():
         from minding.engine.config.compiler import fill_schema

@@ -84,7 +84,7 @@ def run(args: Sequence[str] | None = None) -> int:
         notes = [f"\n  {note.partition(chr(10))[0].rstrip(':')}" for note in getattr(error, "__notes__", ())]
         reason = " ".join(str(error).split())
         if isinstance(error, MemoryError):
-            reason = f"not enough memory: {reason}; lower what is large of {', '.join(LARGE)}"
+            reason = f"not enough memory: {reason}; lower the largest of {', '.join(LARGE)}"
         return _fail(reason + "".join(notes), 2 if _is_bad_input(error) else 1)
     return code if isinstance(code, int) else 0
 

@@ -1,4 +1,4 @@
-"""What several commands share."""
+"""Parameter types, options and output helpers that several commands share."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ BEST = "best"
 
 
 class WholeNumber(click.IntRange):
-    """An integer in a range, also one like ``1e4``."""
+    """An integer in a range; also reads forms such as ``1e4``."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         """The integer."""
@@ -46,7 +46,7 @@ SEED = WholeNumber(0, 10**12)
 
 
 class BadInput(click.ClickException):
-    """What the user gave cannot be used: exit code 2."""
+    """The user's input cannot be used: exit code 2."""
 
     exit_code = 2
 
@@ -60,12 +60,12 @@ trust_option = click.option(
 
 
 class RunFolder(click.ParamType[str]):
-    """A run folder, or a folder of seeds; whether it is one is said by what opens it."""
+    """A run folder, or a folder of seeds; the code that opens it checks that it is one."""
 
     name = "folder"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """The text, unless it is empty, which as a path would be the current folder."""
+        """The string; an empty one, which as a path would mean the current folder, is refused."""
         if not str(value).strip():
             self.fail(f"{value!r} is empty: expected a run folder, such as runs/cartpole_ppo")
         return os.path.expanduser(str(value))
@@ -80,12 +80,12 @@ class GivenPath(click.Path):
 
 
 def written(what: str, path: str | Path, replaced: bool) -> None:
-    """Says where a file is that a command wrote, and whether there was an earlier one of that name."""
+    """Says where a command wrote a file, and whether it replaced an earlier one."""
     click.echo(f"{what}: {path}" + (", in place of an earlier file" if replaced else ""))
 
 
 def number(value: float) -> str:
-    """A return or a score: with a decimal place, and small numbers, such as scores of games, with four digits."""
+    """A return or a score: with one decimal place; small numbers, such as scores of games, with four digits."""
     return f"{value:.1f}" if abs(value) >= 10 or value == round(value, 1) else f"{value:.4g}"
 
 
@@ -133,8 +133,7 @@ model_option = click.option(
 env_option = click.option(
     "--env",
     metavar="ENV_ID",
-    help="Use this environment instead of the run's own, which may have none (env.env_id=data); its spaces have "
-    "to fit.",
+    help="Use this environment instead of the run's own; its spaces must be the same. A run on recorded data has none.",
 )
 
 
@@ -181,7 +180,7 @@ def checkpoint_of(run: RunDir, ckpt: str | None) -> Path | None:
     best = run.checkpoints / FOLDER
     if not best.is_dir():
         raise NoCheckpointError(
-            f"{str(run.path)!r} has no best checkpoint, which is saved after an evaluation: leave --ckpt out, which "
+            f"{str(run.path)!r} has no best checkpoint, because no evaluation was saved: leave --ckpt out, which "
             "takes the newest"
         )
     return best

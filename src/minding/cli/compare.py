@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 def compare(runs: tuple[str, ...]) -> None:
     """Compare run folders in one table: final evaluations, steps, time, and the settings that differ.
 
-    The highest evaluation comes first; runs of one environment are grouped. A folder of seeds stands for the runs
-    in it. Folders that cannot be read are left out with a warning.
+    Runs are grouped by environment, the highest evaluation first. A folder of seeds stands for the runs in it.
+    Folders that cannot be read are left out with a warning.
     """
     with bad_input():
         from minding.engine.run.comparison import compare_runs
@@ -63,7 +63,7 @@ def _row(run: ComparedRun) -> tuple[str, ...]:
 
 
 def settings_text(settings: Mapping[str, Any]) -> list[str]:
-    """Settings as they are given on the command line."""
+    """Settings in the form of the command line."""
     return [f"{path}={_value(value)}" for path, value in settings.items()]
 
 

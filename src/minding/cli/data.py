@@ -1,4 +1,4 @@
-"""`minding data`: recorded data, from recording to what is wrong with them."""
+"""`minding data`: record, describe, draw, check and convert data for offline learning."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @click.group("data")
 def data() -> None:
-    """Record, describe, check and convert data to learn from without an environment."""
+    """Record, describe, draw, check and convert data for offline learning."""
 
 
 _reference_options = (
@@ -47,7 +47,7 @@ def _references(random_return: float | None, expert_return: float | None) -> Any
     """What the options say; None without them."""
     if (random_return is None) != (expert_return is None):
         given, absent = ("--random-return", "--expert-return")[:: 1 if expert_return is None else -1]
-        raise click.UsageError(f"{given} without {absent}: a normalized score takes both")
+        raise click.UsageError(f"{given} without {absent}: a normalized score needs both")
     if random_return is None or expert_return is None:
         return None
     from minding.engine.data.references import References
@@ -59,9 +59,9 @@ def _references(random_return: float | None, expert_return: float | None) -> Any
 @click.argument("run", type=RunFolder(), required=False)
 @click.option("--steps", type=COUNT, required=True, help="Environment steps to record.")
 @click.option("--out", type=GivenPath(), metavar="FOLDER", help="Folder of the data; RUN/data by default.")
-@click.option("--explore", is_flag=True, help="Act as while collecting, with exploration.")
+@click.option("--explore", is_flag=True, help="Act with exploration, as during collection.")
 @click.option("--random", is_flag=True, help="Take random actions in the environment of RUN or --env.")
-@click.option("--env", metavar="ENV_ID", help="With --random in place of RUN: the environment.")
+@click.option("--env", metavar="ENV_ID", help="Environment for --random, instead of that of RUN.")
 @click.option("--seed", type=SEED, help="Seed of the environments; the run's own by default.")
 @_with_reference_options
 @ckpt_option
@@ -77,7 +77,7 @@ def record(
     trust: bool,
     **how: Any,
 ) -> None:
-    """Record steps of the agent of the run folder RUN, for learning without an environment.
+    """Record environment steps of the agent of the run folder RUN, for offline learning.
 
     `minding train cartpole_bc policy.other.data=FOLDER` learns from the recorded data.
     """
@@ -126,11 +126,13 @@ def _check_options(run: str | None, ckpt: str | None, out: str | None, **how: An
     """Refuses options that do not go together."""
     if how["random"]:
         if (run is None) == (how["env"] is None):
-            raise click.UsageError("--random plays in the environment of RUN or in --env ENV_ID: give one of them")
+            raise click.UsageError(
+                "--random plays in the environment of RUN or of --env ENV_ID: give exactly one of them"
+            )
         if how["explore"] or ckpt is not None:
-            raise click.UsageError("--random plays no agent: leave --explore and --ckpt out")
+            raise click.UsageError("--random does not play an agent: leave --explore and --ckpt out")
         if run is None and out is None:
-            raise click.UsageError("--out FOLDER is not given: expected the folder of the data")
+            raise click.UsageError("--out is missing: give the folder for the data")
     elif run is None or how["env"] is not None:
         raise click.UsageError("give the run folder RUN whose agent plays, or --random with --env ENV_ID")
 
@@ -138,15 +140,15 @@ def _check_options(run: str | None, ckpt: str | None, out: str | None, **how: An
 def _returns(found: Dataset) -> str:
     returns = found.returns()
     if not len(returns):
-        return "no whole episode: record more to know their returns"
+        return "no complete episode: record more steps to learn the returns"
     spread = f"return {returns.mean():.1f} ± {returns.std():.1f}, from {returns.min():.1f} to {returns.max():.1f}"
-    return f"{len(returns)} whole episodes: {spread}"
+    return f"{len(returns)} complete episodes: {spread}"
 
 
 @data.command()
 @click.argument("folder", type=GivenPath())
 def info(folder: str) -> None:
-    """Describe the recorded data in FOLDER: sizes, spaces, returns, ends, fingerprint."""
+    """Describe the recorded data in FOLDER: sizes, spaces, returns, episode ends, fingerprint."""
     with bad_input():
         from minding.engine.data.dataset import load_dataset
         from minding.training.inspection import describe_dataset
@@ -177,7 +179,7 @@ def plot(folder: str, out: str | None) -> None:
 
 
 class Limits(click.ParamType[list[float]]):
-    """A number, or several with commas between them."""
+    """A number, or several separated by commas."""
 
     name = "numbers"
 
@@ -186,12 +188,12 @@ class Limits(click.ParamType[list[float]]):
         try:
             return [float(text) for text in str(value).split(",")]
         except ValueError:
-            self.fail(f"{value!r}: expected a number, or several with commas, such as -1,-0.5")
+            self.fail(f"{value!r}: expected a number, or several separated by commas, such as -1,-0.5")
 
 
 _source_options = (
     click.option("--horizon", type=COUNT, help="Time limit of episodes, for D4RL files without timeouts."),
-    click.option("--env", metavar="ENV_ID", help="Environment of the data, in place of the one that they name."),
+    click.option("--env", metavar="ENV_ID", help="Environment of the data, instead of the one that the data name."),
     click.option(
         "--action-low",
         type=Limits(),
@@ -199,7 +201,7 @@ _source_options = (
         help="Smallest action, if the data do not contain it: one number, or one per entry of an action, "
         "separated by commas.",
     ),
-    click.option("--action-high", type=Limits(), metavar="X", help="Largest action, in the form of --action-low."),
+    click.option("--action-high", type=Limits(), metavar="X", help="Largest action, in the same form as --action-low."),
 )
 
 
@@ -213,7 +215,7 @@ def _with_source_options(command: Any) -> Any:
 @click.argument("source")
 @_with_source_options
 def check(source: str, **how: Any) -> int:
-    """Look for faults in the data SOURCE: a folder, a Minari set or a D4RL file; exit code 1 if there is one."""
+    """Check the data SOURCE (a folder, a Minari set or a D4RL file) for faults; exit code 1 if there is one."""
     with bad_input():
         from minding.engine.errors import DamagedDataError
         from minding.training.inspection import Finding, check_source
@@ -234,7 +236,7 @@ def check(source: str, **how: Any) -> int:
 @click.option(
     "--out", type=GivenPath(), required=True, metavar="FOLDER", help="Folder of the data, or of a Minari set."
 )
-@click.option("--skip-damaged", is_flag=True, help="Leave out damaged episodes, and count them.")
+@click.option("--skip-damaged", is_flag=True, help="Leave out damaged episodes, and report their number.")
 @click.option("--to-minari", metavar="ID", help="Write a Minari set with this id, such as pole/expert-v0.")
 @_with_reference_options
 @_with_source_options
@@ -247,7 +249,7 @@ def convert(
     expert_return: float | None,
     **how: Any,
 ) -> None:
-    """Convert the data SOURCE to a folder to learn from; several sets of one environment are joined.
+    """Convert the data SOURCE to a folder of recorded data; several sets of one environment are joined.
 
     SOURCE is a folder of recorded data, a Minari set (its folder, or its id on this machine) or a D4RL file (.hdf5).
     """
@@ -281,7 +283,7 @@ def convert(
     click.echo(", ".join([f"{_counted(done.steps, 'step')} of {_counted(done.episodes, 'episode')}", *left_out]))
     if done.ambiguous:
         ends = f"{_counted(done.ambiguous, 'end')} both terminated and timed out"
-        click.echo(f"note: {ends}, and count as terminated: nothing bootstraps there")
+        click.echo(f"note: {ends}; they count as terminated, so no value is bootstrapped there")
     click.echo(f"data: {out}")
 
 

@@ -1,4 +1,4 @@
-"""How far several processes are: a line for each, kept up to date on a terminal, elsewhere printed now and then."""
+"""Progress of several processes: one line each, updated in place on a terminal and printed at intervals elsewhere."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ class Display:
     """One line per process while they run.
 
     Args:
-      kind: what they are, such as ``seed``.
-      commands: what runs, by number; more may come.
-      name_of: the name of the run of a number, with which its lines of progress begin.
-      outcome: how one ended.
-      progress: show more than how each ended.
+      kind: the noun for a process, such as ``seed``.
+      commands: the processes, by number; more may be added.
+      name_of: from a number to the name of its run, with which its lines of progress begin.
+      outcome: describes how a process ended.
+      progress: also show progress, not only how each process ended.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class Display:
             self._live.stop()
 
     def show(self) -> None:
-        """Shows where they are now."""
+        """Shows the current progress of each process."""
         lines = {number: self._line(number, command) for number, command in self._commands.items()}
         if self._live is not None:
             from rich.console import Group

@@ -21,7 +21,7 @@ def doctor() -> int:
     rows = [*_packages(), *_settings(), *_self_test()]
     print_table(f"Python {platform.python_version()} on {platform.platform()}", ("what", "found", "fix"), rows)
     faults = sum(fix not in ("ok", "") for _, _, fix in rows)
-    click.echo(f"{faults} fault{'s' * (faults > 1)}: see the column `fix`" if faults else "all is well")
+    click.echo(f"{faults} fault{'s' * (faults > 1)}: see the column `fix`" if faults else "no faults found")
     return 1 if faults else 0
 
 

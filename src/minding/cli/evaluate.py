@@ -71,7 +71,7 @@ def evaluate(
         folders = run_folders(run)
         if len(folders) > 1 and (exported or ckpt not in (None, BEST)):
             raise click.UsageError(
-                f"--ckpt FOLDER and --exported are about one agent, and {run} holds {len(folders)} seeds"
+                f"--ckpt FOLDER and --exported name one agent, but {run} holds {len(folders)} seeds: give one seed"
             )
         runs = [RunDir.open(folder, trust=trust) for folder in folders]
         found = [(run_dir, played_in(compile_run(run_dir.load_config()), env)) for run_dir in runs]

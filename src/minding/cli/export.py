@@ -19,9 +19,9 @@ from minding.cli.common import GivenPath, RunFolder, bad_input, chosen_of, ckpt_
 @click.option("--out", type=GivenPath(), metavar="FILE", help="The file; RUN/policy.FORMAT by default.")
 @trust_option
 def export(run: str, file_format: str, ckpt: str | None, model: str | None, out: str | None, trust: bool) -> None:
-    """Export the agent of the run folder RUN to one file that acts without minding.
+    """Export the agent of the run folder RUN to one file that works without minding.
 
-    The file takes raw observations and returns the action without exploration; see docs/export.md. FILE.json describes
+    The file takes raw observations and returns actions without exploration; see docs/export.md. FILE.json describes
     its inputs and outputs.
     """
     with bad_input():
@@ -30,7 +30,7 @@ def export(run: str, file_format: str, ckpt: str | None, model: str | None, out:
 
         run_dir = RunDir.open(run, trust=trust)
         if out is not None and not out.endswith(f".{file_format}"):
-            raise click.BadParameter(f"--out={out}: expected a name that ends with .{file_format}")
+            raise click.BadParameter(f"--out={out}: expected a file name that ends with .{file_format}")
         compile_run(run_dir.load_config())
         chosen = chosen_of(run_dir, ckpt, model)
 

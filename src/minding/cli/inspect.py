@@ -24,7 +24,7 @@ _TOLD = (1, 5, 15)
     type=WholeNumber(2, 10**6),
     default=5,
     show_default=True,
-    help="Observations of an episode before it imagines.",
+    help="Observations of an episode that the model sees before it imagines.",
 )
 @click.option("--horizon", type=WholeNumber(1, 10**4), default=15, show_default=True, help="Steps to imagine.")
 @click.option("--seed", type=SEED, help="Seed of the environments; the run's own by default.")
@@ -40,14 +40,14 @@ def inspect(
     ckpt: str | None,
     trust: bool,
 ) -> None:
-    """Inspect the agent of the run folder RUN: compare the imagination of its world model with reality (--imagine).
+    """Inspect the agent of the run folder RUN: compare the predictions of its world model with reality (--imagine).
 
     The agent plays without exploration. After `--context` observations of an episode, the world model imagines the next
     steps from each state, with the actions that the agent took. The command prints one such window, real and imagined,
     and the errors by horizon, compared with a model that always repeats the last observation and reward.
     """
     if not imagine:
-        raise click.UsageError("nothing to inspect: give --imagine, for the imagination of the agent's world model")
+        raise click.UsageError("nothing to inspect: give --imagine, which inspects the agent's world model")
     with bad_input():
         from minding.engine.run.run_dir import RunDir
         from minding.training.imagining import check_window, imaginable
@@ -63,7 +63,7 @@ def inspect(
     click.echo(f"{cfg.policy.type} on {cfg.env.env_id}, {found.name}")
     click.echo("\none window: real, imagined; the context up to step 0")
     _print(_window_lines(window))
-    click.echo("\nerror by horizon: imagined, in brackets that of repeating the last")
+    click.echo("\nerror by horizon: imagined, and in brackets the error of repeating the last observation and reward")
     _print(_error_lines([each for each in errors if each.step in (*_TOLD, len(errors))]))
 
 

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 def list_known(what: str | None) -> None:
     """List the presets, algorithms, environments and middleware.
 
-    Without WHAT, print an overview that fits on a screen. WHAT is one of presets, algorithms, environments and
-    middleware, for one line each; or the name of one of them, or of a family of environments, for its details.
+    Without WHAT, print an overview that fits on a screen. WHAT is presets, algorithms, environments or middleware,
+    for one line per entry; or the name of an entry, or of a family of environments, for its details.
     """
     with bad_input():
         if what is None:
@@ -55,8 +55,8 @@ def _overview() -> None:
     click.echo("Environments, by family: --env ENV_ID, or your own module:Class")
     click.echo(wrapped(", ".join(f"{family} ({len(ids)})" for family, ids in _families().items()), "  "))
     click.echo(f"Middleware: {len(_middleware_found())}, for task.use(...)")
-    click.echo("One line each: minding list presets (algorithms, environments, middleware)")
-    click.echo("Details of a name: minding list cartpole_ppo")
+    click.echo("One line per entry: minding list presets (algorithms, environments, middleware)")
+    click.echo("Details of an entry: minding list cartpole_ppo")
 
 
 def _environment_part(preset: str, algorithms: Iterable[str]) -> str:
@@ -194,7 +194,7 @@ def _details(name: str) -> None:
         _middleware_details(name)
     else:
         known = [*_TABLES, *PRESETS, *ALGORITHMS, *families, *ids, *_middleware_found()]
-        kinds = "a preset, an algorithm, a middleware, a family of environments or the id of one"
+        kinds = "the name of a preset, an algorithm, a middleware, an environment or a family of environments"
         raise ConfigError(
             f"unknown name {name!r}{nearest(name, known) or '.'} Expected one of {', '.join(_TABLES)}, or {kinds}"
         )
@@ -207,7 +207,7 @@ def _preset_details(name: str) -> None:
 
     module = importlib.import_module(f"minding.configs.{name}")
     _print_text(f"{name}: {inspect.getdoc(module)}\n")
-    click.echo("What differs from the defaults:")
+    click.echo("Settings that differ from the defaults:")
     text = yaml.safe_dump(plain(module.main_config), sort_keys=False, default_flow_style=None, width=terminal_width())
     click.echo("".join(f"  {line}\n" for line in text.splitlines()))
     click.echo(f"minding train {name}")

@@ -24,7 +24,7 @@ from minding.cli.common import (
 @click.option(
     "--simulations",
     type=WholeNumber(0, 10**6),
-    help="Simulations of the agent per move; policy.eval.simulations by default, 0: the bare network.",
+    help="The agent's simulations per move; policy.eval.simulations by default, 0 plays the network without search.",
 )
 @click.option(
     "--opponent",
@@ -32,7 +32,7 @@ from minding.cli.common import (
     help="Let an opponent play in your place: random, minimax, uct:SIMULATIONS or checkpoint:FOLDER.",
 )
 @click.option("--show-search", is_flag=True, help="Print visits, prior and value of each move.")
-@click.option("--seed", type=SEED, default=0, show_default=True, help="Seed of the opponent.")
+@click.option("--seed", type=SEED, default=0, show_default=True, help="Seed of the opponent's random choices.")
 @ckpt_option
 @model_option
 @trust_option

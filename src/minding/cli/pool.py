@@ -16,7 +16,7 @@ NUMBER = WholeNumber(1, 10**12)
     "--unpin", type=NUMBER, multiple=True, metavar="N", help="Unpin this version: it may be deleted like the others."
 )
 def pool(run: str, pin: tuple[int, ...], unpin: tuple[int, ...]) -> None:
-    """List the versions in the model pool of the run folder RUN, and pin them; also while it trains.
+    """List the versions in the model pool of the run folder RUN, and pin them; also works while the run trains.
 
     A run with the setting pool.freq=N adds a version of its policy every N iterations, and with each evaluation.
     `minding eval`, `record`, `export` and `play` take one of them with --model.

@@ -1,4 +1,4 @@
-"""The process of a command: output that can no longer be written, and signals while there is nothing to save."""
+"""The process of a command: how it handles lost output, and signals before there is anything to save."""
 
 from __future__ import annotations
 

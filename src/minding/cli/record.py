@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     metavar="FILE",
     help="File to write: .gif, or .mp4 (extra video); RUN/episode.gif by default.",
 )
-@click.option("--episodes", type=COUNT, default=1, show_default=True, help="Episodes to film.")
+@click.option("--episodes", type=COUNT, default=1, show_default=True, help="Number of episodes.")
 @click.option("--seed", type=SEED, help="Seed of the environment; the run's own by default.")
 @env_option
 @ckpt_option
@@ -52,7 +52,7 @@ def record(
     model: str | None,
     trust: bool,
 ) -> None:
-    """Film episodes that the agent of the run folder RUN plays without exploration, one after the other in one file.
+    """Record a video of episodes of the agent of the run folder RUN, played without exploration, in one file.
 
     If RUN is a folder of seeds, the seed with the highest final evaluation plays.
     """

@@ -1,4 +1,4 @@
-"""What `minding train` and `minding resume` print at the end of a run."""
+"""The summary that `minding train` and `minding resume` print at the end of a run."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def report(cfg: Config, run_dir: RunDir, summary: Any, *, draw: bool) -> None:
       cfg: the run's configuration.
       run_dir: its folder.
       summary: what `training.train` returned.
-      draw: whether there is time for pictures.
+      draw: also draw the pictures; False where there is no time for them.
     """
     from minding.engine.checkpoint import resumable_checkpoints
     from minding.engine.data.dataset import RECORDED
@@ -82,7 +82,7 @@ def _curve(cfg: Config, run_dir: RunDir, summary: Any, draw: bool) -> str:
 
 
 def report_unsaved(run_dir: RunDir) -> None:
-    """Reports what is left of a run whose last state could not be saved."""
+    """Reports which checkpoint remains of a run whose last state could not be saved."""
     from minding.engine.checkpoint import newest_checkpoint, read_manifest
     from minding.engine.errors import CheckpointError
 
@@ -92,7 +92,7 @@ def report_unsaved(run_dir: RunDir) -> None:
         at = f"{manifest['unit']} {manifest[manifest['unit']]:,}"
         left = f"the newest is {newest} at {at}: {_command('resume', run_dir.path)}"
     except CheckpointError:
-        left = "there is no earlier one: start the run again"
+        left = "there is no earlier checkpoint: start the run again"
     click.echo(f"minding: the last checkpoint could not be saved; {left}", err=True)
 
 
@@ -126,7 +126,7 @@ def _normalized(summary: Any) -> dict[str, str]:
     if not math.isnan(summary.eval_normalized):
         return {"normalized return": f"{summary.eval_normalized:.1f} (random 0, expert 100)"}
     if summary.unit == "train_iter" and summary.n_eval_episodes:
-        return {"normalized return": "not known, the return is raw: the data carry no reference returns"}
+        return {"normalized return": "not known: the data carry no reference returns, so the return is raw"}
     return {}
 
 
@@ -145,7 +145,7 @@ def _evaluations(cfg: Config, summary: Any) -> dict[str, str]:
     if nothing:
         return {"evaluation": f"none: {nothing}"}
     if cfg.env.env_id == RECORDED:
-        return judged or {"evaluation": "none: the run ended before there was something to judge"}
+        return judged or {"evaluation": "none: the run ended before its policy could be evaluated"}
     return {
         "evaluation return": returns if summary.n_eval_episodes else "none",
         **_normalized(summary),
@@ -171,7 +171,7 @@ def _figures(cfg: Config, summary: Any) -> dict[str, str]:
 
     counters, units = dict.fromkeys((summary.unit, "train_iter")), units_of(cfg)
     told = {} if plays_itself(cfg) else summary.eval_info
-    lost = " (removed or renamed during the run: it holds only what came later)" if summary.folder_lost else ""
+    lost = "  (removed or renamed during the run: it holds only files written later)" if summary.folder_lost else ""
     return {
         **_evaluations(cfg, summary),
         **{f"mean {name}": f"{value:.4g}" for name, value in told.items()},

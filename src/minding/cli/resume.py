@@ -32,7 +32,7 @@ def resume(run: str, overrides: tuple[str, ...], trust: bool, no_progress: bool)
         run_dir = RunDir.open(run, trust=trust)
         if is_saved(run_dir.path):
             raise NoCheckpointError(
-                f"{run!r} is a saved policy, and no run: minding.load({run!r}).learn() begins one with its weights"
+                f"{run!r} is a saved policy, not a run: minding.load({run!r}).learn() starts a run with its weights"
             )
         if not resumable_checkpoints(run_dir.checkpoints):
             raise NoCheckpointError(f"no checkpoint in {run!r}: the run cannot be resumed; start it again")

@@ -61,13 +61,13 @@ class SeedList(click.ParamType[tuple[int, ...]]):
 
 
 def train_seeds(cfg: Config, seeds: Sequence[int], jobs: int, *, progress: bool) -> int:
-    """Trains what is missing of these seeds, `jobs` at a time, and reports all of them; returns the exit code.
+    """Trains the unfinished ones of these seeds, `jobs` at a time, and reports all; returns the exit code.
 
     Args:
-      cfg: the compiled configuration, whose own seed does not matter.
+      cfg: the compiled configuration; its own seed is ignored.
       seeds: the seeds to train.
       jobs: processes at the same time.
-      progress: show how far each seed is.
+      progress: show the progress of each seed.
     """
     from minding.training.seeds import SeedRuns
 
@@ -88,7 +88,7 @@ def train_seeds(cfg: Config, seeds: Sequence[int], jobs: int, *, progress: bool)
         for name, differing in runs.differences().items():
             click.echo(f"settings that differ from {name}: {_differences_text(differing)}")
         for key, (before, now) in changed.items():
-            click.echo(f"{key} is now {now}, before {before}: finished seeds keep what they were trained with")
+            click.echo(f"{key} is now {now} instead of {before}: finished seeds keep the old value")
         return _train_locked(runs, lock, seeds, jobs, progress)
 
 
@@ -110,7 +110,7 @@ def _train_locked(runs: SeedRuns, lock: RunLock, seeds: Sequence[int], jobs: int
     def watch() -> None:
         if runs.keep(lock):
             text = f"the folder {runs.folder} was removed or renamed: the seeds continue in a new one of that name"
-            click.echo(f"minding: {text}; the same command trains again what was finished and is lost", err=True)
+            click.echo(f"minding: {text}; the same command trains the lost seeds again", err=True)
         display.show()
 
     with signals_reach_the_run(), display:
@@ -149,7 +149,7 @@ def _outcome(runs: SeedRuns, seed: int, command: Command) -> str:
 
 
 def report_seeds(runs: SeedRuns, finished: Mapping[int, RunDir]) -> None:
-    """Prints the table of the finished seeds and what they say together, draws their curve, and writes both down."""
+    """Prints the table and the statistics of the finished seeds, draws their curve, and writes the figures down."""
     from minding.engine.run.aggregates import aggregate
     from minding.engine.run.curves import LEAST_SEEDS
 

@@ -1,4 +1,4 @@
-"""Options that stand for settings: no command line says two things about one setting, or one that does nothing."""
+"""Options that stand for settings; refuses options that contradict a setting or have no effect."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ _FLAGS = {"async_mode": "--async", "begin_from": "--from", "insecure_cluster": "
 
 
 def with_shortcuts(overrides: Sequence[str], options: Mapping[str, Any]) -> list[str]:
-    """KEY=VALUE texts, followed by those that options stand for.
+    """KEY=VALUE strings, followed by those that options stand for.
 
     Args:
-      overrides: what the user gave as KEY=VALUE.
-      options: by name; None and False mean that an option is not given, others than `SHORTCUTS` are ignored.
+      overrides: the KEY=VALUE strings that the user gave.
+      options: by name; None and False mean that an option is not given; options not in `SHORTCUTS` are ignored.
     Raises:
       ConfigError: an option and a KEY=VALUE give one setting different values.
     """
@@ -59,10 +59,12 @@ def with_shortcuts(overrides: Sequence[str], options: Mapping[str, Any]) -> list
 
 
 def split_arguments(config: str | None, overrides: tuple[str, ...]) -> tuple[str | None, tuple[str, ...]]:
-    """What names the configuration, None where the command line begins with KEY=VALUE; and all KEY=VALUE texts.
+    """Splits arguments into the name of the configuration and the KEY=VALUE strings.
+
+    The name is None if the command line begins with KEY=VALUE.
 
     Raises:
-      ConfigError: one of the others has no ``=``.
+      ConfigError: an argument after the first has no ``=``.
     """
     from minding.engine.errors import ConfigError
 
@@ -81,10 +83,10 @@ def check_source(config: str | None, overrides: Sequence[str]) -> None:
     """Refuses a command line that names nothing to train, or two algorithms.
 
     Args:
-      config: what names the configuration, None without it.
-      overrides: all of the command line, with those that options stand for.
+      config: the name of the configuration; None if it is not given.
+      overrides: all KEY=VALUE strings, including those that options stand for.
     Raises:
-      ConfigError: says what to give.
+      ConfigError: there is nothing to train, or there are two algorithms; says what to give.
     """
     from minding.configs.names import is_algorithm
     from minding.engine.config.compiler import parse_overrides
@@ -101,12 +103,12 @@ def check_source(config: str | None, overrides: Sequence[str]) -> None:
 
 
 def check_lane_settings(overrides: Sequence[str], cfg: Config, option: str) -> None:
-    """Refuses settings of lanes, given on the command line, for a run that has none.
+    """Refuses settings of lanes on the command line of a run that has no lanes.
 
     Args:
-      overrides: all of the command line, with those that options stand for.
+      overrides: all KEY=VALUE strings, including those that options stand for.
       cfg: the compiled configuration.
-      option: what would give the run lanes.
+      option: the option that would give the run lanes.
     Raises:
       ConfigError: names the setting.
     """
@@ -122,12 +124,12 @@ def check_lane_settings(overrides: Sequence[str], cfg: Config, option: str) -> N
 
 
 def check_seed_options(overrides: Sequence[str], seeds: Sequence[int] | None, jobs: int | None, resume: bool) -> None:
-    """Refuses options that contradict `--seeds`, or that do nothing with or without it.
+    """Refuses options that contradict `--seeds`, or that have no effect with it or without it.
 
     Args:
-      overrides: all of the command line, with those that options stand for.
-      seeds: what `--seeds` gave, None without it.
-      jobs: what `--jobs` gave, None without it.
+      overrides: all KEY=VALUE strings, including those that options stand for.
+      seeds: the value of `--seeds`; None if it is not given.
+      jobs: the value of `--jobs`; None if it is not given.
       resume: whether `--resume` was given.
     Raises:
       ConfigError: names the options.
@@ -137,7 +139,7 @@ def check_seed_options(overrides: Sequence[str], seeds: Sequence[int] | None, jo
 
     if seeds is None:
         if jobs is not None:
-            raise ConfigError(f"--jobs {jobs} has no effect on one run: also give --seeds, such as --seeds 0-4")
+            raise ConfigError(f"--jobs {jobs} has no effect on a single run: also give --seeds, such as --seeds 0-4")
         return
     seed = parse_overrides(overrides).get("seed")
     if seed is not None:

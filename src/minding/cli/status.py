@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 def status(run: str) -> None:
     """Print the progress of the run in the folder RUN, and the state of its workers.
 
-    This also works for a run that is over, or whose process is gone. A folder of seeds stands for the runs in it. The
-    same data are in RUN/status.json, which a run rewrites with its rows of metrics, at most once a second.
+    This also works for a run that has ended, or whose process was killed. A folder of seeds stands for the runs in
+    it. The same data are in RUN/status.json, which a run rewrites with its rows of metrics, at most once a second.
     """
     with bad_input():
         from minding.engine.run.run_dir import RunDir, run_folders
@@ -35,7 +35,7 @@ def status(run: str) -> None:
         _print_status(str(path), each)
     for folder in folders:
         if folder not in begun:
-            click.echo(f"{folder.path}: has not begun")
+            click.echo(f"{folder.path}: has not started")
 
 
 def _print_status(path: str, status: RunStatus) -> None:
@@ -59,10 +59,10 @@ def _state(path: str, status: RunStatus) -> str:
         return f"{status.state} ({status.reason}), {when}"
     alive = runs(status.pid, status.node, status.born)
     if alive is None:
-        return f"running when it last said so, {when}; {who} cannot be seen from this machine"
+        return f"running at its last report, {when}; {who} is not visible from this machine"
     if not alive:
-        return f"gone: {who} no longer runs; last heard of {when}; minding resume {path} continues it"
-    return f"running, {who}; as of {when}"
+        return f"gone: {who} no longer runs; last report {when}; minding resume {path} continues the run"
+    return f"running, {who}; last report {when}"
 
 
 def _row(worker: WorkerStatus) -> tuple[str, ...]:

@@ -41,7 +41,9 @@ _UNSAVED = 3
     help="Train once with each of these seeds, such as 0-4 or 0,3,7, each in its own process; finished seeds "
     "are not trained again, and interrupted ones are resumed.",
 )
-@click.option("--jobs", type=WholeNumber(min=1), help="With --seeds: number of seeds that run at the same time (1).")
+@click.option(
+    "--jobs", type=WholeNumber(min=1), help="With --seeds: number of seeds that run at the same time; 1 by default."
+)
 @click.option("--out", metavar="FOLDER", help="Folder that holds the run folders; the same as run.out_dir=FOLDER.")
 @click.option(
     "--resume",
@@ -52,19 +54,19 @@ _UNSAVED = 3
     "--from",
     "begin_from",
     metavar="RUN",
-    help="Begin with the weights, targets and optimizer state of the run in this folder; the same as "
+    help="Start from the weights, targets and optimizer state of the run in this folder; the same as "
     "run.begin_from=RUN.",
 )
 @click.option("--async", "async_mode", is_flag=True, help="Collect and evaluate in separate processes.")
-@click.option("--collectors", type=int, help="Processes that collect; the same as lanes.collectors=N.")
-@click.option("--cluster", metavar="ADDRESS", help="Collect on a Ray cluster: local, or HOST:PORT; with --async.")
+@click.option("--collectors", type=int, help="Number of collector processes; the same as lanes.collectors=N.")
+@click.option("--cluster", metavar="ADDRESS", help="With --async: collect on a Ray cluster, local or HOST:PORT.")
 @click.option(
     "--insecure-cluster",
     is_flag=True,
-    help="Use a cluster without a token: anybody who can reach it can run code on its machines; the same as "
+    help="Use a cluster without a token: anyone who can reach it can run code on its machines; the same as "
     "lanes.insecure=true.",
 )
-@click.option("--trace", is_flag=True, help="Write trace.json, a timeline of all lanes.")
+@click.option("--trace", is_flag=True, help="Write a timeline of all lanes to trace.json.")
 @click.option("--profile", is_flag=True, help="Print the time of each middleware at the end.")
 @trust_option
 @click.option("--no-progress", is_flag=True, help="Show no progress.")
@@ -81,14 +83,15 @@ def train(
     """Train an agent.
 
     CONFIG is a preset or an algorithm (see `minding list`), a saved .yaml configuration or run folder, or a .py file
-    that defines main_config. An algorithm needs an environment, such as --env CartPole-v1, and takes its defaults. A
-    name of a preset or an algorithm always means the preset or the algorithm: give a folder of that name as a path,
-    such as ./ppo. KEY=VALUE changes a setting, such as policy.learn.learning_rate=3e-4.
+    that defines main_config. An algorithm needs an environment, such as --env CartPole-v1, and uses its default
+    settings. The name of a preset or an algorithm always means the preset or the algorithm: give a folder of that name
+    as a path, such as ./ppo. KEY=VALUE changes a setting, such as policy.learn.learning_rate=3e-4.
 
-    --seeds ends with one table and one plot of all seeds: mean, interquartile mean and 95 % intervals.
+    With --seeds, the command ends with one table and one plot of all seeds: mean, interquartile mean and 95 %
+    intervals.
 
-    SIGINT and SIGTERM finish the iteration, save a checkpoint and exit with 130 and 143 within 10 s; a second
-    signal ends the process at once.
+    On SIGINT or SIGTERM the run finishes its iteration, saves a checkpoint and exits with 130 or 143 within 10 s. A
+    second signal ends the process at once.
     """
     with bad_input():
         from minding import training

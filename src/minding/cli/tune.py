@@ -58,9 +58,9 @@ def tune(
 ) -> int:
     """Search for better settings.
 
-    CONFIG and KEY=VALUE are as for `minding train`; the first trial has these settings. Weak trials are ended early.
-    The same command continues an interrupted search, or extends a finished one with more --trials. A search ends with a
-    table, the configuration of the best trial, and a plot of the importance of the settings: see
+    CONFIG and KEY=VALUE are the same as for `minding train`; the first trial uses exactly these settings. Weak trials
+    are stopped early. The same command continues an interrupted search, or extends a finished one with more --trials.
+    The result is a table, the configuration of the best trial, and a plot of the importance of each setting: see
     docs/howto/hyperparameter_search.md.
     """
     with bad_input():
@@ -106,12 +106,12 @@ def _search_locked(cfg: Config, runs: StudyRuns, search: Search, lock: RunLock, 
     before = search.trials
     if before:
         ended = [trial for trial in before if trial.state != "unfinished"]
-        click.echo(f"{len(ended)} trials ended before; {len(before) - len(ended)} are continued")
+        click.echo(f"{len(ended)} trials have ended; {len(before) - len(ended)} are continued")
     display = Display("trial", search.commands, name_of, lambda number, _: _outcome(search, number), progress)
 
     def watch() -> None:
         if runs.keep(lock):
-            click.echo(f"minding: the folder {runs.folder} was removed or renamed: what it held is lost", err=True)
+            click.echo(f"minding: the folder {runs.folder} was removed or renamed: its contents are lost", err=True)
         search.watch()
         display.show()
 
@@ -127,7 +127,7 @@ def _search_locked(cfg: Config, runs: StudyRuns, search: Search, lock: RunLock, 
     _report(cfg, runs, search, trials)
     if not done:
         reason = next((trial.reason for trial in reversed(trials) if trial.reason), "all were pruned")
-        click.echo(f"minding: no trial of {len(trials)} is done: {reason}", err=True)
+        click.echo(f"minding: none of {len(trials)} trials finished: {reason}", err=True)
     return 0 if done else 1
 
 
@@ -141,7 +141,7 @@ def _outcome(search: Search, number: int) -> str:
 
 
 def _report(cfg: Config, runs: StudyRuns, search: Search, trials: list[Trial]) -> None:
-    """Prints the table, the best first, writes its configuration and draws what mattered."""
+    """Prints the table, best trial first, writes the best configuration and draws the importance of the settings."""
     from minding.training.tuning import name_of
 
     click.echo()

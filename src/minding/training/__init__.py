@@ -1,4 +1,4 @@
-"""Where everything meets: from a compiled configuration to a run, and from a run folder back to its policy."""
+"""From a compiled configuration to a run, and from a run folder back to its policy."""
 
 from minding.training.assembly import build, check_runnable, make_policy
 from minding.training.evaluation import Evaluation, evaluate, final_evaluation, record

@@ -1,4 +1,4 @@
-"""The arguments of an agent's methods: what they may be, and the settings that they stand for."""
+"""Checks the arguments of an agent's methods, and turns them into settings."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _SECTIONS = ("model", "learn", "collect")
 
 
 def check_count(what: str, value: object, least: int) -> None:
-    """Refuses what is no count.
+    """Refuses a value that is not a count.
 
     Args:
       what: call and argument, such as ``learn(steps``, for the message.
-      value: as given.
-      least: the smallest.
+      value: the value to check.
+      least: the smallest allowed value.
     Raises:
-      ConfigError: it is no integer from `least` to `MOST_COUNT`.
+      ConfigError: the value is not an integer from `least` to `MOST_COUNT`.
     """
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise ConfigError(f"{what}={value!r}): expected an integer of {least} or more (100_000, not 1e5)")
@@ -31,10 +31,10 @@ def check_count(what: str, value: object, least: int) -> None:
 
 
 def settings_of(what: object) -> Config:
-    """The settings that an agent was given in place of a name.
+    """The settings that an agent was given instead of a name.
 
     Raises:
-      ConfigError: it is no mapping, or holds what no setting can be.
+      ConfigError: the argument is not a mapping, or holds a value that no setting can have.
     """
     if not isinstance(what, Mapping):
         raise ConfigError(
@@ -52,7 +52,9 @@ def place_keys(user: Config, keys: Mapping[str, Any]) -> None:
         return
     policy = user.get("policy")
     if not isinstance(policy, dict) or "type" not in policy:
-        raise ConfigError("policy.type is not given: Agent takes an algorithm, a preset, or settings with policy.type")
+        raise ConfigError(
+            "policy.type is missing: Agent takes the name of an algorithm or preset, or settings with policy.type"
+        )
     schema = get_algorithm(policy["type"]).config_schema()
     for key, given in keys.items():
         value = _setting(key, given)
@@ -60,11 +62,11 @@ def place_keys(user: Config, keys: Mapping[str, Any]) -> None:
         if len(found) != 1:
             known = [name for section in _SECTIONS for name in schema.get(section, {})]
             every = (
-                f"; it is in {' and '.join(f'policy.{each}' for each in found)}: give it in settings" if found else ""
+                f"; it is in {' and '.join(f'policy.{each}' for each in found)}: use settings=[...]" if found else ""
             )
             raise ConfigError(
                 f"{key}={value!r}: no key in policy.model, policy.learn or policy.collect of {policy['type']!r}"
-                f"{every or nearest(key, known) or '; all else is settings=[...]'}"
+                f"{every or nearest(key, known) or '; use settings=[...] for other keys'}"
             )
         if found[0] not in user.policy:
             user.policy[found[0]] = {}
@@ -80,8 +82,8 @@ def _setting(key: str, given: object) -> Any:
     if key == "encoder" and not isinstance(given, str | None):
         what = given.__qualname__ if isinstance(given, type) else f"a {type(given).__name__}"
         raise ConfigError(
-            f"encoder={what}: expected a class of your own, as in encoder=MyEncoder, or its 'module:MyEncoder'; every "
-            "network makes an encoder of its own, MyEncoder(space, model, rng)"
+            f"encoder={what}: expected your own class, as in encoder=MyEncoder, or its name 'module:MyEncoder'; every "
+            "network creates its own encoder, MyEncoder(space, model, rng)"
         )
     try:
         return plain(given)

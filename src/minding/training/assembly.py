@@ -40,15 +40,15 @@ def make_policy(cfg: Config, modes: Sequence[str] = ("collect", "learn", "eval")
 
 
 def check_runnable(cfg: Config) -> None:
-    """Refuses what cannot run here, before MindSpore is loaded and anything is written.
+    """Refuses a configuration that cannot run here, before MindSpore is loaded and anything is written.
 
     Raises:
-      CodeError: for code of the user's that is not there.
-      ConfigError: for an unknown chain, with the nearest, what the chain cannot run with, or a backend that the
-        environment has not.
+      CodeError: for user code that cannot be found.
+      ConfigError: for an unknown chain (with the nearest name), for settings that the chain cannot run with, or for a
+        backend that the environment does not have.
       DataError: if there are no recorded data to learn from, or they are of another environment or too few.
       MissingExtraError: if the backend's package, or that of a logger or of the transport, is not installed.
-      SetupError: if the device is not there.
+      SetupError: if the device is not available.
     """
     check_chain(cfg)
     encoder: Any = cfg.policy.model.get("encoder")
@@ -70,7 +70,7 @@ def build(task: Task, cfg: Config, policy: Policy | None = None) -> Policy:
     Args:
       task: started.
       cfg: the compiled configuration.
-      policy: what acts and learns; built if None.
+      policy: the policy that acts and learns; None builds one.
     Returns:
       The policy.
     Raises:

@@ -1,4 +1,4 @@
-"""From any form of recorded data to a folder of the own form, block by block; sets are joined on the way."""
+"""Converts recorded data of any format to minding's own, block by block, and joins several sets."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ _SPACES = ("observation", "env_action")
 
 @dataclasses.dataclass
 class Converted:
-    """What became of the data.
+    """The outcome of a conversion.
 
     Attributes:
-      steps, episodes: written.
-      dropped: rows left out because what followed them is not known (D4RL's form).
-      skipped: damaged episodes, left out as wholes.
+      steps, episodes: numbers written.
+      dropped: rows left out because the next observation is not known (D4RL's format).
+      skipped: damaged episodes that were left out.
       ambiguous: episodes that both terminate and time out; they count as terminated.
     """
 
@@ -52,24 +52,26 @@ def open_source(
     action_low: Any = None,
     action_high: Any = None,
 ) -> Source:
-    """Finds out the form of data.
+    """Opens recorded data, whatever their format.
 
     Args:
-      name: a folder in the own form or in Minari's, a D4RL file, or the id of a Minari set on this machine.
+      name: a folder in minding's own format or in Minari's, a D4RL file, or the id of a Minari set on this machine.
       horizon: see `D4RLSource`.
-      env: what the environment is (see `engine.data.dataset.describe`), in place of what the data say; values that it
-        does not have are damage.
-      action_low, action_high: limits of actions, in place of those that the data say; of `engine.data.made_spaces`.
+      env: a description of the environment (see `engine.data.dataset.describe`) that replaces the data's own; values
+        outside of its spaces count as damage.
+      action_low, action_high: limits of actions that replace the data's own; see `engine.data.made_spaces`.
     Raises:
-      DataError: there are no data of that name, with the nearest; or the limits do not hold.
-      MissingExtraError: a package that reads the form is not installed.
+      DataError: there are no data of that name (with the nearest name), or the data exceed the limits.
+      MissingExtraError: a package that reads the format is not installed.
     """
     name, path = str(name), Path(name).expanduser()
     if path.is_file() and path.suffix in _HDF5:
         source: Source = D4RLSource(path, horizon, env, action_low, action_high)
         return _seen(source, env, action_low, action_high)
     if horizon is not None:
-        raise DataError(f"--horizon {horizon} is for D4RL's files, and {name!r} is none")
+        raise DataError(
+            f"--horizon {horizon} is only for D4RL files, and {name!r} is not a D4RL file: leave --horizon out"
+        )
     for folder in (path, local_set(name)):
         if (folder / MANIFEST).exists():
             return _seen(OwnSource(folder), env, action_low, action_high)
@@ -83,7 +85,7 @@ def _seen(source: Source, env: Mapping[str, Any] | None, action_low: Any, action
     if action_low is None and action_high is None:
         return source if env is None else SeenAs(source, env)
     if env is not None:
-        raise DataError("--env has limits of actions: leave out --action-low and --action-high, or --env")
+        raise DataError("--env already sets the limits of actions: leave out --action-low and --action-high, or --env")
     try:
         limited = with_limits(source.env, action_low, action_high)
     except ValueError as error:
@@ -113,18 +115,18 @@ def convert(
     references: References | None = None,
     report: Callable[[Converted], None] = lambda done: None,
 ) -> Converted:
-    """Writes all episodes of the sources, in order, to a new folder; at the end it is complete, or there is none.
+    """Writes all episodes of the sources, in order, to a new folder. If this fails, no folder is left.
 
     Args:
-      sources: of one environment.
-      out: the folder.
+      sources: sources of one environment.
+      out: the folder to write.
       skip_damaged: leave out damaged episodes, and count them.
       references: reference returns; those of the sources by default.
-      report: is called after each episode.
+      report: called after each episode with the counts so far.
 
     Raises:
-      DataError: the sources are of different environments or carry different reference returns, an episode is damaged
-        (names source, episode and field), or the folder exists or cannot be written.
+      DataError: the sources have different environments or different reference returns, an episode is damaged (names
+        source, episode and field), or the folder exists or cannot be written.
     """
     env = sources[0].env
     for source in sources[1:]:
@@ -154,7 +156,7 @@ def convert(
 
 
 def problem_of(episode: Episode, about: Mapping[str, Any]) -> ValueError | None:
-    """What is wrong with an episode; None if nothing is."""
+    """The fault of an episode as a sentence; None if it has none."""
     try:
         check_dataset(joined([episode], about), single=True)
     except ValueError as error:
@@ -172,6 +174,6 @@ def _refuse_another(first: Source, source: Source) -> None:
     ]
     if told:
         raise DataError(
-            f"{str(source.path)!r} and {str(first.path)!r} are of different environments and are not joined: {told[0]} "
+            f"{str(source.path)!r} and {str(first.path)!r} have different environments and cannot be joined: {told[0]} "
             "(there the second, here the first)"
         )

@@ -25,16 +25,16 @@ _UNLIKE = 4.0
 
 
 def plot_dataset(data: Dataset, path: Path) -> None:
-    """Draws returns, lengths, actions, and coverage: the two directions in which observations vary most. Images among
-    observations are shown, a few of them.
+    """Draws returns, lengths, actions, and coverage: observations along the two directions in which they vary most.
+    Of image observations, a few images are shown.
 
     Args:
       data: recorded data.
-      path: of the picture; its extension selects the format.
+      path: the picture to write; its extension selects the format.
 
     Raises:
-      MissingExtraError: if matplotlib is not installed.
-      OSError: it cannot be written.
+      MissingExtraError: matplotlib is not installed.
+      OSError: the picture cannot be written.
     """
     save_figure(draw_dataset(data), path)
 
@@ -56,7 +56,7 @@ def draw_dataset(data: Dataset) -> Any:
     returns, lengths, actions, coverage = (figure.add_subplot(grid[at // 2, at % 2]) for at in range(4))
     env_id = data.about["env"]["env_id"]
     figure.suptitle(f"{env_id}: {_counted(len(data), 'step')} of {_counted(len(data.end), 'episode')}")
-    _histogram(returns, data.returns(), "return of whole episodes", "episodes", absent="no whole episode")
+    _histogram(returns, data.returns(), "return of complete episodes", "episodes", absent="no complete episode")
     _histogram(lengths, np.diff(data.end, prepend=-1), "steps per episode", "episodes")
     rows = np.sort(np.random.default_rng(0).permutation(len(data))[:_POINTS])
     steps = "steps" if len(rows) == len(data) else f"steps (of {len(rows):,} drawn)"

@@ -40,11 +40,11 @@ class Evaluation:
 
     @classmethod
     def of(cls, episodes: Sequence[EpisodeEnd], cfg: Config | None = None) -> Evaluation:
-        """From episodes, of which there is at least one.
+        """Summarizes episodes.
 
         Args:
-          episodes: the episodes.
-          cfg: the configuration of the run, which says whether they are games against opponents.
+          episodes: at least one episode.
+          cfg: the configuration of the run, which tells whether they are games against opponents.
         """
         means, opponents = info_means(episodes), () if cfg is None else opponents_of(cfg)
         return cls(
@@ -92,10 +92,10 @@ def final_evaluation(
     seed: int | None = None,
     stop: Callable[[], bool] = lambda: False,
 ) -> list[EpisodeEnd]:
-    """Episodes of the policy in environments that neither training nor its evaluations have seen.
+    """Plays episodes of the policy in environments that neither training nor its evaluations use.
 
-    A chain may have another final evaluation, such as games against opponents; an exported policy always plays in the
-    environment. Once `stop()` is true, those that are still running are abandoned.
+    A chain may define another final evaluation, such as games against opponents; an exported policy always plays in the
+    environment. Once `stop()` returns true, unfinished episodes are abandoned.
     """
     cfg = Config({**cfg, "seed": cfg.seed if seed is None else seed})
     own = get_chain(cfg.chain).evaluate
@@ -117,16 +117,16 @@ def evaluate(
     ckpt: str | Path | Version | None = None,
     played: Config | None = None,
 ) -> list[EpisodeEnd]:
-    """Episodes of the policy that a run saved.
+    """Plays episodes of the policy that a run saved.
 
     Args:
-      run: the run folder; code that it names runs only where `engine.config.trust` says so, or where it was opened with
-        ``RunDir.open(path, trust=True)``.
-      n_episode: episodes to play.
-      seed: of the environments; the run's own by default.
-      acting: what plays instead of the run's policy.
-      ckpt: the checkpoint folder, or the version of the run's model pool, that plays; the newest checkpoint by default.
-      played: the configuration in whose environment it plays (see `configs.played`); the run's own by default.
+      run: the run folder; code that it names runs only if `engine.config.trust` allows it, or if the folder was opened
+        with ``RunDir.open(path, trust=True)``.
+      n_episode: number of episodes.
+      seed: seed of the environments; the run's own by default.
+      acting: acts instead of the run's policy, such as an exported file.
+      ckpt: the checkpoint folder, or the version of the run's model pool, to use; the newest checkpoint by default.
+      played: the configuration of the environment to play in (see `configs.played`); the run's own by default.
 
     Raises:
       CheckpointError: if there is no whole checkpoint, or it belongs to another network.
@@ -148,19 +148,19 @@ def record(
     """Films episodes of the policy that a run saved, one after the other in one file.
 
     Args:
-      run: as of `evaluate`.
-      file: what is written; its extension selects the format (.gif, .mp4).
-      seed: of the environment; the run's own by default.
-      ckpt: as of `evaluate`.
-      n_episode: episodes to film.
-      played: as of `evaluate`.
+      run: as in `evaluate`.
+      file: the video file to write; its extension selects the format (.gif, .mp4).
+      seed: seed of the environment; the run's own by default.
+      ckpt: as in `evaluate`.
+      n_episode: number of episodes to film.
+      played: as in `evaluate`.
 
     Returns:
       The episodes.
 
     Raises:
       CheckpointError: if there is no whole checkpoint, or it belongs to another network.
-      ConfigError: if the environment renders no pictures, or there is no such format.
+      ConfigError: if the environment does not render images, or the format is unknown.
       MissingExtraError: if a package that the format needs is not installed.
       TrustError: if the run folder names code that is not the user's own.
     """

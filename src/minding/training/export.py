@@ -1,4 +1,4 @@
-"""From a run to an exported file of its policy, and back: the file acts in place of the policy."""
+"""Exports the policy of a run to a file, and opens such a file to act in place of the policy."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PARITY_OBSERVATIONS = 1000
 
 @dataclasses.dataclass(frozen=True)
 class Export:
-    """An exported file and what its description says."""
+    """An exported file and its description."""
 
     path: Path
     description: dict[str, Any]
@@ -40,15 +40,15 @@ def export_run(
     """Exports the policy of a run.
 
     Args:
-      run: an earlier run.
+      run: the run folder.
       file_format: 'mindir' or 'onnx'.
       ckpt: a checkpoint folder, or a version of the run's model pool; the newest checkpoint by default.
       out: the file; ``<run>/policy.<format>`` by default.
 
     Raises:
-      CheckpointError: if there is no whole checkpoint, or it belongs to something other than this run.
-      ExportError: if the name does not end with the format, the file cannot be written, or it would not compute
-        what the policy computes.
+      CheckpointError: if there is no undamaged checkpoint, or it does not belong to this run.
+      ExportError: if the name does not end with the format, the file cannot be written, or its outputs differ from
+        those of the policy.
       MissingExtraError: if packages for ONNX are not installed.
     """
     path = Path(out).expanduser() if out else run.products / f"policy.{file_format}"
@@ -73,18 +73,18 @@ def export_run(
 
 
 def open_exported(run: RunDir, file: str | Path) -> tuple[ExportedPolicy, Parity]:
-    """Opens an exported file and compares it with the newest policy of a run, on observations from playing.
+    """Opens an exported file and compares it with the newest policy of a run, on observations from episodes.
 
     Args:
       run: the run that it was exported from.
       file: the exported file.
 
     Returns:
-      The file, ready to act, and the comparison; the caller decides whether it holds.
+      The file, ready to act, and the comparison; the caller decides whether it is close enough.
 
     Raises:
-      CheckpointError: if there is no whole checkpoint, or it belongs to something other than this run.
-      ExportError: if the file is damaged, or of another algorithm or other spaces than the run, or acts for one of
+      CheckpointError: if there is no undamaged checkpoint, or it does not belong to this run.
+      ExportError: if the file is damaged, has another algorithm or other spaces than the run, or acts for one of
         several agents.
       MissingExtraError: if it is an ONNX file and onnxruntime is not installed.
     """
@@ -92,8 +92,8 @@ def open_exported(run: RunDir, file: str | Path) -> tuple[ExportedPolicy, Parity
     agents = num_agents(cfg.env.spec)
     if agents is not None:
         raise ExportError(
-            f"{file}: it acts for one agent, and env.env_id={cfg.env.env_id!r} has {agents}: play them with the run's "
-            "own policy, without --exported"
+            f"{file}: it acts for one agent, but env.env_id={cfg.env.env_id!r} has {agents}: evaluate them with the "
+            "run's own policy, without --exported"
         )
     exported = ExportedPolicy(file)
     expected = {
@@ -105,7 +105,10 @@ def open_exported(run: RunDir, file: str | Path) -> tuple[ExportedPolicy, Parity
     for key, value in without_infinities(expected).items():
         given = exported.description.get(key)
         if given != value:
-            raise ExportError(f"{file}: its {key} is {given!r}, that of {run.path} is {value!r}: name its own run")
+            raise ExportError(
+                f"{file}: its {key} is {given!r}, but the run {run.path} has {value!r}: give the run that it was "
+                f"exported from"
+            )
     obs = _observations(cfg, policy.eval_mode)
     memory = draw_memory(policy, PARITY_OBSERVATIONS)
     try:
@@ -113,7 +116,8 @@ def open_exported(run: RunDir, file: str | Path) -> tuple[ExportedPolicy, Parity
         return exported, compare(policy, outputs, obs, memory)
     except (KeyError, ValueError, TypeError, RuntimeError) as error:
         raise ExportError(
-            f"{file}: its inputs or outputs are not those of {run.path} ({first_line(error)}): export again"
+            f"{file}: its inputs or outputs differ from those of the policy of {run.path} ({first_line(error)}): "
+            f"export again"
         ) from error
 
 

@@ -22,12 +22,12 @@ def film_episode(file: Path, cfg: Config, policy: Policy, stop: Callable[[], boo
     """Films an episode without exploration.
 
     Args:
-      file: the GIF that is written.
+      file: the GIF to write.
       cfg: the compiled configuration.
-      policy: what plays.
-      stop: asked before each step; once true, nothing is written.
+      policy: the policy that plays.
+      stop: called before each step; once it returns true, nothing is written.
     Returns:
-      Why there is no film; None if there is one.
+      The reason why there is no film; None if there is one.
     """
     most = min(cfg.policy.eval.max_episode_steps, MOST_STEPS)
     try:
@@ -38,14 +38,14 @@ def film_episode(file: Path, cfg: Config, policy: Policy, stop: Callable[[], boo
 
 
 def film_run(cfg: Config, run_dir: RunDir, policy: Policy, step: int, stop: Callable[[], bool]) -> None:
-    """Films the policy of a run for its folder and for TensorBoard; says so if that fails, and ends nothing.
+    """Films the policy of a run for its folder and for TensorBoard; a failure is logged and does not end the run.
 
     Args:
       cfg: the compiled configuration.
       run_dir: the run's folder.
-      policy: what plays.
-      step: where the run is, on its clock.
-      stop: asked before each step; once true, nothing is written.
+      policy: the policy that plays.
+      step: the current step of the run's clock.
+      stop: called before each step; once it returns true, nothing is written.
     """
     if lost(run_dir.path):
         return

@@ -1,4 +1,4 @@
-"""Several runs in one folder, each trained by a process of its own."""
+"""Several runs in one folder, each trained by its own process."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ class RunGroup:
     cfg: Config
 
     def prepare(self) -> None:
-        """Makes what is missing of the folder, its logs and its settings.
+        """Creates the folder, its logs and its settings, as far as they are missing.
 
         Raises:
-          OSError: if it cannot be written.
+          OSError: one of them cannot be written.
         """
         self.logs.mkdir(parents=True, exist_ok=True)
         if not self.settings.exists():
             save_config(self.cfg, self.settings)
 
     def keep(self, lock: RunLock) -> bool:
-        """Makes the folder again if it was removed or renamed since it was locked; returns whether it was.
+        """Recreates the folder if it was removed or renamed since it was locked; returns whether it was.
 
         Raises:
           RunInUseError: another process trains in a folder of that name.
@@ -63,7 +63,7 @@ class RunGroup:
 
     @property
     def logs(self) -> Path:
-        """Folder of what the processes printed, a file for each run."""
+        """Folder with the output of the processes, one file per run."""
         return self.folder / "logs"
 
     def run_of(self, name: str) -> RunDir | None:
@@ -72,7 +72,7 @@ class RunGroup:
         return found[0] if found else None
 
     def finished_run(self, name: str) -> RunDir | None:
-        """The run folder of a run that has come to its own end and saved it; None if there is no such run."""
+        """The folder of a run that has finished and was saved; None if there is no such run."""
         found = self.run_of(name)
         if found is None:
             return None
@@ -85,11 +85,11 @@ class RunGroup:
         return found if ended else None
 
     def command_of(self, name: str, changed: Sequence[str]) -> Command:
-        """What trains a run, from its newest checkpoint or from the beginning.
+        """The process that trains a run, from its newest checkpoint or from the start.
 
         Args:
-          name: of its run folder and experiment.
-          changed: the settings in which it differs from `cfg`, as KEY=VALUE.
+          name: the name of its run folder and experiment.
+          changed: the settings that differ from `cfg`, as KEY=VALUE.
         """
         placed = (f"exp_name={name}", f"run.out_dir={json.dumps(str(self.folder))}")
         # The code that the settings name was checked when they were compiled from what the user gave.

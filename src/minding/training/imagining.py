@@ -1,4 +1,4 @@
-"""How far a world model's imagination holds: what it expects of real episodes under the actions taken there."""
+"""Compares a world model's predictions with real episodes, under the actions that were taken there."""
 
 from __future__ import annotations
 
@@ -32,14 +32,15 @@ Imagine = Callable[[Array, Array], Iterable[Any]]
 
 @dataclasses.dataclass(frozen=True)
 class Horizon:
-    """Errors so many steps after the last observation that was seen.
+    """Prediction errors a number of steps after the last observation that the model saw.
 
     Attributes:
-      step: from 1.
+      step: the number of steps, from 1.
       count: windows whose episode lasted that long.
-      imagined, repeated: by name, the error of the imagination, and of expecting that the last observation and reward
-        repeat and the episode continues. Of observations, by leaf, and rewards: the root mean squared error, of choices
-        the share of wrong ones; of `continues`: the mean distance between the probability and what came.
+      imagined, repeated: by name, the error of the world model, and the error of a model that repeats the last
+        observation and reward and always continues. It is the root mean squared error for rewards and for each leaf of
+        the observation, the share of wrong ones for choices, and for `continues` the mean absolute difference between
+        the probability and the outcome.
     """
 
     step: int
@@ -50,11 +51,11 @@ class Horizon:
 
 @dataclasses.dataclass(frozen=True)
 class Window:
-    """One window, for the eye: a row for each step, of numbers by column; imagined ones are NaN within the context.
+    """One window to print: a row per step and a column per quantity; imagined values are NaN within the context.
 
     Attributes:
-      columns: names.
-      steps: numbers of the rows, 0 for the last observation that was seen.
+      columns: names of the columns.
+      steps: step of each row, 0 for the last observation that the model saw.
       real, imagined: float64 (rows, columns).
     """
 
@@ -65,15 +66,15 @@ class Window:
 
 
 def imaginable(run: RunDir, ckpt: Path | None) -> Config:
-    """The configuration of a run whose agent has a world model; before MindSpore is loaded.
+    """The configuration of a run whose agent has a world model; works without MindSpore.
 
     Raises:
-      ConfigError: it has none, or only what acts was saved.
+      ConfigError: the agent has no world model, or only its acting network was saved.
     """
     cfg = compile_run(run.load_config())
     if "posterior" not in cfg.policy.model:
         raise ConfigError(
-            f"{run.path}: policy.type={cfg.policy.type!r} has no world model and imagines nothing; expected the run of "
+            f"{run.path}: policy.type={cfg.policy.type!r} has no world model; expected a run of "
             "dreamer, such as minding train pendulum_dreamer"
         )
     if ckpt is None and is_saved(run.path):
@@ -86,7 +87,7 @@ def check_window(cfg: Config, context: int, horizon: int) -> None:
     """Refuses windows that no episode can hold.
 
     Raises:
-      ConfigError: they are longer than the longest one.
+      ConfigError: the context or the horizon is longer than the longest episode.
     """
     longest = cfg.env.spec.max_episode_steps
     if longest is not None and context > longest:
@@ -104,20 +105,20 @@ def inspect_imagination(
     seed: int | None = None,
     ckpt: Path | None = None,
 ) -> tuple[list[Horizon], Window, Path]:
-    """Plays episodes without exploration, and imagines from each state the next steps under the actions that followed.
+    """Plays episodes without exploration, and predicts from each state the next steps under the actions that followed.
 
     Args:
-      run: of an agent with a world model.
+      run: the run of an agent with a world model.
       steps: environment steps to play.
       context, horizon: see `compare`.
-      seed: of the environments; the run's own by default.
+      seed: seed of the environments; the run's own by default.
       ckpt: the checkpoint folder; the newest by default.
 
     Returns:
       (errors of each step, one window, the checkpoint).
 
     Raises:
-      CheckpointError, TrustError: as of `load_policy`.
+      CheckpointError, TrustError: as in `load_policy`.
       ConfigError: there is no world model, or no episode was longer than the context.
     """
     imaginable(run, ckpt)
@@ -150,14 +151,15 @@ def _remembered(policy: Any, data: Dataset) -> Array:
 def compare(
     data: Dataset, states: Array, actions: Array, imagine: Imagine, context: int, horizon: int
 ) -> tuple[list[Horizon], Window]:
-    """Errors of what is imagined from the states of real steps under the actions that followed.
+    """Compares predictions from the states of real steps, under the actions that followed, with the real steps.
 
     Args:
       data: S real steps.
-      states: of each, after its observation, ``(S, F)``; actions: ``(S, A)``, as the model takes them.
+      states: the model's state after the observation of each step, float32 ``(S, F)``.
+      actions: the actions in the form that the model takes, float32 ``(S, A)``.
       imagine: see `Imagine`.
-      context: observations of an episode that have been seen, at least 2; windows begin at each later state.
-      horizon: steps to imagine, fewer where the episode ends.
+      context: observations of an episode that the model has seen, at least 2; a window starts at each later state.
+      horizon: steps to predict; fewer if the episode ends before.
     Raises:
       ConfigError: no episode is as long as the context.
     """
@@ -166,7 +168,7 @@ def compare(
     starts = np.flatnonzero(np.arange(len(data)) - first >= context - 1)
     if not len(starts):
         raise ConfigError(
-            f"the longest of {len(data.end)} episodes lasted {int((last - first).max()) + 1} steps: lower --context "
+            f"the longest of {len(data.end)} episodes has only {int((last - first).max()) + 1} steps: lower --context "
             f"({context}), or play more with --steps"
         )
     # The first one of the longest episode.

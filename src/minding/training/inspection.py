@@ -1,4 +1,4 @@
-"""What recorded data are like, and what is wrong with them."""
+"""Describes recorded data, and finds their faults."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ _HUGE = 1e8
 
 @dataclasses.dataclass(frozen=True)
 class Finding:
-    """Something that was noticed.
+    """An observation about recorded data.
 
     Attributes:
-      text: what, where, and how often.
-      fault: whether it is wrong; else it may be meant to be.
+      text: what was found, where, and how often.
+      fault: True for a fault; False if it may be intended.
     """
 
     text: str
@@ -53,7 +53,7 @@ def describe_dataset(data: Dataset) -> dict[str, str]:
         "ends": f"{ended.sum():,} terminated, {(~ended & ~cut).sum():,} truncated, {cut.sum():,} cut by the recording",
         "returns": "quartiles " + ", ".join(f"{value:.4g}" for value in quantiles)
         if len(returns)
-        else "no whole episode",
+        else "no complete episode",
         "mean return": f"{returns.mean():.4g} ± {returns.std():.4g}" if len(returns) else "",
         "reference returns": _references(data),
         "observation": _space(env["observation"]),
@@ -97,7 +97,8 @@ def _recorder(about: Any) -> str:
 
 
 def check_source(source: Source) -> list[Finding]:
-    """Looks at all episodes: damage, ends, successors, values outside of their spaces, equal and joined episodes."""
+    """Checks all episodes for damage, missing ends, wrong next observations, values outside of their spaces, and for
+    equal or joined episodes."""
     seen = _Seen(source)
     found: list[Finding] = []
     try:
@@ -113,7 +114,10 @@ def check_source(source: Source) -> list[Finding]:
             found += [Finding(text, False) for text in jumps(source)]
     if dropped:
         found.append(
-            Finding(f"{dropped:,} row{'s' * (dropped > 1)} would be dropped: what followed them is not known", False)
+            Finding(
+                f"{dropped:,} row{'s' * (dropped > 1)} would be dropped, because the next observation is not known",
+                False,
+            )
         )
     return found
 
@@ -172,8 +176,8 @@ class _Seen:
         both = self._source.ambiguous
         if both and both >= self._ended:
             texts.append(
-                f"all {both:,} episodes that end both terminate and time out: which of them is true is not known, and "
-                "whether values bootstrap depends on it"
+                f"all {both:,} episodes that end both terminate and time out: it is not known which is true, and "
+                "bootstrapping depends on it"
             )
         yield from (Finding(text, True) for text in texts)
 
@@ -192,16 +196,17 @@ class _Seen:
             texts.append(f"{self._source.ambiguous:,} episodes both terminate and time out; they count as terminated")
         texts += [*self._longer(), *self._repeats.texts()]
         if self._large:
-            texts.append(f"rewards are as large as {few(self._large)}: values that are learned of them may overflow")
+            texts.append(f"rewards are as large as {few(self._large)}: values learned from them may overflow")
         if self._numbers and self._at_limits > _MANY * self._numbers:
             share = self._at_limits / self._numbers
             texts.append(
-                f"{share:.1%} of the numbers of actions are at a limit, where the density of a squashed normal is "
+                f"{share:.1%} of the action components are at a limit, where the density of a squashed normal "
+                f"distribution is "
                 "infinite"
             )
         if self._whole and self.steps:
             texts.append(
-                "all actions are whole numbers of a quantity (Box): if they are choices, give them as integers"
+                "all actions in the Box space are whole numbers: if they are discrete choices, store them as integers"
             )
         yield from (Finding(text, False) for text in texts)
 

@@ -1,4 +1,4 @@
-"""From a run folder, or a folder that `Agent.save` wrote, to its trained policy."""
+"""Loads the trained policy of a run folder, or of a folder that `Agent.save` wrote."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from minding.training.sharing import check_saved, is_saved, read_weights
 
 
 class Trained(NamedTuple):
-    """A policy with the configuration, and the checkpoint, file of a version or saved folder that it is from."""
+    """A policy with its configuration, and the checkpoint, version file or saved folder that it was loaded from."""
 
     cfg: Config
     policy: Policy
@@ -30,14 +30,14 @@ def load_policy(run: RunDir, ckpt: str | Path | Version | None = None, modes: Se
     """The trained policy of a run.
 
     Args:
-      run: an earlier run, or a saved policy.
+      run: a run folder, or the folder of a saved policy.
       ckpt: a checkpoint folder, or a version of the run's model pool; the newest checkpoint by default, or the saved
         policy itself.
-      modes: what is built.
+      modes: the modes of the policy to build.
 
     Raises:
-      CheckpointError: if there is no whole checkpoint, or it does not belong to the run's algorithm, network,
-        environment and spaces; the policy is built only where it does.
+      CheckpointError: if there is no undamaged checkpoint, or it does not belong to the run's algorithm, network,
+        environment and spaces; this is checked before the policy is built.
       ConfigError: if the run's configuration is damaged.
       TrustError: if it names code that is not the user's own.
     """
@@ -69,11 +69,11 @@ def load_policy(run: RunDir, ckpt: str | Path | Version | None = None, modes: Se
 
 
 def load_weights(policy: Policy, found: Checkpoint) -> None:
-    """Gives a policy its state in a checkpoint.
+    """Loads a policy's state from a checkpoint.
 
     Raises:
-      DamagedCheckpointError: if the checkpoint does not hold it; see `Checkpoint.reading`.
-      CheckpointError: if it is of another network.
+      DamagedCheckpointError: if the checkpoint does not hold the state; see `Checkpoint.reading`.
+      CheckpointError: if the state belongs to another network.
     """
     with found.reading(), in_code_of(policy, "in load_state_dict() of the policy"):
         policy.load_state_dict(found.state["policy"])

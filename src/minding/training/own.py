@@ -1,4 +1,4 @@
-"""Middleware of the user's own: that settings name, and that calls are given."""
+"""The user's own middleware, named in settings or passed to a call."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Given: TypeAlias = Callable[..., object] | Iterable[Callable[..., object]]
 
 
 class Own(NamedTuple):
-    """What an entry of `use` stands for."""
+    """An entry of `use`, read and imported."""
 
     made: Any
     before: str | None
@@ -28,10 +28,10 @@ class Own(NamedTuple):
 
 
 def own_middleware(entry: Any) -> Own:
-    """Reads an entry of `use`, and imports what it names.
+    """Reads an entry of `use`, and imports the code that it names.
 
     Raises:
-      ConfigError: it is neither ``'module:Name'`` nor a section with `call`, or there is no such code or role.
+      ConfigError: the entry is neither ``'module:Name'`` nor a section with `call`, or there is no such code or role.
     """
     section: Mapping[str, Any] = entry if isinstance(entry, Mapping) else {"call": entry}
     for key in section:
@@ -52,8 +52,8 @@ def own_middleware(entry: Any) -> Own:
 def add_own(task: Task, cfg: Config, entry: Any) -> None:
     """Adds an entry of `use` to the chain.
 
-    A function whose argument is `ctx` is a middleware itself. Anything else makes one, given the configuration if it
-    takes an argument, and the task if one of its arguments is called so.
+    A function whose argument is named `ctx` is a middleware itself. Anything else is a factory: it is called with the
+    configuration if it takes an argument, and with the task if one of its arguments is named `task`.
     """
     own = own_middleware(entry)
     with building(f"use: {entry!r}: making it"):
@@ -62,10 +62,10 @@ def add_own(task: Task, cfg: Config, entry: Any) -> None:
 
 
 def given_middleware(use: object) -> tuple[Any, ...]:
-    """What the argument `use` of a call holds: one, or several in order.
+    """The middleware, or factories of middleware, in the argument `use` of a call, in order.
 
     Raises:
-      ConfigError: it is neither, or one of them cannot be called.
+      ConfigError: `use` is neither one nor a list of them, or one of them cannot be called.
     """
     members = (use,) if callable(use) else use
     if isinstance(members, (str, Mapping)) or not isinstance(members, Iterable):
@@ -78,8 +78,10 @@ def given_middleware(use: object) -> tuple[Any, ...]:
 
 
 def add_given(task: Task, cfg: Config, given: Any) -> None:
-    """Adds what a call was given to the chain: a class, or a function that says it returns a `Middleware`, makes it, as
-    in `add_own`; anything else is a middleware."""
+    """Adds an entry of the argument `use` of a call to the chain.
+
+    A class, or a function whose return annotation is `Middleware`, is a factory, as in `add_own`; anything else is a
+    middleware."""
     makes = inspect.isclass(given) or (inspect.isfunction(given) and _says_middleware(given))
     task.use(_make(given, task, cfg) if makes else given, optional=True)
 

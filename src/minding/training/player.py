@@ -1,4 +1,4 @@
-"""A policy that acts on what an environment returns: single observations or batches, outside of any chain."""
+"""A policy that acts outside of a chain, on single observations or batches."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 
 
 class Player:
-    """Acts as evaluations do, and remembers for itself where the policy has a memory.
+    """Acts as in evaluation, with its own memory if the policy has one.
 
-    It follows the policy's learning. With a network that computes in NumPy it works in any thread, one at a time, and a
-    pickled copy keeps the weights that it was pickled with. One that acts through a compiled graph works in the thread
-    that made it.
+    It always uses the policy's current weights. With a network that computes in NumPy it works in any thread, one at a
+    time, and a pickled copy keeps the weights that it was pickled with. A player that acts through a compiled graph
+    works only in the thread that made it.
 
     Args:
       policy: built for acting.
@@ -65,22 +65,23 @@ class Player:
         """The action for one observation, or the actions for a batch of them.
 
         Args:
-          obs: what the environment returns from `reset` and `step`, or a batch of that with a leading axis N: an array,
-            or a dict or tuple of arrays. Of several agents: with the agents axis, as `Agent.make_env` gives it.
-          action_mask: which actions are legal, bool ``(A,)`` or ``(N, A)``, where the environment tells it in info.
-          explore: act as while collecting.
+          obs: an observation as the environment's `reset` and `step` return it, or a batch of them with a leading axis
+            N: an array, or a dict or tuple of arrays. For several agents it has the agents axis, as from
+            `Agent.make_env`.
+          action_mask: the legal actions, bool ``(A,)`` or ``(N, A)``, if the environment reports them in info.
+          explore: act with exploration, as during collection.
         Returns:
-          What the environment's `step` takes, ``(N, ...)`` for a batch; one discrete action is a NumPy integer.
+          An action for the environment's `step`, ``(N, ...)`` for a batch; a single discrete action is a NumPy integer.
         Raises:
-          ShapeError: if it does not fit the space, its integers among them, or a mask allows no action; also if a
-            policy with memory is given another number of observations than before: `reset` forgets them.
+          ShapeError: if the observation does not fit the space (integers included), or a mask allows no action; also if
+            a policy with memory is given another number of observations than before: call `reset` first.
           NonFiniteError: if a number is NaN or infinite.
-          MindingError: if the policy acts through a graph, and this is another thread than the one that made it.
+          MindingError: if the policy acts through a graph, and this is not the thread that made it.
         """
         if self._thread not in (None, threading.get_ident()):
             raise MindingError(
-                f"{self._name} acts through a compiled graph, which belongs to the thread that made it: act there, or "
-                "train with policy.collect.backend=host, if the network has a NumPy form"
+                f"{self._name} acts through a compiled graph, which works only in the thread that made it: act there, "
+                "or train with policy.collect.backend=host, if the network has a NumPy form"
             )
         count = self._rows(obs)
         batch, mask = obs, None
@@ -104,7 +105,7 @@ class Player:
         return actions[0] if count is None else actions
 
     def reset(self, env_ids: Sequence[int] | None = None) -> None:
-        """Forgets these rows of the batch, or all: call it when episodes begin."""
+        """Clears the memory of these rows of the batch, or of all; call it when episodes start."""
         self._actor.reset(env_ids)
 
     def _rows(self, obs: Any) -> int | None:
@@ -122,7 +123,7 @@ class Player:
     def _joined(self, obs: Any, mask: Any) -> Any:
         if mask is None:
             raise ShapeError(
-                f"{self._name} was trained with the action masks of info: give the mask, as in predict(obs, "
+                f"{self._name} was trained with action masks from info: give the mask, as in predict(obs, "
                 f"action_mask=info[{ACTION_MASK!r}])"
             )
         return with_mask(obs, np.asarray(mask))

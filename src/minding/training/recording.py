@@ -1,4 +1,4 @@
-"""Data from playing: what the policy of a run does in environments of evaluation, step by step."""
+"""Records the steps of a run's policy in evaluation environments."""
 
 from __future__ import annotations
 
@@ -43,24 +43,24 @@ def record_data(
     references: References | None = None,
     report: Callable[[int], None] = lambda done: None,
 ) -> Dataset:
-    """Records what the policy of a run does, and saves it.
+    """Records environment steps of a run's policy, and saves them.
 
     Args:
       run: the run folder.
-      steps: environment steps to record; up to one more for each environment that plays.
+      steps: environment steps to record; up to one more may be recorded for each environment.
       out: the folder of the data; ``<run>/data`` by default.
-      ckpt: the checkpoint folder whose policy plays; the newest by default.
-      explore: play as while collecting, instead of without exploration.
-      seed: of the environments; the run's own by default.
-      references: reference returns that the data are to carry.
-      report: is called with the steps recorded so far.
+      ckpt: the checkpoint folder of the policy; the newest by default.
+      explore: act with exploration, as during collection.
+      seed: seed of the environments; the run's own by default.
+      references: reference returns to store with the data.
+      report: called with the number of steps recorded so far.
 
     Returns:
-      The data, as they are read again.
+      The data, read back from the folder.
 
     Raises:
-      CheckpointError: if there is no whole checkpoint, or it belongs to another network.
-      DataError: if the run is of a team, or the folder exists or cannot be written.
+      CheckpointError: if there is no undamaged checkpoint, or it belongs to another network.
+      DataError: if several agents act in the run's environment, or the folder exists or cannot be written.
       TrustError: if the run folder names code that is not the user's own.
     """
     run = run if isinstance(run, RunDir) else RunDir.open(run)
@@ -116,7 +116,7 @@ def record_random(
 
 
 def check_recordable(cfg: Config) -> None:
-    """Refuses a run whose steps recorded data cannot hold, before anything is loaded or played.
+    """Refuses a run whose steps cannot be recorded, before anything is loaded or played.
 
     Raises:
       ConfigError: if it has no environment.
@@ -126,8 +126,8 @@ def check_recordable(cfg: Config) -> None:
     spec = cfg.env.spec
     if "agents" in spec:
         raise DataError(
-            f"{cfg.env.env_id} has {len(spec.agents.names)} agents: recorded data hold the steps of one agent, and no "
-            "algorithm learns from a team's; give the run of an environment with one agent"
+            f"{cfg.env.env_id} has {len(spec.agents.names)} agents, but recorded data hold the steps of one agent, "
+            "and no algorithm learns from recorded data of several; give the run of an environment with one agent"
         )
 
 
@@ -148,16 +148,17 @@ def play_recorded(
     about: Mapping[str, Any],
     report: Callable[[int], None] = lambda done: None,
 ) -> Dataset:
-    """Plays and records, the same number of steps in each environment.
+    """Plays and records the same number of steps in each environment.
 
-    Taking the episodes that end first would prefer short ones: the last one in each environment is cut where it is.
+    The last episode in each environment is cut where it is: keeping only the episodes that end first would favour short
+    ones.
 
     Args:
-      act, reset: as of `EvalMode`.
+      act, reset: as in `EvalMode`.
       env: N environments; they are reset first.
-      steps: at least so many are recorded.
-      about: as of `Dataset`.
-      report: is called with the steps recorded so far.
+      steps: the least number of steps to record.
+      about: as in `Dataset`.
+      report: called with the number of steps recorded so far.
     """
     obs = env.reset()
     reset()

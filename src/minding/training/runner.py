@@ -36,13 +36,13 @@ def train(
 
     Args:
       cfg: compiled configuration.
-      run_dir: a fresh run folder, or that of the run to resume. A fresh one is removed if the run fails before it has
-        written anything but its configuration.
+      run_dir: a new run folder, or the folder of the run to resume. A new one is removed if the run fails before it has
+        written more than its configuration.
       progress: show a progress bar.
       resume: ``"latest"``, or anything else that `Task.start` resumes from; None starts from the beginning.
-      raise_signals: after SIGINT or SIGTERM, when the run is saved, raise what they mean, so that a caller's loop ends
-        too. Without it the figures are returned, and their `stop_reason` names the signal.
-      use: further middleware, after those of the chain, in this order.
+      raise_signals: after SIGINT or SIGTERM, once the run is saved, raise the exception listed below, so that a
+        caller's loop ends, too. If False, the figures are returned, and their `stop_reason` names the signal.
+      use: further middleware, in this order, after the chain's own.
 
     Returns:
       The run's figures.
@@ -55,7 +55,7 @@ def train(
     try:
         with contextlib.nullcontext() if resume else only_if_begun(run_dir):
             if not run_dir.path.is_dir():
-                raise ConfigError(f"no run folder {str(run_dir.path)!r}: RunDir.create(cfg) makes one")
+                raise ConfigError(f"there is no run folder {str(run_dir.path)!r}: RunDir.create(cfg) creates one")
             check_runnable(cfg)
             session = Session(cfg, run_dir, progress=progress, resume=resume, use=use)
             with SignalGuard(session.task.interrupt), session:
@@ -90,7 +90,7 @@ def _raise_signal(summary: Summary) -> None:
 
 @contextlib.contextmanager
 def only_if_begun(run_dir: RunDir) -> Iterator[None]:
-    """Removes the folder of a run that failed before it wrote anything but its configuration and status."""
+    """Removes the folder of a run that failed before it wrote more than its configuration and status."""
     try:
         yield
     except Exception:

@@ -1,4 +1,4 @@
-"""One configuration with several seeds: a folder that holds a run folder for each, and how a seed is trained."""
+"""One configuration with several seeds: the folder that holds their run folders, and the training of each seed."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from minding.training.group import RunGroup
 
 
 class SeedRuns(RunGroup):
-    """The runs of one configuration that differ in their seed only: run folders ``seed_<K>`` in one folder."""
+    """The runs of one configuration that differ only in their seed: run folders ``seed_<K>`` in one folder."""
 
     @classmethod
     def of(cls, cfg: Config) -> SeedRuns:
-        """The folder of a configuration: ``<run.out_dir>/<exp_name>-seeds``, or with ``-1, -2, ...`` behind it.
+        """The folder of a configuration: ``<run.out_dir>/<exp_name>-seeds``, or the same name with ``-1, -2, ...``.
 
-        It is the one that holds runs of the same settings; if there is none, the first free name.
+        It is the folder with runs of the same settings; if there is none, the first free name is used.
 
         Raises:
-          ConfigError: if it cannot be written.
+          ConfigError: the folder cannot be written.
         """
         folders = _names(Path(cfg.run.out_dir) / f"{cfg.exp_name}-seeds")
         free = next(folder for folder in folders if not folder.exists() or _is_of(folder, cfg))
@@ -39,14 +39,14 @@ class SeedRuns(RunGroup):
         return runs
 
     def renew(self) -> dict[str, tuple[Any, Any]]:
-        """Lets the seeds that are still to be trained use the settings of `cfg`, which change no return.
+        """Stores the settings of `cfg`, for the seeds that are still to be trained; they change no return.
 
-        To be called with the folder locked.
+        The folder must be locked.
 
         Returns:
-          What differs from those of before, by key: the old value and the new one.
+          The settings that changed, by key: the old value and the new one.
         Raises:
-          ConfigError: if those of before cannot be read, or these cannot be written.
+          ConfigError: the old settings cannot be read, or the new ones cannot be written.
         """
         before, now = load_config(self.settings).run, self.cfg.run
         changed = {
@@ -62,7 +62,7 @@ class SeedRuns(RunGroup):
         return changed
 
     def differences(self) -> dict[str, dict[str, tuple[Any, Any]]]:
-        """What tells this folder from the earlier ones of the experiment: by folder, each setting there and here."""
+        """Settings that differ from the earlier folders of the experiment: by folder, each value there and here."""
         first = Path(self.cfg.run.out_dir) / f"{self.cfg.exp_name}-seeds"
         found = {}
         for folder in itertools.takewhile(lambda each: each != self.folder and each.exists(), _names(first)):
@@ -85,11 +85,11 @@ class SeedRuns(RunGroup):
         return self.folder / "summary.json"
 
     def finished(self, seed: int) -> RunDir | None:
-        """The run folder of a seed whose run has come to its own end and saved it; None if there is no such run."""
+        """The run folder of a seed whose run has finished and was saved; None if there is no such run."""
         return self.finished_run(name_of(seed))
 
     def command(self, seed: int) -> Command:
-        """What trains a seed, from its newest checkpoint or from the beginning."""
+        """The process that trains a seed, from its newest checkpoint or from the start."""
         return self.command_of(name_of(seed), [f"seed={seed}"])
 
 

@@ -1,4 +1,4 @@
-"""A run in this process: built once, run to a limit, and to a later one."""
+"""A run in this process: built once, and run to one limit after another."""
 
 from __future__ import annotations
 
@@ -44,19 +44,19 @@ class Summary:
     """The outcome of a run.
 
     Attributes:
-      unit: what the clock of the run counts, see `engine.chain.context.UNITS`.
-      env_step, train_iter: environment and gradient steps; no environment steps where it learned from recorded data.
+      unit: the unit of the run's clock, see `engine.chain.context.UNITS`.
+      env_step, train_iter: environment and gradient steps; `env_step` is 0 for a run on recorded data.
       eval_return, eval_std, n_eval_episodes: returns of the final policy in fresh evaluation episodes.
       eval_info: means of the declared info (``env.info_keys``) over the last steps of these episodes.
       eval_normalized: their mean normalized by the reference returns that the data carry; NaN without any.
-      data_eval: what recorded data say of the final policy, by name, see `middleware.dataset_evaluator`.
+      data_eval: metrics of the final policy on recorded data, by name; see `middleware.dataset_evaluator`.
       wall_time: seconds of training, without the final evaluation, in all processes of the run.
       steps_per_second: steps of the clock per second of training.
       stop_reason: 'max_env_step', 'max_train_iter', 'max_train_epoch', 'stop_value', 'max_step', 'finish' (a middleware
         set `task.finish`), 'SIGINT' or 'SIGTERM'.
       run_dir, ckpt: the folders.
       unsaved: whether the last state of the run could not be saved.
-      folder_lost: whether the run folder was removed or renamed during the run: what it held by then is not in it.
+      folder_lost: whether the run folder was removed or renamed during the run; it then lacks the files written before.
       profile: time table of the middleware; empty unless asked for.
     """
 
@@ -80,18 +80,18 @@ class Summary:
 
 
 class Session(contextlib.AbstractContextManager["Session"]):
-    """The policy, the environments and the chain of a run, from the first iteration to the last; for use with ``with``.
+    """The policy, the environments and the chain of a run; a context manager.
 
-    The run folder is locked from the first `run` to the end of the block. An error or a signal ends a session; the run
-    goes on from its checkpoints in another one, with `resume`.
+    The run folder is locked from the first `run` to the end of the block. An error or a signal ends a session; another
+    session with `resume` continues the run from its checkpoints.
 
     Args:
-      cfg: compiled configuration; `run` moves its limit.
+      cfg: compiled configuration; `run` may move its limit.
       run_dir: the run's folder.
       progress: show a progress bar.
       resume: ``"latest"``, or anything else that `Task.start` resumes from; None starts from the beginning.
-      use: further middleware, or what makes them, after those of the chain.
-      policy: what learns; built if None.
+      use: further middleware, or factories of middleware, after the chain's own.
+      policy: the policy that learns; None builds one.
 
     Attributes:
       cfg, run_dir, policy: of the run.
@@ -168,7 +168,7 @@ class Session(contextlib.AbstractContextManager["Session"]):
 
     @property
     def clock(self) -> int:
-        """Steps so far, of the run's unit."""
+        """Steps so far, in the unit of the run's clock."""
         return self.task.ctx.clock
 
     @property
@@ -177,12 +177,12 @@ class Session(contextlib.AbstractContextManager["Session"]):
         return self.task.interrupted_by
 
     def run(self, until: int | None = None) -> str:
-        """Runs iterations until the clock is there, or another limit of the configuration ends them.
+        """Runs iterations until the clock reaches `until`, or another limit of the configuration ends the run.
 
         Args:
-          until: on the clock; the run's own end by default.
+          until: step of the run's clock; the run's own end by default.
         Returns:
-          What ended it, see `Summary.stop_reason`.
+          The reason for the end, see `Summary.stop_reason`.
         """
         cfg, unit = self.cfg, run_length(self.cfg).unit
         limit = run_length(cfg).steps if until is None else until
@@ -245,7 +245,7 @@ class Session(contextlib.AbstractContextManager["Session"]):
         return final_evaluation(self.cfg, self.policy, stop=lambda: self.task.interrupted_by is not None)
 
     def summarize(self) -> Summary:
-        """The figures of the run so far, with an evaluation of its policy where there is an environment.
+        """The figures of the run so far, with an evaluation of its policy if the run has an environment.
 
         With ``run.video`` the policy is filmed, too.
         """

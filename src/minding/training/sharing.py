@@ -36,10 +36,10 @@ def save_policy(path: Path, cfg: Config, policy: Policy, evaluation: Evaluation 
     """Writes the folder.
 
     Args:
-      path: a folder that is not there yet.
+      path: a folder that does not exist yet.
       cfg: the compiled configuration.
       policy: its acting weights are saved.
-      evaluation: of this policy, for the card; None if it was not evaluated.
+      evaluation: the evaluation of this policy, for the model card; None if it was not evaluated.
     Raises:
       ConfigError: the folder exists, or cannot be written.
     """
@@ -60,35 +60,37 @@ def save_policy(path: Path, cfg: Config, policy: Policy, evaluation: Evaluation 
         film = _film(path / "episode.gif", cfg, policy)
         (path / "README.md").write_text(_card(path.name, cfg, evaluation, film), encoding="utf-8")
     except FileExistsError:
-        raise ConfigError(f"save: {str(path)!r} exists already: give a name that is free") from None
+        raise ConfigError(f"save: {str(path)!r} exists already: remove it, or give another name") from None
     except OSError as error:
         raise ConfigError(f"save: {str(path)!r} cannot be written: {error.strerror}") from None
 
 
 def is_saved(path: Path) -> bool:
-    """Whether a folder is one that `save_policy` wrote."""
+    """Whether `save_policy` wrote this folder."""
     return (path / WEIGHTS).is_file()
 
 
 def write_checksums(path: Path) -> None:
-    """Writes down what weights and configuration of a folder are."""
+    """Writes the checksums of a folder's weights and configuration."""
     files = {name: sha256((path / name).read_bytes()) for name in (WEIGHTS, CONFIG)}
     (path / CHECKSUMS).write_text(json.dumps({"sha256": files}, indent=2) + "\n", encoding="utf-8")
 
 
 def check_saved(path: Path) -> None:
-    """Refuses a folder whose weights or configuration are not those that were saved.
+    """Refuses a folder whose weights or configuration have changed since they were saved.
 
     Raises:
       CheckpointError: names the file.
     """
-    again = "get the folder again, or save it again"
+    again = "copy the folder again, or save the agent again"
     try:
         saved = json.loads(read_bounded(path / CHECKSUMS, _MAX_CHECKSUMS))["sha256"]
         expected = {name: saved[name] for name in (WEIGHTS, CONFIG)}
     except (OSError, *MISFITS) as error:
         what = getattr(error, "strerror", None) or type(error).__name__
-        raise CheckpointError(f"{path / CHECKSUMS} holds no checksums of a saved policy ({what}): {again}") from None
+        raise CheckpointError(
+            f"{path / CHECKSUMS} does not hold the checksums of a saved policy ({what}): {again}"
+        ) from None
     for name, checksum in expected.items():
         try:
             found = sha256(read_bounded(path / name, _MAX_BYTES))
@@ -96,7 +98,7 @@ def check_saved(path: Path) -> None:
             raise CheckpointError(f"{path / name} cannot be read: {error.strerror}: {again}") from None
         if found != checksum:
             raise CheckpointError(
-                f"{path / name} is not what was saved: its SHA-256 differs from that in {CHECKSUMS}: {again}"
+                f"{path / name} has changed since it was saved: its SHA-256 is not the one in {CHECKSUMS}; {again}"
             )
 
 

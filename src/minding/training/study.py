@@ -1,4 +1,4 @@
-"""The folder of a search over settings: what is searched, with what, and where the runs of its trials are."""
+"""The folder of a search over settings: its search space, its configuration, and the runs of its trials."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ _SPACE = "space.yaml"
 
 
 def search_space(cfg: Config, file: str | None) -> dict[str, Range | Choice]:
-    """The space of a search: that of the algorithm, or the one in a file.
+    """The search space of the algorithm, or the one in a file.
 
     Raises:
-      ConfigError: the file cannot be read, names no setting, or a value that a setting cannot have.
+      ConfigError: the file cannot be read, names no setting, or gives a setting a value that it cannot have.
     """
     algorithm = get_algorithm(cfg.policy.type)
     own = algorithm.config_schema()
@@ -43,9 +43,9 @@ def search_space(cfg: Config, file: str | None) -> dict[str, Range | Choice]:
 
 
 def objective(returns: Sequence[float]) -> float:
-    """What a trial is worth: the mean of the last third of its evaluations, rounded up.
+    """The objective of a trial: the mean over the last third of its evaluations, their number rounded up.
 
-    The best of them would prefer trials whose evaluations scatter.
+    The maximum instead of the mean would favour trials whose evaluations vary more.
     """
     last = returns[-math.ceil(len(returns) / 3) :]
     return math.fsum(last) / len(last)
@@ -53,7 +53,7 @@ def objective(returns: Sequence[float]) -> float:
 
 @dataclasses.dataclass(frozen=True)
 class StudyRuns(RunGroup):
-    """The runs of a search, ``trial_<K>`` in one folder with the space, the journal and what came of it.
+    """The runs of a search, ``trial_<K>``, in one folder with its space, journal and results.
 
     Attributes:
       space: the settings that trials differ in.
@@ -63,26 +63,26 @@ class StudyRuns(RunGroup):
 
     @classmethod
     def at(cls, folder: Path, cfg: Config, space: Space) -> StudyRuns:
-        """The folder of a search, new or of an earlier start of the same one.
+        """The folder of a search, which may be new or belong to an earlier start of the same search.
 
         Args:
-          folder: of the search.
+          folder: the folder of the search.
           cfg: the compiled configuration of its trials.
-          space: what is searched.
+          space: the search space.
         Raises:
-          ConfigError: it holds something else, or the search of another configuration or space.
+          ConfigError: the folder holds something else, or a search with another configuration or space.
         """
         runs = cls(folder, cfg, space)
         if folder.is_dir() and any(each.name != ".lock" for each in folder.iterdir()):
             runs._check_same()
         elif folder.exists() and not folder.is_dir():
-            raise ConfigError(f"study {str(folder)!r} is not a folder: give another one with --study")
+            raise ConfigError(f"study {str(folder)!r} is not a folder: give another folder with --study")
         return runs
 
     def _check_same(self) -> None:
         named = f"study {str(self.folder)!r}"
         if not (self.folder / _SPACE).is_file() or not self.settings.is_file():
-            raise ConfigError(f"{named} is the folder of something else: give another one with --study")
+            raise ConfigError(f"{named} is not the folder of a search: give another folder with --study")
         found = load_config(self.settings)
         if settings_of(found) != settings_of(self.cfg) or found.get("seed") != self.cfg.seed:
             there, here = differing_settings([found, self.cfg])
@@ -94,16 +94,18 @@ class StudyRuns(RunGroup):
             ]
             more = f" and {len(told) - 3} more settings differ" if len(told) > 3 else ""
             raise ConfigError(
-                f"{named} is that of another configuration: {'; '.join(told[:3])}{more}: give another one with --study"
+                f"{named} has another configuration: {'; '.join(told[:3])}{more}: give another folder with --study"
             )
         if load_config(self.folder / _SPACE) != _plain(self.space):
-            raise ConfigError(f"{named} searches another space, see {self.folder / _SPACE}: give another --study")
+            raise ConfigError(
+                f"{named} has another search space, see {self.folder / _SPACE}: give another folder with --study"
+            )
 
     def prepare(self) -> None:
-        """Makes what is missing of the folder, its logs, its settings and its space.
+        """Creates the folder, its logs, its settings and its space, as far as they are missing.
 
         Raises:
-          OSError: if it cannot be written.
+          OSError: one of them cannot be written.
         """
         super().prepare()
         if not (self.folder / _SPACE).exists():
@@ -117,12 +119,12 @@ class StudyRuns(RunGroup):
 
     @property
     def best(self) -> Path:
-        """The configuration of the best trial, runnable."""
+        """The configuration of the best trial, a file that `minding train` takes."""
         return self.folder / "best.yaml"
 
     @property
     def summary(self) -> Path:
-        """What the trials were and how they ended."""
+        """The file with all trials and how they ended."""
         return self.folder / "summary.json"
 
     @property
@@ -160,5 +162,5 @@ def trial_config(cfg: Config, given: Mapping[str, Any]) -> Config:
 
 
 def evaluations_of(cfg: Config) -> int:
-    """How often a run is evaluated before its end."""
+    """The number of evaluations of a run before its end."""
     return int((run_length(cfg).steps - 1) // cfg.policy.eval.freq)

@@ -1,4 +1,4 @@
-"""Successors that may not be true ones: jumps within an episode, and last observations that repeat."""
+"""Finds next observations that may be wrong: jumps within an episode, and last observations that repeat."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ MOST_TOLD = 3
 
 
 def few(names: list[str]) -> str:
-    """The first names, and how many more there are."""
+    """The first names, and the number of the others."""
     more = f" and {len(names) - MOST_TOLD:,} more" if len(names) > MOST_TOLD else ""
     return ", ".join(names[:MOST_TOLD]) + more
 
 
 class Repeats:
-    """Counts last observations that are the ones before them, as where a log has none after the last step."""
+    """Counts last observations that equal the ones before them, as in logs without one after the last step."""
 
     def __init__(self) -> None:
         self._within = self._inner = self._last = self._episodes = 0
@@ -46,16 +46,16 @@ class Repeats:
         self._last, self._episodes = self._last + int(last[0]), self._episodes + 1
 
     def texts(self) -> Iterator[str]:
-        """What is to be said, if more repeat at ends than elsewhere."""
+        """The findings, if observations repeat more often at ends than elsewhere."""
         if self._last and self._last * max(self._inner, 1) > 2 * self._within * self._episodes:
             yield (
-                f"in {self._last:,} of {self._episodes:,} episodes the observation after the last step is the one "
-                "before it: the last one may be missing, and episodes that do not terminate bootstrap from it"
+                f"in {self._last:,} of {self._episodes:,} episodes the observation after the last step equals the one "
+                "before it: the true one may be missing, and episodes that do not terminate bootstrap from it"
             )
 
 
 def jumps(source: Source) -> Iterator[str]:
-    """Where an observation changes within an episode as hardly another does: an end may be missing there, or rows."""
+    """Finds exceptionally large changes of an observation within an episode, where an end or rows may be missing."""
     starts, changes = _starts_and_changes(source)
     for path, values in changes.items():
         usual = np.quantile(values, 0.99, axis=0)
@@ -78,7 +78,7 @@ def jumps(source: Source) -> Iterator[str]:
         if found:
             yield f"the {name} jumps at {few(found)}: an end or rows may be missing there"
         if again:
-            yield f"the {name} goes back to where episodes begin at {few(again)}: an end may be missing there"
+            yield f"the {name} returns to the start of an episode at {few(again)}: an end may be missing there"
 
 
 def _restarts(before: Array, after: Array, starts: Array) -> Array:

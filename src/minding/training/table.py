@@ -27,33 +27,33 @@ _CHECKPOINT = "checkpoint"
 
 
 def board_game_of(run: RunDir) -> tuple[Config, BoardGame]:
-    """The configuration of a run of self-play, and the rules; before MindSpore is loaded.
+    """The configuration of a run of self-play, and the rules of its game; works without MindSpore.
 
     Raises:
-      ConfigError: the run's policy does not search, or its environment has no rules.
+      ConfigError: the run's policy does not search, or its environment is not a board game.
     """
     cfg = compile_run(run.load_config())
     if "search" not in cfg.policy.collect:
         raise ConfigError(
-            f"{run.path}: policy.type={cfg.policy.type!r} does not search; expected the run of an agent of self-play, "
+            f"{run.path}: policy.type={cfg.policy.type!r} does not search; expected a run of self-play, "
             "such as minding train tictactoe_alphazero"
         )
     return cfg, make_board_game(cfg)
 
 
 def opponent_named(name: str, game: BoardGame) -> Callable[[], Opponent]:
-    """What makes the opponent of a name: one of `opponents.parse`, or ``checkpoint:FOLDER``, the agent of another run.
+    """The factory of the opponent of a name: one that `opponents.parse` knows, or ``checkpoint:FOLDER``, another agent.
 
     Raises:
-      ConfigError: there is none, or the run is not one of self-play.
-      ShapeError: it plays another game.
+      ConfigError: there is no such opponent, or the other run is not a run of self-play.
+      ShapeError: the other run plays another game.
     """
     kind, _, folder = name.partition(":")
     if kind != _CHECKPOINT:
         try:
             opponent = opponents.parse(name, game)
         except ConfigError as error:
-            raise ConfigError(f"{error}; the agent of another run is checkpoint:FOLDER") from None
+            raise ConfigError(f"{error}; checkpoint:FOLDER is the agent of another run") from None
         return lambda: opponent
     if not folder:
         raise ConfigError(f"opponent={name!r}: expected checkpoint:FOLDER, the folder of a run")
@@ -71,11 +71,11 @@ def checkpoint(run: RunDir | str | Path, game: BoardGame, *, name: str | None = 
 
     Args:
       run: the run folder.
-      game: what is played.
-      name: what tables call it; ``checkpoint:<folder>`` by default.
+      game: the rules.
+      name: its name in tables; ``checkpoint:<folder>`` by default.
     Raises:
-      CheckpointError, ConfigError: as `load_policy`.
-      ShapeError: it plays another game.
+      CheckpointError, ConfigError: as in `load_policy`.
+      ShapeError: the run plays another game.
     """
     run = run if isinstance(run, RunDir) else RunDir.open(run)
     cfg, policy, _ = load_policy(run)
@@ -86,13 +86,13 @@ def checkpoint(run: RunDir | str | Path, game: BoardGame, *, name: str | None = 
 
 @dataclasses.dataclass(frozen=True)
 class Thought:
-    """What the agent makes of one position.
+    """The agent's judgment of one position.
 
     Attributes:
-      action: what it plays.
-      value: what it expects of the game for the player to move.
-      prior: the network's policy, ``(A,)``.
-      found: the search; None without one.
+      action: the chosen action.
+      value: the expected outcome for the player to move, in [-1, 1].
+      prior: the network's policy, float32 ``(A,)``.
+      found: the result of the search; None without a search.
     """
 
     action: int
@@ -115,13 +115,13 @@ class Thought:
 
 
 class BoardAgent:
-    """A policy at the table.
+    """An agent that plays a board game.
 
     Args:
       cfg: its compiled configuration.
       game: the rules.
       evaluate: judges positions.
-      simulations: per ply; 0: the bare network.
+      simulations: simulations per ply; 0 uses the network without search.
     """
 
     def __init__(self, cfg: Config, game: BoardGame, evaluate: Evaluate, simulations: int) -> None:
@@ -129,7 +129,7 @@ class BoardAgent:
         self._rng = np.random.default_rng(cfg.seed)
 
     def think(self, state: State) -> Thought:
-        """What it makes of one position."""
+        """Judges one position."""
         if self._options is not None:
             found = search(self._game, state, self._evaluate, self._options, self._rng)
             return Thought(int(found.best[0]), float(found.value[0]), found.prior[0], found)
@@ -145,10 +145,10 @@ def _signed(value: float) -> str:
 
 
 def board_text(game: BoardGame, state: State, mover: int) -> list[str]:
-    """The board as lines: X for the first player, O for the second, and the numbers of actions where they have a place.
+    """The board as lines: X for the first player, O for the second, and the number of each action that has a square.
 
     Args:
-      mover: 0 if the first player is to move, or would be after the end; 1 for the second.
+      mover: 0 if the first player is to move, or would be after the game ended; 1 for the second player.
     """
     planes = game.planes(state)[0]
     height, width = planes.shape[1:]
@@ -168,17 +168,17 @@ def board_text(game: BoardGame, state: State, mover: int) -> list[str]:
 
 
 class Table:
-    """One game at the table.
+    """One game between the agent and a human or another opponent.
 
     Args:
       game: the rules.
-      agent: the policy.
-      second: whether the agent plays first.
-      opponent: who plays in the place of the human; None: the human, by lines.
+      agent: the agent.
+      second: whether the human or opponent moves second, so that the agent moves first.
+      opponent: plays instead of the human; None for a human who types moves.
       show_search: whether the agent's search is printed.
-      read: returns the next line, or an empty text at the end of the input.
+      read: returns the next line, or an empty string at the end of the input.
       write: prints a line.
-      seed: of what the opponent draws.
+      seed: seed of the opponent's random choices.
     """
 
     def __init__(
@@ -202,7 +202,7 @@ class Table:
         self._actions: list[int] = []
 
     def play(self) -> float | None:
-        """Plays the game; returns its outcome for the agent, None if it was left."""
+        """Plays the game; returns its outcome for the agent, or None if the human left."""
         if self._opponent is None:
             self._write(f"you play {_MARKS[1 - self._agent_side]}: enter the number of a move, or undo, hint, quit")
         self._show_board()
@@ -255,7 +255,9 @@ class Table:
             elif word.isdecimal():
                 self._write(f"{word} is not a legal move here: expected one of {', '.join(map(str, legal))}")
             elif word:
-                self._write(f"{word!r} is no move: expected a number, one of {self._listed()}, or undo, hint, quit")
+                self._write(
+                    f"{word!r} is not a move: expected one of the numbers {self._listed()}, or undo, hint, quit"
+                )
 
     def _legal(self) -> list[int]:
         legal: list[int] = np.flatnonzero(self._game.legal(self._states[-1])[0]).tolist()
@@ -267,7 +269,7 @@ class Table:
     def _undo(self) -> None:
         """Takes back the human's last ply and the answer to it."""
         if len(self._actions) < 2:
-            self._write("there is no move of yours to take back")
+            self._write("you have no move to take back")
             return
         del self._actions[-2:], self._states[-2:]
         self._show_board()

@@ -1,4 +1,4 @@
-"""A run that begins with what another one has learned: `run.begin_from`."""
+"""Starts a run from the learned state of another run: `run.begin_from`."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ _ACTS = {path: what for path, what in _LEARNED.items() if path in POLICY}
 
 
 def check_begin(cfg: Config) -> None:
-    """Refuses `run.begin_from` where there is nothing that this run could begin with, by manifests alone.
+    """Refuses a `run.begin_from` that this run cannot start from; reads manifests only.
 
     Raises:
-      ConfigError: it is neither a run folder with a checkpoint nor a folder that `Agent.save` wrote, or what is held
-        out here was learned from there.
-      CheckpointError: what that run learned belongs to another algorithm, network, observation or action.
+      ConfigError: it is neither a run folder with a checkpoint nor a folder that `Agent.save` wrote, or that run has
+        learned from episodes that this run holds out.
+      CheckpointError: that run has another algorithm, network, observation space or action space.
     """
     if cfg.run.begin_from is None:
         return
@@ -50,12 +50,12 @@ def check_begin(cfg: Config) -> None:
 
 
 def take_over(policy: Policy, cfg: Config) -> None:
-    """Writes what the run `run.begin_from` has learned into a new policy: weights, targets, the optimizer's state,
-    moments of observations, the scale of rewards, counts of gradient steps. Random streams, and what acting remembers,
-    stay those of the new run.
+    """Copies the learned state of the run `run.begin_from` into a new policy: weights, targets, the optimizer's state,
+    moments of observations, the scale of rewards, counts of gradient steps. Random streams and the memory of recurrent
+    policies stay those of the new run.
 
-    A folder that `Agent.save` wrote holds less: the weights of the network that acts, which its target shares, and the
-    moments of observations. All else begins anew.
+    A folder that `Agent.save` wrote holds less: the weights of the acting network, which also go to its target, and
+    the moments of observations. Everything else keeps its initial values.
 
     Raises:
       ConfigError, CheckpointError: as `check_begin`, or a checkpoint is damaged.
@@ -66,7 +66,8 @@ def take_over(policy: Policy, cfg: Config) -> None:
         acting: Any = policy
         acting.load_acting_arrays(*read_weights(folder))
         console_logger().info(
-            "begins with the acting network of %s; critics, optimizer and counts, which are not saved with it, are new",
+            "starts from the acting network of %s; critics, optimizer and counts are new, because it does not contain "
+            "them",
             folder,
         )
         return
@@ -77,7 +78,7 @@ def take_over(policy: Policy, cfg: Config) -> None:
         policy.load_state_dict({**found.state["policy"], "acting": own["acting"], "rng": own["rng"]})
 
     taken = use_newest(_run(cfg).checkpoints, use)
-    console_logger().info("begins with what %s has learned", taken.path)
+    console_logger().info("starts from the learned state of %s", taken.path)
 
 
 def _check_held_out(cfg: Config, run: RunDir) -> None:

@@ -1,7 +1,7 @@
-"""A search over settings: trials are runs in processes of their own, Optuna chooses their settings and prunes them.
+"""A search over settings: each trial is a run in its own process; Optuna chooses its settings and prunes it.
 
-The study is a journal in the folder of the search. A trial is running there until its process has come to its own end,
-so that the same command continues whatever ended the search.
+The study is a journal in the folder of the search. A trial counts as running until its process has finished, so that
+the same command can continue an interrupted search.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ _HOPELESS = 3
 
 @dataclasses.dataclass(frozen=True)
 class Trial:
-    """A trial as it is now.
+    """The current state of a trial.
 
     Attributes:
-      number: in the study.
+      number: its number in the study.
       state: 'done', 'pruned', 'failed' or 'unfinished'.
-      value: the objective; None unless it is done.
-      evaluations: how many it has made.
-      settings: KEY=VALUE in which it differs from the configuration; empty where it is that configuration itself.
+      value: the objective; None unless the trial is done.
+      evaluations: the number of its evaluations so far.
+      settings: the settings, as KEY=VALUE, that differ from the configuration; empty if there are none.
       reason: why it failed.
     """
 
@@ -60,11 +60,11 @@ class Trial:
 
 
 class Search:
-    """Chooses trials, watches them and writes down how they end; to be used with the folder of the study locked.
+    """Chooses trials, watches them and records how they end; the folder of the study must be locked.
 
     Args:
-      runs: where trials are.
-      trials: how many there are to be, with those of earlier starts.
+      runs: the folder of the search.
+      trials: total number of trials, including those of earlier starts.
 
     Attributes:
       commands: the processes of this start, by the number of the trial.
@@ -79,7 +79,7 @@ class Search:
         self._seen: dict[int, tuple[int, int]] = {}
 
     def processes(self) -> Iterator[Command]:
-        """The processes to run: trials that were interrupted, then new ones, each chosen when it is asked for."""
+        """The processes to run: first interrupted trials, then new ones, each chosen when it is requested."""
         for trial in self._unfinished():
             yield self._begin(trial.number, trial.user_attrs[_SETTINGS])
         while self._wanted():
@@ -97,7 +97,7 @@ class Search:
         return len(self._begun()) < self._trials and not self.hopeless
 
     def watch(self) -> None:
-        """Writes down new evaluations, and ends trials that fall behind the others."""
+        """Records new evaluations, and stops trials that are worse than the others."""
         for number, command in self.commands.items():
             if not command.running:
                 continue
@@ -112,7 +112,7 @@ class Search:
         self.settle()
 
     def settle(self) -> None:
-        """Tells the study how trials ended; one that a signal ended is continued by the next start."""
+        """Records in the study how trials ended; the next start continues a trial that a signal ended."""
         for number, command in self.commands.items():
             if command.code is None or number in self._settled:
                 continue
@@ -130,13 +130,13 @@ class Search:
 
     @property
     def hopeless(self) -> bool:
-        """Whether trials fail and nothing else."""
+        """Whether every trial fails, so that the search should end."""
         states = [trial.state for trial in self.trials]
         return states.count("failed") >= _HOPELESS and not {"done", "pruned"} & set(states)
 
     @property
     def trials(self) -> list[Trial]:
-        """All trials that have begun, by number."""
+        """All trials that have started, by number."""
         return [self._as_now(trial) for trial in self._begun()]
 
     def write_best(self, cfg: Config) -> Trial | None:
@@ -162,7 +162,7 @@ class Search:
         # The first may have settings that are not in the space.
         chosen = [trial for trial in done if trial.params]
         if len(chosen) < _LEAST_COMPARED or len({trial.value for trial in chosen}) < 2:
-            raise ConfigError(f"at least {_LEAST_COMPARED} trials with different objectives have to be done")
+            raise ConfigError(f"expected at least {_LEAST_COMPARED} finished trials with different objectives")
         study = self._optuna.create_study(direction="maximize")
         study.add_trials(chosen)
         return dict(self._optuna.importance.get_param_importances(study))
@@ -187,7 +187,9 @@ class Search:
         except OSError as error:
             raise ConfigError(f"{path}: cannot be written: {error.strerror}") from None
         except Exception as error:  # Whatever Optuna makes of a file that is none of its own.
-            raise ConfigError(f"{path} is not the journal of a study ({error}): give another --study") from None
+            raise ConfigError(
+                f"{path} is not the journal of a study ({error}): give another folder with --study"
+            ) from None
 
     def _begun(self) -> list[Any]:
         """The trials that have settings. One that the search was killed before it had them does not count."""
@@ -292,10 +294,10 @@ def _at(tree: Any, path: str) -> Any:
 
 
 def load_optuna() -> Any:
-    """The package; imported where it is first needed.
+    """Imports Optuna when it is first needed.
 
     Raises:
-      MissingExtraError: it is not installed.
+      MissingExtraError: Optuna is not installed.
     """
     try:
         import optuna

@@ -81,10 +81,10 @@ def test_read_gives_a_value_of_the_asked_type(cfg):
     assert cfg.policy.learn.read("batch", int, 7) == 7
     with pytest.raises(ConfigError, match=r"read\('learn.stepps'\): there is no key 'stepps'; did you mean 'steps'"):
         cfg.policy.read("learn.stepps", int)
-    with pytest.raises(ConfigError, match=r"read\('learn.gamma'\): expected int, the settings hold 0.5"):
+    with pytest.raises(ConfigError, match=r"read\('learn.gamma'\): expected int, but the settings hold 0.5"):
         cfg.policy.read("learn.gamma", int)
     cfg.flag = True
-    with pytest.raises(ConfigError, match="expected int, the settings hold True"):
+    with pytest.raises(ConfigError, match="expected int, but the settings hold True"):
         cfg.read("flag", int, 0)
 
 

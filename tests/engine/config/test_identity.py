@@ -46,11 +46,13 @@ def test_what_makes_another_run_is_refused_and_the_rest_is_not():
 
 def test_another_algorithm_is_all_that_is_named_and_of_many_differences_a_few():
     other = {**SAVED, "seed": 5, "policy": {"type": "dqn", "model": {"hidden": [9], "norm": "layer"}}}
-    with pytest.raises(CheckpointError, match=r"another run: policy\.type is 'ppo' there and 'dqn' here\. These"):
+    with pytest.raises(
+        CheckpointError, match=r"another run: policy\.type is 'ppo' there and 'dqn' here\. A run cannot"
+    ):
         check_identity(identity(SAVED), other, "checkpoint x")
     model = {name: 1 for name in "abcde"}
     many = {**SAVED, "policy": {"type": "ppo", "model": {"hidden": [8], **model}}}
-    with pytest.raises(CheckpointError, match=r"model\.c is None there and 1 here; and 2 more\. These"):
+    with pytest.raises(CheckpointError, match=r"model\.c is None there and 1 here; and 2 more\. A run"):
         check_identity(identity(SAVED), many, "checkpoint x")
 
 

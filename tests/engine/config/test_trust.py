@@ -93,16 +93,19 @@ def test_code_of_the_users_project_needs_no_yes(project, env_id):
         ("minding.envs:register_env", "not below the current folder"),
         ("gymnasium:make", "not below the current folder"),
         ("own_maze:system", "part of Python|is not below"),
-        ("own_maze:own_pack:Maze", "defines no class or function"),
-        ("own_maze:Tool", "the class own_maze:Tool is not an environment by its text"),
-        ("own_maze:tool", r"does not say that it makes an environment: annotate .* def tool\(...\) -> gymnasium.Env"),
-        ("own_maze:number", "does not say that it makes an environment"),
+        ("own_maze:own_pack:Maze", "does not define a class or function"),
+        ("own_maze:Tool", "the class own_maze:Tool is not an environment according to its source"),
+        (
+            "own_maze:tool",
+            r"does not declare that it makes an environment: annotate .* def tool\(...\) -> gymnasium.Env",
+        ),
+        ("own_maze:number", "does not declare that it makes an environment"),
         ("own_maze:alias", "is not a class or function"),
         ("own_maze:Twice", "is not a class or function"),
         ("own_maze:os", "is not a class or function"),
-        ("own_maze:absent", "defines no class or function 'absent' and registers no such id"),
-        ("own_maze:CartPole-v1", "registers no such id"),
-        ("mindings_script:Env", "defines no class or function"),
+        ("own_maze:absent", "does not define a class or function 'absent' and does not register such an id"),
+        ("own_maze:CartPole-v1", "does not register such an id"),
+        ("mindings_script:Env", "does not define a class or function"),
         (".own_maze:Maze", "is not the name of a module"),
         ("own-maze:Maze", "is not the name of a module"),
         ("GymV26Environment-v0", "loads another one by its name"),
@@ -177,7 +180,7 @@ def test_a_link_to_code_elsewhere_counts_as_elsewhere(project, tmp_path_factory)
 def test_a_folder_that_everybody_may_write_to_is_no_project(project, mode):
     run = run_of("own_maze:Maze", project / "runs" / "maze")
     project.chmod(mode)
-    with pytest.raises(TrustError, match=f"everybody may write to '{project}'"):
+    with pytest.raises(TrustError, match=f"everyone can write to '{project}'"):
         RunDir.open(run).load_config()
     project.chmod(0o775)
     assert RunDir.open(run).load_config()
@@ -187,7 +190,7 @@ def test_a_folder_that_everybody_may_write_to_is_no_project(project, mode):
 def test_neither_is_code_that_everybody_may_change(project, name):
     run = run_of("own_pack.inner:Inner", project / "runs" / "maze")
     (project / name).chmod(0o777)
-    with pytest.raises(TrustError, match=f"everybody may write to '{project / name}'"):
+    with pytest.raises(TrustError, match=f"everyone can write to '{project / name}'"):
         RunDir.open(run).load_config()
 
 
@@ -201,7 +204,7 @@ def test_a_folder_above_the_project_counts_unless_it_is_sticky(project, monkeypa
     if trusted:
         assert RunDir.open(run).load_config()
     else:
-        with pytest.raises(TrustError, match=f"everybody may write to '{project}'"):
+        with pytest.raises(TrustError, match=f"everyone can write to '{project}'"):
             RunDir.open(run).load_config()
 
 
@@ -223,7 +226,7 @@ OWN = (
 def test_code_of_minding_is_not_the_users_where_the_current_folder_is_its_checkout(env_id, tmp_path, monkeypatch):
     monkeypatch.chdir(ROOT)
     monkeypatch.setattr(sys, "path", [*sys.path, str(ROOT / "examples"), str(ROOT / "tests")])
-    with pytest.raises(TrustError, match=r"may not run: .*(a part of minding|without __init__|everybody may write)"):
+    with pytest.raises(TrustError, match=r"may not run: .*(a part of minding|without __init__|everyone can write)"):
         RunDir.open(run_of(env_id, tmp_path / "run")).load_config()
 
 
@@ -248,7 +251,7 @@ def test_every_folder_of_this_checkout_is_mindings():
 ARGUMENTS = {
     "a command": ("subprocess:call", "it names code"),
     "with dots": ("os.system", "it names code"),
-    "a tool of the project": ("own_maze:tool", "does not say that it makes an environment"),
+    "a tool of the project": ("own_maze:tool", "does not declare that it makes an environment"),
     "a loader": ("GymV26Environment-v0", "loads another one"),
     "a file that came along": ("runs/maze/evil.pkl", "names a file that came with it"),
     "deep": ({"a": [{"_target_": "os.system"}]}, "it names code"),

@@ -57,7 +57,7 @@ WRONG = [
     # What, its changes to an episode of two steps, and the message.
     ("rows", {"obs": np.zeros((2, 2))}, "obs has 2 rows, expected 3 .one more than the 2 rewards"),
     ("no successor", {"action": [0]}, "action has 1 rows, expected 2 .one for each reward"),
-    ("end", {"terminated": [True, False]}, "terminated is set at step 0 of 2, and the episode goes on"),
+    ("end", {"terminated": [True, False]}, "terminated is set at step 0 of 2, but the episode continues"),
     ("flags", {"terminated": [0, 0, 1]}, r"terminated has the shape \(3,\), expected one flag, or one for each"),
     ("text flag", {"terminated": "False"}, "terminated is 'False', expected true or false"),
     ("part flag", {"truncated": 0.3}, "truncated is 0.3, expected true or false, as bool or as 0 and 1"),

@@ -1,1 +1,1 @@
-"""Other people's forms of recorded data, and from one to the other. Reading runs no code and fetches nothing."""
+"""Readers and writers for formats of recorded data. Reading runs no code and downloads nothing."""

@@ -1,19 +1,19 @@
-"""D4RL's form (Fu et al., 2020, https://arxiv.org/abs/2004.07219): one HDF5 file with a row per step.
+"""D4RL's format (Fu et al., 2020, https://arxiv.org/abs/2004.07219): one HDF5 file with a row per step.
 
-Arrays `observations`, `actions`, `rewards` and `terminals`, in most sets `timeouts` and in some `next_observations`.
-These rules make episodes of rows:
+The file holds the arrays `observations`, `actions`, `rewards` and `terminals`, usually `timeouts` and sometimes
+`next_observations`. These rules turn rows into episodes:
 
-- A row whose `terminals` is set ends its episode, and nothing bootstraps from what follows. Without `next_observations`
-  that is not in the file: the row's own observation stands in its place.
-- A row whose `timeouts` is set ends its episode, which would have gone on. It stays only where its successor is known,
-  in `next_observations`; without them it is dropped, and its observation is what the step before led to.
-- The last row of the file, where it ends nothing, is treated as one whose `timeouts` is set, but its episode is neither
-  terminated nor truncated: recording ended.
-- Without `timeouts` a horizon must be given: an episode of so many steps that does not terminate has timed out.
+- A row whose `terminals` is set ends its episode; no value is bootstrapped from its next observation. Without
+  `next_observations` that observation is not in the file, and the row's own observation replaces it.
+- A row whose `timeouts` is set ends its episode, which would have continued. It is kept only if its next observation is
+  known from `next_observations`; otherwise it is dropped, and its observation is the next one of the row before.
+- If the last row of the file does not end an episode, it is treated as if its `timeouts` were set, but its episode is
+  neither terminated nor truncated: recording ended there.
+- Without `timeouts` a horizon must be given: an episode of that many steps that does not terminate has timed out.
 - Dropped rows are counted.
 
-The row after an end is never its successor. Where there are `next_observations`, they are compared with the rows that
-follow: an episode in which they differ is damaged.
+The row after an end is never its next observation. If the file has `next_observations`, they are compared with the rows
+that follow: an episode in which they differ is damaged.
 """
 
 from __future__ import annotations
@@ -42,17 +42,17 @@ _SAME = 1e-5
 
 
 class D4RLSource:
-    """A file in D4RL's form, see the module.
+    """A file in D4RL's format, see the module.
 
     Args:
       path: the file.
       horizon: steps after which an episode times out, for a file without `timeouts`.
-      env: what the environment is (see `engine.data.dataset.describe`); without it the spaces are made of the arrays,
-        actions without limits.
+      env: the description of the environment (see `engine.data.dataset.describe`); without it the spaces are derived
+        from the arrays, actions without limits.
       action_low, action_high: without `env`, the smallest and the largest of actions that are integers.
 
     Raises:
-      DataError: it is not such a file, or the horizon is missing or has no effect.
+      DataError: the file has another format, or the horizon is missing or has no effect.
       DamagedDataError: its arrays differ in rows, no episode ends, or actions do not count from 0.
       MissingExtraError: h5py is not installed.
     """
@@ -72,7 +72,7 @@ class D4RLSource:
         missing = [name for name in NEEDED if name not in self._file]
         if missing:
             found = ", ".join(sorted(self._file)) or "nothing"
-            raise DataError(f"{str(path)!r} is not in D4RL's form: it lacks {', '.join(missing)}, and has {found}")
+            raise DataError(f"{str(path)!r} is not in D4RL's format: it lacks {', '.join(missing)}, and has {found}")
         names = [*NEEDED, *(name for name in ("timeouts", "next_observations") if name in self._file)]
         try:
             self._arrays = {name: stored(self._file, name) for name in names}
@@ -96,7 +96,7 @@ class D4RLSource:
                 "--horizon STEPS, the time limit of its environment"
             )
         if horizon is not None and "timeouts" in self._arrays:
-            raise DataError(f"{str(path)!r} has `timeouts`: leave --horizon out, which is for files without them")
+            raise DataError(f"{str(path)!r} has `timeouts`: leave out --horizon, which is only for files without them")
 
     def _check_lengths(self) -> int:
         lengths = {name: array.shape[0] if array.ndim else 0 for name, array in self._arrays.items()}

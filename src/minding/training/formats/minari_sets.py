@@ -1,6 +1,6 @@
-"""Minari's form: a folder with metadata.json and main_data.hdf5, in which each episode is a group.
+"""Minari's format: a folder with metadata.json and main_data.hdf5, in which each episode is a group.
 
-It is read and written with h5py, and spaces with Minari's own words for them. Neither imports or makes an environment.
+Files are read and written with h5py, and spaces with Minari's own functions; no environment is imported or created.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class MinariSource:
       path: its folder, or the folder `data` in it.
 
     Raises:
-      DataError: there is no such set, or it has images or texts.
+      DataError: there is no such set, or it contains images or strings.
       MissingExtraError: h5py or minari is not installed.
     """
 
@@ -87,7 +87,9 @@ class MinariSource:
             if flags.shape != (count,) or not count:
                 raise ShapeError(f"{name}s has shape {flags.shape}, with {count} rewards")
             if flags[:-1].any():
-                raise ShapeError(f"{name}s is set at step {int(np.argmax(flags))} of {count}, and the episode goes on")
+                raise ShapeError(
+                    f"{name}s is set at step {int(np.argmax(flags))} of {count}, but the episode continues"
+                )
         self.ambiguous += bool(ends["termination"][-1] and ends["truncation"][-1])
         obs = self._spaces.observations(_read(group, "observations", self._observation), count + 1)
         return Episode(
@@ -107,7 +109,7 @@ def _metadata(path: Path) -> dict[str, Any]:
         reason = getattr(error, "strerror", None) or "it is not JSON"
         raise DataError(f"{str(path)!r} is not a Minari set: {METADATA}: {reason}") from None
     if not isinstance(found, dict) or found.get("data_format", "hdf5") != "hdf5":
-        raise DataError(f"{str(path)!r}: expected a Minari set in HDF5, its metadata say otherwise")
+        raise DataError(f"{str(path)!r}: expected a Minari set in HDF5, but its metadata name another format")
     return found
 
 
@@ -116,7 +118,9 @@ def _space(metadata: Mapping[str, Any], name: str) -> spaces.Space[Any]:
     try:
         space: spaces.Space[Any] = serialization.deserialize_space(metadata[name])
     except KeyError:
-        raise SpaceError(f"its metadata have no {name}, and its environment is not made to ask for it") from None
+        raise SpaceError(
+            f"its metadata have no {name}, and minding does not create its environment to read it"
+        ) from None
     except Exception as error:  # Whatever its parser meets in a file of anybody.
         raise SpaceError(f"{name} cannot be read ({type(error).__name__}: {error})") from None
     return space
@@ -187,11 +191,11 @@ def export_minari(data: Dataset, path: str | Path, dataset_id: str) -> None:
 
     Args:
       data: numeric; see `check_exportable`.
-      path: the folder of the set, which is not there yet.
-      dataset_id: of the set, such as ``pole/expert-v0``.
+      path: the folder of the set, which must not exist yet.
+      dataset_id: the id of the set, such as ``pole/expert-v0``.
 
     Raises:
-      DataError: the id is none of Minari's, Minari would change a field, or the folder exists.
+      DataError: the id is not valid in Minari, Minari would change a field, or the folder exists.
       MissingExtraError: h5py or minari is not installed.
     """
     check_id(dataset_id)
@@ -225,15 +229,15 @@ def export_minari(data: Dataset, path: str | Path, dataset_id: str) -> None:
 
 
 def check_id(dataset_id: str) -> None:
-    """Refuses an id by which Minari would not find a set.
+    """Refuses an id that is not valid in Minari.
 
     Raises:
-      DataError: says what it must look like.
+      DataError: the id is not valid; says what an id must look like.
     """
     if not _ID.fullmatch(dataset_id):
         raise DataError(
-            f"{dataset_id!r} is no id of a Minari set: expected letters, digits, - and _ with a version at the end, "
-            "after names of folders if you like, such as pole/expert-v0"
+            f"{dataset_id!r} is not the id of a Minari set: expected letters, digits, - and _ with a version at the "
+            "end, optionally after names of folders, such as pole/expert-v0"
         )
 
 
@@ -241,7 +245,7 @@ def check_exportable(data: Dataset) -> None:
     """Refuses data that Minari would change.
 
     Raises:
-      DataError: names the field and what would become of it.
+      DataError: Minari would change a field; names it and the change.
     """
     for leaf in observation_leaves(data.about["env"]["observation"]):
         name = f"observation {leaf.path!r}" if leaf.path else "observation"
@@ -251,7 +255,7 @@ def check_exportable(data: Dataset) -> None:
         if values.dtype.kind == "f" and not np.isfinite(values).all():
             raise DataError(f"{name} holds NaN or infinity, which Minari's readers drop")
         if leaf.is_mask and leaf.path != "action_mask":
-            raise DataError(f"{name} is an action mask, which Minari does not tell from bits at this place")
+            raise DataError(f"{name} is an action mask, which Minari cannot distinguish from other bits here")
 
 
 def _write_episode(file: Any, number: int, episode: Episode, space: spaces.Space[Any]) -> None:

@@ -1,4 +1,4 @@
-"""Folders of recorded data as a source of episodes, to join them."""
+"""Folders of recorded data in minding's own format as a source of episodes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from minding.engine.data.references import References, references_of
 
 
 class OwnSource:
-    """A folder in the own form.
+    """A folder in minding's own format.
 
     Args:
       path: the folder.

@@ -1,4 +1,4 @@
-"""A source of recorded data, with another description of its environment than its own."""
+"""A source of recorded data with a replaced description of its environment."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from minding.training.formats.source import Source
 
 
 class SeenAs:
-    """The episodes of a source in the numbers of another environment's spaces; those that are not in them are damaged.
+    """The episodes of a source, converted to the spaces of another environment; episodes outside of them are damaged.
 
     Args:
-      source: what has the episodes.
-      env: what the environment is, see `engine.data.dataset.describe`.
+      source: the source of the episodes.
+      env: the description of the environment, see `engine.data.dataset.describe`.
     """
 
     def __init__(self, source: Source, env: Mapping[str, Any]) -> None:

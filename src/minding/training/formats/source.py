@@ -1,4 +1,4 @@
-"""What a form of recorded data gives: what it says of its environment, and episodes."""
+"""The interface of a format of recorded data: a description of the environment, and episodes."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ from minding.envs.spec import describe_observation
 
 LARGEST = 1 << 30
 """Bytes of an episode that is read from a file."""
-AS_A_WHOLE = "an episode is read as a whole, and may have 1.1 GB"
+AS_A_WHOLE = "an episode is read as a whole and may have at most 1.1 GB"
 
 
 class Source(Protocol):
     """Recorded data to be converted.
 
     Attributes:
-      path: for messages.
-      env: what the data say of their environment, see `engine.data.dataset.describe`.
-      dropped: rows left out so far, because what followed them is not known.
-      shortened: of how many rows a truncated episode may lack because they were left out.
-      ambiguous: episodes so far whose two ends are both set; they count as terminated.
+      path: the source, for messages.
+      env: the data's description of their environment, see `engine.data.dataset.describe`.
+      dropped: rows left out so far, because the next observation is not known.
+      shortened: the number of rows that a truncated episode may lack because they were left out.
+      ambiguous: episodes so far that are marked as both terminated and timed out; they count as terminated.
     """
 
     env: Mapping[str, Any]
@@ -53,20 +53,20 @@ class Source(Protocol):
 
     @property
     def references(self) -> References | None:
-        """The reference returns that they carry, if any.
+        """The reference returns in the data, if any.
 
         Raises:
-          DataError: they are not two different finite numbers.
+          DataError: the references are not two different finite numbers.
         """
         ...
 
     def episodes(self) -> Iterator[Episode | ValueError]:
-        """The episodes, in order; in place of a damaged one what is wrong with it."""
+        """The episodes, in order; a damaged one is replaced by a sentence that says what is wrong."""
         ...
 
 
 class Spaces:
-    """Turns arrays as an environment gives them into those of recorded data.
+    """Converts an environment's arrays to the form of recorded data.
 
     Args:
       observation, action: the environment's spaces.
@@ -79,18 +79,18 @@ class Spaces:
         self.description = {"observation": describe_observation(observation, action), "env_action": self._described}
 
     def observations(self, obs: Any, count: int) -> dict[str, Array]:
-        """By path, ``(count, ...)``.
+        """The observations by path, ``(count, ...)``.
 
         Raises:
-          ShapeError: they are not of the space.
+          ShapeError: they do not belong to the space.
         """
         return {leaf.path: _cast(leaf.coerce(obs, (count,)), leaf.dtype) for leaf in self._layout.leaves}
 
     def actions(self, action: Array) -> Array:
-        """In the dtype of the space, unchanged in value.
+        """The actions in the dtype of the space, with unchanged values.
 
         Raises:
-          ShapeError: they are not of the space.
+          ShapeError: they do not belong to the space.
         """
         if action.dtype == np.bool_ and not self._adapter.continuous:
             action = action.astype(np.int64)
@@ -110,15 +110,15 @@ def _cast(values: Array, dtype: np.dtype[Any]) -> Array:
 
 
 def reward_of(values: Array) -> Array:
-    """Rewards as data hold them."""
+    """Rewards in the form of recorded data."""
     return _cast(values, np.dtype(np.float32))
 
 
 def open_hdf5(path: Path) -> Any:
-    """An HDF5 file for reading.
+    """Opens an HDF5 file for reading.
 
     Raises:
-      DataError: it cannot be read.
+      DataError: the file cannot be read.
       MissingExtraError: h5py is not installed.
     """
     h5py = extra_module("h5py", "data", "reading HDF5")
@@ -141,11 +141,11 @@ def _unreadable(path: Path, reason: str) -> str:
 
 
 def part(group: Any, name: str) -> Any:
-    """What a group of an HDF5 file holds itself under a name.
+    """The entry of a group of an HDF5 file under a name.
 
     Raises:
-      ShapeError: it is a link, which may lead to another file.
-      KeyError: there is nothing.
+      ShapeError: the entry is a link, which may lead to another file.
+      KeyError: there is no such entry.
     """
     h5py = extra_module("h5py", "data", "reading HDF5")
     link = group.get(name, getlink=True)
@@ -157,11 +157,11 @@ def part(group: Any, name: str) -> Any:
 
 
 def stored(group: Any, name: str) -> Any:
-    """An array in a group of an HDF5 file, not read yet.
+    """An array in a group of an HDF5 file, not yet read.
 
     Raises:
-      ShapeError: it is something else, or lies in another file.
-      KeyError: there is none.
+      ShapeError: the entry is not an array, or lies in another file.
+      KeyError: there is no such entry.
     """
     found = part(group, name)
     h5py = extra_module("h5py", "data", "reading HDF5")
@@ -171,14 +171,14 @@ def stored(group: Any, name: str) -> Any:
 
 
 def whole(array: Any) -> Array:
-    """All of an array of a file.
+    """Reads an array of a file completely.
 
     Raises:
-      ShapeError: it is larger than an episode may be, or cannot be read.
+      ShapeError: the array is larger than an episode may be, or cannot be read.
     """
     if array.nbytes > LARGEST:
         name = array.name.rpartition("/")[2]
-        raise ShapeError(f"{name} has {array.nbytes / 1e9:,.1f} GB: {AS_A_WHOLE}; divide it into several")
+        raise ShapeError(f"{name} has {array.nbytes / 1e9:,.1f} GB: {AS_A_WHOLE}; split it into several episodes")
     try:
         values: Array = np.asarray(array[()])
     except OSError as error:
@@ -187,10 +187,10 @@ def whole(array: Any) -> Array:
 
 
 def extra_module(name: str, extra: str, purpose: str) -> ModuleType:
-    """A module of an optional package.
+    """Imports a module of an optional package.
 
     Raises:
-      MissingExtraError: it is not installed.
+      MissingExtraError: the package is not installed.
     """
     try:
         return importlib.import_module(name)
