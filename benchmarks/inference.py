@@ -81,7 +81,7 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=3)
     parser.add_argument("--only", default="", help="cases with this in their name")
     args = parser.parse_args()
-    heard, log = _Heard(), logging.getLogger("minding.lanes")
+    heard, log = _Heard(), logging.getLogger("minding")
     log.addHandler(heard)
     log.setLevel(logging.INFO)
     print("| network | collectors | local, steps/s | server, steps/s | server / local | memory, MB | auto takes |")

@@ -16,6 +16,7 @@ from minding.engine.chain.lanes import Run
 from minding.engine.chain.middleware import Role
 from minding.engine.chain.nodes import Node
 from minding.engine.chain.trace import Trace
+from minding.engine.console import console_logger
 from minding.engine.errors import ChainError, ConfigError
 from minding.engine.lanes.closures import check_assignments
 from minding.engine.lanes.division import Part
@@ -154,37 +155,56 @@ class WorkerGroup:
         """
         if self._inference != "auto":
             return
-        times = {where: self._trial(where, ctx) for where in ("local", "server")}
-        self._inference = "server" if times["server"] < times["local"] else "local"
-        _log.info(
+        local, server = self._trial(ctx)
+        self._inference = "server" if server < local else "local"
+        console_logger().info(
             "lanes.inference=auto: an iteration of all collectors took %.1f ms acting locally and %.1f ms through a "
             "server: %s",
-            1e3 * times["local"],
-            1e3 * times["server"],
+            1e3 * local,
+            1e3 * server,
             self._inference,
         )
         self._settle()
 
-    def _trial(self, where: str, ctx: Context) -> float:
-        """Seconds that an iteration of all workers takes, the median of some."""
-        options = dataclasses.replace(self._options, inference=where)
-        group = WorkerGroup(self.part, Role.COLLECT, self._cores, options, self._transport, self._run)
-        times = []
+    def _trial(self, ctx: Context) -> tuple[float, float]:
+        """Seconds that an iteration of all workers takes, acting locally and through a server: medians of several.
+
+        They take turns, so that other load on the machine meets both.
+        """
+        groups = [
+            WorkerGroup(
+                self.part,
+                Role.COLLECT,
+                self._cores,
+                dataclasses.replace(self._options, inference=where),
+                self._transport,
+                self._run,
+            )
+            for where in ("local", "server")
+        ]
+        times: list[list[float]] = [[], []]
         try:
-            group.prepare(self._context)
-            group.publish()
+            for group in groups:
+                group.prepare(self._context)
+                group.publish()
             # The first one starts workers and compiles graphs.
             for number in range(_TRIALS + 1):
-                began = time.monotonic()
-                for index in range(len(group.workers)):
-                    group.submit(index, number, group.fields(ctx))
-                for worker in group.workers:
-                    worker.wait(group.interrupted)
-                    worker.poll()
-                times.append(time.monotonic() - began)
+                for group, its_times in zip(groups, times):
+                    its_times.append(group._play(number, ctx))
         finally:
-            close_groups([group])
-        return statistics.median(times[1:])
+            close_groups(groups)
+        local, server = (statistics.median(its_times[1:]) for its_times in times)
+        return local, server
+
+    def _play(self, number: int, ctx: Context) -> float:
+        """Seconds that an iteration of all workers takes, of which nothing is kept here."""
+        began = time.monotonic()
+        for index in range(len(self.workers)):
+            self.submit(index, number, self.fields(ctx))
+        for worker in self.workers:
+            worker.wait(self.interrupted)
+            worker.poll()
+        return time.monotonic() - began
 
     def _settle(self) -> None:
         """Makes the plans of all workers."""

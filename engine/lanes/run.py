@@ -15,6 +15,7 @@ from minding.engine.chain.lanes import Run, WorkerStatus
 from minding.engine.chain.middleware import Role
 from minding.engine.chain.nodes import Node
 from minding.engine.chain.trace import Trace
+from minding.engine.console import console_logger
 from minding.engine.lanes.collect import CollectLane
 from minding.engine.lanes.division import Division, collects, divide
 from minding.engine.lanes.evaluate import EvaluateLane
@@ -142,7 +143,7 @@ class WorkerLanes:
             self._inspected = True
         if self.options.order == "arrival" and self._collector is not None:
             free, most = self._collector.free, self.options.max_staleness
-            _log.info(
+            console_logger().info(
                 "lanes.order=arrival: rollouts are used in the order in which they come, so that this run cannot be "
                 "repeated; %s",
                 f"their weights are at most {most} iterations old"
