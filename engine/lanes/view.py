@@ -32,6 +32,11 @@ def lanes_view(
         count = options.collectors or 1
         shards = f", {options.shards} share an iteration" if options.shards > 1 else ""
         shards += ", rollouts in the order of arrival" if options.order == "arrival" else ""
+        shards += {
+            "local": "",
+            "server": ", networks in an inference server",
+            "auto": ", networks where a trial is faster",
+        }[options.inference]
         lines.append(
             f"collect lane: {count} {many if count > 1 else one}{shards}, weights at most {options.max_staleness} "
             f"{'rollouts' if free else 'learner iterations'} old{_pinned(cores.collectors)}"

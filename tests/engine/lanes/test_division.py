@@ -152,8 +152,11 @@ class OwnContext(Context):
     trajectories: list | None = None
 
 
+VIEWED = {"collectors": 2, "max_staleness": 1, "pin": "off"}
+
+
 def test_the_view_shows_the_lane_of_each_middleware_and_what_crosses():
-    task = Task().start(async_mode=True, lanes={"collectors": 2, "max_staleness": 1, "pin": "off"})
+    task = Task().start(async_mode=True, lanes={**VIEWED, "inference": "server"})
     for name in ON_POLICY:
         task.use(stand_in(name))
     task.use(task.serial(user))
@@ -169,7 +172,9 @@ def test_the_view_shows_the_lane_of_each_middleware_and_what_crosses():
         ["main", "5", "serial"],
         ["main", "5.0", "user"],
     ]
-    assert lines[10] == "collect lane: 2 processes, weights at most 1 learner iterations old"
+    assert lines[10] == (
+        "collect lane: 2 processes, networks in an inference server, weights at most 1 learner iterations old"
+    )
     assert lines[11] == "  main -> collect: weights, env_step, env_episode, collect_kwargs"
     assert lines[12].startswith("  collect -> main: trajectories, trajectory_end_idx, episode_stats, env_step")
     assert lines[13] == "evaluate lane: 1 process, on a snapshot of the weights"
