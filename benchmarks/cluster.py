@@ -1,7 +1,9 @@
-"""What Ray costs and what it survives: ``python -m benchmarks.cluster [calls] [faults] [growth] [bits] [resume]``.
+"""What Ray costs and what it survives: ``python -m benchmarks.cluster``, all or some of the following.
 
 - calls: a request with 1 MB of weights to 8 workers and a rollout of 1 MB back from each, against actors of Ray that
   do nothing else with the same bytes, alternating.
+- intake: rollouts per second that one main process takes in from two collectors that make them at once, by size, in
+  processes and on Ray.
 - faults: seconds from the death of an actor, the death of its machine and the freezing of its machine until the next
   rollout, with machines that are simulated on this one; the rows of all runs must be those of a run that nothing
   happened to.
@@ -116,9 +118,9 @@ class Learner:
 
 
 def play(lanes: dict[str, Any], steps: int, *, size: int, folder: str = "", work: float = 0.0,
-         each: Any = lambda task, ctx: None) -> list[tuple[float, float]]:  # fmt: skip
+         each: Any = lambda task, ctx: None, weighs: int | None = None) -> list[tuple[float, float]]:  # fmt: skip
     """Runs a chain of a collector and a learner that changes the weights; returns (time, first number) of rollouts."""
-    weights, task = Weights(size), Task()
+    weights, task = Weights(size if weighs is None else weighs), Task()
     rows: list[tuple[float, float]] = []
 
     with task.start(True, OnlineRLContext(), lanes={"max_staleness": 0, **lanes}):
@@ -210,6 +212,16 @@ def _worker(transport: Any, board: Any, weights: Weights, index: int) -> Any:
     worker = transport.start(f"collector {index}", board, 2, frozenset())
     worker.channel.send(pickle.dumps((cloudpickle.dumps(plan), None)))
     return worker
+
+
+def intake(steps: int = 200, first: int = 20) -> None:
+    """Rollouts per second of a run whose collectors and learner do nothing else."""
+    for transport in ("processes", "ray"):
+        for size in (1 << 10, 100 << 10, _MB, 10 * _MB):
+            lanes = {"transport": transport, "collectors": 2, "max_staleness": 1}
+            times = [moment for moment, _ in play(lanes, steps, size=size, weighs=1 << 10)][first:]
+            rate = (len(times) - 1) / (times[-1] - times[0])
+            print(f"intake, {transport}, {size / _MB:.3g} MB: {rate:,.0f} rollouts/s, {rate * size / _MB:,.0f} MB/s")
 
 
 def faults(repeats: int = 3) -> None:
@@ -378,7 +390,7 @@ def main() -> None:
     # Workers find this module by its name.
     from benchmarks import cluster
 
-    for name in sys.argv[1:] or ("calls", "faults", "growth", "bits", "resume"):
+    for name in sys.argv[1:] or ("calls", "intake", "faults", "growth", "bits", "resume"):
         getattr(cluster, name)()
 
 
