@@ -18,7 +18,7 @@ from fakes import needs_kernels
 
 import minding.configs
 from minding.cli import run
-from minding.cli.common import COUNT, number
+from minding.cli.common import COUNT, mean_and_spread, number
 from minding.cli.doctor import _kernels
 from minding.cli.seeds import _print_seeds as print_seeds
 from minding.configs import PRESETS
@@ -946,3 +946,9 @@ def test_what_the_user_names_needs_no_yes(training, tmp_path, monkeypatch):
 )
 def test_small_returns_have_four_digits_and_round_ones_one(value, text):
     assert number(value) == text
+
+
+def test_a_spread_that_comes_from_rounding_is_none():
+    assert mean_and_spread(20.0, 1.466e-07) == "20.0 ± 0.0"
+    assert mean_and_spread(0.001, 0.0005) == "0.001 ± 0.0005"
+    assert mean_and_spread(0.0, 0.0) == "0.0 ± 0.0"

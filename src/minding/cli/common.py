@@ -89,6 +89,11 @@ def number(value: float) -> str:
     return f"{value:.1f}" if abs(value) >= 10 or value == round(value, 1) else f"{value:.4g}"
 
 
+def mean_and_spread(mean: float, std: float) -> str:
+    """A mean and a standard deviation; one that comes from rounding alone is 0."""
+    return f"{number(mean)} ± {number(0.0 if std <= 1e-6 * abs(mean) else std)}"
+
+
 class CheckpointName(click.ParamType[str]):
     """The word ``best``, or a checkpoint folder that exists; a folder of that name is ``./best``."""
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from minding.cli.common import RunFolder, bad_input, number, print_lines
+from minding.cli.common import RunFolder, bad_input, mean_and_spread, print_lines
 
 if TYPE_CHECKING:
     from minding.engine.run.comparison import ComparedRun
@@ -54,7 +54,7 @@ def _row(run: ComparedRun) -> tuple[str, ...]:
     value, episodes = "", ""
     if run.evaluation is not None:
         mean, std, n_episode = run.evaluation
-        value, episodes = f"{number(mean)} ± {number(std)}", str(n_episode)
+        value, episodes = mean_and_spread(mean, std), str(n_episode)
     if run.scores:
         value = f"score {mean:.3f}"
     unit = " plies" if run.scores else "" if run.unit == "env_step" else f" {UNITS[run.unit]}"

@@ -18,6 +18,7 @@ from minding.cli.common import (
     chosen_of,
     ckpt_option,
     env_option,
+    mean_and_spread,
     model_option,
     number,
     played_in,
@@ -111,7 +112,7 @@ def _play(
         return statistics.fmean(returns)
     spread = statistics.pstdev(returns)
     click.echo(
-        f"{cfg.policy.type} on {cfg.env.env_id}: return {number(statistics.fmean(returns))} ± {number(spread)} "
+        f"{cfg.policy.type} on {cfg.env.env_id}: return {mean_and_spread(statistics.fmean(returns), spread)} "
         f"over {len(returns)} episodes, from {number(min(returns))} to {number(max(returns))}"
     )
     for name, mean in found.info.items():

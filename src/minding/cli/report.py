@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from minding.cli.common import number
+from minding.cli.common import mean_and_spread
 
 if TYPE_CHECKING:
     from minding.engine.config.config import Config
@@ -139,7 +139,7 @@ def _evaluations(cfg: Config, summary: Any) -> dict[str, str]:
 
     if plays_itself(cfg):
         return _scores(cfg, summary)
-    returns = f"{number(summary.eval_return)} ± {number(summary.eval_std)} over {summary.n_eval_episodes} episodes"
+    returns = f"{mean_and_spread(summary.eval_return, summary.eval_std)} over {summary.n_eval_episodes} episodes"
     judged = judged_figures(summary.data_eval)
     nothing = unjudged(cfg)
     if nothing:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from minding.cli.common import bad_input, number, print_table
+from minding.cli.common import bad_input, mean_and_spread, number, print_table
 from minding.cli.display import Display
 from minding.cli.process import signals_reach_the_run
 
@@ -210,7 +210,7 @@ def _evaluation(figures: Mapping[str, Any]) -> str:
 
 
 def _return(figures: Mapping[str, Any]) -> str:
-    return f"{number(figures['eval_return'])} ± {number(figures['eval_std'])}"
+    return mean_and_spread(figures["eval_return"], figures["eval_std"])
 
 
 def _estimate(found: Estimate) -> str:
