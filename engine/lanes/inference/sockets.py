@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import pickle
 import queue
 import secrets
@@ -25,6 +26,9 @@ from minding.engine.lanes.inference.port import Question, Reply
 from minding.engine.lanes.transport import ChannelClosed
 from minding.engine.types import Array
 
+_NAME = "inference"
+_LONGEST = 100
+"""Bytes of the path of a Unix socket, on all systems."""
 _RETRY = 0.02  # s between two attempts to reach a server
 _GLANCE = 0.05  # s after which new collectors are looked for
 
@@ -39,8 +43,8 @@ class SocketPort:
                 "lanes.inference=local"
             )
         self._key = secrets.token_bytes(32)
-        self._folder = tempfile.mkdtemp(prefix="minding-")
-        self._address = str(Path(self._folder) / "inference")
+        self._folder = _short_folder()
+        self._address = str(Path(self._folder) / _NAME)
         weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
 
     def open(self) -> None:
@@ -57,6 +61,19 @@ class SocketPort:
         # Of a server that died.
         Path(self._address).unlink(missing_ok=True)
         return SocketCounter(self._address, self._key)
+
+
+def _short_folder() -> str:
+    """A new folder whose path is short enough for the address of a socket."""
+    for parent in (None, "/tmp"):
+        folder = tempfile.mkdtemp(prefix="minding-", dir=parent)
+        if len(os.fsencode(Path(folder) / _NAME)) <= _LONGEST:
+            return folder
+        Path(folder).rmdir()
+    raise ConfigError(
+        f"lanes.inference=server: expected a temporary folder whose path has at most {_LONGEST} bytes, got {folder}: "
+        "set the environment variable TMPDIR to a shorter one, or use lanes.inference=local"
+    )
 
 
 class SocketLine:

@@ -1,7 +1,9 @@
 """An inference server: what is computed together, and runs that do not differ from those that act by themselves."""
 
 import itertools
+import tempfile
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -115,6 +117,19 @@ def test_a_collector_asks_the_replacement_of_a_server_that_died_and_owns_what_it
     asking.join()
     assert [first.tolist() for first, _ in got] == [[[3], [3]], [[4], [4]]]
     assert all(array.flags.writeable and array.flags.owndata is not None for arrays in got for array in arrays)
+
+
+def test_a_temporary_folder_of_a_long_name_is_no_hindrance(tmp_path, monkeypatch):
+    deep = tmp_path / ("x" * 120)
+    deep.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(deep))
+    port = SocketPort()
+    port.listen().close()
+    assert list(deep.iterdir()) == []
+    folder = Path(port._address).parent
+    assert (folder.stat().st_mode & 0o777, folder.parent) == (0o700, Path("/tmp"))
+    port.close()
+    assert not folder.exists()
 
 
 def test_who_does_not_know_the_key_is_no_asker():
