@@ -35,10 +35,12 @@ def check_fits(cfg: Config, game: BoardGame) -> tuple[Leaf, list[Leaf]]:
     name = type(game).__name__
     if len(seen) != 1 or seen[0].field.shape != shape:
         given = ", ".join(str(leaf.field.shape) for leaf in seen)
-        raise ShapeError(f"the policy observes {given}, and the planes of {name} are {shape}: it is of another game")
+        raise ShapeError(
+            f"the policy observes {given}, and the planes of {name} are {shape}: it belongs to another game"
+        )
     if spec.action.n != game.actions:
         raise ShapeError(
-            f"the policy has {spec.action.n} actions, and {name} has {game.actions}: it is of another game"
+            f"the policy has {spec.action.n} actions, and {name} has {game.actions}: it belongs to another game"
         )
     return seen[0], leaves
 

@@ -117,6 +117,6 @@ class offline_data_fetcher:
         """
         if state["data"] != self._tables.digest:
             raise CheckpointError(
-                "the checkpoint is of a run that learned from other data: give policy.other.data the folder of those, "
-                "or start a new run"
+                "the checkpoint belongs to a run that learned from other data: set policy.other.data to the folder of "
+                "that data, or start a new run"
             )

@@ -246,7 +246,7 @@ class Contest:
         return dataclasses.replace(step, obs=shown, next_obs=final, episodes=ends)
 
     def play(self, action: Array) -> EnvStep:
-        raise EnvError("a Contest is for collecting: evaluate in environments of your own")
+        raise EnvError("a Contest is for collecting only: evaluate in other environments")
 
     def abandon(self) -> None:
         self._env.abandon()
@@ -384,7 +384,7 @@ class opponent_rater:
     def _told(self, info: Mapping[str, float]) -> float:
         if self._score not in info:
             raise ConfigError(
-                f"opponent_rater(score={self._score!r}): episodes tell {', '.join(map(repr, info)) or 'nothing'}; "
-                "declare it in env.info_keys, as a number that is about all agents"
+                f"opponent_rater(score={self._score!r}): episodes report {', '.join(map(repr, info)) or 'nothing'}; "
+                "declare it in env.info_keys as one number for all agents"
             )
         return info[self._score]

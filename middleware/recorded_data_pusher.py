@@ -65,6 +65,5 @@ class recorded_data_pusher:
         """
         if state["digest"] != self._digest:
             raise CheckpointError(
-                "recorded_data_pusher: the run learned from other recorded data than those given now: name the folder "
-                "that it began with"
+                "recorded_data_pusher: the run learned from other recorded data: give the folder that it started with"
             )

@@ -25,7 +25,7 @@ from minding.middleware.inputs import metrics_in, rollout_in
 class reward_estimator:
     """Adds the rewards of a model, such as RND, to the rewards of the rollout; the model learns from the rollout.
 
-    With ``own=0`` the rewards of the model take the place of the environment's. Put it behind the collector and before
+    With ``own=0`` the rewards of the model replace the environment's. Put it after the collector and before
     what computes returns: `gae_estimator`, or `data_pusher`. Returns of episodes and evaluations stay those of the
     environment.
 

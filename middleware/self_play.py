@@ -66,7 +66,7 @@ class RunningGames:
     def load_state_dict(self, state: StateDict) -> None:
         count = len(state["plies"])
         if count != self.num_envs:
-            raise CheckpointError(f"the state is that of {count} games, and here are {self.num_envs}")
+            raise CheckpointError(f"the saved state has {count} games, but this run has {self.num_envs}")
         restore_generator(self.rng, state["rng"])
         self.state = tuple(np.array(state["position"][str(k)]) for k in range(len(self.state)))
         pairs: list[tuple[Array, Array]] = [

@@ -94,7 +94,8 @@ class Ring:
         missing = [name for name in (*ORDER, *self.layout.linked) if name not in values and name != "steps"]
         if missing:
             raise ShapeError(
-                f"the rows lack {', '.join(missing)}, which tell what follows what; got {', '.join(sorted(values))}: "
+                f"the rows lack {', '.join(missing)}, which link each row to its successor; "
+                f"got {', '.join(sorted(values))}: "
                 "push them with data_pusher"
             )
         columns = [np.asarray(values.get(name, np.ones(count, np.int64))) for name in ORDER]

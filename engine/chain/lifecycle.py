@@ -93,8 +93,8 @@ def check_division(here: Mapping[str, int], saved: Mapping[str, int]) -> None:
     if here != saved:
         told = "; ".join(f"{name} was {saved.get(name)} and is {here.get(name)}" for name in {**here, **saved})
         raise CheckpointError(
-            f"the saved state is that of other collectors: {told}, and each has its own environments and random "
-            "numbers. Go on with as many (without async_mode it is 1 of each), or start a new run"
+            f"the saved state has other collectors: {told}; each has its own environments and random numbers. "
+            "Continue with the saved numbers (without async_mode, each is 1), or start a new run"
         )
 
 

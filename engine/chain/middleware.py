@@ -123,7 +123,7 @@ def declare(
         for state in (*leaves, *refuses):
             if state.partition(".")[0] not in fields or not state.partition(".")[2]:
                 raise MiddlewareError(
-                    f"{target.__name__}: leaves and refuses are about a field it reads or writes, as "
+                    f"{target.__name__}: leaves and refuses must name a field that it reads or writes, as "
                     f"'trajectories.summed', got {state!r}"
                 )
         declaration = Declaration(

@@ -69,7 +69,7 @@ class Half:
         generator.close()
         raise MiddlewareError(
             f"middleware {self.step.name!r} ({self.step.place}) yields twice; a middleware has at most one "
-            "yield: what precedes it runs in order, what follows it in reverse order"
+            "yield: the part before it runs in order, the part after it in reverse order"
         )
 
     def close(self) -> None:

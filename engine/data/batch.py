@@ -113,7 +113,7 @@ class RowLayout:
         if not found:
             raise ShapeError(
                 f"the rows have no field {name!r}, which a policy learns from; they have {', '.join(self.columns)}: "
-                "make what holds them with the fields of all policies that learn from them, "
+                "create the buffer with the fields of all policies that learn from it, "
                 "fields={**policy.learn_mode.fields, ...}"
             )
         return found
@@ -143,7 +143,7 @@ class RowLayout:
                     raise ShapeError(
                         f"field {name!r} of the rows is missing; got {', '.join(sorted(values))}: it is needed by a "
                         "policy that learns from them, and has to be recorded by the policy that collects or written "
-                        "by a middleware behind the collector"
+                        "by a middleware after the collector"
                     )
                 target[:] = default
                 continue

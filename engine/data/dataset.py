@@ -321,12 +321,12 @@ def _refuse_another(there: Mapping[str, Any], env: Mapping[str, Any], where: str
         return
     if there.get("env_id") == RECORDED:
         raise DataError(
-            f"the data in {where!r} do not say which environment they are from: `minding data convert {where} --env "
-            f"{env['env_id']} --out FOLDER` makes them data of this one, if they fit. What differs: {told}"
+            f"the data in {where!r} do not name their environment: `minding data convert {where} --env "
+            f"{env['env_id']} --out FOLDER` makes them data of this one, if they fit. Differences: {told}"
         )
     raise DataError(
         f"the data in {where!r} are of another environment: record data of this one with `minding data record`, "
-        f"or train in theirs. What differs: {told}"
+        f"or train in theirs. Differences: {told}"
     )
 
 

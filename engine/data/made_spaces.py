@@ -70,7 +70,7 @@ def choices(low: Array, high: Array, action_low: Any = None, action_high: Any = 
     if limited:
         least, most = (_limits(value, name, low.shape) for name, value in _named(action_low, action_high))
         if (least != np.rint(least)).any() or (most != np.rint(most)).any():
-            raise ValueError("the limits of actions that are integers are integers, too")
+            raise ValueError("expected integer limits for integer actions")
         least, most = least.astype(np.int64), most.astype(np.int64)
         if (low < least).any() or (high > most).any():
             raise ValueError(
@@ -81,8 +81,8 @@ def choices(low: Array, high: Array, action_low: Any = None, action_high: Any = 
         least, most = np.zeros_like(low), high
         if (low != 0).any():
             raise ValueError(
-                f"the smallest action is {low.tolist()}, and integers are choices that count from 0: subtract it, or "
-                "say with env= or with action_low= and action_high= which there are; a quantity is given in floats"
+                f"the smallest action is {low.tolist()}, but integer actions are choices that count from 0: subtract "
+                "it, or give the range with env= or with action_low= and action_high=; pass quantities as floats"
             )
     if not low.ndim:
         count = int(most) - int(least) + 1

@@ -180,9 +180,9 @@ class CollectLane:
             writers = [leaf for leaf in leaves if leaf.declaration and name in leaf.declaration.writes]
             named = _named(writers or [leaf for leaf in leaves if not leaf.declaration], "a middleware")
             raise ChainError(
-                f"{named} sets ctx.{name} in {len(values)} shards of an iteration, and not to the same value: what is "
-                f"joined are {', '.join(JOINED)} and counters. Use the middleware without a role after the collector, "
-                "so that it sees the whole iteration in the main process, or set lanes.shards=1"
+                f"{named} sets ctx.{name} in {len(values)} shards of an iteration to different values, and only "
+                f"these can be joined: {', '.join(JOINED)} and counters. Use the middleware without a role after the "
+                "collector, so that it sees the whole iteration in the main process, or set lanes.shards=1"
             ) from None
 
     def _refuse_unclear(self, name: str) -> None:

@@ -89,9 +89,9 @@ class FreeRun:
         if move is Move.STUCK:
             assert rollouts is not None
             raise LimitError(
-                f"neither side may go on: {'; '.join([*self._refusals(rollouts), *self._hindrances(ctx)])}. With an "
-                "error of the limiter (policy.other.table.limiter_error) of at least the samples of a learner's call, "
-                "and of at least the rows of a rollout times the samples per insert, one of them always may"
+                f"neither side may go on: {'; '.join([*self._refusals(rollouts), *self._hindrances(ctx)])}; set "
+                "policy.other.table.limiter_error to at least the samples of one call of the learner, and to at least "
+                "the rows of a rollout times samples_per_insert"
             )
         return move
 

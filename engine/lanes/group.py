@@ -320,8 +320,8 @@ class WorkerGroup:
             members = ", ".join(member.name for member in self.part.members)
             raise ChainError(
                 f"lanes.shards={self.shards}: the {self._lane} lane ({members}) holds no environments to divide, and "
-                "each shard would collect a whole iteration: make them with make_env_manager, give what you ship "
-                "`num_envs` (see engine.types.Shippable), or use lanes.shards=1"
+                "each shard would collect a whole iteration: make them with make_env_manager, give the object that "
+                "you ship `num_envs` (see engine.types.Shippable), or use lanes.shards=1"
             )
         for count in sorted(counts):
             if count % self.shards:

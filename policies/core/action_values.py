@@ -79,7 +79,7 @@ class ActionValuePolicy(BasePolicy):
             _log.warning(
                 "%s: %.0f %% of the targets' probability lies beyond the support from %g to %g and is moved to its "
                 "ends, where returns can no longer be told apart: set policy.model.v_min and policy.model.v_max so "
-                "that they enclose the discounted returns (said once; train/%s goes on telling it)",
+                "that they enclose the discounted returns (reported once; train/%s shows it from now on)",
                 self.name, 100 * share, model.v_min, model.v_max, CLIPPED,
             )  # fmt: skip
         return output

@@ -360,7 +360,7 @@ class BasePolicy:
         surplus = [name for name in saved if name.startswith("net.") and name not in self.params]
         if surplus:
             raise CheckpointError(
-                f"{self.name}: the checkpoint has {len(surplus)} parameters that the network here has not, the "
+                f"{self.name}: the checkpoint has {len(surplus)} parameters that this network lacks, the "
                 f"first of them {surplus[0]!r}: {_OTHER_NETWORK}"
             )
         for name, p in self.params.items():
@@ -385,7 +385,8 @@ class BasePolicy:
     def _check_class(self, network: str) -> None:
         if network != _class_of(self.net):
             raise CheckpointError(
-                f"{self.name}: the checkpoint is of a network of class {network}, here it is {_class_of(self.net)}: "
+                f"{self.name}: the checkpoint holds a network of class {network}, but this one is "
+                f"{_class_of(self.net)}: "
                 "build the policy with the class that was trained"
             )
 

@@ -256,8 +256,7 @@ class GAIL:
         """
         if state["data"] != self._digest:
             raise CheckpointError(
-                "gail: the run learned from other recorded data than those given now: name the folder that it began "
-                "with"
+                "gail: the run learned from other recorded data: give the folder that it started with"
             )
         for name, p in self.params.items():
             runtime.assign(p, state["params"][name])

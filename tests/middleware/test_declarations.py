@@ -267,7 +267,7 @@ def test_a_field_that_others_replaced_is_an_error_that_names_who_reads_it_and_wh
     found = "None" if value is None else "a list"
     text = str(caught.value)
     assert text.startswith(f"{name} expects ctx.{field} to be {EXPECTED[field]}")
-    assert text.endswith(f", and found {found}")
+    assert text.endswith(f", but found {found}")
     copy = pickle.loads(pickle.dumps(caught.value))  # noqa: S301
     assert (type(copy), str(copy), copy.field) == (FieldError, text, field)
 

@@ -64,12 +64,12 @@ def test_a_row_holds_the_means_since_the_row_before(tmp_path):
     [
         (
             {"train_output": {"loss": 1.0, "note": "good"}},
-            r"ctx\.train_output\['note'\] to be a number, and found a str",
+            r"ctx\.train_output\['note'\] to be a number, but found a str",
         ),
-        ({"train_output": {"all": np.zeros(3)}}, r"ctx\.train_output\['all'\] to be a number, and found a ndarray"),
-        ({"train_output": {"none": None}}, r"ctx\.train_output\['none'\] to be a number, and found None"),
-        ({"train_output": 3.0}, r"ctx\.train_output to be a dict of numbers, and found a float"),
-        ({"eval_value": "good"}, r"ctx\.eval_value to be a number, and found a str"),
+        ({"train_output": {"all": np.zeros(3)}}, r"ctx\.train_output\['all'\] to be a number, but found a ndarray"),
+        ({"train_output": {"none": None}}, r"ctx\.train_output\['none'\] to be a number, but found None"),
+        ({"train_output": 3.0}, r"ctx\.train_output to be a dict of numbers, but found a float"),
+        ({"eval_value": "good"}, r"ctx\.eval_value to be a number, but found a str"),
     ],
 )
 def test_what_is_no_metric_is_named_with_its_key_and_who_may_have_set_it(tmp_path, fields, message):

@@ -150,7 +150,7 @@ def test_shards_divide_the_games_and_states_of_another_number_are_refused():
     games = RunningGames(TicTacToe(), 4, 3)
     shard = games.factory()(LaneContext(1, {}, shards=2))
     assert (shard.num_envs, len(shard.plies), len(shard.state[0])) == (2, 2, 2)
-    with pytest.raises(CheckpointError, match="the state is that of 4 games, and here are 2"):
+    with pytest.raises(CheckpointError, match="the saved state has 4 games, but this run has 2"):
         shard.load_state_dict(games.state_dict())
 
 
@@ -161,7 +161,7 @@ def test_what_does_not_fit_is_an_error():
     with pytest.raises(ShapeError, match=r"observes \(2, 3, 3\), and the planes of ConnectFour are \(2, 6, 7\)"):
         SelfPlayCollector(cfg, Prefers(), ConnectFour())
     cfg.env.spec.action["n"] = 4
-    with pytest.raises(ShapeError, match="the policy has 4 actions, and TicTacToe has 9: it is of another game"):
+    with pytest.raises(ShapeError, match="the policy has 4 actions, and TicTacToe has 9: it belongs to another game"):
         SelfPlayCollector(cfg, Prefers(), TicTacToe())
 
 

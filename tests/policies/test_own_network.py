@@ -32,7 +32,7 @@ def policy_of(kind, monkeypatch):
 
 def test_a_checkpoint_of_another_class_of_network_is_refused(monkeypatch):
     trained, other = policy_of(Deeper, monkeypatch), policy_of(ActorCritic, monkeypatch)
-    message = r"the checkpoint is of a network of class .*:Deeper, here it is minding\..*:ActorCritic"
+    message = r"the checkpoint holds a network of class .*:Deeper, but this one is minding\..*:ActorCritic"
     with pytest.raises(CheckpointError, match=message):
         other.load_state_dict(trained.state_dict())
     trained.load_state_dict(trained.state_dict())
@@ -41,7 +41,7 @@ def test_a_checkpoint_of_another_class_of_network_is_refused(monkeypatch):
 @pytest.mark.parametrize(
     ("source", "goal", "message"),
     [
-        (Deeper, ActorCritic, "has 2 parameters that the network here has not, the first of them 'net.more.weight'"),
+        (Deeper, ActorCritic, "has 2 parameters that this network lacks, the first of them 'net.more.weight'"),
         (ActorCritic, Deeper, "the checkpoint has no parameter 'net.more.weight'"),
     ],
 )

@@ -48,7 +48,7 @@ def test_conversion_gives_own_logs_an_environment(logs):
     assert (env["env_id"], env["env_action"]["low"], env["max_episode_steps"]) == ("Pendulum-v1", -2.0, 200)
     settings = ["env.env_id=Pendulum-v1", "policy.other.data=of", "policy.learn.batch_size=2"]
     assert compile_run("iql", settings).env.env_id == "Pendulum-v1"
-    with pytest.raises(DataError, match=r"do not say which environment .* data convert logs --env Pendulum-v1 --out"):
+    with pytest.raises(DataError, match=r"do not name their environment: .* data convert logs --env Pendulum-v1 --out"):
         compile_checked(["env.env_id=Pendulum-v1", "policy.other.data=logs", "policy.learn.batch_size=2"])
 
 
@@ -227,7 +227,7 @@ FAULTS = {
     "no flag": ({"terminals": np.full(10, 0.3)}, "terminals cannot be used: terminals is 0.3 at row 0, expected"),
     "NaN as a flag": ({"timeouts": np.full(10, np.nan)}, "timeouts cannot be used: timeouts is nan at row 0"),
     "lengths": ({"rewards": np.zeros(9)}, "its arrays differ in rows: observations 10, actions 10, rewards 9"),
-    "choices from 1": ({"actions": np.arange(10) % 3 + 1}, "the smallest action is 1, and integers are choices"),
+    "choices from 1": ({"actions": np.arange(10) % 3 + 1}, "the smallest action is 1, but integer actions are choices"),
 }
 
 

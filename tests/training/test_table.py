@@ -218,7 +218,7 @@ def test_what_cannot_play_is_one_line(saved, capsys, monkeypatch, tmp_path):
     save_config(cfg, other.config)
     code, _, err = command(capsys, monkeypatch, "", saved.path, "--opponent", f"checkpoint:{other.path}")
     assert (code, err.count("\n")) == (2, 1)
-    assert "the policy observes (2, 6, 7), and the planes of TicTacToe are (2, 3, 3): it is of another game" in err
+    assert "the policy observes (2, 6, 7), and the planes of TicTacToe are (2, 3, 3): it belongs to another game" in err
     cfg, ppo = run_folder(tmp_path / "ppo", user="cartpole_ppo")
     save_config(cfg, ppo.config)
     code, _, err = command(capsys, monkeypatch, "", ppo.path)

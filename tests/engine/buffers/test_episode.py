@@ -224,5 +224,5 @@ def test_what_does_not_fit_is_refused():
     with pytest.raises(ShapeError, match=r"expected one number per row, \(3,\), got sequence \(1,\)"):
         made.push({**rows, "sequence": np.zeros(1, int)})
     del rows["begun"]
-    with pytest.raises(ShapeError, match=r"the rows lack begun, which tell what follows what.*data_pusher"):
+    with pytest.raises(ShapeError, match=r"the rows lack begun, which link each row to its successor.*data_pusher"):
         made.push(rows)

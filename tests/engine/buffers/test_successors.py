@@ -139,7 +139,7 @@ def test_numbers_stay_with_their_row_and_other_images_too():
 
 def test_rows_that_do_not_say_what_follows_what_are_refused():
     rows = {name: np.zeros((2, *field.shape), field.dtype) for name, field in FIELDS.items()}
-    with pytest.raises(ShapeError, match="the rows lack sequence, begun, ended, which tell what follows what"):
+    with pytest.raises(ShapeError, match="the rows lack sequence, begun, ended, which link each row to its successor"):
         UniformBuffer(5, FIELDS, images_once=True).push(rows)
 
 

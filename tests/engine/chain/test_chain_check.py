@@ -102,7 +102,7 @@ def test_a_wrong_declaration_is_an_error():
     with pytest.raises(MiddlewareError, match="a: fields are declared as tuples of names, not as a string"):
         make("a", reads="obs")
     for state in ("obs.seen", "trajectories"):
-        with pytest.raises(MiddlewareError, match=rf"a: leaves and refuses are about a field.*got '{state}'"):
+        with pytest.raises(MiddlewareError, match=rf"a: leaves and refuses must name a field.*got '{state}'"):
             make("a", reads=["trajectories"], refuses=[state])
 
 

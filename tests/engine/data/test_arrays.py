@@ -141,7 +141,7 @@ def test_floats_are_quantities_even_where_all_are_whole():
 @pytest.mark.parametrize(
     ("action", "options", "message"),
     [
-        ([1, 2], {}, "the smallest action is 1, and integers are choices that count from 0: subtract it, or say"),
+        ([1, 2], {}, "the smallest action is 1, but integer actions are choices that count from 0: subtract it"),
         ([-1, 0], {}, "the smallest action is -1"),
         ([0, 3], {"action_low": 0, "action_high": 2}, "actions go from 0 to 3, action_low=0 and action_high=2 leave"),
         ([0.5, 1], {"action_low": 0}, "action_high is not given: expected a number; limits take action_low and"),

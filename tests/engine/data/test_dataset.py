@@ -298,7 +298,7 @@ def test_data_of_another_environment_are_refused_with_both_values():
     check_fits(toy(), ENV, "data")
     assert refusal(env_id="X") == (
         "the data in 'data' are of another environment: record data of this one with `minding data record`, or train "
-        "in theirs. What differs: env.env_id is 'Toy-v0' there, 'X' here"
+        "in theirs. Differences: env.env_id is 'Toy-v0' there, 'X' here"
     )
 
 
@@ -313,7 +313,7 @@ def test_of_spaces_only_what_differs_is_told():
         "action.kind is 'box' there, 'discrete' here"
     )
     wide = {**spec, "observation": {**spec["observation"], "high": [1, 2]}}
-    assert refusal(spec=wide).endswith("What differs: observation.high is [1, 1] there, [1, 2] here")
+    assert refusal(spec=wide).endswith("Differences: observation.high is [1, 1] there, [1, 2] here")
 
 
 def test_many_differences_are_counted_and_long_values_cut():

@@ -321,7 +321,7 @@ def test_where_neither_side_may_go_on_the_error_comes_at_once(counting_config):
     both = "(4 rows of at least 4, 4 inserted x 4 samples per insert - 0 sampled = 16, to stay in [8, 24])"
     assert str(raised.value).startswith(
         f"neither side may go on: data_pusher may not insert a rollout of 4 rows {both}; OffPolicyLearner may not draw "
-        f"16 samples {both}. With an error of the limiter (policy.other.table.limiter_error) of at least"
+        f"16 samples {both}; set policy.other.table.limiter_error to at least"
     )
 
 

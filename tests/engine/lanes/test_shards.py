@@ -211,7 +211,7 @@ def test_a_run_that_is_resumed_goes_on_with_every_shard_where_it_was(lanes, cfg)
 def test_a_checkpoint_of_another_division_is_refused_by_name(cfg):
     _, state, _ = run(cfg, 1, AHEAD)
     other = {**AHEAD, "shards": 4}
-    with pytest.raises(CheckpointError, match=r"lanes\.shards was 2 and is 4, .* start a new run"):
+    with pytest.raises(CheckpointError, match=r"lanes\.shards was 2 and is 4; .* start a new run"):
         run(cfg, 2, other, state=state)
     task = Task()
     with task.start(ctx=OnlineRLContext()):
