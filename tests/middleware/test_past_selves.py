@@ -250,7 +250,9 @@ def test_in_a_lane_versions_arrive_as_weights_and_each_collector_draws_its_own()
 
 
 def test_misuse_is_named():
-    with pytest.raises(ConfigError, match=r"opponent_rater\(score='score'\): episodes report 'won', 'opponent'; declare"):
+    with pytest.raises(
+        ConfigError, match=r"opponent_rater\(score='score'\): episodes report 'won', 'opponent'; declare"
+    ):
         opponent_rater(contest_of(7), "score")(ended((1, 1.0)))
     with pytest.raises(ChainError, match="no past self is in play: put model_pool"):
         play(contest_of(), 1)
