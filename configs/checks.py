@@ -1,4 +1,4 @@
-"""What several settings of a compiled configuration must be together."""
+"""Conditions that settings of a compiled configuration must meet together."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is said of an environment's spaces and of a trial of it; part of `envs.check`."""
+"""Findings about an environment's spaces and a trial of it; part of `envs.check`."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ class RewardScaler:
 
     @property
     def scale(self) -> float:
-        """What rewards are divided by now."""
+        """The number by which rewards are divided now."""
         return float(np.sqrt(self._squares / self._count)) or 1.0
 
     def __call__(self, reward: Array, valid: Array | None) -> Array:

@@ -24,7 +24,7 @@ SEED = 12345
 
 @dataclasses.dataclass
 class Trial:
-    """What a random policy met in one environment."""
+    """The record of a random policy's trial in one environment."""
 
     rewards: list[Any] = dataclasses.field(default_factory=list)
     lengths: list[int] = dataclasses.field(default_factory=list)

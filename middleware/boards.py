@@ -1,4 +1,4 @@
-"""What middleware of self-play share: how a policy judges positions, and settings of search."""
+"""Shared parts of the middleware of self-play: a policy's evaluation of positions, and settings of search."""
 
 from __future__ import annotations
 

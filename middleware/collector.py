@@ -82,7 +82,7 @@ class StepCollector:
 
     @property
     def resume_guarantee(self) -> str:
-        """That of the environments."""
+        """The guarantee of the environments."""
         return self._env.resume_guarantee
 
     def state_dict(self) -> StateDict:

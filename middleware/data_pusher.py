@@ -41,7 +41,7 @@ class data_pusher:
 
     @property
     def buffer(self) -> Buffer:
-        """What it fills."""
+        """The buffer that it fills."""
         return self._buffer
 
     @property

@@ -45,14 +45,14 @@ class FittedQ(Protocol):
 
 
 class JudgedPolicy(Protocol):
-    """What is asked of a policy that is judged by recorded data."""
+    """The interface of a policy that is evaluated on recorded data."""
 
     @property
     def eval_mode(self) -> EvalMode: ...
 
     @property
     def reward_scale(self) -> RewardScale:
-        """How rewards are learned from."""
+        """The scale on which the policy learns from rewards."""
         ...
 
     def action_values(self, obs: Mapping[str, Array], action: Array) -> Array | None:
@@ -160,7 +160,7 @@ class dataset_evaluator:
         return "mid-iteration" if self._broken_off else "exact"
 
     def judge(self, train_iter: int) -> dict[str, float]:
-        """What the data say of the policy as it is, by name; `train_iter` numbers the draws.
+        """The estimates of the current policy from the data, by name; `train_iter` numbers the draws.
 
         Without `fqe_value` if a signal ends the run meanwhile.
         """

@@ -36,7 +36,7 @@ class episode_pusher:
 
     @property
     def buffer(self) -> Buffer:
-        """What it fills."""
+        """The buffer that it fills."""
         return self._buffer
 
     def __call__(self, ctx: OnlineRLContext) -> None:

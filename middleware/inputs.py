@@ -1,4 +1,4 @@
-"""What middleware of the library find in fields of the context that others write."""
+"""Checks of context fields that other middleware write."""
 
 from __future__ import annotations
 

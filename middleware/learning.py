@@ -1,4 +1,4 @@
-"""How middleware let a policy learn."""
+"""The learn call of a policy, shared by the learning middleware."""
 
 from __future__ import annotations
 

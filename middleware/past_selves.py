@@ -1,4 +1,4 @@
-"""Past selves: in competitive environments the policy plays against what it was before."""
+"""Past selves: in competitive environments the policy plays against earlier versions of itself."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rewards that a model adds to those of the environment, or has in their place."""
+"""Rewards of a model, in addition to the environment's rewards or in place of them."""
 
 from __future__ import annotations
 

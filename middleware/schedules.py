@@ -1,4 +1,4 @@
-"""How far schedules such as that of the learning rate are at a point of a run."""
+"""The progress of schedules, such as the learning rate's, at a point of a run."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def schedule_steps(cfg: Mapping[str, Any]) -> int:
 
 
 class Schedule:
-    """How far a run's schedules are.
+    """The progress of a run's schedules.
 
     Args:
       cfg: the compiled configuration; what it says of the length of the run may change.

@@ -121,7 +121,7 @@ class MADDPGCell(GradientStep):
         return metrics
 
     def td_target(self, batch):
-        """What the critics learn, y: float32 (B, M)."""
+        """The target of the critics, y: float32 (B, M)."""
         then = team_parts(batch["next_obs"], self.places)
         action = self.chosen(self.target_net.of_all(then["own"]), batch, "next_noise")
         next_q = self.target_critics(action * ops.ExpandDims()(then["alive"], -1), then["own"])

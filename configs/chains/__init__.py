@@ -19,7 +19,7 @@ from minding.engine.types import EpisodeEnd, Policy
 
 @dataclasses.dataclass(frozen=True)
 class Chain:
-    """What a run does in each of its iterations."""
+    """The steps of a run in each of its iterations."""
 
     fill: Callable[[Task, Config, Policy], None]
     """Appends the middleware to a started task."""

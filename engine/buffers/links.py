@@ -127,7 +127,7 @@ class Links:
         return np.isin(rows, [last for last, _ in self._running.values()])
 
     def precede(self, rows: Array, count: int) -> tuple[Array, Array]:
-        """What precedes rows in their episodes, in the order of time.
+        """The rows that precede given ones in their episodes, in the order of time.
 
         Returns:
           (rows int64 ``(..., count)``, repeated where no more are stored; bool, false where they are repeated).

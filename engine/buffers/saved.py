@@ -1,4 +1,4 @@
-"""How the rows of device tables are saved."""
+"""Saving the rows of device tables."""
 
 from __future__ import annotations
 

@@ -402,7 +402,7 @@ class Table:
 
 
 class Tables:
-    """What a `data_pusher` takes to fill several tables that share their `Rows`: each row is stored once.
+    """Several tables that share their `Rows`, as one buffer for a `data_pusher`: each row is stored once.
 
     Learners draw from the single tables.
 

@@ -1,4 +1,4 @@
-"""How a run ends: what asks for it, and why it did."""
+"""The end of a run: requests for it, and its reason."""
 
 from __future__ import annotations
 

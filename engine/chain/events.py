@@ -293,7 +293,7 @@ def _first(errors: list[Exception]) -> Exception:
 
 
 class Emitter:
-    """What a task offers around the bus it owns at the moment."""
+    """The event methods of a task, around the bus that it owns at the moment."""
 
     _events: EventBus
 

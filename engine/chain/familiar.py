@@ -1,4 +1,4 @@
-"""What users of DI-engine look for on a task: roles under its names, and what to use instead of what does not exist."""
+"""Names that users of DI-engine look for on a task: roles, and replacements of names that do not exist here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a task asks of whatever runs parts of its chain elsewhere.
+"""The interface between a task and the lanes that run parts of its chain elsewhere.
 
 `engine.lanes` answers; the chain knows nothing of it.
 """

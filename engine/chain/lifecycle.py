@@ -1,4 +1,4 @@
-"""What is done with a chain outside its loop: state for checkpoints, resuming, and hooks around a run."""
+"""A chain outside its loop: state for checkpoints, resuming, and hooks around a run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a middleware is, and how library middleware declare their role and the context fields they touch."""
+"""Middleware, and the declarations of their roles and of the context fields that they touch."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _T = TypeVar("_T", bound=Callable[..., Any])
 
 
 class Role(str, enum.Enum):
-    """What a middleware does in the loop; lanes of an asynchronous run are divided along it.
+    """The part of a middleware in the loop; it decides in which lane of an asynchronous run the middleware runs.
 
     `COLLECTOR`, `LEARNER` and `EVALUATOR` are other names of the same three.
     """
@@ -70,7 +70,7 @@ class Role(str, enum.Enum):
 
 @dataclasses.dataclass(frozen=True)
 class Declaration:
-    """What a middleware says about itself.
+    """The declaration of a middleware: its role and fields.
 
     Attributes:
       name: the factory's or class's name.

@@ -1,4 +1,4 @@
-"""How middleware are run: first halves in order, second halves in reverse, alone or composed."""
+"""Running middleware: first halves in order, second halves in reverse, alone or composed."""
 
 from __future__ import annotations
 
@@ -329,7 +329,7 @@ def has_role(middleware: Middleware[Any]) -> bool:
 
 
 class Composer:
-    """What a task offers to compose middleware, and to run them by hand."""
+    """The methods of a task that compose middleware and run them by hand."""
 
     _ctx: Context
     _stack: list[Half]

@@ -1,4 +1,4 @@
-"""What a task records of its run where it is asked to: the time of each middleware, and what ran when."""
+"""Recordings of a run, on request: the time of each middleware, and a timeline."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Recording:
 
 
 class Recorded:
-    """What a task says of its recording."""
+    """The recordings of a task."""
 
     _recording: Recording
 

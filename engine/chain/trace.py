@@ -1,4 +1,4 @@
-"""What ran when, by lane, in the Chrome trace format (chrome://tracing, https://ui.perfetto.dev)."""
+"""A timeline by lane, in the Chrome trace format (chrome://tracing, https://ui.perfetto.dev)."""
 
 from __future__ import annotations
 

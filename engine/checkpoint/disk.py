@@ -1,4 +1,4 @@
-"""What checkpoints do to the disk, and in which order it becomes durable.
+"""The disk operations of checkpoints, in the order that makes them durable.
 
 Every change goes through the `os` of this module: a test replaces it with one that fails or stops at any call.
 """

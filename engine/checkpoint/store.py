@@ -45,7 +45,7 @@ MISFITS = (KeyError, IndexError, TypeError, ValueError, AttributeError, Arithmet
 
 
 def first_line(error: BaseException) -> str:
-    """What an error says, in a line of bounded length."""
+    """The message of an error, in a line of bounded length."""
     return " ".join(f"{type(error).__name__}: {error}"[:300].split())
 
 

@@ -1,1 +1,1 @@
-"""What travels through a chain: trees of arrays, rows and batches, rollouts, returns."""
+"""Data that travel through a chain: trees of arrays, rows and batches, rollouts, returns."""

@@ -1,4 +1,4 @@
-"""Several agents in one environment: an axis M behind that of the environments.
+"""Several agents in one environment: an axis M after the axis of the environments.
 
 The observation of N environments with M agents is a tree. Its leaves are ``(N, M, ...)``, the entries of each agent's
 observation; one that is no dict is the entry `OBSERVATION`. Two entries do not belong to the single agent: `ALIVE`,

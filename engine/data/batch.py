@@ -218,7 +218,7 @@ def misfits(needed: Mapping[str, Field], held: Mapping[str, Field]) -> list[str]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Recorded:
-    """What learners have to know of recorded data before the first step.
+    """Properties of recorded data that learners need before the first step.
 
     Attributes:
       steps: how many rows they are.
@@ -233,7 +233,7 @@ class Recorded:
 
 @dataclasses.dataclass(slots=True)
 class IndexedBatch:
-    """What a learner takes: tables of rows and, for each of K gradient steps, the rows of its minibatch.
+    """The input of a learner: tables of rows and, for each of K gradient steps, the rows of its minibatch.
 
     Attributes:
       layout: where each field lives.

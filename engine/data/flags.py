@@ -1,4 +1,4 @@
-"""How episodes end, as other programs write it: only what is true or false beyond doubt is taken for a flag."""
+"""Ends of episodes as other programs write them: only values that are clearly true or false count as flags."""
 
 from __future__ import annotations
 

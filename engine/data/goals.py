@@ -1,4 +1,4 @@
-"""What an environment with goals says that reaching any of them is worth."""
+"""The rewards that an environment with goals gives for reaching any of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What arrays alone tell of the environment that they are from, and limits of actions that somebody adds."""
+"""Spaces that are derived from arrays alone, and limits of actions that the user adds."""
 
 from __future__ import annotations
 

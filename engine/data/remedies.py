@@ -1,4 +1,4 @@
-"""What to do where there are no recorded data, or damaged ones: commands to copy."""
+"""Remedies where recorded data are missing or damaged: commands to copy."""
 
 from __future__ import annotations
 

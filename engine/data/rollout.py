@@ -1,4 +1,4 @@
-"""What a collector produces: T steps of N environments, with true ends."""
+"""Rollouts, the product of collectors: T steps of N environments, with true ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the shards of an iteration collected, as if one collector had: environments side by side, in shard order."""
+"""Joins the rollouts of the shards of an iteration: environments side by side, in shard order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the chain gets of lanes, see `engine.chain.lanes`."""
+"""Makes the lanes of a chain, see `engine.chain.lanes`."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ _ROLLOUT = "trajectories"
 
 
 class Move(enum.Enum):
-    """What an iteration does."""
+    """The action of an iteration."""
 
     TAKE = "take the rollout"
     LEARN = "go on without a rollout"
@@ -31,7 +31,7 @@ class Move(enum.Enum):
 
 
 def next_move(fits: bool | None, may_learn: bool) -> Move:
-    """What an iteration does.
+    """The action of an iteration.
 
     Args:
       fits: whether the rows of the rollout that is there may be inserted; None if none is there.
@@ -75,7 +75,7 @@ class FreeRun:
     seconds: float
 
     def move(self, rollouts: Sequence[Rollout] | None, ctx: Any) -> Move:
-        """What an iteration does.
+        """The action of an iteration.
 
         Args:
           rollouts: that are there, one per shard; None if there are none.

@@ -48,7 +48,7 @@ class SharedHeartbeat:
 
 
 class Wait:
-    """How long the main process has waited for a worker, and for a sign of life from it.
+    """The time that the main process has waited for a worker, and for a sign of life from it.
 
     Time in which the main process did not run itself (stopped, or the machine asleep) does not count. Silence is
     counted separately for each worker that takes the place of another: a fresh one has all of its time to start.

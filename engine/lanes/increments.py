@@ -36,7 +36,7 @@ class Rows:
 
 @dataclasses.dataclass(frozen=True)
 class Changes:
-    """What is different in a dict or a list.
+    """The differences between two versions of a dict or a list.
 
     Attributes:
       keys: of the dict, in its order, or all indices of the list; None if they are as before.
@@ -48,7 +48,7 @@ class Changes:
 
 
 def difference(before: StateDict, now: StateDict) -> Changes:
-    """What `applied` needs to make `now` of `before`; it refers to the arrays of `now`.
+    """The changes from which `applied` makes `now` of `before`; they refer to the arrays of `now`.
 
     Values are equal if their types and bits are: an array with NaN equals itself, 0.0 does not equal -0.0. What is
     neither a dict with strings as keys, a short list, an array of numbers or text in C order, nor a JSON value is

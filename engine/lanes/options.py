@@ -1,4 +1,4 @@
-"""How an asynchronous run is laid out: settings, and the values of those left open."""
+"""The layout of an asynchronous run: settings, and values for those that the user left open."""
 
 from __future__ import annotations
 

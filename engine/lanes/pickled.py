@@ -1,4 +1,4 @@
-"""How middleware reach a worker process: pickled, with factories in place of what cannot be pickled."""
+"""Sends middleware to a worker process: pickled, with factories in place of objects that cannot be pickled."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What lanes require of a transport: where workers run, how messages and weights reach them, and how their end shows.
+"""Transports: where workers run, how messages and weights reach them, and how their end shows.
 
 Everything in lanes is written against these protocols. `engine.lanes.processes` implements them with processes of this
 machine and shared memory, `engine.lanes.threads` with threads of this process, and `engine.lanes.ray` with actors of a
@@ -91,7 +91,7 @@ class Snapshot:
 
 
 class WeightReader(Protocol):
-    """What a worker gets of a board."""
+    """A worker's view of a board."""
 
     def empty(self) -> dict[str, Array]:
         """Returns arrays of the right shapes to `read` into."""
@@ -234,7 +234,7 @@ class Transport(Protocol):
         ...
 
     def port(self, askers: int) -> Port:
-        """Makes a place where workers find one that computes for them.
+        """Makes a port at which workers find the worker that computes for them.
 
         Args:
           askers: how many workers ask.

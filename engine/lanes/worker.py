@@ -30,7 +30,7 @@ from minding.engine.types import LaneContext, StateDict, Stateful
 
 @dataclasses.dataclass(frozen=True)
 class WorkerPlan:
-    """What a worker is told when it starts.
+    """The instructions with which a worker starts.
 
     Attributes:
       lane: name of its lane.
@@ -69,7 +69,7 @@ class WorkerPlan:
 
 
 class Plan(Protocol):
-    """What a worker is, for those who start and watch it: members of a lane, or an inference server."""
+    """The instructions of a worker, as its supervisor sees them: members of a lane, or an inference server."""
 
     @property
     def lane(self) -> str: ...
@@ -90,7 +90,7 @@ class Plan(Protocol):
 
 
 class Runs(Protocol):
-    """What does a worker's work."""
+    """An object that does a worker's work."""
 
     def load_state_dict(self, state: StateDict) -> None: ...
 

@@ -17,7 +17,7 @@ from minding.engine.errors import ChainError
 
 
 class WorkerTask(Task[Any]):
-    """What `task` is in a worker, for members that hold on to it or import it.
+    """The global task in a worker, for members that hold on to it or import it.
 
     `finish`, `stop` and `emit` take effect in the main process, in the iteration that takes up the answer. What needs
     the run itself (handlers, checkpoints, a wait for the main process) is refused.

@@ -68,7 +68,7 @@ _PYTHON_RANGE = ((3, 10), (3, 12))
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """What a process is prepared for.
+    """The settings for which a process is prepared.
 
     Attributes:
       device: one of `DEVICES`; ``auto`` takes an Ascend processor if one is there, else the CPU.

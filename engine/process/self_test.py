@@ -1,4 +1,4 @@
-"""Whether MindSpore computes here what it should: a compiled gradient, and the floating-point mode."""
+"""Checks of MindSpore on this machine: a compiled gradient, and the floating-point mode."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a few runs say of an algorithm: point estimates over seeds, and how far they can be trusted.
+"""Point estimates of an algorithm from a few runs, and their uncertainty.
 
 After Agarwal et al. (2021), "Deep reinforcement learning at the edge of the statistical precipice",
 https://arxiv.org/abs/2108.13264.
@@ -70,7 +70,7 @@ class Estimate(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Aggregate:
-    """What the scores of the seeds of one configuration say together.
+    """The aggregate score of the seeds of one configuration.
 
     Attributes:
       n: number of seeds.

@@ -28,7 +28,7 @@ TRACKERS = ("wandb", "mlflow", "swanlab")
 
 
 class MetricsLogger(Protocol):
-    """What gets every row of metrics once, in the order of metrics.csv."""
+    """A receiver of every row of metrics, once, in the order of metrics.csv."""
 
     def open(self, settings: Settings, step: int) -> None:
         """Shows the settings of the run, which begins, or goes on after a resume, at `step`."""

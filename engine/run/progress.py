@@ -17,7 +17,7 @@ _TITLE_WIDTH = 100
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Status:
-    """What the display shows.
+    """The figures that the display shows.
 
     Attributes:
       clock: how far the run is.

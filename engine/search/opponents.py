@@ -24,7 +24,7 @@ class Opponent(Protocol):
 
     @property
     def name(self) -> str:
-        """What tables call it, such as ``uct:400``."""
+        """Its name in tables, such as ``uct:400``."""
         ...
 
     def __call__(self, game: BoardGame, state: State, rng: np.random.Generator) -> Array:

@@ -34,7 +34,7 @@ _LARGEST = 1.0 + 1e-3
 
 @dataclasses.dataclass(frozen=True)
 class Found:
-    """What a search found in n games.
+    """The results of a search in n games.
 
     Attributes:
       visits: int64 ``(n, A)``, how many simulations began with each action; each row sums to the simulations.

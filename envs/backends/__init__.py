@@ -1,1 +1,1 @@
-"""What steps N environments: a loop here, worker processes, vector environments, EnvPool; and what these share."""
+"""Backends that step N environments: a loop here, worker processes, vector environments, EnvPool; and shared parts."""

@@ -1,4 +1,4 @@
-"""What vector environments that reset in the same step tell of the episodes that ended in it."""
+"""Final observations and infos of vector environments that reset in the same step."""
 
 from __future__ import annotations
 

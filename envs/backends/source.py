@@ -1,4 +1,4 @@
-"""What steps the environments: the interface of a backend, and what loop and worker backends share."""
+"""The interface of backends, and the shared parts of loop and worker backends."""
 
 from __future__ import annotations
 

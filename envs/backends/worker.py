@@ -22,7 +22,7 @@ _ALIGNMENT = 64  # bytes, one cache line
 
 @dataclasses.dataclass(frozen=True)
 class SharedLayout:
-    """How the arrays of N environments and K workers lie in one block of shared memory."""
+    """The layout of the arrays of N environments and K workers in one block of shared memory."""
 
     obs: ObsLayout
     action_shape: tuple[int, ...]
@@ -71,7 +71,7 @@ class SharedLayout:
 
 @dataclasses.dataclass(frozen=True)
 class WorkerPlan:
-    """What one worker needs to know.
+    """The instructions of one worker.
 
     Attributes:
       index: number of the worker.

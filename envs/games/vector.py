@@ -1,4 +1,4 @@
-"""What games of one player share, N at once or one alone, and what vector environments of several agents share."""
+"""Shared parts of games of one player, N at once or one alone, and of vector environments of several agents."""
 
 from __future__ import annotations
 

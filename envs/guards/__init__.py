@@ -1,1 +1,1 @@
-"""What environments may do wrong: faults and restarts, calls that hang, values that are no numbers."""
+"""Guards against faults of environments: restarts, calls that hang, values that are not numbers."""

@@ -1,4 +1,4 @@
-"""What backends share in dealing with environments that fail."""
+"""Handling of environments that fail, shared by all backends."""
 
 from __future__ import annotations
 

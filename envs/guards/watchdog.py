@@ -35,7 +35,7 @@ _DEBUGGERS = frozenset({"bdb", "pdb", "pydevd", "debugpy"})
 
 
 class Activity:
-    """What a group of environments is doing now: written by the thread that steps them, read by the watchdog.
+    """The current activity of a group of environments: written by the thread that steps them, read by the watchdog.
 
     Attributes:
       call: name of the call under way, such as ``step``; empty between calls.

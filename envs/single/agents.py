@@ -34,7 +34,7 @@ _RESERVED = (ALIVE, IDENTITY, STATE)
 
 @dataclasses.dataclass(frozen=True)
 class AgentOptions:
-    """What is asked of an environment of several agents.
+    """Options of an environment of several agents.
 
     Attributes:
       global_state: the state of the whole environment becomes a part of the observation.

@@ -1,4 +1,4 @@
-"""What is said of an environment's id that nobody has registered."""
+"""Hints for ids of environments that are not registered."""
 
 from __future__ import annotations
 

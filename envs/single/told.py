@@ -1,4 +1,4 @@
-"""What an environment of several agents tells in dicts by agent, held to the form that a step has."""
+"""Checks of the dicts by agent that an environment of several agents returns."""
 
 from __future__ import annotations
 

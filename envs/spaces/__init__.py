@@ -1,1 +1,1 @@
-"""What environments show and take: action spaces, observations in memory, declared `info`, the agents axis."""
+"""Spaces of environments: actions, observations in memory, declared `info`, the agents axis."""

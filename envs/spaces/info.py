@@ -36,7 +36,7 @@ class WithInfo(spaces.Dict):
 
 @dataclasses.dataclass(frozen=True)
 class InfoForm:
-    """What is taken out of `info`.
+    """The declared keys of `info`, and their form.
 
     Attributes:
       masked: whether the observation gets the entry `ACTION_MASK`.

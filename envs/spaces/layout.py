@@ -1,4 +1,4 @@
-"""How observations lie in memory: the one place that checks and copies what an environment returns."""
+"""The layout of observations in memory: the one place that checks and copies an environment's observations."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""How policies act: actors, their memory, noise and draws, and networks in NumPy. Nothing here reaches MindSpore."""
+"""Acting: actors, their memory, noise and draws, and networks in NumPy. Nothing here imports MindSpore."""

@@ -1,4 +1,4 @@
-"""What a policy remembers while it acts."""
+"""The memory of a policy while it acts."""
 
 from __future__ import annotations
 

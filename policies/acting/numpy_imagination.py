@@ -1,4 +1,4 @@
-"""What a world model imagines, as NumPy computes it, see `networks.predictions`."""
+"""Imagination of a world model in NumPy, see `networks.predictions`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from minding.policies.acting.numpy_world_model import Latents
 
 
 class Imagined(NamedTuple):
-    """What a world model expects of B environments at one step."""
+    """The predictions of a world model for B environments at one step."""
 
     obs: list[Array]
     """Leaves ``(B, ...)`` in the units of the observation; choices as integers."""

@@ -1,1 +1,1 @@
-"""What every policy is made of: the root cell's surroundings, the three modes, acting, the compiled update."""
+"""The parts of every policy: the root cell's surroundings, the three modes, acting, the compiled update."""

@@ -1,4 +1,4 @@
-"""What computes a policy's outputs while acting: NumPy on views of the live parameters, or a compiled graph."""
+"""The networks of acting policies: NumPy on views of the live parameters, or a compiled graph."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What policies that act by action values and learn them from replay have in common."""
+"""The base of policies that act by action values and learn them from replay."""
 
 from __future__ import annotations
 

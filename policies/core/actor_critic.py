@@ -1,4 +1,4 @@
-"""What policies with an actor and a state value have in common."""
+"""The base of policies with an actor and a state value."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What all policies share: seeds, acting backends, the three modes, and state."""
+"""The base of all policies: seeds, acting backends, the three modes, and state."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ class BasePolicy:
 
     @property
     def acting_leaves(self) -> list[Leaf]:
-        """What the acting network takes besides what it remembers."""
+        """The inputs of the acting network, without its memory."""
         return self.leaves
 
     @property

@@ -1,4 +1,4 @@
-"""What a policy offers to those who judge it by recorded data: its action values, and what fits them anew."""
+"""The evaluation of policies on recorded data: their action values, and fitted Q evaluation."""
 
 from __future__ import annotations
 

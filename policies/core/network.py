@@ -1,4 +1,4 @@
-"""What a network has to give an algorithm that acts with it."""
+"""The interface of networks that act."""
 
 from __future__ import annotations
 

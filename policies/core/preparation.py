@@ -1,4 +1,4 @@
-"""What a configuration asks of the process in which its policy computes."""
+"""Prepares a process for the policy of a configuration."""
 
 from __future__ import annotations
 

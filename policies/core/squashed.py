@@ -1,4 +1,4 @@
-"""What policies of squashed Gaussians with twin critics have in common."""
+"""The base of policies with squashed Gaussians and twin critics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What policies have in common whose rows are transitions of a whole team of agents."""
+"""The base of policies whose rows are transitions of a whole team of agents."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What policies of several agents have in common that act by action values and learn them from whole episodes."""
+"""The base of policies of several agents that act by action values and learn them from whole episodes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What policies with a deterministic actor, twin critics and delayed updates have in common."""
+"""The base of policies with a deterministic actor, twin critics and delayed updates."""
 
 from __future__ import annotations
 

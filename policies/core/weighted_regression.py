@@ -1,4 +1,4 @@
-"""What policies have in common whose actor imitates recorded actions, the better ones more."""
+"""The base of policies whose actor imitates recorded actions, the better ones more."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an exported file would run, read from the file without running it.
+"""Reads the operators of an exported file without running it.
 
 MindIR and ONNX files are protocol buffers. A MindIR node can be a ``Custom`` operator that loads a library, or one that
 runs Python text, and loading such a file is enough. Either can name other files. So every field of every message is

@@ -38,7 +38,7 @@ Run = Callable[[Sequence[Array]], Sequence[Array]]
 
 @dataclasses.dataclass(frozen=True)
 class Parity:
-    """How far an exported file is from its policy.
+    """The difference between the outputs of an exported file and of its policy.
 
     Attributes:
       count: observations compared.

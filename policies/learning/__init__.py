@@ -1,1 +1,1 @@
-"""How policies learn: gradient steps and their rows, optimizers, targets, and the rules that algorithms share."""
+"""Learning: gradient steps and their rows, optimizers, targets, and the rules that algorithms share."""

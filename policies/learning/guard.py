@@ -1,4 +1,4 @@
-"""What happens to an update that ends in NaN or infinity: `learn.on_nan`."""
+"""Handling of updates that end in NaN or infinity: `learn.on_nan`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What gradients look like, and the steps that they cause (compiled)."""
+"""Statistics of gradients and of the steps that they cause (compiled)."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ class TwinDelayed(GradientStep):
         return loss, {"critic_loss": loss, "q_value": q}
 
     def next_actions(self, batch):
-        """Those of the target actor with the clipped noise of the batch, float32 (B, A) in [-1, 1]."""
+        """The actions of the target actor with the clipped noise of the batch, float32 (B, A) in [-1, 1]."""
         return self.limit_action(self.target_net(batch["next_obs"])[0] + batch["noise"])
 
     def construct(self, batch):

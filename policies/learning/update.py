@@ -20,7 +20,7 @@ from minding.policies.learning.steps import REWARD_FACTOR, REWARD_OFFSET, SUCCES
 
 @dataclasses.dataclass(slots=True)
 class Inputs:
-    """What a learn call passes to its gradient steps besides the rows.
+    """The inputs that a learn call passes to its gradient steps besides the rows.
 
     Attributes:
       steps: by name, arrays ``(K, ...)`` with an entry for each step.

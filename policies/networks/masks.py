@@ -1,4 +1,4 @@
-"""Scores of illegal actions are replaced by one that leaves them no chance."""
+"""Masks: the score of an illegal action is replaced by a number that leaves it no chance."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What makes the value of a team of the values of its agents."""
+"""Mixers: they compute the value of a team from the values of its agents."""
 
 from __future__ import annotations
 

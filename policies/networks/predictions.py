@@ -1,4 +1,4 @@
-"""What a world model predicts from its states: observations, rewards and whether the episode continues; and values.
+"""Predictions of a world model from its states: observations, rewards, whether the episode continues, and values.
 
 Hafner et al., 2023 (DreamerV3), https://arxiv.org/abs/2301.04104.
 """

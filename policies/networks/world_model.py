@@ -176,7 +176,7 @@ class BoundedNormalHead(nn.Cell):
 
 
 class WorldActor(nn.Cell):
-    """What acts: the part of the world model that follows the environment, and the actor on its states.
+    """The acting network: the part of the world model that follows the environment, and the actor on its states.
 
     Takes the observation leaves, to explore uniform numbers (B, S), and the rows that it remembers, (h, z, a) of the
     step before, float32 (B, D + S C + A). Returns the parameters of the head's distribution and the new rows, with the

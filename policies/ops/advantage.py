@@ -17,7 +17,7 @@ _RESULTS = ("loss", "policy_loss", "value_loss", "entropy", "approx_kl")
 
 
 class FusedAdvantageLoss(nn.Cell):
-    """What `policy_gradient.advantage_loss` computes, in one kernel, and its gradient for log-probability, entropy and
+    """`policy_gradient.advantage_loss` in one kernel, and its gradient for log-probability, entropy and
     value in another. Sums are taken in a fixed order.
 
     Args:

@@ -1,4 +1,4 @@
-"""What conservative Q-learning keeps low (compiled).
+"""The penalty of conservative Q-learning (compiled).
 
 Kumar et al., 2020, https://arxiv.org/abs/2006.04779, eq. 4 and appendix F.
 """

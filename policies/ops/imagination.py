@@ -39,7 +39,7 @@ def lambda_returns(reward, decay, value, lam):
 
 
 def reach_weights(going, decay):
-    """How much each state counts: the discounted probability that it is reached.
+    """The weight of each state: the discounted probability that it is reached.
 
         w_0 = c_0,   w_t = w_{t-1} d_t
 

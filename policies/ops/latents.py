@@ -55,7 +55,7 @@ def divergence(p, q, choices):
 
 
 def balanced(posterior, prior, choices, free):
-    """What trains the prior towards the posterior and, apart from that, the posterior towards the prior.
+    """The losses that train the prior towards the posterior and, separately, the posterior towards the prior.
 
         L_dyn = max(f, KL(sg(q) || p)),   L_rep = max(f, KL(q || sg(p)))
 

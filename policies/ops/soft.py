@@ -16,7 +16,7 @@ from minding.policies.ops.values import half_square, smaller
 
 
 def soft_target(reward, discount, terminated, q1, q2, log_prob, alpha):
-    """What the critics learn; `discount` is gamma^k, q1, q2 and `log_prob` are of the next action.
+    """The target of the critics; `discount` is gamma^k, and q1, q2 and `log_prob` belong to the next action.
 
     y = R + gamma^k (1 - terminated) [ min(Q_1, Q_2) - alpha log pi ]
     """

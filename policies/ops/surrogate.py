@@ -42,7 +42,7 @@ def clipped_surrogate(log_prob, batch, counted, clip):
 
 
 class FusedSurrogate(nn.Cell):
-    """What `ppo.ppo_loss` computes, in one kernel, and its gradient for log-probability, entropy and value in another.
+    """`ppo.ppo_loss` in one kernel, and its gradient for log-probability, entropy and value in another.
 
     Sums are taken in a fixed order. Where the plain form multiplies an infinite ratio by the slope 0 of the clipped
     objective, which gives NaN, the gradient is 0.

@@ -1,4 +1,4 @@
-"""What is known of an algorithm without loading MindSpore."""
+"""The properties of an algorithm that are known without loading MindSpore."""
 
 from __future__ import annotations
 

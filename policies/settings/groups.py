@@ -62,7 +62,7 @@ def collect(n_sample: int) -> Schema:
 
 
 def acting() -> Schema:
-    """What computes actions."""
+    """Keys of acting."""
     return {
         "backend": opt("auto", ("auto", "graph", "host"), "how actions are computed: by a compiled graph, or by NumPy")
     }

@@ -1,4 +1,4 @@
-"""What a search changes by default, by algorithm: shared settings with their values, and what differs from them."""
+"""Default search spaces by algorithm: shared settings with their values, and the exceptions."""
 
 from __future__ import annotations
 

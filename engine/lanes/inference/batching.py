@@ -98,7 +98,7 @@ def joined(batch: Sequence[Ask]) -> list[Array]:
 
 
 def divided(outputs: Sequence[Array], batch: Sequence[Ask], shared: frozenset[int]) -> list[tuple[Array, ...]]:
-    """What each question gets of the outputs of a batch.
+    """The rows of a batch's outputs that answer each question.
 
     Args:
       outputs: ``(B, ...)`` each, but for those in `shared`.

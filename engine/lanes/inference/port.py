@@ -1,4 +1,4 @@
-"""What collectors and an inference server require of the connection between them."""
+"""The connection between collectors and an inference server."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from minding.engine.types import Array
 
 
 class Question(NamedTuple):
-    """What a collector sends.
+    """A collector's request for the outputs of a network.
 
     Attributes:
       place: of the network among those that are served.
@@ -49,7 +49,7 @@ class Counter(Protocol):
 
     @property
     def askers(self) -> int:
-        """How many collectors there are."""
+        """The number of collectors that are connected."""
         ...
 
     def receive(self, timeout: float) -> list[tuple[Question, Reply]]:

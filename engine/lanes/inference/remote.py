@@ -9,7 +9,7 @@ from minding.engine.types import Array
 
 
 class RemoteNetworks:
-    """What a collector asks, with the weights of the request that it works on.
+    """The networks that a collector asks for, with the weights of its current request.
 
     Attributes:
       version: of these weights.
@@ -36,7 +36,7 @@ class RemoteNetworks:
 
 
 class RemoteNetwork:
-    """From observation leaves to outputs, as of a network in this process."""
+    """A network whose outputs another worker computes; called like a network in this process."""
 
     def __init__(self, networks: RemoteNetworks, place: int) -> None:
         self._networks, self._place = networks, place

@@ -20,7 +20,7 @@ _IDLE = 0.02  # s, for which it waits for questions before it looks for messages
 
 @dataclasses.dataclass(frozen=True)
 class ServerPlan:
-    """What a server is told when it starts.
+    """The instructions with which a server starts.
 
     Attributes:
       members: what collectors run, of which it makes the networks.

@@ -39,7 +39,7 @@ class InferenceService:
         self._wait = Wait()
 
     def prepare(self, members: PickledMembers, board: WeightBoard, depth: int) -> None:
-        """Says what it computes.
+        """Sets the networks that it computes.
 
         Args:
           members: of the collectors.

@@ -1,4 +1,4 @@
-"""What is sent to Ray to be an actor."""
+"""The class of Ray actors that run workers."""
 
 from __future__ import annotations
 

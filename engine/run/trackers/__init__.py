@@ -34,7 +34,7 @@ class Row(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class TrackedRun:
-    """What a tracker is told of a run.
+    """The description of a run for a tracker.
 
     Attributes:
       name: as it is shown; that of a run over several seeds names them all.
@@ -58,7 +58,7 @@ class TrackedRun:
 
 
 class Client(Protocol):
-    """What the module of a tracker defines, as `Client()`. Any exception counts as a failure of the tracker."""
+    """The interface of a tracker's module, its `Client()`. Any exception counts as a failure of the tracker."""
 
     def start(self, run: TrackedRun, id: str | None) -> tuple[str, int | None]:
         """Begins a run, or goes on with the one of this id.

@@ -40,7 +40,7 @@ def duel_names(field: BattleMap) -> tuple[str, ...]:
 
 
 class DuelStep(NamedTuple):
-    """What a step of N duels led to, ``(N, ...)`` each; the score is that of the first team: 1, 0 or 0.5."""
+    """The result of a step of N duels, ``(N, ...)`` each; the score is the first team's: 1, 0 or 0.5."""
 
     reward: Array
     over: Array

@@ -22,7 +22,7 @@ _START_ROWS = 6
 
 
 class Orders(NamedTuple):
-    """What units do in a step, int64 ``(N, units of one team)`` each.
+    """The orders of units in a step, int64 ``(N, units of one team)`` each.
 
     Attributes:
       target: the number among the other team at which a unit shoots, -1: none.
@@ -74,7 +74,7 @@ def _legal(field: BattleMap, allies: Array, alive: Array, distances: Array) -> A
 
 
 class Outcome(NamedTuple):
-    """What a step led to, ``(N,)`` each: the reward of the team, whether it won, and whether a team is defeated."""
+    """The result of a step, ``(N,)`` each: the reward of the team, whether it won, and whether a team is defeated."""
 
     reward: Array
     won: Array

@@ -86,7 +86,7 @@ class Battle:
         return float(outcome.reward[0]), over or limit, info
 
     def get_obs(self) -> list[Array]:
-        """What each unit sees, see `Views.observe`."""
+        """The observation of each unit, see `Views.observe`."""
         return list(self._views.observe(self._now)[0])
 
     def get_state(self) -> Array:

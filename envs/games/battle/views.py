@@ -1,4 +1,4 @@
-"""What allies see of the battle, and what is known of all of it."""
+"""The views of allies on the battle, and its global state."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the games of mpe2 have in common: settings, and what an agent sees."""
+"""The shared parts of the games of mpe2: settings, and the observation of an agent."""
 
 from __future__ import annotations
 
