@@ -39,7 +39,7 @@ def load_preset(name: str) -> Config:
 
 
 def load_named(name: str) -> Config:
-    """The settings that a name stands for: those of a preset, or nothing but an algorithm, with its defaults.
+    """The settings that a name stands for: the settings of a preset, or an algorithm with its defaults.
 
     Raises:
       ConfigError: if there is neither; names the nearest.

@@ -1,4 +1,4 @@
-"""What a name stands for: a preset, or an algorithm; and what is said where it stands for neither."""
+"""Names of presets and algorithms, and the message for unknown ones."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def is_name(text: str) -> bool:
 
 
 def unknown_name(name: str) -> str:
-    """What there is in place of a name that is neither a preset's nor an algorithm's."""
+    """Suggestions for a name that is neither a preset nor an algorithm."""
     from minding.policies import ALGORITHMS
 
     if not name.strip():

@@ -80,7 +80,7 @@ def is_same_data(first: str, second: str) -> bool:
 
 
 def limits_of_data(cfg: Config) -> str:
-    """What gives recorded actions limits, as the end of a message."""
+    """The settings that give recorded actions limits, as the end of a message."""
     return (
         f"the data say no limits of actions; `minding data convert {cfg.policy.other.get('data')} --out FOLDER "
         "--action-low X --action-high X` gives them, or --env ID an environment's, or action_low= and action_high= of "

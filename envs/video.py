@@ -27,7 +27,7 @@ Writer = Callable[[str | Path, Sequence[Array], float], None]
 
 
 def video_writer(path: str | Path) -> Writer:
-    """What writes such a file.
+    """The writer of such a file.
 
     Raises:
       ConfigError: if the name's ending is not that of a known format.

@@ -21,7 +21,7 @@ MOST_OPENINGS = 100_000
 
 
 def check_fits(cfg: Config, game: BoardGame) -> tuple[Leaf, list[Leaf]]:
-    """Refuses rules that are not those of the game that a policy was made for.
+    """Refuses rules of another game than the policy's.
 
     Returns:
       The leaf of the observation that holds the planes, and all leaves.

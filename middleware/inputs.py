@@ -37,7 +37,7 @@ def episodes_in(ctx: OnlineRLContext, reader: str) -> list[dict[str, Any]]:
 
 
 def train_data_in(ctx: LearningContext, reader: str) -> Mapping[str, Array] | IndexedBatch:
-    """What a trainer learns from in this iteration.
+    """The training data of this iteration.
 
     Raises:
       FieldError: ctx.train_data holds something else.

@@ -220,7 +220,7 @@ class OffPolicyLearner:
 
 
 def never_allowed(limiter: Limiter, cfg: Config) -> list[str]:
-    """What an `OffPolicyLearner` would do that the limiter of its table never allows, as sentences."""
+    """Steps of an `OffPolicyLearner` that the limiter of its table never allows, as sentences."""
     learn, problems = cfg.policy.learn, []
     if learn.warmup > limiter.rows_ahead:
         problems.append(

@@ -197,12 +197,12 @@ class OnlineLogger:
                 writer.close()
 
     def judged(self, train_iter: int) -> Mapping[str, float]:
-        """What recorded data said of the policy after so many gradient steps, by name; empty if it was not judged."""
+        """The estimates from recorded data after so many gradient steps, by name; empty if there are none."""
         return self._judged[1] if self._judged[0] == train_iter else {}
 
     @property
     def earlier_seconds(self) -> float:
-        """How long the processes trained from which this one was resumed."""
+        """Training time of the earlier processes of a resumed run, in seconds."""
         return self._earlier_seconds
 
     def state_dict(self) -> StateDict:

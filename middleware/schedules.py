@@ -33,7 +33,7 @@ class Schedule:
 
 
 def rate_jump(saved: Mapping[str, Any], now: Mapping[str, Any], clock: int) -> str | None:
-    """What a changed schedule does to the learning rate of a run that is resumed.
+    """The change of the learning rate by a changed schedule in a resumed run.
 
     Args:
       saved: the compiled configuration so far.

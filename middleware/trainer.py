@@ -197,7 +197,7 @@ def shuffled_sequences(rows: Array, passes: int, minibatches: int, rng: np.rando
 
 
 def uneven_sequences(minibatches: int, envs: int, where: str) -> str:
-    """What is wrong with minibatches that do not divide the environments."""
+    """The fault of minibatches that do not divide the environments."""
     return (
         f"policy.learn.n_minibatch={minibatches} does not divide the environments ({where}{envs}), whose sequences "
         "are learned from as wholes: change one of them"

@@ -58,7 +58,7 @@ ACTOR_METRICS = ("actor_loss", "entropy", "approx_kl", "advantage", "grad_norm_a
 
 
 def counterfactual_advantage(q, logits, action):
-    """What an action was worth beside the average over all that the agent could have done (Foerster et al., 2018,
+    """The advantage of an action over the average of all actions of the agent (Foerster et al., 2018,
     https://arxiv.org/abs/1705.08926, eq. 4).
 
         A = Q(u) - sum_a pi(a) Q(a)
@@ -262,7 +262,7 @@ class COMACell(GradientStep):
         return self.net.decided(self.remembered(batch), batch["leaves"])
 
     def remembered(self, batch):
-        """What the present actor remembers after each row, float32 (T N M, S)."""
+        """The memory of the present actor after each row, float32 (T N M, S)."""
         x = self.net.features(batch["leaves"], batch["before"], self.who(batch["before"]))
         return self.net.memory.unroll(x, batch["rows"], batch["begun"])
 

@@ -135,7 +135,7 @@ class DreamerCell(GradientStep):
     # World model
 
     def sequences(self, batch):
-        """What the world model learns from, by name: T + 1 observations of B sequences, in the order of time."""
+        """The training data of the world model, by name: T + 1 observations of B sequences, in the order of time."""
         steps, count = batch["index"].shape
         seen: Any = ()
         for k in range(self.net.num_leaves):
@@ -312,7 +312,7 @@ class Dreamer(BasePolicy):
         return actor
 
     def imagination(self) -> Imagination:
-        """What the world model imagines, in NumPy with the live weights.
+        """The imagination of the world model, in NumPy with the live weights.
 
         Raises:
           MindingError: the policy was built without 'learn', and so without the predictions.

@@ -23,7 +23,7 @@ from minding.middleware.her_data_enhancer import ACHIEVED, DESIRED, NORMALIZED
 
 
 def check(cfg: Config) -> None:
-    """Raises ConfigError unless the environment has goals and rewards are those of single steps, on their own scale."""
+    """Raises ConfigError unless the environment has goals, and rewards belong to single steps and are not scaled."""
     leaves = {leaf.path for leaf in observation_leaves(cfg.env.spec.observation)}
     if missing := [name for name in (ACHIEVED, DESIRED) if name not in leaves]:
         raise ConfigError(

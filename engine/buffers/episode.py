@@ -179,7 +179,7 @@ class EpisodeBuffer:
         return self.num_episodes > 0 if self._whole else len(self) > 0
 
     def push(self, transitions: Mapping[str, Array]) -> None:
-        """Appends rows, those of each environment in the order of time; see `Ring.push`, which says what they hold."""
+        """Appends rows, the rows of each environment in the order of time; see `Ring.push` for their fields."""
         self.ring.push(transitions)
 
     def push_episode(self, episode: Mapping[str, Array]) -> None:

@@ -59,7 +59,7 @@ class MixedBuffer:
         return min((len(part) for part in self.parts if len(part) < part.capacity), default=self.capacity)
 
     def sample(self, updates: int, batch_size: int) -> IndexedBatch:
-        """Draws the rows of `updates` minibatches of `batch_size`, those of each part together.
+        """Draws the rows of `updates` minibatches of `batch_size`, with the rows of each part together.
 
         Raises:
           ConfigError: if a part is empty, or the shares of a minibatch are not whole rows.

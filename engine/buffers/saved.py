@@ -15,7 +15,7 @@ BLOCK_BYTES = 1 << 20
 
 
 def described(layout: RowLayout, capacity: int) -> StateDict:
-    """What saved rows must agree in with those that they are loaded into."""
+    """The properties in which saved rows must agree with the buffer that they are loaded into."""
     kinds = layout.linked
     fields = {name: [list(f.shape), f.dtype, *["linked"] * (name in kinds)] for name, f in layout.fields.items()}
     return {"capacity": capacity, "fields": fields}

@@ -107,7 +107,7 @@ class PrioritizedSequenceBuffer:
         return len(self.ring)
 
     def push(self, transitions: Mapping[str, Array]) -> None:
-        """Appends rows, those of each environment in the order of time; see `Ring.push`, which says what they hold.
+        """Appends rows, the rows of each environment in the order of time; see `Ring.push` for their fields.
 
         They may also come with `PRIORITY`, ``(n,)``.
 

@@ -74,7 +74,7 @@ class Successors:
         return np.flatnonzero(fresh[-len(rows) :]), number.reshape(-1)
 
     def occupy(self, rows: Array, number: Array) -> Array:
-        """Gives rows spare places, one per number; returns those of the numbers in order, as places behind the ring."""
+        """Gives rows spare places, one per number; returns the places in the order of the numbers, after the ring."""
         free = np.flatnonzero(self._users == 0)[: number.max(initial=-1) + 1]
         self.place[rows % self._capacity] = self._capacity + free[number]
         np.add.at(self._users, free[number], 1)

@@ -48,7 +48,7 @@ class Rows:
 
     @property
     def num_free(self) -> int:
-        """How many more rows fit."""
+        """The number of rows that still fit."""
         return len(self._free)
 
     def pack(self, values: Mapping[str, Array]) -> tuple[Array, ...]:

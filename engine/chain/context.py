@@ -65,7 +65,7 @@ class Context:
 
     @property
     def clock(self) -> int:
-        """How far the run is, counted in `unit`: what limits, schedules, evaluations and logs go by."""
+        """The clock of the run, counted in `unit`: limits, schedules, evaluations and logs follow it."""
         count: int = getattr(self, self.unit)
         return count
 

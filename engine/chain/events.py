@@ -25,7 +25,7 @@ Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 
 
 class WaitCancelled(Exception):
-    """What was waited for can no longer come: something else has failed, and the run ends with that."""
+    """The awaited event can no longer come: something else has failed, and the run ends with that failure."""
 
 
 @dataclasses.dataclass(eq=False)
@@ -221,7 +221,7 @@ class EventBus:
 
     @contextlib.contextmanager
     def gather(self) -> Iterator[Gathering]:
-        """Keeps what is emitted until the end of the block for the members of what it returns; see `join`."""
+        """Keeps events emitted until the end of the block for the members of the returned object; see `join`."""
         with self._lock:
             gathering = Gathering(getattr(self._member, "gathering", None))
             self._gatherings.append(gathering)

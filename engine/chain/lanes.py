@@ -58,7 +58,7 @@ class Lanes(Protocol):
 
     @property
     def division(self) -> dict[str, int]:
-        """How many collectors there are, and how many of them share an iteration, by the names of the settings."""
+        """The number of collectors, and of those that share an iteration, by the names of the settings."""
         ...
 
     @property
@@ -68,7 +68,7 @@ class Lanes(Protocol):
 
     @property
     def restarts(self) -> int:
-        """How often a part died and was restarted."""
+        """The number of times that a part died and was restarted."""
         ...
 
     @property

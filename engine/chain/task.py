@@ -163,7 +163,7 @@ class Task(Ending, Recorded, Composer, Emitter, RolePlayer, Generic[ContextT]):
 
     @property
     def ctx(self) -> ContextT:
-        """The context of the current iteration; after a run, that of the iteration that would follow."""
+        """The context of the current iteration; after a run, the context of the next one."""
         return self._ctx
 
     @property
@@ -429,7 +429,7 @@ class Task(Ending, Recorded, Composer, Emitter, RolePlayer, Generic[ContextT]):
 
     @property
     def division(self) -> dict[str, int]:
-        """How collecting is divided, see `Lanes.division`; in a synchronous run one collector does all of it."""
+        """The division of collecting, see `Lanes.division`; in a synchronous run one collector does all of it."""
         if self._make_lanes is None:
             return dict(UNDIVIDED)
         return (self._lanes or self._divided(self._make_lanes)).division

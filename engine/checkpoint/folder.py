@@ -1,4 +1,4 @@
-"""The checkpoints of a run: ``iter_<step>`` folders beside each other, and ``best``, that of the best evaluation."""
+"""The checkpoints of a run: folders ``iter_<step>``, and ``best``, the checkpoint of the best evaluation."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def use_newest(folder: Path, use: Callable[[Checkpoint], None]) -> Checkpoint:
 
 
 def use_checkpoint(path: Path, use: Callable[[Checkpoint], None]) -> Checkpoint:
-    """Reads a checkpoint and hands it to `use`, which takes from it what it needs.
+    """Reads a checkpoint and passes it to `use`.
 
     Raises:
       DamagedCheckpointError: if it is not whole, or its contents are not what `use` takes them for (`reading`).

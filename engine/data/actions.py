@@ -1,4 +1,4 @@
-"""Actions in the units of a policy, and in those of the environment."""
+"""Actions in the units of a policy and in the units of the environment."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class ActionAdapter:
         return self._clipped(action) if self.continuous else action.astype(self.dtype)
 
     def invert(self, action: Array) -> Array:
-        """Returns the policy's actions for those of the environment, ``(N, *shape)``: the inverse of a call.
+        """Returns the policy's actions for actions of the environment, ``(N, *shape)``: the inverse of a call.
 
         What a call has clipped stays so. Where a Box has one value only, the policy's action is 0.
 

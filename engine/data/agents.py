@@ -35,13 +35,13 @@ def alive_agents(obs: Obs) -> Array:
 
 
 def agents_view(obs: ObsLike) -> dict[str, Array]:
-    """What the agents themselves see: path -> ``(..., M, ...)``, without `ALIVE` and `STATE`."""
+    """The observations of the agents themselves: path -> ``(..., M, ...)``, without `ALIVE` and `STATE`."""
     given = trees.named(obs).items()
     return {path: leaf for path, leaf in given if path.partition(".")[0] not in (ALIVE, STATE)}
 
 
 def central_view(obs: ObsLike) -> dict[str, Array]:
-    """What a centralised value of agents sees besides the observation of each: path -> ``(..., M, ...)``.
+    """The inputs of a centralised value besides the agents' observations: path -> ``(..., M, ...)``.
 
     `IDENTITY` is the place of each agent, int32; `ALIVE` whether it acts; `STATE` the global state, the same for all,
     or ``state.<path>`` for each of its arrays. They come in this order, and are not to be written to.
@@ -76,7 +76,7 @@ def num_agents(spec: Any) -> int | None:
 
 
 def own_view(obs: Obs, spec: Any, m: int) -> dict[str, Array]:
-    """What agent m sees in its own sizes: path -> ``(..., *own shape)``, as its own description names it.
+    """The observation of agent m in its own sizes: path -> ``(..., *own shape)``, named as in its own description.
 
     A mask that it has only because others have more actions is left out.
 
@@ -98,7 +98,7 @@ def own_view(obs: Obs, spec: Any, m: int) -> dict[str, Array]:
 
 
 def own_entries(own: Sequence[int], common: Sequence[int]) -> Array:
-    """Which entries of a mask over the actions of all agents are those of one: int64 ``(sum(own),)``.
+    """The entries of one agent in a mask over the actions of all agents: int64 ``(sum(own),)``.
 
     Args:
       own: number of entries of each choice of the agent.

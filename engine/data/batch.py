@@ -119,7 +119,7 @@ class RowLayout:
         return found
 
     def empty(self, rows: int, spare: int = 0) -> tuple[Array, ...]:
-        """Zeroed tables for `rows` rows, with so many spare places behind them where successors are looked up."""
+        """Zeroed tables for `rows` rows, followed by spare places where successors are looked up."""
         tables: list[Array] = [np.zeros((rows, self.width), np.float32)]
         looked_up = {self.columns[name].table for name in self.linked}
         for column in self.stored:

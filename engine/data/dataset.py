@@ -151,7 +151,7 @@ class Dataset:
 
 
 def describe(env: Mapping[str, Any]) -> dict[str, Any]:
-    """What data say of the environment that they are from: the section `env` of a compiled configuration, in short."""
+    """The description of an environment in recorded data: a short form of the section `env` of a configuration."""
     spec = env["spec"]
     found: dict[str, Any] = plain(
         {
@@ -242,7 +242,7 @@ def check_folder(path: str | Path, env: Mapping[str, Any], batch_size: int) -> N
 
 
 def recorded_env(path: str | Path) -> tuple[dict[str, Any], int]:
-    """What a folder's manifest says of the environment (see `describe`), and its steps; takes no time.
+    """The environment in a folder's manifest (see `describe`), and its number of steps; takes no time.
 
     Raises:
       DataError: there are no recorded data, or the manifest is damaged.

@@ -263,7 +263,7 @@ class _Column:
         self.size += values.nbytes
 
     def move_into(self, target: IO[bytes], digest: Any) -> None:
-        """Appends what it holds to a file, and removes its own."""
+        """Appends its rows to a file, and removes its own file."""
         self.file.close()
         with open(self.path, "rb") as source:
             while part := source.read(_COPIED):

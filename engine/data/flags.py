@@ -35,7 +35,7 @@ def as_flags(values: Any, name: str, first: int = 0, unit: str = "step") -> Arra
 
 
 def ending(terminated: Any, truncated: Any, steps: int) -> tuple[bool, bool]:
-    """How an episode ended.
+    """The end of an episode.
 
     Args:
       terminated, truncated: one flag for the last step, or one for each of its steps.

@@ -1,4 +1,4 @@
-"""What an observation consists of, read from its space description (see `envs.describe_env`)."""
+"""The parts of an observation, read from its space description (see `envs.describe_env`)."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Leaf:
 
     @property
     def field(self) -> Field:
-        """How this leaf is stored in a row."""
+        """The field of a row that stores this leaf."""
         kind = self.space["kind"]
         if kind == "discrete":
             return Field((), "int32")

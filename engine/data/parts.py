@@ -53,7 +53,7 @@ class DatasetPart:
         return self._data.rows(names, index + self._offset[np.searchsorted(self.end, index)])
 
     def returns(self) -> Array:
-        """Float64 returns of those of the episodes that ended."""
+        """Float64 returns of the episodes that ended."""
         whole = self._data.terminated[self._data.end] | self._data.truncated[self._data.end]
         found: Array = self._data.returns()[(np.cumsum(whole) - 1)[self.episodes[whole[self.episodes]]]]
         return found

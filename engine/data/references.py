@@ -62,7 +62,7 @@ def references_of(about: Mapping[str, Any]) -> References | None:
 
 
 def carrying(about: Mapping[str, Any], references: References | None) -> dict[str, Any]:
-    """What data say about themselves, with references; None leaves it as it is."""
+    """The metadata of recorded data with reference returns; None leaves them as they are."""
     return {**about} if references is None else {**about, _KEY: dataclasses.asdict(references)}
 
 

@@ -39,7 +39,7 @@ def conversion(path: Path) -> str:
 
 
 def again(about: object, path: Path) -> str:
-    """How to make damaged data again.
+    """The command that makes damaged data again.
 
     Args:
       about: what they say of their origin, see `Dataset`; anything else where that is damaged, too.

@@ -32,7 +32,7 @@ def reverse_scan(delta: Array, decay: Array) -> Array:
 
 
 def outcome(ended: Array, cut: Array) -> tuple[Array, Array]:
-    """What becomes of the trajectory that each row belongs to.
+    """The outcome of the trajectory that each row belongs to.
 
     Args:
       ended: bool (T, N), true where an episode ended.

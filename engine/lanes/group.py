@@ -95,7 +95,7 @@ class WorkerGroup:
 
     @property
     def most(self) -> int:
-        """How many workers there may be, with a server."""
+        """The largest number of workers, with a server."""
         return len(self.workers) + (self._inference != "local")
 
     def _best(self) -> str:
@@ -248,7 +248,7 @@ class WorkerGroup:
         return self._board.publish(self._pickled.weights())
 
     def fields(self, ctx: Context) -> dict[str, Any]:
-        """What a request tells of a context."""
+        """The fields of a context that a request carries."""
         names = dict.fromkeys((*ctx.kept, *self.part.inputs))
         # Of what members only may read, a context need not have all.
         return {name: getattr(ctx, name) for name in names if name in ctx.__dataclass_fields__}
@@ -271,7 +271,7 @@ class WorkerGroup:
         check_assignments(self.part.leaves, self._lane)
 
     def answer(self, worker: int) -> Answer:
-        """Waits for a worker's next answer and takes note of it; see `SupervisedWorker.wait` for what it raises."""
+        """Waits for a worker's next answer and records it; raises as `SupervisedWorker.wait` does."""
         return self.answers([worker])[0]
 
     def answers(self, workers: Sequence[int]) -> list[Answer]:
@@ -283,7 +283,7 @@ class WorkerGroup:
         return [self._received(worker) for worker in workers]
 
     def first(self, rows: Sequence[range], seconds: float = math.inf) -> range | None:
-        """Waits until all workers of one of these rows have answered; see `SupervisedWorker.wait` for what it raises.
+        """Waits until all workers of one of these rows have answered; raises as `SupervisedWorker.wait` does.
 
         Where several have, it is the first of them as they are given; None if none has within so many seconds. The
         answers are left for `answers`.

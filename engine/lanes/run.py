@@ -91,7 +91,7 @@ class WorkerLanes:
 
     @property
     def division(self) -> dict[str, int]:
-        """How many collectors there are, and how many of them share an iteration, by the names of the settings."""
+        """The number of collectors, and of those that share an iteration, by the names of the settings."""
         return {"lanes.collectors": self.options.collectors or 1, "lanes.shards": self.options.shards}
 
     @property
@@ -108,7 +108,7 @@ class WorkerLanes:
 
     @property
     def restarts(self) -> int:
-        """How often a worker died and was restarted."""
+        """The number of times that a worker died and was restarted."""
         return sum(worker.restarts for group in self._groups for worker in group.everyone)
 
     def check(self) -> None:

@@ -111,7 +111,7 @@ class SupervisedWorker:
 
     @property
     def status(self) -> WorkerStatus | None:
-        """What it does now; None if it was not started, or has ended with the run."""
+        """Its current activity; None if it was not started, or has ended with the run."""
         if not self._running:
             return None
         handle, request = self._running[0], self._unanswered[0].request if self._unanswered else None

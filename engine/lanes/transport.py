@@ -139,7 +139,7 @@ class WorkerHandle(Protocol):
 
     @property
     def kind(self) -> str:
-        """What it is, for messages: ``process``, ``thread``."""
+        """Its kind, for messages: ``process``, ``thread``."""
         ...
 
     @property
@@ -173,7 +173,7 @@ class WorkerHandle(Protocol):
         ...
 
     def hindrance(self) -> str | None:
-        """What is known to keep it from running, with the way out; None if nothing is."""
+        """The known reason that keeps it from running, with a remedy; None if there is none."""
         ...
 
     def join(self, timeout: float) -> str | None:

@@ -76,7 +76,7 @@ class Plan(Protocol):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What it may be in, for messages, by the number that its heartbeat shows."""
+        """The names of its members for messages, by the number that its heartbeat shows."""
         ...
 
     @property

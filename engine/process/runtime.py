@@ -90,7 +90,7 @@ class Settings:
             raise SetupError(f"device must be one of {', '.join(DEVICES)}; got {self.device!r}")
 
     def differences(self, other: Settings) -> list[str]:
-        """What is different in `other` but for the device, in words."""
+        """The differences of `other`, except for the device, in words."""
         found = []
         if self.threads != other.threads:
             found.append(f"{self.threads} of MindSpore's kernel threads instead of {other.threads}")
@@ -343,7 +343,7 @@ def device() -> str:
 
 
 def settings() -> Settings:
-    """What this process was prepared for. Prepares it for the defaults if needed."""
+    """The settings for which this process was prepared. Prepares it for the defaults if needed."""
     load()
     return _state.settings
 

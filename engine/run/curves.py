@@ -85,26 +85,26 @@ class Curve:
 
     @property
     def kind(self) -> str:
-        """What was measured, such as ``"evaluation"`` or ``"training"``."""
+        """The kind of measurement, such as ``"evaluation"`` or ``"training"``."""
         if self.games:
             return f"against {self.opponent}" if self.opponent else "over all opponents"
         return MEASURES[self.column][0]
 
     @property
     def measure(self) -> str:
-        """What the values are, such as ``"episode return"``."""
+        """The measured quantity, such as ``"episode return"``."""
         if self.games:
             return "score" if self.opponent else "mean score"
         return MEASURES[self.column][1]
 
     @property
     def counted(self) -> str:
-        """What `steps` counts, in words."""
+        """The unit of `steps`, in words."""
         return "plies" if self.games else UNITS[self.unit]
 
     @property
     def seeds(self) -> str:
-        """What the curve and the band around it are, in words. Of two seeds the interval is just both of them."""
+        """The meaning of the curve and of the band around it, in words. For two seeds the band spans both."""
         if self.opponent:
             runs = f"mean of {self.n_runs} seeds, " if self.n_runs > 1 else ""
             return f"{runs}95 % interval, {self.games} games{' each' if runs else ''}"
@@ -129,7 +129,7 @@ class _Run:
 
 
 def settings_of(cfg: Config) -> dict[str, Any]:
-    """What the returns of a run depend on, but for the seed."""
+    """The settings on which the returns of a run depend, except for the seed."""
     settings = {name: value for name, value in plain(cfg).items() if name not in ("seed", "exp_name")}
     if isinstance(settings.get("run"), dict):
         settings["run"] = {name: value for name, value in settings["run"].items() if name not in _SAME_RUN}
@@ -364,7 +364,7 @@ def _curve_of(label: str, runs: Sequence[_Run]) -> Curve:
 
 
 def final_evaluation(figures: Mapping[str, Any], column: str = EVAL_RETURN) -> tuple[float, float] | None:
-    """Where the final evaluation of a run was, on its clock, and what it found; None if there was none.
+    """The clock and the result of a run's final evaluation; None if there was none.
 
     Args:
       figures: as `RunDir.figures` returns them.

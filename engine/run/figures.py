@@ -21,7 +21,7 @@ _JUDGED = {
 
 
 def wrong_figure(figures: Mapping[str, Any]) -> str:
-    """What is wrong with the first figure that is not what it should be; empty if all are. Any may be missing."""
+    """The fault of the first invalid figure; empty if all are valid. Any figure may be missing."""
     for key in _COUNTS:
         value = figures.get(key, 0)
         if type(value) is not int or not 0 <= value < _MOST:
@@ -46,5 +46,5 @@ def _short(value: object) -> str:
 
 
 def judged_figures(values: Mapping[str, float]) -> dict[str, str]:
-    """What recorded data say of a policy (see `middleware.dataset_evaluator`), by the names that people read."""
+    """The estimates of a policy from recorded data (see `middleware.dataset_evaluator`), by readable names."""
     return {title: text.format(values[name]) for name, (title, text) in _JUDGED.items() if name in values}

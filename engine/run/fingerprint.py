@@ -32,7 +32,7 @@ def fingerprint(state: StateDict) -> dict[str, str]:
 
 
 def tables_fingerprint(run_dir: RunDir) -> dict[str, str]:
-    """SHA-256 of every column of metrics.csv and episodes.csv, without those of wall time, as ``metrics/env_step``.
+    """SHA-256 of every column of metrics.csv and episodes.csv except wall times, as ``metrics/env_step``.
 
     A run on recorded data has no episodes.
     """

@@ -39,7 +39,7 @@ def clock_of(columns: Iterable[str]) -> str | None:
 
 @dataclasses.dataclass(frozen=True)
 class Table:
-    """What could be read of a metrics file.
+    """The readable rows of a metrics file.
 
     Attributes:
       columns: names in the header; none in an empty file.

@@ -186,7 +186,7 @@ class RunDir:
             console_logger().warning("%s keeps its earlier settings: %s", self.config, error.strerror)
 
     def read_figures(self) -> Mapping[str, Any]:
-        """What was written to `summary`; empty if there is none.
+        """The figures in `summary`; empty if there is none.
 
         Raises:
           ConfigError: it cannot be read, is empty, or holds something else.
@@ -210,7 +210,7 @@ class RunDir:
         return figures
 
     def figures(self) -> Mapping[str, Any]:
-        """What was written to `summary`; empty if there is none, or it cannot be read, which a warning says."""
+        """The figures in `summary`; empty if there is none, or, with a warning, if it cannot be read."""
         try:
             return self.read_figures()
         except ConfigError as error:

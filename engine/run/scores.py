@@ -31,7 +31,7 @@ def plays_itself(cfg: Mapping[str, Any]) -> bool:
 
 
 def units_of(cfg: Mapping[str, Any]) -> dict[str, str]:
-    """What the clocks of a run count, in words: a step of self-play is a ply."""
+    """The units of a run's clocks, in words: a step of self-play is a ply."""
     return {**UNITS, "env_step": "plies"} if plays_itself(cfg) else dict(UNITS)
 
 

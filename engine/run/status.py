@@ -125,7 +125,7 @@ class StatusFile:
 
 
 def read_status(path: Path) -> RunStatus:
-    """What `StatusFile` wrote.
+    """Reads the file that `StatusFile` wrote.
 
     Raises:
       ConfigError: it is missing or damaged.

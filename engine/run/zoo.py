@@ -33,5 +33,5 @@ def located(path: Path) -> Path:
 
 
 def is_agent(path: Path) -> bool:
-    """Whether a folder is that of an agent of the zoo, where commands write nothing."""
+    """Whether a folder belongs to an agent of the zoo; commands do not write there."""
     return path.resolve().parent == FOLDER.resolve()

@@ -12,7 +12,7 @@ from minding.engine.types import Array, BoardGame, State
 
 
 class Played(NamedTuple):
-    """What came of n games: the outcome for the player who moved first, 1, 0 or -1, and the plies played, int64
+    """The results of n games: the outcome for the player who moved first, 1, 0 or -1, and the plies played, int64
     ``(n,)`` each."""
 
     outcomes: Array

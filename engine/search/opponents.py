@@ -33,7 +33,7 @@ class Opponent(Protocol):
 
 
 def score_key(name: str) -> str:
-    """How metrics call the score against an opponent: ``uct:400`` is ``score_uct_400``."""
+    """The name of the score against an opponent in metrics: ``score_uct_400`` for ``uct:400``."""
     return f"score_{name.replace(':', '_')}"
 
 

@@ -80,7 +80,7 @@ def puct(game: BoardGame, state: State, evaluate: Evaluate, options: PuctOptions
 
 
 def by_visits(tree: Tree) -> Found:
-    """What a tree found whose policy is the share of the visits."""
+    """The results of a tree whose policy is the share of the visits."""
     visits, total = tree.visits[: tree.games], tree.total[: tree.games]
     value = np.where(visits > 0, total, 0.0).sum(axis=1) / tree.simulations
     best = most_visited(visits, total / np.maximum(visits, 1.0))

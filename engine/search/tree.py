@@ -268,7 +268,7 @@ def check_simulations(simulations: int) -> None:
 
 
 def check_options(options: object, kind: type, search: str) -> None:
-    """Raises a ConfigError unless the options are those of this search."""
+    """Raises a ConfigError unless the options belong to this search."""
     if not isinstance(options, kind):
         raise ConfigError(f"{search}: expected options of type {kind.__name__}, and got {type(options).__name__}")
 

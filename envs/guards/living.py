@@ -25,7 +25,7 @@ def gone(env: Any) -> None:
 
 
 def count(name: str) -> int:
-    """How many of this name exist."""
+    """The number of living objects of this name."""
     return list(_living.values()).count(name)
 
 

@@ -165,7 +165,7 @@ class EnvFactory:
 
     @property
     def native(self) -> EnvSpec | Callable[..., Any] | None:
-        """What makes the vector version, if the environment comes with one and no wrappers forbid its use.
+        """The factory of the vector version, if the environment has one and no wrappers forbid its use.
 
         A spec, or of an environment of several agents a function: the attribute `vector_env` of its source.
         """

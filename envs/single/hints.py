@@ -26,7 +26,7 @@ _TYPO = 0.8
 
 
 def unknown_id(env_id: str) -> str:
-    """What was meant, or where such environments come from, as ``; did you mean ...``; empty if nothing is known."""
+    """The likely id, or the package of such environments, as ``; did you mean ...``; empty if nothing is known."""
     spaced = sorted(each for each in gymnasium.registry if each.rpartition("/")[2] == env_id)
     if spaced:
         return f"; did you mean {spaced[0]!r}?"

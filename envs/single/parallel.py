@@ -39,7 +39,7 @@ def is_parallel_id(env_id: str) -> bool:
 
 
 def hint_of(env_id: str) -> str:
-    """What an id that is a module's dotted path should be, as ``; did you mean ...``; empty for others."""
+    """The id for a module's dotted path, as ``; did you mean ...``; empty for others."""
     package, *families = env_id.split(".")
     if ":" in env_id or not families or package not in PACKAGES:
         return ""

@@ -22,7 +22,7 @@ SHARED_INFO = ("battle_won", "dead_allies", "dead_enemies")
 
 
 def agent_names(count: int) -> tuple[str, ...]:
-    """What the units of a team are called."""
+    """The names of the units of a team."""
     return tuple(f"unit_{m}" for m in range(count))
 
 

@@ -18,7 +18,7 @@ def entry_of(infos: Mapping[str, Any], agent: str, key: str) -> Any:
 
 
 def told_of(infos: Any, agent: str) -> Any:
-    """What the infos say of an agent; nothing if they do not."""
+    """The info of an agent; empty if there is none."""
     return infos.get(agent, {}) if isinstance(infos, Mapping) else {}
 
 

@@ -27,7 +27,7 @@ _PROBE_SEED = 0
 
 
 class WithInfo(spaces.Dict):
-    """What one step shows: ``{'observation': ..., 'info': Dict}``."""
+    """The observation of one step with info: ``{'observation': ..., 'info': Dict}``."""
 
     def contains(self, x: Any) -> bool:
         """Whether the observation fits; nothing was promised of info."""

@@ -147,7 +147,7 @@ class Actor:
 
     @property
     def newest_memory(self) -> Array | None:
-        """What is remembered now, ``(N, S)``; None without a memory, and before the first observations."""
+        """The current memory, ``(N, S)``; None without a memory, and before the first observations."""
         return None if self.memory is None else self.memory.newest
 
     def reset(self, env_ids: Sequence[int] | Array | None = None) -> None:

@@ -50,12 +50,12 @@ class SharedActor:
 
     @property
     def memory(self) -> Memory | None:
-        """What is remembered of each agent, in rows."""
+        """The memory of each agent, in rows."""
         return self.actor.memory
 
     @property
     def newest_memory(self) -> Array | None:
-        """What is remembered now, ``(N, M, S)``."""
+        """The current memory, ``(N, M, S)``."""
         memory = self.actor.newest_memory
         return None if memory is None else self._unfold(memory)
 

@@ -26,7 +26,7 @@ class Memory:
         self._rows: Array | None = None
 
     def rows(self, count: int) -> Array:
-        """What is remembered of each of `count` environments, float32 ``(count, size)``; not to be written to.
+        """The memory of each of `count` environments, float32 ``(count, size)``; do not write to it.
 
         Raises:
           ShapeError: if the last observations were those of another number of environments.
@@ -42,7 +42,7 @@ class Memory:
 
     @property
     def newest(self) -> Array | None:
-        """What is remembered now, ``(N, size)``; None before the first observations. Not to be written to."""
+        """The current memory, ``(N, size)``; None before the first observations. Do not write to it."""
         return self._rows
 
     def write(self, rows: Array) -> None:

@@ -202,7 +202,7 @@ class BasePolicy:
         return sharing.own_actor(self)
 
     def new_actor(self, mode: str) -> Actor:
-        """Another actor as that of a mode, on the same network."""
+        """A new actor for a mode, on the same network."""
         return self._actor_of_mode(mode, SeedStreams(self.config.seed))
 
     @property

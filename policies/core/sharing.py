@@ -41,7 +41,7 @@ def own_actor(policy: BasePolicy) -> Actor | SharedActor:
 
 
 def acting_arrays(policy: BasePolicy) -> dict[str, Array]:
-    """What acting needs, by name: the parameters of the network, and the moments of its observations."""
+    """The arrays that acting needs, by name: the network's parameters and the moments of its observations."""
     arrays = {name: p.asnumpy().copy() for name, p in policy.params.items() if name.startswith(_NET)}
     for name, normalizer in policy.normalizers.items():
         if name.startswith(_NET):

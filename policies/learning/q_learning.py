@@ -57,7 +57,7 @@ class QLearning(GradientStep):
     # What the algorithms share.
 
     def averaged(self, batch, loss, value, priority):
-        """What `loss` returns.
+        """The values that `loss` returns: means over the rows of the batch.
 
         Args:
           batch: its batch.

@@ -72,7 +72,7 @@ class SoftTarget(_Pair):
 
 
 def make_target(online: nn.Cell, target: nn.Cell, block: flat.Block | None, kind: str) -> CopyTarget | SoftTarget:
-    """What moves the target: 'soft', or 'periodic', which copies; see `_Pair` for the other arguments."""
+    """The update rule of the target: 'soft', or 'periodic', which copies; see `_Pair` for the other arguments."""
     return SoftTarget(online, target, block) if kind == "soft" else CopyTarget(online, target, block)
 
 

@@ -136,7 +136,7 @@ class TeamQLearning(GradientStep):
         return ops.Reshape()(done, (-1, self.agents)), ops.Reshape()(best, (-1, self.agents))
 
     def targets(self, reward, decay, following, filled):
-        """What values are drawn to: lambda-returns of each episode, no gradient.
+        """The targets of the values: lambda-returns of each episode, no gradient.
 
             y_t = r_t + decay_t ((1 - lambda) v_{t+1} + lambda y_{t+1}),   y = v behind the last row
 

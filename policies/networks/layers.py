@@ -134,7 +134,7 @@ class LayerNorm(nn.Cell):
 
 
 def make_norms(sizes: Sequence[int], norm: str) -> nn.CellList:
-    """What normalizes each of some hidden layers; empty for `norm` 'none', a `LayerNorm` each for 'layer'."""
+    """The normalizations of hidden layers; empty for `norm` 'none', a `LayerNorm` each for 'layer'."""
     return nn.CellList([LayerNorm(size) for size in sizes] if norm == "layer" else [])
 
 

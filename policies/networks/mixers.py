@@ -14,7 +14,7 @@ from minding.policies.networks.layers import MLP, Linear, ScalarLinear
 
 
 class MonotonicMixer(nn.Cell):
-    """The value of a team, which never falls when that of an agent rises (Rashid et al., 2018,
+    """The value of a team, which never falls when an agent's value rises (Rashid et al., 2018,
     https://arxiv.org/abs/1803.11485, section 4.1).
 
         Q_tot = |W_2(s)|^T elu(|W_1(s)|^T q + b_1(s)) + V(s)

@@ -295,7 +295,7 @@ def optimizer(default: str) -> Schema:
 
 
 def noisy(default: bool) -> Schema:
-    """Keys of noise on weights; `default`: that of the key."""
+    """Keys of noise on weights; `default`: the default of the key."""
     return {
         "noisy": opt(default, None, "explore with noisy layers, whose noise scale is learned, instead of `other.eps`"),
         "noisy_sigma": opt(0.5, "[0, inf)", "initial noise scale, multiplied by 1/sqrt(inputs of the layer)"),
@@ -321,7 +321,7 @@ def anneal(default: bool) -> Schema:
 
 
 def on_nan() -> Schema:
-    """What becomes of an update that is not finite."""
+    """Key for the handling of updates that are not finite."""
     return {
         "on_nan": opt("stop", ("stop", "skip"), "after an update with NaN or infinity: end the run, or undo the update")
     }

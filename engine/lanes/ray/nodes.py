@@ -164,7 +164,7 @@ def _look_function() -> Callable[[Sequence[str]], dict[str, str]]:
 
 
 def wanted_place(ray: Any, cpus: int) -> str:
-    """What a worker without a place asks for, and what there is."""
+    """The resources that a worker without a place requests, and the available ones."""
     free = [f"{name} has {now:g} of {total:g}" for name, now, total in free_cpus(ray)]
     return f"it asks for {cpus} free CPU{'s' if cpus > 1 else ''}, and {', '.join(free) or 'no machine runs'}"
 

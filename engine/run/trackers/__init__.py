@@ -61,7 +61,7 @@ class Client(Protocol):
     """The interface of a tracker's module, its `Client()`. Any exception counts as a failure of the tracker."""
 
     def start(self, run: TrackedRun, id: str | None) -> tuple[str, int | None]:
-        """Begins a run, or goes on with the one of this id.
+        """Begins a run, or continues the run with this id.
 
         Returns:
           Its id, and how many rows it holds: a killed process may not have sent all that its tracker was given. None if
@@ -123,7 +123,7 @@ class Tracker:
         self._rows = rows
 
     def close(self) -> None:
-        """Sends what waits, and ends the tracker's run; a later write goes on with it."""
+        """Sends waiting rows, and ends the tracker's run; a later write continues it."""
         if self._waiting:
             self._send()
         if self._started:

@@ -35,7 +35,7 @@ def duel_map(name: str) -> BattleMap:
 
 
 def duel_names(field: BattleMap) -> tuple[str, ...]:
-    """What the units of both teams are called."""
+    """The names of the units of both teams."""
     return tuple(f"{team}_{m}" for team in ("blue", "red") for m in range(field.allies))
 
 

@@ -132,7 +132,7 @@ class Battles:
             team[rows, :, WAIT] = 0
 
     def orders(self, action: Array, now: Survey) -> Orders:
-        """What actions ``(N, A)`` of allies mean; those of the dead mean nothing.
+        """The orders of actions ``(N, A)`` of allies; actions of dead units have no meaning.
 
         Raises:
           ValueError: one is illegal.

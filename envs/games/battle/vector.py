@@ -64,7 +64,7 @@ class UnitsVector(AgentsVector):
 
 
 def unit_sight(field: BattleMap) -> spaces.Dict:
-    """What a unit on this map observes."""
+    """The observation of a unit on this map."""
     return spaces.Dict(
         {
             ACTION_MASK: spaces.MultiBinary(SHOOT + field.enemies),

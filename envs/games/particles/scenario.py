@@ -91,7 +91,7 @@ class Scenario(abc.ABC):
 
     @abc.abstractmethod
     def seen(self) -> list[list[int]]:
-        """What each agent observes, as places in `Sight`, in order."""
+        """The observation of each agent, as places in `Sight`, in order."""
 
     @abc.abstractmethod
     def place(self, count: int, rng: np.random.Generator) -> Array:

@@ -182,7 +182,7 @@ class _Seen:
         yield from (Finding(text, True) for text in texts)
 
     def notes(self) -> Iterator[Finding]:
-        """What may be meant."""
+        """Notes on findings that may be intended."""
         limit, texts = self._limit, []
         least = (limit or 0) - self._source.shortened
         early = [str(number) for number, steps, truncated in self._lengths if truncated and steps < least]
