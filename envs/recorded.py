@@ -62,7 +62,7 @@ def describe_recorded(env_cfg: Mapping[str, Any], recorded: Mapping[str, Any]) -
 
 
 def describe_environment(env: Any) -> dict[str, Any]:
-    """What data of an environment say of it, see `engine.data.dataset.describe`.
+    """The description of an environment for recorded data, see `engine.data.dataset.describe`.
 
     Args:
       env: an id, or ``module:Class``; a class or function that makes one; or an environment, whose spaces are taken as

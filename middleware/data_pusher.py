@@ -86,8 +86,10 @@ class data_pusher:
 
 
 def sequence_columns(rollout: Rollout) -> dict[str, Array]:
-    """What a buffer that knows the order of its rows takes besides the fields of `transitions`, as flat arrays ``(n,)``
-    of the same rows."""
+    """The columns of a buffer that knows the order of its rows, besides the fields of `transitions`.
+
+    They are flat arrays ``(n,)`` of the same rows.
+    """
     envs = rollout.shape[1]
     columns = {
         "sequence": np.broadcast_to(rollout.collector * envs + np.arange(envs), rollout.shape),

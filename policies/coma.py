@@ -191,7 +191,7 @@ class COMACell(GradientStep):
         return made
 
     def known(self, batch):
-        """What the losses are made of, without gradient: T steps of N environments of M agents, in the order of time.
+        """The inputs of the losses, without gradient: T steps of N environments of M agents, in the order of time.
 
         Returns:
           By name what `CounterfactualCritic` takes; `before` float32 (T N M, A), the actions before, also of agents
@@ -240,7 +240,7 @@ class COMACell(GradientStep):
         return ops.Reshape()(returns, (-1,))
 
     def next_action(self, known, batch, going):
-        """What agents do in the true successors, int32 (R, M): what they did in the next row, else what is drawn."""
+        """The actions of agents in the true successors, int32 (R, M): from the next row, else drawn."""
         h, leaves = self.remembered(known), folded(team_parts(batch["next_obs"], self.places)["own"])
         last = ops.Gather()(self.net.action_table, known["action"], 0)
         h, _ = self.net.memory(self.net.features(leaves, last, self.who(h)), h)

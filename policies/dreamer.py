@@ -211,7 +211,7 @@ class DreamerCell(GradientStep):
         return ops.Concat(0)(states), actions[0] if self.horizon == 1 else ops.Concat(0)(actions)
 
     def judged(self, states, logits, going):
-        """What imagined states are worth, by name: `JUDGED`, and `range` (3,), that of the returns from now on.
+        """The values of imagined states, by name: `JUDGED`, and `range` (3,), the range of the returns from now on.
 
         Args:
           states: ((H + 1) N, F); logits: of the critic, ((H + 1) N, bins); going: (N,), whether the first states are no

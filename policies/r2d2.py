@@ -121,7 +121,7 @@ class R2D2(ActionValuePolicy):
         return dataclasses.replace(inputs, steps={**inputs.steps, **self.targets(batch)})
 
     def targets(self, batch: IndexedBatch) -> dict[str, Array]:
-        """What the targets of a batch consist of but for the action values. T is without the burn-in.
+        """The parts of a batch's targets without the action values. T is without the burn-in.
 
         Args:
           batch: index ``(K, T, B)``; one that is no `SequenceBatch` has no burn-in, and is learned from as it is.

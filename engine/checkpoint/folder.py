@@ -44,8 +44,10 @@ def list_checkpoints(folder: Path) -> list[Path]:
 
 
 def resumable_checkpoints(folder: Path) -> list[Path]:
-    """What a run can be continued from, the last one first of all: `list_checkpoints`, and before them `BEST`, which
-    counts as long as there is no other that is whole."""
+    """The checkpoints from which a run can continue, the last one first: `list_checkpoints`, and before them `BEST`.
+
+    `BEST` is used only if no other checkpoint is whole.
+    """
     best = folder / BEST
     return [best] * best.is_dir() + list_checkpoints(folder)
 

@@ -1,4 +1,4 @@
-"""What recorded data say of their environment is compared with what can be said, before anything is made of it."""
+"""Checks the description of an environment in recorded data before it is used."""
 
 from __future__ import annotations
 

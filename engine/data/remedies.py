@@ -25,7 +25,7 @@ def local_set(name: str) -> Path:
 
 
 def conversion(path: Path) -> str:
-    """What makes recorded data of a file or folder in another form, or of a Minari set on this machine, as ``': it is
+    """The command that makes recorded data of a file or folder in another form, or of a Minari set here, as ``': it is
     ...'``; empty for anything else."""
     if path.is_file() and path.suffix in HDF5:
         form, out = "a file in HDF5", path.with_suffix("")

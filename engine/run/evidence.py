@@ -1,4 +1,4 @@
-"""What is kept of an update that ended in NaN or infinity, for later inspection."""
+"""Evidence of an update that ended in NaN or infinity, kept for later inspection."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ class Source(abc.ABC):
 
     @abc.abstractmethod
     def state_dict(self) -> StateDict:
-        """What `load_state_dict` needs."""
+        """The state that `load_state_dict` restores."""
 
     @abc.abstractmethod
     def load_state_dict(self, state: StateDict) -> tuple[Obs | None, list[int]]:

@@ -64,7 +64,7 @@ def as_flags(flags: Any, name: str, num_envs: int) -> Array:
 
 
 def as_info(info: Any, key: str) -> Mapping[str, Any]:
-    """What a reset or step told beside the observation, from which `key` is to be taken; a dict.
+    """The info of a reset or step, a dict from which `key` is taken.
 
     Raises:
       InterfaceError: it is anything else, such as None.

@@ -70,7 +70,7 @@ class Leaf:
         return array if self.start is None else array - self.start
 
     def pick(self, obs: Any) -> Any:
-        """What `obs` holds where this leaf is; ShapeError if there is nothing."""
+        """The part of `obs` that belongs to this leaf; ShapeError if it is missing."""
         value = obs
         for key in self.keys:
             try:

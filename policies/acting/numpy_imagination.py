@@ -49,7 +49,7 @@ class Continuation:
 
 
 class PredictedLeaf(NamedTuple):
-    """What a row of predicted numbers says of one leaf.
+    """The predicted numbers of one leaf in a row.
 
     Attributes:
       shape: of the leaf.

@@ -273,7 +273,7 @@ class BasePolicy:
         return judging.action_values_of(self)
 
     def fitted_q(self, gamma: float, limits: tuple[float, float]) -> FittedQ:
-        """What fits the values of this policy, within limits, to recorded data; with its moments of observations now.
+        """Fitted Q evaluation of this policy on recorded data, within limits, with its present moments of observations.
 
         Raises:
           MindingError: the actions are neither Discrete nor a Box.

@@ -1,4 +1,4 @@
-"""How acting modes reach other processes: as factories, with names in place of weights.
+"""Factories of acting modes for other processes, with names in place of weights.
 
 An actor that computes in NumPy is sent pickled and acts there without MindSpore. One that runs a compiled graph cannot
 be pickled: its policy is rebuilt there from its class and configuration, which loads MindSpore. Without its network,

@@ -184,5 +184,5 @@ def _check_alike(name: str, graph: Outputs, host: Outputs) -> None:
 
 
 def narrow(x: Array) -> Array:
-    """What a graph takes in place of it."""
+    """The array in the dtype that a graph takes: int32 for int64."""
     return x.astype(np.int32) if x.dtype == np.int64 else x

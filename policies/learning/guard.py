@@ -39,7 +39,7 @@ class LearnGuard:
         self._warnings = Throttle()
 
     def state(self) -> StateDict | None:
-        """What `checked` may need: the state before the call; None in stop mode."""
+        """The state before the call, for `checked`; None in stop mode."""
         return self._policy.state_dict() if self._skips else None
 
     def checked(self, output: LearnOutput, batch: IndexedBatch, before: StateDict | None) -> LearnOutput:

@@ -53,7 +53,7 @@ class SoftActorCritic(GradientStep):
     # What an algorithm defines. The batch is that of the step, with the temperature as `alpha`.
 
     def td_target(self, batch):
-        """What `loss_of_critics` finds as `target` in its batch; no gradient flows into it."""
+        """The `target` in the batch of `loss_of_critics`; no gradient flows into it."""
         raise NotImplementedError
 
     def loss_of_critics(self, batch):

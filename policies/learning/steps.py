@@ -71,7 +71,7 @@ class GradientStep(nn.Cell):
         raise NotImplementedError
 
     def present(self, rows):
-        """What the steps need of all rows under the parameters before the first step: by name, (R,) each.
+        """Values of all rows under the parameters before the first step, for the steps: by name, (R,) each.
 
         It is asked for where the policy passes an input `ALL_ROWS`, int32 with R entries in order; `construct` then
         finds the values of its own rows in its batch, by `present_names`.
@@ -163,7 +163,7 @@ class GradientLoop(nn.Cell):
         return self.all_steps(inputs)
 
     def all_steps(self, inputs):
-        """What `construct` returns."""
+        """All steps of a call; returns as `construct` does."""
         present: Any = ()
         if self.all_rows:
             rows = lean.item(inputs, self.all_rows)

@@ -74,7 +74,7 @@ class TeamQLearning(GradientStep):
         return metrics
 
     def known(self, batch):
-        """What the loss is made of, without gradient. T steps of B episodes of M agents, in the order of time.
+        """The inputs of the loss, without gradient. T steps of B episodes of M agents, in the order of time.
 
         Args:
           batch: by name the fields of the rows, (T B, ...), and `filled`, float32 (T, B), 0 where a row only fills up

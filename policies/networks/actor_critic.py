@@ -179,14 +179,14 @@ class QNetwork(nn.Cell):
         return ops.Reshape()(q, (*begun.shape, q.shape[-1]))
 
     def take_in(self, obs, rows, counted):
-        """What is remembered (B, S) after sequences; `counted`: float32 (T, B), 0 where an observation is left out.
+        """The memory (B, S) after sequences; `counted`: float32 (T, B), 0 where an observation is left out.
 
         See `unroll` for the other arguments.
         """
         return self.memory.take_in(self.encoder(as_rows(obs)), rows, counted)
 
     def take_in_one(self, obs, rows):
-        """What is remembered (B, S) after one more observation, leaves (B, ...)."""
+        """The memory (B, S) after one more observation, leaves (B, ...)."""
         return self.memory(self.encoder(obs), rows)[1]
 
     def values(self, features, obs):

@@ -53,7 +53,7 @@ class AgentActors(nn.Cell):
         return (chosen,)
 
     def of_all(self, leaves):
-        """What the actor of each agent says of its own observation: float32 (B, M, A), for leaves (B, M, ...)."""
+        """The output of each agent's actor for its own observation: float32 (B, M, A), for leaves (B, M, ...)."""
         made: Any = ()
         for m in range(len(self.nets)):
             made = (*made, lean.item(self.nets[m](of_agent(leaves, m)), 0))

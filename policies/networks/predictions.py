@@ -41,7 +41,7 @@ class TwoHotNumber(nn.Cell):
         return self.logits(self.torso(x))
 
     def number(self, logits):
-        """What the logits say: float32 (B,)."""
+        """The number that the logits encode: float32 (B,)."""
         return symexp(ops.Squeeze(-1)(ops.MatMul()(ops.Softmax(-1)(logits), self.bins)))
 
     def target(self, number):
@@ -164,7 +164,7 @@ class Predictions(nn.Cell):
         return self.latents.probability(self.prior_logits(self.prior_torso(h)))
 
     def imagination(self, mix: MLP, memory: GRU) -> numpy_forms.Imagination:
-        """What follows actions as NumPy computes it, with the transition of the network that acts."""
+        """The imagination in NumPy, with the transition of the acting network."""
         prior = (self.prior_torso.host(), self.prior_logits.host(), self.latents.host())
         predicted = (self.observation.host(), self.reward.host(), self.continuation.host())
         return numpy_forms.Imagination((mix.host(), memory.host()), prior, predicted)

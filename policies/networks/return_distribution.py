@@ -102,7 +102,7 @@ class ReturnDistribution(nn.Cell):
         return self.values(self.atoms(obs, noise), obs)
 
     def atoms(self, obs, noise=None):
-        """What is known of each action's return, float32 (B, A, N): quantiles, or logits; `noise`: of noisy layers."""
+        """Distribution of each action's return, float32 (B, A, N): quantiles, or logits; `noise`: of noisy layers."""
         advantage, value = self.streams(obs, noise)
         atoms = ops.Reshape()(advantage, self.shape)
         if value is not None:

@@ -16,8 +16,10 @@ from minding.policies.ops import lean
 
 
 def team_fields(spec: Mapping[str, Any]) -> dict[str, Field]:
-    """What a team observes, by path and in this order: the leaves of all agents, `ALIVE` and, where it is learned from,
-    the leaves of the state."""
+    """The observation of a team, by path: the leaves of all agents, `ALIVE` and, where it is learned from, the state.
+
+    The leaves come in this order.
+    """
     agents, state = len(spec["agents"]["names"]), spec["agents"]["state"]
     own = observation_leaves(spec["observation"])
     fields = {leaf.path: Field((agents, *leaf.field.shape), leaf.field.dtype) for leaf in own}

@@ -103,7 +103,7 @@ class MixedCategoricalHead(nn.Cell):
         return (ops.Log()(maths.mixed(self.linear(x), self.uniform)),)
 
     def draw(self, params, number):
-        """What was drawn, as rows (B, n) for the model, by uniform numbers (B,)."""
+        """Samples as rows (B, n) for the model, drawn by uniform numbers (B,)."""
         return maths.drawn(ops.Exp()(params[0]), number, self.before, self.table)
 
     def decided(self, params):

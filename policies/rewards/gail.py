@@ -73,7 +73,7 @@ class Discriminator(nn.Cell):
         self.on, self.off = ms.Tensor(np.float32(1.0)), ms.Tensor(np.float32(0.0))
 
     def features(self, obs, action):
-        """What `judged` takes: the encoded observation beside the action, discrete ones as ones and zeros."""
+        """The input of `judged`: the encoded observation beside the action, discrete ones as ones and zeros."""
         return ops.Concat(-1)((self.encoder(obs), self.as_numbers(action)))
 
     def judged(self, features):

@@ -35,7 +35,7 @@ class Orders(NamedTuple):
 
 
 class Survey(NamedTuple):
-    """What follows from where units are and how they do, for K battles.
+    """The situation of K battles, derived from the places and the health of their units.
 
     Attributes:
       units: float32 ``(K, U, 4)``.

@@ -156,7 +156,7 @@ def played_in(cfg: Config, env_id: str | None) -> Config:
 
 
 def chosen_of(run: RunDir, ckpt: str | None, model: str | None) -> Path | Version | None:
-    """What `ckpt_option` and `model_option` name of a run; None stands for the newest checkpoint.
+    """The checkpoint or version that `ckpt_option` and `model_option` name; None stands for the newest checkpoint.
 
     Raises:
       NoCheckpointError: the run has no such checkpoint or version.

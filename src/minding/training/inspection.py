@@ -162,7 +162,7 @@ class _Seen:
         self._whole = self._whole and bool((episode.action == np.rint(episode.action)).all())
 
     def faults(self, *, stopped: bool) -> Iterator[Finding]:
-        """What is wrong with whole episodes; `stopped`: something else was before all were seen."""
+        """Faults of whole episodes; `stopped`: another fault came before all were seen."""
         limit, texts = self._limit, []
         too_long = [f"{number} ({steps:,} steps)" for number, steps, _ in self._lengths if limit and steps > limit]
         if too_long:
