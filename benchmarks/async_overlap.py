@@ -111,7 +111,7 @@ def speeds(events: Sequence[Mapping[str, Any]], iterations: int, after: int) -> 
     Args:
       events: of a trace, times in microseconds.
       iterations: on the clock, which runs from the end of one iteration's learning to that of another's.
-      after: iterations behind the clock.
+      after: iterations by which it is late.
     """
     learned = [event for event in events if event["name"] == "multistep_trainer"]
     learned = learned[: len(learned) - after][-iterations - 1 :]

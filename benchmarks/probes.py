@@ -113,7 +113,7 @@ def middleware_overhead(timeout: float) -> tuple[float, Any]:
 
 
 def prioritized_replay(timeout: float) -> tuple[float, Any]:
-    """Milliseconds of drawing 256 of 1e6 rows and setting their priorities, measured in turns with cpprb."""
+    """Milliseconds of drawing 256 of 1e6 rows and setting their priorities, measured alternately with cpprb."""
     ours = [sys.executable, "-m", "benchmarks.replay"], SOURCE
     theirs = (
         [find_peers_python(print), "-m", "benchmarks.peers.cpprb_replay"],

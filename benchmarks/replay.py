@@ -1,7 +1,7 @@
 """Times the draw of 256 rows from a full replay: ``python -m benchmarks.replay [ROWS] [uniform]``; prints JSON.
 
 By priority (the default), their priorities are set as well. The rows themselves are gathered by the compiled update,
-and are no part of it; a uniform draw also copies them through NumPy, as other libraries do in theirs.
+and are not part of it; a uniform draw also copies them through NumPy, as other libraries do in theirs.
 """
 
 from __future__ import annotations

@@ -107,8 +107,8 @@ def check_collects(cfg: Config, *, collects: bool) -> None:
     if collects and cfg.env.get("env_id") == RECORDED:
         raise ConfigError(
             f"env.env_id={RECORDED} with policy.type={cfg.policy.type!r} and chain={cfg.chain!r}, which collects: "
-            "recorded data are no environment to collect in; give env.env_id an environment, or use an algorithm of "
-            "the chain 'offline', such as bc"
+            "recorded data are not an environment to collect in; give env.env_id an environment, or use an algorithm "
+            "of the chain 'offline', such as bc"
         )
 
 

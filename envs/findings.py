@@ -60,7 +60,7 @@ def judge_images(space: Mapping[str, Any]) -> list[Finding]:
         if len(shape) > 1 and not leaf.is_image and np.prod(shape) >= _IMAGE_SIZE:
             name = f"observation {leaf.path}".rstrip()
             text = f"{name} {tuple(shape)} {leaf.space.get('dtype')} is taken as {np.prod(shape)} numbers"
-            fix = "images are uint8 (C, H, W): use env.wrappers such as channel_first, or flatten it if it is none"
+            fix = "images are uint8 (C, H, W): use env.wrappers such as channel_first; flatten any other array"
             findings.append(Finding("warn", text, fix))
     return findings
 

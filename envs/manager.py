@@ -1,4 +1,4 @@
-"""The manager: N environments behind the one form of `EnvStep`, whatever steps them."""
+"""The manager: N environments with steps of one form, `EnvStep`, whatever steps them."""
 
 from __future__ import annotations
 

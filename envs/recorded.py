@@ -68,7 +68,7 @@ def describe_environment(env: Any) -> dict[str, Any]:
       env: an id, or ``module:Class``; a class or function that makes one; or an environment, whose spaces are taken as
         they are.
     Raises:
-      ConfigError: it is none of these, there is none of that id, or several agents act in it.
+      ConfigError: it is none of these, the id is unknown, or several agents act in it.
       SpaceError: it has spaces that have no array form.
       EnvError: it cannot be made.
     """

@@ -40,7 +40,7 @@ def make_evaluator_env(
     Args:
       cfg: compiled configuration of the run.
       stream: of the seeds; another one gives episodes that no other evaluation of the run has seen.
-      env_fn: as of `make_collector_env`.
+      env_fn: as in `make_collector_env`.
     Raises:
       ConfigError, SpaceError, MissingExtraError: as `make_env_manager`.
     """
@@ -77,7 +77,7 @@ def make_board_game(cfg: Config) -> BoardGame:
         what = "it has no attribute `game`" if game is None else f"its `game` has no {missing[0]!r}"
         raise ConfigError(
             f"env.env_id={cfg.env.env_id!r} has no rules of a board game to play against oneself: {what}; "
-            "env.unwrapped.game has to be an engine.types.BoardGame, as that of minding/TicTacToe-v0 is"
+            "expected env.unwrapped.game to be an engine.types.BoardGame, as in minding/TicTacToe-v0"
         )
     rules: BoardGame = game
     check_rules(rules)

@@ -35,8 +35,8 @@ def describe_env(env_cfg: Mapping[str, object], env_fn: Callable[..., AnyEnv] | 
       ``{'observation': space, 'action': space, 'env_action': space, 'max_episode_steps': int | None,
       'num_agents': 1}``: what the policy sees and decides as in `describe_space`, and the environment's own action
       space as in `describe_actions`. An action mask is ``{'kind': 'action_mask', 'counts': entries of each choice}``
-      in the observation; other declared keys of info are under ``'info'``. With several agents all of these are those
-      of each agent, as large as those of all agents, and ``'agents'`` is ``{'names': list, 'spaces': list of
+      in the observation; other declared keys of info are under ``'info'``. With several agents all of these describe
+      each agent, in the common sizes of all agents, and ``'agents'`` is ``{'names': list, 'spaces': list of
       {'observation': space, 'action': space}, each agent's own, 'state': space | None, 'team_reward': bool}``.
     Raises:
       ConfigError: if the environment is unknown or the section is wrong.

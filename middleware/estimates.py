@@ -23,7 +23,7 @@ def rows_with_advantages(
       gamma: discount.
       gae_lambda: in [0, 1]; with 1 returns are those to the end of the trajectory or of the rollout.
       team_outlives: where a team has one reward, what it earns when an agent has left belongs to the agent's return,
-        and its rows are valid as long as the episode goes on.
+        and its rows are valid as long as the episode continues.
 
     Returns:
       Flat arrays of T * N rows, or T * N * M, by name, see `gae_estimator`.

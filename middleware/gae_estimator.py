@@ -26,8 +26,8 @@ class gae_estimator:
     those that the collector recorded: the numbers are the same wherever this runs, and however old the policy was.
 
     With several agents each has its own advantages and rows. One that leaves early has come to its own true end; rows
-    of agents that are not there are not valid. With `death_masking` both go on where the team has one reward: what it
-    earns later belongs to the return of who has left.
+    of agents that are not there are not valid. With `death_masking` both continue where the team has one reward: what
+    it earns later belongs to the return of who has left.
 
     Reads: trajectories (with `value` in its record).
     Writes: train_data, flat arrays of T * N rows, or T * N * M: the rollout's own (declared info as ``info.<key>``),

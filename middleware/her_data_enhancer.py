@@ -42,7 +42,7 @@ class her_data_enhancer:
     that was achieved after a random later step of the same episode, or after this one, and with the reward and the end
     that belong to it. Without `compute_terminated` a copy ends where the transition ended. Copies are pushed when their
     episode is over, however many rollouts it takes; until then its rows are kept, and saved with this middleware.
-    An episode of more rows than the buffer holds with their copies is taken in parts. Put it behind `data_pusher`.
+    An episode of more rows than the buffer holds with their copies is taken in parts. Put it after `data_pusher`.
 
     Reads: trajectories, whose observations have the entries `achieved_goal` and `desired_goal`.
     Writes: nothing.

@@ -40,8 +40,8 @@ class RecordedTables(Protocol):
 class offline_data_fetcher:
     """Draws the minibatches of the iteration; every pass over the data uses each step once, in a new order.
 
-    All minibatches have the same size: one that reaches the end of a pass goes on with the first steps of the next. The
-    order of a pass follows from the seed and its number, so that a resumed run needs only the counters. How many
+    All minibatches have the same size: one that reaches the end of a pass continues with the first steps of the next.
+    The order of a pass follows from the seed and its number, so that a resumed run needs only the counters. How many
     minibatches an iteration has does not change their sequence. Where fewer are left before `run.max_train_iter` or
     `run.max_train_epoch`, an iteration has one, so that the run ends there exactly.
 

@@ -35,7 +35,7 @@ class offline_data_saver:
     """Writes all rollouts of a run to a folder of recorded data: the replay set of a learning agent.
 
     Whole episodes are written in parts, beside the folder, as the run goes. The folder is there when the run ends,
-    however it ends; episodes that are running then are cut. A run that is resumed goes on with what was written by its
+    however it ends; episodes that are running then are cut. A resumed run continues the data that were written by its
     checkpoint, also after its process was killed.
 
     Reads: trajectories.

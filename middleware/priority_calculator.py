@@ -26,8 +26,8 @@ from minding.middleware.inputs import rollout_in
 def priority_calculator(priority_calculation_fn: Callable[[Rollout], Array]) -> Callable[[OnlineRLContext], None]:
     """Computes priorities of the rollout's steps, which `data_pusher` passes to a buffer that draws by priority.
 
-    Without it new rows have the highest priority there is until they are learned from. Put it behind what changes
-    rewards and before `data_pusher`.
+    Without it new rows have the highest priority there is until they are learned from. Put it after every middleware
+    that changes rewards and before `data_pusher`.
 
     Reads: trajectories.
     Writes: trajectories (`priority` in the record).

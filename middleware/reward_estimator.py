@@ -38,7 +38,7 @@ class reward_estimator:
       weight: what its rewards are multiplied with.
       own: what those of the environment are multiplied with.
     Raises:
-      ConfigError: one of them is no finite number, or both are 0.
+      ConfigError: one of them is not a finite number, or both are 0.
     """
 
     def __init__(self, model: RewardModel, weight: float, own: float = 1.0) -> None:

@@ -23,7 +23,7 @@ __all__ = ["ALGORITHMS", "Algorithm", "find_algorithms", "get_algorithm", "get_p
 
 
 _SHARED = ("algorithm", "groups", "spaces")
-"""Files of the folder of settings that are no algorithm's."""
+"""Files in the folder of settings that do not belong to an algorithm."""
 
 
 def find_algorithms() -> dict[str, Algorithm]:

@@ -9,11 +9,11 @@ Foerster et al., 2018, https://arxiv.org/abs/1705.08926, section 4 and algorithm
     L_Q = mean[ 1/2 (Q_m(s, u)[u_m] - G)^2 ]
     G_t = r_t + gamma (1 - terminated_t) ((1 - lambda) Q'_m(s_{t+1}, u_{t+1})[u_m] + lambda G_{t+1})
 
-Q' is a target network, and mu the policy that acted. Where the rollout does not go on behind a row, at its end and at
+Q' is a target network, and mu the policy that acted. Where the rollout does not continue after a row, at its end and at
 time limits, u_{t+1} is drawn from pi and lambda is 0. The critic passes several times over a rollout. In the last pass
 the actor follows each of its gradient steps with one on the same rows, and is judged by the critic after that step.
 
-The team's return goes on when an agent has left. Its one value from there on is that of the first action, and nothing
+The team's return continues when an agent has left. Its one value from there on is that of the first action, and nothing
 but the state, what the others do and its place is seen of it.
 """
 

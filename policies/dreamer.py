@@ -214,8 +214,8 @@ class DreamerCell(GradientStep):
         """The values of imagined states, by name: `JUDGED`, and `range` (3,), the range of the returns from now on.
 
         Args:
-          states: ((H + 1) N, F); logits: of the critic, ((H + 1) N, bins); going: (N,), whether the first states are no
-            ends.
+          states: ((H + 1) N, F); logits: of the critic, ((H + 1) N, bins); going: (N,), whether the first states are
+            not ends.
         """
         count = going.shape[0]
         later, shape = lean.part(states, count, self.horizon * count), (self.horizon, count)
@@ -345,7 +345,7 @@ def start_states(filled: Array, starts: int, rng: np.random.Generator) -> Array:
     """Numbers of the states to imagine from, each at most as often as needed: int32 (N,).
 
     Args:
-      filled: bool (T, B), the rows of sequences that are no repeated ones; each leads to a state, and the first one
+      filled: bool (T, B), the rows of sequences that are not repeated; each leads to a state, and the first one
         comes from one.
       starts: N.
     """

@@ -10,8 +10,8 @@ https://arxiv.org/abs/1611.01144, section 2.
     pi(o) = onehot(argmax(l + g)), with the gradient of softmax((l + g) / T)     (discrete: l logits, g Gumbel noise)
 
 Every mean is over the rows in which agent m was there. `going` is 0 after a true end, and where m has left: its rewards
-are its own. Where the team has one reward, it goes on without m, and so does Q_m. What agents do that are not there is
-0 to all critics.
+are its own. Where the team has one reward, it continues without m, and so does Q_m. What agents do that are not there
+is 0 to all critics.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ https://arxiv.org/abs/1805.11593, section 3.2; dueling and double Q-learning as 
 
 The memories m of the network and m' of the target start from what was remembered before the first transition while
 collecting, and both take in the burn-in with their own weights; no gradient flows through that. `R_t` is the sum of k
-rewards: fewer than n where the sequence or its episode ends. The observation behind the last transition is taken in as
+rewards: fewer than n where the sequence or its episode ends. The observation after the last transition is taken in as
 well, so that a time limit bootstraps. With `learn.rescale` off, h is the identity.
 """
 

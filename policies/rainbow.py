@@ -7,7 +7,7 @@ Fortunato et al., 2018, https://arxiv.org/abs/1706.10295; the return distributio
     a* = argmax_a sum_i z_i p_i(s', a; e'')                   (double; else of p_target with e')
     L = mean[ -w sum_i m_i log p_i(s, a; e) ],   priority KL(m || p)
                                         (not distributional: y, L and priority of DQN)
-    y_i = (mu x + mu)_i + f_i (sigma (g x) + sigma)_i         (noisy layer; e = (g, f) anew for each step; else f = 0)
+    y_i = (mu x + mu)_i + f_i (sigma (g x) + sigma)_i         (noisy layer; e = (g, f) drawn for each step; else f = 0)
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ episode, there is no penalty. The actor moves every d-th step, with the critics 
 
 ReBRAC weighs its actor's penalty, a sum over the A dimensions, by beta_1: that is ``alpha = 1 / (beta_1 A)`` here, up
 to a factor of the loss, which Adam does not see. Its actor maximises the smaller of both critics, ours the first, as
-that of TD3 does.
+the actor of TD3 does.
 """
 
 from __future__ import annotations

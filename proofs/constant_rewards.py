@@ -34,7 +34,7 @@ class Constant:
 
 
 def plus_one() -> Chain:
-    """Pays for every step: an episode that goes on is worth more."""
+    """Pays for every step: a longer episode is worth more."""
     return _chain(1.0)
 
 

@@ -1,4 +1,4 @@
-"""From data to the environment: AWAC learns from a replay set, then goes on in Pendulum-v1.
+"""From data to the environment: AWAC learns from a replay set, then continues in Pendulum-v1.
 
 ``python -m proofs.switch [--runs FOLDER]`` makes the two runs and writes ``docs/results/switch.json``.
 """

@@ -191,4 +191,4 @@ def test_a_trainer_before_the_collector_is_out_of_place(parts):
         StepCollector(cfg.ppo, made["ppo"].collect_mode, made["env"]),
         gae_estimator(cfg.ppo, made["ppo"].collect_mode),
     )
-    assert "multistep_trainer at position 0 learns before StepCollector at position 1 collects; move it behind" in text
+    assert "multistep_trainer at position 0 learns before StepCollector at position 1 collects; move it after" in text

@@ -1,4 +1,4 @@
-"""The first line of a public docstring names its subject; it does not describe it by a clause."""
+"""Docstrings and messages: the first line names its subject, and no sentence has a habit of the first drafts."""
 
 import ast
 import re
@@ -9,6 +9,18 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 FOLDERS = ("configs", "engine", "envs", "middleware", "policies", "src/minding")
 CLAUSE = re.compile(r"(What|How|That of|Those of) ")
+# Habits of the first drafts in docstrings and messages, and what is written instead.
+HABITS = {
+    r"\b(go|goes|going|gone) on\b": "continue",
+    r"\bto the bit\b": "bit by bit",
+    r"\banew\b": "again, or say what starts",
+    r"\bin turns\b": "alternately, synchronously",
+    r"\bbroken off\b": "aborted",
+    r"(?<!left )(?<!leave )(?<!leaves )\bbehind\b": "after",
+    r"\b[Aa]rguments as of\b|: as of ": "as in",
+    r"\bas (that|those) of\b.{0,40} (does|do|is|are)\b": "the noun itself",
+    r"(?<!there )(?<!There )\b(is|are) no (?!longer\b|more\b)[a-z]": "is not a",
+}
 
 
 def first_lines(source):
@@ -37,3 +49,35 @@ def test_a_docstring_names_its_subject(folder):
 def test_a_clause_is_found():
     source = '"""What travels."""\n\n\nclass A:\n    """A thing."""\n\n    def b(self):\n        """How it goes."""\n'
     assert [name for name, line in first_lines(source) if CLAUSE.match(line)] == ["module", "b"]
+
+
+def texts(source):
+    """Line and text of the strings of a module that hold several words, docstrings among them."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.JoinedStr):
+            parts = [part.value if isinstance(part, ast.Constant) else "{}" for part in node.values]
+            yield node.lineno, " ".join("".join(parts).split())
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.lineno, " ".join(node.value.split())
+
+
+def habits_in(source):
+    return sorted({(line, habit) for line, text in texts(source) for habit in HABITS if re.search(habit, text)})
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_no_docstring_or_message_has_a_habit_of_the_first_drafts(folder):
+    paths = sorted(path for path in (ROOT / folder).rglob("*.py") if path.is_file())
+    found = [
+        f"{path.relative_to(ROOT)}:{line}: {habit}; better: {HABITS[habit]}"
+        for path in paths
+        for line, habit in habits_in(path.read_text(encoding="utf-8"))
+    ]
+    assert found == []
+
+
+def test_a_habit_is_found_in_docstrings_and_in_messages():
+    source = (
+        '"""Training goes on."""\n\nNAME = f"{len(__name__)}: it is no folder"\nMORE = "move it behind the collector"\n'
+    )
+    assert [line for line, _ in habits_in(source)] == [1, 3, 4]

@@ -66,7 +66,7 @@ def table_limiter(cfg: Config) -> Limiter:
 
 
 def check(cfg: Config) -> None:
-    """Refuses a table whose limiter would never let the learner go on."""
+    """Refuses a table whose limiter would block the learner forever."""
     if cfg.policy.other.get("replay") != "table":
         return
     limiter = table_limiter(cfg)

@@ -111,8 +111,8 @@ def check_lengths(capacity: int, length: int, burn_in: int, stride: int = 1) -> 
 class EpisodeBuffer:
     """A ring of rows that knows which row follows which.
 
-    Rows of several environments may come mixed and in rollouts of any length; rows that were left out, such as those of
-    resets, do not matter. Drawn are either windows within an episode, or whole episodes that ended and are still stored
+    Rows of several environments may come mixed and in rollouts of any length; rows that were left out, such as reset
+    rows, do not matter. Drawn are either windows within an episode, or whole episodes that ended and are still stored
     from their first row on, each equally likely; both with replacement.
 
     Each stored row is learned from equally often. A window may begin up to ``length - 1`` rows before the first stored

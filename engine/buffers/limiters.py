@@ -80,7 +80,7 @@ def ratio(samples_per_insert: float, rows: int, error: float) -> Limiter:
       rows: that the table holds before it gives samples.
       error: how far ``(I - rows) r - S`` may go to either side, in samples.
     Raises:
-      ConfigError: if `error` is so small that neither side could go on, below ``max(1, samples_per_insert)``.
+      ConfigError: if `error` is so small that neither side could continue, below ``max(1, samples_per_insert)``.
     """
     least = max(1.0, samples_per_insert)
     if not error >= least:

@@ -123,7 +123,7 @@ class Links:
             rows, left = np.where(goes, after, rows), left - goes
 
     def running(self, rows: Array) -> Array:
-        """Whether rows are the last ones of episodes that go on."""
+        """Whether rows are the last stored ones of episodes that are still running."""
         return np.isin(rows, [last for last, _ in self._running.values()])
 
     def precede(self, rows: Array, count: int) -> tuple[Array, Array]:

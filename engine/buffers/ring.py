@@ -23,8 +23,8 @@ FEW = 64
 class Ring:
     """A first-in-first-out ring of rows whose tables live in device memory (`DeviceTables`).
 
-    Where the layout stores images once, an observation that no row holds is kept at a spare place behind the ring: the
-    one at the end of an episode, and that after the newest row of an environment. There are as many as it takes.
+    Where the layout stores images once, an observation that no row holds is kept at a spare place after the ring: the
+    one at the end of an episode, and the one after the newest row of an environment. There are as many as it takes.
 
     Args:
       capacity: number of rows kept.

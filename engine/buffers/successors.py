@@ -12,7 +12,7 @@ class Successors:
     """For each row the place of its successor's observation.
 
     That is the place of the row that follows, once it is stored. Until then, and for good where none follows, as at the
-    end of an episode, the observation has a spare place behind the ring. Rows with the same successor share it.
+    end of an episode, the observation has a spare place after the ring. Rows with the same successor share it.
 
     Args:
       links: which row follows which.

@@ -265,7 +265,7 @@ class Table:
         if not self.can_sample(count):
             raise LimitError(
                 f"sample of {count} rows: the limiter does not allow it: {self.standing()}; insert rows first "
-                "(can_sample says whether it may go on)"
+                "(can_sample tells whether sampling is allowed)"
             )
         size = np.full(count, len(self))
         if self.max_times_sampled:

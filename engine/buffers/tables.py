@@ -22,7 +22,7 @@ class DeviceTables:
     Args:
       layout: the row's fields.
       rows: number of rows.
-      spare: number of places behind them for images that belong to no row, see `RowLayout.empty`.
+      spare: number of places after them for images that belong to no row, see `RowLayout.empty`.
       replaced: tables that these take the place of; their rows are copied.
 
     Attributes:

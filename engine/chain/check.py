@@ -134,7 +134,7 @@ def _misplaced_roles(nodes: Sequence[Node]) -> Iterator[str]:
         if leaf.role is Role.LEARN:
             yield (
                 f"{leaf.name} at position {leaf.position} learns before {collector.name} at position "
-                f"{collector.position} collects; move it behind"
+                f"{collector.position} collects; move it after the collector"
             )
 
 

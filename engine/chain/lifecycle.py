@@ -77,7 +77,7 @@ def middleware_state(nodes: Sequence[Node], optional: Sequence[object] = ()) -> 
 
     Args:
       nodes: the chain.
-      optional: members that are no part of what a checkpoint must fit, see `Task.use`.
+      optional: members that a checkpoint need not fit, see `Task.use`.
     """
     named = _named(nodes, optional)
     states = {name: member.state_dict() for name, member in named if isinstance(member, Stateful)}

@@ -102,7 +102,7 @@ def _missed(leaves: Sequence[Node], place: int, passing: set[str]) -> Iterator[s
         if writers and all(writer in leaves[place + 1 :] for writer in writers):
             yield (
                 f"{leaf.name} at position {leaf.position} uses ctx.{name}, which {writers[0].name} at position "
-                f"{writers[0].position} writes after it, and so never finds it; move {leaf.name} behind "
+                f"{writers[0].position} writes after it, and so never finds it; move {leaf.name} after "
                 f"{writers[0].name}"
             )
 
@@ -125,14 +125,15 @@ def _lost(leaf: Node, earlier: Sequence[Node], later: Sequence[Node], passing: s
         name, writer = next(iter(overwriters.items()))
         yield (
             f"{writer.name} at position {writer.position} overwrites ctx.{name}, which {leaf.name} at position "
-            f"{leaf.position} wrote and nothing has read; use one of the two, or put what reads it between them"
+            f"{leaf.position} wrote and nothing has read; use one of the two, or put a middleware "
+            "that reads it between them"
         )
     elif changed:
         readers = [each for each in earlier if each.declaration and changed[0] in each.declaration.reads]
         fix = f"move it before {readers[-1].name} at position {readers[-1].position}" if readers else "leave it out"
         yield (
             f"{leaf.name} at position {leaf.position} changes ctx.{changed[0]}, which nothing after it reads; {fix}, "
-            "or add what reads it behind it"
+            "or add a middleware after it that reads it"
         )
 
 

@@ -1,7 +1,7 @@
 """Several agents in one environment: an axis M after the axis of the environments.
 
 The observation of N environments with M agents is a tree. Its leaves are ``(N, M, ...)``, the entries of each agent's
-observation; one that is no dict is the entry `OBSERVATION`. Two entries do not belong to the single agent: `ALIVE`,
+observation; one that is not a dict is the entry `OBSERVATION`. Two entries do not belong to the single agent: `ALIVE`,
 bool ``(N, M)``, says which agents act on this observation, and `STATE`, ``(N, ...)``, is the state of the whole
 environment where it was asked for. Both are part of the observation because they travel, and are stored, with it.
 

@@ -176,7 +176,7 @@ def _numbers(values: Any, name: str) -> Array:
     """An array of real numbers.
 
     Raises:
-      ValueError: it is none; says what it holds.
+      ValueError: the values are not real numbers; says what they are.
     """
     masked = int(np.sum(values.mask)) if isinstance(values, np.ma.MaskedArray) else 0
     if masked:

@@ -361,7 +361,7 @@ def check_dataset(data: Dataset, *, values: bool = True, single: bool = False) -
     ended = np.flatnonzero(data.terminated | data.truncated)
     stray = ended[~np.isin(ended, data.end)]
     if len(stray):
-        raise ValueError(f"step {stray[0]} ends an episode that goes on")
+        raise ValueError(f"step {stray[0]} ends an episode that continues")
     both = np.flatnonzero(data.terminated & data.truncated)
     if len(both):
         raise ValueError(f"step {both[0]} is both terminated and truncated, expected one of them at most")

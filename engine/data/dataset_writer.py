@@ -59,7 +59,7 @@ def joined(episodes: Sequence[Episode], about: Mapping[str, Any]) -> Dataset:
 
     Args:
       episodes: of the same environment.
-      about: as of `Dataset`.
+      about: as in `Dataset`.
     """
     end = np.cumsum([len(episode) for episode in episodes]) - 1
     terminated, truncated = np.zeros((2, int(end[-1]) + 1), np.bool_)
@@ -114,8 +114,8 @@ class DatasetWriter(contextlib.AbstractContextManager["DatasetWriter"]):
     Every block is checked as data that are loaded.
 
     Args:
-      path: the folder, which is not there yet.
-      about: as of `Dataset`.
+      path: the folder, which must not exist yet.
+      about: as in `Dataset`.
 
     Attributes:
       steps, episodes: written so far.

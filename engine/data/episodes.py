@@ -46,7 +46,7 @@ class OpenEpisodes:
             yield from held.take(np.flatnonzero(over[t] | (held.count >= self._longest)))
 
     def rest(self) -> Iterator[dict[str, Array]]:
-        """The episodes that are still running, as far as they are; they go on running."""
+        """The rows so far of the episodes that are still running; they continue to run."""
         for rows in self._rows.values():
             yield from _Rows.of(rows.state_dict()).take(np.arange(len(rows.count)))
 

@@ -41,7 +41,7 @@ def ending(terminated: Any, truncated: Any, steps: int) -> tuple[bool, bool]:
       terminated, truncated: one flag for the last step, or one for each of its steps.
       steps: of the episode.
     Raises:
-      ValueError: it is no flag, is set before the last step, or both are.
+      ValueError: a value is not a flag, is set before the last step, or both are.
     """
     named = (("terminated", terminated), ("truncated", truncated))
     ends = [_at_last_step(values, name, steps) for name, values in named]

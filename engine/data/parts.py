@@ -22,7 +22,7 @@ class DatasetPart:
       episodes: int ``(E,)``, the numbers of the episodes, rising.
 
     Attributes:
-      about: as of the data.
+      about: as in the data.
       episodes: the numbers.
       end: int64 ``(E,)``, the last step of each episode, in numbers of the part.
       digest: of the data and the numbers: what tells the part from other data and other parts.

@@ -13,7 +13,7 @@ HDF5 = (".hdf5", ".h5")
 MINARI = "metadata.json"
 """What tells a folder in Minari's form."""
 RECORD = (
-    "`minding data record RUN --steps N` records what the policy of a run folder does, such as that of "
+    "`minding data record RUN --steps N` records the policy of a run folder, such as the run of "
     "`minding train cartpole_ppo`"
 )
 

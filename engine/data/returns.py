@@ -39,7 +39,7 @@ def outcome(ended: Array, cut: Array) -> tuple[Array, Array]:
       cut: bool (T, N), true where the next row does not continue this trajectory.
 
     Returns:
-      (rows of an episode whose end is among the rows, rows of one that goes on behind them), bool (T, N) each; rows of
+      (rows of an episode whose end is among the rows, rows of one that continues after them), bool (T, N) each; rows of
       one that was given up are neither.
     """
     steps = len(cut)

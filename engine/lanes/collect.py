@@ -40,7 +40,7 @@ class CollectLane:
 
     With ``order="arrival"`` an iteration takes a rollout that is there, if none of the others would get too old (see
     `next_rows`), and each row has a request under way, one of them a second one. Such a run does not repeat. Where a
-    limiter bounds what is drawn from replay (`free`), iterations may also go on without a rollout; no rollout then is
+    limiter bounds what is drawn from replay (`free`), iterations may also run without a rollout; no rollout then is
     overtaken by more than `max_staleness` others, and the limiter bounds how often is learned meanwhile.
 
     Attributes:

@@ -1,8 +1,8 @@
-"""Runs in which collectors and learner go on independently, as far as the limiter of a replay table allows.
+"""Runs in which collectors and learner run independently, as far as the limiter of a replay table allows.
 
-An iteration takes a rollout if one is there and its rows may be inserted. Else it goes on without one, if a learner
-may draw: middleware that need the rollout are left out of it. If neither is possible, it waits for a rollout. So the
-lane waits; limiters are asked only.
+An iteration takes a rollout if one is there and its rows may be inserted. Otherwise it continues without one, if a
+learner may draw: middleware that need the rollout are left out of it. If neither is possible, it waits for a rollout.
+Only the lane waits; limiters never do.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ class Move(enum.Enum):
     """The action of an iteration."""
 
     TAKE = "take the rollout"
-    LEARN = "go on without a rollout"
+    LEARN = "continue without a rollout"
     WAIT = "wait for a rollout"
-    STUCK = "never go on"
+    STUCK = "never continue"
 
 
 def next_move(fits: bool | None, may_learn: bool) -> Move:
@@ -89,7 +89,7 @@ class FreeRun:
         if move is Move.STUCK:
             assert rollouts is not None
             raise LimitError(
-                f"neither side may go on: {'; '.join([*self._refusals(rollouts), *self._hindrances(ctx)])}; set "
+                f"neither side may continue: {'; '.join([*self._refusals(rollouts), *self._hindrances(ctx)])}; set "
                 "policy.other.table.limiter_error to at least the samples of one call of the learner, and to at least "
                 "the rows of a rollout times samples_per_insert"
             )

@@ -121,7 +121,7 @@ def _change_of_array(before: Array, now: Array) -> Any:
 
 
 def same_bits(one: Array, other: Array) -> bool:
-    """Whether two arrays of one dtype and shape, both in C order, are equal to the bit."""
+    """Whether two arrays of one dtype and shape, both in C order, are equal bit by bit."""
     word = _WORDS.get(one.dtype.itemsize)
     if word is None:
         return one.tobytes() == other.tobytes()

@@ -76,7 +76,7 @@ class WorkerLanes:
             self._let_free(self._collector, ctx)
 
     def _let_free(self, collector: CollectLane, ctx: Context) -> None:
-        """Lets learner and collectors go on independently where a limiter of replay bounds them."""
+        """Lets learner and collectors run independently where a limiter of replay bounds them."""
         part = self._division.collect
         assert part is not None
         place = next(place for place, node in enumerate(self.nodes) if node.middleware is collector)

@@ -178,7 +178,7 @@ class SupervisedWorker:
 
         Args:
           wait: of this wait.
-          interrupted: as of `wait`, which also says what it raises.
+          interrupted: as in `wait`, which also says what it raises.
           patience: in seconds.
         """
         self.look(patience)

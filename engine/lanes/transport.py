@@ -118,7 +118,7 @@ class WeightBoard(WeightReader, Protocol):
         ...
 
     def publish(self, arrays: Mapping[str, Array]) -> int:
-        """Copies `arrays` in as a new version, unless they equal the newest to the bit; returns the newest version.
+        """Copies `arrays` in as a new version, unless they equal the newest bit by bit; returns the newest version.
 
         Raises:
           LaneError: more versions are retained than there is room for.

@@ -16,7 +16,7 @@ def lanes_view(
     """Returns the pipeline view with the lane of each middleware, and below it what crosses between lanes.
 
     Args:
-      free: whether iterations may go on without a rollout.
+      free: whether iterations may run without a rollout.
     """
     lane_of = {}
     for lane, parts in (("collect", [division.collect] if division.collect else []), ("evaluate", division.evaluate)):

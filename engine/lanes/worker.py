@@ -108,7 +108,7 @@ def serve(channel: Channel, weights: WeightReader, heartbeat: Heartbeat, task: W
 
     The first message is a pickled pair: the cloudpickled `Plan`, and a state to continue from or None. Then come
     requests, each of which is answered; None ends the worker. An exception of a member is sent as a `Failure` and ends
-    it, too; one that is no `Exception` is its death, as of a process that calls `sys.exit`.
+    it, too; one that is no `Exception` is its death, as in a process that calls `sys.exit`.
 
     Args:
       channel: to the main process.

@@ -3,7 +3,7 @@
 Everything else writes ``from minding.engine.process.runtime import ms, nn, ops``, which loads MindSpore without
 deciding anything that depends on the configuration. `prepare` decides that: policies call it with what their
 configuration asks for before they build anything, and what needs MindSpore without a policy gets the defaults. It
-happens once in a process. What the user has set in the environment is respected. The reasons behind each setting were
+happens once in a process. What the user has set in the environment is respected. The reasons for each setting were
 measured with MindSpore 2.10 on CPU:
 
 - ``MS_DEV_HOST_BLOCKING_RUN=1``: otherwise helper threads spin and small graphs run many times slower.

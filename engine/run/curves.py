@@ -253,7 +253,7 @@ def _read_run(path: Path) -> _Run:
     metrics = read_metrics(run_dir.metrics)
     points = points_of_run(cfg, metrics)
     if not points:
-        reason = unjudged(cfg) or "let the run go on until there are"
+        reason = unjudged(cfg) or "let the run continue until there are"
         raise ConfigError(f"{str(run_dir.metrics)!r} holds no returns yet: {reason}")
     return _Run(path, cfg, points, clock_of(metrics) or "env_step", run_dir.figures())
 

@@ -31,7 +31,7 @@ class MetricsLogger(Protocol):
     """A receiver of every row of metrics, once, in the order of metrics.csv."""
 
     def open(self, settings: Settings, step: int) -> None:
-        """Shows the settings of the run, which begins, or goes on after a resume, at `step`."""
+        """Shows the settings of the run, which starts, or continues after a resume, at `step`."""
 
     def write(self, row: Mapping[str, float], step: int) -> None:
         """Takes a row, which is at `step` of the clock; it may wait until `flush`."""

@@ -44,7 +44,7 @@ class Table:
     Attributes:
       columns: names in the header; none in an empty file.
       rows: the whole rows, each with a cell a column that is a number or empty.
-      damaged: lines that were left out, because they are no such row.
+      damaged: lines that were left out, because they are not such a row.
       torn: whether the file ends within a line, as it does while it is written or after a crash; it is left out, too.
     """
 

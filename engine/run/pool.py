@@ -217,7 +217,7 @@ class ModelPool:
         self._held = frozenset(numbers)
 
     def set_aside(self) -> Path | None:
-        """Renames the folder, so that the pool begins anew; returns its new path, None if there are no versions.
+        """Renames the folder, so that the pool starts empty; returns its new path, None if there are no versions.
 
         Raises:
           OSError: it cannot be renamed.

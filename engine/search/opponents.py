@@ -155,7 +155,7 @@ def ask(
       plies: plies played so far in each game, ``(n,)``; the error names the one that comes next.
       games: the number by which the error calls each game, ``(n,)``; None: its row.
     Raises:
-      GameError: if an action is illegal, or the answer is no array of integers ``(n,)``.
+      GameError: if an action is illegal, or the answer is not an array of integers ``(n,)``.
     """
     n = len(state[0])
     action = np.asarray(opponent(game, state, rng))

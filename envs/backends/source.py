@@ -103,7 +103,7 @@ class EpisodeSource(Source):
       arrays: the steps of all environments.
       adapter: of the actions.
       seed: of the episodes' seeds.
-      replays: whether a restored source replays its episodes; else they begin anew, as those of a robot should.
+      replays: whether a restored source replays its episodes; otherwise new episodes start, as they must for a robot.
     """
 
     def __init__(

@@ -357,7 +357,7 @@ def _state_space(env: Any, own: Mapping[str, spaces.Dict], name: str, joins: boo
     """The space of the global state: as declared, or by what `state()` returns; of joined observations by their sizes.
 
     Raises:
-      ConfigError: observations that are no numbers cannot be joined.
+      ConfigError: observations that are not numbers cannot be joined.
       EnvError: `state()` returns something else than numbers.
     """
     if joins:

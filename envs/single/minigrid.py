@@ -36,7 +36,7 @@ class MiniGrid(gymnasium.Wrapper[Any, Any, Any, Any]):  # type: ignore[misc]
       mission: False leaves the mission out.
 
     Raises:
-      ConfigError: it is no environment of MiniGrid, or has actions whose effects are its own, with `mask`.
+      ConfigError: it is not an environment of MiniGrid, or has actions whose effects are its own, with `mask`.
       SpaceError: its missions cannot be numbered.
     """
 

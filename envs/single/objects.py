@@ -28,7 +28,7 @@ def env_settings_of(env: Any) -> dict[str, Any]:
 
     Args:
       env: an id, or ``module:Class``; a class or function that makes one, with what is in ``env_kwargs``; an
-        environment that tells how it was made (``spec``), which is made anew and not stepped itself; or a vector
+        environment that tells how it was made (``spec``), of which new copies are made; or a vector
         environment of `gymnasium.make_vec`, which collecting steps as it is.
     Raises:
       ConfigError: it is none of these.

@@ -17,7 +17,7 @@ PACKAGES = {"mpe2": "mpe", "pettingzoo": "mpe"}
 FAMILIES = ("atari", "butterfly", "classic", "sisl")
 """Of PettingZoo: the id 'family/name' is ``pettingzoo.family.name``."""
 _AT_ONCE = "rps_"
-"""How the names begin of those in `classic` that are no games of turns."""
+"""Prefixes of the names in `classic` that are not turn-based games."""
 _BOARDS = {"tictactoe": "minding/TicTacToe-v0", "connect_four": "minding/ConnectFour-v0"}
 """Our environments of games of turns in `classic`, by how their names begin."""
 GAMES = {

@@ -150,7 +150,7 @@ def pixels(env: AnyEnv) -> AnyEnv:
 class EpisodicLife(gymnasium.Wrapper[Any, Any, Any, Any]):  # type: ignore[misc]
     """Ends an episode with each life that is lost (Mnih et al., 2015, https://doi.org/10.1038/nature14236).
 
-    The next one goes on in the same game, after one step without an action; a reset begins a new game only where the
+    The next one continues the same game, after one step without an action; a reset begins a new game only where the
     last one is over. Lives are those of ``info['lives']``.
     """
 

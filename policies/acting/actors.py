@@ -30,7 +30,7 @@ Network = Callable[[Sequence[Array]], Outputs]
 
 One that draws takes a further leaf of random numbers to explore with, ``(B, S)``, such as the noise of noisy layers;
 without it, it computes with means or with what is likeliest. One with a memory takes what it remembers, ``(B, S)``, as
-the last leaf and returns it anew as the last output.
+the last leaf and returns its new value as the last output.
 """
 
 
@@ -46,7 +46,7 @@ class Actor:
     Attributes:
       adapter: from the policy's actions to the environment's.
       memory: what is remembered of each environment; None for a network without memory.
-      noise_size: random numbers that the network takes, drawn anew for every observation to explore from; 0 for a
+      noise_size: random numbers that the network takes, drawn for each observation when exploring; 0 for a
         network that draws nothing.
       draw_noise: draws them, from a shape and a random stream.
       remembers_action: whether the last numbers of its memory are the action that was taken: a choice as one-hot, a Box
@@ -399,7 +399,7 @@ class NoisyActor(Actor):
         return self.shaped(outputs[0])
 
     def reset(self, env_ids: Sequence[int] | Array | None = None) -> None:
-        """Forgets these environments, or all, and begins the noise anew in them."""
+        """Clears the memory of these environments, or of all, and restarts the noise in them."""
         super().reset(env_ids)
         self.noise.reset(env_ids)
 

@@ -50,7 +50,7 @@ class Memory:
         self._rows = rows
 
     def forget(self, env_ids: Sequence[int] | Array | None) -> None:
-        """Begins anew in these environments; None: in all, of which there may then be another number."""
+        """Clears the memory of these environments; None: of all, of which there may then be another number."""
         if env_ids is None:
             self._rows = None
         elif self._rows is not None:

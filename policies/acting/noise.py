@@ -29,7 +29,7 @@ class GaussianNoise:
         return self.sigma * rng.standard_normal(shape, dtype=np.float32)
 
     def reset(self, env_ids: Sequence[int] | Array | None = None) -> None:
-        """Begins anew in these environments, or in all."""
+        """Restarts the noise in these environments, or in all."""
 
     def state_dict(self) -> StateDict:
         return {}
@@ -71,7 +71,7 @@ class OUNoise:
         return noise
 
     def reset(self, env_ids: Sequence[int] | Array | None = None) -> None:
-        """Begins anew in these environments; None: in all, of which there may then be another number."""
+        """Restarts the noise in these environments; None: in all, of which there may then be another number."""
         self._memory.forget(env_ids)
 
     def state_dict(self) -> StateDict:

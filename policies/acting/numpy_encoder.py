@@ -67,7 +67,7 @@ class ObsEncoder:
 
 
 class OwnEncoder:
-    """One's own encoder, on the leaves that are no action masks.
+    """One's own encoder, on the leaves that are not action masks.
 
     Args:
       encoder: ``[leaf (B, ...), ...] -> (B, F)``.

@@ -306,7 +306,7 @@ class ReturnDistribution:
 
 
 class NoisyReturnDistribution(ReturnDistribution):
-    """The same with noisy layers; a leaf behind the `num_leaves` of the observation is the noise."""
+    """The same with noisy layers; the leaf after the `num_leaves` of the observation is the noise."""
 
     def __init__(self, num_leaves: int, *parts: Any) -> None:
         super().__init__(*parts)

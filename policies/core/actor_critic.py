@@ -59,8 +59,8 @@ class ActorCriticPolicy(BasePolicy):
         return np.unique(batch.index if counted is None else batch.index[counted])
 
     def _counted(self, batch: IndexedBatch) -> Array | None:
-        """Which rows count: those of sequences that are no resets, or those that do not just fill up a minibatch; bool,
-        shaped like the index; None: all."""
+        """Which rows count: those of sequences that are not resets, or those that do not just fill up a minibatch;
+        bool, shaped like the index; None: all."""
         valid = self._read("valid", batch) if self.net.memory_size else batch.valid
         return None if valid is None else valid > 0
 

@@ -21,7 +21,7 @@ class ActingNetwork(Protocol):
     Called with the arrays of an observation, ``(B, ...)`` each and action masks among them, it returns a tuple of
     arrays, ``(B, ...)`` each but for `shared_outputs`. One with noisy layers explores with a further array, their noise
     ``(B, noise_size)``, which it says by an attribute `noise_size`. One with a memory takes what it remembers, float32
-    ``(B, memory_size)``, as the last array, and returns it anew as the last output.
+    ``(B, memory_size)``, as the last array, and returns its new value as the last output.
 
     One with a method ``host()`` may act in NumPy: it returns a picklable function of the same arrays and outputs on
     views of the live parameters (see `core.numpy_form`). Without it the network acts through its compiled graph.

@@ -35,7 +35,8 @@ def prepare(cfg: Config) -> None:
 
 
 def _within_cores(threads: int) -> int:
-    """`threads`, or the number of cores if there are fewer: a run may go on where there are fewer than at its start."""
+    """`threads`, or the number of cores if there are fewer: a run may continue on a machine with fewer than at its
+    start."""
     available = len(cores())
     if threads > available:
         _warn_once(

@@ -15,7 +15,7 @@ NaN or infinite, global norm of the parameters before the step, and that of the 
 
 
 def joined(zero, values):
-    """All entries of a tuple of float32 arrays as one array ``(n + 1,)``, behind `zero`, float32 (1,), by which also a
+    """All entries of a tuple of float32 arrays as one array ``(n + 1,)``, after `zero`, float32 (1,), by which also a
     single array is copied."""
     flat: Any = (zero,)
     for k in range(len(values)):

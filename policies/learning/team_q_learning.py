@@ -82,7 +82,7 @@ class TeamQLearning(GradientStep):
 
         Returns:
           By name `leaves`, the leaves of the T + 1 observations ((T + 1) B M, ...); `there` float32 (T B, M), which
-          agents act, none where a row only fills up, and `there_then`, those that are there behind the row; `state` and
+          agents act, none where a row only fills up, and `there_then`, those that are there after the row; `state` and
           `state_then`, the leaves of the state likewise, (T B, ...) each, none where it was not asked for; `action`
           int32 (T B M,); `target_q` float32 ((T + 1) B M, A), the target's values; `reward` and `decay`, gamma (1 -
           terminated), float32 (T B,), the former (T B, M) where agents have rewards of their own; `filled` as it was.
@@ -138,7 +138,7 @@ class TeamQLearning(GradientStep):
     def targets(self, reward, decay, following, filled):
         """The targets of the values: lambda-returns of each episode, no gradient.
 
-            y_t = r_t + decay_t ((1 - lambda) v_{t+1} + lambda y_{t+1}),   y = v behind the last row
+            y_t = r_t + decay_t ((1 - lambda) v_{t+1} + lambda y_{t+1}),   y = v after the last row
 
         Args:
           reward, decay: float32 (T B,), or (T B, M) where agents have values of their own; decay is 0 where the next

@@ -58,7 +58,7 @@ class CentralValue(nn.Cell):
 
 class CentralActorCritic(nn.Cell):
     """An actor of one agent, and a `CentralValue`; they share the encoder of its observation and, if configured, the
-    memory behind it.
+    memory after it.
 
     Takes the leaves of the observation, then those of `central_view` if there is to be a value, and with memory the
     rows that it remembers, float32 (B, S), as the last one. Returns (distribution parameters..., value (B,) in units of

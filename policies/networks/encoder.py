@@ -146,7 +146,7 @@ class ObsEncoder(nn.Cell):
     """One encoder for each leaf of the observation; features ``(B, out_features)``.
 
     A single vector or integer leaf passes unchanged. With several leaves each vector gets its own linear layer. An
-    action mask is no feature.
+    action mask is not a feature.
 
     Args:
       space: description of the observation space (see `envs.describe_env`).
@@ -225,10 +225,10 @@ class OwnEncoder(nn.Cell):
     without a graph.
 
     Args:
-      space, model, rng: as of `ObsEncoder`.
+      space, model, rng: as in `ObsEncoder`.
     Raises:
       CodeError: it is not there, or fails.
-      ConfigError: it is no cell, or does not keep to that.
+      ConfigError: it is not a cell, or violates this interface.
     """
 
     def __init__(self, space: Mapping[str, Any], model: Any, rng: np.random.Generator) -> None:

@@ -26,7 +26,7 @@ def planes_leaf(space: Mapping[str, Any]) -> tuple[int, Leaf]:
     if len(seen) == 1 and seen[0][1].space["kind"] == "box" and len(seen[0][1].space["shape"]) == 3:
         return seen[0]
     raise SpaceError(
-        "policy.model.net=residual: expected an observation of planes (C, H, W), as of a board, besides the action "
+        "policy.model.net=residual: expected an observation of planes (C, H, W), such as a board, besides the action "
         f"mask, got {', '.join(str(leaf.field.shape) for _, leaf in seen)}: use policy.model.net=mlp"
     )
 

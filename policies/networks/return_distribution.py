@@ -130,8 +130,8 @@ class ReturnDistribution(nn.Cell):
 
 
 class NoisyReturnDistribution(ReturnDistribution):
-    """The same with noise on all weights behind the encoder (see `networks.noisy`), which starts at
-    ``model.noisy_sigma``. Who acts passes the noise as a leaf behind those of the observation.
+    """The same with noise on all weights after the encoder (see `networks.noisy`), which starts at
+    ``model.noisy_sigma``. Who acts passes the noise as a leaf after those of the observation.
 
     Attributes:
       noise_size: numbers of the noise.

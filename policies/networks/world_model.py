@@ -57,7 +57,7 @@ class SymlogEncoder(nn.Cell):
 
 
 def is_vector(leaf: Any) -> bool:
-    """Whether a leaf is numbers that are no image and no choices."""
+    """Whether a leaf holds numbers other than images and choices."""
     return not leaf.is_image and leaf.space["kind"] not in ("discrete", "multi_discrete")
 
 

@@ -47,7 +47,7 @@ def project(probability, positions, places):
 def beyond(probability, positions, places):
     """The probability that lies beyond the ends of a support, which `project` moves there: float32 (B,).
 
-    A thousandth of an atom is rounding. Arguments as of `project`.
+    A thousandth of an atom is rounding. Arguments as in `project`.
     """
     last = places.shape[0] - 1.0
     outside = ops.Abs()(positions - 0.5 * last) > 0.5 * last + 1e-3

@@ -21,7 +21,7 @@ def lambda_returns(reward, decay, value, lam):
 
     Args:
       reward: float32 (H, N), r of the states that steps lead to, 1 to H.
-      decay: float32 (H, N), d: gamma times the probability that those states go on.
+      decay: float32 (H, N), d: gamma times the probability that the episode continues from those states.
       value: float32 (H, N), v of those states.
       lam: lambda, a number.
     Returns:

@@ -60,7 +60,7 @@ def balanced(posterior, prior, choices, free):
         L_dyn = max(f, KL(sg(q) || p)),   L_rep = max(f, KL(q || sg(p)))
 
     Args:
-      posterior, prior: q and p, as of `divergence`.
+      posterior, prior: q and p, as in `divergence`.
       choices: S.
       free: f, nats below which nothing is trained.
     Returns:

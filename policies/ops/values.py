@@ -56,7 +56,7 @@ def unscaled(x):
 
 
 def accumulated(x, factor):
-    """The sums y_t = x_t + factor_t y_{t+1} over time, with y_T = x_T behind the last row; float32 (T, ...) both.
+    """The sums y_t = x_t + factor_t y_{t+1} over time, with y_T = x_T after the last row; float32 (T, ...) both.
 
     In log2(T) rounds, each of which doubles how far the sums reach. Rows of zeros at the end change no bit.
     """
@@ -69,7 +69,7 @@ def accumulated(x, factor):
 
 
 def _ahead(x, count):
-    """x_{t + count} (T, ...), zeros behind the last row."""
+    """x_{t + count} (T, ...), zeros after the last row."""
     return ops.Concat(0)((lean.part(x, count, x.shape[0] - count), ops.ZerosLike()(lean.part(x, 0, count))))
 
 

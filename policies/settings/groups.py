@@ -211,7 +211,7 @@ def recorded_learn(learning_rate: float, batch_size: int) -> Schema:
 
 
 def online(n_sample: int) -> tuple[Schema, Schema, Schema]:
-    """Keys of an algorithm of recorded data that goes on in the environment: of `collect`, `learn` and `other`.
+    """Keys of an algorithm of recorded data that can continue in the environment: of `collect`, `learn` and `other`.
 
     Args:
       n_sample: the default of the key.

@@ -224,7 +224,7 @@ class Agent:
         return self._session.clock if self._session is not None else self._resume_clock or 0
 
     def _open(self) -> Session:
-        """The session; a new one begins the run, or goes on from its newest checkpoint."""
+        """The session; a new one starts the run, or continues from its newest checkpoint."""
         if self._session is not None:
             assert self._run_dir is not None
             self._run_dir.update_config(self.cfg)
@@ -247,7 +247,7 @@ class Agent:
         return session
 
     def _end_session(self) -> None:
-        """Ends the session; the run goes on from its newest checkpoint, if it has one."""
+        """Ends the session; the run continues from its newest checkpoint, if it has one."""
         session, self._session = self._session, None
         if session is None:
             return

@@ -97,7 +97,7 @@ def from_di_engine(module: str, name: str) -> Exception:
 class Modules:
     """Names the replacement of ``minding.<module of DI-engine>``; called only when nothing else finds a module.
 
-    It is no subclass of `importlib.abc.MetaPathFinder`, whose import takes half of the time of `import minding`.
+    It is not a subclass of `importlib.abc.MetaPathFinder`, whose import takes half of the time of `import minding`.
     """
 
     def find_spec(self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None) -> None:

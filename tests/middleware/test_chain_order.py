@@ -104,11 +104,11 @@ def test_the_texts_say_what_to_do():
     )
     assert text("gae_estimator", "montecarlo_return_estimator") == (
         "montecarlo_return_estimator at position 1 overwrites ctx.train_data, which gae_estimator at position 0 wrote "
-        "and nothing has read; use one of the two, or put what reads it between them"
+        "and nothing has read; use one of the two, or put a middleware that reads it between them"
     )
     assert text("StepCollector", "eps_greedy_handler") == (
         "StepCollector at position 0 uses ctx.collect_kwargs, which eps_greedy_handler at position 1 writes after it, "
-        "and so never finds it; move StepCollector behind eps_greedy_handler"
+        "and so never finds it; move StepCollector after eps_greedy_handler"
     )
 
 
@@ -127,7 +127,7 @@ def test_what_changes_a_rollout_that_nothing_reads_afterwards_is_refused(name):
     chain = [DECLARED["StepCollector"], DECLARED["data_pusher"], DECLARED[name]]
     assert found(*chain, reads=False) == [
         f"{name} at position 2 changes ctx.trajectories, which nothing after it reads; move it before data_pusher at "
-        "position 1, or add what reads it behind it"
+        "position 1, or add a middleware after it that reads it"
     ]
     # A second buffer may take what the first does not.
     assert found(*chain, DECLARED["data_pusher"], reads=False) == []

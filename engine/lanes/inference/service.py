@@ -77,7 +77,7 @@ class InferenceService:
         """Releases the versions that no collector uses any more, but for the newest.
 
         Args:
-          oldest: as of `offer`.
+          oldest: as in `offer`.
           interrupted: see `SupervisedWorker.wait`, also for what is raised.
         """
         while len(self._held) > 1 and self.worker.started and (oldest is None or self._held[0] < oldest):

@@ -164,7 +164,7 @@ class Tracker:
             if not self._warned:
                 text = " ".join(str(error).split())[:300]
                 console_logger().warning(
-                    "%s failed (%s: %s): training goes on without it; rows that wait are sent again in %d minutes, at "
+                    "%s failed (%s: %s): training continues without it; waiting rows are sent again in %d minutes, at "
                     "the end, or when the run is resumed", self._name, type(error).__name__, text, _PATIENCE // 60,
                 )  # fmt: skip
             self._failed_at, self._warned = self._time(), True

@@ -175,7 +175,7 @@ _TABLES = {
 
 
 def _details(name: str) -> None:
-    """Prints what is known of one name; ConfigError if it is none."""
+    """Prints the details of one name; ConfigError if it is unknown."""
     from minding.configs import PRESETS
     from minding.engine.errors import ConfigError, nearest
     from minding.policies import ALGORITHMS

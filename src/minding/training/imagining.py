@@ -217,7 +217,7 @@ def _error(name: str, chosen: bool, found: Array, real: Array) -> float:
 
 
 class _Shown:
-    """Gathers the rows of a `Window`: reward, whether the episode continues, the first numbers that are no pixels."""
+    """Gathers the rows of a `Window`: reward, whether the episode continues, the first numbers that are not pixels."""
 
     def __init__(self, data: Dataset, begin: int, context: int, leaves: Sequence[str]) -> None:
         self._numbers = {path: data.obs[path][0].size for path in leaves if data.obs[path].ndim <= 2}

@@ -186,7 +186,7 @@ def test_members_of_parallel_do_not_feed_each_other():
 def test_a_learner_before_the_collector_is_out_of_place():
     learner = make("OffPolicyLearner", role="learn", writes=["train_iter"])
     assert problem(logger, learner, collector) == (
-        "OffPolicyLearner at position 1 learns before StepCollector at position 2 collects; move it behind"
+        "OffPolicyLearner at position 1 learns before StepCollector at position 2 collects; move it after the collector"
     )
     check_chain([learner], OnlineRLContext)
 

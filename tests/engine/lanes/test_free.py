@@ -316,12 +316,12 @@ def test_a_signal_ends_the_wait(counting_config):
 
 def test_where_neither_side_may_go_on_the_error_comes_at_once(counting_config):
     # After 4 rows 8 samples are allowed, and a call takes 16; 4 more rows would be 8 samples too many.
-    with pytest.raises(LimitError, match=r"neither side may go on") as raised:
+    with pytest.raises(LimitError, match=r"neither side may continue") as raised:
         free(counting_config, limiters.ratio(4.0, 4, 8.0), 10, learn={"update_per_collect": 4})
     both = "(4 rows of at least 4, 4 inserted x 4 samples per insert - 0 sampled = 16, to stay in [8, 24])"
     assert str(raised.value).startswith(
-        f"neither side may go on: data_pusher may not insert a rollout of 4 rows {both}; OffPolicyLearner may not draw "
-        f"16 samples {both}; set policy.other.table.limiter_error to at least"
+        f"neither side may continue: data_pusher may not insert a rollout of 4 rows {both}; OffPolicyLearner may not "
+        f"draw 16 samples {both}; set policy.other.table.limiter_error to at least"
     )
 
 

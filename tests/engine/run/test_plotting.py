@@ -75,7 +75,7 @@ def test_without_returns_the_curve_is_what_recorded_data_say_with_the_final_poli
     ("settings", "message"),
     [
         ({}, "nothing judges the policy: train with policy.other.holdout=0.1, which holds"),
-        ({"holdout": 0.2}, "let the run go on until there are"),
+        ({"holdout": 0.2}, "let the run continue until there are"),
     ],
 )
 def test_a_run_that_nothing_judges_says_what_would(settings, message, tmp_path):

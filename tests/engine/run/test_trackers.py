@@ -138,7 +138,7 @@ def test_a_tracker_that_fails_warns_once_and_a_resume_sends_what_is_missing(tmp_
     iterate(failing, 7, 9)
     failing.close()
     (warning,) = caplog.records
-    assert "recorder failed (ConnectionError: no route to host): training goes on" in warning.getMessage()
+    assert "recorder failed (ConnectionError: no route to host): training continues" in warning.getMessage()
     assert len(recorder.runs["run-0"]) == 1
     recorder.broken = False
     resumed = logger_in(tmp_path)
