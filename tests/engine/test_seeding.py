@@ -62,7 +62,7 @@ def test_a_generator_goes_on_where_its_saved_state_stood(kind):
 
 def test_the_state_of_another_kind_of_generator_is_refused():
     state = generator_state(np.random.Generator(np.random.MT19937(1)))
-    with pytest.raises(CheckpointError, match="is of kind 'MT19937'; this run uses PCG64"):
+    with pytest.raises(CheckpointError, match="is of the kind 'MT19937', but this run uses PCG64"):
         restore_generator(np.random.default_rng(1), state)
 
 

@@ -49,7 +49,7 @@ def test_the_exported_network_acts_for_one_agent(run, tmp_path):
     action = policy.eval_mode.forward({"observation": seen[None], "alive": alive})
     assert action.tolist() == [[5, 6, 6]]
     with pytest.raises(
-        ExportError, match=r"agent\.mindir: it acts for one agent, and env\.env_id=.*Parts' has 3: play"
+        ExportError, match=r"agent\.mindir: it acts for one agent, but env\.env_id=.*Parts' has 3: evaluate"
     ):
         training.open_exported(run[0], path)
     outputs = dict(zip((each["name"] for each in description["outputs"]), open_mindir(path)([seen])))
