@@ -53,8 +53,9 @@ def graph_view(mode: type[View], actor: Actor | SharedActor, policy: BasePolicy)
 
     def factory(mode: ActingView) -> GraphFactory:
         acting = policy.actors[mode.name].state_dict()
-        made_of = cloudpickle.dumps((type(policy), policy.config, policy.algorithm, runtime.settings()))
-        return GraphFactory(mode, policy.name, made_of, policy.config.seed, acting, dumps(_on(actor, None), {}))
+        made_of = cloudpickle.dumps((type(policy), policy.config, policy.algorithm))
+        bare = dumps(_on(actor, None), {})
+        return GraphFactory(mode, policy.name, made_of, runtime.settings(), policy.config.seed, acting, bare)
 
     return mode(actor, policy.acting_weights, factory)
 
@@ -100,8 +101,10 @@ class GraphFactory:
     name: str
     """Of the algorithm."""
     policy: bytes
-    """Its class, configuration and algorithm, and the settings of the learner's process, which an earlier policy may
-    have prepared. Loading them loads MindSpore, which a collector with a network elsewhere does without."""
+    """Its class, configuration and algorithm. Loading them loads MindSpore, which a collector with a network elsewhere
+    does without."""
+    settings: runtime.Settings
+    """Of the learner's process, which an earlier policy may have prepared."""
     seed: int
     acting: StateDict
     actor: bytes
@@ -130,8 +133,8 @@ class GraphFactory:
                 f"{self.name}: the {self.mode.name} mode acts with a compiled graph, and MindSpore belongs to "
                 "one thread of a process: set lanes.transport=processes, or collect.backend=host for small networks"
             )
-        kind, config, algorithm, settings = pickle.loads(self.policy)  # noqa: S301 - from a process of this run
-        runtime.prepare(settings)
+        runtime.prepare(self.settings)
+        kind, config, algorithm = pickle.loads(self.policy)  # noqa: S301 - from a process of this run
         policy: BasePolicy = kind(config, (self.mode.name,), algorithm)
 
         def refresh() -> None:

@@ -123,7 +123,7 @@ def test_every_key_of_an_algorithm_is_read_by_it(algorithm, run, tiny_config, tm
     if has(algorithm, "eval.fqe"):
         build(algorithm, read, tmp_path, "policy.eval.fqe=true")
     if has(algorithm, "other.table"):
-        table = {"sampler": "prioritized", "limiter": "ratio"}
+        table = {"sampler": "prioritized", "limiter": "ratio", "limiter_rows": 1000, "limiter_error": 100_000}
         changes = [f"policy.other.table.{key}={value}" for key, value in table.items()]
         build(algorithm, read, tmp_path, "policy.other.replay=table", *changes)
     if has(algorithm, "other.hindsight"):
