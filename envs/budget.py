@@ -36,5 +36,5 @@ class Budget:
         return self._seconds - self.spent
 
     def covers(self, envs: int) -> bool:
-        """Whether so many environments can be made and stepped in what is left."""
+        """Whether that many environments can be made and stepped in what is left."""
         return self.left > envs * self.each

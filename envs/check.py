@@ -128,7 +128,7 @@ def _findings(
 def _try_steps(
     factory: EnvFactory, observation: Mapping[str, Any], settings: Mapping[str, Any], steps: int, budget: Budget
 ) -> Iterator[Finding]:
-    """What a single environment does in so many steps; an error comes last."""
+    """What a single environment does in that many steps; an error comes last."""
     try:
         env = factory()
     except MindingError as error:
@@ -356,7 +356,7 @@ def _measure_speed(
 
 
 def _speed(manager: BatchedEnvManager, rounds: int, description: Mapping[str, Any], longest: float) -> float:
-    """Steps per second of all environments, over so many rounds or seconds.
+    """Steps per second of all environments, over that many rounds or seconds.
 
     A pause of the machine makes a measurement of milliseconds look slow: such a one is repeated, and the best counts.
     """

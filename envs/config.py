@@ -37,8 +37,8 @@ def config_schema() -> dict[str, Option]:
             False, None, "several agents: add the global state, or else all observations, to the observation"
         ),
         "team_reward": opt(False, None, "several agents: each receives the sum of all rewards"),
-        "wrappers": opt([], None, "names, or {name: kwargs}, innermost first: see environments.md"),
-        "max_episode_steps": opt(None, "[1, inf)", "time limit in steps, in place of the environment's own", type=int),
+        "wrappers": opt([], None, "wrappers as name or {name: kwargs}, innermost first; see environments.md"),
+        "max_episode_steps": opt(None, "[1, inf)", "time limit in steps, instead of the environment's own", type=int),
         "rescale_action": opt(True, None, "policies act in [-1, 1], mapped to the bounds of a finite Box"),
         "normalize_reward": opt(
             False, None, "divide rewards by the running standard deviation of the discounted return"

@@ -42,7 +42,7 @@ class Trial:
 
 
 def roll_out(env: AnyEnv, steps: int, step_timeout: float, found: Trial, seconds: float = math.inf) -> None:
-    """Steps an environment at least once, and then up to so many times or seconds; what is met goes to `found`."""
+    """Steps an environment at least once, and then up to that many times or seconds; what is met goes to `found`."""
     start = time.monotonic()
     activity = Activity()
     watch = Watch(activity, lambda: "the environment", step_timeout)

@@ -23,7 +23,7 @@ _FORMATS = (".gif", ".mp4", ".mkv", ".mov", ".avi", ".webm")
 _FPS = 30
 _SCREENS = ("DISPLAY", "WAYLAND_DISPLAY", "XDG_RUNTIME_DIR")
 Writer = Callable[[str | Path, Sequence[Array], float], None]
-"""Writes pictures ``(H, W, 3)``, so many per second, to a file."""
+"""Writes images ``(H, W, 3)`` to a video file, at a given rate per second."""
 
 
 def video_writer(path: str | Path) -> Writer:

@@ -166,11 +166,11 @@ def opening_positions(game: BoardGame, plies: int) -> State:
     """See `boards.openings`.
 
     Raises:
-      ConfigError: no game runs after so many plies.
+      ConfigError: no game runs after that many plies.
     """
     if plies >= game.longest or not len((state := openings(game, plies))[0]):
         raise ConfigError(
-            f"policy.eval.opening_plies={plies}: no game of {type(game).__name__} runs after so many plies; lower it"
+            f"policy.eval.opening_plies={plies}: no game of {type(game).__name__} runs after that many plies; lower it"
         )
     return state
 

@@ -112,7 +112,7 @@ def eval_options(cfg: Config, simulations: int) -> Options | None:
 
 
 def openings(game: BoardGame, plies: int) -> State:
-    """All positions after so many plies in which the game runs, one per sequence of actions.
+    """All positions after that many plies in which the game runs, one per sequence of actions.
 
     Raises:
       ConfigError: there are more than `MOST_OPENINGS`.

@@ -27,7 +27,7 @@ _BLOCK = 4096
 _GAMMA = 0.99
 """Discount factor of fitted Q evaluation where an algorithm has none."""
 _TIMES = 8.0
-"""How often a fit spans the horizon: so many times the target's values decay towards what they are to become."""
+"""How often a fit spans the horizon, and the target's values decay towards their limit."""
 
 
 class FittedQ(Protocol):

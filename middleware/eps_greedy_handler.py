@@ -32,6 +32,6 @@ def eps_greedy_handler(cfg: Config) -> Callable[[OnlineRLContext], None]:
 
 
 def eps_at(eps: Any, env_step: float) -> float:
-    """The share of random actions after so many environment steps, by the section `policy.other.eps`."""
+    """The share of random actions after that many environment steps, by the section `policy.other.eps`."""
     share: float = eps.end + (eps.start - eps.end) * left(eps.kind, env_step / eps.decay, eps.points)
     return share

@@ -197,7 +197,7 @@ class OnlineLogger:
                 writer.close()
 
     def judged(self, train_iter: int) -> Mapping[str, float]:
-        """The estimates from recorded data after so many gradient steps, by name; empty if there are none."""
+        """The estimates from recorded data after that many gradient steps, by name; empty if there are none."""
         return self._judged[1] if self._judged[0] == train_iter else {}
 
     @property

@@ -26,7 +26,7 @@ class recorded_data_pusher:
     Config: nothing.
 
     Args:
-      buffer: takes the steps; it holds at least so many.
+      buffer: takes the steps; its capacity is at least their number.
       dataset: what was recorded, see `engine.data.dataset.load_dataset`.
       reward: in place of the recorded rewards, as imitation has it; None keeps these.
     Raises:

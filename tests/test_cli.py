@@ -223,7 +223,7 @@ def test_without_a_command_the_help_is_shown(capsys):
         (["train", "mappo"], "as in `minding train mappo --env mpe2/simple_spread_v3`"),
         (["train", "ppo", "CartPole-v1"], "unexpected 'CartPole-v1': expected settings as KEY=VALUE"),
         (["train", "ppo", "--algo", "dqn", "--env", "CartPole-v1"], "ppo and policy.type=dqn name two algorithms"),
-        (["train", "sac", "--env", "CartPole-v1"], "acts in box action spaces, env.env_id='CartPole-v1' has a"),
+        (["train", "sac", "--env", "CartPole-v1"], "acts in box action spaces, but env.env_id='CartPole-v1' has a"),
         (["train", "absent.yaml"], "cannot read the configuration 'absent.yaml'"),
         (["train", "absent.py"], "no such file"),
         (["train", "cartpole_ppo", "--sede", "1"], "No such option"),

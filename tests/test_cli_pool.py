@@ -44,7 +44,7 @@ def test_versions_are_listed_and_pinned(pooled, capsys):
 def test_a_run_without_a_pool_is_told_how_to_get_one(capsys, tmp_path):
     run_dir = RunDir.create(compile_run("cartpole_ppo", [f"run.out_dir={tmp_path}"]))
     assert run(["pool", str(run_dir.path)]) == 2
-    assert "the setting pool.freq adds one" in capsys.readouterr().err
+    assert "the setting pool.freq=N adds one" in capsys.readouterr().err
 
 
 def test_a_version_plays(pooled, capsys):

@@ -14,6 +14,7 @@ HABITS = {
     r"\b(go|goes|going|gone) on\b": "continue",
     r"\bto the bit\b": "bit by bit",
     r"\banew\b": "again, or say what starts",
+    r"\b[Ss]o many\b": "that many, or a number",
     r"\bin turns\b": "alternately, synchronously",
     r"\bbroken off\b": "aborted",
     r"(?<!left )(?<!leave )(?<!leaves )\bbehind\b": "after",

@@ -55,7 +55,7 @@ def opponents_of(cfg: Config, game: BoardGame | None = None) -> list[Opponent]:
 
 
 def evaluate(cfg: Config, policy: Policy, n_episode: int, stop: Callable[[], bool]) -> list[EpisodeEnd]:
-    """So many games against each opponent."""
+    """Plays `n_episode` games against each opponent."""
     return arena(cfg, policy.eval_mode, make_board_game(cfg), opponents_of(cfg), n_episode, stop=stop)
 
 

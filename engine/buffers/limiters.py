@@ -50,13 +50,13 @@ class Limiter:
         return max(self.min_size, self.max_diff // self.samples_per_insert)
 
     def can_insert(self, count: int, size: int, inserted: int, sampled: int) -> bool:
-        """Whether `count` rows may be inserted into a table of `size` rows, after so many inserts and samples."""
+        """Whether `count` rows may be inserted into a table of `size` rows, after that many inserts and samples."""
         if size + count <= self.min_size:
             return True
         return (inserted + count) * self.samples_per_insert - sampled <= self.max_diff
 
     def can_sample(self, count: int, size: int, inserted: int, sampled: int) -> bool:
-        """Whether `count` samples may be drawn from a table of `size` rows, after so many inserts and samples."""
+        """Whether `count` samples may be drawn from a table of `size` rows, after that many inserts and samples."""
         if size < self.min_size:
             return False
         return inserted * self.samples_per_insert - sampled - count >= self.min_diff
@@ -68,12 +68,12 @@ def none() -> Limiter:
 
 
 def min_size(rows: int) -> Limiter:
-    """Gives samples once the table holds so many rows."""
+    """Gives samples once the table holds that many rows."""
     return Limiter(rows)
 
 
 def ratio(samples_per_insert: float, rows: int, error: float) -> Limiter:
-    """Holds the ratio of samples to inserts, counted from when the table first held so many rows.
+    """Holds the ratio of samples to inserts, counted from when the table first held that many rows.
 
     Args:
       samples_per_insert: samples per inserted row.
@@ -93,7 +93,7 @@ def ratio(samples_per_insert: float, rows: int, error: float) -> Limiter:
 
 
 def queue(rows: int) -> Limiter:
-    """Each row is sampled once, in the order of its arrival, and at most so many rows wait.
+    """Each row is sampled once, in the order of its arrival, and at most that many rows wait.
 
     For a table with the sampler and the remover ``fifo`` and ``max_times_sampled=1``.
     """
@@ -101,7 +101,7 @@ def queue(rows: int) -> Limiter:
 
 
 def stack(rows: int) -> Limiter:
-    """Each row is sampled once, the newest first, and at most so many rows wait.
+    """Each row is sampled once, the newest first, and at most that many rows wait.
 
     For a table with the sampler and the remover ``lifo`` and ``max_times_sampled=1``.
     """

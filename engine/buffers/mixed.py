@@ -54,8 +54,8 @@ class MixedBuffer:
         return self._layout.fields
 
     def __len__(self) -> int:
-        """The fewest rows of a part that is not full, or those of all if every one is: learning that waits for so many
-        rows waits for each part."""
+        """The fewest rows of a part that is not full, or those of all if every one is: learning that waits for that
+        many rows waits for each part."""
         return min((len(part) for part in self.parts if len(part) < part.capacity), default=self.capacity)
 
     def sample(self, updates: int, batch_size: int) -> IndexedBatch:

@@ -93,7 +93,7 @@ class Successors:
         self.place[places] = 0
 
     def state_dict(self, rows: int) -> StateDict:
-        """State of a ring that holds so many rows."""
+        """State of a ring that holds that many rows."""
         return {"spare": self.spare, "place": self.place[:rows].copy(), "open": self._open, "steps": self._steps}
 
     def load_state_dict(self, state: StateDict) -> None:

@@ -225,11 +225,11 @@ class Table:
         return len(self._times)
 
     def can_insert(self, count: int) -> bool:
-        """Whether the limiter lets so many rows be inserted now."""
+        """Whether the limiter lets that many rows be inserted now."""
         return self.limiter.can_insert(count, len(self), self.inserted, self.sampled)
 
     def can_sample(self, count: int) -> bool:
-        """Whether the limiter lets so many samples be drawn now, and the rows last for them."""
+        """Whether the limiter lets that many samples be drawn now, and the rows last for them."""
         lasts = not self.max_times_sampled or count <= self._left
         return bool(self._times) and lasts and self.limiter.can_sample(count, len(self), self.inserted, self.sampled)
 
@@ -429,7 +429,7 @@ class Tables:
         return self.capacity - self.rows.num_free
 
     def can_insert(self, count: int) -> bool:
-        """Whether the limiters of all tables let so many rows be inserted now."""
+        """Whether the limiters of all tables let that many rows be inserted now."""
         return all(table.can_insert(count) for table in self.tables)
 
     @property

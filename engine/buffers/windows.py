@@ -69,11 +69,11 @@ class Windows:
         return self.slot(np.arange(begin, low))
 
     def room(self, more: int) -> bool:
-        """Whether there are slots for so many more."""
+        """Whether there are slots for that many more."""
         return len(self.numbers) + more <= self.slots
 
     def grow(self, more: int) -> None:
-        """Doubles the slots until there are enough for so many more. All windows change their slots."""
+        """Doubles the slots until there are enough for that many more. All windows change their slots."""
         numbers, slots = self.numbers, self.slots
         first, count = self.first(numbers), self.count(numbers)
         while len(numbers) + more > slots:

@@ -90,7 +90,7 @@ def check_observations(data: Dataset, *, single: bool = False) -> None:
 
 
 def blocks(count: int) -> Iterator[slice]:
-    """So many rows in parts of bounded size."""
+    """This many rows, in parts of bounded size."""
     return (slice(start, min(start + _BLOCK, count)) for start in range(0, count, _BLOCK))
 
 

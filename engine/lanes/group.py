@@ -285,7 +285,7 @@ class WorkerGroup:
     def first(self, rows: Sequence[range], seconds: float = math.inf) -> range | None:
         """Waits until all workers of one of these rows have answered; raises as `SupervisedWorker.wait` does.
 
-        Where several have, it is the first of them as they are given; None if none has within so many seconds. The
+        Where several have, it is the first of them as they are given; None if none has within that time. The
         answers are left for `answers`.
         """
         if self.service is not None:

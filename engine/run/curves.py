@@ -42,7 +42,7 @@ _GRID_POINTS = 200
 _SAME_RUN = ("log_freq", "loggers", "profile", "trace", "ckpt_freq", "final_episodes", "out_dir", "target", "video")
 """Settings of the section `run` that change no return."""
 LEAST_SEEDS = 3
-"""From so many on a 95 % interval over seeds is named as such."""
+"""The least number of seeds for a 95 % interval."""
 _MOST_SETTINGS = 3
 """Of those that differ, how many a label names."""
 

@@ -171,7 +171,7 @@ class ModelPool:
             raise ConfigError(f"version {request!r}: expected latest, best or a number{hint}")
         if not versions:
             raise NoCheckpointError(
-                f"{self.folder} holds no versions of a policy: the setting pool.freq adds one every so many iterations"
+                f"{self.folder} holds no versions of a policy: the setting pool.freq=N adds one every N iterations"
             )
         if request == LATEST:
             return versions[-1]

@@ -83,7 +83,7 @@ class BoardVector(GameVector):
         self._reply(begun, np.zeros_like(begun))
 
     def _reply(self, rows: Array, plies: Array) -> Array:
-        """Lets the opponent play in `rows`, after so many plies in each; returns the outcomes for the agent."""
+        """Lets the opponent play in `rows`, after that many plies in each; returns the outcomes for the agent."""
         if not rows.size:
             return np.zeros(0)
         state = tuple(part[rows] for part in self.position)

@@ -122,7 +122,7 @@ class MixedCategoricalHead(nn.Cell):
         return categorical_log_prob_entropy(params[0], ops.Argmax(-1)(drawn))
 
     def noise(self, shape: tuple[int, ...], rng: np.random.Generator) -> Any:
-        """The numbers that `draw` takes for so many actions."""
+        """The random numbers that `draw` takes, in this shape."""
         return rng.random(shape, dtype=np.float32)
 
     def host(self) -> numpy_forms.MixedCategoricalHead:
@@ -297,7 +297,7 @@ class WorldActor(nn.Cell):
         return ops.Reshape()(hs, (-1, deter)), ops.Reshape()(zs, (-1, size)), rows
 
     def no_states(self, steps, rows):
-        """Zeros for so many steps of such rows."""
+        """Zeros for that many steps of such rows."""
         return ops.Tile()(ops.ExpandDims()(ops.ZerosLike()(rows), 0), (steps, 1, 1))
 
     def host(self) -> numpy_forms.WorldActor:

@@ -56,8 +56,8 @@ class Algorithm:
         """
         if space["kind"] not in self.actions:
             raise SpaceError(
-                f"policy.type={self.name!r} acts in {' or '.join(self.actions)} action spaces, {where} has a "
-                f"{space['kind']} one: choose another algorithm"
+                f"policy.type={self.name!r} acts in {' or '.join(self.actions)} action spaces, but {where} has a "
+                f"{space['kind']} space: choose another algorithm"
             )
         if self.unit_box and space["kind"] == "box":
             self._check_limits(space, limits)
@@ -73,11 +73,12 @@ class Algorithm:
         """
         if "agents" not in spec and self.agents == "several":
             raise SpaceError(
-                f"policy.type={self.name!r} learns for several agents, {where} has one: choose another algorithm"
+                f"policy.type={self.name!r} learns for several agents, but {where} has one: choose another algorithm"
             )
         if "agents" in spec and self.agents == "one":
             raise SpaceError(
-                f"policy.type={self.name!r} learns for one agent, {where} has {len(spec['agents']['names'])}: choose "
+                f"policy.type={self.name!r} learns for one agent, but {where} has {len(spec['agents']['names'])}: "
+                f"choose "
                 "another algorithm, such as 'ppo', whose agents share their parameters"
             )
 
@@ -87,6 +88,6 @@ class Algorithm:
             return
         fix = "set env.rescale_action=true" if np.isfinite(low).all() and np.isfinite(high).all() else limits
         raise SpaceError(
-            f"policy.type={self.name!r} acts in [-1, 1], the action space has the bounds {space['low']} and "
+            f"policy.type={self.name!r} acts in [-1, 1], but the action space has the bounds {space['low']} and "
             f"{space['high']}: {fix}"
         )

@@ -46,7 +46,7 @@ def schema() -> groups.Schema:
             "search": opt("puct", ("puct", "gumbel"), "search that plays and improves the policy"),
             "simulations": opt(32, f"[1, {MOST_SIMULATIONS}]", "simulations per ply"),
             "sample_plies": opt(
-                8, "[0, inf)", "number of first plies of a game that are drawn from the search's policy"
+                8, "[0, inf)", "number of plies at the start of a game that are sampled from the search's policy"
             ),
             "puct": {
                 "c": opt(1.25, "(0, inf)", "puct: weight of the policy against the values"),
@@ -64,11 +64,13 @@ def schema() -> groups.Schema:
         "eval": {
             **groups.evaluation(),
             "simulations": opt(
-                64, f"[0, {MOST_SIMULATIONS}]", "simulations per ply, without noise; 0: the bare network plays"
+                64,
+                f"[0, {MOST_SIMULATIONS}]",
+                "simulations per ply, without noise; 0: the network plays without search",
             ),
             "opponents": opt(["random"], None, "opponents by name, such as random, minimax and uct:100"),
             "opening_plies": opt(
-                2, "[0, inf)", "plies of an opening: games begin from all positions after so many plies"
+                2, "[0, inf)", "plies of the opening: evaluation games start from every position after that many plies"
             ),
         },
         "other": groups.replay(50_000),

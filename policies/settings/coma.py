@@ -14,7 +14,9 @@ def schema() -> groups.Schema:
             **groups.model([64], "relu"),
             "memory_dim": opt(64, "[1, inf)", "units of the GRU of an agent"),
             "critic_hidden": opt([128, 128], "[1, inf)", "sizes of the hidden layers of the critic"),
-            "critic_state": opt(True, None, "the critic sees the state besides the observation of the agent"),
+            "critic_state": opt(
+                True, None, "the critic sees the global state in addition to the observation of the agent"
+            ),
         },
         "learn": {
             "learning_rate": opt(5e-4, "(0, 1]", "learning rate of Adam for the actor"),

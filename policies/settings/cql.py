@@ -26,7 +26,8 @@ def schema() -> groups.Schema:
             "n_actions": opt(
                 10,
                 "[1, inf)",
-                "actions for the gap: so many uniform ones, and so many of the policy in each of both states",
+                "number of actions per source for the gap: uniform, the policy in the state, and the policy in the "
+                "next state",
             ),
             "lagrange": opt(False, None, "learn conservative_weight so that the gap stays below lagrange_gap"),
             "lagrange_gap": opt(5.0, None, "lagrange: largest mean gap allowed"),

@@ -32,7 +32,7 @@ def _model() -> groups.Schema:
             "inputs from which latents are drawn: the observation alone, or also the state of the GRU, as in the paper",
         ),
         "bins": opt(41, "[3, inf)", "bins of the two-hot distributions of rewards and values"),
-        "bin_limit": opt(20.0, "(0, inf)", "symlog of the last bin; the first is minus that"),
+        "bin_limit": opt(20.0, "(0, inf)", "symlog of the last bin; the first bin is at minus this value"),
     }
 
 

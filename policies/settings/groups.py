@@ -133,12 +133,17 @@ def priority() -> Schema:
             "policy.other.table",
         ),
         "table": {
-            "sampler": opt("uniform", SELECTORS, "table: which transition is sampled"),
-            "remover": opt("fifo", SELECTORS, "table: which transition makes room when it is full"),
+            "sampler": opt("uniform", SELECTORS, "table: rule that chooses the transition to sample"),
+            "remover": opt(
+                "fifo", SELECTORS, "table: rule that chooses the transition to remove when the table is full"
+            ),
             "max_times_sampled": opt(0, "[0, inf)", "table: samples after which a transition is removed; 0: no limit"),
-            "limiter": opt("none", LIMITERS, "table: what bounds the ratio of samples to inserted transitions"),
+            "limiter": opt("none", LIMITERS, "table: limiter of the ratio of samples to inserted transitions"),
             "limiter_rows": opt(
-                1, "[1, inf)", "limiter min_size, ratio: transitions before the first sample; queue, stack: at most"
+                1,
+                "[1, inf)",
+                "limiter min_size, ratio: transitions before the first sample; queue, stack: most transitions that "
+                "wait",
             ),
             "samples_per_insert": opt(8.0, "(0, inf)", "limiter ratio: samples per inserted transition"),
             "limiter_error": opt(1024.0, "(0, inf)", "limiter ratio: samples by which either side may be ahead"),

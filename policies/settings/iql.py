@@ -19,7 +19,9 @@ def schema() -> groups.Schema:
             **groups.recorded_learn(3e-4, 256),
             **learn,
             **groups.weighted_regression(3.0, 100.0),
-            "expectile": opt(0.7, "(0, 1)", "expectile of the recorded actions' values that is the value of a state"),
+            "expectile": opt(
+                0.7, "(0, 1)", "expectile of the recorded actions' values that estimates the value of a state"
+            ),
         },
         "collect": {**collect, **groups.acting()},
         "eval": groups.recorded_evaluation(),

@@ -100,7 +100,7 @@ def test_the_number_of_steps_that_the_message_names_is_accepted(envs, minibatche
 
 
 def test_an_action_space_that_the_algorithm_cannot_act_in_is_refused():
-    with pytest.raises(SpaceError, match=r"'sac' acts in box action spaces, .* has a discrete one"):
+    with pytest.raises(SpaceError, match=r"'sac' acts in box action spaces, but .* has a discrete space"):
         compile_cartpole("env.collector_env_num=1", algorithm="sac")
 
 

@@ -128,7 +128,7 @@ def test_without_opponents_or_running_openings_it_says_so():
     assert arena_evaluator(cfg, Perfect(), GAME, []).requirements() == [
         "it has no opponents: give it some, such as [random(), uct(100)]"
     ]
-    with pytest.raises(ConfigError, match=r"policy\.eval\.opening_plies=9: no game of TicTacToe runs after so many"):
+    with pytest.raises(ConfigError, match=r"policy\.eval\.opening_plies=9: no game of TicTacToe runs after that many"):
         arena_evaluator(settings(opening_plies=9), Perfect(), GAME, [opponents.random()])
     with pytest.raises(ConfigError, match=r"opening_plies=12: ConnectFour has more than 100,000 openings of 6 plies"):
         arena_evaluator(settings(ConnectFour(), opening_plies=12), Perfect(), ConnectFour(), [opponents.random()])

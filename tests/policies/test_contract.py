@@ -367,7 +367,9 @@ def test_an_unknown_mode_is_an_error(build):
 )
 def test_an_action_space_that_the_algorithm_cannot_act_in_is_an_error(tiny_config, algorithm, action):
     kind = action["kind"]
-    with pytest.raises(SpaceError, match=f"'{algorithm}' acts in .* action spaces, the environment has a {kind} one"):
+    with pytest.raises(
+        SpaceError, match=f"'{algorithm}' acts in .* action spaces, but the environment has a {kind} space"
+    ):
         get_policy_class(algorithm)(tiny_config(algorithm, action=action))
 
 

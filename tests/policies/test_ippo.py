@@ -26,7 +26,7 @@ def test_it_is_ppo_under_its_own_name(tiny_config):
 def test_it_learns_for_several_agents(tiny_config):
     cfg = tiny_config("ippo", SEEN, discrete(3))
     del cfg.env.spec["agents"]
-    with pytest.raises(SpaceError, match=r"policy\.type='ippo' learns for several agents, the environment has one"):
+    with pytest.raises(SpaceError, match=r"policy\.type='ippo' learns for several agents, but the environment has one"):
         PPO(cfg)
 
 

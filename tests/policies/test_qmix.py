@@ -117,7 +117,7 @@ def test_what_it_learns_from_is_asked_of_the_environment():
     assert cfg.env.spec.agents.state.shape == [3]
     with pytest.raises(ConfigError, match=r"env\.global_state=False: policy\.type='qmix' needs it"):
         compile_run(user, ["env.global_state=false"])
-    with pytest.raises(SpaceError, match=r"'qmix' learns for several agents, env\.env_id='CartPole-v1' has one"):
+    with pytest.raises(SpaceError, match=r"'qmix' learns for several agents, but env\.env_id='CartPole-v1' has one"):
         compile_run(user, ["env.env_id=CartPole-v1"])
 
 

@@ -78,7 +78,7 @@ def _is_image(values: Array) -> bool:
 
 
 def _histogram(axes: Any, values: Array, name: str, count: str, *, absent: str = "", **look: Any) -> None:
-    """How often values are; whole numbers have their own columns, or so many of them as share one."""
+    """How often each value occurs; whole numbers have their own columns, or share them if there are many."""
     from matplotlib.ticker import MaxNLocator
 
     axes.set_xlabel(name)
@@ -209,7 +209,7 @@ def _draw_coverage(axes: Any, vectors: list[Array], rows: Array, steps: str) -> 
 
 
 def _draw_frames(axes: Any, values: Array, name: str, columns: int) -> None:
-    """A few images in lines of so many, from the first step to the last."""
+    """A few images in rows, from the first step to the last."""
     rows = np.unique(np.linspace(0, len(values) - 1, _FRAMES).astype(np.int64))
     frames = [_shown(values[row]) for row in rows]
     gap = max(1, frames[0].shape[1] // 20)

@@ -11,7 +11,7 @@ from minding.engine.types import Array
 from minding.training.formats.source import Source
 
 _JUMP = 8.0
-"""A change of an observation within an episode is suspicious from so many times what all but one in a hundred are."""
+"""A change of an observation within an episode is suspicious from this multiple of the 99th percentile on."""
 _RESTART = 1.5
 """The same, of a change from where no episode begins to where they do."""
 _SEVERAL = 5

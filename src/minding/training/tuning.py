@@ -33,9 +33,9 @@ _SETTINGS, _REASON, _PRUNED = "settings", "reason", "pruned"
 _INTERRUPTED = tuple(code for number in SIGNALS for code in (128 + number, -number))
 """Exit codes of a process that a signal ended, in order or before it was ready for signals."""
 _LEAST_COMPARED = 4
-"""So many trials have to be done before the importance of settings is told."""
+"""The least number of finished trials for the importance of settings."""
 _HOPELESS = 3
-"""If so many trials fail before any other has ended, the search ends."""
+"""The search ends if this many trials fail before any other has ended."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -87,13 +87,13 @@ def test_what_is_remembered_belongs_to_each_agent_and_ends_with_its_environment(
 
 def test_algorithms_for_several_agents_say_so():
     team = dataclasses.replace(get_algorithm("ppo"), agents="several")
-    with pytest.raises(SpaceError, match="'ppo' learns for several agents, the environment has one"):
+    with pytest.raises(SpaceError, match="'ppo' learns for several agents, but the environment has one"):
         team.check_agents(tiny_config("ppo").env.spec)
     team.check_agents(team_config().env.spec)
 
 
 def test_algorithms_for_one_agent_say_so():
-    with pytest.raises(SpaceError, match=r"policy.type='dqn' learns for one agent, the environment has 2: .*'ppo'"):
+    with pytest.raises(SpaceError, match=r"policy.type='dqn' learns for one agent, but the environment has 2: .*'ppo'"):
         DQN(team_config("dqn"))
     for name in ("sac", "impala", "a3c", "dqn"):
         assert get_algorithm(name).agents == "one"
