@@ -61,7 +61,7 @@ def make_env_manager(
       MissingExtraError: if a package that brings the environment is not installed.
     """
     if num_envs < 1 or seed < 0:
-        raise ConfigError(f"make_env_manager(num_envs={num_envs}, seed={seed}): expected at least 1 and 0")
+        raise ConfigError(f"make_env_manager(num_envs={num_envs}, seed={seed}): expected num_envs >= 1 and seed >= 0")
     settings = env_settings(env_cfg)
     _check_single(settings, num_envs)
     factory = None if settings["backend"] == "envpool" else env_factory(settings, env_fn)
@@ -110,8 +110,8 @@ class ManagerFactory:
             default = "auto" if key == "backend" else None
             if self.settings[key] and self.settings[key] != default:
                 raise ConfigError(
-                    f"env.{key}={short(self.settings[key])}: the vector environment given is stepped as it is: give an "
-                    "id or a function that makes one environment, or leave the setting out"
+                    f"env.{key}={short(self.settings[key])} has no effect on a vector environment, which is stepped as "
+                    "it was given: pass an id or a function that makes one environment, or leave the setting out"
                 )
         return given.lend(self.num_envs)
 
@@ -158,7 +158,7 @@ def _check_single(settings: Mapping[str, Any], num_envs: int) -> None:
         )
     if settings["backend"] not in ("auto", "sync"):
         raise ConfigError(
-            f"env.single_instance=true is for env.backend=sync (or auto), where all take turns in one process; got "
+            "env.single_instance=true needs env.backend=sync (or auto), which steps everything in one process; got "
             f"{settings['backend']!r}"
         )
 

@@ -72,9 +72,9 @@ class BatchedEnvManager:
         """
         if self.origin is None:
             raise EnvError(
-                f"the environments of {self._source.name} were not made by make_env_manager, or are those of a vector "
-                "environment that was given, and cannot be rebuilt in another process: give an id or a function that "
-                "makes one environment, or run without async_mode"
+                f"the environments of {self._source.name} cannot be rebuilt in another process, because "
+                "make_env_manager did not make them, or made them from a vector environment: pass an id or a function "
+                "that makes one environment, or run without async_mode"
             )
         return self.origin
 

@@ -48,7 +48,7 @@ def describe_recorded(env_cfg: Mapping[str, Any], recorded: Mapping[str, Any]) -
         if env_cfg[key] != defaults[key]:
             raise ConfigError(
                 f"env.{key}={short(env_cfg[key])} has no effect with env.env_id={RECORDED}: there is no environment, "
-                "and data are learned from as they were recorded; leave it out"
+                "and recorded data are used unchanged; leave the setting out"
             )
     action = action_space(recorded["env_action"])
     rescale = env_cfg["rescale_action"]
@@ -87,7 +87,10 @@ def describe_environment(env: Any) -> dict[str, Any]:
             raise ConfigError(f"env={RECORDED!r} stands for recorded data: expected the id of an environment")
         spec = describe_env(settings)
     if "agents" in spec:
-        raise ConfigError(f"env={settings['env_id']!r} has several agents: recorded data hold the steps of one")
+        raise ConfigError(
+            f"env={settings['env_id']!r} has several agents, but recorded data hold the steps of one agent: choose an "
+            "environment with one agent"
+        )
     return describe({**settings, "spec": spec})
 
 

@@ -116,13 +116,13 @@ def describe_observation(space: spaces.Space[Any], action_space: spaces.Space[An
         if mask.choices:
             description["spaces"][mask.path] = {"kind": "action_mask", "counts": list(mask.choices)}
     if description["kind"] == "dict" and [*description["spaces"]] == [ACTION_MASK]:
-        raise SpaceError(f"the observation is nothing but its {ACTION_MASK!r}: give the policy something to see")
+        raise SpaceError(f"the observation has no entry but {ACTION_MASK!r}: add one for the policy to observe")
     _as_handed_out(description)
     for leaf in observation_leaves(description):
         if leaf.has_channels_last:
             raise SpaceError(
                 f"observation {leaf.path or 'space'} {tuple(leaf.space['shape'])} is an image with its channels last, "
-                "policies take (C, H, W): add channel_first to env.wrappers, before frame_stack"
+                "but policies expect (C, H, W): add channel_first to env.wrappers, before frame_stack"
             )
     return description
 

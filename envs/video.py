@@ -87,8 +87,8 @@ def record_episodes(
         if "'render_mode'" not in str(error):
             raise
         raise ConfigError(
-            f"{factory.name} renders no pictures: its __init__ takes no render_mode; give it that argument, and a "
-            "render() that returns an array (H, W, 3) for 'rgb_array'"
+            f"{factory.name} cannot render images: its __init__ has no argument render_mode; add it, and a render() "
+            "that returns an array (H, W, 3) for 'rgb_array'"
         ) from error
     # The environment is made here and lent to the manager, because managers do not render.
     made: dict[str, Any] = {
@@ -119,7 +119,7 @@ def _play_episode(
     obs = manager.reset()
     if film.frames[0] is None:
         raise ConfigError(
-            f"env.env_id={env_id!r} renders no pictures (render_mode 'rgb_array'): its render() has to return an array "
+            f"env.env_id={env_id!r} renders no images with render_mode='rgb_array': its render() must return an array "
             "(H, W, 3)"
         )
     policy.reset()

@@ -139,7 +139,7 @@ class SelfPlayCollector:
         endless = np.flatnonzero(~over & (games.plies >= self._game.longest))
         if endless.size:
             raise GameError(
-                f"{type(self._game).__name__}: game {endless[0]} runs after longest={self._game.longest} plies"
+                f"{type(self._game).__name__}: game {endless[0]} is not over after longest={self._game.longest} plies"
             )
         if ended.size:
             state = tuple(part.copy() for part in state)

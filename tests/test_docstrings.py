@@ -21,6 +21,19 @@ HABITS = {
     r"\b[Aa]rguments as of\b|: as of ": "as in",
     r"\bas (that|those) of\b.{0,40} (does|do|is|are)\b": "the noun itself",
     r"(?<!there )(?<!There )\b(is|are) no (?!longer\b|more\b)[a-z]": "is not a",
+    r"\b(is|are) none$": "is not one",
+    r"expected [^:;]*, and (got|it returned)\b": "', got' or ', but it returned'",
+    r"\bis no longer there\b": "is no longer stored",
+    r"\bholds? no (figures|status) of a run\b": "is not the summary of a run",
+    r"\bwhoever (reaches|can reach)\b": "anyone who can reach",
+    r"\bthat there can be\b": "that can appear",
+    r"\bgames? of turns\b": "turn-based game",
+    r"\brenders? no pictures\b": "cannot render images",
+    r"\b(is|are) for environments of\b": "needs an environment with",
+    r"\bthe initial one if\b": "or its initial value if",
+    r"\bgame \{\} runs (but|after)\b": "is not over",
+    r"\b[Ii]ts policy is that of\b": "It uses the policy of",
+    r"\b[Kk]eys of a reward for what is new\b": "the intrinsic reward for novelty",
 }
 
 

@@ -44,7 +44,7 @@ class LaneOptions:
       transport: what workers are: ``processes``, or ``threads`` of this process, for tests and debuggers: they take
         turns with the learner, cannot load MindSpore and cannot be ended by force; or actors of a ``ray`` cluster.
       address: of the cluster: ``local`` starts one on this machine, HOST:PORT is one that runs.
-      insecure: whether a cluster without a token may be used: whoever reaches it can run code on its machines.
+      insecure: whether a cluster without a token may be used: anyone who can reach it can run code on its machines.
     """
 
     collectors: int | None = LANES["collectors"].default

@@ -241,6 +241,6 @@ class CopiedWeights:
     def read(self, snapshot: Snapshot, into: Mapping[str, Array]) -> None:
         copies = self._versions.get(snapshot.version)
         if copies is None:
-            raise LaneError(f"weights: version {snapshot.version} is no longer there: it was released too early")
+            raise LaneError(f"weights: version {snapshot.version} is no longer stored: it was released too early")
         for name, copy in copies.items():
             into[name][...] = copy

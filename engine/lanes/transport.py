@@ -101,7 +101,7 @@ class WeightReader(Protocol):
         """Copies a version out, whole.
 
         Raises:
-          LaneError: it is no longer there: it was released too early.
+          LaneError: the version is no longer stored, because it was released too early.
         """
         ...
 

@@ -282,7 +282,7 @@ class RunCheckpoints:
         changes(state["config"], self._policy.config)
         GUARANTEES.index(manifest["guarantee"])
         if not all(isinstance(text, str) for pair in manifest["code"].items() for text in pair):
-            raise ValueError("its manifest does not say which code it ran with")
+            raise ValueError("its manifest does not map modules to digests of their code")
         names = _counters(self._task.ctx)
         counters = [state["task"]["ctx"][name] for name in names]
         if counters != [manifest[name] for name in names]:

@@ -84,7 +84,9 @@ class ModelPool:
 
     def __init__(self, folder: str | os.PathLike[str], last: int = 10, every: int | None = None) -> None:
         if last < 1 or (every is not None and every < 1):
-            raise ConfigError(f"ModelPool(last={last}, every={every}): expected at least 1, every may be None")
+            raise ConfigError(
+                f"ModelPool(last={last}, every={every}): expected integers of at least 1; every may be None"
+            )
         self.folder = Path(folder).expanduser()
         self._last, self._every = last, every
         self._held: frozenset[int] = frozenset()
@@ -114,7 +116,7 @@ class ModelPool:
             return [self._version(entry, pins) for entry in entries]
         except MISFITS as error:
             raise DamagedCheckpointError(
-                f"{self.folder / _INDEX} is damaged ({first_line(error)}): `minding resume` writes it again from a "
+                f"{self.folder / _INDEX} is damaged ({first_line(error)}): `minding resume` rebuilds it from a "
                 "checkpoint"
             ) from None
 

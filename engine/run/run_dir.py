@@ -199,14 +199,14 @@ class RunDir:
         except OSError as error:
             raise ConfigError(f"{self.summary} cannot be read: {error.strerror}") from None
         except (ValueError, RecursionError) as error:
-            raise ConfigError(f"{self.summary} holds no figures of a run: {error}") from None
+            raise ConfigError(f"{self.summary} is not the summary of a run: {error}") from None
         if figures is None:
             raise ConfigError(f"{self.summary} is empty")
         if not isinstance(figures, dict):
-            raise ConfigError(f"{self.summary} holds no figures of a run: it is a {type(figures).__name__}")
+            raise ConfigError(f"{self.summary} is not the summary of a run: it is a {type(figures).__name__}")
         wrong = wrong_figure(figures)
         if wrong:
-            raise ConfigError(f"{self.summary} holds no figures of a run: {wrong}")
+            raise ConfigError(f"{self.summary} is not the summary of a run: {wrong}")
         return figures
 
     def figures(self) -> Mapping[str, Any]:

@@ -139,7 +139,7 @@ def read_status(path: Path) -> RunStatus:
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror}") from None
     except (ValueError, RecursionError) as error:
-        raise ConfigError(f"{path} holds no status of a run: {error}") from None
+        raise ConfigError(f"{path} is not the status of a run: {error}") from None
 
 
 def _status_of(tree: Any) -> RunStatus:

@@ -26,8 +26,8 @@ def located(path: Path) -> Path:
         return path
     if path.name not in agents():
         raise ConfigError(
-            f"no folder {str(path)!r}, and no agent of the zoo with this name{nearest(path.name, agents())}; there are "
-            f"{', '.join(agents()) or 'none in this installation'}"
+            f"no folder {str(path)!r}, and no agent of the zoo with this name{nearest(path.name, agents())}; "
+            f"the zoo has {', '.join(agents()) or 'no agents in this installation'}"
         )
     return FOLDER / path.name
 

@@ -54,4 +54,4 @@ def match(
         rows, state = rows[~over], tuple(part[~over] for part in state)
         if not rows.size:
             return Played(outcomes, lengths)
-    raise GameError(f"{type(game).__name__}: game {rows[0]} runs after longest={game.longest} plies")
+    raise GameError(f"{type(game).__name__}: game {rows[0]} is not over after longest={game.longest} plies")

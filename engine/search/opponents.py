@@ -161,7 +161,7 @@ def ask(
     action = np.asarray(opponent(game, state, rng))
     if action.shape != (n,) or action.dtype.kind not in "iu":
         raise GameError(
-            f"opponent {opponent.name}: expected integers of shape {(n,)}, and it returned {action.dtype} of shape "
+            f"opponent {opponent.name}: expected integers of shape {(n,)}, but it returned {action.dtype} of shape "
             f"{action.shape}"
         )
     inside = (action >= 0) & (action < game.actions)

@@ -39,7 +39,9 @@ def check_rules(game: BoardGame, seed: int = 0) -> None:
             checker.mirrored(game.initial(1))
             checker.winners()
             return
-    checker.fail("longest", f"expected the most plies of a game, and a random game runs after {game.longest}")
+    checker.fail(
+        "longest", f"expected the most plies that a game can have, but a random game continues after {game.longest}"
+    )
 
 
 def _copied(arrays: tuple[Array, ...]) -> tuple[Array, ...]:
@@ -74,7 +76,7 @@ class _Checker:
         self._untouched("legal", state, before)
         self._array("legal", legal, (n, self.game.actions), "bool")
         if not legal.any(axis=1).all():
-            self.fail("legal", "expected at least one legal action while a game runs, and there is none")
+            self.fail("legal", "expected at least one legal action until the game is over, got none")
 
     def planes(self, state: State) -> None:
         n, A, before = len(state[0]), self.game.actions, _copied(state)

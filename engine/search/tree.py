@@ -98,11 +98,11 @@ class Tree:
         if form != usual:
             raise ShapeError(
                 f"search: expected positions of {type(game).__name__}, a tuple of arrays of shapes and dtypes {usual} "
-                f"per game, and got {form or type(state).__name__}"
+                f"per game, got {form or type(state).__name__}"
             )
         n, actions = len(state[0]), game.actions
         if n == 0:
-            raise ShapeError("search: expected the positions of at least one game, and the state has no rows")
+            raise ShapeError("search: expected the positions of at least one game, but the state has no rows")
         self.games, self.actions, self.simulations, self._game = n, actions, simulations, game
         nodes = (simulations + 1) * n
         self.state = tuple(np.empty((nodes, *part.shape[1:]), part.dtype) for part in state)
@@ -206,8 +206,8 @@ class Tree:
         if not legal.any(axis=1).all():
             row = int(np.flatnonzero(~legal.any(axis=1))[0])
             raise GameError(
-                f"{type(self._game).__name__}: game {row} runs but has no legal action, in simulation {simulation} of "
-                f"the search (0 is its root): `legal` must allow one until `play` says that the game is over"
+                f"{type(self._game).__name__}: game {row} is not over but has no legal action, in simulation "
+                f"{simulation} of the search (0 is its root): `legal` must allow one until `play` ends the game"
             )
         self._check(simulation, legal, asked, logits, values)
         rows = slice(simulation * self.games, (simulation + 1) * self.games)
@@ -224,7 +224,7 @@ class Tree:
         expected = (self.games, self.actions)
         if logits.shape != expected or values.shape != expected[:1]:
             raise ShapeError(
-                f"evaluate: expected logits of shape {expected} and values of shape {expected[:1]}, and it returned "
+                f"evaluate: expected logits of shape {expected} and values of shape {expected[:1]}, but it returned "
                 f"{logits.shape} and {values.shape}"
             )
         if np.isfinite(logits).all() and (np.abs(values) <= _LARGEST).all():
@@ -255,7 +255,7 @@ def judged(answer: Any) -> tuple[Array, Array]:
         given = f"arrays of dtype {logits.dtype} and {values.dtype}"
     else:
         given = f"a {type(answer).__name__}"
-    raise GameError(f"evaluate: expected a pair of arrays of numbers (logits, values), and it returned {given}")
+    raise GameError(f"evaluate: expected a pair of arrays of numbers (logits, values), but it returned {given}")
 
 
 def check_simulations(simulations: int) -> None:
@@ -270,7 +270,7 @@ def check_simulations(simulations: int) -> None:
 def check_options(options: object, kind: type, search: str) -> None:
     """Raises a ConfigError unless the options belong to this search."""
     if not isinstance(options, kind):
-        raise ConfigError(f"{search}: expected options of type {kind.__name__}, and got {type(options).__name__}")
+        raise ConfigError(f"{search}: expected options of type {kind.__name__}, got {type(options).__name__}")
 
 
 def most_visited(visits: Array, action_value: Array) -> Array:

@@ -92,8 +92,8 @@ def rollout(game: BoardGame, state: State, rng: np.random.Generator) -> Array:
                 return outcomes
             state = tuple(part[~over] for part in state)
     raise GameError(
-        f"{type(game).__name__}: a game runs after {game.longest} more plies, and longest={game.longest} allows no "
-        "more in a whole game"
+        f"{type(game).__name__}: a game is not over after {game.longest} more plies, but longest={game.longest} is "
+        "the maximum of a whole game"
     )
 
 

@@ -65,7 +65,7 @@ class GameVector(VectorEnv[Any, Array, Array]):  # type: ignore[misc]
         given = np.asarray(actions)
         if given.shape != (self.num_envs,) or given.dtype.kind not in "iu":
             raise SpaceError(
-                f"{type(self).__name__}.step: expected {self.num_envs} integers, one action per game, and got "
+                f"{type(self).__name__}.step: expected {self.num_envs} integers, one action per game, got "
                 f"{actions!r:.80} of shape {given.shape} and dtype {given.dtype}"
             )
         wrong = (given < space.start) | (given >= space.start + space.n)

@@ -111,9 +111,7 @@ class AgentsEnv(gymnasium.Env[Any, Any]):  # type: ignore[misc]
         self._steps, self._known = 0, {}
         self._alive = self._present(self.parallel.agents)
         if not self._alive.any():
-            raise EnvError(
-                "reset gave no agents: `agents` is empty after it; expected those of possible_agents that act first"
-            )
+            raise EnvError("`agents` is empty after reset: expected the members of possible_agents that act first")
         return self._observation(obs, infos, self._state()), self._info(infos)
 
     def step(self, action: Array) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
@@ -197,7 +195,7 @@ class AgentsEnv(gymnasium.Env[Any, Any]):  # type: ignore[misc]
             seen[agent] = entries
         for agent, alive in zip(self.names, self._alive):
             if alive and agent not in seen:
-                raise ShapeError(f"there is no observation of {agent!r}, who is among the agents")
+                raise ShapeError(f"the observation of agent {agent!r} is missing: expected one for each of `agents`")
         joined = {
             key: self._stacked(space, [self._own[agent].get(key) for agent in self.names], seen, (key,))
             for key, space in self._one.spaces.items()
@@ -290,15 +288,15 @@ class _Places(dict[str, int]):
 
     def __missing__(self, agent: str) -> int:
         raise EnvError(
-            f"agent {agent!r} is unknown: expected one of {list(self)}; name it in possible_agents, "
-            "where all agents belong that there can be"
+            f"agent {agent!r} is unknown: expected one of {list(self)}; add it to possible_agents, "
+            "which must list every agent that can appear"
         )
 
 
 def _agent_names(env: Any, name: str) -> tuple[str, ...]:
     names = tuple(env.possible_agents)
     if not names:
-        raise ConfigError(f"{name} names no possible_agents: expected all agents that there can be, in a fixed order")
+        raise ConfigError(f"{name}: possible_agents is empty: expected every agent that can appear, in a fixed order")
     return names
 
 

@@ -133,8 +133,8 @@ class EnvFactory:
         if self.global_state or self.team_reward:
             key = "global_state" if self.global_state else "team_reward"
             raise ConfigError(
-                f"env.{key}=true is for environments of several agents, as are the algorithms that turn it on; "
-                f"{self.name} has one"
+                f"env.{key}=true needs an environment with several agents, and so do the algorithms that turn it on; "
+                f"{self.name} has one agent"
             )
         return False
 
@@ -154,8 +154,8 @@ class EnvFactory:
     def _check_actions(self, env: AnyEnv) -> None:
         if self.action_space is not None and env.action_space != self.action_space:
             raise EnvError(
-                f"{self.name}: each instance has to have the same action space; the first has {self.action_space}, "
-                f"another one has {env.action_space}"
+                f"{self.name}: all instances must have the same action space; the first has {self.action_space}, "
+                f"another has {env.action_space}"
             )
 
     def close(self, env: AnyEnv) -> BaseException | None:
@@ -201,8 +201,9 @@ class EnvFactory:
     def _with_agents_axis(self, env: Any) -> AgentsEnv:
         if self.wrappers:
             raise ConfigError(
-                f"env.wrappers={list(self.wrappers)!r} are for environments of one agent; {self.name} has "
-                f"{len(env.possible_agents)}: wrap it in your own function and give its 'module:function' as env.env_id"
+                f"env.wrappers={list(self.wrappers)!r} need an environment with one agent, but {self.name} has "
+                f"{len(env.possible_agents)} agents: wrap it in your own function and give its "
+                "'module:function' as env.env_id"
             )
         options = AgentOptions(self.global_state, self.team_reward, self.info_keys, self.max_episode_steps)
         return AgentsEnv(env, self.name, options)

@@ -21,15 +21,15 @@ class GivenVector:
     Args:
       env: as `gymnasium.make_vec` returned it; its user closes it.
     Raises:
-      ConfigError: it does not say how it was made, or a wrapper around it changes what single ones would return.
+      ConfigError: it has no spec to rebuild it from, or a `VectorWrapper` wraps the whole vector.
     """
 
     def __init__(self, env: AnyVectorEnv) -> None:
         what = "evaluation needs single environments of the same kind"
         if not isinstance(env.spec, EnvSpec):
             raise ConfigError(
-                f"env={env!r}: {what}, and this one does not say how it was made (it has no spec): make it with "
-                "gymnasium.make_vec, or give an id or a function that makes one environment"
+                f"env={env!r}: {what}, and this one cannot be rebuilt, because it has no spec: make it with "
+                "gymnasium.make_vec, or pass an id or a function that makes one environment"
             )
         if isinstance(env, VectorWrapper):
             raise ConfigError(
@@ -59,12 +59,12 @@ class GivenVector:
         """
         if num_envs != self._env.num_envs:
             raise ConfigError(
-                f"env.collector_env_num={num_envs}: the vector environment given holds {self._env.num_envs}: leave the "
-                "setting out"
+                f"env.collector_env_num={num_envs}: the vector environment that was passed holds {self._env.num_envs}: "
+                "leave the setting out"
             )
         if self._lent:
             raise ConfigError(
-                f"env: the vector environment of {self.spec.id} is collected from elsewhere in this program: close the "
+                f"env: the vector environment of {self.spec.id} is already in use in this program: close the "
                 "other agent, or make another one with gymnasium.make_vec"
             )
         if getattr(self._env, "closed", False):

@@ -48,7 +48,9 @@ class MiniGrid(gymnasium.Wrapper[Any, Any, Any, Any]):  # type: ignore[misc]
         super().__init__(env)
         core = env.unwrapped
         if not isinstance(core, MiniGridEnv):
-            raise ConfigError(f"env.wrappers: minigrid is for environments of MiniGrid, {type(core).__name__} is none")
+            raise ConfigError(
+                f"env.wrappers: minigrid needs a MiniGrid environment, but {type(core).__name__} is not one"
+            )
         if mask and type(core).step is not MiniGridEnv.step:
             raise ConfigError(
                 f"env.wrappers: minigrid cannot mask the actions of {type(core).__name__}, which have effects of "

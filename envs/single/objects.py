@@ -46,7 +46,7 @@ def env_settings_of(env: Any) -> dict[str, Any]:
     if not isinstance(spec, EnvSpec):
         raise ConfigError(
             f"env={env!r}: expected an id, 'module:Class', a class or function that makes the environment, or an "
-            "environment made by gymnasium.make; training makes several, and this one does not say how (it has no spec)"
+            "environment made by gymnasium.make; training makes several, and this one cannot be copied: it has no spec"
         )
     standard = gymnasium.registry.get(spec.id)
     if standard is not None and not spec.additional_wrappers and spec.max_episode_steps == standard.max_episode_steps:
@@ -73,8 +73,8 @@ def source_of(env_id: str) -> Callable[..., AnyEnv]:
     """
     if env_id not in _sources:
         raise ConfigError(
-            f"env.env_id={env_id!r}: an object of the program that trained with it, which importing does not lead to: "
-            "give it again, as in minding.load(path, env=MyEnv)"
+            f"env.env_id={env_id!r}: it was an object in the program that trained with it, and cannot be imported: "
+            "pass it again, as in minding.load(path, env=MyEnv)"
         )
     return _sources[env_id]
 

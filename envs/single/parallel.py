@@ -19,7 +19,7 @@ FAMILIES = ("atari", "butterfly", "classic", "sisl")
 _AT_ONCE = "rps_"
 """Prefixes of the names in `classic` that are not turn-based games."""
 _BOARDS = {"tictactoe": "minding/TicTacToe-v0", "connect_four": "minding/ConnectFour-v0"}
-"""Our environments of games of turns in `classic`, by how their names begin."""
+"""Our environments of turn-based games in `classic`, by the prefixes of their names."""
 GAMES = {
     "smac": ("smac.env", "StarCraft2Env", "https://github.com/oxwhirl/smac"),
     "smacv2": ("smacv2.env", "StarCraftCapabilityEnvWrapper", "https://github.com/oxwhirl/smacv2"),
@@ -78,7 +78,7 @@ def parallel_source(env_id: str) -> Callable[..., Any]:
     """The function that makes the environment of an id, see `is_parallel_id`.
 
     Raises:
-      ConfigError: there is no such environment, it is a game of turns, or a package that has no extra is not installed.
+      ConfigError: there is no such environment, it is a turn-based game, or a package that has no extra is missing.
       MissingExtraError: its package is not installed.
     """
     if env_id in OWN:
@@ -92,8 +92,9 @@ def parallel_source(env_id: str) -> Callable[..., Any]:
     *families, name = parts
     if families == ["classic"] and not name.startswith(_AT_ONCE):
         raise ConfigError(
-            f"env.env_id={env_id!r}: PettingZoo's classic environments are games of turns, in which agents see what "
-            f"others did in the same round; expected one whose agents act at once{_own_board(name)}"
+            f"env.env_id={env_id!r}: PettingZoo's classic environments are turn-based games, in which agents see "
+            "the moves of others in the same round; expected an environment whose agents act simultaneously"
+            f"{_own_board(name)}"
         )
     try:
         path = importlib.import_module(".".join([package, *families])).__path__
@@ -154,7 +155,8 @@ def _converted(env: Any, name: str) -> Any:
     if not getattr(env, "metadata", {}).get("is_parallelizable", False):
         raise ConfigError(
             f"env.env_id={name!r} gives an AEC environment whose metadata do not say is_parallelizable: its agents see "
-            "what others did in the same round, as in games of turns; expected one whose agents act at once"
+            "the moves of others in the same round, as in turn-based games; expected an environment whose agents act "
+            "simultaneously"
         )
     from pettingzoo.utils.conversions import aec_to_parallel
 

@@ -58,7 +58,8 @@ class Turn(gymnasium.Env[Any, Any]):  # type: ignore[misc]
             if instance.kwargs != kwargs:
                 raise EnvError(
                     f"{name}: the one instance (env.single_instance=true) exists already, with "
-                    f"env.env_kwargs={dict(instance.kwargs)!r}, not {dict(kwargs)!r}: close what uses it first"
+                    f"env.env_kwargs={dict(instance.kwargs)!r}, not {dict(kwargs)!r}: close the agent or "
+                    "manager that uses it first"
                 )
             instance.users += 1
         self._name, self._instance, self._closed = name, instance, False

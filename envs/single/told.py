@@ -54,5 +54,5 @@ def check_told(told: Mapping[str, Mapping[str, Any]], agents: Sequence[str]) -> 
         for agent in agents:
             if agent not in values:
                 raise EnvError(
-                    f"there is no {what} of {agent!r}, who acted in this step: expected one for each that did"
+                    f"the {what} of agent {agent!r} is missing: expected one for each agent that acted in this step"
                 )

@@ -21,7 +21,7 @@ def schema() -> groups.Schema:
             "conservative_weight": opt(
                 5.0,
                 "(0, inf)",
-                "weight of the gap between other actions and recorded ones; the initial one if it is learned",
+                "weight of the gap between other actions and recorded ones, or its initial value if it is learned",
             ),
             "n_actions": opt(
                 10,

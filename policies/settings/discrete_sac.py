@@ -19,7 +19,7 @@ def schema() -> groups.Schema:
             "tau": opt(
                 0.005, "(0, 1]", "weight of the online critics in the moving average of the targets, per gradient step"
             ),
-            "alpha": opt(1.0, "(0, inf)", "entropy temperature; the initial one if it is learned"),
+            "alpha": opt(1.0, "(0, inf)", "entropy temperature, or its initial value if it is learned"),
             "auto_alpha": opt(True, None, "tune the temperature automatically"),
             "target_entropy_share": opt(
                 0.2, "[0, 1]", "target entropy as a fraction of the maximum, log(number of legal actions)"

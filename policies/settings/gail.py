@@ -1,6 +1,6 @@
 """GAIL: PPO whose rewards measure the similarity of its steps to an expert's.
 
-Its policy is that of `minding.policies.ppo`, its rewards are those of `minding.policies.rewards.gail`; here are the
+It uses the policy of `minding.policies.ppo` and the rewards of `minding.policies.rewards.gail`; this module holds its
 settings.
 """
 

@@ -15,7 +15,7 @@ Schema = dict[str, Any]
 
 
 def model(hidden: list[int], activation: str, *, critics: bool = False) -> Schema:
-    """Keys of networks; `critics`: whether there are critics as networks of their own, beside the one that acts."""
+    """Keys of networks; `critics`: whether the critics are networks separate from the one that acts."""
     kinds: tuple[str, ...] = ("none", "layer")
     where = ""
     if critics:
@@ -44,7 +44,7 @@ def model(hidden: list[int], activation: str, *, critics: bool = False) -> Schem
 
 
 def memory() -> Schema:
-    """Keys of what a network remembers."""
+    """Keys of the recurrent layer, the memory of a network."""
     return {
         "memory": opt("none", ("none", "gru", "lstm"), "recurrent layer between encoder and heads"),
         "memory_dim": opt(
@@ -54,7 +54,7 @@ def memory() -> Schema:
 
 
 def collect(n_sample: int) -> Schema:
-    """Keys of collecting; `n_sample`: the default of the key."""
+    """Keys of collection; `n_sample`: the default of the key."""
     return {
         "n_sample": opt(n_sample, "[1, inf)", "environment steps per iteration, over all environments together"),
         **acting(),
@@ -69,7 +69,7 @@ def acting() -> Schema:
 
 
 def random_steps() -> Schema:
-    """Keys of a start with random actions."""
+    """Key of the random actions at the start of a run."""
     return {"random_steps": opt(0, "[0, inf)", "environment steps of uniformly random actions at the start")}
 
 
@@ -98,7 +98,7 @@ def evaluation(freq: int = 10_000) -> Schema:
 
 
 def recorded_evaluation() -> Schema:
-    """Keys of evaluation where recorded data are learned from."""
+    """Keys of evaluation for algorithms that learn from recorded data."""
     return {
         **evaluation(freq=1000),
         "fqe": opt(False, None, "chain=offline: fitted Q evaluation, the value of the policy from the data alone"),
@@ -115,7 +115,7 @@ def replay(size: int) -> Schema:
 
 
 def hindsight() -> Schema:
-    """Keys of transitions with other goals."""
+    """Keys of hindsight experience replay: transitions relabeled with other goals."""
     return {
         "hindsight": {
             "k": opt(4, "[1, inf)", "chain=hindsight: copies of each transition with goals that were reached later")
@@ -124,7 +124,7 @@ def hindsight() -> Schema:
 
 
 def priority() -> Schema:
-    """Keys of a replay buffer that can draw by priority."""
+    """Keys of a replay buffer that can sample by priority."""
     return {
         "replay": opt(
             "uniform",
@@ -163,7 +163,7 @@ def priority() -> Schema:
 
 
 def rewards() -> Schema:
-    """Keys of rewards of recorded data."""
+    """Keys for scaling the rewards of recorded data."""
     return {
         "reward": opt(
             "raw",
@@ -244,7 +244,7 @@ def weighted_regression(scale: float, limit: float) -> Schema:
 
 
 def prior_data() -> Schema:
-    """Keys of recorded data beside those that are collected."""
+    """Keys of recorded data that are used in addition to collected data."""
     return {
         "data": opt(
             None,
@@ -257,7 +257,7 @@ def prior_data() -> Schema:
 
 
 def soft_targets() -> Schema:
-    """Key of targets that follow slowly."""
+    """Key of target networks that are moving averages of the online networks."""
     return {
         "tau": opt(
             0.005, "(0, 1]", "weight of the online networks in the moving average of the targets, per target update"
@@ -266,7 +266,7 @@ def soft_targets() -> Schema:
 
 
 def twin_delayed() -> Schema:
-    """Keys of twin critics with delayed steps of actor and targets."""
+    """Keys of twin critics whose actor and targets are updated less often."""
     return {
         **soft_targets(),
         "policy_delay": opt(2, "[1, inf)", "critic updates per update of the actor and the targets"),
@@ -295,12 +295,12 @@ def passes(n_epoch: int, n_minibatch: int) -> Schema:
 
 
 def optimizer(default: str) -> Schema:
-    """Keys of the method that moves weights; `default`: of the key."""
+    """Key of the optimizer; `default`: the default of the key."""
     return {"optimizer": opt(default, ("adam", "rmsprop"), "optimizer; RMSProp uses decay 0.99")}
 
 
 def noisy(default: bool) -> Schema:
-    """Keys of noise on weights; `default`: the default of the key."""
+    """Keys of noisy layers; `default`: the default of the key."""
     return {
         "noisy": opt(default, None, "explore with noisy layers, whose noise scale is learned, instead of `other.eps`"),
         "noisy_sigma": opt(0.5, "[0, inf)", "initial noise scale, multiplied by 1/sqrt(inputs of the layer)"),
@@ -308,7 +308,7 @@ def noisy(default: bool) -> Schema:
 
 
 def anneal(default: bool) -> Schema:
-    """Keys of a learning rate that falls."""
+    """Keys of learning rate annealing."""
     kinds = tuple(shape for shape in SHAPES if shape != "constant")
     return {
         "anneal_lr": opt(default, None, "anneal the learning rate over anneal_steps"),
@@ -355,7 +355,7 @@ def off_policy_learn(learning_rate: float, batch_size: int, updates: int) -> Sch
 def temperature() -> Schema:
     """Keys of maximum-entropy learning."""
     return {
-        "alpha": opt(1.0, "(0, inf)", "entropy temperature; the initial one if it is learned"),
+        "alpha": opt(1.0, "(0, inf)", "entropy temperature, or its initial value if it is learned"),
         "auto_alpha": opt(True, None, "tune the temperature automatically"),
         "target_entropy": opt(
             None, None, "target entropy in nats; None: minus the number of action dimensions", type=float
@@ -394,7 +394,7 @@ def eps(decay: int) -> Schema:
 
 
 def action_values(model_keys: Schema | None = None, learn: Schema | None = None) -> Schema:
-    """Keys of policies of action values that learn from replay; `model_keys`, `learn`: their own keys there."""
+    """Keys of value-based policies that learn from replay; `model_keys`, `learn`: their own keys there."""
     return {
         "model": {
             **model([128, 128], "relu"),
@@ -421,8 +421,8 @@ def action_values(model_keys: Schema | None = None, learn: Schema | None = None)
 
 
 def team_values(model_keys: Schema | None = None) -> Schema:
-    """Keys of policies of several agents of action values that learn from whole episodes; `model_keys`: their own keys
-    there."""
+    """Keys of value-based policies for several agents that learn from whole episodes; `model_keys`: their own keys
+    in `model`."""
     learn = off_policy_learn(5e-4, 32, 8)
     del learn["nstep"]
     return {
@@ -447,7 +447,7 @@ def team_values(model_keys: Schema | None = None) -> Schema:
 
 
 def rnd() -> Schema:
-    """Keys of a reward for what is new, see `policies.rewards.rnd`."""
+    """Keys of the intrinsic reward for novelty, see `policies.rewards.rnd`."""
     return {
         "rnd": {
             "weight": opt(0.0, "[0, inf)", "rnd: weight of the intrinsic reward; 0 turns it off"),

@@ -1,7 +1,7 @@
 """IPPO: PPO for each agent of a team; all share one network, and each sees only its own observation.
 
-de Witt et al., 2020, https://arxiv.org/abs/2011.09533. Its policy is that of `minding.policies.ppo`; here are its
-settings.
+de Witt et al., 2020, https://arxiv.org/abs/2011.09533. It uses the policy of `minding.policies.ppo`; this module
+holds its settings.
 """
 
 from __future__ import annotations

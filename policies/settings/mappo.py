@@ -13,7 +13,7 @@ def schema() -> groups.Schema:
         **groups.passes(10, 1),
         "gae_lambda": opt(0.95, "[0, 1]", "bias-variance trade-off of GAE"),
         "clip_ratio": opt(0.2, "(0, 1)", "clip range of the probability ratio"),
-        "value_clip": opt(True, None, "clip changes of the normalized value to clip_ratio"),
+        "value_clip": opt(True, None, "clip the change in normalized value to clip_ratio"),
         "value_norm": opt(True, None, "normalize values by running statistics of the returns"),
         "value_norm_decay": opt(0.99, "[0, 1)", "decay of those running statistics, per rollout"),
         "huber_delta": opt(

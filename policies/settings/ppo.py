@@ -13,7 +13,7 @@ def schema() -> groups.Schema:
         **groups.passes(4, 4),
         "gae_lambda": opt(0.95, "[0, 1]", "bias-variance trade-off of GAE"),
         "clip_ratio": opt(0.2, "(0, 1)", "clip range of the probability ratio"),
-        "value_clip": opt(True, None, "clip changes of the value to clip_ratio"),
+        "value_clip": opt(True, None, "clip the change in value to clip_ratio"),
         "normalize_advantage": opt(True, None, "normalize advantages to zero mean and unit variance in each minibatch"),
         "target_kl": opt(
             None,

@@ -1,7 +1,7 @@
 """SQIL: SAC with a reward of 1 for an expert's recorded steps and of 0 for its own.
 
-Reddy et al., 2020, https://arxiv.org/abs/1905.11108. Its policy is that of `minding.policies.sac`; here are
-its settings.
+Reddy et al., 2020, https://arxiv.org/abs/1905.11108. It uses the policy of `minding.policies.sac`; this
+module holds its settings.
 """
 
 from __future__ import annotations

@@ -107,7 +107,7 @@ def test_a_battle_of_a_whole_team_is_filmed(tmp_path):
 def test_what_renders_no_pictures_is_refused(name, tmp_path):
     env = {"env_id": f"test_video:{name}", "info_keys": ["action_mask"]}
     with pytest.raises(
-        ConfigError, match=rf"env\.env_id='test_video:{name}' renders no pictures .* an array \(H, W, 3\)"
+        ConfigError, match=rf"env\.env_id='test_video:{name}' renders no images .* an array \(H, W, 3\)"
     ):
         video.record_episodes(env, FirstLegal(), tmp_path / "a.gif", seed=3, max_steps=5)
 
@@ -120,8 +120,8 @@ class Unrendered(Blank):
 @pytest.mark.parametrize(
     ("name", "file", "message"),
     [
-        ("Unrendered", "a.gif", "Unrendered renders no pictures: its __init__ takes no render_mode"),
-        ("Unrendered", "new/folder/a.gif", "Unrendered renders no pictures"),
+        ("Unrendered", "a.gif", "Unrendered cannot render images: its __init__ has no argument render_mode"),
+        ("Unrendered", "new/folder/a.gif", "Unrendered cannot render images"),
         ("Blank", "/proc/nowhere/a.gif", "cannot write: No such file or directory; give another --out"),
     ],
 )

@@ -182,7 +182,7 @@ class Endless(TicTacToe):
 def test_a_network_of_nan_and_a_game_without_end_are_errors():
     with pytest.raises(NonFiniteError, match="evaluate: the value of game 0 is nan"):
         play(collector_of(TicTacToe(), policy=Broken()), 1)
-    with pytest.raises(GameError, match="Endless: game 0 runs after longest=9 plies"):
+    with pytest.raises(GameError, match="Endless: game 0 is not over after longest=9 plies"):
         play(collector_of(Endless()), 9)
 
 

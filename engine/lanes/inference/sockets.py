@@ -95,7 +95,7 @@ class SocketLine:
             except (EOFError, OSError, AuthenticationError):
                 self.close()
                 if not Path(self._address).parent.exists():
-                    raise ChannelClosed("there is no inference server any more") from None
+                    raise ChannelClosed("the inference server has ended") from None
                 time.sleep(_RETRY)
 
     def close(self) -> None:

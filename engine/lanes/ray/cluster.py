@@ -51,8 +51,8 @@ def check_ray(address: str, insecure: bool = False) -> None:
         return
     if not insecure and not has_token():
         raise ConfigError(
-            f"lanes.address={address!r}: there is no token, and whoever reaches a cluster without one can run code on "
-            f"its machines: set {_TOKEN_PATH} to a file with the token that the cluster was started with "
+            f"lanes.address={address!r}: no token is set, and anyone who can reach a cluster without one can run code "
+            f"on its machines: set {_TOKEN_PATH} to a file with the token that the cluster was started with "
             f"({_MODE}=token ray start ...), or accept a cluster without one with --insecure-cluster"
         )
     host, _, port = address.rpartition(":")

@@ -88,7 +88,7 @@ def test_ray_that_is_missing_too_old_or_not_there_is_bad_input(monkeypatch):
         with pytest.raises(ConfigError, match=rf"lanes\.address='{address}': no Ray cluster answers there"):
             check_ray(address, insecure=True)
     monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
-    with pytest.raises(ConfigError, match=r"there is no token, and whoever reaches .* set RAY_AUTH_TOKEN_PATH to a"):
+    with pytest.raises(ConfigError, match=r"no token is set, and anyone who can reach .* set RAY_AUTH_TOKEN_PATH to a"):
         check_transport(LaneOptions(transport="ray", address="127.0.0.1:1"))
 
 

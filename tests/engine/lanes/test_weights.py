@@ -119,7 +119,7 @@ def test_reading_what_was_given_back_too_early_is_refused(board):
     board.release(snapshot)
     for number in (1, 2, 3):
         board.publish(weights(number))
-    with pytest.raises(LaneError, match=r"held version \d, then \d; expected 0|version 0 is no longer there"):
+    with pytest.raises(LaneError, match=r"held version \d, then \d; expected 0|version 0 is no longer stored"):
         read(board, snapshot)
 
 

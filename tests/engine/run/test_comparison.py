@@ -101,7 +101,7 @@ def test_figures_of_a_wrong_type_are_refused_and_the_run_is_shown_without_them(c
     (compared,) = compare_runs([path])
     assert (compared.evaluation, compared.seconds, compared.ended_by) == (None, None, "")
     ((key, value),) = change.items()
-    assert f"{path / 'summary.json'} holds no figures of a run: {key}={value!r}: expected " in caplog.text
+    assert f"{path / 'summary.json'} is not the summary of a run: {key}={value!r}: expected " in caplog.text
     assert run(["compare", str(path), str(make_run(tmp_path, "b", 30.0))]) == 0
     assert "30.0" in capsys.readouterr().out
     (path / "metrics.csv").write_text("env_step,eval/return_mean\n0,1.0\n2048,2.0\n")

@@ -34,9 +34,9 @@ def test_the_summary_is_json(tmp_path):
     [
         ("", "summary.json is empty: the figures of this run are left out, as if it had not ended"),
         (" \n", "summary.json is empty"),
-        ("{", "holds no figures of a run: "),
+        ("{", "is not the summary of a run: "),
         ("[1]", "it is a list"),
-        ("[" * 100_000, "holds no figures of a run: "),
+        ("[" * 100_000, "is not the summary of a run: "),
         ('{"eval_return": "high"}', "eval_return='high': expected a number"),
         ('{"eval_return": null}', "eval_return=None: expected a number"),
         ('{"eval_return": true}', "eval_return=True: expected a number"),

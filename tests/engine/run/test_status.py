@@ -54,11 +54,11 @@ def test_a_damaged_file_is_refused_in_one_line(change, reason, tmp_path):
     path = tmp_path / "status.json"
     StatusFile(path).write(OnlineRLContext(), 10, [])
     path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
-    with pytest.raises(ConfigError, match="holds no status of a run") as caught:
+    with pytest.raises(ConfigError, match="is not the status of a run") as caught:
         read_status(path)
     assert reason in str(caught.value)
     path.write_text("{")
-    with pytest.raises(ConfigError, match="holds no status of a run"):
+    with pytest.raises(ConfigError, match="is not the status of a run"):
         read_status(path)
 
 

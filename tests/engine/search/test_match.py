@@ -56,7 +56,7 @@ def test_a_game_longer_than_it_says_is_an_error():
         def play(self, state, action):
             return state, np.zeros(len(action), bool), np.zeros(len(action), int)
 
-    with pytest.raises(GameError, match="Endless: game 0 runs after longest=2 plies"):
+    with pytest.raises(GameError, match="Endless: game 0 is not over after longest=2 plies"):
         match(Endless(), Always(0), Always(0), Endless().initial(1), RNG)
 
 

@@ -129,8 +129,8 @@ def test_an_illegal_action_of_an_opponent_names_game_and_ply():
         ask(np.array([2, 1, 7]))
     with pytest.raises(GameError, match="its action -1 is illegal in ConnectFour, game 0, ply 1"):
         ask(np.array([-1, 1, 1]))
-    with pytest.raises(GameError, match=r"expected integers of shape \(3,\), and it returned float64 of shape \(3,\)"):
+    with pytest.raises(GameError, match=r"expected integers of shape \(3,\), but it returned float64 of shape \(3,\)"):
         ask(np.zeros(3))
-    with pytest.raises(GameError, match=r"expected integers of shape \(3,\), and it returned int64 of shape \(2,\)"):
+    with pytest.raises(GameError, match=r"expected integers of shape \(3,\), but it returned int64 of shape \(2,\)"):
         ask(np.zeros(2, np.int64))
     assert ask(np.array([2, 1, 6], np.int32)).tolist() == [2, 1, 6]

@@ -60,7 +60,10 @@ def test_our_rules_pass(game):
     [
         ({"actions": 0}, "Changed.actions: expected an integer of at least 1, and it is 0"),
         ({"longest": None}, "Changed.longest: expected an integer of at least 1, and it is None"),
-        ({"longest": 6}, "Changed.longest: expected the most plies of a game, and a random game runs after 6, ply 6"),
+        (
+            {"longest": 6},
+            "Changed.longest: expected the most plies that a game can have, but a random game continues after 6, ply 6",
+        ),
         (
             {"initial": lambda self, n: np.zeros(n)},
             "Changed.initial: expected a state that is a tuple of arrays, and it",
@@ -75,7 +78,7 @@ def test_our_rules_pass(game):
         ),
         (
             {"legal": lambda self, state: RULES.legal(state) & (state[0] == 0)[:, None]},
-            "Changed.legal: expected at least one legal action while a game runs, and there is none, ply 3",
+            "Changed.legal: expected at least one legal action until the game is over, got none, ply 3",
         ),
         (
             {"planes": lambda self, state: RULES.planes(state)[:, 0]},

@@ -64,7 +64,9 @@ def test_a_game_longer_than_it_says_is_an_error():
         def play(self, state, action):
             return state, np.zeros(len(action), bool), np.zeros(len(action))
 
-    with pytest.raises(GameError, match=r"Endless: a game runs after 2 more plies, and longest=2 allows no more"):
+    with pytest.raises(
+        GameError, match=r"Endless: a game is not over after 2 more plies, but longest=2 is the maximum"
+    ):
         uct(Endless(), Endless().initial(1), UctOptions(5), np.random.default_rng(0))
 
 

@@ -251,7 +251,7 @@ def test_instances_with_other_actions_are_refused():
             super().__init__()
             self.action_space = gymnasium.spaces.Discrete(next(sizes))
 
-    with pytest.raises(EnvError, match=r"the same action space; the first has Discrete\(2\), another one has"):
+    with pytest.raises(EnvError, match=r"the same action space; the first has Discrete\(2\), another has"):
         make_env_manager({"backend": "sync"}, 2, 0, env_fn=Growing)
 
 

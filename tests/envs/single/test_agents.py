@@ -210,12 +210,12 @@ def test_spaces_that_do_not_fit_are_refused(squad, kwargs, error, words):
     ("odd", "words"),
     [
         ("shape", r"step 2 .*observation of 'b': expected shape \(4,\), got \(2,\)"),
-        ("missing", "step 2 .*no observation of 'c'"),
+        ("missing", "step 2 .*the observation of agent 'c' is missing"),
         ("nan", "step 2 .*reward is .*nan"),
         ("raise", "step 2 .*radio lost"),
-        ("no reward", "step 2 .*no reward of 'b', who acted"),
-        ("no termination", "step 2 .*no termination of 'b', who acted"),
-        ("no truncation", "step 2 .*no truncation of 'b', who acted"),
+        ("no reward", "step 2 .*the reward of agent 'b' is missing"),
+        ("no termination", "step 2 .*the termination of agent 'b' is missing"),
+        ("no truncation", "step 2 .*the truncation of agent 'b' is missing"),
         ("seen", "step 2 .*agent 'z' is unknown.*possible_agents"),
         ("paid", "step 2 .*agent 'z' is unknown.*possible_agents"),
         ("listed", "step 2 .*agent 'z' is unknown.*possible_agents"),
@@ -232,14 +232,14 @@ def test_faults_name_environment_step_and_agent(squad, odd, words):
 def test_the_last_step_of_an_episode_owes_each_agent_the_same(squad, odd):
     manager = squad(1, odd=odd, length=2)
     manager.step(actions(1))
-    with pytest.raises(EnvError, match=f"step 2 .*{odd} of 'b'"):
+    with pytest.raises(EnvError, match=f"step 2 .*the {odd.removeprefix('no ')} of agent 'b' is missing"):
         manager.step(actions(1))
 
 
 def test_one_that_leaves_in_a_step_is_owed_its_reward(squad):
     manager = squad(1, odd="no reward", leave=2, length=4)
     manager.step(actions(1))
-    with pytest.raises(EnvError, match="no reward of 'b'"):
+    with pytest.raises(EnvError, match="the reward of agent 'b' is missing"):
         manager.step(actions(1))
 
 
@@ -249,7 +249,7 @@ def test_nothing_is_owed_to_one_that_was_gone_before(squad):
 
 
 def test_a_reset_without_agents_is_a_fault(squad):
-    with pytest.raises(EnvError, match="reset gave no agents"):
+    with pytest.raises(EnvError, match="`agents` is empty after reset"):
         squad(1, odd="nobody").reset()
 
 
@@ -266,11 +266,17 @@ def test_a_fault_can_restart_the_environment(squad):
 @pytest.mark.parametrize(
     ("env", "words"),
     [
-        ({"env_id": "worlds:Counter", "global_state": True}, "global_state=true is for .*several agents"),
-        ({"env_id": "worlds:Counter", "team_reward": True}, "team_reward=true is for .*several agents"),
-        ({"env_id": "worlds:Squad", "wrappers": ["flatten"]}, "wrappers.* for environments of one agent"),
+        (
+            {"env_id": "worlds:Counter", "global_state": True},
+            "global_state=true needs an environment with several agents",
+        ),
+        (
+            {"env_id": "worlds:Counter", "team_reward": True},
+            "team_reward=true needs an environment with several agents",
+        ),
+        ({"env_id": "worlds:Squad", "wrappers": ["flatten"]}, "wrappers.* need an environment with one agent"),
         ({"env_id": "worlds:TakingTurns"}, "AEC environment.*is_parallelizable"),
-        ({"env_id": "worlds:Nobody"}, "names no possible_agents"),
+        ({"env_id": "worlds:Nobody"}, "possible_agents is empty"),
     ],
 )
 def test_settings_that_do_not_fit_are_refused(env, words):

@@ -71,7 +71,7 @@ def test_what_cannot_be_masked_or_numbered_is_refused():
         describe_env({"env_id": "MiniGrid-GoToDoor-5x5-v0", "wrappers": MASKED})
     with pytest.raises(SpaceError, match=r"cannot be numbered up to 500; leave them out"):
         describe_env({"env_id": "BabyAI-GoToLocal-v0", "wrappers": ["minigrid"]})
-    with pytest.raises(ConfigError, match="is for environments of MiniGrid, CartPoleEnv is none"):
+    with pytest.raises(ConfigError, match="needs a MiniGrid environment, but CartPoleEnv is not one"):
         describe_env({"env_id": "CartPole-v1", "wrappers": ["minigrid"]})
 
 

@@ -215,9 +215,9 @@ def test_environments_of_pettingzoo_are_ids_by_family_and_name():
         ("pettingzoo/rps_v2", "unknown environment"),
         (
             "pettingzoo/classic/connect_four_v3",
-            "classic environments are games of turns.*; 'minding/ConnectFour-v0' is this game against an opponent$",
+            "classic environments are turn-based games.*; 'minding/ConnectFour-v0' is this game against an opponent$",
         ),
-        ("classic/chess_v6", "classic environments are games of turns.* expected one whose agents act at once$"),
+        ("classic/chess_v6", "classic environments are turn-based games.* whose agents act simultaneously$"),
         ("classic/rps_v3", "unknown environment; did you mean 'classic/rps_v2'"),
         ("sisl/multiwalker_v8", "unknown environment; did you mean 'sisl/multiwalker_v9'"),
         ("pettingzoo.sisl.multiwalker_v9", "unknown environment; did you mean 'sisl/multiwalker_v9'"),

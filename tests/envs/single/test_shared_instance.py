@@ -157,7 +157,7 @@ def test_what_would_need_more_is_refused(settings, message):
 
 
 @pytest.mark.parametrize(
-    ("num_envs", "backend", "message"), [(2, "sync", "got 2"), (1, "subprocess", "is for env.backend=sync")]
+    ("num_envs", "backend", "message"), [(2, "sync", "got 2"), (1, "subprocess", "needs env.backend=sync")]
 )
 def test_a_manager_of_more_is_refused(num_envs, backend, message):
     with pytest.raises(ConfigError, match=message):
