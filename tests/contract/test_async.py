@@ -79,17 +79,10 @@ def test_without_staleness_every_preset_ends_as_its_synchronous_run(preset, extr
     assert lanes["guarantee"] == "exact"
 
 
-@pytest.mark.parametrize(
-    ("preset", "extra"),
-    [
-        pytest.param("tmaze_ppo", GRAPH, id="tmaze_ppo, graph"),
-        pytest.param("pendulum_dreamer", (*TINY, *THREADS), id="pendulum_dreamer, threads"),
-        pytest.param("simple_spread_mappo", THREADS, id="simple_spread_mappo, threads", marks=needs_mpe),
-    ],
-)
-def test_through_a_server_one_collector_comes_to_what_it_does_alone(preset, extra, tmp_path, synchronous):
-    lanes = outcome(preset, tmp_path / "async", *extra, *ASYNC, "lanes.inference=server")
-    assert different(lanes, synchronous(preset, *(key for key in extra if key not in THREADS))) == []
+def test_through_a_server_one_collector_comes_to_what_it_does_alone(tmp_path, synchronous):
+    # With a memory, and a graph in a process of its own.
+    lanes = outcome("tmaze_ppo", tmp_path / "async", *GRAPH, *ASYNC, "lanes.inference=server")
+    assert different(lanes, synchronous("tmaze_ppo", *GRAPH)) == []
     assert lanes["guarantee"] == "exact"
 
 
