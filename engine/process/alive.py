@@ -10,9 +10,15 @@ from pathlib import Path
 
 def born(pid: int) -> str | None:
     """When a process of this machine began, in ticks since the machine started; None if that cannot be determined."""
-    with contextlib.suppress(OSError, IndexError):
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
-    return None
+    fields = _stat(pid)
+    return fields[19] if len(fields) > 19 else None
+
+
+def _stat(pid: int) -> list[str]:
+    """The fields of a process's status from its state on; empty if there is none."""
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return []
 
 
 def runs(pid: int, node: str, since: str | None) -> bool | None:
@@ -31,4 +37,7 @@ def runs(pid: int, node: str, since: str | None) -> bool | None:
         return False
     except PermissionError:
         pass
+    # One that has ended stays as a zombie until its parent asks for its exit code, which some parents never do.
+    if _stat(pid)[:1] in (["Z"], ["X"]):
+        return False
     return since is None or born(pid) == since

@@ -4,6 +4,8 @@ import dataclasses
 import json
 import os
 import platform
+import subprocess
+import sys
 
 import pytest
 
@@ -72,3 +74,15 @@ def test_a_failing_disk_is_reported_once_and_leaves_nothing(tmp_path, caplog, mo
         file.write(OnlineRLContext(), 10, [])
     assert caplog.text.count("status.json was not written: No space left on device") == 1
     assert os.listdir(tmp_path) == []
+
+
+def test_a_process_that_was_killed_does_not_run_while_nobody_has_asked_for_its_end():
+    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    since = born(child.pid)
+    assert runs(child.pid, platform.node(), since)
+    child.kill()
+    # Until it has died; it stays to be reaped.
+    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+    assert runs(child.pid, platform.node(), since) is False
+    child.communicate()
+    assert runs(child.pid, platform.node(), since) is False
