@@ -218,14 +218,14 @@ def test_callbacks_that_fail_are_replaced_and_the_run_goes_on(tmp_path, caplog):
     made.learn(128, total=768, use=[Stopper])
     with pytest.raises(ZeroDivisionError) as raised:
         made.learn(128, total=768, use=broken)
-    assert "use: Stopper is gone, and so is its state" in caplog.text
+    assert "use: Stopper was removed; its state is lost" in caplog.text
     assert "learn(..., use=[...]) continues it with other callbacks" in raised.value.__notes__[-1]
     summary = made.learn(total=512, use=[lambda ctx: seen.append(ctx.clock)])
     assert (summary.env_step, seen) == (512, [384, 512])
     # In an open session, too.
     assert made.learn(total=640, use=Stopper).env_step == 640
     made.close()
-    assert "use: Stopper has no state in the checkpoint and begins afresh" in caplog.text
+    assert "use: Stopper has no state in the checkpoint and starts new" in caplog.text
     again = minding.load(made.run_dir, progress=False)
     assert again.learn(total=768).env_step == 768
     again.close()

@@ -1,1 +1,1 @@
-"""The chain and what runs it: task, context, middleware, events, the check before the first step."""
+"""The chain and its parts: task, context, middleware, events, and the check before the first step."""

@@ -10,7 +10,7 @@ from minding.engine.notes import add_note
 
 
 class Boundary:
-    """Whether an iteration is running, and what is to be called when it is over.
+    """Knows whether an iteration is running, and calls functions when it is over.
 
     Attributes:
       within: whether an iteration is running, or was aborted by an error.
@@ -31,11 +31,11 @@ class Boundary:
         self._calls.append(fn)
 
     def drop(self) -> None:
-        """Forgets what was to be called: the iteration was aborted."""
+        """Forgets the functions to call, because the iteration was aborted."""
         self._calls.clear()
 
     def reach(self, step: int) -> None:
-        """The iteration numbered `step` is over: calls what was to be called."""
+        """Ends the iteration numbered `step` and calls, in order, the functions that were added during it."""
         self.within = False
         if not self._calls:
             return

@@ -1,4 +1,4 @@
-"""The chain before it runs: does it fit together, and what does it look like?"""
+"""Checks a chain before it runs, and shows it as a table."""
 
 from __future__ import annotations
 
@@ -21,17 +21,21 @@ _WIDTH = 120
 def check_chain(
     chain: Sequence[Middleware[Any]], context_type: type[Context], roles: Sequence[Role | None] | None = None
 ) -> None:
-    """Checks, by what the middleware declare, that a chain fits together; run before the first step.
+    """Checks that the declarations of a chain's middleware fit together; `Task.run` calls it before the first step.
 
-    A middleware without a declaration may write any field, so that a read downstream of one is never an
-    error. Members of one `parallel` run at the same time: none may read what another writes, nor write the
-    same field.
+    A middleware without a declaration may write any field, so a read downstream of one is never an error.
+    Members of one `parallel` run at the same time: none may read a field that another writes, and no two may write
+    the same field.
 
+    Args:
+      chain: the middleware in order.
+      context_type: class of the context that the chain runs with.
+      roles: one per middleware; one that is not None replaces the declared role.
     Raises:
-      ChainError: with all problems found: a field read that nothing upstream writes, a learner before the collector, a
-        field that the context does not have, an order in which one middleware spoils, loses or misses what another
-        does (see `engine.chain.order`), a clash inside `parallel`, and what the middleware's own ``requirements()``
-        and ``clashes()`` say.
+      ChainError: lists all problems found: a field read that nothing upstream writes, a learner before the collector, a
+        field that the context does not have, an order in which the work of a middleware is spoiled, lost or missed
+        (see `engine.chain.order`), a clash inside `parallel`, and the problems that the middleware's own
+        ``requirements()`` and ``clashes()`` return.
     """
     nodes = chain_nodes(chain, roles)
     problems = [
@@ -147,7 +151,7 @@ def _parallel_clashes(nodes: Sequence[Node]) -> Iterator[str]:
             names = " and ".join(member.name for member in with_role)
             yield (
                 f"parallel at position {node.position} has {len(with_role)} members with a role ({names}); "
-                "one thread owns MindSpore: use at most one there and put the others into the chain"
+                "one thread owns MindSpore: keep at most one of them in parallel and move the others into the chain"
             )
         owners: dict[str, Node] = {}
         for member in node.members:
@@ -184,13 +188,13 @@ def pipeline_view(chain: Sequence[Middleware[Any]], roles: Sequence[Role | None]
 
 
 def pipeline_rows(nodes: Sequence[Node]) -> list[tuple[str, ...]]:
-    """The cells of the pipeline view, titles first."""
+    """Returns the cells of the pipeline view; the first row holds the titles."""
     rows: list[tuple[str, ...]] = [("", "middleware", "role", "reads -> writes")]
     return rows + [_view_row(node) for top in nodes for node in top.walk()]
 
 
 def table(rows: Sequence[Sequence[str]]) -> str:
-    """Aligns all columns; the last one continues below itself where a line would be longer than `_WIDTH`."""
+    """Returns rows of text with aligned columns; the last column wraps where a line would exceed `_WIDTH`."""
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]) - 1)]
     lines = []
     for *columns, last in rows:

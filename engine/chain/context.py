@@ -1,4 +1,4 @@
-"""The context: what middleware pass to each other within an iteration, and the few numbers kept across iterations."""
+"""The context: data that middleware pass to each other in an iteration, and the few values kept across iterations."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from minding.engine.data.rollout import Rollout
 
 UNITS = {"env_step": "environment steps", "train_iter": "gradient steps", "total_step": "iterations"}
-"""The counters by which runs are measured, and what each of them counts."""
+"""The counters that measure the progress of runs, and the unit of each."""
 _SCALARS = (bool, int, float, str, type(None))
 
 # Sets an attribute past the check that it is a declared field.
@@ -32,7 +32,7 @@ _T = TypeVar("_T")
 
 @dataclasses.dataclass
 class Context:
-    """Base of all contexts: a dataclass that is created afresh for every iteration.
+    """Base of all contexts: a dataclass of which every iteration gets a new instance.
 
     Your own context is a dataclass that inherits from this one, gives every field a default, and names
     in `__post_init__` the fields that outlive the iteration::
@@ -50,7 +50,7 @@ class Context:
 
     Attributes:
       total_step: finished iterations; always kept. Middleware of the first iteration see 0.
-      unit: name of the kept counter by which the progress of a run is measured; of the class, one of `UNITS`.
+      unit: name of the kept counter that measures the progress of a run, one of `UNITS`; an attribute of the class.
     """
 
     total_step: int = 0
@@ -71,15 +71,20 @@ class Context:
 
     @property
     def clock_begin(self) -> int:
-        """The clock at the start of this iteration, and so of the data that it collects: what schedules go by."""
+        """The clock at the start of this iteration, and so of the data that it collects; schedules use this value."""
         return self._clock_begin
 
     def begin_iteration(self) -> None:
-        """Begins an iteration: `clock_begin` is the clock now. `Task.run`, `renew` and `load_state_dict` do it."""
+        """Sets `clock_begin` to the current clock; `Task.run`, `renew` and `load_state_dict` call it."""
         _set(self, "_clock_begin", self.clock)
 
     def optional(self, name: str, kind: type[_T]) -> _T | None:
-        """The value of a field, which is of this class or None; None if this context has no field of that name."""
+        """Returns the value of a field, or None if this context has no field of that name.
+
+        Args:
+          name: name of the field.
+          kind: class of the value, for type checkers; it is not checked at run time.
+        """
         value: _T | None = getattr(self, name) if name in self.__dataclass_fields__ else None
         return value
 
@@ -87,7 +92,7 @@ class Context:
         """For subclasses: call `keep` here."""
 
     def keep(self, *names: str) -> None:
-        """Carries fields over to the next iterations, however many.
+        """Carries fields over to all following iterations.
 
         Args:
           names: fields whose values are numbers, strings, bools or None.
@@ -105,7 +110,9 @@ class Context:
         return self._kept
 
     def renew(self: ContextT) -> ContextT:
-        """Makes the next iteration's context: kept fields carried, others fresh, `total_step` one more.
+        """Returns the context of the next iteration.
+
+        Kept fields carry over, the others start at their defaults, and `total_step` grows by one.
 
         Raises:
           TypeError: a kept field holds something other than a number, a string, a bool or None.
@@ -128,7 +135,7 @@ class Context:
         """Sets the kept fields.
 
         Raises:
-          CheckpointError: the state holds other fields than this context keeps; nothing is set then.
+          CheckpointError: the fields in the state are not exactly those that this context keeps; nothing is set.
         """
         unknown = [name for name in state if name not in self._kept]
         missing = [name for name in self._kept if name not in state]
@@ -172,7 +179,8 @@ class Context:
         if not isinstance(plain, tuple(allowed)) and plain is not field.default:
             declared = field.type if isinstance(field.type, str) else getattr(field.type, "__name__", str(field.type))
             raise TypeError(
-                f"ctx.{name} is kept and declared as {declared}, and cannot become a {type(value).__name__} ({value!r})"
+                f"ctx.{name} is kept and declared as {declared}: expected a value of that type, got {value!r} of type "
+                f"{type(value).__name__}"
             )
 
     def _is_property(self, name: str) -> bool:
@@ -220,7 +228,7 @@ _UNCHECKED: dict[type[Any], type[Any]] = {}
 
 
 def _make(context_type: type[ContextT]) -> ContextT:
-    """Does what ``context_type()`` does, without the check of each attribute that `__init__` sets.
+    """Returns the same as ``context_type()``, without the check of each attribute that `__init__` sets.
 
     That check is most of the fixed cost of an iteration (6 of 8 us for 20 fields).
     """
@@ -251,12 +259,12 @@ class LearningContext(Context):
 
     Attributes:
       train_iter: gradient steps so far (kept).
-      train_data: what the trainer learns from next: a rollout with advantages, or a batch.
+      train_data: data for the next learn call: a rollout with advantages, or a batch.
       train_output: metrics of the last learn call, ``{name: number}``.
-      eval_value: mean return of the evaluation made in this iteration; None if there was none.
+      eval_value: mean return in the evaluation of this iteration; None if there was none.
       eval_output: the episodes of that evaluation.
-      eval_params: the weights that `eval_value` measured, by parameter name, if they are not the current ones
-        (asynchronous runs).
+      eval_params: the evaluated weights by parameter name, in asynchronous runs, where they may not be the current
+        ones; None otherwise.
       last_eval_iter: `train_iter` at the last evaluation, -1 before the first (kept).
       last_eval_value: result of the last evaluation, minus infinity before the first (kept).
       last_eval_clock: `clock` at the last evaluation, -1 before the first (kept).
@@ -298,8 +306,8 @@ class OnlineRLContext(LearningContext):
       trajectory_end_idx: flat indices ``t * N + n`` of the last step of each trajectory in it.
       episodes: whole episodes just collected.
       episode_stats: the episodes that finished during this iteration's collection.
-      policy_lag: how many learner iterations old the weights were that the rollout was collected with: ``{"min",
-        "mean", "max"}``.
+      policy_lag: age, in learner iterations, of the weights that collected the rollout: ``{"min": a, "mean": b,
+        "max": c}``.
     """
 
     env_step: int = 0
@@ -328,8 +336,9 @@ class OfflineRLContext(LearningContext):
     Attributes:
       train_epoch: whole passes over the data so far (kept).
       epoch_row: rows of the current pass that have been drawn (kept).
-      data_eval: what recorded data said of the policy in this iteration, by name; None if they were not asked.
-      last_data_eval_iter: `train_iter` when they were asked last, -1 before the first time (kept).
+      data_eval: results of the evaluation on recorded data in this iteration, ``{name: number}``; None if there was
+        none.
+      last_data_eval_iter: `train_iter` at the last evaluation on recorded data, -1 before the first (kept).
     """
 
     train_epoch: int = 0

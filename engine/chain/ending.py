@@ -8,7 +8,7 @@ from minding.engine.errors import ChainError, ConfigError
 
 
 class Ending:
-    """The end of a task's run, as middleware and hooks ask for it and see it."""
+    """The part of a task through which middleware and hooks request the end of a run and learn its reason."""
 
     _finish: bool
     _started: bool
@@ -19,10 +19,10 @@ class Ending:
 
     @property
     def finish(self) -> bool:
-        """Whether the run ends after this iteration; middleware set it to True, `run` begins with False.
+        """Whether the run ends after this iteration; middleware set it to True, and `run` resets it to False.
 
         Raises:
-          ChainError: set to True where the task is not started, and would end nothing.
+          ChainError: it is set to True on a task that is not started, where it would have no effect.
         """
         return self._finish or self._signal is not None
 
@@ -37,12 +37,12 @@ class Ending:
 
     @property
     def interrupted_by(self) -> str | None:
-        """The signal that has requested the end: whatever can be skipped until then should be. None without one."""
+        """Name of the signal that requested the end, or None; after one, middleware skip all work that can wait."""
         return self._signal
 
     @property
     def error(self) -> BaseException | None:
-        """The exception that ends the run, for its finish hooks; None if it ends in any other way, and afterwards."""
+        """The exception that is ending the run, for its finish hooks; None for any other end, and after the hooks."""
         return self._error
 
     @property
@@ -51,7 +51,7 @@ class Ending:
         return self._stop_reason
 
     def interrupt(self, signal: str) -> None:
-        """Ends the run after this iteration, or the next one before it begins, as the signal of that name would."""
+        """Ends the run as the signal of that name would: after this iteration, or before the next one begins."""
         self._signal = signal
 
 

@@ -35,13 +35,14 @@ class _Subscription:
 
 
 class Gathering:
-    """Several threads that work on one thing, the members of a `parallel`, and what was emitted meanwhile.
+    """The members of a `parallel`, each in its thread, and the events emitted while they run.
 
-    A member that waits for an event also gets what others emitted before it came to wait; each member gets each event
-    once. When one member fails, the others wait no longer.
+    A member that waits for an event also receives it if another member emitted it before the wait; each member
+    receives each event once. When one member fails, the others stop waiting.
 
     Args:
-      outer: the gathering in which the calling thread begins this one; what it has not had there counts here, too.
+      outer: the gathering of which the calling thread is a member, or None; its events that this thread has not
+        received yet are available here, too.
     """
 
     def __init__(self, outer: Gathering | None) -> None:
@@ -54,7 +55,7 @@ class Gathering:
 
     @property
     def failed(self) -> bool:
-        """Whether a member failed, here or around."""
+        """Whether a member of this gathering or of an outer one failed."""
         return self._failed or (self._outer is not None and self._outer.failed)
 
     def fail(self) -> None:
@@ -62,11 +63,11 @@ class Gathering:
         self._failed = True
 
     def note(self, event: str, arguments: Arguments, member: object) -> None:
-        """Keeps what a member emits."""
+        """Keeps an event that a member emits, with its arguments."""
         self._log.append((event, arguments, member))
 
     def next(self, event: str, member: object) -> Arguments | None:
-        """The oldest of these events from others that this thread, a member, has not had yet; None without one."""
+        """Arguments of the oldest `event` of another member that this thread has not received yet, or None."""
         had: dict[str, int] = self._threads.__dict__
         for place in range(had.get(event, 0), len(self._log)):
             name, arguments, emitter = self._log[place]
@@ -98,7 +99,7 @@ class EventBus:
         self._member = threading.local()
 
     def own(self, owned: bool) -> None:
-        """Makes the calling thread the one in which errors are raised (or, with False, lets go of that)."""
+        """Makes the calling thread the owner, in which errors are raised; with False, no thread is the owner."""
         self._owner = threading.get_ident() if owned else None
 
     def on(self, event: str, handler: Handler) -> None:
@@ -110,10 +111,10 @@ class EventBus:
         self._subscribe(event, handler, once=True)
 
     def off(self, event: str, handler: Handler | None = None) -> None:
-        """Removes one registration of `handler`, the oldest; without one, all handlers of `event`.
+        """Removes the oldest registration of `handler`, or all handlers of `event` if `handler` is None.
 
         Raises:
-          ChainError: it is not registered for `event`.
+          ChainError: the handler is not registered for `event`, or nothing is.
         """
         with self._lock:
             subscriptions = self._subscriptions.get(event, [])
@@ -157,16 +158,18 @@ class EventBus:
     ) -> Arguments:
         """Blocks until another thread emits `event`; returns the positional and keyword arguments.
 
-        A member of `parallel` also gets events that were emitted since that began, each once.
+        A member of `parallel` also receives events that other members emitted since it began, each once. The wait
+        leaves no handler registered, however it ends.
 
         Args:
-          timeout: seconds; None waits for ever.
-          interrupted: whether the run was asked to end.
+          event: name of the event.
+          timeout: seconds; None waits forever.
+          interrupted: returns whether the end of the run was requested; called several times a second.
         Raises:
-          TimeoutError: nothing came in time. No handler is left behind.
-          WaitCancelled: another member failed, or a handler in another thread (whose error is raised itself in the
-            thread that owns the run).
-          Interrupted: the run was asked to end meanwhile.
+          TimeoutError: no thread emitted the event in time.
+          WaitCancelled: another member failed, or a handler in another thread (the thread that owns the run raises
+            that handler's error instead).
+          Interrupted: the end of the run was requested during the wait.
         """
         happened = threading.Event()
         received: list[Arguments] = []
@@ -205,13 +208,16 @@ class EventBus:
             if self._owner == threading.get_ident():
                 self.raise_pending()
             if self._pending or (gathering is not None and gathering.failed):
-                raise WaitCancelled(f"wait_for: event {event!r} is no longer waited for, because something else failed")
+                raise WaitCancelled(f"wait_for: event {event!r} is cancelled, because another part of the run failed")
             if interrupted():
                 raise Interrupted(f"waiting for event {event!r}")
             if timeout is not None and waited >= timeout:
-                raise TimeoutError(f"wait_for: no event {event!r} within {timeout} s")
+                raise TimeoutError(
+                    f"wait_for: no event {event!r} within {timeout} s; check that another thread emits it, or raise "
+                    "`timeout`"
+                )
             if waited >= report:
-                _log.warning("wait_for(%r) has waited for %.0f s; nothing has emitted it", event, waited)
+                _log.warning("wait_for(%r) has waited for %.0f s; no thread has emitted this event", event, waited)
                 report *= 2
 
     @property
@@ -243,7 +249,7 @@ class EventBus:
             self._member.__dict__.update(before)
 
     def raise_pending(self) -> None:
-        """Raises the first error of a handler in another thread, if any; the others become notes of it."""
+        """Raises the first error of a handler in another thread, if any, with the others as its notes."""
         if not self._pending:
             return
         with self._lock:
@@ -317,10 +323,16 @@ class Emitter:
         self._events.emit(event, *args, **kwargs)
 
     def wait_for(self, event: str, timeout: float | None = None, **other: Any) -> Arguments:
-        """Blocks until another thread emits `event`, returns its arguments; TimeoutError if it does not.
+        """Blocks until another thread emits `event`; returns its positional and keyword arguments.
 
-        A member of `parallel` also gets what was emitted since that began, and waits no longer when another member
-        fails. A signal that ends the run ends the wait, too.
+        A member of `parallel` also receives events that other members emitted since it began. The wait ends early
+        when another member fails, and on a signal that ends the run.
+
+        Args:
+          event: name of the event.
+          timeout: seconds; None waits forever.
+        Raises:
+          TimeoutError: no thread emitted the event in time.
         """
         refuse_arguments("wait_for", other, ("timeout",))
         return self._events.wait_for(event, timeout, lambda: self.interrupted_by is not None)

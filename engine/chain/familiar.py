@@ -1,4 +1,4 @@
-"""Names that users of DI-engine look for on a task: roles, and replacements of names that do not exist here."""
+"""Names that users of DI-engine look for on a task: roles, and replacements for names that do not exist here."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def refuse_arguments(method: str, given: Iterable[str], known: Iterable[str]) ->
     """Refuses arguments that a method of the task does not have.
 
     Raises:
-      ChainError: there are some; it says what to use instead, or the nearest of `known`.
+      ChainError: an argument is unknown; the message names its replacement, or the nearest of `known`.
     """
     for name in given:
         hint = _ARGUMENTS.get(name) or f"there is no argument {name!r}{nearest(name, known)}"
@@ -57,7 +57,7 @@ class RolePlayer:
 
     @property
     def roles(self) -> frozenset[Role]:
-        """Those that were added."""
+        """The roles that `add_role` added."""
         return frozenset(self._roles)
 
     def add_role(self, role: Role | str) -> None:

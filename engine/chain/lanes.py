@@ -22,15 +22,15 @@ class WorkerStatus:
     """A worker of a lane, at one moment.
 
     Attributes:
-      name: of the worker, such as ``collector 1``.
-      kind: what it is: ``process``, ``thread``, ``actor``.
-      node: name of the machine that it runs on; empty while it has none.
-      pid: id of its process there; None if it has none of its own.
+      name: name of the worker, such as ``collector 1``.
+      kind: ``process``, ``thread`` or ``actor``.
+      node: name of the machine that it runs on; empty before it has been placed on one.
+      pid: id of its process on that machine; None if it has no process of its own.
       member: name of the middleware that it runs, or ``starting``, ``idle``.
-      weights_age: iterations of the learner since the weights of the request that it works on; None without one.
-      backlog: requests that it has not answered.
+      weights_age: age of the weights of its current request, in learner iterations; None without a request.
+      backlog: number of requests that it has not answered.
       waited: seconds that the main process has waited for its answers.
-      restarts: how often it died and was started again.
+      restarts: number of times that it died and was restarted.
     """
 
     name: str
@@ -49,8 +49,8 @@ class Lanes(Protocol):
 
     Attributes:
       nodes: the chain as this process runs it.
-      processors: kinds of processor of the machines that run it; empty if it is this one alone. The bits of a run are
-        those of another only where the kinds are.
+      processors: kinds of processor of the machines that run it; empty if only this machine does. Two runs can be
+        equal bit by bit only on the same kinds.
     """
 
     nodes: list[Node]
@@ -73,31 +73,31 @@ class Lanes(Protocol):
 
     @property
     def workers(self) -> tuple[WorkerStatus, ...]:
-        """The workers that were started, as they are now."""
+        """The present status of each worker that was started."""
         ...
 
     def check(self) -> None:
-        """Refuses middleware that cannot do elsewhere what they do here.
+        """Refuses middleware that cannot run in the lane that they were assigned to.
 
         Raises:
-          ChainError: with what to do instead.
+          ChainError: a middleware cannot; the message says what to do instead.
         """
         ...
 
     def begin(self, trace: Trace | None) -> None:
-        """Before the first iteration of a run, with all state loaded."""
+        """Called before the first iteration of a run, when all state has been loaded."""
         ...
 
     def settle(self, ctx: Context) -> None:
-        """At the end of a run that was not interrupted: waits for what is under way."""
+        """Called at the end of a run that was not interrupted: waits for work in progress."""
         ...
 
     def close(self) -> None:
-        """Ends what runs elsewhere."""
+        """Ends the workers."""
         ...
 
     def view(self, nodes: Sequence[Node]) -> str:
-        """The chain by parts, as text."""
+        """Returns the chain, lane by lane, as text."""
         ...
 
 

@@ -43,7 +43,7 @@ class Checkpointer(Protocol):
         """Loads ``"latest"``, a checkpoint folder or a run folder.
 
         Raises:
-          CheckpointError: there is none that is whole, or it does not fit.
+          CheckpointError: there is no complete checkpoint, or it does not fit the chain.
         """
         ...
 
@@ -62,10 +62,10 @@ def checkpointer(nodes: Iterable[Node]) -> Checkpointer:
 
 
 def weakest_guarantee(nodes: Iterable[Node], within_iteration: bool) -> str:
-    """Returns the weakest of what the middleware say in their attribute `resume_guarantee`.
+    """Returns the weakest guarantee among the attributes `resume_guarantee` of the middleware.
 
     Args:
-      within_iteration: whether the state is that of an iteration that was aborted.
+      within_iteration: whether the state comes from an iteration that was aborted.
     """
     found = [getattr(leaf.middleware, "resume_guarantee", "exact") for leaf in _leaves(nodes)]
     found.append("mid-iteration" if within_iteration else "exact")
@@ -77,7 +77,7 @@ def middleware_state(nodes: Sequence[Node], optional: Sequence[object] = ()) -> 
 
     Args:
       nodes: the chain.
-      optional: members that a checkpoint need not fit, see `Task.use`.
+      optional: members that may differ between a checkpoint and the chain, see `Task.use`.
     """
     named = _named(nodes, optional)
     states = {name: member.state_dict() for name, member in named if isinstance(member, Stateful)}
@@ -85,41 +85,43 @@ def middleware_state(nodes: Sequence[Node], optional: Sequence[object] = ()) -> 
 
 
 def check_division(here: Mapping[str, int], saved: Mapping[str, int]) -> None:
-    """Compares how collecting is divided with how it was, see `engine.chain.lanes.Lanes.division`.
+    """Compares the division of collecting with the saved one, see `engine.chain.lanes.Lanes.division`.
 
     Raises:
-      CheckpointError: it was divided in another way.
+      CheckpointError: they differ.
     """
     if here != saved:
         told = "; ".join(f"{name} was {saved.get(name)} and is {here.get(name)}" for name in {**here, **saved})
         raise CheckpointError(
-            f"the saved state has other collectors: {told}; each has its own environments and random numbers. "
+            f"the saved state has other collectors: {told}; each collector has its own environments and random "
+            "numbers. "
             "Continue with the saved numbers (without async_mode, each is 1), or start a new run"
         )
 
 
 def check_chain_state(nodes: Sequence[Node], state: StateDict, optional: Sequence[object] = ()) -> None:
-    """Compares the chain with the one whose state was saved; warns of state of optional members that only one has.
+    """Compares the chain with the saved one; logs a warning for each optional member that is in only one of them.
 
     Raises:
-      CheckpointError: it is a different one.
+      CheckpointError: the required members, or those of them that have state, differ.
     """
     named = _named(nodes, optional)
     here, saved = _required(named), list(state["chain"])
     if here != saved:
         raise CheckpointError(
-            f"the saved chain is another one: {' -> '.join(saved)}; this one is {' -> '.join(here)}; build the chain "
-            "as it was saved, in the same order"
+            f"expected the chain of the checkpoint, {' -> '.join(saved)}, got {' -> '.join(here)}; build the chain as "
+            "it was saved, in the same order"
         )
     stateful = {name for name, member in named if isinstance(member, Stateful)}
     odd = sorted(stateful ^ state["middleware"].keys())
     required = [key for key in odd if not key.startswith(_OPTIONAL)]
     if required:
         raise CheckpointError(
-            f"{', '.join(required)}: have state either in the checkpoint or in this chain, not in both"
+            f"{', '.join(required)}: there is state either in the checkpoint or in this chain, but not in both; build "
+            "the chain with the same middleware as it was saved with"
         )
     for key in odd:
-        what = "has no state in the checkpoint and begins afresh" if key in stateful else "is gone, and so is its state"
+        what = "has no state in the checkpoint and starts new" if key in stateful else "was removed; its state is lost"
         _log.warning("use: %s %s", key.removeprefix(_OPTIONAL), what)
 
 
@@ -171,8 +173,8 @@ def call_resumed_hooks(nodes: Iterable[Node], ctx: Context) -> list[Exception]:
 def call_finish_hooks(nodes: Iterable[Node], ctx: Context) -> list[Exception]:
     """Calls ``finish(ctx)`` of every middleware that has it, whatever fails; returns the errors.
 
-    In the order of the chain, except that whatever writes checkpoints comes first: a resumed run must not find in its
-    state what other hooks did because the run ended.
+    They run in the order of the chain, except that middleware that write checkpoints come first: the changes that other
+    hooks make at the end of this run must not be in the state of a run that resumes.
     """
     return _call(sorted(_leaves(nodes), key=_writes_no_checkpoint), "finish", ctx)
 
@@ -190,7 +192,7 @@ def raise_first(errors: Sequence[Exception], note: str) -> None:
 
 
 def note_others(error: BaseException, others: Sequence[Exception], note: str) -> None:
-    """Adds to an error what else went wrong, each line prefixed with `note`."""
+    """Adds the other errors to an error as notes, each prefixed with `note`."""
     for other in others:
         add_note(error, f"{note}: {other!r}")
 

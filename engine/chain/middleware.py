@@ -43,7 +43,7 @@ _T = TypeVar("_T", bound=Callable[..., Any])
 class Role(str, enum.Enum):
     """The part of a middleware in the loop; it decides in which lane of an asynchronous run the middleware runs.
 
-    `COLLECTOR`, `LEARNER` and `EVALUATOR` are other names of the same three.
+    `COLLECTOR`, `LEARNER` and `EVALUATOR` are aliases of the three.
     """
 
     COLLECT = "collect"
@@ -73,15 +73,15 @@ class Declaration:
     """The declaration of a middleware: its role and fields.
 
     Attributes:
-      name: the factory's or class's name.
-      role: None for helpers that belong to no lane, such as loggers.
-      reads: fields that must have been written upstream in the same iteration, or are kept; ``clock`` is a kept one
-        whatever the context counts.
+      name: name of the factory or class.
+      role: role in the loop; None for helpers that belong to no lane, such as loggers.
+      reads: fields that must have been written upstream in the same iteration, or are kept; ``clock`` counts as kept
+        in every context.
       writes: fields it sets.
       optional: fields it uses if they are present; the context need not have them.
-      leaves: what it makes of a field, as ``"field.word"``, such as ``"trajectories.summed"``: other middleware may
-        refuse to come after it, until a middleware writes the field without reading it.
-      refuses: what an earlier middleware must not have left, likewise.
+      leaves: states in which it leaves fields, each as ``"field.word"``, such as ``"trajectories.summed"``. Middleware
+        that refuse the state cannot come after it, until a middleware writes the field without reading it.
+      refuses: states, written in the same way, in which it cannot use a field.
     """
 
     name: str
@@ -110,10 +110,12 @@ def declare(
             def handle(ctx): ...
             return handle
 
-    The name is that of the factory or class. See `Declaration` for the arguments.
+    The name is taken from the factory or class. See `Declaration` for the arguments.
 
     Raises:
-      MiddlewareError: an unknown role; when the factory is called, that what it returns cannot carry a declaration.
+      MiddlewareError: the role is unknown, fields are not tuples of names, or `leaves` or `refuses` names a field that
+        is not declared. Calling the factory raises it, too: for arguments that the factory does not have, and if the
+        result cannot carry a declaration.
     """
 
     def decorate(target: _T) -> _T:
@@ -145,7 +147,7 @@ def declare(
 
 
 def _checked(function: Callable[..., Any], name: str) -> Callable[..., Any]:
-    """Wraps a factory or constructor so that arguments it does not have are an error with those that it has."""
+    """Wraps a factory or constructor: for wrong arguments it raises an error that lists the right ones."""
     signature = inspect.signature(function)
 
     @functools.wraps(function)

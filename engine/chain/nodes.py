@@ -1,4 +1,4 @@
-"""The middleware of a chain at their places, with what they declare."""
+"""The middleware of a chain with their positions and declarations."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ class Node:
     Attributes:
       middleware: the callable.
       position: ``"2"``, or ``"2.0"`` for the first member of a composite at 2.
-      name: for messages.
-      role: declared, or given to `Task.use`.
-      declaration: None for plain user functions, and for composites, whose members declare.
-      members: what a composite is made of.
+      name: its name in messages.
+      role: its declared role, or the one given to `Task.use`.
+      declaration: its declaration; None for plain user functions, and for composites, whose members have their own.
+      members: the nodes inside a composite; empty for any other middleware.
     """
 
     middleware: Middleware[Any]
@@ -46,10 +46,11 @@ class Node:
 
 
 def chain_nodes(chain: Sequence[Middleware[Any]], roles: Sequence[Role | None] | None = None) -> list[Node]:
-    """Lays out a chain, with what is inside `serial`, `parallel` and `wrap`.
+    """Lays out a chain, including the members of `serial`, `parallel` and `wrap`.
 
     Args:
-      roles: one for each middleware, in place of the declared ones where it is not None.
+      chain: the middleware in order.
+      roles: one per middleware; one that is not None replaces the declared role.
     """
     given = roles if roles is not None else [None] * len(chain)
     return [_node(middleware, str(index), given[index]) for index, middleware in enumerate(chain)]

@@ -1,4 +1,4 @@
-"""The order of a chain: is what one middleware does lost, missed, or spoiled by another?"""
+"""Checks the order of a chain: is the work of one middleware lost, missed, or spoiled by another?"""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from minding.engine.chain.pipeline import Parallel
 
 
 def misplaced(nodes: Sequence[Node], context_type: type[Context]) -> Iterator[str]:
-    """Yields what is wrong with the order, as sentences that name both middleware and say what to do.
+    """Yields the problems of the order, as sentences that name both middleware and say what to do.
 
-    - A middleware refuses what an earlier one leaves of a field (`Declaration.refuses`, `leaves`), unless the field was
-      written afresh between them.
+    - A middleware refuses the state in which an earlier one leaves a field (`Declaration.refuses`, `leaves`), unless
+      the field was overwritten between them.
     - An optional read comes before the only middleware that writes the field.
-    - All that a middleware writes is overwritten before anything reads it, or it changes a field that nothing reads
-      afterwards.
+    - Everything that a middleware writes is overwritten before anything reads it, or it changes a field that nothing
+      reads afterwards.
 
     A middleware without a declaration may read and write any field; it leaves nothing that another refuses.
     """

@@ -22,10 +22,10 @@ class Step:
     """A middleware at its place, ready to be called.
 
     Attributes:
-      call: the middleware itself, or what wrappers made of it.
-      name: of the middleware, for messages.
-      place: where it stands, for messages, such as ``position 2``.
-      declaration: what the middleware says of itself; None if it declares nothing.
+      call: the middleware, inside its wrappers if there are any.
+      name: name of the middleware in messages.
+      place: its place in messages, such as ``position 2``.
+      declaration: the declaration of the middleware; None if it has none.
     """
 
     __slots__ = ("call", "declaration", "name", "place")
@@ -87,7 +87,7 @@ class Half:
 
 
 def open_half(result: object, step: Step, stack: list[Half]) -> Half | None:
-    """Starts what calling a middleware returned, if it is a generator, and puts its second half on the stack.
+    """Starts the result of calling a middleware, if it is a generator, and puts its second half on the stack.
 
     Raises:
       MiddlewareError: a factory or an ``async def`` was used as a middleware, or it returned a value and is not a
@@ -119,7 +119,7 @@ def open_half(result: object, step: Step, stack: list[Half]) -> Half | None:
     shown = textwrap.shorten(repr(result), 80)
     raise MiddlewareError(
         f"middleware {step.name!r} ({step.place}) returned {shown}, which "
-        "nothing would read: a middleware returns nothing; write what others need to a field of ctx"
+        "nothing would read: a middleware returns None; write values for other middleware to a field of ctx"
     )
 
 
@@ -164,7 +164,7 @@ def run_second_halves(stack: list[Half], total_step: int | None = None) -> None:
 
 
 def close_all(stack: list[Half]) -> list[Exception]:
-    """Closes the halves on the stack in reverse order; returns the errors on the way."""
+    """Closes the halves on the stack in reverse order; returns the errors that occurred."""
     errors: list[Exception] = []
     while stack:
         half = stack.pop()
@@ -232,12 +232,12 @@ class Parallel(Composite):
 
     For middleware that wait (files, networks, simulators). One thread owns MindSpore: at most one member may
     have a role, and it runs in the calling thread. Second halves run in the calling thread in reverse order
-    of the members. What one member emits reaches another that waits for it, whichever is first; when one fails, the
-    others wait no longer (`EventBus.wait_for`), and its exception is raised once all have ended.
+    of the members. An event that one member emits reaches another that waits for it, even if the wait begins later.
+    When a member fails, the others stop waiting (`EventBus.wait_for`), and its exception is raised once all have ended.
 
     Args:
       members: the middleware.
-      events: returns the bus of the run they are part of.
+      events: returns the event bus of the run.
     """
 
     kind = "parallel"
@@ -329,7 +329,7 @@ def has_role(middleware: Middleware[Any]) -> bool:
 
 
 class Composer:
-    """The methods of a task that compose middleware and run them by hand."""
+    """The methods of a task that compose middleware and run single ones."""
 
     _ctx: Context
     _stack: list[Half]
@@ -352,8 +352,8 @@ class Composer:
     def wrap(self, fn: Middleware[ContextT], **other: Any) -> Callable[[ContextT], Half]:
         """Makes a middleware callable from within another one: ``back = wrapped(ctx)``, and later ``back()``.
 
-        `back` runs the second half, if there is one. If it is never called, the second half runs with those of the
-        chain.
+        `back` runs the second half, if there is one. If it is never called, the second half runs with the second
+        halves of the chain.
         """
         refuse_arguments("wrap", other, ("fn",))
         return Wrapped(fn, self._open)
@@ -362,13 +362,13 @@ class Composer:
         """Runs the first half of `fn` on `ctx` (the task's own if None).
 
         Returns:
-          Its second half, to be called or left to `backward`; None if there is none.
+          Its second half, for you or `backward` to call; None if there is none.
         """
         step = Step(fn, name_of(fn), "called by task.forward", declaration_of(fn))
         return open_half(step.call(self._ctx if ctx is None else ctx), step, self._stack)
 
     def backward(self, *halves: Half) -> None:
-        """Runs second halves, the last one first: those given, or all that are waiting."""
+        """Runs the given second halves, the last one first; without arguments, all that are waiting."""
         if not halves:
             run_second_halves(self._stack)
         for half in reversed(halves):

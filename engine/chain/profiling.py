@@ -1,4 +1,4 @@
-"""Where the time of a run goes, by middleware."""
+"""The time that each middleware of a run takes."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ class ProfileRow:
     """Time of one middleware, both halves together.
 
     Attributes:
-      name: of the middleware.
-      calls: how often it was called; a second half is not counted as a call.
-      seconds: in total.
+      name: name of the middleware.
+      calls: number of calls; a second half does not count as a call.
+      seconds: total time of all calls, in seconds.
     """
 
     name: str
@@ -50,7 +50,7 @@ class ProfileTable:
 
 
 def _timed_halves(generator: SecondHalf, row: ProfileRow) -> SecondHalf:
-    """Goes through a generator and times each part; closing it closes the inner one."""
+    """Runs a generator and times each part; closing the result closes the generator."""
     clock = time.perf_counter
     try:
         while True:
@@ -67,7 +67,7 @@ def _timed_halves(generator: SecondHalf, row: ProfileRow) -> SecondHalf:
 
 
 def format_profile(table: ProfileTable) -> str:
-    """Returns one line per middleware: calls, total in s, mean of a call in us, share of the time in %."""
+    """Returns one line per middleware: calls, total in s, mean per call in us, share of the total time in %."""
     width = max([len("middleware"), len("total"), *(len(row.name) for row in table.rows)])
     total = sum(row.seconds for row in table.rows)
     lines = [f"{'middleware':<{width}}  {'calls':>9}  {'total s':>10}  {'mean us':>12}  {'share %':>7}"]

@@ -16,10 +16,10 @@ class Recording:
 
     Args:
       profile: measure the time of each middleware.
-      trace: record what ran when.
+      trace: record when each middleware ran.
 
     Attributes:
-      trace, profile: what was recorded; None if it was not asked for.
+      trace, profile: the recordings; None for one that was not requested.
     """
 
     def __init__(self, profile: bool, trace: bool) -> None:
@@ -27,12 +27,12 @@ class Recording:
         self.profile = ProfileTable([]) if profile else None
 
     def begin(self, names: list[str]) -> None:
-        """Makes room for the middleware of a chain; a further run of the same chain adds to what there is."""
+        """Prepares a row per middleware of a chain; a further run of the same chain adds to the existing rows."""
         if self.profile is not None and len(self.profile.rows) != len(names):
             self.profile = ProfileTable(names)
 
     def timed(self, index: int, name: str, call: Middleware[Any]) -> Middleware[Any]:
-        """Puts what is recorded around the middleware at a place of the chain."""
+        """Returns the middleware at a place of the chain, wrapped in the requested recordings."""
         if self.profile is not None:
             call = self.profile.timed(index, call)
         return call if self.trace is None else self.trace.timed(name, call)
@@ -44,7 +44,7 @@ class Recorded:
     _recording: Recording
 
     def write_trace(self, path: str | Path) -> None:
-        """Writes what ran when, one row per lane, in the Chrome trace format.
+        """Writes the timeline of the run in the Chrome trace format, one row per lane.
 
         Raises:
           ChainError: the task was not started with ``trace=True``.

@@ -1,4 +1,4 @@
-"""The task: runs a chain of middleware repeatedly, and ends in an orderly way however the run ends."""
+"""The task: runs a chain of middleware repeatedly, and calls its hooks however the run ends."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ class Task(Ending, Recorded, Composer, Emitter, RolePlayer, Generic[ContextT]):
             task.use(StepCollector(...)).use(OffPolicyLearner(...))
             task.run(max_step=1000)
 
-    To type checkers `start` returns a task of the context that it is given, ``Task[MyContext]``; a task that is made,
-    and so the global `task`, is a ``Task[OnlineRLContext]``.
+    For type checkers, ``start(ctx=MyContext())`` returns a ``Task[MyContext]``; ``Task()``, and so the global `task`,
+    is a ``Task[OnlineRLContext]``.
 
-    Tasks share nothing with each other; a middleware may run its own task. The global `task` is one of
-    them. Nothing here is safe to call from other threads, except the events and `stop`.
+    Tasks share nothing with each other; a middleware may run its own task. The global `task` is an ordinary task.
+    Only the events and `stop` are safe to call from other threads.
     """
 
     lane_factory: ClassVar[LaneFactory]
@@ -102,19 +102,19 @@ class Task(Ending, Recorded, Composer, Emitter, RolePlayer, Generic[ContextT]):
         resume: str | Path | None = None,
         **other: Any,
     ) -> Task[Any]:
-        """Makes the task ready for a new chain, with nothing left of the last one; for use with ``with``.
+        """Removes the last chain and prepares the task for a new one; use it in a ``with`` statement.
 
         Args:
           async_mode: collect and evaluate in separate processes while the chain learns, see `engine.lanes`.
           ctx: context of the first iteration; ``OnlineRLContext()`` if None.
           lanes: settings of an asynchronous run, `engine.lanes.LaneOptions` or a mapping with its fields.
           profile: measure the time of each middleware for `profile`.
-          trace: record what ran when, for `write_trace`.
+          trace: record when each middleware ran, for `write_trace`.
           resume: ``"latest"``, a checkpoint folder or a run folder; the chain's CkptSaver restores everything
             to that state at the start of `run`. None starts from the beginning.
         Raises:
-          ChainError: a run is in progress, the block of an earlier start has not ended, `ctx` is not a context or
-            `resume` no name, or an argument is unknown.
+          ChainError: a run is in progress, the block of an earlier start has not ended, `ctx` is not a context,
+            `resume` is not a path or name, or an argument is unknown.
           ConfigError: `lanes` holds a value that is out of range.
         """
         if self._running:
@@ -152,7 +152,7 @@ class Task(Ending, Recorded, Composer, Emitter, RolePlayer, Generic[ContextT]):
             lifecycle.note_others(error, failed, "closing failed too")
 
     def stop(self) -> None:
-        """Ends a run after the current iteration; outside a run, ends what `start` began.
+        """Ends a run after the current iteration; outside a run, closes the task that `start` prepared.
 
         Context, chain and time table remain available until the next `start`.
         """
@@ -173,7 +173,7 @@ class Task(Ending, Recorded, Composer, Emitter, RolePlayer, Generic[ContextT]):
 
     @property
     def resuming(self) -> bool:
-        """Whether `start` was asked to resume, and that is still to be done."""
+        """Whether `start` was asked to resume and `run` has not done so yet."""
         return self._resume_request is not None
 
     # The chain
@@ -190,11 +190,14 @@ class Task(Ending, Recorded, Composer, Emitter, RolePlayer, Generic[ContextT]):
         """Adds a middleware to the end of the chain, or before another one; returns the task.
 
         Args:
-          role: role of a user function that declares none, or in place of the declared one.
-          before: name of the middleware that it comes before, the first of that name.
+          fn: the middleware: a function of the context, a generator function with one yield, or a callable object.
+          role: role of a user function that declares none; replaces a declared one.
+          before: name of the middleware in front of which to insert it (the first of that name); None adds it at the
+            end.
           optional: whether a checkpoint of a chain without it, or with another one in its place, may be resumed.
         Raises:
-          ChainError: before `start`, during a run, with an unknown argument, or there is nothing called `before`.
+          ChainError: before `start`, during a run, with an unknown argument, or the chain has no middleware called
+            `before`.
           MiddlewareError: `fn` is not callable, or `role` is given to a composite (its members have roles).
         """
         refuse_arguments("use", other, ("role", "before", "optional"))
@@ -227,10 +230,10 @@ class Task(Ending, Recorded, Composer, Emitter, RolePlayer, Generic[ContextT]):
         return names.index(name)
 
     def use_wrapper(self, wrapper: Wrapper[_FnContext]) -> Task[ContextT]:
-        """Puts ``wrapper(fn) -> fn`` around every middleware, used before or after; the first innermost.
+        """Wraps every middleware, also those added later, in ``wrapper(fn) -> fn``; the first wrapper is innermost.
 
-        What it makes must return what the middleware returned: a generator that is dropped never runs. Names,
-        roles and declarations stay those of the middleware. Members of composites are not wrapped individually.
+        The wrapped function must return the result of the middleware: a generator that is dropped never runs. Each
+        middleware keeps its name, role and declaration. Members of composites are not wrapped individually.
 
         Raises:
           ChainError: before `start` or during a run.
@@ -247,23 +250,27 @@ class Task(Ending, Recorded, Composer, Emitter, RolePlayer, Generic[ContextT]):
     def run(self, max_step: int | None = None) -> None:
         """Checks the chain and runs iterations until `max_step`, `finish` or a signal.
 
-        During an iteration the middleware see the number of finished ones as ``ctx.total_step``. However the
-        run ends, ``finish(ctx)`` of each middleware that has it is called once, in the order of the chain (that
-        of CkptSaver first: it saves what the last iteration left), and then the event ``finish`` is emitted
-        once. ``begin()`` of each middleware that has it is called first: an error there ends the run before
-        anything is done, without these hooks. Where `start` was asked to resume, that is next; then
-        ``resumed(ctx)`` of each middleware that has it is called, and the event ``resumed`` is emitted. A second
-        run continues from the current context; after SIGINT or SIGTERM it ends at once, until the next `start`. A
-        second signal ends the process at once, without hooks (see `SignalGuard`).
+        During an iteration ``ctx.total_step`` is the number of finished iterations.
+
+        1. ``begin()`` of each middleware that has it is called.
+        2. If `start` was asked to resume, the state is restored, ``resumed(ctx)`` of each middleware that has it is
+           called, and the event ``resumed`` is emitted.
+        3. The iterations run. After an error in 1 or 2 there are none, and no hooks of 4.
+        4. However the iterations end, ``finish(ctx)`` of each middleware that has it is called once, in the order of
+           the chain, but CkptSaver's first, so that it saves the state after the last iteration. Then the event
+           ``finish`` is emitted once.
+
+        A second run continues from the current context; after SIGINT or SIGTERM it ends at once, until the next
+        `start`. A second signal ends the process at once, without hooks (see `SignalGuard`).
 
         Args:
-          max_step: the run ends when ``ctx.total_step`` reaches this, so that a run resumed at 400 makes 600 more
-            for 1000; None for no limit.
+          max_step: the run ends when ``ctx.total_step`` reaches this number: with 1000, a run resumed at 400 makes
+            600 more iterations. None: no limit.
         Raises:
           ChainError: before `start`, during a run, without middleware, or the chain does not fit together.
           ConfigError: `max_step` is not an integer of 0 or more.
-          CheckpointError: there is nothing to resume from, or the checkpoint belongs to something else.
-          Exception: what a middleware, handler or hook raised, with a note that says where.
+          CheckpointError: there is no checkpoint to resume from, or it does not fit this task.
+          Exception: the error of a middleware, handler or hook, with a note that says where it occurred.
         """
         limit = check_max_step(max_step)
         steps, nodes = self._prepare()
@@ -358,7 +365,7 @@ class Task(Ending, Recorded, Composer, Emitter, RolePlayer, Generic[ContextT]):
     def at_boundary(self, fn: Callable[[], object]) -> None:
         """Calls `fn` once, when this iteration is over: both halves of all middleware ran, and `ctx` is the next.
 
-        That is where `state_dict` is exact. An iteration that an error aborts calls none.
+        At that point `state_dict` is exact. If an error aborts the iteration, `fn` is not called.
 
         Raises:
           ChainError: no iteration is running.
@@ -366,7 +373,7 @@ class Task(Ending, Recorded, Composer, Emitter, RolePlayer, Generic[ContextT]):
         self._boundary.add(fn)
 
     def _end(self, nodes: list[Node]) -> list[Exception]:
-        """Calls the hooks and emits ``finish``; returns what went wrong."""
+        """Calls the hooks and emits ``finish``; returns the errors that occurred."""
         errors = lifecycle.call_finish_hooks(nodes, self._ctx)
         try:
             self._events.emit("finish")
@@ -383,10 +390,10 @@ class Task(Ending, Recorded, Composer, Emitter, RolePlayer, Generic[ContextT]):
         return {"ctx": self._ctx.state_dict(), "division": self.division, **middleware}
 
     def load_state_dict(self, state: StateDict) -> None:
-        """Restores context and middleware to what `state_dict` returned; call it after `use` and before `run`.
+        """Restores context and middleware from a result of `state_dict`; call it after `use` and before `run`.
 
         Raises:
-          CheckpointError: chain, context or the division among collectors are not those that were saved.
+          CheckpointError: chain, context or the division among collectors differ from the saved ones.
         """
         if state.keys() != {"ctx", "chain", "division", "middleware"}:
             raise CheckpointError(
@@ -424,7 +431,7 @@ class Task(Ending, Recorded, Composer, Emitter, RolePlayer, Generic[ContextT]):
 
     @property
     def lanes(self) -> Lanes | None:
-        """The lanes of an asynchronous run, from the first `run` or `load_state_dict` on."""
+        """The lanes of an asynchronous run; None before the first `run` or `load_state_dict`."""
         return self._lanes
 
     @property

@@ -17,7 +17,7 @@ _LIMIT = 200_000
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Span:
-    """Something that took time: seconds of the machine's monotonic clock, the same in all processes."""
+    """A named interval, in seconds of the machine's monotonic clock, which all its processes share."""
 
     name: str
     start: float
@@ -25,10 +25,10 @@ class Span:
 
 
 class Trace:
-    """Collects spans; the first `limit` of them, so that a long run does not fill memory and disk.
+    """Collects the first `limit` spans of a run, so that a long run does not fill memory and disk.
 
     Args:
-      limit: spans kept.
+      limit: maximum number of spans.
     """
 
     def __init__(self, limit: int = _LIMIT) -> None:
@@ -46,9 +46,9 @@ class Trace:
         """Adds the spans of a lane.
 
         Args:
-          lane: its name.
-          spans: in the time of this machine.
-          error: seconds by which they may be off, where they were measured with another clock.
+          lane: name of the lane.
+          spans: spans in the monotonic clock of this machine.
+          error: seconds by which they may be off; above 0 if another machine's clock measured them.
         """
         if error:
             self._errors[lane] = max(error, self._errors.get(lane, 0.0))

@@ -584,7 +584,7 @@ def test_all_that_differs_is_in_one_error(run, resume):
 
 def test_the_checkpoint_of_another_chain_is_refused_with_both_chains(run, resume):
     run(max_step=4)
-    with pytest.raises(CheckpointError, match="0:Learner -> 1:CkptSaver; this one is 0:Learner -> 1:Count"):
+    with pytest.raises(CheckpointError, match="0:Learner -> 1:CkptSaver, got 0:Learner -> 1:Count"):
         resume("latest", Count())
 
 

@@ -156,5 +156,5 @@ def test_a_long_wait_says_what_it_waits_for(monkeypatch, caplog):
     monkeypatch.setattr(events, "_FIRST_REPORT", 0.02)
     with pytest.raises(TimeoutError):
         EventBus().wait_for("done", timeout=0.3)
-    assert "wait_for('done') has waited for 0 s; nothing has emitted it" in caplog.text
+    assert "wait_for('done') has waited for 0 s; no thread has emitted this event" in caplog.text
     assert len(caplog.records) <= 4

@@ -361,7 +361,7 @@ def test_the_state_of_another_chain_is_refused_and_nothing_is_loaded(build):
     with Task().start() as other:
         counter = Counter()
         other.use(counter)
-        with pytest.raises(CheckpointError, match=r"0:<lambda> -> 1:Counter -> .*; this one is 0:Counter; build"):
+        with pytest.raises(CheckpointError, match=r"0:<lambda> -> 1:Counter -> .*, got 0:Counter; build"):
             other.load_state_dict(first.state_dict())
         assert (counter.count, other.ctx.total_step) == (0, 0)
 
@@ -375,7 +375,7 @@ def test_a_middleware_that_lost_its_state_is_named(build):
     first, _ = build()
     state = first.state_dict()
     del state["middleware"]["1:Counter"]
-    with pytest.raises(CheckpointError, match="1:Counter: have state either in the checkpoint or in this chain"):
+    with pytest.raises(CheckpointError, match="1:Counter: there is state either in the checkpoint or in this chain"):
         build()[0].load_state_dict(state)
 
 
