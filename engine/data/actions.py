@@ -15,21 +15,22 @@ from minding.engine.types import Array
 class ActionAdapter:
     """Turns batches of a policy's actions into actions of the environment.
 
-    Discrete and MultiDiscrete count from 0 on the policy's side, and a MultiDiscrete of several axes has one there. A
-    rescaled Box is acted on in [-1, 1]. Box actions are clipped to the environment's bounds.
+    On the policy's side, Discrete and MultiDiscrete actions count from 0, a MultiDiscrete of several axes is flattened
+    to one axis, and the actions of a rescaled Box lie in [-1, 1]. Box actions are clipped to the environment's bounds.
 
     Args:
-      space: the environment's action space, as `envs.describe_actions` describes it; with several agents that of each.
-      agents: M, if a row holds the actions of M agents, ``(N, M, ...)``.
+      space: the environment's action space, as `envs.describe_actions` describes it; with several agents, the space
+        of each agent.
+      agents: M, if a row holds the actions of M agents, ``(N, M, ...)``; None for a single agent.
 
     Attributes:
       shape: shape of one action of the environment.
-      row_shape: what one environment is stepped with: `shape`, with several agents ``(M, *shape)``.
-      dtype: its dtype.
-      continuous: whether it is a Box. Only then there are
-      low, high: the environment's bounds, ``(*shape)``,
-      rescaled: whether the policy acts in [-1, 1], and
-      scale, middle: ``action * scale + middle`` is what the environment gets, before it is clipped.
+      row_shape: shape of the actions of one environment: `shape`, or ``(M, *shape)`` with several agents.
+      dtype: dtype of the environment's actions.
+      continuous: whether the space is a Box. Only a Box has the attributes below.
+      low, high: the environment's bounds, ``(*shape)``.
+      rescaled: whether the policy acts in [-1, 1].
+      scale, middle: the environment's action is ``action * scale + middle``, clipped to its bounds.
     """
 
     def __init__(self, space: Mapping[str, Any], agents: int | None = None) -> None:
@@ -57,7 +58,7 @@ class ActionAdapter:
         return (np.full_like(self.low, -1), np.ones_like(self.high)) if self.rescaled else (self.low, self.high)
 
     def __call__(self, action: Array) -> Array:
-        """Returns what the policy's actions ``(N, ...)`` are to the environment: a fresh array ``(N, *row_shape)``.
+        """Converts the policy's actions ``(N, ...)`` to the environment's: a new array ``(N, *row_shape)``.
 
         Raises:
           ShapeError: if the shape or the kind of number does not fit the space.
@@ -72,7 +73,7 @@ class ActionAdapter:
         return (counted + self.start if self._shifted else counted).astype(self.dtype)
 
     def adopt(self, action: Array) -> Array:
-        """Returns actions that are the environment's already as a fresh array in its dtype and bounds.
+        """Returns actions in the environment's units as a new array in its dtype, clipped to its bounds.
 
         Args:
           action: ``(N, *row_shape)``.
@@ -86,7 +87,7 @@ class ActionAdapter:
     def invert(self, action: Array) -> Array:
         """Returns the policy's actions for actions of the environment, ``(N, *shape)``: the inverse of a call.
 
-        What a call has clipped stays so. Where a Box has one value only, the policy's action is 0.
+        Clipping is not undone. Where a Box allows only one value, the policy's action is 0.
 
         Raises:
           ShapeError: if the shape or the kind of number does not fit the space.

@@ -1,11 +1,12 @@
 """Several agents in one environment: an axis M after the axis of the environments.
 
 The observation of N environments with M agents is a tree. Its leaves are ``(N, M, ...)``, the entries of each agent's
-observation; one that is not a dict is the entry `OBSERVATION`. Two entries do not belong to the single agent: `ALIVE`,
-bool ``(N, M)``, says which agents act on this observation, and `STATE`, ``(N, ...)``, is the state of the whole
-environment where it was asked for. Both are part of the observation because they travel, and are stored, with it.
+observation; an observation that is not a dict becomes the entry `OBSERVATION`. Two entries do not belong to a single
+agent: `ALIVE`, bool ``(N, M)``, says which agents act on this observation, and `STATE`, ``(N, ...)``, is the state of
+the whole environment where it was requested. Both are part of the observation because they are sent and stored with it.
 
-Agents may have spaces of different sizes. The arrays are as large as the largest, `own_view` is what one of them sees.
+Agents may have spaces of different sizes. The arrays have the size of the largest; `own_view` returns the observation
+of one agent in its own size.
 """
 
 from __future__ import annotations
@@ -43,8 +44,8 @@ def agents_view(obs: ObsLike) -> dict[str, Array]:
 def central_view(obs: ObsLike) -> dict[str, Array]:
     """The inputs of a centralised value besides the agents' observations: path -> ``(..., M, ...)``.
 
-    `IDENTITY` is the place of each agent, int32; `ALIVE` whether it acts; `STATE` the global state, the same for all,
-    or ``state.<path>`` for each of its arrays. They come in this order, and are not to be written to.
+    `IDENTITY` is the number of each agent, int32; `ALIVE` says whether it acts; `STATE` is the global state, the same
+    for all agents, or ``state.<path>`` for each of its arrays. They come in this order. Do not write to them.
 
     Raises:
       ShapeError: the observation holds no state.
@@ -65,7 +66,7 @@ def central_view(obs: ObsLike) -> dict[str, Array]:
 
 
 def fold(array: Array, lead: int = 2) -> Array:
-    """Makes one axis of the first `lead`: ``(N, M, ...)`` becomes ``(N * M, ...)``."""
+    """Merges the first `lead` axes into one: ``(N, M, ...)`` becomes ``(N * M, ...)``."""
     return array.reshape(-1, *array.shape[lead:])
 
 
@@ -78,7 +79,7 @@ def num_agents(spec: Any) -> int | None:
 def own_view(obs: Obs, spec: Any, m: int) -> dict[str, Array]:
     """The observation of agent m in its own sizes: path -> ``(..., *own shape)``, named as in its own description.
 
-    A mask that it has only because others have more actions is left out.
+    A mask that the agent has only because other agents have more actions is left out.
 
     Args:
       obs: leaves ``(..., M, ...)``.
@@ -101,7 +102,7 @@ def own_entries(own: Sequence[int], common: Sequence[int]) -> Array:
     """The entries of one agent in a mask over the actions of all agents: int64 ``(sum(own),)``.
 
     Args:
-      own: number of entries of each choice of the agent.
-      common: that of all agents, at least as many.
+      own: number of entries of each choice of this agent.
+      common: number of entries of each choice in the arrays of all agents, at least as many.
     """
     return np.concatenate([start + np.arange(count) for start, count in zip(first_entries(common), own)])

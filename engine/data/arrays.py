@@ -1,4 +1,4 @@
-"""Recorded data from arrays, such as the logs of a real process: what is not beyond doubt is refused by its place."""
+"""Recorded data from arrays, such as the logs of a real process; errors name the place of any ambiguous value."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def of_episodes(
 
 
 def _described(made: list[Episode], env: Any, action_low: Any, action_high: Any) -> dict[str, Any]:
-    """The description of the environment: as given, or made of the arrays."""
+    """The description of the environment: the given one, or one derived from the arrays."""
     if env is not None and not (action_low is None and action_high is None):
         raise ValueError("env= has limits of actions: leave out action_low= and action_high=, or env=")
     if env is None:
@@ -71,8 +71,8 @@ def _described(made: list[Episode], env: Any, action_low: Any, action_high: Any)
             check_description(env)
         except ValueError as error:
             raise ValueError(
-                f"env= describes no environment ({error}): expected what another set has in data.about['env'], or the "
-                "id of an environment, such as env='Pendulum-v1'"
+                f"env= does not describe an environment ({error}): expected the id of an environment, such as "
+                "env='Pendulum-v1', or the data.about['env'] of other recorded data"
             ) from None
         return dict(env)
     # On first use: only this needs environments.
@@ -88,7 +88,7 @@ def _listed(episodes: Any) -> list[Any]:
         raise DataError(f"of_episodes: expected a list of episodes, got {type(episodes).__name__}")
     given = list(episodes)
     if not given:
-        raise DataError("of_episodes: there are no episodes")
+        raise DataError("of_episodes: expected at least one episode, got an empty list")
     return given
 
 
@@ -156,13 +156,13 @@ def _check_told_apart(name: str, given: Array, single: Array) -> None:
         place = int(np.argmax(lost))
         number = given.reshape(len(given), -1)[0, place]
         raise ValueError(
-            f"{name} changes in component {place} by less than float32 can tell at {number:.10g}: subtract what does "
-            "not change, such as the time at which the episode began"
+            f"{name} changes in component {place} by less than float32 can resolve at {number:.10g}: subtract a "
+            "constant, such as the time at which the episode began"
         )
 
 
 def _check_images(episode: Episode) -> None:
-    """Refuses images whose channels come last; an environment that is given says itself what they are."""
+    """Refuses images whose channels come last; not needed where the environment is given."""
     for path, values in episode.obs.items():
         shape = values.shape[1:]
         if values.dtype == np.uint8 and shape[2] in (1, 3, 4) and shape[0] not in (1, 3, 4):
@@ -181,7 +181,7 @@ def _numbers(values: Any, name: str) -> Array:
     masked = int(np.sum(values.mask)) if isinstance(values, np.ma.MaskedArray) else 0
     if masked:
         raise ValueError(
-            f"{name} is a masked array with {masked:,} masked numbers, expected numbers only: fill them, or leave the "
+            f"{name} is a masked array with {masked:,} masked values, expected numbers only: fill them, or leave the "
             "episode out"
         )
     if isinstance(values, Mapping):

@@ -1,8 +1,8 @@
-"""Rows and batches: how named per-step arrays are passed as few tables.
+"""Rows and batches: named per-step arrays, packed into a few tables.
 
-A compiled call costs time for every argument, so all numbers of one transition share one float32 row; only images keep
-their own table. The same form serves rollouts (on-policy) and replay buffers (off-policy): tables plus an index
-of rows for each gradient step, gathered inside the compiled update.
+Every argument of a compiled call costs time, so all numbers of one transition share one float32 row; only images have
+tables of their own. Rollouts (on-policy) and replay buffers (off-policy) use the same form: tables, and the row numbers
+of each gradient step, which the compiled update gathers.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Field:
     Attributes:
       shape: shape of one row's value, without the batch axis.
       dtype: 'float32', 'int32', 'bool' or 'uint8'. Integers share the float32 table and must stay below 2**24.
-      default: value where a producer does not supply the field; None makes it required.
+      default: value used if a producer does not supply the field; None makes the field required.
     """
 
     shape: tuple[int, ...] = ()
@@ -47,9 +47,9 @@ class Field:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Column:
-    """Where a field lives: table number, first and last column (exclusive), shape and dtype of a row's value.
+    """The place of a field: table number, first and last column (exclusive), shape and dtype of a row's value.
 
-    With `linked` it is not stored: it is that of the successor, in the table of another field.
+    A `linked` field is not stored: its value is read from the successor's row, in the table of another field.
     """
 
     name: str
@@ -66,10 +66,11 @@ class RowLayout:
 
     Args:
       fields: name -> Field, in the order in which columns are laid out.
-      images_once: images of `next_obs` have no table: they are those of `obs`, found through the row's successor.
+      images_once: store each image once: images of `next_obs` have no table and are read from `obs` in the row's
+        successor.
 
     Attributes:
-      linked: names of the fields that are found so.
+      linked: names of the fields that are read from the successor.
     """
 
     def __init__(self, fields: Mapping[str, Field], *, images_once: bool = False) -> None:
@@ -100,14 +101,14 @@ class RowLayout:
 
     @property
     def stored(self) -> list[Column]:
-        """The columns of the fields that have a place of their own."""
+        """The columns of the fields that are stored, and not read from the successor."""
         return [column for column in self.columns.values() if not column.linked]
 
     def tree(self, name: str) -> list[Column]:
         """The columns of a field, or of all leaves of the observation `name`, in order.
 
         Raises:
-          ShapeError: if there is none.
+          ShapeError: there is no such field.
         """
         found = [c for c in self.columns.values() if c.name == name or c.name.startswith(f"{name}.")]
         if not found:
@@ -141,9 +142,9 @@ class RowLayout:
                 default = self.fields[name].default
                 if default is None:
                     raise ShapeError(
-                        f"field {name!r} of the rows is missing; got {', '.join(sorted(values))}: it is needed by a "
-                        "policy that learns from them, and has to be recorded by the policy that collects or written "
-                        "by a middleware after the collector"
+                        f"field {name!r} of the rows is missing; got {', '.join(sorted(values))}: a policy that learns "
+                        "from them needs it; record it in the policy that collects, or write it in a middleware after "
+                        "the collector"
                     )
                 target[:] = default
                 continue
@@ -161,8 +162,8 @@ class RowLayout:
         return tables
 
     def read(self, tables: Sequence[Array], name: str, index: Array | slice | None = None) -> Array:
-        """A field of the given rows (all by default), in its own dtype: ``(n, *shape)``; where it is `linked`, `index`
-        holds the places of the successors."""
+        """A field of the given rows (all by default), in its own dtype: ``(n, *shape)``; for a `linked` field, `index`
+        holds the row numbers of the successors."""
         column = self.columns[name]
         rows = tables[column.table][slice(None) if index is None else index]
         values = rows[..., column.start : column.stop].reshape(*rows.shape[:-1], *column.shape)
@@ -187,11 +188,11 @@ def _before(name: str) -> str:
 
 
 def misfits(needed: Mapping[str, Field], held: Mapping[str, Field]) -> list[str]:
-    """Says what keeps a learner from rows that hold other fields than it reads; more of them do not matter.
+    """Returns the reasons why a learner cannot read rows with these fields; further fields in the rows do not matter.
 
     Args:
       needed: the fields that the learner reads.
-      held: those of the rows.
+      held: the fields that the rows have.
     """
     problems = []
     for name, field in needed.items():
@@ -205,13 +206,12 @@ def misfits(needed: Mapping[str, Field], held: Mapping[str, Field]) -> list[str]
         elif (here.shape, here.dtype) != (field.shape, field.dtype):
             problems.append(
                 f"field {name!r} is {here.dtype} {here.shape} in the buffer, and the policy learns from "
-                f"{field.dtype} {field.shape}: another environment or other settings made the buffer"
+                f"{field.dtype} {field.shape}: create the buffer for this environment and with these settings"
             )
         elif here.default != field.default:
             problems.append(
-                f"field {name!r}, where nothing writes it, is {here.default} in the buffer, and the policy expects "
-                f"{field.default}: learners that share a buffer need the same settings there, such as "
-                "policy.learn.gamma for 'discount'"
+                f"field {name!r} has the default {here.default} in the buffer, and the policy expects {field.default}: "
+                "learners that share a buffer need the same setting for it, such as policy.learn.gamma for 'discount'"
             )
     return problems
 
@@ -221,9 +221,9 @@ class Recorded:
     """Properties of recorded data that learners need before the first step.
 
     Attributes:
-      steps: how many rows they are.
-      returns: float64 ``(E,)``, of the episodes that ended.
-      read: from the name of a field and numbers of rows, ``(n,)``, to its values, ``(n, ...)``.
+      steps: number of rows.
+      returns: float64 ``(E,)``, returns of the episodes that ended.
+      read: function of the name of a field and row numbers ``(n,)``; returns its values ``(n, ...)``.
     """
 
     steps: int
@@ -236,15 +236,15 @@ class IndexedBatch:
     """The input of a learner: tables of rows and, for each of K gradient steps, the rows of its minibatch.
 
     Attributes:
-      layout: where each field lives.
+      layout: the place of each field in the tables.
       tables: the `engine.buffers.DeviceTables` that hold the rows.
       index: int32 ``(K, B)``; ``(K, T, N)`` for learners of trajectories, in the order of time.
       weight: importance weights of the rows, float32, shaped like `index`, or of sequences ``(K, B)``; None: all are 1.
-      successor: where the fields are that the layout calls linked, int32, shaped like `index`; None without any.
-      valid: float32, shaped like `index`: 0 at places that only fill up a minibatch, with rows that count elsewhere in
-        it; None: all count. Steps find it in their batch as `VALID`.
-      lag: how many learner iterations old the weights were that the rows were collected with; 0 if unknown.
-      recorded: where recorded data are all that is learned from: what is known of them; None where rows are collected.
+      successor: row numbers from which linked fields are read, int32, shaped like `index`; None if no field is linked.
+      valid: float32, shaped like `index`: 0 at places that only fill up a minibatch and hold rows that already count in
+        it; None: all count. Gradient steps find it in their batch as `VALID`.
+      lag: age, in learner iterations, of the weights that collected the rows; 0 if unknown.
+      recorded: properties of the recorded data, if they are the only source of rows; None where rows are collected.
     """
 
     layout: RowLayout
@@ -257,7 +257,8 @@ class IndexedBatch:
     recorded: Recorded | None = None
 
     def distinct(self) -> tuple[dict[str, Array], Array]:
-        """The rows that it refers to, each once, by field; and the index into them, int32, shaped like `index`."""
+        """Returns each row that the index refers to once, by field, and the index into these rows, int32, shaped like
+        `index`."""
         rows, first, index = np.unique(self.index, return_index=True, return_inverse=True)
         where = rows if self.successor is None else self.successor.reshape(-1)[first]
         fields = {
@@ -272,8 +273,8 @@ def minibatches(passes: Sequence[Array], parts: int, count: int) -> tuple[Array,
 
     Args:
       passes: the same rows in the order of each pass, one or more.
-      parts: minibatches of a pass; with fewer rows there is one for each row.
-      count: how many rows a pass could have, which decides the size.
+      parts: number of minibatches per pass; with fewer rows, one per row.
+      count: largest number of rows of a pass, which decides the size of a minibatch.
 
     Returns:
       `index` int32 (K, B) and `valid` float32 (K, B), see `IndexedBatch`.

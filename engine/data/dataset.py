@@ -1,7 +1,7 @@
-"""Recorded data: what was done in an environment, step by step, kept in a folder as a checkpoint is.
+"""Recorded data: the steps taken in an environment, stored in a folder in the same form as a checkpoint.
 
-The folder holds arrays (safetensors), everything else (JSON) and a manifest with checksums; reading it runs no code and
-takes no more memory than its files have bytes.
+The folder holds arrays (safetensors), everything else (JSON) and a manifest with checksums. Reading it runs no code,
+and takes no more memory than the size of its files.
 """
 
 from __future__ import annotations
@@ -50,14 +50,14 @@ class Dataset:
     Attributes:
       obs: by path of the leaf ('' for a plain array), ``(S, ...)``: the observations that were acted on.
       action: ``(S, ...)``, in the environment's units.
-      reward: float32 ``(S,)``, the environment's own.
+      reward: float32 ``(S,)``, the unchanged reward of the environment.
       terminated, truncated: bool ``(S,)``, see `EnvStep`.
-      end: int64 ``(E,)``, the last step of each episode, rising. The episode that ran when recording ended is cut
-        there, neither terminated nor truncated.
+      end: int64 ``(E,)``, the number of the last step of each episode, increasing. An episode that was still running
+        when recording ended is cut there: it is neither terminated nor truncated.
       final_obs: by path, ``(E, ...)``: the observation after the last step of each episode. The successor of any other
         step is the next row.
-      about: JSON values: 'env', see `describe`, and what recorded it.
-      digest: of the folder's contents; empty before it is saved.
+      about: JSON values: 'env', see `describe`, and the origin of the data.
+      digest: digest of the folder's contents; empty before the data are saved.
     """
 
     obs: Mapping[str, Array]
@@ -77,40 +77,42 @@ class Dataset:
     def of_episodes(
         cls, episodes: Iterable[Mapping[str, Any]], env: Any = None, *, action_low: Any = None, action_high: Any = None
     ) -> Dataset:
-        """Data of arrays, such as the logs of a real process.
+        """Makes recorded data from arrays, such as the logs of a real process.
 
-        Observations and rewards become float32, and so do actions that are floats: a quantity, even where all of them
-        are whole. Integer actions are choices from 0 to the largest, actions of bool two choices.
+        Observations and rewards become float32. Float actions become float32 and are quantities, even if all of them
+        are whole numbers. Integer actions are choices from 0 to the largest, bool actions are two choices.
 
         Args:
-          episodes: of each, `obs` ``(T + 1, ...)``, the last one seen after the last step (an array, or by path of the
-            leaf several), `action` ``(T, ...)`` in the environment's units, `reward` ``(T,)``, `terminated` and
-            `truncated`, how it ended; with neither, recording ended there. Both are a bool (or 0, 1), or one for each
-            step, set at the last one only.
-          env: what the environment is: its id, an environment, what makes one, or a description (see `describe`).
-            Without it spaces are made of the arrays: images of uint8 stay so, float actions have no limits.
-          action_low, action_high: without `env`, the limits of actions, for all of an action or for each of its
-            numbers; of integer actions the smallest and the largest.
+          episodes: one dict per episode:
+            `obs` ``(T + 1, ...)``, an array, or several by path of the leaf; the last one follows the last step;
+            `action` ``(T, ...)``, in the environment's units;
+            `reward` ``(T,)``;
+            `terminated` and `truncated`, a bool (or 0, 1), or one per step of which only the last may be set. If
+            neither is set, recording ended there.
+          env: the environment: its id, an environment, a function that makes one, or a description (see `describe`).
+            Without it, spaces are derived from the arrays: images of uint8 stay uint8, float actions have no limits.
+          action_low, action_high: without `env`, the limits of actions: one number, or one for each number of an
+            action; for integer actions the smallest and the largest action.
         Raises:
-          DataError: names the episode, the part and the step, and what is wrong with it.
+          DataError: names the episode, the part, the step and the problem.
           ConfigError: there is no such environment.
         """
         return of_episodes(episodes, env, action_low=action_low, action_high=action_high)
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The fields of learners' rows that `rows` knows."""
+        """The fields of learners' rows that `rows` can return."""
         leaves = [f"{prefix}.{path}" if path else prefix for prefix in ("obs", "next_obs") for path in self.obs]
         return (*leaves, "action", "reward", "terminated", "truncated", "next_action", "next_known")
 
     def rows(self, names: Iterable[str], index: Array) -> dict[str, Array]:
-        """Steps as the rows that policies learn from, actions in the policy's own units.
+        """Returns steps as the rows that policies learn from, with actions in the policy's units.
 
         Args:
-          names: of fields; those that are not in `names` of the data are left out.
+          names: names of fields; fields that the data do not have (see the attribute `names`) are left out.
           index: ``(n,)``, the numbers of the steps.
         Returns:
-          By name, ``(n, ...)``.
+          Arrays ``(n, ...)`` by name.
         """
         found: dict[str, Array] = {}
         for name in names:
@@ -171,10 +173,10 @@ def load_dataset(path: str | Path, *, mapped: bool = False, values: bool = True)
 
     Args:
       path: the folder.
-      mapped: leave the arrays in their file, from which the system reads what is used; they may be larger than memory.
-      values: refuse data with a value that its space does not have; else only what does not belong together.
+      mapped: map the arrays from their file instead of reading them; they may be larger than memory.
+      values: also refuse data with a value outside its space; without it only arrays that do not fit together.
     Raises:
-      DataError: there are none, they are damaged, or the folder holds something else; one line that says what to do.
+      DataError: there are no data, they are damaged, or the folder holds something else; one line that says what to do.
     """
     path = Path(path).expanduser()
     recorded_env(path)
@@ -186,7 +188,7 @@ def load_dataset(path: str | Path, *, mapped: bool = False, values: bool = True)
         data = Dataset(**state["data"], about=manifest["about"], digest=_digest_of(manifest))
         check_dataset(data, values=values)
         if manifest["steps"] != len(data):
-            raise ValueError(f"{len(data)} steps, the manifest says {str(manifest['steps'])[:40]}")
+            raise ValueError(f"{len(data)} steps, but the manifest says {str(manifest['steps'])[:40]}")
     except (*MISFITS, MindingError) as error:
         raise DamagedDataError(
             f"{str(path)!r}: its arrays do not fit together ({first_line(error)}); {_again(path)}"
@@ -222,17 +224,17 @@ def _beside(path: Path) -> str:
 
 
 def check_folder(path: str | Path, env: Mapping[str, Any], batch_size: int) -> None:
-    """Refuses a folder that a run cannot learn from, by its manifest alone, which takes no time.
+    """Refuses a folder that a run cannot learn from; it reads only the manifest, which takes no time.
 
-    Damage of the other files is found by `load_dataset`.
+    `load_dataset` finds damage of the other files.
 
     Args:
-      path: where the data are.
+      path: the folder.
       env: the section `env` of the compiled configuration.
       batch_size: steps of a minibatch.
     Raises:
-      DataError: there are no recorded data, they are of another environment or fewer than a minibatch, or their
-        reference returns are damaged.
+      DataError: there are no recorded data, they come from another environment or are fewer than a minibatch, or
+        their reference returns are damaged.
     """
     recorded, steps = recorded_env(path)
     recorded_references(path)
@@ -257,13 +259,13 @@ def recorded_env(path: str | Path) -> tuple[dict[str, Any], int]:
         check_description(about["env"])
     except ValueError as error:
         raise DamagedDataError(
-            f"{str(path)!r}: its manifest describes no environment ({error}); {again(about, Path(path))}"
+            f"{str(path)!r}: its manifest does not describe an environment ({error}); {again(about, Path(path))}"
         ) from None
     return about["env"], steps
 
 
 def recorded_digest(path: str | Path) -> str:
-    """The fingerprint of a folder's data, by its manifest.
+    """The digest of a folder's data, read from its manifest.
 
     Raises:
       DataError: there are no recorded data, or the manifest is damaged.
@@ -276,7 +278,7 @@ def _digest_of(manifest: Mapping[str, Any]) -> str:
 
 
 def recorded_references(path: str | Path) -> References | None:
-    """The reference returns that a folder's data carry, by its manifest; None without any.
+    """The reference returns in the manifest of a folder; None if it has none.
 
     Raises:
       DataError: there are no recorded data, or the references are not two different finite numbers.
@@ -289,24 +291,24 @@ def recorded_references(path: str | Path) -> References | None:
 
 
 def too_few(steps: int, batch_size: int, which: str = "recorded steps") -> list[str]:
-    """Says in a sentence that `steps` recorded steps are fewer than a minibatch takes; empty if they are not."""
+    """Returns a sentence if `steps` recorded steps are fewer than a minibatch, else an empty list."""
     if batch_size <= steps:
         return []
     return [
         f"policy.learn.batch_size={batch_size} exceeds the {steps} {which}: every minibatch would hold steps twice; "
-        "record more, or lower it"
+        "record more, or lower policy.learn.batch_size"
     ]
 
 
 def check_fits(data: Dataset, env: Mapping[str, Any], where: str) -> None:
-    """Refuses data of another environment, and warns of data recorded in the same one under other conditions.
+    """Refuses data of another environment; logs a warning for data of the same one under other conditions.
 
     Args:
-      data: what is to be learned from.
+      data: the data to learn from.
       env: the section `env` of the compiled configuration.
-      where: where the data are, for the message.
+      where: path of the data, for the message.
     Raises:
-      DataError: names what differs, with both values.
+      DataError: names the differences, with both values.
     """
     there = data.about["env"]
     _refuse_another(there, env, where)
@@ -321,12 +323,12 @@ def _refuse_another(there: Mapping[str, Any], env: Mapping[str, Any], where: str
         return
     if there.get("env_id") == RECORDED:
         raise DataError(
-            f"the data in {where!r} do not name their environment: `minding data convert {where} --env "
-            f"{env['env_id']} --out FOLDER` makes them data of this one, if they fit. Differences: {told}"
+            f"the data in {where!r} do not name their environment: if they come from this one, convert them with "
+            f"`minding data convert {where} --env {env['env_id']} --out FOLDER`. Differences: {told}"
         )
     raise DataError(
-        f"the data in {where!r} are of another environment: record data of this one with `minding data record`, "
-        f"or train in theirs. Differences: {told}"
+        f"the data in {where!r} come from another environment: record data of this one with `minding data record`, "
+        f"or train in the environment of the data. Differences: {told}"
     )
 
 
@@ -342,9 +344,9 @@ def _told(there: Mapping[str, Any], env: Mapping[str, Any], parts: Mapping[str, 
 
 
 def check_dataset(data: Dataset, *, values: bool = True, single: bool = False) -> None:
-    """Raises ValueError or another of `MISFITS` unless the parts belong together, with `values` in their spaces.
+    """Raises ValueError or another of `MISFITS` unless the parts fit together and, with `values`, lie in their spaces.
 
-    Of a `single` episode messages name the step alone: whoever asks knows which episode it is.
+    For a `single` episode messages name only the step, because the caller knows the episode.
     """
     env = data.about["env"]
     check_description(env)
@@ -357,7 +359,7 @@ def check_dataset(data: Dataset, *, values: bool = True, single: bool = False) -
         _expect(name, getattr(data, name), (steps,), dtype)
     _expect("end", data.end, (ends,), "int64")
     if not ends or data.end[-1] != steps - 1 or data.end[0] < 0 or (np.diff(data.end) < 1).any():
-        raise ValueError("the ends of episodes do not rise to the last step")
+        raise ValueError("the ends of episodes do not increase up to the last step")
     ended = np.flatnonzero(data.terminated | data.truncated)
     stray = ended[~np.isin(ended, data.end)]
     if len(stray):

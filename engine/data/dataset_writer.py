@@ -1,4 +1,4 @@
-"""Writing recorded data block by block: what is converted never has to be in memory as a whole."""
+"""Writes recorded data block by block, so that converted data never have to fit into memory as a whole."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Episode:
       final_obs: by path, ``(...)``: the observation after the last step.
       action: ``(T, ...)``, in the environment's units.
       reward: float32 ``(T,)``.
-      terminated, truncated: how the last step ended it; with neither, recording ended there.
+      terminated, truncated: whether the last step ended the episode in this way; with neither, recording ended there.
     """
 
     obs: Mapping[str, Array]
@@ -55,10 +55,10 @@ class Episode:
 
 
 def joined(episodes: Sequence[Episode], about: Mapping[str, Any]) -> Dataset:
-    """Data of episodes, one after the other; there is at least one.
+    """Joins episodes to recorded data, in their order.
 
     Args:
-      episodes: of the same environment.
+      episodes: at least one, all from the same environment.
       about: as in `Dataset`.
     """
     end = np.cumsum([len(episode) for episode in episodes]) - 1
@@ -87,7 +87,7 @@ def _one_after_other(arrays: Sequence[Array]) -> Array:
 
 
 def as_stored(obs: Mapping[str, Array], about: Mapping[str, Any]) -> dict[str, Array]:
-    """Observations as an environment hands them out, by path, in the dtypes that data have."""
+    """Returns the observations of an environment by path, in the dtypes of recorded data."""
     dtypes = {leaf.path: np.dtype(leaf.field.dtype) for leaf in observation_leaves(about["env"]["observation"])}
     return {path: values.astype(dtypes.get(path, values.dtype), copy=False) for path, values in obs.items()}
 
@@ -109,20 +109,19 @@ def episodes_of(data: Dataset) -> Iterator[Episode]:
 
 
 class DatasetWriter(contextlib.AbstractContextManager["DatasetWriter"]):
-    """Writes a folder of recorded data; for use with ``with``. At its end the folder is complete, or there is none.
+    """Writes a folder of recorded data; use it in a ``with`` statement, at whose end the folder is complete or absent.
 
-    Every block is checked as data that are loaded.
+    Every block passes the same checks as data that are loaded.
 
     Args:
       path: the folder, which must not exist yet.
       about: as in `Dataset`.
 
     Attributes:
-      steps, episodes: written so far.
+      steps, episodes: numbers written so far.
 
     Raises:
-      DataError: there is something of that name already, another process is writing it, it cannot be written, or
-        nothing was appended.
+      DataError: the path exists already, another process is writing it, it cannot be written, or nothing was appended.
     """
 
     def __init__(self, path: str | Path, about: Mapping[str, Any]) -> None:
@@ -145,7 +144,7 @@ class DatasetWriter(contextlib.AbstractContextManager["DatasetWriter"]):
             if error is None:
                 self._flush()
                 if not self.steps:
-                    raise DataError(f"{str(self._path)!r}: there are no steps to write")
+                    raise DataError(f"{str(self._path)!r}: expected at least one step to write, got none")
                 with self._naming_the_folder():
                     self._finish()
         finally:
@@ -154,10 +153,10 @@ class DatasetWriter(contextlib.AbstractContextManager["DatasetWriter"]):
             self._scratch.__exit__()
 
     def add(self, episode: Episode) -> None:
-        """Appends an episode, which may wait in memory for others.
+        """Appends an episode; it may stay in memory until others follow.
 
         Raises:
-          ValueError, ShapeError: as `append`, and then any of those that waited.
+          ValueError, ShapeError: as in `append`, for this episode or one that was still in memory.
         """
         self._held.append(episode)
         if sum(map(len, self._held)) >= _BLOCK:
@@ -167,7 +166,7 @@ class DatasetWriter(contextlib.AbstractContextManager["DatasetWriter"]):
         """Appends the episodes of data.
 
         Raises:
-          ValueError, ShapeError: their parts do not belong together, or a value is not in its space.
+          ValueError, ShapeError: their parts do not fit together, or a value is not in its space.
           DataError: they cannot be written.
         """
         check_dataset(data)
@@ -237,18 +236,18 @@ class DatasetWriter(contextlib.AbstractContextManager["DatasetWriter"]):
 
 
 def save_dataset(path: str | Path, data: Dataset) -> None:
-    """Writes data to a new folder, in one step and durably.
+    """Writes data to a new folder, atomically and durably.
 
     Raises:
-      DataError: there is something of that name already, or it cannot be written.
-      ValueError, ShapeError: its parts do not belong together, or a value is not in its space.
+      DataError: the path exists already, or cannot be written.
+      ValueError, ShapeError: the parts of the data do not fit together, or a value is not in its space.
     """
     with DatasetWriter(path, data.about) as writer:
         writer.append(data)
 
 
 class _Column:
-    """The numbers of an array that grows, in a file."""
+    """The numbers of a growing array, in a file."""
 
     def __init__(self, path: Path, values: Array) -> None:
         self.path, self.file = path, open(path, "xb")  # noqa: SIM115

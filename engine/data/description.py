@@ -17,10 +17,10 @@ _OBSERVATIONS = (*_ACTIONS, "multi_binary", "action_mask", "dict", "tuple")
 
 
 def check_description(env: Mapping[str, Any]) -> None:
-    """Refuses a description (see `engine.data.dataset.describe`) that is not one of an environment.
+    """Refuses a mapping that is not the description of an environment (see `engine.data.dataset.describe`).
 
     Raises:
-      ValueError: names the entry, what it is and what was expected.
+      ValueError: names the entry, its value and the expected one.
     """
     limit = env.get("max_episode_steps")
     _expect(isinstance(env.get("env_id"), str), "env_id", env.get("env_id"), "a name")

@@ -1,4 +1,4 @@
-"""In what two descriptions of spaces differ, in a few words."""
+"""The differences between two descriptions of spaces, in a few words."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def differences(name: str, there: Any, here: Any) -> list[str]:
     """Each difference as ``'name.shape is [4] there, [3] here'``.
 
     Args:
-      name: what is compared.
+      name: name of the compared values in the result.
       there, here: plain values, or descriptions of spaces (see `envs.describe_space`), of which only the entries that
         differ are named.
     """

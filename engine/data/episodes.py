@@ -1,4 +1,4 @@
-"""Rows of episodes that are still running, kept until they are whole."""
+"""Rows of running episodes, kept until the episodes are complete."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ _FEW = 16
 
 
 class OpenEpisodes:
-    """Gathers rollouts of any length into whole episodes.
+    """Gathers rollouts of any length into complete episodes.
 
-    An episode is over where it ended, or where the next row does not continue it: after a fault, or where a resumed run
-    begins with new ones. Collectors that take turns keep their episodes apart.
+    An episode is complete when it ends, or when the next row does not continue it: after a fault, or where a resumed
+    run starts new episodes. The episodes of different collectors are kept apart.
 
     Args:
-      longest: rows at which an episode is handed on although it continues; its later rows are then another one.
+      longest: largest number of rows of an episode; after it the episode is passed on, and its later rows form another.
     """
 
     def __init__(self, longest: int) -> None:
@@ -27,14 +27,14 @@ class OpenEpisodes:
         self._rows: dict[int, _Rows] = {}
 
     def add(self, rollout: Rollout, columns: Mapping[str, Array]) -> Iterator[dict[str, Array]]:
-        """Adds the rows of a rollout that are ready, and yields the episodes that are over then.
+        """Adds the rows of a rollout that are ready, and yields the episodes that they complete.
 
         Args:
-          rollout: says which rows there are, and where episodes begin and end.
-          columns: what is kept of them, ``(T, N, ...)`` by name; the names are the same in every rollout.
+          rollout: gives the rows that are ready, and the places where episodes begin and end.
+          columns: arrays to keep, ``(T, N, ...)`` by name; the names are the same in every rollout.
 
         Yields:
-          The columns ``(L, ...)`` of each episode, as copies, in the order in which the episodes are over.
+          The columns ``(L, ...)`` of each episode by name, as copies, in the order in which the episodes complete.
         """
         steps, envs = rollout.shape
         held = self._rows.setdefault(rollout.collector, _Rows(envs))
@@ -46,7 +46,7 @@ class OpenEpisodes:
             yield from held.take(np.flatnonzero(over[t] | (held.count >= self._longest)))
 
     def rest(self) -> Iterator[dict[str, Array]]:
-        """The rows so far of the episodes that are still running; they continue to run."""
+        """Yields the rows so far of the running episodes, and keeps them."""
         for rows in self._rows.values():
             yield from _Rows.of(rows.state_dict()).take(np.arange(len(rows.count)))
 
@@ -61,7 +61,7 @@ class _Rows:
     """The rows of N running episodes, in arrays ``(N, capacity, ...)`` that grow with the longest.
 
     Attributes:
-      count: int64 ``(N,)``, how many rows each has.
+      count: int64 ``(N,)``, the number of rows of each.
     """
 
     def __init__(self, envs: int) -> None:

@@ -1,4 +1,4 @@
-"""Errors of action values over rollouts (NumPy, float64 inside), as priorities of what was just collected."""
+"""Errors of action values over rollouts (NumPy, float64 inside), used as priorities of newly collected rows."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ RESCALE = 1e-3
 
 
 def nstep_errors(rollout: Rollout, *, n: int, gamma: float, rescale: bool = False) -> Array:
-    """Sizes of the n-step errors of the action values that were recorded while collecting.
+    """Absolute n-step errors of the action values that were recorded while collecting.
 
         e_t = |h(R_t + gamma^k (1 - terminated) h^-1(V(s_{t+k}))) - Q(s_t, a_t)|,   k <= n within trajectory and rollout
 
@@ -22,7 +22,7 @@ def nstep_errors(rollout: Rollout, *, n: int, gamma: float, rescale: bool = Fals
       rollout: with `q_value` and `value` in its record: Q of the action taken and V, the highest Q.
       n: steps of the return.
       gamma: discount.
-      rescale: whether action values are those of rescaled returns, see `rescaled`; h is the identity else.
+      rescale: whether action values estimate rescaled returns, see `rescaled`; without it h is the identity.
 
     Returns:
       float32 (T, N).
@@ -37,8 +37,8 @@ def nstep_errors(rollout: Rollout, *, n: int, gamma: float, rescale: bool = Fals
         )
     if "q_value" not in rollout.record:
         raise ChainError(
-            "ctx.trajectories has no values of the actions taken: the collector's policy records none; use one that "
-            "does, such as R2D2 with policy.other.replay=prioritized"
+            "nstep_errors needs the values of the actions taken, but the collector's policy does not record them in "
+            "ctx.trajectories; use one that does, such as R2D2 with policy.other.replay=prioritized"
         )
     total, last, discount = nstep(rollout.reward, rollout.cut(), n=n, gamma=gamma)
     step = last, np.arange(rollout.shape[1])

@@ -1,4 +1,4 @@
-"""Episodes in the numbers of the spaces that they are said to be from."""
+"""Converts episodes to the dtypes of the spaces that they are declared to have."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 
 def fitted(episode: Episode, env: Mapping[str, Any]) -> Episode:
-    """An episode in the dtypes that a description of the environment has; values stay what they are.
+    """Returns an episode in the dtypes of an environment; its values do not change.
 
     Args:
-      episode: as somebody logged it.
-      env: see `engine.data.dataset.describe`.
+      episode: the episode as it was logged.
+      env: description of the environment, see `engine.data.dataset.describe`.
     Raises:
-      ValueError: names the part that is of another shape or kind, with what the environment has.
+      ValueError: a part does not have the environment's shape or kind of number; names the part and both.
     """
     leaves = {leaf.path: leaf.field for leaf in observation_leaves(env["observation"])}
     if episode.obs.keys() != leaves.keys():

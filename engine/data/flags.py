@@ -15,12 +15,12 @@ def as_flags(values: Any, name: str, first: int = 0, unit: str = "step") -> Arra
     """An array of flags as bool, of the same shape.
 
     Args:
-      values: of bool, or of numbers that are 0 or 1.
-      name: what they are, for the message.
-      first: number of the first one, for the message.
-      unit: what they are numbered by, for the message.
+      values: bools, or numbers that are 0 or 1.
+      name: name of the values, for the message.
+      first: number of the first value, for the message.
+      unit: unit of that number, for the message.
     Raises:
-      ValueError: names the first that is something else.
+      ValueError: a value is neither; names the first such value and its number.
     """
     flags = np.asarray(values)
     if flags.dtype == np.bool_:
@@ -35,11 +35,11 @@ def as_flags(values: Any, name: str, first: int = 0, unit: str = "step") -> Arra
 
 
 def ending(terminated: Any, truncated: Any, steps: int) -> tuple[bool, bool]:
-    """The end of an episode.
+    """Returns whether an episode terminated, and whether it was truncated.
 
     Args:
-      terminated, truncated: one flag for the last step, or one for each of its steps.
-      steps: of the episode.
+      terminated, truncated: one flag for the last step, or one for each step.
+      steps: number of steps of the episode.
     Raises:
       ValueError: a value is not a flag, is set before the last step, or both are.
     """

@@ -1,4 +1,4 @@
-"""The rewards that an environment with goals gives for reaching any of them."""
+"""Rewards of an environment with goals, computed for any goal."""
 
 from __future__ import annotations
 
@@ -18,15 +18,16 @@ _TOGETHER, _DICTS, _ROWS = "arrays of many rows", "many rows and as many dicts o
 
 
 class GoalRule:
-    """A function of an environment with goals, such as `compute_reward`, for many rows whatever it was written for.
+    """A function of an environment with goals, such as `compute_reward`, called for many rows at once.
 
-    Environments write it for one row, ``(achieved (G,), desired (G,), info)``, or also for many, with an info of arrays
-    ``(n, ...)`` or with n dicts. Which of them it takes is tried out once, with rows that are asked for one by one as
-    well: a form counts if it gives one number per row, the same as for the row alone.
+    Environments define it for one row, ``(achieved (G,), desired (G,), info)``, or also for many, with an info of
+    arrays ``(n, ...)`` or with n dicts. The first call finds the form that the function accepts, by comparison with
+    calls for single rows: a form is used if it returns one number per row, the same as for the row alone if the
+    function accepts that.
 
     Args:
       env: the environment.
-      name: of the function.
+      name: name of the function.
     """
 
     def __init__(self, env: Any, name: str) -> None:
@@ -35,14 +36,14 @@ class GoalRule:
         self._form: str | None = None
 
     def __call__(self, achieved: Array, desired: Array, info: Mapping[str, Array]) -> Array:
-        """The values (n,).
+        """Returns the values ``(n,)``.
 
         Args:
           achieved, desired: goals ``(n, ...)``.
           info: the declared entries of the steps' info, ``(n, ...)`` by name.
 
         Raises:
-          EnvError: if it takes rows in none of the forms; says what it raised or returned.
+          EnvError: the function accepts rows in none of the forms; includes the error or the value it returned.
         """
         if self._form is None:
             self._form = self._find(achieved, desired, info)

@@ -1,4 +1,4 @@
-"""Rollouts of the same environments as one: joined, cut, saved."""
+"""Joins, cuts and saves rollouts of the same environments."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _BY_NAME = ("record", "info")
 
 
 def join(first: Rollout, second: Rollout) -> Rollout:
-    """The rows of a rollout and those that were collected next in the same environments.
+    """Joins a rollout and the next one of the same environments into one.
 
-    Where an episode was given up between the two, which no flag says, `ends` and `final_obs` name the last observation
-    of the first rollout as the true successor of its last row.
+    If an episode was abandoned between the two, for which there is no flag, `ends` and `final_obs` give the last
+    observation of the first rollout as the true successor of its last row.
 
     Args:
       first, second: rollouts whose returns are still one-step (`bootstrap_row` is None).

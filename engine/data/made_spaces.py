@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 
 def made_of(episodes: Sequence[Episode], action_low: Any = None, action_high: Any = None) -> dict[str, Any]:
-    """A description (see `engine.data.dataset.describe`) whose spaces have the values of some episodes.
+    """A description (see `engine.data.dataset.describe`) whose spaces contain the values of some episodes.
 
     Args:
-      episodes: alike; there is at least one.
-      action_low, action_high: smallest and largest action, where actions are integers.
+      episodes: at least one, all with the same parts, shapes and dtypes.
+      action_low, action_high: smallest and largest action, if actions are integers.
     Raises:
-      ValueError: integer actions do not count from 0, and no limits say from where.
+      ValueError: integer actions do not count from 0, and there are no limits.
     """
     leaves = {path: box_of(values) for path, values in episodes[0].obs.items()}
     observation = leaves[""] if [*leaves] == [""] else {"kind": "dict", "spaces": leaves}
@@ -61,10 +61,10 @@ def choices(low: Array, high: Array, action_low: Any = None, action_high: Any = 
     """The space of integer actions.
 
     Args:
-      low, high: smallest and largest one that was taken, integers of the shape of an action.
-      action_low, action_high: smallest and largest one that there is; without them they count from 0 to `high`.
+      low, high: smallest and largest action that was taken, integers of the shape of an action.
+      action_low, action_high: smallest and largest action of the space; without them actions count from 0 to `high`.
     Raises:
-      ValueError: they do not count from 0, and nothing says from where; or the limits leave a value out.
+      ValueError: actions do not count from 0 and there are no limits, or a value lies outside the limits.
     """
     limited = action_low is not None or action_high is not None
     if limited:
@@ -74,8 +74,8 @@ def choices(low: Array, high: Array, action_low: Any = None, action_high: Any = 
         least, most = least.astype(np.int64), most.astype(np.int64)
         if (low < least).any() or (high > most).any():
             raise ValueError(
-                f"actions go from {low.tolist()} to {high.tolist()}, action_low={action_low} and "
-                f"action_high={action_high} leave some out"
+                f"actions range from {low.tolist()} to {high.tolist()}, outside action_low={action_low} and "
+                f"action_high={action_high}: widen the limits to include all actions"
             )
     else:
         least, most = np.zeros_like(low), high
@@ -92,13 +92,15 @@ def choices(low: Array, high: Array, action_low: Any = None, action_high: Any = 
 
 
 def with_limits(env: Mapping[str, Any], action_low: Any, action_high: Any) -> dict[str, Any]:
-    """A description with other limits of a Box of actions; itself without limits, or with actions that are choices.
+    """Returns a description with new limits of a Box of actions.
+
+    It is unchanged if no limits are given, or if actions are choices.
 
     Args:
       env: see `engine.data.dataset.describe`.
-      action_low, action_high: a number for all of an action, or one for each of its numbers.
+      action_low, action_high: one number, or one for each number of an action.
     Raises:
-      ValueError: says which limit is missing or wrong.
+      ValueError: a limit is missing or wrong; names the limit.
     """
     found = copy.deepcopy(dict(env))
     space = found["env_action"]

@@ -1,8 +1,8 @@
-"""Action masks: which actions are legal, as a part of the observation that they belong to.
+"""Action masks: the legal actions, as a part of the observation to which they belong.
 
 A mask is bool ``(..., A)``: A actions of a Discrete space, or the joined choices of a MultiDiscrete one, each of which
-has `counts` entries. It is the entry `ACTION_MASK` of an observation; an observation that was no dict is its entry
-`OBSERVATION` then (PettingZoo's names).
+has `counts` entries. It is the entry `ACTION_MASK` of an observation; an observation that was not a dict becomes the
+entry `OBSERVATION` (PettingZoo's names).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ OBSERVATION = "observation"
 
 
 def first_entries(counts: Sequence[int]) -> list[int]:
-    """Where each choice begins in a mask."""
+    """The index of the first entry of each choice in a mask."""
     return [0, *np.cumsum(counts).tolist()[:-1]]
 
 
@@ -39,7 +39,7 @@ def random_legal(mask: Array, counts: Sequence[int], rng: np.random.Generator) -
     Args:
       mask: bool ``(..., A)``; where a choice has no legal entry, its first one is returned.
       counts: entries of each choice; they add up to A.
-      rng: draws one number per choice.
+      rng: source of the random numbers, of which it draws one per choice.
     Returns:
       int64 ``(...)`` for one choice, ``(..., K)`` for K.
     """
@@ -58,12 +58,12 @@ def with_mask(obs: Any, mask: Any) -> dict[str, Any]:
 
 
 def masked_obs(obs: ObsLike, mask: Array, paths: Collection[str]) -> Obs:
-    """The observation that a policy with masks takes, from one without its mask.
+    """Returns the observation that a policy with masks expects, from an observation and its mask.
 
     Args:
       obs: ``(N, ...)``, as the environment gives it.
       mask: bool ``(N, A)``.
-      paths: of the leaves that the policy takes.
+      paths: paths of the leaves that the policy expects.
     """
     leaves = trees.named(obs)
     if not leaves.keys() <= set(paths):

@@ -1,4 +1,4 @@
-"""Some episodes of recorded data: the ones that are learned from, and the ones that judge what was learned."""
+"""Parts of recorded data: the episodes to learn from, and the held-out episodes to evaluate on."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from minding.engine.types import Array
 
 
 class DatasetPart:
-    """Some episodes of recorded data, numbered from 0 on as if there were no others; nothing is copied.
+    """Some episodes of recorded data, whose steps are numbered from 0 within the part; no array is copied.
 
     Args:
-      data: all of it; its arrays may be mapped.
-      episodes: int ``(E,)``, the numbers of the episodes, rising.
+      data: the whole data; its arrays may be mapped.
+      episodes: int ``(E,)``, the numbers of the episodes in the data, increasing.
 
     Attributes:
-      about: as in the data.
-      episodes: the numbers.
-      end: int64 ``(E,)``, the last step of each episode, in numbers of the part.
-      digest: of the data and the numbers: what tells the part from other data and other parts.
+      about: the same as in the data.
+      episodes: the numbers of the episodes in the data.
+      end: int64 ``(E,)``, the last step of each episode, numbered within the part.
+      digest: digest of the data and the numbers; it differs from other data and other parts.
     """
 
     def __init__(self, data: Dataset, episodes: Array) -> None:
@@ -66,18 +66,18 @@ def first_steps(data: Dataset | DatasetPart) -> Array:
 
 
 def hold_out(data: Dataset, share: float, seed: int) -> tuple[Dataset | DatasetPart, DatasetPart | None]:
-    """Splits the episodes into those that are learned from and those that are held out.
+    """Splits the episodes into a part to learn from and a held-out part.
 
-    Which ones are held out follows from the seed; those of a smaller share are among those of a larger one.
+    The seed decides which episodes are held out; with the same seed, a larger share holds out the same ones and more.
 
     Args:
-      data: all of it.
-      share: of the episodes that are held out, `policy.other.holdout`: at least one episode. 0: none.
-      seed: of the run.
+      data: the whole data.
+      share: share of the episodes to hold out, `policy.other.holdout`, rounded to at least one episode; 0: none.
+      seed: seed of the run.
     Returns:
-      (what is learned from, what is held out); without a share the data themselves and None.
+      (part to learn from, held-out part); (data, None) if `share` is 0.
     Raises:
-      DataError: there is only one episode.
+      DataError: no episode would be left to learn from.
     """
     if not share:
         return data, None
@@ -86,7 +86,7 @@ def hold_out(data: Dataset, share: float, seed: int) -> tuple[Dataset | DatasetP
     if held >= count:
         raise DataError(
             f"policy.other.holdout={share:g} of {count} recorded episode{'s' if count > 1 else ''} leaves none to "
-            "learn from: lower it, or record more episodes"
+            "learn from: lower policy.other.holdout, or record more episodes"
         )
     order = SeedStreams(seed).generator("holdout").permutation(count)
     return DatasetPart(data, np.sort(order[held:])), DatasetPart(data, np.sort(order[:held]))

@@ -1,4 +1,4 @@
-"""Whether recorded steps hold only what their spaces have, by the same measure as steps of a running environment."""
+"""Checks that recorded steps lie in their spaces, by the same rules as steps of a running environment."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ def check_ranges(
     *,
     single: bool = False,
 ) -> None:
-    """Refuses recorded steps with a value that their spaces do not have; their shapes and dtypes are right.
+    """Refuses recorded steps with a value outside its space; shapes and dtypes must have been checked before.
 
     Args:
-      env: what `describe` says of the environment.
+      env: description of the environment, from `describe`.
       obs, final_obs, action, end: as in `Dataset`.
-      single: they are one episode, and whoever asks knows which.
+      single: whether they are one episode that the caller names; messages then name only the step.
     Raises:
-      ValueError: names the episode, the row, the value and what is expected.
+      ValueError: names the episode, the row, the value and the expected values.
     """
     for rows in blocks(len(action)):
         for row, problem in _of_actions(env["env_action"], action[rows]):
@@ -62,11 +62,11 @@ def check_ranges(
 
 
 def check_observations(data: Dataset, *, single: bool = False) -> None:
-    """Refuses observations outside the limits of their Box, which a running environment may leave.
+    """Refuses observations outside the limits of their Box, although a running environment may exceed them.
 
     Args:
-      data: whose shapes and dtypes are right.
-      single: they are one episode, and whoever asks knows which.
+      data: data whose shapes and dtypes have been checked.
+      single: whether they are one episode that the caller names; messages then name only the step.
     Raises:
       ValueError: names the episode, the row, the value and the limits.
     """
@@ -90,7 +90,7 @@ def check_observations(data: Dataset, *, single: bool = False) -> None:
 
 
 def blocks(count: int) -> Iterator[slice]:
-    """This many rows, in parts of bounded size."""
+    """Yields slices of bounded size that together cover `count` rows."""
     return (slice(start, min(start + _BLOCK, count)) for start in range(0, count, _BLOCK))
 
 

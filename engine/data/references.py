@@ -1,4 +1,4 @@
-"""Two returns that recorded data carry, of random actions and of an expert, by which other returns are normalized."""
+"""Reference returns in recorded data, of random actions and of an expert, with which other returns are normalized."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _HOW = "--random-return R --expert-return R"
 
 @dataclasses.dataclass(frozen=True)
 class References:
-    """Mean returns in the environment of the data.
+    """Two mean returns in the environment of the data.
 
     Attributes:
-      random: of random actions, which score 0.
-      expert: of an expert, who scores 100.
+      random: mean return of random actions; its normalized score is 0.
+      expert: mean return of an expert; its normalized score is 100.
 
     Raises:
-      DataError: they are equal, or one is not a finite number.
+      DataError: the two are equal, or one is not a finite number.
     """
 
     random: float
@@ -46,10 +46,10 @@ class References:
 
 
 def references_of(about: Mapping[str, Any]) -> References | None:
-    """The references that data carry.
+    """The reference returns of recorded data; None if there are none.
 
     Args:
-      about: what the data say about themselves.
+      about: the metadata of the data, see `Dataset`.
     Raises:
       DataError: they are not two different finite numbers.
     """
@@ -75,6 +75,7 @@ def common(found: Iterable[References | None]) -> References | None:
     different = list(dict.fromkeys(each for each in found if each is not None))
     if len(different) > 1:
         raise DataError(
-            f"the sets carry different reference returns ({different[0]}, {different[1]}): say which hold with {_HOW}"
+            f"the sets carry different reference returns ({different[0]}, {different[1]}): choose the ones to use with "
+            f"{_HOW}"
         )
     return different[0] if different else None

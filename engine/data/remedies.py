@@ -25,8 +25,8 @@ def local_set(name: str) -> Path:
 
 
 def conversion(path: Path) -> str:
-    """The command that makes recorded data of a file or folder in another form, or of a Minari set here, as ``': it is
-    ...'``; empty for anything else."""
+    """The command that converts a file or folder in another format, or a local Minari set, to recorded data, as ``': it
+    is ...'``; an empty string for anything else."""
     if path.is_file() and path.suffix in HDF5:
         form, out = "a file in HDF5", path.with_suffix("")
     elif any((path / inside / MINARI).is_file() for inside in (".", "data")):
@@ -39,11 +39,11 @@ def conversion(path: Path) -> str:
 
 
 def again(about: object, path: Path) -> str:
-    """The command that makes damaged data again.
+    """Returns, as a part of a sentence, the way to replace damaged data.
 
     Args:
-      about: what they say of their origin, see `Dataset`; anything else where that is damaged, too.
-      path: their folder.
+      about: the metadata of the data with their origin, see `Dataset`; any value if the metadata are damaged, too.
+      path: folder of the data.
     """
     known: Mapping[str, Any] = about if isinstance(about, Mapping) else {}
     sources = known.get("converted")

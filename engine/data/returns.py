@@ -1,7 +1,7 @@
 """Advantages and returns over rollouts (NumPy, float64 inside); ends, time limits and reset rows are kept apart.
 
 Time is the first axis, and any axes may follow: ``(T, N)`` for N environments, ``(T, N, M)`` for the M agents of each.
-In the shapes below ``...`` stands for what follows N. Ends, and a reward that a team shares, may lack the trailing
+In the shapes below ``...`` stands for the axes after N. Ends, and a reward that a team shares, may lack the trailing
 axes: they then hold for all agents of an environment.
 """
 
@@ -39,8 +39,8 @@ def outcome(ended: Array, cut: Array) -> tuple[Array, Array]:
       cut: bool (T, N), true where the next row does not continue this trajectory.
 
     Returns:
-      (rows of an episode whose end is among the rows, rows of one that continues after them), bool (T, N) each; rows of
-      one that was given up are neither.
+      (rows of an episode whose end is among the rows, rows of an episode that continues after them), bool (T, N) each;
+      rows of an abandoned episode are in neither.
     """
     steps = len(cut)
     # The row with which each trajectory stops; T where none does.
@@ -85,8 +85,8 @@ def gae(
 
 
 def over_agents(array: Array, shape: tuple[int, ...], what: str) -> Array:
-    """An array ``(T, N, ...)`` or ``(T, N)`` with the trailing axes of `shape`: what holds for an environment holds for
-    each of its agents.
+    """Gives an array ``(T, N, ...)`` or ``(T, N)`` the trailing axes of `shape`: a value of an environment then holds
+    for each of its agents.
 
     Raises:
       ShapeError: if it is neither; `what` names it.
@@ -104,7 +104,7 @@ def nstep(reward: Array, cut: Array, *, n: int, gamma: float) -> tuple[Array, Ar
 
         R_t = sum_{i<k} gamma^i r_{t+i},   k = min(n, steps left in the trajectory and in the arrays)
 
-    The target is ``R_t + gamma^k * V(s_{t+k})``, so successor, `terminated` and discount are those of step t + k - 1.
+    The target is ``R_t + gamma^k * V(s_{t+k})``, so successor, `terminated` and discount are taken from step t + k - 1.
 
     Args:
       reward: float32 (T, N, ...).

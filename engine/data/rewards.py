@@ -1,4 +1,4 @@
-"""The scale in which rewards are learned from, where it is not the environment's (`policy.other.reward`)."""
+"""The scale of rewards during learning, where it differs from the environment's (`policy.other.reward`)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _RANGE, _SHIFT = 1000.0, -1.0
 
 
 class RewardScale:
-    """Rewards as they are learned from: ``reward * factor + offset``.
+    """Scales rewards for learning: ``reward * factor + offset``.
 
     =============  ==========================  ======
     kind           factor                      offset
@@ -22,8 +22,8 @@ class RewardScale:
     shift          1                           -1
     =============  ==========================  ======
 
-    Best and worst are the highest and the lowest return of the recorded episodes that ended. The numbers belong to what
-    was learned: they are saved with it, and stay when it learns from other data or from an environment.
+    Best and worst are the highest and the lowest return of the recorded episodes that ended. The numbers belong to the
+    policy: they are saved with it, and do not change when it learns from other data or from an environment.
 
     Args:
       kind: one of `KINDS`.
@@ -39,10 +39,10 @@ class RewardScale:
         self.offset = _SHIFT if kind == "shift" else 0.0
 
     def take(self, returns: Array) -> None:
-        """Takes the returns ``(E,)`` of recorded episodes into account, if it depends on them and knows none yet.
+        """Sets `factor` from the returns ``(E,)`` of recorded episodes, if it depends on them and is not set yet.
 
         Raises:
-          DataError: there are none, or all are equal.
+          DataError: there are no returns, or all are equal.
         """
         if self.factor is not None:
             return
@@ -60,7 +60,7 @@ class RewardScale:
         """Factor and offset.
 
         Raises:
-          ConfigError: nothing has been recorded that the factor could follow from.
+          ConfigError: the factor depends on recorded data, and none were given to `take`.
         """
         if self.factor is None:
             raise ConfigError(

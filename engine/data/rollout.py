@@ -16,8 +16,8 @@ from minding.engine.types import Array, Obs
 
 @dataclasses.dataclass(slots=True)
 class Rollout:
-    """A rollout of arrays with leading axes ``(T, N)``; with several agents a third one, M, follows in what is each
-    agent's own: its observation (see `engine.data.agents`), action, reward and the policy's record.
+    """A rollout: arrays with leading axes ``(T, N)``. With several agents, a third axis M follows in the arrays of each
+    agent: observation (see `engine.data.agents`), action, reward and the policy's record.
 
     Attributes:
       obs: observations acted on, ``(T, N, ...)`` (an array or a tree of them).
@@ -30,16 +30,16 @@ class Rollout:
       valid: bool ``(T, N)``, False for rows in which an environment was reset (no transition); None if all are valid.
       bootstrap_row: int64 ``(T, N)``, the row whose successor, end and discount belong to this row's return (n-step);
         None: each row's own.
-      record: what the policy recorded at each step, ``(T, N, ...)`` by name (log_prob, value, memory, ...).
+      record: values that the policy recorded at each step, ``(T, N, ...)`` by name (log_prob, value, memory, ...).
       last_value: value of `last_obs`, float32 ``(N,)`` or ``(N, M)``, by the weights and the memory that acted;
-        None for a policy that records no values.
+        None for a policy that does not record values.
       final_value: likewise of `final_obs`, float32 ``(E,)`` or ``(E, M)``.
       info: declared keys of the environments' `info`, ``(T, N, ...)`` by name.
-      fresh: bool ``(T, N)``, true in rows with which an episode begins whatever the row before was, as with the first
-        one of a rollout; None if it is not known.
-      ready: bool ``(T, N)``, the rows to be learned from now: of others the return is not complete, or they were ready
-        in an earlier rollout (n-step); None: all rows that are valid.
-      collector: number of the collector among those that take turns (asynchronous runs); each has its own environments.
+      fresh: bool ``(T, N)``, true in rows in which an episode begins, whatever the row before was, as in the first row
+        of a rollout; None if it is not known.
+      ready: bool ``(T, N)``, the rows to learn from now; the return of the others is not complete, or they were ready
+        in an earlier rollout (n-step). None: all valid rows.
+      collector: number of the collector in an asynchronous run; each collector has its own environments.
     """
 
     obs: Obs
@@ -87,13 +87,13 @@ class Rollout:
         return cut
 
     def transitions(self) -> Array:
-        """Bool ``(T, N)``, true in rows that are transitions to be learned from now."""
+        """Bool ``(T, N)``, true in rows that are transitions to learn from now."""
         rows = np.ones(self.shape, np.bool_) if self.valid is None else self.valid
         return rows if self.ready is None else rows & self.ready
 
     def left(self) -> Array:
-        """Bool ``(T, N, M)``, true where an agent that acted is not there any more in the true successor: its own end,
-        whatever becomes of the others."""
+        """Bool ``(T, N, M)``, true where an agent that acted is absent from the true successor: the end of this agent,
+        whether or not the others continue."""
         alive = alive_agents(self.obs)
         following = np.concatenate([alive[1:], alive_agents(self.last_obs)[None]])
         if self.final_obs is not None:
@@ -102,24 +102,24 @@ class Rollout:
         return left
 
     def begun(self) -> Array:
-        """Bool ``(T, N)``, true where the row continues no other: where what was remembered ended with the row before,
-        see `EnvStep.begun`, and where `fresh` says so."""
+        """Bool ``(T, N)``, true where the row does not continue the row before, so that earlier memory does not apply:
+        see `EnvStep.begun`, and where `fresh` is true."""
         begun = np.zeros(self.shape, np.bool_) if self.fresh is None else self.fresh.copy()
         over = self.terminated | self.truncated
         begun[1:] |= over[:-1] if self.valid is None else over[:-1] | ~self.valid[:-1]
         return begun
 
     def next_value(self) -> Array:
-        """Value of each row's true successor, float32 ``(T, N)`` or ``(T, N, M)``: the one recorded in the next row,
-        or that of the final or last observation.
+        """Value of each row's true successor, float32 ``(T, N)`` or ``(T, N, M)``: the value recorded in the next row,
+        or the value of the final or last observation.
 
         Raises:
           ChainError: if no values were recorded.
         """
         if self.last_value is None:
             raise ChainError(
-                "ctx.trajectories has no values: the collector's policy records none; use an actor-critic policy such "
-                "as PPO"
+                "ctx.trajectories has no values: the collector's policy does not record any; use an actor-critic "
+                "policy such as PPO"
             )
         following: Array = np.concatenate([self.record["value"][1:], self.last_value[None]])
         if self.final_value is not None:
@@ -141,13 +141,13 @@ def named_leaves(prefix: str, tree: Obs) -> Iterator[tuple[str, Array]]:
 
 
 def uneven(n_sample: int, name: str, parts: Mapping[str, int]) -> list[str]:
-    """Says what is wrong with a rollout that does not split into equal parts; nothing where it does.
+    """Returns a sentence if a rollout does not split into equal parts, else an empty list.
 
     Args:
       n_sample: environment steps of a rollout.
-      name: of the setting that says how many parts.
-      parts: by name of each setting that must divide the rollout, `name` among them; the number of steps that the
-        message proposes divides by all.
+      name: name of the setting with the number of parts.
+      parts: values by name of all settings that must divide the rollout, `name` among them; the number of steps that
+        the message proposes is divisible by all.
     """
     count = parts[name]
     if n_sample % count == 0:

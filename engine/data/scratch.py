@@ -1,4 +1,4 @@
-"""The hidden folder in which one process at a time writes what is to get a name."""
+"""A hidden folder in which one process at a time writes, before the folder gets its final name."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ _changing = threading.RLock()
 
 
 class Scratch(contextlib.AbstractContextManager["Scratch"]):
-    """A hidden folder beside `path`, locked while it is written; for use with ``with``, whose end removes it.
+    """A hidden folder beside `path`, locked while it is written; use it in a ``with`` statement, whose end removes it.
 
-    What a process left behind that died is removed, and does not stand in the way.
+    The folder of a process that died is removed.
 
     Args:
-      path: what the folder becomes by `finish`; there is nothing of that name yet.
+      path: final path of the folder, which `finish` gives it; it must not exist yet.
 
     Attributes:
-      folder: where to write.
+      folder: the hidden folder, to write into.
 
     Raises:
-      DataError: there is something of that name, or another process is writing it.
-      OSError: the folder cannot be made.
+      DataError: `path` exists, or another process is writing it.
+      OSError: the folder cannot be created.
     """
 
     def __init__(self, path: Path) -> None:
@@ -95,7 +95,7 @@ class Scratch(contextlib.AbstractContextManager["Scratch"]):
                 if os.path.samestat(os.fstat(found), os.stat(self.folder)):
                     return found
             os.close(found)
-        raise DataError(f"{str(self._path)!r}: other processes write it again and again: give another folder")
+        raise DataError(f"{str(self._path)!r}: other processes keep writing it: give another folder")
 
     def _writer(self) -> str:
         with contextlib.suppress(OSError), open(self.folder / _WRITER, "rb") as file:

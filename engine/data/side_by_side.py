@@ -15,20 +15,20 @@ from minding.engine.types import Array, EpisodeEnd
 
 
 class CannotJoin(Exception):
-    """The values of a field differ among shards, and nothing says how to join them."""
+    """The values of a field differ among shards, and there is no rule to join them."""
 
 
 def join_shards(name: str, values: Sequence[Any], envs: int) -> Any:
-    """One value of a field of the context for all shards.
+    """Joins the values that a field of the context has in all shards into one.
 
     Args:
-      name: of the field.
-      values: of each shard, in order.
+      name: name of the field.
+      values: value of each shard, in order.
       envs: environments of a shard; environment n of shard k becomes number ``k * envs + n``.
 
     Raises:
-      CannotJoin: the field is none that can be joined, and its values differ.
-      ShapeError: a shard collected in another number of environments, or for another number of steps.
+      CannotJoin: the values differ, and there is no rule to join this field.
+      ShapeError: the shards differ in their number of environments or steps.
     """
     if all(isinstance(value, Rollout) for value in values):
         return side_by_side(values, envs)
@@ -48,17 +48,19 @@ def side_by_side(rollouts: Sequence[Rollout], envs: int) -> Rollout:
       envs: see `join_shards`.
 
     Raises:
-      ShapeError: they have not.
+      ShapeError: a rollout has another number of steps or environments, or other fields than the first.
     """
     shapes = [rollout.shape for rollout in rollouts]
     for k, (steps, count) in enumerate(shapes):
         if count != envs:
             raise ShapeError(
-                f"shard {k} collected in {count} environments, expected {envs}: a factory that makes environments has "
-                "to make lane.share(num_envs) of them"
+                f"shard {k} collected in {count} environments, expected {envs}: a factory of environments must make "
+                "lane.share(num_envs) of them"
             )
         if steps != shapes[0][0]:
-            raise ShapeError(f"shard {k} collected {steps} steps, shard 0 {shapes[0][0]}: expected the same number")
+            raise ShapeError(
+                f"shard {k} collected {steps} steps, but shard 0 collected {shapes[0][0]}: expected the same number"
+            )
     first = rollouts[0]
     moved = [rollout.ends + np.array([0, k * envs]) for k, rollout in enumerate(rollouts)]
     ends = np.concatenate(moved)
@@ -96,7 +98,7 @@ def _given(rollouts: Sequence[Rollout], name: str) -> list[Any]:
 def _optional(rollouts: Sequence[Rollout], name: str, axis: int) -> Array | None:
     given = _given(rollouts, name)
     if given and len(given) < len(rollouts):
-        raise ShapeError(f"the rollouts of some shards have a {name}, and others have none")
+        raise ShapeError(f"expected {name} in the rollouts of all shards or of none, but only some have it")
     return np.concatenate(given, axis=axis) if given else None
 
 

@@ -23,7 +23,7 @@ class RunningMoments:
         self.count = 0
 
     def update(self, batch: Array) -> None:
-        """Takes in a batch ``(B, *shape)``; B may be 0."""
+        """Updates mean and variance with a batch ``(B, *shape)``; B may be 0."""
         n = len(batch)
         if n == 0:
             return

@@ -79,8 +79,10 @@ def from_nested(value: Any) -> Tree:
 
 
 def named(value: Any) -> dict[str, Any]:
-    """The leaves of a tree or of nested dicts, tuples and lists, path -> leaf: those of `from_nested`, in the order of
-    `leaves`, without a tree being built. Flat dicts of dotted paths are taken as well."""
+    """The leaves of a tree or of nested dicts, tuples and lists, path -> leaf, in the order of `leaves`.
+
+    They are the leaves of `from_nested`, but no tree is built. Flat dicts of dotted paths are accepted, too.
+    """
     if isinstance(value, np.ndarray):
         return {"": value}
     if is_tree(value):

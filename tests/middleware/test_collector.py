@@ -194,7 +194,7 @@ def test_a_policy_without_values_records_none(counting_config):
     ctx = OnlineRLContext()
     collector(ctx)
     assert (ctx.trajectories.last_value, ctx.trajectories.final_value) == (None, None)
-    with pytest.raises(ChainError, match=r"ctx.trajectories has no values: the collector's policy records none"):
+    with pytest.raises(ChainError, match=r"ctx.trajectories has no values: the collector's policy does not record any"):
         ctx.trajectories.next_value()
 
 

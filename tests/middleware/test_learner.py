@@ -83,8 +83,8 @@ def test_a_buffer_and_a_policy_that_fit_have_no_problem(parts):
 def test_a_buffer_of_other_fields_is_refused_with_the_fix(parts):
     (problem,) = parts(buffer_fields={"number": Field((2,)), "other": Field()})[0].requirements()
     assert problem == (
-        "field 'number' is float32 (2,) in the buffer, and the policy learns from float32 (): another environment or "
-        "other settings made the buffer"
+        "field 'number' is float32 (2,) in the buffer, and the policy learns from float32 (): create the buffer for "
+        "this environment and with these settings"
     )
     (problem,) = parts(buffer_fields={"other": Field()})[0].requirements()
     assert problem.startswith("the buffer has no field 'number', which the policy learns from; it has other.")

@@ -68,7 +68,7 @@ def test_learners_that_expect_another_discount_in_one_field_are_refused():
     (problem,) = OffPolicyLearner(
         other.config, other.learn_mode, UniformBuffer(ROWS, one.learn_mode.fields)
     ).requirements()
-    assert "field 'discount', where nothing writes it, is 0.9 in the buffer, and the policy expects 0.8" in problem
+    assert "field 'discount' has the default 0.9 in the buffer, and the policy expects 0.8" in problem
 
 
 @declare(role="collect", writes=("trajectories", "env_step", "env_episode"))

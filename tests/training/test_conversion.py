@@ -299,9 +299,9 @@ def test_conversion_goes_block_by_block(monkeypatch, tmp_path):
 
 def test_a_writer_that_fails_leaves_nothing(tmp_path):
     broken = dataclasses.replace(joined(generated(3), {"env": ENV}), end=np.zeros(3, np.int64))
-    with pytest.raises(ValueError, match="the ends of episodes do not rise"):
+    with pytest.raises(ValueError, match="the ends of episodes do not increase"):
         write_all(tmp_path / "out", [joined(generated(3), {"env": ENV}), broken])
-    with pytest.raises(DataError, match="there are no steps to write"):
+    with pytest.raises(DataError, match="expected at least one step to write, got none"):
         write_all(tmp_path / "out", [])
     assert list(tmp_path.iterdir()) == []
 

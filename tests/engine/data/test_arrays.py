@@ -64,11 +64,11 @@ WRONG = [
     ("NaN flag", {"truncated": [0, np.nan]}, "truncated is nan at step 1, expected true or false"),
     ("None flag", {"truncated": None}, "truncated is None, expected true or false"),
     ("both", {"truncated": True}, "terminated and truncated are both set: expected one of them at most"),
-    ("masked", {"obs": np.ma.masked_less([[0, 1], [2, 3], [4, 5]], 2)}, "obs is a masked array with 2 masked numbers"),
+    ("masked", {"obs": np.ma.masked_less([[0, 1], [2, 3], [4, 5]], 2)}, "obs is a masked array with 2 masked values"),
     (
         "seconds since 1970",
         {"obs": np.array([[0, 1.7e9], [1, 1.7e9 + 1], [2, 1.7e9 + 2]])},
-        "obs changes in component 1 by less than float32 can tell at 1700000000: subtract",
+        "obs changes in component 1 by less than float32 can resolve at 1700000000: subtract",
     ),
     ("part of dots", {"obs": {"..": np.zeros((3, 2))}}, r"obs has a part named '\.\.', expected a string such as"),
     ("part of a number", {"obs": {1: np.zeros((3, 2))}}, "obs has a part named 1, expected a string such as"),
@@ -105,7 +105,7 @@ def test_flags_are_bools_or_0_and_1_for_the_episode_or_for_each_step(true):
 
 
 def test_nothing_is_no_data():
-    with pytest.raises(DataError, match="there are no episodes"):
+    with pytest.raises(DataError, match="expected at least one episode"):
         Dataset.of_episodes([])
     with pytest.raises(DataError, match=r"expected a list of episodes, got one dict: write \[episode\]"):
         Dataset.of_episodes(episode(1, [0]))
@@ -143,7 +143,7 @@ def test_floats_are_quantities_even_where_all_are_whole():
     [
         ([1, 2], {}, "the smallest action is 1, but integer actions are choices that count from 0: subtract it"),
         ([-1, 0], {}, "the smallest action is -1"),
-        ([0, 3], {"action_low": 0, "action_high": 2}, "actions go from 0 to 3, action_low=0 and action_high=2 leave"),
+        ([0, 3], {"action_low": 0, "action_high": 2}, "actions range from 0 to 3, outside action_low=0"),
         ([0.5, 1], {"action_low": 0}, "action_high is not given: expected a number; limits take action_low and"),
         ([0.5, 1], {"action_low": 1, "action_high": 1}, "action_low=1 is not below action_high=1"),
         ([[0.5], [1]], {"action_low": [0, 0], "action_high": 1}, r"action_low=\[0, 0\]: expected a finite number, or"),
@@ -190,7 +190,7 @@ def test_an_environment_may_be_named_given_or_made(form):
         ("Pendulm-v1", "Pendulum-v1"),
         ("nowhere:Env", "nowhere"),
         (7, "env=7: expected the id of an environment, such as 'Pendulum-v1'"),
-        ({"env_id": "x"}, r"describes no environment .wrappers is .*data.about\['env'\]"),
+        ({"env_id": "x"}, r"does not describe an environment .wrappers is .*data.about\['env'\]"),
         ("data", "env='data' stands for recorded data"),
         ("CartPole-v1", r"episode 0: obs has rows of the shape \(3,\), the environment's \(4,\)"),
         ("FrozenLake-v1", r"episode 0: obs has rows of the shape \(3,\), the environment's \(\)"),

@@ -54,7 +54,7 @@ def test_no_rows_are_a_batch_too():
 
 
 def test_a_missing_field_is_named():
-    with pytest.raises(ShapeError, match="field 'action' of the rows is missing; got grid, image, obs: it is needed"):
+    with pytest.raises(ShapeError, match="field 'action' of the rows is missing; got grid, image, obs: a policy"):
         LAYOUT.pack({name: value for name, value in VALUES.items() if name != "action"})
 
 

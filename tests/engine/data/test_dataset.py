@@ -172,7 +172,7 @@ def test_arrays_that_do_not_belong_together_are_refused_with_right_checksums_too
     data = toy(**FORGED[name])
     arrays = {field.name: getattr(data, field.name) for field in dataclasses.fields(data)[:-2]}
     save_checkpoint(tmp_path / "data", {"data": arrays}, {"kind": "recorded data", "about": data.about, "steps": 5})
-    of_manifest = {"no space": "its manifest describes no environment", "nothing": "its manifest does not say"}
+    of_manifest = {"no space": "its manifest does not describe an environment", "nothing": "its manifest does not say"}
     with pytest.raises(DataError, match=of_manifest.get(name, "its arrays do not fit together")):
         load_dataset(tmp_path / "data")
 
@@ -297,8 +297,8 @@ def refusal(data=None, **env):
 def test_data_of_another_environment_are_refused_with_both_values():
     check_fits(toy(), ENV, "data")
     assert refusal(env_id="X") == (
-        "the data in 'data' are of another environment: record data of this one with `minding data record`, or train "
-        "in theirs. Differences: env.env_id is 'Toy-v0' there, 'X' here"
+        "the data in 'data' come from another environment: record data of this one with `minding data record`, or "
+        "train in the environment of the data. Differences: env.env_id is 'Toy-v0' there, 'X' here"
     )
 
 
@@ -372,5 +372,5 @@ def test_another_number_of_steps_than_the_manifest_says_is_refused(tmp_path):
     arrays = {field.name: getattr(data, field.name) for field in dataclasses.fields(data)[:-2]}
     info = {"kind": "recorded data", "about": data.about, "steps": 500}
     save_checkpoint(tmp_path / "data", {"data": arrays}, info)
-    with pytest.raises(DataError, match="5 steps, the manifest says 500"):
+    with pytest.raises(DataError, match="5 steps, but the manifest says 500"):
         load_dataset(tmp_path / "data")

@@ -56,5 +56,5 @@ def test_they_are_those_of_a_loop_within_trajectory_and_rollout(rollout, n, resc
 
 def test_without_recorded_values_they_are_refused(rollout):
     del rollout.record["q_value"]
-    with pytest.raises(ChainError, match=r"no values of the actions taken.*policy\.other\.replay=prioritized"):
+    with pytest.raises(ChainError, match=r"needs the values of the actions taken.*policy\.other\.replay=prioritized"):
         nstep_errors(rollout, n=1, gamma=0.9)

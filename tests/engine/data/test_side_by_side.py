@@ -162,9 +162,9 @@ def test_shards_that_do_not_fit_are_named():
     parts = cut(whole, 2)
     with pytest.raises(ShapeError, match=r"shard 0 collected in 2 environments, expected 1: .*lane\.share\(num_envs\)"):
         side_by_side(parts, 1)
-    with pytest.raises(ShapeError, match="shard 1 collected 3 steps, shard 0 4"):
+    with pytest.raises(ShapeError, match="shard 1 collected 3 steps, but shard 0 collected 4"):
         side_by_side([parts[0], cut(of_stream(0, 3, 4), 2)[1]], 2)
     with pytest.raises(ShapeError, match="the record of shard 1 has other fields than shard 0: value"):
         side_by_side([parts[0], dataclasses.replace(parts[1], record={"mark": parts[1].record["mark"]})], 2)
-    with pytest.raises(ShapeError, match="the rollouts of some shards have a last_value, and others have none"):
+    with pytest.raises(ShapeError, match="expected last_value in the rollouts of all shards or of none"):
         side_by_side([parts[0], dataclasses.replace(parts[1], last_value=None)], 2)
