@@ -82,7 +82,7 @@ def test_prior_data_keep_their_rewards_and_have_their_share(algorithm, monkeypat
         ("sac", ["policy.other.data_share=0.3"], ConfigError, "expected a share that is a whole number of rows"),
         ("dqn", ["policy.learn.nstep=3"], ConfigError, "use policy.learn.nstep=1"),
         ("dqn", ["policy.other.replay=prioritized"], ConfigError, "use policy.other.replay=uniform"),
-        ("dqn", [f"policy.other.data={recorded('Pendulum-v1')}"], DataError, "of another environment"),
+        ("dqn", [f"policy.other.data={recorded('Pendulum-v1')}"], DataError, "come from another environment"),
         (
             "dqn",
             ["policy.learn.batch_size=1000", "policy.other.buffer_size=2000"],
