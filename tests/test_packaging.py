@@ -123,6 +123,19 @@ def test_no_file_holds_a_path_of_one_machine():
     assert found == []
 
 
+def test_the_command_pytest_finds_what_python_m_pytest_finds():
+    """Only the second puts the current folder on the path."""
+    command = [
+        Path(sys.executable).with_name("pytest"),
+        "--collect-only",
+        "-q",
+        "-n0",
+        "tests/proofs/test_team_tables.py",
+    ]
+    out = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert out.returncode == 0, out.stdout
+
+
 def test_make_without_a_usable_python_is_one_clear_error(tmp_path):
     for name in ("Makefile", "pyproject.toml", "setup.py", "constraints.txt"):
         shutil.copy(ROOT / name, tmp_path)
