@@ -70,7 +70,7 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:
-    # A type checker finds a name that is not there itself.
+    # A type checker reports a missing name itself.
 
     def __getattr__(name):
         raise from_di_engine(__name__, name)

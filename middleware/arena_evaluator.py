@@ -29,20 +29,20 @@ from minding.middleware.boards import eval_options, judge_of, openings
 class arena_evaluator:
     """Plays `n_episode` games per opponent once every `freq` steps of the clock, if the policy learned since then.
 
-    The policy searches without noise; see `arena`. A win scores 1, a draw 0.5, a loss 0. Opponents draw the same
-    numbers in every evaluation. A signal that ends the run aborts an evaluation: it is not counted, and is due again
+    The policy searches without noise; see `arena`. A win scores 1, a draw 0.5, a loss 0. Opponents use the same random
+    numbers in every evaluation. A signal that ends the run aborts the evaluation, which is not counted and is due again
     after a resume.
 
     Reads: clock, train_iter, last_eval_iter, last_eval_clock.
-    Writes: eval_value (the mean score of all games), eval_output (the games, `EpisodeEnd`, whose return is the score
-      and whose info has it as ``score_<opponent>``), last_eval_iter, last_eval_value, last_eval_clock.
+    Writes: eval_value (the mean score of all games), eval_output (one `EpisodeEnd` per game; the score is its return,
+      and is also in its info as ``score_<opponent>``), last_eval_iter, last_eval_value, last_eval_clock.
     Config: policy.eval.{freq, n_episode, simulations, opening_plies}, policy.collect.{search, puct, gumbel}.
 
     Args:
       cfg: the compiled configuration.
       policy: ``policy.eval_mode``, with `predict`.
       game: the rules.
-      opponents: see `engine.search.opponents`.
+      opponents: the players to measure the policy against, see `engine.search.opponents`.
       task: the task whose signals are obeyed; the global one by default.
     """
 
@@ -59,7 +59,7 @@ class arena_evaluator:
         self._task = global_task if task is None else task
         self._freq, self._n_game = cfg.policy.eval.freq, cfg.policy.eval.read("n_episode", int)
         self._broken_off = False
-        # What does not fit is found before the first game.
+        # A mismatch is reported before the first game.
         judge_of(cfg, policy, game, "arena_evaluator")
         opening_positions(game, cfg.policy.eval.read("opening_plies", int))
 
@@ -70,11 +70,11 @@ class arena_evaluator:
         return []
 
     def due(self, ctx: LearningContext) -> bool:
-        """Whether it is time, and something was learned since the last evaluation."""
+        """Whether an evaluation is due by the clock and the policy has learned since the last one."""
         return ctx.clock - max(ctx.last_eval_clock, 0) >= self._freq and ctx.train_iter != ctx.last_eval_iter
 
     def __call__(self, ctx: LearningContext) -> None:
-        """Evaluates if it is due."""
+        """Evaluates if an evaluation is due."""
         if not self.due(ctx):
             return
         games = arena(
@@ -90,11 +90,11 @@ class arena_evaluator:
 
     @property
     def resume_guarantee(self) -> str:
-        """Not exact once an evaluation was aborted: it comes an iteration later and measures another policy."""
+        """Not exact once an evaluation was aborted: it then runs an iteration later and measures another policy."""
         return "mid-iteration" if self._broken_off else "exact"
 
     def state_dict(self) -> StateDict:
-        """Nothing: each evaluation begins with the same random numbers."""
+        """An empty state, because each evaluation begins with the same random numbers."""
         return {}
 
     def load_state_dict(self, state: StateDict) -> None: ...
@@ -115,20 +115,21 @@ def arena(
 ) -> list[EpisodeEnd]:
     """Plays games of a policy, which searches without noise, against opponents.
 
-    Half of the games against each opponent the policy plays first, half second. Both halves begin from the positions
-    after ``policy.eval.opening_plies`` plies, evenly spread over all of them, or from each equally often.
+    Against each opponent, the policy moves first in half of the games and second in the other half. Both halves begin
+    from positions after ``policy.eval.opening_plies`` plies: an evenly spaced selection of them, or each of them in
+    turn if there are more games than positions.
 
     Args:
       cfg: the compiled configuration.
       policy: ``policy.eval_mode``.
       game: the rules.
-      opponents: the others.
-      n_game: games against each of them.
-      stop: asked before each ply of the policy; once true, nothing is returned.
+      opponents: the players to measure the policy against.
+      n_game: number of games against each opponent.
+      stop: called before each ply of the policy; once it returns true, play stops and the result is empty.
 
     Returns:
-      The games: their return is 1 for a win of the policy, 0.5 for a draw and 0 for a loss; their info has it under
-      ``score_<opponent>``.
+      One `EpisodeEnd` per game. Its return is 1 for a win of the policy, 0.5 for a draw and 0 for a loss; its info has
+      the same number as ``score_<opponent>``.
     """
     evaluation: Any = cfg.policy.eval
     judge = judge_of(cfg, policy, game, "arena")
@@ -163,10 +164,10 @@ def arena(
 
 
 def opening_positions(game: BoardGame, plies: int) -> State:
-    """See `boards.openings`.
+    """All positions of `boards.openings` after that many plies.
 
     Raises:
-      ConfigError: no game runs after that many plies.
+      ConfigError: every game is over after that many plies.
     """
     if plies >= game.longest or not len((state := openings(game, plies))[0]):
         raise ConfigError(
@@ -176,7 +177,7 @@ def opening_positions(game: BoardGame, plies: int) -> State:
 
 
 def _spread(count: int, rows: int) -> Array:
-    """`count` of `rows` numbers: evenly spread ones, or each of them equally often."""
+    """`count` row numbers below `rows`: evenly spaced, or each number in turn if `count` is larger."""
     if count <= rows:
         return np.arange(count) * rows // count
     return np.arange(count) % rows

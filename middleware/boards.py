@@ -17,16 +17,16 @@ from minding.engine.search.puct import PuctOptions
 from minding.engine.types import Array, BoardGame, Obs, Predicts, State
 
 MOST_OPENINGS = 100_000
-"""Openings that are held in memory at once."""
+"""Most openings that are held in memory at once."""
 
 
 def check_fits(cfg: Config, game: BoardGame) -> tuple[Leaf, list[Leaf]]:
-    """Refuses rules of another game than the policy's.
+    """Refuses the rules of a game that the policy does not play.
 
     Returns:
-      The leaf of the observation that holds the planes, and all leaves.
+      The leaf of the observation that holds the planes, and a list of all leaves.
     Raises:
-      ShapeError: the policy observes something else, or has other actions.
+      ShapeError: the policy's observations or actions are not those of the game.
     """
     spec = cfg.env.spec
     leaves = observation_leaves(spec.observation)
@@ -46,14 +46,14 @@ def check_fits(cfg: Config, game: BoardGame) -> tuple[Leaf, list[Leaf]]:
 
 
 class Judge:
-    """The `Evaluate` of search by an acting mode of a policy.
+    """The evaluation of positions (`Evaluate`) that search takes from an acting mode of a policy.
 
     Args:
       cfg: the compiled configuration, which says what the policy observes.
       policy: ``policy.collect_mode`` or ``policy.eval_mode``.
       game: the rules; their planes are the policy's observation, with the legal actions as its mask if it has one.
     Raises:
-      ShapeError: the policy observes something else, or has other actions.
+      ShapeError: the policy's observations or actions are not those of the game.
     """
 
     def __init__(self, cfg: Config, policy: Predicts, game: BoardGame) -> None:
@@ -79,7 +79,7 @@ def judge_of(cfg: Config, policy: object, game: BoardGame, reader: str) -> Judge
     """The `Judge` of an acting mode.
 
     Raises:
-      MiddlewareError: the policy has nothing for search.
+      MiddlewareError: the policy has no `predict`, which search needs.
       ShapeError: see `Judge`.
     """
     if not isinstance(policy, Predicts):
@@ -91,7 +91,7 @@ def judge_of(cfg: Config, policy: object, game: BoardGame, reader: str) -> Judge
 
 
 def collect_options(cfg: Config) -> Options:
-    """The search of self-play, with its noise."""
+    """Options of the search of self-play, which explores by noise."""
     collect: Any = cfg.policy.collect
     if collect.search == "puct":
         noise = (collect.puct.dirichlet_alpha, collect.puct.dirichlet_fraction)
@@ -101,7 +101,7 @@ def collect_options(cfg: Config) -> Options:
 
 
 def eval_options(cfg: Config, simulations: int) -> Options | None:
-    """The same search without noise; None without simulations."""
+    """Options of the same search without noise; None if `simulations` is 0."""
     collect: Any = cfg.policy.collect
     if not simulations:
         return None
@@ -112,10 +112,10 @@ def eval_options(cfg: Config, simulations: int) -> Options | None:
 
 
 def openings(game: BoardGame, plies: int) -> State:
-    """All positions after that many plies in which the game runs, one per sequence of actions.
+    """All positions after that many plies in which the game is not over, one per sequence of actions.
 
     Raises:
-      ConfigError: there are more than `MOST_OPENINGS`.
+      ConfigError: there are more than `MOST_OPENINGS` positions.
     """
     state = game.initial(1)
     for ply in range(plies):

@@ -22,33 +22,33 @@ class CkptSaver:
     """Saves policy, counters and the state of all middleware every `train_freq` gradient steps, after the best
     evaluation, and once at the end of the run, however it ends.
 
-    A checkpoint is taken at the end of the iteration in which it is due, wherever in the chain this is: a run that
-    resumes from it is identical to an uninterrupted one. Its manifest says which guarantee holds, see
-    `engine.chain.lifecycle.GUARANTEES`. A save that fails (full disk, read-only folder) is reported; training continues
-    and earlier checkpoints stay; `unsaved` says whether the last one failed. A policy with NaN or infinite numbers is
-    not saved, nor is anything when a `NonFiniteError` ends the run.
+    A checkpoint is taken at the end of the iteration in which it is due, wherever this middleware is in the chain: a
+    run that resumes from it is identical to an uninterrupted one. Its manifest says which guarantee holds, see
+    `engine.chain.lifecycle.GUARANTEES`. If a save fails (full disk, read-only folder), this is reported, training
+    continues and earlier checkpoints stay; `unsaved` says whether the last save failed. A policy with NaN or infinite
+    numbers is not saved, and nothing is saved when a `NonFiniteError` ends the run.
 
     From the start of a run to the end of the task's block the run folder belongs to this run alone, see
     `engine.run.checkpoints.RunCheckpoints`. If it is removed during the run, a warning says so, the event
     ``run_folder_lost`` is emitted, and later checkpoints go to a new folder of that name. After each checkpoint the
     event ``checkpoint`` is emitted, with its folder.
 
-    Reads: train_iter; eval_value if present, and eval_params where an asynchronous run measured weights that are no
-      longer the current ones: these are in the checkpoint ``best`` then.
+    Reads: train_iter; eval_value if present, and eval_params if an asynchronous run measured weights that are no
+      longer the current ones: the checkpoint ``best`` then has the measured weights.
     Writes: nothing.
 
     Args:
-      policy: its whole state is saved.
+      policy: the policy, whose whole state is saved.
       exp_name: the run's name; checkpoints go to ``<out_dir>/<exp_name>/ckpt``.
       train_freq: gradient steps between two saves; None saves only at the end.
-      keep_last: how many periodic checkpoints stay, at least 1.
-      keep_best: keep the one with the highest evaluation mean under the name ``best``.
-      final: save at the end of the run.
+      keep_last: number of periodic checkpoints that are kept, at least 1.
+      keep_best: whether to keep the checkpoint with the highest evaluation mean under the name ``best``.
+      final: whether to save at the end of the run.
       out_dir: folder that holds the run folders.
       task: the task whose state is saved; the global one by default.
 
     Attributes:
-      checkpoints: writes and restores them.
+      checkpoints: the object that writes and restores checkpoints.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class CkptSaver:
 
     @property
     def folder(self) -> Path:
-        """Holds the checkpoints."""
+        """The folder that holds the checkpoints."""
         return self.checkpoints.folder
 
     @property
@@ -90,7 +90,7 @@ class CkptSaver:
 
     @property
     def unsaved(self) -> bool:
-        """Whether the state at the end of the last run should have been saved and could not be."""
+        """Whether the state at the end of the last run should have been saved, but saving failed."""
         return self._unsaved
 
     @property
@@ -99,7 +99,7 @@ class CkptSaver:
         return self.checkpoints.folder_lost
 
     def begin(self) -> None:
-        """Locks the run folder and sets earlier checkpoints aside; see `RunCheckpoints.open` for what it raises."""
+        """Locks the run folder and sets earlier checkpoints aside; see `RunCheckpoints.open` for the errors."""
         self.checkpoints.open()
 
     def close(self) -> None:
@@ -107,22 +107,22 @@ class CkptSaver:
         self.checkpoints.close()
 
     def __call__(self, ctx: LearningContext) -> None:
-        """Decides what is due; it is saved at the end of the iteration."""
+        """Decides which checkpoints are due; they are saved at the end of the iteration."""
         self._renew_folder()
         value = ctx.eval_value
         if self._is_best(value):
             params = ctx.eval_params
             self._task.at_boundary(lambda: self._save_best(value, params))
         if self._train_freq is not None and ctx.train_iter - self._last_iter >= self._train_freq:
-            # Also after a failure: the next attempt is one interval later, and at the end.
+            # This also holds if the save fails: the next attempt is one interval later, or at the end of the run.
             self._last_iter = ctx.train_iter
             self._task.at_boundary(lambda: self._save(value))
 
     def finish(self, ctx: LearningContext) -> None:
-        """Saves the last state of the run, if anything happened since the last save that is worth keeping."""
+        """Saves the last state of the run, unless nothing worth keeping has happened since the last save."""
         if isinstance(self._task.error, (NonFiniteError, RunInUseError)):
-            # What is still finite comes from the same update: resume from the checkpoint before it. And what another
-            # process uses belongs to it.
+            # After NaN, the numbers that are still finite come from the same update: resume from an earlier checkpoint.
+            # A folder that another process uses belongs to that process.
             return
         self._renew_folder()
         if not self._task.within_iteration and self._is_best(ctx.eval_value):
@@ -131,14 +131,14 @@ class CkptSaver:
         if self._saved is None:
             nothing_new = False
         elif self._task.within_iteration:
-            # Aborted before anything was learned in it: what was saved before it is worth more.
+            # An iteration that was aborted before it learned anything is worth less than the last save.
             nothing_new = self._saved[0] == ctx.train_iter
         else:
             nothing_new = self._saved == (ctx.train_iter, ctx.total_step)
         self._unsaved = self._final and not nothing_new and not self._save(None)
 
     def state_dict(self) -> dict[str, Any]:
-        # JSON has no infinity that every reader takes: no evaluation yet is None.
+        # JSON has no infinity that every reader accepts, so None means that there was no evaluation yet.
         return {"last_iter": self._last_iter, "best": None if self._best == float("-inf") else self._best}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -147,11 +147,11 @@ class CkptSaver:
         self._best = float("-inf") if state["best"] is None else float(state["best"])
 
     def resume(self, request: str | Path) -> None:
-        """Restores policy, context and all middleware, and reports what changed; settings of this run hold.
+        """Restores policy, context and all middleware, and reports changed settings; those of this run apply.
 
         Args:
-          request: ``"latest"``, a run folder or the folder of a checkpoint; see `RunCheckpoints.resume`, also for what
-            it raises.
+          request: ``"latest"``, a run folder or the folder of a checkpoint; see `RunCheckpoints.resume`, also for the
+            errors.
         """
         _, state, manifest = self.checkpoints.resume(request)
         self._saved = (manifest["train_iter"], manifest["total_step"])
@@ -168,7 +168,7 @@ class CkptSaver:
 
     def _renew_folder(self) -> None:
         if self.checkpoints.renew_if_lost():
-            # Nothing of what was saved is there any more.
+            # The earlier checkpoints are gone.
             self._saved = None
             self._task.emit("run_folder_lost")
 

@@ -25,8 +25,8 @@ from minding.middleware.inputs import collect_kwargs_in
 class StepCollector:
     """Takes a fixed number of steps in every environment; episodes continue across iterations.
 
-    With a policy that has state values, those that bootstrap the rollout are recorded with it: later weights would give
-    others. A policy with memory forgets an environment when its episode ends.
+    If the policy has state values, the values that bootstrap the rollout are recorded with it, because later weights
+    would give different ones. A policy with memory forgets an environment when its episode ends.
 
     Reads: env_step, env_episode; collect_kwargs if present (passed to the policy).
     Writes: trajectories (a `Rollout` of T steps of N environments), trajectory_end_idx, episode_stats, env_step,
@@ -61,7 +61,7 @@ class StepCollector:
         collect_kwargs = collect_kwargs_in(ctx, "StepCollector")
         record = _Recorder(self._steps, self._env.num_envs)
         obs = self._env.obs
-        # Some environments begin a new episode when a run is resumed.
+        # When a run is resumed, some environments begin a new episode.
         fresh = self._env.episode_steps == 0
         self._policy.reset(np.flatnonzero(fresh))
         for t in range(self._steps):
@@ -114,7 +114,7 @@ class _Recorder:
         self.episodes: list[EpisodeEnd] = []
 
     def add(self, t: int, obs: Any, output: dict[str, Array], step: EnvStep, memory: Array | None) -> None:
-        """Takes in row t; `memory` is what the policy remembers after it."""
+        """Stores step t; `memory` is the policy's memory after it."""
         self._obs.append(obs)
         if not self._outputs:
             self._outputs = {k: np.empty((self._shape[0], *v.shape), v.dtype) for k, v in output.items()}
@@ -142,7 +142,7 @@ class _Recorder:
         return int(self._valid.sum()) if self._valid is not None else self._shape[0] * self._shape[1]
 
     def rollout(self, last_obs: Any, policy: CollectMode) -> Rollout:
-        """The rows, and what `policy`, which has acted in them, makes of the observations after them."""
+        """The rollout of all steps, with the values that `policy`, which took them, gives to the observations after."""
         action = self._outputs.pop("action")
         final_obs = trees.tree_map(lambda *xs: np.concatenate(xs), *self._finals) if self._finals else None
         last_value, final_value = self._values(last_obs, final_obs, policy)
@@ -163,7 +163,7 @@ class _Recorder:
         )
 
     def _values(self, last_obs: Any, final_obs: Any, policy: CollectMode) -> tuple[Array | None, Array | None]:
-        """Values of both in one call."""
+        """Values of `last_obs` and of `final_obs`, computed in one call; None without state values."""
         if "value" not in policy.record_fields:
             return None, None
         memory = policy.memory
@@ -185,7 +185,7 @@ class _Recorder:
 class EpisodeCollector:
     """Collects whole episodes: each environment runs its share, from a fresh reset to a true end or time limit.
 
-    A fixed share for each environment keeps the sample honest: taking the first episodes to finish would prefer
+    A fixed share for each environment keeps the sample unbiased: taking the first episodes to finish would favour
     short ones.
 
     Reads: env_step, env_episode; collect_kwargs if present (passed to the policy).
@@ -203,7 +203,7 @@ class EpisodeCollector:
         self._policy = policy
         self._env = env
         self._n_episode = n_episode
-        # Of each environment, however they are divided among collectors.
+        # Episodes per environment, however the environments are divided among collectors.
         self._share = n_episode // env.num_envs
         self._random_steps = cfg.policy.collect.read("random_steps", int, 0)
 
@@ -226,7 +226,7 @@ class EpisodeCollector:
             output = self._policy.forward(obs, random=random, **collect_kwargs)
             step = self._env.step(output["action"])
             if step.valid is not None:
-                # A restart after a fault drops the running episode; after an end there is none.
+                # A restart after a fault drops the running episode; after an end no episode is running.
                 for n in np.flatnonzero(~step.valid):
                     rows[n] = []
             for n in np.flatnonzero(left if step.valid is None else left * step.valid):

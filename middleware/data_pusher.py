@@ -21,9 +21,9 @@ class data_pusher:
 
     A buffer of sequences, or one that stores images once, is also told which row follows which.
 
-    The buffer's contents are saved with it, unless ``policy.other.save_buffer`` is off: a resumed run then refills its
-    buffer before it learns. What rises with the minibatches drawn (`beta` of a buffer that draws by priority) is saved
-    in any case.
+    The buffer's contents are saved with this middleware, unless ``policy.other.save_buffer`` is off: a resumed run then
+    refills its buffer before it learns. The number of minibatches drawn, on which `beta` of a buffer that draws by
+    priority depends, is always saved.
 
     Reads: trajectories.
     Writes: nothing.
@@ -31,7 +31,7 @@ class data_pusher:
 
     Args:
       cfg: the compiled configuration.
-      buffer: takes the transitions.
+      buffer: the buffer that takes the transitions.
     """
 
     def __init__(self, cfg: Config, buffer: Buffer) -> None:
@@ -41,7 +41,7 @@ class data_pusher:
 
     @property
     def buffer(self) -> Buffer:
-        """The buffer that it fills."""
+        """The buffer that this middleware fills."""
         return self._buffer
 
     @property
@@ -50,7 +50,7 @@ class data_pusher:
         return bool(getattr(self._buffer, "bounded", False))
 
     def cannot_take(self, rollouts: Sequence[Rollout]) -> str | None:
-        """Why the limiter of the buffer does not let in the rows of these rollouts now; None if it does."""
+        """Why the limiter of the buffer refuses the rows of these rollouts now; None if it accepts them."""
         count = sum(int(rollout.transitions().sum()) for rollout in rollouts)
         table: Any = self._buffer
         if table.can_insert(count):
@@ -86,9 +86,9 @@ class data_pusher:
 
 
 def sequence_columns(rollout: Rollout) -> dict[str, Array]:
-    """The columns of a buffer that knows the order of its rows, besides the fields of `transitions`.
+    """The additional columns of a buffer that knows the order of its rows.
 
-    They are flat arrays ``(n,)`` of the same rows.
+    They are flat arrays ``(n,)``, for the same rows as `transitions`.
     """
     envs = rollout.shape[1]
     columns = {
@@ -102,7 +102,7 @@ def sequence_columns(rollout: Rollout) -> dict[str, Array]:
 
 
 def _steps_ahead(rollout: Rollout) -> Array:
-    """After how many steps the successor of each row comes."""
+    """The number of steps from each row to its successor, int64 ``(T, N)``."""
     if rollout.bootstrap_row is None:
         return np.ones(rollout.shape, np.int64)
     ahead: Array = rollout.bootstrap_row - np.arange(rollout.shape[0])[:, None] + 1
@@ -112,7 +112,7 @@ def _steps_ahead(rollout: Rollout) -> Array:
 def transitions(rollout: Rollout) -> dict[str, Array]:
     """The transitions of a rollout that are ready, as flat arrays ``(n, ...)``, ordered by time, then environment.
 
-    See `columns_of`.
+    `columns_of` describes the fields.
     """
     steps, envs = rollout.shape
     columns = columns_of(rollout)
@@ -126,8 +126,8 @@ def transitions(rollout: Rollout) -> dict[str, Array]:
 def columns_of(rollout: Rollout) -> dict[str, Array]:
     """The fields of all rows of a rollout, ``(T, N, ...)``.
 
-    Successor and `terminated` are those of the row that `rollout.bootstrap_row` names (n-step returns). Declared info
-    is under ``info.<key>``.
+    The successor and `terminated` are taken from the row that `rollout.bootstrap_row` names (n-step returns). Declared
+    info is under ``info.<key>``.
     """
     next_obs, terminated = rollout.next_obs(), rollout.terminated
     info = {f"info.{name}": values for name, values in rollout.info.items()}

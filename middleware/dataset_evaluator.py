@@ -1,4 +1,4 @@
-"""Judging a policy by recorded data: without an environment, on episodes that it has not learned from."""
+"""Evaluation of a policy on recorded data: without an environment, on episodes that it has not learned from."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from minding.engine.types import Array, EvalMode
 from minding.middleware.offline_data_fetcher import offline_data_fetcher
 
 _MOST_ROWS = 20_000
-"""Held-out steps that are judged; of more the seed chooses."""
+"""Most held-out steps that are used; if there are more, the seed selects this many."""
 _BLOCK = 4096
 _GAMMA = 0.99
-"""Discount factor of fitted Q evaluation where an algorithm has none."""
+"""Discount factor of fitted Q evaluation if the algorithm does not have one."""
 _TIMES = 8.0
-"""How often a fit spans the horizon, and the target's values decay towards their limit."""
+"""Number of horizons that the target network's averaging spans in one fit."""
 
 
 class FittedQ(Protocol):
@@ -36,7 +36,7 @@ class FittedQ(Protocol):
     def restart(self) -> None: ...
 
     def learn(self, rows: Mapping[str, Array], steps: int, progress: float, tau: float) -> float:
-        """Makes gradient steps, see there; returns the mean loss."""
+        """Makes gradient steps, see `policies.learning.fitted_q.FittedQ.learn`; returns the mean loss."""
         ...
 
     def values(self, obs: Mapping[str, Array], action: Array) -> Array:
@@ -52,11 +52,11 @@ class JudgedPolicy(Protocol):
 
     @property
     def reward_scale(self) -> RewardScale:
-        """The scale on which the policy learns from rewards."""
+        """The scaling of rewards with which the policy learns."""
         ...
 
     def action_values(self, obs: Mapping[str, Array], action: Array) -> Array | None:
-        """Q(s, a), float32 ``(n,)``, of the rewards as they are learned from; None where the algorithm has none."""
+        """Q(s, a), float32 ``(n,)``, of the rewards as scaled for learning; None if the algorithm has no Q."""
         ...
 
     def fitted_q(self, gamma: float, limits: tuple[float, float]) -> FittedQ: ...
@@ -69,23 +69,24 @@ class JudgedPolicy(Protocol):
 class dataset_evaluator:
     """Evaluates the policy on recorded episodes once every `freq` gradient steps, without an environment.
 
-    Of the steps of held-out episodes (`policy.other.holdout`), 20,000 of them at most:
+    It computes these numbers on at most 20,000 steps of held-out episodes (`policy.other.holdout`):
 
-    - ``action_distance``: mean Euclidean distance of the policy's action from the recorded one, where actions are a
-      Box, in the policy's own units; else ``other_actions``, the share of actions that differ;
-    - ``td_error``: mean of ``|Q(s, a) - R - gamma (1 - terminated) Q(s', pi(s'))|``, of the rewards as they are learned
-      from, for algorithms with action values;
-    - ``first_value``: for these, mean of ``Q(s, pi(s))`` in the first states of the episodes.
+    - ``action_distance``, if actions are a Box: mean Euclidean distance of the policy's action from the recorded one,
+      in the policy's own units; otherwise ``other_actions``, the share of actions that differ;
+    - ``td_error``, for algorithms with action values: mean of
+      ``|Q(s, a) - R - gamma (1 - terminated) Q(s', pi(s'))|``, with rewards as scaled for learning;
+    - ``first_value``, for the same algorithms: mean of ``Q(s, pi(s))`` in the first states of the episodes.
 
-    With `policy.eval.fqe`, also ``fqe_value``: the mean value of these first states by fitted Q evaluation (Le et al.,
-    2019, https://arxiv.org/abs/1903.08738), of the environment's own rewards, discounted. Its network is fitted from
-    the beginning, on the episodes that are learned from. Where no episode is held out, that is all that is written, and
-    the first states are those of all episodes.
+    `policy.eval.fqe` adds ``fqe_value``: the mean value of these first states by fitted Q evaluation (Le et al., 2019,
+    https://arxiv.org/abs/1903.08738), with the environment's own rewards, discounted. Each evaluation fits a fresh
+    network on the training episodes. If no episode is held out, this is the only number, and it is computed for the
+    first states of all episodes.
 
-    pi is the policy without exploration. Everything follows from the seed and `train_iter`; nothing has to be saved.
+    pi is the policy without exploration. All numbers follow from the seed and `train_iter`; nothing has to be saved.
 
-    When a run ends, its last policy is judged, too, if it was not yet; what is due later does not depend on that. A
-    signal that ends the run aborts a fit, which takes seconds: that evaluation is due again after a resume.
+    At the end of a run its last policy is evaluated, too, unless it already was; this does not change when a resumed
+    run evaluates next. A fit takes seconds, and a signal that ends the run aborts it: the evaluation is due again after
+    a resume.
 
     Reads: train_iter, last_data_eval_iter.
     Writes: data_eval, last_data_eval_iter.
@@ -95,14 +96,14 @@ class dataset_evaluator:
     Args:
       cfg: the compiled configuration.
       policy: the policy that learns, with all its modes.
-      dataset: all that was recorded; the fetcher learns from the first part that `hold_out` makes of it.
+      dataset: all recorded data; the fetcher takes the first part into which `hold_out` splits them.
       task: the task whose signals are obeyed; the global one by default.
     """
 
     def __init__(self, cfg: Config, policy: JudgedPolicy, dataset: Dataset, *, task: Task[Any] | None = None) -> None:
         self._cfg, self._policy = cfg, policy
         self._task = global_task if task is None else task
-        # `train_iter` of the policy that was judged last, in this process.
+        # `train_iter` of the policy that this process evaluated last.
         self._judged = -1
         self._broken_off = False
         self._learned, self._held = hold_out(dataset, cfg.policy.other.read("holdout", float, 0.0), cfg.seed)
@@ -128,7 +129,7 @@ class dataset_evaluator:
         return []
 
     def clashes(self, chain: Sequence[object]) -> Sequence[str]:
-        """Says if the held-out episodes are learned from."""
+        """Reports if the run learns from the held-out episodes."""
         if any(isinstance(other, offline_data_fetcher) and other.digest != self._learned.digest for other in chain):
             return [
                 "the episodes that it judges by are learned from: give offline_data_fetcher the tables of the rest, "
@@ -137,7 +138,7 @@ class dataset_evaluator:
         return []
 
     def __call__(self, ctx: OfflineRLContext) -> None:
-        """Judges if it is due."""
+        """Evaluates the policy if an evaluation is due."""
         if ctx.train_iter - max(ctx.last_data_eval_iter, 0) < self._freq:
             return
         found = self.judge(ctx.train_iter)
@@ -148,7 +149,7 @@ class dataset_evaluator:
         self._judged = ctx.train_iter
 
     def finish(self, ctx: OfflineRLContext) -> None:
-        """Judges the last policy of the run, unless it has been judged, or an error ends the run."""
+        """Evaluates the last policy of the run, unless it was already evaluated or an error ends the run."""
         if self._task.error is not None or not ctx.train_iter or self._judged == ctx.train_iter:
             return
         ctx.data_eval = self.judge(ctx.train_iter) or None
@@ -156,13 +157,13 @@ class dataset_evaluator:
 
     @property
     def resume_guarantee(self) -> str:
-        """Not exact once a fit was aborted: it comes an iteration later and judges another policy."""
+        """Not exact once a fit was aborted: it then runs an iteration later and measures another policy."""
         return "mid-iteration" if self._broken_off else "exact"
 
     def judge(self, train_iter: int) -> dict[str, float]:
-        """The estimates of the current policy from the data, by name; `train_iter` numbers the draws.
+        """The estimates of the current policy from the data, by name; `train_iter` selects the random stream.
 
-        Without `fqe_value` if a signal ends the run meanwhile.
+        `fqe_value` is missing if a signal ends the run meanwhile.
         """
         found = {} if self._held is None else self._by_steps(self._held)
         first = self._observed(self._learned if self._held is None else self._held, "obs", None)
@@ -196,13 +197,13 @@ class dataset_evaluator:
         return {**found, "td_error": float(np.abs(q - target).mean(dtype=np.float64))}
 
     def _observed(self, data: Dataset | DatasetPart, prefix: str, index: Array | None) -> dict[str, Array]:
-        """Observations by path; without an index those of all first steps."""
+        """Observations by path; without an index, the observations of all first steps."""
         index = first_steps(data) if index is None else index
         names = [name for name in data.names if name.partition(".")[0] == prefix]
         return {name.partition(".")[2]: values for name, values in data.rows(names, index).items()}
 
     def _actions(self, obs: Mapping[str, Array]) -> Array:
-        """What the policy does without exploration, in its own units."""
+        """The policy's actions without exploration, in its own units."""
         found = []
         for start in range(0, len(next(iter(obs.values()))), _BLOCK):
             part = {path: values[start : start + _BLOCK] for path, values in obs.items()}
@@ -211,15 +212,16 @@ class dataset_evaluator:
 
 
 class _Fit:
-    """Fitted Q evaluation: draws rows, adds what the policy does in their next states, and lets a network learn.
+    """Fitted Q evaluation: draws rows, adds the policy's actions in their next states, and trains a network on them.
 
     Args:
       cfg: the compiled configuration.
-      data: what is learned from.
+      data: the training episodes.
       gamma: the discount factor.
 
     Attributes:
-      scale: what the network's values are multiplied by: rewards are divided by it, so that values are about 1.
+      scale: the factor by which rewards are divided, so that the network's values are about 1, and by which these
+        values are multiplied afterwards.
     """
 
     def __init__(self, cfg: Config, data: Dataset | DatasetPart, gamma: float) -> None:
@@ -231,7 +233,7 @@ class _Fit:
             horizon = min(horizon, 1.0 / (1.0 - gamma))
         reward = data.rows(["reward"], np.arange(len(data)))["reward"].astype(np.float64)
         self.scale = float(np.sqrt(np.mean(reward**2))) * horizon or 1.0
-        # The sums of the smallest and of the largest reward: of one, if an end stops it from adding up, or of all.
+        # The smallest and largest possible return: one reward, if an episode ends at once, or the sum of all.
         low, high = (float(each) / self.scale for each in (reward.min(), reward.max()))
         total = 1.0 / max(1.0 - gamma, 1e-6)
         self._limits = min(low, low * total), max(high, high * total)
@@ -241,9 +243,9 @@ class _Fit:
     def fitted(
         self, policy: JudgedPolicy, act: _Act, rng: np.random.Generator, stop: Callable[[], bool]
     ) -> FittedQ | None:
-        """The network, fitted to the policy as it is; None once `stop()` is true."""
+        """The network, fitted to the current policy; None if `stop()` becomes true during the fit."""
         if self._fitted is None:
-            # After the first steps: only then are the moments of observations known.
+            # It is built here because the moments of observations are known only after the first gradient steps.
             self._fitted = policy.fitted_q(self._gamma, self._limits)
         self._fitted.restart()
         for done in range(0, self._steps, self._per_call):
@@ -263,7 +265,7 @@ class _Act(Protocol):
 
 
 def _distance(own: Array, recorded: Array, continuous: bool) -> dict[str, float]:
-    """How far actions ``(n, ...)`` are from the recorded ones, by name of the measure."""
+    """The difference of actions ``(n, ...)`` from the recorded ones, under the name of its measure."""
     if not continuous:
         return {"other_actions": float(np.mean(own != recorded))}
     apart = (own.astype(np.float64) - recorded).reshape(len(own), -1)

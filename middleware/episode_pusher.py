@@ -18,8 +18,8 @@ from minding.middleware.inputs import episodes_in
 class episode_pusher:
     """Pushes the steps of all episodes of an iteration into the buffer, with the fields that both have.
 
-    The buffer's contents are saved with it, unless ``policy.other.save_buffer`` is off: a resumed run then refills its
-    buffer before it learns.
+    The buffer's contents are saved with this middleware, unless ``policy.other.save_buffer`` is off: a resumed run then
+    refills its buffer before it learns.
 
     Reads: episodes.
     Writes: nothing.
@@ -27,7 +27,7 @@ class episode_pusher:
 
     Args:
       cfg: the compiled configuration.
-      buffer: takes the steps.
+      buffer: the buffer that takes the steps.
     """
 
     def __init__(self, cfg: Config, buffer: Buffer) -> None:
@@ -36,7 +36,7 @@ class episode_pusher:
 
     @property
     def buffer(self) -> Buffer:
-        """The buffer that it fills."""
+        """The buffer that this middleware fills."""
         return self._buffer
 
     def __call__(self, ctx: OnlineRLContext) -> None:

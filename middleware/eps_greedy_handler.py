@@ -16,8 +16,8 @@ from minding.middleware.inputs import collect_kwargs_in
 def eps_greedy_handler(cfg: Config) -> Callable[[OnlineRLContext], None]:
     """Sets ``collect_kwargs['eps']`` from the schedule.
 
-    ``end + (start - end) left(env_step / decay)``: linear falls over `decay` environment steps, exp with that time
-    constant, constant stays at `start`, and piecewise follows `points`; see `engine.annealing`.
+    ``end + (start - end) left(env_step / decay)``: the kind linear falls over `decay` environment steps, exp decays
+    with that time constant, constant stays at `start`, and piecewise follows `points`; see `engine.annealing`.
 
     Reads: env_step; collect_kwargs if present (other keys stay).
     Writes: collect_kwargs.
@@ -32,6 +32,6 @@ def eps_greedy_handler(cfg: Config) -> Callable[[OnlineRLContext], None]:
 
 
 def eps_at(eps: Any, env_step: float) -> float:
-    """The share of random actions after that many environment steps, by the section `policy.other.eps`."""
+    """The share of random actions after `env_step` environment steps, by the section `policy.other.eps`."""
     share: float = eps.end + (eps.start - eps.end) * left(eps.kind, env_step / eps.decay, eps.points)
     return share

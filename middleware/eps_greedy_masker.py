@@ -13,7 +13,7 @@ from minding.middleware.inputs import collect_kwargs_in
 def eps_greedy_masker() -> Callable[[OnlineRLContext], None]:
     """Sets ``collect_kwargs['eps']`` to 0: a policy of action values collects with its best actions.
 
-    Instead of `eps_greedy_handler`, or after it, for a chain that collects demonstrations.
+    Use it instead of `eps_greedy_handler`, or after it, in a chain that collects demonstrations.
 
     Reads: collect_kwargs if present (other keys stay).
     Writes: collect_kwargs.

@@ -1,4 +1,4 @@
-"""The rows of a rollout with what is estimated of them: what estimators write."""
+"""The rows of a rollout with their estimated advantages and returns, as estimators write them."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ def rows_with_advantages(
 ) -> dict[str, Array]:
     """All rows of a rollout, with `advantage`, `return` (by `engine.data.returns.gae`) and `valid`.
 
-    With several agents each has its own advantages and rows. One that leaves early has come to its own true end; rows
-    of agents that are not there are not valid.
+    With several agents, each has its own advantages and rows. For an agent that leaves early, leaving is a true end;
+    rows of absent agents are not valid.
 
     Args:
-      rollout: with `value` in its record.
-      gamma: discount.
-      gae_lambda: in [0, 1]; with 1 returns are those to the end of the trajectory or of the rollout.
-      team_outlives: where a team has one reward, what it earns when an agent has left belongs to the agent's return,
-        and its rows are valid as long as the episode continues.
+      rollout: the rollout, with `value` in its record.
+      gamma: discount factor.
+      gae_lambda: lambda, in [0, 1]; 1 gives the returns up to the end of the trajectory or of the rollout.
+      team_outlives: whether, if a team has one reward, the rewards that it earns after an agent has left belong to the
+        agent's return, and the agent's rows are valid as long as the episode continues.
 
     Returns:
       Flat arrays of T * N rows, or T * N * M, by name, see `gae_estimator`.
@@ -37,7 +37,7 @@ def rows_with_advantages(
     if axes > 2 and team_outlives and rollout.reward.ndim == 2:
         valid = over_agents(valid, value.shape, "valid")
     elif axes > 2:
-        # An agent that leaves has come to its end, and nothing is learned of one that is not there.
+        # Leaving ends an agent's trajectory, and the rows of absent agents are not used.
         left = rollout.left()
         terminated, cut = terminated[..., None] | left, cut[..., None] | left
         valid = valid[..., None] & alive_agents(rollout.obs)
@@ -63,8 +63,8 @@ def acted(rollout: Rollout) -> dict[str, Array]:
 
 
 def _named_obs(obs: Obs, axes: int) -> dict[str, Array]:
-    """The columns of an observation; of several agents what they themselves see, and what a centralised value sees
-    where the state is there."""
+    """The columns of an observation. With several agents: each agent's own view, and the view of a centralised value
+    if the observation has the state."""
     if axes == 2:
         return dict(named_leaves("obs", obs))
     own = {f"obs.{path}": leaf for path, leaf in agents_view(obs).items()}

@@ -27,13 +27,13 @@ _log = logging.getLogger("minding.envs")
 class interaction_evaluator:
     """Runs `n_episode` episodes in eval mode once every `freq` steps of the clock, if the policy learned since then.
 
-    The clock counts environment steps, in offline chains gradient steps.
+    The clock counts environment steps, or gradient steps in offline chains.
 
-    Each environment plays its own share of the episodes: taking the first to finish would prefer short ones. A signal
-    that ends the run aborts an evaluation: it is not counted, and is due again after a resume.
+    Each environment plays its own share of the episodes: taking the first to finish would favour short ones. A signal
+    that ends the run aborts the evaluation, which is not counted and is due again after a resume.
 
     Reads: clock, train_iter, last_eval_iter, last_eval_clock.
-    Writes: eval_value (mean return), eval_output (the episodes, `EpisodeEnd`), last_eval_iter, last_eval_value,
+    Writes: eval_value (mean return), eval_output (one `EpisodeEnd` per episode), last_eval_iter, last_eval_value,
       last_eval_clock.
     Config: policy.eval.freq, policy.eval.n_episode, policy.eval.max_episode_steps.
 
@@ -59,7 +59,7 @@ class interaction_evaluator:
         return []
 
     def clashes(self, chain: Sequence[object]) -> Sequence[str]:
-        """Says if another middleware steps the same environments, whose episodes an evaluation would end."""
+        """Reports if another middleware steps the same environments, whose episodes an evaluation would end."""
         if any(other is not self and getattr(other, "_env", None) is self._env for other in chain):
             return [
                 "it plays in the environments of another middleware, and would end their episodes: give it its own, "
@@ -68,11 +68,11 @@ class interaction_evaluator:
         return []
 
     def due(self, ctx: LearningContext) -> bool:
-        """Whether it is time, and something was learned since the last evaluation."""
+        """Whether an evaluation is due by the clock and the policy has learned since the last one."""
         return ctx.clock - max(ctx.last_eval_clock, 0) >= self._freq and ctx.train_iter != ctx.last_eval_iter
 
     def __call__(self, ctx: LearningContext) -> None:
-        """Evaluates if it is due."""
+        """Evaluates if an evaluation is due."""
         if not self.due(ctx):
             return
         before = self._env.state_dict()
@@ -91,7 +91,7 @@ class interaction_evaluator:
 
     @property
     def resume_guarantee(self) -> str:
-        """Not exact once an evaluation was aborted: it comes an iteration later and measures another policy."""
+        """Not exact once an evaluation was aborted: it then runs an iteration later and measures another policy."""
         return "mid-iteration" if self._broken_off else "exact"
 
     def state_dict(self) -> StateDict:
@@ -110,18 +110,18 @@ def play_episodes(
 ) -> list[EpisodeEnd]:
     """Plays whole episodes from fresh resets, an even share in each environment.
 
-    An episode that does not end within `max_steps` is cut off: its return so far counts, and a warning names it. What
-    its environment has left to play follows after another reset of all of them.
+    An episode that does not end within `max_steps` is cut off: its return so far counts, and a warning names it. Its
+    environment plays its remaining episodes after another reset of all environments.
 
     Args:
-      policy: acts on ``(N, ...)`` observations.
+      policy: a policy that acts on ``(N, ...)`` observations.
       env: N environments; they are reset first, and left without running episodes.
-      n_episode: episodes in all; the first ``n_episode % N`` environments play one more.
+      n_episode: total number of episodes; the first ``n_episode % N`` environments play one more.
       max_steps: length at which an episode is cut off.
-      stop: asked before each step; once true, the episodes that are still running are abandoned.
+      stop: called before each step; once it returns true, the episodes that are still running are abandoned.
 
     Returns:
-      The episodes, in the order in which they ended; fewer than `n_episode` if it was stopped.
+      The episodes, in the order in which they ended; fewer than `n_episode` if `stop` returned true.
     """
     left = np.full(env.num_envs, n_episode // env.num_envs)
     left[: n_episode % env.num_envs] += 1
@@ -151,14 +151,14 @@ def play_episodes(
 
 
 def info_means(episodes: Sequence[EpisodeEnd]) -> dict[str, float]:
-    """Means of the declared info (``env.info_keys``) over the last steps of episodes, such as a success rate; each over
-    the episodes that have it."""
+    """Means of the declared info (``env.info_keys``) over the last steps of episodes, such as a success rate; each mean
+    is over the episodes that report the key."""
     names = dict.fromkeys(name for end in episodes for name in end.info)
     return {name: float(np.mean([end.info[name] for end in episodes if name in end.info])) for name in names}
 
 
 MOST_LOST = 20
-"""Episodes in a row that an environment may lose to faults: with none that ends, there is nothing to measure."""
+"""Episodes in a row that an environment may lose to faults: if no episode ends, there is nothing to measure."""
 
 
 class _Round:
@@ -181,7 +181,8 @@ class _Round:
         self._lengths = np.zeros(len(left), np.int64)
 
     def add(self, step: EnvStep) -> None:
-        """Takes in one step of all environments."""
+        """Counts one step of all environments."""
+
         self._returns += step.team_reward
         self._lengths += 1
         self._steps += 1

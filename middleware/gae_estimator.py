@@ -22,18 +22,18 @@ from minding.middleware.inputs import rollout_in
 class gae_estimator:
     """Computes advantages and returns of the rollout (Schulman et al., 2016, https://arxiv.org/abs/1506.02438).
 
-    A time limit bootstraps from the value of the true final observation; a true end does not bootstrap. All values are
-    those that the collector recorded: the numbers are the same wherever this runs, and however old the policy was.
+    A time limit bootstraps from the value of the true final observation; a true end does not bootstrap. All values were
+    recorded by the collector: the results are the same wherever this runs, and however old the policy was.
 
-    With several agents each has its own advantages and rows. One that leaves early has come to its own true end; rows
-    of agents that are not there are not valid. With `death_masking` both continue where the team has one reward: what
-    it earns later belongs to the return of who has left.
+    With several agents, each has its own advantages and rows. For an agent that leaves early, leaving is a true end;
+    rows of absent agents are not valid. With `death_masking`, if the team has one reward, the rows of an agent that has
+    left stay valid, and the rewards that the team earns later belong to its return.
 
     Reads: trajectories (with `value` in its record).
-    Writes: train_data, flat arrays of T * N rows, or T * N * M: the rollout's own (declared info as ``info.<key>``),
-      `advantage`, `return`, and `valid` (bool), false for rows in which an environment was reset or its agent was not
-      there; of a policy with memory also `begun` (bool), true where the memory was emptied before the row, and
-      `sequence` (int64), the number of the row's environment, or of its agent among those of all environments.
+    Writes: train_data, flat arrays of T * N rows, or T * N * M with M agents: the rollout's own columns (declared info
+      as ``info.<key>``), `advantage`, `return`, and `valid` (bool), false for rows in which an environment was reset or
+      its agent was absent. A policy with memory adds `begun` (bool), true where the memory was cleared before the row,
+      and `sequence` (int64), the number of the row's environment, or of its agent among the agents of all environments.
     Config: policy.learn.gamma, policy.learn.gae_lambda, policy.learn.death_masking if the algorithm has it.
 
     Args:

@@ -1,4 +1,4 @@
-"""Hindsight: what was reached counts as what was meant."""
+"""Hindsight: goals that were reached replace the goals that were set."""
 
 from __future__ import annotations
 
@@ -38,11 +38,12 @@ NORMALIZED = (
 class her_data_enhancer:
     """Pushes every transition again with goals that were reached later (Andrychowicz et al., 2017, strategy `future`).
 
-    Hindsight experience replay, https://arxiv.org/abs/1707.01495: `k` copies of each transition, each with the goal
-    that was achieved after a random later step of the same episode, or after this one, and with the reward and the end
-    that belong to it. Without `compute_terminated` a copy ends where the transition ended. Copies are pushed when their
+    Hindsight experience replay, https://arxiv.org/abs/1707.01495, makes `k` copies of each transition. The goal of a
+    copy is the one achieved after this step or a random later step of the same episode; its reward and its end follow
+    from that goal. Without `compute_terminated` a copy ends where the transition ended. Copies are pushed when their
     episode is over, however many rollouts it takes; until then its rows are kept, and saved with this middleware.
-    An episode of more rows than the buffer holds with their copies is taken in parts. Put it after `data_pusher`.
+    An episode that does not fit into the buffer with its copies is processed in parts. Put this middleware after
+    `data_pusher`.
 
     Reads: trajectories, whose observations have the entries `achieved_goal` and `desired_goal`.
     Writes: nothing.
@@ -50,10 +51,10 @@ class her_data_enhancer:
 
     Args:
       cfg: the compiled configuration.
-      buffer: takes the transitions.
-      env: an environment with the goals' rules; ``gymnasium.make(...).unwrapped``. `compute_reward` and, if it has one,
-        `compute_terminated` take an achieved goal, a desired one and the info of the step with what `env.info_keys`
-        names, for one row or for many, see `GoalRule`.
+      buffer: the buffer that takes the copies.
+      env: an environment with the rules for goals, such as ``gymnasium.make(...).unwrapped``. Its `compute_reward` and,
+        if it has one, its `compute_terminated` take an achieved goal, a desired goal and the info of the step with the
+        keys of `env.info_keys`, for one row or for many, see `GoalRule`.
     """
 
     def __init__(self, cfg: Config, buffer: Buffer, env: Any) -> None:
@@ -128,7 +129,7 @@ class her_data_enhancer:
         return self._rules[rule](rows[f"next_obs.{ACHIEVED}"], rows[f"next_obs.{DESIRED}"], info)
 
     def _compare(self, episode: Mapping[str, Array]) -> None:
-        """Says if the rewards of the first episode are others than those by which copies are rewarded."""
+        """Warns if the environment's rewards in the first episode differ from those of `compute_reward`."""
         self._compared = True
         ours = self._reward(episode)
         other = np.flatnonzero(~np.isclose(ours, episode["reward"], rtol=1e-3, atol=1e-4))

@@ -18,7 +18,7 @@ def rollout_in(ctx: OnlineRLContext, reader: str) -> Rollout:
     """The rollout of this iteration.
 
     Raises:
-      FieldError: ctx.trajectories holds something else.
+      FieldError: ctx.trajectories does not hold a rollout.
     """
     if not isinstance(ctx.trajectories, Rollout):
         raise FieldError("trajectories", reader, "the Rollout of this iteration", ctx.trajectories)
@@ -29,7 +29,7 @@ def episodes_in(ctx: OnlineRLContext, reader: str) -> list[dict[str, Any]]:
     """The whole episodes of this iteration.
 
     Raises:
-      FieldError: ctx.episodes holds something else.
+      FieldError: ctx.episodes does not hold episodes.
     """
     if not isinstance(ctx.episodes, list) or not all(isinstance(each, Mapping) for each in ctx.episodes):
         raise FieldError("episodes", reader, "a list of episodes, dicts of arrays", ctx.episodes)
@@ -40,7 +40,7 @@ def train_data_in(ctx: LearningContext, reader: str) -> Mapping[str, Array] | In
     """The training data of this iteration.
 
     Raises:
-      FieldError: ctx.train_data holds something else.
+      FieldError: ctx.train_data does not hold training data.
     """
     if isinstance(ctx.train_data, IndexedBatch):
         return ctx.train_data
@@ -51,16 +51,16 @@ def train_rows_in(ctx: LearningContext, reader: str) -> Mapping[str, Array]:
     """The rows that a trainer draws its minibatches from.
 
     Raises:
-      FieldError: ctx.train_data holds something else.
+      FieldError: ctx.train_data does not hold rows.
     """
     return _mapping(ctx.train_data, "train_data", reader, _ROWS)
 
 
 def metrics_in(ctx: LearningContext, reader: str) -> Mapping[str, Any]:
-    """The metrics of this iteration so far; empty if there are none.
+    """The metrics of this iteration so far; empty if no middleware has written any.
 
     Raises:
-      FieldError: ctx.train_output holds something else.
+      FieldError: ctx.train_output does not hold metrics.
     """
     if ctx.train_output is None:
         return {}
@@ -71,10 +71,10 @@ def number_in(value: object, field: str, reader: str, key: str | None = None) ->
     """A number that a field of the context holds.
 
     Args:
-      value: what it holds.
-      field, reader, key: for the message, see `FieldError`.
+      value: the value that the field holds.
+      field, reader, key: names for the message, see `FieldError`.
     Raises:
-      FieldError: it is something else, such as a string or several numbers.
+      FieldError: the value is not a number: it is a string, or several numbers, for example.
     """
     try:
         given: Any = value
@@ -87,7 +87,7 @@ def collect_kwargs_in(ctx: OnlineRLContext, reader: str) -> Mapping[str, Any]:
     """Keyword arguments for the policy's collect mode.
 
     Raises:
-      FieldError: ctx.collect_kwargs holds something else.
+      FieldError: ctx.collect_kwargs does not hold keyword arguments.
     """
     return _mapping(ctx.collect_kwargs, "collect_kwargs", reader, "a dict of keyword arguments, {} for none")
 

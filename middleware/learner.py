@@ -31,12 +31,12 @@ _log = logging.getLogger("minding.learner")
 class OffPolicyLearner:
     """Draws minibatches from the buffer and performs all gradient steps of the iteration in one compiled call.
 
-    While the buffer holds fewer than `warmup` transitions, or no whole episode where these are drawn, it does nothing,
-    and says so once. With `updates_per_step` an iteration makes as many calls of `update_per_collect` steps each as
-    bring the gradient steps to this ratio to the environment steps, or none; `train_ratio`, which policies that learn
-    from sequences may have, is the same ratio counted in replayed rows, ``updates_per_step * batch_size * length``.
-    Both are counted from the iteration in which there was enough to draw from: the count begins again after the buffer
-    was refilled, or the ratio changed.
+    While the buffer holds fewer than `warmup` transitions, or no whole episode if episodes are drawn, the learner does
+    nothing, and logs this once. `updates_per_step` is the ratio of gradient steps to environment steps: each iteration
+    makes the number of calls, of `update_per_collect` steps each, that restores this ratio, possibly none.
+    `train_ratio`, a key of some policies that learn from sequences, is the same ratio counted in replayed rows,
+    ``updates_per_step * batch_size * length``. Both count from the iteration in which the buffer first holds enough;
+    the count starts again when the buffer is refilled or the ratio changes.
 
     Reads: clock, train_iter; policy_lag if present.
     Writes: train_output (mean of each metric over the gradient steps), train_iter.
@@ -46,13 +46,13 @@ class OffPolicyLearner:
     Args:
       cfg: the compiled configuration.
       policy: ``policy.learn_mode``.
-      buffer: filled by a `data_pusher` upstream. It may have more fields than the policy learns from, and other
+      buffer: the buffer, filled by a `data_pusher` upstream. It may have more fields than the policy uses, and other
         learners may share it.
-      priorities: whether this learner tells a buffer that draws by priority the new priorities of the drawn rows
-        (`PrioritizedBuffer.update`); one of those that share the buffer does.
+      priorities: whether this learner updates the priorities of the drawn rows in a buffer that draws by priority
+        (`PrioritizedBuffer.update`); exactly one of the learners that share a buffer does so.
     """
 
-    # Data in the replay buffer are far older than what a lane adds to their age.
+    # Replayed data are so old that the delay of a lane hardly matters.
     staleness = 4
 
     def __init__(self, cfg: Config, policy: LearnMode, buffer: SampledBuffer, *, priorities: bool = True) -> None:
@@ -64,7 +64,7 @@ class OffPolicyLearner:
         self._nstep = learn.read("nstep", int, 1)
         self._schedule = Schedule(cfg)
         self._said = self._warned = False
-        # Clock and gradient steps from which the ratio is counted; None until there is enough to draw from.
+        # Clock and gradient steps from which the ratio is counted; None until the buffer holds enough.
         self._origin: tuple[int, int] | None = None
         self._prioritized = bool(getattr(buffer, "prioritized", False))
         self._sets_priorities = self._prioritized and priorities
@@ -98,7 +98,7 @@ class OffPolicyLearner:
         return problems
 
     def clashes(self, chain: Sequence[object]) -> Sequence[str]:
-        """Says if n-step returns are missing, or if the priorities of a shared buffer are set by several or none."""
+        """Reports missing n-step returns, and a shared buffer whose priorities several learners set, or none."""
         wrong = self._wrong_returns(chain)
         if wrong is not None:
             return [wrong]
@@ -117,8 +117,8 @@ class OffPolicyLearner:
         ]
 
     def _wrong_returns(self, chain: Sequence[object]) -> str | None:
-        """What is wrong with the rewards that are pushed. Policies whose rows have no `discount` sum rewards
-        themselves, if they take returns of several steps."""
+        """The fault of the pushed rewards; None if there is none. Policies whose rows lack the field `discount` compute
+        n-step returns themselves, if they use them."""
         takes_returns = "discount" in getattr(self._policy, "fields", ())
         summed: nstep_reward_enhancer | None = None
         for member in chain:
@@ -160,7 +160,7 @@ class OffPolicyLearner:
             }
 
     def cannot_learn(self, ctx: LearningContext) -> str | None:
-        """Why it would make no gradient step now, without a new rollout; None if it would."""
+        """Why the learner cannot make a gradient step now, without a new rollout; None if it can."""
         buffer, samples = self._buffer, self._updates * self._batch_size
         if self._ready() and self._calls(ctx) and self._may_draw():
             return None
@@ -177,12 +177,12 @@ class OffPolicyLearner:
         return len(self._buffer) >= self._warmup and getattr(self._buffer, "drawable", True)
 
     def _may_draw(self) -> bool:
-        """Whether the limiter of a table, if it has one, allows as many samples as a call takes."""
+        """Whether the limiter of the table, if it has one, allows the samples of one call."""
         ask = getattr(self._buffer, "can_sample", None)
         return ask is None or bool(ask(self._updates * self._batch_size))
 
     def _say_why(self, ctx: LearningContext) -> None:
-        """Says once what learning waits for, and once if that does not come."""
+        """Logs once when learning will start, and warns once if the buffer stays empty."""
         if not self._said:
             _log.info("learning starts when the buffer holds %d transitions", self._warmup)
             self._said = True
@@ -195,7 +195,7 @@ class OffPolicyLearner:
             self._warned = True
 
     def _calls(self, ctx: LearningContext) -> int:
-        """How often this iteration learns."""
+        """The number of learn calls in this iteration."""
         if self._ratio is None:
             return 1
         clock, train_iter = self._origin or (ctx.clock, ctx.train_iter)
@@ -206,7 +206,7 @@ class OffPolicyLearner:
         return {"origin": self._origin, "ratio": self._ratio}
 
     def load_state_dict(self, state: StateDict) -> None:
-        # What another ratio has left undone, or done too much, is not made up for.
+        # After a change of the ratio, a lack or excess of gradient steps is not made up for.
         if state["origin"] is not None and state["ratio"] == self._ratio:
             clock, train_iter = state["origin"]
             self._origin = int(clock), int(train_iter)
@@ -220,7 +220,7 @@ class OffPolicyLearner:
 
 
 def never_allowed(limiter: Limiter, cfg: Config) -> list[str]:
-    """Steps of an `OffPolicyLearner` that the limiter of its table never allows, as sentences."""
+    """Problems, one sentence each, of an `OffPolicyLearner` with steps that its table's limiter never allows."""
     learn, problems = cfg.policy.learn, []
     if learn.warmup > limiter.rows_ahead:
         problems.append(
@@ -245,7 +245,7 @@ def never_allowed(limiter: Limiter, cfg: Config) -> list[str]:
 
 
 def _mean(outputs: Sequence[LearnOutput]) -> dict[str, float]:
-    """The mean of each metric over the calls that have it."""
+    """The mean of each metric over the calls that report it."""
     names = dict.fromkeys(name for output in outputs for name in output.metrics)
     values = {name: [output.metrics[name] for output in outputs if name in output.metrics] for name in names}
     return {name: sum(found) / len(found) for name, found in values.items()}

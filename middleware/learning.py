@@ -14,7 +14,7 @@ from minding.middleware.schedules import Schedule
 
 
 def learn_from(ctx: LearningContext, policy: LearnMode, batch: IndexedBatch, schedule: Schedule) -> LearnOutput:
-    """Performs the gradient steps of a batch; writes train_output and train_iter, and returns what the policy did."""
+    """Performs the gradient steps of a batch; writes train_output and train_iter, and returns the policy's output."""
     lag = ctx.optional("policy_lag", dict)
     if lag is not None:
         batch = dataclasses.replace(batch, lag=lag["max"])
@@ -25,10 +25,11 @@ def learn_from(ctx: LearningContext, policy: LearnMode, batch: IndexedBatch, sch
 
 
 def _places(ctx: LearningContext, steps: int) -> int | Array:
-    """Where these gradient steps are on the clock, for schedules.
+    """The clock at each of these gradient steps, for schedules.
 
-    If the clock counts gradient steps, each has a place of its own. Else all are where the iteration began, as the
-    data were collected after that: the first iteration learns at the start of a schedule, and none at its end.
+    If the clock counts gradient steps, each step has its own value. Otherwise all steps have the clock at the beginning
+    of the iteration, because the data were collected after it: the first iteration learns at the start of a schedule,
+    and no iteration learns at its end.
     """
     if ctx.unit != "train_iter":
         return ctx.clock_begin

@@ -22,23 +22,24 @@ _log = logging.getLogger("minding.run")
 class model_pool:
     """Adds the policy to a model pool every `freq` iterations, from the first on, and after each evaluation.
 
-    Put it after the evaluator and before the collector: what is added is then what was measured. A version that was
-    evaluated has the mean as its score. In an asynchronous run it is the weights that were measured, and env_step tells
-    when. The pool is a part of checkpoints: a resumed run continues with the pool of its checkpoint and adds no
-    version twice. Versions of an earlier run in that folder are set aside as ``left-<time>-<name>``. A version that
-    cannot be written (full disk) is reported and left out; training continues.
+    Put it after the evaluator and before the collector, so that it adds the weights that were measured. A version that
+    was evaluated has the evaluation mean as its score. In an asynchronous run the version has the measured weights, and
+    its env_step is the clock at which they were measured. The pool is a part of checkpoints: a resumed run continues
+    with the pool of its checkpoint and adds no version twice. Versions of an earlier run in that folder are set aside
+    as ``left-<time>-<name>``. If a version cannot be written (full disk), this is reported, the version is left out and
+    training continues.
 
     Reads: total_step; env_step, eval_value, eval_params and last_eval_clock if present.
     Writes: nothing.
 
     Args:
-      policy: its acting weights are added.
-      pool: where to.
+      policy: the policy whose acting weights are added.
+      pool: the pool that takes the versions.
       freq: iterations between two versions.
-      score: gives the score of a version in place of evaluations, which then add none.
+      score: function that returns the score of a version; evaluations then add no versions.
 
     Attributes:
-      pool: where versions are added.
+      pool: the pool that takes the versions.
     """
 
     def __init__(self, policy: Any, pool: ModelPool, freq: int, *, score: Callable[[], float] | None = None) -> None:
@@ -47,7 +48,7 @@ class model_pool:
         self.pool = pool
         self._policy, self._freq, self._score = policy, freq, score
         self._begun = False
-        # Of the newest version: an iteration that was aborted is repeated.
+        # Iteration of the newest version: an aborted iteration is repeated, and must not add its version twice.
         self._iteration = -1
 
     def __call__(self, ctx: LearningContext) -> None:
@@ -70,7 +71,7 @@ class model_pool:
         self._iteration = ctx.total_step
 
     def _begin(self) -> None:
-        """Before the first version of this run."""
+        """Before the first version of this run, sets the versions of an earlier run aside."""
         if self._begun:
             return
         self._begun = True
@@ -85,7 +86,7 @@ class model_pool:
             _log.warning("%s holds versions of an earlier run: it is now %s", self.pool.folder, aside)
 
     def state_dict(self) -> StateDict:
-        """The pool with all weights."""
+        """The state of the pool, with all weights."""
         return {"iteration": self._iteration, "pool": self.pool.state_dict()}
 
     def load_state_dict(self, state: StateDict) -> None:

@@ -31,15 +31,15 @@ class montecarlo_return_estimator:
 
         G_t = sum_k gamma^k r_{t+k}
 
-    Without a critic there is nothing to bootstrap from. Rows wait until their episode is over, through any number of
-    rollouts, and are then used exactly once: leaving out episodes that a rollout cuts would prefer short ones.
-    train_data always has as many rows as the rollout, so that every minibatch has the same size: the oldest rows whose
-    return is known, or none that is valid while there are too few. Others stay for later rollouts, and are saved until
-    then. A time limit ends the sum, as a true end does. Of an episode that was given up, for instance after a fault,
-    no return is known, and its rows are left out.
+    Without a critic there is no value to bootstrap from. Rows wait until their episode is over, through any number of
+    rollouts, and are then used exactly once: leaving out episodes that a rollout cuts would favour short ones.
+    train_data always has as many rows as the rollout, so that every minibatch has the same size: these are the oldest
+    rows whose return is known; while there are too few of them, no row is valid. The others wait for later rollouts,
+    and are saved until then. A time limit ends the sum, as a true end does. The returns of an aborted episode, for
+    instance after a fault, are unknown, and its rows are left out.
 
-    With a critic a time limit and the end of the rollout bootstrap from the values that the collector recorded, a true
-    end does not: these are the rows of `gae_estimator` with lambda 1.
+    With a critic, a time limit and the end of the rollout bootstrap from the values that the collector recorded; a true
+    end does not bootstrap. The rows are then those of `gae_estimator` with lambda 1.
 
     Reads: trajectories.
     Writes: train_data, flat arrays: the rollout's own columns (declared info as ``info.<key>``), `return` and `valid`
@@ -55,7 +55,7 @@ class montecarlo_return_estimator:
         self._gamma = cfg.policy.learn.gamma
         self._has_value = "value" in policy.record_fields
         self._agents = "agents" in cfg.env.spec
-        # By collector: the rows of episodes that are not over, and rows whose return is known.
+        # Both by collector: the rows of episodes that are not over, and the rows whose return is known.
         self._tails: dict[int, Rollout] = {}
         self._known: dict[int, dict[str, Array]] = {}
 
@@ -82,7 +82,7 @@ class montecarlo_return_estimator:
         ctx.train_data = {**rows, "valid": np.full(count, enough)}
 
     def _take_in(self, rollout: Rollout) -> dict[str, Array]:
-        """Adds a rollout to the rows that wait; returns those of its collector whose return is known."""
+        """Adds a rollout to the waiting rows; returns the rows of its collector whose return is known."""
         number = rollout.collector
         if number in self._tails:
             rollout = join(self._tails.pop(number), rollout)

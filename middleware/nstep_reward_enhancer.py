@@ -26,12 +26,13 @@ from minding.middleware.inputs import rollout_in
 class nstep_reward_enhancer:
     """Turns rewards into n-step returns within each trajectory (Hessel et al., 2018, https://arxiv.org/abs/1710.02298).
 
-    Successor, `terminated` and discount become those of the n-th step, or of the last one before the trajectory ends.
-    The border of a rollout ends nothing: rows whose n steps are not over yet come with a later rollout, before its own
-    rows, so that the rows and their returns do not depend on the length of rollouts. They are saved with it until then.
+    The successor, `terminated` and the discount are taken from the n-th step, or from the last step if the trajectory
+    ends before. The end of a rollout does not cut returns: rows whose n steps are not complete wait, and come with a
+    later rollout, before its own rows, so that the rows and their returns do not depend on the length of rollouts. They
+    are saved with this middleware until then.
 
     Reads: trajectories.
-    Writes: trajectories (earlier rows in front, reward, bootstrap_row, ready, and `discount` in the record),
+    Writes: trajectories (the rows that waited, in front; reward, bootstrap_row, ready, and `discount` in the record),
       trajectory_end_idx.
     Config: policy.learn.nstep, policy.learn.gamma.
     """
@@ -39,21 +40,21 @@ class nstep_reward_enhancer:
     def __init__(self, cfg: Config) -> None:
         self._n: int = cfg.policy.learn.nstep
         self._gamma = cfg.policy.learn.gamma
-        # By collector: the rows that a return of the next rollout may need; of those that are `ready` it is due.
+        # By collector: the rows that the next rollout's returns may need; `ready` marks those that wait for their own.
         self._tails: dict[int, Rollout] = {}
         if self._n == 1:
-            # Returns of one step are the rewards as they were.
+            # Returns of one step are the rewards themselves.
             declared = declaration_of(self)
             assert declared is not None
             self.declaration = dataclasses.replace(declared, leaves=(), refuses=())
 
     @property
     def n(self) -> int:
-        """Steps of a return."""
+        """Number of steps of a return."""
         return self._n
 
     def __call__(self, ctx: OnlineRLContext) -> None:
-        """Hands on the rows whose returns are complete."""
+        """Replaces the rollout by the rows whose returns are complete."""
         rollout = rollout_in(ctx, "nstep_reward_enhancer")
         if rollout.collector in self._tails:
             rollout = join(self._tails[rollout.collector], rollout)

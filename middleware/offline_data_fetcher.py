@@ -22,7 +22,7 @@ class RecordedTables(Protocol):
 
     @property
     def digest(self) -> str:
-        """Of the data: what tells them from others."""
+        """Digest of the data, which identifies them."""
         ...
 
     def __len__(self) -> int: ...
@@ -40,10 +40,11 @@ class RecordedTables(Protocol):
 class offline_data_fetcher:
     """Draws the minibatches of the iteration; every pass over the data uses each step once, in a new order.
 
-    All minibatches have the same size: one that reaches the end of a pass continues with the first steps of the next.
-    The order of a pass follows from the seed and its number, so that a resumed run needs only the counters. How many
-    minibatches an iteration has does not change their sequence. Where fewer are left before `run.max_train_iter` or
-    `run.max_train_epoch`, an iteration has one, so that the run ends there exactly.
+    All minibatches have the same size: a minibatch that reaches the end of a pass continues with the first steps of the
+    next pass. The order of a pass follows from the seed and the number of the pass, so that a resumed run needs only
+    the counters. The number of minibatches per iteration does not change their sequence. When fewer than that number
+    are left before `run.max_train_iter` or `run.max_train_epoch`, iterations have one minibatch each, so that the run
+    ends exactly there.
 
     Reads: train_iter, train_epoch, epoch_row.
     Writes: train_data (an `IndexedBatch`), train_epoch (whole passes), epoch_row (steps of the pass that have been
@@ -53,7 +54,7 @@ class offline_data_fetcher:
 
     Args:
       cfg: the compiled configuration.
-      tables: what was recorded, with the fields of the policy: ``DatasetTables(dataset, policy.learn_mode.fields)``.
+      tables: the recorded data, with the fields of the policy: ``DatasetTables(dataset, policy.learn_mode.fields)``.
     """
 
     def __init__(self, cfg: Config, tables: RecordedTables) -> None:
@@ -64,7 +65,7 @@ class offline_data_fetcher:
 
     @property
     def digest(self) -> str:
-        """Of the data that are learned from."""
+        """Digest of the training data."""
         return self._tables.digest
 
     def requirements(self) -> Sequence[str]:
@@ -78,7 +79,7 @@ class offline_data_fetcher:
         ctx.train_data = self._tables.batch(rows.reshape(updates, self._batch_size))
 
     def _updates(self, ctx: OfflineRLContext) -> int:
-        """How many minibatches this iteration has."""
+        """The number of minibatches in this iteration."""
         run, left = self._cfg.run, []
         if run.max_train_iter is not None:
             left.append(run.max_train_iter - ctx.train_iter)
@@ -88,7 +89,7 @@ class offline_data_fetcher:
         return 1 if any(0 < updates < self._steps_per_call for updates in left) else self._steps_per_call
 
     def _next_rows(self, ctx: OfflineRLContext, count: int) -> Array:
-        """The next steps, and the counters after them."""
+        """The indices of the next steps; advances the counters past them."""
         parts = []
         while count:
             part = self._order_of(ctx.train_epoch)[ctx.epoch_row : ctx.epoch_row + count]
@@ -110,7 +111,7 @@ class offline_data_fetcher:
         return {"data": self._tables.digest}
 
     def load_state_dict(self, state: StateDict) -> None:
-        """Only compares: where the run is follows from the context.
+        """Only compares the data: the position of the run follows from the context.
 
         Raises:
           CheckpointError: the run has learned from other data so far.

@@ -34,9 +34,9 @@ _NO_LIMIT = 1 << 62
 class offline_data_saver:
     """Writes all rollouts of a run to a folder of recorded data: the replay set of a learning agent.
 
-    Whole episodes are written in parts, beside the folder, as the run goes. The folder is there when the run ends,
-    however it ends; episodes that are running then are cut. A resumed run continues the data that were written by its
-    checkpoint, also after its process was killed.
+    During the run, whole episodes are written in parts, beside the folder. The folder itself is written when the run
+    ends, however it ends; episodes that are running then are cut. A resumed run continues with the data up to its
+    checkpoint, even if its process was killed.
 
     Reads: trajectories.
     Writes: nothing.
@@ -44,11 +44,11 @@ class offline_data_saver:
 
     Args:
       cfg: the compiled configuration.
-      folder: where the data are written; it is not there yet, unless the run is resumed.
+      folder: the folder to write; it must not exist yet, unless the run is resumed.
     """
 
     part_steps = 1 << 14
-    """Steps of whole episodes that are held before they are written as a part."""
+    """Steps of whole episodes that are held in memory before they are written as a part."""
 
     def __init__(self, cfg: Config, folder: str | Path) -> None:
         self._cfg, self._folder = cfg, Path(folder).expanduser()
@@ -77,10 +77,10 @@ class offline_data_saver:
         return []
 
     def __call__(self, ctx: OnlineRLContext) -> None:
-        """Takes in the rollout of an iteration.
+        """Adds the rollout of an iteration.
 
         Raises:
-          DataError: the folder is that of earlier data, or a part cannot be written.
+          DataError: the folder or its parts exist already, or a part cannot be written.
         """
         rollout = rollout_in(ctx, "offline_data_saver")
         if not self._owns:
@@ -118,7 +118,7 @@ class offline_data_saver:
         """Writes the folder.
 
         Raises:
-          DataError: it cannot be written; the parts stay.
+          DataError: the folder cannot be written; the parts stay.
         """
         self._written = False
         running = [_episode(rows) for rows in self._open.rest()]
@@ -132,7 +132,7 @@ class offline_data_saver:
             if self._held or running:
                 writer.append(joined([*self._held, *running], self._about))
         if self._folder.exists():
-            # That of an earlier end of this run.
+            # An earlier end of this run wrote it.
             disk.remove_tree(disk.hidden(self._folder))
             disk.rename(self._folder, disk.hidden(self._folder))
         disk.rename(fresh, self._folder)
@@ -141,7 +141,7 @@ class offline_data_saver:
         self._written = True
 
     def close(self) -> None:
-        """Removes the parts, which are in the folder now."""
+        """Removes the parts, whose steps are in the folder now."""
         if self._written:
             disk.remove_tree(self._parts_folder)
 
@@ -154,10 +154,10 @@ class offline_data_saver:
         }
 
     def load_state_dict(self, state: StateDict) -> None:
-        """Goes on with what was written by the checkpoint; what came later is left out.
+        """Continues with the data up to the checkpoint; later data are dropped.
 
         Raises:
-          CheckpointError: that is not there any more.
+          CheckpointError: the data up to the checkpoint no longer exist.
         """
         self._owns = True
         self._parts = [int(steps) for steps in state["parts"]]
@@ -171,7 +171,7 @@ class offline_data_saver:
                 disk.remove_tree(path)
 
     def _split_folder(self, steps: int) -> None:
-        """Makes a part of the first steps of the folder: the parts were removed when it was written."""
+        """Turns the first steps of the folder into a part: the parts were removed when the folder was written."""
         disk.remove_tree(self._parts_folder)
         try:
             episodes = episodes_of(load_dataset(self._folder, mapped=True))
@@ -203,7 +203,7 @@ def _arrays(data: Dataset) -> dict[str, Any]:
 
 
 def _episode(rows: dict[str, Array]) -> Episode:
-    """An episode of its rows by name."""
+    """The episode that these rows, by name, make up."""
 
     def part(prefix: str) -> dict[str, Array]:
         named = [name for name in rows if name == prefix or name.startswith(f"{prefix}.")]

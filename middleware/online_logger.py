@@ -29,9 +29,9 @@ from minding.middleware.inputs import metrics_in, number_in
 
 _EPISODES = 100
 _MOST_LINES = 5000
-"""Episodes that wait to be written; `CsvWriter` takes twice as many at a time."""
+"""Most episodes that wait to be written; `CsvWriter` takes twice as many at a time."""
 _ROWS_WAIT = 1.0
-"""Seconds after which rows are written: one at a time, between two updates, a row takes several times as long."""
+"""Seconds between two writes of rows: writing each row alone, between two updates, takes several times as long."""
 
 
 @declare(
@@ -52,13 +52,13 @@ def online_logger(
 ) -> OnlineLogger:
     """Logs metrics to CSV, TensorBoard and trackers and shows progress; put it last in the chain.
 
-    There is a row for every ``run.metrics_freq`` steps of the clock (environment steps, or gradient steps) with the
-    means since the row before, so that two runs with one seed write the same rows (except the ``time/`` columns). Each
+    Every ``run.metrics_freq`` steps of the clock (environment steps, or gradient steps) a row is written with the means
+    since the previous row, so that two runs with the same seed write the same rows (except the ``time/`` columns). Each
     evaluation has its own row, with the mean of each declared key of info (``env.info_keys``) over the last steps of
-    its episodes: ``eval/success`` is a success rate. With several agents it has the return of each as well, and with
-    `references` the normalized return, ``eval/normalized``. What recorded data say of the policy has a row, too.
+    its episodes: ``eval/success`` is a success rate. With several agents the row also has the return of each agent, and
+    with `references` the normalized return, ``eval/normalized``. Each evaluation on recorded data has a row, too.
     ``episodes.csv`` has a line for every training episode that ended. Rows reach the files about once a second, and
-    before the checkpoint that counts them.
+    before a checkpoint that counts them is saved.
 
     For each row the event ``metrics`` is emitted, in the iteration that completes the row, with the row (column to
     value; None is an empty cell) and its step of the clock.
@@ -70,10 +70,11 @@ def online_logger(
 
     Args:
       cfg: the compiled configuration.
-      run_dir: where the files go; None writes none.
+      run_dir: folder for the files; None writes no files.
       total: end of the progress bar, on the clock; the length of the run by default.
       progress: whether to show progress in the terminal.
-      references: by which evaluations are normalized as well, such as those of recorded data; None: they stay raw.
+      references: reference returns by which evaluations are also normalized, such as those of recorded data; None
+        leaves the normalized return out.
       task: the task that emits the event; the global one by default.
     """
     task = global_task if task is None else task
@@ -94,9 +95,9 @@ class OnlineLogger:
 
     Args:
       cfg: the compiled configuration.
-      task: emits an event for each row.
+      task: the task that emits an event for each row.
       tables: writers of metrics.csv and episodes.csv, or None.
-      loggers: get every row, too.
+      loggers: trackers that also get every row.
       progress: display in the terminal, or None.
       references: see `online_logger`.
     """
@@ -119,7 +120,7 @@ class OnlineLogger:
         self._opened = False
         self._progress, self._references = progress, references
         self._episodes: collections.deque[tuple[float, int]] = collections.deque(maxlen=_EPISODES)
-        # Rows that are not written yet, how many there were before them, and when rows were written last.
+        # Rows that are not written yet, the number of rows before them, and the time of the last write.
         self._rows: list[dict[str, float | None]] = []
         self._rows_before = 0
         # The same of episodes.csv.
@@ -130,18 +131,18 @@ class OnlineLogger:
         # The clock at the end of the last iteration and at the last row; seconds of earlier processes.
         self._clock = 0
         self._row_clock = 0
-        # `train_iter` and `clock` of the policy whose evaluation was the last to get a row.
+        # `train_iter` and `clock` of the policy whose evaluation got a row last.
         self._evaluated: tuple[int, int] | None = None
-        # What recorded data said last, and of the policy of which `train_iter`.
+        # `train_iter` of the policy that was last evaluated on recorded data, and the estimates.
         self._judged: tuple[int, Mapping[str, float]] = -1, {}
-        # Means of declared info over the last evaluation, for the display.
+        # Means of declared info in the last evaluation, for the display.
         self._shown: dict[str, float] = {}
         self._row_seconds = 0.0
         self._earlier_seconds = 0.0
         self._start = time.monotonic()
 
     def __call__(self, ctx: LearningContext) -> None:
-        """Takes one iteration's metrics."""
+        """Adds the metrics of one iteration."""
         metrics = metrics_in(ctx, "online_logger")
         if metrics:
             self._train.add(metrics)
@@ -164,13 +165,13 @@ class OnlineLogger:
             self._progress.update(self._status(ctx))
 
     def finish(self, ctx: LearningContext) -> None:
-        """Writes the evaluation that an asynchronous run waited for at its end, what recorded data say of the last
-        policy, and the last, shorter window."""
+        """Writes the evaluation that an asynchronous run waited for at its end, the last policy's estimates from
+        recorded data, and the means of the last, shorter window."""
         if ctx.eval_value is not None and self._evaluated != (ctx.last_eval_iter, ctx.last_eval_clock):
             self._write_evaluation(ctx, number_in(ctx.eval_value, "eval_value", "online_logger"))
         judged = ctx.optional("data_eval", dict)
         if judged is not None and ctx.optional("last_data_eval_iter", int) == ctx.train_iter:
-            # A row that an earlier process wrote says it already.
+            # An earlier process has already written this row.
             self._judged = ctx.train_iter, judged
         elif judged is not None:
             self._write_judged(ctx, judged)
@@ -184,7 +185,7 @@ class OnlineLogger:
                 writer.flush()
 
     def show(self, progress: Progress | None) -> None:
-        """Closes the display in the terminal, and puts another one in its place; None: none."""
+        """Closes the display in the terminal and replaces it by another; None shows no display."""
         if self._progress is not None:
             self._progress.close()
         self._progress = progress
@@ -197,7 +198,7 @@ class OnlineLogger:
                 writer.close()
 
     def judged(self, train_iter: int) -> Mapping[str, float]:
-        """The estimates from recorded data after that many gradient steps, by name; empty if there are none."""
+        """The estimates from recorded data after `train_iter` gradient steps, by name; empty if there are none."""
         return self._judged[1] if self._judged[0] == train_iter else {}
 
     @property
@@ -206,7 +207,7 @@ class OnlineLogger:
         return self._earlier_seconds
 
     def state_dict(self) -> StateDict:
-        """Positions and running statistics; the rows that they count are on the disk when this returns."""
+        """Positions and running statistics; the rows that they count are on disk when this returns."""
         self._write_rows()
         return {
             "clock": self._clock,
@@ -221,7 +222,7 @@ class OnlineLogger:
         }
 
     def load_state_dict(self, state: StateDict) -> None:
-        """Continues from where the state was taken: rows written after it are dropped."""
+        """Continues from the point where the state was taken: rows written later are dropped."""
         self._rows.clear()
         self._lines.clear()
         self._rows_before = state["rows"]
@@ -258,7 +259,7 @@ class OnlineLogger:
         episodes = ctx.eval_output or ()
         told = info_means(episodes)
         means = {f"eval/{name}": mean for name, mean in told.items()}
-        # Of a whole team there may be many returns: the files have them.
+        # A team may have many returns, which only the files show.
         self._shown = {name: mean for name, mean in told.items() if not name.startswith("return.")}
         measured = {ctx.unit: ctx.last_eval_clock, "train_iter": ctx.last_eval_iter}
         scores = {} if self._references is None else {"eval/normalized": self._references.normalized(value)}
@@ -279,7 +280,7 @@ class OnlineLogger:
         self._row_seconds = seconds
 
     def _data_seen(self, ctx: LearningContext) -> dict[str, float | None]:
-        """What was learned from so far: episodes of the collector, or passes over recorded data."""
+        """The data used so far: episodes of the collector, or passes over recorded data."""
         epoch = ctx.optional("train_epoch", int)
         if epoch is not None:
             return {"train_epoch": epoch}
@@ -332,7 +333,7 @@ class OnlineLogger:
 
 
 def _clock_of(row: Mapping[str, float | None]) -> int:
-    """The first column."""
+    """The clock of a row, its first column."""
     return int(next(iter(row.values())) or 0)
 
 
@@ -354,7 +355,7 @@ class _Means:
     """Means of named metrics over the iterations since the last `pop`; a NaN makes its mean NaN.
 
     Args:
-      prefix: put before each name in the result.
+      prefix: string that is put before each name in the result.
     """
 
     def __init__(self, prefix: str) -> None:
@@ -394,7 +395,7 @@ class _Range:
     """Minimum, mean and maximum since the last `pop` of values that are given as ``{"min", "mean", "max"}``.
 
     Args:
-      prefix: put before each name in the result.
+      prefix: string that is put before each name in the result.
     """
 
     def __init__(self, prefix: str) -> None:

@@ -23,14 +23,14 @@ _START = 1000.0
 """Elo of the first past self."""
 _STEP = 16.0
 _MEMORY = 0.05
-"""Share of the last game in a win rate."""
+"""Weight of the last game in a win rate."""
 _OPPONENT = "opponent"
 _REPLACED = -1
 _PREFIX = "past_selves."
 
 
 def expected_score(rating: float, other: float) -> float:
-    """Score that a rating lets expect against another (Elo, 1978, The Rating of Chessplayers).
+    """Expected score of a rating against another (Elo, 1978, The Rating of Chessplayers).
 
     E = 1 / (1 + 10^((R_other - R) / 400))
     """
@@ -43,7 +43,7 @@ def hard_first(win_rates: Array) -> Array:
 
         P_k ~ (1 - win rate_k)^2
 
-    One that is always beaten keeps a small chance.
+    An opponent that is always beaten keeps a small probability.
     """
     weights = np.maximum(1.0 - win_rates, 0.05) ** 2
     chances: Array = weights / weights.sum()
@@ -55,10 +55,11 @@ class PastSelf:
     """A version of the policy that is in play.
 
     Attributes:
-      version: its number in the pool.
-      rating: its Elo, that of the policy when it was taken in.
-      win_rate: of the policy against it, the newest games counting most.
-      games: that were played against it.
+      version: number of the version in the pool.
+      rating: its Elo, fixed at the policy's Elo at the time the version came into play.
+
+      win_rate: win rate of the policy against it; the newest games count most.
+      games: number of games played against it.
     """
 
     version: int
@@ -68,18 +69,18 @@ class PastSelf:
 
 
 class Lineup:
-    """The past selves in play, each at a place of its own, and the arrays by which environments know of them.
+    """The past selves in play, each in its own place, and the arrays through which environments learn of them.
 
-    Only the main process takes selves in and rates them. The arrays go to workers as weights do.
+    Only the main process brings past selves into play and rates them. The arrays are sent to workers as weights are.
 
     Args:
-      size: places, K.
-      weights: of the policy; gives names, shapes and dtypes.
+      size: number of places, K.
+      weights: weights of the policy, for their names, shapes and dtypes.
 
     Attributes:
       arrays: ``past_selves.versions``, int64 ``(K,)``, 0 where a place is free; ``past_selves.win_rates``, float64
         ``(K,)``; and the weights, as ``past_selves.<place>.<name>``.
-      selves: by place.
+      selves: the past selves, by place.
       rating: Elo of the policy.
     """
 
@@ -98,7 +99,7 @@ class Lineup:
         self._size, self._names = size, tuple(weights)
 
     def take(self, version: int, weights: Mapping[str, Array]) -> None:
-        """Takes a version into play; where all places are taken, the one goes that is beaten most often."""
+        """Brings a version into play; if all places are taken, it replaces the version that is beaten most often."""
         if len(self.selves) < self._size:
             place = len(self.selves)
             self.selves.append(PastSelf(version, self.rating))
@@ -108,7 +109,7 @@ class Lineup:
         self._show(place, weights)
 
     def fill(self, pool: ModelPool) -> None:
-        """Reads the weights of the selves whose places do not have them yet: those of a resumed run."""
+        """Reads the weights of the past selves whose places do not have them yet, as after a resume."""
         for place, past in enumerate(self.selves):
             if self.arrays[f"{_PREFIX}versions"][place] != past.version:
                 self._show(place, pool.read(past.version))
@@ -118,7 +119,7 @@ class Lineup:
         return next((k for k, past in enumerate(self.selves) if past.version == version), None)
 
     def rate(self, place: int, score: float) -> None:
-        """Counts a game against the past self at a place: 1 won, 0 lost."""
+        """Counts a game against the past self in a place: score 1 if the policy won, 0 if it lost."""
         past = self.selves[place]
         self.rating += _STEP * (score - expected_score(self.rating, past.rating))
         past.win_rate += _MEMORY * (score - past.win_rate)
@@ -126,7 +127,7 @@ class Lineup:
         self.arrays[f"{_PREFIX}win_rates"][place] = past.win_rate
 
     def state_dict(self) -> StateDict:
-        """Who is in play; the weights are in the pool."""
+        """The ratings and the versions in play; the weights are in the pool."""
         return {"rating": self.rating, "selves": [dataclasses.asdict(past) for past in self.selves]}
 
     def load_state_dict(self, state: StateDict) -> None:
@@ -153,21 +154,22 @@ class Lineup:
 class Contest:
     """Environments in which past selves act for some of the agents: an `EnvManager` to collect in.
 
-    Each episode has one opponent, drawn by how rarely it is beaten (see `hard_first`) at the beginning of the
-    iteration. To the policy the opponents' agents are not there (`ALIVE` is false), so that nothing is learned of them.
-    The info of an episode's end has the number of its opponent's version as ``opponent``; -1 if another one took its
-    place meanwhile. Returns of episodes are those of both sides together. Which versions are in play is decided by
-    `past_selves`, which comes before the collector. In an asynchronous run each collector draws its own opponents.
+    Each episode has one opponent, which is drawn in favour of those that are rarely beaten (see `hard_first`); the win
+    rates are those at the beginning of the iteration. The policy sees the opponents' agents as absent (`ALIVE` is
+    false), so that it does not learn from them. The info of an episode's end has the number of its opponent's version
+    as ``opponent``, or -1 if another version took its place meanwhile. The return of an episode adds up both sides.
+    `past_selves`, which comes before the collector, decides which versions are in play. In an asynchronous run each
+    collector draws its own opponents.
 
     Args:
       env: the environments; their agents' axis holds both sides.
       policy: ``policy.collect_mode``.
-      opponents: places of the opponents' agents on that axis.
-      size: the most past selves in play.
-      seed: of the draws.
+      opponents: indices of the opponents' agents on that axis.
+      size: highest number of past selves in play.
+      seed: seed of the draws.
 
     Attributes:
-      lineup: who is in play.
+      lineup: the past selves in play.
 
     Raises:
       ConfigError: there are no opponents, `size` is less than 1, or the policy acts with a compiled graph.
@@ -185,7 +187,7 @@ class Contest:
     def _rebuilt(
         cls, env: Factory, acting: Factory, opponents: Sequence[int], size: int, seed: int, lane: LaneContext
     ) -> Contest:
-        """In a worker, with the arrays that it is sent."""
+        """The contest of a worker, with the arrays that were sent to it."""
         made = cls.__new__(cls)
         made._size, made._seed, made._acting = size, seed, acting
         made._begin(env(lane), opponents, lane.weights, lane)
@@ -196,13 +198,13 @@ class Contest:
         self._env, self._opponents = env, np.asarray(opponents, np.int64)
         self._versions, self._win_rates = arrays[f"{_PREFIX}versions"], arrays[f"{_PREFIX}win_rates"]
         self._rng = SeedStreams(self._seed).generator(f"contest.{lane.index}")
-        # Of each environment, the place of its opponent and the version that began the episode.
+        # For each environment, the place of its opponent and the version that began the episode.
         self._playing = np.zeros(env.num_envs, np.int64)
         self._version = np.zeros(env.num_envs, np.int64)
         self._modes = [self._mode(k, arrays, lane) for k in range(self._size)]
 
     def _mode(self, place: int, arrays: Mapping[str, Array], lane: LaneContext) -> Any:
-        """What acts with the weights at a place; each has a random stream of its own."""
+        """The acting mode with the weights of a place; each place has its own random stream."""
         prefix = f"{_PREFIX}{place}."
         weights = {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
         try:
@@ -213,7 +215,7 @@ class Contest:
                 "form, and leave policy.collect.backend at auto"
             ) from None
 
-    # What an `EnvManager` does.
+    # The methods of an `EnvManager`
 
     @property
     def resume_guarantee(self) -> str:
@@ -231,12 +233,12 @@ class Contest:
         return self._hidden(self._env.reset(seed))
 
     def step(self, action: Array) -> EnvStep:
-        """Steps with the policy's actions, and those of the past selves in place of the opponents'."""
+        """Steps with the policy's actions, in which past selves choose the actions of the opponents' agents."""
         obs, action = self._env.obs, np.array(action)
         self._draw(np.flatnonzero(self._env.episode_steps == 0))
         for k in np.unique(self._playing):
             rows = np.flatnonzero(self._playing == k)
-            # All environments are shown: what is remembered of each has its place.
+            # The past self sees all environments, because its memory has a row for each of them.
             chosen = self._modes[k].forward(obs)["action"]
             action[np.ix_(rows, self._opponents)] = chosen[np.ix_(rows, self._opponents)]
         step = self._env.step(action)
@@ -261,7 +263,7 @@ class Contest:
         )
 
     def weights(self) -> dict[str, Array]:
-        """Of the past selves in play, and who they are."""
+        """Versions, win rates and weights of the past selves in play."""
         return self.lineup.arrays
 
     def state_dict(self) -> StateDict:
@@ -282,7 +284,7 @@ class Contest:
             mode.load_state_dict(state["modes"][str(k)])
 
     def _draw(self, envs: Array) -> None:
-        """Opponents for the episodes that begin in these environments."""
+        """Draws the opponents of the episodes that begin in these environments."""
         if not envs.size:
             return
         places = np.flatnonzero(self._versions)
@@ -297,12 +299,12 @@ class Contest:
             mode.reset(envs)
 
     def _told(self, n: int) -> float:
-        """The version against which an episode was played from its beginning to its end."""
+        """The version that was the opponent of a whole episode; -1 if another version took its place meanwhile."""
         version = self._version[n]
         return float(version if version == self._versions[self._playing[n]] else _REPLACED)
 
     def _hidden(self, obs: Obs) -> Obs:
-        """The observation in which the opponents' agents are not there."""
+        """The observation, with the opponents' agents marked as absent."""
         leaves = dict(trees.leaves(obs))
         alive = leaves[ALIVE].copy()
         alive[:, self._opponents] = False
@@ -312,9 +314,9 @@ class Contest:
 
 @declare()
 class past_selves:
-    """Takes each new version of a model pool into play as a past self of a `Contest`.
+    """Brings each new version of a model pool into play as a past self of a `Contest`.
 
-    Put it between `model_pool`, which adds them, and the collector. Versions in play stay in the pool.
+    Put it between `model_pool`, which adds the versions, and the collector. Versions in play stay in the pool.
 
     Reads: nothing.
     Writes: nothing.
@@ -322,7 +324,7 @@ class past_selves:
 
     Args:
       contest: the environments that the collector steps.
-      pool: where versions come from.
+      pool: the pool that provides the versions.
     """
 
     def __init__(self, contest: Contest, pool: ModelPool) -> None:
@@ -330,7 +332,7 @@ class past_selves:
         self._newest = 0
 
     def __call__(self, ctx: OnlineRLContext) -> None:
-        """Takes the newest version in, if it is new."""
+        """Brings the newest version into play, if this has not happened yet."""
         self._lineup.fill(self._pool)
         if self._pool.newest > self._newest:
             self._newest = self._pool.newest
@@ -362,8 +364,8 @@ class opponent_rater:
 
     Args:
       contest: the environments that the collector steps.
-      score: declared key of info (``env.info_keys``) that tells at the end of an episode how it ended for the policy: 1
-        won, 0 lost, 0.5 neither.
+      score: declared key of info (``env.info_keys``) that gives the policy's result at the end of an episode: 1 for a
+        win, 0 for a loss, 0.5 for neither.
     """
 
     def __init__(self, contest: Contest, score: str) -> None:

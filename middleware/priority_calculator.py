@@ -26,16 +26,16 @@ from minding.middleware.inputs import rollout_in
 def priority_calculator(priority_calculation_fn: Callable[[Rollout], Array]) -> Callable[[OnlineRLContext], None]:
     """Computes priorities of the rollout's steps, which `data_pusher` passes to a buffer that draws by priority.
 
-    Without it new rows have the highest priority there is until they are learned from. Put it after every middleware
-    that changes rewards and before `data_pusher`.
+    Without it, new rows have the highest priority so far until they are first used. Put it after every middleware that
+    changes rewards and before `data_pusher`.
 
     Reads: trajectories.
     Writes: trajectories (`priority` in the record).
     Config: nothing.
 
     Args:
-      priority_calculation_fn: returns the priorities of a rollout, float (T, N), at least 0, such as the sizes of
-        errors; rows of resets do not count. `engine.data.errors.nstep_errors` is one.
+      priority_calculation_fn: function that returns the priorities of a rollout, float (T, N), at least 0, such as the
+        absolute errors of `engine.data.errors.nstep_errors`; the rows of resets are ignored.
     """
 
     def calculate(ctx: OnlineRLContext) -> None:

@@ -11,27 +11,27 @@ from minding.engine.errors import CheckpointError, ConfigError
 from minding.engine.types import Buffer, StateDict
 
 _BLOCK = 1 << 16
-"""Steps that are pushed at a time, so that they are not in memory twice."""
+"""Steps that are pushed at a time, so that the data are not in memory twice."""
 
 
 @declare(role="learn")
 class recorded_data_pusher:
     """Pushes all steps of recorded data into a buffer before the first iteration, and nothing afterwards.
 
-    Use it for a part of a `MixedBuffer` of which every minibatch takes its share. A resumed run pushes them again:
-    data are not in checkpoints, and other data than those of the run are refused.
+    Use it for a part of a `MixedBuffer`, from which every minibatch takes its share. A resumed run pushes the data
+    again, because checkpoints do not contain them; it refuses data that are not the run's own.
 
     Reads: nothing.
     Writes: nothing.
     Config: nothing.
 
     Args:
-      buffer: takes the steps; its capacity is at least their number.
-      dataset: what was recorded, see `engine.data.dataset.load_dataset`.
-      reward: in place of the recorded rewards, as imitation has it; None keeps these.
+      buffer: the buffer that takes the steps; its capacity is at least their number.
+      dataset: the recorded data, see `engine.data.dataset.load_dataset`.
+      reward: constant that replaces the recorded rewards, as in imitation learning; None keeps these.
     Raises:
       ConfigError: the buffer is too small.
-      DataError: the data have not got what the buffer takes.
+      DataError: the data lack a field of the buffer.
     """
 
     def __init__(self, buffer: Buffer, dataset: Dataset, reward: float | None = None) -> None:
@@ -52,7 +52,7 @@ class recorded_data_pusher:
             buffer.push(rows)
 
     def __call__(self, ctx: OnlineRLContext) -> None:
-        """Nothing: the steps are there."""
+        """Does nothing: the steps were pushed before the first iteration."""
 
     def state_dict(self) -> StateDict:
         return {"digest": self._digest}
@@ -61,7 +61,7 @@ class recorded_data_pusher:
         """Refuses a run that learned from other data.
 
         Raises:
-          CheckpointError: it did.
+          CheckpointError: the run learned from other data.
         """
         if state["digest"] != self._digest:
             raise CheckpointError(

@@ -25,20 +25,20 @@ from minding.middleware.inputs import metrics_in, rollout_in
 class reward_estimator:
     """Adds the rewards of a model, such as RND, to the rewards of the rollout; the model learns from the rollout.
 
-    With ``own=0`` the rewards of the model replace the environment's. Put it after the collector and before
-    what computes returns: `gae_estimator`, or `data_pusher`. Returns of episodes and evaluations stay those of the
-    environment.
+    With ``own=0`` the rewards of the model replace the environment's. Put it after the collector and before the
+    middleware that uses the rewards: `gae_estimator`, or `data_pusher`. The returns of episodes and evaluations stay
+    those of the environment.
 
     Reads: trajectories; train_output if present.
-    Writes: trajectories (reward), train_output (what the model says of itself).
+    Writes: trajectories (reward), train_output (the model's metrics).
     Config: nothing.
 
     Args:
-      model: gives and learns rewards; it is saved with this middleware.
-      weight: what its rewards are multiplied with.
-      own: what those of the environment are multiplied with.
+      model: the model that computes rewards and learns; it is saved with this middleware.
+      weight: factor of the model's rewards.
+      own: factor of the environment's rewards.
     Raises:
-      ConfigError: one of them is not a finite number, or both are 0.
+      ConfigError: a factor is not a finite number, or both are 0.
     """
 
     def __init__(self, model: RewardModel, weight: float, own: float = 1.0) -> None:

@@ -12,7 +12,7 @@ from minding.engine.types import Array
 
 
 def schedule_steps(cfg: Mapping[str, Any]) -> int:
-    """Steps of the clock over which schedules run: `policy.learn.anneal_steps`, or else all to the end of the run."""
+    """Steps of the clock over which schedules run: `policy.learn.anneal_steps`, or all to the end of the run."""
     steps: int | None = cfg["policy"]["learn"].get("anneal_steps")
     return max(run_length(cfg).steps - _begin(cfg), 1) if steps is None else steps
 
@@ -21,14 +21,14 @@ class Schedule:
     """The progress of a run's schedules.
 
     Args:
-      cfg: the compiled configuration; what it says of the length of the run may change.
+      cfg: the compiled configuration; its keys for the length of the run may change later.
     """
 
     def __init__(self, cfg: Mapping[str, Any]) -> None:
         self._cfg = cfg
 
     def progress(self, clock: int | Array) -> Any:
-        """The share of the schedules that is over, a number or an array as the clock; more than 1 after their end."""
+        """The fraction of the schedules that is over, of the clock's shape; more than 1 after their end."""
         return (clock - _begin(self._cfg)) / schedule_steps(self._cfg)
 
 
@@ -36,13 +36,13 @@ def rate_jump(saved: Mapping[str, Any], now: Mapping[str, Any], clock: int) -> s
     """The change of the learning rate by a changed schedule in a resumed run.
 
     Args:
-      saved: the compiled configuration so far.
-      now: the one from here on.
-      clock: where the run is.
+      saved: the compiled configuration of the run so far.
+      now: the compiled configuration from here on.
+      clock: the clock at which the run is resumed.
     Returns:
-      A sentence with the old and the new rate; None if the schedule is the same or nothing is annealed.
+      A sentence with the old and the new rate; None if the schedule is the same or the rate is not annealed.
     """
-    # A policy of the user's own may have other settings, or none.
+    # A user's own policy may have other settings, or none.
     before, after = (cfg["policy"].get("learn", {}) for cfg in (saved, now))
     if not (before.get("anneal_lr") and after.get("anneal_lr")) or _span(saved) == _span(now):
         return None

@@ -18,20 +18,21 @@ from minding.middleware.boards import collect_options, judge_of
 
 
 class RunningGames:
-    """The games that are played side by side, and the random numbers for them, which each worker of a lane draws from a
-    stream of its own; shards divide the games.
+    """The games that are played side by side, and the generator of their random numbers.
+
+    Each worker of a lane has its own random stream; shards divide the games.
 
     Attributes:
-      num_envs: how many games, N.
-      rng: for the draws.
-      state: the positions.
-      plies: int64 ``(N,)``, of each game so far.
-      states, policies, actions: by ply and game, the positions, searched policies and actions.
+      num_envs: number of games, N.
+      rng: generator of the draws.
+      state: the current positions.
+      plies: plies played so far in each game, int64 ``(N,)``.
+      states, policies, actions: positions, searched policies and actions, by ply and game.
 
     Args:
       game: the rules.
-      num_envs: N.
-      seed: of the run.
+      num_envs: number of games, N.
+      seed: seed of the run.
       worker: number of the worker.
     """
 
@@ -50,7 +51,7 @@ class RunningGames:
         return lambda lane: RunningGames(game, lane.share(num_envs), seed, lane.index)
 
     def weights(self) -> dict[str, Array]:
-        """None."""
+        """An empty dict: games have no weights."""
         return {}
 
     def state_dict(self) -> StateDict:
@@ -87,13 +88,14 @@ class RunningGames:
 class SelfPlayCollector:
     """Plays N games against itself, with one search per ply; games continue across iterations.
 
-    An action of the first `sample_plies` plies of a game is drawn from the search's policy, any later one is its best.
+    In the first `sample_plies` plies of a game actions are drawn from the search's policy; later actions are its best.
     Games that have not ended are part of checkpoints.
 
     Reads: env_step, env_episode.
-    Writes: episodes (the games that ended: dicts of arrays ``(L, ...)`` over their plies, `obs`, what the policy
-      observes; `policy`, what the search made of it, ``(L, A)``; `action`; `outcome`, the game's for the player to
-      move), episode_stats (the outcome for the first player as return), env_step (plies), env_episode (games).
+    Writes: episodes (the games that ended: dicts of arrays ``(L, ...)`` over their plies: `obs`, the policy's
+      observations; `policy`, the search's policy, ``(L, A)``; `action`; `outcome`, the outcome of the game for the
+      player to move), episode_stats (the outcome for the first player as return), env_step (plies), env_episode
+      (games).
     Config: policy.collect.{n_sample, search, simulations, sample_plies, puct, gumbel}, env.collector_env_num.
 
     Args:
@@ -125,7 +127,7 @@ class SelfPlayCollector:
         ctx.env_episode += len(ctx.episodes)
 
     def _play_ply(self) -> Sequence[tuple[int, float]]:
-        """One ply in each game; returns the games that ended, with the outcome for the player who would move next."""
+        """Plays one ply in each game; returns the games that ended, with the outcome for the next player to move."""
         games = self._running
         found = search(self._game, games.state, self._judge, self._options, games.rng)
         action = self._chosen(found.policy, found.best)
@@ -149,7 +151,7 @@ class SelfPlayCollector:
         return [(n, float(outcome[n])) for n in ended.tolist()]
 
     def _chosen(self, policy: Array, best: Array) -> Array:
-        """The actions of all games."""
+        """The actions in all games: drawn in early plies, the best in later ones."""
         games = self._running
         early = games.plies < self._sample_plies
         if not early.any():

@@ -24,9 +24,9 @@ from minding.middleware.inputs import rollout_in
 class sqil_data_pusher:
     """Pushes the rollout's transitions with a reward of 1 if an expert acted, and of 0 if the agent did.
 
-    Soft Q imitation learning (Reddy et al., 2020, https://arxiv.org/abs/1905.11108, algorithm 1). Half of every
-    minibatch are transitions of the expert: push both into parts of a `MixedBuffer`. The rewards of the environment
-    stay in the context, where nothing learns from them.
+    Soft Q imitation learning (Reddy et al., 2020, https://arxiv.org/abs/1905.11108, algorithm 1). Transitions of the
+    expert make up half of every minibatch: push expert and agent into two parts of a `MixedBuffer`. The rewards of the
+    environment stay in the context, but no policy learns from them.
 
     Reads: trajectories.
     Writes: nothing.
@@ -34,8 +34,8 @@ class sqil_data_pusher:
 
     Args:
       cfg: the compiled configuration.
-      buffer: takes the transitions, and is saved with this middleware.
-      expert: whether the rollout is an expert's.
+      buffer: the buffer that takes the transitions; it is saved with this middleware.
+      expert: whether an expert acts in the rollout.
     """
 
     def __init__(self, cfg: Config, buffer: Buffer, expert: bool) -> None:

@@ -1,4 +1,4 @@
-"""Games as they look in a mirror or turned, which are as good as those that were played."""
+"""Mirrored and rotated games, which are as valid as those that were played."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from minding.middleware.inputs import episodes_in
 
 @declare(role="learn", reads=("episodes",), writes=("episodes",))
 class symmetry_enhancer:
-    """Adds the equivalent forms of each game by the rules' `symmetries`: positions, masks and policies.
+    """Adds the equivalent forms of each game: its positions, masks and policies under the rules' `symmetries`.
 
     Reads: episodes, as `SelfPlayCollector` writes them.
     Writes: episodes (each followed by its other forms; they have no `action`).
@@ -30,7 +30,7 @@ class symmetry_enhancer:
         self._game = game
 
     def __call__(self, ctx: OnlineRLContext) -> None:
-        """Adds the forms of an iteration's games."""
+        """Adds the equivalent forms of an iteration's games."""
         games: list[dict[str, Any]] = episodes_in(ctx, "symmetry_enhancer")
         ctx.episodes = [form for game in games for form in (game, *self._others(game))]
 

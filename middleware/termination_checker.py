@@ -12,7 +12,7 @@ from minding.engine.errors import ConfigError
 
 
 class Finishable(Protocol):
-    """A task, as seen from here."""
+    """The part of a task that this middleware uses."""
 
     finish: bool
 
@@ -30,14 +30,14 @@ def termination_checker(
 
     A resumed run that has reached a limit already ends before its first iteration and says so.
 
-    Reads: the counters that are limited: env_step, train_iter, train_epoch; eval_value if there was an evaluation.
+    Reads: the counters that have a limit (env_step, train_iter, train_epoch); eval_value if there was an evaluation.
     Writes: nothing.
 
     Args:
       max_env_step: environment steps after which the run ends.
-      max_train_iter: gradient steps after which it ends.
-      max_train_epoch: passes over recorded data after which it ends.
-      stop_value: evaluation mean at which it ends; NaN never reaches it.
+      max_train_iter: gradient steps after which the run ends.
+      max_train_epoch: passes over recorded data after which the run ends.
+      stop_value: evaluation mean at which the run ends; NaN never reaches it.
       task: the task to end; the global one by default.
     Raises:
       ConfigError: if no limit is given.
@@ -80,7 +80,7 @@ class TerminationChecker:
         self._check(ctx, None if self._stop_value is None else ctx.eval_value)
 
     def resumed(self, ctx: LearningContext) -> None:
-        """Ends the run at once if nothing is left to do."""
+        """Ends a resumed run at once if it has already reached a limit."""
         self._check(ctx, ctx.last_eval_value)
         if self.reason is not None:
             console_logger().info("nothing left to train: %s has been reached; change it to continue", self.reason)

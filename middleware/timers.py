@@ -26,7 +26,7 @@ def epoch_timer(print_per: int = 100, *, clock: Clock = time.perf_counter) -> Ep
 
     Args:
       print_per: iterations between two messages, and how many of them each message covers.
-      clock: gives the time in seconds.
+      clock: function that returns the time in seconds.
     Raises:
       ConfigError: if `print_per` is not positive.
     """
@@ -58,7 +58,7 @@ class EpochTimer:
             )
 
     def state_dict(self) -> StateDict:
-        """Times of the last iterations."""
+        """Wall times of the last iterations."""
         return {"seconds": list(self._seconds)}
 
     def load_state_dict(self, state: StateDict) -> None:
@@ -95,7 +95,7 @@ def reward_timer(target: float | None = None, *, clock: Clock = time.perf_counte
 
     Args:
       target: mean return to reach; None times the evaluations only.
-      clock: gives the time in seconds.
+      clock: function that returns the time in seconds.
     """
     return RewardTimer(target, clock)
 
@@ -104,8 +104,8 @@ class RewardTimer:
     """The middleware that `reward_timer` makes.
 
     Attributes:
-      evaluations: all so far, in order.
-      reached: the first one at or above the target, None until then.
+      evaluations: all evaluations so far, in order.
+      reached: the first evaluation at or above the target; None until then.
     """
 
     def __init__(self, target: float | None, clock: Clock) -> None:
@@ -132,7 +132,7 @@ class RewardTimer:
             console_logger().info("target %g reached: " + message, self._target, *numbers)
 
     def state_dict(self) -> StateDict:
-        """Evaluations so far and the seconds that have passed."""
+        """The evaluations so far and the seconds since the run's start."""
         return {
             "seconds": self._seconds(),
             "evaluations": [list(dataclasses.astuple(each)) for each in self.evaluations],

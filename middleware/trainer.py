@@ -30,9 +30,9 @@ from minding.middleware.schedules import Schedule
 class trainer:
     """Makes one gradient step on all valid rows of train_data, or one on each of its minibatches, in one compiled call.
 
-    Of flat arrays, such as a rollout, it takes the valid rows, and makes no step where every row is that of a reset.
-    Places of rows that are not valid are filled with others, which weigh 0 there (`IndexedBatch.valid`). The
-    minibatches of `offline_data_fetcher` are an `IndexedBatch`, which it takes as it is.
+    From flat arrays, such as a rollout, it takes the valid rows, and makes no step if no row is valid. The places of
+    rows that are not valid are padded with other rows of weight 0 (`IndexedBatch.valid`). The minibatches of
+    `offline_data_fetcher` are an `IndexedBatch`, which is used unchanged.
 
     Reads: train_data (flat arrays or an `IndexedBatch`), clock, train_iter; policy_lag if present.
     Writes: train_output, train_iter.
@@ -77,13 +77,13 @@ class trainer:
 class multistep_trainer:
     """Makes several passes over train_data in shuffled minibatches, all in one compiled call.
 
-    Every pass is reshuffled and takes each valid row once: those that remain without the rows of resets and absent
-    agents are split evenly over the minibatches. All minibatches keep one size; places that remain are filled, and
-    weigh 0 (`IndexedBatch.valid`). With fewer rows than minibatches each row is a minibatch; without any, there is no
-    gradient step.
+    Every pass is reshuffled and takes each valid row once: the rows without those of resets and absent agents are split
+    evenly over the minibatches. All minibatches have the same size: shorter ones are padded with rows of weight 0
+    (`IndexedBatch.valid`). With fewer valid rows than minibatches each row is a minibatch; without valid rows there is
+    no gradient step.
 
-    A policy with memory gets whole sequences: a minibatch is the rows of some of the environments in the order of time,
-    index ``(K, T, B)``, reset rows included, which it leaves out itself.
+    A policy with memory gets whole sequences: a minibatch has the rows of some of the environments in the order of
+    time, index ``(K, T, B)``, including reset rows, which the policy leaves out itself.
 
     Reads: train_data (flat arrays), clock, train_iter; policy_lag if present.
     Writes: train_output (mean of each metric over the gradient steps), train_iter.
@@ -146,8 +146,8 @@ class RolloutStore:
     """Device tables for one rollout, refilled in each iteration.
 
     Args:
-      fields: the rows that the learner reads.
-      where: middleware and context field that the data belong to, for messages.
+      fields: the fields of the rows that the learner reads.
+      where: middleware and context field of the data, for messages.
     """
 
     def __init__(self, fields: Mapping[str, Field], where: str) -> None:
@@ -165,7 +165,7 @@ class RolloutStore:
 
 
 def learns_from_sequences(policy: LearnMode) -> bool:
-    """Whether a policy learns from the rows of an environment in the order of time: whether it has a memory."""
+    """Whether a policy has a memory, and so learns from the rows of an environment in the order of time."""
     return "memory" in policy.fields
 
 
@@ -173,7 +173,7 @@ def sequences(data: Mapping[str, Array]) -> Array:
     """The rows of each sequence of train_data in the order of time, ``(T, N)``.
 
     Raises:
-      ShapeError: if the data do not say to which sequence a row belongs, or sequences differ in length.
+      ShapeError: if the data do not name the sequence of each row, or sequences differ in length.
     """
     if "sequence" not in data:
         raise ShapeError(
@@ -197,7 +197,7 @@ def shuffled_sequences(rows: Array, passes: int, minibatches: int, rng: np.rando
 
 
 def uneven_sequences(minibatches: int, envs: int, where: str) -> str:
-    """The fault of minibatches that do not divide the environments."""
+    """The message about a number of minibatches that does not divide the number of environments."""
     return (
         f"policy.learn.n_minibatch={minibatches} does not divide the environments ({where}{envs}), whose sequences "
         "are learned from as wholes: change one of them"
@@ -205,11 +205,11 @@ def uneven_sequences(minibatches: int, envs: int, where: str) -> str:
 
 
 def lone_rows(cfg: Config, minibatches: int) -> list[str]:
-    """Says where minibatches of one row would be compared with their own mean; nothing where they are larger.
+    """Reports minibatches of a single row from which their own mean would be subtracted; empty if they are larger.
 
     Args:
       cfg: the compiled configuration.
-      minibatches: in how many a rollout is split.
+      minibatches: number of minibatches into which a rollout is split.
     """
     learn = cfg.policy.learn
     if learn.get("normalize_advantage"):

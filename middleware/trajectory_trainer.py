@@ -31,9 +31,9 @@ from minding.middleware.trainer import RolloutStore, shuffled_sequences, uneven_
 class trajectory_trainer:
     """Takes gradient steps on whole trajectories, for policies that compute their own targets (IMPALA).
 
-    The policy gets rows in the order of time, index ``(K, T, N)``, each with its true successor, `cut` where the next
-    row does not continue the trajectory, and `valid`, false for rows in which an environment was reset. With
-    minibatches each step has the rows of some of the environments, in a new order for each pass.
+    The policy gets rows in the order of time, index ``(K, T, N)``. Each row has its true successor, `cut`, true where
+    the next row does not continue the trajectory, and `valid`, false for rows in which an environment was reset. With
+    several minibatches each gradient step uses the rows of some of the environments, in a new order for each pass.
 
     Reads: trajectories, clock, train_iter; policy_lag if present.
     Writes: train_output (mean of each metric over the gradient steps), train_iter.
@@ -45,7 +45,8 @@ class trajectory_trainer:
       policy: ``policy.learn_mode``.
     """
 
-    # Such policies correct for the age of their data.
+    # Policies that compute their own targets correct for the age of the data.
+
     staleness = 8
 
     def __init__(self, cfg: Config, policy: LearnMode) -> None:
